@@ -9,7 +9,7 @@ package znode
 // DataUsed returns the bytes that count against Rules.DataQuota: those of all paths and data, except
 // the data of /zookeeper/config. That text is not in the log, so a refusal must not depend on it.
 func (s *State) DataUsed() int64 {
-	return s.dataSize - int64(len(s.get(ConfigPath).data))
+	return s.dataSize - int64(s.get(ConfigPath).data.len())
 }
 
 // overfills reports whether the quota of all data forbids a change that adds so many bytes. It is not

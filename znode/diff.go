@@ -104,11 +104,11 @@ func diffNodes(x, y *Snapshot) string {
 
 func (n *node) equal(m *node) bool {
 	return n.stat() == m.stat() && n.life() == m.life() && n.numCreates() == m.numCreates() && n.acl.text == m.acl.text &&
-		bytes.Equal(n.data, m.data) && (n.data == nil) == (m.data == nil)
+		bytes.Equal(n.data.bytes(), m.data.bytes()) && n.data.null() == m.data.null()
 }
 
 func (n *node) describe() string {
 	const enough = 64 // how many bytes of data to show
 	return fmt.Sprintf("%+v %+v creates %d data %q null %t acl %v",
-		n.stat(), n.life(), n.numCreates(), n.data[:min(len(n.data), enough)], n.data == nil, n.acl.list(true))
+		n.stat(), n.life(), n.numCreates(), n.data.bytes()[:min(n.data.len(), enough)], n.data.null(), n.acl.list(true))
 }

@@ -273,7 +273,7 @@ func (f *filler) readNodes() {
 // readNode reads a node except its list.
 func (f *filler) readNode() *node {
 	b := f.b
-	n := &node{gen: f.gen, path: b.text(), data: b.data(), czxid: int64(b.u64()), mzxid: int64(b.u64())}
+	n := &node{gen: f.gen, path: b.text(), data: pack(b.data()), czxid: int64(b.u64()), mzxid: int64(b.u64())}
 	pzxid := int64(b.u64())
 	n.ctime, n.mtime = int64(b.u64()), int64(b.u64())
 	n.version, n.aversion = int32(b.u32()), int32(b.u32())
@@ -379,13 +379,13 @@ func (f *filler) misplaced(n *node, last string) string {
 	switch {
 	case parent == nil:
 		return "has no parent"
-	case parent.owner != 0:
+	case parent.life().owner != 0:
 		return "has an ephemeral parent"
 	case n.numCreates() < 0:
 		return "has a wrong count of children"
 	case n.life() != (life{}) && isBuiltin(n.path):
 		return "cannot end"
-	case n.path == ConfigPath && n.mzxid == 0 && (n.data != nil || n.version != 0):
+	case n.path == ConfigPath && n.mzxid == 0 && (!n.data.null() || n.version != 0):
 		return "is not every member's own"
 	}
 	return ""

@@ -132,7 +132,7 @@ func (f *filler) imageOf(n *node) Node {
 // nodeOf returns the node that an image has as n. The list is not set.
 func nodeOf(n Node) *node {
 	to := &node{
-		path: n.Path, data: n.Data, czxid: n.Czxid, mzxid: n.Mzxid, ctime: n.Ctime, mtime: n.Mtime,
+		path: n.Path, data: pack(n.Data), czxid: n.Czxid, mzxid: n.Mzxid, ctime: n.Ctime, mtime: n.Mtime,
 		version: n.Version, aversion: n.Aversion,
 	}
 	to.setFamily(n.Pzxid, n.Creates)

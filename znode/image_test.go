@@ -106,7 +106,7 @@ func TestImageNodes(t *testing.T) {
 				Cversion: 2*n.Creates - st.NumChildren, EphemeralOwner: n.Owner, DataLength: int32(len(n.Data)), NumChildren: st.NumChildren,
 			}
 			life := have.life()
-			if stat != st || !bytes.Equal(n.Data, have.data) || (n.Data == nil) != (have.data == nil) || n.Container != life.container || n.TTL != life.ttl {
+			if stat != st || !bytes.Equal(n.Data, have.data.bytes()) || (n.Data == nil) != have.data.null() || n.Container != life.container || n.TTL != life.ttl {
 				t.Errorf("%s: %+v, want %+v", n.Path, n, st)
 			}
 			if fmt.Sprint(n.ACL) != fmt.Sprint(have.acl.list(true)) {

@@ -41,20 +41,20 @@ func checkTree(t testing.TB, s *State) {
 	candidates, quotas := 0, 0
 	s.walk(s.get(rootPath), func(n *node) bool {
 		nodes++
-		size += int64(len(n.path) + len(n.data))
+		size += int64(len(n.path) + n.data.len())
 		if s.get(n.path) != n || s.descend(n.path) != n {
 			t.Errorf("a lookup of %s does not find its node", n.path)
 		}
 		if above, _ := cutPath(n.path); n.gen > s.get(above).gen {
 			t.Errorf("%s was copied, but not its parent", n.path)
 		}
-		if n.owner != 0 {
+		if n.life().owner != 0 {
 			ephemerals++
-			if _, ok := s.ephemerals.get(ephemeral{n.owner, n.path}); !ok {
+			if _, ok := s.ephemerals.get(ephemeral{n.life().owner, n.path}); !ok {
 				t.Errorf("%s is not among the ephemerals of its owner", n.path)
 			}
-			_, lives := s.Session(n.owner)
-			if _, left := s.unswept.get(sessionKey(n.owner)); lives == left {
+			_, lives := s.Session(n.life().owner)
+			if _, left := s.unswept.get(sessionKey(n.life().owner)); lives == left {
 				t.Errorf("%s: its owner neither lives nor has nodes to sweep, or both", n.path)
 			}
 			if n.numChildren() > 0 {
@@ -66,7 +66,7 @@ func checkTree(t testing.TB, s *State) {
 			if _, ok := s.candidates.get(c); !ok {
 				t.Errorf("%s is not among the reaper's candidates", n.path)
 			}
-			if n.numChildren() > 0 || n.owner != 0 || n.ttl != 0 && n.container {
+			if n.numChildren() > 0 || n.life().owner != 0 || n.ttl != 0 && n.container {
 				t.Errorf("%s is a candidate of the reaper: %s", n.path, n.describe())
 			}
 		}

@@ -22,17 +22,16 @@ type life struct {
 // life returns how n may end.
 func (n *node) life() life {
 	if n.family == nil {
-		return life{owner: n.owner}
+		return life{}
 	}
 	return life{owner: n.owner, ttl: n.ttl, container: n.container}
 }
 
 // setLife sets how n may end. n must be of the present generation.
 func (n *node) setLife(l life) {
-	n.owner = l.owner
-	if l.ttl != 0 || l.container || n.family != nil {
+	if l != (life{}) || n.family != nil {
 		f := n.found()
-		f.ttl, f.container = l.ttl, l.container
+		f.owner, f.ttl, f.container = l.owner, l.ttl, l.container
 	}
 }
 

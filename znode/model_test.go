@@ -702,7 +702,7 @@ func (d *drive) compare() {
 			d.w.t.Errorf("%s is missing", path)
 			continue
 		}
-		if string(n.data) != m.data || n.version != m.version || n.life() != m.life || int(n.numCreates()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
+		if string(n.data.bytes()) != m.data || n.version != m.version || n.life() != m.life || int(n.numCreates()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
 			d.w.t.Errorf("%s: %s, the model has %+v", path, n.describe(), m)
 		}
 		if (m.ttl != 0 && m.mtime+m.ttl <= d.w.now || m.container && m.creates > 0) && !d.hasChildren(path) {

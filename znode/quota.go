@@ -95,7 +95,7 @@ func (t *tree) limits(root string) (limits, used quota, ok bool) {
 	if l == nil || u == nil {
 		return quota{}, quota{}, false
 	}
-	return parseQuota(l.data), parseQuota(u.data), true
+	return parseQuota(l.data.bytes()), parseQuota(u.data.bytes()), true
 }
 
 // forbids reports whether a quota's hard limit forbids a change at path that adds so many nodes and
@@ -163,7 +163,7 @@ func (s *State) measure(path string) {
 	if top := s.get(root); top != nil {
 		s.walk(top, func(n *node) bool {
 			used.count++
-			used.bytes += int64(len(n.data))
+			used.bytes += int64(n.data.len())
 			return true
 		})
 	}
@@ -180,8 +180,8 @@ func (s *State) setUsage(root string, used quota) {
 
 // setBytes replaces the data of n, which must be of the present generation.
 func (s *State) setBytes(n *node, data []byte) {
-	s.dataSize += int64(len(data) - len(n.data))
-	n.data = data
+	s.dataSize += int64(len(data) - n.data.len())
+	n.data = pack(data)
 }
 
 // tellQuotas reports to Hooks the quotas that the running transaction has left exceeded.

@@ -48,7 +48,7 @@ func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, 
 	if w != nil {
 		s.watches.watchData(n.path, w)
 	}
-	return n.data, n.stat(), jute.OK
+	return n.data.bytes(), n.stat(), jute.OK
 }
 
 // Children returns the names of a node's children, in order, and its Stat. It sets a watch on the
@@ -104,7 +104,7 @@ func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Sta
 // such node.
 func (s *State) Weight(path []byte) (data, children int) {
 	if n := s.get(borrow(path)); n != nil {
-		return len(n.data), int(n.numChildren())
+		return n.data.len(), int(n.numChildren())
 	}
 	return 0, 0
 }

@@ -234,5 +234,5 @@ func (s *State) reconfigure(next roster.List, r *Result) {
 	list.Servers = next
 	s.setRoster(list)
 	n := s.get(ConfigPath)
-	r.Data, r.Stat = n.data, n.stat()
+	r.Data, r.Stat = n.data.bytes(), n.stat()
 }

@@ -332,14 +332,14 @@ func spoilings() []spoiling {
 		}, "3 of the 4 nodes that are always there"},
 		{"no root", func(f *forged) { f.nodes = nil }, "0 of the 4 nodes that are always there"},
 		{"second root", func(f *forged) { f.nodes = append(f.nodes, f.nodes[0]) }, "out of order"},
-		{"ephemeral of nobody", func(f *forged) { f.at("/e").owner = 5 }, "owned by no session"},
-		{"ephemeral parent", func(f *forged) { f.at("/a").owner = first }, "ephemeral parent"},
-		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).owner = first }, "cannot end"},
+		{"ephemeral of nobody", func(f *forged) { f.at("/e").found().owner = 5 }, "owned by no session"},
+		{"ephemeral parent", func(f *forged) { f.at("/a").found().owner = first }, "ephemeral parent"},
+		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).found().owner = first }, "cannot end"},
 		{"container built-in", func(f *forged) { f.at(quotaPath).found().container = true }, "cannot end"},
 		{"container root", func(f *forged) { f.at("/").found().container = true }, "no parent"},
 		{"time to live below 0", func(f *forged) { f.at("/a").found().ttl = -1 }, "of no kind"},
 		{"long time to live", func(f *forged) { f.at("/a").found().ttl = jute.MaxTTL + 1 }, "of no kind"},
-		{"ephemeral root", func(f *forged) { f.at("/").owner = first }, "no parent"},
+		{"ephemeral root", func(f *forged) { f.at("/").found().owner = first }, "no parent"},
 		{"count too large", func(f *forged) { f.more++ }, "impossible"},
 		{"count too small", func(f *forged) { f.more-- }, "left over"},
 		{"count of creates", func(f *forged) { f.at("/a").found().creates = -1 }, "wrong count"},
@@ -431,7 +431,7 @@ func TestRestoreRejectsConfigData(t *testing.T) {
 	f.paths = newIndex()
 	f.add(&node{gen: 1, path: rootPath, acl: &acl{}})
 	f.add(&node{gen: 1, path: zkPath, acl: &acl{}})
-	for _, n := range []*node{{path: ConfigPath, data: []byte{}}, {path: ConfigPath, version: -1}} {
+	for _, n := range []*node{{path: ConfigPath, data: pack([]byte{})}, {path: ConfigPath, version: -1}} {
 		if f.misplaced(n, zkPath) == "" {
 			t.Errorf("%+v", n)
 		}
@@ -487,7 +487,7 @@ func TestDiff(t *testing.T) {
 		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
 		"session": func(_ *world, s *State) { s.sessions.drop(s.gen.Add(1), 1<<56+1) },
 		`"/a/b"`:  func(_ *world, s *State) { s.remove(s.get("/a/b/c")); s.remove(s.get("/a/b")) },
-		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = []byte{} },
+		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = pack([]byte{}) },
 		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").acl = s.acls.world(64) },
 		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").found().creates += 1 },
 		"ends: ":  func(_ *world, s *State) { s.ends.keep(s.gen.Add(1), End{}, maxEnds) },

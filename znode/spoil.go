@@ -1,5 +1,7 @@
 package znode
 
+import "bytes"
+
 // Spoil damages the state as failing memory would: it flips a bit of a node's data, or adds a byte
 // if there are no data. It updates nothing else. It is for tests of ensembles. It takes the write
 // lock, and reports whether the node exists.
@@ -10,11 +12,13 @@ func Spoil(s *State, path string) bool {
 		return false
 	}
 	n := s.writable(s.gen.Load(), path)
-	if len(n.data) == 0 {
+	if n.data.len() == 0 {
 		s.dataSize++
-		n.data = []byte{0}
+		n.data = pack([]byte{0})
 		return true
 	}
-	n.data = append([]byte{n.data[0] ^ 1}, n.data[1:]...)
+	data := bytes.Clone(n.data.bytes())
+	data[0] ^= 1
+	n.data = pack(data)
 	return true
 }

@@ -26,14 +26,13 @@ type tree struct {
 type node struct {
 	gen      uint64
 	path     string
-	data     []byte // nil: null
+	data     packed
 	czxid    int64
 	mzxid    int64
 	ctime    int64 // ms since 1970
 	mtime    int64
-	owner    jute.SessionID // the session of an ephemeral node
 	acl      *acl
-	*family  // nil for a node that never had a child and is neither a container nor has a TTL
+	*family  // nil for a node that never had a child and ends by a delete alone
 	version  int32
 	aversion int32
 }
@@ -42,6 +41,7 @@ type node struct {
 // a node would be half as large again, and so would the memory of a million of them.
 type family struct {
 	children  sorted[name, *node]
+	owner     jute.SessionID // the session of an ephemeral node
 	pzxid     int64
 	ttl       int64 // without children, the node is deleted so many ms after its last change
 	creates   int32 // how many children were ever created: the next sequential number
@@ -91,7 +91,7 @@ func isBuiltin(path string) bool {
 func newTree(gen uint64, acls *acls) tree {
 	t := tree{paths: newIndex()}
 	for _, path := range builtin {
-		n := &node{gen: gen, path: path, data: []byte{}, acl: acls.world(jute.PermAll)}
+		n := &node{gen: gen, path: path, data: pack([]byte{}), acl: acls.world(jute.PermAll)}
 		if path == ConfigPath {
 			n.acl, n.aversion = acls.world(jute.PermRead), -1
 		}
@@ -165,7 +165,7 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 	t.paths.put(n)
 	t.nodes++
 	t.count(n)
-	t.dataSize += int64(len(n.path) + len(n.data))
+	t.dataSize += int64(len(n.path) + n.data.len())
 	if n.path == rootPath {
 		t.root = n
 		return nil
@@ -173,8 +173,8 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 	above, last := cutPath(n.path)
 	parent = t.writable(gen, above)
 	t.recast(gen, parent, func() { parent.found().children.put(gen, name(last), n) })
-	if n.owner != 0 {
-		t.ephemerals.put(gen, ephemeral{n.owner, n.path}, struct{}{})
+	if owner := n.life().owner; owner != 0 {
+		t.ephemerals.put(gen, ephemeral{owner, n.path}, struct{}{})
 	}
 	if c, ok := n.candidacy(); ok {
 		t.candidates.put(gen, c, struct{}{})
@@ -190,12 +190,12 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	t.paths.drop(n.path)
 	t.nodes--
 	t.uncount(n)
-	t.dataSize -= int64(len(n.path) + len(n.data))
+	t.dataSize -= int64(len(n.path) + n.data.len())
 	above, last := cutPath(n.path)
 	parent = t.writable(gen, above)
 	t.recast(gen, parent, func() { parent.children.drop(gen, name(last)) })
-	if n.owner != 0 {
-		t.ephemerals.drop(gen, ephemeral{n.owner, n.path})
+	if owner := n.life().owner; owner != 0 {
+		t.ephemerals.drop(gen, ephemeral{owner, n.path})
 	}
 	if c, ok := n.candidacy(); ok {
 		t.candidates.drop(gen, c)
@@ -325,8 +325,8 @@ func (n *node) stat() jute.Stat {
 		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.lastChild(),
 		Ctime: n.ctime, Mtime: n.mtime,
 		Version: n.version, Cversion: 2*n.numCreates() - n.numChildren(), Aversion: n.aversion,
-		EphemeralOwner: n.owner,
-		DataLength:     int32(len(n.data)),
+		EphemeralOwner: n.life().owner,
+		DataLength:     int32(n.data.len()),
 		NumChildren:    n.numChildren(),
 	}
 }
@@ -339,9 +339,9 @@ func (t *tree) placeConfig(gen uint64, text []byte) {
 	if n.mzxid != 0 {
 		return
 	}
-	t.dataSize += int64(len(text) - len(n.data))
-	n.data, n.version = []byte{}, 0
+	t.dataSize += int64(len(text) - n.data.len())
+	n.data, n.version = pack([]byte{}), 0
 	if text != nil {
-		n.data, n.version = bytes.Clone(text), -1
+		n.data, n.version = pack(bytes.Clone(text)), -1
 	}
 }

@@ -91,7 +91,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.BadArguments
 	case s.get(path) != nil:
 		return nil, jute.NodeExists
-	case parent.owner != 0:
+	case parent.life().owner != 0:
 		return nil, jute.NoChildrenForEphemerals
 	case s.forbids(path, 1, int64(len(req.Data))):
 		return nil, jute.QuotaExceeded
@@ -99,7 +99,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.NoRoom
 	}
 	n := &node{
-		gen: s.gen.Load(), path: strings.Clone(path), data: bytes.Clone(req.Data), acl: list,
+		gen: s.gen.Load(), path: strings.Clone(path), data: pack(bytes.Clone(req.Data)), acl: list,
 		czxid: s.zxid, mzxid: s.zxid, ctime: s.now, mtime: s.now,
 	}
 	n.setLife(l)
@@ -111,7 +111,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 	parent.pzxid = s.zxid
 	s.count(parent)
 	s.changed(change{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
-	s.use(n.path, 1, len(n.data))
+	s.use(n.path, 1, n.data.len())
 	s.measure(n.path)
 	return n, jute.OK
 }
@@ -170,7 +170,7 @@ func (s *State) remove(n *node) {
 	s.count(parent)
 	s.gone = append(s.gone, n.path)
 	s.changed(change{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
-	s.use(n.path, -1, -len(n.data))
+	s.use(n.path, -1, -n.data.len())
 }
 
 func (s *State) runSetData(txn *proto.Txn, r *Result) {
@@ -201,17 +201,17 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 		return nil, jute.NoNode
 	case !s.allows(n.acl, jute.PermWrite, txn.GetIds()):
 		return nil, jute.NoAuth
-	case s.forbids(path, 0, int64(len(req.Data)-len(n.data))):
+	case s.forbids(path, 0, int64(len(req.Data)-n.data.len())):
 		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.version:
 		return nil, jute.BadVersion
-	case path != ConfigPath && s.overfills(len(req.Data)-len(n.data)):
+	case path != ConfigPath && s.overfills(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
 	}
 	gen := s.gen.Load()
 	n = s.edit(gen, path)
 	s.willUndo(undo{edited: *n})
-	more := len(req.Data) - len(n.data)
+	more := len(req.Data) - n.data.len()
 	s.setBytes(n, bytes.Clone(req.Data))
 	n.version++
 	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
