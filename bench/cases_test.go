@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,31 @@ func TestGaps(t *testing.T) {
 	}
 }
 
+// The gaps of all clients are summed up. Those of readers at a member that the hook names do not count for the others.
+func TestGapsOfAll(t *testing.T) {
+	f := &failover{r: &run{target: Target{Servers: []string{"a:1", "b:2", "c:3"}}}}
+	for home, gaps := range [][2]time.Duration{{900, 800}, {100, 30}, {120, 40}} {
+		f.users = append(f.users, &user{home: home, writes: true, gap: gaps[0] * time.Millisecond}, &user{home: home, gap: gaps[1] * time.Millisecond})
+	}
+	for _, tt := range []struct {
+		said string
+		want []float64
+	}{
+		{"", []float64{900, 900, 800, 100, 30, 120, 40}},
+		{"a:1\n", []float64{900, 120, 40, 900, 800, 100, 30, 120, 40}},
+		{"a:1 c:3", []float64{900, 100, 30, 900, 800, 100, 30, 120, 40}},
+	} {
+		f.said = tt.said
+		var got []float64
+		for _, figure := range f.gaps() {
+			got = append(got, figure.Value)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("after the hook printed %q: %v, want %v", tt.said, got, tt.want)
+		}
+	}
+}
+
 // An expiry is early or late compared with its own session's deadline. A session that does not
 // expire in time counts as an error.
 func TestAwaitExpiry(t *testing.T) {
@@ -118,6 +144,27 @@ func TestStorms(t *testing.T) {
 	if median, worst := got.Extra[2], got.Extra[3]; median.Name != "first to last" || median.Value != 90 || worst.Value != 2000 {
 		t.Errorf("median %+v, worst %+v", median, worst)
 	}
+}
+
+// All sessions come back in each storm, and only the storms are measured. A session that cannot be resumed is lost, and
+// is not missed again.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeServer{resume: 100 * time.Millisecond}
+		f.expired.Store(3) // the control session is 1
+		r := f.against(t, "resume:conns=5,storms=3", Defaults())
+		if r.Ops != 3*4 || f.resumes.Load() != 5+4+4 || r.Errors["session expired"] != 1 || len(r.Errors) != 1 {
+			t.Errorf("%d sessions came back, %d were resumed, errors %v", r.Ops, f.resumes.Load(), r.Errors)
+		}
+		if r.Latency.Max != 100_000 || r.Seconds != 0.3 || r.PerSecond != 40 {
+			t.Errorf("%+v", r)
+		}
+		for i, want := range []Figure{{Name: "sessions lost", Value: 1}, {Name: "all back p50", Value: 100}, {Name: "all back at most", Value: 100}} {
+			if got := r.Extra[i]; got.Name != want.Name || got.Value != want.Value {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+	})
 }
 
 // An observer reports the end of a group at the last deletion in it. It ignores all other events.

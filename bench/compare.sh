@@ -4,7 +4,7 @@
 # during which nothing else should run. It needs Debian's package zookeeper and a Java runtime.
 #
 #   compare.sh                  runs all parts and writes the report
-#   compare.sh run PART...      runs these parts of three, one, idle15, idle, alone and backup
+#   compare.sh run PART...      runs these parts of three, one, idle15, idle, failover, alone and backup
 #   compare.sh report           writes docs/performance.md and docs/sizing.md from what is kept
 #
 # Each run of a case is kept as a line of DATA/PART.jsonl, and is not measured again while the line is
@@ -13,9 +13,10 @@
 #
 #   DURATION (4s), WARMUP (1500ms)  of each case, unless compare.txt says otherwise
 #   ROUNDS (3), IDLE_ROUNDS (1)     how often each case runs on each
+#   KILLS (5)                       how often each fault of the part failover is made in a turn
 #   JVM_WARMUP (20s)                load before each turn, on both, so that Java has compiled its hot code
 #   NODES (1000000), SESSIONS (1000000)  the numbers for "1 M" in the parts alone and backup; smaller ones are for a trial
-#   BACKUP_DURATION (15s)           of each run of the part backup
+#   BACKUP_DURATION (20s)           of each run of the part backup
 #   DATA (docs/performance/data)
 #   PORT (24600)                    the first of 420 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
@@ -25,8 +26,8 @@ shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3} idle_rounds=${IDLE_ROUNDS:-1}
-jvm_warmup=${JVM_WARMUP:-20s} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
-backup_nodes=20000 backup_duration=${BACKUP_DURATION:-15s} # longer than a backup of 1 M nodes takes at its usual rate
+jvm_warmup=${JVM_WARMUP:-20s} kills=${KILLS:-5} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
+backup_nodes=20000 backup_duration=${BACKUP_DURATION:-20s} # longer than a backup of 1 M nodes takes at its usual rate
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . bench/ensemble.sh
 
@@ -148,6 +149,68 @@ beside() {
   figure "snapshots in that time" "$round" count "$written"
 }
 
+# failover measures how long clients wait while the leader of three members is killed, stopped or paused. A thousand other
+# sessions are connected.
+failover() {
+  local round side
+  for ((round = 1; round <= rounds; round++)); do
+    for side in $([ $((round % 2)) = 1 ] && echo ZooKeeper Rollcall || echo Rollcall ZooKeeper); do
+      say "failover, round $round, $side"
+      failover_turn "$round" "$side" || missed "failover: round $round on $side"
+      stop
+    done
+  done
+}
+
+# failover_turn ROUND SIDE makes each fault KILLS times, at the leader of that moment. A run of a fault has a round of its
+# own in DATA.
+failover_turn() {
+  local round=$1 side=$2 holder fault row n status=0
+  start "$side" 3 || return
+  load 3 -warmup 0s -duration "$jvm_warmup" mix:reads=50 >/dev/null || true # if something is wrong, the cases fail
+  hold_sessions 1000 &
+  holder=$!
+  for fault in "KILL: the leader's process is killed" "TERM: the leader is stopped" "STOP: the leader's process is paused for 5 s"; do
+    row="${fault#*: }, 1,000 sessions connected"
+    for ((n = (round - 1) * kills + 1; n <= round * kills; n++)); do
+      kept failover "$row" "$side" "$n" || break_leader "$row" "$side" "$n" "${fault%%:*}" || status=1
+    done
+  done
+  kill "$holder" 2>/dev/null || true
+  wait "$holder" || true
+  return "$status"
+}
+
+# hold_sessions N holds N sessions until it is killed.
+hold_sessions() {
+  exec timeout -k 5 1800 "$rollcall" bench -servers "$(servers 3)" -o json -warmup 1s -duration 30m "sessions:hold=$1,timeout=10s" >/dev/null 2>&1
+}
+
+# break_leader ROW SIDE ROUND SIGNAL runs clients while the leader gets a signal, and starts it again.
+break_leader() {
+  local i pid hook result
+  i=$(member_that_is leader) && pid=$(pid_of "$i") || return
+  hook="echo 127.0.0.1:$((first + i)); kill -s $4 $pid"
+  [ "$4" != STOP ] || hook+="; sleep 5; kill -s CONT $pid"
+  result=$(timeout -k 20 120 "$rollcall" bench -servers "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
+  if [ "$4" != STOP ]; then
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    launch "$2" "$i" 3
+  fi
+  await 3 && sleep 3 || return # the followers have the whole log again
+  [ -n "$result" ] && keep failover "$1" "$2" "$3" results "$result"
+}
+
+# pid_of I prints the process of member I.
+pid_of() {
+  local pid
+  while read -r pid; do
+    ! grep -qF "$WORK/cfg.$1" "/proc/$pid/cmdline" 2>/dev/null || { echo "$pid"; return; }
+  done <"$WORK/pids"
+  echo "member $1 does not run" >&2
+  return 1
+}
+
 # backup measures sets at a fixed rate on three members, in pairs: while backups of one member are saved to the same
 # disk one after the other, and while none is. The two of a pair last equally long, on one ensemble, and in every
 # second round they come in the other order. Each round begins with empty folders.
@@ -244,14 +307,14 @@ part() {
     three) turns three 3 "$rounds" ;;
     one) turns one 1 "$rounds" ;;
     idle15 | idle) turns "$1" 3 "$idle_rounds" ;;
-    alone | backup) "$1" ;;
+    failover | alone | backup) "$1" ;;
   esac
 }
 
 # needs PART... fails if something is missing that these parts need.
 needs() {
-  [[ " $* " =~ " "(three|one|idle15|idle)" " ]] || return 0
+  [[ " $* " =~ " "(three|one|idle15|idle|failover)" " ]] || return 0
   command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; return 1; }
 }
 
-measuring "three one idle15 idle alone backup" "" "$@"
+measuring "three one idle15 idle failover alone backup" "" "$@"

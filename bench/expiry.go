@@ -96,8 +96,7 @@ type expiries struct {
 	early    int64
 	earliest time.Duration
 	spans    []time.Duration // for each storm, from its first expiry to its last
-	begin    reading
-	end      reading
+	intervals
 }
 
 // lateTime is how long, after three timeouts, to wait for an expiry.
@@ -158,24 +157,8 @@ func (r *run) awaitExpiry(e *expiries, gone []<-chan time.Time, due []time.Time)
 	return nil
 }
 
-// spend adds what was used from begin to end. Between two storms sessions are opened; begin is
-// moved on so that this does not count.
-func (e *expiries) spend(begin, end reading) {
-	if e.end.at.IsZero() {
-		e.begin, e.end = begin, begin
-	}
-	e.begin.at = e.begin.at.Add(begin.at.Sub(e.end.at))
-	e.begin.tool += begin.tool - e.end.tool
-	for pid, cpu := range begin.servers.cpu {
-		e.begin.servers.cpu[pid] += cpu - e.end.servers.cpu[pid]
-	}
-	e.end = end
-}
-
 func (e *expiries) result(r *run) Result {
-	result := r.result(&e.late, e.begin, e.end)
-	took := e.end.at.Sub(e.begin.at).Seconds()
-	result.Seconds, result.PerSecond = round(took), round(float64(result.Ops)/took)
+	result := e.intervals.result(r, &e.late)
 	slices.Sort(e.spans)
 	result.Extra = []Figure{
 		faults("early", e.early), millis("earliest by", e.earliest),

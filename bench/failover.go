@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +24,7 @@ type failover struct {
 	users       []*user
 	lost        atomic.Int64 // how many sessions
 	done        atomic.Int64
+	said        string // what the hook printed
 }
 
 // user is one client that sends one request at a time: it writes to a node of its own, or reads it.
@@ -59,7 +62,7 @@ func (r *run) failover() (Result, error) {
 		f.users = append(f.users, &user{f: f, index: i, home: i / 2 % len(r.target.Servers), writes: i%2 == 0, node: string(f.folder.node(nil, int64(i/2))), last: f.from})
 	}
 	hooked := make(chan error, 1)
-	go func() { hooked <- f.hook() }()
+	go func() { hooked <- f.hook() }() // it sets f.said before it sends
 	var wait sync.WaitGroup
 	for _, u := range f.users {
 		wait.Go(u.run)
@@ -77,12 +80,12 @@ func (r *run) failover() (Result, error) {
 	return f.result(begin, end)
 }
 
-// hook runs the command after a quarter of the measured time.
-func (f *failover) hook() error {
-	if err := sleepUntil(f.ctx, f.from.Add(f.r.p.Duration/4)); err != nil {
+// hook runs the command after a quarter of the measured time, and keeps what it printed.
+func (f *failover) hook() (err error) {
+	if err = sleepUntil(f.ctx, f.from.Add(f.r.p.Duration/4)); err != nil {
 		return err
 	}
-	_, err := runHook(f.ctx, f.r.p.Hook)
+	f.said, err = runHook(f.ctx, f.r.p.Hook)
 	return err
 }
 
@@ -168,6 +171,17 @@ func (f *failover) result(begin, end reading) (Result, error) {
 		return result, fmt.Errorf("look for acknowledged writes: %w", err)
 	}
 	result.Extra = []Figure{faults("sessions lost", f.lost.Load()), faults("acknowledged writes lost", missing)}
+	result.Extra = append(result.Extra, f.gaps()...)
+	return result, nil
+}
+
+// gaps returns the longest times without a success: of writes and of reads, for each member the clients that began there.
+// Before them come the longest of all writes and, if the hook has printed the addresses of the members that it broke, the
+// longest of the writes and of the reads at the others.
+func (f *failover) gaps() []Figure {
+	var all, othersWrites, othersReads time.Duration
+	var each []Figure
+	broken := strings.Fields(f.said)
 	for i, addr := range f.r.target.Servers {
 		var reads, writes time.Duration
 		for _, u := range f.users {
@@ -179,9 +193,17 @@ func (f *failover) result(begin, end reading) (Result, error) {
 				reads = max(reads, u.gap)
 			}
 		}
-		result.Extra = append(result.Extra, millis("longest gap of writes, "+addr, writes), millis("longest gap of reads, "+addr, reads))
+		all = max(all, writes)
+		if !slices.Contains(broken, addr) {
+			othersWrites, othersReads = max(othersWrites, writes), max(othersReads, reads)
+		}
+		each = append(each, millis("longest gap of writes, "+addr, writes), millis("longest gap of reads, "+addr, reads))
 	}
-	return result, nil
+	figures := []Figure{millis("longest gap of writes", all)}
+	if len(broken) > 0 {
+		figures = append(figures, millis("longest gap of writes at the others", othersWrites), millis("longest gap of reads at the others", othersReads))
+	}
+	return append(figures, each...)
 }
 
 // missing returns how many acknowledged writes are lost. A node's version counts all writes that

@@ -22,6 +22,9 @@ type fakeServer struct {
 	code                  jute.Code     // the result of getData
 	drop                  time.Duration // when connections break, since begun; 0: never
 	conns                 atomic.Int64  // that sent something
+	resumes               atomic.Int64  // connections that resume a session
+	resume                time.Duration // how long each of them waits for its answer
+	expired               atomic.Int64  // a session that cannot be resumed
 	gets                  atomic.Int64
 	serving               sync.WaitGroup
 }
@@ -50,6 +53,12 @@ func (f *fakeServer) serve(c net.Conn) {
 	id := connect.SessionID
 	if id == 0 {
 		id = jute.SessionID(n)
+	} else {
+		f.resumes.Add(1)
+		time.Sleep(f.resume)
+		if id == jute.SessionID(f.expired.Load()) {
+			id = 0
+		}
 	}
 	hello := jute.ConnectResponse{TimeOut: connect.TimeOut, SessionID: id, Passwd: make([]byte, 16)}
 	if jute.WriteFrame(c, hello.Append(nil)) != nil {

@@ -29,6 +29,7 @@ type Params struct {
 	Each     int           // ephemeral nodes per session
 	Watchers int
 	Silent   int
+	Storms   int    // how often all sessions come back
 	Member   string // the role to connect to, such as memberLeader, or "" for all
 	Hook     string // a shell command
 	Keep     bool   // do not delete the nodes
@@ -39,7 +40,7 @@ func Defaults() Params {
 	return Params{
 		Window: 64, Size: 100, Nodes: 1000, Reads: 90, Children: 100, Ops: 10,
 		Duration: 10 * time.Second, Warmup: 2 * time.Second, Timeout: 10 * time.Second,
-		Each: 10, Watchers: 1000, Silent: 100,
+		Each: 10, Watchers: 1000, Silent: 100, Storms: 10,
 	}
 }
 
@@ -63,6 +64,7 @@ func kinds() []kind {
 		{"children", 8, "request", "list a node's children", (*run).load},
 		{"multi", 8, "request", "a transaction of --ops sets", (*run).load},
 		{"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)", (*run).sessions},
+		{"resume", 1000, "session", "--conns sessions lose their connections and come back at once, --storms times", (*run).resume},
 		{"ephemerals", 16, "session", "sessions with --each ephemeral nodes: from close until an observer has heard of all", (*run).ephemerals},
 		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*run).watches},
 		{"expiry", 0, "session", "--silent sessions fall silent at once, 3 times: how late, how far apart they expire", (*run).expiry},
@@ -104,6 +106,7 @@ const (
 	maxNodes    = 1_000_000 // their names are kept in memory
 	maxChildren = 100_000
 	maxOps      = 1_000
+	maxStorms   = 10_000
 	maxDuration = 24 * time.Hour
 	maxTimeout  = time.Hour
 	maxUnderWay = 3 << 20 // below the 4 MiB above which package client makes a sender wait
@@ -112,15 +115,15 @@ const (
 
 var (
 	loads   = []string{"get", "set", "create", "mix", "children", "multi"}
-	unpaced = []string{"sessions", "ephemerals", "watches", "expiry", "failover"}
+	unpaced = []string{"sessions", "resume", "ephemerals", "watches", "expiry", "failover"}
 	all     = slices.Concat(loads, unpaced)
-	timed   = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "expiry" }) // expiry ends when all sessions have expired
+	timed   = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "expiry" || name == "resume" }) // those end after so many storms
 )
 
 // Knobs lists all parameters.
 func Knobs() []Knob {
 	return []Knob{
-		{"conns", "`number` of connections (default 8; sessions 32, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loads, []string{"sessions", "ephemerals", "failover"}), whole("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
+		{"conns", "`number` of connections (default 8; sessions 32, resume 1000, ephemerals 16, failover 4 of each kind on each member)", slices.Concat(loads, []string{"sessions", "resume", "ephemerals", "failover"}), whole("connections", 1, maxConns, func(p *Params) *int { return &p.Conns })},
 		{"window", "`number` of requests that each connection keeps under way (default 64)", loads, whole("requests", 1, maxWindow, func(p *Params) *int { return &p.Window })},
 		{"rate", "`number` of requests per second, of all connections; latency counts from when each was to start (default: as fast as answers come)", loads, setRate},
 		{"size", "`bytes` of a node's data (default 100)", slices.Concat(loads, []string{"failover"}), whole("bytes", 0, maxSize, func(p *Params) *int { return &p.Size })},
@@ -135,6 +138,7 @@ func Knobs() []Knob {
 		{"each", "`number` of ephemeral nodes of each session (default 10)", []string{"ephemerals"}, whole("nodes", 1, maxOps, func(p *Params) *int { return &p.Each })},
 		{"watchers", "`number` of sessions that watch (default 1000)", []string{"watches"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers })},
 		{"silent", "`number` of sessions that go silent (default 100)", []string{"expiry"}, whole("sessions", 1, maxConns, func(p *Params) *int { return &p.Silent })},
+		{"storms", "`number` of times that all sessions come back (default 10)", []string{"resume"}, whole("storms", 1, maxStorms, func(p *Params) *int { return &p.Storms })},
 		{"member", "the `role` leader, follower or observer: connect only to members that have it; servers say what they are when asked srvr", slices.Concat(loads, []string{"expiry"}), setMember},
 		{"hook", "shell `command` to run after a quarter of the duration", []string{"failover"}, func(p *Params, v string) error { p.Hook = v; return nil }},
 	}
@@ -300,6 +304,8 @@ func (p *Params) String() string {
 			return fmt.Sprintf("sessions hold %d", p.Hold)
 		}
 		return fmt.Sprintf("sessions %d at once", p.Conns)
+	case "resume":
+		return fmt.Sprintf("resume %d at once, %d times", p.Conns, p.Storms)
 	case "ephemerals":
 		return fmt.Sprintf("ephemerals %d at once, %d each", p.Conns, p.Each)
 	case "watches":

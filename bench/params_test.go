@@ -22,6 +22,8 @@ func TestParseCase(t *testing.T) {
 		"multi:ops=3":                  "multi of 3 8x7 100 B",
 		"sessions":                     "sessions 32 at once",
 		"sessions:hold=9":              "sessions hold 9",
+		"resume":                       "resume 1000 at once, 10 times",
+		"resume:conns=5,storms=2":      "resume 5 at once, 2 times",
 		"ephemerals:each=3":            "ephemerals 16 at once, 3 each",
 		"watches:watchers=4":           "watches 4",
 		"expiry":                       "expiry 100",
@@ -49,6 +51,8 @@ func TestParseCaseErrors(t *testing.T) {
 		"get:hook=true":                  `"hook" cannot be set for one case`,
 		"get:hold=5":                     "get does not take hold",
 		"expiry:duration=1s":             "expiry does not take duration",
+		"resume:duration=1s":             "resume does not take duration",
+		"resume:storms=0":                "0 storms; allowed are 1 to 10000",
 		"get:conns":                      `conns: "" is not a whole number`,
 		"get:conns=0":                    "conns: 0 connections; allowed are 1 to 100000",
 		"get:conns=-1":                   "allowed are",
@@ -115,7 +119,7 @@ func TestFilesLimit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for text, want := range map[string]int{
-		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2,
+		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9,
 	} {
 		if p, err = ParseCase(text, Defaults()); err != nil || p.connections(3) != want {
 			t.Errorf("%s: %d connections, %v", text, p.connections(3), err)

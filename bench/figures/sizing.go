@@ -43,7 +43,7 @@ func (k *kept) Machine() string {
 // Builds returns when each part was measured, and with which builds.
 func (k *kept) Builds() string {
 	var b strings.Builder
-	for _, part := range []string{"three", "one", "idle15", "idle", "alone", "backup", "live", "members", "observers", "disk"} {
+	for _, part := range []string{"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members", "observers", "disk"} {
 		var first, last string
 		var builds []string
 		seen := map[string]bool{}
