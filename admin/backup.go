@@ -16,7 +16,7 @@ const (
 	// whose first connection hangs.
 	maxBackups = 2
 	// backupTime is how long a backup may take: enough for 50 GiB at the default rate.
-	backupTime = time.Hour
+	backupTime = 2 * time.Hour
 )
 
 // Copy is the state of a member at one index.

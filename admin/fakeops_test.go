@@ -78,7 +78,7 @@ func newFakeOps() *fakeOps {
 				Lag: 1, LagKnown: true, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, SnapshotIndex: 50, SnapshotAt: began,
 				Digest: view.Agrees, DigestIndex: 64, Version: "1", Started: began, ClockAhead: -20 * time.Millisecond,
 			},
-			{Member: 2, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, NoMemory: true},
+			{Member: 2, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, Removed: true, NoMemory: true},
 		},
 		rows: []view.Session{session, {ID: -0x7fffffffffffffff, State: view.Unknown, Member: 3, Timeout: time.Second}},
 		conns: []view.Connection{

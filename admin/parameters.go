@@ -30,7 +30,7 @@ var parameters = map[string]parameter{
 	"limit":   {help: "the most rows of the page; default 1000", most: view.MaxRows},
 	"member":  {help: "only those of this member", most: maxMember},
 	"path":    {help: "path of a node"},
-	"rate":    {help: "the most MiB in a second; default 16", most: backup.MaxRate},
+	"rate":    {help: "the most MiB in a second; default 8", most: backup.MaxRate},
 	"session": {help: "only those of the session with this id", pattern: sessionPattern},
 	"state":   {help: "only those in this state", values: []string{view.Connected.String(), view.Disconnected.String(), view.Unknown.String()}},
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// restoreTime is how long a restore may take: at backup.DefaultRate an hour is enough to send 50 GiB, and another hour each to check them, to write
+// restoreTime is how long a restore may take: at backup.RestoreRate an hour is enough to send 50 GiB, and another hour each to check them, to write
 // them and to look for nodes that they lack.
-const restoreTime = 4 * backupTime
+const restoreTime = 4 * time.Hour
 
 // Restoring is a backup that an administrator has sent to be written into the ensemble.
 type Restoring struct {

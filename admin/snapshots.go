@@ -24,20 +24,33 @@ var (
 // snapshot sends a backup, as v1Backup does, and at most one in the interval. It says why there is none with the statuses of ZooKeeper's command.
 func (h *HTTP) snapshot(w http.ResponseWriter, r *http.Request) {
 	failed := h.snapshotFault(r)
-	if failed == nil {
-		select {
-		case h.snapshots <- struct{}{}:
-			if failed = h.sendCopy(w, r, backup.DefaultRate); failed == nil {
-				time.AfterFunc(h.cfg.SnapshotInterval, func() { <-h.snapshots })
-				return
-			}
-			<-h.snapshots
-		default:
-			w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
-			failed = &Failure{http.StatusTooManyRequests, fmt.Sprintf("this member sends one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save", h.cfg.SnapshotInterval)}
-		}
+	switch {
+	case failed != nil:
+	case r.Method == http.MethodHead: // it gets no bytes of the backup, so it does not count
+		failed = h.sendCopy(w, r, backup.DefaultRate)
+	default:
+		failed = h.sendSnapshot(w, r)
 	}
-	h.say(w, failed.Status, "snapshot", func(*pretty) string { return failed.Text })
+	if failed != nil {
+		h.say(w, failed.Status, "snapshot", func(*pretty) string { return failed.Text })
+	}
+}
+
+// sendSnapshot sends a backup unless one was sent in the interval, or is being sent.
+func (h *HTTP) sendSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
+	select {
+	case h.snapshots <- struct{}{}:
+	default:
+		w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
+		return &Failure{http.StatusTooManyRequests, fmt.Sprintf("this member sends one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save", h.cfg.SnapshotInterval)}
+	}
+	failed := h.sendCopy(w, r, backup.DefaultRate)
+	if failed != nil {
+		<-h.snapshots
+		return failed
+	}
+	time.AfterFunc(h.cfg.SnapshotInterval, func() { <-h.snapshots })
+	return nil
 }
 
 // snapshotFault returns why a request for a snapshot is not answered, or nil.

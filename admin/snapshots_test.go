@@ -55,6 +55,11 @@ func TestSnapshotsAreLimited(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		opsOf(h).err = nil
+		head := request
+		head.method = "HEAD"
+		if w := head.to(h); w.Code != 200 || w.Body.Len() > 0 {
+			t.Errorf("HEAD: %d with %d bytes", w.Code, w.Body.Len())
+		}
 		if w := request.to(h); w.Code != 200 {
 			t.Errorf("after one that failed: %d %s", w.Code, w.Body)
 		}

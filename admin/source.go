@@ -112,7 +112,8 @@ type Health struct {
 	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
 	Damage    string // why it no longer serves: its state is damaged
 	Disputed  string // why it does not serve for now: its state differs from the leader's, and no majority says who is right
-	Removed   int64  // the version of the list that does not have this member any more; 0: it has
+	Leaving   int64  // the version of the list that does not have this member any more, which may still vote; 0: it has
+	Removed   int64  // as Leaving, and raft's configuration does not have this member either; 0: one of them has
 	Joining   bool   // it catches up and takes part in no election
 	Drained   bool   // it takes no more clients, because an operator has drained it or it is stopping
 	HasLeader bool   // this member knows a leader
@@ -121,7 +122,9 @@ type Health struct {
 }
 
 // serves reports whether clients are served that do not ask for a read-only server.
-func (h Health) serves() bool { return h.Role != "" && h.Role != api.ReadOnly && !h.Drained }
+func (h Health) serves() bool {
+	return h.Role != "" && h.Role != api.ReadOnly && !h.Drained && h.Leaving == 0
+}
 
 // shortOfMemory says what NoMemory means.
 const shortOfMemory = "short of memory: writes that add data are refused"
@@ -145,6 +148,8 @@ func (h Health) Text() (text string, serves bool) {
 		return "this member takes no more clients: it is stopping, or drained until its next start", false
 	case h.Removed != 0:
 		return fmt.Sprintf("this member was removed from the ensemble (the list of version 0x%x): stop it, or add it again", uint64(h.Removed)), false
+	case h.Leaving != 0:
+		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until another one can take its place: do not stop it before", uint64(h.Leaving)), false
 	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
 	case h.Role == api.ReadOnly:

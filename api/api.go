@@ -65,6 +65,7 @@ type Member struct {
 	Joining     bool       `json:"joining"`        // it catches up, and has no vote in elections
 	Drained     bool       `json:"drained"`        // it takes no more clients, because an operator has drained it or it is stopping
 	Exposed     string     `json:"exposed"`        // how its ports for members are open to processes that are no members; "": they are not
+	Removed     bool       `json:"removed"`        // it was removed from the ensemble: stop it, or add it again
 	NoMemory    bool       `json:"no_memory"`      // it is short of memory, and refuses its clients' writes that add data
 	Stalled     string     `json:"stalled"`        // why its disk or apply is taken to hang; "": it does not
 	Damaged     string     `json:"damaged"`        // why its state is taken to be damaged; "": it is not

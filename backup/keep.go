@@ -28,7 +28,11 @@ const (
 
 // DefaultRate is how fast a backup is made unless somebody asks for another rate, in bytes in a second: it takes
 // little of the processor, the disk and the network from the clients.
-const DefaultRate = 16 << 20
+const DefaultRate = 8 << 20
+
+// RestoreRate is how fast a member that serves takes in a backup to restore, in bytes in a second. Somebody waits for
+// that, so it is faster than DefaultRate.
+const RestoreRate = 16 << 20
 
 // MaxRate is the highest rate that may be asked for, in MiB in a second: no disk and no network of today is faster.
 const MaxRate = 4096

@@ -38,6 +38,9 @@ func newBackupSave(w World) *cobra.Command {
 			if args[0] == "-" && w.OutTerminal {
 				return With(WrongUse, errors.New("backup save: a backup is no text for a terminal; give a file or a folder, or redirect the output"))
 			}
+			if w.Behind != nil {
+				w.Behind() // the backup is checked while it arrives, which takes more processor time than the member needs for it
+			}
 			s := &saving{w: w, query: url.Values{}, unconfirmed: unconfirmed}
 			if rate != 0 {
 				s.query.Set("rate", rate.String())
@@ -55,7 +58,7 @@ func newBackupSave(w World) *cobra.Command {
 			return printOne(out, backupColumns, row)
 		},
 	}
-	cmd.Flags().Var(&rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 16)", backup.MaxRate))
+	cmd.Flags().Var(&rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate))
 	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
 	link.Register(cmd)
 	out.Register(cmd)

@@ -191,7 +191,7 @@ func (f *fakeMember) status() api.List[api.Member] {
 			{
 				Member: 2, Role: "follower", Leader: 1, Term: 4, Clients: "10.0.1.2:2181", Quorum: "b:2888", Election: "b:3888", Zxid: "0x4000000a1", Applied: 90, Committed: 91,
 				Sessions: 1, Connections: 1, DataBytes: 510, LogBytes: 1000, Digest: "unknown", Version: "0.1.0", Started: ago(70 * time.Second), ClockMs: -20,
-				Joining: true, Drained: true, NoMemory: true, Stalled: "the disk hangs\x1b[0m", Damaged: "entry 7",
+				Joining: true, Drained: true, Removed: true, NoMemory: true, Stalled: "the disk hangs\x1b[0m", Damaged: "entry 7",
 			},
 			{
 				Member: 1, Role: "leader", Leader: 1, Term: 4, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Zxid: "0x4000000a1", Applied: 91, Committed: 91, Lag: ptr(uint64(0)),

@@ -158,7 +158,10 @@ func problemText(m memberRow) string {
 	if m.Role == api.ReadOnly {
 		problems = append(problems, "read-only: it knows no leader")
 	}
-	if m.Joining {
+	switch {
+	case m.Removed: // its joining means nothing then
+		problems = append(problems, "removed from the ensemble: stop it, or add it again")
+	case m.Joining:
 		problems = append(problems, "joining: it copies the data")
 	}
 	if m.Exposed != "" {

@@ -27,6 +27,10 @@ type World struct {
 	// Columns returns the columns of the terminal that Err is. It is nil if they are not known.
 	Columns func() int
 
+	// Behind lets other processes of the machine have the processors first, from now on. It is nil if this process does
+	// something else besides the command.
+	Behind func()
+
 	line      *line         // for progress; nil: there is none. See WithProgress
 	looks     time.Duration // the time that every returns; 0: lookEvery. Tests set it
 	operators string        // the port that operatorPort returns; "": defaultPort. Tests set it
@@ -35,7 +39,7 @@ type World struct {
 // Process returns the surroundings of this process.
 func Process() World {
 	w := World{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Now: time.Now,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Now: time.Now, Behind: stepBehind,
 		InTerminal: term.IsTerminal(int(os.Stdin.Fd())), OutTerminal: term.IsTerminal(int(os.Stdout.Fd())), ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if w.InTerminal {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"rollcall/api"
 	"rollcall/secretfile"
@@ -162,7 +163,14 @@ func riskOfTick(d *draft) string {
 	if d.Tick.Milliseconds() >= leastTick {
 		return ""
 	}
-	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands", leastTick)
+	return fmt.Sprintf("below %d ms a session of 2 ticks may be over before a leader that is cut off is replaced", leastTick)
+}
+
+func riskOfFailover(d *draft) string {
+	if d.Heartbeat >= leastFailover {
+		return ""
+	}
+	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands", leastFailover.Milliseconds())
 }
 
 func riskOfMinTimeout(d *draft) string {
@@ -228,9 +236,12 @@ func loopback(host string) bool {
 }
 
 const (
-	// leastTick is the shortest tick, in ms, that is not called dangerous: a leader is replaced after a
-	// quarter of a tick without a sign of life, but after no less than 150 ms.
+	// leastTick is the shortest tick, in ms, that is not called dangerous: the clients of a session of 2 ticks notice
+	// when there is no leader for 0.6 ticks.
 	leastTick = 500
+	// leastFailover is the shortest silence of a leader that is not called dangerous: the collector, a slow disk or
+	// another process on the machine may hold a member up for some 100 ms.
+	leastFailover = 150 * time.Millisecond
 	// usualBuffer is the longest request, in bytes, that is not called dangerous: four times
 	// ZooKeeper's default.
 	usualBuffer = 4 << 20

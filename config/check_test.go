@@ -31,7 +31,11 @@ func TestCheckVerdicts(t *testing.T) {
 		{"ssl.sslProvider=secret", NoEffect, "no such key is known"},
 
 		{"tickTime=500", InForce, ""},
-		{"tickTime=499", Dangerous, "taken for a dead one"},
+		{"tickTime=499", Dangerous, "may be over before"},
+		{"failover=fast", InForce, ""},
+		{"failover=150", InForce, ""},
+		{"failover=149", Dangerous, "taken for a dead one"},
+		{"failover=slow", Refused, "fast, normal, wan, or 100 to 60000 (ms)"},
 		{"minSessionTimeout=6000", InForce, ""}, // the default tick is 3 s
 		{"minSessionTimeout=5999", Dangerous, "below 2 ticks"},
 		{"maxClientCnxns=1", InForce, ""},
@@ -90,7 +94,7 @@ func TestCheckVerdicts(t *testing.T) {
 
 // Every risk of the table has a value that shows it in the test above.
 func TestEveryRiskIsTested(t *testing.T) {
-	tested := "tickTime minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes"
+	tested := "tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes"
 	for i := range keys {
 		if k := &keys[i]; k.risk != nil && !strings.Contains(tested, k.name) {
 			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)

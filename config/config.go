@@ -56,6 +56,8 @@ type Settings struct {
 	Whitelist         []string     // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64       // log entries between snapshots; default 100,000
 	LogKind           disk.LogKind // how the log is stored; default: as the folder is
+	// Heartbeat is for how long a leader may not be heard before another member stands for election; default 300 ms.
+	Heartbeat time.Duration
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration

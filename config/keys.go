@@ -39,6 +39,8 @@ const (
 	maxUnread        = 1 << 30
 	maxClientMemory  = 1 << 40
 	maxHandshake     = 60 * 60 * 1000
+	minFailover      = 100 // ms: heartbeats of a leader come up to 20 ms apart then, and a busy process is not much faster
+	maxFailover      = 60_000
 	minStall         = 100 // a disk that is only busy takes as long
 	maxStall         = 60 * 60 * 1000
 	maxPort          = 65535
@@ -111,6 +113,11 @@ var keys = []key{
 		name: "syncLimit", env: variable{5, "ZOO_SYNC_LIMIT", "2"},
 		kind: number(0, maxTicks, func(d *draft) *int { return &d.SyncLimit }), unset: "required in an ensemble",
 		doc: "ticks. After so long a leader cuts off a silent member, a leader that cannot do its work hands over, and a member that cannot reach the leader closes its clients' connections",
+	},
+	{
+		name: "failover", kind: failover(func(d *draft) *time.Duration { return &d.Heartbeat }), def: "normal",
+		risk: riskOfFailover,
+		doc:  "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: 150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent))",
 	},
 	{
 		name: "minSessionTimeout", kind: timeout(func(d *draft) *time.Duration { return &d.MinTimeout }), unset: fmt.Sprint(server.DefaultMinTicks, " ticks"),

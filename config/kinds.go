@@ -11,6 +11,7 @@ import (
 	"rollcall/admin"
 	"rollcall/digest"
 	"rollcall/logs"
+	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/roster"
 )
@@ -179,6 +180,24 @@ func millis(least, most int64, field func(*draft) *time.Duration) kind {
 			return keep(d, field, time.Duration(n)*time.Millisecond)
 		},
 		show: func(d *draft) string { return text(*field(d)) },
+	}
+}
+
+// failovers are the names of the values of the key failover.
+var failovers = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": quorum.DefaultHeartbeat, "wan": time.Second}
+
+// failover takes one of these names, or a number of milliseconds.
+func failover(field func(*draft) *time.Duration) kind {
+	number := millis(minFailover, maxFailover, field)
+	return kind{
+		allowed: "fast, normal, wan, or " + number.allowed,
+		parse: func(d *draft, s setting) error {
+			if named, ok := failovers[strings.ToLower(s.value)]; ok {
+				return keep(d, field, named)
+			}
+			return number.parse(d, s)
+		},
+		show: number.show,
 	}
 }
 

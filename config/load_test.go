@@ -178,6 +178,7 @@ multiOperationLimit=321
 clientMemoryLimit=50000000
 handshakeTimeout=700
 storeStallLimit=900
+failover=Fast
 logStore=WAL
 zookeeper.4lw.commands.whitelist=ruok, mntr,\
     ,srvr
@@ -204,7 +205,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	l := &want.Limits
 	l.MaxClientConns, l.MaxConns, l.MaxBuffer, l.MaxInFlight, l.MaxUnread, l.MaxMultiOps = -1, 7, 0x1FFFFF, 9, 65536, 321
 	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
-	want.InFlight, want.SnapCount, want.StoreStallLimit, want.LogKind = 200, 5000, 900*time.Millisecond, disk.LogWAL
+	want.InFlight, want.SnapCount, want.StoreStallLimit, want.Heartbeat, want.LogKind = 200, 5000, 900*time.Millisecond, 150*time.Millisecond, disk.LogWAL
 	want.Whitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
 	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true, Reconfig: true}
 	want.Reaping = leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond}

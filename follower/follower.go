@@ -248,6 +248,16 @@ func (f *Follower) NewSession(ctx context.Context) (jute.SessionID, error) {
 	}
 }
 
+// OfferSession is like NewSession, but never blocks. It returns false until this process is announced.
+func (f *Follower) OfferSession() (id jute.SessionID, ok bool) {
+	select {
+	case <-f.announced:
+		return f.ids.Next(), true
+	default:
+		return 0, false
+	}
+}
+
 // Touch renews a session held by a local connection that was granted timeout. It never blocks. It
 // is called for every request of every client.
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {

@@ -48,6 +48,7 @@ func (d *digests) EntryEnd(index uint64) {
 // backup that is whole has the state that the members had at its index, and every write that was acknowledged before it
 // began. Each that was cut is refused.
 func TestBackupUnderKills(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		all, hooks := map[uint64]uint64{}, map[uint32]*digests{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/config"
+	"rollcall/integration/process"
 	"rollcall/integration/wire"
 	"rollcall/jute"
 	"rollcall/member"
@@ -53,7 +54,7 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 	e := &benchEnsemble{}
 	var servers []member.Server
 	for id := uint32(1); id <= 3; id++ {
-		servers = append(servers, member.Server{ID: id, Grpc: freeAddr(b), Raft: freeAddr(b)})
+		servers = append(servers, member.Server{ID: id, Grpc: process.FreePort(b).String(), Raft: process.FreePort(b).String()})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -90,17 +91,6 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 		}
 	}
 	return e
-}
-
-// freeAddr returns an address that no process listens on at the moment.
-func freeAddr(b testing.TB) string {
-	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // roles returns the client address of one member of each role.

@@ -25,12 +25,13 @@ const (
 	changingLimit     = 3 * time.Minute
 )
 
-// newcomers are the members that may come in.
-var newcomers = []uint32{4, 5, 6}
+// sizes are the numbers of members with which schedules begin, as often as they are here.
+var sizes = []int{1, 2, 3, 3, 3, 3, 3, 5}
 
 // changingTotals counts what happened in all schedules.
 type changingTotals struct {
-	changed, changes, faults, acknowledged, removed, leaders atomic.Uint64
+	changed, changes, faults, acknowledged, removed, leaders, wiped atomic.Uint64
+	grown                                                           [6]atomic.Uint64 // schedules in which the list changed, by the number of members in the beginning
 }
 
 // While the list of members changes, with other faults meanwhile, these must hold:
@@ -55,7 +56,7 @@ func TestChangingSchedules(t *testing.T) {
 				var about string
 				t.Cleanup(func() {
 					if t.Failed() {
-						t.Logf("seed %d; faults:\n%s\nto repeat it, as often as it takes: ROLLCALL_SEED=%d go test -count=50 -failfast -run '^TestChangingSchedules$' ./integration", seed, about, seed)
+						t.Logf("seed %d, %s\nto repeat it, as often as it takes: ROLLCALL_SEED=%d go test -count=50 -failfast -run '^TestChangingSchedules$' ./integration", seed, about, seed)
 					}
 				})
 				synctest.Test(t, func(t *testing.T) { h = changingSchedule(t, seed, &sum, &about) })
@@ -65,25 +66,44 @@ func TestChangingSchedules(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("%d schedules with members that come and go from seed %d on in %v: the list changed in %d of them, %d times; %d faults beside, %d members removed, %d leader changes, %d writes acknowledged\n",
-		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.changed.Load(), sum.changes.Load(), sum.faults.Load(), sum.removed.Load(), sum.leaders.Load(), sum.acknowledged.Load())
-	if n := uint64(len(seeds)); n >= 50 && sum.changed.Load() < n*1000/changingSchedules {
-		t.Errorf("the list changed in %d schedules of %d, want at least %d", sum.changed.Load(), n, n*1000/changingSchedules)
+	fmt.Printf("%d schedules with members that come and go from seed %d on in %v: the list changed in %d of them, %d times; "+
+		"it began with 1, 2, 3 and 5 members in %d, %d, %d and %d; %d disks wiped, %d faults beside, %d members removed, %d leader changes, %d writes acknowledged\n",
+		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.changed.Load(), sum.changes.Load(),
+		sum.grown[1].Load(), sum.grown[2].Load(), sum.grown[3].Load(), sum.grown[5].Load(),
+		sum.wiped.Load(), sum.faults.Load(), sum.removed.Load(), sum.leaders.Load(), sum.acknowledged.Load())
+	if len(seeds) >= 50 {
+		sum.floors(t, uint64(len(seeds)))
+	}
+}
+
+// floors checks that enough happened in n schedules.
+func (s *changingTotals) floors(t *testing.T, n uint64) {
+	t.Helper()
+	atLeast := func(what string, got, least uint64) {
+		if got < least {
+			t.Errorf("%d %s in %d schedules, want at least %d", got, what, n, least)
+		}
+	}
+	atLeast("schedules in which the list changed", s.changed.Load(), n*1000/changingSchedules)
+	atLeast("disks wiped", s.wiped.Load(), n/10)
+	for _, members := range slices.Compact(slices.Clone(sizes)) {
+		atLeast(fmt.Sprintf("schedules that began with %d members and changed the list", members), s.grown[members].Load(), n/40)
 	}
 }
 
 // changingSchedule runs one seed, and describes in about the faults that it has drawn.
 func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *string) history.History {
 	rng := rand.New(rand.NewPCG(seed, 7))
-	plan := planFromFile(t, cluster.ChangingPlan(rng, changingSpan))
-	*about = plan.String()
+	members := sizes[rand.New(rand.NewPCG(seed, 8)).IntN(len(sizes))]
+	plan := planFromFile(t, cluster.ChangingPlan(rng, members, changingSpan))
+	*about = fmt.Sprintf("%d members; faults:\n%v", members, plan)
 	secret := ""
 	if seed%secretEvery == 0 {
 		secret = secretFile(t)
 	}
 	var terms atomic.Int64
-	e := cluster.Start(t, 3, cluster.Options{
-		Write: time.Duration(1 + rng.Int64N(int64(maxDiskWrite))), Logger: logger(), Record: true, Reconfig: true, Linear: seed%linearEvery == 0,
+	e := cluster.Start(t, members, cluster.Options{
+		Write: maxDiskWrite, Speeds: rand.New(rand.NewPCG(seed, 2)), Logger: logger(), Record: true, Reconfig: true, Linear: seed%linearEvery == 0,
 		Events: func(e member.Event) {
 			if e.Kind == member.EventLeader && terms.Add(1) > 1 {
 				sum.leaders.Add(1)
@@ -93,16 +113,20 @@ func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *str
 	})
 	e.Ready()
 	e.Joined()
-	writers := startWriters(t, e, rng, changingSessions, changingWrites, sessionTimeout, changingPace, newcomers...)
+	writers := startWriters(t, e, rng, changingSessions, changingWrites, sessionTimeout, changingPace, cluster.NewIDs(members)...)
 	started := time.Now()
 	e.Play(plan, func(p cluster.Played) {
 		if p.Hit != 0 && !p.Changing() {
 			sum.faults.Add(1)
 		}
+		if p.Hit != 0 && p.Kind == cluster.Wipe {
+			sum.wiped.Add(1)
+		}
 	}, func() bool { return finished(writers) || time.Since(started) > changingLimit })
 	e.Follow()
 	if made := e.Changes(); made > 0 {
 		sum.changed.Add(1)
+		sum.grown[members].Add(1)
 		sum.changes.Add(uint64(made))
 	}
 	judgeChanged(t, e, writers, sum)

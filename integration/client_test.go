@@ -25,6 +25,7 @@ const clientKills = 20
 // only because the connection was lost. No acknowledged write is lost or done twice, ephemeral
 // nodes stay, and watches see the last write.
 func TestClientOverLeaderKill(t *testing.T) {
+	t.Parallel()
 	for _, seed := range seedsToRun(t, clientKills) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { killUnderClients(t, seed) })

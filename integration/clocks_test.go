@@ -248,6 +248,7 @@ func TestLeadersClockJumps(t *testing.T) {
 // All clocks jump at once. A majority agrees, and still nothing is removed until the clocks have
 // run evenly for an hour.
 func TestAllClocksJump(t *testing.T) {
+	t.Parallel()
 	reaper(t, slow, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 		agingNode(t, e.Connect(10*slow), "/n", 30*time.Minute)
 		for _, id := range e.IDs() {

@@ -19,6 +19,7 @@ const comebacks = 120
 // Whenever and however the old leader comes back, it leads, and within two ticks clients can write
 // through every member.
 func TestOldLeaderComesBackToTheWiped(t *testing.T) {
+	t.Parallel()
 	var leads, serve []time.Duration
 	for _, seed := range seedsToRun(t, comebacks) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

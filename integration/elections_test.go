@@ -12,6 +12,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/quorum"
 )
 
 // bound is a listener that reports a wildcard as its address, as in a container.
@@ -168,4 +169,83 @@ func termsOf(e *cluster.Ensemble, member uint32) (terms []uint64) {
 		terms = append(terms, l.Term)
 	}
 	return terms
+}
+
+// A leader that lives seems to be dead, again and again: its connections for the log are reset, its port refuses new
+// ones, or both. Nothing is lost. Only both together cost it its leadership, and each member stands only once in ten
+// election timeouts.
+func TestForgedEvidence(t *testing.T) {
+	t.Parallel()
+	const (
+		members  = 3
+		election = tick / 4
+		window   = 10 * election
+	)
+	for seed := range uint64(8) {
+		for what, ways := range map[string]cluster.Ways{"reset": cluster.Out, "refused": cluster.In, "both": cluster.In | cluster.Out} {
+			t.Run(fmt.Sprintf("%s/seed=%d", what, seed), func(t *testing.T) {
+				watched(t, cluster.Options{Write: 2 * time.Millisecond}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
+					rng := rand.New(rand.NewPCG(seed, 12))
+					writers := startWriters(t, e, rng, sessions, 200, sessionTimeout, 60*time.Millisecond)
+					first, begin := len(seen.all()), time.Now()
+					for !finished(writers) {
+						if l := leaders(e); len(l) == 1 {
+							e.Shut(l[0], cluster.RaftPort, ways)
+							time.Sleep(20*time.Millisecond + rand.N(60*time.Millisecond))
+							e.Unshut(l[0], cluster.RaftPort, ways)
+						}
+						time.Sleep(20*time.Millisecond + rand.N(200*time.Millisecond))
+					}
+					changes, windows := len(seen.all())-first, int(time.Since(begin)/window)
+					switch {
+					case what != "both" && changes > 0:
+						t.Errorf("%d changes of leader, want none", changes)
+					case what == "both" && (changes == 0 || changes > members*(windows+1)):
+						t.Errorf("%d changes of leader in %v, want 1 to %d", changes, time.Since(begin), members*(windows+1))
+					}
+					e.Ready()
+					e.Equal()
+					for _, w := range writers {
+						w.check(t)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A leader that is silent for 200 ms goes on leading. One that is cut off, or hangs, is replaced within three times the
+// time for which it may be silent, as a rule, and always within five times.
+func TestSilentLeader(t *testing.T) {
+	const silence = quorum.DefaultHeartbeat
+	opts := cluster.Options{Adjust: func(cfg *member.Config) { cfg.Heartbeat = 0 }} // the default
+	watched(t, opts, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
+		for range 20 {
+			lead := e.Leader()
+			e.Pause(lead)
+			time.Sleep(200 * time.Millisecond)
+			e.Resume(lead)
+			time.Sleep(tick)
+		}
+		if n := len(seen.all()); n != 1 {
+			t.Errorf("%d leaders, want the first one", n)
+		}
+		var took []time.Duration
+		for i := range 20 {
+			old, n, begin := e.Leader(), len(seen.all()), time.Now()
+			silent, end := e.Isolate, e.Rejoin
+			if i%2 == 0 {
+				silent, end = e.Pause, e.Resume
+			}
+			silent(old)
+			e.Wait("another leader", 5*silence, func() bool { return len(seen.all()) > n })
+			took = append(took, time.Since(begin))
+			end(old)
+			e.Ready()
+			time.Sleep(2 * tick)
+		}
+		if slices.Sort(took); took[len(took)/2] > 3*silence {
+			t.Errorf("replaced after %v, want %v for most of them", took, 3*silence)
+		}
+	})
 }

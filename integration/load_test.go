@@ -26,7 +26,7 @@ func TestBenchCases(t *testing.T) {
 	base.Conns, base.Window, base.Nodes = 3, 4, 50
 	for _, text := range []string{
 		"get", "set:size=1000", "create", "mix:reads=50", "children:children=20", "multi:ops=3", "get:rate=500", "set:rate=300,conns=1,window=1",
-		"sessions", "sessions:hold=20,timeout=1s,duration=1s", "ephemerals:each=3", "watches:watchers=20", "expiry:silent=10,timeout=1s",
+		"sessions", "sessions:hold=20,timeout=1s,duration=1s", "resume:conns=20,storms=3", "ephemerals:each=3", "watches:watchers=20", "expiry:silent=10,timeout=1s",
 	} {
 		t.Run(text, func(t *testing.T) {
 			p, err := bench.ParseCase(text, base)
@@ -63,6 +63,8 @@ func checkCase(t *testing.T, text string, r *bench.Result) {
 		t.Errorf("%v", extra)
 	case strings.HasPrefix(text, "watches") && (r.Ops != int64(20*extra["writes"]) || extra["first event p50"] > extra["last event p50"]):
 		t.Errorf("%d events, %v", r.Ops, extra)
+	case strings.HasPrefix(text, "resume") && (r.Ops != 3*20 || extra["sessions lost"] != 0 || extra["all back p50"] <= 0 || extra["all back at most"] < extra["all back p50"]):
+		t.Errorf("%d sessions came back in three storms, %v", r.Ops, extra)
 	case strings.HasPrefix(text, "expiry") && (r.Ops != 3*10 || extra["early"] != 0):
 		t.Errorf("%d expired in three storms, %v", r.Ops, extra)
 	}

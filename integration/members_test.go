@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/integration/cluster"
 	"rollcall/jute"
+	"rollcall/member"
 	"rollcall/roster"
 )
 
@@ -42,6 +45,16 @@ func votes(e *cluster.Ensemble, member, voter uint32) bool {
 	for _, p := range e.Member(member).Configuration() {
 		if p.ID == voter {
 			return !p.Observer
+		}
+	}
+	return false
+}
+
+// configured reports whether a member's configuration has another one, which may not vote yet.
+func configured(e *cluster.Ensemble, member, id uint32) bool {
+	for _, p := range e.Member(member).Configuration() {
+		if p.ID == id {
+			return true
 		}
 	}
 	return false
@@ -130,6 +143,22 @@ func TestClientOfARemovedMember(t *testing.T) {
 			})
 		})
 	}
+}
+
+// knows reports whether a running member has applied a list with these members.
+func knows(e *cluster.Ensemble, id uint32, members ...uint32) bool {
+	s := e.Member(id).State()
+	s.RLock()
+	defer s.RUnlock()
+	r, ok := s.Roster()
+	return ok && sameMembers(ids(r.Servers), members)
+}
+
+func ids(list roster.List) (all []uint32) {
+	for _, s := range list {
+		all = append(all, s.ID)
+	}
+	return all
 }
 
 // A member is removed, and its id comes back: with an empty disk, and with the old one. It serves as before, and
@@ -298,6 +327,125 @@ func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
 		e.Wait("the member to join those that are left", 60*tick, func() bool { return e.Member(a).Role() == "follower" })
 		e.Joined()
 		e.Equal()
+	})
+}
+
+// A voter has left the list, and votes on until one of the new members can take its place. Those have empty disks, and
+// must ask it before they join. Nobody has configured where it is: the member that they ask tells them, also after it
+// was started again.
+func TestJoinersAskTheOneThatLeaves(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		mustChange(t, e, leader, leaves(a))
+		e.Follow()
+		e.Kill(a)
+		for _, id := range []uint32{4, 5} {
+			e.Add(id)
+			e.Boot(id)
+		}
+		time.Sleep(2 * tick) // they wait for their places in the list
+		e.BlockLog(leader, 4)
+		e.BlockLog(leader, 5)
+		mustChange(t, e, leader, roster.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false) + "," + e.Line(5, false)})
+		e.Wait("the list to reach the member that leaves", 5*tick, func() bool { return sameMembers(e.Members(), []uint32{leader, 4, 5}) && knows(e, b, leader, 4, 5) })
+		for _, id := range []uint32{leader, 4, 5} {
+			e.Kill(id)
+			if id != leader {
+				e.Wipe(id)
+			}
+			e.Relist(id)
+		}
+		e.UnblockLog(leader, 4)
+		e.UnblockLog(leader, 5)
+		e.Follow()
+		e.Silent(b)
+		e.Joined()
+		e.Equal()
+	})
+}
+
+// A voter has left the list, and votes until another member can take its place. It lets its clients go meanwhile, since
+// nothing that they write through it would be taken.
+func TestClientOfAVoterThatLeaves(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		e.Add(4)
+		e.Boot(4)
+		time.Sleep(2 * tick) // it waits for its place in the list
+		c := e.Connect(sessionTimeout, b, a)
+		for _, id := range []uint32{leader, a} {
+			e.BlockLog(id, 4)
+		}
+		begin := time.Now()
+		mustChange(t, e, leader, roster.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false)})
+		for time.Since(begin) < 20*tick {
+			_, err := c.Create("/meanwhile", nil, jute.Persistent)
+			if err == nil || errors.Is(err, jute.NodeExists) { // the outcome of the first one is not known
+				break
+			}
+		}
+		if waited := time.Since(begin); waited > member.LastAnswers+2*tick {
+			t.Errorf("the client waited %v", waited)
+		}
+		if !votes(e, leader, b) {
+			t.Fatal("the member does not vote any more, so this shows nothing")
+		}
+		if text, serves := e.Member(b).Health().Text(); serves || !strings.Contains(text, "votes until another one can take its place") {
+			t.Errorf("the member that leaves says %q, serves %t", text, serves)
+		}
+		for _, id := range []uint32{leader, a} {
+			e.UnblockLog(id, 4)
+		}
+		e.Follow()
+		e.Silent(b)
+	})
+}
+
+// An ensemble of one grows. Its first member loses the disk, while another one has everything and a third one has begun to
+// join and has no data yet. That one knows only the first member, which has no data either, and does not begin a new
+// ensemble with it: it waits, hears of the one with the data, and comes in.
+func TestNewcomerBeginsNoEnsembleWithAWipedMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 1, cluster.Options{Reconfig: true})
+		e.Ready()
+		for _, id := range []uint32{4, 5} {
+			e.Add(id)
+			if id == 4 {
+				e.BlockLog(1, 4) // it comes in, and gets nothing
+			}
+			e.Boot(id)
+			if err := e.Insist(comes(e, id), 20*tick, 1).Wait(); err != nil {
+				t.Fatal(err)
+			}
+			e.Wait("a member to come in", 20*tick, func() bool { return configured(e, 1, id) })
+			if id == 4 {
+				e.Kill(4) // before it hears of member 5
+			}
+		}
+		e.Wait("member 5 to vote", 20*tick, func() bool { return votes(e, 5, 5) })
+		c := e.Connect(sessionTimeout, 5, 1)
+		if _, err := c.Create("/acknowledged", nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		e.Kill(1)
+		e.Wipe(1)
+		e.Relist(1)
+		e.BlockLog(5, 1) // it joins, and gets nothing for a while
+		e.Boot(4)
+		time.Sleep(tick)
+		e.Boot(1)
+		time.Sleep(3 * tick)
+		if log := e.Disk(4).Log(); len(log) > 0 {
+			t.Errorf("member 4 has begun a new ensemble: its log has %d entries", len(log))
+		}
+		e.UnblockLog(5, 1)
+		e.Follow()
+		e.Healed()
+		e.Joined()
+		e.Equal()
+		if !has(e, 4, "/acknowledged") {
+			t.Error("an acknowledged node is missing")
+		}
 	})
 }
 

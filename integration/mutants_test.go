@@ -50,7 +50,7 @@ var mutants = []mutant{
 	{
 		"expiry of a session that came back", "znode/session.go",
 		"if !ok || session.Since > req.GetSince() {", "if !ok {",
-		here, "TestAttachAheadOfDueExpiry",
+		"./znode", "TestExpireAndAttach",
 	},
 	{
 		"session made for a client that has gone", "follower/outbox.go",
@@ -98,6 +98,11 @@ var mutants = []mutant{
 		"./quorum", "TestCopiedConfigurationIsNotHeard",
 	},
 	{
+		"joining member never votes by a log from before it came", "quorum/node.go",
+		" || slices.Equal(wire.Voters(latest), []uint32{candidate}) ||", " ||",
+		"./quorum", "TestWipedOneOfTwoCopiesTheTimeOfOne",
+	},
+	{
 		"joining member hears the others once", "quorum/start.go",
 		"		if n.LeaderID() == 0 {\n			n.hear(ctx)", "		if false {\n			n.hear(ctx)",
 		"./quorum", "TestWipedVoterHearsObserverLater",
@@ -108,9 +113,54 @@ var mutants = []mutant{
 		"./quorum", "TestJoinQuorumMeetsEveryMajority",
 	},
 	{
+		"leader taken for dead at one refusal", "quorum/evidence.go",
+		"refusals     = 2", "refusals     = 1",
+		"./quorum", "TestNoEvidence",
+	},
+	{
+		"leader taken for lost at the end of any connection", "quorum/wire/serve.go",
+		"brokenOff(err) && in.peer != 0 && !t.Connected(in.peer) {", "brokenOff(err) && in.peer != 0 {",
+		"./quorum/wire", "TestLastConnectionIsLost",
+	},
+	{
+		"stands on evidence as often as there is some", "quorum/evidence.go",
+		"time.Since(stood) < evidencePause*n.election", "time.Since(stood) < 0",
+		"./quorum", "TestForgedEvidenceIsBounded",
+	},
+	{
+		"stands on evidence after it has voted", "quorum/evidence.go",
+		"n.mayTake() == nil && n.leaderless(r, l)", "n.mayTake() == nil",
+		"./quorum", "TestDeadLeaderIsReplacedAtOnce",
+	},
+	{
+		"one of two voters stands on evidence", "quorum/evidence.go",
+		"const fewest = 3", "const fewest = 2",
+		"./quorum", "TestOneOfTwoDoesNotStand",
+	},
+	{
 		"server lines of a starting member for its configuration", "quorum/start.go",
 		"return len(a.GetEnsemble()) != 0 &&", "return len(a.GetEnsemble()) < 0 &&",
 		"./quorum", "TestStartingMemberIsSilent",
+	},
+	{
+		"ensemble begun by a member that has begun to join another", "quorum/start.go",
+		"return n.heardOfOne || n.joining.Load()", "return n.heardOfOne",
+		"./quorum", "TestJoiningMemberBeginsNothing",
+	},
+	{
+		"ensemble begun with a member that has begun to join another", "quorum/start.go",
+		"a.GetHasData() || a.GetJoining() ||", "a.GetHasData() ||",
+		"./quorum", "TestJudge",
+	},
+	{
+		"member without data forgets that there is an ensemble", "quorum/start.go",
+		"	for _, a := range answers {\n		n.heardOfOne = n.heardOfOne ||", "	n.heardOfOne = false\n	for _, a := range answers {\n		n.heardOfOne = n.heardOfOne ||",
+		"./quorum", "TestMemberRemembersThatThereIsAnEnsemble",
+	},
+	{
+		"joining member does not hear one with other server lines", "quorum/start.go",
+		"case theirs == wire.EnsembleID{} && own == wire.EnsembleID{} &&", "case theirs == wire.EnsembleID{} &&",
+		here, "TestNewcomerBeginsNoEnsembleWithAWipedMember",
 	},
 	{
 		"ensemble begun before all have said that they have no data", "quorum/start.go",
@@ -218,6 +268,41 @@ var mutants = []mutant{
 		here, "TestTornWrites",
 	},
 	{
+		"applied before the leader's disk has it", "quorum/fsm.go",
+		"f.failed || !f.await(logs[len(logs)-1].Index)", "f.failed",
+		here, "TestLeaderLosesItsQueue",
+	},
+	{
+		"followers told before the leader's disk has it", "quorum/wire/transport.go",
+		"t.cfg.Durable(req.PrevLogEntry + uint64(len(req.Entries)))", "req.PrevLogEntry + uint64(len(req.Entries))",
+		here, "TestLeaderLosesItsQueue",
+	},
+	{
+		"sync answered with what the leader's disk lacks", "quorum/status.go",
+		"return n.disk.Durable(n.raftValue(0, (*raft.Raft).CommitIndex))", "return n.raftValue(0, (*raft.Raft).CommitIndex)",
+		"./quorum", "TestLeaderStoresBesides",
+	},
+	{
+		"follower's entries stored later", "quorum/disk/queue.go",
+		"return q.leads != nil && q.leads()", "return q.leads != nil",
+		"./quorum/disk", "TestQueueIsFirst",
+	},
+	{
+		"configuration stored later", "quorum/disk/queue.go",
+		"if l.Type == raft.LogConfiguration {", "if l == nil {",
+		"./quorum/disk", "TestQueueIsFirst",
+	},
+	{
+		"term written before the entries of the last one", "quorum/disk/stores.go",
+		"	s.settle()\n", "",
+		"./quorum", "TestDeposedLeaderStoresItsQueueFirst",
+	},
+	{
+		"log shortened before its end is written", "quorum/disk/queue.go",
+		"	q.settle()\n	return q.logStore.DeleteRange(first, last)", "	return q.logStore.DeleteRange(first, last)",
+		"./quorum/disk", "TestQueueIsFirst",
+	},
+	{
 		"lost end of the log unseen", "quorum/disk/wallist.go",
 		"if err == nil && last < durable {", "if false {",
 		"./quorum/disk", "^TestDamagedWAL$",
@@ -286,6 +371,36 @@ var mutants = []mutant{
 		"entries of an earlier term carry a later term's commit", "quorum/wire/pipeline.go",
 		"; term == req.Term {", "; term > 0 {",
 		"./quorum/wire", "TestNoCommitNotice",
+	},
+	{
+		"commits after a pause told late", "quorum/wire/notices.go",
+		"now.Sub(n.last) < noticeDelay", "now.After(n.last)",
+		"./quorum/wire", "TestNoticeWaitsForEntries",
+	},
+	{
+		"the members whose clients wait told late", "quorum/wire/notices.go",
+		"t.tell(func(member uint32) bool { return slices.Contains(first, member) })", "",
+		"./quorum", "TestOriginAppliesFirst",
+	},
+	{
+		"late notices never sent", "quorum/wire/notices.go",
+		"t.tell(func(uint32) bool { return true })", "",
+		"./quorum/wire", "TestNoticeWaitsForEntries",
+	},
+	{
+		"late notices sent once", "quorum/wire/notices.go",
+		"n.waiting, n.prompt = false, promptCommits", "n.prompt = promptCommits",
+		"./quorum/wire", "TestNoticesWaitInVain",
+	},
+	{
+		"notices wait after a wait in vain", "quorum/wire/notices.go",
+		"n.waiting, n.prompt = false, promptCommits", "n.waiting = false",
+		"./quorum/wire", "TestNoticesWaitInVain",
+	},
+	{
+		"entry of several members names the first", "leader/batch.go",
+		"case !slices.Contains(members, txn.Member):", "case len(members) == 0:",
+		"./leader", "TestEntryNamesItsSenders",
 	},
 	{
 		"request with any number of entries", "quorum/wire/message.go",
@@ -419,7 +534,7 @@ var mutants = []mutant{
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"Stalled:  n.silent,", "Stalled:  n.Stalled,",
+		"Stalled:  n.silent,", "Stalled:   n.Stalled,",
 		"./quorum", "TestDamaged",
 	},
 	{
@@ -684,7 +799,7 @@ var mutants = []mutant{
 	},
 	{
 		"voter leaves those that are no majority", "quorum/membership.go",
-		"case !n.majority(have, h.ID):", "case false:",
+		"case !n.majority(have, h.ID, answers):", "case false:",
 		"./quorum", "TestNextChange",
 	},
 	{
@@ -734,7 +849,7 @@ var mutants = []mutant{
 	},
 	{
 		"wiped member stands for election", "quorum/node.go",
-		"			if n.joining.Load() {\n", "			if false {\n",
+		"	if n.joining.Load() {\n", "	if false {\n",
 		"./quorum", "TestWipedMemberStandsAside",
 	},
 	{
@@ -754,7 +869,7 @@ var mutants = []mutant{
 	},
 	{
 		"list that others have told of not stored", "member/servers.go",
-		"if newest := m.list(); newest != nil", "if newest := m.roster.Load(); newest != nil",
+		"if r := m.list(); r != nil && m.inEnsemble()", "if r := m.roster.Load(); r != nil && m.inEnsemble()",
 		here, "TestJoinerThatKnowsOnlyRemovedMembers",
 	},
 	{
@@ -771,6 +886,16 @@ var mutants = []mutant{
 		"hearsay says who was removed", "member/removed.go",
 		" || reply.GetHearsay() || ", " || ",
 		"./member", "TestWhenAMemberWasRemoved",
+	},
+	{
+		"nobody says where a leaving voter is", "member/servers.go",
+		"	message.Leaving = m.departing().Lines()\n", "",
+		here, "TestJoinersAskTheOneThatLeaves",
+	},
+	{
+		"leaving voter keeps its clients", "member/removed.go",
+		"	for since := (time.Time{}); ; {\n		version := m.unlisted()\n", "	for since := (time.Time{}); ; {\n		version := m.removed()\n",
+		here, "TestClientOfAVoterThatLeaves",
 	},
 }
 
@@ -811,7 +936,8 @@ const (
 )
 
 // Each mutant is noticed, by a named test or within 200 schedules. The tests are built again for
-// each mutant, so this test runs only if ROLLCALL_MUTANTS is set, to 1 or to part of a name.
+// each mutant, so this test runs only if ROLLCALL_MUTANTS is set: to 1 for all, to K/N for each N-th from index K on, or
+// to part of a name.
 func TestMutants(t *testing.T) {
 	only := os.Getenv("ROLLCALL_MUTANTS")
 	if only == "" {
@@ -819,8 +945,8 @@ func TestMutants(t *testing.T) {
 	}
 	var caught atomic.Int64
 	t.Run("caught", func(t *testing.T) { // returns when all of them have
-		for _, m := range mutants {
-			if only != "1" && !strings.Contains(m.name, only) {
+		for i, m := range mutants {
+			if !m.picked(i, only) {
 				continue
 			}
 			t.Run(m.name, func(t *testing.T) {
@@ -835,7 +961,16 @@ func TestMutants(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("%d mutants caught\n", caught.Load())
+	fmt.Printf("%d of %d mutants caught\n", caught.Load(), len(mutants))
+}
+
+// picked reports whether ROLLCALL_MUTANTS picks the mutant at an index.
+func (m mutant) picked(index int, only string) bool {
+	var from, step int
+	if n, _ := fmt.Sscanf(only, "%d/%d", &from, &step); n == 2 && step > 0 {
+		return index%step == from
+	}
+	return only == "1" || strings.Contains(m.name, only)
 }
 
 // hunt runs the tests on a mutant and returns the first one that noticed it.

@@ -24,6 +24,7 @@ const syncLimit = 5
 // transfers leadership once, after the sync limit. Clients can then write through all members that
 // the next leader can serve.
 func TestLeaderWithoutItsPort(t *testing.T) {
+	t.Parallel()
 	for name, ways := range waysOf {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -66,6 +67,7 @@ func TestLeaderWithoutItsPort(t *testing.T) {
 // If a follower's gRPC port fails, the leader is not affected. The follower's clients find a member
 // through which they can write.
 func TestFollowerWithoutItsPort(t *testing.T) {
+	t.Parallel()
 	for name, ways := range waysOf {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

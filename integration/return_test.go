@@ -51,6 +51,7 @@ func TestReturningMemberServes(t *testing.T) {
 // Followers are killed or stopped, and started again, in turn, each half a second after the other
 // one has come back. A write waits no longer than a member takes to be reached.
 func TestFollowersRestartInTurn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Tick: 2 * time.Second})
 		e.Ready()
@@ -94,6 +95,7 @@ func TestFollowersRestartInTurn(t *testing.T) {
 // leader. The follower may have been away before. Meanwhile the clients of other members write
 // undisturbed. The clients of the follower wait until it has caught up, and keep their sessions.
 func TestFollowerOnANarrowLink(t *testing.T) {
+	t.Parallel()
 	const (
 		rate    = 2_500_000 // bytes a second
 		nodes   = 32

@@ -29,7 +29,7 @@ const (
 	faultSpan        = 800 * time.Millisecond // the time in which faults begin, while writes go on
 	sessionTimeout   = 10 * time.Second
 	silentTimeout    = 4 * time.Second      // the timeout of the session that is abandoned
-	maxDiskWrite     = 6 * time.Millisecond // the longest time that a write to a disk takes
+	maxDiskWrite     = 6 * time.Millisecond // the longest time that a write to a disk takes; each disk has its own
 	deepEvery        = 8                    // one in deepEvery schedules is long enough for snapshots
 	linearEvery      = 5                    // one in linearEvery schedules has linearizable reads
 	secretEvery      = 3                    // in one of secretEvery schedules members prove a secret to each other
@@ -45,6 +45,7 @@ const quiet = 5 * time.Second
 type totals struct {
 	leaders, leaderLost, faults, resent, dropped, moves, installs, acknowledged, unknown, exits, quiet atomic.Uint64
 	missed                                                                                             atomic.Uint64 // faults that hit no member
+	outruns                                                                                            atomic.Uint64 // see cluster.Ensemble.Outruns
 	stamps, reaped, held                                                                               atomic.Uint64 // see clocks_test.go
 }
 
@@ -81,10 +82,11 @@ func TestSchedules(t *testing.T) {
 		})
 	}
 	fmt.Printf("%d schedules from seed %d on in %v: %d faults (%d more met nobody), %d leader changes, %d with a leader lost while writes were in flight, "+
+		"%d leaders crashed with followers ahead of their disks, "+
 		"%d writes sent again, %d duplicates dropped, %d moves with requests in flight, %d snapshots installed, %d members restarted after an error, "+
 		"%d writes acknowledged, %d of unknown outcome, %d judged for undisturbed clients, "+
 		"%d stamps judged, %d nodes with a TTL removed and %d held by a wrong clock\n",
-		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.faults.Load(), sum.missed.Load(), sum.leaders.Load(), sum.leaderLost.Load(),
+		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.faults.Load(), sum.missed.Load(), sum.leaders.Load(), sum.leaderLost.Load(), sum.outruns.Load(),
 		sum.resent.Load(), sum.dropped.Load(), sum.moves.Load(), sum.installs.Load(), sum.exits.Load(),
 		sum.acknowledged.Load(), sum.unknown.Load(), sum.quiet.Load(),
 		sum.stamps.Load(), sum.reaped.Load(), sum.held.Load())
@@ -111,6 +113,7 @@ func (s *totals) floors(t *testing.T, n uint64) {
 		{"faults", s.faults.Load(), 3000, 1},
 		{"schedules with a leader lost while writes were in flight", s.leaderLost.Load(), 500, 1},
 		{"leader changes", s.leaders.Load(), 700, 3},
+		{"leaders crashed with followers ahead of their disks", s.outruns.Load(), 150, 3},
 		{"writes sent again", s.resent.Load(), 12_000, 3},
 		{"duplicates dropped", s.dropped.Load(), 310, 3},
 		{"moves with requests in flight", s.moves.Load(), 850, 3},
@@ -181,7 +184,7 @@ func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.His
 	}
 	*about = fmt.Sprintf("%d members, long %t, secret %t; faults:\n%v", members, r.deep, secret != "", r.plan)
 	r.Ensemble = cluster.Start(t, members, cluster.Options{
-		Write: time.Duration(1 + rng.Int64N(int64(maxDiskWrite))), Events: r.event, Logger: logger(), Record: true,
+		Write: maxDiskWrite, Speeds: rand.New(rand.NewPCG(seed, 2)), Events: r.event, Logger: logger(), Record: true,
 		Linear: seed%linearEvery == 0,
 		Adjust: func(cfg *member.Config) {
 			cfg.Reaping = reaping
@@ -295,6 +298,10 @@ func (r *run) began(p cluster.Played) {
 		r.first = time.Now()
 	}
 	switch p.Kind {
+	case cluster.Outrun:
+		for _, id := range r.IDs() { // without a majority all of them notice
+			r.hit[id] = true
+		}
 	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand, cluster.Shut, cluster.ShutLog:
 		r.hit[p.Hit] = true
 	}
@@ -342,6 +349,7 @@ func (r *run) judge(silent *cluster.Client) {
 		}
 	}
 	s := r.Stats()
+	r.sum.outruns.Add(uint64(r.Outruns()))
 	r.sum.resent.Add(s.Resent)
 	r.sum.dropped.Add(s.Dropped)
 	for _, why := range r.Exits() {

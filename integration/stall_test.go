@@ -115,6 +115,7 @@ func TestStalledFollower(t *testing.T) {
 // A disk works again just before, when, and just after its leader is given up because of it. In
 // each case there is one leader, and the write that hung is there once.
 func TestStallThatEndsAsItCounts(t *testing.T) {
+	t.Parallel()
 	for long := disk.DefaultStallLimit - 20*time.Millisecond; long <= disk.DefaultStallLimit+600*time.Millisecond; long += 20 * time.Millisecond {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
 			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {

@@ -131,6 +131,7 @@ func TestSweepGoesOnUnderTheNextLeader(t *testing.T) {
 // A member that lagged is sent a snapshot in the middle. Then all members are killed and started
 // again, and go on with the nodes that are left.
 func TestSnapshotInMidSweep(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, most = 70_000, 10_000
 		e := cluster.Start(t, 3, cluster.Options{Write: slowly, Adjust: func(cfg *member.Config) { cfg.SnapCount = 20 }})

@@ -25,6 +25,7 @@ const (
 // ended, the leader has already ended the session, and the request does not save it. If the pause was
 // longer than nine tenths of T, the member may close the connection without reading the request.
 func TestUnreadBytesCountWhenTheyAreRead(t *testing.T) {
+	t.Parallel()
 	for _, timeout := range []time.Duration{2 * tick, 8 * tick} {
 		for _, gap := range []time.Duration{0, tick} { // the request before has not reached the leader yet, or has
 			for i := range unreadPauses {

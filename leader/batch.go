@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +16,9 @@ import (
 )
 
 const (
-	maxEntryOps   = 4096    // operations in an entry's transactions; each operation of a multi counts, and a larger multi goes alone. A greater limit gained nothing, and would hold up readers during apply
-	maxEntryBytes = 1 << 20 // bytes of an entry's transactions; a larger transaction goes alone (gRPC limits its size)
+	maxEntryOps   = 4096                         // operations in an entry's transactions; each operation of a multi counts, and a larger multi goes alone. A greater limit gained nothing, and would hold up readers during apply
+	maxTaken      = maxEntryOps - maxExpires - 2 // operations of the members in an entry: there is room for the ends of sessions, a sweep and a change of the list
+	maxEntryBytes = 1 << 20                      // bytes of an entry's transactions; a larger transaction goes alone (gRPC limits its size)
 
 	// maxWaiting is how many bytes of one member's transactions may wait for an entry. It is enough
 	// to fill several entries while the member learns that there is room. When it is exceeded, the
@@ -60,7 +62,7 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 			continue
 		}
 		l.count.Proposed.Add(batch.txns)
-		entry := l.cfg.Log.Propose(batch.data)
+		entry := l.cfg.Log.Propose(batch.data, batch.from)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -102,7 +104,8 @@ func (l *Leader) awaitWork(ctx context.Context) bool {
 type batch struct {
 	data    []byte // nil: there was nothing to put into it
 	txns    uint64
-	removes bool // whether it removes sessions, or nodes that sessions have left
+	from    []uint32 // the members whose writes it has; nil if it has transactions of the leader's own
+	removes bool     // whether it removes sessions, or nodes that sessions have left
 	kills   []*kill
 	changes []*reconfigure // at most one
 }
@@ -111,6 +114,8 @@ type batch struct {
 // after the writes, in a limited number, so that writes pass between them. The change of the list of
 // servers that an operator has asked for comes last.
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
+	writes := l.intake.take(maxTaken, maxEntryBytes)
+	l.touchWriters(writes, begun) // before the expiry is decided
 	sweeps, kills, due := l.takeRemovals(begun)
 	b.removes, b.kills = sweeps || len(kills)+len(due) > 0, kills
 	l.expiring = due
@@ -131,7 +136,7 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 		ends = append(ends, r.txn())
 	}
 	own := append(slices.Clone(txns), ends...)
-	txns = append(txns, l.intake.take(maxEntryOps-len(own), maxEntryBytes)...)
+	txns = append(txns, writes...)
 	txns = append(txns, ends...)
 	l.setReached(txns)
 	for _, txn := range own {
@@ -141,6 +146,9 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 		return batch{}, nil
 	}
 	b.txns = uint64(len(txns))
+	if len(own) == 0 {
+		b.from = senders(writes)
+	}
 	b.data, err = pb.Marshal(&proto.Entry{
 		Format: l.cfg.Format(), Term: l.cfg.Term, Nonce: l.cfg.Nonce,
 		TimeMs: l.cfg.Clock.Now().UnixMilli(), Txns: txns,
@@ -149,6 +157,34 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 		return batch{}, fmt.Errorf("leader: encode entry: %w", err)
 	}
 	return b, nil
+}
+
+// senders returns the members that have sent transactions, or nil if the leader has made some of them itself.
+func senders(txns []*proto.Txn) (members []uint32) {
+	for _, txn := range txns {
+		switch {
+		case txn.Member == 0:
+			return nil
+		case !slices.Contains(members, txn.Member):
+			members = append(members, txn.Member)
+		}
+	}
+	return members
+}
+
+// touchWriters touches the sessions of transactions that go into the log while sessions are due. A member hears a client
+// before it forwards what that writes, but it may have answered this leader's last question before. Without the touch, a
+// write could be applied, and its session expire all the same. An attach is no sign of the client: only apply checks its
+// password.
+func (l *Leader) touchWriters(txns []*proto.Txn, now time.Time) {
+	if !l.expiry.watched.Load() {
+		return
+	}
+	for _, txn := range txns {
+		if txn.GetSession() != 0 && jute.Op(txn.GetOp()) != jute.OpAttach {
+			l.cfg.Sessions.Touch(jute.SessionID(txn.GetSession()), now, math.MaxUint32*time.Millisecond) // the session's own timeout counts
+		}
+	}
 }
 
 // intake holds the transactions that wait for an entry, in the order they came.
@@ -289,7 +325,7 @@ func (q *intake) gather(ctx context.Context) {
 func (q *intake) expected() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return min(q.taken+len(q.waiting)-q.head, maxEntryOps) * gatherShare / 16
+	return min(q.taken+len(q.waiting)-q.head, maxTaken) * gatherShare / 16
 }
 
 // has reports whether that many transactions wait, or as many bytes as an entry takes.

@@ -12,6 +12,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/sessiontracker"
 	"rollcall/tally"
 )
 
@@ -122,6 +123,38 @@ func TestEntriesWaitForWriters(t *testing.T) {
 	}
 }
 
+// The log is told whose writes an entry has. A transaction of the leader's own is for all members.
+func TestEntryNamesItsSenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		e.log.delay = 10 * time.Millisecond
+		e.run()
+		two, _, hangUp2 := e.forward(0)
+		three, _, hangUp3 := e.forward(0)
+		two.in <- writes(2, 10, 1)
+		synctest.Wait() // the first entry is under way
+		two.in <- writes(2, 10, 2)
+		synctest.Wait()
+		three.in <- writes(3, 10, 1)
+		synctest.Wait()
+		two.in <- writes(2, 10, 3)
+		time.Sleep(11 * time.Millisecond) // so is the second
+		two.in <- writes(2, 10, 4)
+		e.intake.offer(&proto.Txn{Op: int32(jute.OpReap)})
+		time.Sleep(20 * time.Millisecond)
+		want := [][]uint32{{2}, {2, 3}, nil}
+		e.log.mu.Lock()
+		got := slices.Clone(e.log.from)
+		e.log.mu.Unlock()
+		if !slices.EqualFunc(got, want, slices.Equal) || got[2] != nil {
+			t.Errorf("the entries are from %v, want %v", got, want)
+		}
+		hangUp2()
+		hangUp3()
+		e.end()
+	})
+}
+
 // lengths returns the number of transactions in each proposed entry.
 func (f *fakeLog) lengths() (n []int) {
 	f.mu.Lock()
@@ -183,9 +216,9 @@ func TestOperationsOfAMultiCount(t *testing.T) {
 			}
 			f.Txns[i].Op, f.Txns[i].Body = int32(jute.OpMulti), jute.AppendMulti(nil, ops)
 		}
-		multi(2, maxEntryOps/2)
-		multi(3, maxEntryOps/2-2) // fills the entry
-		multi(5, maxEntryOps-1)
+		multi(2, maxTaken/2)
+		multi(3, maxTaken/2-2) // fills the entry
+		multi(5, maxTaken-1)
 		multi(7, 3*maxEntryOps)
 		multi(8, 0) // counts as one
 		stream.in <- f
@@ -436,5 +469,33 @@ func TestNewChecksConfig(t *testing.T) {
 	good.Logger = nil
 	if _, err := New(good); err != nil {
 		t.Errorf("New: %v", err)
+	}
+}
+
+// What goes into the log while sessions are due keeps its session, and nothing does so at other times. An attach
+// does not keep it, because its sender may not know the password.
+func TestWritersKeepTheirSessions(t *testing.T) {
+	const timeout = 10 * time.Second
+	for _, tt := range []struct {
+		name    string
+		watched bool
+		op      jute.Op
+		touched bool
+	}{
+		{"while sessions are due", true, jute.OpSetData, true},
+		{"while none is due", false, jute.OpSetData, false},
+		{"an attach", true, jute.OpAttach, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			begun := time.Now()
+			l := &Leader{cfg: Config{Sessions: sessiontracker.NewGlobalTable(begun, time.Second, slices.Values([]sessiontracker.Seed{{ID: 7, Timeout: timeout}}))}}
+			l.expiry.watched.Store(tt.watched)
+			now := begun.Add(timeout / 2)
+			l.touchWriters([]*proto.Txn{{Session: 7, Op: int32(tt.op)}}, now)
+			heard, _ := l.cfg.Sessions.Heard(7, now)
+			if touched := heard.Ago == 0; touched != tt.touched {
+				t.Errorf("touched %t, want %t", touched, tt.touched)
+			}
+		})
 	}
 }

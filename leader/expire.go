@@ -13,6 +13,8 @@ import (
 type expiry struct {
 	mu       sync.Mutex  // held to move table time, and to decide
 	deciding atomic.Bool // changed under mu
+	// watched is set while sessions are due that are not decided yet. Only expireLoop sets it.
+	watched atomic.Bool
 }
 
 // round asks all members whether they have heard from the sessions that have fallen due.
@@ -65,7 +67,9 @@ func (l *Leader) look(r *round, now time.Time) time.Duration {
 func (l *Leader) step(r *round, now time.Time) {
 	l.expiry.mu.Lock()
 	late := l.cfg.Sessions.Advance(now)
-	due := l.cfg.Sessions.Due() && !l.expiry.deciding.Load()
+	overdue := l.cfg.Sessions.Due()
+	due := overdue && !l.expiry.deciding.Load()
+	l.expiry.watched.Store(overdue) // before any member is asked
 	l.expiry.mu.Unlock()
 	if late {
 		l.count.Pauses.Add(1)

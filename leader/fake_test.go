@@ -45,6 +45,7 @@ type fakeLog struct {
 	proposed []*proto.Entry
 	begun    []time.Time // when proposed
 	sizes    []int
+	from     [][]uint32 // the members whose clients wait for each entry
 	applied  []*proto.Txn
 	closed   map[jute.SessionID]time.Duration // since start, when decided: when it was proposed
 	commit   uint64
@@ -67,7 +68,7 @@ func (f *fakeFuture) Error() error          { return f.err }
 
 var errLost = errors.New("leadership lost")
 
-func (f *fakeLog) Propose(data []byte) Future {
+func (f *fakeLog) Propose(data []byte, from []uint32) Future {
 	if f.block != nil {
 		<-f.block
 	}
@@ -80,6 +81,7 @@ func (f *fakeLog) Propose(data []byte) Future {
 	f.proposed = append(f.proposed, entry)
 	f.begun = append(f.begun, time.Now())
 	f.sizes = append(f.sizes, len(data))
+	f.from = append(f.from, from)
 	for _, txn := range entry.Txns {
 		if txn.Op == int32(jute.OpExpire) {
 			f.closed[jute.SessionID(txn.Session)] = time.Since(f.start)

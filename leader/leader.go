@@ -47,8 +47,9 @@ import (
 // Log takes entries, in order.
 type Log interface {
 	// Propose hands over an entry. At most two are under way at a time. It may block while the log
-	// is busy, but not until the entry is committed. One goroutine calls it.
-	Propose(data []byte) Future
+	// is busy, but not until the entry is committed. One goroutine calls it. from are the members whose clients
+	// wait for the entry: they should hear of its commit first. If it is nil, all members should.
+	Propose(data []byte, from []uint32) Future
 
 	// CommitIndex returns the greatest index known to be committed. Everything that any member has
 	// ever answered lies at or below it.

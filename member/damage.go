@@ -45,7 +45,7 @@ func (m *Member) damageLoop(ctx context.Context) error {
 // damaged takes this member out of service. If it leads, it first hands leadership over. If no
 // member takes over, this member stops serving all the same.
 func (m *Member) damaged(ctx context.Context, why string) error {
-	over, cancel := context.WithTimeout(ctx, m.cfg.Tick)
+	over, cancel := context.WithTimeout(ctx, m.handOverTime())
 	defer cancel()
 	if err := m.node.HandOver(over); err != nil {
 		m.log.Warn("leadership not handed over", "err", err)

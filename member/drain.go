@@ -80,8 +80,17 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 // leave is the drain of a member that stops. A tick is enough for it to hand over, because the others elect
 // a leader anyway.
 func (m *Member) leave(ctx context.Context) {
-	_ = m.yield(ctx, m.cfg.Tick) // it is logged
+	_ = m.yield(ctx, m.handOverTime()) // it is logged
 	m.server.Drain(ctx, m.cfg.Drain)
+}
+
+// handOverElections is how many times its heartbeat time a member tries to hand over, at least: a try to hand over to
+// one other member takes twice that.
+const handOverElections = 4
+
+// handOverTime is how long a member that leaves tries to hand over.
+func (m *Member) handOverTime() time.Duration {
+	return max(m.cfg.Tick, handOverElections*m.cfg.Heartbeat)
 }
 
 // yield fails /readyz, refuses new clients and hands leadership over. If that fails within the time, yieldLoop
@@ -118,7 +127,7 @@ func (m *Member) yieldLoop(ctx context.Context) error {
 			pause = m.cfg.Tick
 			continue
 		}
-		within, cancel := context.WithTimeout(ctx, m.cfg.Tick)
+		within, cancel := context.WithTimeout(ctx, m.handOverTime())
 		err := m.node.HandOver(within)
 		cancel()
 		switch {

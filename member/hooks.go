@@ -89,7 +89,7 @@ func (h hooks) Removed(of znode.Removal, paths []string) {
 }
 
 func (h hooks) Listed(r znode.Roster) {
-	h.m.roster.Store(&r)
+	h.m.setList(&r)
 	h.m.relist()
 	boot, _ := h.m.state.Boot(h.m.cfg.ID)
 	h.m.announced.Store(boot == h.m.boot)

@@ -77,7 +77,7 @@ func newUnstarted(t *testing.T, servers roster.List, before func(s disk.Stores))
 	own := peers[slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == 1 })]
 	var err error
 	u.node, err = quorum.Open(quorum.Config{
-		Self: 1, Peers: peers, Book: u.ports.book, Stores: u.stores, Stream: atAddr{addr: own.Addr}, Tick: time.Second,
+		Self: 1, Peers: peers, Book: u.ports.book, Stores: u.stores, Stream: atAddr{addr: own.Addr},
 		Machine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)},
 		Ask:     u.askHello,
 	})
@@ -133,6 +133,70 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	learn("newer than that of the state", message(4, own, serverOne), 4)
 	if _, hearsay := u.rosterMessage(); !hearsay {
 		t.Error("what others have told of is not called hearsay")
+	}
+}
+
+// A member knows where the servers are that have left the list, by their last lines: those that it has seen leave, and
+// those that others have told of, also with a list that it knows. It tells others, and its next process. A server that
+// is in the list again has its line there.
+func TestServersThatHaveLeft(t *testing.T) {
+	own, other := wire.EnsembleID{1}, wire.EnsembleID{2}
+	u := newUnstarted(t, lines(t, serverOne), nil)
+	tell := func(m *proto.Roster, leaving ...string) {
+		m.Leaving = leaving
+		u.learn(&proto.HelloReply{Member: 2, Roster: m})
+	}
+	check := func(what string, want ...string) {
+		t.Helper()
+		var servers roster.List
+		if len(want) > 0 {
+			servers = lines(t, want...)
+		}
+		if list, _ := u.rosterMessage(); !slices.Equal(list.GetLeaving(), servers.Lines()) {
+			t.Errorf("%s: %q have left, want %q", what, list.GetLeaving(), want)
+		}
+		for _, s := range servers {
+			if at, known := u.reach(s.ID); !known || at != serverOf(s) {
+				t.Errorf("%s: member %d is at %v, %t", what, s.ID, at, known)
+			}
+			if !u.ports.book.Known(s.ID) {
+				t.Errorf("%s: member %d is not in the book", what, s.ID)
+			}
+		}
+	}
+	tell(message(3, other, serverOne), serverThree)
+	check("of an ensemble that may be this one", serverThree)
+	u.ports.book.SetEnsemble(own)
+	tell(message(3, own, serverOne, serverTwo))
+	check("of another ensemble")
+	tell(message(3, own, serverOne, serverTwo), serverThree)
+	check("with the list that it knows", serverThree)
+	tell(message(2, own, serverOne), "server.5=e:2888:3888")
+	check("with an older list", serverThree)
+	tell(message(4, own, serverOne, serverThree))
+	check("one is back, and another one leaves", serverTwo)
+	u.setList(&znode.Roster{Ensemble: own, Version: 5, Servers: lines(t, serverOne)})
+	u.spread()
+	check("both have left by the state", serverTwo, serverThree)
+	tell(message(6, own, serverOne), "server.5=", strings.Replace(serverThree, ".3=", ".4=", 1))
+	if list, _ := u.rosterMessage(); list.GetVersion() != 6 || len(list.GetLeaving()) != 3 {
+		t.Errorf("one of the lines is damaged, and two servers had the same address: %v", list)
+	}
+	stored, err := protobuf.Marshal(u.listMessage(u.list()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := newUnstarted(t, lines(t, serverOne), func(s disk.Stores) {
+		if err := s.Stable.Set([]byte("RollcallList"), stored); err != nil {
+			t.Fatal(err)
+		}
+	})
+	next.ports.book.SetEnsemble(own)
+	if err := next.recall(); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := next.rosterMessage(); !slices.Equal(list.GetLeaving(), u.departing().Lines()) {
+		t.Errorf("the next process knows %q", list.GetLeaving())
 	}
 }
 

@@ -112,13 +112,14 @@ func (c *Config) complete() error {
 		return fmt.Errorf("member: tick %v is not positive", c.Tick)
 	case c.Reaping.Interval < 0 || c.Reaping.PerMinute < 0 || c.Reaping.NeverUsed < 0:
 		return errors.New("member: a limit of the reaper is negative")
-	case c.InitLimit < 0 || c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0:
+	case c.InitLimit < 0 || c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0 || c.Heartbeat < 0:
 		return errors.New("member: a limit is negative")
 	case !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == c.ID }):
 		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
 	}
 	c.InitLimit = cmp.Or(c.InitLimit, defaultInitLimit)
 	c.SyncLimit = cmp.Or(c.SyncLimit, defaultSyncLimit)
+	c.Heartbeat = cmp.Or(c.Heartbeat, quorum.DefaultHeartbeat)
 	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, disk.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
 	if c.Logger == nil && c.Log != nil {
@@ -180,6 +181,7 @@ type Member struct {
 	view       *view.Collector // asks them
 	ports      ports
 	known      directory     // the servers of the ensemble
+	last       *znode.Roster // the last list of the state, also while a snapshot is restored; only apply uses it
 	relisted   chan struct{} // their list has changed; one place
 	looked     chan struct{} // listLoop has seen another list; one place
 	told       atomic.Int64  // version of a list without this member, as one told that is in it and in raft's configuration; 0: none

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -83,7 +84,7 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 	}
 	next, err := members.List.Apply(c.Change)
 	if err == nil {
-		err = members.List.Moves(next)
+		err = cmp.Or(members.List.Moves(next), o.m.configuredList().Moves(next))
 	}
 	switch {
 	case err != nil:

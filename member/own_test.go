@@ -289,6 +289,7 @@ func (p *provoked) changeOfLeader() {
 	p.Boot(p.leader)
 	p.must(first.Wait())
 	p.must(second.Wait())
+	p.Joined() // a member counts as joining until its raft runs
 }
 
 // fullMemory has a write of a client refused because memory is short.

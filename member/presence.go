@@ -16,7 +16,24 @@ func (m *Member) present(reconfig *proto.Txn) []uint32 {
 	if err != nil {
 		return nil // apply refuses it
 	}
-	return m.node.Present(raftPeers(serversOf(m.after(change))))
+	next := m.after(change)
+	if err := m.configuredList().Moves(next); err != nil {
+		m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
+		return nil
+	}
+	return m.node.Present(raftPeers(serversOf(next)))
+}
+
+// configuredList returns raft's configuration as a list. Several changes of the state's list may be missing from it.
+// Together they can give servers each other's addresses although each change alone gives none, and then all of these
+// servers would wait.
+func (m *Member) configuredList() (list roster.List) {
+	for _, p := range m.node.Configuration() {
+		s := roster.Server{ID: p.ID, Observer: p.Observer}
+		s.Host, s.ElectionPort = split(p.Addr)
+		list = append(list, s)
+	}
+	return list
 }
 
 // after returns the list of servers after a change, or nil if the change cannot be made or there is no list.

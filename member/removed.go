@@ -53,14 +53,21 @@ func (m *Member) tell(reply *proto.HelloReply) {
 
 func (m *Member) isSelf(s Server) bool { return s.ID == m.cfg.ID }
 
+// unlisted returns the version of the newest list if that does not have this member, or else 0. A member without data
+// waits to be added.
+func (m *Member) unlisted() int64 {
+	version, servers := m.newest()
+	if version == 0 || slices.ContainsFunc(servers, m.isSelf) || !m.node.HasData() {
+		return 0
+	}
+	return version
+}
+
 // removed returns the version of the newest list if neither that nor raft's configuration has this member, or else 0.
 // While this member knows no leader, the configuration of one that does counts.
 func (m *Member) removed() int64 {
-	version, servers := m.newest()
-	switch {
-	case version == 0 || slices.ContainsFunc(servers, m.isSelf) || !m.node.HasData(): // without data it waits to be added
-		return 0
-	case (m.told.Load() != version || m.node.LeaderID() != 0) && slices.ContainsFunc(m.node.Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }):
+	version := m.unlisted()
+	if (m.told.Load() != version || m.node.LeaderID() != 0) && slices.ContainsFunc(m.node.Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }) {
 		return 0
 	}
 	return version
@@ -85,20 +92,28 @@ func (m *Member) askLoop(ctx context.Context) error {
 	}
 }
 
-// removedLoop closes the clients' connections of a member that has been removed, so that they go to the others
-// while their sessions have most of their timeouts left. Its leases would end by themselves, but much later.
+// removedLoop closes the clients' connections of a member that has left the list, so that they go to the others
+// while their sessions have most of their timeouts left. Without it, the connections would end with their leases, much
+// later. Until then the clients' writes would get no answer: the state takes no write from a member that is not in the
+// list, even if that member still votes.
 func (m *Member) removedLoop(ctx context.Context) error {
 	ticker := time.NewTicker(m.cfg.Tick / 4)
 	defer ticker.Stop()
+	removed := false
 	for since := (time.Time{}); ; {
-		switch version := m.removed(); {
+		version := m.unlisted()
+		if version != 0 && !removed && m.removed() != 0 {
+			removed = true
+			m.log.Warn("this member was removed from the ensemble and serves no clients; stop it, or add it again", "version", fmt.Sprintf("0x%x", uint64(version)))
+		}
+		switch {
 		case version != 0 && since.IsZero():
 			since = time.Now()
-			m.log.Warn("this member was removed from the ensemble and serves no clients; stop it, or add it again", "version", fmt.Sprintf("0x%x", uint64(version)))
+			m.log.Info("this member is not in the list of servers any more, and lets its clients go", "version", fmt.Sprintf("0x%x", uint64(version)))
 		case version != 0 && time.Since(since) >= LastAnswers:
 			m.server.Suspend() // again and again: the end of a dispute undoes it
 		case version == 0 && !since.IsZero():
-			since = time.Time{}
+			since, removed = time.Time{}, false
 			m.log.Info("this member was added to the ensemble again")
 			if m.disputed() == "" {
 				m.server.Resume()

@@ -19,7 +19,7 @@ import (
 
 const (
 	// maxSpool is how many bytes a backup may have that a member restores over HTTP. An hour is enough to send so many at
-	// backup.DefaultRate.
+	// backup.RestoreRate.
 	maxSpool = 50 << 30
 	// spoolShare is the part of the free space of the data's disk, as one in so many, that the backup may take meanwhile. Its nodes come into the
 	// log and into the next snapshot, too.
@@ -85,7 +85,7 @@ func (m *Member) spool(ctx context.Context, r admin.Restoring, most int64) (*os.
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, noSpool(errors.Join(err, file.Close()))
 	}
-	n, err := io.Copy(backup.Paced(ctx, file, backup.DefaultRate), io.LimitReader(r.Body, most+1))
+	n, err := io.Copy(backup.Paced(ctx, file, backup.RestoreRate), io.LimitReader(r.Body, most+1))
 	_, ofFile := errors.AsType[*fs.PathError](err)
 	var failed *admin.Failure
 	switch {
@@ -122,7 +122,7 @@ func spooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.H
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return head, err
 		}
-		head, _, err = backup.Read(io.TeeReader(file, backup.Paced(ctx, io.Discard, backup.DefaultRate)), v)
+		head, _, err = backup.Read(io.TeeReader(file, backup.Paced(ctx, io.Discard, backup.RestoreRate)), v)
 		return head, err
 	})
 	return head, source, err

@@ -1,8 +1,10 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -20,6 +22,10 @@ import (
 type directory struct {
 	mu    sync.Mutex
 	heard *znode.Roster // the one of the newest version; nil: none
+	// gone has the last known lines of servers that have left the list of an ensemble. It only grows, and ids are at
+	// most 255; see Member.departing.
+	gone   map[uint32]roster.Server
+	goneOf wire.EnsembleID
 
 	spreading sync.Mutex // one spread at a time
 	spread    []Server   // what the last one told; spreading guards it
@@ -35,6 +41,30 @@ func (d *directory) learn(r *znode.Roster) bool {
 	}
 	d.heard = r
 	return true
+}
+
+// left records servers that have left the list of an ensemble. It reports whether one of them was not known in this way.
+func (d *directory) left(ensemble wire.EnsembleID, servers roster.List) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone == nil || d.goneOf != ensemble {
+		d.gone, d.goneOf = make(map[uint32]roster.Server), ensemble
+	}
+	for _, s := range servers {
+		changed = changed || d.gone[s.ID] != s
+		d.gone[s.ID] = s
+	}
+	return changed
+}
+
+// former returns the servers that have left the list of an ensemble, by id.
+func (d *directory) former(ensemble wire.EnsembleID) roster.List {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.goneOf != ensemble {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(d.gone), func(a, b roster.Server) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // newest returns the newest list that others have told of, or nil.
@@ -69,10 +99,47 @@ func (m *Member) newest() (version int64, servers []Server) {
 	return r.Version, serversOf(r.Servers)
 }
 
-// reach returns where a member is reached: by the newest list, or by the configuration.
+// departing returns the servers that have left the list, and that raft's configuration still has. A voter that is to go
+// votes on until another one can take its place. Members without data must ask it before they join, and nothing but
+// its former line says where its gRPC is. While raft has no configuration here, all that this member has heard of count.
+func (m *Member) departing() roster.List {
+	r := m.list()
+	if r == nil {
+		return nil
+	}
+	configured := m.node.Latest()
+	return slices.DeleteFunc(m.known.former(r.Ensemble), func(s roster.Server) bool {
+		_, listed := r.Servers.Find(s.ID)
+		in := slices.ContainsFunc(configured, func(p wire.Peer) bool { return p.ID == s.ID })
+		return listed || len(configured) > 0 && !in
+	})
+}
+
+// replaced records which servers a new list does not have any more. There may have been no list before.
+func (m *Member) replaced(before *znode.Roster, now roster.List) {
+	if before != nil {
+		m.known.left(before.Ensemble, slices.DeleteFunc(slices.Clone(before.Servers), func(s roster.Server) bool {
+			_, stays := now.Find(s.ID)
+			return stays
+		}))
+	}
+}
+
+// setList takes the list of the state. Only the goroutine that applies calls it.
+func (m *Member) setList(r *znode.Roster) {
+	before := cmp.Or(m.last, m.list())
+	if before != nil && before.Version < r.Version {
+		m.replaced(before, r.Servers)
+	}
+	m.last = r
+	m.roster.Store(r)
+}
+
+// reach returns where a member is reached: by the newest list, by the line with which it has left that, or by the
+// configuration.
 func (m *Member) reach(id uint32) (Server, bool) {
 	_, newest := m.newest()
-	for _, servers := range [][]Server{newest, m.cfg.Servers} {
+	for _, servers := range [][]Server{newest, serversOf(m.departing()), m.cfg.Servers} {
 		if i := slices.IndexFunc(servers, func(s Server) bool { return s.ID == id }); i >= 0 {
 			return servers[i], true
 		}
@@ -120,17 +187,38 @@ func (m *Member) learn(reply *proto.HelloReply) {
 	}
 }
 
-// learnList takes a server list if it may be this ensemble's and is newer than what is known.
+// learnList takes a server list if it may be this ensemble's and is newer than what is known. It takes the lines of
+// servers that have left also with the list that this member knows.
 func (m *Member) learnList(message *proto.Roster) error {
 	r, err := znode.RosterOf(message)
 	if err != nil {
 		return err
 	}
-	if version, _ := m.newest(); m.ours(&r) && r.Version > version && m.known.learn(&r) {
+	before := m.list()
+	version, _ := m.newest()
+	if !m.ours(&r) || r.Version < version {
+		return nil
+	}
+	changed := r.Version > version && m.known.learn(&r)
+	if changed {
+		m.replaced(before, r.Servers)
+	}
+	if m.known.left(r.Ensemble, linesOf(message.GetLeaving())) || changed {
 		m.spread()
 		m.relist()
 	}
 	return nil
+}
+
+// linesOf returns the servers of lines, each read by itself: two that have left may have had the same address. They are
+// hints, so one that cannot be read is left out.
+func linesOf(lines []string) (servers roster.List) {
+	for _, line := range lines {
+		if one, err := roster.ParseLines([]string{line}); err == nil {
+			servers = append(servers, one...)
+		}
+	}
+	return servers
 }
 
 // recall takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
@@ -152,7 +240,7 @@ func (m *Member) recall() error {
 
 // spread tells the packages below which servers the newest list has. The connection to a server that has come, or is
 // elsewhere now, is closed: the process that had its id before may still run and answer. The connection to one that
-// has gone is kept, because that one may vote until raft's configuration follows.
+// has gone is kept, and so is its address, because that one may vote until raft's configuration follows.
 func (m *Member) spread() {
 	m.known.spreading.Lock()
 	defer m.known.spreading.Unlock()
@@ -161,7 +249,7 @@ func (m *Member) spread() {
 		last = m.cfg.Servers
 	}
 	_, m.known.spread = m.newest()
-	m.ports.book.List(raftPeers(m.known.spread))
+	m.ports.book.List(raftPeers(slices.Concat(m.known.spread, serversOf(m.departing()))))
 	for _, s := range m.known.spread {
 		same := func(o Server) bool { return o.ID == s.ID && o.Grpc == s.Grpc }
 		if s.ID != m.cfg.ID && !slices.ContainsFunc(last, same) {
@@ -194,7 +282,14 @@ func (m *Member) rosterMessage() (list *proto.Roster, hearsay bool) {
 	if r == nil {
 		return nil, false
 	}
-	return r.Message(), r != m.roster.Load()
+	return m.listMessage(r), r != m.roster.Load()
+}
+
+// listMessage returns a list for other members and for the next process, with the servers that are leaving it.
+func (m *Member) listMessage(r *znode.Roster) *proto.Roster {
+	message := r.Message()
+	message.Leaving = m.departing().Lines()
+	return message
 }
 
 // configurationMessage returns raft's configuration for other members, or nil if there is none.
@@ -221,7 +316,7 @@ func (m *Member) relist() {
 // list.
 func (m *Member) listLoop(ctx context.Context) error {
 	told := false
-	var stored *znode.Roster
+	var stored *proto.Roster
 	for {
 		select {
 		case <-ctx.Done():
@@ -240,7 +335,11 @@ func (m *Member) listLoop(ctx context.Context) error {
 			}
 			told = m.compareList(r, told)
 		}
-		if newest := m.list(); newest != nil && newest != stored && m.inEnsemble() {
+		if r := m.list(); r != nil && m.inEnsemble() {
+			newest := m.listMessage(r) // also without another list, because servers that were leaving may have left
+			if protobuf.Equal(newest, stored) {
+				continue
+			}
 			if err := m.store(newest); err != nil {
 				return err
 			}
@@ -257,8 +356,8 @@ func (m *Member) inEnsemble() bool {
 }
 
 // store stores a list for the next process.
-func (m *Member) store(r *znode.Roster) error {
-	list, err := protobuf.Marshal(r.Message())
+func (m *Member) store(newest *proto.Roster) error {
+	list, err := protobuf.Marshal(newest)
 	if err != nil {
 		return fmt.Errorf("member: store the server list: %w", err)
 	}

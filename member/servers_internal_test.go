@@ -11,8 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	protobuf "google.golang.org/protobuf/proto"
+
 	"rollcall/config"
+	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/quorum"
 	"rollcall/quorum/wire"
 	"rollcall/roster"
 	"rollcall/znode"
@@ -52,6 +56,39 @@ func TestListAfterAChange(t *testing.T) {
 	}
 }
 
+// Several changes of the list may have servers wait for each other's addresses although none of them does alone, if
+// raft's configuration has not followed the first ones yet. The last one is refused.
+func TestAddressesInARing(t *testing.T) {
+	u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil) // raft's configuration
+	for _, tt := range []struct {
+		name, two, three string // hosts in the list of the state
+		next             string
+		ring             bool
+	}{
+		{"raft has followed", "b", "c", "server.2=d:2888:3888;2181", false},
+		{"one moves to where another one was", "d", "c", "server.3=b:2888:3888;2181", false},
+		{"that one moves again, and takes the address of the first", "d", "b", "server.2=c:2888:3888;2181", true},
+		{"that one moves again, elsewhere", "d", "b", "server.2=e:2888:3888;2181", false},
+	} {
+		list := lines(t, serverOne, "server.2="+tt.two+":2888:3888;2181", "server.3="+tt.three+":2888:3888;2181")
+		next, err := list.Apply(roster.Change{Joining: tt.next})
+		if err != nil || list.Moves(next) != nil {
+			t.Fatalf("%s: %v, %v", tt.name, err, list.Moves(next))
+		}
+		u.roster.Store(&znode.Roster{Version: 2, Servers: list})
+		body, err := protobuf.Marshal(&proto.ReconfigureRequest{Joining: tt.next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := u.configuredList().Moves(next) != nil; got != tt.ring {
+			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
+		}
+		if tt.ring && u.present(&proto.Txn{Op: int32(jute.OpReconfig), Body: body}) != nil {
+			t.Errorf("%s: it is not refused", tt.name)
+		}
+	}
+}
+
 // When the list changes, connections to members that have come or that are elsewhere are closed, and those that are
 // being opened are not used. Connections to others stay, also to one that has gone.
 func TestConnectionsFollowTheList(t *testing.T) {
@@ -65,7 +102,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		}
 		at := map[uint32]string{} // by member: the address to which the open connection leads
 		first := servers("server.1=a:2888:3888;2181", "server.2=b:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2181")
-		m := &Member{cfg: Config{ID: 1, Servers: first, Settings: config.Settings{Tick: time.Second}}}
+		m := &Member{node: new(quorum.Node), cfg: Config{ID: 1, Servers: first, Settings: config.Settings{Tick: time.Second}}}
 		m.ports.book = wire.NewBook(1, raftPeers(first))
 		var slow chan struct{} // dials wait for it
 		m.peers = newPeers(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
@@ -150,7 +187,7 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Member{cfg: Config{ID: 1}}
+	m := &Member{node: new(quorum.Node), cfg: Config{ID: 1}}
 	m.roster.Store(&znode.Roster{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}, Configuration: configurationMessage(nil)}
 	if m.tell(said); m.told.Load() != 0 {

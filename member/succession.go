@@ -40,8 +40,10 @@ func (s *succession) started(t znode.Term) {
 	s.leader = t.Leader
 }
 
-// Reached implements leader.Ensemble.
-func (s *succession) Reached(d time.Duration) []uint32 { return s.m.node.Reached(d) }
+// Reached implements leader.Ensemble. Members that raft reaches answer a few times in each Heartbeat.
+func (s *succession) Reached(d time.Duration) []uint32 {
+	return s.m.node.Reached(max(d, s.m.cfg.Heartbeat))
+}
 
 // Heir implements leader.Ensemble. It returns the member that has not led for longest; of several,
 // the next by id.

@@ -136,7 +136,7 @@ func (t *terms) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.m.node.Propose(entry).Error(); err != nil {
+	if err := t.m.node.Propose(entry, nil).Error(); err != nil {
 		return fmt.Errorf("open a term: %w", err)
 	}
 	var o opening
@@ -336,7 +336,9 @@ func (n nodes) Unswept() bool {
 // proposer is the log as package leader uses it.
 type proposer struct{ *quorum.Node }
 
-func (p proposer) Propose(data []byte) leader.Future { return p.Node.Propose(data) }
+func (p proposer) Propose(data []byte, from []uint32) leader.Future {
+	return p.Node.Propose(data, from)
+}
 
 // Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or
 // refuses it.
@@ -363,8 +365,10 @@ func (t *terms) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillRepl
 	return nil, errNotLeading
 }
 
-// configured implements quorum.Config.Configured.
+// configured implements quorum.Config.Configured. A server that has left the list may have left raft's configuration,
+// too: see Member.departing.
 func (t *terms) configured() {
+	t.m.relist()
 	if l := t.current.Load(); l != nil {
 		l.MembersChanged()
 	}

@@ -551,11 +551,14 @@ func (x *TermStart) GetReconfig() bool {
 
 // Roster is the list of an ensemble's servers in one version.
 type Roster struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ensemble      []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // the ensemble's id, 32 bytes
-	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
-	Reset_        uint64                 `protobuf:"fixed64,3,opt,name=reset,proto3" json:"reset,omitempty"`     // number of the recovery that the list began with; 0: none
-	Servers       []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Ensemble []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // the ensemble's id, 32 bytes
+	Version  int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
+	Reset_   uint64                 `protobuf:"fixed64,3,opt,name=reset,proto3" json:"reset,omitempty"`     // number of the recovery that the list began with; 0: none
+	Servers  []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
+	// The lines of servers that have left the list and may still vote. A hello and the folder of a member have them; the
+	// state and the log do not.
+	Leaving       []string `protobuf:"bytes,5,rep,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,6 +617,13 @@ func (x *Roster) GetReset_() uint64 {
 func (x *Roster) GetServers() []string {
 	if x != nil {
 		return x.Servers
+	}
+	return nil
+}
+
+func (x *Roster) GetLeaving() []string {
+	if x != nil {
+		return x.Leaving
 	}
 	return nil
 }
@@ -2956,6 +2966,7 @@ type MemberStatus struct {
 	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                   // it takes no more clients, and is about to stop; older members do not say so
 	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // how its ports for members are open to processes that are no members; older members do not say so
 	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and refuses its clients' writes that add data; older members do not say so
+	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                   // it was removed from the ensemble; older members do not say so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3161,6 +3172,13 @@ func (x *MemberStatus) GetExposed() string {
 func (x *MemberStatus) GetNoMemory() bool {
 	if x != nil {
 		return x.NoMemory
+	}
+	return false
+}
+
+func (x *MemberStatus) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
 	}
 	return false
 }
@@ -4789,12 +4807,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"data_quota\x18\b \x01(\x04R\tdataQuota\x12+\n" +
 	"\x06roster\x18\t \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12\x1a\n" +
 	"\breconfig\x18\n" +
-	" \x01(\bR\breconfig\"n\n" +
+	" \x01(\bR\breconfig\"\x88\x01\n" +
 	"\x06Roster\x12\x1a\n" +
 	"\bensemble\x18\x01 \x01(\fR\bensemble\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x14\n" +
 	"\x05reset\x18\x03 \x01(\x06R\x05reset\x12\x18\n" +
-	"\aservers\x18\x04 \x03(\tR\aservers\">\n" +
+	"\aservers\x18\x04 \x03(\tR\aservers\x12\x18\n" +
+	"\aleaving\x18\x05 \x03(\tR\aleaving\">\n" +
 	"\bAnnounce\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\x06R\breplaces\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\rR\x06format\"b\n" +
@@ -4971,7 +4990,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\xd2\x05\n" +
+	"ViewStatus\"\xec\x05\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -5001,7 +5020,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\adamaged\x18\x16 \x01(\tR\adamaged\x12\x18\n" +
 	"\adrained\x18\x17 \x01(\bR\adrained\x12\x18\n" +
 	"\aexposed\x18\x18 \x01(\tR\aexposed\x12\x1b\n" +
-	"\tno_memory\x18\x19 \x01(\bR\bnoMemory\"l\n" +
+	"\tno_memory\x18\x19 \x01(\bR\bnoMemory\x12\x18\n" +
+	"\aremoved\x18\x1a \x01(\bR\aremoved\"l\n" +
 	"\fViewSessions\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +

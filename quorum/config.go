@@ -24,8 +24,11 @@ type Config struct {
 	// Wanted returns the server list in the state of the machine, which raft's configuration follows while
 	// this member leads; false: the state has none, and Peers counts. See Node.WantedChanged. Default: none.
 	Wanted func() ([]wire.Peer, bool)
-	// Configured is called when a change of raft's configuration was committed. It must not block. Default: nothing.
+	// Configured is called when raft runs and has its configuration, when a change of that was committed, and when a
+	// snapshot was installed, which may have another one. It must not block. Default: nothing.
 	Configured func()
+	// Died is called in a goroutine of its own when the process of the leader has died. Default: nothing.
+	Died func(member uint32)
 
 	Dir    string      // data folder
 	LogDir string      // folder of the log; default: Dir
@@ -46,7 +49,9 @@ type Config struct {
 	// voters must be reachable and have no data.
 	NewEnsemble bool
 
-	Tick time.Duration // ZooKeeper's tickTime; election timeout is a quarter, at least 150 ms
+	// Heartbeat is for how long a leader may not be heard before another member stands for election. raft draws each
+	// wait from once to twice that long. All members should have the same. Default DefaultHeartbeat.
+	Heartbeat time.Duration
 	// StallLimit is how long a store or the state machine may take for one operation before this
 	// member gives up leadership; default disk.DefaultStallLimit. See Node.Stalled.
 	StallLimit time.Duration
@@ -68,8 +73,8 @@ func (cfg *Config) check() error {
 		return errors.New("quorum: Stream and Machine are required")
 	case cfg.Ask == nil && len(cfg.Peers) > 1:
 		return errors.New("quorum: Ask is required")
-	case cfg.Tick <= 0:
-		return fmt.Errorf("quorum: tick %v is not positive", cfg.Tick)
+	case cfg.Heartbeat < 0:
+		return fmt.Errorf("quorum: heartbeat %v is negative", cfg.Heartbeat)
 	case onDisk == (cfg.Dir == ""):
 		return errors.New("quorum: either Dir or Stores is required")
 	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 	"rollcall/quorum/wire"
 )
 
-const testTick = 800 * time.Millisecond // election timeout 200 ms
+const testHeartbeat = 200 * time.Millisecond
 
 // testSegment is the size of a file of the log in tests, in bytes. A start reads and writes one of them.
 const testSegment = 128 << 10
@@ -40,6 +41,9 @@ type memNetwork struct {
 	mu        sync.Mutex
 	listeners map[string]*memListener
 	cut       map[[2]uint32]bool // no connections between these
+	refused   map[[2]uint32]bool // from one member to another: connections are refused as if nothing listened
+	dying     map[[2]uint32]int  // from one member to another: so many connections are taken, and end when something is said
+	unheard   map[[2]uint32]bool // from one member to another: nothing answers those that dial
 	mute      map[[2]uint32]bool // from one member to another: what is written gets nowhere, nor does a close
 	open      map[*memConn]bool
 	wrote     map[[2]uint32]int64
@@ -51,6 +55,7 @@ type memNetwork struct {
 func newMemNetwork(t *testing.T) *memNetwork {
 	n := &memNetwork{
 		listeners: map[string]*memListener{}, cut: map[[2]uint32]bool{}, mute: map[[2]uint32]bool{},
+		refused: map[[2]uint32]bool{}, unheard: map[[2]uint32]bool{}, dying: map[[2]uint32]int{},
 		open: map[*memConn]bool{}, wrote: map[[2]uint32]int64{}, muteAt: map[[2]uint32]int64{}, unmuted: make(chan struct{}),
 		rate: map[[2]uint32]int64{},
 	}
@@ -99,17 +104,33 @@ func (l *memListener) Accept() (net.Conn, error) {
 func (n *memNetwork) dial(from, to uint32) wire.DialFunc {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		n.mu.Lock()
-		l, cut := n.listeners[addr], n.cut[[2]uint32{from, to}]
+		way := [2]uint32{from, to}
+		l, cut, refused, unheard := n.listeners[addr], n.cut[way], n.refused[way], n.unheard[way]
+		dying := n.dying[way] > 0
+		n.dying[way]--
 		n.mu.Unlock()
-		if l == nil || cut {
+		switch {
+		case dying:
+			ours, theirs := net.Pipe()
+			go func() {
+				_, _ = theirs.Read(make([]byte, 1))
+				_ = theirs.Close()
+			}()
+			return n.wrap(ours, from, to), nil
+		case cut:
 			return nil, errors.New("no route")
+		case unheard:
+			<-ctx.Done()
+			return nil, ctx.Err()
+		case l == nil || refused:
+			return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 		}
 		a, b := net.Pipe()
 		select {
 		case l.accept <- n.wrap(b, to, from):
 			return n.wrap(a, from, to), nil
 		case <-l.closed:
-			return nil, errors.New("connection refused")
+			return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -151,17 +172,33 @@ func (c *memConn) Write(p []byte) (int, error) {
 	rate := c.net.rate[c.pair()]
 	c.net.mu.Unlock()
 	if rate == 0 {
-		return c.Conn.Write(p)
+		n, err := c.Conn.Write(p)
+		return n, c.explain(err)
 	}
 	written := 0
 	for piece := range slices.Chunk(p, 16<<10) {
 		time.Sleep(time.Duration(len(piece)) * time.Second / time.Duration(rate))
 		n, err := c.Conn.Write(piece)
 		if written += n; err != nil {
-			return written, err
+			return written, c.explain(err)
 		}
 	}
 	return written, nil
+}
+
+// The kernel sets a deadline whatever the other side has done.
+func (c *memConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
+func (c *memConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
+func (c *memConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDeadline(t); return nil }
+
+// explain turns the error of a write to an end that the other side has closed into the kernel's.
+func (c *memConn) explain(err error) error {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	if errors.Is(err, io.ErrClosedPipe) && c.net.open[c] {
+		return syscall.EPIPE
+	}
+	return err
 }
 
 // narrow limits each connection from a to b to the given bytes a second; 0: no limit.
@@ -193,9 +230,17 @@ func (c *memConn) Close() error {
 func (n *memNetwork) partition(a, b uint32) {
 	n.mu.Lock()
 	n.cut[[2]uint32{a, b}], n.cut[[2]uint32{b, a}] = true, true
+	n.mu.Unlock()
+	n.reset(a, b)
+	n.reset(b, a)
+}
+
+// reset closes a's end of each connection between a and b. Either may open new ones at once.
+func (n *memNetwork) reset(a, b uint32) {
+	n.mu.Lock()
 	var gone []*memConn
 	for c := range n.open {
-		if p := c.pair(); n.cut[p] {
+		if c.pair() == [2]uint32{a, b} {
 			gone = append(gone, c)
 		}
 	}
@@ -203,6 +248,13 @@ func (n *memNetwork) partition(a, b uint32) {
 	for _, c := range gone {
 		c.Close()
 	}
+}
+
+// set changes an entry of refused or unheard: whether that holds when member from dials member to.
+func (n *memNetwork) set(ways map[[2]uint32]bool, from, to uint32, is bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ways[[2]uint32{from, to}] = is
 }
 
 func (n *memNetwork) heal() {
@@ -353,7 +405,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
 		Self: id, Peers: e.peers, Book: book, Stores: m.stores, Stream: l,
-		Machine: m.machine, Ask: e.ask(id), Tick: testTick, Logger: testLogger(id), SegmentBytes: testSegment,
+		Machine: m.machine, Ask: e.ask(id), Heartbeat: testHeartbeat, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {
 		cfg.Stores, cfg.Dir, cfg.LogKind = disk.Stores{}, m.dir, e.kind
@@ -546,7 +598,7 @@ func (e *ensemble) begin() {
 func (e *ensemble) propose(data string, ids ...uint32) {
 	e.t.Helper()
 	e.wait("commit of "+data, func() bool {
-		p := e.members[e.leader(ids...)].node.Propose([]byte(data))
+		p := e.members[e.leader(ids...)].node.Propose([]byte(data), nil)
 		return p.Error() == nil
 	})
 }

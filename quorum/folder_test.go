@@ -35,7 +35,7 @@ var testPeers = []wire.Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, 
 func folderConfig(dir string, self uint32) Config {
 	return Config{
 		Self: self, Peers: testPeers, Dir: dir, Stream: idleStream{testAddr(testPeers[self-1].Addr)},
-		Machine: &machine{}, Tick: testTick, SegmentBytes: testSegment,
+		Machine: &machine{}, Heartbeat: testHeartbeat, SegmentBytes: testSegment,
 		Ask: func(context.Context, wire.Peer) (*proto.HelloReply, error) { return nil, errors.New("nobody") },
 	}
 }
@@ -245,15 +245,15 @@ func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {
 func TestOpenRefusesConfig(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
-		"wildcard":          func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
-		"bind address":      func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
-		"no machine":        func(c *Config) { c.Machine = nil },
-		"no stream":         func(c *Config) { c.Stream = nil },
-		"no ask":            func(c *Config) { c.Ask = nil },
-		"no tick":           func(c *Config) { c.Tick = 0 },
-		"no folder":         func(c *Config) { c.Dir = "" },
-		"folder and stores": func(c *Config) { c.Stores = memStores() },
-		"half of stores":    func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
+		"wildcard":           func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
+		"bind address":       func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
+		"no machine":         func(c *Config) { c.Machine = nil },
+		"no stream":          func(c *Config) { c.Stream = nil },
+		"no ask":             func(c *Config) { c.Ask = nil },
+		"negative heartbeat": func(c *Config) { c.Heartbeat = -1 },
+		"no folder":          func(c *Config) { c.Dir = "" },
+		"folder and stores":  func(c *Config) { c.Stores = memStores() },
+		"half of stores":     func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := folderConfig(t.TempDir(), 1)

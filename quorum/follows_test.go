@@ -44,7 +44,7 @@ func TestFollows(t *testing.T) {
 // that raft has then follows the list, although this member has never applied it.
 func TestFollowsAfterASnapshot(t *testing.T) {
 	before, now := peersOf(1, 2, 3), peersOf(1, 2, 4)
-	f := &fsm{machine: &machine{}, configured: func() {}, commits: func() {}, timed: func(_ string, op func() error) error { return op() }, running: func() bool { return true }}
+	f := &fsm{machine: &machine{}, configured: func() {}, await: func(uint64) bool { return true }, commits: func() {}, timed: func(_ string, op func() error) error { return op() }, running: func() bool { return true }}
 	n := &Node{cfg: Config{Self: 1, Peers: now}, fsm: f}
 	f.ApplyBatch([]*raft.Log{{Index: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(wire.Configuration(before))}})
 	if n.Follows(nil) {

@@ -48,7 +48,10 @@ var errMachineStopped = errors.New("quorum: the state machine has failed")
 type fsm struct {
 	machine Machine
 	fail    func(error)
-	commits func() // called when entries were committed, before they are applied
+	// await waits until this member's own copies of all entries up to an index are durable, and reports
+	// whether they are. They never are if its disk has failed.
+	await   func(index uint64) bool
+	commits func() // called when entries were committed and are durable here, before they are applied
 	// configured is called when a configuration was committed, which is raft's latest one by then.
 	configured func()
 	// timed runs an operation that may hang; what names it in an error.
@@ -69,11 +72,13 @@ type fsm struct {
 func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch implements raft.BatchingFSM. It returns one response for each entry: nil, or the error
-// that stopped the machine.
+// that stopped the machine. It waits for the disk first: raft has counted this member's copies of the
+// entries, and they may still be queued.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
-	f.commits()
 	responses := make([]any, len(logs))
+	f.failed = f.failed || !f.await(logs[len(logs)-1].Index)
 	if !f.failed {
+		f.commits()
 		f.apply(logs)
 	}
 	if f.failed {

@@ -27,10 +27,10 @@ func TestLongInstallKeepsTheLeader(t *testing.T) {
 		if now := e.leader(lead, other); now != lead {
 			t.Fatalf("member %d leads, not %d", now, lead)
 		}
-		e.members[late].restores = 8 * minElection
+		e.members[late].restores = 8 * testHeartbeat
 		e.start(late)
-		time.Sleep(minElection) // the snapshot is being installed
-		e.kill(other)           // from now on there are two
+		time.Sleep(testHeartbeat) // the snapshot is being installed
+		e.kill(other)             // from now on there are two
 		term := e.members[lead].node.Term()
 		e.applied(all, late)
 		if e.members[late].machine.restored != 1 {
@@ -133,7 +133,7 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 		if got := e.leader(other, late); got != other {
 			t.Errorf("member %d leads, want %d", got, other)
 		}
-		if took := time.Since(begin); took > 10*minElection {
+		if took := time.Since(begin); took > 10*testHeartbeat {
 			t.Errorf("elected after %v: the receiver was held up", took)
 		}
 		e.applied(all, late)
@@ -160,7 +160,7 @@ func TestConflictingLogRestarts(t *testing.T) {
 		e.net.partition(lead, rest[0])
 		e.net.partition(lead, rest[1])
 		for i := range 6 * minTrailing {
-			e.members[lead].node.Propose([]byte(fmt.Sprint("never", i)))
+			e.members[lead].node.Propose([]byte(fmt.Sprint("never", i)), nil)
 		}
 		e.wait("a new leader", func() bool { return !e.members[lead].node.Leading() })
 		all := []string{"a"}

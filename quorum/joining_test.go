@@ -114,6 +114,10 @@ func TestOtherOfTwoByBothConfigurations(t *testing.T) {
 	}{
 		{"nothing was copied", peersOf(1, 2), nil, []uint32{2}, true},
 		{"both say two", peersOf(1, 2), peersOf(1, 2), []uint32{2}, true},
+		{"the log is from the time when the candidate was alone", peersOf(1, 2), peersOf(2), []uint32{2}, true},
+		{"the candidate was alone, and there are three", peersOf(1, 2, 3), peersOf(2), []uint32{2, 3}, false},
+		{"another one was alone", peersOf(1, 2), peersOf(3), []uint32{2}, false},
+		{"this one was alone", peersOf(1, 2), peersOf(1), []uint32{2}, false},
 		{"the log is old", peersOf(1, 2, 3), peersOf(1, 2), []uint32{2, 3}, false},
 		{"a third one votes since", peersOf(1, 2), peersOf(1, 2, 3), []uint32{2}, false},
 		{"a nonvoter came in since, and may vote by now", peersOf(1, 2), peersOf(1, 2, 0, 3), []uint32{2}, false},
@@ -153,6 +157,42 @@ func TestWipedOneOfTwoIsKilledWhileItJoins(t *testing.T) {
 		e.propose("more", 1, 2)
 		e.applied(append(all, "more"), 1, 2)
 		e.joined(1)
+	})
+}
+
+// An ensemble has grown from one member to two. The new one loses its disk, and the other one is killed while that is
+// copying the part of the log in which it was alone. The new one votes for it.
+func TestWipedOneOfTwoCopiesTheTimeOfOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := listed(t, 1, 2)
+		e.beginListed(1)
+		if err := e.members[1].node.SetEnsemble([32]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		all := e.fill(400, 1)
+		e.start(2)
+		e.propose(listPrefix+shown(e.peers[:2]), 1)
+		e.follows(1, "1 2")
+		e.joined(2)
+		e.kill(2)
+		e.wipe(2)
+		e.slow(2)
+		e.start(2)
+		e.wait("a part of the log", func() bool { return e.members[2].node.LastIndex() > 10 })
+		e.kill(1)
+		if n := e.members[2].node; shown(n.Latest()) != "1" || !n.Joining() {
+			t.Fatalf("member 2 has copied the configuration %q: this shows nothing", shown(n.Latest()))
+		}
+		e.start(1)
+		if lead := e.leader(1, 2); lead != 1 {
+			t.Errorf("member %d leads, want the one with data", lead)
+		}
+		e.propose("more", 1)
+		e.joined(2)
+		if got := e.members[2].machine.commands(); !slices.Equal(got[:min(len(got), len(all))], all) {
+			t.Errorf("member 2 has %d commands, want those of before", len(got))
+		}
 	})
 }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A follower applies an entry at the same instant as its leader, even if no entry follows. This
-// holds from the first pipelined entry of a leader on, also after a change of leader.
+// A follower applies an entry at the same instant as its leader, even if no entry follows, and if no client of the
+// follower waits for it. This holds from the first pipelined entry of a leader on, also after a change of leader.
 func TestFollowersApplyAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,17 +21,56 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			for i := range 50 {
 				w := fmt.Sprintf("%d.%d", round, i)
-				if err := e.members[lead].node.Propose([]byte(w)).Error(); err != nil {
+				if err := e.members[lead].node.Propose([]byte(w), []uint32{lead}).Error(); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
 				for _, id := range others(lead) {
-					if lag := e.members[id].machine.appliedAt(w).Sub(e.members[lead].machine.appliedAt(w)); lag > time.Millisecond {
+					if lag := e.members[id].machine.appliedAt(w).Sub(e.members[lead].machine.appliedAt(w)); lag >= time.Millisecond {
 						t.Errorf("member %d applied %s %v after the leader", id, w, lag)
 					}
 				}
 			}
 			e.handOver(lead)
+		}
+	})
+}
+
+// While entries come fast, a follower applies one at the same instant as its leader if its clients wait for it, and
+// otherwise up to a millisecond later.
+func TestOriginAppliesFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		time.Sleep(time.Second) // both followers have a pipeline
+		const pause = 800 * time.Microsecond
+		late := 0
+		for i := range 100 {
+			origin, other := others(lead)[i%2], others(lead)[1-i%2]
+			w := fmt.Sprint(i)
+			if err := e.members[lead].node.Propose([]byte(w), []uint32{origin}).Error(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(pause)
+			begun := e.members[lead].machine.appliedAt(w)
+			if lag := e.members[origin].machine.appliedAt(w).Sub(begun); lag != 0 {
+				t.Errorf("member %d applied %s %v after the leader, and its clients wait for it", origin, w, lag)
+			}
+			if e.members[other].machine.appliedAt(w).IsZero() {
+				late++
+			}
+		}
+		if late < 30 {
+			t.Errorf("%d of 100 entries were late: this test shows nothing", late)
+		}
+		time.Sleep(time.Millisecond - pause)
+		synctest.Wait()
+		for id, m := range e.members {
+			if got := len(m.machine.commands()); got != 101 {
+				t.Errorf("member %d has applied %d entries a millisecond after the last commit, want 101", id, got)
+			}
 		}
 	})
 }
@@ -167,7 +206,7 @@ func TestFollowerAfterFollower(t *testing.T) {
 					return
 				case <-time.After(10 * time.Millisecond):
 					begin := time.Now()
-					if err := node.Propose(fmt.Append(nil, "w", writes)).Error(); err != nil {
+					if err := node.Propose(fmt.Append(nil, "w", writes), nil).Error(); err != nil {
 						t.Error(err)
 						return
 					}

@@ -144,7 +144,7 @@ func (n *Node) nextChange(have, want []wire.Peer, answers map[uint32]*proto.Hell
 		func() (change, bool) { return n.addition(have, want, answers) },
 		func() (change, bool) { return n.promotion(have, want, answers, caught) },
 		func() (change, bool) { return n.move(have, want, answers) },
-		func() (change, bool) { return n.departure(have, want) },
+		func() (change, bool) { return n.departure(have, want, answers) },
 	} {
 		next, goesOn := kind()
 		if waits == "" {
@@ -237,7 +237,7 @@ func (n *Node) move(have, want []wire.Peer, answers map[uint32]*proto.HelloReply
 }
 
 // departure makes a member stop voting, or removes it. This member hands leadership over before that.
-func (n *Node) departure(have, want []wire.Peer) (next change, goesOn bool) {
+func (n *Node) departure(have, want []wire.Peer, answers map[uint32]*proto.HelloReply) (next change, goesOn bool) {
 	for _, h := range have {
 		w, stays := find(want, h.ID)
 		if stays && (h.Observer || !w.Observer) {
@@ -245,7 +245,7 @@ func (n *Node) departure(have, want []wire.Peer) (next change, goesOn bool) {
 		}
 		switch {
 		case h.Observer:
-		case !n.majority(have, h.ID):
+		case !n.majority(have, h.ID, answers):
 			next.waits = fmt.Sprintf("a majority without member %d", h.ID)
 			continue
 		case len(wire.Voters(have)) <= len(wire.Voters(want)) && !n.mayShrink(have, want, h):
@@ -274,10 +274,15 @@ func (n *Node) departure(have, want []wire.Peer) (next change, goesOn bool) {
 	return next, true
 }
 
-// majority reports whether the voters without one can be reached as a majority of themselves.
-func (n *Node) majority(have []wire.Peer, without uint32) bool {
+// majority reports whether the voters without one can be reached as a majority of themselves. A voter that joins, because
+// it has lost its disk, does not count, nor does one that does not say whether it joins: it elects nobody before it has
+// caught up, so a leader that is lost meanwhile might never be replaced.
+func (n *Node) majority(have []wire.Peer, without uint32, answers map[uint32]*proto.HelloReply) bool {
 	voters := slices.DeleteFunc(wire.Voters(have), func(id uint32) bool { return id == without })
-	there := slices.DeleteFunc(append(n.Reached(n.election), n.cfg.Self), func(id uint32) bool { return !slices.Contains(voters, id) })
+	there := slices.DeleteFunc(append(n.Reached(n.election), n.cfg.Self), func(id uint32) bool {
+		a := answers[id]
+		return !slices.Contains(voters, id) || id != n.cfg.Self && (a == nil || a.GetJoining())
+	})
 	return len(there) > len(voters)/2
 }
 

@@ -52,7 +52,7 @@ func TestWriteFigures(t *testing.T) {
 		node.ResetStats()
 		before := node.Stats()
 		log.stall(1500 * time.Millisecond)
-		if err := node.Propose([]byte("b")).Error(); err != nil {
+		if err := node.Propose([]byte("b"), nil).Error(); err != nil {
 			t.Fatal(err)
 		}
 		if s := node.Stats(); s.Writes.Count != 1 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 {

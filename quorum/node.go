@@ -12,7 +12,7 @@
 // hashicorp/raft 1.7.3 is used unmodified, through wrappers that avoid its known problems:
 //
 //   - package wire: elections, commits, pipelines, snapshots;
-//   - package disk: stores;
+//   - package disk: stores, and a leader's disk beside replication;
 //   - Node.decide: which member may start an ensemble, and which must catch up first.
 //
 // # Failing
@@ -38,9 +38,9 @@ import (
 )
 
 const (
-	// minElection is the shortest election timeout. With a shorter one, a garbage collection or a
-	// slow disk would look like a dead leader.
-	minElection = 150 * time.Millisecond
+	// DefaultHeartbeat is the default of Config.Heartbeat. A leader sends a heartbeat after a tenth to a fifth of that.
+	// So it is not replaced if it, or a network, pauses for 200 ms, and is replaced within a second if it hangs.
+	DefaultHeartbeat = 300 * time.Millisecond
 	// aloneElection is the election timeout of a member that runs alone: no other member can be
 	// waiting for it, or be heard by it.
 	aloneElection = 20 * time.Millisecond
@@ -80,7 +80,9 @@ type Node struct {
 	recovery   atomic.Uint64         // see Recovery
 	followed   atomic.Bool           // there have been several voters since then
 	heard      atomic.Pointer[heard] // what others have told this process while it was joining; nil: nothing
+	heardOfOne bool                  // while it had no data, it has heard of an ensemble: see begun. decide and joinLoop use it, one after the other
 	wanted     chan struct{}         // the list has changed; one place
+	losses     chan loss             // the leader's connections have ended; one place
 	met        met
 	few        time.Time              // since when a voter that is to leave has waited for another; zero: none waits
 	damage     atomic.Pointer[string] // see SetDamage; nil: none
@@ -117,14 +119,18 @@ func Open(cfg Config) (*Node, error) {
 	if cfg.Configured == nil {
 		cfg.Configured = func() {}
 	}
+	if cfg.Died == nil {
+		cfg.Died = func(uint32) {}
+	}
 	if cfg.Book == nil {
 		cfg.Book = wire.NewBook(cfg.Self, cfg.Peers)
 	}
 	n := &Node{
 		cfg:        cfg,
 		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
-		election:   max(cfg.Tick/4, minElection),
+		election:   cmp.Or(cfg.Heartbeat, DefaultHeartbeat),
 		wanted:     make(chan struct{}, 1),
+		losses:     make(chan loss, 1),
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
 		failed:     make(chan struct{}),
@@ -142,7 +148,7 @@ func (n *Node) open() (err error) {
 	n.disk, err = disk.Open(disk.Config{
 		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
 		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, Running: running, Fail: n.fatal,
+		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.Leading, Fail: n.fatal,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})
 	if err != nil {
@@ -150,8 +156,9 @@ func (n *Node) open() (err error) {
 	}
 	n.fsm = &fsm{
 		machine: n.cfg.Machine, fail: n.fatal, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: &n.metrics,
+		await: n.disk.Await,
 		// entries are applied only while raft runs, so n.trans is set
-		commits: func() { n.trans.Committed() },
+		commits: func() { n.trans.Committed(n.awaited()) },
 		configured: func() {
 			n.trans.Configured()
 			n.cfg.Configured()
@@ -196,28 +203,38 @@ func (n *Node) Stalled() error { return n.disk.Stalled() }
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
-		Raft: n.raft.Load, Fail: n.fatal, Spool: n.disk.NewSpool, Inspect: n.inspect,
+		Raft: n.raft.Load, Fail: n.fatal, Durable: n.disk.Durable, Spool: n.disk.NewSpool, Inspect: n.inspect,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
-		Installed: func(term uint64) { n.fsm.term.Store(max(n.fsm.term.Load(), term)) },
-		Votes:     func(candidate uint32) bool { return !n.joining.Load() || n.otherOfTwo(candidate) },
-		Joining:   n.joining.Load,
-		MayStand: func() error {
-			if n.joining.Load() {
-				return errJoining
-			}
-			return n.silent()
+		Installed: func(term uint64) {
+			n.fsm.term.Store(max(n.fsm.term.Load(), term))
+			n.cfg.Configured()
 		},
-		MayTake: func() error {
-			if n.declining.Load() {
-				return errDeclining
-			}
-			return nil
-		},
+		Votes:    func(candidate uint32) bool { return !n.joining.Load() || n.otherOfTwo(candidate) },
+		Joining:  n.joining.Load,
+		MayStand: n.mayStand,
+		MayTake:  n.mayTake,
+		Lost:     n.lost,
 		Declined: func(by raft.ServerID, why error) { n.declined.Store(&refusal{wire.MemberID(by), why}) },
 		Stalled:  n.silent, Leads: n.leadsIn,
 	})
+}
+
+// mayStand returns nil if this member may be a candidate, or why not.
+func (n *Node) mayStand() error {
+	if n.joining.Load() {
+		return errJoining
+	}
+	return n.silent()
+}
+
+// mayTake returns nil if this member takes leadership that it need not take, or why not.
+func (n *Node) mayTake() error {
+	if n.declining.Load() {
+		return errDeclining
+	}
+	return nil
 }
 
 // errJoining says why a joining member is no candidate.
@@ -236,7 +253,9 @@ type heard struct {
 // configuration in which one of them votes.
 //
 // The configuration of which this member has heard must say so, and so must that in its own log. The log may have an
-// old one as long as this member is copying it. What this member has heard is old once it has copied a change.
+// old one as long as this member is copying it. What this member has heard is old once it has copied a change. But a log
+// whose only voter is the candidate says no more than an empty one, if it is the older of the two; and if it is the newer
+// one, nothing was committed since without the candidate.
 func (n *Node) otherOfTwo(candidate uint32) bool {
 	h := n.heard.Load()
 	return h != nil && h.otherOfTwo(n.cfg.Self, candidate, n.Latest())
@@ -245,7 +264,7 @@ func (n *Node) otherOfTwo(candidate uint32) bool {
 // otherOfTwo does that for member self. latest is the configuration in its log, or empty.
 func (h *heard) otherOfTwo(self, candidate uint32, latest []wire.Peer) bool {
 	return slices.Contains(h.answered, candidate) && h.areTwo(h.servers, self, candidate) &&
-		(len(latest) == 0 || h.areTwo(latest, self, candidate))
+		(len(latest) == 0 || slices.Equal(wire.Voters(latest), []uint32{candidate}) || h.areTwo(latest, self, candidate))
 }
 
 // areTwo reports whether a and b are the voters of a configuration, and all its nonvoters have answered.

@@ -82,7 +82,7 @@ func TestHandOver(t *testing.T) {
 		rest := others(old)
 		begin := time.Now()
 		e.leader(rest...)
-		if took := time.Since(begin); took >= minElection {
+		if took := time.Since(begin); took >= refusalPause {
 			t.Errorf("a leader %v after the stop: not handed over", took)
 		}
 	})
@@ -194,7 +194,7 @@ func TestHandOverToNobody(t *testing.T) {
 		go func() { done <- n.HandOver(ctx) }()
 		taken := 0
 		for range 20 {
-			if n.Propose([]byte("b")).Error() == nil {
+			if n.Propose([]byte("b"), nil).Error() == nil {
 				taken++
 			}
 			time.Sleep(n.election)
@@ -243,7 +243,7 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 		go func() { done <- n.HandOver(ctx) }()
 		taken, rounds := 0, 0
 		for ; time.Since(begin) < busy*3/4; rounds++ {
-			if n.Propose([]byte("b")).Error() == nil {
+			if n.Propose([]byte("b"), nil).Error() == nil {
 				taken++
 			}
 			time.Sleep(n.election / 4)
@@ -313,7 +313,7 @@ func TestMachineErrorStops(t *testing.T) {
 		m.machine.mu.Lock()
 		m.machine.refuse = "b"
 		m.machine.mu.Unlock()
-		p, q := m.node.Propose([]byte("b")), m.node.Propose([]byte("c"))
+		p, q := m.node.Propose([]byte("b"), nil), m.node.Propose([]byte("c"), nil)
 		if err := p.Error(); err == nil {
 			t.Error("the refused entry was reported as applied")
 		}
@@ -367,7 +367,7 @@ func TestStoreErrorStops(t *testing.T) {
 					victim = others(lead)[0]
 				}
 				logs[victim].broken.Store(true)
-				e.members[lead].node.Propose([]byte("b"))
+				e.members[lead].node.Propose([]byte("b"), nil)
 				if err := e.ended(victim); !errors.Is(err, errDisk) {
 					t.Errorf("Run: %v, want the disk's error", err)
 				}
@@ -456,14 +456,14 @@ func TestProposeOutsideRun(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.start(1) // waits for the others
 		n := e.members[1].node
-		if err := n.Propose(nil).Error(); !errors.Is(err, ErrNotRunning) {
+		if err := n.Propose(nil, nil).Error(); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("before raft runs: %v", err)
 		}
 		if n.Term() != 0 || n.LastIndex() != 0 || n.CommitIndex() != 0 || n.LeaderID() != 0 || n.Leading() || n.HasData() {
 			t.Error("a member that has not begun knows something")
 		}
 		e.stop(1)
-		if err := n.Propose(nil).Error(); !errors.Is(err, ErrNotRunning) {
+		if err := n.Propose(nil, nil).Error(); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("after Run: %v", err)
 		}
 		if err := n.Run(context.Background()); err == nil {
@@ -475,7 +475,7 @@ func TestProposeOutsideRun(t *testing.T) {
 // An entry that no log would take does not reach another member.
 func TestProposeTooLong(t *testing.T) {
 	t.Parallel()
-	if p := new(Node).Propose(make([]byte, disk.MaxEntry+1)); !errors.Is(p.Error(), disk.ErrTooLong) {
+	if p := new(Node).Propose(make([]byte, disk.MaxEntry+1), nil); !errors.Is(p.Error(), disk.ErrTooLong) {
 		t.Errorf("Propose: %v", p.Error())
 	}
 }
@@ -495,13 +495,13 @@ func TestRunEndsProposals(t *testing.T) {
 		e.propose("a", 1)
 		n := e.members[1].node
 		m.until.Store(time.Now().Add(time.Minute).UnixNano())
-		p, q := n.Propose([]byte("hangs")), n.Propose([]byte("waits"))
+		p, q := n.Propose([]byte("hangs"), nil), n.Propose([]byte("waits"), nil)
 		n.fatal(errKilled)
 		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, errNotEnded) {
 			t.Errorf("Run: %v, want it killed while raft hangs", err)
 		}
 		time.Sleep(2 * time.Minute) // the machine has woken
-		for i, p := range []*Proposed{p, q, n.Propose([]byte("late"))} {
+		for i, p := range []*Proposed{p, q, n.Propose([]byte("late"), nil)} {
 			select {
 			case <-p.Done():
 			default:

@@ -258,7 +258,7 @@ func TestPlantedVoters(t *testing.T) {
 		{"the observers alone have the state", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: {}, 3: {}, 4: same, 5: same}, startRunning, "1 of 3 voters have it"},
 		{"one of them is an observer", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: {}, 3: {}, 5: same}, startRunning, "1 of 3 voters have it"},
 		{"an observer of voters with the state", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: same, 3: {}}, startRunning, ""},
-		{"an observer has gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: same, 3: same, 4: later}, startJoining, "voters of the ensemble, which has begun without this member: member 2"},
+		{"an observer has gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: same, 3: same, 4: later}, startJoining, "voters of the ensemble, which has begun without this member: 2 members with data, of which 0 are there; silent: member 2"},
 		{"the voters have gone on", 1, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{2: later, 3: later}, startJoining, ""},
 		{"the voters have gone on, without an observer", 4, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{1: later, 2: later}, startJoining, ""},
 		{"one voter has gone on, without an observer", 4, peersOf(1, 2, 3, 0, 4), map[uint32]*proto.HelloReply{1: later}, startJoining, "2 members with data, of which 1 are there"},

@@ -18,6 +18,7 @@ type Proposed struct {
 	done  chan struct{}
 	err   error
 	index uint64
+	from  []uint32 // see Propose
 }
 
 // Done returns a channel that is closed when the outcome is known.
@@ -36,8 +37,11 @@ func (p *Proposed) Index() uint64 { return p.index }
 // Propose appends data to the log if this member leads. Entries that come from one goroutine are
 // appended in the order of the calls. Propose blocks while raft's main loop is busy, which is as
 // long as the disk is. data must not be changed afterwards.
-func (n *Node) Propose(data []byte) *Proposed {
-	p := &Proposed{done: make(chan struct{})}
+//
+// from are the members whose clients wait for the entry. They hear of its commit at once. Other members may
+// hear of it up to a millisecond later. If from is nil, all hear of it at once.
+func (n *Node) Propose(data []byte, from []uint32) *Proposed {
+	p := &Proposed{done: make(chan struct{}), from: from}
 	r := n.raft.Load()
 	if err := n.addProposed(r, p, data); err != nil {
 		p.err = err
@@ -76,6 +80,21 @@ func (n *Node) removeProposed(p *Proposed) bool {
 	}
 	delete(n.proposed, p)
 	return true
+}
+
+// awaited returns the members whose clients wait for entries under way, or nil if all members must hear of
+// commits at once.
+func (n *Node) awaited() []uint32 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var members []uint32
+	for p := range n.proposed {
+		if p.from == nil {
+			return nil
+		}
+		members = append(members, p.from...)
+	}
+	return members
 }
 
 // failRest fails the entries that have no outcome when raft has stopped: raft forgets those that it

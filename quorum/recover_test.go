@@ -173,7 +173,7 @@ func recoverWithKills(t *testing.T, members int, seed uint64) {
 		time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
 		if lead := e.leaderNow(); lead != 0 && i%2 == 0 {
 			w := fmt.Sprint("n", i)
-			if p := e.members[lead].node.Propose([]byte(w)); e.outcome(p) == nil {
+			if p := e.members[lead].node.Propose([]byte(w), nil); e.outcome(p) == nil {
 				all = append(all, w)
 			}
 		}
@@ -463,7 +463,7 @@ func TestSnapshotByBytes(t *testing.T) {
 		e.propose("a", 1)
 		n := e.members[1].node
 		for range 2000 {
-			if err := n.Propose(make([]byte, 1<<10)).Error(); err != nil {
+			if err := n.Propose(make([]byte, 1<<10), nil).Error(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -184,7 +184,7 @@ func TestLeaderThatGoesHandsOver(t *testing.T) {
 				e.propose(listPrefix+list, 1, 2, 3)
 				pause, last := time.Duration(0), time.Now()
 				for end := last.Add(10 * followInterval); last.Before(end); time.Sleep(5 * time.Millisecond) {
-					if leader := e.leaderNow(); leader != 0 && e.members[leader].node.Propose([]byte("w")).Error() == nil {
+					if leader := e.leaderNow(); leader != 0 && e.members[leader].node.Propose([]byte("w"), nil).Error() == nil {
 						pause, last = max(pause, time.Since(last)), time.Now()
 					}
 				}
@@ -257,7 +257,7 @@ func TestPromotionUnderLoad(t *testing.T) {
 		e.start(4)
 		e.propose(listPrefix+"1 2 3 4", 1, 2, 3)
 		for end := time.Now().Add(20 * time.Second); shown(e.members[1].node.Configuration()) != "1 2 3 4"; time.Sleep(time.Millisecond) {
-			if err := e.members[1].node.Propose([]byte("w")).Error(); err != nil {
+			if err := e.members[1].node.Propose([]byte("w"), nil).Error(); err != nil {
 				t.Fatal(err)
 			}
 			if time.Now().After(end) {
@@ -397,6 +397,10 @@ func TestNextChange(t *testing.T) {
 			{"leaves", three, peersOf(1, 2), all, nil, "member 3 leaves", ""},
 			{"stops voting", three, peersOf(1, 2, 0, 3), all, nil, "member 3 votes no more", ""},
 			{"observed and leaves", peersOf(1, 2, 3, 0, 4), three, all, nil, "member 4 leaves", ""},
+			{"leaves while another voter joins, because that has lost its disk", three, peersOf(1, 2), answer(all, 2, joining), nil, "", "a majority without member 3"},
+			{"leaves while another voter does not say whether it joins", three, peersOf(1, 2), map[uint32]*proto.HelloReply{3: all[3]}, nil, "", "a majority without member 3"},
+			{"stops voting while another voter joins", three, peersOf(1, 2, 0, 3), answer(all, 2, joining), nil, "", "a majority without member 3"},
+			{"is the one that joins, and leaves", three, peersOf(1, 2), answer(all, 3, joining), nil, "member 3 leaves", ""},
 			{"leaves, and nobody votes in its place", three, peersOf(1, 2, 4), all, nil, "", "a voter in place of member 3"},
 			{"leaves, and its address is needed", three, at(peersOf(3)[0].Addr, 4, peersOf(1, 2, 4)), answer(all, 4, joining), nil, "member 3 leaves", "member 4, until the address of member 3 is free"},
 		} {

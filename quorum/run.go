@@ -56,6 +56,7 @@ func (n *Node) run(ctx context.Context) error {
 	}
 	if !n.alone() {
 		loops.Go(func() { n.followLoop(ctx, r) })
+		loops.Go(func() { n.evidenceLoop(ctx, r) })
 	}
 	select {
 	case <-ctx.Done():
@@ -100,6 +101,7 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	}
 	n.raft.Store(r)
 	n.cfg.Book.Follow(n.Configuration)
+	n.cfg.Configured()
 	n.metrics.observe(r)
 	if err := n.checkStarted(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
@@ -158,7 +160,9 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	done := make(chan error, 1)
 	go func() {
 		closed := n.trans.Close() // first, so that raft does not wait for requests under way
-		done <- errors.Join(future.Error(), closed)
+		err := errors.Join(future.Error(), closed)
+		n.disk.Finish() // what raft has appended is written before the stores are closed
+		done <- err
 	}()
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()

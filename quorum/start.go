@@ -136,13 +136,13 @@ func ensembleOf(a *proto.HelloReply) (id wire.EnsembleID) {
 }
 
 // sameEnsemble returns an error for an answer of a member that is of another ensemble, or would begin one with
-// another server list.
+// another server list. If this member knows its ensemble, it begins none, and the other one may come in.
 func (n *Node) sameEnsemble(a *proto.HelloReply) error {
 	theirs, own := ensembleOf(a), n.cfg.Book.Ensemble()
 	switch {
 	case theirs != wire.EnsembleID{} && own != wire.EnsembleID{} && theirs != own:
 		return errors.New("it is of another ensemble")
-	case theirs == wire.EnsembleID{} && !a.GetHasData() && !n.HasData() && !bytes.Equal(a.GetConfigHash(), n.hash()):
+	case theirs == wire.EnsembleID{} && own == wire.EnsembleID{} && !a.GetHasData() && !n.HasData() && !bytes.Equal(a.GetConfigHash(), n.hash()):
 		return errors.New("it has no data, and another server list")
 	}
 	return nil
@@ -193,7 +193,7 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 	v.need = n.joinQuorum(voters)
 	var silent []string
 	recoveries, ensembles := map[uint64]bool{}, map[wire.EnsembleID]bool{}
-	data := false
+	data := n.begun(answers)
 	for _, p := range voters {
 		a, answered := answers[p.ID]
 		switch {
@@ -201,10 +201,10 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 		case !answered:
 			silent = append(silent, fmt.Sprintf("member %d (%s)", p.ID, p.Addr))
 		case a.GetRemoved():
-			data = true
 			silent = append(silent, fmt.Sprintf("the ensemble, from which member %d was removed", p.ID))
+		case !a.GetHasData() && a.GetJoining():
+			silent = append(silent, fmt.Sprintf("member %d (%s), which has begun to join, and has no data yet", p.ID, p.Addr))
 		case a.GetHasData():
-			data = true
 			if starting(a) {
 				silent = append(silent, fmt.Sprintf("member %d (%s), whose raft does not run yet", p.ID, p.Addr))
 			}
@@ -237,6 +237,16 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 		v.waiting = list(silent)
 	}
 	return v
+}
+
+// begun reports whether there is an ensemble already, by the answers of this round and of those before, and by this
+// member's folder. Somebody may have its data then, even if nobody who answers now has: the server lines of a member
+// that comes in are older than those that came after it, and the one that it knows may have lost its disk.
+func (n *Node) begun(answers map[uint32]*proto.HelloReply) bool {
+	for _, a := range answers {
+		n.heardOfOne = n.heardOfOne || a.GetHasData() || a.GetJoining() || a.GetRemoved() || a.GetRoster() != nil
+	}
+	return n.heardOfOne || n.joining.Load()
 }
 
 // starting reports whether a member that has data does not know the configuration yet that they have. Members of an
@@ -395,15 +405,18 @@ func (n *Node) setJoining(joining bool) error {
 	return nil
 }
 
+// joinElections is for how many election timeouts a joining member waits at least. A vote of its former self may still
+// be on its way to a candidate, which gives up after two of its own election timeouts. Those may be up to three times
+// as long as this member's while Config.Heartbeat is being changed on one member after the other.
+const joinElections = 8
+
 // joinLoop ends joining once this member again has everything that its former self may have
 // promised. The first request of a leader to this process shows how long that leader's log was. The
 // member must have all of the log up to there. It must also have the first entry of that leader's
 // term, which shows that all of it is committed. Joining members elect no leader, so this leader
 // has everything that was acknowledged.
 func (n *Node) joinLoop(ctx context.Context, r *raft.Raft) {
-	// A vote of the former self may still be on its way to a candidate. Candidates give up after
-	// two election timeouts; wait twice as long.
-	wait := 4 * n.election
+	wait := joinElections * n.election
 	for {
 		select {
 		case <-ctx.Done():

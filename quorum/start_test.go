@@ -184,6 +184,60 @@ func TestTwoWipedOfThree(t *testing.T) {
 	})
 }
 
+// A member that has begun to join, and was killed before it had copied anything, begins no new ensemble, and neither does
+// one that hears of it. The server lines of these two do not have the member with the data.
+func TestJoiningMemberBeginsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		for id, m := range e.members {
+			e.kill(id)
+			if id == 3 {
+				continue
+			}
+			e.wipe(id)
+			m.adjust = func(c *Config) { c.Peers = e.peers[:2] }
+		}
+		if err := e.members[1].stores.Stable.SetUint64(keyJoining, 1); err != nil {
+			t.Fatal(err)
+		}
+		e.start(1, 2)
+		time.Sleep(time.Minute)
+		e.alive(1, 2)
+		if e.ready(1) || e.ready(2) {
+			t.Errorf("began: 1 %t, 2 %t", e.ready(1), e.ready(2))
+		}
+	})
+}
+
+// A member without data has heard of an ensemble. It begins no new one when nobody who answers has data any more.
+func TestMemberRemembersThatThereIsAnEnsemble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		for id := range e.members {
+			e.kill(id)
+		}
+		forget := func(id uint32) {
+			e.wipe(id)
+			e.members[id].adjust = func(c *Config) { c.Peers = e.peers[:2] }
+		}
+		forget(1)
+		e.start(1, 2)
+		time.Sleep(10 * time.Second)
+		e.kill(2)
+		forget(2)
+		e.start(2)
+		time.Sleep(time.Minute)
+		e.alive(1, 2)
+		if e.ready(1) || e.leaderNow() != 0 {
+			t.Errorf("member 1 has begun: %t, and member %d leads", e.ready(1), e.leaderNow())
+		}
+	})
+}
+
 // A bootstrap that was killed half-way counts as no data, and is completed.
 func TestBootstrapKilledHalfWay(t *testing.T) {
 	t.Parallel()
@@ -359,6 +413,7 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	none, data, joining := &proto.HelloReply{}, &proto.HelloReply{HasData: true}, &proto.HelloReply{HasData: true, Joining: true}
 	alone := &proto.HelloReply{HasData: true, Recovery: 7, Recovering: true}
+	empty, knowing := &proto.HelloReply{Joining: true}, &proto.HelloReply{Roster: &proto.Roster{}}
 	tests := []struct {
 		name    string
 		members int
@@ -368,6 +423,10 @@ func TestJudge(t *testing.T) {
 		waits   bool
 	}{
 		{"all without data", 3, false, map[uint32]*proto.HelloReply{2: none, 3: none}, startBootstrap, false},
+		{"another one has begun to join", 3, false, map[uint32]*proto.HelloReply{2: none, 3: empty}, 0, true},
+		{"another one has begun to join, new ensemble", 3, true, map[uint32]*proto.HelloReply{2: none, 3: empty}, 0, true},
+		{"another one knows the list of an ensemble", 3, false, map[uint32]*proto.HelloReply{2: none, 3: knowing}, 0, true},
+		{"one that has no vote has data", 3, false, map[uint32]*proto.HelloReply{2: none, 3: none, 4: data}, 0, true},
 		{"one silent", 3, false, map[uint32]*proto.HelloReply{2: none}, 0, true},
 		{"one silent, new ensemble", 3, true, map[uint32]*proto.HelloReply{2: none}, startBootstrap, false},
 		{"half, new ensemble", 4, true, map[uint32]*proto.HelloReply{2: none}, 0, true},

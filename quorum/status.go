@@ -54,8 +54,11 @@ func (n *Node) Reached(d time.Duration) []uint32 {
 // Term returns raft's current term, or 0 before raft runs.
 func (n *Node) Term() uint64 { return n.raftValue(0, (*raft.Raft).CurrentTerm) }
 
-// CommitIndex returns the last index that raft knows to be committed, or 0 before raft runs.
-func (n *Node) CommitIndex() uint64 { return n.raftValue(0, (*raft.Raft).CommitIndex) }
+// CommitIndex returns the last index that is known to be committed, or 0 before raft runs. On a leader
+// raft may know a higher one, for which it has counted a copy that is not on this disk yet.
+func (n *Node) CommitIndex() uint64 {
+	return n.disk.Durable(n.raftValue(0, (*raft.Raft).CommitIndex))
+}
 
 // LastIndex returns the last index of log or snapshot. Before raft runs it returns 0, or the index of
 // the planted state if this member has nothing else.

@@ -44,6 +44,7 @@ type conn struct {
 	queue   queue          // requests not answered; the first waits for the log, or for the client to take what was sent
 	shown   int64          // greatest zxid in a reply or event
 	opening bool           // has one of the server's openings
+	greeted bool           // the owner has had the first frame; only the reader or the loop uses it
 	created bool           // this connection has opened the session, and not resumed it
 	refused bool           // the client was refused for want of an identity, and its session was never used
 	spared  bool           // its own closeSession is applied: no lease is needed any more
@@ -60,9 +61,8 @@ var (
 	_ znode.Watcher = (*conn)(nil)
 )
 
-func newConn(s *Server, sock net.Conn, p *port) *conn {
-	c := &conn{srv: s, port: p, addr: sock.RemoteAddr(), host: hostOf(sock.RemoteAddr())}
-	c.stream.Init(sock, &p.streams, c)
+func newConn(s *Server, addr net.Addr, p *port) *conn {
+	c := &conn{srv: s, port: p, addr: addr, host: hostOf(addr)}
 	ids := []*proto.Identity{identity("ip", c.host)}
 	c.ids.Store(&ids)
 	return c
@@ -70,6 +70,9 @@ func newConn(s *Server, sock net.Conn, p *port) *conn {
 
 // hostOf returns the address without port and zone, IPv4 in its own form.
 func hostOf(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().WithZone("").String()
+	}
 	if ap, err := netip.ParseAddrPort(a.String()); err == nil {
 		return ap.Addr().Unmap().WithZone("").String()
 	}

@@ -45,17 +45,36 @@ func (c *conn) handshake() bool {
 	if !ok {
 		return false
 	}
-	c.srv.stats.received.Add(1) // a word or a handshake
 	if words := c.srv.cfg.Words; words != nil && words.Known(string(word[:])) {
+		c.srv.stats.received.Add(1)
 		c.answerWord(string(word[:]))
 		return false
 	}
-	if c.srv.retired.Load() || c.srv.suspended.Load() {
-		c.stream.Drop(cutByMember)
+	if c.refusing() {
 		return false
 	}
 	frame, ok := c.stream.ReadFrame()
-	if !ok {
+	return ok && c.greet(frame)
+}
+
+// Begin implements stream.Frames. A loop leaves four-letter words to it, because read as a length a word is more
+// than any frame may have.
+func (c *conn) Begin() bool { return c.handshake() }
+
+// refusing drops the connection if this member serves no sessions, and reports whether it did.
+func (c *conn) refusing() bool {
+	if !c.srv.retired.Load() && !c.srv.suspended.Load() {
+		return false
+	}
+	c.stream.Drop(cutByMember)
+	return true
+}
+
+// greet serves the client's first frame, as Frame serves the others.
+func (c *conn) greet(frame []byte) bool {
+	c.greeted = true
+	c.srv.stats.received.Add(1)
+	if c.refusing() {
 		return false
 	}
 	var req jute.ConnectRequest
@@ -90,6 +109,9 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 	}
 	c.hurry(h.timeout / handshakeShare)
 	if known || c.takeOpening() { // a client that comes back for a session that is known here waits for nobody
+		if c.stream.InLoop() {
+			return h.enterHere()
+		}
 		return h.enter()
 	}
 	h.enterLater()
@@ -107,6 +129,28 @@ func (h *handshake) enter() bool {
 		return h.wrong()
 	}
 	return h.submit(h.since) // 0 if it was unknown here: other members may know it
+}
+
+// enterHere is enter in a loop, right after connect has checked the password. It leaves to the reader whatever would
+// have to wait.
+func (h *handshake) enterHere() bool {
+	c := h.c
+	if !h.attach {
+		id, ok := c.srv.cfg.Member.OfferSession()
+		if !ok {
+			c.stream.Later(h.create)
+			return true
+		}
+		h.draw(id)
+	}
+	txn, ok := h.transaction(h.since)
+	if !ok {
+		return false
+	}
+	if !c.srv.cfg.Member.Offer(txn, h) {
+		c.stream.Later(func() bool { return c.hand(txn, h) })
+	}
+	return true
 }
 
 // enterLater enters when there is a place. It does not block: the reader must see if the client gives up
@@ -167,17 +211,29 @@ func (h *handshake) create() bool {
 		h.c.stream.Drop(internal) // unless it has ended: then that was the error
 		return false
 	}
+	h.draw(id)
+	return h.submit(0)
+}
+
+// draw gives the client a new session's id and password.
+func (h *handshake) draw(id jute.SessionID) {
 	h.session = id
 	h.password = make([]byte, passwordSize)
 	_, _ = rand.Read(h.password) // never fails: crypto/rand ends the program instead
-	return h.submit(0)
 }
 
 // submit hands the transaction over. It blocks as Member.Submit does and returns false
 // if the connection has ended.
 func (h *handshake) submit(since uint64) bool {
+	txn, ok := h.transaction(since)
+	return ok && h.c.hand(txn, h)
+}
+
+// transaction returns the create or attach. From here on the connection owes a Detach. It returns false if the
+// connection has ended.
+func (h *handshake) transaction(since uint64) (txn *proto.Txn, ok bool) {
 	c := h.c
-	txn := &proto.Txn{
+	txn = &proto.Txn{
 		Session: int64(h.session), Conn: c.number, Op: int32(jute.OpCreateSession),
 		Body: h.body(since), Ids: *c.ids.Load(),
 	}
@@ -185,10 +241,9 @@ func (h *handshake) submit(since uint64) bool {
 		txn.Op = int32(jute.OpAttach)
 	}
 	c.stream.Lock()
-	c.session = h.session // from here on Detach is owed
-	dead := c.stream.Dead()
-	c.stream.Unlock()
-	return !dead && c.hand(txn, h)
+	defer c.stream.Unlock()
+	c.session = h.session
+	return txn, !c.stream.Dead()
 }
 
 func (h *handshake) body(since uint64) []byte {

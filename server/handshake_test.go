@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -426,6 +428,36 @@ func TestAcceptFails(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// While descriptors are short, accept fails after each client that gets one. That is logged once a second.
+func TestAcceptFailuresLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer // only accept writes to it
+		m := newFakeMember()
+		srv, err := New(Config{Member: m, State: m.state, Tick: testTick, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.srv = srv
+		l := newPipeListener()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- srv.Serve(ctx, l) }()
+		const fails = 300
+		for range fails {
+			l.fails <- errors.New("too many open files")
+			_ = l.dial().Close()
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		took := fails * acceptPause
+		if n := strings.Count(log.String(), "accept failed"); n != 1+int(took/refusalPause) || !strings.Contains(log.String(), "unlogged=") {
+			t.Errorf("%d lines about %d failures in %v:\n%s", n, fails, took, &log)
 		}
 	})
 }

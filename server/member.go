@@ -16,6 +16,9 @@ type Member interface {
 	// one, and fails only if ctx ends.
 	NewSession(ctx context.Context) (jute.SessionID, error)
 
+	// OfferSession is a NewSession that never blocks. It returns false if NewSession might block.
+	OfferSession() (id jute.SessionID, ok bool)
+
 	// Touch renews a session by timeout, the one granted to its present connection. It
 	// never blocks: it runs for every request.
 	Touch(id jute.SessionID, timeout time.Duration)

@@ -12,6 +12,9 @@ import (
 // Frame implements stream.Frames: a frame is a request. Frame returns false after the last request
 // that the connection takes.
 func (c *conn) Frame(frame []byte) (more bool) {
+	if !c.greeted {
+		return c.greet(frame)
+	}
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
 	h.Decode(&d)

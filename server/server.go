@@ -127,6 +127,7 @@ type Server struct {
 	openings   openings // the places of clients that wait for a new session
 	secure     *secure  // nil: no TLS
 	refusals   refusals // of clients that are not authenticated
+	failures   refusals // of accept
 	operations *operationTable
 
 	mu        sync.Mutex
@@ -214,12 +215,14 @@ func (s *Server) ServeTLS(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) serve(ctx context.Context, p *port) error {
-	l := p.Listener
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept returns its error
+	if !s.takesTLS(p) {
+		p.acceptor = stream.NewAcceptor(p.Listener)
+	}
+	stop := context.AfterFunc(ctx, p.close) // Accept returns its error
 	defer stop()
 	p.streams.Config = &s.streams
 	err := s.accept(ctx, p)
-	_ = l.Close() // closed already, unless accept failed; then accept's error is returned
+	p.close() // closed already, unless accept failed; then accept's error is returned
 	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
 	p.conns.Wait()
 	p.streams.Close()
@@ -232,23 +235,28 @@ func (s *Server) serve(ctx context.Context, p *port) error {
 // port is a listener, and what its connections share.
 type port struct {
 	net.Listener
-	secure  bool           // connections speak TLS
-	conns   sync.WaitGroup // connections that have not ended
-	streams stream.Group
+	acceptor *stream.Acceptor // accepts in place of the listener; nil: connections may speak TLS, or the listener is not TCP
+	secure   bool             // connections speak TLS
+	conns    sync.WaitGroup   // connections that have not ended
+	streams  stream.Group
+}
+
+// close closes the listener.
+func (p *port) close() {
+	_ = p.Listener.Close()
+	if p.acceptor != nil {
+		p.acceptor.Close()
+	}
 }
 
 // accept continues after errors that may pass: too many open files, a connection aborted early.
 func (s *Server) accept(ctx context.Context, p *port) error {
 	pause := time.Duration(0)
 	for {
-		sock, err := p.Accept()
+		err := s.acceptOne(p)
 		switch {
 		case err == nil:
 			pause = 0
-			if c := s.admit(sock, p); c != nil {
-				p.conns.Add(1)
-				go c.run(sock)
-			}
 			continue
 		case ctx.Err() != nil:
 			return nil
@@ -256,7 +264,7 @@ func (s *Server) accept(ctx context.Context, p *port) error {
 			return fmt.Errorf("server: accept: %w", err)
 		}
 		if pause == 0 {
-			s.log.Warn("accept failed, trying again", "err", err)
+			s.acceptFailed(err)
 		}
 		pause = min(max(2*pause, acceptPause), maxAcceptPause)
 		select {
@@ -266,15 +274,59 @@ func (s *Server) accept(ctx context.Context, p *port) error {
 	}
 }
 
-// admit makes a connection from a socket, or closes the socket and returns nil.
-func (s *Server) admit(sock net.Conn, p *port) *conn {
-	c := newConn(s, sock, p)
-	if why, ok := s.register(c); !ok {
-		s.stats.ended[why].Add(1)
+// acceptFailed logs that accept has failed after a success. While descriptors are short, each that becomes free lets one
+// client in, and the next one fails again.
+func (s *Server) acceptFailed(err error) {
+	if unlogged, due := s.failures.due(time.Now()); due {
+		s.log.Warn("accept failed, trying again", "err", err, "unlogged", unlogged)
+	}
+}
+
+// acceptOne waits for a connection, and has it served unless a limit refuses it.
+func (s *Server) acceptOne(p *port) error {
+	if p.acceptor != nil {
+		return s.acceptForLoop(p)
+	}
+	sock, err := p.Accept()
+	if err != nil {
+		return err //nolint:wrapcheck // accept logs it, or returns it with its context
+	}
+	c := newConn(s, sock.RemoteAddr(), p)
+	c.stream.Init(sock, &p.streams, c)
+	if !s.admit(c) {
 		_ = sock.Close() // nothing was sent
 		return nil
 	}
-	return c
+	go c.run(sock)
+	return nil
+}
+
+// acceptForLoop is acceptOne for connections that begin in a loop.
+func (s *Server) acceptForLoop(p *port) error {
+	sock, err := p.acceptor.Accept()
+	if err != nil {
+		return err //nolint:wrapcheck // as in acceptOne
+	}
+	c := newConn(s, sock.Addr, p)
+	c.stream.InitAccepted(sock, &p.streams, c)
+	if !s.admit(c) {
+		sock.Close()
+		return nil
+	}
+	c.stream.Limit(s.cfg.Limits.Handshake, handshakeLate)
+	c.stream.Start()
+	return nil
+}
+
+// admit reports whether a new connection is within the limits. If so, it counts until Ended.
+func (s *Server) admit(c *conn) bool {
+	why, ok := s.register(c)
+	if !ok {
+		s.stats.ended[why].Add(1)
+		return false
+	}
+	c.port.conns.Add(1)
+	return true
 }
 
 func (s *Server) register(c *conn) (why stream.Reason, ok bool) {

@@ -36,7 +36,7 @@ const (
 )
 
 const (
-	// refusalPause is the time between two lines about failed handshakes, or logins, because a stranger may retry
+	// refusalPause is the time between two lines about failed handshakes, logins or accepts, because a stranger may retry
 	// for ever.
 	refusalPause = time.Second
 	// tlsRecord is the first byte of a TLS handshake. Plain connections begin with a length, whose first
@@ -77,13 +77,18 @@ func newSecure(cfg TLS) (*secure, error) {
 	return s, nil
 }
 
+// takesTLS reports whether connections of a port may speak TLS.
+func (s *Server) takesTLS(p *port) bool {
+	return s.secure != nil && (p.secure || s.secure.cfg.Unified)
+}
+
 // secured has a connection speak TLS if it has to, and reports whether it goes on. It returns when the
 // handshake of TLS is done.
 func (c *conn) secured(sock net.Conn) bool {
-	s := c.srv.secure
-	if s == nil || !c.port.secure && !s.cfg.Unified {
+	if !c.srv.takesTLS(c.port) {
 		return true
 	}
+	s := c.srv.secure
 	if !c.port.secure {
 		c.stream.Limit(min(s.cfg.Detection, c.srv.cfg.Limits.Handshake), handshakeLate)
 		first, err := stream.FirstByte(sock)
@@ -173,7 +178,7 @@ func (c *conn) certify(sock *tls.Conn) error {
 	return nil
 }
 
-// refusals limits the lines about failed handshakes, or logins.
+// refusals limits the lines about failed handshakes, logins, or accepts.
 type refusals struct {
 	mu      sync.Mutex
 	next    time.Time

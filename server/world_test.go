@@ -32,6 +32,7 @@ const (
 type fakeMember struct {
 	state *znode.State
 	srv   *Server
+	drawn sync.RWMutex // a test holds it so that no id can be drawn
 
 	mu       sync.Mutex
 	index    uint64
@@ -89,10 +90,23 @@ func (m *fakeMember) apply(txns ...*proto.Txn) {
 }
 
 func (m *fakeMember) NewSession(context.Context) (jute.SessionID, error) {
+	m.drawn.RLock()
+	defer m.drawn.RUnlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sessions++
 	return m.sessions, nil
+}
+
+func (m *fakeMember) OfferSession() (jute.SessionID, bool) {
+	if !m.drawn.TryRLock() {
+		return 0, false
+	}
+	defer m.drawn.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sessions++
+	return m.sessions, true
 }
 
 func (m *fakeMember) Touch(id jute.SessionID, _ time.Duration) {

@@ -22,7 +22,7 @@ const (
 // The zero value is ready for use. It is safe for concurrent use.
 type TouchMap struct {
 	mu      sync.Mutex
-	touched map[jute.SessionID]time.Duration // since the last Flush: session → granted timeout
+	touched map[jute.SessionID]time.Duration // since the last Flush: session → granted timeout; nil before the first
 	longest time.Duration                    // the longest timeout in touched
 	unacked []Batch                          // oldest first
 	waiting int                              // touches in unacked
@@ -53,6 +53,7 @@ func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
 // that wait for an acknowledgement, oldest first. It drops
 // batches whose touches are too old to save a session.
 func (m *TouchMap) Flush(now time.Time) []Batch {
+	next := m.emptyMap()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.flushed = now
@@ -70,9 +71,19 @@ func (m *TouchMap) Flush(now time.Time) []Batch {
 		m.number++
 		m.unacked = append(m.unacked, Batch{Number: m.number, Sent: now, Longest: m.longest, Touched: m.touched})
 		m.waiting += len(m.touched)
-		m.touched, m.longest = nil, 0
+		m.touched, m.longest = next, 0
 	}
 	return slices.Clone(m.unacked)
+}
+
+// emptyMap returns a map with room for as many touches as there are now: about as many come until the
+// next Flush. It is made without the lock. Otherwise it would grow while Touch holds the lock, and leave
+// as much garbage as it has memory in the end.
+func (m *TouchMap) emptyMap() map[jute.SessionID]time.Duration {
+	m.mu.Lock()
+	n := len(m.touched)
+	m.mu.Unlock()
+	return make(map[jute.SessionID]time.Duration, n)
 }
 
 // halve joins every two neighbouring batches. The joined batch counts from when the older one was

@@ -26,7 +26,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	}
 	status, err := newFake(t, 1).status(answer{member: 1, asked: at(1000), came: at(1000), reply: &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{
 		Member: 1, Role: "r", ClientAddress: "c", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
-		SnapshotIndex: 12, SnapshotMs: 13, Version: "v", StartedMs: 14, ClockMs: 1015, Joining: true, Drained: true, NoMemory: true, Stalled: "s", Damaged: "d",
+		SnapshotIndex: 12, SnapshotMs: 13, Version: "v", StartedMs: 14, ClockMs: 1015, Joining: true, Drained: true, NoMemory: true, Removed: true, Stalled: "s", Damaged: "d",
 	}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		{removals[0], Removal{Path: "/p", Removed: at(1), Zxid: 2, Part: 3, Cause: TimeOver, Member: 4, Session: 5, Address: "a"}},
 		{status, Status{
 			Member: 1, Role: "r", Clients: "c", Quorum: "q", Election: "e", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
-			SnapshotIndex: 12, SnapshotAt: at(13), Version: "v", Started: at(14), ClockAhead: 15 * ms, Joining: true, Drained: true, NoMemory: true, Stalled: "s", Damaged: "d",
+			SnapshotIndex: 12, SnapshotAt: at(13), Version: "v", Started: at(14), ClockAhead: 15 * ms, Joining: true, Drained: true, NoMemory: true, Removed: true, Stalled: "s", Damaged: "d",
 		}},
 		{
 			*connection(&proto.ConnectionRow{

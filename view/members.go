@@ -159,17 +159,18 @@ func (m *Members) silence(id uint32) string {
 	return "this member has no connection to it yet"
 }
 
-// Settled reports whether raft's configuration is as the list says, for all servers that answer.
+// Settled reports whether raft's configuration is as the list says. A server comes in, votes and moves only if it
+// answers, so one that does not is not waited for. It leaves and stops voting also if it does not answer.
 func (m *Members) Settled() bool {
 	for _, s := range m.Servers {
 		in, configured := m.configured(s.Member)
 		listed := s.Listed.ID != 0
 		switch {
-		case configured && !listed:
+		case configured && !listed, configured && in.Voter && s.Listed.Observer:
 			return false
 		case !configured && listed && s.Answered:
 			return false
-		case configured && listed && s.Answered && (in.Voter == s.Listed.Observer || in.Election != s.Listed.ElectionAddr()):
+		case configured && listed && s.Answered && (!in.Voter && !s.Listed.Observer || in.Election != s.Listed.ElectionAddr()):
 			return false
 		}
 	}

@@ -44,6 +44,7 @@ type Status struct {
 	Joining  bool   // it catches up, and has no vote in elections
 	Drained  bool   // it takes no more clients, and is about to stop; members of older versions do not say so
 	Exposed  string // how its ports for members are open to processes that are no members; members of older versions do not say so
+	Removed  bool   // it was removed from the ensemble; members of older versions do not say so
 	NoMemory bool   // it is short of memory, and refuses its clients' writes that add data; members of older versions do not say so
 	Stalled  string // why its disk or apply is taken to hang
 	Damaged  string // why its state is taken to be damaged
@@ -115,7 +116,7 @@ func (c *Collector) status(a answer) (s Status, err error) {
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
 		Version: r.Version, Started: time.UnixMilli(r.StartedMs),
-		Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged, Drained: r.Drained, Exposed: r.Exposed, NoMemory: r.NoMemory,
+		Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged, Drained: r.Drained, Exposed: r.Exposed, NoMemory: r.NoMemory, Removed: r.Removed,
 	}
 	if r.SnapshotIndex != 0 {
 		s.SnapshotAt = time.UnixMilli(r.SnapshotMs)

@@ -87,7 +87,7 @@ func (e *editor) readLine() (string, error) {
 			_ = e.terminal.SetSize(columns, lines) // a wrong size only looks bad
 		}
 	}
-	e.terminal.SetPrompt(e.shell.prompt())
+	e.shell.screen.renewPrompt()
 	return e.terminal.ReadLine()
 }
 

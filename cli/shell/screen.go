@@ -82,6 +82,14 @@ func (s *screen) attach(fd int, t *term.Terminal, prompt func() string) (detach 
 	}, nil
 }
 
+// renewPrompt sets the terminal's prompt to that of now. It takes the lock before it asks for that: an event that comes
+// meanwhile sets a newer one afterwards.
+func (s *screen) renewPrompt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.terminal.SetPrompt(s.prompt())
+}
+
 // print writes a text of a command to Out. It may be held back until flush is called.
 func (s *screen) print(text string) {
 	s.mu.Lock()

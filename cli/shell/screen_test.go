@@ -1,10 +1,13 @@
 package shell
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/term"
 )
 
 // What a terminal would not simply show is replaced there, and only there. Lines and tabs stay.
@@ -76,3 +79,23 @@ func TestOutputFails(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return copy(p, "version\n"), nil }
+
+// A prompt is asked for and set under the screen's lock. Otherwise an event could come between the two, and the prompt of
+// before the event would stay.
+func TestPromptIsOfNow(t *testing.T) {
+	s := newScreen(&Config{Out: &strings.Builder{}, Visible: visible})
+	s.terminal = term.NewTerminal(&bytes.Buffer{}, "")
+	asked := 0
+	s.prompt = func() string {
+		if asked++; s.mu.TryLock() {
+			s.mu.Unlock()
+			t.Error("the prompt is asked for without the lock")
+		}
+		return "now "
+	}
+	s.renewPrompt()
+	s.post("an event\n")
+	if err := s.flush(); err != nil || asked != 2 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+}

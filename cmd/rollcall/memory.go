@@ -21,7 +21,56 @@ const (
 	percentStep = 10
 	// lookInterval is how often the heap is looked at.
 	lookInterval = 2 * time.Second
+	// spareHeap is how much memory a calm member may keep without using it. What is above goes back to
+	// the system, which costs a run of the collector.
+	spareHeap = 32 << 20 // bytes
+	// A member is calm after calmLooks looks in a row, 10 s, at which it had allocated at most
+	// calmGrowth since the look before. At that rate it takes a minute to fill spareHeap.
+	calmLooks  = 5
+	calmGrowth = spareHeap / 30 // bytes
 )
+
+// heapUse is what Go's runtime says of the heap, in bytes.
+type heapUse struct {
+	live      uint64 // in use when the collector ran last
+	objects   uint64 // in use, or garbage
+	free      uint64 // not in use, and not given back to the system
+	allocated uint64 // since the process began
+}
+
+// heapSamples names what readHeap reads.
+var heapSamples = [...]string{"/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes", "/memory/classes/heap/free:bytes", "/gc/heap/allocs:bytes"}
+
+func readHeap() heapUse {
+	var samples [len(heapSamples)]metrics.Sample
+	for i, name := range heapSamples {
+		samples[i].Name = name
+	}
+	metrics.Read(samples[:])
+	return heapUse{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
+}
+
+// calm decides when memory goes back to the system. Go's own scavenger keeps as much as the heap may grow
+// to, so a member that was written to would keep its garbage, half as much as its data, for as long as it
+// runs.
+type calm struct {
+	looks     int    // in a row at which little had been allocated
+	allocated uint64 // at the last look
+	freed     uint64 // allocated, when memory was given back last
+}
+
+// due reports whether memory is to be given back now. It is called at each look.
+func (c *calm) due(h heapUse) bool {
+	if c.looks++; h.allocated-c.allocated > calmGrowth {
+		c.looks = 0
+	}
+	c.allocated = h.allocated
+	if c.looks < calmLooks || h.allocated-c.freed <= spareHeap || h.objects+h.free <= h.live+spareHeap {
+		return false
+	}
+	c.freed = h.allocated
+	return true
+}
 
 // gcPercent returns Go's setting for so many bytes in use.
 func gcPercent(live uint64) int {
@@ -33,8 +82,8 @@ func gcPercent(live uint64) int {
 
 // keepSmall sets the collector for a member until ctx ends. While the member starts, the setting is tight,
 // because a snapshot may fill the heap in a second. When ready is closed, memory that the start needed
-// goes back to the system, and gcPercent makes the setting. keepSmall does nothing if the environment
-// sets the collector.
+// goes back to the system, and gcPercent makes the setting. From then on memory goes back whenever the
+// member is calm. keepSmall does nothing if the environment sets the collector.
 func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
 	if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") }) {
 		return
@@ -47,12 +96,12 @@ func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
 	case <-ready:
 	}
 	debug.FreeOSMemory()
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	h := readHeap()
+	c := calm{allocated: h.allocated, freed: h.allocated}
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for {
-		metrics.Read(live)
-		if p := gcPercent(live[0].Value.Uint64()); p != percent {
+		if p := gcPercent(h.live); p != percent {
 			percent = p
 			debug.SetGCPercent(p)
 		}
@@ -60,6 +109,10 @@ func keepSmall(ctx context.Context, env []string, ready <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if h = readHeap(); c.due(h) {
+			debug.FreeOSMemory()
+			h = readHeap()
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"testing"
 )
@@ -23,6 +24,56 @@ func TestGCPercent(t *testing.T) {
 			t.Errorf("%d bytes: %d %%, want %d %%", tt.live, got, tt.want)
 		}
 	}
+}
+
+// Memory goes back when little has been allocated for a while, enough is spare, and as much has been
+// allocated since the last time.
+func TestCalm(t *testing.T) {
+	const mib = 1 << 20
+	c := calm{}
+	h := heapUse{live: 300 * mib, objects: 300 * mib}
+	look := func(allocated, objects, free uint64) bool {
+		h.allocated, h.objects, h.free = h.allocated+allocated, objects*mib, free*mib
+		return c.due(h)
+	}
+	looks := func(what string, n int, allocated, objects, free uint64) {
+		t.Helper()
+		for i := range n {
+			if look(allocated, objects, free) {
+				t.Fatalf("%s: memory went back at look %d", what, i+1)
+			}
+		}
+	}
+	looks("busy", 3*calmLooks, 4*mib, 440, 10)
+	looks("calm for too short a time", calmLooks-1, calmGrowth, 440, 10)
+	if !look(calmGrowth, 440, 10) {
+		t.Error("calm, with 150 MiB to spare: nothing went back")
+	}
+	looks("it went back before, and little came since", calmLooks, 0, 440, 10)
+	looks("busy again", 1, 100*mib, 310, 22)
+	looks("nothing to spare", 2*calmLooks, 0, 310, 22)
+	if !look(0, 310, 23) {
+		t.Error("calm, with 33 MiB to spare: nothing went back")
+	}
+	looks("busy once more", 1, 100*mib, 440, 10)
+	looks("calm", calmLooks-1, 0, 440, 10)
+	looks("a moment of load", 1, calmGrowth+1, 440, 10)
+	looks("calm for too short a time again", calmLooks-1, 0, 440, 10)
+	if !look(0, 440, 10) {
+		t.Error("calm after a moment of load: nothing went back")
+	}
+}
+
+// The runtime knows every figure that readHeap asks for.
+func TestReadHeap(t *testing.T) {
+	runtime.GC()
+	before := readHeap()
+	kept := make([]byte, 8<<20)
+	after := readHeap()
+	if before.live == 0 || after.objects < uint64(len(kept)) || after.allocated-before.allocated < uint64(len(kept)) {
+		t.Errorf("before %+v, after 8 MiB %+v", before, after)
+	}
+	runtime.KeepAlive(kept)
 }
 
 // keepSmall does not override settings of the collector in the environment.

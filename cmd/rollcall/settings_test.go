@@ -46,6 +46,8 @@ var settingCases = []settingCase{
 	{key: "clientPort", value: "2999", want: "clients 0.0.0.0:2999"},
 	{key: "clientPortAddress", value: "127.0.0.7", want: "clients 127.0.0.7:2181"},
 	{key: "tickTime", value: "700", want: "MaxTimeout 14s\nMinTimeout 1.4s\nTick 700ms"},
+	{key: "failover", value: "WAN", want: "Heartbeat 1s"},
+	{key: "failover", value: "450", want: "Heartbeat 450ms"},
 	{key: "initLimit", value: "17", want: "InitLimit 17"},
 	{key: "syncLimit", value: "7", want: "SyncLimit 7"},
 	{key: "minSessionTimeout", value: "1234", want: "MinTimeout 1.234s"},

@@ -106,6 +106,13 @@ func (d *Disk) SetLatency(by time.Duration) {
 	d.latency = by
 }
 
+// Latency returns how long a write takes.
+func (d *Disk) Latency() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.latency
+}
+
 // Stall holds every write until Release or a crash.
 func (d *Disk) Stall() {
 	d.mu.Lock()
@@ -174,6 +181,13 @@ func (d *Disk) Log() []raft.Log {
 		logs = append(logs, d.data.logs[i])
 	}
 	return logs
+}
+
+// Last returns the index of the last entry of the log, or 0.
+func (d *Disk) Last() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.data.last
 }
 
 // Votes returns the newest raft term in which this disk's member voted for member id. It is 0 if

@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,11 +40,12 @@ import (
 // Options are the settings of an Ensemble. The zero value is the server of the conformance cases: a
 // tick of 1 s, session timeouts of 2 to 20 s, super:secret, and TTL nodes.
 type Options struct {
-	Tick     time.Duration
+	Tick     time.Duration                    // a leader may be silent for a quarter of it
 	Logger   func(member uint32) *slog.Logger // default: discard
 	Events   func(e member.Event)
 	Adjust   func(cfg *member.Config) // changes each member's configuration after all other options
 	Write    time.Duration            // how long a write takes on each disk; default: no time
+	Speeds   *rand.Rand               // draws for each disk how long a write takes on it, up to Write; default: all take as long
 	Record   bool                     // record a history; see Ensemble.History
 	Linear   bool                     // every read is linearizable
 	Reconfig bool                     // clients may change the list of members
@@ -63,6 +65,7 @@ type Ensemble struct {
 	record  *record      // nil: no history is recorded
 	exits   []string     // members that ended by themselves, with the reasons
 	ended   member.Stats // Resent and Dropped of runs that have ended
+	outruns int          // see Outruns
 	ghosts  []*running   // members that were killed and whose goroutines have not all ended
 }
 
@@ -79,13 +82,18 @@ type running struct {
 	stop   context.CancelFunc
 	done   chan struct{} // closed when the run has ended; nil while the member is down
 	run    *run
+	seen   *witness // of the current run; nil: no history is recorded
 	booted time.Time
 	leaves bool     // it was asked to stop, and nothing has waited for that yet
 	hung   []uint32 // the hosts to which its links hang while it is paused
 }
 
-// run holds the error with which one run of a member ended.
-type run struct{ err error }
+// run is one run of a member: the error with which it ended, and whether its host was killed before. Such a run is a
+// ghost when it ends: its host may have been started again.
+type run struct {
+	err     error
+	crashed atomic.Bool
+}
 
 // Start runs members 1 to n and stops them when the test ends. It does not wait until
 // they serve.
@@ -134,7 +142,11 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 
 func (e *Ensemble) newMember(self member.Server, list []member.Server) *running {
 	r := &running{self: self, list: list, disk: newDisk(), clock: newClock(), gate: new(Gate)}
-	r.disk.SetLatency(e.opts.Write)
+	if latency := e.opts.Write; e.opts.Speeds == nil {
+		r.disk.SetLatency(latency)
+	} else {
+		r.disk.SetLatency(time.Duration(1 + e.opts.Speeds.Int64N(int64(latency))))
+	}
 	return r
 }
 
@@ -177,12 +189,12 @@ func (e *Ensemble) Boot(id uint32) {
 	}
 	e.record.up(id)
 	ctx, stop := context.WithCancel(context.Background()) // the end of the test crashes it
-	r.member, r.stop, r.done, r.run, r.leaves, r.booted = m, stop, make(chan struct{}), new(run), false, time.Now()
+	r.member, r.stop, r.done, r.run, r.seen, r.leaves, r.booted = m, stop, make(chan struct{}), new(run), witness, false, time.Now()
 	done, result := r.done, r.run
 	go func() {
 		defer close(done)
 		result.err = m.Run(ctx)
-		if ctx.Err() == nil { // the process is gone, and so are its connections
+		if ctx.Err() == nil && !result.crashed.Load() { // the process is gone, and so are its connections
 			e.record.down(id)
 			e.Network.Kill(id)
 		}
@@ -191,9 +203,9 @@ func (e *Ensemble) Boot(id uint32) {
 
 func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Config {
 	cfg := member.Config{
-		EnsembleText: e.members[id].text(),
+		EnsembleText: e.text(id),
 		Settings: config.Settings{
-			Tick: e.opts.Tick, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
+			Tick: e.opts.Tick, Heartbeat: e.opts.Tick / 4, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
 			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig},
 		},
@@ -218,9 +230,11 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 	return cfg
 }
 
-// text returns the list that a member's configuration has. A standalone server has none.
-func (r *running) text() []byte {
-	if len(r.list) == 1 {
+// text returns the list that a member's configuration has. A standalone server has none. If clients may change the list,
+// one member is an ensemble of one.
+func (e *Ensemble) text(id uint32) []byte {
+	r := e.members[id]
+	if len(r.list) == 1 && !e.opts.Reconfig {
 		return nil
 	}
 	var list roster.List
@@ -272,10 +286,12 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	if r.done == nil {
 		return
 	}
+	r.run.crashed.Store(true)
 	if e.Running(id) {
 		e.record.down(id)
 	}
 	e.count(r)
+	r.seen.leave()
 	if stop := r.stop; len(e.members) == 1 {
 		stop()
 	} else {

@@ -97,7 +97,7 @@ type gated struct {
 	gate *Gate
 }
 
-func (l gated) Propose(data []byte) leader.Future {
+func (l gated) Propose(data []byte, from []uint32) leader.Future {
 	g := l.gate
 	g.mu.Lock()
 	if g.refuse > 0 {
@@ -106,7 +106,7 @@ func (l gated) Propose(data []byte) leader.Future {
 			g.refused++
 			if g.keep {
 				g.stopped.Add(1)
-				g.kept = append(g.kept, func() { l.release(data) })
+				g.kept = append(g.kept, func() { l.release(data, from) })
 			}
 			return refusal{}
 		}
@@ -114,18 +114,18 @@ func (l gated) Propose(data []byte) leader.Future {
 	held := g.held
 	if held == nil {
 		g.mu.Unlock()
-		return l.Log.Propose(data)
+		return l.Log.Propose(data, from)
 	}
 	g.stopped.Add(1)
 	g.waiting++
 	g.mu.Unlock()
 	<-held
-	return l.release(data)
+	return l.release(data, from)
 }
 
-func (l gated) release(data []byte) leader.Future {
+func (l gated) release(data []byte, from []uint32) leader.Future {
 	defer l.gate.stopped.Done()
-	f := l.Log.Propose(data)
+	f := l.Log.Propose(data, from)
 	l.gate.mu.Lock()
 	defer l.gate.mu.Unlock()
 	l.gate.released = append(l.gate.released, f)

@@ -190,6 +190,22 @@ func (e *Ensemble) Changes() int {
 	return e.record.changes.made
 }
 
+// spares reports whether the ensemble promises to survive the loss of a member's disk now: the member is in the newest
+// list, and each configuration that a member of that list has is of two voters at least, which all run and take part in
+// elections. Then no other disk lacks anything that was acknowledged or promised.
+func (e *Ensemble) spares(id uint32) bool {
+	e.t.Helper()
+	members := e.Members()
+	incomplete := func(voter uint32) bool { return !e.Running(voter) || e.Member(voter).Joining() }
+	return slices.Contains(members, id) && !slices.ContainsFunc(members, func(member uint32) bool {
+		if !e.Running(member) {
+			return false // the others' configurations count it if it votes
+		}
+		voters := quorumwire.Voters(e.Member(member).Configuration())
+		return len(voters) < 2 || slices.ContainsFunc(voters, incomplete)
+	})
+}
+
 // Silent waits until a member that has been removed serves nobody, if it runs, and checks that it opens no
 // session.
 func (e *Ensemble) Silent(id uint32) {

@@ -8,15 +8,18 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-var errUnreachable = errors.New("cluster: unreachable")
+// errGone is for hosts that have been killed: nothing that they do has any effect.
+var errGone = errors.New("cluster: this host was killed")
 
 // Network is the network of one ensemble, in memory. Every connection is between two hosts: members
-// by their ids, and host 0 for clients. These are its faults:
+// by their ids, and host 0 for clients. Where nothing listens, connections are refused. These are its faults:
 //
-//   - Cut, Block, Reset, Kill: connections are reset, and bytes in flight are lost.
+//   - Cut, Block, Reset, Kill: connections are reset, and bytes in flight are lost. New ones wait until they are given up
+//     (Cut), are refused (Block, Kill), or are accepted (Reset).
 //   - Hang: nothing arrives, and neither side is told, until Flow. Then everything arrives in
 //     order, as TCP resends what was lost.
 //   - Slow: everything takes longer.
@@ -30,6 +33,7 @@ var errUnreachable = errors.New("cluster: unreachable")
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener // by address
+	hosts     map[string]uint32    // by address: the host that listens there, or did
 	conns     map[*conn]struct{}   // both ends of each
 	ports     int                  // how many ports the clients' ends have used
 	cut       map[[2]uint32]bool   // links, the smaller host first
@@ -40,7 +44,7 @@ type Network struct {
 	hung      map[[2]uint32]int           // from, to: how many hangs are in force
 	slow      map[[2]uint32]time.Duration // from, to
 	narrow    map[[2]uint32]*strait       // from, to
-	changed   chan struct{}               // closed and replaced when a hang or a Drop ends
+	changed   chan struct{}               // closed and replaced when a Cut, a hang or a Drop ends
 }
 
 // route is the way from a host to an address.
@@ -53,6 +57,7 @@ type route struct {
 func newNetwork() *Network {
 	return &Network{
 		listeners: make(map[string]*listener),
+		hosts:     make(map[string]uint32),
 		conns:     make(map[*conn]struct{}),
 		cut:       make(map[[2]uint32]bool),
 		blocked:   make(map[route]int),
@@ -74,19 +79,16 @@ func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("cluster: address %s is in use", addr)
 	}
 	l := &listener{network: n, host: host, life: n.lives[host], addr: addr, incoming: make(chan net.Conn), done: make(chan struct{})}
-	n.listeners[addr] = l
+	n.listeners[addr], n.hosts[addr] = l, host
 	return l, nil
 }
 
-// Dial connects host to the listener of addr. It fails at once if the listener cannot be reached,
-// and waits while the link hangs or drops what is sent.
+// Dial connects host to the listener of addr. It is refused at once if there is none, and waits while the link is cut,
+// hangs or drops what is sent.
 func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn, error) {
 	for {
 		ours, theirs, l, changed := n.pair(host, addr)
-		if l == nil {
-			return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
-		}
-		if ours == nil {
+		if changed != nil {
 			select {
 			case <-changed:
 				continue
@@ -94,29 +96,35 @@ func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn,
 				return nil, fmt.Errorf("dial %s: %w", addr, ctx.Err())
 			}
 		}
+		if l == nil {
+			return nil, fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
+		}
+		why := error(syscall.ECONNREFUSED)
 		select {
 		case l.incoming <- theirs:
 			return ours, nil
 		case <-l.done:
 		case <-ctx.Done():
+			why = ctx.Err()
 		}
 		_ = ours.Close()
 		_ = theirs.Close()
-		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
+		return nil, fmt.Errorf("dial %s: %w", addr, why)
 	}
 }
 
-// pair makes the two ends of a connection to addr. If l is nil, no listener can be reached. If only
-// l and changed are set, the link hangs or drops; try again when changed is closed.
+// pair makes the two ends of a connection to addr. If changed is not nil, the link is cut, hangs or drops; try again
+// when changed is closed. If l is nil then, the connection is refused.
 func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listener, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	at, known := n.hosts[addr]
+	if known && (n.cut[link(host, at)] || n.hangsLocked(host, at)) || n.dropped[route{host, addr}] > 0 {
+		return nil, nil, nil, n.changed
+	}
 	l = n.listening(addr)
 	if l == nil || n.severed(host, l.host) || n.blocked[route{host, addr}] > 0 {
 		return nil, nil, nil, nil
-	}
-	if n.hangsLocked(host, l.host) || n.dropped[route{host, addr}] > 0 {
-		return nil, nil, l, n.changed
 	}
 	there, back := newPipe(), newPipe()
 	n.ports++
@@ -138,7 +146,7 @@ func (n *Network) listening(addr string) *listener {
 	return nil
 }
 
-// Cut breaks the link between two hosts: their connections are reset, and new ones are refused.
+// Cut breaks the link between two hosts: their connections are reset, and attempts to make new ones wait until Heal.
 func (n *Network) Cut(a, b uint32) { n.set(n.cut, link(a, b), true) }
 
 // Heal ends a Cut.
@@ -293,7 +301,7 @@ type Host struct {
 // Listen opens addr.
 func (h *Host) Listen(addr string) (net.Listener, error) {
 	if !h.lives() {
-		return nil, fmt.Errorf("listen %s: %w", addr, errUnreachable)
+		return nil, fmt.Errorf("listen %s: %w", addr, errGone)
 	}
 	return h.network.Listen(h.id, addr)
 }
@@ -301,12 +309,12 @@ func (h *Host) Listen(addr string) (net.Listener, error) {
 // Dial is Network.Dial from this host.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	if !h.lives() {
-		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
+		return nil, fmt.Errorf("dial %s: %w", addr, errGone)
 	}
 	c, err := h.network.Dial(ctx, h.id, addr)
 	if err == nil && !h.lives() { // the host may have been killed meanwhile
 		_ = c.Close()
-		return nil, fmt.Errorf("dial %s: %w", addr, errUnreachable)
+		return nil, fmt.Errorf("dial %s: %w", addr, errGone)
 	}
 	return c, err
 }
@@ -327,6 +335,9 @@ func (n *Network) Close() {
 func (n *Network) set(m map[[2]uint32]bool, key [2]uint32, to bool) {
 	n.mu.Lock()
 	m[key] = to
+	if !to {
+		n.flows()
+	}
 	n.mu.Unlock()
 	n.resetSevered()
 }
@@ -397,10 +408,13 @@ func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
 // without a pause, until Read fails.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.out.write(b)
-	if errors.Is(err, io.ErrClosedPipe) && (c.network.hangs(c.from, c.to) || !c.in.hasEnded()) {
+	if !errors.Is(err, io.ErrClosedPipe) {
+		return n, err
+	}
+	if c.network.hangs(c.from, c.to) || !c.in.hasEnded() {
 		return len(b), nil
 	}
-	return n, err
+	return n, syscall.EPIPE
 }
 
 // Close lets the other end read what has been sent, and then the end.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,8 +100,8 @@ func TestWriteToClosedBeforeTheEndHasCome(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Nanosecond)
-		if _, err := ours.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-			t.Fatalf("write: %v once the end has come, want %v", err, io.ErrClosedPipe)
+		if _, err := ours.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Fatalf("write: %v once the end has come, want %v", err, syscall.EPIPE)
 		}
 	})
 }
@@ -116,8 +117,49 @@ func TestWriteToClosedWhileTheWayHangs(t *testing.T) {
 			t.Fatalf("write: %v while the link hangs, want success", err)
 		}
 		n.Flow(1, 2)
-		if _, err := ours.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
-			t.Fatalf("write: %v once the link flows, want %v", err, io.ErrClosedPipe)
+		if _, err := ours.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Fatalf("write: %v once the link flows, want %v", err, syscall.EPIPE)
+		}
+	})
+}
+
+// A killed host refuses connections and resets those that there are, as a kernel does for a process. A host that is cut
+// off does not answer, and one that is back takes them.
+func TestDeadHostRefusesAndOneCutOffDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		dial := func(addr string) error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			c, err := n.Dial(ctx, 1, addr)
+			if err == nil {
+				_ = c.Close()
+			}
+			return err
+		}
+		if err := dial("nowhere"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("where nothing listens: %v", err)
+		}
+		ours, _ := dialed(t, n)
+		n.Cut(1, 2)
+		if _, err := readWithin(ours, time.Second); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a connection that is cut: %v", err)
+		}
+		for _, when := range []string{"alive", "dead"} {
+			if err := dial("two"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s and cut off: %v", when, err)
+			}
+			n.Kill(2)
+		}
+		n.Heal(1, 2)
+		if err := dial("two"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("a host that was killed: %v", err)
+		}
+		n.revive(2)
+		ours, _ = dialed(t, n)
+		n.Kill(2)
+		if _, err := readWithin(ours, time.Second); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a connection to a host that was killed: %v", err)
 		}
 	})
 }

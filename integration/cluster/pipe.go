@@ -1,11 +1,12 @@
 package cluster
 
 import (
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -13,7 +14,7 @@ import (
 // buffers of two sockets.
 const maxPipe = 256 << 10
 
-var errReset = errors.New("cluster: connection reset")
+var errReset = fmt.Errorf("cluster: %w", syscall.ECONNRESET)
 
 // pipe is one direction of a connection: bytes in order, in pieces, each with the time from which
 // it may be read. It is safe for one reader and one writer; faults may come from any goroutine.

@@ -28,6 +28,7 @@ const (
 	Orphan  Kind = "orphan"  // once: Who loses its forwarding connections, from which the others still read By later
 	Lag     Kind = "lag"     // the log does not reach Who, and what Who forwards is sent again
 	Stall   Kind = "stall"   // Who's disk hangs
+	Outrun  Kind = "outrun"  // Who and those crash whose disks have an entry that Who's lacks, and Who comes back first; see Ensemble.Outruns
 	Fail    Kind = "fail"    // once: the N-th write of Who's disk from now on fails; Who is restarted
 	Step    Kind = "step"    // Who's wall clock is set forward or back by By; once, or set right again after For
 	Drift   Kind = "drift"   // once: Who's wall clock gains By each second from now on
@@ -130,7 +131,7 @@ func parseFault(words []string) (f Fault, err error) {
 		return f, err
 	}
 	f.Kind, f.Who = Kind(words[1]), Target(words[2])
-	if f.Kind != Narrow && !slices.Contains(kinds, f.Kind) && !slices.Contains(changing, f.Kind) {
+	if f.Kind != Narrow && f.Kind != Outrun && !slices.Contains(kinds, f.Kind) && !slices.Contains(changing, f.Kind) {
 		return f, fmt.Errorf("no such kind")
 	}
 	for _, w := range words[3:] {
@@ -187,7 +188,7 @@ func RandomPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 			if seen[Wipe] > 0 {
 				shorten(p)
 			}
-			p = narrowed(p, members, span)
+			p = outrun(narrowed(p, members, span), members, span)
 			slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 			return p
 		}
@@ -207,6 +208,16 @@ func narrowed(p Plan, members int, span time.Duration) Plan {
 		return p
 	}
 	return append(p, randomFault(rng, Narrow, Leader, members, span))
+}
+
+// outrun adds a crash of a slow leader and the followers that are ahead of its disk to every fourth plan. It
+// draws its random numbers as narrowed does.
+func outrun(p Plan, members int, span time.Duration) Plan {
+	rng := rand.New(rand.NewPCG(uint64(p[0].At), 1000+uint64(len(p))))
+	if rng.IntN(4) > 0 {
+		return p
+	}
+	return append(p, randomFault(rng, Outrun, Leader, members, span))
 }
 
 // shorten limits how long a port stays shut. Of three members, one without data needs both others
@@ -235,6 +246,8 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 		f.For = draw(10*time.Millisecond, 2500*time.Millisecond)
 	case Stall:
 		f.For = draw(100*time.Millisecond, 6*time.Second)
+	case Outrun:
+		f.For, f.By, f.Seed = draw(10*time.Millisecond, time.Second), draw(20*time.Millisecond, 300*time.Millisecond), 1+rng.Uint64N(1000)
 	case Cut, Hang:
 		f.Far, f.For = far, draw(10*time.Millisecond, 2*time.Second)
 		if rng.IntN(2) == 0 {
@@ -294,29 +307,55 @@ func (f Fault) Changing() bool { return slices.Contains(changing, f.Kind) }
 // insistence is how long an operator asks for a change. Elections and members that come back take less.
 const insistence = 20 * time.Second
 
-// ChangingPlan draws one to three changes of the list of an ensemble of three, and one or two other faults, all
-// of which begin within span. In every third plan, the leader is lost between two changes, and in every third
-// one a member is cut off while they are made. No disk is wiped.
-func ChangingPlan(rng *rand.Rand, span time.Duration) Plan {
-	d := drawing{rng: rng, span: span, next: 4, moves: rng.IntN(4) == 0}
+// NewIDs returns the ids of the members that may come into an ensemble of so many members.
+func NewIDs(members int) []uint32 {
+	first := max(4, uint32(members)+1)
+	return []uint32{first, first + 1, first + 2}
+}
+
+// fewestToMove is the size of the smallest ensemble in which a plan moves a member. Of two, the other one cannot be
+// told where that member is.
+const fewestToMove = 3
+
+// ChangingPlan draws one to three changes of the list of an ensemble, and one or two other faults, all of which
+// begin within span. In every third plan, the leader is lost between two changes, and in every third one a member
+// is cut off while they are made. Of the plans in which no member moves, every third one wipes a disk.
+func ChangingPlan(rng *rand.Rand, members int, span time.Duration) Plan {
+	d := drawing{rng: rng, span: span, members: members, voters: members, next: NewIDs(members)[0]}
+	d.moves = rng.IntN(4) == 0 && members >= fewestToMove
 	p := d.some(1 + rng.IntN(2))
 	switch rng.IntN(3) {
 	case 0:
 		p = append(p, d.some(1)...)
-		lost := randomFault(rng, Losing[rng.IntN(len(Losing))], Leader, 3, span)
+		lost := d.fault(Losing[rng.IntN(len(Losing))], Leader)
 		lost.At = p[0].At + time.Duration(rng.Int64N(int64(span/2)))
 		p = append(p, lost)
 	case 1:
 		apart := []Kind{Isolate, Cut, Pause, Hang, Shut, ShutLog}
-		part := randomFault(rng, apart[rng.IntN(len(apart))], d.anyone(), 3, span)
+		part := d.fault(apart[rng.IntN(len(apart))], d.anyone())
 		part.At = max(0, p[0].At-time.Duration(rng.Int64N(int64(span/2))))
 		p = append(p, part)
 	}
 	for range 1 + rng.IntN(2) {
-		p = append(p, randomFault(rng, calm[rng.IntN(len(calm))], d.anyone(), 3, span))
+		p = append(p, d.fault(calm[rng.IntN(len(calm))], d.anyone()))
+	}
+	if !d.moves && rng.IntN(3) == 0 {
+		p = append(p, d.fault(Wipe, d.anyone()))
+		shorten(p)
+		keepDisks(p)
 	}
 	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return p
+}
+
+// keepDisks gives members that come back their old disks: an ensemble promises to survive the loss of one disk at a
+// time, and the plan wipes one.
+func keepDisks(p Plan) {
+	for i, f := range p {
+		if f.Kind == Add || f.Kind == Replace {
+			p[i].Seed &^= 1
+		}
+	}
 }
 
 // calm lists the kinds that a plan with changes draws. Those that take long, or are about clocks, are left out.
@@ -324,10 +363,12 @@ var calm = []Kind{Kill, Stop, Pause, Isolate, Cut, Hang, Reset, Orphan, Stall, F
 
 // drawing draws changes of the list.
 type drawing struct {
-	rng  *rand.Rand
-	span time.Duration
-	next int // the id of the next new member
-	gone int // how many voters fewer than three
+	rng     *rand.Rand
+	span    time.Duration
+	members int           // with which the ensemble begins
+	voters  int           // after the changes drawn so far, if each of them is made
+	next    uint32        // the id of the next new member
+	since   time.Duration // when the next change may begin
 	// A member that moves is down until the others know where it is, and they need a majority to be told. So it moves in
 	// a plan in which nobody leaves, and alone.
 	moves, moved bool
@@ -338,35 +379,29 @@ func (d *drawing) anyone() Target {
 	if d.rng.IntN(3) == 0 {
 		return Leader
 	}
-	return Follower(1 + d.rng.IntN(2))
+	return Follower(1 + d.rng.IntN(d.sized()-1))
 }
 
-// some returns n changes, in the order of their times. Those that leave fewer than three voters do not follow
-// each other.
+// sized returns how many members faults are drawn for: one that is alone gets another one.
+func (d *drawing) sized() int { return max(2, d.members) }
+
+func (d *drawing) fault(kind Kind, who Target) Fault {
+	return randomFault(d.rng, kind, who, d.sized(), d.span)
+}
+
+// some returns n changes, in the order of their times. A member leaves or stops voting only while there are three voters
+// or more, and as many as in the beginning at most.
 func (d *drawing) some(n int) (p Plan) {
 	for range n {
-		kinds := []Kind{Add, Replace, Replace}
-		switch {
-		case d.moves:
-			kinds = []Kind{Add}
-			if !d.moved {
-				kinds = []Kind{Move}
-			}
-		case d.gone == 0:
-			kinds = append(kinds, Remove, Remove, Demote)
-		}
-		f := Fault{
-			At: time.Duration(d.rng.Int64N(int64(d.span))).Round(10 * time.Microsecond), Kind: kinds[d.rng.IntN(len(kinds))],
-			Who: d.anyone(), By: insistence, Seed: 1 + d.rng.Uint64N(1000),
-		}
+		f := Fault{At: d.time(), Kind: d.kind(), Who: d.anyone(), By: insistence, Seed: 1 + d.rng.Uint64N(1000)}
 		switch f.Kind {
 		case Add:
 			f.Who = d.fresh()
-			d.gone--
+			d.voters++
 		case Replace:
 			f.Far = d.fresh()
 		case Remove, Demote:
-			d.gone++
+			d.voters--
 		case Move:
 			d.moved = true
 			f.For = time.Duration(1+d.rng.Int64N(1000)) * time.Millisecond
@@ -380,17 +415,48 @@ func (d *drawing) some(n int) (p Plan) {
 	return p
 }
 
-// fresh returns a new member, or at times one that has been there. In a plan in which a member moves, it returns new
-// ones only: an operator who adds the member that moves would give it its former address again.
+// time returns when the next change begins. An ensemble of one or two must grow before members can leave, so its changes
+// begin in the order in which they are drawn: each in the first half of the time that is left.
+func (d *drawing) time() time.Duration {
+	left := d.span - d.since
+	if d.members < 3 {
+		left /= 2
+	}
+	at := d.since + time.Duration(d.rng.Int64N(int64(left))).Round(10*time.Microsecond)
+	if d.members < 3 {
+		d.since = at
+	}
+	return at
+}
+
+// kind returns the kind of the next change.
+func (d *drawing) kind() Kind {
+	kinds := []Kind{Add, Replace, Replace}
+	switch {
+	case d.moves && d.moved:
+		kinds = []Kind{Add}
+	case d.moves:
+		kinds = []Kind{Move}
+	case d.voters == 1:
+		kinds = []Kind{Add}
+	case d.voters >= 3 && d.voters <= max(3, d.members):
+		kinds = append(kinds, Remove, Remove, Demote)
+	}
+	return kinds[d.rng.IntN(len(kinds))]
+}
+
+// fresh returns a new member, or at times one that has been there. It returns new ones only in a plan in which a member
+// moves, because an operator who adds that one would give it its former address again, and in an ensemble of one or two,
+// whose members cannot leave at first.
 func (d *drawing) fresh() Target {
 	id := d.next
-	if d.next < 6 {
+	if ids := NewIDs(d.members); d.next < ids[len(ids)-1] {
 		d.next++
 	}
 	if d.rng.IntN(4) == 0 {
-		if former := 1 + d.rng.IntN(3); !d.moves {
-			id = former
+		if former := 1 + d.rng.IntN(d.members); !d.moves && d.members >= 3 {
+			id = uint32(former)
 		}
 	}
-	return Target("m" + strconv.Itoa(id))
+	return Target("m" + strconv.Itoa(int(id)))
 }

@@ -40,30 +40,41 @@ func TestParsePlanRefuses(t *testing.T) {
 	}
 }
 
-// The same holds for a plan that changes the list of members. Each plan changes it at least once, and has other
-// faults beside that.
-func TestChangingPlanReplays(t *testing.T) {
-	drawn := map[Kind]int{}
-	for seed := range uint64(300) {
-		draw := func() Plan { return ChangingPlan(rand.New(rand.NewPCG(seed, 5)), time.Second) }
-		p := draw()
-		got, err := ParsePlan(p.String())
-		if err != nil || !slices.Equal(got, p) {
-			t.Fatalf("%v\nbecame\n%v, %v", p, got, err)
-		}
-		if again := draw(); !slices.Equal(again, p) {
-			t.Fatalf("seed %d drew\n%v\nand then\n%v", seed, p, again)
-		}
-		for _, f := range p {
-			drawn[f.Kind]++
-		}
-		if p.Changes() == 0 || p.Changes() == len(p) {
-			t.Errorf("seed %d: %d changes of the list among %d faults", seed, p.Changes(), len(p))
-		}
+// sizes are the numbers of members that plans are drawn for.
+var sizes = []int{1, 2, 3, 5}
+
+// changingPlans calls check for plans that change the list of ensembles of so many members.
+func changingPlans(t *testing.T, n uint64, members int, check func(seed uint64, p Plan)) {
+	t.Helper()
+	for seed := range n {
+		check(seed, ChangingPlan(rand.New(rand.NewPCG(seed, 5)), members, time.Second))
 	}
-	for _, kind := range changing {
-		if drawn[kind] < 10 {
-			t.Errorf("%d faults of kind %s in 300 plans, want at least 10", drawn[kind], kind)
+}
+
+// The same holds for a plan that changes the list of members. Each plan changes it at least once, and has other
+// faults beside that. Where all kinds of changes are possible, all are drawn.
+func TestChangingPlanReplays(t *testing.T) {
+	for _, members := range sizes {
+		drawn := map[Kind]int{}
+		changingPlans(t, 300, members, func(seed uint64, p Plan) {
+			got, err := ParsePlan(p.String())
+			if err != nil || !slices.Equal(got, p) {
+				t.Fatalf("%v\nbecame\n%v, %v", p, got, err)
+			}
+			if again := ChangingPlan(rand.New(rand.NewPCG(seed, 5)), members, time.Second); !slices.Equal(again, p) {
+				t.Fatalf("%d members, seed %d drew\n%v\nand then\n%v", members, seed, p, again)
+			}
+			for _, f := range p {
+				drawn[f.Kind]++
+			}
+			if p.Changes() == 0 || p.Changes() == len(p) {
+				t.Errorf("%d members, seed %d: %d changes of the list among %d faults", members, seed, p.Changes(), len(p))
+			}
+		})
+		for _, kind := range changing {
+			if members >= 3 && drawn[kind] < 10 {
+				t.Errorf("%d faults of kind %s in 300 plans for %d members, want at least 10", drawn[kind], kind, members)
+			}
 		}
 	}
 }
@@ -72,10 +83,9 @@ func TestChangingPlanReplays(t *testing.T) {
 // address again, and nobody would reach it.
 func TestMovingMemberIsNotAdded(t *testing.T) {
 	moves, adds := 0, 0
-	for seed := range uint64(1000) {
-		p := ChangingPlan(rand.New(rand.NewPCG(seed, 5)), time.Second)
+	changingPlans(t, 1000, 3, func(seed uint64, p Plan) {
 		if !slices.ContainsFunc(p, func(f Fault) bool { return f.Kind == Move }) {
-			continue
+			return
 		}
 		moves++
 		for _, f := range p {
@@ -86,8 +96,64 @@ func TestMovingMemberIsNotAdded(t *testing.T) {
 				t.Errorf("seed %d: a member moves, and %s is added:\n%v", seed, f.Who, p)
 			}
 		}
-	}
+	})
 	if moves < 100 || adds < 50 {
 		t.Errorf("%d plans with a member that moves, with %d that come: too few", moves, adds)
+	}
+}
+
+// A plan that changes the list loses one disk at most. If it wipes one, no member comes back without its own, and no
+// member moves. Of the plans for each size, some wipe a disk.
+func TestChangingPlanLosesOneDisk(t *testing.T) {
+	for _, members := range sizes {
+		wipes := 0
+		changingPlans(t, 300, members, func(seed uint64, p Plan) {
+			lost := map[Kind]int{}
+			for _, f := range p {
+				lost[f.Kind]++
+				if lost[Wipe] > 0 && f.Kind == Move || (f.Kind == Add || f.Kind == Replace) && f.Seed%2 == 1 {
+					lost["with another disk"]++
+				}
+			}
+			if lost[Wipe] > 1 || lost[Wipe] == 1 && lost[Move]+lost["with another disk"] > 0 {
+				t.Errorf("%d members, seed %d loses several disks, or one while a member moves:\n%v", members, seed, p)
+			}
+			wipes += lost[Wipe]
+		})
+		if wipes < 50 {
+			t.Errorf("%d of 300 plans for %d members wipe a disk, want at least 50", wipes, members)
+		}
+	}
+}
+
+// In an ensemble of one or two, nobody moves, and nobody leaves before others have come in. The changes of one that
+// begins alone begin with a member that comes.
+func TestSmallEnsembleGrowsFirst(t *testing.T) {
+	for _, members := range []int{1, 2} {
+		left := 0
+		changingPlans(t, 300, members, func(seed uint64, p Plan) {
+			voters := members
+			for _, f := range p {
+				switch f.Kind {
+				case Add:
+					voters++
+				case Remove, Demote:
+					voters--
+					left++
+				case Replace:
+					if voters == 1 {
+						t.Errorf("seed %d replaces a member that is alone:\n%v", seed, p)
+					}
+				case Move:
+					t.Errorf("%d members, and one moves:\n%v", members, p)
+				}
+				if voters < 2 && voters < members || f.Changing() && voters < 2 {
+					t.Errorf("seed %d leaves %d voters of %d:\n%v", seed, voters, members, p)
+				}
+			}
+		})
+		if left < 10 {
+			t.Errorf("%d members leave in 300 plans for %d members: too few", left, members)
+		}
 	}
 }

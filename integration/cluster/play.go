@@ -22,10 +22,11 @@ const patience = 10 * time.Second
 
 // player plays a plan. The target of a fault is resolved when the fault begins.
 type player struct {
-	e      *Ensemble
-	began  func(Played)
-	due    []action // ordered by time
-	leader uint32   // the last known leader
+	e        *Ensemble
+	began    func(Played)
+	changing bool     // the plan changes the list of members
+	due      []action // ordered by time
+	leader   uint32   // the last known leader
 }
 
 type action struct {
@@ -39,7 +40,7 @@ type action struct {
 // fault before it is done.
 func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	e.t.Helper()
-	pl := &player{e: e, began: began}
+	pl := &player{e: e, began: began, changing: p.Changes() > 0}
 	start := time.Now()
 	for _, f := range p {
 		pl.at(start.Add(f.At), func() { pl.begin(f, start.Add(f.At+patience)) })
@@ -109,7 +110,7 @@ func (pl *player) resolve(t Target) uint32 {
 func (pl *player) begin(f Fault, giveUp time.Time) {
 	pl.look()
 	p := Played{Fault: f, Hit: pl.resolve(f.Who), Far: pl.resolve(f.Far)}
-	if f.Kind != Add && (p.Hit == 0 || !pl.e.Running(p.Hit)) || f.Far != "" && p.Far == 0 {
+	if !pl.can(p) {
 		p.Hit = 0
 		if again := time.Now().Add(pl.e.opts.Tick / 20); again.Before(giveUp) {
 			pl.at(again, func() { pl.begin(f, giveUp) })
@@ -128,6 +129,20 @@ func (pl *player) begin(f Fault, giveUp time.Time) {
 	}
 }
 
+// can reports whether a fault has its targets. While members come and go, a disk is wiped only when the ensemble promises
+// to survive that.
+func (pl *player) can(p Played) bool {
+	switch {
+	case p.Fault.Far != "" && p.Far == 0:
+		return false
+	case p.Kind == Add:
+		return true
+	case p.Hit == 0 || !pl.e.Running(p.Hit):
+		return false
+	}
+	return p.Kind != Wipe || !pl.changing || pl.e.spares(p.Hit)
+}
+
 // do does a fault, and returns the function that ends it.
 func (pl *player) do(p Played) (end func()) {
 	e, n, id := pl.e, pl.e.Network, p.Hit
@@ -136,6 +151,9 @@ func (pl *player) do(p Played) (end func()) {
 		e.crash(id, rand.New(rand.NewPCG(p.Seed, 2)))
 		if p.Kind == Wipe {
 			e.Wipe(id)
+			if pl.changing { // the members that it knew may all have left, and one that began alone knew no other
+				e.Relist(id)
+			}
 			pl.joins(id, e.record.now(), time.Now().Add(p.For+joinPatience))
 		}
 		return func() { e.start(id) }
@@ -192,6 +210,8 @@ func (pl *player) do(p Played) (end func()) {
 	case Stall:
 		e.Disk(id).Stall()
 		return func() { e.Disk(id).Release() }
+	case Outrun:
+		pl.outrun(p)
 	case Fail:
 		e.Disk(id).FailAt(p.N)
 	case Step:
@@ -229,7 +249,8 @@ const joinPatience = 30 * time.Second
 // from, as far as a majority of the log is concerned. Pings reach it long before.
 func (pl *player) joins(id uint32, from time.Duration, giveUp time.Time) {
 	pl.at(time.Now().Add(pl.e.opts.Tick/20), func() {
-		if !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).Joining()) {
+		listed := slices.Contains(pl.e.Members(), id) // it may have been removed meanwhile
+		if listed && !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).Joining()) {
 			pl.joins(id, from, giveUp)
 			return
 		}

@@ -310,17 +310,38 @@ type witness struct {
 	*record
 	id    uint32
 	state *znode.State // set before the member runs
+	gone  atomic.Bool  // the member has crashed: a voter that is alone goes on committing what nobody will ever see
 }
 
-func (w *witness) Opened(s znode.Session) { w.to.Opened(w.now(), w.id, s) }
+// leave ends the recording of what a member applies. A nil witness records nothing.
+func (w *witness) leave() {
+	if w != nil {
+		w.gone.Store(true)
+	}
+}
 
-func (w *witness) Attached(s znode.Session, _ znode.Owner) { w.to.Attached(w.now(), w.id, s) }
+func (w *witness) Opened(s znode.Session) {
+	if !w.gone.Load() {
+		w.to.Opened(w.now(), w.id, s)
+	}
+}
+
+func (w *witness) Attached(s znode.Session, _ znode.Owner) {
+	if !w.gone.Load() {
+		w.to.Attached(w.now(), w.id, s)
+	}
+}
 
 func (w *witness) Closed(s znode.Session, end znode.End) {
-	w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, end.Reason == znode.Expired)
+	if !w.gone.Load() {
+		w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, end.Reason == znode.Expired)
+	}
 }
 
 func (w *witness) TermStarted(t znode.Term) {
+	if w.gone.Load() {
+		return
+	}
 	w.mu.Lock()
 	if _, known := w.terms[t.Term]; !known {
 		w.terms[t.Term] = term{number: t.Term, leader: t.Leader, from: w.now()}
@@ -331,7 +352,11 @@ func (w *witness) TermStarted(t znode.Term) {
 	}
 }
 
-func (w *witness) Listed(r znode.Roster) { w.listed(r) }
+func (w *witness) Listed(r znode.Roster) {
+	if !w.gone.Load() {
+		w.listed(r)
+	}
+}
 
 func (w *witness) Announced(uint32, uint64, uint64)       {}
 func (w *witness) Applied(*proto.Txn, *znode.Result)      {}

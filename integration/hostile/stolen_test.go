@@ -113,10 +113,15 @@ func TestStolenIdentity(t *testing.T) {
 	e.Settle()
 
 	s.speaksForOthers(t)
-	victim := s.grpc(t, 1)
-	before := s.view(t, victim)
-	if len(before.GetMarks().GetIndexes()) == 0 {
-		t.Fatal("the member has no marks: this test shows nothing")
+	victim, witness := s.grpc(t, 1), s.grpc(t, 2)
+	var before *proto.MemberStatus
+	err = process.Until(t.Context(), "the others have the marks of the victim, and can refute the thief", func() bool {
+		before = s.view(t, victim)
+		marks := before.GetMarks().GetIndexes()
+		return len(marks) > 0 && slices.Equal(marks, s.view(t, witness).GetMarks().GetIndexes())
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	s.lies(t, before)
 	for id := uint32(1); id < thief; id++ {

@@ -22,7 +22,7 @@ const (
 	// sessionTimeout is longer than any effect of a kill.
 	sessionTimeout = 16 * time.Second
 	// defaultRuns is how many ensembles there are; two run at a time.
-	defaultRuns = 20
+	defaultRuns = 14
 	// sessions is how many sessions write all the time; each member is home to two.
 	sessions = 6
 	// big nodes of bigSize bytes make snapshots take a while.

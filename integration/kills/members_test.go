@@ -1,11 +1,13 @@
 package kills
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -164,10 +166,15 @@ func reconfigure(m *process.Member, joining, leaving string) error {
 	return err
 }
 
-// leave stops a member that has been removed, when its process has started.
+// leave stops a member once it says that it was removed. After it has left the list it votes until raft's configuration
+// is without it, and the others may need its vote.
 func (r *run) leave(m *process.Member) {
 	r.t.Helper()
-	if err := process.Until(r.t.Context(), "a removed member answers", func() bool { return m.Word("ruok") == "imok" }); err != nil {
+	err := process.Until(r.t.Context(), fmt.Sprintf("member %d says that it was removed", m.ID), func() bool {
+		text, err := os.ReadFile(m.Log)
+		return err == nil && bytes.Contains(text, []byte("this member was removed from the ensemble"))
+	})
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.Remove(m)

@@ -346,13 +346,13 @@ func nextAddress() net.IP {
 
 // FreePort returns an address for a server that the test may start again and again: see
 // nextAddress.
-func FreePort(t *testing.T) *net.TCPAddr {
+func FreePort(t testing.TB) *net.TCPAddr {
 	t.Helper()
 	return freePorts(t, nextAddress(), 1)[0]
 }
 
 // freePorts returns n ports of ip on which nothing listens.
-func freePorts(t *testing.T, ip net.IP, n int) []*net.TCPAddr {
+func freePorts(t testing.TB, ip net.IP, n int) []*net.TCPAddr {
 	t.Helper()
 	var ports []*net.TCPAddr
 	for range n {

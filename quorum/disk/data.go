@@ -17,6 +17,11 @@
 //
 // While raft runs, an error of a store ends the member: see guard. A store may also hang without an
 // error: see operations and Data.Stalled.
+//
+// # Durable entries
+//
+// A leader's disk writes while raft replicates: see logQueue. So what raft takes for committed may not
+// yet be on this disk: see Data.Durable and Data.Await.
 package disk
 
 import (
@@ -52,6 +57,7 @@ type Config struct {
 	StallLimit time.Duration // how long one operation may take; see Data.Stalled. Default: no limit
 
 	Running func() bool  // reports whether raft's goroutines run; before that, errors are simply returned
+	Leads   func() bool  // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
 	Fail    func(error)  // ends the member; called only while raft runs
 	Logger  *slog.Logger // warnings
 	RaftLog hclog.Logger // for the log messages of raft's libraries
@@ -65,7 +71,8 @@ type Data struct {
 	closing sync.Once
 
 	bare   Stores
-	log    *logStore // guarded, like the next two
+	log    *logStore // guarded, like the next three
+	queue  *logQueue // log, as raft sees it
 	stable *Stable
 	snaps  *snapshotStore
 
@@ -92,7 +99,7 @@ func Open(cfg Config) (*Data, error) {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
-	if err := d.guard(cfg.Running, cfg.Fail); err != nil {
+	if err := d.guard(cfg.Running, cfg.Leads, cfg.Fail); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	d.snaps.files, _ = d.bare.Snapshots.(*snapshotFiles)
@@ -123,11 +130,11 @@ func (d *Data) openStopped(cfg Config) (err error) {
 	if d.bare, d.closer, err = openStores(d.folders, storeOf(d.folders), cfg); err != nil {
 		return err
 	}
-	return d.guard(func() bool { return false }, nil)
+	return d.guard(func() bool { return false }, nil, nil)
 }
 
 // guard wraps the stores in their guards.
-func (d *Data) guard(running func() bool, fail func(error)) error {
+func (d *Data) guard(running, leads func() bool, fail func(error)) error {
 	data, err := hasData(d.bare)
 	if err != nil {
 		return err
@@ -136,7 +143,8 @@ func (d *Data) guard(running func() bool, fail func(error)) error {
 	_, whole := d.bare.Log.(*walFiles)
 	d.log = &logStore{LogStore: d.bare.Log, guard: g, metrics: &d.metrics, whole: whole}
 	d.log.data.Store(data)
-	d.stable = &Stable{StableStore: d.bare.Stable, guard: g}
+	d.queue = newLogQueue(d.log, leads)
+	d.stable = &Stable{StableStore: d.bare.Stable, guard: g, settle: d.queue.settle}
 	d.snaps = &snapshotStore{SnapshotStore: d.bare.Snapshots, guard: g, stored: d.snapshotStored}
 	return nil
 }
@@ -164,8 +172,21 @@ func (d *Data) Close() error {
 	return err
 }
 
-// Log returns the log for raft.
-func (d *Data) Log() raft.LogStore { return d.log }
+// Log returns the log for raft. A leader's entries may be in it before they are durable.
+func (d *Data) Log() raft.LogStore { return d.queue }
+
+// Durable returns index, or if that is lower, the index up to which all entries of the log are durable.
+// Nobody may learn a leader's commit index unless Durable has lowered it: raft has counted copies that
+// are only queued.
+func (d *Data) Durable(index uint64) uint64 { return d.queue.Durable(index) }
+
+// Await waits until all entries up to an index are durable, and reports whether they are. They are
+// not if the disk has failed, which ends the member.
+func (d *Data) Await(index uint64) bool { return d.queue.Await(index) }
+
+// Finish waits until the entries that raft has left are written, or until the disk has failed. It is
+// called when raft has ended, before Close.
+func (d *Data) Finish() { d.queue.finish() }
 
 // Stable returns the stable store.
 func (d *Data) Stable() *Stable { return d.stable }

@@ -63,7 +63,7 @@ func plant(fs []*folder, cfg Config, fill func(*Data) error) error {
 		if err := bind(d.bare.Stable, fs[len(fs)-1].dir, cfg.Member); err != nil {
 			return err
 		}
-		if err := d.guard(func() bool { return false }, nil); err != nil {
+		if err := d.guard(func() bool { return false }, nil, nil); err != nil {
 			return err
 		}
 		return fill(d)

@@ -115,10 +115,8 @@ func (s *logStore) bounds() (first, last uint64) {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
-	for _, l := range logs {
-		if err := CheckSize(l); err != nil {
-			return s.check("write log", err)
-		}
+	if err := s.checkSizes(logs); err != nil {
+		return err
 	}
 	begun := time.Now()
 	err := s.timed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
@@ -126,9 +124,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	if err := s.check("write log", err); err != nil {
 		return err
 	}
-	var n int64
 	for _, l := range logs {
-		n += int64(len(l.Data) + entryOverhead)
 		if l.Type == raft.LogCommand {
 			s.metrics.entries.Add(len(l.Data))
 		}
@@ -137,7 +133,17 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		}
 	}
 	s.entries.Add(int64(len(logs)))
-	s.bytes.Add(n)
+	s.bytes.Add(logBytes(logs))
+	return nil
+}
+
+// checkSizes returns ErrTooLong if one of the entries is too long.
+func (s *logStore) checkSizes(logs []*raft.Log) error {
+	for _, l := range logs {
+		if err := CheckSize(l); err != nil {
+			return s.check("write log", err)
+		}
+	}
 	return nil
 }
 
@@ -195,12 +201,21 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 // entryOverhead is how many bytes an entry takes in addition to its data.
 const entryOverhead = 64
 
+// logBytes returns how many bytes entries take.
+func logBytes(logs []*raft.Log) (n int64) {
+	for _, l := range logs {
+		n += int64(len(l.Data) + entryOverhead)
+	}
+	return n
+}
+
 // Stable is a member's stable store. It holds raft's term and vote and other values that must not
 // be forgotten. It has the guard of its Data. A missing key is not an error for raft, which expects
 // the text "not found" or a zero. Data.Stable returns one.
 type Stable struct {
 	raft.StableStore
 	guard
+	settle func() // waits until the entries before a write are durable; see logQueue
 }
 
 // Value returns the value of a key, or nil if there is none.
@@ -221,11 +236,19 @@ func (s *Stable) SetTerm(term uint64) error { return s.SetUint64(keyTerm, term) 
 // Set implements raft.StableStore, as do the next three methods.
 
 func (s *Stable) Set(k, v []byte) error {
-	return s.check("write vote", s.timed("writing a vote", func() error { return s.StableStore.Set(k, v) }))
+	return s.write("write vote", "writing a vote", func() error { return s.StableStore.Set(k, v) })
 }
 
 func (s *Stable) SetUint64(k []byte, v uint64) error {
-	return s.check("write "+string(k), s.timed("writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) }))
+	return s.write("write "+string(k), "writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) })
+}
+
+// write performs a write. op is its name in an error, and what in Stalled's. The entries that this
+// member has appended as a leader are durable before a term or a vote is: in a later term this member
+// tells the others that it holds them, and votes by them.
+func (s *Stable) write(op, what string, do func() error) error {
+	s.settle()
+	return s.check(op, s.timed(what, do))
 }
 
 func (s *Stable) Get(k []byte) ([]byte, error) {

@@ -90,7 +90,7 @@ func TestImpossibleTerms(t *testing.T) {
 		p := newPipes(func(c net.Conn) { go answerEach(c, answers) })
 		tr := New(Config{
 			Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
-			Raft: func() *raft.Raft { return new(raft.Raft) }, MayStand: func() error { return nil },
+			Raft: func() *raft.Raft { return new(raft.Raft) }, MayStand: func() error { return nil }, Lost: func(uint32) {},
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
 		tr.Start()

@@ -64,7 +64,7 @@ func (p *pipes) connect(member uint32) net.Conn {
 func newTestTransport(t testing.TB, p *pipes) *Transport {
 	tr := New(Config{
 		Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler), Stalled: noStall,
-		Raft: func() *raft.Raft { return nil }, Leads: func(uint64) bool { return false },
+		Raft: func() *raft.Raft { return nil }, Durable: allDurable, Leads: func(uint64) bool { return false }, Lost: func(uint32) {},
 	})
 	tr.Start()
 	t.Cleanup(func() {
@@ -74,6 +74,9 @@ func newTestTransport(t testing.TB, p *pipes) *Transport {
 	})
 	return tr
 }
+
+// allDurable is the Durable of a member whose disk has its whole log.
+func allDurable(index uint64) uint64 { return index }
 
 // far is the other end of a dialed connection: a member that shows the test each AppendEntries that
 // comes, and answers as the test says.

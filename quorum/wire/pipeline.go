@@ -14,6 +14,9 @@ const maxInFlight = 4
 // must not hear of commits that this member learned from a leader of another term.
 type logPoint func() (commit, last, term uint64)
 
+// clampFunc lowers the commit index of a request to what the request may report: see Transport.clamp.
+type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
+
 // pipeline sends AppendEntries to one follower without waiting for the answer to the one before.
 //
 // It closes at the first failure or refusal. raft stops reading answers then, and its sender would
@@ -28,6 +31,7 @@ type pipeline struct {
 	conn    *outConn
 	open    *sync.Map // the pipelines that are open: this one until Close
 	log     logPoint
+	clamp   clampFunc
 	stalls  func() error   // returns why nothing may be sent; nil: nothing hangs
 	wake    chan struct{}  // one place: there may be a commit to send
 	waiting chan *appended // requests that were sent and are not answered, in order
@@ -63,9 +67,9 @@ func (a *appended) Start() time.Time                      { return a.start }
 func (a *appended) Request() *raft.AppendEntriesRequest   { return a.req }
 func (a *appended) Response() *raft.AppendEntriesResponse { return a.resp }
 
-func newPipeline(conn *outConn, open *sync.Map, log logPoint, stalls func() error) *pipeline {
+func newPipeline(conn *outConn, open *sync.Map, log logPoint, clamp clampFunc, stalls func() error) *pipeline {
 	p := &pipeline{
-		conn: conn, open: open, log: log, stalls: stalls, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		conn: conn, open: open, log: log, clamp: clamp, stalls: stalls, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		// One more request is with answerLoop, and one with its sender, which waits for a place.
 		waiting: make(chan *appended, maxInFlight-2),
 		done:    make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
@@ -113,7 +117,7 @@ func (p *pipeline) record(req *raft.AppendEntriesRequest) *raft.AppendEntriesReq
 	if commit, _, term := p.log(); term == req.Term {
 		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex)
 	}
-	newest = *clamp(&newest)
+	newest = *p.clamp(&newest)
 	p.told = max(p.told, newest.LeaderCommitIndex)
 	p.sent = newest
 	p.sent.Entries = nil
@@ -202,15 +206,18 @@ func (p *pipeline) next() *raft.AppendEntriesRequest {
 	// A commit that this member learned from another term's leader may be of entries that contradict
 	// those sent here. Entries that are to be sent anyway will carry the commit too. And a follower
 	// that joins takes the end of a short request for the end of the log: see leaderEnd.
-	if term != p.sent.Term || commit <= p.told || last > p.sent.PrevLogEntry {
+	if term != p.sent.Term || last > p.sent.PrevLogEntry {
+		return nil
+	}
+	req := p.sent
+	req.LeaderCommitIndex = commit
+	req = *p.clamp(&req)
+	if req.LeaderCommitIndex <= p.told {
 		return nil
 	}
 	if p.untold = p.noticing; p.untold {
 		return nil
 	}
-	req := p.sent
-	req.LeaderCommitIndex = commit
-	req = *clamp(&req)
 	p.noticing, p.told = true, req.LeaderCommitIndex
 	return &req
 }

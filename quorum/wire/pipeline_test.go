@@ -19,6 +19,15 @@ type stream struct {
 	t                  *testing.T
 	far                *far
 	commit, last, term atomic.Uint64
+	queued             atomic.Uint64 // the first entry that is not on the leader's disk; 0: all are
+}
+
+// durable implements Config.Durable.
+func (s *stream) durable(index uint64) uint64 {
+	if queued := s.queued.Load(); queued > 0 {
+		return min(index, queued-1)
+	}
+	return index
 }
 
 func newStream(t *testing.T) *stream {
@@ -28,7 +37,8 @@ func newStream(t *testing.T) *stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, noStall)
+	clamp := (&Transport{cfg: Config{Durable: s.durable}}).clamp
+	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, noStall)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -205,6 +215,40 @@ func TestNoticeIsClamped(t *testing.T) {
 		s.term.Store(5)
 		s.send(10, 12, 9)
 		if got := s.told(15); got == nil || got.LeaderCommitIndex != 12 { // 15, with a log to 12: cannot be
+			t.Errorf("told %+v, want 12", got)
+		}
+	})
+}
+
+// Neither entries nor notices report a commit that counts a copy which is not on the leader's disk yet. When
+// it is there, a notice reports it.
+func TestCommitsAreDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		s.term.Store(5)
+		s.queued.Store(11)
+		if req := s.send(10, 11, 9); req.LeaderCommitIndex != 9 {
+			t.Errorf("entries report commit %d, want 9", req.LeaderCommitIndex)
+		}
+		s.answer(true, "")
+		if got := s.told(11); got == nil || got.LeaderCommitIndex != 10 {
+			t.Errorf("told %+v, want 10", got)
+		}
+		s.answer(true, "")
+		if got := s.told(11); got != nil {
+			t.Errorf("told once more, without need: %+v", got)
+		}
+		if req := s.send(12, 12, 11); req.LeaderCommitIndex != 10 {
+			t.Errorf("entries report commit %d, want 10", req.LeaderCommitIndex)
+		}
+		s.answer(true, "")
+		s.queued.Store(12)
+		if got := s.told(12); got == nil || got.LeaderCommitIndex != 11 {
+			t.Errorf("told %+v, want 11", got)
+		}
+		s.answer(true, "")
+		s.queued.Store(0)
+		if got := s.told(12); got == nil || got.LeaderCommitIndex != 12 {
 			t.Errorf("told %+v, want 12", got)
 		}
 	})

@@ -271,15 +271,20 @@ func (t *Transport) acceptLoop() {
 			return
 		}
 		in := t.conns.add(conn)
-		t.wg.Go(func() { t.serve(in) })
+		t.wg.Go(func() {
+			err := t.serve(in)
+			if _ = in.Close(); brokenOff(err) && in.peer != 0 && !t.Connected(in.peer) {
+				t.cfg.Lost(in.peer)
+			}
+		})
 	}
 }
 
 // serve answers the requests on a connection, one after the other. The connection ends at the first
 // that cannot be decoded or that speaks for another member, and after a snapshot: raft sends no
-// request after it, and what comes may be the rest of a body.
-func (t *Transport) serve(in *inConn) {
-	defer func() { _ = in.Close() }()
+// request after it, and what comes may be the rest of a body. serve returns the error of the connection that
+// ended it, or nil.
+func (t *Transport) serve(in *inConn) error {
 	for {
 		command, err := in.next()
 		if err == nil {
@@ -297,7 +302,7 @@ func (t *Transport) serve(in *inConn) {
 			t.conns.refused(in, err)
 		}
 		if command == nil {
-			return
+			return err
 		}
 		var resp any
 		install, isInstall := command.(*raft.InstallSnapshotRequest)
@@ -308,8 +313,8 @@ func (t *Transport) serve(in *inConn) {
 		default:
 			resp, err = t.answer(r, in.peer, command)
 		}
-		if in.respond(resp, err) != nil || isInstall || impostor {
-			return
+		if broken := in.respond(resp, err); broken != nil || isInstall || impostor {
+			return broken
 		}
 	}
 }

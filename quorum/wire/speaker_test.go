@@ -69,7 +69,7 @@ func TestImpostorIsRefused(t *testing.T) {
 		p := newPipes(nil)
 		tr := New(Config{
 			Stream: p, Election: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Raft: func() *raft.Raft { return new(raft.Raft) }, Joining: func() bool { return false },
+			Raft: func() *raft.Raft { return new(raft.Raft) }, Joining: func() bool { return false }, Lost: func(uint32) {},
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
 		tr.Start()

@@ -47,6 +47,10 @@ type Config struct {
 	Fail  func(error)                // ends the member
 	Spool func() (disk.Spool, error) // opens a file for a received snapshot; waits for the disk
 
+	// Durable returns index, or if that is lower, the index up to which all entries of this member's log
+	// are on its disk.
+	Durable func(index uint64) uint64
+
 	// Inspect reads all of a received snapshot, which may take long, and compares it with what its
 	// request says. If it returns an error the snapshot is refused.
 	Inspect   func(s io.Reader, req *raft.InstallSnapshotRequest) error
@@ -60,13 +64,15 @@ type Config struct {
 	Stalled  func() error                      // returns why this member must send nothing as a leader; nil: it may
 	Declined func(by raft.ServerID, why error) // called when a member has refused leadership, or has not answered
 	Leads    func(term uint64) bool            // reports whether this member leads in term, and is not handing over
+	Lost     func(member uint32)               // called when a member's end has closed or reset its last connection to this member's port
 }
 
 // Transport carries raft's requests. It keeps raft from what it does wrong or does not know:
 //
 //   - There is no heartbeat fast path: all requests go through raft's main loop.
-//   - A follower never hears of a commit beyond what the same request proves it holds.
-//   - A follower hears of a commit at once.
+//   - A follower never hears of a commit beyond what the same request proves it holds, nor of one
+//     that counts a copy which is not on this member's disk yet.
+//   - A follower hears of a commit at once if its clients may wait for it, and soon otherwise.
 //   - A pipeline ends at its first failure.
 //   - A snapshot is received and verified outside the main loop, and the leader's heartbeats
 //     are answered while raft installs it.
@@ -88,6 +94,7 @@ type Transport struct {
 	lead      leaderEnd
 	contacts  contacts
 	pipelines sync.Map // *pipeline → nil: those that are open
+	notices   notices
 	closed    chan struct{}
 	closing   sync.Once
 	wg        sync.WaitGroup
@@ -106,12 +113,6 @@ func (t *Transport) Start() { t.wg.Go(t.acceptLoop) }
 
 // Running reports whether raft's goroutines run, or are about to start.
 func (t *Transport) Running() bool { return t.running.Load() }
-
-// Committed reports that entries were committed, so that the followers hear of it at once. It does
-// not wait.
-func (t *Transport) Committed() {
-	t.pipelines.Range(func(p, _ any) bool { p.(*pipeline).committed(); return true })
-}
 
 // Configured reports that another configuration of raft's was committed: connections to addresses that members have
 // left are closed. It does not wait: with TLS that may take time.
@@ -185,7 +186,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	req.Entries = req.Entries[:fitting(req.Entries)]
 	err := t.cfg.Stalled()
 	if err == nil {
-		err = t.dialer.call(to, requestAppend, clamp(req), size(req.Entries), resp)
+		err = t.dialer.call(to, requestAppend, t.clamp(req), size(req.Entries), resp)
 	}
 	switch {
 	case err == nil:
@@ -211,7 +212,7 @@ func (t *Transport) AppendEntriesPipeline(_ raft.ServerID, to raft.ServerAddress
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(c, &t.pipelines, t.logPoint, t.cfg.Stalled), nil
+	return newPipeline(c, &t.pipelines, t.logPoint, t.clamp, t.cfg.Stalled), nil
 }
 
 // logPoint implements the function type of that name. It reads the term last: if this member led in
@@ -229,8 +230,11 @@ func (t *Transport) logPoint() (commit, last, term uint64) {
 // req has the leader's entries up to there. Its own later entries may conflict with the leader's log,
 // and raft would let it commit those too if the commit index were higher. raft's commit index is often
 // higher, because a request carries a bounded number of entries.
-func clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
-	proved := req.PrevLogEntry + uint64(len(req.Entries))
+//
+// It also lowers the commit index to the last durable entry of this member. raft has counted its copies
+// of later ones, which a crash would lose.
+func (t *Transport) clamp(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	proved := t.cfg.Durable(req.PrevLogEntry + uint64(len(req.Entries)))
 	if req.LeaderCommitIndex <= proved {
 		return req
 	}
@@ -255,12 +259,19 @@ func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *
 	return checkTerm(resp.Term, req.Term)
 }
 
-// stand sends a candidate's request, if this member may be one.
-func (t *Transport) stand(to raft.ServerAddress, kind byte, req, resp any) error {
-	if err := t.cfg.MayStand(); err != nil {
-		return err
+// stand sends a candidate's request, if this member may be one. raft sends it once in an election. An idle connection
+// may be to a process that has ended since, and then the request goes out again on another one: a member that has voted
+// for this candidate says so again.
+func (t *Transport) stand(to raft.ServerAddress, kind byte, req, resp any) (err error) {
+	for range maxPool + 1 {
+		if err := t.cfg.MayStand(); err != nil {
+			return err
+		}
+		if err = t.dialer.call(to, kind, req, 0, resp); !brokenOff(err) {
+			return err
+		}
 	}
-	return t.dialer.call(to, kind, req, 0, resp)
+	return err
 }
 
 // timeoutNowPerElection is how many times the limit of a TimeoutNow fits into an election timeout. raft

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 func TestCommitIsClamped(t *testing.T) {
 	tests := []struct {
 		prev, entries, commit, want uint64
+		durable                     uint64 // 0: all
 	}{
 		{prev: 0, entries: 0, commit: 0, want: 0}, // a heartbeat
 		{prev: 10, entries: 0, commit: 12, want: 10},
@@ -24,6 +26,9 @@ func TestCommitIsClamped(t *testing.T) {
 		{prev: 10, entries: 3, commit: 13, want: 13},
 		{prev: 10, entries: 3, commit: 14, want: 13},
 		{prev: 0, entries: 2, commit: 9, want: 2},
+		{prev: 10, entries: 3, commit: 13, want: 12, durable: 12},
+		{prev: 10, entries: 3, commit: 12, want: 12, durable: 12},
+		{prev: 10, entries: 0, commit: 10, want: 9, durable: 9},
 	}
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(chan uint64, 1)
@@ -36,8 +41,11 @@ func TestCommitIsClamped(t *testing.T) {
 				}
 			}()
 		}))
+		var durable uint64
+		tr.cfg.Durable = func(index uint64) uint64 { return min(index, cmp.Or(durable, index)) }
 		send := func(send func(*raft.AppendEntriesRequest) error) (got []uint64) {
 			for _, tt := range tests {
+				durable = tt.durable
 				req := &raft.AppendEntriesRequest{PrevLogEntry: tt.prev, LeaderCommitIndex: tt.commit}
 				for i := range tt.entries {
 					req.Entries = append(req.Entries, &raft.Log{Index: tt.prev + 1 + i})

@@ -273,7 +273,7 @@ func (s *Stream) leave() {
 	s.mu.Lock()
 	sock := s.sock
 	if s.seat.loop != nil {
-		closeSocket(s.leaveLoop())
+		s.closeHere()
 	}
 	s.mu.Unlock()
 	if sock != nil {

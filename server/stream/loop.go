@@ -92,6 +92,7 @@ func (g *Group) Close() {
 type loop struct {
 	poller *poller
 	buf    [LoopBuffer]byte // reads go here
+	begun  atomic.Int64     // when the loop began to serve the present events, in ns since the Unix epoch; 0: it waits for some
 
 	mu      sync.Mutex
 	streams map[int]*Stream // by descriptor
@@ -100,11 +101,13 @@ type loop struct {
 func (l *loop) run() {
 	var begun time.Time // when the loop last let others run
 	for {
+		l.begun.Store(0)
 		n, waited := l.poller.wait()
 		if n == 0 {
 			return
 		}
 		now := time.Now()
+		l.begun.Store(now.UnixNano())
 		switch {
 		case waited:
 			begun = now
@@ -116,6 +119,12 @@ func (l *loop) run() {
 			l.serve(l.poller.at(i), now)
 		}
 	}
+}
+
+// stuck reports whether the loop has served the same events for stuckAfter at now.
+func (l *loop) stuck(now time.Time) bool {
+	begun := l.begun.Load()
+	return begun != 0 && now.UnixNano()-begun > int64(stuckAfter)
 }
 
 // serve reads once from a socket, and has the frames that came served. It sends everything that
@@ -135,6 +144,7 @@ func (l *loop) serve(fd int, now time.Time) {
 		if n == 0 || !s.easy() {
 			break
 		}
+		s.seat.fresh = false
 		s.group.BytesIn.Add(uint64(n))
 		more = s.owner.Frame(rest[LengthSize:n])
 		rest = rest[n:]
@@ -181,6 +191,13 @@ func (l *loop) leave(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.poller.remove(fd)
+	delete(l.streams, fd)
+}
+
+// forget is leave for a socket that is about to be closed.
+func (l *loop) forget(fd int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	delete(l.streams, fd)
 }
 

@@ -3,10 +3,13 @@ package stream
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"unsafe"
 )
 
 // looped returns an owner of one end of a TCP connection, and the other end. The stream is in a
@@ -193,5 +196,36 @@ func TestLoopEnds(t *testing.T) {
 				t.Errorf("ended for reason %d, want %d", why, tt.why)
 			}
 		})
+	}
+}
+
+// The last bytes wait in the socket for the end of the stream, and leave together with it.
+func TestWriteLast(t *testing.T) {
+	a, dial := acceptorOf(t, "127.0.0.1:0")
+	c := dial("127.0.0.1")
+	sock, err := a.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sock.Close()
+	waits := func() (n int32) {
+		const notSent = 0x894b // SIOCOUTQNSD of Linux, which package syscall lacks
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(sock.fd), notSent, uintptr(unsafe.Pointer(&n))); errno != 0 {
+			t.Fatal(errno)
+		}
+		return n
+	}
+	if n, err := writeLast(sock.fd, []byte("bye")); n != 3 || err != nil {
+		t.Fatalf("wrote %d bytes, %v", n, err)
+	}
+	if n := waits(); n != 3 {
+		t.Errorf("%d bytes wait for the end, want 3", n)
+	}
+	endSocket(sock.fd)
+	if n := waits(); n != 0 {
+		t.Errorf("%d bytes wait after the end", n)
+	}
+	if got, err := io.ReadAll(c); string(got) != "bye" || err != nil {
+		t.Errorf("the client got %q, %v", got, err)
 	}
 }

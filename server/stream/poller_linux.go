@@ -94,6 +94,18 @@ func writeSocket(fd int, b []byte) (int, error) {
 	return int(n), nil
 }
 
+// writeLast is writeSocket for bytes that endSocket follows: the kernel sends both in one segment.
+func writeLast(fd int, b []byte) (int, error) {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), msgMore|syscall.MSG_NOSIGNAL, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// msgMore is MSG_MORE of Linux, which package syscall lacks: more follows, so the kernel may wait for it.
+const msgMore = 0x8000
+
 // copySocket returns another descriptor of a socket, which Go's poller does not know.
 func copySocket(raw syscall.RawConn) (fd int, err error) {
 	controlled := raw.Control(func(old uintptr) {

@@ -24,6 +24,7 @@ func (*poller) close()            {}
 
 func readSocket(fd int, b []byte) (int, error)  { return syscall.Read(fd, b) }
 func writeSocket(fd int, b []byte) (int, error) { return syscall.Write(fd, b) }
+func writeLast(fd int, b []byte) (int, error)   { return syscall.Write(fd, b) }
 
 func copySocket(syscall.RawConn) (int, error) { return -1, errors.ErrUnsupported }
 func closeSocket(int)                         {}

@@ -17,6 +17,7 @@ type seat struct {
 	deaf   bool  // the loop reads no more frames
 	scrap  int   // bytes that the loop has dropped since it became deaf
 	wanted bool  // the stream needs a reader when the loop has served it
+	fresh  bool  // the stream began in a loop, and the owner has not had its first frame
 }
 
 // InLoop reports whether a loop serves the present frame. Only Frame and its callees may call it.
@@ -87,7 +88,7 @@ func (s *Stream) receive(l *loop, fd int, now time.Time) []byte {
 		s.lostHere(ByClient)
 		return nil
 	}
-	if kept == 0 { // as with a reader, the rest of a frame is no new sign of life
+	if kept == 0 && s.opened() { // as with a reader, the rest of a frame is no new sign of life
 		s.expires = now.Add(s.idleAfter())
 	}
 	s.reader.frame.free()
@@ -113,7 +114,7 @@ func (s *Stream) discard(n int) {
 // lostHere is Lost in a loop. It closes the socket at once, because otherwise the poller would
 // report the end again and again. The caller holds the lock.
 func (s *Stream) lostHere(why Reason) {
-	closeSocket(s.leaveLoop())
+	s.closeHere()
 	s.drop(why)
 	go s.leave()
 }
@@ -122,7 +123,7 @@ func (s *Stream) lostHere(why Reason) {
 func (s *Stream) easy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.Closing() && !s.seat.wanted && !s.full()
+	return !s.Closing() && !s.seat.wanted && (s.seat.fresh || s.opened() && !s.full())
 }
 
 // received completes what receive began: it sends what is queued, and takes the stream out of the
@@ -175,7 +176,11 @@ func (s *Stream) transmit() {
 		s.demote(nil, true)
 		return
 	}
-	n, _ := writeSocket(s.seat.fd, out.B[:min(len(out.B), MaxWrite)]) // the next read returns the error
+	send := writeSocket
+	if s.end.last {
+		send = writeLast // finishHere closes the sending side next
+	}
+	n, _ := send(s.seat.fd, out.B[:min(len(out.B), MaxWrite)]) // the next read returns the error
 	if n < len(out.B) {
 		out.B = out.B[:copy(out.B, out.B[n:])]
 		s.Count()
@@ -217,10 +222,27 @@ func (s *Stream) demote(rest []byte, more bool) {
 	r.in.rest = append([]byte(nil), rest...)
 	r.frame.free()
 	r.frame = nil
+	s.giveReader(s.leaveLoop(), more && !s.seat.deaf)
+}
+
+// giveReader starts the reader of a stream whose socket is fd, which is in no loop. The caller holds the lock.
+func (s *Stream) giveReader(fd int, more bool) {
+	if s.seat.fresh {
+		s.seat.fresh = false
+		s.later = s.owner.Begin
+	}
+	s.seat.fd = -1
 	// While there is no socket, no other goroutine may send.
 	s.out.flushing = true
 	s.helpers++
-	go s.readOn(s.leaveLoop(), more && !s.seat.deaf)
+	go s.readOn(fd, more)
+}
+
+// closeHere closes the socket of a stream in a loop. The caller holds the lock.
+func (s *Stream) closeHere() {
+	s.seat.loop.forget(s.seat.fd) // the poller forgets a closed socket by itself
+	closeSocket(s.seat.fd)
+	s.seat.loop, s.seat.fd = nil, -1
 }
 
 // leaveLoop takes the socket out of the loop and returns it. From now on the caller owns fd. The
@@ -240,8 +262,11 @@ func (s *Stream) readOn(fd int, more bool) {
 	s.sock, s.raw, r.in.src = sock, rawOf(sock), sock
 	r.armed, s.out.written = time.Time{}, time.Time{}
 	r.served, r.calm = 0, CalmAfter
-	if _ = sock.SetReadDeadline(s.expires); s.end.dead { // if it fails, so will the read
+	switch {
+	case s.end.dead:
 		_ = sock.SetDeadline(longAgo)
+	case s.opened() || s.end.finished: // until then its Limit ends it
+		_ = sock.SetReadDeadline(s.expires) // if it fails, so will the read
 	}
 	later := s.later
 	s.later = nil
@@ -254,7 +279,7 @@ func (s *Stream) readOn(fd int, more bool) {
 func (s *Stream) dropSilent(l *loop, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seat.loop == l && !s.seat.busy && now.After(s.expires) {
+	if s.seat.loop == l && !s.seat.busy && (s.opened() || s.end.finished) && now.After(s.expires) {
 		s.drop(Idle)
 	}
 }

@@ -21,9 +21,9 @@
 //
 // # Readers, loops and flushers
 //
-// A stream begins with a reader, a goroutine of its own, which calls Serve. On Linux, over TCP, a
-// calm stream has no reader. It is calm if all that its client has sent is served, and the client
-// has taken all that it was sent. A loop then reads from its socket, as from those of many other
+// A stream of Init begins with a reader, a goroutine of its own, which calls Serve. A stream of
+// InitAccepted begins in a loop. On Linux, over TCP, a calm stream has no reader. It is calm if all
+// that its client has sent is served, and the client has taken all that it was sent. A loop then reads from its socket, as from those of many other
 // streams, and serves what never waits. A stream that has to wait is demoted: it gets a reader
 // again, until it is calm. An idle stream has no buffers.
 //
@@ -63,6 +63,12 @@ const (
 
 // Frames is how a stream tells its owner about the client.
 type Frames interface {
+	// Begin reads the client's first bytes with Peek, ReadFrame or Plain, and reports whether the
+	// owner takes frames. A reader calls it for a stream of InitAccepted if a loop cannot serve the
+	// first frame: the frame is long, or is none, such as a word whose letters are no possible length.
+	// It is called without the lock.
+	Begin() (more bool)
+
 	// Frame serves the next frame, which is valid until Frame returns. It reports whether the owner
 	// takes another one. It is called without the lock, for one frame at a time. If InLoop is true,
 	// Frame must not wait, and leaves whatever would have to wait to Later.
@@ -154,11 +160,15 @@ type reader struct {
 
 // Init makes s the stream of a socket, in group.
 func (s *Stream) Init(sock net.Conn, group *Group, owner Owner) {
-	s.owner, s.group, s.begun, s.life = owner, group, time.Now(), make(lifetime)
-	s.lot = group.lots.Add(1)
+	s.init(group, owner)
 	s.sock, s.raw = sock, rawOf(sock)
 	s.seat.fd = -1
 	s.reader.in.src = sock
+}
+
+func (s *Stream) init(group *Group, owner Owner) {
+	s.owner, s.group, s.begun, s.life = owner, group, time.Now(), make(lifetime)
+	s.lot = group.lots.Add(1)
 	s.reader.gate.s = s
 	s.changed.L = &s.mu
 }
@@ -200,7 +210,9 @@ func (s *Stream) Open(timeout time.Duration) {
 		s.deadline.Stop()
 	}
 	s.expires = time.Now().Add(s.idleAfter())
-	_ = s.sock.SetReadDeadline(s.expires) // if it fails, so will the read
+	if s.sock != nil { // otherwise a loop has it, or the reader that begins sets the deadline
+		_ = s.sock.SetReadDeadline(s.expires) // if it fails, so will the read
+	}
 	s.changed.Broadcast()
 }
 

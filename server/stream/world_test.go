@@ -26,6 +26,7 @@ type owner struct {
 
 	// Guarded by the stream's lock.
 	frame         func(frame []byte) bool
+	begin         func() bool
 	resume        func()
 	await         func(context.Context) bool
 	resumed       int // calls of Resume
@@ -38,6 +39,13 @@ func (o *owner) Frame(frame []byte) bool {
 	f := o.frame
 	o.Unlock()
 	return f(frame)
+}
+
+func (o *owner) Begin() bool {
+	o.Lock()
+	f := o.begin
+	o.Unlock()
+	return f()
 }
 
 func (o *owner) Waiting() (frames, bytes int) { return o.frames, o.bytes }

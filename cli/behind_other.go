@@ -1,0 +1,6 @@
+//go:build !linux
+
+package cli
+
+// stepBehind does nothing here.
+func stepBehind() {}

@@ -1,0 +1,168 @@
+package quorum
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// termStore records how far the log goes on a member's disk at each write of its term.
+type termStore struct {
+	raft.StableStore
+	log   raft.LogStore
+	lasts []uint64
+}
+
+func (s *termStore) SetUint64(k []byte, v uint64) error {
+	if string(k) == "CurrentTerm" {
+		last, err := s.log.LastIndex()
+		if err != nil {
+			return err
+		}
+		s.lasts = append(s.lasts, last)
+	}
+	return s.StableStore.SetUint64(k, v)
+}
+
+// deposed makes a leader whose disk takes a second for the next entry, which reaches no other member.
+func deposed(t *testing.T) (e *ensemble, lead uint32, logs map[uint32]*stallLog, terms map[uint32]*termStore) {
+	t.Helper()
+	terms = map[uint32]*termStore{}
+	e, logs, _ = stalls(t, func(c *Config) {
+		s := &termStore{StableStore: c.Stores.Stable, log: c.Stores.Log}
+		c.Stores.Stable, terms[c.Self] = s, s
+	})
+	lead = e.leader(1, 2, 3)
+	for _, id := range others(lead) {
+		e.net.partition(lead, id)
+	}
+	logs[lead].stall(time.Second)
+	e.members[lead].node.Propose([]byte("queued"), nil)
+	synctest.Wait()
+	return e, lead, logs, terms
+}
+
+// A leader that is deposed writes what it has queued before it takes over another term. In that term it tells
+// others how far its log goes.
+func TestDeposedLeaderStoresItsQueueFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, lead, logs, terms := deposed(t)
+		n := e.members[lead].node
+		queued, term := n.LastIndex(), n.Term()
+		next := e.leader(others(lead)...)
+		terms[lead].lasts = nil
+		if lastOf(t, logs[lead]) >= queued || n.Term() != term {
+			t.Fatal("the entry is on the disk, or it has another term: this test shows nothing")
+		}
+		e.net.heal()
+		e.wait("it to follow", func() bool { return n.LeaderID() == next })
+		if lasts := terms[lead].lasts; len(lasts) == 0 || lasts[0] < queued {
+			t.Errorf("it took over other terms when its log went to %v, without entry %d", lasts, queued)
+		}
+		e.propose("b", 1, 2, 3)
+		e.applied([]string{"a", "b"}, 1, 2, 3)
+	})
+}
+
+// Run ends when the disk has what the leader has appended, so that nothing is written to closed stores.
+func TestRunEndsAfterItsQueue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, lead, logs, _ := deposed(t)
+		queued := e.members[lead].node.LastIndex()
+		e.kill(lead)
+		if last := lastOf(t, logs[lead]); last < queued {
+			t.Errorf("it has ended with a log up to %d, and entry %d was queued", last, queued)
+		}
+	})
+}
+
+// failLog is a stallLog whose writes fail when they have waited.
+type failLog struct {
+	*stallLog
+	fails bool
+}
+
+var errFails = errors.New("input/output error")
+
+func (f *failLog) StoreLogs(logs []*raft.Log) error {
+	if f.fails {
+		time.Sleep(time.Until(time.Unix(0, f.until.Load())))
+		return errFails
+	}
+	return f.stallLog.StoreLogs(logs)
+}
+
+// The leader's disk fails after both others have stored the entry. The leader ends, and neither applies the
+// entry nor acknowledges it. The others commit it.
+func TestQueueFailsAfterReplication(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		logs := map[uint32]*failLog{}
+		e, _, _ := stalls(t, func(c *Config) {
+			logs[c.Self] = &failLog{stallLog: c.Stores.Log.(*stallLog)}
+			c.Stores.Log = logs[c.Self]
+		})
+		lead := e.leader(1, 2, 3)
+		m := e.members[lead]
+		node := m.node
+		time.Sleep(time.Second) // both followers have a pipeline
+		logs[lead].stall(100 * time.Millisecond)
+		logs[lead].fails = true
+		p := node.Propose([]byte("b"), nil)
+		time.Sleep(99 * time.Millisecond)
+		if index := node.LastIndex(); node.raft.Load().CommitIndex() != index {
+			t.Fatal("raft has not committed the entry: this test shows nothing")
+		}
+		if err := e.ended(lead); !errors.Is(err, errFails) {
+			t.Errorf("Run: %v", err)
+		}
+		if err := p.Error(); err == nil || slices.Contains(m.machine.commands(), "b") {
+			t.Errorf("acknowledged with %v; it has applied %v", err, m.machine.commands())
+		}
+		e.applied([]string{"a", "b"}, others(lead)...)
+	})
+}
+
+// The state machine waits for the last entry of a batch, before the commit is shown. If that entry is never
+// durable, the batch is not applied.
+func TestBatchWaitsForItsLastEntry(t *testing.T) {
+	for _, durable := range []bool{true, false} {
+		var awaited []uint64
+		shown := 0
+		m := &machine{}
+		f := &fsm{
+			machine: m, configured: func() {}, commits: func() { shown++ },
+			timed: func(_ string, op func() error) error { return op() },
+			await: func(index uint64) bool {
+				if shown > 0 {
+					t.Error("shown before it is durable")
+				}
+				awaited = append(awaited, index)
+				return durable
+			},
+		}
+		batch := []*raft.Log{{Index: 5, Data: []byte("a")}, {Index: 6, Data: []byte("b")}}
+		for range 2 {
+			got := f.ApplyBatch(batch)
+			if refused := got[0] == errMachineStopped && got[1] == errMachineStopped; refused == durable { //nolint:errorlint // the very same
+				t.Errorf("durable: %t, and the answers are %v", durable, got)
+			}
+			if durable {
+				break
+			}
+		}
+		want, applied := 0, m.commands()
+		if durable {
+			want = 2
+		}
+		if !slices.Equal(awaited, []uint64{6}) || shown != want/2 || len(applied) != want {
+			t.Errorf("durable: %t, awaited %v, shown %d times, applied %v", durable, awaited, shown, applied)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+var errHeld = errors.New("input/output error")
+
+// heldStore is a log and a stable store. Each write of entries waits until the test lets it go on, and
+// fails if the test says so. It records what is written, in order.
+type heldStore struct {
+	*raft.InmemStore
+	goOn chan error
+
+	mu    sync.Mutex
+	wrote []string
+}
+
+func (h *heldStore) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrote = append(h.wrote, fmt.Sprintf(format, args...))
+}
+
+// written returns what has been written since the last call.
+func (h *heldStore) written() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.wrote
+	h.wrote = nil
+	return w
+}
+
+func (h *heldStore) StoreLogs(logs []*raft.Log) error {
+	if err := <-h.goOn; err != nil {
+		return err
+	}
+	h.note("%d to %d", logs[0].Index, logs[len(logs)-1].Index)
+	return h.InmemStore.StoreLogs(logs)
+}
+
+func (h *heldStore) DeleteRange(first, last uint64) error {
+	h.note("delete %d to %d", first, last)
+	return h.InmemStore.DeleteRange(first, last)
+}
+
+func (h *heldStore) Set(k, v []byte) error {
+	h.note("%s", k)
+	return h.InmemStore.Set(k, v)
+}
+
+func (h *heldStore) SetUint64(k []byte, v uint64) error {
+	h.note("%s", k)
+	return h.InmemStore.SetUint64(k, v)
+}
+
+// queued is the data of a member that leads, unless the test says otherwise, with a held store.
+type queued struct {
+	*Data
+	t     *testing.T
+	store *heldStore
+	leads bool
+	fails []error
+}
+
+func newQueued(t *testing.T) *queued {
+	t.Helper()
+	store := &heldStore{InmemStore: raft.NewInmemStore(), goOn: make(chan error)}
+	q := &queued{t: t, store: store, leads: true}
+	var err error
+	q.Data, err = Open(Config{
+		Stores:  Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
+		Running: func() bool { return true }, Leads: func() bool { return q.leads },
+		Fail: func(err error) { q.fails = append(q.fails, err) }, StallLimit: DefaultStallLimit,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// entries returns entries of a term, each with data.
+func entries(first, last uint64, data []byte) (logs []*raft.Log) {
+	for i := first; i <= last; i++ {
+		logs = append(logs, &raft.Log{Index: i, Term: 1, Data: data})
+	}
+	return logs
+}
+
+// append stores the entries from first to last.
+func (q *queued) append(first, last uint64) {
+	q.t.Helper()
+	if err := q.Log().StoreLogs(entries(first, last, []byte("x"))); err != nil {
+		q.t.Error(err)
+	}
+}
+
+// letGo lets one write of entries go on, and waits for what follows from it.
+func (q *queued) letGo(err error) {
+	q.store.goOn <- err
+	synctest.Wait()
+}
+
+// begin calls do in another goroutine, and returns how it ends: with true if do returned, or with false if
+// its goroutine ended before.
+func begin(do func()) <-chan bool {
+	ended := make(chan bool, 1)
+	go func() {
+		returned := false
+		defer func() { ended <- returned }()
+		do()
+		returned = true
+	}()
+	synctest.Wait()
+	return ended
+}
+
+// isOver reports whether do has ended, and fails the test if it has not ended as it should.
+func isOver(t *testing.T, ended <-chan bool, returns bool) bool {
+	t.Helper()
+	select {
+	case returned := <-ended:
+		if returned != returns {
+			t.Errorf("returned: %t, want %t", returned, returns)
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+// wrote fails the test unless exactly this has been written since the last call.
+func (q *queued) wrote(want ...string) {
+	q.t.Helper()
+	if got := q.store.written(); !slices.Equal(got, want) {
+		q.t.Errorf("written: %q, want %q", got, want)
+	}
+}
+
+// A leader's entries are there for raft before they are on the disk, and none counts as durable before. They
+// are written in order, several at once, at most MaxAppend.
+func TestQueueBesides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		looks := func(when string, durable uint64) {
+			t.Helper()
+			first, err1 := q.Log().FirstIndex()
+			last, err2 := q.Log().LastIndex()
+			if first != 1 || last != 11 || errors.Join(err1, err2) != nil {
+				t.Errorf("%s: the log is from %d to %d: %v", when, first, last, errors.Join(err1, err2))
+			}
+			for i := uint64(1); i <= 11; i++ {
+				if l := new(raft.Log); q.Log().GetLog(i, l) != nil || l.Index != i || string(l.Data) != "x" {
+					t.Errorf("%s: entry %d is %+v", when, i, l)
+				}
+				if got, want := q.Durable(i), min(i, durable); got != want {
+					t.Errorf("%s: up to %d, %d is durable, want %d", when, i, got, want)
+				}
+			}
+			if err := q.Log().GetLog(12, new(raft.Log)); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares it so
+				t.Errorf("%s: entry 12: %v", when, err)
+			}
+		}
+		q.append(1, 1)
+		synctest.Wait()
+		q.append(2, 10)
+		q.append(11, 11)
+		waits := begin(func() {
+			if !q.Await(9) {
+				t.Error("9 is not durable")
+			}
+		})
+		looks("before the first write", 0)
+		q.letGo(nil)
+		looks("after it", 1)
+		q.letGo(nil)
+		looks("after the next", 9)
+		if !isOver(t, waits, true) {
+			t.Error("9 is durable, and somebody still waits for it")
+		}
+		ends := begin(q.Finish)
+		if isOver(t, ends, true) {
+			t.Error("finished while a write is under way")
+		}
+		q.letGo(nil)
+		looks("in the end", math.MaxUint64)
+		if !isOver(t, ends, true) {
+			t.Error("not finished")
+		}
+		q.wrote("1 to 1", "2 to 9", "10 to 11")
+		if entries, bytes, _ := q.Appended(); entries != 11 || bytes != 11*(1+entryOverhead) || len(q.ops.under) != 0 || q.queue.size != 0 {
+			t.Errorf("%d entries, %d bytes; %v under way, %d bytes queued", entries, bytes, q.ops.under, q.queue.size)
+		}
+	})
+}
+
+// What others count on is written after the queue, and waited for.
+func TestQueueIsFirst(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		do     func(q *queued) error
+		writes bool // entries
+		wrote  string
+	}{
+		{"entries of a follower", func(q *queued) error {
+			q.leads = false
+			return q.Log().StoreLogs(entries(3, 4, nil))
+		}, true, "3 to 4"},
+		{"one entry of a follower", func(q *queued) error {
+			q.leads = false
+			return q.Log().StoreLog(entries(3, 3, nil)[0])
+		}, true, "3 to 3"},
+		{"a configuration", func(q *queued) error {
+			logs := entries(3, 4, nil)
+			logs[1].Type = raft.LogConfiguration
+			return q.Log().StoreLogs(logs)
+		}, true, "3 to 4"},
+		{"a term", func(q *queued) error { return q.Stable().SetTerm(9) }, false, string(keyTerm)},
+		{"a vote", func(q *queued) error { return q.Stable().Set([]byte("LastVoteCand"), nil) }, false, "LastVoteCand"},
+		{"a deletion", func(q *queued) error { return q.Log().DeleteRange(1, 1) }, false, "delete 1 to 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueued(t)
+				q.append(1, 2)
+				ends := begin(func() {
+					if err := tt.do(q); err != nil {
+						t.Error(err)
+					}
+				})
+				q.wrote()
+				if isOver(t, ends, true) {
+					t.Fatal("it did not wait for the queue")
+				}
+				q.letGo(nil)
+				if tt.writes {
+					q.wrote("1 to 2")
+					if isOver(t, ends, true) {
+						t.Fatal("it did not wait for its own entries")
+					}
+					q.letGo(nil)
+					q.wrote(tt.wrote)
+				} else {
+					q.wrote("1 to 2", tt.wrote)
+				}
+				if !isOver(t, ends, true) {
+					t.Error("it still waits")
+				}
+				if got := q.Durable(9); got != 9 {
+					t.Errorf("durable up to %d", got)
+				}
+			})
+		})
+	}
+}
+
+// If a write fails, the member ends before anybody who waits for it goes on. Nothing is written after it,
+// and its entries never count as durable.
+func TestQueueFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		q.append(1, 1)
+		synctest.Wait()
+		q.append(2, 2)
+		awaits := begin(func() {
+			if q.Await(1) || len(q.fails) != 1 {
+				t.Errorf("an entry that was not stored is durable, or it was said too early: %v", q.fails)
+			}
+		})
+		term := begin(func() { _ = q.Stable().SetTerm(9) })
+		q.letGo(errHeld)
+		if !isOver(t, awaits, true) || !isOver(t, term, false) {
+			t.Error("somebody still waits for the disk")
+		}
+		if !isOver(t, begin(func() { q.append(3, 3) }), false) || !isOver(t, begin(q.Finish), true) {
+			t.Error("something waits for a disk that has failed")
+		}
+		q.wrote()
+		if len(q.fails) != 1 || !errors.Is(q.fails[0], errHeld) || q.Durable(3) != 0 || q.Stalled() != nil || len(q.ops.under) != 0 {
+			t.Errorf("failed: %v; durable up to %d; %v under way", q.fails, q.Durable(3), q.ops.under)
+		}
+	})
+}
+
+// A queue that is full makes raft wait. A call that is longer than the queue goes into an empty one.
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		long := make([]byte, MaxEntry-entryOverhead)
+		add := func(first, last uint64) <-chan bool {
+			return begin(func() {
+				if err := q.Log().StoreLogs(entries(first, last, long)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if !isOver(t, add(1, 3), true) {
+			t.Error("no room in an empty queue")
+		}
+		fourth := add(4, 4)
+		if isOver(t, fourth, true) {
+			t.Error("room in a queue that is full")
+		}
+		q.letGo(nil)
+		if !isOver(t, fourth, true) || !isOver(t, add(5, 5), true) {
+			t.Error("no room for two entries")
+		}
+		sixth := add(6, 6)
+		if isOver(t, sixth, true) {
+			t.Error("room for a third one")
+		}
+		q.letGo(errHeld)
+		if !isOver(t, sixth, false) {
+			t.Error("raft waits for room on a disk that has failed")
+		}
+		if len(q.ops.under) != 0 {
+			t.Errorf("under way: %v", q.ops.under)
+		}
+	})
+}
+
+// An entry stalls from when it was queued, not from when its write began.
+func TestQueueStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		q.append(1, 1)
+		time.Sleep(2 * time.Second)
+		q.append(2, 2)
+		time.Sleep(DefaultStallLimit - 2*time.Second - time.Nanosecond)
+		if err := q.Stalled(); err != nil {
+			t.Errorf("too early: %v", err)
+		}
+		time.Sleep(time.Nanosecond)
+		if err := q.Stalled(); !errors.Is(err, errStalled) {
+			t.Errorf("stalled: %v", err)
+		}
+		q.letGo(nil)
+		if err := q.Stalled(); err != nil {
+			t.Errorf("the first one is written: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := q.Stalled(); !errors.Is(err, errStalled) {
+			t.Errorf("the second one was queued %v ago: %v", DefaultStallLimit, err)
+		}
+		q.letGo(nil)
+		if err := q.Stalled(); err != nil {
+			t.Errorf("everything is written: %v", err)
+		}
+	})
+}

@@ -1,0 +1,167 @@
+package quorum
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/wire"
+)
+
+// When the leader's process dies, the others need not wait for a timeout: its connections end at once, and its port
+// refuses new ones. A voter that sees both stands for election without the vote before the vote, which the others
+// would refuse because they still know a leader.
+//
+// Safety is raft's. Wrong evidence costs a leader, and with it the writes of a moment: a firewall that answers with
+// resets can forge it. So a member stands on evidence once in evidencePause election timeouts, and not after the
+// leader was heard again. What may be slowness is no evidence: a dial that times out, a connection that was reset
+// without a refused dial, and a refused dial while the leader still has a connection.
+
+const (
+	// refusals is how many dials in a row the leader's port must refuse, and refusalPause the time between two of them:
+	// a process that is only replaced listens again by then.
+	refusals     = 2
+	refusalPause = 10 * time.Millisecond
+	// maxDials is how often a port is dialed that takes connections and ends them at once. A process that dies loses
+	// its connections first, and its port a moment later.
+	maxDials = 5
+	// rankStep is how much later each further voter stands: in that time a vote reaches the others and is stored. If
+	// the voter before has a shorter log, it is not elected, and the next one follows this much later.
+	rankStep = 20 * time.Millisecond
+	// rankChance is the most by which chance delays each of them, so that two that count the terms differently do not
+	// meet.
+	rankChance = 5 * time.Millisecond
+	// standWithin is how long raft may take until it begins to stand. If it takes longer, it is busy again, with a
+	// request of another candidate.
+	standWithin = 2 * time.Millisecond
+	// evidencePause is for how many election timeouts a member does not stand on evidence again. Then forged evidence
+	// takes the leader from an ensemble for a small part of the time.
+	evidencePause = 10
+)
+
+// loss is the end of the last connection of the leader.
+type loss struct {
+	leader uint32
+	term   uint64 // raft's at that time
+	at     time.Time
+}
+
+// lost implements wire.Config.Lost.
+func (n *Node) lost(member uint32) {
+	if member != n.LeaderID() {
+		return
+	}
+	select { // only the newest loss counts
+	case <-n.losses:
+	default:
+	}
+	select {
+	case n.losses <- loss{member, n.Term(), time.Now()}:
+	default: // another goroutine has put one there
+	}
+}
+
+// evidenceLoop stands for election when the leader's process has died.
+func (n *Node) evidenceLoop(ctx context.Context, r *raft.Raft) {
+	var stood time.Time // when this member last stood on evidence
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case l := <-n.losses:
+			died := n.hasDied(ctx, r, l)
+			n.logger.Debug("the leader's connections have ended", "leader", l.leader, "died", died)
+			if !died {
+				continue
+			}
+			go n.cfg.Died(l.leader) // with TLS it may take time to close a connection
+			if !stood.IsZero() && time.Since(stood) < evidencePause*n.election || !n.takesTurn(ctx, r, l) {
+				continue
+			}
+			stood = time.Now()
+			n.logger.Info("the leader's process has died; this member stands for election", "leader", l.leader, "after", time.Since(l.at).Round(time.Millisecond))
+			if err := n.trans.Stand(standWithin); err != nil {
+				n.logger.Debug("this member does not stand for election", "err", err)
+			}
+		}
+	}
+}
+
+// hasDied dials a leader whose connections have ended, and reports whether its process has died.
+func (n *Node) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
+	refused := 0
+	for dials := range maxDials {
+		if dials > 0 && !pause(ctx, refusalPause) {
+			return false
+		}
+		switch n.trans.Knock(l.leader) {
+		case wire.Refused:
+			refused++
+		case wire.BrokenOff:
+			refused = 0
+		default:
+			return false
+		}
+		if refused == refusals {
+			return n.leaderless(r, l)
+		}
+	}
+	return false
+}
+
+// leaderless reports whether this member has heard of no leader since a loss: neither of the one that it has lost, nor
+// of a candidate for which it has voted, nor of another leader. It may have heard of a candidate for which it did not
+// vote, whose log is shorter.
+func (n *Node) leaderless(r *raft.Raft, l loss) bool {
+	heard := r.LastContact().After(l.at) || n.trans.Connected(l.leader) // a vote that is granted counts as contact
+	leader := n.LeaderID()
+	return r.State() == raft.Follower && !heard && (leader == 0 || leader == l.leader)
+}
+
+// takesTurn waits until it is this member's turn to stand after a loss, and reports whether it still has to.
+func (n *Node) takesTurn(ctx context.Context, r *raft.Raft, l loss) bool {
+	all := memberIDs(voters(r))
+	rank, ok := rankOf(n.cfg.Self, l.leader, all, l.term)
+	if !n.wants(n.cfg.Self) {
+		rank += len(all) // a leader that is to leave would hand over, and writes would wait once more
+	}
+	if !ok || !pause(ctx, time.Duration(rank)*rankStep+rand.N(rankChance)) {
+		return false
+	}
+	if err := n.trans.Settle(n.election); err != nil { // a vote that is being stored counts
+		return false
+	}
+	return n.mayStand() == nil && n.mayTake() == nil && n.leaderless(r, l)
+}
+
+// rankOf returns how many of the voters stand before member self once leader has died: they take turns, by term. ok is
+// false if it does not stand: it is no voter, or there are only two, of which one alone cannot elect a leader.
+func rankOf(self, leader uint32, voters []uint32, term uint64) (rank int, ok bool) {
+	const fewest = 3
+	rest := slices.DeleteFunc(slices.Sorted(slices.Values(voters)), func(id uint32) bool { return id == leader })
+	i := slices.Index(rest, self)
+	if i < 0 || len(voters) < fewest {
+		return 0, false
+	}
+	return int((uint64(i) + term) % uint64(len(rest))), true
+}
+
+func memberIDs(servers []raft.ServerID) (ids []uint32) {
+	for _, id := range servers {
+		ids = append(ids, wire.MemberID(id))
+	}
+	return ids
+}
+
+// pause waits for d, and reports whether ctx has not ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

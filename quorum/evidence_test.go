@@ -1,0 +1,403 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// soon is within which time the death of a leader's process must have led to another leader: less than the shortest
+// election timeout.
+const soon = 2*refusalPause + 4*rankStep
+
+// rest returns the members without some.
+func (e *ensemble) rest(without ...uint32) []uint32 {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.members)), func(id uint32) bool { return slices.Contains(without, id) })
+}
+
+// term returns the greatest term that any of the members has.
+func (e *ensemble) term(ids ...uint32) (term uint64) {
+	for _, id := range ids {
+		term = max(term, e.members[id].node.Term())
+	}
+	return term
+}
+
+// A leader whose process dies is replaced long before the first timeout, by one candidate. The others are told that
+// it has died.
+func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, members := range []int{3, 4, 5} {
+		t.Run(fmt.Sprint(members), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, members)
+				var died atomic.Uint32
+				for _, m := range e.members {
+					m.adjust = func(cfg *Config) { cfg.Died = func(id uint32) { died.Store(id) } }
+				}
+				e.begin()
+				for range 3 {
+					time.Sleep(evidencePause * 2 * time.Second)
+					all := e.rest()
+					old := e.leader(all...)
+					rest, term := e.rest(old), e.term(all...)
+					e.kill(old)
+					begin := time.Now()
+					e.leader(rest...)
+					if took := time.Since(begin); took > soon {
+						t.Errorf("another leader after %v, want at most %v", took, soon)
+					}
+					time.Sleep(soon) // the turns of all others
+					if got := e.term(rest...); got != term+1 {
+						t.Errorf("term %d after term %d: several candidates", got, term)
+					}
+					if died.Swap(0) != old {
+						t.Errorf("nobody is told that member %d has died", old)
+					}
+					e.start(old)
+					e.leader(all...)
+				}
+			})
+		})
+	}
+}
+
+// What may be no more than a fault of the network ends no leader's term.
+func TestNoEvidence(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(e *ensemble, lead, other uint32){
+		"the leader's port refuses, and its connections live": func(e *ensemble, lead, other uint32) {
+			e.net.set(e.net.refused, other, lead, true)
+		},
+		"its connections end, and its port takes new ones": func(e *ensemble, lead, other uint32) {
+			e.net.reset(lead, other)
+		},
+		"its connections end, and its port does not answer": func(e *ensemble, lead, other uint32) {
+			e.net.set(e.net.unheard, other, lead, true)
+			e.net.reset(lead, other)
+		},
+		"its connections end, and its port refuses once": func(e *ensemble, lead, other uint32) {
+			e.net.set(e.net.refused, other, lead, true)
+			e.net.set(e.net.refused, lead, other, true) // so that it comes back later than the second dial
+			e.net.reset(lead, other)
+			time.Sleep(refusalPause / 2)
+			e.net.set(e.net.refused, other, lead, false)
+			time.Sleep(refusalPause)
+		},
+		"its connections end, and it is back at once": func(e *ensemble, lead, other uint32) {
+			e.net.set(e.net.refused, other, lead, true)
+			e.net.reset(lead, other)
+			time.Sleep(refusalPause / 2)
+			n, p := e.members[lead].node, e.peers[other-1]
+			beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self().ServerID()), Addr: []byte(n.self().Addr)}, Term: n.Term()}
+			for n.trans.AppendEntries(p.ServerID(), raft.ServerAddress(p.Addr), beat, new(raft.AppendEntriesResponse)) != nil {
+				time.Sleep(time.Millisecond / 2) // an idle connection has ended too
+			}
+		},
+	}
+	for name, fault := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				e.begin()
+				lead := e.leader(1, 2, 3)
+				time.Sleep(time.Second)
+				term := e.term(1, 2, 3)
+				for _, other := range others(lead) {
+					fault(e, lead, other)
+				}
+				time.Sleep(soon)
+				for _, other := range others(lead) {
+					for _, way := range [][2]uint32{{lead, other}, {other, lead}} {
+						e.net.set(e.net.refused, way[0], way[1], false)
+						e.net.set(e.net.unheard, way[0], way[1], false)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				if now := e.term(1, 2, 3); now != term || e.leader(1, 2, 3) != lead {
+					t.Errorf("member %d leads in term %d, want %d in term %d", e.leader(1, 2, 3), now, lead, term)
+				}
+			})
+		})
+	}
+}
+
+// forge makes a leader that lives look dead to the others for a moment.
+func (e *ensemble) forge(lead uint32) {
+	for _, set := range []bool{true, false} {
+		for _, other := range e.rest(lead) {
+			e.net.set(e.net.refused, other, lead, set)
+			e.net.set(e.net.refused, lead, other, set)
+			if set {
+				e.net.reset(lead, other)
+			}
+		}
+		time.Sleep(soon)
+	}
+}
+
+// stands is a handler of a log that notes when a member stands on evidence.
+type stands struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (*stands) Enabled(context.Context, slog.Level) bool { return true }
+func (s *stands) WithAttrs([]slog.Attr) slog.Handler     { return s }
+func (s *stands) WithGroup(string) slog.Handler          { return s }
+
+func (s *stands) Handle(_ context.Context, r slog.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.Contains(r.Message, "process has died") {
+		s.at = append(s.at, time.Now())
+	}
+	return nil
+}
+
+// Forged evidence ends the terms of leaders that live, but each member stands once in a while only.
+func TestForgedEvidenceIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		stood := map[uint32]*stands{}
+		for id, m := range e.members {
+			stood[id] = new(stands)
+			m.adjust = func(cfg *Config) { cfg.Logger = slog.New(stood[id]) }
+		}
+		e.begin()
+		const windows = 5
+		window := evidencePause * e.members[1].node.election
+		for begin := time.Now(); time.Since(begin) < windows*window; {
+			e.forge(e.leader(1, 2, 3))
+		}
+		total := 0
+		for id, s := range stood {
+			total += len(s.at)
+			for i := 1; i < len(s.at); i++ {
+				if apart := s.at[i].Sub(s.at[i-1]); apart < window {
+					t.Errorf("member %d stood twice within %v, want at most once in %v", id, apart, window)
+				}
+			}
+		}
+		if total < windows {
+			t.Errorf("%d elections on forged evidence in %d windows: this shows nothing", total, windows)
+		}
+		e.propose("b", 1, 2, 3)
+		e.applied([]string{"a", "b"}, 1, 2, 3)
+	})
+}
+
+// A port may take a few connections after those of its process have ended, and ends them. If it goes on like that, the
+// process lives.
+func TestDyingPort(t *testing.T) {
+	t.Parallel()
+	for dials, stands := range map[int]bool{1: true, maxDials - refusals: true, maxDials - refusals + 1: false, 1000: false} {
+		t.Run(fmt.Sprint(dials), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				e.begin()
+				old := e.leader(1, 2, 3)
+				rest, term := others(old), e.term(1, 2, 3)
+				e.net.mu.Lock()
+				for _, id := range rest {
+					e.net.dying[[2]uint32{id, old}] = dials
+				}
+				e.net.mu.Unlock()
+				e.kill(old)
+				time.Sleep(maxDials*refusalPause + 2*rankStep)
+				if now := e.term(rest...); now > term != stands {
+					t.Errorf("term %d after term %d", now, term)
+				}
+			})
+		})
+	}
+}
+
+// slowStable is a stable store whose writes take a time.
+type slowStable struct {
+	raft.StableStore
+	takes atomic.Int64
+}
+
+func (s *slowStable) Set(key, val []byte) error {
+	time.Sleep(time.Duration(s.takes.Load()))
+	return s.StableStore.Set(key, val)
+}
+
+func (s *slowStable) SetUint64(key []byte, val uint64) error {
+	time.Sleep(time.Duration(s.takes.Load()))
+	return s.StableStore.SetUint64(key, val)
+}
+
+// A voter with a shorter log stands first and is not elected. The next one follows at once, or when it has stored the
+// term of the first one.
+func TestShorterLogStandsFirst(t *testing.T) {
+	t.Parallel()
+	for _, slow := range []time.Duration{0, 30 * time.Millisecond} {
+		t.Run(fmt.Sprint(slow), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				disks := map[uint32]*slowStable{}
+				for id, m := range e.members {
+					disks[id] = &slowStable{StableStore: m.stores.Stable}
+					m.stores.Stable = disks[id]
+				}
+				e.begin()
+				old := e.leader(1, 2, 3)
+				time.Sleep(time.Second)
+				short := others(old)[0]
+				if rank, _ := rankOf(short, old, []uint32{1, 2, 3}, e.term(old)); rank > 0 {
+					short = others(old)[1]
+				}
+				next := e.rest(old, short)[0]
+				e.net.narrow(old, short, 256<<10)
+				e.propose(strings.Repeat("b", 1<<20), old, next) // takes four seconds to get to the other one
+				if e.members[short].node.LastIndex() >= e.members[next].node.LastIndex() {
+					t.Fatal("no log is shorter: this shows nothing")
+				}
+				disks[next].takes.Store(int64(slow))
+				e.kill(old)
+				begin := time.Now()
+				if got := e.leader(short, next); got != next {
+					t.Errorf("member %d leads, want %d", got, next)
+				}
+				if took, most := time.Since(begin), soon+3*slow; took > most { // it stores another term, and its vote in two parts
+					t.Errorf("another leader after %v, want at most %v", took, most)
+				}
+			})
+		})
+	}
+}
+
+// A member that must not stand, or need not, leaves a dead leader to the others, and to the timeouts.
+func TestUnfitMemberDoesNotStand(t *testing.T) {
+	t.Parallel()
+	tests := map[string]func(n *Node){
+		"declines":   func(n *Node) { n.Decline() },
+		"is damaged": func(n *Node) { _ = n.SetDamage("for a test") },
+		"is joining": func(n *Node) { n.joining.Store(true) },
+	}
+	for name, unable := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				e.begin()
+				old := e.leader(1, 2, 3)
+				rest := others(old)
+				for _, id := range rest {
+					unable(e.members[id].node)
+				}
+				term := e.term(rest...)
+				e.kill(old)
+				time.Sleep(soon)
+				if now := e.term(rest...); now != term {
+					t.Errorf("term %d after term %d: somebody has stood", now, term)
+				}
+			})
+		})
+	}
+}
+
+// Of two voters the other one cannot be elected alone, and does not stand.
+func TestOneOfTwoDoesNotStand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 2)
+		e.begin()
+		old := e.leader(1, 2)
+		other, term := e.rest(old)[0], e.term(1, 2)
+		e.kill(old)
+		time.Sleep(soon)
+		if now := e.term(other); now != term {
+			t.Errorf("term %d after term %d", now, term)
+		}
+	})
+}
+
+// The voters without the leader take turns, and each has a rank of its own. Nobody else stands.
+func TestRankOf(t *testing.T) {
+	t.Parallel()
+	for _, voters := range [][]uint32{{1, 2, 3}, {9, 4, 7, 1}, {1, 2, 3, 4, 5}} {
+		for term := range uint64(2 * len(voters)) {
+			ranks := map[int]uint32{}
+			for _, id := range voters[1:] {
+				rank, ok := rankOf(id, voters[0], voters, term)
+				if before, _ := rankOf(id, voters[0], voters, term+uint64(len(voters)-1)); !ok || before != rank || rank >= len(voters)-1 {
+					t.Errorf("of %v in term %d member %d has rank %d, %t; %d a round later", voters, term, id, rank, ok, before)
+				}
+				ranks[rank] = id
+			}
+			if len(ranks) != len(voters)-1 {
+				t.Errorf("of %v in term %d the ranks are %v", voters, term, ranks)
+			}
+		}
+	}
+	for _, none := range []struct {
+		self   uint32
+		voters []uint32
+	}{{2, []uint32{1, 2}}, {2, []uint32{1}}, {4, []uint32{1, 2, 3}}, {1, []uint32{1, 2, 3}}} {
+		if rank, ok := rankOf(none.self, 1, none.voters, 7); ok {
+			t.Errorf("member %d of %v has rank %d", none.self, none.voters, rank)
+		}
+	}
+}
+
+// closing is a StreamLayer that calls a function before it is closed.
+type closing struct {
+	raft.StreamLayer
+	before func()
+}
+
+func (c closing) Close() error {
+	c.before()
+	return c.StreamLayer.Close()
+}
+
+// A leader that is told to stop closes its port when another member leads, so that nobody takes it for dead before.
+func TestPortClosesAfterHandOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		var leaders atomic.Int32
+		for id, m := range e.members {
+			m.adjust = func(cfg *Config) {
+				cfg.Stream = closing{cfg.Stream, func() {
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					for _, other := range others(id) {
+						if n := e.members[other].node; n != nil && n.Leading() {
+							leaders.Add(1)
+						}
+					}
+				}}
+			}
+		}
+		e.begin()
+		for range 3 {
+			old := e.leader(1, 2, 3)
+			leaders.Store(0)
+			e.stop(old)
+			if leaders.Load() != 1 {
+				t.Errorf("nobody else led when member %d closed its port", old)
+			}
+			e.start(old)
+			e.joined(old)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package stream
+
+import (
+	"net"
+	"time"
+)
+
+// stuckAfter is how long a loop may serve one batch of events until new connections get readers instead. A loop that is
+// held up for longer waits for a lock of the owner, and new clients, such as those of an operator, need not wait with
+// it. A batch takes a millisecond or two.
+const stuckAfter = 100 * time.Millisecond
+
+// Accepted is a socket that an Acceptor has accepted, and that is in no stream yet.
+type Accepted struct {
+	Addr net.Addr // the client's
+	fd   int
+}
+
+// Close closes a socket that is in no stream.
+func (a Accepted) Close() { closeSocket(a.fd) }
+
+// InitAccepted makes s the stream of a socket, in group. Start has it served.
+func (s *Stream) InitAccepted(sock Accepted, group *Group, owner Owner) {
+	s.init(group, owner)
+	s.seat.fd = sock.fd
+	s.seat.fresh = true
+}
+
+// Start has a stream of InitAccepted served: by its loop, which hands the first frame to the owner, or by a
+// reader, which calls Owner.Begin. It returns at once.
+func (s *Stream) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd := s.seat.fd
+	if s.end.dead {
+		s.seat.fd = -1
+		closeSocket(fd)
+		go s.leave()
+		return
+	}
+	if l := s.group.loopOf(s); l != nil && !l.stuck(time.Now()) {
+		s.seat.loop = l
+		s.reader.gate.begin()
+		if l.enter(s, fd) == nil {
+			return
+		}
+		s.seat.loop = nil
+	}
+	s.giveReader(fd, true)
+}

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package stream
+
+import "net"
+
+// Acceptor is never made on systems that have no loops.
+type Acceptor struct{}
+
+// NewAcceptor returns nil.
+func NewAcceptor(net.Listener) *Acceptor { return nil }
+
+// Accept fails.
+func (*Acceptor) Accept() (Accepted, error) { return Accepted{}, net.ErrClosed }
+
+// Close does nothing.
+func (*Acceptor) Close() {}
