@@ -30,9 +30,10 @@ type result struct {
 	PerSecond float64          `json:"per_second"`
 	Errors    map[string]int64 `json:"errors"`
 	Latency   struct {
-		P50 float64 `json:"p50_us"`
-		P99 float64 `json:"p99_us"`
-		Max float64 `json:"max_us"`
+		P50  float64 `json:"p50_us"`
+		P99  float64 `json:"p99_us"`
+		P999 float64 `json:"p999_us"`
+		Max  float64 `json:"max_us"`
 	} `json:"latency"`
 	ServerCPU float64 `json:"server_cpu_us_per_op"`
 	ToolCPU   float64 `json:"tool_cpu_us_per_op"`
@@ -54,7 +55,7 @@ func (l *line) values() map[string]float64 {
 	}
 	for _, r := range l.Results {
 		for name, value := range map[string]float64{
-			"ops/s": r.PerSecond, "p50": r.Latency.P50 / 1000, "p99": r.Latency.P99 / 1000, "max": r.Latency.Max / 1000,
+			"ops/s": r.PerSecond, "p50": r.Latency.P50 / 1000, "p99": r.Latency.P99 / 1000, "p99.9": r.Latency.P999 / 1000, "max": r.Latency.Max / 1000,
 			"server CPU per op": r.ServerCPU, "tool CPU per op": r.ToolCPU, "RSS of the servers": r.ServerRSS / (1 << 20),
 		} {
 			if value != 0 {
@@ -72,14 +73,14 @@ func (l *line) values() map[string]float64 {
 
 // units are the units that follow a value's name in a table.
 var units = map[string]string{
-	"p50": "ms", "p99": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
+	"p50": "ms", "p99": "ms", "p99.9": "ms", "max": "ms", "server CPU per op": "µs", "tool CPU per op": "µs", "RSS of the servers": "MiB",
 	"RSS growth per session": "B", "opened": "/s", "closed": "/s", "first to last": "ms", "first to last at most": "ms", "earliest by": "ms",
 	"write p50": "ms", "first event p50": "ms", "last event p50": "ms", "last event max": "ms", "open p50": "ms", "open p99": "ms",
 	"close p50": "ms", "close p99": "ms", "whole session p50": "ms", "whole session p99": "ms", "tool late p99": "ms", "longest gap of writes": "ms", "longest gap of writes at the others": "ms", "longest gap of reads at the others": "ms",
 }
 
 // shown are the values in the long tables, in this order; a run's other values come after them.
-var shown = []string{"ops/s", "p50", "p99", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
+var shown = []string{"ops/s", "p50", "p99", "p99.9", "max", "server CPU per op", "tool CPU per op", "RSS of the servers"}
 
 // kept is everything that was measured.
 type kept struct {

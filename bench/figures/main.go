@@ -39,6 +39,11 @@ func write(data, docs string) error {
 			return fmt.Errorf("%s: %w", p.file, err)
 		}
 	}
+	for _, a := range answers() {
+		if err := a.draw(pictures, k); err != nil {
+			return fmt.Errorf("%s: %w", a.file, err)
+		}
+	}
 	for _, name := range []string{"performance.md", "sizing.md"} {
 		text, err := k.fill(name)
 		if err != nil {

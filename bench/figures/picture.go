@@ -84,8 +84,7 @@ func pages() []page {
 	}
 }
 
-// draw writes the page as an SVG. If FIGURES_PNG is set, it also writes a PNG. A page without data
-// is left out.
+// draw writes the page. A page without data is left out.
 func (p *page) draw(folder string, points []point) error {
 	plots := make([]*plot.Plot, 0, len(p.panels))
 	for i := range p.panels {
@@ -97,13 +96,19 @@ func (p *page) draw(folder string, points []point) error {
 			plots = append(plots, one)
 		}
 	}
+	return drawn(filepath.Join(folder, p.file), plots)
+}
+
+// drawn writes plots side by side into a file, as an SVG. If FIGURES_PNG is set, it also writes a PNG to that folder.
+// Without plots it does nothing.
+func drawn(file string, plots []*plot.Plot) error {
 	if len(plots) == 0 {
 		return nil
 	}
 	width := panelWidth * vg.Length(len(plots))
 	svg := vgsvg.New(width, panelHeight)
 	paint(plots, draw.New(svg))
-	if err := save(filepath.Join(folder, p.file+".svg"), func(f *os.File) error { _, err := svg.WriteTo(f); return err }); err != nil {
+	if err := save(file+".svg", func(f *os.File) error { _, err := svg.WriteTo(f); return err }); err != nil {
 		return err
 	}
 	if os.Getenv("FIGURES_PNG") == "" {
@@ -111,7 +116,7 @@ func (p *page) draw(folder string, points []point) error {
 	}
 	png := vgimg.New(width, panelHeight)
 	paint(plots, draw.New(png))
-	return save(filepath.Join(os.Getenv("FIGURES_PNG"), p.file+".png"), func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
+	return save(filepath.Join(os.Getenv("FIGURES_PNG"), filepath.Base(file)+".png"), func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
 }
 
 func save(name string, write func(*os.File) error) error {

@@ -212,6 +212,30 @@ func (k *kept) All(parts ...string) string {
 	return b.String() + k.remarks(parts)
 }
 
+// Tails returns the table of the longest waits in some parts: the wait that one request of a thousand exceeds, and the
+// longest of a run.
+func (k *kept) Tails(parts ...string) string {
+	var b strings.Builder
+	b.WriteString("| case | p99.9: ZooKeeper | Rollcall | ratio | max: ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|---|---|\n")
+	var seen []string
+	for _, t := range k.targets {
+		if !slices.Contains(parts, t.part) || slices.Contains(seen, t.row) {
+			continue
+		}
+		seen = append(seen, t.row)
+		fmt.Fprintf(&b, "| %s |", t.row)
+		for _, figure := range []string{"p99.9", "max"} {
+			cell := "-"
+			if ratio, missing := k.ratio(t.part, t.row, figure); missing == "" {
+				cell = number(ratio) + "x"
+			}
+			fmt.Fprintf(&b, " %s | %s | %s |", k.beside(t.part, t.row, figure), k.of(t.part, t.row, "Rollcall", figure), cell)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
 // figures returns the names of all values of a row.
 func (k *kept) figures(part, row string) []string {
 	names := slices.Clone(shown)
