@@ -26,6 +26,9 @@ func stepBehind() {
 		for _, thread := range threads {
 			if id, err := strconv.Atoi(thread.Name()); err == nil && !done[id] {
 				done[id] = true
+				if raw, err := syscall.Getpriority(syscall.PRIO_PROCESS, id); err == nil && raw <= 20-behindNice { // the system call returns 20 - nice
+					continue // it has that value, or a greater one
+				}
 				_ = syscall.Setpriority(syscall.PRIO_PROCESS, id, behindNice) // the thread may have ended
 			}
 		}

@@ -138,6 +138,11 @@ var mutants = []mutant{
 		"./quorum", "TestOneOfTwoDoesNotStand",
 	},
 	{
+		"one of two voters stores beside", "quorum/status.go",
+		"len(wire.Voters(n.Latest())) != 2", "len(wire.Voters(n.Latest())) != 0",
+		"./quorum", "TestOneOfTwoStoresFirst",
+	},
+	{
 		"server lines of a starting member for its configuration", "quorum/start.go",
 		"return len(a.GetEnsemble()) != 0 &&", "return len(a.GetEnsemble()) < 0 &&",
 		"./quorum", "TestStartingMemberIsSilent",

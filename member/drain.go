@@ -77,8 +77,8 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 	return &proto.DrainReply{Connections: uint64(closed), Leads: leads}, nil
 }
 
-// leave is the drain of a member that stops. A tick is enough for it to hand over, because the others elect
-// a leader anyway.
+// leave is the drain of a member that stops. handOverTime is enough for it to hand over, because the others
+// elect a leader anyway.
 func (m *Member) leave(ctx context.Context) {
 	_ = m.yield(ctx, m.handOverTime()) // it is logged
 	m.server.Drain(ctx, m.cfg.Drain)

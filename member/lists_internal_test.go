@@ -178,6 +178,10 @@ func TestServersThatHaveLeft(t *testing.T) {
 	u.setList(&znode.Roster{Ensemble: own, Version: 5, Servers: lines(t, serverOne)})
 	u.spread()
 	check("both have left by the state", serverTwo, serverThree)
+	u.setList(&znode.Roster{Ensemble: own, Version: 5, Servers: lines(t, serverOne, strings.Replace(serverTwo, ".2=", ".6=", 1))})
+	u.spread()
+	check("another server has the address of one", serverThree)
+	u.setList(&znode.Roster{Ensemble: own, Version: 5, Servers: lines(t, serverOne)})
 	tell(message(6, own, serverOne), "server.5=", strings.Replace(serverThree, ".3=", ".4=", 1))
 	if list, _ := u.rosterMessage(); list.GetVersion() != 6 || len(list.GetLeaving()) != 3 {
 		t.Errorf("one of the lines is damaged, and two servers had the same address: %v", list)

@@ -101,7 +101,8 @@ func (m *Member) newest() (version int64, servers []Server) {
 
 // departing returns the servers that have left the list, and that raft's configuration still has. A voter that is to go
 // votes on until another one can take its place. Members without data must ask it before they join, and nothing but
-// its former line says where its gRPC is. While raft has no configuration here, all that this member has heard of count.
+// its former line says where its gRPC is. While raft has no configuration here, all that this member has heard of count,
+// unless a server of the list has their address by now.
 func (m *Member) departing() roster.List {
 	r := m.list()
 	if r == nil {
@@ -111,7 +112,8 @@ func (m *Member) departing() roster.List {
 	return slices.DeleteFunc(m.known.former(r.Ensemble), func(s roster.Server) bool {
 		_, listed := r.Servers.Find(s.ID)
 		in := slices.ContainsFunc(configured, func(p wire.Peer) bool { return p.ID == s.ID })
-		return listed || len(configured) > 0 && !in
+		taken := slices.ContainsFunc(r.Servers, func(o roster.Server) bool { return o.ElectionAddr() == s.ElectionAddr() })
+		return listed || !in && (taken || len(configured) > 0)
 	})
 }
 

@@ -148,7 +148,7 @@ func (n *Node) open() (err error) {
 	n.disk, err = disk.Open(disk.Config{
 		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
 		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.Leading, Fail: n.fatal,
+		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.leadsMany, Fail: n.fatal,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})
 	if err != nil {

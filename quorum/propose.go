@@ -35,8 +35,9 @@ func (p *Proposed) Error() error {
 func (p *Proposed) Index() uint64 { return p.index }
 
 // Propose appends data to the log if this member leads. Entries that come from one goroutine are
-// appended in the order of the calls. Propose blocks while raft's main loop is busy, which is as
-// long as the disk is. data must not be changed afterwards.
+// appended in the order of the calls. Propose blocks while raft's main loop is busy. That one waits
+// for the disk when it stores a configuration, a term or a vote, and when the queue of entries is full.
+// data must not be changed afterwards.
 //
 // from are the members whose clients wait for the entry. They hear of its commit at once. Other members may
 // hear of it up to a millisecond later. If from is nil, all hear of it at once.

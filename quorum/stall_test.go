@@ -50,7 +50,12 @@ func (s *stallMachine) Apply(batch []Committed) error {
 
 // stalls makes an ensemble with logs and machines that can hang.
 func stalls(t *testing.T, adjust func(*Config)) (*ensemble, map[uint32]*stallLog, map[uint32]*stallMachine) {
-	e := newEnsemble(t, 3)
+	return stallsOf(t, 3, adjust)
+}
+
+// stallsOf does the same with so many members.
+func stallsOf(t *testing.T, members int, adjust func(*Config)) (*ensemble, map[uint32]*stallLog, map[uint32]*stallMachine) {
+	e := newEnsemble(t, members)
 	logs, machines := map[uint32]*stallLog{}, map[uint32]*stallMachine{}
 	for id, m := range e.members {
 		logs[id] = &stallLog{InmemStore: m.stores.Log.(*raft.InmemStore)}

@@ -90,6 +90,11 @@ func (n *Node) Leading() bool {
 	return r != nil && r.State() == raft.Leader
 }
 
+// leadsMany reports whether this member leads an ensemble of which two members may have an entry before its own disk has it.
+// One of two voters may not let the other one have more than itself: if the other one has lost its disk and joins, it
+// takes no leadership, and votes only for a log that is no shorter than its own (otherOfTwo).
+func (n *Node) leadsMany() bool { return n.Leading() && len(wire.Voters(n.Latest())) != 2 }
+
 // leadsIn reports whether raft leads in term and is not handing leadership over.
 func (n *Node) leadsIn(term uint64) bool {
 	r := n.raft.Load()

@@ -216,7 +216,10 @@ func (s *Server) ServeTLS(ctx context.Context, l net.Listener) error {
 
 func (s *Server) serve(ctx context.Context, p *port) error {
 	if !s.takesTLS(p) {
-		p.acceptor = stream.NewAcceptor(p.Listener)
+		var err error
+		if p.acceptor, err = stream.NewAcceptor(p.Listener); err != nil {
+			s.log.Info("connections begin with a goroutine each", "addr", p.Addr(), "err", err)
+		}
 	}
 	stop := context.AfterFunc(ctx, p.close) // Accept returns its error
 	defer stop()

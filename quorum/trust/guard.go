@@ -222,7 +222,7 @@ func (g *Guard) DialedAt(conn net.Conn, to uint32, host string) (net.Conn, error
 			return nil, fmt.Errorf("%w: %w", ErrPlain, err)
 		}
 		if endedByOther(err) {
-			return nil, errClosed
+			return nil, fmt.Errorf("%w: %w", errClosed, err)
 		}
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}

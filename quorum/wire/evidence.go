@@ -49,7 +49,7 @@ const (
 	BrokenOff
 )
 
-// Knock dials a member, for at most an election timeout, and says hello.
+// Knock dials a member, for at most an election timeout, and says hello, for at most another one.
 func (t *Transport) Knock(member uint32) Knock {
 	addr, known := t.addressOf(member)
 	if !known {

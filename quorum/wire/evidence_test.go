@@ -87,7 +87,7 @@ func TestKnock(t *testing.T) {
 		"dying": func(context.Context, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go func() {
-				_, _ = theirs.Read(make([]byte, helloSize))
+				_, _ = theirs.Read(make([]byte, 16<<10)) // all of the hello, or of the first message of TLS
 				_ = theirs.Close()
 			}()
 			return ours, nil
@@ -95,14 +95,19 @@ func TestKnock(t *testing.T) {
 		"refused": DialTCP,
 	}
 	there := NewListener(l, NewHello(NewBook(2, []Peer{{ID: 1, Addr: "127.0.0.1:1"}, {ID: 2, Addr: addr}})), nil)
-	want := map[string]Knock{"refused": Refused, "dying": BrokenOff}
-	for _, name := range []string{"unanswered", "unreachable", "listening", "dying", "refused"} {
+	want := map[string]Knock{"refused": Refused, "dying": BrokenOff, "dying, with a secret": BrokenOff}
+	dials["dying, with a secret"] = dials["dying"]
+	for _, name := range []string{"unanswered", "unreachable", "listening", "dying", "dying, with a secret", "refused"} {
 		if name == "refused" {
 			if err := there.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s := NewStream(NewListener(newPipes(nil), NewHello(book), nil), NewHello(book), dials[name])
+		hello := NewHello(book)
+		if name == "dying, with a secret" {
+			hello = hello.Guarded(guarded(t, 1, "the secret of the members", false).guard)
+		}
+		s := NewStream(NewListener(newPipes(nil), hello, nil), hello, dials[name])
 		tr := New(Config{Stream: s, Election: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil }})
 		if got := tr.knock(raft.ServerAddress(addr)); got != want[name] {
 			t.Errorf("%s: %d, want %d", name, got, want[name])
@@ -114,6 +119,30 @@ func TestKnock(t *testing.T) {
 	if tr := newTestTransport(t, newPipes(nil)); tr.Knock(2) != Answered {
 		t.Error("a member of which no address is known does not answer")
 	}
+}
+
+// A port that takes the connection and says nothing holds up a knock for an election timeout, and no longer.
+func TestKnockIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent := func(context.Context, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			return ours, nil
+		}
+		book := NewBook(1, []Peer{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}})
+		const election = 50 * time.Millisecond
+		tr := New(Config{
+			Stream: NewStream(NewListener(newPipes(nil), NewHello(book), nil), NewHello(book), silent), Election: election,
+			Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil },
+		})
+		begun := time.Now()
+		if k := tr.knock("b"); k != Answered || time.Since(begun) != election {
+			t.Errorf("%d after %v, want an answer after %v", k, time.Since(begun), election)
+		}
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // raft stands for election at once, or is not asked any more.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -70,6 +71,8 @@ type Hello struct {
 	guard *trust.Guard // nil: connections are plain
 	any   bool         // members that the book does not know are let in
 	host  string       // of the members that are dialed; "": the book and the guard know them
+	// within limits the handshake and the hello with a member that is dialed; 0: helloTimeout.
+	within time.Duration
 }
 
 // NewHello returns the hello of the member whose book it is.
@@ -151,7 +154,7 @@ func (h Hello) dialed(conn net.Conn, to uint32, as EnsembleID) (net.Conn, error)
 
 // prove makes a new connection private and sets the deadline of the handshake and the hello.
 func (h Hello) prove(conn net.Conn, to uint32) (net.Conn, error) {
-	if err := conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(cmp.Or(h.within, helloTimeout))); err != nil {
 		return nil, err
 	}
 	return h.guard.DialedAt(conn, to, h.host)

@@ -34,15 +34,18 @@ func NewStream(l *Listener, hello Hello, dial DialFunc) *Stream {
 // Addr returns the configured address of this member.
 func (s *Stream) Addr() net.Addr { return memberAddr(s.hello.book.Self().Addr) }
 
-// Dial connects to a member and says hello. It implements raft.StreamLayer.
+// Dial connects to a member within a time, and says hello within the same time again, or within helloTimeout if that is
+// less. It implements raft.StreamLayer.
 func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	to, ok := s.hello.book.member(address)
 	if !ok {
 		return nil, fmt.Errorf("quorum: dial %q: no such member", address)
 	}
+	hello := s.hello
+	hello.within = min(timeout, helloTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return s.hello.Dial(ctx, s.dial, string(address), to)
+	return hello.Dial(ctx, s.dial, string(address), to)
 }
 
 type memberAddr string

@@ -18,6 +18,12 @@ const (
 	keepCount    = 9
 )
 
+// keepAlive are the options with these values. Older kernels refuse them for a listener of MPTCP, which Go's listeners
+// are. The probes are then the system's.
+var keepAlive = []struct{ option, value int }{
+	{syscall.TCP_KEEPIDLE, keepIdle}, {syscall.TCP_KEEPINTVL, keepInterval}, {syscall.TCP_KEEPCNT, keepCount},
+}
+
 // Acceptor accepts TCP connections for streams that begin in a loop. Go's poller watches the listener, but none of the
 // sockets: a socket in a loop needs neither an entry there nor a goroutine.
 type Acceptor struct {
@@ -26,16 +32,16 @@ type Acceptor struct {
 	zones zones // only Accept uses it
 }
 
-// NewAcceptor returns an Acceptor of l, or nil if l is not a TCP listener or the system does not allow it. The caller
-// closes both the Acceptor and l. Closing l alone does not end Accept, which has a descriptor of its own.
-func NewAcceptor(l net.Listener) *Acceptor {
+// NewAcceptor returns an Acceptor of l, or nil if l is not a TCP listener. It fails if the system does not allow one. The
+// caller closes both the Acceptor and l. Closing l alone does not end Accept, which has a descriptor of its own.
+func NewAcceptor(l net.Listener) (*Acceptor, error) {
 	tcp, ok := l.(*net.TCPListener)
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	file, err := tcp.File()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	a := &Acceptor{file: file, zones: newZones()}
 	if a.raw, err = file.SyscallConn(); err == nil {
@@ -43,9 +49,9 @@ func NewAcceptor(l net.Listener) *Acceptor {
 	}
 	if err != nil {
 		_ = file.Close() // nothing was accepted
-		return nil
+		return nil, err
 	}
-	return a
+	return a, nil
 }
 
 // configure sets the options of the listener that its connections inherit, so that none of them has to be set for
@@ -57,9 +63,9 @@ func (a *Acceptor) configure() (err error) {
 		}
 		set(syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 		set(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1)
-		set(syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, keepIdle)
-		set(syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, keepInterval)
-		set(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepCount)
+		for _, o := range keepAlive {
+			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, o.option, o.value)
+		}
 	})
 	return errors.Join(controlled, err)
 }

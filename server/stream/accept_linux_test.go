@@ -21,9 +21,9 @@ func acceptorOf(t *testing.T, addr string) (*Acceptor, func(host string) *net.TC
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := NewAcceptor(l)
-	if a == nil {
-		t.Fatal("no Acceptor of a TCP listener")
+	a, err := NewAcceptor(l)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close(); _ = l.Close() })
 	_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -327,7 +327,7 @@ func TestAcceptorCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	if NewAcceptor(l) != nil {
-		t.Error("an Acceptor of a port that is not TCP's")
+	if a, err := NewAcceptor(l); a != nil || err != nil {
+		t.Errorf("a port that is not TCP's: %v, %v", a, err)
 	}
 }

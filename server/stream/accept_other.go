@@ -8,7 +8,7 @@ import "net"
 type Acceptor struct{}
 
 // NewAcceptor returns nil.
-func NewAcceptor(net.Listener) *Acceptor { return nil }
+func NewAcceptor(net.Listener) (*Acceptor, error) { return nil, nil }
 
 // Accept fails.
 func (*Acceptor) Accept() (Accepted, error) { return Accepted{}, net.ErrClosed }

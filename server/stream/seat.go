@@ -254,7 +254,7 @@ func (s *Stream) leaveLoop() (fd int) {
 	return fd
 }
 
-// readOn is the reader of a stream that has left its loop.
+// readOn is the reader of an accepted stream that is in no loop.
 func (s *Stream) readOn(fd int, more bool) {
 	sock := newFileSocket(fd)
 	r := &s.reader
