@@ -19,7 +19,7 @@ const (
 	// maxNodeBody is how many bytes a request that changes a node may have: so many data in base64, a path and
 	// a list of who may do what.
 	maxNodeBody = 2 << 20
-	// changeTime is how long an administrator waits for a change of a node: an election takes a few ticks.
+	// changeTime is how long an administrator waits for a change of a node.
 	changeTime = killTime
 )
 

@@ -85,7 +85,7 @@ func (b *bars) plot(k *kept) (*plot.Plot, error) {
 	one := plot.New()
 	one.Title.Text = b.title
 	one.Y.Min, one.Y.Tick.Marker = 0, counted{plot.DefaultTicks{}}
-	one.Legend.Top = true
+	one.Legend.Top, one.Legend.Padding = true, vg.Points(2)
 	var labels []string
 	var rows []barRow
 	for _, r := range b.rows {
@@ -103,6 +103,7 @@ func (b *bars) plot(k *kept) (*plot.Plot, error) {
 	}
 	one.Y.Max *= 1.25 // room for the legend
 	one.NominalX(labels...)
+	one.X.Min, one.X.Max = -0.8, float64(len(rows))-0.2
 	return one, nil
 }
 

@@ -42,8 +42,8 @@ const (
 )
 
 // upKeys are the keys that each member gets besides its folders, ports and server lines. The tick is half
-// of ZooKeeper's default, so that a leader is replaced in about half a second; the bounds of session
-// timeouts are those of ZooKeeper's tick.
+// of ZooKeeper's default, so that silent sessions expire sooner; the bounds of session timeouts are
+// those of ZooKeeper's tick.
 const upKeys = `tickTime=1000
 minSessionTimeout=2000
 maxSessionTimeout=40000
