@@ -43,8 +43,10 @@ func answers() []answer {
 		{"how-fast", []bars{
 			{"one client, set, p50 in ms", "p50", []barRow{{"at the leader", "three", "set, 1 client on the leader"}, {"at a follower", "three", "set, 1 client on a follower"}}},
 			{"requests per second", "ops/s", []barRow{
-				{"set, 64 clients", "three", "set, 64 clients of 1 request, 100 B"}, {"get, 64 clients", "three", "get, 64 clients of 1 request"},
-				{"set, 8x64", "three", "set, 8 clients of 64 requests, 100 B"}, {"mix, 8x64", "three", "mix of 90 get and 10 set, 8 clients of 64 requests"},
+				{"set, 64 clients", "three", "set, 64 clients of 1 request, 100 B"},
+				{"get, 64 clients", "three", "get, 64 clients of 1 request"},
+				{"set, 8x64", "three", "set, 8 clients of 64 requests, 100 B"},
+				{"mix, 8x64", "three", "mix of 90 get and 10 set, 8 clients of 64 requests"},
 			}},
 			{"sessions opened and closed per second", "ops/s", []barRow{
 				{"32 at once", "three", "sessions opened and closed, 32 at once"}, {"256 at once", "three", "sessions opened and closed, 256 at once"},
