@@ -206,6 +206,8 @@ func (n *Node) evaluatePlanted(answers map[uint32]*proto.HelloReply) verdict {
 		case !a.GetHasData():
 		case a.GetRecovery() != n.Recovery():
 			rivals = append(rivals, peer)
+		case a.GetLastIndex() < n.planted.index: // it starts, and has not read its log yet: it may have gone on
+			silent = append(silent, fmt.Sprintf("member %d (%s)", peer.ID, peer.Addr))
 		default:
 			same++
 		}

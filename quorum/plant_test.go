@@ -255,6 +255,7 @@ func TestPlantedVoters(t *testing.T) {
 	}{
 		{"the observers are silent", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: same, 3: same}, startRunning, ""},
 		{"a voter is silent", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: same, 4: same, 5: same}, startRunning, "all voters"},
+		{"a voter has not read its log yet", 1, peersOf(1, 2, 3), map[uint32]*proto.HelloReply{2: same, 3: answer(0)}, startRunning, "all voters"},
 		{"the observers alone have the state", 1, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{2: {}, 3: {}, 4: same, 5: same}, startRunning, "1 of 3 voters have it"},
 		{"one of them is an observer", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: {}, 3: {}, 5: same}, startRunning, "1 of 3 voters have it"},
 		{"an observer of voters with the state", 4, peersOf(1, 2, 3, 0, 4, 5), map[uint32]*proto.HelloReply{1: same, 2: same, 3: {}}, startRunning, ""},
