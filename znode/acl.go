@@ -13,13 +13,14 @@ import (
 	"rollcall/sasl"
 )
 
-// acl is a node's access control list, in order. It never changes, and all nodes with
-// equal lists share one.
+// acl is a node's access control list, in order. It never changes, and all nodes with equal lists share one. intern
+// makes it, and sets plain.
 type acl struct {
 	text    string      // jute's encoding of the list; two lists with the same text are equal
 	hash    uint64      // of text
 	open    jute.Perm   // the permissions that anyone has
 	entries []permitted // all entries, including those for anyone
+	plain   family      // shared by the nodes that need no family of their own; see family
 }
 
 // permitted is one entry of a list.
@@ -225,6 +226,7 @@ func (c *acls) intern(list []jute.ACL) (*acl, bool) {
 		p.scheme, p.id = strings.Clone(p.scheme), strings.Clone(p.id)
 		a.entries = append(a.entries, p)
 	}
+	a.plain.acl = a
 	c.remember(a)
 	return a, true
 }

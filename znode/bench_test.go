@@ -253,7 +253,7 @@ func BenchmarkRead(b *testing.B) {
 		sum := int32(0)
 		b.ResetTimer()
 		for i := range b.N {
-			sum += m[string(paths[i%len(paths)])].version
+			sum += m[string(paths[i%len(paths)])].data.version
 		}
 	})
 }

@@ -55,6 +55,7 @@ var uncovered = map[string]string{
 	"ends.kept":        "by their hashes, in sum",
 	"content.unswept":  "its ids; TestDigestTellsStatesApart changes them",
 	"acl.open":         "derived from text",
+	"acl.plain":        "its list and zeros",
 	"acl.entries":      "derived from text",
 	"acl.text":         "by its hash, which is compared when a snapshot is written",
 }
@@ -62,8 +63,8 @@ var uncovered = map[string]string{
 // Every replicated field is part of the digest or has a reason not to be. A new field fails here
 // until it has one or the other.
 func TestDigestCoversEveryField(t *testing.T) {
-	list := &acl{hash: 5}
-	n := node{path: "/a", data: pack([]byte("d")), acl: list}
+	list := forgedList("")
+	n := node{path: "/a", data: pack([]byte("d")), family: &list.plain}
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
 	eachField(t, "family", n.found(), func() uint64 { return n.hash() })
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
@@ -135,6 +136,8 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 		for _, b := range [][]byte{nil, {}, []byte("e"), []byte("dd")} {
 			values = append(values, reflect.ValueOf(pack(b)))
 		}
+		x.version++
+		values = append(values, reflect.ValueOf(x))
 		return values
 	case roster.List:
 		return []reflect.Value{reflect.ValueOf(append(slices.Clone(x), roster.Server{ID: 1, Host: "a"}))}
@@ -190,7 +193,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 			before := reflect.ValueOf(v.Interface())
 			v.Set(values[rng.IntN(len(values))])
 			s.count(x)
-			if data, ok := before.Interface().(packed); ok && bytes.Equal(data.bytes(), x.data.bytes()) && data.null() == x.data.null() {
+			if data, ok := before.Interface().(packed); ok && bytes.Equal(data.bytes(), x.data.bytes()) && data.null() == x.data.null() && data.version == x.data.version {
 				continue
 			}
 			note(name+" of "+path, s)
@@ -245,7 +248,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 	note("no /null", s)
 	for i := range 100 { // the same names and contents in other pairs
 		s := restored(t, whole)
-		s.link(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: pack(fmt.Append(nil, 100-i)), acl: s.acls.world(1)})
+		s.link(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: pack(fmt.Append(nil, 100-i)), family: &s.acls.world(1).plain})
 		note(fmt.Sprint("node ", i), s)
 	}
 }

@@ -249,11 +249,12 @@ func (f *filler) readNodes() {
 	known := map[*acl]bool{}
 	f.head.Nodes = b.u64()
 	for count := f.head.Nodes; count > 0 && b.err == nil; count-- {
-		n := f.readNode()
+		n, aversion := f.readNode()
 		if number := b.u32(); int(number) < len(lists) {
-			n.acl = lists[number]
+			n.setACL(lists[number], aversion)
 		} else if a, ok := f.acls.parseACL(b.data()); ok && int(number) == len(lists) && !known[a] {
-			n.acl, known[a], lists = a, true, append(lists, a)
+			n.setACL(a, aversion)
+			known[a], lists = true, append(lists, a)
 		} else {
 			b.corrupt("node %q has no list", n.path)
 		}
@@ -270,16 +271,16 @@ func (f *filler) readNodes() {
 	}
 }
 
-// readNode reads a node except its list.
-func (f *filler) readNode() *node {
+// readNode reads a node without its access control list, which comes next. aversion is how often the list was replaced.
+func (f *filler) readNode() (n *node, aversion int32) {
 	b := f.b
-	n := &node{gen: f.gen, path: b.text(), data: pack(b.data()), czxid: int64(b.u64()), mzxid: int64(b.u64())}
+	n = &node{gen: f.gen, path: b.text(), data: pack(b.data()), czxid: int64(b.u64()), mzxid: int64(b.u64())}
 	pzxid := int64(b.u64())
 	n.ctime, n.mtime = int64(b.u64()), int64(b.u64())
-	n.version, n.aversion = int32(b.u32()), int32(b.u32())
+	n.data.version, aversion = int32(b.u32()), int32(b.u32())
 	n.setFamily(pzxid, int32(b.u32()))
 	n.setLife(f.readLife())
-	return n
+	return n, aversion
 }
 
 // readLife reads what sections.life wrote.
@@ -385,7 +386,7 @@ func (f *filler) misplaced(n *node, last string) string {
 		return "has a wrong count of children"
 	case n.life() != (life{}) && isBuiltin(n.path):
 		return "cannot end"
-	case n.path == ConfigPath && n.mzxid == 0 && (!n.data.null() || n.version != 0):
+	case n.path == ConfigPath && n.mzxid == 0 && (!n.data.null() || n.data.version != 0):
 		return "is not every member's own"
 	}
 	return ""

@@ -129,13 +129,14 @@ func (f *filler) imageOf(n *node) Node {
 	}
 }
 
-// nodeOf returns the node that an image has as n. The list is not set.
-func nodeOf(n Node) *node {
+// nodeOf returns the node that an image has as n, with the given access control list.
+func nodeOf(n Node, list *acl) *node {
 	to := &node{
 		path: n.Path, data: pack(n.Data), czxid: n.Czxid, mzxid: n.Mzxid, ctime: n.Ctime, mtime: n.Mtime,
-		version: n.Version, aversion: n.Aversion,
 	}
+	to.data.version = n.Version
 	to.setFamily(n.Pzxid, n.Creates)
 	to.setLife(life{owner: n.Owner, container: n.Container, ttl: n.TTL})
+	to.setACL(list, n.Aversion)
 	return to
 }

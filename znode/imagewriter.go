@@ -88,12 +88,11 @@ func (w *ImageWriter) End(e End) error {
 // Node adds the next node.
 func (w *ImageWriter) Node(n Node) error {
 	if w.enter(sectionNodes) {
-		to := nodeOf(n)
 		a, ok := w.f.acls.intern(n.ACL)
 		if !ok || len(n.ACL) == 0 {
 			return w.refuse(fmt.Sprintf("node %q has no list", n.Path))
 		}
-		to.acl = a
+		to := nodeOf(n, a)
 		if uint64(len(n.Path)) > math.MaxInt32 || uint64(len(n.Data)) > math.MaxInt32 {
 			return w.refuse(fmt.Sprintf("node %q has %d bytes of data", n.Path, len(n.Data)))
 		}

@@ -2,8 +2,8 @@ package znode
 
 import "hash/maphash"
 
-// index finds nodes by their paths. It holds only the nodes and 32 bits of a hash of each path,
-// about 15 bytes a node. A map would hold every path a second time.
+// index finds nodes by their paths. It holds only the nodes and 16 bits of a hash of each path,
+// about 13 bytes a node. A map would hold every path a second time.
 //
 // It is cut into parts that grow one by one. Therefore no change waits until everything is
 // rehashed: it waits at most while one part is copied, 1/2048 of all. The index does not shrink.
@@ -18,7 +18,7 @@ type index struct {
 // hash is through the range of hashes. The node lies there, or after it in the same run of taken
 // slots; a run may wrap around to the front.
 type part struct {
-	hashes []uint32 // 0: the slot is free
+	hashes []uint16 // 0: the slot is free
 	nodes  []*node
 	n      int
 }
@@ -33,9 +33,9 @@ func newIndex() *index {
 }
 
 // part returns the part that path belongs to, and its hash.
-func (x *index) part(path string) (p *part, hash uint32) {
+func (x *index) part(path string) (p *part, hash uint16) {
 	h := maphash.String(x.seed, path)
-	return &x.parts[h>>(64-partBits)], max(uint32(h), 1)
+	return &x.parts[h>>(64-partBits)], max(uint16(h), 1)
 }
 
 // get returns the node at path, or nil if there is none.
@@ -71,8 +71,8 @@ func (x *index) drop(path string) {
 }
 
 // home returns the slot of a node with this hash if that slot is free.
-func (p *part) home(hash uint32) int {
-	return int(uint64(hash) * uint64(len(p.hashes)) >> 32)
+func (p *part) home(hash uint16) int {
+	return int(uint64(hash) * uint64(len(p.hashes)) >> 16)
 }
 
 // next returns the slot after i.
@@ -84,7 +84,7 @@ func (p *part) next(i int) int {
 }
 
 // find returns the slot of the node at path, or -1 if there is none.
-func (p *part) find(hash uint32, path string) int {
+func (p *part) find(hash uint16, path string) int {
 	if p.n == 0 {
 		return -1
 	}
@@ -96,7 +96,7 @@ func (p *part) find(hash uint32, path string) int {
 	return -1
 }
 
-func (p *part) put(hash uint32, n *node) {
+func (p *part) put(hash uint16, n *node) {
 	i := p.home(hash)
 	for p.hashes[i] != 0 {
 		i = p.next(i)
@@ -109,7 +109,7 @@ func (p *part) put(hash uint32, n *node) {
 func (p *part) grow() {
 	old := *p
 	places := max(minPlaces, len(old.nodes)+len(old.nodes)/4)
-	*p = part{hashes: make([]uint32, places), nodes: make([]*node, places)}
+	*p = part{hashes: make([]uint16, places), nodes: make([]*node, places)}
 	for i, hash := range old.hashes {
 		if hash != 0 {
 			p.put(hash, old.nodes[i])

@@ -10,10 +10,10 @@ import (
 // A part does what a map does, under random changes. The hashes are spread, or all the same, or so
 // near the end that their run of slots goes on at the front.
 func TestIndexPart(t *testing.T) {
-	for name, hash := range map[string]func(i int) uint32{
-		"spread": func(i int) uint32 { return uint32(i+1) * 2654435761 },
-		"equal":  func(int) uint32 { return 1 },
-		"at end": func(i int) uint32 { return math.MaxUint32 - uint32(i%3)<<24 },
+	for name, hash := range map[string]func(i int) uint16{
+		"spread": func(i int) uint16 { return uint16(i+1) * 40503 },
+		"equal":  func(int) uint16 { return 1 },
+		"at end": func(i int) uint16 { return math.MaxUint16 - uint16(i%3)<<8 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			const paths = 60
@@ -22,7 +22,7 @@ func TestIndexPart(t *testing.T) {
 			want := map[int]*node{}
 			for step := range 4000 {
 				i := rng.IntN(paths)
-				n := &node{path: fmt.Sprint("/", i), version: int32(step)}
+				n := &node{path: fmt.Sprint("/", i), data: packed{version: int32(step)}}
 				if want[i] == nil {
 					if p.n >= len(p.nodes)-len(p.nodes)/8 {
 						p.grow()
@@ -56,14 +56,14 @@ func TestIndex(t *testing.T) {
 		x.put(&node{path: path(i)})
 	}
 	for i := 0; i < nodes; i += 2 {
-		x.replace(&node{path: path(i), version: 1})
+		x.replace(&node{path: path(i), data: packed{version: 1}})
 	}
 	for i := 0; i < nodes; i += 3 {
 		x.drop(path(i))
 	}
 	for i := range nodes + 1 {
 		n := x.get(path(i))
-		if want := i%3 != 0 && i < nodes; (n != nil) != want || want && (n.path != path(i) || n.version != int32(1-i%2)) {
+		if want := i%3 != 0 && i < nodes; (n != nil) != want || want && (n.path != path(i) || n.data.version != int32(1-i%2)) {
 			t.Fatalf("%s: %+v", path(i), n)
 		}
 	}

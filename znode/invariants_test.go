@@ -77,7 +77,11 @@ func checkTree(t testing.TB, s *State) {
 			}
 		}
 		count := int32(0)
-		if n.family != nil {
+		if n.plain() {
+			if *n.family != (family{acl: n.acl}) {
+				t.Errorf("%s has changed what all nodes with its list share: %+v", n.path, n.family)
+			}
+		} else {
 			for range n.children.all() {
 				count++
 			}

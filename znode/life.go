@@ -21,7 +21,7 @@ type life struct {
 
 // life returns how n may end.
 func (n *node) life() life {
-	if n.family == nil {
+	if n.plain() {
 		return life{}
 	}
 	return life{owner: n.owner, ttl: n.ttl, container: n.container}
@@ -29,14 +29,14 @@ func (n *node) life() life {
 
 // setLife sets how n may end. n must be of the present generation.
 func (n *node) setLife(l life) {
-	if l != (life{}) || n.family != nil {
+	if l != (life{}) || !n.plain() {
 		f := n.found()
 		f.owner, f.ttl, f.container = l.owner, l.ttl, l.container
 	}
 }
 
 // reapable reports whether the reaper may ever remove n.
-func (n *node) reapable() bool { return n.family != nil && (n.container || n.ttl != 0) }
+func (n *node) reapable() bool { return !n.plain() && (n.container || n.ttl != 0) }
 
 // Candidate is a node without children that the reaper may remove, now or later. The zero value
 // comes before all candidates.

@@ -702,7 +702,7 @@ func (d *drive) compare() {
 			d.w.t.Errorf("%s is missing", path)
 			continue
 		}
-		if string(n.data.bytes()) != m.data || n.version != m.version || n.life() != m.life || int(n.numCreates()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
+		if string(n.data.bytes()) != m.data || n.data.version != m.version || n.life() != m.life || int(n.numCreates()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
 			d.w.t.Errorf("%s: %s, the model has %+v", path, n.describe(), m)
 		}
 		if (m.ttl != 0 && m.mtime+m.ttl <= d.w.now || m.container && m.creates > 0) && !d.hasChildren(path) {
@@ -784,13 +784,30 @@ func (d *drive) spoiltEntry() (int, *proto.Entry) {
 
 // A sorted container does what a plain map does, and copies of it that are kept do not change.
 func TestSortedAgainstMap(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { sortedAgainstMap(t, plainValue) })
+	t.Run("keyed", func(t *testing.T) { sortedAgainstMap(t, keyedValue) })
+}
+
+func plainValue(_ name, i int) int { return i }
+
+func keyedValue(k name, i int) keyedInt { return keyedInt{k, i} }
+
+// keyedInt is a number that knows its key.
+type keyedInt struct {
+	name name
+	int
+}
+
+func (k keyedInt) key() name { return k.name }
+
+func sortedAgainstMap[V comparable](t *testing.T, of func(name, int) V) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var s sorted[name, int]
-		model := map[name]int{}
+		var s sorted[name, V]
+		model := map[name]V{}
 		type copied struct {
-			s sorted[name, int]
-			m map[name]int
+			s sorted[name, V]
+			m map[name]V
 		}
 		var copies []copied
 		gen := uint64(1)
@@ -802,8 +819,8 @@ func TestSortedAgainstMap(t *testing.T) {
 			}
 			if r.IntN(10) < 4+int(seed%4) {
 				_, there := model[k]
-				model[k] = i
-				if s.put(gen, k, i) == there {
+				model[k] = of(k, i)
+				if s.put(gen, k, model[k]) == there {
 					t.Fatalf("put %s: new %t", k, there)
 				}
 			} else {
@@ -817,13 +834,13 @@ func TestSortedAgainstMap(t *testing.T) {
 				}
 			}
 			if p := s.slot(gen, k); p != nil {
-				*p = -i
-				model[k] = -i
+				*p = of(k, -i)
+				model[k] = *p
 			} else if _, there := model[k]; there {
 				t.Fatalf("no slot for %s", k)
 			}
 			if r.IntN(700) == 0 {
-				m := map[name]int{}
+				m := map[name]V{}
 				for k, v := range model {
 					m[k] = v
 				}
@@ -833,11 +850,11 @@ func TestSortedAgainstMap(t *testing.T) {
 		}
 		copies = append(copies, copied{s, model})
 		for _, c := range copies {
-			var want []pair
+			var want []pair[V]
 			for k, v := range c.m {
-				want = append(want, pair{k, v})
+				want = append(want, pair[V]{k, v})
 			}
-			slices.SortFunc(want, func(a, b pair) int { return strings.Compare(string(a.key), string(b.key)) })
+			slices.SortFunc(want, func(a, b pair[V]) int { return strings.Compare(string(a.key), string(b.key)) })
 			compareSorted(t, &c.s, want)
 		}
 		for k := range model {
@@ -858,14 +875,15 @@ func TestSortedByRanges(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			sortedByRanges(t, rand.New(rand.NewPCG(seed, 4)), keys)
+			sortedByRanges(t, rand.New(rand.NewPCG(seed, 4)), keys, plainValue)
+			sortedByRanges(t, rand.New(rand.NewPCG(seed, 4)), keys, keyedValue)
 		})
 	}
 }
 
 // sortedByRanges uses keys, which are in order. The value of each is its place.
-func sortedByRanges(t *testing.T, r *rand.Rand, keys []name) {
-	var s sorted[name, int]
+func sortedByRanges[V comparable](t *testing.T, r *rand.Rand, keys []name, of func(name, int) V) {
+	var s sorted[name, V]
 	there := make([]bool, len(keys))
 	for round := range 60 {
 		length := r.IntN(len(keys) / 6)
@@ -874,17 +892,17 @@ func sortedByRanges(t *testing.T, r *rand.Rand, keys []name) {
 		for i := from; i < from+length; i++ {
 			switch {
 			case grow && r.IntN(4) == 0:
-				s.put(1, keys[i], i)
+				s.put(1, keys[i], of(keys[i], i))
 				there[i] = true
 			case !grow:
 				s.drop(1, keys[i])
 				there[i] = false
 			}
 		}
-		var want []pair
+		var want []pair[V]
 		for i, in := range there {
 			if in {
-				want = append(want, pair{keys[i], i})
+				want = append(want, pair[V]{keys[i], of(keys[i], i)})
 			}
 		}
 		compareSorted(t, &s, want)
@@ -892,19 +910,19 @@ func sortedByRanges(t *testing.T, r *rand.Rand, keys []name) {
 }
 
 // pair is a key of a sorted container with its value.
-type pair struct {
+type pair[V any] struct {
 	key   name
-	value int
+	value V
 }
 
 // compareSorted compares a container with the pairs that it should hold, which are in order.
-func compareSorted(t *testing.T, s *sorted[name, int], pairs []pair) {
+func compareSorted[V comparable](t *testing.T, s *sorted[name, V], pairs []pair[V]) {
 	t.Helper()
 	var want, got []name
 	for _, p := range pairs {
 		want = append(want, p.key)
 		if v, ok := s.get(p.key); !ok || v != p.value {
-			t.Fatalf("%s = %d %t, want %d", p.key, v, ok, p.value)
+			t.Fatalf("%s = %v %t, want %v", p.key, v, ok, p.value)
 		}
 	}
 	for k := range s.all() {
@@ -912,6 +930,9 @@ func compareSorted(t *testing.T, s *sorted[name, int], pairs []pair) {
 	}
 	if !slices.Equal(got, want) || s.n != len(want) {
 		t.Fatalf("%d keys, want %d", len(got), len(want))
+	}
+	if values := slices.Collect(s.values()); !slices.EqualFunc(values, pairs, func(v V, p pair[V]) bool { return v == p.value }) {
+		t.Fatalf("%d values, want %d in the order of their keys", len(values), len(pairs))
 	}
 	for _, first := range []name{"", "5", "00000500", "00000500x", "9999999999"} {
 		got = got[:0]

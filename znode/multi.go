@@ -161,7 +161,7 @@ func (s *State) willUndo(u undo) {
 	if !s.undoable {
 		return
 	}
-	if u.edited.family != nil {
+	if !u.edited.plain() {
 		f := *u.edited.family
 		u.edited.family = &f
 	}
@@ -182,7 +182,7 @@ func (s *State) goBack() {
 			s.dataSize += int64(u.edited.data.len() - n.data.len())
 			s.recast(gen, n, func() {
 				u.edited.gen = n.gen
-				if n.family != nil {
+				if !n.plain() {
 					u.edited.found().children = n.children
 				}
 				*n = u.edited

@@ -2,17 +2,18 @@ package znode
 
 import "unsafe"
 
-// packed is a node's data: null or any number of bytes, which never change. It takes 16 bytes where a
-// slice takes 24, because it has no capacity. The zero value is null.
+// packed is a node's data and their version. The data are null or any number of bytes, which never change.
+// It takes 16 bytes. A slice alone takes 24, because it has a capacity. The zero value is null.
 type packed struct {
-	first *byte  // nil: null
-	n     uint32 // no data are as long as 4 GiB: a snapshot's are shorter, and a request's far shorter
+	first   *byte  // nil: null
+	n       uint32 // no data are as long as 4 GiB: a snapshot's are shorter, and a request's far shorter
+	version int32  // of the data, as clients see it
 }
 
 // noByte is what first points to if there are no bytes.
 var noByte byte
 
-// pack returns b as data. It keeps b, which must not change.
+// pack returns b as data of version 0. It keeps b, which must not change.
 func pack(b []byte) packed {
 	switch {
 	case b == nil:

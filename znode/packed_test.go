@@ -2,6 +2,7 @@ package znode
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"unsafe"
 )
@@ -20,12 +21,29 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// Go's allocator has room for 80, 96 and 112 bytes: a node that is larger by a byte takes 16 more.
+// Go's allocator has room for 64, 80 and 96 bytes: a node that is larger by a byte takes 16 more.
 func TestNodeSize(t *testing.T) {
-	if size := unsafe.Sizeof(node{}); size != 96 {
+	if size := unsafe.Sizeof(node{}); size != 80 {
 		t.Errorf("a node takes %d bytes", size)
 	}
-	if size := unsafe.Sizeof(family{}); size != 48 {
+	if size := unsafe.Sizeof(family{}); size != 64 {
 		t.Errorf("a family takes %d bytes", size)
+	}
+}
+
+// A node's children take a pointer each, because each child has its name: see keyed.
+func TestChildrenHoldNoNames(t *testing.T) {
+	k := newWorld(t).connect()
+	for i := range 3 * maxKeys {
+		k.must(k.create(fmt.Sprintf("/n%04d", i), 0))
+	}
+	leaves := 0
+	for _, leaf := range k.w.s().get("/").children.root.kids {
+		if leaves++; leaf.keys != nil {
+			t.Errorf("a leaf of %d children holds %d names", leaf.len(), len(leaf.keys))
+		}
+	}
+	if leaves < 3 {
+		t.Errorf("%d leaves", leaves)
 	}
 }

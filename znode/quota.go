@@ -178,10 +178,12 @@ func (s *State) setUsage(root string, used quota) {
 	s.count(n)
 }
 
-// setBytes replaces the data of n, which must be of the present generation.
+// setBytes replaces the data of n but not their version. n must be of the present generation.
 func (s *State) setBytes(n *node, data []byte) {
 	s.dataSize += int64(len(data) - n.data.len())
+	version := n.data.version
 	n.data = pack(data)
+	n.data.version = version
 }
 
 // tellQuotas reports to Hooks the quotas that the running transaction has left exceeded.

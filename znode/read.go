@@ -62,9 +62,10 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 		s.watches.watchChildren(n.path, w)
 	}
 	names := make([]string, 0, n.numChildren())
-	if n.family != nil {
-		for child := range n.children.all() {
-			names = append(names, string(child))
+	if !n.plain() {
+		skip := len(strings.TrimSuffix(n.path, rootPath)) + len("/") // where the names begin in the paths
+		for child := range n.children.values() {
+			names = append(names, child.path[skip:])
 		}
 	}
 	return names, n.stat(), jute.OK
@@ -74,7 +75,7 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 // and no more once they have size bytes. more reports whether there are others. It costs what it returns.
 func (s *State) ChildrenAfter(path []byte, after string, limit, size int, who []*proto.Identity) (names []string, more bool, code jute.Code) {
 	n, code := s.read(path, jute.PermRead, who)
-	if code != jute.OK || n.family == nil {
+	if code != jute.OK || n.plain() {
 		return nil, false, code
 	}
 	for child := range n.children.from(name(after)) {

@@ -127,7 +127,7 @@ func (s *State) listed(id uint32) bool {
 func (s *State) showRoster() {
 	n := s.edit(s.gen.Load(), ConfigPath)
 	s.setBytes(n, []byte(s.roster.Text()))
-	n.version, n.mzxid, n.mtime = -1, s.zxid, s.now
+	n.data.version, n.mzxid, n.mtime = -1, s.zxid, s.now
 	s.count(n)
 	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 }

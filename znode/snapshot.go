@@ -84,7 +84,7 @@ func (n *node) replicated() (data []byte, version int32) {
 	if n.mzxid == 0 && n.path == ConfigPath {
 		return nil, 0
 	}
-	return n.data.bytes(), n.version
+	return n.data.bytes(), n.data.version
 }
 
 // Restore replaces the whole state by a snapshot. It builds the new state aside, then takes the

@@ -312,6 +312,13 @@ func (f *forged) bytes(t *testing.T) []byte {
 	return out.Bytes()
 }
 
+// forgedList returns a list with that text, which need not be sound.
+func forgedList(text string) *acl {
+	a := &acl{text: text, hash: xxhash.Sum64String(text)}
+	a.plain.acl = a
+	return a
+}
+
 // spoiling is a way to spoil a snapshot of everything.
 type spoiling struct {
 	name  string
@@ -322,7 +329,7 @@ type spoiling struct {
 // spoilings returns ways that leave the checksums right. The first one spoils nothing.
 func spoilings() []spoiling {
 	const first = 1<<56 + 1 // a session's id
-	swapped := func(text, old, new string) *acl { return &acl{text: strings.Replace(text, old, new, 1)} }
+	swapped := func(text, old, new string) *acl { return forgedList(strings.Replace(text, old, new, 1)) }
 	return []spoiling{
 		{"nothing", func(*forged) {}, "sound"},
 		{"digest", func(f *forged) { f.off = 1 }, "its digest is"},
@@ -347,12 +354,12 @@ func spoilings() []spoiling {
 		{"relative path", func(f *forged) { f.at("/e").path = "e" }, "out of order"},
 		{"path twice", func(f *forged) { f.at("/null").path = "/large" }, "out of order"},
 		{"order", func(f *forged) { f.at("/null").path = "/f" }, "out of order"},
-		{"list of nothing", func(f *forged) { f.at("/a").acl = &acl{text: "\x00\x00\x00\x00"} }, "has no list"},
-		{"null list", func(f *forged) { f.at("/a").acl = &acl{text: "\xff\xff\xff\xff"} }, "has no list"},
-		{"list with a tail", func(f *forged) { f.at("/a").acl = &acl{text: f.at("/").acl.text + "x"} }, "has no list"},
-		{"list of a foreign scheme", func(f *forged) { f.at("/a").acl = swapped(f.at("/").acl.text, "world", "wurld") }, "has no list"},
-		{"address that is none", func(f *forged) { f.at("/a").acl = swapped(f.at("/a/b").acl.text, "10.0.0.0/8", "10.0.0.x/8") }, "has no list"},
-		{"the same list twice", func(f *forged) { f.at("/null").acl = swapped(f.at("/").acl.text, "", "") }, "has no list"},
+		{"list of nothing", func(f *forged) { f.at("/a").setACL(forgedList("\x00\x00\x00\x00"), 0) }, "has no list"},
+		{"null list", func(f *forged) { f.at("/a").setACL(forgedList("\xff\xff\xff\xff"), 0) }, "has no list"},
+		{"list with a tail", func(f *forged) { f.at("/a").setACL(forgedList(f.at("/").acl.text+"x"), 0) }, "has no list"},
+		{"list of a foreign scheme", func(f *forged) { f.at("/a").setACL(swapped(f.at("/").acl.text, "world", "wurld"), 0) }, "has no list"},
+		{"address that is none", func(f *forged) { f.at("/a").setACL(swapped(f.at("/a/b").acl.text, "10.0.0.0/8", "10.0.0.x/8"), 0) }, "has no list"},
+		{"the same list twice", func(f *forged) { f.at("/null").setACL(swapped(f.at("/").acl.text, "", ""), 0) }, "has no list"},
 		{"highest session", func(f *forged) { f.members[1].highest = 1 << 56 }, "does not follow"},
 		{"highest session of another", func(f *forged) { f.members[2].highest = 1 << 56 }, "does not follow"},
 		{"long address", func(f *forged) { f.put(first, Session{ID: first, Address: strings.Repeat("x", 256)}) }, "does not follow"},
@@ -429,9 +436,9 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 func TestRestoreRejectsConfigData(t *testing.T) {
 	f := filler{b: newBlockReader(bytes.NewReader(nil)), gen: 1}
 	f.paths = newIndex()
-	f.add(&node{gen: 1, path: rootPath, acl: &acl{}})
-	f.add(&node{gen: 1, path: zkPath, acl: &acl{}})
-	for _, n := range []*node{{path: ConfigPath, data: pack([]byte{})}, {path: ConfigPath, version: -1}} {
+	f.add(&node{gen: 1, path: rootPath, family: &forgedList("").plain})
+	f.add(&node{gen: 1, path: zkPath, family: &forgedList("").plain})
+	for _, n := range []*node{{path: ConfigPath, data: pack([]byte{})}, {path: ConfigPath, data: packed{version: -1}}} {
 		if f.misplaced(n, zkPath) == "" {
 			t.Errorf("%+v", n)
 		}
@@ -488,7 +495,7 @@ func TestDiff(t *testing.T) {
 		"session": func(_ *world, s *State) { s.sessions.drop(s.gen.Add(1), 1<<56+1) },
 		`"/a/b"`:  func(_ *world, s *State) { s.remove(s.get("/a/b/c")); s.remove(s.get("/a/b")) },
 		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = pack([]byte{}) },
-		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").acl = s.acls.world(64) },
+		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").setACL(s.acls.world(64), 0) },
 		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").found().creates += 1 },
 		"ends: ":  func(_ *world, s *State) { s.ends.keep(s.gen.Add(1), End{}, maxEnds) },
 		"end 1: ": func(_ *world, s *State) {
@@ -497,7 +504,7 @@ func TestDiff(t *testing.T) {
 			other.By = "another"
 			s.ends.kept.put(s.gen.Add(1), 1, &other)
 		},
-		`"/zz"`: func(_ *world, s *State) { s.link(s.gen.Add(1), &node{path: "/zz", acl: s.acls.world(1)}) },
+		`"/zz"`: func(_ *world, s *State) { s.link(s.gen.Add(1), &node{path: "/zz", family: &s.acls.world(1).plain}) },
 	}
 	for want, change := range changes {
 		for _, swap := range []bool{false, true} {

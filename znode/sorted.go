@@ -29,8 +29,15 @@ type ordered[K any] interface {
 	compare(K) int
 }
 
-// page is a leaf or a branch. In a leaf, kids is nil and vals[i] belongs to keys[i]. In a branch,
-// vals is nil, and all keys below kids[i] are at or above keys[i]; keys[0] may be too high.
+// keyed is a value that knows its key. The key must not change while the value is in a map, and put must get
+// the value under that key.
+type keyed[K any] interface {
+	key() K
+}
+
+// page is a leaf or a branch. In a leaf, kids is nil and vals[i] belongs to keys[i]. If the values are keyed,
+// a leaf has no keys, which saves the memory of a key for each value. In a branch, vals is nil, and all keys
+// below kids[i] are at or above keys[i]; keys[0] may be too high.
 type page[K ordered[K], V any] struct {
 	gen  uint64
 	keys []K
@@ -75,7 +82,7 @@ func (t *sorted[K, V]) put(gen uint64, k K, v V) bool {
 	if right != nil {
 		t.root = &page[K, V]{
 			gen:  gen,
-			keys: append(make([]K, 0, maxKeys), root.keys[0], right.keys[0]),
+			keys: append(make([]K, 0, maxKeys), root.key(0), right.key(0)),
 			kids: append(make([]*page[K, V], 0, maxKeys), root, right),
 		}
 	}
@@ -95,7 +102,7 @@ func (t *sorted[K, V]) drop(gen uint64, k K) bool {
 	for len(t.root.kids) == 1 {
 		t.root = t.root.kids[0]
 	}
-	if len(t.root.keys) == 0 {
+	if t.root.len() == 0 {
 		t.root = nil
 	}
 	return true
@@ -106,6 +113,16 @@ func (t *sorted[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t.root != nil {
 			t.root.walk(nil, yield)
+		}
+	}
+}
+
+// values yields every value, in the order of their keys. It is faster than all if the values are keyed.
+// The map must not change meanwhile.
+func (t *sorted[K, V]) values() iter.Seq[V] {
+	return func(yield func(V) bool) {
+		if t.root != nil {
+			t.root.walkValues(yield)
 		}
 	}
 }
@@ -158,7 +175,10 @@ func (p *page[K, V]) writableKid(gen uint64, i int) *page[K, V] {
 
 // copy keeps the slices' capacities: a page that has grown is likely to grow more.
 func (p *page[K, V]) copy(gen uint64) *page[K, V] {
-	c := &page[K, V]{gen: gen, keys: append(make([]K, 0, cap(p.keys)), p.keys...)}
+	c := &page[K, V]{gen: gen}
+	if p.keys != nil {
+		c.keys = append(make([]K, 0, cap(p.keys)), p.keys...)
+	}
 	if p.kids != nil {
 		c.kids = append(make([]*page[K, V], 0, cap(p.kids)), p.kids...)
 	} else {
@@ -167,12 +187,23 @@ func (p *page[K, V]) copy(gen uint64) *page[K, V] {
 	return c
 }
 
+// len returns how many keys p has.
+func (p *page[K, V]) len() int { return max(len(p.vals), len(p.kids)) }
+
+// key returns p's i-th key.
+func (p *page[K, V]) key(i int) K {
+	if p.keys != nil {
+		return p.keys[i]
+	}
+	return any(p.vals[i]).(keyed[K]).key()
+}
+
 // search returns the index of the first key at or above k, and reports whether it is k.
 func (p *page[K, V]) search(k K) (int, bool) {
-	low, high := 0, len(p.keys)
+	low, high := 0, p.len()
 	for low < high {
 		mid := int(uint(low+high) >> 1)
-		c := p.keys[mid].compare(k)
+		c := p.key(mid).compare(k)
 		if c == 0 {
 			return mid, true
 		}
@@ -203,13 +234,16 @@ func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 			p.vals[i] = v
 			return nil, false
 		}
-		if len(p.keys) == maxKeys {
+		if p.len() == maxKeys {
 			right = p.split(gen, i)
-			if n := len(p.keys); i > n || n == maxKeys {
+			if n := p.len(); i > n || n == maxKeys {
 				p, i = right, i-n
 			}
 		}
-		p.keys, p.vals = insert(p.keys, i, k), insert(p.vals, i, v)
+		if _, ok := any(v).(keyed[K]); !ok {
+			p.keys = insert(p.keys, i, k)
+		}
+		p.vals = insert(p.vals, i, v)
 		return right, true
 	}
 	i := p.branch(k)
@@ -224,7 +258,7 @@ func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 			p, i = right, i-n
 		}
 	}
-	p.keys, p.kids = insert(p.keys, i, below.keys[0]), insert(p.kids, i, below)
+	p.keys, p.kids = insert(p.keys, i, below.key(0)), insert(p.kids, i, below)
 	return right, fresh
 }
 
@@ -234,23 +268,26 @@ func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
 func (p *page[K, V]) drop(gen uint64, k K) {
 	if p.kids == nil {
 		i, _ := p.search(k)
-		p.keys, p.vals = remove(p.keys, i), remove(p.vals, i)
+		if p.keys != nil {
+			p.keys = remove(p.keys, i)
+		}
+		p.vals = remove(p.vals, i)
 		return
 	}
 	i := p.branch(k)
 	kid := p.writableKid(gen, i)
 	kid.drop(gen, k)
 	switch {
-	case len(kid.keys) == 0:
+	case kid.len() == 0:
 		p.keys, p.kids = remove(p.keys, i), remove(p.kids, i)
 		return
-	case i > 0 && len(p.kids[i-1].keys)+len(kid.keys) <= maxKeys/2:
+	case i > 0 && p.kids[i-1].len()+kid.len() <= maxKeys/2:
 		i--
-	case i+1 < len(p.kids) && len(p.kids[i+1].keys)+len(kid.keys) <= maxKeys/2:
+	case i+1 < len(p.kids) && p.kids[i+1].len()+kid.len() <= maxKeys/2:
 	default:
 		return
 	}
-	left, right, seam := p.writableKid(gen, i), p.kids[i+1], len(p.kids[i].keys)
+	left, right, seam := p.writableKid(gen, i), p.kids[i+1], p.kids[i].len()
 	left.keys = append(left.keys, right.keys...)
 	left.vals = append(left.vals, right.vals...)
 	left.kids = append(left.kids, right.kids...)
@@ -263,13 +300,16 @@ func (p *page[K, V]) drop(gen uint64, k K) {
 // split moves p's upper half to a new page. If the next key goes to the end of p, it moves nothing:
 // keys that arrive in order then fill their pages.
 func (p *page[K, V]) split(gen uint64, next int) *page[K, V] {
-	n := len(p.keys) / 2
-	if next == len(p.keys) {
+	n := p.len() / 2
+	if next == p.len() {
 		n = next
 	}
-	right := &page[K, V]{gen: gen, keys: append(make([]K, 0, maxKeys), p.keys[n:]...)}
-	clear(p.keys[n:])
-	p.keys = p.keys[:n]
+	right := &page[K, V]{gen: gen}
+	if p.keys != nil {
+		right.keys = append(make([]K, 0, maxKeys), p.keys[n:]...)
+		clear(p.keys[n:])
+		p.keys = p.keys[:n]
+	}
 	if p.kids != nil {
 		right.kids = append(make([]*page[K, V], 0, maxKeys), p.kids[n:]...)
 		clear(p.kids[n:])
@@ -290,8 +330,8 @@ func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
 		if first != nil {
 			i, _ = p.search(*first)
 		}
-		for ; i < len(p.keys); i++ {
-			if !yield(p.keys[i], p.vals[i]) {
+		for ; i < p.len(); i++ {
+			if !yield(p.key(i), p.vals[i]) {
 				return false
 			}
 		}
@@ -305,6 +345,21 @@ func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
 			return false
 		}
 		first = nil
+	}
+	return true
+}
+
+// walkValues yields the values below p in order and reports whether to go on.
+func (p *page[K, V]) walkValues(yield func(V) bool) bool {
+	for _, v := range p.vals {
+		if !yield(v) {
+			return false
+		}
+	}
+	for _, kid := range p.kids {
+		if !kid.walkValues(yield) {
+			return false
+		}
 	}
 	return true
 }
@@ -328,12 +383,12 @@ func (p *page[K, V]) count(first *K, in func(K) bool, n *int) bool {
 	if first != nil {
 		i, _ = p.search(*first)
 	}
-	end := len(p.keys)
-	if !in(p.keys[end-1]) {
-		end = i + sort.Search(end-i, func(j int) bool { return !in(p.keys[i+j]) })
+	end := p.len()
+	if !in(p.key(end - 1)) {
+		end = i + sort.Search(end-i, func(j int) bool { return !in(p.key(i + j)) })
 	}
 	*n += end - i
-	return end == len(p.keys)
+	return end == p.len()
 }
 
 // insert puts v at index i.

@@ -13,12 +13,11 @@ func Spoil(s *State, path string) bool {
 	}
 	n := s.writable(s.gen.Load(), path)
 	if n.data.len() == 0 {
-		s.dataSize++
-		n.data = pack([]byte{0})
+		s.setBytes(n, []byte{0})
 		return true
 	}
 	data := bytes.Clone(n.data.bytes())
 	data[0] ^= 1
-	n.data = pack(data)
+	s.setBytes(n, data)
 	return true
 }

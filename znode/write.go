@@ -99,7 +99,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.NoRoom
 	}
 	n := &node{
-		gen: s.gen.Load(), path: strings.Clone(path), data: pack(bytes.Clone(req.Data)), acl: list,
+		gen: s.gen.Load(), path: strings.Clone(path), data: pack(bytes.Clone(req.Data)), family: &list.plain,
 		czxid: s.zxid, mzxid: s.zxid, ctime: s.now, mtime: s.now,
 	}
 	n.setLife(l)
@@ -151,7 +151,7 @@ func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 	switch {
 	case n == nil:
 		return jute.NoNode
-	case req.Version != anyVersion && req.Version != n.version:
+	case req.Version != anyVersion && req.Version != n.data.version:
 		return jute.BadVersion
 	case n.numChildren() > 0:
 		return jute.NotEmpty
@@ -203,7 +203,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 		return nil, jute.NoAuth
 	case s.forbids(path, 0, int64(len(req.Data)-n.data.len())):
 		return nil, jute.QuotaExceeded
-	case req.Version != anyVersion && req.Version != n.version:
+	case req.Version != anyVersion && req.Version != n.data.version:
 		return nil, jute.BadVersion
 	case path != ConfigPath && s.overfills(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
@@ -213,7 +213,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 	s.willUndo(undo{edited: *n})
 	more := len(req.Data) - n.data.len()
 	s.setBytes(n, bytes.Clone(req.Data))
-	n.version++
+	n.data.version++
 	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
 	s.count(n)
 	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
@@ -252,8 +252,7 @@ func (s *State) runSetACL(txn *proto.Txn, r *Result) {
 		r.Code = jute.BadVersion
 	default:
 		n = s.edit(s.gen.Load(), path)
-		n.acl = list
-		n.aversion++
+		n.setACL(list, n.aversion+1)
 		s.count(n)
 		r.Stat = n.stat()
 	}
@@ -271,7 +270,7 @@ func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 		return jute.NoNode
 	case !s.allows(n.acl, jute.PermRead, txn.GetIds()):
 		return jute.NoAuth
-	case req.Version != anyVersion && req.Version != n.version:
+	case req.Version != anyVersion && req.Version != n.data.version:
 		return jute.BadVersion
 	}
 	return jute.OK
