@@ -93,14 +93,14 @@ var mutants = []mutant{
 		here, "TestWipedMember",
 	},
 	{
-		"joining member votes by what it has copied so far", "quorum/node.go",
-		" && h.areTwo(h.servers, self, candidate) &&", " &&",
+		"joining member votes by what it has copied so far", "quorum/heard.go",
+		" || !h.areTwo(h.latest.servers, self, candidate) ||", " ||",
 		"./quorum", "TestCopiedConfigurationIsNotHeard",
 	},
 	{
-		"joining member never votes by a log from before it came", "quorum/node.go",
-		" || slices.Equal(wire.Voters(latest), []uint32{candidate}) ||", " ||",
-		"./quorum", "TestWipedOneOfTwoCopiesTheTimeOfOne",
+		"joining member never votes by a log from before it came", "quorum/heard.go",
+		" || slices.Equal(wire.Voters(own.servers), []uint32{candidate}) ||", " ||",
+		"./quorum", "TestOtherOfTwoByBothConfigurations",
 	},
 	{
 		"joining member hears the others once", "quorum/start.go",
@@ -108,8 +108,8 @@ var mutants = []mutant{
 		"./quorum", "TestWipedVoterHearsObserverLater",
 	},
 	{
-		"half of the voters answer a joining member", "quorum/start.go",
-		"return len(voters)/2 + 1", "return (len(voters) + 1) / 2",
+		"half of the voters answer a joining member", "quorum/heard.go",
+		"return len(h.voters())/2 + 1", "return (len(h.voters()) + 1) / 2",
 		"./quorum", "TestJoinQuorumMeetsEveryMajority",
 	},
 	{
@@ -376,6 +376,26 @@ var mutants = []mutant{
 		"entries of an earlier term carry a later term's commit", "quorum/wire/pipeline.go",
 		"; term == req.Term {", "; term > 0 {",
 		"./quorum/wire", "TestNoCommitNotice",
+	},
+	{
+		"frame with any number of entries", "quorum/wire/frames.go",
+		"if n > m.elements {", "if n > 255 {",
+		"./quorum/wire", "TestFramesRefused",
+	},
+	{
+		"segments removed late while the log is opened", "quorum/disk/remover.go",
+		"if !r.started {", "if false {",
+		"./quorum/disk", "TestRemover",
+	},
+	{
+		"sender of frames kept unchecked", "quorum/wire/serve.go",
+		"; ok && err == nil {\n\t\t\tin.sender", "; ok {\n\t\t\tin.sender",
+		"./quorum/wire", "TestSenderIsKeptShort",
+	},
+	{
+		"refused notice ignored", "quorum/wire/serve.go",
+		"case c.form == unanswered && (failed != nil || appended == nil || !appended.Success):", "case false:",
+		"./quorum/wire", "TestRefusedNoticeEndsConnection",
 	},
 	{
 		"commits after a pause told late", "quorum/wire/notices.go",
@@ -858,7 +878,32 @@ var mutants = []mutant{
 		"./quorum", "TestWipedMemberStandsAside",
 	},
 	{
-		"wiped one of two votes although a third one may vote", "quorum/node.go",
+		"joining member votes although a former voter may have more", "quorum/heard.go",
+		"return !known || h.ends[candidate].Before(end)", "return false",
+		"./quorum", "TestOtherOfTwoByBothConfigurations",
+	},
+	{
+		"former voters need not answer a joining member", "quorum/heard.go",
+		"return 1 + len(h.former())", "return 1",
+		"./quorum", "TestJoinQuorumMeetsEveryMajority",
+	},
+	{
+		"joining member never votes with a half copied log", "quorum/heard.go",
+		"own.index < h.latest.index && h.latest.equal(h.committed)", "false",
+		"./quorum", "TestOtherOfTwoByBothConfigurations",
+	},
+	{
+		"voter that has left the list never joins", "quorum/start.go",
+		" && !slices.Contains(wire.Voters(voters), n.cfg.Self):", ":",
+		"./quorum", "TestVoterJoinsWithoutAPlace",
+	},
+	{
+		"committed configuration forgotten at a restart", "quorum/committed.go",
+		"len(c.servers) > 0 {\n\t\tn.fsm", "false {\n\t\tn.fsm",
+		"./quorum", "TestCommittedConfigurationIsStored",
+	},
+	{
+		"wiped one of two votes although a third one may vote", "quorum/heard.go",
 		"p.Observer && !slices.Contains(h.answered, p.ID) })", "false })",
 		"./quorum", "TestOtherOfTwo",
 	},

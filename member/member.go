@@ -61,10 +61,12 @@ type Server struct {
 	Observer bool // it does not vote
 }
 
-// Network is how a member connects to other members and listens for them. The default is TCP.
+// Network is how a member connects to other members, listens for them and finds the addresses of their hosts. The default
+// is TCP, and the system's resolver.
 type Network struct {
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
+	Lookup wire.LookupFunc
 }
 
 // Config is what a Member is built from. A field without a default is required.
@@ -131,6 +133,9 @@ func (c *Config) complete() error {
 	}
 	if c.Network.Dial == nil {
 		c.Network.Dial = wire.DialTCP
+	}
+	if c.Network.Lookup == nil {
+		c.Network.Lookup = wire.LookupSystem
 	}
 	if c.Bind == nil {
 		c.Bind = func(addr string) string { return addr }
@@ -370,7 +375,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.askLoop(inner) })
 	g.Go(func() error { return m.backupLoop(inner) })
 	g.Go(func() error { return m.ports.guard.Run(inner) })
-	g.Go(func() error { return m.ports.hello.Door().Run(inner, wire.LookupSystem) })
+	g.Go(func() error { return m.ports.hello.Door().Run(inner, m.cfg.Network.Lookup) })
 	if m.cfg.Operators != nil {
 		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
 	}

@@ -33,6 +33,7 @@ func TestMembersFromAnyMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
 		leader := e.Ready()
+		e.Joined() // a member that joins is catching up, and not a follower
 		down, asked := e.Followers()[0], e.Followers()[1]
 		e.Kill(down)
 		ops := e.Member(asked).Operations()

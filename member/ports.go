@@ -166,9 +166,10 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	}
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	list, hearsay := s.m.rosterMessage()
+	latest, committed := n.Configurations()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot,
-		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Latest()),
+		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: latest, Committed: committed,
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
 		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(), DigestAlg: s.m.hashAlg(),

@@ -114,6 +114,7 @@ func TestOneOfTwoVotersMoves(t *testing.T) {
 			if role == "follower" {
 				moved = e.Followers()[0]
 			}
+			time.Sleep(5 * time.Second) // both have announced themselves: the one that moves must have the longer log, or the same
 			e.Kill(moved)
 			before := e.Line(moved, false)
 			e.Move(moved)

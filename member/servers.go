@@ -294,18 +294,6 @@ func (m *Member) listMessage(r *znode.Roster) *proto.Roster {
 	return message
 }
 
-// configurationMessage returns raft's configuration for other members, or nil if there is none.
-func configurationMessage(servers []wire.Peer) *proto.Configuration {
-	if len(servers) == 0 {
-		return nil
-	}
-	c := &proto.Configuration{}
-	for _, s := range servers {
-		c.Servers = append(c.Servers, &proto.ConfiguredServer{Member: s.ID, Address: s.Addr, Voter: !s.Observer})
-	}
-	return c
-}
-
 // relist makes listLoop look at the lists. It does not block.
 func (m *Member) relist() {
 	select {

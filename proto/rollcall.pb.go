@@ -1113,6 +1113,7 @@ type HelloReply struct {
 	Configuration *Configuration `protobuf:"bytes,16,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft does not run yet, or the member is older
 	Hearsay       bool           `protobuf:"varint,17,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not the list in the member's state: others have told of it, or an earlier process knew it
 	Removed       bool           `protobuf:"varint,18,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and its configuration are old
+	Committed     *Configuration `protobuf:"bytes,19,opt,name=committed,proto3" json:"committed,omitempty"`                   // the newest configuration that the member knows to be committed; absent: none, or the member is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1273,10 +1274,18 @@ func (x *HelloReply) GetRemoved() bool {
 	return false
 }
 
+func (x *HelloReply) GetCommitted() *Configuration {
+	if x != nil {
+		return x.Committed
+	}
+	return nil
+}
+
 // Configuration says which members raft replicates the log to, and which of them vote.
 type Configuration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Servers       []*ConfiguredServer    `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"` // by id
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`    // of its entry in the log; 0: the member is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1316,6 +1325,13 @@ func (x *Configuration) GetServers() []*ConfiguredServer {
 		return x.Servers
 	}
 	return nil
+}
+
+func (x *Configuration) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
 }
 
 type ConfiguredServer struct {
@@ -4844,7 +4860,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
 	"configHash\x12\x1a\n" +
-	"\belection\x18\x03 \x01(\tR\belection\"\xb3\x04\n" +
+	"\belection\x18\x03 \x01(\tR\belection\"\xed\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -4870,9 +4886,11 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06roster\x18\x0f \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
 	"\rconfiguration\x18\x10 \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\x12\x18\n" +
 	"\ahearsay\x18\x11 \x01(\bR\ahearsay\x12\x18\n" +
-	"\aremoved\x18\x12 \x01(\bR\aremoved\"H\n" +
+	"\aremoved\x18\x12 \x01(\bR\aremoved\x128\n" +
+	"\tcommitted\x18\x13 \x01(\v2\x1a.rollcall.v1.ConfigurationR\tcommitted\"^\n" +
 	"\rConfiguration\x127\n" +
-	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\"Z\n" +
+	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"Z\n" +
 	"\x10ConfiguredServer\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -5270,64 +5288,65 @@ var file_rollcall_proto_depIdxs = []int32{
 	7,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
 	7,  // 3: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
 	17, // 4: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
-	18, // 5: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
-	21, // 6: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	20, // 7: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	24, // 8: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	23, // 9: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	4,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	2,  // 11: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
-	39, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	41, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	44, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	47, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	50, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	53, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	55, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	57, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	60, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	40, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	42, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	45, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	48, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	51, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	54, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	56, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	58, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	61, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
-	23, // 30: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	43, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	46, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	49, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	49, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	52, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	0,  // 36: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	59, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	62, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	37, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	35, // 43: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	25, // 44: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	27, // 45: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	29, // 46: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
-	31, // 47: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
-	33, // 48: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	16, // 49: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	22, // 50: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	38, // 51: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	36, // 52: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	26, // 53: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	28, // 54: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	30, // 55: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
-	32, // 56: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
-	34, // 57: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	49, // [49:58] is the sub-list for method output_type
-	40, // [40:49] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	17, // 5: rollcall.v1.HelloReply.committed:type_name -> rollcall.v1.Configuration
+	18, // 6: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
+	21, // 7: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	20, // 8: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	24, // 9: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	23, // 10: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	4,  // 11: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	2,  // 12: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
+	39, // 13: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	41, // 14: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	44, // 15: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	47, // 16: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	50, // 17: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	53, // 18: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	55, // 19: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	57, // 20: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	60, // 21: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	40, // 22: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	42, // 23: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	45, // 24: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	48, // 25: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	51, // 26: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	54, // 27: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	56, // 28: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	58, // 29: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	61, // 30: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	23, // 31: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	43, // 32: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	46, // 33: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	49, // 34: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	49, // 35: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	52, // 36: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	0,  // 37: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	59, // 38: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	1,  // 39: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	62, // 40: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	15, // 41: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	19, // 42: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	37, // 43: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	35, // 44: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	25, // 45: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	27, // 46: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	29, // 47: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
+	31, // 48: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
+	33, // 49: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	16, // 50: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	22, // 51: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	38, // 52: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	36, // 53: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	26, // 54: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	28, // 55: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	30, // 56: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
+	32, // 57: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
+	34, // 58: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	50, // [50:59] is the sub-list for method output_type
+	41, // [41:50] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }

@@ -106,26 +106,20 @@ func (n *Node) Configuration() []wire.Peer {
 		return servers
 	}
 	if heard := n.heard.Load(); heard != nil {
-		return slices.Clone(heard.servers)
+		return slices.Clone(heard.latest.servers)
 	}
 	return wire.Sorted(n.cfg.Peers)
 }
 
 // Latest returns raft's latest configuration, by id. It may not be committed. It is empty before raft runs, and
 // before raft has one.
-func (n *Node) Latest() []wire.Peer {
-	r := n.raft.Load()
-	if r == nil {
-		return nil
-	}
-	return wire.Peers(r.GetConfiguration().Configuration()) // does not wait
-}
+func (n *Node) Latest() []wire.Peer { return n.latest().servers }
 
 // Follows reports whether the configuration that is committed, as far as this member knows, is what the server
 // list wants. Of the servers to add, to make voters or to move, only those in present count.
 func (n *Node) Follows(present []uint32) bool {
 	have := n.Configuration()
-	if committed := n.fsm.configuration.Load(); committed != nil && !slices.Equal(have, *committed) {
+	if c := n.committed(); len(c.servers) > 0 && !slices.Equal(have, c.servers) {
 		return false
 	}
 	return follows(have, n.wantedPeers(), present)

@@ -465,20 +465,13 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 			return nil, errors.New("unavailable")
 		}
 		ensemble, _ := m.node.Ensemble()
+		latest, committed := m.node.Configurations()
 		return &proto.HelloReply{
-			Ensemble: ensemble[:], Configuration: configurationOf(m.node), LastTerm: m.node.LastTerm(),
+			Ensemble: ensemble[:], Configuration: latest, Committed: committed, LastTerm: m.node.LastTerm(),
 			Member: p.ID, ConfigHash: wire.ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining(),
 			Recovery: m.node.Recovery(), Recovering: m.node.Recovering(), CaughtUp: m.node.CaughtUp(), LastIndex: m.node.LastIndex(),
 		}, nil
 	}
-}
-
-func configurationOf(n *Node) *proto.Configuration {
-	c := &proto.Configuration{}
-	for _, p := range n.Latest() {
-		c.Servers = append(c.Servers, &proto.ConfiguredServer{Member: p.ID, Address: p.Addr, Voter: !p.Observer})
-	}
-	return c
 }
 
 var errKilled = errors.New("killed")

@@ -64,8 +64,9 @@ type fsm struct {
 	batch    []Committed
 	index    atomic.Uint64 // last entry applied
 	term     atomic.Uint64 // term of the last command applied, or contained in an installed snapshot
-	// configuration is the last that was committed since this process began, or since a snapshot was restored; nil: none.
-	configuration atomic.Pointer[[]wire.Peer]
+	// committed is the last configuration that was committed, as far as this member knows. It is nil if there is none, and
+	// after a snapshot was installed, which may have a newer one that raft knows.
+	committed atomic.Pointer[indexed]
 }
 
 // Apply implements raft.FSM. Only RecoverCluster calls it.
@@ -109,8 +110,8 @@ func (f *fsm) apply(logs []*raft.Log) {
 		case raft.LogCommand:
 			f.term.Store(l.Term)
 		case raft.LogConfiguration:
-			peers := wire.Peers(raft.DecodeConfiguration(l.Data)) // raft has decoded it before
-			f.configuration.Store(&peers)
+			c := indexed{l.Index, wire.Peers(raft.DecodeConfiguration(l.Data))} // raft has decoded it before
+			f.committed.Store(&c)
 			f.configured()
 		}
 	}
@@ -134,7 +135,9 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // Restore implements raft.FSM. If it fails while raft is starting, raft tries an older snapshot.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	err := f.machine.Restore(r)
-	f.configuration.Store(nil) // the snapshot may have a newer one, which raft knows
+	if f.running() {
+		f.committed.Store(nil)
+	}
 	switch {
 	case err == nil:
 	case f.running():

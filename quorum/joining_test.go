@@ -107,28 +107,44 @@ func TestCopiedConfigurationIsNotHeard(t *testing.T) {
 func TestOtherOfTwoByBothConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name          string
-		heard, latest []wire.Peer
-		answered      []uint32
-		want          bool
+		name                   string
+		latest, committed, own indexed
+		answered               []uint32
+		want                   bool
+		ends                   map[uint32]disk.Extent
 	}{
-		{"nothing was copied", peersOf(1, 2), nil, []uint32{2}, true},
-		{"both say two", peersOf(1, 2), peersOf(1, 2), []uint32{2}, true},
-		{"the log is from the time when the candidate was alone", peersOf(1, 2), peersOf(2), []uint32{2}, true},
-		{"the candidate was alone, and there are three", peersOf(1, 2, 3), peersOf(2), []uint32{2, 3}, false},
-		{"another one was alone", peersOf(1, 2), peersOf(3), []uint32{2}, false},
-		{"this one was alone", peersOf(1, 2), peersOf(1), []uint32{2}, false},
-		{"the log is old", peersOf(1, 2, 3), peersOf(1, 2), []uint32{2, 3}, false},
-		{"a third one votes since", peersOf(1, 2), peersOf(1, 2, 3), []uint32{2}, false},
-		{"a nonvoter came in since, and may vote by now", peersOf(1, 2), peersOf(1, 2, 0, 3), []uint32{2}, false},
-		{"the candidate has not answered", peersOf(1, 2), peersOf(1, 2), nil, false},
+		{"nothing was copied", confAt(5, 1, 2), confAt(5, 1, 2), indexed{}, []uint32{2}, true, nil},
+		{"both say two", confAt(5, 1, 2), confAt(5, 1, 2), confAt(5, 1, 2), []uint32{2}, true, nil},
+		{"the log is from the time when the candidate was alone", confAt(5, 1, 2), confAt(1, 2), confAt(1, 2), []uint32{2}, true, nil},
+		{"the candidate was alone, and there are three", confAt(5, 1, 2, 3), confAt(5, 1, 2, 3), confAt(1, 2), []uint32{2, 3}, false, nil},
+		{"another one was alone", confAt(5, 1, 2), confAt(5, 1, 2), confAt(6, 3), []uint32{2}, false, nil},
+		{"this one was alone", confAt(5, 1, 2), confAt(5, 1, 2), confAt(6, 1), []uint32{2}, false, nil},
+		{"there are three since", confAt(5, 1, 2, 3), confAt(5, 1, 2, 3), confAt(1, 1, 2), []uint32{2, 3}, false, nil},
+		{"a third one votes since", confAt(5, 1, 2), confAt(5, 1, 2), confAt(6, 1, 2, 3), []uint32{2}, false, nil},
+		{"a nonvoter came in since, and may vote by now", confAt(5, 1, 2), confAt(5, 1, 2), confAt(6, 1, 2, 0, 3), []uint32{2}, false, nil},
+		{"the candidate has not answered", confAt(5, 1, 2), confAt(5, 1, 2), confAt(5, 1, 2), nil, false, nil},
+		{"a third one has voted before", confAt(5, 1, 2), confAt(5, 1, 2), confAt(1, 1, 2, 3), []uint32{2}, true, nil},
+		{"a third one may vote still", confAt(5, 1, 2), confAt(1, 1, 2, 3), confAt(1, 1, 2, 3), []uint32{2}, false, nil},
+		{"a third one may vote still, and nothing was copied", confAt(5, 1, 2), confAt(1, 1, 2, 3), indexed{}, []uint32{2}, false, nil},
+		{"it is not known who has voted before", confAt(5, 1, 2), indexed{}, indexed{}, []uint32{2}, false, nil},
+		{"the log of a third one is no longer", confAt(5, 1, 2), confAt(1, 1, 2, 3), indexed{}, []uint32{2, 3}, true, ends(2, 9, 3, 9)},
+		{"the log of a third one is longer", confAt(5, 1, 2), confAt(1, 1, 2, 3), indexed{}, []uint32{2, 3}, false, ends(2, 9, 3, 10)},
+		{"the log of a third one is not known", confAt(5, 1, 2), confAt(1, 1, 2, 3), indexed{}, []uint32{2, 3}, false, ends(2, 9, 4, 8)},
 	} {
-		h := heard{servers: tt.heard, answered: tt.answered}
-		if got := h.otherOfTwo(1, 2, tt.latest); got != tt.want {
+		h := heard{latest: tt.latest, committed: tt.committed, answered: tt.answered, ends: tt.ends}
+		if got := h.otherOfTwo(1, 2, tt.own); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
 	}
 }
+
+// ends returns where the logs of two members end.
+func ends(a uint32, endA uint64, b uint32, endB uint64) map[uint32]disk.Extent {
+	return map[uint32]disk.Extent{a: {Index: endA, Term: 2}, b: {Index: endB, Term: 2}}
+}
+
+// confAt returns a configuration at an index of the log; see peersOf.
+func confAt(index uint64, ids ...uint32) indexed { return indexed{index, peersOf(ids...)} }
 
 // Of two members, one lost its disk, and both are killed while it copies the log. Its next process asks the other one
 // again, and votes for it.
@@ -226,10 +242,13 @@ func TestWipedVoterHearsObserverLater(t *testing.T) {
 func TestJoinQuorumMeetsEveryMajority(t *testing.T) {
 	t.Parallel()
 	const self = 1
-	n := &Node{cfg: Config{Self: self}}
+	need := func(latest, committed indexed) int {
+		h := heard{latest: latest, committed: committed}
+		return h.joinQuorum(self)
+	}
 	for count := uint32(3); count <= 7; count++ {
 		voters := peersOf(1, 2, 3, 4, 5, 6, 7)[:count]
-		need := n.joinQuorum(voters)
+		need := need(indexed{5, voters}, indexed{5, voters})
 		for _, next := range neighbours(voters, self) {
 			most := 0 // of the others in a majority with this member, how many can be none of those that answer
 			for _, p := range next {
@@ -244,17 +263,20 @@ func TestJoinQuorumMeetsEveryMajority(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		voters []wire.Peer
-		need   int
+		latest, committed indexed
+		need              int
 	}{
-		{peersOf(1, 2), 1},
-		{peersOf(2), 1},
-		{peersOf(2, 3), 2},
-		{peersOf(2, 3, 4), 2}, // this member may have been the fourth
-		{peersOf(2, 3, 4, 5), 3},
+		{confAt(5, 1, 2), confAt(5, 1, 2), 1},
+		{confAt(5, 1, 2), confAt(1, 2), 1},
+		{confAt(5, 1, 2), confAt(1, 1, 2, 3), 2}, // 2 and 3
+		{confAt(5, 1, 2), indexed{}, 2},
+		{confAt(5, 2), confAt(5, 2), 1},
+		{confAt(5, 2, 3), confAt(5, 2, 3), 2},
+		{confAt(5, 2, 3, 4), confAt(5, 2, 3, 4), 2}, // this member may have been the fourth
+		{confAt(5, 2, 3, 4, 5), confAt(5, 2, 3, 4, 5), 3},
 	} {
-		if need := n.joinQuorum(tt.voters); need != tt.need {
-			t.Errorf("of %v %d must answer, want %d", tt.voters, need, tt.need)
+		if need := need(tt.latest, tt.committed); need != tt.need {
+			t.Errorf("of %v %d must answer, want %d", tt.latest.servers, need, tt.need)
 		}
 	}
 }
@@ -294,7 +316,8 @@ func TestStartingMemberIsSilent(t *testing.T) {
 		waits  bool
 	}{
 		{"starting", &proto.HelloReply{HasData: true, Ensemble: id}, true},
-		{"running", &proto.HelloReply{HasData: true, Ensemble: id, Configuration: configuration}, false},
+		{"running", &proto.HelloReply{HasData: true, Ensemble: id, Configuration: configuration, Committed: configuration}, false},
+		{"running, and the configuration may not be committed", &proto.HelloReply{HasData: true, Ensemble: id, Configuration: configuration}, true},
 		{"of an earlier version", &proto.HelloReply{HasData: true}, false},
 	} {
 		n := &Node{cfg: Config{Self: 1, Peers: peersOf(1, 2), NewEnsemble: true}}

@@ -45,7 +45,7 @@ func TestOtherOfTwo(t *testing.T) {
 		{"two others", peersOf(2, 3), []uint32{2, 3}, 2, false},
 	} {
 		n := &Node{cfg: Config{Self: 1}}
-		n.heard.Store(&heard{servers: tt.heard, answered: tt.answered})
+		n.heard.Store(&heard{latest: indexed{1, tt.heard}, committed: indexed{1, tt.heard}, answered: tt.answered})
 		if got := n.otherOfTwo(tt.candidate); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
@@ -120,7 +120,7 @@ func TestWhoComesIn(t *testing.T) {
 func TestWantedWithoutAList(t *testing.T) {
 	servers := peersOf(1, 2, 3)
 	n := &Node{cfg: Config{Self: 1, Peers: peersOf(1, 2, 4), Wanted: func() ([]wire.Peer, bool) { return nil, false }}}
-	n.heard.Store(&heard{servers: servers})
+	n.heard.Store(&heard{latest: indexed{1, servers}})
 	if got := n.wantedPeers(); !slices.Equal(got, servers) {
 		t.Errorf("wants %v, want what there is, %v", got, servers)
 	}

@@ -26,7 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,8 +49,8 @@ const (
 	// snapshotInterval is how often, within a factor of two, raft checks whether to take a
 	// snapshot.
 	snapshotInterval = 10 * time.Second
-	// cachedEntries is how many of the log's last entries stay in memory for followers that keep
-	// up. An entry may hold 1 MiB.
+	// cachedEntries is how many of the log's last entries stay in memory at most, however short they
+	// are; see cachedBytes.
 	cachedEntries = 64
 	// maxLeadership is how many changes of leadership may wait to be read from Leadership. Each
 	// takes an election, so a reader that is this far behind has stopped. raft waits for it then.
@@ -69,12 +68,14 @@ type Node struct {
 	election time.Duration
 	planted  planted // what Open has found
 	list     []byte  // see List
+	snapshot uint64  // index of the newest snapshot that Open has found, or 0
 
 	disk    *disk.Data
 	fsm     *fsm
 	trans   *wire.Transport
 	metrics metrics
 
+	log        *logCache // raft's; set before raft is
 	raft       atomic.Pointer[raft.Raft]
 	joining    atomic.Bool
 	recovery   atomic.Uint64         // see Recovery
@@ -82,6 +83,7 @@ type Node struct {
 	heard      atomic.Pointer[heard] // what others have told this process while it was joining; nil: nothing
 	heardOfOne bool                  // while it had no data, it has heard of an ensemble: see begun. decide and joinLoop use it, one after the other
 	wanted     chan struct{}         // the list has changed; one place
+	settled    chan struct{}         // a configuration was committed; one place
 	losses     chan loss             // the leader's connections have ended; one place
 	met        met
 	few        time.Time              // since when a voter that is to leave has waited for another; zero: none waits
@@ -93,6 +95,7 @@ type Node struct {
 	ready      chan struct{}
 	leadership chan bool
 	futures    sync.WaitGroup
+	storing    sync.WaitGroup // storeLoop
 
 	failing sync.Once
 	failed  chan struct{}
@@ -130,6 +133,7 @@ func Open(cfg Config) (*Node, error) {
 		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
 		election:   cmp.Or(cfg.Heartbeat, DefaultHeartbeat),
 		wanted:     make(chan struct{}, 1),
+		settled:    make(chan struct{}, 1),
 		losses:     make(chan loss, 1),
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
@@ -160,6 +164,10 @@ func (n *Node) open() (err error) {
 		// entries are applied only while raft runs, so n.trans is set
 		commits: func() { n.trans.Committed(n.awaited()) },
 		configured: func() {
+			select {
+			case n.settled <- struct{}{}:
+			default:
+			}
 			n.trans.Configured()
 			n.cfg.Configured()
 		},
@@ -188,7 +196,7 @@ func (n *Node) read() error {
 	if n.planted, err = n.readPlanted(); err != nil {
 		return err
 	}
-	return errors.Join(n.checkSnapshot(), n.readDamage(), n.readFollowed(), n.readEnsemble(), n.readList())
+	return errors.Join(n.checkSnapshot(), n.readDamage(), n.readFollowed(), n.readEnsemble(), n.readList(), n.readCommitted())
 }
 
 // Close releases the stores and the folder of a Node that is not running. Run calls it.
@@ -239,39 +247,5 @@ func (n *Node) mayTake() error {
 
 // errJoining says why a joining member is no candidate.
 var errJoining = errors.New("quorum: this member is joining and takes part in no election")
-
-// heard is what other members tell a joining one of the ensemble.
-type heard struct {
-	servers  []wire.Peer // see newest
-	answered []uint32    // who has answered
-}
-
-// otherOfTwo reports whether the ensemble that this member joins has two voters, and a candidate is the other one.
-// That one has everything that was acknowledged. A member that was removed before may lack some of it. The other one
-// may lack it too if a nonvoter has become a voter without it. Every nonvoter comes in with the consent of both, so
-// the other one knows of it, and the exception counts only if all nonvoters have answered: newest has then seen the
-// configuration in which one of them votes.
-//
-// The configuration of which this member has heard must say so, and so must that in its own log. The log may have an
-// old one as long as this member is copying it. What this member has heard is old once it has copied a change. But a log
-// whose only voter is the candidate says no more than an empty one, if it is the older of the two; and if it is the newer
-// one, nothing was committed since without the candidate.
-func (n *Node) otherOfTwo(candidate uint32) bool {
-	h := n.heard.Load()
-	return h != nil && h.otherOfTwo(n.cfg.Self, candidate, n.Latest())
-}
-
-// otherOfTwo does that for member self. latest is the configuration in its log, or empty.
-func (h *heard) otherOfTwo(self, candidate uint32, latest []wire.Peer) bool {
-	return slices.Contains(h.answered, candidate) && h.areTwo(h.servers, self, candidate) &&
-		(len(latest) == 0 || slices.Equal(wire.Voters(latest), []uint32{candidate}) || h.areTwo(latest, self, candidate))
-}
-
-// areTwo reports whether a and b are the voters of a configuration, and all its nonvoters have answered.
-func (h *heard) areTwo(servers []wire.Peer, a, b uint32) bool {
-	voters := wire.Voters(servers)
-	return len(voters) == 2 && slices.Contains(voters, a) && slices.Contains(voters, b) &&
-		!slices.ContainsFunc(servers, func(p wire.Peer) bool { return p.Observer && !slices.Contains(h.answered, p.ID) })
-}
 
 func (n *Node) self() wire.Peer { return n.cfg.Book.Self() }

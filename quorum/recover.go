@@ -117,8 +117,10 @@ func startAnew(data *disk.Data, peers []wire.Peer) error {
 	if err := writeRecovery(stable, peers, binary.BigEndian.Uint64(number[:])|1); err != nil {
 		return err
 	}
-	if err := stable.Set(keyPlanted, nil); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
+	for _, key := range [][]byte{keyPlanted, keyCommitted} {
+		if err := stable.Set(key, nil); err != nil {
+			return fmt.Errorf("quorum: write state: %w", err)
+		}
 	}
 	term, err := stable.Term()
 	if err == nil {

@@ -49,6 +49,7 @@ func (n *Node) run(ctx context.Context) error {
 	n.logger.Info("raft runs", "joining", how == startJoining, "last", r.LastIndex(), "term", r.CurrentTerm())
 	close(n.ready)
 
+	n.storing.Go(func() { n.storeLoop(ctx) })
 	var loops sync.WaitGroup
 	loops.Go(func() { n.meterLoop(ctx, r) })
 	if how == startJoining {
@@ -87,15 +88,12 @@ func (n *Node) begin(ctx context.Context) (start, error) {
 
 func (n *Node) startRaft() (*raft.Raft, error) {
 	conf := n.raftConfig()
-	cache, err := raft.NewLogCache(cachedEntries, n.disk.Log())
-	if err != nil {
-		return nil, err
-	}
 	newest, err := n.disk.Newest() // before raft runs, because raft may receive another snapshot at once
 	if err != nil {
 		return nil, errors.Join(err, n.trans.Close())
 	}
-	r, err := n.newRaft(conf, cache)
+	n.log = &logCache{LogStore: n.disk.Log()}
+	r, err := n.newRaft(conf, n.log)
 	if err != nil {
 		return nil, errors.Join(err, n.trans.Close())
 	}
@@ -162,6 +160,7 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 		closed := n.trans.Close() // first, so that raft does not wait for requests under way
 		err := errors.Join(future.Error(), closed)
 		n.disk.Finish() // what raft has appended is written before the stores are closed
+		n.storing.Wait()
 		done <- err
 	}()
 	timer := time.NewTimer(stopTimeout)

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,37 +163,53 @@ type verdict struct {
 	heard
 }
 
-// newest returns the servers of the ensemble by the answer of the member with the longest log, as raft compares
-// logs: the latest configuration of the one that could lead. Without such an answer the configured servers count:
-// no member has data, or all are of an earlier version, in which the servers do not change.
-func (n *Node) newest(answers map[uint32]*proto.HelloReply) (servers []wire.Peer) {
+// hearing returns what the answers say of the ensemble. Its latest configuration is that of the member with the longest
+// log, as raft compares logs: of the one that could lead. Without such an answer the configured servers count: no
+// member has data, or all are of an earlier version, in which the servers do not change.
+func (n *Node) hearing(answers map[uint32]*proto.HelloReply) heard {
 	var best *proto.HelloReply
-	for _, a := range answers {
+	ends := map[uint32]disk.Extent{}
+	for id, a := range answers {
 		if len(a.GetConfiguration().GetServers()) == 0 || !a.GetHasData() {
 			continue
 		}
-		if best == nil || cmp.Or(cmp.Compare(a.GetLastTerm(), best.GetLastTerm()), cmp.Compare(a.GetLastIndex(), best.GetLastIndex())) > 0 {
+		if !a.GetJoining() {
+			ends[id] = endOf(a)
+		}
+		if best == nil || endOf(best).Before(endOf(a)) {
 			best = a
 		}
 	}
-	for _, s := range best.GetConfiguration().GetServers() {
-		servers = append(servers, wire.Peer{ID: s.GetMember(), Addr: s.GetAddress(), Observer: !s.GetVoter()})
+	h := heard{latest: indexedOf(best.GetConfiguration()), committed: indexedOf(best.GetCommitted()), answered: slices.Collect(maps.Keys(answers)), ends: ends}
+	if len(wire.Voters(h.latest.servers)) == 0 {
+		h.latest = indexed{servers: wire.Sorted(n.cfg.Peers)}
+		h.committed = h.latest
 	}
-	if len(wire.Voters(servers)) == 0 {
-		servers = n.cfg.Peers
+	for _, a := range answers { // others may know more than the one with the longest log
+		if c := indexedOf(a.GetCommitted()); a.GetHasData() && c.index != 0 && c.index == h.latest.index {
+			h.committed = c
+		}
 	}
-	return wire.Sorted(servers)
+	return h
+}
+
+func endOf(a *proto.HelloReply) disk.Extent {
+	return disk.Extent{Index: a.GetLastIndex(), Term: a.GetLastTerm()}
 }
 
 // evaluate applies the rules to the answers of one round.
 func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
-	v := verdict{heard: heard{servers: n.newest(answers), answered: slices.Collect(maps.Keys(answers))}}
-	voters := slices.DeleteFunc(slices.Clone(v.servers), func(p wire.Peer) bool { return p.Observer })
-	v.need = n.joinQuorum(voters)
+	v := verdict{heard: n.hearing(answers)}
+	voters := v.voters()
+	asked := voters
+	if v.otherVoter(n.cfg.Self) != 0 {
+		asked = slices.Concat(voters, v.former())
+	}
+	v.need = v.joinQuorum(n.cfg.Self)
 	var silent []string
 	recoveries, ensembles := map[uint64]bool{}, map[wire.EnsembleID]bool{}
 	data := n.begun(answers)
-	for _, p := range voters {
+	for _, p := range asked {
 		a, answered := answers[p.ID]
 		switch {
 		case p.ID == n.cfg.Self:
@@ -225,10 +240,12 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 	case len(recoveries) > 1:
 		v.waiting = fmt.Sprintf("the end of one of two ensembles: %s have data from before and after a recovery, or from several; empty the folders of those that must not continue",
 			wire.Canonical(v.full))
-	case data && len(v.full) >= v.need && !n.listed(answers):
+	case data && len(v.full) >= v.need && !n.listed(answers) && !slices.Contains(wire.Voters(voters), n.cfg.Self):
 		v.waiting = fmt.Sprintf("a place in the server list, in which there is no member %d: add it on any member, with rollcall members add", n.cfg.Self)
 	case data && len(v.full) >= v.need:
 		v.start = startJoining
+	case data && len(silent) == 0 && len(v.committed.servers) == 0:
+		v.waiting = fmt.Sprintf("word that %s are all voters: their configuration may not be committed, and then the voters of the one before it decide", wire.Canonical(voters))
 	case data:
 		v.waiting = fmt.Sprintf("%d members with data, of which %d are there; silent: %s", v.need, len(v.full), list(silent))
 	case len(silent) == 0 || n.cfg.NewEnsemble && len(voters)-len(silent) > len(voters)/2:
@@ -295,21 +312,6 @@ func list(s []string) string {
 		return "none"
 	}
 	return strings.Join(s, ", ")
-}
-
-// joinQuorum returns how many of the voters of the newest configuration must answer this member, if it joins. It may
-// have voted before it lost its data. With so many answers, every majority to which its vote belonged has another
-// member among those that answered. Its former self may have voted in a configuration that is one step further, which
-// none of those that answer has yet. A majority meets those of all neighbours, also without this member's own vote in
-// them.
-//
-// Of two voters, the other one is enough: no configuration after theirs begins without its consent. While a recovered
-// member is the only voter, its answer alone is enough, because no other member has been in a majority since.
-func (n *Node) joinQuorum(voters []wire.Peer) int {
-	if _, votes := find(voters, n.cfg.Self); votes && len(voters) == 2 {
-		return 1
-	}
-	return len(voters)/2 + 1
 }
 
 // adoptTerm stores the greatest term of as many members as are needed to join. This member takes no

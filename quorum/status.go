@@ -90,9 +90,10 @@ func (n *Node) Leading() bool {
 	return r != nil && r.State() == raft.Leader
 }
 
-// leadsMany reports whether this member leads an ensemble of which two members may have an entry before its own disk has it.
-// One of two voters may not let the other one have more than itself: if the other one has lost its disk and joins, it
-// takes no leadership, and votes only for a log that is no shorter than its own (otherOfTwo).
+// leadsMany reports whether this member leads, and may send an entry before its own disk has it. With two voters it may
+// not, because the other voter must never have an entry that this member's disk may lose. If the other voter has lost its disk
+// and joins, it does not stand for election, and votes only for a log that is no shorter than its own (otherOfTwo). So the two
+// would elect nobody.
 func (n *Node) leadsMany() bool { return n.Leading() && len(wire.Voters(n.Latest())) != 2 }
 
 // leadsIn reports whether raft leads in term and is not handing leadership over.

@@ -133,6 +133,7 @@ func (c *conn) Ended(why stream.Reason) {
 	session, unanswered, refused, readOnly := c.session, c.queue.n, c.refused, c.readOnly
 	c.endOpening()
 	c.stream.Unlock()
+	c.srv.stats.ended[why].Add(1) // before it is no longer one of those that are open
 	c.srv.stats.outstanding.Add(-int64(unanswered))
 	if refused {
 		c.closeRefused(session)
@@ -145,7 +146,6 @@ func (c *conn) Ended(why stream.Reason) {
 		c.srv.cfg.Member.Detach(session, c.number)
 	}
 	c.srv.forget(c)
-	c.srv.stats.ended[why].Add(1)
 	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "reason", reasonNames[why])
 }
 

@@ -254,6 +254,7 @@ func TestIdle(t *testing.T) {
 		}
 		c.expectClosed()
 		late.expectClosed()
+		synctest.Wait() // the server counts a connection after it has closed it
 		if n := w.srv.Stats().Ended["idle"]; n != 2 {
 			t.Errorf("%d idle connections counted, want 2", n)
 		}

@@ -66,6 +66,7 @@ func TestUnvouchedEnds(t *testing.T) {
 		late.expectClosed() // the answer to a handshake also needs vouching
 		w.silence(false, nil)
 		idle.must(jute.OpPing) // nothing was to be sent to it meanwhile
+		synctest.Wait()        // the server counts a connection after it has closed it
 		if n := w.srv.Stats().Ended["not_vouched"]; n != 2 {
 			t.Errorf("%d connections counted, want 2", n)
 		}

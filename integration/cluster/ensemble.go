@@ -210,7 +210,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig},
 		},
 		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, Clients: clients,
-		Network: member.Network{Listen: host.Listen, Dial: host.Dial},
+		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: nowhere},
 		Now:     e.members[id].clock.Now, Events: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
 	}

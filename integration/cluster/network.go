@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +15,12 @@ import (
 
 // errGone is for hosts that have been killed: nothing that they do has any effect.
 var errGone = errors.New("cluster: this host was killed")
+
+// nowhere finds no address of a host, because these hosts have none. The system's resolver must not be asked in a bubble: the
+// channel that it makes in one cannot be used in the next.
+func nowhere(_ context.Context, host string) ([]netip.Addr, error) {
+	return nil, fmt.Errorf("cluster: host %s has no IP address", host)
+}
 
 // Network is the network of one ensemble, in memory. Every connection is between two hosts: members
 // by their ids, and host 0 for clients. Where nothing listens, connections are refused. These are its faults:

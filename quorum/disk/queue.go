@@ -14,6 +14,11 @@ import (
 // as it does for the disk.
 const maxQueued = 2 * MaxEntry
 
+// maxWrite is how many bytes of queued entries are written together at most, unless one entry is longer.
+// raft-wal copies them into one buffer, which it keeps as long as the segment. A sync costs as much as
+// writing a few hundred kilobytes, so a longer write gains little.
+const maxWrite = 2 << 20
+
 // logQueue is the log for raft. While raft leads, an entry is in the queue as soon as StoreLogs
 // returns, and is written in the background. So raft sends it to the followers meanwhile. All other
 // writes wait for the disk, after everything that is queued.
@@ -121,7 +126,13 @@ func (q *logQueue) next() []*raft.Log {
 		q.changed.Broadcast()
 		return nil
 	}
-	return slices.Clone(q.queued[:min(len(q.queued), MaxAppend)])
+	most := min(len(q.queued), MaxAppend)
+	n, size := 1, entryBytes(q.queued[0])
+	for n < most && size+entryBytes(q.queued[n]) <= maxWrite {
+		size += entryBytes(q.queued[n])
+		n++
+	}
+	return slices.Clone(q.queued[:n])
 }
 
 // done removes entries that have been written.

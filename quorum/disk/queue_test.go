@@ -203,6 +203,26 @@ func TestQueueBesides(t *testing.T) {
 	})
 }
 
+// Entries are written together up to maxWrite bytes. A longer one is written alone.
+func TestQueueWritesLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		q.append(1, 1)
+		synctest.Wait() // it is being written, and the others come meanwhile
+		for i, size := range []int{maxWrite / 2, maxWrite / 4, maxWrite / 2, maxWrite + 1, maxWrite / 2, 1} {
+			l := &raft.Log{Index: uint64(i + 2), Data: make([]byte, size)}
+			if err := q.Log().StoreLogs([]*raft.Log{l}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 5 {
+			q.letGo(nil)
+		}
+		q.Finish()
+		q.wrote("1 to 1", "2 to 3", "4 to 4", "5 to 5", "6 to 7")
+	})
+}
+
 // What others count on is written after the queue, and waited for.
 func TestQueueIsFirst(t *testing.T) {
 	for _, tt := range []struct {
@@ -310,7 +330,9 @@ func TestQueueIsBounded(t *testing.T) {
 		if isOver(t, fourth, true) {
 			t.Error("room in a queue that is full")
 		}
-		q.letGo(nil)
+		for range 3 { // each of them is written alone
+			q.letGo(nil)
+		}
 		if !isOver(t, fourth, true) || !isOver(t, add(5, 5), true) {
 			t.Error("no room for two entries")
 		}

@@ -204,10 +204,13 @@ const entryOverhead = 64
 // logBytes returns how many bytes entries take.
 func logBytes(logs []*raft.Log) (n int64) {
 	for _, l := range logs {
-		n += int64(len(l.Data) + entryOverhead)
+		n += entryBytes(l)
 	}
 	return n
 }
+
+// entryBytes returns how many bytes an entry takes.
+func entryBytes(l *raft.Log) int64 { return int64(len(l.Data) + entryOverhead) }
 
 // Stable is a member's stable store. It holds raft's term and vote and other values that must not
 // be forgotten. It has the guard of its Data. A missing key is not an error for raft, which expects

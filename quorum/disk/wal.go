@@ -47,8 +47,9 @@ func openWAL(dir string, size int, hl hclog.Logger) (w *segments, err error) {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
+	files := newRemover(walfs.New(), hl)
 	err = openSafely(dir, func() error {
-		w, err = openSegments(dir, size, walfs.New(), hl)
+		w, err = openSegments(dir, size, files, hl)
 		if errors.Is(err, fs.ErrNotExist) { // a listed segment is missing
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
@@ -57,6 +58,8 @@ func openWAL(dir string, size int, hl hclog.Logger) (w *segments, err error) {
 	if err != nil {
 		return nil, err
 	}
+	w.remover = files
+	files.start()
 	return w, nil
 }
 
@@ -82,8 +85,9 @@ func openSegments(dir string, size int, vfs types.VFS, hl hclog.Logger) (*segmen
 // segments is a log in raft-wal.
 type segments struct {
 	*wal.WAL
-	dir   string
-	files *walSegments
+	dir     string
+	files   *walSegments
+	remover *remover // nil in tests
 }
 
 // GetLog implements raft.LogStore. If an entry exists and cannot be read it is damaged, unless the
@@ -119,7 +123,13 @@ func (s *segments) StoreLogs(logs []*raft.Log) error {
 }
 
 // Close closes the log and the mark.
-func (s *segments) Close() error { return errors.Join(s.WAL.Close(), s.files.mark.Close()) }
+func (s *segments) Close() error {
+	err := errors.Join(s.WAL.Close(), s.files.mark.Close())
+	if s.remover != nil {
+		s.remover.Close()
+	}
+	return err
+}
 
 // walFS makes files that only their owner can read. A file's size is durable before it is written
 // to. So if a file has entries and is shorter than it was made, it has lost its end.

@@ -55,7 +55,11 @@ type outConn struct {
 	to    raft.ServerAddress
 	w     *bufio.Writer
 	enc   *codec.Encoder // on w
-	dec   *codec.Decoder
+	r     *bufio.Reader
+	dec   *codec.Decoder // on r
+	// takesFrames is set once the member has said that it takes frames.
+	takesFrames atomic.Bool
+	head        []byte // room for the head of a frame
 }
 
 // get returns a connection to a member, an idle one if there is one.
@@ -71,12 +75,7 @@ func (d *dialer) getWithin(limit time.Duration, to raft.ServerAddress) (*outConn
 	if err != nil {
 		return nil, err
 	}
-	c := &outConn{Conn: conn, owner: d, to: to, w: bufio.NewWriterSize(conn, sendBuffer)}
-	if dialed, ok := conn.(*Conn); ok {
-		c.peer = dialed.Peer
-	}
-	c.enc = newEncoder(c.w)
-	c.dec = codec.NewDecoder(bufio.NewReader(conn), new(codec.MsgpackHandle))
+	c := newOutConn(d, to, conn)
 	if d.open.Store(c, nil); d.closed.Load() {
 		_ = c.Close()
 		return nil, net.ErrClosed
@@ -86,6 +85,15 @@ func (d *dialer) getWithin(limit time.Duration, to raft.ServerAddress) (*outConn
 		return nil, errMoved
 	}
 	return c, nil
+}
+
+func newOutConn(d *dialer, to raft.ServerAddress, conn net.Conn) *outConn {
+	c := &outConn{Conn: conn, owner: d, to: to, w: bufio.NewWriterSize(conn, sendBuffer), r: bufio.NewReader(conn)}
+	if dialed, ok := conn.(*Conn); ok {
+		c.peer = dialed.Peer
+	}
+	c.enc, c.dec = newEncoder(c.w), codec.NewDecoder(c.r, new(codec.MsgpackHandle))
+	return c
 }
 
 // former reports whether the member at the other end has another address by now.
@@ -181,11 +189,15 @@ func (c *outConn) send(kind byte, req any) error {
 	return c.w.Flush()
 }
 
-// answer waits for the answer to the oldest request that has none.
+// answer waits for the answer to the oldest request that is not answered. That request must be in MessagePack.
 func (c *outConn) answer(resp any) error {
 	var text string
 	err := c.dec.Decode(&text)
-	if err == nil {
+	if r, ok := resp.(*raft.AppendEntriesResponse); ok && err == nil && text == "" {
+		answer := appendAnswer{AppendEntriesResponse: r}
+		err = c.dec.Decode(&answer)
+		c.takesFrames.Store(answer.Frames)
+	} else if err == nil {
 		err = c.dec.Decode(resp)
 	}
 	if err == nil && text != "" {

@@ -14,10 +14,10 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// A request is its kind (1 byte) and a struct of raft's in MessagePack. A snapshot's bytes follow
-// its request. The answer is the text of an error, which is empty if there is none, and a struct or
-// nil, both in MessagePack. raft's own NetworkTransport reads and writes the same bytes, and members
-// of older versions use it.
+// A request is its kind (1 byte) and a struct of raft's in MessagePack, or a frame. A snapshot's bytes follow
+// its request. The answer to a request in MessagePack is the text of an error, which is empty if there is
+// none, and a struct or nil, both in MessagePack. raft's own NetworkTransport, which members of older
+// versions use, reads and writes the same bytes: it gets no frames, and skips appendAnswer.Frames.
 const (
 	requestAppend byte = iota
 	requestVote
@@ -43,7 +43,7 @@ const (
 	trusted = 256 << 10
 )
 
-// bounds limits a value in MessagePack. The value must be a map. It has at most maxFields fields,
+// bounds limits a request. A value in MessagePack must be a map. It has at most maxFields fields,
 // bytes bytes, elements elements in each list, and containers nested at most depth deep, itself
 // included.
 type bounds struct {
@@ -55,16 +55,21 @@ var (
 	smallBounds = bounds{bytes: maxSmall, depth: 1}
 	// configurationBounds limits raft's list of servers.
 	configurationBounds = bounds{bytes: maxSmall, depth: maxDepth, elements: maxMember}
-	// kinds has the bounds of each request and returns an empty one, by its first byte.
+	appendBounds        = bounds{bytes: maxRequest, depth: maxDepth, elements: maxElements}
+	// kinds has the bounds and the form of each request by its first byte. empty returns an empty request for the decoder
+	// of MessagePack, and is nil for frames.
 	kinds = [...]struct {
 		bounds
+		form
 		empty func() any
 	}{
-		requestAppend:     {bounds{bytes: maxRequest, depth: maxDepth, elements: maxElements}, func() any { return new(raft.AppendEntriesRequest) }},
-		requestVote:       {smallBounds, func() any { return new(raft.RequestVoteRequest) }},
-		requestSnapshot:   {smallBounds, func() any { return new(raft.InstallSnapshotRequest) }},
-		requestTimeoutNow: {smallBounds, func() any { return new(raft.TimeoutNowRequest) }},
-		requestPreVote:    {smallBounds, func() any { return new(raft.RequestPreVoteRequest) }},
+		requestAppend:     {appendBounds, inMessagePack, func() any { return new(raft.AppendEntriesRequest) }},
+		requestVote:       {smallBounds, inMessagePack, func() any { return new(raft.RequestVoteRequest) }},
+		requestSnapshot:   {smallBounds, inMessagePack, func() any { return new(raft.InstallSnapshotRequest) }},
+		requestTimeoutNow: {smallBounds, inMessagePack, func() any { return new(raft.TimeoutNowRequest) }},
+		requestPreVote:    {smallBounds, inMessagePack, func() any { return new(raft.RequestPreVoteRequest) }},
+		frameEntries:      {appendBounds, inFrames, nil},
+		frameNotice:       {bounds{bytes: positionSize}, unanswered, nil},
 	}
 )
 
@@ -77,9 +82,9 @@ func newEncoder(w io.Writer) *codec.Encoder {
 	return codec.NewEncoder(w, handle)
 }
 
-// message reads a value in MessagePack, and refuses what raft never sends before the decoder sees
-// it. The decoder allocates room for as many elements as a length promises, and follows nested
-// lists a thousand deep.
+// message reads a request: a value in MessagePack (value), or a frame (frame). It refuses what raft never
+// sends before the decoder sees it. The decoder allocates room for as many elements as a length promises,
+// and follows nested lists a thousand deep.
 type message struct {
 	bounds
 	from *bufio.Reader

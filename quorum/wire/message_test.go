@@ -52,6 +52,8 @@ func requests(t testing.TB) map[string][]byte {
 		"pre-vote":    encode(t, requestPreVote, &raft.RequestPreVoteRequest{RPCHeader: header, Term: 5}),
 		"snapshot":    encode(t, requestSnapshot, &raft.InstallSnapshotRequest{RPCHeader: header, Size: -1, Configuration: raft.EncodeConfiguration(servers), Peers: raft.EncodeConfiguration(servers)}),
 		"timeout now": encode(t, requestTimeoutNow, &raft.TimeoutNowRequest{RPCHeader: header}),
+		"frame":       framed(t, &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 300, Entries: many, LeaderCommitIndex: 70_000}, false),
+		"notice":      framed(t, &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 300, LeaderCommitIndex: 300}, true),
 	}
 }
 
@@ -67,7 +69,11 @@ func follow(request []byte, n int) (size int, err error) {
 		return 0, errBounds
 	}
 	m := message{bounds: kinds[request[0]].bounds, from: bufio.NewReader(&pieces{request[1:], n}), room: func(int) error { return nil }}
-	err = m.value(0)
+	if kinds[request[0]].form == inMessagePack {
+		err = m.value(0)
+	} else {
+		err = m.frame(request[0])
+	}
 	return 1 + len(m.b), err
 }
 
@@ -129,29 +135,39 @@ func TestReadEveryKindOfValue(t *testing.T) {
 	}
 }
 
-// raft keeps the entries of a request in memory, also when the room for its bytes has the next request.
+// raft keeps the entries of a request in memory, also when the room for its bytes has the next request. While raft has
+// a request, its connection is not the first to be closed.
 func TestEntriesOutliveTheNextRequest(t *testing.T) {
-	far, near := net.Pipe()
-	defer far.Close()
-	in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
-	defer in.Close()
-	request := func(fill string) []byte {
+	request := func(fill string) *raft.AppendEntriesRequest {
 		entry := &raft.Log{Index: 1, Data: []byte(strings.Repeat(fill, 100)), Extensions: []byte(fill)}
 		header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(fill), Addr: []byte(fill)}
-		return encode(t, requestAppend, &raft.AppendEntriesRequest{RPCHeader: header, Entries: []*raft.Log{entry}})
+		return &raft.AppendEntriesRequest{RPCHeader: header, Entries: []*raft.Log{entry}}
 	}
-	go func() { _, _ = far.Write(append(request("a"), request("b")...)) }()
-	first, err := in.next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := in.next(); err != nil {
-		t.Fatal(err)
-	}
-	req := first.(*raft.AppendEntriesRequest)
-	got := string(req.ID) + string(req.Addr) + string(req.Entries[0].Extensions) + string(req.Entries[0].Data)
-	if want := strings.Repeat("a", 103); got != want {
-		t.Errorf("after the next request the first one has %q, want %q", got, want)
+	for name, as := range map[string]func(*raft.AppendEntriesRequest) []byte{
+		"MessagePack": func(req *raft.AppendEntriesRequest) []byte { return encode(t, requestAppend, req) },
+		"frames":      func(req *raft.AppendEntriesRequest) []byte { return framed(t, req, false) },
+	} {
+		far, near := net.Pipe()
+		defer far.Close()
+		in := newInConn(near, newConns(slog.New(slog.DiscardHandler)))
+		defer in.Close()
+		in.sender = request("a").RPCHeader
+		go func() { _, _ = far.Write(append(as(request("a")), as(request("b"))...)) }()
+		first, err := in.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !in.whole {
+			t.Errorf("%s: a whole request is taken for one that is being received", name)
+		}
+		if _, err := in.next(); err != nil {
+			t.Fatal(err)
+		}
+		req := first.(*raft.AppendEntriesRequest)
+		got := string(req.ID) + string(req.Addr) + string(req.Entries[0].Extensions) + string(req.Entries[0].Data)
+		if want := strings.Repeat("a", 103); got != want {
+			t.Errorf("%s: after the next request the first one has %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -159,7 +175,7 @@ func TestEntriesOutliveTheNextRequest(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	list := func(n int) string { return "\xdc" + string([]byte{byte(n >> 8), byte(n)}) }
 	tests := []struct{ name, request string }{
-		{"type", "\x05"},
+		{"type", "\x07"},
 		{"nil", "\x00\xc0"},
 		{"list", "\x00\x90"},
 		{"number", "\x03\x07"},
@@ -333,7 +349,8 @@ func TestRequestsTogether(t *testing.T) {
 }
 
 // FuzzRequests checks that what is read of a request does not depend on how its bytes arrive, and
-// that raft's decoder finds the same end, and takes little memory.
+// that raft's decoder finds the same end, and takes little memory. What is read of a frame is what a leader would write
+// as that frame.
 func FuzzRequests(f *testing.F) {
 	for _, request := range requests(f) {
 		f.Add(request, uint16(3))
@@ -346,6 +363,10 @@ func FuzzRequests(f *testing.F) {
 			t.Fatalf("in pieces of %d: %d bytes, %v; at once: %d bytes, %v", piece+1, n, err, m, again)
 		}
 		if err != nil {
+			return
+		}
+		if kinds[b[0]].form != inMessagePack {
+			checkFrame(t, b[:n])
 			return
 		}
 		r := bufio.NewReader(bytes.NewReader(b[1:]))

@@ -8,7 +8,7 @@ import (
 
 const (
 	// noticeDelay is how long commit notices may wait for entries that report the commit too. While commits are
-	// closer together than that, the next entries mostly come in time, and save the notice and its answer.
+	// closer together than that, the next entries mostly come in time, and save the notice.
 	noticeDelay = time.Millisecond
 	// promptCommits is how many commits no notice waits after a wait in vain. Some writers write again only when a
 	// client of another member has seen their last write, for example those that pass a lock on. If every

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxInFlight is how many requests may be under way to a follower that keeps up.
+// maxInFlight is how many requests that have an answer may be under way to a follower.
 const maxInFlight = 4
 
 // logPoint returns how far the log is committed, how far it goes, and the present term. A follower
@@ -25,8 +25,11 @@ type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 //
 // It also sends commit notices. raft tells a follower of a commit with the next entries, or after
 // CommitTimeout, and clients of the follower would have to wait for that. A notice is a request
-// without entries that continues the last one sent on this pipeline, in its term. raft sees neither
-// the notice nor its answer, unless the answer is a failure. At most one notice is under way.
+// without entries that continues the last one sent on this pipeline, in its term.
+//
+// A notice in a frame has no answer. If the follower refuses it, it closes the connection. A follower of an earlier version
+// takes no frames and answers notices, and at most one of those is under way at a time. raft sees neither a notice nor its
+// answer, unless the answer is a failure.
 type pipeline struct {
 	conn    *outConn
 	open    *sync.Map // the pipelines that are open: this one until Close
@@ -47,8 +50,8 @@ type pipeline struct {
 	mu       sync.Mutex
 	sent     raft.AppendEntriesRequest // the last request sent, without entries; its previous entry is the last one sent
 	told     uint64                    // the highest commit index sent
-	noticing bool                      // a notice is under way
-	untold   bool                      // the next one waits for the answer to it
+	noticing bool                      // a notice that has an answer is under way
+	untold   bool                      // the next notice waits for that answer
 }
 
 // appended is a request in a pipeline. Its answer is there when it comes out of the pipeline's
@@ -58,6 +61,7 @@ type appended struct {
 	resp   *raft.AppendEntriesResponse
 	start  time.Time
 	notice bool
+	form   form
 	err    error
 }
 
@@ -105,7 +109,7 @@ func (p *pipeline) send(req *raft.AppendEntriesRequest, resp *raft.AppendEntries
 	}
 	p.sending <- struct{}{}
 	defer func() { <-p.sending }()
-	a := &appended{req: p.record(req), resp: resp}
+	a := &appended{req: p.record(req), resp: resp, form: p.conn.form(inFrames)}
 	return a, p.write(a)
 }
 
@@ -127,16 +131,19 @@ func (p *pipeline) record(req *raft.AppendEntriesRequest) *raft.AppendEntriesReq
 	return &newest
 }
 
-// write writes a request, and waits for its place among those that are not answered. The caller
-// holds sending.
+// write writes a request. If the request has an answer, write then waits for a place among those that are not answered. The
+// caller holds sending. After a failed write conn.w fails for ever, so nothing follows a request of which only a part was sent.
 func (p *pipeline) write(a *appended) error {
 	a.start = time.Now()
 	limit := p.conn.owner.timeout + allowance(size(a.req.Entries))
 	if err := p.conn.SetWriteDeadline(a.start.Add(limit)); err != nil {
 		return err
 	}
-	if err := p.conn.send(requestAppend, a.req); err != nil {
+	if err := p.conn.sendAppend(a); err != nil {
 		return err
+	}
+	if a.form == unanswered {
+		return nil
 	}
 	select {
 	case p.waiting <- a:
@@ -168,8 +175,8 @@ func (p *pipeline) committed() {
 	}
 }
 
-// noticeLoop sends notices. It runs in its own goroutine, because sending may wait for the network,
-// and neither apply nor the reading of answers may wait for that.
+// noticeLoop sends the notices. It runs in its own goroutine, because sending may wait for the network. Neither apply nor
+// the reading of answers may wait for that.
 func (p *pipeline) noticeLoop() {
 	for {
 		select {
@@ -191,15 +198,16 @@ func (p *pipeline) sendNotice() error {
 	}
 	p.sending <- struct{}{}
 	defer func() { <-p.sending }()
-	req := p.next()
+	form := p.conn.form(unanswered)
+	req := p.next(form)
 	if req == nil {
 		return nil
 	}
-	return p.write(&appended{req: req, resp: new(raft.AppendEntriesResponse), notice: true})
+	return p.write(&appended{req: req, resp: new(raft.AppendEntriesResponse), notice: true, form: form})
 }
 
-// next returns the notice to send, or nil if there is none.
-func (p *pipeline) next() *raft.AppendEntriesRequest {
+// next returns the notice to send, or nil if there is none. as is the form in which it will be sent.
+func (p *pipeline) next(as form) *raft.AppendEntriesRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	commit, last, term := p.log()
@@ -215,10 +223,13 @@ func (p *pipeline) next() *raft.AppendEntriesRequest {
 	if req.LeaderCommitIndex <= p.told {
 		return nil
 	}
-	if p.untold = p.noticing; p.untold {
-		return nil
+	if as != unanswered {
+		if p.untold = p.noticing; p.untold {
+			return nil
+		}
+		p.noticing = true
 	}
-	p.noticing, p.told = true, req.LeaderCommitIndex
+	p.told = req.LeaderCommitIndex
 	return &req
 }
 
@@ -255,7 +266,7 @@ func (p *pipeline) answerLoop() {
 func (p *pipeline) read(a *appended) {
 	limit := p.conn.owner.timeout + allowance(size(a.req.Entries))
 	if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
-		a.err = p.conn.answer(a.resp)
+		a.err = p.conn.awaitAppend(a)
 	}
 	if a.err != nil {
 		a.resp.Success = false // raft does not ask for the error

@@ -173,6 +173,10 @@ type inConn struct {
 	enc   *codec.Encoder
 	dec   *codec.Decoder
 	room  []byte // for the bytes of a request that are no more than keptRequest
+	form  form   // of the request that is to be answered
+	// sender is the sender of frames: that of the last AppendEntries that checkSpeaker accepted. It is short, because
+	// checkSpeaker has compared the id and replaced the address.
+	sender raft.RPCHeader
 
 	begun time.Time // when the request being read began; zero between requests
 	got   int       // bytes read since then
@@ -227,6 +231,16 @@ func (c *inConn) next() (command any, err error) {
 		bounds: kinds[kind].bounds, from: c.r, b: c.room[:0],
 		room: func(more int) error { return c.owner.count(c, more) },
 	}
+	c.form = kinds[kind].form
+	if c.form != inMessagePack {
+		if err := m.frame(kind); err != nil {
+			return nil, err
+		}
+		c.owner.note(c, true)
+		req := parseFrame(kind, m.b)
+		req.RPCHeader = c.sender
+		return req, nil
+	}
 	if err := m.value(0); err != nil {
 		return nil, err
 	}
@@ -239,13 +253,27 @@ func (c *inConn) next() (command any, err error) {
 	return command, nil
 }
 
-// respond sends the answer to a request.
-func (c *inConn) respond(resp any, err error) error {
+// respond sends the answer to a request. A notice in a frame has no answer: respond returns errNotice if raft refused it,
+// and otherwise nil.
+func (c *inConn) respond(resp any, failed error) error {
 	c.begun = time.Time{}
 	c.owner.release(c)
+	appended, _ := resp.(*raft.AppendEntriesResponse)
+	switch {
+	case c.form == unanswered && (failed != nil || appended == nil || !appended.Success):
+		return errNotice
+	case c.form == unanswered:
+		return nil
+	case c.form == inFrames:
+		err := c.SetWriteDeadline(time.Now().Add(stallTimeout))
+		_, _ = c.w.Write(appendFrameAnswer(c.room[:0], appended, failed)) // Flush returns an error of w again
+		return errors.Join(err, c.w.Flush())
+	case appended != nil:
+		resp = appendAnswer{appended, true}
+	}
 	text := ""
-	if err != nil {
-		text = err.Error()
+	if failed != nil {
+		text = failed.Error()
 	}
 	return errors.Join(c.SetWriteDeadline(time.Now().Add(stallTimeout)), c.enc.Encode(text), c.enc.Encode(resp), c.w.Flush())
 }
@@ -280,10 +308,10 @@ func (t *Transport) acceptLoop() {
 	}
 }
 
-// serve answers the requests on a connection, one after the other. The connection ends at the first
-// that cannot be decoded or that speaks for another member, and after a snapshot: raft sends no
-// request after it, and what comes may be the rest of a body. serve returns the error of the connection that
-// ended it, or nil.
+// serve answers the requests on a connection, one after the other. It returns the error that ended the connection, or nil.
+// The connection ends at a request that cannot be decoded, that speaks for another member, or that is a notice in a frame
+// and refused by raft. It also ends after a snapshot: raft sends no request after it, and what comes may be the rest of its
+// body.
 func (t *Transport) serve(in *inConn) error {
 	for {
 		command, err := in.next()
@@ -292,6 +320,9 @@ func (t *Transport) serve(in *inConn) error {
 		}
 		if err == nil {
 			err = t.checkSpeaker(in.peer, command)
+		}
+		if req, ok := command.(*raft.AppendEntriesRequest); ok && err == nil {
+			in.sender = req.RPCHeader
 		}
 		r := t.cfg.Raft() // once: a request that is checked before raft runs must not get to it
 		if err == nil && r != nil {

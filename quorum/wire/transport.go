@@ -4,9 +4,9 @@
 //   - Hello, Listener, Stream: the hello with which every connection between members begins, on
 //     both of their ports, and raft's connections after it.
 //   - Door: bounds how many TLS handshakes strangers can begin, and whose addresses are members'.
-//   - Transport: raft's transport. It speaks the bytes of raft's own, checks the size of what
-//     arrives before decoding it, and avoids raft's known problems with elections, commits,
-//     pipelines and snapshots.
+//   - Transport: raft's transport. It speaks the bytes of raft's own transport, and frames with
+//     members that take them. It checks the size of what arrives before decoding it, and avoids raft's known
+//     problems with elections, commits, pipelines and snapshots.
 //
 // This package knows requests and connections, but not what a member's data contain. It gets that
 // from its member through the functions in Config.

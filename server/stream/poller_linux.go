@@ -125,7 +125,7 @@ func hangUpSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_RDWR) }
 // endSocket closes the sending side, and keeps the descriptor.
 func endSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_WR) }
 
-// fileSocket is a socket that is in no loop. Go's poller watches it again.
+// fileSocket is a socket that is in no loop. Go's poller watches it.
 type fileSocket struct{ *os.File }
 
 func newFileSocket(fd int) fileSocket { return fileSocket{os.NewFile(uintptr(fd), "socket")} }

@@ -1,0 +1,186 @@
+package disk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft-wal/types"
+
+	"rollcall/fifo"
+)
+
+const (
+	// removePiece is by how many bytes a file is shortened at a time. A write that comes meanwhile waits for it: 0.4 ms for
+	// a piece of 1 MiB, and 4.7 ms for a segment of 16 MiB that is removed as a whole (medians of 80 and 5, ext4).
+	removePiece = 1 << 20
+	// removeRest is how long the rest after each piece lasts at most.
+	removeRest = 10 * time.Millisecond
+	// removeWithin bounds the rests of one file: all of them together last at most removeWithin, divided by the number of
+	// files that are left to remove. So no more files wait than come in this time, and they do not fill the disk.
+	removeWithin = 5 * time.Second
+)
+
+// remover is raft-wal's file system. It removes files in a goroutine, piece by piece, with rests in which the log can be
+// written. After a snapshot raft-wal removes all segments that are not needed any more, and the log waits meanwhile. After a
+// burst of long entries every write waited 100 to 300 ms for that. Errors are logged, as raft-wal does. If the process ends
+// before a file is removed, the next start removes it, because raft-wal's list does not name it.
+//
+// A file may be removed late only if no file of the same name is made meanwhile. While the log is being opened, a segment may
+// get the name of a file that an earlier start has left. So Delete removes files at once until start is called.
+// After that every segment gets a new number. At most one name per segment waits.
+type remover struct {
+	types.VFS
+	logger hclog.Logger
+	close  sync.Once // of closed
+	closed chan struct{}
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	idle    sync.Cond // running has become false
+	started bool
+	running bool
+	hurried bool               // finish waits
+	waiting fifo.Queue[string] // paths
+}
+
+func newRemover(vfs types.VFS, logger hclog.Logger) *remover {
+	r := &remover{VFS: vfs, logger: logger, closed: make(chan struct{})}
+	r.idle.L = &r.mu
+	return r
+}
+
+// start makes Delete remove files in the background from now on.
+func (r *remover) start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = true
+}
+
+// Delete implements types.VFS. After start it does not wait for the file to be removed. After Close it leaves the file.
+func (r *remover) Delete(dir, name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.started {
+		return r.VFS.Delete(dir, name)
+	}
+	if r.over() {
+		return nil
+	}
+	r.waiting.Push(filepath.Join(dir, name))
+	if !r.running {
+		r.running = true
+		r.wg.Go(r.removeLoop)
+	}
+	return nil
+}
+
+// Create implements types.VFS. If the disk is full, it tries again when the files that wait are removed. Otherwise a member could end
+// for want of space that it is about to free.
+func (r *remover) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	file, err := r.VFS.Create(dir, name, size)
+	if !full(err) || !r.finish() {
+		return file, err
+	}
+	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has not got its size
+		return nil, err
+	}
+	return r.VFS.Create(dir, name, size)
+}
+
+// finish waits until no file waits any more, or the log is closed. The files are removed without rests meanwhile, except the one that is
+// being removed already. finish reports whether there was a file.
+func (r *remover) finish() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waited := r.running
+	r.hurried = true
+	for r.running {
+		r.idle.Wait()
+	}
+	r.hurried = false
+	return waited
+}
+
+// removeLoop removes what waits, and ends when nothing does.
+func (r *remover) removeLoop() {
+	for {
+		path, within := r.next()
+		if path == "" {
+			return
+		}
+		if err := r.remove(path, within); err != nil {
+			r.logger.Error("a segment of the log that is not needed any more could not be removed", "path", path, "err", err)
+		}
+	}
+}
+
+// next returns the file to remove next, and how long the rests for it are together, at most. It returns "" if removeLoop must end.
+func (r *remover) next() (path string, within time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running = r.waiting.Len() > 0 && !r.over(); !r.running {
+		r.idle.Broadcast()
+		return "", 0
+	}
+	if path = r.waiting.Pop(); r.hurried {
+		return path, 0
+	}
+	return path, removeWithin / time.Duration(1+r.waiting.Len())
+}
+
+// remove removes a file. Its rests together last at most within. If the remover is closed meanwhile, remove leaves the file.
+// It does not sync the folder, because a start removes a file that is left.
+func (r *remover) remove(path string, within time.Duration) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	pieces := (info.Size() + removePiece - 1) / removePiece
+	rest := min(removeRest, within/time.Duration(max(1, pieces)))
+	for n := pieces - 1; n > 0; n-- {
+		if os.Truncate(path, n*removePiece) != nil {
+			break // on a full btrfs a file can be removed but not made shorter
+		}
+		if !r.rest(rest) {
+			return nil
+		}
+	}
+	err = os.Remove(path)
+	r.rest(rest)
+	return err
+}
+
+// rest waits for d, or until the remover is closed. It reports whether the remover is still open.
+func (r *remover) rest(d time.Duration) bool {
+	select {
+	case <-r.closed:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// over reports whether the remover is closed.
+func (r *remover) over() bool {
+	select {
+	case <-r.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the removal, and leaves the files that wait. A second call does nothing.
+func (r *remover) Close() {
+	r.close.Do(func() {
+		r.mu.Lock() // no Delete begins a removal while Close waits
+		defer r.mu.Unlock()
+		close(r.closed)
+	})
+	r.wg.Wait()
+}

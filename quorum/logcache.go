@@ -1,0 +1,121 @@
+package quorum
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/fifo"
+)
+
+// cachedBytes is how many bytes of the log's last entries stay in memory at most. A leader sends them
+// to its followers from there. 4 MiB are enough for a follower that keeps up: an entry of small writes
+// has at most 1 MiB, and at most four requests are under way to a follower (wire.maxInFlight). The
+// leader reads older entries from the log's files, which are mostly in the system's page cache.
+const cachedBytes = 4 << 20
+
+// logCache is the log with its last entries in memory. It takes the place of raft.LogCache, which has no
+// bound in bytes. Several goroutines read it. raft's main goroutine stores entries and deletes the end of
+// the log, and its snapshot goroutine deletes the beginning.
+type logCache struct {
+	raft.LogStore
+
+	mu     sync.RWMutex
+	cached fifo.Queue[*raft.Log] // the last entries, without gaps
+	size   int                   // bytes of data and extensions in cached
+	// changed is the index of the last entry with a configuration that was stored or read, and not deleted from the end since;
+	// 0: none. raft reads all entries after its snapshot when it starts.
+	changed uint64
+}
+
+// IsMonotonic implements raft.MonotonicLogStore. It reports what the log does, or false if the log does not implement it.
+func (c *logCache) IsMonotonic() bool {
+	store, ok := c.LogStore.(raft.MonotonicLogStore)
+	return ok && store.IsMonotonic()
+}
+
+// GetLog implements raft.LogStore, as the next methods do.
+func (c *logCache) GetLog(index uint64, l *raft.Log) error {
+	if e := c.find(index); e != nil {
+		*l = *e
+		return nil
+	}
+	err := c.LogStore.GetLog(index, l)
+	if err == nil && l.Type == raft.LogConfiguration {
+		c.mu.Lock()
+		c.changed = max(c.changed, index)
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// lastChange returns the index of the log's last entry with a configuration. 0: there is none, or it is older than the snapshot
+// from which raft has started.
+func (c *logCache) lastChange() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.changed
+}
+
+// find returns an entry in memory, or nil if it is not there.
+func (c *logCache) find(index uint64) *raft.Log {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.cached.Len() == 0 {
+		return nil
+	}
+	first := (*c.cached.At(0)).Index
+	if index < first || index-first >= uint64(c.cached.Len()) {
+		return nil
+	}
+	return *c.cached.At(int(index - first))
+}
+
+func (c *logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
+
+func (c *logCache) StoreLogs(logs []*raft.Log) error {
+	if err := c.LogStore.StoreLogs(logs); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range logs {
+		if n := c.cached.Len(); n > 0 && l.Index != (*c.cached.At(n - 1)).Index+1 {
+			c.drop(n) // the log has a new beginning, after an installed snapshot
+		}
+		if l.Type == raft.LogConfiguration {
+			c.changed = l.Index
+		}
+		c.cached.Push(l)
+		c.size += bytesOf(l)
+	}
+	for c.cached.Len() > cachedEntries || c.size > cachedBytes {
+		c.drop(1)
+	}
+	return nil
+}
+
+// drop forgets the first n entries. The caller holds mu.
+func (c *logCache) drop(n int) {
+	for range n {
+		c.size -= bytesOf(c.cached.Pop())
+	}
+}
+
+func bytesOf(l *raft.Log) int { return len(l.Data) + len(l.Extensions) }
+
+// DeleteRange deletes entries of the log. It drops all entries in memory, as raft.LogCache does. A configuration at the end of
+// the log is gone then. One at the beginning is in a snapshot.
+func (c *logCache) DeleteRange(first, last uint64) error {
+	end, err := c.LastIndex()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.drop(c.cached.Len())
+	if last >= end && c.changed >= first {
+		c.changed = 0
+	}
+	c.mu.Unlock()
+	return c.LogStore.DeleteRange(first, last)
+}

@@ -1,0 +1,156 @@
+package quorum
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// countingLog is a log that counts the entries read from it, and fails to store any if the test says so.
+type countingLog struct {
+	*raft.InmemStore
+	reads int
+	fails error
+}
+
+func (c *countingLog) IsMonotonic() bool { return true }
+
+func (c *countingLog) GetLog(index uint64, l *raft.Log) error {
+	c.reads++
+	return c.InmemStore.GetLog(index, l)
+}
+
+func (c *countingLog) StoreLogs(logs []*raft.Log) error {
+	if c.fails != nil {
+		return c.fails
+	}
+	return c.InmemStore.StoreLogs(logs)
+}
+
+// The last entries of the log are read from memory: as many as cachedEntries, or fewer if they have more than
+// cachedBytes of data. All others are read from the store, and every entry is the one that was stored last.
+func TestLogCache(t *testing.T) {
+	store := &countingLog{InmemStore: raft.NewInmemStore()}
+	c := &logCache{LogStore: store}
+	last := uint64(0)
+	add := func(n, size int, term uint64) {
+		var logs []*raft.Log
+		for range n {
+			last++
+			logs = append(logs, &raft.Log{Index: last, Term: term, Data: bytes.Repeat([]byte{byte(last)}, size)})
+		}
+		if err := c.StoreLogs(logs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(when string, first, term uint64, want int) {
+		t.Helper()
+		store.reads = 0
+		for i := first; i <= last; i++ {
+			l := new(raft.Log)
+			if err := c.GetLog(i, l); err != nil || l.Index != i || l.Term != term || slices.ContainsFunc(l.Data, func(b byte) bool { return b != byte(i) }) {
+				t.Errorf("%s: entry %d is number %d of term %d: %v", when, i, l.Index, l.Term, err)
+			}
+		}
+		if got := int(last-first) + 1 - store.reads; got != want {
+			t.Errorf("%s: %d entries in memory, want %d", when, got, want)
+		}
+		if err := c.GetLog(last+1, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+			t.Errorf("%s: the entry after the last: %v", when, err)
+		}
+	}
+	if !c.IsMonotonic() {
+		t.Error("not monotonic, as the store is")
+	}
+	holds("empty", 1, 1, 0)
+	add(3, 10, 1)
+	holds("a few", 1, 1, 3)
+	add(2*cachedEntries, 10, 1)
+	holds("many", 1, 1, cachedEntries)
+	add(3, cachedBytes/4, 1)
+	holds("long ones", 1, 1, cachedEntries)
+	add(2, cachedBytes/4, 1)
+	holds("more of them", 1, 1, 4)
+	add(1, cachedBytes+1, 1)
+	holds("one that is too long", 1, 1, 0)
+	add(5, 10, 1)
+	holds("a few again", 1, 1, 5)
+	last++
+	if err := c.StoreLog(&raft.Log{Index: last, Term: 1, Extensions: make([]byte, cachedBytes+1)}); err != nil {
+		t.Fatal(err)
+	}
+	holds("one with long extensions", 1, 1, 0)
+	add(5, 10, 1)
+	holds("a few at last", 1, 1, 5)
+
+	store.fails = errors.New("disk full")
+	if err := c.StoreLogs([]*raft.Log{{Index: last + 1}}); !errors.Is(err, store.fails) {
+		t.Errorf("stored on a full disk: %v", err)
+	}
+	store.fails = nil
+	holds("after a failed write", 1, 1, 5)
+
+	if err := c.DeleteRange(last-1, last); err != nil {
+		t.Fatal(err)
+	}
+	last -= 2
+	holds("the end is deleted", 1, 1, 0)
+	first := last + 1
+	add(2, 10, 2)
+	holds("another end", first, 2, 2)
+	if err := c.DeleteRange(1, last); err != nil {
+		t.Fatal(err)
+	}
+	last += 100
+	first = last + 1
+	add(2, 10, 3)
+	holds("after a snapshot", first, 3, 2)
+	last += 100
+	first = last + 1
+	add(1, 10, 3)
+	holds("after a gap", first, 3, 1)
+	if c.size != 10 {
+		t.Errorf("%d bytes, want 10", c.size)
+	}
+}
+
+// Entries are stored, deleted at the beginning and read at the same time, as raft does with its log.
+func TestLogCacheInUse(t *testing.T) {
+	c := &logCache{LogStore: raft.NewInmemStore()}
+	const entries = 20 * cachedEntries
+	var stored atomic.Uint64
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := uint64(1); i <= entries; i++ {
+			if err := c.StoreLog(&raft.Log{Index: i, Data: []byte{byte(i)}}); err != nil {
+				t.Error(err)
+			}
+			stored.Store(i)
+		}
+	})
+	wg.Go(func() {
+		for stored.Load() < entries {
+			if last := stored.Load(); last > cachedEntries {
+				if err := c.DeleteRange(1, last-cachedEntries); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for range 2 {
+		wg.Go(func() {
+			for i := stored.Load(); i < entries; i = stored.Load() {
+				l := new(raft.Log)
+				if err := c.GetLog(i, l); err == nil && (l.Index != i || l.Data[0] != byte(i)) {
+					t.Errorf("entry %d is %+v", i, l)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,241 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Frames are a shorter form of raft's AppendEntries. They are read without reflection. When a member answers an AppendEntries
+// in MessagePack, a field of the answer says that the member takes frames (appendAnswer.Frames). From then on its leader sends
+// frames on that connection. A member of an earlier version does not send the field, and skips it in the answers of others.
+// All integers are big-endian:
+//
+//	entries  → 5 (1), position (32), number of entries (1), entries
+//	notice   → 6 (1), position (32)
+//	position → term (8), index of the entry before (8), its term (8), commit index (8)
+//	entry    → index (8), term (8), type (1), nanoseconds since 1970 or 0 (8), length of data (4), length of extensions (4), data, extensions
+//	answer   → 1 for success or 0 (1), 1 if the next attempt must not wait or 0 (1), term (8), end of the log (8), length of an error (2), its text
+//
+// A frame names no sender. Its sender is that of the last AppendEntries in MessagePack on its connection. Entries have an answer.
+// A notice has none: if raft refuses it, the connection ends.
+const (
+	frameEntries = requestPreVote + 1 + iota
+	frameNotice
+)
+
+const (
+	positionSize   = 4 * 8
+	entryHeadSize  = 8 + 8 + 1 + 8 + 4 + 4
+	answerHeadSize = 1 + 1 + 8 + 8 + 2
+)
+
+// form is the form of a request. Its answer has the same form.
+type form byte
+
+const (
+	inMessagePack form = iota
+	inFrames
+	unanswered // a notice in a frame, which has no answer
+)
+
+// appendAnswer is raft's answer to an AppendEntries in MessagePack. A decoder that does not know Frames skips it.
+type appendAnswer struct {
+	*raft.AppendEntriesResponse
+	Frames bool // the member takes frames
+}
+
+// errNotice means that raft has refused a notice.
+var errNotice = errors.New("quorum: a commit notice was refused")
+
+// appendPosition appends the position of a request: all that a frame has besides entries.
+func appendPosition(b []byte, req *raft.AppendEntriesRequest) []byte {
+	b = binary.BigEndian.AppendUint64(b, req.Term)
+	b = binary.BigEndian.AppendUint64(b, req.PrevLogEntry)
+	b = binary.BigEndian.AppendUint64(b, req.PrevLogTerm)
+	return binary.BigEndian.AppendUint64(b, req.LeaderCommitIndex)
+}
+
+// appendNotice appends the frame of a notice.
+func appendNotice(b []byte, req *raft.AppendEntriesRequest) []byte {
+	return appendPosition(append(b, frameNotice), req)
+}
+
+// form returns framed, one of the two forms in frames, if the member takes frames. Otherwise it returns inMessagePack.
+func (c *outConn) form(framed form) form {
+	if c.takesFrames.Load() {
+		return framed
+	}
+	return inMessagePack
+}
+
+// sendAppend writes an AppendEntries in its form.
+func (c *outConn) sendAppend(a *appended) error {
+	switch a.form {
+	case unanswered:
+		_, _ = c.w.Write(appendNotice(c.head[:0], a.req)) // Flush returns an error of w again
+		return c.w.Flush()
+	case inFrames:
+		return c.sendEntries(a.req)
+	}
+	return c.send(requestAppend, a.req)
+}
+
+// awaitAppend waits for the answer to an AppendEntries, which must be the oldest request that is not answered.
+func (c *outConn) awaitAppend(a *appended) error {
+	if a.form == inFrames {
+		return c.frameAnswer(a.resp)
+	}
+	return c.answer(a.resp)
+}
+
+// sendEntries writes a request as a frame of entries.
+func (c *outConn) sendEntries(req *raft.AppendEntriesRequest) error {
+	if len(req.Entries) > maxElements {
+		return fmt.Errorf("quorum: %d entries in a request, at most %d are allowed", len(req.Entries), maxElements)
+	}
+	head := append(c.head[:0], frameEntries)
+	head = append(appendPosition(head, req), byte(len(req.Entries)))
+	for _, e := range req.Entries {
+		head = appendEntryHead(head, e)
+		_, _ = c.w.Write(head) // Flush returns an error of w again
+		_, _ = c.w.Write(e.Data)
+		_, _ = c.w.Write(e.Extensions)
+		head = head[:0]
+	}
+	_, _ = c.w.Write(head) // empty, unless the request has no entries
+	c.head = head
+	return c.w.Flush()
+}
+
+func appendEntryHead(b []byte, e *raft.Log) []byte {
+	var at uint64
+	if !e.AppendedAt.IsZero() {
+		at = uint64(e.AppendedAt.UnixNano())
+	}
+	b = binary.BigEndian.AppendUint64(b, e.Index)
+	b = binary.BigEndian.AppendUint64(b, e.Term)
+	b = append(b, byte(e.Type))
+	b = binary.BigEndian.AppendUint64(b, at)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(e.Data)))
+	return binary.BigEndian.AppendUint32(b, uint32(len(e.Extensions)))
+}
+
+// frameAnswer waits for the answer to a frame of entries.
+func (c *outConn) frameAnswer(resp *raft.AppendEntriesResponse) error {
+	var head [answerHeadSize]byte
+	if _, err := io.ReadFull(c.r, head[:]); err != nil {
+		return err
+	}
+	resp.Success, resp.NoRetryBackoff = head[0] == 1, head[1] == 1
+	resp.Term, resp.LastLog = binary.BigEndian.Uint64(head[2:]), binary.BigEndian.Uint64(head[10:])
+	n := binary.BigEndian.Uint16(head[18:])
+	if n == 0 {
+		return nil
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(c.r, text); err != nil {
+		return err
+	}
+	return errors.New(string(text))
+}
+
+// appendFrameAnswer appends the answer to a frame. resp may be nil if there is an error.
+func appendFrameAnswer(b []byte, resp *raft.AppendEntriesResponse, err error) []byte {
+	if resp == nil {
+		resp = new(raft.AppendEntriesResponse)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+		text = text[:min(len(text), math.MaxUint16)]
+	}
+	b = append(b, bit(resp.Success), bit(resp.NoRetryBackoff))
+	b = binary.BigEndian.AppendUint64(b, resp.Term)
+	b = binary.BigEndian.AppendUint64(b, resp.LastLog)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
+	return append(b, text...)
+}
+
+func bit(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// frame adds the bytes of a frame of kind to m.b.
+func (m *message) frame(kind byte) error {
+	if err := m.take(positionSize); err != nil || kind == frameNotice {
+		return err
+	}
+	n, err := m.number(1)
+	if err != nil {
+		return err
+	}
+	if n > m.elements {
+		return fmt.Errorf("%w: %d entries, at most %d are allowed", errBounds, n, m.elements)
+	}
+	for range n {
+		if err := m.take(entryHeadSize - 8); err != nil {
+			return err
+		}
+		data, err := m.number(4)
+		if err != nil {
+			return err
+		}
+		extensions, err := m.number(4)
+		if err != nil {
+			return err
+		}
+		if err := m.take(data + extensions); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseFrame returns the request in b, a whole frame without its kind. The request has no sender. It shares no memory
+// with b, because raft keeps entries for longer than a connection keeps the bytes of a request.
+func parseFrame(kind byte, b []byte) *raft.AppendEntriesRequest {
+	req := &raft.AppendEntriesRequest{
+		Term:         binary.BigEndian.Uint64(b),
+		PrevLogEntry: binary.BigEndian.Uint64(b[8:]), PrevLogTerm: binary.BigEndian.Uint64(b[16:]),
+		LeaderCommitIndex: binary.BigEndian.Uint64(b[24:]),
+	}
+	if kind == frameNotice {
+		return req
+	}
+	req.Entries = make([]*raft.Log, b[positionSize])
+	b = b[positionSize+1:]
+	for i := range req.Entries {
+		req.Entries[i], b = parseEntry(b)
+	}
+	return req
+}
+
+// parseEntry returns the first entry of b, and the rest of b.
+func parseEntry(b []byte) (e *raft.Log, rest []byte) {
+	e = &raft.Log{Index: binary.BigEndian.Uint64(b), Term: binary.BigEndian.Uint64(b[8:]), Type: raft.LogType(b[16])}
+	if at := binary.BigEndian.Uint64(b[17:]); at != 0 {
+		e.AppendedAt = time.Unix(0, int64(at)).UTC()
+	}
+	data, extensions := binary.BigEndian.Uint32(b[25:]), binary.BigEndian.Uint32(b[29:])
+	b = b[entryHeadSize:]
+	e.Data, b = bytesOf(b, data)
+	e.Extensions, b = bytesOf(b, extensions)
+	return e, b
+}
+
+// bytesOf returns a copy of the first n bytes of b, or nil if n is 0, and the rest of b.
+func bytesOf(b []byte, n uint32) (first, rest []byte) {
+	if n > 0 {
+		first = append(make([]byte, 0, n), b[:n]...)
+	}
+	return first, b[n:]
+}
