@@ -46,6 +46,9 @@ func (s Space) Dump(ctx context.Context, w io.Writer, top string, how Dumping) (
 	}
 	for n, err := range s.Walk(ctx, top, Walking{Whole: true, Skip: skip}) {
 		if err == nil {
+			err = ctx.Err() // Walk may still yield answers to requests that were under way
+		}
+		if err == nil {
 			err = d.add(n)
 		}
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,11 +49,11 @@ func TestPatroni(t *testing.T) {
 		}
 
 		leader := e.Settle()
-		if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := leader.Process.Stop(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(stopped)
-		if err := leader.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := leader.Process.Continue(); err != nil {
 			t.Fatal(err)
 		}
 		e.Settle()

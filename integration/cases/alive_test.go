@@ -473,6 +473,7 @@ func TestSessionsOutliveJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{T: t, Ensemble: cluster.Start(t, 3, cluster.Options{})}
 		s.at = s.Ready()
+		s.Joined()
 		joins, dies := s.Followers()[0], s.Followers()[1]
 		s.Kill(joins)
 		s.Wipe(joins)

@@ -148,7 +148,6 @@ var readOnlyOn = cluster.Options{Adjust: func(cfg *member.Config) { cfg.ReadOnly
 // forsaken stops the two other members, and waits until the remaining one serves in read-only mode.
 func (s *stage) forsaken() {
 	s.Helper()
-	s.Joined() // a member that joins is not read-only
 	s.Kill(s.other())
 	s.Kill(s.third())
 	s.Wait("a read-only member", time.Minute, func() bool { return s.Member(s.at).Role() == "read-only" })

@@ -340,6 +340,7 @@ func TestResumeElsewhere(t *testing.T) {
 		s.must(old.watchExists("/later"), jute.NoNode)
 		s.must(old.watchChildren("/parent"), jute.OK)
 		seen := old.ok(jute.OpPing, nil).Zxid
+		s.quiesce() // all members have now applied what the client has seen, so each of them accepts the client
 
 		s.isolate(s.at, true) // the old connection stays open for a while
 		for i := range 20 {

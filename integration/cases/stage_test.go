@@ -92,7 +92,9 @@ func newStage(t *testing.T, p place, opts cluster.Options) *stage {
 		n = 1
 	}
 	s := &stage{T: t, Ensemble: cluster.Start(t, n, opts), place: p}
-	s.at = s.Ready()
+	s.Ready()
+	s.Joined() // a member that began a moment after the others serves, and catches up
+	s.at = s.Leader()
 	switch p {
 	case followerOne:
 		s.at = s.Followers()[0]

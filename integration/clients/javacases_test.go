@@ -95,21 +95,22 @@ func (l *lone) play(scenario string, cmd *exec.Cmd) {
 func TestJavaCases(t *testing.T) {
 	classPath := compileJava(t)
 	for _, tt := range []struct {
-		number int
-		name   string
+		number  int
+		name    string
+		timeout time.Duration // of its sessions
 	}{
-		{348, "killed"},
-		{349, "expired"},
-		{350, "write-while-cut-off"},
-		{351, "watches-catch-up"},
-		{352, "chroot"},
-		{353, "missing-chroot"},
-		{354, "bad-auth"},
-		{355, "xid-wraps"},
+		{348, "killed", longTimeout},
+		{349, "expired", caseTimeout},
+		{350, "write-while-cut-off", longTimeout},
+		{351, "watches-catch-up", longTimeout}, // the session must outlast a restart of the member
+		{352, "chroot", longTimeout},
+		{353, "missing-chroot", longTimeout},
+		{354, "bad-auth", longTimeout},
+		{355, "xid-wraps", longTimeout},
 	} {
 		t.Run(fmt.Sprintf("%d %s", tt.number, tt.name), func(t *testing.T) {
 			l := startLone(t)
-			l.play("java-"+tt.name, java(classPath, "ClientCases", tt.name, l.addr, strconv.Itoa(int(caseTimeout.Milliseconds()))))
+			l.play("java-"+tt.name, java(classPath, "ClientCases", tt.name, l.addr, strconv.Itoa(int(tt.timeout.Milliseconds()))))
 		})
 	}
 }
@@ -117,9 +118,10 @@ func TestJavaCases(t *testing.T) {
 // 364: the holder of a latch and of a lock is cut off. A waiting client gets both when the holder's
 // session has expired. That takes T and a tick and a half, and longer on a busy machine.
 func TestCuratorHolderExpires(t *testing.T) {
+	classPath := compileJava(t)
 	l := startLone(t)
 	ms := func(d time.Duration) string { return strconv.Itoa(int(d.Milliseconds())) }
-	l.play("curator-holder-expires", java(compileJava(t), "CuratorExpiry", l.addr, l.Members[0].Clients,
+	l.play("curator-holder-expires", java(classPath, "CuratorExpiry", l.addr, l.Members[0].Clients,
 		ms(caseTimeout), ms(caseTimeout+3*tick/2+slack)))
 }
 

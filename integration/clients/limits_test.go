@@ -1,8 +1,10 @@
 package clients
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,8 +65,8 @@ znode.container.checkIntervalMs=100
 			for range step.taken {
 				openFrom(t, m, step.from, longTimeout)
 			}
-			if err := dialFrom(t, m, step.from).Closed(time.Second); err != nil { // long before the handshake's limit
-				t.Errorf("connection %d from %s: %v", step.taken+1, step.from, err)
+			if granted, err := dialFrom(t, m, step.from).Open(longTimeout); err == nil || errors.Is(err, os.ErrDeadlineExceeded) { // one that is taken is answered
+				t.Errorf("connection %d from %s: %+v, %v, want it closed", step.taken+1, step.from, granted, err)
 			}
 		}
 	})
@@ -228,13 +230,15 @@ func must(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	wantCode(t, c, op, rec, jute.OK)
 }
 
-// wantClosed sends a request after which the member must close the connection without an answer.
+// wantClosed sends a request after which the member must close the connection without an answer. It would answer the ping
+// after it if the connection stayed open.
 func wantClosed(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	t.Helper()
 	if err := c.Send(2, op, rec); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Closed(3 * time.Second); err != nil { // before the session's timeout
+	_ = c.Send(jute.XidPing, jute.OpPing, nil) // the connection may be closed by now
+	if err := c.Closed(process.Patience); err != nil {
 		t.Errorf("%v: %v", op, err)
 	}
 }

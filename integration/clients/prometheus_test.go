@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,10 +24,13 @@ import (
 )
 
 const (
-	// scrapeEvery is how often Prometheus asks the members, and looks whether an alert holds.
-	scrapeEvery = 250 * time.Millisecond
+	// scrapeEvery is how often Prometheus asks the members, and looks whether an alert holds. A member must answer in this
+	// time, also on a busy machine.
+	scrapeEvery = 500 * time.Millisecond
 	// shortFor is how long an alert has to hold in the test, in place of what the rules say.
-	shortFor = "500ms"
+	shortFor = "1s"
+	// lately is the time in which an alert must not have fired. It is as long as moreRounds.
+	lately = "3s"
 	// loadTime is for how long each case of the load runs.
 	loadTime = "700ms"
 	// moreRounds is how often Prometheus asks all members until an alert that holds fires at the latest.
@@ -62,22 +66,13 @@ func TestPrometheus(t *testing.T) {
 	leader := e.Settle()
 	checkMetrics(t, targets[leader.ID-1])
 	p.rounds(ctx, moreRounds)
-	if fired := p.fired(); len(fired) > 0 {
-		t.Errorf("in a healthy ensemble these alerts have fired: %v", fired)
-	}
+	p.wantFired(ctx, nil)
 	p.panels()
 
 	victim := e.Members[leader.ID%3]
 	victim.Process.Kill()
-	down := targets[victim.ID-1]
-	if err := process.Until(ctx, "an alert fires", func() bool { return len(p.fired()) > 0 }); err != nil {
-		t.Fatal(err)
-	}
 	p.rounds(ctx, moreRounds)
-	fired := p.fired()
-	if len(fired) != 1 || fired[0].labels["alertname"] != "RollcallMemberDown" || fired[0].labels["instance"] != down {
-		t.Errorf("after member %d (%s) was killed, these alerts fired: %v", victim.ID, down, fired)
-	}
+	p.wantFired(ctx, []string{"RollcallMemberDown " + targets[victim.ID-1]})
 }
 
 // load has clients send requests of most classes, open and close sessions, and set watches.
@@ -239,10 +234,26 @@ func (p *prometheus) rounds(ctx context.Context, n int) {
 // ofABusyMachine are alerts that may rightly fire on a machine that runs other tests beside this one.
 const ofABusyMachine = "RollcallSlow.*|RollcallPauses|RollcallLeaderChanges|RollcallWriteGap|RollcallVouchingCuts|RollcallExpiriesLate|RollcallSessionsExpire|RollcallDisk.*"
 
-// fired returns the alerts that have fired, except those that tell of this machine.
-func (p *prometheus) fired() []series {
+// fired returns the alerts that have fired lately, each with its member, except those that tell of this machine.
+func (p *prometheus) fired() (alerts []string) {
 	p.t.Helper()
-	return p.query(`count by (alertname, instance) (last_over_time(ALERTS{alertstate="firing", alertname!~"` + ofABusyMachine + `"}[5m]))`)
+	for _, s := range p.query(`count by (alertname, instance) (last_over_time(ALERTS{alertstate="firing", alertname!~"` + ofABusyMachine + `"}[` + lately + `]))`) {
+		alerts = append(alerts, s.labels["alertname"]+" "+s.labels["instance"])
+	}
+	return alerts
+}
+
+// wantFired waits until these alerts have fired lately, and no others. On a busy machine a member may rightly be out of
+// reach, or without a leader, for a moment. An alert that is wrong fires all the time, because it holds without a reason.
+func (p *prometheus) wantFired(ctx context.Context, want []string) {
+	p.t.Helper()
+	var fired []string
+	if err := process.Until(ctx, "the alerts", func() bool {
+		fired = p.fired()
+		return slices.Equal(fired, want)
+	}); err != nil {
+		p.t.Errorf("%v: %q have fired, want %q", err, fired, want)
+	}
 }
 
 // panels fails the test if a query of the dashboard has no data.

@@ -179,8 +179,9 @@ func TestZkCLIReconfig(t *testing.T) {
 
 // Curator connects to the servers that the list has, once it has changed.
 func TestCuratorTracksTheList(t *testing.T) {
+	classPath := compileJava(t)
 	ctx, e := changeable(t)
-	asks(ctx, t, "curator-tracker", java(compileJava(t), "CuratorTracker", e.Members[0].Clients, absent))
+	asks(ctx, t, "curator-tracker", java(classPath, "CuratorTracker", e.Members[0].Clients, absent))
 }
 
 // kazoo knows one server at first. It watches the list, and keeps its session while all three servers are replaced.
@@ -195,9 +196,10 @@ func TestKazooFollowsTheList(t *testing.T) {
 // Curator knows one server at first. It follows the list by itself, and keeps its session while all three servers are
 // replaced.
 func TestCuratorFollowsTheList(t *testing.T) {
+	classPath := compileJava(t)
 	ctx, e := changeable(t)
 	coming := newMembers(e)
-	follows(ctx, t, e, "curator-follows", java(compileJava(t), "CuratorFollows", append([]string{e.Members[0].Clients}, clientsOf(coming)...)...), coming)
+	follows(ctx, t, e, "curator-follows", java(classPath, "CuratorFollows", append([]string{e.Members[0].Clients}, clientsOf(coming)...)...), coming)
 }
 
 // newMembers returns three members that will replace the present ones.

@@ -27,7 +27,7 @@ var settings = []struct {
 
 const (
 	// scenarioLimit is the limit for one scenario on one ensemble.
-	scenarioLimit = 90 * time.Second
+	scenarioLimit = 3 * time.Minute
 	// stagings is how often a scenario may be set up again because another member was elected
 	// before the kill, so that the killed member would not have been the leader.
 	stagings = 3

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,7 +46,9 @@ func TestLeaderStopped(t *testing.T) {
 	}
 	states, _ := moves.seen()
 	stopped := time.Now()
-	signal(t, leader, syscall.SIGSTOP)
+	if err := leader.Process.Stop(); err != nil {
+		t.Fatal(err)
+	}
 	if err := late.Send(1, jute.OpCreate, &jute.CreateRequest{Path: []byte("/late"), ACL: jute.OpenACL}); err != nil {
 		t.Fatal(err) // the kernel accepts it; the process will read it when it goes on
 	}
@@ -60,7 +61,9 @@ func TestLeaderStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	stood := time.Since(stopped)
-	signal(t, leader, syscall.SIGCONT)
+	if err := leader.Process.Continue(); err != nil {
+		t.Fatal(err)
+	}
 
 	if got := e.Settle(); got != next {
 		t.Errorf("member %d leads, want %d, which did before the old leader went on", got.ID, next.ID)
@@ -199,14 +202,6 @@ func hasAll(ctx context.Context, m *process.Member, writers []*stopWriter) error
 		err = errors.Join(err, fmt.Errorf("late write of the session that moved: %t, want none; its new one: %t", late, isNew))
 	}
 	return errors.Join(err, lerr, nerr)
-}
-
-// signal stops a member's process or lets it go on. It does not tell the process to end.
-func signal(t *testing.T, m *process.Member, sig syscall.Signal) {
-	t.Helper()
-	if err := syscall.Kill(m.Process.Cmd.Process.Pid, sig); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // otherLeader waits until a member other than the old leader leads. It does not ask the old leader.

@@ -15,8 +15,9 @@ import (
 )
 
 // sessionTimeout is the timeout of the clients' sessions. A client that gets no answer for two
-// thirds of it moves to another member; a new leader grants a full one.
-const sessionTimeout = 15 * time.Second
+// thirds of it moves to another member; a new leader grants a full one. If the leader has stayed the same, the client has
+// the last third for it.
+const sessionTimeout = 24 * time.Second
 
 // client is a client of go-zookeeper that records everything that happens to its session, and holds
 // one ephemeral node.

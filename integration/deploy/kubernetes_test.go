@@ -91,8 +91,9 @@ func TestPods(t *testing.T) {
 	for i := range p.names {
 		p.start(t, i)
 	}
-	for i := range p.names {
+	for i, name := range p.names {
 		p.serves(t, i)
+		p.joined(t, name)
 	}
 	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/metrics": 401, "/v1/status": 401} {
 		if status, text := p.get(t, 0, path); status != want {

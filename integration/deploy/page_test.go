@@ -92,6 +92,9 @@ func newPage(t *testing.T, name string, others map[string]string) *page {
 	return newPageWith(t, name, others, 3, "")
 }
 
+// pageTick is so long that members answer each other and the commands in time, also on a busy machine.
+const pageTick = time.Second
+
 // newPageWith does the same, with size members and more lines in their configurations.
 func newPageWith(t *testing.T, name string, others map[string]string, size int, lines string) *page {
 	t.Helper()
@@ -108,7 +111,7 @@ func newPageWith(t *testing.T, name string, others map[string]string, size int, 
 		t: t, name: name, others: others, dir: dir, path: filepath.Dir(binary) + ":" + os.Getenv("PATH"), owner: "-o " + me.Uid + " -g " + me.Gid,
 		blocks: blocksOf(text(t, filepath.Join("../../docs", name))), used: map[string]bool{}, ports: map[*process.Member]string{},
 	}
-	p.Ensemble = process.StartEnsemble(t, process.Config{Binary: binary, Size: size, Tick: 200 * time.Millisecond, Lines: "maxSessionTimeout=15000\n" + process.AnyHTTP + lines})
+	p.Ensemble = process.StartEnsemble(t, process.Config{Binary: binary, Size: size, Tick: pageTick, Lines: "maxSessionTimeout=15000\n" + process.AnyHTTP + lines})
 	for _, m := range p.Members {
 		p.ports[m] = fmt.Sprint(process.FreePort(t).Port)
 		if err := os.Mkdir(p.etc(m), 0o700); err != nil {

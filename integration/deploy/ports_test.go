@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -67,7 +68,7 @@ func TestPortsAreListed(t *testing.T) {
 		},
 	}
 	listed := listedPorts(t)
-	for i, name := range slices.Sorted(maps.Keys(configurations)) {
+	for _, name := range slices.Sorted(maps.Keys(configurations)) {
 		t.Run(name, func(t *testing.T) {
 			want, ok := listed[name]
 			if !ok {
@@ -78,7 +79,7 @@ func TestPortsAreListed(t *testing.T) {
 				s.ports[usual[i]] = strconv.Itoa(port)
 			}
 			if strings.HasPrefix(name, "`rollcall up`") {
-				s.ports, s.members = upPorts(i), 3
+				s.ports, s.members = upPorts(t), 3
 			}
 			s.scan(configurations[name](s), want)
 		})
@@ -97,15 +98,37 @@ func TestPortsAreListed(t *testing.T) {
 	}
 }
 
-// upPorts returns the ports of the first member of `rollcall up`. They depend on this process, as those of
-// freePorts do, but they have to be apart by fixed numbers.
-func upPorts(salt int) map[string]string {
-	base := 20_000 + (os.Getpid()*7+salt)%20_000
-	ports := map[string]string{}
-	for i, above := range []int{0, 1000, 2000, 3000} {
-		ports[usual[i]] = strconv.Itoa(base + above)
+// upPorts returns free ports of the first member of `rollcall up`. They depend on this process, as those of
+// freePorts do, but they have to be apart by fixed numbers. Those of the other members, which follow them, are free too.
+func upPorts(t *testing.T) map[string]string {
+	t.Helper()
+	const first, last = 20_000, 29_000 // the last ports are below those that the kernel hands out
+	from := os.Getpid() * 7 % (last - first)
+	for i := range last - first {
+		base := first + (from+i)%(last-first)
+		ports := map[string]string{}
+		for j, above := range []int{0, 1000, 2000, 3000} {
+			if free(base+above, 3) {
+				ports[usual[j]] = strconv.Itoa(base + above)
+			}
+		}
+		if len(ports) == len(usual) {
+			return ports
+		}
 	}
-	return ports
+	t.Fatal("no free ports")
+	return nil
+}
+
+// free reports whether nothing listens on n loopback ports.
+func free(port, n int) bool {
+	for i := range n {
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port+i))
+		if err != nil || l.Close() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // compose is what this test needs of compose.yaml.

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollcall/integration/process"
 )
 
 const (
@@ -79,7 +81,7 @@ func (s *stack) remove(t *testing.T) {
 	}
 }
 
-// up runs the command that starts the members, and checks that it prints their addresses. The
+// up runs the command that starts the members, checks that it prints their addresses, and waits until none joins. The
 // command returns once all are healthy.
 func (s *stack) up(t *testing.T, command ...string) {
 	t.Helper()
@@ -92,6 +94,18 @@ func (s *stack) up(t *testing.T, command ...string) {
 		t.Fatalf("%v printed no %q:\n%s", command, want, out)
 	}
 	t.Log(regexp.MustCompile(`healthy after \d+ s`).FindString(out))
+	for _, m := range s.members {
+		s.joined(t, m.inspect(t).ID)
+	}
+}
+
+// joined waits until the member in a container has caught up. Until then it is healthy, and elects no leader.
+func (s *stack) joined(t *testing.T, container string) {
+	t.Helper()
+	until(t, container+" has caught up", func() bool {
+		stdout, stderr, err := s.run(t.Context(), patience, "docker", "logs", container)
+		return err == nil && !process.Joins(stdout+stderr)
+	})
 }
 
 // run runs a command in the repository's root. Its error contains the command's output.

@@ -1,13 +1,10 @@
 package kills
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -34,18 +31,10 @@ type image struct {
 // freeze copies all members' folders while none of their processes runs.
 func freeze(members []*process.Member, dir string) (err error) {
 	for _, m := range members {
-		if err := syscall.Kill(m.Process.Cmd.Process.Pid, syscall.SIGSTOP); err != nil {
-			return fmt.Errorf("stop member %d: %w", m.ID, err)
-		}
-		defer func() {
-			err = errors.Join(err, syscall.Kill(m.Process.Cmd.Process.Pid, syscall.SIGCONT))
-		}()
-	}
-	for _, m := range members { // a thread stops only after the system call that it is in
-		pid := m.Process.Cmd.Process.Pid
-		if err := process.Until(context.Background(), fmt.Sprintf("member %d stands still", m.ID), func() bool { return stopped(pid) }); err != nil {
+		if err := m.Process.Stop(); err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, m.Process.Continue()) }()
 	}
 	for _, m := range members {
 		if err := os.CopyFS(folder(dir, m), os.DirFS(m.Data)); err != nil {
@@ -53,19 +42,6 @@ func freeze(members []*process.Member, dir string) (err error) {
 		}
 	}
 	return nil
-}
-
-// stopped reports whether all threads of a process have stopped.
-func stopped(pid int) bool {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, t := range threads {
-		text, rerr := os.ReadFile(t)
-		// The state follows the name of the program, which is in brackets.
-		if _, state, _ := strings.Cut(string(text), ") "); rerr != nil || !strings.HasPrefix(state, "T") {
-			return false
-		}
-	}
-	return err == nil && len(threads) > 0
 }
 
 func folder(dir string, m *process.Member) string { return filepath.Join(dir, fmt.Sprint(m.ID)) }

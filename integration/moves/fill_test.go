@@ -110,14 +110,18 @@ func (f filler) quotas() {
 type load struct {
 	stop  context.CancelFunc
 	ended chan struct{}
+	all   chan struct{}     // closed when each node has been created once
 	acked map[string]string // data by path; read it after end
 }
+
+// nodes is how many nodes a load creates and changes.
+const nodes = 150
 
 // startLoad begins to create and change nodes below /load, with clients of all servers.
 func startLoad(t *testing.T, s *site, seed int) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{stop: cancel, ended: make(chan struct{}), acked: map[string]string{}}
+	l := &load{stop: cancel, ended: make(chan struct{}), all: make(chan struct{}), acked: map[string]string{}}
 	var servers []string
 	for _, m := range s.servers {
 		servers = append(servers, m.Clients)
@@ -130,10 +134,13 @@ func startLoad(t *testing.T, s *site, seed int) *load {
 	go func() { // ends with ctx
 		defer close(l.ended)
 		for i := 0; ctx.Err() == nil; i++ {
-			path, data := fmt.Sprintf("%s/n%d", root, i%150), fmt.Sprint("write ", i)
+			path, data := fmt.Sprintf("%s/n%d", root, i%nodes), fmt.Sprint("write ", i)
+			if i == nodes {
+				close(l.all)
+			}
 			var err error
 			switch {
-			case i < 150:
+			case i < nodes:
 				_, err = c.Create(ctx, path, []byte(data), jute.Persistent, nil)
 			case i%11 == 0:
 				data = ""
@@ -152,6 +159,18 @@ func startLoad(t *testing.T, s *site, seed int) *load {
 		}
 	}()
 	return l
+}
+
+// under waits until the load has created all of its nodes.
+func (l *load) under(t *testing.T) {
+	t.Helper()
+	select {
+	case <-l.all:
+	case <-l.ended:
+		t.Fatal("the load has ended before it had created its nodes")
+	case <-time.After(patience):
+		t.Fatal("the load does not get on")
+	}
 }
 
 // end waits for the end, and returns what was acknowledged.

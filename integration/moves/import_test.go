@@ -24,9 +24,11 @@ func TestStandaloneMoves(t *testing.T) {
 	fill(t, open(t, s.servers[0].Clients))
 	writes := startLoad(t, s, 1)
 	held := startHolders(t, s, clients)
+	writes.under(t)
 	s.kill()
 	acked := writes.end()
 	own := s.copied()
+	own.endless() // nobody keeps the sessions of the copy alive until it has been read
 	own.startZooKeeper()
 	before := dumpOf(t, own.servers[0].Clients)
 	own.kill()

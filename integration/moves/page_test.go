@@ -248,6 +248,7 @@ func busy(t *testing.T, s *site) (acked map[string]string, held *holders) {
 	fill(t, open(t, s.servers[0].Clients))
 	writes := startLoad(t, s, 1)
 	held = startHolders(t, s, clients)
+	writes.under(t)
 	s.servers[2].Process.Kill() // whether it leads or follows
 	s.serves()
 	more := startLoad(t, s, 2)

@@ -131,6 +131,20 @@ func (s *site) hosts() string {
 	return strings.Join(all, ",")
 }
 
+// endless makes ZooKeeper's servers expire no session. They do so at the end of a tick, and one takes more than a day then.
+func (s *site) endless() {
+	s.t.Helper()
+	for _, m := range s.servers {
+		text, err := os.ReadFile(m.Config)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		bounds := fmt.Sprintf("minSessionTimeout=%d\nmaxSessionTimeout=%d\n", 2*tick.Milliseconds(), 20*tick.Milliseconds()) // as before
+		line := fmt.Sprintf("tickTime=%d\n", tick.Milliseconds())
+		write(s.t, m.Config, strings.Replace(string(text), line, "tickTime=100000000\n"+bounds, 1))
+	}
+}
+
 // folders returns the folders in which ZooKeeper's servers keep data, as rollcall import takes them.
 func (s *site) folders() (all []string) {
 	for _, m := range s.servers {
@@ -179,6 +193,11 @@ func (s *site) startRollcall() {
 		s.start(m, exec.Command(rollcall, "serve", m.member))
 	}
 	s.serves()
+	var members []*process.Member
+	for _, m := range s.servers {
+		members = append(members, &m.Member)
+	}
+	process.Joined(s.t, process.Patience, members) // export refuses the data of a member that has not caught up
 }
 
 // start starts a process in a place.

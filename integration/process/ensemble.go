@@ -52,7 +52,8 @@ type Config struct {
 	Patience  time.Duration // how long members may take until they serve; default: Patience
 }
 
-// StartEnsemble starts the members and waits until they serve.
+// StartEnsemble starts the members and waits until they serve, and until none of them joins. A member that joins makes no
+// backup, and cannot be recovered. If another one is killed, those that are left elect no leader until it has caught up.
 func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 	t.Helper()
 	e := &Ensemble{t: t, cfg: cfg, dir: t.TempDir()}
@@ -64,6 +65,7 @@ func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 		e.Start(m)
 	}
 	e.Settle()
+	e.Joined()
 	return e
 }
 
@@ -197,25 +199,31 @@ func (e *Ensemble) Settle() *Member {
 // part in no election for four election timeouts.
 func (e *Ensemble) Joined() {
 	e.t.Helper()
-	err := within(e.t.Context(), cmp.Or(e.cfg.Patience, Patience), "members have caught up", func() bool {
-		for _, m := range e.Members {
+	Joined(e.t, cmp.Or(e.cfg.Patience, Patience), e.Members)
+}
+
+// Joined waits until no running member joins. The test fails if that takes longer than patience.
+func Joined(t *testing.T, patience time.Duration, members []*Member) {
+	t.Helper()
+	err := within(t.Context(), patience, "members have caught up", func() bool {
+		for _, m := range members {
 			text, err := os.ReadFile(m.Log)
 			if err != nil {
-				e.t.Fatal(err)
+				t.Fatal(err)
 			}
-			if m.Process.Running() && joins(string(text)) {
+			if m.Process.Running() && Joins(string(text)) {
 				return false
 			}
 		}
 		return true
 	})
 	if err != nil {
-		e.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
-// joins reports whether the last of a member's log says that it joins.
-func joins(log string) bool {
+// Joins reports whether the last of a member's log says that it joins.
+func Joins(log string) bool {
 	return strings.LastIndex(log, joinsLine) > strings.LastIndex(log, joinedLine)
 }
 

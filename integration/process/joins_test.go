@@ -11,7 +11,7 @@ func TestJoins(t *testing.T) {
 	for log, want := range map[string]bool{
 		"": false, joinsLine: true, joinsLine + joinedLine: false, joinsLine + joinedLine + joinsLine: true,
 	} {
-		if joins(log) != want {
+		if Joins(log) != want {
 			t.Errorf("%q: joins: %t", log, !want)
 		}
 	}

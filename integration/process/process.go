@@ -13,11 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	// Patience is the limit for anything that must happen. It is far longer than anything takes.
-	Patience = 30 * time.Second
+	Patience = time.Minute
 	// look is the interval at which a condition outside this process is checked.
 	look = 20 * time.Millisecond
 	// lastWords is how many bytes of a log are printed when its test fails.
@@ -98,6 +100,31 @@ func (p *Process) Signal(sig os.Signal) error {
 	p.Tell()
 	if err := p.Cmd.Process.Signal(sig); err != nil {
 		return fmt.Errorf("signal %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Stop stops the process with SIGSTOP, and returns when all its threads have stopped. Until then they may do more: a thread
+// stops only after the system call that it is in.
+func (p *Process) Stop() error {
+	pid := p.Cmd.Process.Pid
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop %s: %w", p.Name, err)
+	}
+	for {
+		switch err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil); {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EINTR):
+			return fmt.Errorf("wait until %s has stopped: %w", p.Name, err)
+		}
+	}
+}
+
+// Continue lets a process that Stop has stopped go on.
+func (p *Process) Continue() error {
+	if err := syscall.Kill(p.Cmd.Process.Pid, syscall.SIGCONT); err != nil {
+		return fmt.Errorf("continue %s: %w", p.Name, err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@
 
 #include <zookeeper/zookeeper.h>
 
-enum { PATIENCE = 30, TIMEOUT = 10000 }; /* seconds; ms of the session */
+enum { PATIENCE = 60, TIMEOUT = 10000 }; /* seconds; ms of the session */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER;

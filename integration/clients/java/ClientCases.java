@@ -27,7 +27,7 @@ import org.apache.zookeeper.ZooKeeper;
  * status 1.
  */
 public final class ClientCases {
-    static final long PATIENCE = 30_000; // ms, for anything that must happen
+    static final long PATIENCE = 60_000; // ms, for anything that must happen
     static final long LOOK = 10; // ms between two looks at a condition
 
     final String hosts;

@@ -47,7 +47,7 @@ import org.apache.zookeeper.data.Stat;
  * session and exits with status 0. Any error is a stack trace and status 1.
  */
 public final class CuratorClient {
-    static final long PATIENCE = 30_000; // ms, for anything that must happen
+    static final long PATIENCE = 60_000; // ms, for anything that must happen
     static final long LOOK = 20; // ms between two looks at a condition
     static final int TIMEOUT = 10_000; // ms, of the session
 

@@ -20,7 +20,7 @@ import org.apache.zookeeper.CreateMode;
  * "ok", waits for "go" and exits with status 0. Any error is a stack trace and status 1.
  */
 public final class CuratorFollows {
-    static final long PATIENCE = 30_000; // ms
+    static final long PATIENCE = 60_000; // ms
 
     public static void main(String[] args) throws Exception {
         Set<String> later = new TreeSet<>(Arrays.asList(args).subList(1, args.length));

@@ -17,7 +17,7 @@ import org.apache.curator.retry.RetryForever;
  * stack trace and status 1.
  */
 public final class CuratorTracker {
-    static final long PATIENCE = 30_000; // ms
+    static final long PATIENCE = 60_000; // ms
 
     public static void main(String[] args) throws Exception {
         String host = args[0];

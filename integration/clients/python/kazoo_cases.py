@@ -26,15 +26,16 @@ from kazoo.security import make_acl
 from kazoo_client import PATIENCE, check, wait_for
 
 TIMEOUT = 4.0  # seconds, of the session
+LONG = 20.0  # of one that must not notice anything, on a busy machine
 
 
 class Case:
     """A client and what it heard."""
 
-    def __init__(self, host, **options):
+    def __init__(self, host, timeout=TIMEOUT, **options):
         self.states = []
         retry = {"max_tries": -1, "delay": 0.1, "max_delay": 0.5}
-        self.client = KazooClient(hosts=host, timeout=TIMEOUT, connection_retry=retry, **options)
+        self.client = KazooClient(hosts=host, timeout=timeout, connection_retry=retry, **options)
         self.client.add_listener(self.states.append)
         self.client.start(timeout=PATIENCE)
 
@@ -113,7 +114,7 @@ def chroot_multi(host):
 
 def no_room(host):
     """A write past dataQuota (1M) is an error, alone and in a transaction, and the client goes on."""
-    c = Case(host)
+    c = Case(host, timeout=LONG)
     c.client.create("/large", b"x" * 900000)
     try:
         c.client.create("/more", b"x" * 200000)
@@ -134,7 +135,7 @@ def no_room(host):
 
 def restored(host):
     """Another member restores a backup: the client keeps its session, its node and its watch."""
-    c = Case(host)
+    c = Case(host, timeout=LONG)
     session = c.client.client_id[0]
     c.client.create("/app", b"of before")
     c.client.create("/app/kept", b"kept")
@@ -193,7 +194,7 @@ def reconfig(host):
     c = Case(host)
     refused(c.client, NoAuthError)
     c.client.stop()
-    c = Case(host, auth_data=[("digest", "super:secret")])
+    c = Case(host, timeout=LONG, auth_data=[("digest", "super:secret")])
     refused(c.client, BadArgumentsError, joining="server.100=foo")
     data, stat = c.client.reconfig(joining=line, leaving=None, new_members=None)
     check(line.encode() in data and stat.version == -1, data, stat)
@@ -214,7 +215,7 @@ def reconfig(host):
 
 def follows(host, *last):
     """The client watches the list of servers, and goes on when all servers that it knew at first are gone."""
-    c = Case(host)
+    c = Case(host, timeout=LONG)
     session = c.client.client_id[0]
     c.client.create("/follows", ephemeral=True)
 

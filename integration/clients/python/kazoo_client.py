@@ -26,7 +26,7 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState
 
-PATIENCE = 30.0  # seconds, for anything that must happen
+PATIENCE = 60.0  # seconds, for anything that must happen
 LOOK = 0.02  # seconds between two looks at a condition
 TIMEOUT = 10.0  # seconds, of the session
 
@@ -301,6 +301,7 @@ def words(a):
     """Four-letter words of the member that this client is connected to, as kazoo asks for them."""
     a.client.create(a.path(a.name), b"x", ephemeral=True)
     a.fault()
+    a.client.set(a.path(a.name), b"y")  # after it this member has a leader again, and answers all words
     a.client.get(a.path(a.name), watch=lambda event: None)
     check(a.client.command(b"ruok") == "imok", a.client.command(b"ruok"))
     check(a.client.command(b"isro") == "rw", a.client.command(b"isro"))

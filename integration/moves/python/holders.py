@@ -25,7 +25,7 @@ from kazoo.exceptions import ConnectionClosedError
 from kazoo.protocol.states import KazooState
 from kazoo.security import make_digest_acl
 
-PATIENCE = 30.0  # seconds, for anything that must happen
+PATIENCE = 60.0  # seconds, for anything that must happen
 LOOK = 0.02  # seconds between two looks at a condition
 TIMEOUT = 20.0  # seconds, of the sessions
 
