@@ -121,6 +121,8 @@ alone_round() {
   ! kept alone "$load" Rollcall "$round" || return 0
   start Rollcall 1 && grow 1 || return
   figure "memory of one member with 1 M nodes of 100 B, just written" "$round" "RSS MiB" "$(rss)"
+  sleep 20 # a calm member returns memory after 10 s: calmLooks of cmd/rollcall
+  figure "memory of one member with 1 M nodes of 100 B, written and then calm for 20 s" "$round" "RSS MiB" "$(rss)"
   kill_all
   took=$(seconds restart) || return
   figure "start until it serves, 1 M nodes of 100 B, from the log" "$round" seconds "$took"
