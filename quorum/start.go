@@ -244,7 +244,7 @@ func (n *Node) evaluate(answers map[uint32]*proto.HelloReply) verdict {
 		v.waiting = fmt.Sprintf("a place in the server list, in which there is no member %d: add it on any member, with rollcall members add", n.cfg.Self)
 	case data && len(v.full) >= v.need:
 		v.start = startJoining
-	case data && len(silent) == 0 && len(v.committed.servers) == 0:
+	case data && v.otherVoter(n.cfg.Self) != 0 && len(silent) == 0 && len(v.committed.servers) == 0:
 		v.waiting = fmt.Sprintf("word that %s are all voters: their configuration may not be committed, and then the voters of the one before it decide", wire.Canonical(voters))
 	case data:
 		v.waiting = fmt.Sprintf("%d members with data, of which %d are there; silent: %s", v.need, len(v.full), list(silent))
