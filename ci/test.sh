@@ -180,10 +180,10 @@ applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/ap
 
 # mutants puts errors of one line into the code, one at a time, and runs the test that must notice each.
 # ROLLCALL_MUTANTS picks those whose names contain it. Then the suite fails, because they are too few for
-# ci/least-tests. some-mutants takes a third of them: which one depends on how many commits there are, so that three
+# ci/least-tests. some-mutants takes a quarter of them: which one depends on how many commits there are, so that four
 # commits take all.
 mutants() { timeout=1h ROLLCALL_MUTANTS=${ROLLCALL_MUTANTS:-1} tests -run '^TestMutants$' ./integration | quiet; }
-some-mutants() { ROLLCALL_MUTANTS=$(($(git rev-list --count HEAD) % 3))/3 mutants; }
+some-mutants() { ROLLCALL_MUTANTS=$(($(git rev-list --count HEAD) % 4))/4 mutants; }
 
 # scenarios fails if clients did not go through a scenario that ci/client-scenarios names for
 # the suite, or if they went through one that it does not name. A test prints "client scenario: NAME ok"
