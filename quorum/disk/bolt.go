@@ -350,7 +350,7 @@ func (f *boltFile) SetUint64(k []byte, v uint64) error {
 }
 
 // viewBolt opens a BoltDB for reading, if there is one and its pages are sound. do must read all of
-// its buckets, because a bucket stored inside a value is not among the pages that were checked.
+// its buckets, so that bbolt's own checks see them before it opens the file for writing.
 func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -130,12 +130,42 @@ func (w *boltPages) element(p boltPage, i int) (e boltElement, err error) {
 	if value < boltBucketHead {
 		return e, fmt.Errorf("%w: a bucket in page %d has %d bytes", ErrDamaged, p.id, value)
 	}
-	root, err := w.part(p, place+key, 8)
+	bucket, err := w.part(p, place+key, value)
 	if err != nil {
 		return e, err
 	}
-	e.page = binary.NativeEndian.Uint64(root)
-	return e, nil
+	if e.page = binary.NativeEndian.Uint64(bucket); e.page == 0 {
+		err = w.inline(p.id, bucket[boltBucketHead:])
+	}
+	return e, err
+}
+
+// inline checks a bucket that is stored inside a value, in page id. b is the one page of that bucket. It is a leaf, and
+// leads to no bucket. If it were a branch, bbolt would take the page for the next one below it, without end.
+func (w *boltPages) inline(id uint64, b []byte) error {
+	if len(b) < boltPageHead {
+		return fmt.Errorf("%w: a bucket in page %d has a page of %d bytes", ErrDamaged, id, len(b))
+	}
+	p := boltPage{id: id, length: int64(len(b)), first: b}
+	p.flags, p.count = binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
+	if p.flags != boltLeafPage || boltPageHead+int64(p.count)*boltElementSize > p.length {
+		return fmt.Errorf("%w: a bucket in page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.count)
+	}
+	var last []byte
+	for i := range p.count {
+		if binary.NativeEndian.Uint32(b[boltPageHead+i*boltElementSize:])&boltBucketFlag != 0 {
+			return fmt.Errorf("%w: a bucket in page %d has a bucket", ErrDamaged, id)
+		}
+		e, err := w.element(p, i)
+		if err != nil {
+			return err
+		}
+		if i > 0 && bytes.Compare(last, e.key) >= 0 {
+			return fmt.Errorf("%w: the keys of a bucket in page %d are out of order", ErrDamaged, id)
+		}
+		last = e.key
+	}
+	return nil
 }
 
 func (w *boltPages) key(p boltPage, at, n int64) ([]byte, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -139,4 +140,62 @@ func TestCheckPages(t *testing.T) {
 	if err := checkPages(bytes.NewReader(whole), int64(child)+1, meta); !errors.Is(err, ErrDamaged) {
 		t.Errorf("cut: %v, want ErrDamaged", err)
 	}
+}
+
+// Small buckets are stored inside a value, with a page of their own. Damage to it is found, or does no harm: bbolt looks
+// for the first key without end if such a page is no leaf.
+func TestBucketInsideValue(t *testing.T) {
+	t.Parallel()
+	d := &walDir{t: t, dir: t.TempDir()}
+	d.store(3, 100)
+	for _, path := range []string{filepath.Join(d.dir, logName), filepath.Join(d.dir, walName, walMetaName)} {
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := checkMetas(bytes.NewReader(whole))
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := whole[int64(meta.root)*meta.pageSize:][:meta.pageSize]
+		if binary.NativeEndian.Uint16(root[8:]) != boltLeafPage || binary.NativeEndian.Uint32(root[boltPageHead:])&boltBucketFlag == 0 {
+			t.Fatalf("%s: the first page has no bucket", path)
+		}
+		b := bytes.Clone(whole)
+		spoilt := b[int64(meta.root)*meta.pageSize:][:meta.pageSize]
+		refused, sound := 0, 0
+		check := func(what string, at int) {
+			if err := os.WriteFile(path, b, fileMode); err != nil {
+				t.Fatal(err)
+			}
+			err := openSafely(path, func() error { return viewBolt(path, readAll) })
+			switch {
+			case err == nil:
+				sound++
+			case !errors.Is(err, ErrDamaged):
+				t.Fatalf("%s: %s at %d: %v, want ErrDamaged", path, what, at, err)
+			default:
+				refused++
+			}
+			copy(spoilt, root)
+		}
+		used := len(bytes.TrimRight(root, "\x00"))
+		for at := range used {
+			clear(spoilt[at:])
+			check("zeros", at)
+			clear(spoilt[at:min(used, at+64)])
+			check("64 zeros", at)
+			spoilt[at] ^= 1 << (at % 8)
+			check("a bit", at)
+		}
+		if refused < boltPageHead+boltElementSize { // zeros from anywhere up to the end of the first element
+			t.Errorf("%s: of %d damaged files %d were refused", path, refused+sound, refused)
+		}
+	}
+}
+
+func readAll(tx *bbolt.Tx) error {
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		return b.ForEach(func(_, _ []byte) error { return nil })
+	})
 }
