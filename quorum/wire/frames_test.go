@@ -274,7 +274,6 @@ type follower struct {
 	commit, last atomic.Uint64
 	notices      atomic.Int64 // in frames
 	got          chan *raft.AppendEntriesRequest
-	pause        sync.Mutex // held: it reads nothing
 	ended        chan struct{}
 }
 
@@ -294,9 +293,6 @@ func newFollower(t *testing.T) *follower {
 		t.Fatal(err)
 	}
 	f := &follower{got: make(chan *raft.AppendEntriesRequest, 16), ended: make(chan struct{})}
-	if err := errors.Join(far.(*net.TCPConn).SetReadBuffer(1), near.(*net.TCPConn).SetWriteBuffer(1)); err != nil {
-		t.Fatal(err)
-	}
 	in := newInConn(&Conn{Conn: far, Peer: 1}, newConns(slog.New(slog.DiscardHandler)))
 	go f.serve(in)
 	d := &dialer{stream: newPipes(nil), timeout: 10 * time.Second, at: nowhere}
@@ -311,7 +307,6 @@ func newFollower(t *testing.T) *follower {
 func (f *follower) serve(in *inConn) {
 	defer close(f.ended)
 	for {
-		f.awaitTurn()
 		command, err := in.next()
 		if err != nil {
 			return
@@ -326,12 +321,6 @@ func (f *follower) serve(in *inConn) {
 			return
 		}
 	}
-}
-
-// awaitTurn waits while the test holds pause.
-func (f *follower) awaitTurn() {
-	f.pause.Lock()
-	defer f.pause.Unlock()
 }
 
 // send sends an entry, which is answered, and returns what came.
@@ -463,60 +452,83 @@ func TestNoticeThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// A notice that finds no room ends the pipeline. Reporting commits meanwhile does not wait for it.
-func TestNoRoomForANotice(t *testing.T) {
-	f := newFollower(t)
-	f.pause.Lock()
-	defer f.pause.Unlock()
-	f.conn.owner.timeout = 300 * time.Millisecond
-	if err := f.conn.SetWriteDeadline(time.Now().Add(f.conn.owner.timeout)); err != nil {
+// deaf returns a pipeline of term 5 in frames, in a bubble, and the connection of its member, which takes what the
+// test reads from it. Entry 1 counts as sent.
+func deaf(t *testing.T) (*stream, net.Conn) {
+	var member net.Conn
+	d := &dialer{stream: newPipes(func(theirs net.Conn) { member = theirs }), timeout: 10 * time.Second, at: nowhere}
+	conn, err := d.get("m2:1")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.conn.Write(make([]byte, 8<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("the sockets have room for 8 MiB: %v", err)
-	}
-	begin := time.Now()
-	f.commit.Store(1)
-	for range 1000 {
-		f.committed()
-	}
-	if waited := time.Since(begin); waited > f.conn.owner.timeout/2 {
-		t.Errorf("reporting commits took %v", waited)
-	}
-	select {
-	case <-f.closed:
-	case <-time.After(10 * time.Second):
-		t.Fatal("it waits for ever")
-	}
-	if took := time.Since(begin); took < f.conn.owner.timeout {
-		t.Errorf("the pipeline ended after %v", took)
-	}
+	conn.takesFrames.Store(true)
+	s := &stream{t: t}
+	s.last.Store(1)
+	s.term.Store(5)
+	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
+		(&Transport{cfg: Config{Durable: allDurable}}).clamp, noStall)
+	t.Cleanup(func() { s.Close(); member.Close() })
+	s.record(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
+	return s, member
+}
+
+// A notice that finds no room ends the pipeline. Reporting commits meanwhile does not wait for it.
+func TestNoRoomForANotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := deaf(t)
+		limit := s.conn.owner.timeout
+		begin := time.Now()
+		s.commit.Store(1)
+		for range 2 {
+			for range 1000 {
+				s.committed()
+			}
+			synctest.Wait() // the notice is under way
+		}
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("reporting commits took %v", waited)
+		}
+		select {
+		case <-s.closed:
+		case <-time.After(time.Hour):
+			t.Fatal("it waits for ever")
+		}
+		if took := time.Since(begin); took != limit {
+			t.Errorf("the pipeline ended after %v, want %v", took, limit)
+		}
+	})
 }
 
 // Entries that find no room end the pipeline too, also after a notice.
 func TestNoRoomForEntries(t *testing.T) {
-	f := newFollower(t)
-	f.commit.Store(1)
-	f.committed()
-	f.request(t)
-	f.pause.Lock()
-	defer f.pause.Unlock()
-	f.conn.owner.timeout = 100 * time.Millisecond
-	failed := make(chan error)
-	go func() {
-		req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1, PrevLogTerm: 5, Entries: []*raft.Log{{Index: 2, Term: 5, Data: make([]byte, 256<<10)}}}
-		_, err := f.AppendEntries(req, new(raft.AppendEntriesResponse))
-		failed <- err
-	}()
-	select {
-	case err := <-failed:
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		s, member := deaf(t)
+		s.commit.Store(1)
+		s.committed()
+		if _, err := io.ReadFull(member, make([]byte, 1+positionSize)); err != nil {
+			t.Fatalf("the notice: %v", err)
 		}
-	case <-time.After(10 * time.Second):
-		f.Close()
-		t.Errorf("it waits for ever; when the pipeline is closed: %v", <-failed)
-	}
+		time.Sleep(time.Hour) // the notice had less time
+		req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1, PrevLogTerm: 5, Entries: []*raft.Log{{Index: 2, Term: 5, Data: make([]byte, 256<<10)}}}
+		failed := make(chan error, 1)
+		begin := time.Now()
+		go func() {
+			_, err := s.AppendEntries(req, new(raft.AppendEntriesResponse))
+			failed <- err
+		}()
+		select {
+		case err := <-failed:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error(err)
+			}
+		case <-time.After(time.Hour):
+			s.Close()
+			t.Errorf("it waits for ever; when the pipeline is closed: %v", <-failed)
+		}
+		if took, want := time.Since(begin), s.conn.owner.timeout+allowance(size(req.Entries)); took != want {
+			t.Errorf("it waited %v for room, want %v", took, want)
+		}
+	})
 }
 
 // cutShort is a connection on which a write is over before its last bytes have gone.
