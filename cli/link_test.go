@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,16 +141,43 @@ func TestDiscover(t *testing.T) {
 	if got, err := discover(t.Context(), newHTTP(World{}), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
-	likelier := serve(200, string(api.OpenAPI))
-	if got, err := discover(t.Context(), newHTTP(World{}), []string{other, likelier, member}); got != likelier || err != nil {
-		t.Errorf("%s, %v, want %s", got, err, likelier)
-	}
 	_, err = discover(t.Context(), newHTTP(World{}), []string{other, "http://127.0.0.1:1"})
 	if StatusOf(err) != NoMember || !strings.Contains(err.Error(), other+": that is not a member") || !strings.Contains(err.Error(), "http://127.0.0.1:1: dial") {
 		t.Errorf("%v", err)
 	}
 	if got := candidates(World{}, []string{"a:2181", "[::1]:65000"}); strings.Join(got, " ") != "http://a:5181 http://a:8080 http://[::1]:8080" {
 		t.Errorf("%q", got)
+	}
+}
+
+// answersAfter is a transport to hosts each of which answers as a member does, after a time.
+type answersAfter map[string]time.Duration
+
+func (a answersAfter) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(a[r.URL.Host])
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(bytes.NewReader(api.OpenAPI)), Request: r}, nil
+}
+
+// The likeliest of the members that answer soon after the first one is taken.
+func TestDiscoverLikeliest(t *testing.T) {
+	for _, tt := range []struct {
+		hosts answersAfter
+		want  string
+		took  time.Duration
+	}{
+		{answersAfter{"a": 0, "b": 0, "c": 0}, "a", 0},
+		{answersAfter{"a": graceTime - 1, "b": 0, "c": 0}, "a", graceTime - 1},
+		{answersAfter{"a": time.Second, "b": 0, "c": 0}, "b", graceTime},
+		{answersAfter{"a": time.Second, "b": graceTime - 1, "c": 0}, "b", 2*graceTime - 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			got, err := discover(t.Context(), &http.Client{Transport: tt.hosts}, []string{"http://a", "http://b", "http://c"})
+			if took := time.Since(begun); got != "http://"+tt.want || err != nil || took != tt.took {
+				t.Errorf("%v: %s after %v, %v, want %s after %v", tt.hosts, got, took, err, tt.want, tt.took)
+			}
+			time.Sleep(time.Minute) // until all have answered
+		})
 	}
 }
 
