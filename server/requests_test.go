@@ -493,18 +493,24 @@ func TestClientGoneBeforeSweep(t *testing.T) {
 // read what it was sent. When it closes its side, the connection is gone.
 func TestLinger(t *testing.T) {
 	w := newWorld(t, true, nil)
-	c := w.connect()
-	c.must(jute.OpCloseSession)
-	c.expectClosed()
-	for range 20 {
-		c.write(make([]byte, 1000))
-		time.Sleep(time.Millisecond)
-	}
-	if n := w.srv.Stats().Connections; n != 1 {
-		t.Error("the connection is gone before the client has closed it")
-	}
-	_ = c.Close()
-	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+	waitFor(t, func() bool {
+		c := w.connect()
+		begun := time.Now()
+		c.must(jute.OpCloseSession)
+		c.expectClosed()
+		for range 20 {
+			_, _ = c.Write(make([]byte, 1000)) // fails if this takes longer than the server waits
+			time.Sleep(time.Millisecond)
+		}
+		stays := w.srv.Stats().Connections == 1
+		inTime := time.Since(begun) < stream.LingerTime
+		if inTime && !stays {
+			t.Error("the connection is gone before the client has closed it")
+		}
+		_ = c.Close()
+		waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
+		return inTime
+	})
 }
 
 // A sync belongs to no entry of the log, so it must send its reply itself.
