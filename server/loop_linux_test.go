@@ -251,7 +251,7 @@ func TestLoopVouch(t *testing.T) {
 // A silent connection in a loop ends some ticks after its session's timeout.
 func TestLoopIdle(t *testing.T) {
 	t.Parallel() // it waits for real time
-	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
+	w := newWorld(t, true, func(c *Config) { c.Tick = 150 * time.Millisecond })
 	w.calm(t, 1)[0].expectClosed()
 	waitFor(t, func() bool { return w.srv.Stats().Ended["idle"] == 1 && w.srv.Stats().Connections == 0 })
 }
@@ -300,7 +300,7 @@ func TestLoopCloseSession(t *testing.T) {
 // A client that has the reply to its closeSession has a second to close its side.
 func TestLoopLinger(t *testing.T) {
 	t.Parallel() // it waits for real time
-	w := newWorld(t, true, func(c *Config) { c.Tick = 50 * time.Millisecond })
+	w := newWorld(t, true, func(c *Config) { c.Tick = 150 * time.Millisecond })
 	c := w.calm(t, 1)[0]
 	c.must(jute.OpCloseSession)
 	c.expectClosed()
