@@ -474,28 +474,30 @@ func TestServeTLSWithoutKeys(t *testing.T) {
 // A member that cannot serve closes connections over TLS at once, although their clients read nothing: closing TLS
 // itself would wait for them, one after the other.
 func TestCutAllDoesNotWaitForTLS(t *testing.T) {
-	a := newAuthority(t)
-	config := a.tlsConfig()
-	config.SessionTicketsDisabled = true // the server writes nothing after the handshake
-	w := newWorld(t, false, func(c *Config) { c.TLS = TLS{Config: config} })
-	l := newPipeListener()
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- w.srv.ServeTLS(ctx, l) }()
-	for range 3 {
-		c := tls.Client(l.dial(), &tls.Config{RootCAs: a.pool(), ServerName: "127.0.0.1"})
-		if err := c.Handshake(); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t)
+		config := a.tlsConfig()
+		config.SessionTicketsDisabled = true // the server writes nothing after the handshake
+		w := newWorld(t, false, func(c *Config) { c.TLS = TLS{Config: config} })
+		l := newPipeListener()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- w.srv.ServeTLS(ctx, l) }()
+		for range 3 {
+			c := tls.Client(l.dial(), &tls.Config{RootCAs: a.pool(), ServerName: "127.0.0.1"})
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	waitFor(t, func() bool { return underWay(w) == 0 })
-	began := time.Now()
-	w.srv.CutAll()
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it takes %v", took)
-	}
-	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+		waitFor(t, func() bool { return underWay(w) == 0 })
+		began := time.Now()
+		w.srv.CutAll()
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("it takes %v", took)
+		}
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
