@@ -295,7 +295,7 @@ func (e threeMembers) awaitVotes(t *testing.T) {
 // returns its id.
 func (e threeMembers) hold(t *testing.T) string {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	c, err := client.Open(ctx, client.Config{Servers: e.hosts[:1], Timeout: 30 * time.Second})
 	if err != nil {
@@ -324,7 +324,7 @@ func (e threeMembers) run(t *testing.T, line string) (string, error) {
 	for _, word := range regexp.MustCompile(`'[^']*'|\S+`).FindAllString(line, -1)[1:] {
 		args = append(args, strings.Trim(word, "'"))
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	var out, errs bytes.Buffer
 	err := runCommand(ctx, args, e.env, &out, &errs)

@@ -7,13 +7,11 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"rollcall/cli"
 )
 
-// answerWord accepts connections at addr until the test ends, and answers srvr with text. If text
-// is "", it does not answer.
+// answerWord accepts connections at addr until the test ends, and answers srvr with text.
 func answerWord(t *testing.T, text string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +26,7 @@ func answerWord(t *testing.T, text string) (addr string) {
 				return
 			}
 			word := make([]byte, 4)
-			if _, err := io.ReadFull(conn, word); err == nil && string(word) == "srvr" && text != "" {
+			if _, err := io.ReadFull(conn, word); err == nil && string(word) == "srvr" {
 				_, _ = io.WriteString(conn, text)
 				_ = conn.Close()
 				continue
@@ -72,9 +70,25 @@ func TestHealth(t *testing.T) {
 
 // A member that accepts the connection but does not answer is not healthy.
 func TestHealthSilent(t *testing.T) {
-	ctx, stop := context.WithTimeout(t.Context(), time.Second) // connecting may take a while, too
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	_, err := askHealth(ctx, answerWord(t, ""))
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if _, err := io.ReadFull(conn, make([]byte, 4)); err == nil {
+			stop() // the time is over
+		}
+		_, _ = conn.Read(make([]byte, 1)) // until the other side closes
+	}()
+	_, err = askHealth(ctx, l.Addr().String())
 	if err == nil || !strings.HasPrefix(err.Error(), "no answer in time") {
 		t.Errorf("askHealth: %v", err)
 	}

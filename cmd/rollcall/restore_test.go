@@ -17,6 +17,7 @@ import (
 	"rollcall/backup"
 	"rollcall/client"
 	"rollcall/jute"
+	"rollcall/logs/logtest"
 	"rollcall/quorum/disk"
 	"rollcall/znode"
 )
@@ -106,20 +107,24 @@ func serveAll(t *testing.T, files []string, log io.Writer) bool {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, len(files))
+	var starts logtest.Buffer
+	log = io.MultiWriter(log, &starts)
 	for _, file := range files {
 		go func() { ended <- runCommand(ctx, []string{"serve", file}, nil, log, log) }()
 	}
-	select {
-	case err := <-ended:
-		stop()
-		for range len(files) - 1 {
-			err = errors.Join(err, <-ended)
+	for strings.Count(starts.String(), `msg="member starts"`) < len(files) { // a member that starts has opened its ports
+		select {
+		case err := <-ended:
+			stop()
+			for range len(files) - 1 {
+				err = errors.Join(err, <-ended)
+			}
+			if !errors.Is(err, syscall.EADDRINUSE) {
+				t.Fatal(err)
+			}
+			return false
+		case <-time.After(10 * time.Millisecond):
 		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			t.Fatal(err)
-		}
-		return false
-	case <-time.After(time.Second): // ports are opened at once
 	}
 	t.Cleanup(func() {
 		stop()
