@@ -57,6 +57,10 @@ class Holder:
     def __init__(self, number, hosts):
         self.number, self.states = number, []
         retry = {"max_tries": -1, "delay": 0.05, "backoff": 1, "max_delay": 0.2}
+        # kazoo waits for the answer to its handshake for the session's timeout divided by the number of hosts.
+        # ZooKeeper does not answer some clients that connect while it starts. With one host, such a client would
+        # try again only when its session expires. So each host is there four times.
+        hosts = ",".join([hosts] * 4)
         self.client = KazooClient(
             hosts=hosts, timeout=TIMEOUT, connection_retry=retry, auth_data=[("digest", "user%d:secret" % number)]
         )
