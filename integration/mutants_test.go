@@ -879,7 +879,7 @@ var mutants = []mutant{
 	},
 	{
 		"joining member votes although a former voter may have more", "quorum/heard.go",
-		"return !known || h.ends[candidate].Before(end)", "return false",
+		"return !known || h.ends[candidate].Before(end)", "return !known && h.ends[candidate].Before(end)",
 		"./quorum", "TestOtherOfTwoByBothConfigurations",
 	},
 	{
