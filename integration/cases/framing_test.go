@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"sync"
+	"time"
 
 	"rollcall/integration/wire"
 	"rollcall/jute"
@@ -224,7 +225,10 @@ func orderElsewhere(s *stage) {
 	stop := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for seen := false; !seen; {
+		for seen, looks := false, 1; !seen; looks++ {
+			if looks%16 == 0 {
+				time.Sleep(time.Microsecond) // or no time would pass, and a commit that its member hears of later would never come
+			}
 			b := other.code(jute.OpExists, look("/b")) == jute.OK
 			a := other.code(jute.OpExists, look("/a")) == jute.OK
 			if seen = a && b; b && !a {
@@ -256,6 +260,7 @@ func oneWinner(s *stage) {
 		all.Go(func() {
 			for v := range int32(versions) {
 				for k.stat("/v").Version < v { // a session does not see a version before its member has it
+					time.Sleep(time.Microsecond) // or no time would pass
 				}
 				if k.code(jute.OpSetData, setAt("/v", v)) == jute.OK {
 					mu.Lock()
