@@ -245,6 +245,9 @@ func restoreIntoEnsemble(t *testing.T, c *client.Client, clients []string) {
 		t.Fatal(err)
 	}
 	out, err := restoreCommand(t, "--subtree", "/app", "--yes", "--hosts", strings.Join(clients, ","), writeBackup(t, t.TempDir()))
+	if err := c.Sync(t.Context(), "/app"); err != nil { // the member of c may not have applied it yet
+		t.Fatal(err)
+	}
 	if data, st, gerr := c.Get(t.Context(), "/app", false); err != nil || gerr != nil || string(data) != "of before" || st.Version != 5 {
 		t.Errorf("%s, %v: the node has %q, %+v, %v", out, err, data, st, gerr)
 	}
