@@ -27,7 +27,7 @@ const (
 
 // remover is raft-wal's file system. It removes files in a goroutine, piece by piece, with rests in which the log can be
 // written. After a snapshot raft-wal removes all segments that are not needed any more, and the log waits meanwhile. After a
-// burst of long entries every write waited 100 to 300 ms for that. Errors are logged, as raft-wal does. If the process ends
+// burst of long entries every write waited 150 to 840 ms for that. Errors are logged, as raft-wal does. If the process ends
 // before a file is removed, the next start removes it, because raft-wal's list does not name it.
 //
 // A file may be removed late only if no file of the same name is made meanwhile. While the log is being opened, a segment may
