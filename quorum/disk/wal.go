@@ -87,7 +87,7 @@ type segments struct {
 	*wal.WAL
 	dir     string
 	files   *walSegments
-	remover *remover // nil in tests
+	remover *remover // nil until the log is open; tests that open segments themselves have none
 }
 
 // GetLog implements raft.LogStore. If an entry exists and cannot be read it is damaged, unless the
