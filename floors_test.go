@@ -16,7 +16,7 @@ import (
 // floors.
 var floors = [][]string{
 	{"secretfile", "roster"},
-	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl"},
+	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model"},
 	{"zkdata", "sessiontracker", "znode", "tally", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire", "crossing"},

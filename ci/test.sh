@@ -122,7 +122,7 @@ race-drills() {
   packages=$(drilled_packages) || return
   ROLLCALL_SCHEDULES=20 raced "drills cases" $packages rollcall/integration/cases | quiet
 }
-drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|moves|trials|hostile|differential|applications|console)'; }
+drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|model|moves|trials|hostile|differential|applications|console)'; }
 
 # quiet drops the lines of go test -v about tests that started or passed. What the tests print stays.
 quiet() { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
@@ -178,6 +178,9 @@ sequences() {
 # of rounds; the default is one. A round takes eight minutes, so only make soak runs it.
 applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/applications; }
 
+# model searches all states of a small ensemble. With ROLLCALL_MODEL=deep, it also searches larger ones.
+model() { tests ./integration/model | quiet; }
+
 # mutants puts errors of one line into the code, one at a time, and runs the test that must notice each.
 # ROLLCALL_MUTANTS picks those whose names contain it. Then the suite fails, because they are too few for
 # ci/least-tests. some-mutants takes a quarter of them: which one depends on how many commits there are, so that four
@@ -203,7 +206,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches race-drills changes more-clients kills moves trials hostile console packages deploy differential builds lint some-mutants fuzz
+[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills moves trials hostile console packages deploy differential builds lint some-mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

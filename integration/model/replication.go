@@ -1,0 +1,218 @@
+package model
+
+// write appends a write to the log of leader i. The disk gets it later, unless it is the first entry of its term.
+func (m *Model) write(s *state, i int, to func(*state, step)) {
+	d := &s.disks[i]
+	l := m.logs.all[d.log]
+	writes := uint8(0)
+	for _, e := range l.entries[:l.length] {
+		if e.term() == d.term && e.voters() == 0 {
+			writes++
+		}
+	}
+	if writes == m.Writes || l.length == m.Log {
+		return
+	}
+	n := *s
+	n.disks[i].log = m.logs.with(d.log, newEntry(d.term, 0))
+	if l.lastTerm() != d.term && !m.QueuesFirst {
+		n.disks[i].durable = l.length + 1
+	}
+	m.show(&n, i)
+	to(&n, step{kind: write, a: i, n: l.length + 1})
+}
+
+// change appends a configuration with one voter more or less. Servers without a vote are not part of configurations here. They
+// count in no majority, and a leader may send its log to each disk anyway.
+func (m *Model) change(s *state, i int, to func(*state, step)) {
+	d := &s.disks[i]
+	l := m.logs.all[d.log]
+	if l.changes == m.Changes || l.length == m.Log || !m.mayChange(s, i) {
+		return
+	}
+	for j := range m.Disks {
+		voters := l.voters ^ 1<<j
+		if j == i && !m.RemovesItself || voters == 0 || s.disks[j].role == gone && voters.has(j) {
+			continue
+		}
+		n := *s
+		n.disks[i].log = m.logs.with(d.log, newEntry(d.term, voters))
+		if !m.QueuesConfiguration {
+			n.disks[i].durable = l.length + 1
+		}
+		m.show(&n, i)
+		to(&n, step{kind: change, a: i, b: j, n: uint8(voters)})
+	}
+}
+
+// mayChange reports whether leader i knows that its configuration and an entry of its term are committed.
+func (m *Model) mayChange(s *state, i int) bool {
+	d := &s.disks[i]
+	l := m.logs.all[d.log]
+	if m.ChangesEarly && l.at <= m.logs.common(d.log, s.shown) {
+		return true
+	}
+	first := l.first(d.term)
+	return first != 0 && m.counted(s, i) >= max(l.at, first)
+}
+
+// counted returns how far leader i counts a majority, with its own copy whether it is durable or not. It returns 0 if no
+// entry of the leader's term is among them.
+func (m *Model) counted(s *state, i int) uint8 {
+	d := &s.disks[i]
+	l := m.logs.all[d.log]
+	first := l.first(d.term)
+	if first == 0 {
+		return 0
+	}
+	var has [maxDisks]uint8
+	for v := range m.Disks {
+		switch f := &s.disks[v]; {
+		case !l.voters.has(v):
+		case v == i:
+			has[v] = l.length
+		case f.live() && f.term == d.term:
+			has[v] = max(d.ack(v), m.logs.common(f.log, d.log))
+		default:
+			has[v] = d.ack(v)
+		}
+	}
+	for index := l.length; index >= first; index-- {
+		var some set
+		for v := range m.Disks {
+			if has[v] >= index {
+				some |= 1 << v
+			}
+		}
+		if l.voters.majority(some) {
+			return index
+		}
+	}
+	return 0
+}
+
+// show shows what leader i may show as committed, to clients and in its messages. It does so at once: what is lost later would also be
+// lost if it had been shown later.
+func (m *Model) show(s *state, i int) {
+	d := &s.disks[i]
+	index := m.counted(s, i)
+	if !m.ShowsUndurable {
+		index = min(index, d.durable)
+	}
+	if !m.founded(d.log) {
+		return
+	}
+	old := m.logs.all[s.shown].length
+	if m.logs.common(d.log, s.shown) < min(index, old) {
+		s.broken = twoHistories
+		return
+	}
+	if index > old {
+		s.shown = m.logs.prefix(d.log, index)
+		for at := old + 1; at <= index; at++ {
+			s.by |= uint32(d.term) << (3 * (at - 1))
+		}
+	}
+	if !m.laterComplete(s, d.term) {
+		s.broken = lacksShown
+	}
+}
+
+// laterComplete reports whether the leaders of all terms after one have what was shown as committed before. They were elected
+// already when it was shown.
+func (m *Model) laterComplete(s *state, term uint8) bool {
+	for j := range m.Disks {
+		if l := &s.disks[j]; l.role == leader && l.term > term && !m.complete(s, l.log, l.term) {
+			return false
+		}
+	}
+	for t, log := range s.sent {
+		if log != 0 && t > int(term) && !m.complete(s, log, uint8(t)) {
+			return false
+		}
+	}
+	return true
+}
+
+// deliverAll gives each disk the next entry that it lacks of a leader's log. The leader is from, or -1 if its process has ended.
+//
+// One entry at a time is enough. A request with several entries does what they do one after the other. So does a snapshot, for a disk
+// that does not have all of it. A request without entries makes a disk refuse earlier terms and nothing else, and a disk to
+// which nothing of earlier terms is delivered does the same.
+func (m *Model) deliverAll(s *state, log logID, term uint8, from int, to func(*state, step)) {
+	for f := range m.Disks {
+		if f == from {
+			continue
+		}
+		m.deliver(s, log, term, from, f, f, to)
+		if m.TakesEntries && from >= 0 && f == m.Disks-2 && from != f+1 {
+			m.deliver(s, log, term, from, f+1, f, to)
+		}
+	}
+}
+
+// deliver gives disk f the next entry of a leader's log. The leader takes the answer for that of disk as.
+func (m *Model) deliver(s *state, log logID, term uint8, from, f, as int, to func(*state, step)) {
+	d := &s.disks[f]
+	if !d.live() || d.term > term || d.term == term && d.role == leader {
+		return
+	}
+	index := m.logs.common(d.log, log) + 1
+	l := m.logs.all[log]
+	if d.log != 0 && index == 1 {
+		return // of another ensemble
+	}
+	if m.ReplacesByOlder {
+		m.replace(s, log, term, from, f, to)
+	}
+	if index > l.length || !m.SendsAhead && !m.maySend(s, log, index, as) {
+		return
+	}
+	n := *s
+	d = &n.disks[f]
+	if d.term < term {
+		m.leave(&n, f)
+		d.term, d.voted = term, false
+	}
+	d.log = m.logs.prefix(log, index)
+	if d.role != let {
+		d.role, d.grants = follower, 0
+	}
+	if from >= 0 {
+		if as != f && index >= l.first(term) && l.first(term) != 0 {
+			n.disks[from].setAck(as, max(index, n.disks[from].ack(as)))
+		}
+		m.show(&n, from)
+	}
+	to(&n, step{kind: deliver, a: from, b: f, n: index})
+}
+
+// replace puts a snapshot that lacks the last committed entry in place of the log of disk f, which has that entry.
+func (m *Model) replace(s *state, log logID, term uint8, from, f int, to func(*state, step)) {
+	d := &s.disks[f]
+	same := m.logs.common(d.log, log)
+	if same < 2 || same > m.logs.all[s.shown].length || d.term != term {
+		return
+	}
+	n := *s
+	n.disks[f].log = m.logs.prefix(log, same-1)
+	to(&n, step{kind: snapshot, a: from, b: f, n: same - 1})
+}
+
+// maySend reports whether the leader with a log has sent an entry to disk f. A disk gets entries that are not committed only if
+// it has a vote now, or had one in the configuration that was the latest when the entry was appended, with that entry itself.
+func (m *Model) maySend(s *state, log logID, index uint8, f int) bool {
+	voted := m.logs.all[m.logs.prefix(log, index)].voters.has(f)
+	return voted || !m.founded(log) || m.logs.all[log].voters.has(f) || m.logs.common(log, s.shown) >= index
+}
+
+// flush writes the next entry of leader i to its disk.
+func (m *Model) flush(s *state, i int, to func(*state, step)) {
+	if s.disks[i].durable == m.logs.all[s.disks[i].log].length {
+		return
+	}
+	n := *s
+	n.disks[i].durable++
+	m.show(&n, i)
+	to(&n, step{kind: flush, a: i, n: n.disks[i].durable})
+}

@@ -1,0 +1,88 @@
+package model
+
+import "hash/maphash"
+
+// Rules turns rules of the protocol off. The zero value is the protocol.
+type Rules struct {
+	KeepsIdentity       bool // an emptied disk is the same server as before, and comes in by the word of others, see Word
+	ElectsItself        bool // with KeepsIdentity: such a disk stands if its log's last configuration has no other voter
+	NeverVotes          bool // with KeepsIdentity: such a disk has no vote any more
+	Word                Word // with KeepsIdentity: which others must have answered it
+	ShowsUndurable      bool // the leader shows a commit that counts its own copy before that is on its disk
+	QueuesFirst         bool // the first entry of a term is written beside replication, as later ones are
+	QueuesConfiguration bool // configurations are written beside replication, as writes are
+	ChangesEarly        bool // a leader changes the configuration before an entry of its own term is committed
+	ChecksCandidate     bool // a voter refuses candidates that do not vote in its own configuration
+	SendsAhead          bool // disks without a vote are sent entries that are not committed
+	RemovesItself       bool // a leader proposes a configuration in which it does not vote
+	BeginsByMajority    bool // an ensemble begins although not all members of its list have said that they have no data
+	TakesEntries        bool // the last disk takes entries meant for the disk before it, and its answers count as that one's
+	TakesVotes          bool // the last disk takes requests for the vote of the disk before it, and answers for that one
+	ForgetsVotes        bool // a restart forgets the vote
+	ReplacesByOlder     bool // a snapshot replaces a log that has all of it and more
+}
+
+// Word is the rule by which an emptied disk came in when it kept the identity of the lost one.
+type Word uint8
+
+const (
+	// WordOfAll asks all other voters of the latest configuration of which it hears, and all of the one before.
+	WordOfAll Word = iota
+	// WordOfFormer asks a majority of the latest configuration. Of two voters, it asks the other one and all that voted in the
+	// configuration before and vote no more. Then the other one may have the vote of the emptied disk at once.
+	WordOfFormer
+	// WordOfRecord does the same, but the record of the configuration before may be one change too old.
+	WordOfRecord
+	// WordOfLatest does the same without those that voted before.
+	WordOfLatest
+)
+
+// Model has the bounds of a search.
+type Model struct {
+	Rules
+
+	Disks   int   // of all servers, also those that come in later
+	Voters  int   // in the first configuration. If it is 0, the ensemble has yet to begin
+	List    int   // members of the list of servers, if Voters is 0
+	Chain   bool  // the ensemble began with one voter and grew: the first log has a configuration for each step up to Voters
+	Terms   uint8 // the last term. The first one is 1, and the first election is in term 2
+	Log     uint8 // entries of the longest log
+	Writes  uint8 // of a leader in one term
+	Changes uint8 // of the configuration in one log, without those of the first log
+	Wipes   uint8 // lost disks
+	Late    bool  // entries of a leader may arrive after its process has ended
+	Live    bool  // check in each state that disks elect a leader if they are enough, see quorate
+	Fewer   bool  // with Live: a majority of the committed configuration counts as enough
+	Plain   bool  // do not use symmetry: states that differ only in the names of disks are different ones
+
+	logs      *logs
+	renamings map[uint32]*renaming
+	lives     map[string]bool // the states that stuck has seen, as far as it looks at them
+	seed      maphash.Seed
+}
+
+func (m *Model) symmetric() bool { return !m.Plain && !m.TakesEntries && !m.TakesVotes }
+
+// first returns the state in which the search begins: the voters have stored their configuration, and nothing else was.
+func (m *Model) first() (s state) {
+	m.logs, m.renamings, m.lives, m.seed = newLogs(), map[uint32]*renaming{}, map[string]bool{}, maphash.MakeSeed()
+	if m.Voters == 0 {
+		return s
+	}
+	var log logID
+	all := set(1)<<m.Voters - 1
+	if m.Chain {
+		for voters := set(1); voters != all; voters = voters<<1 | 1 {
+			log = m.logs.with(log, newEntry(1, voters))
+		}
+	}
+	log = m.logs.with(log, newEntry(1, all))
+	for i := range m.Voters {
+		s.disks[i] = disk{log: log, term: 1}
+	}
+	s.shown = log
+	for i := range m.logs.all[log].length {
+		s.by |= 1 << (3 * i)
+	}
+	return s
+}
