@@ -104,13 +104,13 @@ type Server struct {
 	Clients    string  `json:"clients"`    // host:port of its port for clients, by the list; "": the list does not say
 	Configured string  `json:"configured"` // host:port of its port for the log in raft's configuration; "": that does not have it
 	Role       string  `json:"role"`       // in the list, "participant" or "observer"; "": the list does not have it
-	Voter      bool    `json:"voter"`      // it has a vote in raft's configuration
+	Voter      bool    `json:"voter"`      // its disk has a vote in raft's configuration
 	State      string  `json:"state"`      // "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed", "silent" or "not serving"
 	Applied    uint64  `json:"applied"`    // index of the last log entry applied; 0: it did not answer
 	Lag        *uint64 `json:"lag"`        // log entries that the leader knows to be committed and that are not applied here; null: it or the leader did not answer
 	Needed     bool    `json:"needed"`     // without it no majority of the voters would be alive
 	Drained    bool    `json:"drained"`    // it takes no more clients, because an operator has drained it or it is stopping
-	Detail     string  `json:"detail"`     // why it is silent, or why it serves nobody, if that is known
+	Detail     string  `json:"detail"`     // why it is silent, serves nobody or does not vote, if that is known
 }
 
 // MembersChange asks for a change of the list of servers. Either members has the whole new list, or joining and

@@ -52,7 +52,7 @@ var (
 	ErrReplaced = errors.New("follower: another process of this member has taken over")
 	// ErrAddedAgain is returned by Run when this member has been removed from the list of servers and added
 	// again. What it had sent before may still be under way, so it needs another boot.
-	ErrAddedAgain = errors.New("follower: this member was removed from the ensemble and added again: restart needed")
+	ErrAddedAgain = errors.New("follower: this member was removed from the ensemble and added again, and must start again")
 	// ErrRefused means that the leader no longer counts a session as held by this member.
 	ErrRefused = errors.New("follower: session refused by the leader")
 	// ErrNotVouched means that a session's lease was not renewed in time.
@@ -110,6 +110,7 @@ type Config struct {
 	// ctx ends without an answer, Probe closes that connection with every call on it, and the next
 	// call opens another.
 	Probe      func(ctx context.Context, id uint32) error
+	Disk       func() uint64    // the id of this member's disk, which names its vote
 	RaftTerm   func() uint64    // raft's current term; must not block
 	RaftLeader func() uint32    // the member that raft takes for the leader now, 0: none; must not block
 	Joining    func() bool      // reports whether this member does not take part in proofs yet; must not block
@@ -184,8 +185,8 @@ func New(cfg Config) (*Follower, error) {
 		return nil, fmt.Errorf("follower: sync limit of %d ticks is negative", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Members == nil || cfg.Ask == nil || cfg.Damaged == nil || cfg.Disputed == nil:
-		return nil, errors.New("follower: State, Clients, Leader, Probe, RaftTerm, RaftLeader, Joining, Wall, Members, Ask, Damaged and Disputed are required")
+	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.Disk == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Members == nil || cfg.Ask == nil || cfg.Damaged == nil || cfg.Disputed == nil:
+		return nil, errors.New("follower: State, Clients, Leader, Probe, Disk, RaftTerm, RaftLeader, Joining, Wall, Members, Ask, Damaged and Disputed are required")
 	}
 	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, defaultSyncLimit)
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)

@@ -164,7 +164,7 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 // pong returns an answer without touches. Its applied index is read after the touches of the answer
 // were made. A leader that has applied as much therefore knows every session that they name.
 func (f *Follower) pong(number uint64) *proto.Pong {
-	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Applied: f.applied.Load()}
+	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Disk: f.cfg.Disk(), Applied: f.applied.Load()}
 	if number != 0 {
 		pong.Marks, pong.ClockMs = f.Marks(), f.cfg.Wall().UnixMilli()
 		pong.Unlinked = f.unlinked(time.Now()) > f.cfg.Tick

@@ -74,7 +74,7 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
 		cfg := Config{
 			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial, Probe: r.probe,
-			RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now,
+			Disk: func() uint64 { return 7 }, RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now,
 			Members: func() []uint32 { return []uint32{1, 2, self} }, Ask: r.ask, Damaged: r.damaged, Disputed: r.disputed,
 		}
 		if change != nil {

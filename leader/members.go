@@ -15,7 +15,8 @@ var errGone = status.Error(codes.FailedPrecondition, "leader: the member is not 
 // Member is a server of raft's latest configuration.
 type Member struct {
 	ID    uint32
-	Voter bool // otherwise an observer, or a member that is still joining: it counts in no majority
+	Disk  uint64 // whose proofs count
+	Voter bool   // otherwise an observer, or a member that is still joining: it counts in no majority
 }
 
 // MembersChanged says that raft's configuration may be another one. It does not block.

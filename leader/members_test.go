@@ -184,8 +184,8 @@ func nothingOf(e *ensemble, id uint32) {
 	e.compared.mu.Lock()
 	marks := e.compared.marks[id]
 	e.compared.mu.Unlock()
-	if clock || marks != nil || answered != 0 || e.present()[id] != nil {
-		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered, e.present()[id])
+	if clock || marks != nil || answered.round != 0 || e.present()[id] != nil {
+		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered.round, e.present()[id])
 	}
 }
 
@@ -265,6 +265,34 @@ func TestMemberThatHasLeftProvesNothing(t *testing.T) {
 		e.at(3 * tick)
 		if n := e.records.count("member stops") + e.records.count("member is out of reach"); n != 0 {
 			t.Errorf("logged %v", e.records.seen)
+		}
+		e.end()
+	})
+}
+
+// A member's answer counts only if the disk that answers is the one that votes: a member that has lost its disk has forgotten
+// whom it has elected. Its answer counts as soon as the new disk votes in raft's configuration.
+func TestNewDiskProvesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const former, present = 5, 6
+		e := newEnsemble(t)
+		disks := func(of2 uint64) {
+			e.servers.Store(&[]Member{{ID: 1, Voter: true}, {ID: 2, Disk: of2, Voter: true}, {ID: 3, Voter: true}})
+			e.MembersChanged()
+		}
+		disks(former)
+		e.members[2].change = func(pong *proto.Pong) bool { pong.Disk = present; return true }
+		e.run()
+		e.silence(3)
+		outcome := e.sync(t.Context())
+		e.at(2 * tick)
+		if len(outcome) != 0 {
+			t.Error("proved by the answer of a disk that does not vote")
+		}
+		disks(present)
+		e.at(3 * tick)
+		if len(outcome) != 1 {
+			t.Error("not proved by the answer of a disk that votes by now")
 		}
 		e.end()
 	})

@@ -174,7 +174,7 @@ func (l *Leader) countIn(m *link, pong *proto.Pong, back bool, now time.Time) er
 	if back {
 		l.log.Info("member is back", "peer", m.id)
 	}
-	if pong.Proof != 0 && l.proofs.answer(m.id, pong.Proof, l.configuration) {
+	if pong.Proof != 0 && l.proofs.answer(m.id, proof{pong.Disk, pong.Proof}, l.configuration) {
 		l.wakeAll() // acknowledgements have their proof, and another round may have begun
 	}
 	if pong.Number != 0 {

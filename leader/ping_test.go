@@ -391,7 +391,7 @@ func TestSync(t *testing.T) {
 func TestProofRounds(t *testing.T) {
 	var p proofs
 	p.init()
-	four := func() []Member { return []Member{{1, true}, {2, true}, {3, true}, {4, true}} } // a majority is 3
+	four := func() []Member { return []Member{{1, 1, true}, {2, 2, true}, {3, 3, true}, {4, 4, true}} } // a majority is 3
 	if round, now := p.begin(); round != 1 || !now {
 		t.Fatalf("begin = %d, %t", round, now)
 	}
@@ -406,9 +406,12 @@ func TestProofRounds(t *testing.T) {
 		done   bool
 	}{
 		{1, 1, false}, {1, 1, false}, {2, 1, false}, {3, 2, false}, {3, 1, true}, // 1 is done, 2 begins
-		{4, 1, false}, {4, 2, false}, {3, 2, false}, {4, 1, false}, {4, 2, false}, {1, 2, true}, {2, 2, false},
+		{4, 1, false}, {4, 2, false}, {3, 2, false}, {4, 1, false}, {1, 2, true}, {2, 2, false},
 	} {
-		if done := p.answer(a.member, a.round, four); done != a.done {
+		if p.answer(a.member, proof{99, a.round}, four) {
+			t.Errorf("an answer of another disk of member %d completes round %d", a.member, a.round)
+		}
+		if done := p.answer(a.member, proof{uint64(a.member), a.round}, four); done != a.done {
 			t.Errorf("answer(%d, %d) = %t", a.member, a.round, done)
 		}
 	}

@@ -42,14 +42,20 @@ import (
 //
 // Observers and members that are still joining take part in no election. Their answers count for
 // nothing, however many they are. A leader that is not a voter counts the others alone.
+//
+// A voter is a disk. A member that has lost its disk has forgotten what it has elected, so the answer of its new disk counts
+// only when that one votes.
 type proofs struct {
 	mu       sync.Mutex
-	begun    uint64            // newest round; under way if it is not done
-	done     uint64            // newest round that a majority has answered
-	next     bool              // a round later than begun is wanted
-	answered map[uint32]uint64 // newest round that each member has answered
-	changed  chan struct{}     // closed and replaced when done changes
+	begun    uint64           // newest round; under way if it is not done
+	done     uint64           // newest round that a majority has answered
+	next     bool             // a round later than begun is wanted
+	answered map[uint32]proof // the newest answer of each member
+	changed  chan struct{}    // closed and replaced when done changes
 }
+
+// proof is what a member has answered last. A member has one process at a time, so one disk.
+type proof struct{ disk, round uint64 }
 
 // configuration returns the members by which answers are counted: none if raft is in a later term. It
 // is called under the lock of proofs, so that the configuration is not older than the round.
@@ -62,7 +68,7 @@ func (l *Leader) configuration() []Member {
 }
 
 func (p *proofs) init() {
-	p.answered = make(map[uint32]uint64)
+	p.answered = make(map[uint32]proof)
 	p.changed = make(chan struct{})
 }
 
@@ -79,14 +85,14 @@ func (p *proofs) begin() (round uint64, now bool) {
 	return p.begun + 1, false
 }
 
-// answer records that member has answered a round, and reports whether that completes the round.
-func (p *proofs) answer(member uint32, round uint64, configuration func() []Member) bool {
+// answer records that a member has answered a round with its disk, and reports whether that completes the round.
+func (p *proofs) answer(member uint32, by proof, configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if round > p.begun || round <= p.answered[member] {
+	if by.round > p.begun || by.round < p.answered[member].round {
 		return false
 	}
-	p.answered[member] = round
+	p.answered[member] = by
 	return p.count(configuration)
 }
 
@@ -128,7 +134,7 @@ func (p *proofs) proved(members []Member) bool {
 			continue
 		}
 		voters++
-		if p.answered[m.ID] == p.begun {
+		if p.answered[m.ID] == (proof{m.Disk, p.begun}) {
 			answers++
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"rollcall/member"
 	"rollcall/quorum/trust"
 	"rollcall/roster"
+	"rollcall/view"
 )
 
 // certify returns what gives each member a certificate for its host, m1 for member 1.
@@ -102,7 +104,7 @@ func replaceMember(t *testing.T, e *cluster.Ensemble, asked, old, id uint32) {
 	})
 	e.Wait("raft's configuration to follow", time.Minute, func() bool {
 		m, err := e.Member(asked).Operations().Members(t.Context())
-		return err == nil && m.Settled()
+		return err == nil && m.Settled() && slices.ContainsFunc(m.Servers, func(s view.Server) bool { return s.Member == id && s.Voter })
 	})
 	e.Kill(old)
 }

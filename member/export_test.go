@@ -31,6 +31,9 @@ func (m *Member) EndTerm() {
 	}
 }
 
+// Leading reports whether raft leads here.
+func (m *Member) Leading() bool { return m.node.Leading() }
+
 // StallSlowly ends the present term as stallLoop does, but with a pause between reading the term
 // and ending it.
 func (m *Member) StallSlowly(pause func()) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
@@ -33,6 +34,8 @@ type identity struct {
 type known struct {
 	credentials.CommonAuthInfo
 	member uint32
+	disk   disk.ID // 0: a command, which has none
+	remote string
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -46,7 +49,7 @@ func (identity) who(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if !ok || c.Peer == 0 {
 		return nil, nil, errNoMember
 	}
-	return conn, known{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.Peer}, nil
+	return conn, known{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.Peer, c.Disk, conn.RemoteAddr().String()}, nil
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -79,13 +82,16 @@ func (i identity) Clone() credentials.TransportCredentials { return i }
 func (identity) OverrideServerName(string) error { return nil }
 
 // caller returns the member whose call ctx is of. It returns 0 if that is not known.
-func caller(ctx context.Context) uint32 {
+func caller(ctx context.Context) uint32 { return callerOf(ctx).member }
+
+// callerOf returns what the connection of a call has proved.
+func callerOf(ctx context.Context) known {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return 0
+		return known{}
 	}
 	info, _ := p.AuthInfo.(known)
-	return info.member
+	return info
 }
 
 // senders has, for each method that members call, the member that a message of it says it is from. nil:

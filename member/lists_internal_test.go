@@ -2,7 +2,7 @@ package member
 
 import (
 	"bytes"
-	"encoding/binary"
+	"errors"
 	"log/slog"
 	"net"
 	"slices"
@@ -136,74 +136,6 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	}
 }
 
-// A member knows where the servers are that have left the list, by their last lines: those that it has seen leave, and
-// those that others have told of, also with a list that it knows. It tells others, and its next process. A server that
-// is in the list again has its line there.
-func TestServersThatHaveLeft(t *testing.T) {
-	own, other := wire.EnsembleID{1}, wire.EnsembleID{2}
-	u := newUnstarted(t, lines(t, serverOne), nil)
-	tell := func(m *proto.Roster, leaving ...string) {
-		m.Leaving = leaving
-		u.learn(&proto.HelloReply{Member: 2, Roster: m})
-	}
-	check := func(what string, want ...string) {
-		t.Helper()
-		var servers roster.List
-		if len(want) > 0 {
-			servers = lines(t, want...)
-		}
-		if list, _ := u.rosterMessage(); !slices.Equal(list.GetLeaving(), servers.Lines()) {
-			t.Errorf("%s: %q have left, want %q", what, list.GetLeaving(), want)
-		}
-		for _, s := range servers {
-			if at, known := u.reach(s.ID); !known || at != serverOf(s) {
-				t.Errorf("%s: member %d is at %v, %t", what, s.ID, at, known)
-			}
-			if !u.ports.book.Known(s.ID) {
-				t.Errorf("%s: member %d is not in the book", what, s.ID)
-			}
-		}
-	}
-	tell(message(3, other, serverOne), serverThree)
-	check("of an ensemble that may be this one", serverThree)
-	u.ports.book.SetEnsemble(own)
-	tell(message(3, own, serverOne, serverTwo))
-	check("of another ensemble")
-	tell(message(3, own, serverOne, serverTwo), serverThree)
-	check("with the list that it knows", serverThree)
-	tell(message(2, own, serverOne), "server.5=e:2888:3888")
-	check("with an older list", serverThree)
-	tell(message(4, own, serverOne, serverThree))
-	check("one is back, and another one leaves", serverTwo)
-	u.setList(&znode.Roster{Ensemble: own, Version: 5, Servers: lines(t, serverOne)})
-	u.spread()
-	check("both have left by the state", serverTwo, serverThree)
-	u.setList(&znode.Roster{Ensemble: own, Version: 5, Servers: lines(t, serverOne, strings.Replace(serverTwo, ".2=", ".6=", 1))})
-	u.spread()
-	check("another server has the address of one", serverThree)
-	u.setList(&znode.Roster{Ensemble: own, Version: 5, Servers: lines(t, serverOne)})
-	tell(message(6, own, serverOne), "server.5=", strings.Replace(serverThree, ".3=", ".4=", 1))
-	if list, _ := u.rosterMessage(); list.GetVersion() != 6 || len(list.GetLeaving()) != 3 {
-		t.Errorf("one of the lines is damaged, and two servers had the same address: %v", list)
-	}
-	stored, err := protobuf.Marshal(u.listMessage(u.list()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := newUnstarted(t, lines(t, serverOne), func(s disk.Stores) {
-		if err := s.Stable.Set([]byte("RollcallList"), stored); err != nil {
-			t.Fatal(err)
-		}
-	})
-	next.ports.book.SetEnsemble(own)
-	if err := next.recall(); err != nil {
-		t.Fatal(err)
-	}
-	if list, _ := next.rosterMessage(); !slices.Equal(list.GetLeaving(), u.departing().Lines()) {
-		t.Errorf("the next process knows %q", list.GetLeaving())
-	}
-}
-
 // A member takes the list that its former process has stored, unless it is another ensemble's. It does not start with
 // one that it cannot read, and says what to do.
 func TestStoredList(t *testing.T) {
@@ -255,73 +187,60 @@ func TestStoredList(t *testing.T) {
 	}
 }
 
-// A state gets its first list from the leader's configuration only if raft's configuration has the same servers. The
-// leader's own address may be another one.
-func TestFirstListIsRafts(t *testing.T) {
+// A state gets a list of the configured servers if it has none of this ensemble: because the ensemble begins, or because its
+// data were recovered. It keeps the list that it has.
+func TestWhenAStateGetsAList(t *testing.T) {
+	own, former := wire.EnsembleID{9}, wire.EnsembleID{8}
 	for _, tt := range []struct {
-		name  string
-		lines []string
-		same  bool
+		name   string
+		state  *znode.Roster
+		text   bool
+		format uint32
+		gets   bool
 	}{
-		{"the same", []string{serverOne, serverTwo, serverThree}, true},
-		{"in another order", []string{serverThree, serverOne, serverTwo}, true},
-		{"at other ports for clients", []string{serverOne, "server.2=b:2888:3888;2182", serverThree}, true},
-		{"its own address", []string{"server.1=x:2888:3888;2181", serverTwo, serverThree}, true},
-		{"another one's address", []string{serverOne, "server.2=x:2888:3888;2181", serverThree}, false},
-		{"another role", []string{serverOne, "server.2=b:2888:3888:observer;2181", serverThree}, false},
-		{"one more", []string{serverOne, serverTwo, serverThree, "server.4=d:2888:3888;2181"}, false},
-		{"one less", []string{serverOne, serverTwo}, false},
-		{"another one", []string{serverOne, serverTwo, "server.4=d:2888:3888;2181"}, false},
+		{"a new one", nil, true, znode.RosterFormat, true},
+		{"of a format without lists", nil, true, znode.RosterFormat - 1, false},
+		{"of a standalone server", nil, false, znode.RosterFormat, false},
+		{"after a recovery", &znode.Roster{Ensemble: former, Version: 3, Servers: lines(t, serverOne)}, true, znode.RosterFormat, true},
+		{"with a list", &znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne)}, true, znode.RosterFormat, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
-		u.cfg.EnsembleText = []byte(lines(t, tt.lines...).Config(0))
-		list, err := u.terms.firstRoster(znode.RosterFormat)
-		if err != nil || (list != nil) != tt.same {
-			t.Errorf("%s: %v, %v", tt.name, list, err)
+		u.ports.book.SetEnsemble(own)
+		u.roster.Store(tt.state)
+		if !tt.text {
+			u.cfg.EnsembleText = nil
 		}
-		if said := strings.Contains(u.log.String(), "its server lines are not the members that there are"); said == tt.same {
-			t.Errorf("%s: logged %s", tt.name, u.log)
+		first, err := u.terms.firstRoster(tt.format)
+		if err != nil || (first != nil) != tt.gets || tt.gets && (!bytes.Equal(first.GetEnsemble(), own[:]) || len(first.GetServers()) != 3) {
+			t.Errorf("%s: %v, %v", tt.name, first, err)
 		}
 	}
 }
 
-// A state gets a list of the configured servers if it has none, and another one after a recovery, with the ensemble's
-// id. It keeps the list that it has.
-func TestWhenAStateGetsAList(t *testing.T) {
-	three, known := lines(t, serverOne, serverTwo, serverThree), wire.EnsembleID{9}
-	recovered := func(s disk.Stores) {
-		if err := s.Stable.Set([]byte("RollcallRecovery"), binary.BigEndian.AppendUint64(make([]byte, 32), 7)); err != nil {
-			t.Fatal(err)
-		}
-	}
+// While the state has no list of this ensemble, no term is opened before most voters of the lines vote. With such a list, the
+// lines of the configuration do not count.
+func TestNoTermBeforeMostVote(t *testing.T) {
+	own, former := wire.EnsembleID{9}, wire.EnsembleID{8}
 	for _, tt := range []struct {
-		name   string
-		before func(disk.Stores)
-		change func(u *unstarted)
-		format uint32
-		reset  uint64
-		gets   bool
+		name     string
+		state    *znode.Roster
+		founding bool
 	}{
-		{name: "a new one", format: znode.RosterFormat, gets: true},
-		{name: "of a format without lists", format: znode.RosterFormat - 1},
-		{name: "of a standalone server", format: znode.RosterFormat, change: func(u *unstarted) { u.cfg.EnsembleText = nil }},
-		{name: "after a recovery", format: znode.RosterFormat, before: recovered, reset: 7, gets: true},
-		{
-			name: "after a recovery with other servers", format: znode.RosterFormat, before: recovered, reset: 7, gets: true,
-			change: func(u *unstarted) { u.cfg.EnsembleText = []byte(lines(t, serverOne, serverThree).Config(0)) },
-		},
+		{"without a list", nil, true},
+		{"with a list from before a recovery", &znode.Roster{Ensemble: former, Version: 3, Servers: lines(t, serverOne)}, true},
+		{"with a list", &znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne)}, false},
 	} {
-		u := newUnstarted(t, three, tt.before)
-		if tt.change != nil {
-			tt.change(u)
+		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
+		u.ports.book.SetEnsemble(own)
+		u.roster.Store(tt.state)
+		if u.terms.founding() != tt.founding {
+			t.Errorf("%s: founding is %t", tt.name, !tt.founding)
 		}
-		first, err := u.terms.firstRoster(tt.format)
-		if err != nil || (first != nil) != tt.gets || first.GetReset_() != tt.reset || tt.gets && bytes.Equal(first.GetEnsemble(), make([]byte, 32)) {
-			t.Errorf("%s: %v, %v", tt.name, first, err)
+		if !tt.founding {
+			continue
 		}
-		u.ports.book.SetEnsemble(known)
-		if again, err := u.terms.firstRoster(tt.format); err != nil || tt.gets && !bytes.Equal(again.GetEnsemble(), known[:]) {
-			t.Errorf("%s, and the ensemble is known: %v, %v", tt.name, again, err)
+		if err := u.terms.term(t.Context()); !errors.Is(err, errFounding) {
+			t.Errorf("%s: %v, want %v", tt.name, err, errFounding)
 		}
 	}
 }

@@ -185,11 +185,11 @@ type Member struct {
 	viewer     viewer          // answers other members
 	view       *view.Collector // asks them
 	ports      ports
-	known      directory     // the servers of the ensemble
-	last       *znode.Roster // the last list of the state, also while a snapshot is restored; only apply uses it
-	relisted   chan struct{} // their list has changed; one place
-	looked     chan struct{} // listLoop has seen another list; one place
-	told       atomic.Int64  // version of a list without this member, as one told that is in it and in raft's configuration; 0: none
+	known      directory              // the servers of the ensemble
+	rival      atomic.Pointer[string] // what was logged last of another process with this member's number
+	relisted   chan struct{}          // their list has changed; one place
+	looked     chan struct{}          // listLoop has seen another list; one place
+	told       atomic.Int64           // version of a list without this member, as one told that is in it and in raft's configuration; 0: none
 	ready      chan struct{}
 	events     chan Event
 	yields     chan struct{} // closed when this member has been drained
@@ -298,6 +298,7 @@ func (m *Member) followerConfig() follower.Config {
 		RaftTerm:   func() uint64 { return m.node.Term() },
 		RaftLeader: func() uint32 { return m.node.LeaderID() },
 		Joining:    func() bool { return m.node.Joining() },
+		Disk:       func() uint64 { return uint64(m.node.Disk()) },
 		Wall:       m.clock.Now,
 		Members:    m.voters, Ask: m.askMarks, Damaged: m.reportDamage, Disputed: m.reportDispute,
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
@@ -445,6 +446,9 @@ func (m *Member) announceReady(ctx context.Context) error {
 
 // Ready returns a channel that is closed once this member serves clients.
 func (m *Member) Ready() <-chan struct{} { return m.ready }
+
+// Disk returns the id of this member's disk, by which raft knows it.
+func (m *Member) Disk() disk.ID { return m.node.Disk() }
 
 // Configuration returns raft's latest configuration, by id. It may not be committed.
 func (m *Member) Configuration() []wire.Peer { return m.node.Configuration() }

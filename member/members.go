@@ -26,7 +26,7 @@ import (
 func (m *Member) ensemble() view.Ensemble {
 	e := view.Ensemble{List: m.servers()}
 	for _, s := range m.node.Configuration() {
-		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Election: s.Addr, Voter: !s.Observer})
+		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
 	}
 	switch r := m.roster.Load(); {
 	case r != nil:

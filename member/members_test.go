@@ -33,7 +33,7 @@ func TestMembersFromAnyMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
 		leader := e.Ready()
-		e.Joined() // a member that joins is catching up, and not a follower
+		voting(t, e, leader) // one that does not vote yet is catching up, and not a follower
 		down, asked := e.Followers()[0], e.Followers()[1]
 		e.Kill(down)
 		ops := e.Member(asked).Operations()
@@ -57,6 +57,48 @@ func TestMembersFromAnyMember(t *testing.T) {
 		failed(t, err, http.StatusConflict, "one voter would be left, and no other member could take over from it; force makes")
 		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Joining: "server.9=x:1"}, Version: -1})
 		failed(t, err, http.StatusBadRequest, "server.9: allowed is host:quorumPort:electionPort")
+	})
+}
+
+// voting waits until all members answer, and raft's configuration is the list, each with the disk that it runs with.
+func voting(t *testing.T, e *cluster.Ensemble, asked uint32) {
+	t.Helper()
+	e.Wait("every disk to vote", time.Minute, func() bool {
+		m, err := e.Member(asked).Operations().Members(t.Context())
+		return err == nil && m.Known && len(m.Silent) == 0 && m.Settled()
+	})
+}
+
+// A member that has lost its disk is no voter before its new one has the log. Any member says so.
+func TestMemberWithANewDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		voting(t, e, leader)
+		emptied, asked := e.Followers()[0], e.Followers()[1]
+		e.Kill(emptied)
+		e.Wipe(emptied)
+		e.BlockLog(leader, emptied)
+		e.Boot(emptied)
+		for _, id := range []uint32{asked, leader} {
+			var s view.Server
+			e.Wait("the new disk to be shown", time.Minute, func() bool {
+				m, err := e.Member(id).Operations().Members(t.Context())
+				if err != nil {
+					return false
+				}
+				s = m.Servers[emptied-1]
+				return s.Answered && s.Lost && !m.Settled()
+			})
+			if s.Voter || s.State != api.CatchingUp || s.Detail == "" {
+				t.Errorf("member %d shows %+v", id, s)
+			}
+		}
+		failed(t, e.Member(asked).Operations().Lead(t.Context(), emptied), http.StatusConflict, "does not vote yet (catching up)")
+		_, err := e.Member(asked).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
+		failed(t, err, http.StatusConflict, "too few voters would be alive")
+		e.UnblockLog(leader, emptied)
+		voting(t, e, asked)
 	})
 }
 

@@ -315,6 +315,7 @@ func (p *provoked) joining() {
 	p.Wait("the member to join", time.Minute, func() bool { return p.Member(p.b).Joining() })
 	p.look()
 	p.UnblockLog(p.leader, p.b)
+	voting(p.t, p.Ensemble, p.leader) // the others are a majority only until one of them hangs
 }
 
 // stalled has a disk hang.

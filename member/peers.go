@@ -40,13 +40,14 @@ type peers struct {
 	conns map[uint32]*grpc.ClientConn
 	live  map[uint32]net.Conn // newest connection to each member, which may have ended
 	moves map[uint32]int      // how often each member has moved
+	fails map[uint32]error    // why the last connection to a member was not opened; nil: it was. gRPC passes on its text alone
 }
 
 // errMoved is why a connection is closed as soon as it is open.
 var errMoved = errors.New("member: the member has moved while it was dialed")
 
 func newPeers(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peers {
-	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn), live: make(map[uint32]net.Conn), moves: make(map[uint32]int)}
+	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn), live: make(map[uint32]net.Conn), moves: make(map[uint32]int), fails: make(map[uint32]error)}
 }
 
 // to returns the connection to a member. It does not wait until it is up.
@@ -97,16 +98,26 @@ func (p *peers) open(ctx context.Context, id uint32) (net.Conn, error) {
 	moves := p.moves[id]
 	p.mu.Unlock()
 	conn, err := p.dial(ctx, id)
-	if err != nil {
-		return nil, err
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.fails[id] = err; err != nil {
+		return nil, err
+	}
 	if p.moves[id] != moves {
 		return nil, errors.Join(errMoved, conn.Close())
 	}
 	p.live[id] = conn
 	return conn, nil
+}
+
+// explain returns the error of a call to a member with the reason why the last connection was not opened.
+func (p *peers) explain(id uint32, err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if why := p.fails[id]; err != nil && why != nil {
+		return why
+	}
+	return err
 }
 
 // newest returns the newest connection to a member, or nil if there was none.

@@ -20,7 +20,7 @@ import (
 func TestPlant(t *testing.T) {
 	const id, zxid, term = 7<<56 + 3, 9<<32 + 5, 9
 	password := [16]byte{1, 2, 3}
-	image := func(w io.Writer) (uint64, error) {
+	image := func(w io.Writer) error {
 		nodes := []znode.Node{
 			{Path: "/"},
 			{Path: "/app", Data: []byte("of before"), Creates: 4},
@@ -33,18 +33,19 @@ func TestPlant(t *testing.T) {
 			Index: 2, Zxid: zxid, Members: []znode.Progress{{ID: 7, Highest: id}}, Sessions: 1, Nodes: uint64(len(nodes)),
 		})
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if err := iw.Session(znode.Session{ID: id, Timeout: 10 * time.Second, Password: password}); err != nil {
-			return 0, err
+			return err
 		}
 		for _, n := range nodes {
 			n.ACL = jute.OpenACL
 			if err := iw.Node(n); err != nil {
-				return 0, err
+				return err
 			}
 		}
-		return iw.Close()
+		_, err = iw.Close()
+		return err
 	}
 	servers := []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}
 	p := Planting{ID: 1, Servers: servers, Dir: t.TempDir(), Index: 3, Term: term, Image: image}

@@ -9,11 +9,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 	"rollcall/znode"
@@ -68,7 +71,7 @@ func (m *Member) closePorts() {
 func raftPeers(servers []Server) []wire.Peer {
 	peers := make([]wire.Peer, 0, len(servers))
 	for _, s := range servers {
-		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.Raft, Observer: s.Observer})
+		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.Raft, Grpc: s.Grpc, Observer: s.Observer})
 	}
 	return peers
 }
@@ -93,10 +96,16 @@ func (m *Member) quorumConfig() quorum.Config {
 	if !m.alone() {
 		cfg.Ask = m.askHello
 	}
-	if m.cfg.Stores != nil {
-		cfg.Stores = *m.cfg.Stores
-	}
+	cfg.Stores = storesOf(m.cfg.Stores)
 	return cfg
+}
+
+// storesOf returns the stores that a test has set, or none.
+func storesOf(s *disk.Stores) disk.Stores {
+	if s == nil {
+		return disk.Stores{}
+	}
+	return *s
 }
 
 // dialMember opens a connection for gRPC.
@@ -135,8 +144,10 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 	if err != nil {
 		return nil, err
 	}
-	reply, err := c.Hello(ctx, m.hello())
-	if err == nil {
+	request := m.hello()
+	request.Rival = m.node.Rival(peer.ID)
+	reply, err := c.Hello(ctx, request)
+	if err = m.peers.explain(peer.ID, err); err == nil {
 		m.compareHash(peer.ID, reply)
 		m.learn(reply)
 	}
@@ -145,8 +156,11 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 
 // hello returns what this member says of itself when it asks another one.
 func (m *Member) hello() *proto.HelloRequest {
-	hash := m.ports.book.Hash()
-	return &proto.HelloRequest{Member: m.cfg.ID, ConfigHash: hash[:], Election: m.self().Raft}
+	hash, ensemble := m.ports.book.Hash(), m.ports.book.Ensemble()
+	return &proto.HelloRequest{
+		Member: m.cfg.ID, ConfigHash: hash[:], Election: m.self().Raft, Disk: uint64(m.node.Disk()), Start: m.ports.book.Start(),
+		Ensemble: ensemble[:], HasData: m.node.HasData(),
+	}
 }
 
 // services are the gRPC services that members call on this one, itself included.
@@ -161,19 +175,50 @@ type services struct {
 // Hello implements proto.FollowerServer.
 func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.HelloReply, error) {
 	n := s.m.node
-	if from := caller(ctx); from != s.m.cfg.ID {
-		n.Met(wire.Peer{ID: from, Addr: r.GetElection()})
+	from := callerOf(ctx)
+	peer := wire.Peer{ID: from.member, Disk: from.disk, Addr: r.GetElection()}
+	if from.member != s.m.cfg.ID && from.disk != 0 {
+		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remote}); err != nil {
+			return nil, status.Error(codes.Aborted, err.Error())
+		}
+		n.Met(quorum.Meeting{Peer: peer, Ensemble: ensembleOf(r), HasData: r.GetHasData()})
 	}
+	s.m.noteRival(r.GetRival())
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	list, hearsay := s.m.rosterMessage()
-	latest, committed := n.Configurations()
 	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot,
-		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: latest, Committed: committed,
+		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot, Disk: uint64(n.Disk()), Rival: n.Rival(from.member),
+		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Servers()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
-		Recovery: n.Recovery(), Recovering: n.Recovering(), CaughtUp: n.CaughtUp(),
 		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(), DigestAlg: s.m.hashAlg(),
 	}, nil
+}
+
+// ensembleOf returns the ensemble of a member that asks, or zero if it knows none.
+func ensembleOf(r *proto.HelloRequest) (id wire.EnsembleID) {
+	if len(r.GetEnsemble()) == len(id) {
+		return wire.EnsembleID(r.GetEnsemble())
+	}
+	return id
+}
+
+// configurationMessage returns servers for other members, or nil if there are none.
+func configurationMessage(servers []wire.Peer) *proto.Configuration {
+	if len(servers) == 0 {
+		return nil
+	}
+	message := &proto.Configuration{}
+	for _, s := range servers {
+		message.Servers = append(message.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.Disk), Address: s.Addr, Voter: !s.Observer})
+	}
+	return message
+}
+
+// noteRival logs once that the leader knows another process with this member's number.
+func (m *Member) noteRival(rival string) {
+	if old := m.rival.Swap(&rival); rival != "" && (old == nil || *old != rival) {
+		m.log.Error("another process runs with this member's number; stop one of them", "reason", rival)
+	}
 }
 
 // Kill implements proto.LeaderServer. Who asked is what the other member says, so the log of the leader

@@ -24,6 +24,7 @@ const surveyTime = 3 * time.Second
 type Recovery struct {
 	ID          uint32         // this member
 	Servers     []Server       // the server list from now on, this member included
+	Stores      *disk.Stores   // as in Config
 	Dir, LogDir string         // as in Config
 	Trust       trust.Settings // as in Config, for Examine
 	Logger      *slog.Logger
@@ -36,7 +37,7 @@ type Recovery struct {
 // members had are lost, even if they were acknowledged. The folder must not be in use.
 func Recover(r Recovery) error {
 	return quorum.Recover(quorum.Recovery{
-		Dir: r.Dir, LogDir: r.LogDir, Self: r.ID, Peers: raftPeers(r.Servers),
+		Dir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), Self: r.ID, Peers: raftPeers(r.Servers),
 		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)}, Logger: r.Logger,
 	})
 }
@@ -98,7 +99,7 @@ func (r Recovery) examine(ctx context.Context, p *peers, id uint32) (disk.Extent
 	if err != nil {
 		return disk.Extent{}, err
 	}
-	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID})
+	reply, err := c.Hello(ctx, &proto.HelloRequest{Member: r.ID}) // it says no disk: it has none
 	switch {
 	case err != nil:
 		return disk.Extent{}, err

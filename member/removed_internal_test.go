@@ -1,6 +1,8 @@
 package member
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -16,7 +18,9 @@ import (
 func withData(t *testing.T, servers roster.List, ensemble wire.EnsembleID) func(disk.Stores) {
 	return func(s disk.Stores) {
 		conf := raft.EncodeConfiguration(wire.Configuration(raftPeers(serversOf(servers))))
+		id := binary.BigEndian.AppendUint64(nil, 7)
 		for _, err := range []error{
+			s.Stable.Set([]byte("RollcallDisk"), binary.BigEndian.AppendUint32(id, crc32.ChecksumIEEE(id))),
 			s.Stable.Set([]byte("RollcallEnsemble"), ensemble[:]),
 			s.Log.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: conf}, {Index: 2, Term: 1, Type: raft.LogNoop}}),
 		} {

@@ -1,10 +1,8 @@
 package member
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -22,10 +20,6 @@ import (
 type directory struct {
 	mu    sync.Mutex
 	heard *znode.Roster // the one of the newest version; nil: none
-	// gone has the last known lines of servers that have left the list of an ensemble. It only grows, and ids are at
-	// most 255; see Member.departing.
-	gone   map[uint32]roster.Server
-	goneOf wire.EnsembleID
 
 	spreading sync.Mutex // one spread at a time
 	spread    []Server   // what the last one told; spreading guards it
@@ -41,30 +35,6 @@ func (d *directory) learn(r *znode.Roster) bool {
 	}
 	d.heard = r
 	return true
-}
-
-// left records servers that have left the list of an ensemble. It reports whether one of them was not known in this way.
-func (d *directory) left(ensemble wire.EnsembleID, servers roster.List) (changed bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.gone == nil || d.goneOf != ensemble {
-		d.gone, d.goneOf = make(map[uint32]roster.Server), ensemble
-	}
-	for _, s := range servers {
-		changed = changed || d.gone[s.ID] != s
-		d.gone[s.ID] = s
-	}
-	return changed
-}
-
-// former returns the servers that have left the list of an ensemble, by id.
-func (d *directory) former(ensemble wire.EnsembleID) roster.List {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.goneOf != ensemble {
-		return nil
-	}
-	return slices.SortedFunc(maps.Values(d.gone), func(a, b roster.Server) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // newest returns the newest list that others have told of, or nil.
@@ -99,54 +69,18 @@ func (m *Member) newest() (version int64, servers []Server) {
 	return r.Version, serversOf(r.Servers)
 }
 
-// departing returns the servers that have left the list, and that raft's configuration still has. A voter that is to go
-// votes on until another one can take its place. Members without data must ask it before they join, and nothing but
-// its former line says where its gRPC is. While raft has no configuration here, all that this member has heard of count,
-// unless a server of the list has their address by now.
-func (m *Member) departing() roster.List {
-	r := m.list()
-	if r == nil {
-		return nil
-	}
-	configured := m.node.Latest()
-	return slices.DeleteFunc(m.known.former(r.Ensemble), func(s roster.Server) bool {
-		_, listed := r.Servers.Find(s.ID)
-		in := slices.ContainsFunc(configured, func(p wire.Peer) bool { return p.ID == s.ID })
-		taken := slices.ContainsFunc(r.Servers, func(o roster.Server) bool { return o.ElectionAddr() == s.ElectionAddr() })
-		return listed || !in && (taken || len(configured) > 0)
-	})
-}
-
-// replaced records which servers a new list does not have any more. There may have been no list before.
-func (m *Member) replaced(before *znode.Roster, now roster.List) {
-	if before != nil {
-		m.known.left(before.Ensemble, slices.DeleteFunc(slices.Clone(before.Servers), func(s roster.Server) bool {
-			_, stays := now.Find(s.ID)
-			return stays
-		}))
-	}
-}
-
 // setList takes the list of the state. Only the goroutine that applies calls it.
-func (m *Member) setList(r *znode.Roster) {
-	before := cmp.Or(m.last, m.list())
-	if before != nil && before.Version < r.Version {
-		m.replaced(before, r.Servers)
-	}
-	m.last = r
-	m.roster.Store(r)
-}
+func (m *Member) setList(r *znode.Roster) { m.roster.Store(r) }
 
-// reach returns where a member is reached: by the newest list, by the line with which it has left that, or by the
-// configuration.
+// reach returns where a member is reached: by the newest list, by raft's configuration, which has voters that are in no list any
+// more, or by this member's own lines.
 func (m *Member) reach(id uint32) (Server, bool) {
 	_, newest := m.newest()
-	for _, servers := range [][]Server{newest, serversOf(m.departing()), m.cfg.Servers} {
-		if i := slices.IndexFunc(servers, func(s Server) bool { return s.ID == id }); i >= 0 {
-			return servers[i], true
-		}
+	if i := slices.IndexFunc(newest, func(s Server) bool { return s.ID == id }); i >= 0 {
+		return newest[i], true
 	}
-	return Server{}, false
+	p, known := m.ports.book.Find(id)
+	return Server{ID: p.ID, Grpc: p.Grpc, Raft: p.Addr, Observer: p.Observer}, known
 }
 
 func serversOf(servers roster.List) []Server {
@@ -170,10 +104,10 @@ func (m *Member) self() Server {
 	return m.cfg.Servers[i] // New has checked it
 }
 
-// wanted implements quorum.Config.Wanted.
+// wanted implements quorum.Config.Wanted. A list of another ensemble is from before a recovery of the data.
 func (m *Member) wanted() ([]wire.Peer, bool) {
 	r := m.roster.Load()
-	if r == nil {
+	if r == nil || !m.ours(r) {
 		return nil, false
 	}
 	return raftPeers(serversOf(r.Servers)), true
@@ -189,38 +123,17 @@ func (m *Member) learn(reply *proto.HelloReply) {
 	}
 }
 
-// learnList takes a server list if it may be this ensemble's and is newer than what is known. It takes the lines of
-// servers that have left also with the list that this member knows.
+// learnList takes a server list if it may be this ensemble's and is newer than what is known.
 func (m *Member) learnList(message *proto.Roster) error {
 	r, err := znode.RosterOf(message)
 	if err != nil {
 		return err
 	}
-	before := m.list()
-	version, _ := m.newest()
-	if !m.ours(&r) || r.Version < version {
-		return nil
-	}
-	changed := r.Version > version && m.known.learn(&r)
-	if changed {
-		m.replaced(before, r.Servers)
-	}
-	if m.known.left(r.Ensemble, linesOf(message.GetLeaving())) || changed {
+	if version, _ := m.newest(); m.ours(&r) && r.Version > version && m.known.learn(&r) {
 		m.spread()
 		m.relist()
 	}
 	return nil
-}
-
-// linesOf returns the servers of lines, each read by itself: two that have left may have had the same address. They are
-// hints, so one that cannot be read is left out.
-func linesOf(lines []string) (servers roster.List) {
-	for _, line := range lines {
-		if one, err := roster.ParseLines([]string{line}); err == nil {
-			servers = append(servers, one...)
-		}
-	}
-	return servers
 }
 
 // recall takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
@@ -242,7 +155,7 @@ func (m *Member) recall() error {
 
 // spread tells the packages below which servers the newest list has. The connection to a server that has come, or is
 // elsewhere now, is closed: the process that had its id before may still run and answer. The connection to one that
-// has gone is kept, and so is its address, because that one may vote until raft's configuration follows.
+// has gone is kept, because that one may vote until raft's configuration follows.
 func (m *Member) spread() {
 	m.known.spreading.Lock()
 	defer m.known.spreading.Unlock()
@@ -251,30 +164,13 @@ func (m *Member) spread() {
 		last = m.cfg.Servers
 	}
 	_, m.known.spread = m.newest()
-	m.ports.book.List(raftPeers(slices.Concat(m.known.spread, serversOf(m.departing()))))
+	m.ports.book.List(raftPeers(m.known.spread))
 	for _, s := range m.known.spread {
 		same := func(o Server) bool { return o.ID == s.ID && o.Grpc == s.Grpc }
 		if s.ID != m.cfg.ID && !slices.ContainsFunc(last, same) {
 			m.peers.moved(s.ID)
 		}
 	}
-}
-
-// sameAsRaft reports whether raft's configuration has the servers of a list, in the same roles and at the same
-// addresses. This member's address may differ: it may have been a standalone server. A difference is logged.
-func (m *Member) sameAsRaft(list roster.List) bool {
-	have, want := m.node.Configuration(), raftPeers(serversOf(list))
-	for i := range have {
-		if own, in := list.Find(m.cfg.ID); in && have[i].ID == m.cfg.ID {
-			have[i].Addr = own.ElectionAddr()
-		}
-	}
-	if slices.Equal(have, want) {
-		return true
-	}
-	m.log.Warn("the ensemble gets no list of servers from this member: its server lines are not the members that there are; correct them, and restart it",
-		"configured", wire.Canonical(want), "members", wire.Canonical(have))
-	return false
 }
 
 // rosterMessage returns the newest server list that this member knows for other members, or nil. hearsay reports
@@ -284,14 +180,7 @@ func (m *Member) rosterMessage() (list *proto.Roster, hearsay bool) {
 	if r == nil {
 		return nil, false
 	}
-	return m.listMessage(r), r != m.roster.Load()
-}
-
-// listMessage returns a list for other members and for the next process, with the servers that are leaving it.
-func (m *Member) listMessage(r *znode.Roster) *proto.Roster {
-	message := r.Message()
-	message.Leaving = m.departing().Lines()
-	return message
+	return r.Message(), r != m.roster.Load()
 }
 
 // relist makes listLoop look at the lists. It does not block.
@@ -302,8 +191,7 @@ func (m *Member) relist() {
 	}
 }
 
-// listLoop tells the packages below of each new list of the state, and stores which ensemble this is, and the newest
-// list.
+// listLoop tells the packages below of each new list of the state, and stores the newest list.
 func (m *Member) listLoop(ctx context.Context) error {
 	told := false
 	var stored *proto.Roster
@@ -320,13 +208,10 @@ func (m *Member) listLoop(ctx context.Context) error {
 			case m.looked <- struct{}{}:
 			default:
 			}
-			if err := m.node.SetEnsemble(r.Ensemble); err != nil {
-				return err
-			}
 			told = m.compareList(r, told)
 		}
 		if r := m.list(); r != nil && m.inEnsemble() {
-			newest := m.listMessage(r) // also without another list, because servers that were leaving may have left
+			newest := r.Message()
 			if protobuf.Equal(newest, stored) {
 				continue
 			}

@@ -174,6 +174,10 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		if s, _ := m.reach(2); s.Grpc != "b3:2888" {
 			t.Errorf("another member has told a newer list, and member 2 is reached at %q", s.Grpc)
 		}
+		m.ports.book.Follow(func() []wire.Peer { return []wire.Peer{{ID: 7, Disk: 1, Addr: "g:3888", Grpc: "g:2888"}} })
+		if s, known := m.reach(7); !known || s.Grpc != "g:2888" {
+			t.Errorf("member 7, which is in no list and still votes, is reached at %q", s.Grpc)
+		}
 		for _, conn := range conns {
 			_ = conn.Close()
 		}

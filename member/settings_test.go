@@ -14,6 +14,7 @@ import (
 	"rollcall/config"
 	"rollcall/leader"
 	"rollcall/proto"
+	"rollcall/quorum/wire"
 	"rollcall/sasl"
 	"rollcall/server"
 	"rollcall/znode"
@@ -297,6 +298,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	}
 	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now), own: newLoopback(cfg.ID)}
 	defer func() { _ = m.own.Close() }()
+	m.ports.book = wire.NewBook(cfg.ID, raftPeers(cfg.Servers))
 	m.terms, m.peers = newTerms(m), newPeers(cfg.Tick, m.dialMember)
 	defer m.peers.close()
 	m.state = znode.New(znode.Config{Self: cfg.ID, EnsembleText: cfg.EnsembleText})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -103,9 +104,16 @@ func (t *terms) begin(ctx context.Context) func() {
 // lead opens terms until ctx ends or raft no longer leads. It opens more than one only if a
 // proposal was refused although leadership stayed.
 func (t *terms) lead(ctx context.Context) {
+	told := false
 	for ctx.Err() == nil && t.m.node.Leading() {
 		if t.m.node.Stalled() == nil && t.m.node.Damage() == "" {
-			if err := t.term(ctx); err != nil && ctx.Err() == nil {
+			switch err := t.term(ctx); {
+			case err == nil || ctx.Err() != nil:
+			case errors.Is(err, errFounding) && told:
+			case errors.Is(err, errFounding):
+				told = true
+				t.log.Info("clients are not served yet: most voters of the server lines must vote first", "lines", ServerLines(t.m.cfg.Servers))
+			default:
 				t.log.Warn("term ended", "err", err)
 			}
 		}
@@ -118,6 +126,9 @@ func (t *terms) lead(ctx context.Context) {
 
 // term opens one term with a TermStart and leads it to its end.
 func (t *terms) term(ctx context.Context) error {
+	if t.founding() {
+		return errFounding
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	nonce := random()
@@ -171,38 +182,32 @@ func (t *terms) termStart(format uint32, nonce uint64, list *proto.Roster) ([]by
 	})
 }
 
-// firstRoster returns the list of servers that the configuration has, if the state needs it: because it has
-// none, or because the list is from before a recovery of this member's data. Otherwise it returns nil, and also if
-// raft's configuration is another one: a list begins with the servers that there are.
+// errFounding is the error of a leader that may not open a term yet: an ensemble serves nobody before most voters of its list
+// vote. Then what one disk has is never all that there is of what a client was told.
+var errFounding = errors.New("the ensemble begins, and serves once most of its voters vote")
+
+// founding reports whether the state has no list of this ensemble, as far as it is applied, and most voters of the server lines do
+// not vote yet.
+func (t *terms) founding() bool {
+	_, listed := t.m.wanted()
+	return !listed && !t.m.node.Founded(raftPeers(t.m.cfg.Servers))
+}
+
+// firstRoster returns the list of servers that the configuration has, if the state has none of this ensemble: because the
+// ensemble begins, with a state or without one, or because the data were recovered. Otherwise it returns nil.
 func (t *terms) firstRoster(format uint32) (*proto.Roster, error) {
-	if format < znode.RosterFormat || t.m.cfg.EnsembleText == nil {
+	if _, listed := t.m.wanted(); listed {
 		return nil, nil
 	}
-	t.m.state.RLock()
-	have, ok := t.m.state.Roster()
-	fresh := t.m.state.Term().Term == 0
-	t.m.state.RUnlock()
-	recovery := t.m.node.Recovery()
-	if ok && (recovery == 0 || recovery == have.Reset) {
+	if format < znode.RosterFormat || t.m.cfg.EnsembleText == nil {
 		return nil, nil
 	}
 	list, err := roster.ParseList(string(t.m.cfg.EnsembleText))
 	if err != nil {
 		return nil, fmt.Errorf("the configured list of servers: %w", err)
 	}
-	if recovery == 0 && !t.m.sameAsRaft(list) {
-		return nil, nil
-	}
-	r := znode.Roster{Reset: recovery, Servers: list}
-	var known bool
-	switch r.Ensemble, known = t.m.node.Ensemble(); {
-	case known:
-	case fresh || recovery != 0:
-		_, _ = rand.Read(r.Ensemble[:]) // it never fails
-	default: // of an earlier version, whose members have the hash of their list in place of an id
-		r.Ensemble = t.m.ports.book.Hash()
-	}
-	return r.Message(), nil
+	ensemble, _ := t.m.node.Ensemble()
+	return znode.Roster{Ensemble: ensemble, Servers: list}.Message(), nil
 }
 
 // format returns the format of the next entry: the highest that all members know that have
@@ -224,17 +229,12 @@ func (t *terms) config(o opening) leader.Config {
 // link reaches a member for the leader.
 func (t *terms) link(id uint32) (leader.Link, error) { return t.m.peers.follower(id) }
 
-// members returns the servers in raft's configuration. After a recovery, while the survivor is the only voter, all
-// servers that it is configured with count: it takes no client for good until one more has joined, because the others
-// may still run somewhere.
+// members returns the members in raft's configuration, each with the disk whose proofs count.
 func (m *Member) members() []leader.Member {
 	servers := m.node.Configuration()
-	if m.node.Recovery() != 0 && m.node.Recovering() {
-		servers = raftPeers(m.cfg.Servers)
-	}
 	members := make([]leader.Member, 0, len(servers))
 	for _, s := range servers {
-		members = append(members, leader.Member{ID: s.ID, Voter: !s.Observer})
+		members = append(members, leader.Member{ID: s.ID, Disk: uint64(s.Disk), Voter: !s.Observer})
 	}
 	return members
 }
@@ -365,8 +365,7 @@ func (t *terms) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillRepl
 	return nil, errNotLeading
 }
 
-// configured implements quorum.Config.Configured. A server that has left the list may have left raft's configuration,
-// too: see Member.departing.
+// configured implements quorum.Config.Configured.
 func (t *terms) configured() {
 	t.m.relist()
 	if l := t.current.Load(); l != nil {

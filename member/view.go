@@ -97,7 +97,7 @@ func (v viewer) status() *proto.MemberStatus {
 	m := v.m
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
-		Member: m.cfg.ID, Role: m.Role(), ClientAddress: m.clientAddress(),
+		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.clientAddress(),
 		Term: m.node.Term(), Leader: m.node.LeaderID(), Applied: m.applied.Load(), Committed: m.node.CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),

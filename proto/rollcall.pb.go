@@ -551,14 +551,10 @@ func (x *TermStart) GetReconfig() bool {
 
 // Roster is the list of an ensemble's servers in one version.
 type Roster struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Ensemble []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // the ensemble's id, 32 bytes
-	Version  int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
-	Reset_   uint64                 `protobuf:"fixed64,3,opt,name=reset,proto3" json:"reset,omitempty"`     // number of the recovery that the list began with; 0: none
-	Servers  []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
-	// The lines of servers that have left the list and may still vote. A hello and the folder of a member have them; the
-	// state and the log do not.
-	Leaving       []string `protobuf:"bytes,5,rep,name=leaving,proto3" json:"leaving,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ensemble      []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // the ensemble's id, 32 bytes
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
+	Servers       []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -607,23 +603,9 @@ func (x *Roster) GetVersion() int64 {
 	return 0
 }
 
-func (x *Roster) GetReset_() uint64 {
-	if x != nil {
-		return x.Reset_
-	}
-	return 0
-}
-
 func (x *Roster) GetServers() []string {
 	if x != nil {
 		return x.Servers
-	}
-	return nil
-}
-
-func (x *Roster) GetLeaving() []string {
-	if x != nil {
-		return x.Leaving
 	}
 	return nil
 }
@@ -1035,7 +1017,12 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`                          // the member that asks
 	ConfigHash    []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"` // SHA-256 of the canonical server list
-	Election      string                 `protobuf:"bytes,3,opt,name=election,proto3" json:"election,omitempty"`                       // host:port at which others reach the log of the member that asks; "": it is older, and does not say
+	Election      string                 `protobuf:"bytes,3,opt,name=election,proto3" json:"election,omitempty"`                       // host:port at which others reach the log of the member that asks
+	Disk          uint64                 `protobuf:"fixed64,4,opt,name=disk,proto3" json:"disk,omitempty"`                             // of the member that asks; 0: a command asks
+	Start         uint64                 `protobuf:"fixed64,5,opt,name=start,proto3" json:"start,omitempty"`                           // drawn by its process
+	Ensemble      []byte                 `protobuf:"bytes,6,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                       // the ensemble's id, 32 bytes; empty: it knows none
+	HasData       bool                   `protobuf:"varint,7,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"`         // a snapshot or a log entry
+	Rival         string                 `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`                             // another process that runs with the number of the member that is asked; "": the leader knows none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1091,29 +1078,61 @@ func (x *HelloRequest) GetElection() string {
 	return ""
 }
 
+func (x *HelloRequest) GetDisk() uint64 {
+	if x != nil {
+		return x.Disk
+	}
+	return 0
+}
+
+func (x *HelloRequest) GetStart() uint64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *HelloRequest) GetEnsemble() []byte {
+	if x != nil {
+		return x.Ensemble
+	}
+	return nil
+}
+
+func (x *HelloRequest) GetHasData() bool {
+	if x != nil {
+		return x.HasData
+	}
+	return false
+}
+
+func (x *HelloRequest) GetRival() string {
+	if x != nil {
+		return x.Rival
+	}
+	return ""
+}
+
 type HelloReply struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Member     uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
 	ConfigHash []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
 	Boot       uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	HasData    bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot, or any log entry beyond the bootstrap entry
+	HasData    bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot or a log entry
 	Joining    bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // does not take part in elections and proofs yet
 	Format     uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
 	Version    string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	// The next three fields concern a recovery, after which one member has all data.
-	Recovery   uint64 `protobuf:"fixed64,8,opt,name=recovery,proto3" json:"recovery,omitempty"`                 // number of the last recovery that this member's data went through; 0: none
-	Recovering bool   `protobuf:"varint,9,opt,name=recovering,proto3" json:"recovering,omitempty"`              // it is the only voter of several members, so it alone decides whether one without data joins
-	CaughtUp   bool   `protobuf:"varint,10,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"` // it has everything that it missed and waits to become a voter; joining is set until then
+	Disk       uint64                 `protobuf:"fixed64,8,opt,name=disk,proto3" json:"disk,omitempty"` // the member's disk
+	Rival      string                 `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"` // another process that runs with the number of the member that asks; "": the member knows none
 	// How far its data go, asked before a recovery; 0: raft does not run yet.
 	LastIndex     uint64         `protobuf:"varint,11,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
 	LastTerm      uint64         `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
 	DigestAlg     string         `protobuf:"bytes,13,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off, or the member is older
 	Ensemble      []byte         `protobuf:"bytes,14,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // the ensemble's id, 32 bytes; empty: the member has none yet, or is older
 	Roster        *Roster        `protobuf:"bytes,15,opt,name=roster,proto3" json:"roster,omitempty"`                         // the newest list that the member knows; absent: it knows none
-	Configuration *Configuration `protobuf:"bytes,16,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft does not run yet, or the member is older
+	Configuration *Configuration `protobuf:"bytes,16,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft has none yet
 	Hearsay       bool           `protobuf:"varint,17,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not the list in the member's state: others have told of it, or an earlier process knew it
 	Removed       bool           `protobuf:"varint,18,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and its configuration are old
-	Committed     *Configuration `protobuf:"bytes,19,opt,name=committed,proto3" json:"committed,omitempty"`                   // the newest configuration that the member knows to be committed; absent: none, or the member is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1197,25 +1216,18 @@ func (x *HelloReply) GetVersion() string {
 	return ""
 }
 
-func (x *HelloReply) GetRecovery() uint64 {
+func (x *HelloReply) GetDisk() uint64 {
 	if x != nil {
-		return x.Recovery
+		return x.Disk
 	}
 	return 0
 }
 
-func (x *HelloReply) GetRecovering() bool {
+func (x *HelloReply) GetRival() string {
 	if x != nil {
-		return x.Recovering
+		return x.Rival
 	}
-	return false
-}
-
-func (x *HelloReply) GetCaughtUp() bool {
-	if x != nil {
-		return x.CaughtUp
-	}
-	return false
+	return ""
 }
 
 func (x *HelloReply) GetLastIndex() uint64 {
@@ -1274,18 +1286,10 @@ func (x *HelloReply) GetRemoved() bool {
 	return false
 }
 
-func (x *HelloReply) GetCommitted() *Configuration {
-	if x != nil {
-		return x.Committed
-	}
-	return nil
-}
-
 // Configuration says which members raft replicates the log to, and which of them vote.
 type Configuration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Servers       []*ConfiguredServer    `protobuf:"bytes,1,rep,name=servers,proto3" json:"servers,omitempty"` // by id
-	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`    // of its entry in the log; 0: the member is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1327,18 +1331,12 @@ func (x *Configuration) GetServers() []*ConfiguredServer {
 	return nil
 }
 
-func (x *Configuration) GetIndex() uint64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
 type ConfiguredServer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // host:port of its raft
 	Voter         bool                   `protobuf:"varint,3,opt,name=voter,proto3" json:"voter,omitempty"`
+	Disk          uint64                 `protobuf:"fixed64,4,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1392,6 +1390,13 @@ func (x *ConfiguredServer) GetVoter() bool {
 		return x.Voter
 	}
 	return false
+}
+
+func (x *ConfiguredServer) GetDisk() uint64 {
+	if x != nil {
+		return x.Disk
+	}
+	return 0
 }
 
 // Ping goes from the leader to a member every tick/2, and between for proofs and
@@ -1646,6 +1651,7 @@ type Pong struct {
 	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`                      // further parts of this answer follow
 	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`                     // in an answer to a Ping
 	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // in an answer to a Ping: the member's wall clock, since 1970; 0: an older version, which does not say
+	Disk          uint64                 `protobuf:"fixed64,10,opt,name=disk,proto3" json:"disk,omitempty"`                    // of the member
 	Unlinked      bool                   `protobuf:"varint,9,opt,name=unlinked,proto3" json:"unlinked,omitempty"`              // in an answer to a Ping: the member cannot reach the Leader service of the leader that it knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1733,6 +1739,13 @@ func (x *Pong) GetMarks() *Marks {
 func (x *Pong) GetClockMs() int64 {
 	if x != nil {
 		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *Pong) GetDisk() uint64 {
+	if x != nil {
+		return x.Disk
 	}
 	return 0
 }
@@ -2983,6 +2996,7 @@ type MemberStatus struct {
 	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // how its ports for members are open to processes that are no members; older members do not say so
 	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and refuses its clients' writes that add data; older members do not say so
 	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                   // it was removed from the ensemble; older members do not say so
+	Disk          uint64                 `protobuf:"fixed64,27,opt,name=disk,proto3" json:"disk,omitempty"`                        // the member's disk
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3197,6 +3211,13 @@ func (x *MemberStatus) GetRemoved() bool {
 		return x.Removed
 	}
 	return false
+}
+
+func (x *MemberStatus) GetDisk() uint64 {
+	if x != nil {
+		return x.Disk
+	}
+	return 0
 }
 
 // ViewSessions asks for the sessions in the member's state, from an id on.
@@ -4823,13 +4844,11 @@ const file_rollcall_proto_rawDesc = "" +
 	"data_quota\x18\b \x01(\x04R\tdataQuota\x12+\n" +
 	"\x06roster\x18\t \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12\x1a\n" +
 	"\breconfig\x18\n" +
-	" \x01(\bR\breconfig\"\x88\x01\n" +
+	" \x01(\bR\breconfig\"X\n" +
 	"\x06Roster\x12\x1a\n" +
 	"\bensemble\x18\x01 \x01(\fR\bensemble\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x14\n" +
-	"\x05reset\x18\x03 \x01(\x06R\x05reset\x12\x18\n" +
-	"\aservers\x18\x04 \x03(\tR\aservers\x12\x18\n" +
-	"\aleaving\x18\x05 \x03(\tR\aleaving\">\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
+	"\aservers\x18\x04 \x03(\tR\aservers\">\n" +
 	"\bAnnounce\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\x06R\breplaces\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\rR\x06format\"b\n" +
@@ -4855,12 +4874,17 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
 	"\x05Sweep\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"c\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\xda\x01\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
 	"configHash\x12\x1a\n" +
-	"\belection\x18\x03 \x01(\tR\belection\"\xed\x04\n" +
+	"\belection\x18\x03 \x01(\tR\belection\x12\x12\n" +
+	"\x04disk\x18\x04 \x01(\x06R\x04disk\x12\x14\n" +
+	"\x05start\x18\x05 \x01(\x06R\x05start\x12\x1a\n" +
+	"\bensemble\x18\x06 \x01(\fR\bensemble\x12\x19\n" +
+	"\bhas_data\x18\a \x01(\bR\ahasData\x12\x14\n" +
+	"\x05rival\x18\b \x01(\tR\x05rival\"\x84\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -4870,13 +4894,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bhas_data\x18\x04 \x01(\bR\ahasData\x12\x18\n" +
 	"\ajoining\x18\x05 \x01(\bR\ajoining\x12\x16\n" +
 	"\x06format\x18\x06 \x01(\rR\x06format\x12\x18\n" +
-	"\aversion\x18\a \x01(\tR\aversion\x12\x1a\n" +
-	"\brecovery\x18\b \x01(\x06R\brecovery\x12\x1e\n" +
-	"\n" +
-	"recovering\x18\t \x01(\bR\n" +
-	"recovering\x12\x1b\n" +
-	"\tcaught_up\x18\n" +
-	" \x01(\bR\bcaughtUp\x12\x1d\n" +
+	"\aversion\x18\a \x01(\tR\aversion\x12\x12\n" +
+	"\x04disk\x18\b \x01(\x06R\x04disk\x12\x14\n" +
+	"\x05rival\x18\t \x01(\tR\x05rival\x12\x1d\n" +
 	"\n" +
 	"last_index\x18\v \x01(\x04R\tlastIndex\x12\x1b\n" +
 	"\tlast_term\x18\f \x01(\x04R\blastTerm\x12\x1d\n" +
@@ -4886,15 +4906,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06roster\x18\x0f \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
 	"\rconfiguration\x18\x10 \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\x12\x18\n" +
 	"\ahearsay\x18\x11 \x01(\bR\ahearsay\x12\x18\n" +
-	"\aremoved\x18\x12 \x01(\bR\aremoved\x128\n" +
-	"\tcommitted\x18\x13 \x01(\v2\x1a.rollcall.v1.ConfigurationR\tcommitted\"^\n" +
+	"\aremoved\x18\x12 \x01(\bR\aremoved\"H\n" +
 	"\rConfiguration\x127\n" +
-	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"Z\n" +
+	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\"n\n" +
 	"\x10ConfiguredServer\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\xca\x01\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\x12\x12\n" +
+	"\x04disk\x18\x04 \x01(\x06R\x04disk\"\xca\x01\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -4913,7 +4932,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12\x18\n" +
 	"\athrough\x18\x02 \x01(\x04R\athrough\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\x10R\arefused\x12\x16\n" +
-	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\x85\x02\n" +
+	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\x99\x02\n" +
 	"\x04Pong\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\x04R\x05proof\x12\x12\n" +
@@ -4922,7 +4941,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\abatches\x18\x05 \x03(\v2\x12.rollcall.v1.BatchR\abatches\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12(\n" +
 	"\x05marks\x18\a \x01(\v2\x12.rollcall.v1.MarksR\x05marks\x12\x19\n" +
-	"\bclock_ms\x18\b \x01(\x03R\aclockMs\x12\x1a\n" +
+	"\bclock_ms\x18\b \x01(\x03R\aclockMs\x12\x12\n" +
+	"\x04disk\x18\n" +
+	" \x01(\x06R\x04disk\x12\x1a\n" +
 	"\bunlinked\x18\t \x01(\bR\bunlinked\"U\n" +
 	"\x05Marks\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
@@ -5008,7 +5029,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\xec\x05\n" +
+	"ViewStatus\"\x80\x06\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -5039,7 +5060,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\adrained\x18\x17 \x01(\bR\adrained\x12\x18\n" +
 	"\aexposed\x18\x18 \x01(\tR\aexposed\x12\x1b\n" +
 	"\tno_memory\x18\x19 \x01(\bR\bnoMemory\x12\x18\n" +
-	"\aremoved\x18\x1a \x01(\bR\aremoved\"l\n" +
+	"\aremoved\x18\x1a \x01(\bR\aremoved\x12\x12\n" +
+	"\x04disk\x18\x1b \x01(\x06R\x04disk\"l\n" +
 	"\fViewSessions\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +
@@ -5288,65 +5310,64 @@ var file_rollcall_proto_depIdxs = []int32{
 	7,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
 	7,  // 3: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
 	17, // 4: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
-	17, // 5: rollcall.v1.HelloReply.committed:type_name -> rollcall.v1.Configuration
-	18, // 6: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
-	21, // 7: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	20, // 8: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	24, // 9: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	23, // 10: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	4,  // 11: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	2,  // 12: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
-	39, // 13: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	41, // 14: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	44, // 15: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	47, // 16: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	50, // 17: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	53, // 18: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	55, // 19: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	57, // 20: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	60, // 21: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	40, // 22: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	42, // 23: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	45, // 24: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	48, // 25: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	51, // 26: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	54, // 27: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	56, // 28: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	58, // 29: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	61, // 30: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
-	23, // 31: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	43, // 32: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	46, // 33: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	49, // 34: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	49, // 35: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	52, // 36: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	0,  // 37: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	59, // 38: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	1,  // 39: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	62, // 40: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	15, // 41: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	19, // 42: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	37, // 43: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	35, // 44: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	25, // 45: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	27, // 46: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	29, // 47: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
-	31, // 48: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
-	33, // 49: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	16, // 50: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	22, // 51: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	38, // 52: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	36, // 53: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	26, // 54: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	28, // 55: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	30, // 56: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
-	32, // 57: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
-	34, // 58: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	50, // [50:59] is the sub-list for method output_type
-	41, // [41:50] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	18, // 5: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
+	21, // 6: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	20, // 7: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	24, // 8: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	23, // 9: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	4,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	2,  // 11: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
+	39, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	41, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	44, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	47, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	50, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	53, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	55, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	57, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	60, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	40, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	42, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	45, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	48, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	51, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	54, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	56, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	58, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	61, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	23, // 30: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	43, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	46, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	49, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	49, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	52, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	0,  // 36: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	59, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	62, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	37, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	35, // 43: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	25, // 44: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	27, // 45: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	29, // 46: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
+	31, // 47: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
+	33, // 48: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	16, // 49: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	22, // 50: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	38, // 51: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	36, // 52: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	26, // 53: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	28, // 54: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	30, // 55: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
+	32, // 56: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
+	34, // 57: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	49, // [49:58] is the sub-list for method output_type
+	40, // [40:49] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }

@@ -58,25 +58,3 @@ func TestLeaderStoresBesides(t *testing.T) {
 		}
 	})
 }
-
-// One of two voters stores an entry before the other one gets it.
-func TestOneOfTwoStoresFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e, logs, _ := stallsOf(t, 2, func(*Config) {})
-		lead := e.leader(1, 2)
-		time.Sleep(time.Second) // the follower has a pipeline
-		const slow = time.Second
-		logs[lead].stall(slow)
-		begun, before := time.Now(), lastOf(t, logs[lead])
-		p := e.members[lead].node.Propose([]byte("b"), nil)
-		time.Sleep(slow - time.Millisecond)
-		if last := lastOf(t, logs[3-lead]); last != before {
-			t.Errorf("the follower has entry %d before the leader's disk has it", last)
-		}
-		if err := p.Error(); err != nil || time.Since(begun) < slow {
-			t.Errorf("after %v: %v", time.Since(begun), err)
-		}
-		e.applied([]string{"a", "b"}, 1, 2)
-	})
-}

@@ -367,7 +367,8 @@ type testMember struct {
 	machine *machine
 	cancel  context.CancelFunc
 	done    chan struct{}
-	err     error // of Run
+	err     error     // of Run
+	server  wire.Peer // as raft knows it, with the disk of the last start
 	adjust  func(*Config)
 
 	restores time.Duration // how long its machine takes to restore a snapshot
@@ -420,7 +421,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.mu.Lock()
-	m.node, m.cancel, m.done, m.err = node, cancel, make(chan struct{}), nil
+	m.node, m.cancel, m.done, m.err, m.server = node, cancel, make(chan struct{}), nil, node.self()
 	e.mu.Unlock()
 	go func() {
 		defer close(m.done)
@@ -465,13 +466,28 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 			return nil, errors.New("unavailable")
 		}
 		ensemble, _ := m.node.Ensemble()
-		latest, committed := m.node.Configurations()
+		if asks := e.members[from].node; asks != nil {
+			theirs, _ := asks.Ensemble()
+			if theirs != ensemble && theirs != (wire.EnsembleID{}) && ensemble != (wire.EnsembleID{}) {
+				return nil, wire.ErrOtherEnsemble // as the hello of a connection has it
+			}
+			m.node.Met(Meeting{Peer: asks.self(), Ensemble: theirs, HasData: asks.HasData()})
+		}
 		return &proto.HelloReply{
-			Ensemble: ensemble[:], Configuration: latest, Committed: committed, LastTerm: m.node.LastTerm(),
-			Member: p.ID, ConfigHash: wire.ConfigHash(e.peers), HasData: m.node.HasData(), Joining: m.node.Joining(),
-			Recovery: m.node.Recovery(), Recovering: m.node.Recovering(), CaughtUp: m.node.CaughtUp(), LastIndex: m.node.LastIndex(),
+			Member: p.ID, Disk: uint64(m.node.Disk()), Ensemble: ensemble[:], Configuration: message(m.node.Servers()),
+			ConfigHash: m.node.hash(), HasData: m.node.HasData(), Joining: m.node.Joining(),
+			LastIndex: m.node.LastIndex(), LastTerm: m.node.LastTerm(),
 		}, nil
 	}
+}
+
+// message returns servers as a reply has them.
+func message(servers []wire.Peer) *proto.Configuration {
+	all := &proto.Configuration{}
+	for _, s := range servers {
+		all.Servers = append(all.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.Disk), Address: s.Addr, Voter: !s.Observer})
+	}
+	return all
 }
 
 var errKilled = errors.New("killed")
@@ -527,6 +543,14 @@ func (e *ensemble) stop(id uint32) {
 
 func (e *ensemble) wipe(id uint32) { e.members[id].stores = memStores() }
 
+// servers returns all members as raft knows them.
+func (e *ensemble) servers() (all []wire.Peer) {
+	for _, p := range e.peers {
+		all = append(all, e.members[p.ID].server)
+	}
+	return all
+}
+
 func (e *ensemble) stopAll() {
 	for _, id := range slices.Sorted(maps.Keys(e.members)) {
 		if m := e.members[id]; m.node != nil {
@@ -574,13 +598,17 @@ func (e *ensemble) leader(ids ...uint32) uint32 {
 	return leader
 }
 
-// begin starts a new ensemble, and waits until all members take part in elections: members that are
-// late for the bootstrap join first.
+// begin starts a new ensemble, and waits until all members vote.
 func (e *ensemble) begin() {
 	e.t.Helper()
 	ids := slices.Sorted(maps.Keys(e.members))
 	e.start(ids...)
-	e.propose("a", ids...)
+	first := e.members[ids[0]].node
+	e.wait("the first one to lead", first.Leading)
+	if err := first.Propose([]byte("a"), nil).Error(); err != nil {
+		e.t.Fatal(err)
+	}
+	e.wait("all to vote", func() bool { return len(first.Voters()) == len(ids) })
 	e.applied([]string{"a"}, ids...)
 	for _, id := range ids {
 		e.joined(id)

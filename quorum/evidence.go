@@ -44,14 +44,14 @@ const (
 
 // loss is the end of the last connection of the leader.
 type loss struct {
-	leader uint32
+	leader raft.ServerID
 	term   uint64 // raft's at that time
 	at     time.Time
 }
 
 // lost implements wire.Config.Lost.
-func (n *Node) lost(member uint32) {
-	if member != n.LeaderID() {
+func (n *Node) lost(server raft.ServerID) {
+	if server != n.leader() {
 		return
 	}
 	select { // only the newest loss counts
@@ -59,7 +59,7 @@ func (n *Node) lost(member uint32) {
 	default:
 	}
 	select {
-	case n.losses <- loss{member, n.Term(), time.Now()}:
+	case n.losses <- loss{server, n.Term(), time.Now()}:
 	default: // another goroutine has put one there
 	}
 }
@@ -73,16 +73,16 @@ func (n *Node) evidenceLoop(ctx context.Context, r *raft.Raft) {
 			return
 		case l := <-n.losses:
 			died := n.hasDied(ctx, r, l)
-			n.logger.Debug("the leader's connections have ended", "leader", l.leader, "died", died)
+			n.logger.Debug("the leader's connections have ended", "leader", wire.MemberID(l.leader), "died", died)
 			if !died {
 				continue
 			}
-			go n.cfg.Died(l.leader) // with TLS it may take time to close a connection
+			go n.cfg.Died(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
 			if !stood.IsZero() && time.Since(stood) < evidencePause*n.election || !n.takesTurn(ctx, r, l) {
 				continue
 			}
 			stood = time.Now()
-			n.logger.Info("the leader's process has died; this member stands for election", "leader", l.leader, "after", time.Since(l.at).Round(time.Millisecond))
+			n.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader), "after", time.Since(l.at).Round(time.Millisecond))
 			if err := n.trans.Stand(standWithin); err != nil {
 				n.logger.Debug("this member does not stand for election", "err", err)
 			}
@@ -117,14 +117,14 @@ func (n *Node) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
 // vote, whose log is shorter.
 func (n *Node) leaderless(r *raft.Raft, l loss) bool {
 	heard := r.LastContact().After(l.at) || n.trans.Connected(l.leader) // a vote that is granted counts as contact
-	leader := n.LeaderID()
-	return r.State() == raft.Follower && !heard && (leader == 0 || leader == l.leader)
+	leader := n.leader()
+	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
 
 // takesTurn waits until it is this member's turn to stand after a loss, and reports whether it still has to.
 func (n *Node) takesTurn(ctx context.Context, r *raft.Raft, l loss) bool {
 	all := memberIDs(voters(r))
-	rank, ok := rankOf(n.cfg.Self, l.leader, all, l.term)
+	rank, ok := rankOf(n.cfg.Self, wire.MemberID(l.leader), all, l.term)
 	if !n.wants(n.cfg.Self) {
 		rank += len(all) // a leader that is to leave would hand over, and writes would wait once more
 	}

@@ -99,9 +99,9 @@ func TestNoEvidence(t *testing.T) {
 			e.net.set(e.net.refused, other, lead, true)
 			e.net.reset(lead, other)
 			time.Sleep(refusalPause / 2)
-			n, p := e.members[lead].node, e.peers[other-1]
+			n, p := e.members[lead].node, e.members[other].server
 			beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self().ServerID()), Addr: []byte(n.self().Addr)}, Term: n.Term()}
-			for n.trans.AppendEntries(p.ServerID(), raft.ServerAddress(p.Addr), beat, new(raft.AppendEntriesResponse)) != nil {
+			for n.trans.AppendEntries(p.ServerID(), p.ServerAddress(), beat, new(raft.AppendEntriesResponse)) != nil {
 				time.Sleep(time.Millisecond / 2) // an idle connection has ended too
 			}
 		},
@@ -290,7 +290,6 @@ func TestUnfitMemberDoesNotStand(t *testing.T) {
 	tests := map[string]func(n *Node){
 		"declines":   func(n *Node) { n.Decline() },
 		"is damaged": func(n *Node) { _ = n.SetDamage("for a test") },
-		"is joining": func(n *Node) { n.joining.Store(true) },
 	}
 	for name, unable := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,11 +1,7 @@
 package quorum
 
 import (
-	"bytes"
-	"io"
 	"testing"
-
-	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/wire"
 )
@@ -37,23 +33,5 @@ func TestFollows(t *testing.T) {
 				t.Errorf("follows is %t", got)
 			}
 		})
-	}
-}
-
-// A snapshot that was received may have a newer configuration than the last one that was applied. The configuration
-// that raft has then follows the list, although this member has never applied it.
-func TestFollowsAfterASnapshot(t *testing.T) {
-	before, now := peersOf(1, 2, 3), peersOf(1, 2, 4)
-	f := &fsm{machine: &machine{}, configured: func() {}, await: func(uint64) bool { return true }, commits: func() {}, timed: func(_ string, op func() error) error { return op() }, running: func() bool { return true }}
-	n := &Node{cfg: Config{Self: 1, Peers: now}, fsm: f}
-	f.ApplyBatch([]*raft.Log{{Index: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(wire.Configuration(before))}})
-	if n.Follows(nil) {
-		t.Error("another configuration was committed last, and this one follows")
-	}
-	if err := f.Restore(io.NopCloser(bytes.NewBufferString("{}"))); err != nil {
-		t.Fatal(err)
-	}
-	if !n.Follows(nil) {
-		t.Error("after the snapshot, the configuration from before it counts")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
-	"rollcall/quorum/wire"
 )
 
 // Machine is the replicated state machine. One goroutine of raft's calls its methods, except
@@ -29,7 +28,7 @@ type Machine interface {
 	Verify(r io.Reader) (disk.Contents, error)
 }
 
-// Committed is a committed entry of the log. Data is nil if the entry is raft's own.
+// Committed is a committed entry of the log. Data is nil if the entry is raft's own, or empty.
 type Committed struct {
 	Index, Term uint64
 	Data        []byte
@@ -64,9 +63,6 @@ type fsm struct {
 	batch    []Committed
 	index    atomic.Uint64 // last entry applied
 	term     atomic.Uint64 // term of the last command applied, or contained in an installed snapshot
-	// committed is the last configuration that was committed, as far as this member knows. It is nil if there is none, and
-	// after a snapshot was installed, which may have a newer one that raft knows.
-	committed atomic.Pointer[indexed]
 }
 
 // Apply implements raft.FSM. Only RecoverCluster calls it.
@@ -94,7 +90,7 @@ func (f *fsm) apply(logs []*raft.Log) {
 	f.batch = f.batch[:0]
 	for _, l := range logs {
 		c := Committed{Index: l.Index, Term: l.Term}
-		if l.Type == raft.LogCommand {
+		if l.Type == raft.LogCommand && len(l.Data) > 0 { // an empty one only shows that a term has begun: see follow.listKnown
 			c.Data = l.Data
 		}
 		f.batch = append(f.batch, c)
@@ -110,8 +106,6 @@ func (f *fsm) apply(logs []*raft.Log) {
 		case raft.LogCommand:
 			f.term.Store(l.Term)
 		case raft.LogConfiguration:
-			c := indexed{l.Index, wire.Peers(raft.DecodeConfiguration(l.Data))} // raft has decoded it before
-			f.committed.Store(&c)
 			f.configured()
 		}
 	}
@@ -135,9 +129,6 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 // Restore implements raft.FSM. If it fails while raft is starting, raft tries an older snapshot.
 func (f *fsm) Restore(r io.ReadCloser) error {
 	err := f.machine.Restore(r)
-	if f.running() {
-		f.committed.Store(nil)
-	}
 	switch {
 	case err == nil:
 	case f.running():

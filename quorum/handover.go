@@ -80,11 +80,11 @@ func (n *Node) HandOver(ctx context.Context) error {
 func (n *Node) heir(tried map[uint32]int, index uint64) (heir wire.Peer, err error) {
 	best, heirs := -1, n.heirs()
 	for _, id := range n.trans.Longest(n.election, index) {
-		i := slices.IndexFunc(heirs, func(p wire.Peer) bool { return p.ID == id })
-		if i < 0 || best >= 0 && tried[id] >= best || !slices.Contains(n.Reached(n.election), id) {
+		i := slices.IndexFunc(heirs, func(p wire.Peer) bool { return p.ServerID() == id })
+		if i < 0 || best >= 0 && tried[heirs[i].ID] >= best {
 			continue
 		}
-		heir, best = heirs[i], tried[id]
+		heir, best = heirs[i], tried[heirs[i].ID]
 	}
 	if best < 0 {
 		return wire.Peer{}, errNobody
@@ -95,7 +95,7 @@ func (n *Node) heir(tried map[uint32]int, index uint64) (heir wire.Peer, err err
 // heirs returns the other voters. If the server list wants some of them to vote, only those are returned: the
 // next leader should not be one that is to go.
 func (n *Node) heirs() []wire.Peer {
-	peers := slices.DeleteFunc(n.Configuration(), func(p wire.Peer) bool { return p.Observer || p.ID == n.cfg.Self })
+	peers := slices.DeleteFunc(n.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == n.cfg.Self })
 	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !n.wants(p.ID) })
 	if len(staying) > 0 {
 		return staying
@@ -106,7 +106,7 @@ func (n *Node) heirs() []wire.Peer {
 // HandOverTo gives leadership to a member, and waits until this member has lost leadership or ctx
 // ends. It tries once. It fails if that member lags too far behind, or does not take leadership.
 func (n *Node) HandOverTo(ctx context.Context, id uint32) error {
-	peers := n.Configuration()
+	peers := n.Servers()
 	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == id && !p.Observer })
 	if i < 0 {
 		return fmt.Errorf("quorum: hand over: %d is not a voting member", id)
@@ -137,7 +137,7 @@ func (n *Node) handOver(ctx context.Context, r *raft.Raft, to wire.Peer) error {
 	n.handing.Add(1) // raft may be waiting for a request that is held
 	defer n.handing.Add(-1)
 	before := n.declined.Load()
-	r.LeadershipTransferToServer(to.ServerID(), raft.ServerAddress(to.Addr)) // its future is not awaited: raft drops it if it stops first
+	r.LeadershipTransferToServer(to.ServerID(), to.ServerAddress()) // its future is not awaited: raft drops it if it stops first
 	ticker := time.NewTicker(handOverPoll)
 	defer ticker.Stop()
 	for r.State() == raft.Leader {

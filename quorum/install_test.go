@@ -194,9 +194,9 @@ func TestSecondInstallRestarts(t *testing.T) {
 		r, last := n.raft.Load(), n.LastIndex()
 		install := func(term, index uint64, body string) (raft.InstallSnapshotResponse, error) {
 			req := &raft.InstallSnapshotRequest{
-				RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: fmt.Append(nil, lead), Addr: []byte(e.peers[lead-1].Addr)}, SnapshotVersion: 1,
+				RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte(e.members[lead].server.ServerID()), Addr: []byte(e.peers[lead-1].Addr)}, SnapshotVersion: 1,
 				Term: term, LastLogIndex: index, LastLogTerm: term, Size: int64(len(body)),
-				Configuration: raft.EncodeConfiguration(wire.Configuration(e.peers)), ConfigurationIndex: 1,
+				Configuration: raft.EncodeConfiguration(wire.Configuration(e.servers())), ConfigurationIndex: 1,
 			}
 			return e.send(lead, late, req, body)
 		}
@@ -232,12 +232,12 @@ func TestNamesOfCandidates(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		for _, id := range []uint32{1, 2, 3} {
 			addr, _ := e.members[id].node.raft.Load().LeaderWithID()
-			if want := fmt.Sprintf("member-%d", lead); id != lead && string(addr) != want {
+			if want := e.members[lead].server.ServerID(); id != lead && string(addr) != string(want) {
 				t.Errorf("member %d: leader %d is at %q", id, lead, addr)
 			}
 		}
 		vote, err := e.members[lead].stores.Stable.Get([]byte("LastVoteCand"))
-		if err != nil || string(vote) != e.peers[lead-1].Addr {
+		if err != nil || string(vote) != string(e.members[lead].server.ServerAddress()) {
 			t.Errorf("the leader voted for %q, %v", vote, err)
 		}
 	})

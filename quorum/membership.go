@@ -9,13 +9,18 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
-// raft's configuration says who votes, and to whom the leader sends the log. It follows the server list
+// raft's configuration says which disks vote, and to whom the leader sends the log. It follows the server list
 // (Config.Wanted) one change at a time. Nothing is stored about a change that is under way: the leader
 // compares the two, and a new leader does the same. raft takes a change only after the one before is
-// committed, and majorities of configurations that are one change apart share a member.
+// committed in the leader's own term, and majorities of configurations that are one change apart share a disk.
+//
+// The list has members, and the configuration has disks. If a member runs with a disk that the configuration does not have, and
+// the disk that it has does not answer, then the new disk is added without a vote, copies the log, and takes the place of the old
+// one. The old one leaves first: it does not answer, so of the other voters no more must answer than before.
 
 const (
 	// followInterval is how often a leader looks for what its configuration lacks.
@@ -32,7 +37,7 @@ const (
 func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
 	ticker := time.NewTicker(followInterval)
 	defer ticker.Stop()
-	f := follow{n: n, r: r, warned: map[uint32]bool{}}
+	f := follow{n: n, r: r, rivals: map[uint32]string{}}
 	for {
 		select {
 		case <-ctx.Done():
@@ -40,12 +45,12 @@ func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
 		case <-ticker.C:
 		case <-n.wanted:
 		}
-		for again := true; again && ctx.Err() == nil; {
-			if err := n.noteFollowed(r); err != nil {
-				n.fatal(err)
-				return
-			}
-			again = r.State() == raft.Leader && f.step(ctx)
+		for r.State() == raft.Leader && ctx.Err() == nil && f.step(ctx) { //nolint:revive // each step is one change
+		}
+		if f.busy { // a member is catching up: look again soon
+			ticker.Reset(min(followInterval, n.election/2))
+		} else {
+			ticker.Reset(followInterval)
 		}
 	}
 }
@@ -54,33 +59,34 @@ func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
 type follow struct {
 	n      *Node
 	r      *raft.Raft
-	warned map[uint32]bool // rivals that were logged
-	told   string          // what was logged last
-	term   uint64          // the term and the list of the last step
-	want   []wire.Peer
-	ends   [2]uint64 // where this member's log ended at the two last looks that are half an election timeout apart
-	at     time.Time // of the last one
+	busy   bool              // at the last step a member was catching up that is to vote
+	told   string            // what was logged last
+	rivals map[uint32]string // by member: what was logged last of two processes with its number
+	want   []wire.Peer       // the list at the last step
+	few    time.Time         // since when a voter that is to leave has waited for another; zero: none waits
+	ends   [2]uint64         // where this member's log ended at the two last looks that are half an election timeout apart
+	at     time.Time         // of the last one
 }
 
 // step makes one change, if there is one to make that is possible now. It reports whether it did.
 func (f *follow) step(ctx context.Context) bool {
-	if f.n.cfg.Wanted != nil && f.n.fsm.term.Load() != f.r.CurrentTerm() {
-		return false // until an entry of this term has been applied, the list may be an old one
-	}
-	have, want := f.n.Configuration(), f.n.wantedPeers()
-	if slices.Equal(have, want) {
-		f.told, f.n.few = "", time.Time{}
+	f.busy = false
+	if f.idle() {
+		f.told, f.few = "", time.Time{}
 		return false
 	}
-	if term := f.r.CurrentTerm(); term != f.term || !slices.Equal(want, f.want) {
-		f.term, f.want, f.n.few = term, want, time.Time{}
-	}
-	answers := f.n.askAll(ctx)
-	if err := f.n.checkRivals(f.r, answers, f.warned); err != nil {
-		f.n.fatal(err)
+	if !f.listKnown(ctx, f.r.CurrentTerm()) {
 		return false
 	}
-	next := f.n.nextChange(have, want, answers, f.caughtUp())
+	index := f.n.log.lastChange() // read before the configuration: raft refuses a change of another one
+	have, want := f.n.Servers(), f.n.wantedPeers()
+	if !slices.Equal(want, f.want) {
+		f.want, f.few = want, time.Time{}
+	}
+	s := sight{self: f.n.self(), have: have, want: want, index: index, replies: f.n.askAll(ctx).replies, caught: f.caughtUp(), reached: f.n.reachedServers()}
+	f.logRivals(want)
+	f.busy = s.catchingUp()
+	next := f.next(s)
 	if next.waits != "" && next.waits != f.told {
 		f.told = next.waits
 		f.n.logger.Info("the configuration does not follow the server list yet", "waiting", next.waits)
@@ -88,36 +94,135 @@ func (f *follow) step(ctx context.Context) bool {
 	if next.change == nil {
 		return false
 	}
-	if err := next.change(ctx, f); err != nil {
+	if err := next.change(ctx); err != nil {
 		f.n.logger.Info("a step towards the server list was not made; this member will try again", "step", next.what, "err", err)
 		return false
 	}
-	f.n.few = time.Time{}
+	f.few = time.Time{}
 	f.n.logger.Info("a step towards the server list was made", "step", next.what)
 	return true
 }
 
+// logRivals logs once which members of a list have two processes.
+func (f *follow) logRivals(list []wire.Peer) {
+	for _, p := range list {
+		rival := f.n.Rival(p.ID)
+		if rival != "" && rival != f.rivals[p.ID] {
+			f.n.logger.Error("two processes run with one member's number; stop one of them", "peer", p.ID, "reason", rival)
+		}
+		f.rivals[p.ID] = rival
+	}
+}
+
+// idle reports whether raft's configuration is what the list wants, and no member runs with another disk.
+func (f *follow) idle() bool {
+	have, want := f.n.Servers(), f.n.wantedPeers()
+	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !f.n.strangers(have)
+}
+
+// listKnown reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
+// no list, no such entry comes from above, so this member proposes an empty one.
+func (f *follow) listKnown(ctx context.Context, term uint64) bool {
+	if f.n.cfg.Wanted == nil || f.n.fsm.term.Load() == term {
+		return true
+	}
+	return !f.n.listed() && await(ctx, func() raft.Future { return f.r.Apply(nil, f.n.election) }) == nil && f.n.fsm.term.Load() == term
+}
+
+// strangers reports whether a member was met lately with a disk that the configuration does not have.
+func (n *Node) strangers(have []wire.Peer) bool {
+	return slices.ContainsFunc(have, func(h wire.Peer) bool {
+		return slices.ContainsFunc(n.presence.lately(h.ID), func(m meeting) bool {
+			return m.Disk != 0 && !slices.ContainsFunc(have, func(o wire.Peer) bool { return o.ServerID() == m.ServerID() })
+		})
+	})
+}
+
+// reachedServers returns the servers that have answered this leader within two election timeouts, and this one.
+func (n *Node) reachedServers() []raft.ServerID {
+	return append(n.trans.Reached(2*n.election), n.self().ServerID())
+}
+
+// reaches reports whether a server has answered this leader lately.
+func (n *Node) reaches(s wire.Peer) bool { return slices.Contains(n.reachedServers(), s.ServerID()) }
+
+// sight is what the leader sees when it looks for the next change.
+type sight struct {
+	self       wire.Peer
+	have, want []wire.Peer                  // raft's configuration and the list
+	index      uint64                       // of the entry of have in the log; 0: not known
+	replies    map[uint32]*proto.HelloReply // of those who replied
+	caught     []raft.ServerID              // whose logs go as far as the leader's did a moment ago
+	reached    []raft.ServerID              // who has answered the leader's raft lately
+}
+
+func (s *sight) reaches(p wire.Peer) bool { return slices.Contains(s.reached, p.ServerID()) }
+
+// disk returns the disk with which a member replies, or 0 if it does not.
+func (s *sight) disk(id uint32) disk.ID {
+	if id == s.self.ID {
+		return s.self.Disk
+	}
+	return disk.ID(s.replies[id].GetDisk())
+}
+
+// catchingUp reports whether a server is there that is to vote and does not yet. Right after it has come in, it may not have answered
+// raft.
+func (s *sight) catchingUp() bool {
+	return slices.ContainsFunc(s.have, func(h wire.Peer) bool {
+		w, in := find(s.want, h.ID)
+		return in && h.Observer && !w.Observer && s.disk(h.ID) == h.Disk
+	})
+}
+
+// of returns the servers of a member in the configuration.
+func (s *sight) of(id uint32) (servers []wire.Peer) {
+	for _, h := range s.have {
+		if h.ID == id {
+			servers = append(servers, h)
+		}
+	}
+	return servers
+}
+
+// majority reports whether the voters without one are there as a majority of themselves: they have answered raft lately, and
+// replied a moment ago with their disks. If one of them was lost just before a change that counts on it, raft could neither commit
+// the change nor go back.
+func (s *sight) majority(without wire.Peer) bool {
+	voters, there := 0, 0
+	for _, h := range s.have {
+		if h.Observer || h.ServerID() == without.ServerID() {
+			continue
+		}
+		voters++
+		if s.reaches(h) && s.disk(h.ID) == h.Disk {
+			there++
+		}
+	}
+	return there > voters/2
+}
+
 // mayShrink reports whether a voter may leave although nobody votes in its place yet: because the one that is to come
-// needs its address, or cannot ask it, as it seems after a while. More than half of the voters of the list must remain
+// needs its address, or does not come for a while. More than half of the voters of the list must remain
 // all the same, so that one disk never has what three should have. A list of two has no such half.
-func (n *Node) mayShrink(have, want []wire.Peer, leaving wire.Peer) bool {
-	remain, all := len(wire.Voters(have))-1, len(wire.Voters(want))
-	return (all <= 2 || remain > all/2) && (occupied(want, leaving) != 0 || n.waitedForVoters())
+func (f *follow) mayShrink(s sight, leaving wire.Peer) bool {
+	remain, all := len(wire.Voters(s.have))-1, len(wire.Voters(s.want))
+	return (all <= 2 || remain > all/2) && (occupied(s.want, leaving) != 0 || f.waitedForVoters())
 }
 
 // waitedForVoters reports whether a voter that is to leave has stayed for long enough, and begins to count if none
-// has waited before. Only followLoop calls it.
-func (n *Node) waitedForVoters() bool {
-	if n.few.IsZero() {
-		n.few = time.Now()
+// has waited before.
+func (f *follow) waitedForVoters() bool {
+	if f.few.IsZero() {
+		f.few = time.Now()
 	}
-	return time.Since(n.few) >= replacementWait
+	return time.Since(f.few) >= replacementWait
 }
 
-// caughtUp returns the ids of the members that have answered raft lately, and whose logs went as far as this
+// caughtUp returns the servers that have answered raft lately, and whose logs went as far as this
 // member's did at least half an election timeout ago: members answer heartbeats several times in that time, and the
 // log of a busy ensemble goes on meanwhile.
-func (f *follow) caughtUp() []uint32 {
+func (f *follow) caughtUp() []raft.ServerID {
 	now, ends := time.Now(), f.n.LastIndex()
 	if f.ends[1] == 0 {
 		f.ends[0], f.ends[1], f.at = ends, ends, now
@@ -130,23 +235,17 @@ func (f *follow) caughtUp() []uint32 {
 // change is the next change of the configuration. waits says what it, or a later one, waits for.
 type change struct {
 	what   string
-	change func(ctx context.Context, f *follow) error // nil: there is none now
+	change func(ctx context.Context) error // nil: there is none now
 	waits  string
 }
 
-// nextChange returns the first change of those from have to want that is possible: members that answer are
-// taken in, then become voters once they have the log, then addresses change, and members stop voting or leave
-// at last. A change is not made if the voters after it that can be reached are no majority. caught has the
-// members whose logs go as far as this member's did when the round began.
-func (n *Node) nextChange(have, want []wire.Peer, answers map[uint32]*proto.HelloReply, caught []uint32) change {
+// next returns the first change that is possible: servers of lost disks that never voted leave, disks that
+// answer are taken in, then get votes once they have the log, then addresses change, and members stop voting or leave
+// at last. No voter leaves if those after it that can be reached are no majority.
+func (f *follow) next(s sight) change {
 	var waits string
-	for _, kind := range []func() (change, bool){
-		func() (change, bool) { return n.addition(have, want, answers) },
-		func() (change, bool) { return n.promotion(have, want, answers, caught) },
-		func() (change, bool) { return n.move(have, want, answers) },
-		func() (change, bool) { return n.departure(have, want, answers) },
-	} {
-		next, goesOn := kind()
+	for _, kind := range []func(sight) (change, bool){f.clearing, f.addition, f.promotion, f.move, f.departure} {
+		next, goesOn := kind(s)
 		if waits == "" {
 			waits = next.waits
 		}
@@ -158,33 +257,38 @@ func (n *Node) nextChange(have, want []wire.Peer, answers map[uint32]*proto.Hell
 	return change{waits: waits}
 }
 
-// addition takes a member in that answers, and that either has joined or has this ensemble's data. It does
-// not vote yet.
-func (n *Node) addition(have, want []wire.Peer, answers map[uint32]*proto.HelloReply) (next change, goesOn bool) {
-	for _, p := range want {
-		a := answers[p.ID]
-		if _, in := find(have, p.ID); in || a.GetRecovery() != n.Recovery() || !a.GetJoining() && !n.ours(a) {
-			continue
+// clearing removes a server without a vote that does not answer, while its member replies with another disk.
+func (f *follow) clearing(s sight) (next change, goesOn bool) {
+	for _, h := range s.have {
+		if now := s.disk(h.ID); h.Observer && now != 0 && now != h.Disk && !s.reaches(h) {
+			return f.remove(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.Disk, h.ID), h), true
 		}
-		if holder := occupied(have, p); holder != 0 {
-			next.waits = fmt.Sprintf("member %d, until the address of member %d is free", p.ID, holder)
-			continue
-		}
-		p.Observer = true
-		return n.put(fmt.Sprintf("member %d comes in", p.ID), p), true
 	}
 	return next, true
 }
 
-// ours reports whether a member that answers has data of this ensemble.
-func (n *Node) ours(a *proto.HelloReply) bool {
-	own := n.cfg.Book.Ensemble()
-	return a.GetHasData() && own != wire.EnsembleID{} && ensembleOf(a) == own
+// addition takes a disk in that replies, and that has data of this ensemble or none. It does not vote yet. A disk that
+// answers keeps its place: another one with its member's number waits, and an operator must stop one of the two.
+func (f *follow) addition(s sight) (next change, goesOn bool) {
+	for _, p := range s.want {
+		p.Disk = s.disk(p.ID)
+		mine := s.of(p.ID)
+		switch {
+		case p.Disk == 0 || slices.ContainsFunc(mine, func(h wire.Peer) bool { return h.Disk == p.Disk }):
+			continue
+		case slices.ContainsFunc(mine, s.reaches):
+			next.waits = fmt.Sprintf("the disk %v of member %d, which answers, or did a moment ago: the disk %v wants its place", mine[0].Disk, p.ID, p.Disk)
+			continue
+		}
+		p.Observer = true
+		return f.put(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.Disk), p), true
+	}
+	return next, true
 }
 
-// occupied returns the other member that has the address of p in a configuration, or 0. raft takes no address twice.
-func occupied(have []wire.Peer, p wire.Peer) uint32 {
-	for _, h := range have {
+// occupied returns the other member that has the address of p in a list, or 0.
+func occupied(list []wire.Peer, p wire.Peer) uint32 {
+	for _, h := range list {
 		if h.Addr == p.Addr && h.ID != p.ID {
 			return h.ID
 		}
@@ -192,117 +296,104 @@ func occupied(have []wire.Peer, p wire.Peer) uint32 {
 	return 0
 }
 
-// promotion makes a member a voter that has the log.
-func (n *Node) promotion(have, want []wire.Peer, answers map[uint32]*proto.HelloReply, caught []uint32) (next change, goesOn bool) {
+// promotion gives a server a vote that has the log. If the member has another disk that votes, and does not answer, that one
+// leaves first.
+func (f *follow) promotion(s sight) (next change, goesOn bool) {
 	var ready []wire.Peer
-	for _, p := range want {
-		h, in := find(have, p.ID)
-		switch a := answers[p.ID]; {
-		case p.Observer || !in || !h.Observer || p.ID != n.cfg.Self && a == nil:
-		case p.ID != n.cfg.Self && (!a.GetCaughtUp() || !slices.Contains(caught, p.ID)):
-			next.waits = fmt.Sprintf("member %d, which is catching up", p.ID)
+	for _, h := range s.have {
+		switch p, in := find(s.want, h.ID); {
+		case !in || p.Observer || !h.Observer || s.disk(h.ID) != h.Disk:
+		case !slices.Contains(s.caught, h.ServerID()):
+			next.waits = fmt.Sprintf("member %d, which is catching up", h.ID)
 		default:
-			h.Observer = false
 			ready = append(ready, h)
 		}
 	}
-	if voters := wire.Voters(want); n.Recovery() != 0 && len(wire.Voters(have)) == 1 && 1+len(ready) <= len(voters)/2 {
-		ready = nil // less than a majority of the list's voters is less safe than the one that was recovered
+	if voters := wire.Voters(s.want); !f.n.listed() && len(wire.Voters(s.have)) == 1 && 1+len(ready) <= len(voters)/2 {
+		return next, next.waits == "" // less than a majority of the list's voters is less safe than the only one that there is
 	}
-	if len(ready) > 0 {
-		return n.put(fmt.Sprintf("member %d votes", ready[0].ID), ready[0]), true
+	for _, h := range ready {
+		i := slices.IndexFunc(s.have, func(o wire.Peer) bool { return o.ID == h.ID && !o.Observer })
+		switch {
+		case i < 0:
+			h.Observer = false
+			return f.put(s, fmt.Sprintf("member %d votes", h.ID), h), true
+		case s.reaches(s.have[i]):
+		case !s.majority(s.have[i]):
+			next.waits = fmt.Sprintf("a majority without the lost disk of member %d", h.ID)
+		default:
+			return f.remove(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.have[i].Disk, h.ID), s.have[i]), true
+		}
 	}
 	return next, next.waits == "" // while a new voter is catching up, no voter leaves
 }
 
-// move changes the address of a member.
-func (n *Node) move(have, want []wire.Peer, answers map[uint32]*proto.HelloReply) (next change, goesOn bool) {
-	for _, p := range want {
-		h, in := find(have, p.ID)
-		if !in || h.Addr == p.Addr {
-			continue
+// move changes the address of a server. The process there must have said that it has the disk.
+func (f *follow) move(s sight) (next change, goesOn bool) {
+	for _, h := range s.have {
+		p, in := find(s.want, h.ID)
+		switch {
+		case !in || h.Addr == p.Addr && h.Grpc == p.Grpc:
+		case s.disk(h.ID) != h.Disk:
+			if next.waits == "" {
+				next.waits = fmt.Sprintf("member %d at %s, which does not answer there with its disk", p.ID, p.Addr)
+			}
+		default:
+			h.Addr, h.Grpc = p.Addr, p.Grpc
+			return f.put(s, fmt.Sprintf("member %d is at %s", p.ID, p.Addr), h), true
 		}
-		if holder := occupied(have, p); holder != 0 {
-			next.waits = fmt.Sprintf("member %d, until the address of member %d is free", p.ID, holder)
-			continue
-		}
-		if !h.Observer && answers[p.ID] == nil && p.ID != n.cfg.Self && !n.commits(have, p.ID) {
-			next.waits = fmt.Sprintf("member %d at %s, without which there is no majority", p.ID, p.Addr)
-			continue
-		}
-		p.Observer = h.Observer
-		return n.put(fmt.Sprintf("member %d is at %s", p.ID, p.Addr), p), true
 	}
 	return next, true
 }
 
 // departure makes a member stop voting, or removes it. This member hands leadership over before that.
-func (n *Node) departure(have, want []wire.Peer, answers map[uint32]*proto.HelloReply) (next change, goesOn bool) {
-	for _, h := range have {
-		w, stays := find(want, h.ID)
+func (f *follow) departure(s sight) (next change, goesOn bool) {
+	for _, h := range s.have {
+		w, stays := find(s.want, h.ID)
 		if stays && (h.Observer || !w.Observer) {
 			continue
 		}
 		switch {
 		case h.Observer:
-		case !n.majority(have, h.ID, answers):
+		case !s.majority(h):
 			next.waits = fmt.Sprintf("a majority without member %d", h.ID)
 			continue
-		case len(wire.Voters(have)) <= len(wire.Voters(want)) && !n.mayShrink(have, want, h):
+		case len(wire.Voters(s.have)) <= len(wire.Voters(s.want)) && !f.mayShrink(s, h):
 			next.waits = fmt.Sprintf("a voter in place of member %d", h.ID)
 			continue
 		}
-		if h.ID == n.cfg.Self && !h.Observer {
-			return change{what: fmt.Sprintf("member %d hands leadership over before it leaves or stops voting", h.ID), change: func(ctx context.Context, _ *follow) error {
-				ctx, cancel := context.WithTimeout(ctx, handOverTries*n.election)
+		if h.ID == f.n.cfg.Self && !h.Observer {
+			return change{what: fmt.Sprintf("member %d hands leadership over before it leaves or stops voting", h.ID), change: func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, handOverTries*f.n.election)
 				defer cancel()
-				return n.HandOver(ctx)
+				return f.n.HandOver(ctx)
 			}}, true
 		}
-		what := fmt.Sprintf("member %d leaves", h.ID)
-		if stays {
-			what = fmt.Sprintf("member %d votes no more", h.ID)
+		if !stays {
+			return f.remove(s, fmt.Sprintf("member %d leaves", h.ID), h), true
 		}
-		return change{what: what, change: func(ctx context.Context, f *follow) error {
-			remove := f.r.RemoveServer
-			if stays {
-				remove = f.r.DemoteVoter
-			}
-			return await(ctx, func() raft.IndexFuture { return remove(h.ServerID(), 0, n.election) })
+		return change{what: fmt.Sprintf("member %d votes no more", h.ID), change: func(ctx context.Context) error {
+			return await(ctx, func() raft.Future { return f.r.DemoteVoter(h.ServerID(), s.index, f.n.election) })
 		}}, true
 	}
 	return next, true
 }
 
-// majority reports whether the voters without one can be reached as a majority of themselves. A voter that joins, because
-// it has lost its disk, does not count, nor does one that does not say whether it joins: it elects nobody before it has
-// caught up, so a leader that is lost meanwhile might never be replaced.
-func (n *Node) majority(have []wire.Peer, without uint32, answers map[uint32]*proto.HelloReply) bool {
-	voters := slices.DeleteFunc(wire.Voters(have), func(id uint32) bool { return id == without })
-	there := slices.DeleteFunc(append(n.Reached(n.election), n.cfg.Self), func(id uint32) bool {
-		a := answers[id]
-		return !slices.Contains(voters, id) || id != n.cfg.Self && (a == nil || a.GetJoining())
-	})
-	return len(there) > len(voters)/2
-}
-
-// commits reports whether the voters without one can be reached as a majority of all voters.
-func (n *Node) commits(have []wire.Peer, without uint32) bool {
-	voters := wire.Voters(have)
-	there := slices.DeleteFunc(append(n.Reached(n.election), n.cfg.Self), func(id uint32) bool { return id == without || !slices.Contains(voters, id) })
-	return len(there) > len(voters)/2
+// remove returns the change that removes a server.
+func (f *follow) remove(s sight, what string, p wire.Peer) change {
+	return change{what: what, change: func(ctx context.Context) error {
+		return await(ctx, func() raft.Future { return f.r.RemoveServer(p.ServerID(), s.index, f.n.election) })
+	}}
 }
 
 // put returns the change that gives a server in the configuration its role and address.
-func (n *Node) put(what string, p wire.Peer) change {
-	return change{what: what, change: func(ctx context.Context, f *follow) error {
+func (f *follow) put(s sight, what string, p wire.Peer) change {
+	return change{what: what, change: func(ctx context.Context) error {
 		add := f.r.AddVoter
 		if p.Observer {
 			add = f.r.AddNonvoter
 		}
-		return await(ctx, func() raft.IndexFuture {
-			return add(p.ServerID(), raft.ServerAddress(p.Addr), 0, n.election)
-		})
+		return await(ctx, func() raft.Future { return add(p.ServerID(), p.ServerAddress(), s.index, f.n.election) })
 	}}
 }
 
@@ -315,7 +406,7 @@ func find(peers []wire.Peer, id uint32) (wire.Peer, bool) {
 }
 
 // await makes one change and waits for its outcome.
-func await(ctx context.Context, change func() raft.IndexFuture) error {
+func await(ctx context.Context, change func() raft.Future) error {
 	outcome := make(chan error, 1)
 	go func() { outcome <- change().Error() }() // raft ends it with the term, or when it stops
 	select {

@@ -1,13 +1,13 @@
 package quorum
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"rollcall/proto"
 	"rollcall/quorum/disk"
@@ -27,31 +27,6 @@ func peersOf(ids ...uint32) (peers []wire.Peer) {
 	return wire.Sorted(peers)
 }
 
-// A member that lost its disk votes for the other one of two voters only if no nonvoter can have become a voter
-// without that one.
-func TestOtherOfTwo(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		heard     []wire.Peer
-		answered  []uint32
-		candidate uint32
-		want      bool
-	}{
-		{"the other one", peersOf(1, 2), []uint32{2}, 2, true},
-		{"one that was removed", peersOf(1, 2), []uint32{2}, 3, false},
-		{"with a nonvoter that has not answered", peersOf(1, 2, 0, 3), []uint32{2}, 2, false},
-		{"with a nonvoter that has answered", peersOf(1, 2, 0, 3), []uint32{2, 3}, 2, true},
-		{"one of three", peersOf(1, 2, 3), []uint32{2, 3}, 2, false},
-		{"two others", peersOf(2, 3), []uint32{2, 3}, 2, false},
-	} {
-		n := &Node{cfg: Config{Self: 1}}
-		n.heard.Store(&heard{latest: indexed{1, tt.heard}, committed: indexed{1, tt.heard}, answered: tt.answered})
-		if got := n.otherOfTwo(tt.candidate); got != tt.want {
-			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
-		}
-	}
-}
-
 // Voters leave without a replacement only after a while, and never so that half of the list's voters or fewer remain.
 func TestVotersLeaveWithoutReplacement(t *testing.T) {
 	taking := peersOf(1, 2, 4)
@@ -68,97 +43,115 @@ func TestVotersLeaveWithoutReplacement(t *testing.T) {
 		{"one of two", peersOf(1, 3), peersOf(1, 4), true, true},
 		{"whose address is needed", peersOf(1, 2, 3), taking, false, true},
 	} {
-		n := &Node{}
+		f := &follow{}
 		if tt.waited {
-			n.few = time.Now().Add(-replacementWait)
+			f.few = time.Now().Add(-replacementWait)
 		}
 		leaving, _ := find(tt.have, 3)
-		if got := n.mayShrink(tt.have, tt.want, leaving); got != tt.may {
+		if got := f.mayShrink(sight{have: tt.have, want: tt.want}, leaving); got != tt.may {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.may)
 		}
 	}
 }
 
-// A server comes in if it has joined or has data of this ensemble, and not while another one has its address: raft
-// would refuse that.
-func TestWhoComesIn(t *testing.T) {
-	own, other := wire.EnsembleID{1}, wire.EnsembleID{2}
-	ours := &proto.HelloReply{Member: 4, HasData: true, Ensemble: own[:]}
-	for _, tt := range []struct {
-		name   string
-		answer *proto.HelloReply
-		addr   string
-		own    wire.EnsembleID
-		what   string
-		waits  bool
+// disks returns members with the disks that they have first, by id.
+func disks(peers []wire.Peer) (servers []wire.Peer) {
+	for _, p := range peers {
+		p.Disk = disk.ID(p.ID)
+		servers = append(servers, p)
+	}
+	return servers
+}
+
+// with returns servers and one more of a member: with another disk, and without a vote.
+func with(servers []wire.Peer, id uint32, other disk.ID) []wire.Peer {
+	p := peersOf(0, id)[0]
+	p.Disk = other
+	return wire.Sorted(append(slices.Clone(servers), p))
+}
+
+// at returns servers with one of them at another address.
+func at(addr string, id uint32, servers []wire.Peer) []wire.Peer {
+	servers = slices.Clone(servers)
+	servers[slices.IndexFunc(servers, func(p wire.Peer) bool { return p.ID == id })].Addr = addr
+	return servers
+}
+
+// names returns the names of those servers whose ids are given, all of their disks.
+func names(servers []wire.Peer, ids ...uint32) (names []raft.ServerID) {
+	for _, s := range servers {
+		if slices.Contains(ids, s.ID) {
+			names = append(names, s.ServerID())
+		}
+	}
+	return names
+}
+
+// These are the rules of next, one by one. Member 1 leads. Its voters have the disks 1, 2 and 3. A disk that replies has another
+// number than its member if it is new. A change of a server is told by what it is.
+func TestNextChange(t *testing.T) {
+	three, four := peersOf(1, 2, 3), peersOf(1, 2, 3, 4)
+	observed := disks(peersOf(1, 2, 3, 0, 4))
+	all := map[uint32]disk.ID{2: 2, 3: 3}
+	four4 := map[uint32]disk.ID{2: 2, 3: 3, 4: 4}
+	lost3 := map[uint32]disk.ID{2: 2, 3: 33}
+	const catching = "member 4, which is catching up"
+	for _, c := range []struct {
+		name       string
+		have, want []wire.Peer
+		replies    map[uint32]disk.ID
+		caught     []uint32
+		silent     []raft.ServerID // do not answer raft
+		what       string
+		waits      string
 	}{
-		{"no answer", nil, "x:1", own, "", false},
-		{"empty", &proto.HelloReply{Member: 4}, "x:1", own, "", false},
-		{"joining", &proto.HelloReply{Member: 4, Joining: true}, "x:1", own, "member 4 comes in", false},
-		{"data of this ensemble", ours, "x:1", own, "member 4 comes in", false},
-		{"data of another ensemble", &proto.HelloReply{Member: 4, HasData: true, Ensemble: other[:]}, "x:1", own, "", false},
-		{"data of nobody knows which", &proto.HelloReply{Member: 4, HasData: true, Ensemble: make([]byte, 32)}, "x:1", own, "", false},
-		{"before this member knows its ensemble", ours, "x:1", wire.EnsembleID{}, "", false},
-		{"at the address of one that leaves", ours, peersOf(3)[0].Addr, own, "", true},
+		{"nothing to do", disks(three), three, all, nil, nil, "", ""},
+		{"comes in before another one leaves", disks(three), peersOf(1, 2, 4), four4, nil, nil, "member 4 comes in with the disk 0000000000000004", ""},
+		{"does not reply", disks(three), four, all, nil, nil, "", ""},
+		{"votes once it has the log", observed, peersOf(1, 2, 4), four4, []uint32{2, 3, 4}, nil, "member 4 votes", ""},
+		{"lags", observed, peersOf(1, 2, 4), four4, []uint32{2, 3}, nil, "", catching},
+		{"lags while two leave for it", observed, peersOf(1, 4), four4, nil, nil, "", catching},
+		{"observes", observed, peersOf(1, 2, 3, 0, 4), four4, []uint32{4}, nil, "", ""},
+		{"is down and is to vote in place of another", observed, peersOf(1, 2, 4), all, nil, names(observed, 4), "", "a voter in place of member 3"},
+		{"moves", disks(three), at("x:1", 3, three), all, nil, nil, "member 3 is at x:1", ""},
+		{"moves, and another disk is there", disks(three), at("x:1", 3, three), lost3, nil, nil, "", "the disk 0000000000000003 of member 3, which answers, or did a moment ago: the disk 0000000000000021 wants its place"},
+		{"moves, and nobody is there", disks(three), at("x:1", 3, three), map[uint32]disk.ID{2: 2}, nil, nil, "", "member 3 at x:1, which does not answer there with its disk"},
+		{"swaps its address", disks(three), at("c:1", 3, at("d:1", 2, three)), all, nil, nil, "member 2 is at d:1", ""},
+		{"leaves", disks(three), peersOf(1, 2), all, nil, nil, "member 3 leaves", ""},
+		{"stops voting", disks(three), peersOf(1, 2, 0, 3), all, nil, nil, "member 3 votes no more", ""},
+		{"observed and leaves", observed, three, four4, nil, nil, "member 4 leaves", ""},
+		{"leaves, and nobody votes in its place", disks(three), peersOf(1, 2, 4), all, nil, nil, "", "a voter in place of member 3"},
+		{"leaves, and its address is needed", disks(three), at(three[2].Addr, 4, peersOf(1, 2, 4)), all, nil, nil, "member 3 leaves", ""},
+		{"leaves while another voter does not reply with its disk", disks(three), peersOf(1, 2), map[uint32]disk.ID{3: 3}, nil, nil, "", "a majority without member 3"},
+		{"the silent one leaves", disks(three), peersOf(1, 2), all, nil, names(disks(three), 3), "member 3 leaves", ""},
+		{"another one leaves beside a silent one", disks(three), peersOf(1, 3), all, nil, names(disks(three), 3), "", "a majority without member 2"},
+		{"stops voting beside a silent one", disks(three), peersOf(1, 3, 0, 2), all, nil, names(disks(three), 3), "", "a majority without member 2"},
+
+		{"an emptied disk comes in", disks(three), three, lost3, nil, names(disks(three), 3), "member 3 comes in with the disk 0000000000000021", ""},
+		{"an emptied disk, while the old one answers", disks(three), three, lost3, nil, nil, "", "the disk 0000000000000003 of member 3, which answers, or did a moment ago: the disk 0000000000000021 wants its place"},
+		{"the lost disk leaves", with(disks(three), 3, 33), three, lost3, []uint32{2, 3}, names(disks(three), 3), "the lost disk 0000000000000003 of member 3 leaves", ""},
+		{"not before the new one has the log", with(disks(three), 3, 33), three, lost3, []uint32{2}, names(disks(three), 3), "", "member 3, which is catching up"},
+		{"then the new one votes", with(disks(peersOf(1, 2)), 3, 33), three, lost3, []uint32{2, 3}, nil, "member 3 votes", ""},
+		{"not if no majority would be there", with(disks(four), 3, 33), four, map[uint32]disk.ID{2: 2, 3: 33, 4: 4}, []uint32{3}, names(disks(four), 2, 3, 4), "", "a majority without the lost disk of member 3"},
+		{"a second emptied disk after the first", with(disks(three), 3, 33), three, map[uint32]disk.ID{2: 2, 3: 34}, nil, names(with(disks(three), 3, 33), 3), "the lost disk 0000000000000021 of member 3, which had no vote, leaves", ""},
+		{"the old disk comes back", with(disks(three), 3, 33), three, all, nil, names(with(nil, 3, 33), 3), "the lost disk 0000000000000021 of member 3, which had no vote, leaves", ""},
+		{"an observer's disk is lost", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, names(observed, 4), "the lost disk 0000000000000004 of member 4, which had no vote, leaves", ""},
+		{"one of two voters is lost, and the leader has not noticed yet", with(disks(peersOf(1, 2)), 2, 22), peersOf(1, 2), map[uint32]disk.ID{2: 22}, []uint32{2}, names(disks(peersOf(2)), 2), "the lost disk 0000000000000002 of member 2 leaves", ""},
 	} {
-		have := peersOf(1, 2, 3)
-		n := &Node{cfg: Config{Self: 1, Book: wire.NewBook(1, have)}}
-		n.cfg.Book.SetEnsemble(tt.own)
-		want := append(peersOf(1, 2), wire.Peer{ID: 4, Addr: tt.addr})
-		answers := map[uint32]*proto.HelloReply{}
-		if tt.answer != nil {
-			answers[4] = tt.answer
+		f := &follow{n: &Node{cfg: Config{Self: 1}}}
+		s := sight{self: c.have[0], have: c.have, want: c.want, replies: map[uint32]*proto.HelloReply{}, caught: names(c.have, c.caught...)}
+		for id, d := range c.replies {
+			s.replies[id] = &proto.HelloReply{Member: id, Disk: uint64(d)}
 		}
-		got, goesOn := n.addition(have, want, answers)
-		if got.what != tt.what || (got.waits != "") != tt.waits || !goesOn {
-			t.Errorf("%s: %q, waits for %q, %t", tt.name, got.what, got.waits, goesOn)
+		for _, name := range names(c.have, 1, 2, 3, 4) {
+			if !slices.Contains(c.silent, name) {
+				s.reached = append(s.reached, name)
+			}
 		}
-	}
-}
-
-// Without a list in the state, what a member is configured with counts after a recovery only.
-func TestWantedWithoutAList(t *testing.T) {
-	servers := peersOf(1, 2, 3)
-	n := &Node{cfg: Config{Self: 1, Peers: peersOf(1, 2, 4), Wanted: func() ([]wire.Peer, bool) { return nil, false }}}
-	n.heard.Store(&heard{latest: indexed{1, servers}})
-	if got := n.wantedPeers(); !slices.Equal(got, servers) {
-		t.Errorf("wants %v, want what there is, %v", got, servers)
-	}
-	n.recovery.Store(7)
-	if got := n.wantedPeers(); !slices.Equal(got, n.cfg.Peers) {
-		t.Errorf("after a recovery: wants %v, want %v", got, n.cfg.Peers)
-	}
-}
-
-// Data of which nobody knows the ensemble yet are used with the list only for which the folder was made. Once it is
-// known, the list may be another one.
-func TestDataOfAnUnknownEnsemble(t *testing.T) {
-	_, cfg := filledFolder(t, disk.DefaultLogKind)
-	open := func(peers []wire.Peer, ensemble *wire.EnsembleID) error {
-		cfg := cfg
-		cfg.Peers = peers
-		cfg.Book = wire.NewBook(cfg.Self, peers)
-		n, err := Open(cfg)
-		if err != nil {
-			return err
+		got := f.next(s)
+		if got.what != c.what || (got.change != nil) != (c.what != "") || got.waits != c.waits {
+			t.Errorf("%s: the next change is %q and waits for %q, want %q and %q", c.name, got.what, got.waits, c.what, c.waits)
 		}
-		if ensemble != nil {
-			err = writeEnsemble(n.disk.Stable(), *ensemble)
-		}
-		return errors.Join(err, n.Close())
-	}
-	others := append(slices.Clone(cfg.Peers), wire.Peer{ID: 9, Addr: "m9:3888"})
-	if err := open(cfg.Peers, &wire.EnsembleID{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(others, nil); !errors.Is(err, disk.ErrServersChanged) || !strings.Contains(err.Error(), "m9:3888") {
-		t.Errorf("another list: %v, want ErrServersChanged", err)
-	}
-	if err := open(cfg.Peers, &wire.EnsembleID{1}); err != nil {
-		t.Fatal(err)
-	}
-	if err := open(others, nil); err != nil {
-		t.Errorf("another list of a known ensemble: %v", err)
 	}
 }
 
@@ -169,18 +162,22 @@ func TestFormerAddressIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		var configured [4]atomic.Int32
+		var want atomic.Pointer[[]wire.Peer]
+		want.Store(&e.peers)
 		for id, m := range e.members {
-			m.adjust = func(cfg *Config) { cfg.Configured = func() { configured[id].Add(1) } }
+			m.adjust = func(cfg *Config) {
+				cfg.Configured = func() { configured[id].Add(1) }
+				cfg.Wanted = func() ([]wire.Peer, bool) { return *want.Load(), true }
+			}
 		}
 		e.begin()
 		lead := e.leader(1, 2, 3)
 		moved, other := others(lead)[0], others(lead)[1]
 		time.Sleep(time.Second) // in a pipeline
 		before := configured[lead].Load()
-		r := e.members[lead].node.raft.Load()
-		if err := r.AddVoter(wire.Peer{ID: moved}.ServerID(), "elsewhere:3888", 0, time.Second).Error(); err != nil {
-			t.Fatal(err)
-		}
+		list := at("elsewhere:3888", moved, e.peers)
+		want.Store(&list)
+		e.wait("the address to change", func() bool { return slices.Equal(lines(e.members[lead].node), list) })
 		synctest.Wait()
 		if got := configured[lead].Load() - before; got != 1 || configured[other].Load() != configured[lead].Load() {
 			t.Errorf("Configured was called %d times on the leader, %d times in all on it and %d times on member %d", got, configured[lead].Load(), configured[other].Load(), other)
@@ -193,4 +190,21 @@ func TestFormerAddressIsLeft(t *testing.T) {
 			t.Errorf("the leader still sends entries to the former address: %d commands became %d", had, got)
 		}
 	})
+}
+
+// A server that has just come in is looked at again soon, also before it has answered raft. One whose member has another disk, or is
+// silent, is not.
+func TestCatchingUpIsLookedAtSoon(t *testing.T) {
+	voter, newcomer := wire.Peer{ID: 1, Disk: 1, Addr: "a:1"}, wire.Peer{ID: 2, Disk: 2, Addr: "b:1", Observer: true}
+	want := []wire.Peer{voter.Line(), {ID: 2, Addr: "b:1"}}
+	for replies, soon := range map[disk.ID]bool{0: false, 2: true, 3: false} {
+		s := sight{self: voter, have: []wire.Peer{voter, newcomer}, want: want, replies: map[uint32]*proto.HelloReply{2: {Disk: uint64(replies)}}}
+		if s.catchingUp() != soon {
+			t.Errorf("member 2 replies with the disk %v: looked at soon %t, want %t", replies, !soon, soon)
+		}
+	}
+	s := sight{self: voter, have: []wire.Peer{voter, newcomer}, want: []wire.Peer{voter.Line(), newcomer.Line()}, replies: map[uint32]*proto.HelloReply{2: {Disk: 2}}}
+	if s.catchingUp() {
+		t.Error("an observer is waited for")
+	}
 }

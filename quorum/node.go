@@ -13,7 +13,7 @@
 //
 //   - package wire: elections, commits, pipelines, snapshots;
 //   - package disk: stores, and a leader's disk beside replication;
-//   - Node.decide: which member may start an ensemble, and which must catch up first.
+//   - Node.begin: which member may begin an ensemble. A server of raft's is a disk, so none ever forgets a vote.
 //
 // # Failing
 //
@@ -24,7 +24,6 @@ package quorum
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -66,9 +65,7 @@ type Node struct {
 	cfg      Config
 	logger   *slog.Logger
 	election time.Duration
-	planted  planted // what Open has found
-	list     []byte  // see List
-	snapshot uint64  // index of the newest snapshot that Open has found, or 0
+	list     []byte // see List
 
 	disk    *disk.Data
 	fsm     *fsm
@@ -77,16 +74,11 @@ type Node struct {
 
 	log        *logCache // raft's; set before raft is
 	raft       atomic.Pointer[raft.Raft]
-	joining    atomic.Bool
-	recovery   atomic.Uint64         // see Recovery
-	followed   atomic.Bool           // there have been several voters since then
-	heard      atomic.Pointer[heard] // what others have told this process while it was joining; nil: nothing
-	heardOfOne bool                  // while it had no data, it has heard of an ensemble: see begun. decide and joinLoop use it, one after the other
-	wanted     chan struct{}         // the list has changed; one place
-	settled    chan struct{}         // a configuration was committed; one place
-	losses     chan loss             // the leader's connections have ended; one place
-	met        met
-	few        time.Time              // since when a voter that is to leave has waited for another; zero: none waits
+	joining    atomic.Bool   // it began without data, and has not all that its leader had yet
+	wanted     chan struct{} // the list has changed; one place
+	losses     chan loss     // the leader's connections have ended; one place
+	presence   presence
+	complaints complaints
 	damage     atomic.Pointer[string] // see SetDamage; nil: none
 	started    atomic.Bool
 	handing    atomic.Int32 // hand-overs under way
@@ -95,7 +87,6 @@ type Node struct {
 	ready      chan struct{}
 	leadership chan bool
 	futures    sync.WaitGroup
-	storing    sync.WaitGroup // storeLoop
 
 	failing sync.Once
 	failed  chan struct{}
@@ -133,7 +124,6 @@ func Open(cfg Config) (*Node, error) {
 		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
 		election:   cmp.Or(cfg.Heartbeat, DefaultHeartbeat),
 		wanted:     make(chan struct{}, 1),
-		settled:    make(chan struct{}, 1),
 		losses:     make(chan loss, 1),
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
@@ -152,7 +142,7 @@ func (n *Node) open() (err error) {
 	n.disk, err = disk.Open(disk.Config{
 		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
 		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.leadsMany, Fail: n.fatal,
+		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.Leading, Fail: n.fatal,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})
 	if err != nil {
@@ -164,10 +154,6 @@ func (n *Node) open() (err error) {
 		// entries are applied only while raft runs, so n.trans is set
 		commits: func() { n.trans.Committed(n.awaited()) },
 		configured: func() {
-			select {
-			case n.settled <- struct{}{}:
-			default:
-			}
 			n.trans.Configured()
 			n.cfg.Configured()
 		},
@@ -180,23 +166,14 @@ func (n *Node) open() (err error) {
 
 // read reads this member's stored state, and checks it against the configuration.
 func (n *Node) read() error {
-	joining, err := n.disk.Stable().GetUint64(keyJoining)
-	if err != nil {
-		return fmt.Errorf("quorum: read state: %w", err)
-	}
-	n.joining.Store(joining != 0)
-	recovery, err := readRecovery(n.disk.Stable())
-	if err != nil {
+	if err := n.disk.Repair(n.cfg.Machine.Verify); err != nil {
 		return err
 	}
-	n.recovery.Store(recovery)
-	if err := n.disk.Repair(n.cfg.Machine.Verify, recovery != 0); err != nil {
+	if err := errors.Join(n.checkSnapshot(), n.readDamage(), n.readEnsemble(), n.readCopying(), n.readList()); err != nil {
 		return err
 	}
-	if n.planted, err = n.readPlanted(); err != nil {
-		return err
-	}
-	return errors.Join(n.checkSnapshot(), n.readDamage(), n.readFollowed(), n.readEnsemble(), n.readList(), n.readCommitted())
+	n.cfg.Book.SetDisk(n.disk.ID()) // last: now this member may say hello
+	return nil
 }
 
 // Close releases the stores and the folder of a Node that is not running. Run calls it.
@@ -219,8 +196,7 @@ func (n *Node) newTransport() *wire.Transport {
 			n.fsm.term.Store(max(n.fsm.term.Load(), term))
 			n.cfg.Configured()
 		},
-		Votes:    func(candidate uint32) bool { return !n.joining.Load() || n.otherOfTwo(candidate) },
-		Joining:  n.joining.Load,
+		Self:     n.self(),
 		MayStand: n.mayStand,
 		MayTake:  n.mayTake,
 		Lost:     n.lost,
@@ -231,8 +207,8 @@ func (n *Node) newTransport() *wire.Transport {
 
 // mayStand returns nil if this member may be a candidate, or why not.
 func (n *Node) mayStand() error {
-	if n.joining.Load() {
-		return errJoining
+	if r := n.raft.Load(); r == nil || !n.votes(r) {
+		return errNoVote
 	}
 	return n.silent()
 }
@@ -245,7 +221,7 @@ func (n *Node) mayTake() error {
 	return nil
 }
 
-// errJoining says why a joining member is no candidate.
-var errJoining = errors.New("quorum: this member is joining and takes part in no election")
+// errNoVote is the reason why a member without a vote is no candidate.
+var errNoVote = errors.New("quorum: this member has no vote, and takes part in no election")
 
 func (n *Node) self() wire.Peer { return n.cfg.Book.Self() }

@@ -124,11 +124,15 @@ func TestHandOverTo(t *testing.T) {
 }
 
 // A leader hands over to a member that can take over, although the other one refuses: it is about to stop,
-// or it joins.
+// or its state is damaged.
 func TestHandOverByTurns(t *testing.T) {
 	for name, unable := range map[string]func(*Node){
 		"declines": func(n *Node) { n.Decline() },
-		"joins":    func(n *Node) { n.joining.Store(true) },
+		"is damaged": func(n *Node) {
+			if err := n.SetDamage("test"); err != nil {
+				panic(err)
+			}
+		},
 	} {
 		for i := range 2 { // one of them is tried first
 			t.Run(fmt.Sprint(name, i), func(t *testing.T) {

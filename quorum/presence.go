@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
@@ -27,49 +29,121 @@ const (
 	maxAddress = 264
 )
 
-// met records where and when this member has met others last. It is safe for concurrent use. Ids are at most 255.
-type met struct {
+// presence has the processes that this member has met lately. It is safe for concurrent use. Ids are at most 255, and what is
+// older than metFor is forgotten.
+type presence struct {
 	mu sync.Mutex
-	of map[uint32]meeting
+	of map[process]meeting
+}
+
+// process is a member with one disk.
+type process struct {
+	id   uint32
+	disk disk.ID
+}
+
+// Meeting is what another process says of itself.
+type Meeting struct {
+	wire.Peer                 // its id, its disk, and the address of its raft
+	Ensemble  wire.EnsembleID // zero: it knows none
+	HasData   bool
 }
 
 type meeting struct {
-	addr string // of its raft
-	at   time.Time
+	Meeting
+	first, at time.Time // when it was first and last met
 }
 
 // Met records that another member is there: it has asked this one and said where its raft is reached, or it has
-// answered at the address that an operator has named.
-func (n *Node) Met(p wire.Peer) {
-	if len(p.Addr) > maxAddress {
+// answered at the address that an operator has named. If its disk is not in raft's configuration, the leader looks for it.
+func (n *Node) Met(m Meeting) {
+	if len(m.Addr) > maxAddress {
 		return
 	}
-	n.met.mu.Lock()
-	defer n.met.mu.Unlock()
-	if n.met.of == nil {
-		n.met.of = map[uint32]meeting{}
+	n.presence.note(m, time.Now())
+	if n.Leading() && m.Disk != 0 && !n.hasServer(m.Peer) {
+		n.WantedChanged()
 	}
-	n.met.of[p.ID] = meeting{p.Addr, time.Now()}
+}
+
+func (p *presence) note(m Meeting, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil {
+		p.of = map[process]meeting{}
+	}
+	maps.DeleteFunc(p.of, func(_ process, last meeting) bool { return now.Sub(last.at) > metFor })
+	met := meeting{m, now, now}
+	if last, again := p.of[process{m.ID, m.Disk}]; again {
+		met.first = last.first
+	}
+	p.of[process{m.ID, m.Disk}] = met
+}
+
+// hasServer reports whether raft's latest configuration has a disk.
+func (n *Node) hasServer(p wire.Peer) bool {
+	return slices.ContainsFunc(n.Servers(), func(s wire.Peer) bool { return s.ServerID() == p.ServerID() })
+}
+
+// lately returns the processes of a member that were met lately.
+func (p *presence) lately(id uint32) (all []meeting) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.of {
+		if m.ID == id && time.Since(m.at) <= metFor {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // has reports whether a member was met lately at its address.
-func (m *met) has(p wire.Peer) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last := m.of[p.ID]
-	return last.addr == p.Addr && time.Since(last.at) <= metFor
+func (p *presence) has(peer wire.Peer) bool {
+	return slices.ContainsFunc(p.lately(peer.ID), func(m meeting) bool { return m.Addr == peer.Addr })
+}
+
+// ensembles returns the ensembles of the members with data that were met lately.
+func (p *presence) ensembles() map[wire.EnsembleID]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[wire.EnsembleID]bool{}
+	for _, m := range p.of {
+		if m.HasData && m.Ensemble != (wire.EnsembleID{}) && time.Since(m.at) <= metFor {
+			all[m.Ensemble] = true
+		}
+	}
+	return all
+}
+
+// rivalGrace is how much later than a process first says hello another one with its number must answer the leader, so that
+// both run, and how lately the process must have said hello. An answer of one that has ended may be that old.
+const rivalGrace = time.Second
+
+// Rival returns what there is to say to both of two processes with a member's number, one of which answers this leader, or "".
+func (n *Node) Rival(id uint32) string {
+	if !n.Leading() {
+		return ""
+	}
+	for _, met := range n.presence.lately(id) {
+		for _, s := range n.Servers() {
+			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.at) <= rivalGrace && n.reaches(s) && n.trans.Heard(s.ServerID()).Sub(met.first) > rivalGrace {
+				return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", id, s.Disk, s.Addr, met.Disk, met.Addr)
+			}
+		}
+	}
+	return ""
 }
 
 // Present returns the ids of those members of a list, in its order, that could vote now at the addresses that it gives
 // them. A member whose address in the configuration is that one must answer raft while this member leads. The others
 // must have been met there lately.
 func (n *Node) Present(list []wire.Peer) (ids []uint32) {
-	have, reached := n.Configuration(), append(n.trans.Reached(n.election), n.cfg.Self)
+	have, reached := n.Configuration(), append(n.trans.Reached(n.election), n.self().ServerID())
 	for _, p := range list {
 		h, in := find(have, p.ID)
-		there := p.ID == n.cfg.Self && p.Addr == n.self().Addr || n.met.has(p)
+		there := p.ID == n.cfg.Self && p.Addr == n.self().Addr || n.presence.has(p)
 		if in && h.Addr == p.Addr {
-			there = slices.Contains(reached, p.ID)
+			there = slices.Contains(reached, h.ServerID())
 		}
 		if there {
 			ids = append(ids, p.ID)
@@ -122,14 +196,12 @@ func (n *Node) look(ctx context.Context, absent []wire.Peer, ask func(ctx contex
 		}
 		all.Go(func() {
 			reply, err := ask(ctx, p.ID)
-			switch {
-			case err == nil && reply.GetMember() != p.ID:
-				err = fmt.Errorf("member %d has answered in place of member %d", reply.GetMember(), p.ID)
-			case err == nil:
-				err = n.sameEnsemble(reply)
+			if err == nil {
+				err = n.checkReply(p, reply)
 			}
 			if err == nil {
-				n.Met(p)
+				p.Disk = disk.ID(reply.GetDisk())
+				n.Met(Meeting{Peer: p, Ensemble: ensembleOf(reply), HasData: reply.GetHasData()})
 			}
 			outcomes[i] = err
 		})

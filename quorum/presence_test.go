@@ -25,11 +25,12 @@ func TestPresent(t *testing.T) {
 		e.stop(away)
 		time.Sleep(2 * n.election)
 		at := func(addr string, id uint32) wire.Peer { return wire.Peer{ID: id, Addr: addr} }
+		met := func(p wire.Peer) { n.Met(Meeting{Peer: p}) }
 		own, follower := e.peers[lead-1], e.peers[others(lead)[0]-1]
-		n.Met(at("here:1", 4))
-		n.Met(at("elsewhere:1", follower.ID))
-		n.Met(at("elsewhere:1", away))
-		n.Met(at(strings.Repeat("a", maxAddress+1), 5))
+		met(at("here:1", 4))
+		met(at("elsewhere:1", follower.ID))
+		met(at("elsewhere:1", away))
+		met(at(strings.Repeat("a", maxAddress+1), 5))
 		for _, tt := range []struct {
 			name string
 			peer wire.Peer
@@ -82,7 +83,6 @@ func TestMeet(t *testing.T) {
 			e.begin()
 			lead := e.leader(1, 2, 3)
 			n := e.members[lead].node
-			n.cfg.Book.SetEnsemble(wire.EnsembleID{1})
 			list := []wire.Peer{e.peers[lead-1]}
 			for _, id := range tt.list {
 				if id == 4 {
@@ -139,10 +139,18 @@ func TestOneOfTwoMoves(t *testing.T) {
 		list[moved-1].Addr = "elsewhere:1"
 		want.Store(&list)
 		time.Sleep(10 * time.Second)
-		if got := e.leader(1, 2); got != lead || !slices.Equal(e.members[lead].node.Configuration(), e.peers) {
+		if got := e.leader(1, 2); got != lead || !slices.Equal(lines(e.members[lead].node), e.peers) {
 			t.Errorf("member %d led, and now %d does; the configuration is %v", lead, got, e.members[lead].node.Configuration())
 		}
 		there.Store(true)
-		e.wait("the configuration to follow", func() bool { return slices.Equal(e.members[lead].node.Configuration(), list) })
+		e.wait("the configuration to follow", func() bool { return slices.Equal(lines(e.members[lead].node), list) })
 	})
+}
+
+// lines returns the configuration of a member as a list.
+func lines(n *Node) (list []wire.Peer) {
+	for _, p := range n.Configuration() {
+		list = append(list, p.Line())
+	}
+	return list
 }

@@ -22,8 +22,8 @@ func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, s
 		e.t.Fatal(err)
 	}
 	return &raft.InstallSnapshotRequest{
-		RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte("2"), Addr: []byte("m2:3888")},
-		SnapshotVersion: 1, Term: 9, LastLogIndex: index, LastLogTerm: 8, Configuration: raft.EncodeConfiguration(wire.Configuration(e.peers)),
+		RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(e.members[2].server.ServerID()), Addr: []byte("m2:3888")},
+		SnapshotVersion: 1, Term: 9, LastLogIndex: index, LastLogTerm: 8, Configuration: raft.EncodeConfiguration(wire.Configuration(e.servers())),
 		ConfigurationIndex: 1, Size: int64(len(body)),
 	}, string(body)
 }
@@ -31,13 +31,17 @@ func snapshotRequest(e *ensemble, index uint64) (*raft.InstallSnapshotRequest, s
 // send sends a snapshot to a member in the name of another one.
 func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body string) (raft.InstallSnapshotResponse, error) {
 	e.t.Helper()
+	book := wire.NewBook(from, e.peers)
+	book.SetDisk(e.members[from].server.Disk)
+	ensemble, _ := e.members[to].node.Ensemble()
+	book.SetEnsemble(ensemble)
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: e.stream(wire.NewBook(from, e.peers), newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),
+		Stream: e.stream(book, newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),
 	})
 	defer trans.Close()
 	var resp raft.InstallSnapshotResponse
-	p := e.peers[to-1]
-	err := trans.InstallSnapshot(p.ServerID(), raft.ServerAddress(p.Addr), req, &resp, strings.NewReader(body))
+	p := e.members[to].server
+	err := trans.InstallSnapshot(p.ServerID(), p.ServerAddress(), req, &resp, strings.NewReader(body))
 	return resp, err
 }
 
@@ -59,7 +63,7 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 			req.Configuration = raft.EncodeConfiguration(raft.Configuration{})
 		},
 		"only observers": func(req *raft.InstallSnapshotRequest, _ *string) {
-			req.Configuration = raft.EncodeConfiguration(wire.Configuration([]wire.Peer{{ID: 1, Addr: "m1:3888", Observer: true}}))
+			req.Configuration = raft.EncodeConfiguration(wire.Configuration([]wire.Peer{{ID: 1, Disk: 1, Addr: "m1:3888", Observer: true}}))
 		},
 	}
 	synctest.Test(t, func(t *testing.T) {

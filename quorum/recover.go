@@ -2,12 +2,9 @@ package quorum
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -19,6 +16,7 @@ import (
 // Recovery holds the parameters of Recover.
 type Recovery struct {
 	Dir, LogDir string      // as in Config
+	Stores      disk.Stores // as in Config
 	Self        uint32      // the id that the member will have
 	Peers       []wire.Peer // the new server list, Self included
 	Machine     Machine     // an empty one, which must not be used afterwards
@@ -33,9 +31,8 @@ type Recovery struct {
 // stored. Entries that were never acknowledged may take effect. If members of the former list still
 // run, there are two ensembles.
 //
-// Afterwards Self is the only voter. The other members must start with empty folders, and Self
-// admits them (see Node.followLoop). Only one member may be recovered. If Recover is interrupted, it
-// can be repeated.
+// Afterwards Self is the only voter of a new ensemble. The other members must start with empty directories, and come in as
+// they do when an ensemble begins. Only one member may be recovered. If Recover is interrupted, it can be repeated.
 func Recover(rec Recovery) (err error) {
 	defer func() { err = disk.Explain(err, true) }()
 	if err := wire.CheckPeers(rec.Self, rec.Peers); err != nil {
@@ -45,7 +42,7 @@ func Recover(rec Recovery) (err error) {
 		return fmt.Errorf("quorum: member %d has no vote in the new server list, and would be alone in it", rec.Self)
 	}
 	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
-	data, err := disk.OpenStopped(disk.Config{Dir: rec.Dir, LogDir: rec.LogDir, SegmentBytes: rec.SegmentBytes, RaftLog: logger})
+	data, err := disk.OpenStopped(disk.Config{Dir: rec.Dir, LogDir: rec.LogDir, Stores: rec.Stores, SegmentBytes: rec.SegmentBytes, RaftLog: logger})
 	if err != nil {
 		return err
 	}
@@ -61,14 +58,12 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	if !data.HasData() {
 		return disk.ErrNoData
 	}
-	if err := data.Repair(rec.Machine.Verify, true); err != nil {
+	if err := data.Repair(rec.Machine.Verify); err != nil {
 		return err
 	}
 	stable := data.Stable()
-	if joining, err := stable.GetUint64(keyJoining); err != nil {
-		return fmt.Errorf("quorum: read state: %w", err)
-	} else if joining != 0 {
-		return errors.New("quorum: this member had not caught up when it stopped; recover another one")
+	if copying, err := isCopying(stable); err != nil || copying {
+		return cmp.Or(err, errCopying)
 	}
 	if err := data.CheckReadable(rec.Machine.Verify); err != nil {
 		return err
@@ -76,7 +71,7 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	if err := data.BindTo(rec.Self); err != nil {
 		return err
 	}
-	if err := startAnew(data, rec.Peers); err != nil {
+	if err := startAnew(data); err != nil {
 		return err
 	}
 	if err := clearDamage(stable, logger); err != nil {
@@ -91,10 +86,11 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	}
 	f.noPauses.Store(true)
 	conf := raft.DefaultConfig()
-	conf.LocalID = wire.Peer{ID: rec.Self}.ServerID()
+	self, _ := find(rec.Peers, rec.Self)
+	self.Disk = data.ID()
+	conf.LocalID = self.ServerID()
 	conf.Logger = logger
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
-	self := rec.Peers[slices.IndexFunc(rec.Peers, func(p wire.Peer) bool { return p.ID == rec.Self })]
 	err := raft.RecoverCluster(conf, f, data.AllEntries(), stable, data.Snapshots(), trans, wire.Configuration([]wire.Peer{self}))
 	if errors.Is(failed, disk.ErrNewerFormat) {
 		data.Refused(failed)
@@ -106,21 +102,17 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	return nil
 }
 
-// startAnew gives the recovery a number, and raises the term above those of the lost members.
-func startAnew(data *disk.Data, peers []wire.Peer) error {
+// recoveryTerms is added to raft's term by a recovery. It is more elections than the lost
+// members can have held since the surviving member last heard of one. So no entry of theirs has
+// the index and term of one written afterwards, and no client has seen a later zxid.
+const recoveryTerms = 1 << 16
+
+// startAnew makes the data those of a new ensemble, so that no member of the former one gets into it with its data, and raises
+// the term above those of the lost members.
+func startAnew(data *disk.Data) error {
 	stable := data.Stable()
-	if _, err := adoptEnsemble(data); err != nil { // before the folder gets another server list
+	if err := writeEnsemble(stable, drawEnsemble()); err != nil {
 		return err
-	}
-	var number [8]byte
-	_, _ = rand.Read(number[:]) // never fails: crypto/rand ends the program instead
-	if err := writeRecovery(stable, peers, binary.BigEndian.Uint64(number[:])|1); err != nil {
-		return err
-	}
-	for _, key := range [][]byte{keyPlanted, keyCommitted} {
-		if err := stable.Set(key, nil); err != nil {
-			return fmt.Errorf("quorum: write state: %w", err)
-		}
 	}
 	term, err := stable.Term()
 	if err == nil {

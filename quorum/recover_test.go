@@ -117,14 +117,14 @@ func (e *ensemble) running() (ids []uint32) {
 	return ids
 }
 
-// complete waits until all members vote, and report it.
+// complete waits until all members vote, and know it.
 func (e *ensemble) complete(ids ...uint32) {
 	e.t.Helper()
 	for _, id := range ids {
 		n := e.members[id].node
 		e.wait(fmt.Sprintf("member %d to know of %d voters", id, len(e.peers)), func() bool {
 			r := n.raft.Load()
-			return r != nil && len(voters(r)) == len(e.peers) && !n.Joining() && !n.Recovering() && !n.CaughtUp()
+			return r != nil && len(voters(r)) == len(e.peers) && n.votes(r)
 		})
 	}
 }
@@ -218,18 +218,21 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 5, 5)
+		for _, m := range e.members {
+			m.adjust = func(c *Config) { c.Wanted = func() ([]wire.Peer, bool) { return nil, false } } // no list of the new ensemble
+		}
 		e.recover(1)
 		e.start(1, 2)
 		e.propose("x", 1)
-		e.wait("member 2 to catch up", e.members[2].node.CaughtUp)
+		e.applied(append(slices.Clone(all), "x"), 2)
 		time.Sleep(10 * time.Second)
-		if n := e.members[2].node; !n.CaughtUp() || !e.members[1].node.Recovering() {
+		if n := e.members[1].node; len(n.Voters()) != 1 {
 			t.Error("a vote for the first that came")
 		}
 		e.kill(2)
 		e.wipe(2)
 		e.start(2)
-		e.wait("member 2 to catch up again", func() bool { return e.members[2].node.CaughtUp() })
+		e.applied(append(slices.Clone(all), "x"), 2)
 		e.start(3)
 		e.votes(2, 3)
 		e.start(4)
@@ -242,15 +245,14 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 	})
 }
 
-// If there are members with data from before and after the recovery, an empty member joins only
-// those of the recovery. A recovered member that is still alone does not run beside another one
-// with data.
-func TestRecoverWithRivals(t *testing.T) {
+// A recovery begins another ensemble. Members with data of the former one, or of another recovery, do not come in, and get no
+// vote from it. They come in once they are emptied.
+func TestRecoverWithOldMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
 		root := t.TempDir()
-		for _, id := range []uint32{1, 2} {
+		for _, id := range []uint32{1, 3} {
 			e.members[id].dir = filepath.Join(root, string(rune('0'+id)))
 		}
 		e.begin()
@@ -258,84 +260,24 @@ func TestRecoverWithRivals(t *testing.T) {
 		for _, id := range e.ids() {
 			e.stop(id)
 		}
-		e.wipe(3)
 		e.recover(1)
-		e.recover(2) // one too many
-
-		e.start(1)
-		e.wait("member 1 to lead", e.members[1].node.Leading)
-		e.start(2)
-		e.start(3)
-		if err := e.ended(1); !errors.Is(err, ErrRival) {
-			t.Errorf("Run of 1: %v, want ErrRival", err)
-		}
-		e.wait("member 2 to lead", e.members[2].node.Leading)
-		e.start(1)
-		if err := e.ended(2); !errors.Is(err, ErrRival) {
-			t.Errorf("Run of 2: %v, want ErrRival", err)
-		}
-		e.wait("member 3 to be taken in", func() bool { return e.ready(3) })
-		if n := e.members[3].node; n.Recovery() != e.members[1].node.Recovery() {
-			t.Error("member 3 joined neither")
-		}
-		e.propose("x", 1)
-		e.votes(3)
-		e.start(2) // with its data: it is left out and does no harm
+		e.recover(3) // one too many
+		e.start(1, 2, 3)
 		time.Sleep(10 * time.Second)
-		if e.ready(2) {
-			t.Error("a rival runs raft")
+		for id, m := range e.members {
+			if n := m.node; len(n.Voters()) != 1 && id != 2 || id == 2 && n.Leading() {
+				t.Errorf("member %d has the voters %v, and leads: %t", id, n.Voters(), n.Leading())
+			}
 		}
-		e.propose("y", 1, 3)
-		e.stop(1)
-		e.start(1) // 3 followed: the rival does not hold it up
-		e.propose("z", 1, 3)
-		e.stop(2)
-		if err := os.RemoveAll(e.members[2].dir); err != nil {
-			t.Fatal(err)
+		for _, id := range []uint32{2, 3} {
+			e.kill(id)
+			e.wipe(id)
+			e.members[id].dir = ""
+			e.start(id)
 		}
-		e.start(2)
 		e.complete(1, 2, 3)
-		e.applied(append(all, "x", "y", "z"), 1, 2, 3)
-	})
-}
-
-// A member with data from before the recovery, and not recovered itself, is not admitted either.
-func TestRecoverWithOldMember(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.members[1].dir = filepath.Join(t.TempDir(), "1")
-		e.begin()
-		all := e.fill(3, 1, 2, 3)
-		for _, id := range e.ids() {
-			e.stop(id)
-		}
-		old := e.members[2].stores
-		e.wipe(2)
-		e.wipe(3)
-		e.recover(1)
-		e.members[2].stores = old
-		e.start(2)
-		e.start(1)
-		e.start(3)
-		time.Sleep(10 * time.Second)
-		if e.ready(1) || e.ready(3) || e.leaderNow() != 0 {
-			t.Errorf("began: 1 %t, 3 %t, leader %d", e.ready(1), e.ready(3), e.leaderNow())
-		}
-		e.kill(2)
-		e.propose("x", 1)
-		e.votes(3)
-		e.start(2)
-		e.propose("y", 1, 3)
-		time.Sleep(10 * time.Second)
-		if e.members[2].node.Leading() || slices.Contains(voters(e.members[1].node.raft.Load()), "2") {
-			t.Error("the old member is taken in with what it has")
-		}
-		e.kill(2)
-		e.wipe(2)
-		e.start(2)
-		e.complete(1, 2, 3)
-		e.applied(append(all, "x", "y"), 1, 2, 3)
+		e.propose("x", 1, 2, 3)
+		e.applied(append(all, "x"), 1, 2, 3)
 	})
 }
 
@@ -405,10 +347,7 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Recovery() != 0 {
-		t.Error("a recovery that was refused has changed the folder")
-	}
-	if err := n.setJoining(true); err != nil {
+	if err := n.setCopying(true); err != nil {
 		t.Fatal(err)
 	}
 	n.Close()

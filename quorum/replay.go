@@ -50,12 +50,8 @@ func replayable(data *disk.Data, m Machine) error {
 		return disk.ErrNoData
 	}
 	stable := data.Stable()
-	joining, err := stable.GetUint64(keyJoining)
-	if err != nil {
-		return fmt.Errorf("quorum: read state: %w", err)
-	}
-	if joining != 0 {
-		return errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
+	if copying, err := isCopying(stable); err != nil || copying {
+		return cmp.Or(err, errCopying)
 	}
 	why, err := stable.Value(keyDamage)
 	if err != nil {
@@ -64,7 +60,7 @@ func replayable(data *disk.Data, m Machine) error {
 	if len(why) > 0 {
 		return fmt.Errorf("quorum: the state of this member is %w: %s; take the data of another one", disk.ErrDamaged, why)
 	}
-	if err := data.Repair(m.Verify, true); err != nil {
+	if err := data.Repair(m.Verify); err != nil {
 		return err
 	}
 	return data.CheckReadable(m.Verify)
@@ -106,7 +102,7 @@ func replayLog(data *disk.Data, m Machine, e disk.Extent) (disk.Extent, error) {
 				return e, fmt.Errorf("quorum: read log: entry %d: %w", e.Index+1, err)
 			}
 			c := Committed{Index: l.Index, Term: l.Term}
-			if l.Type == raft.LogCommand {
+			if l.Type == raft.LogCommand && len(l.Data) > 0 {
 				c.Data = l.Data
 			}
 			batch, e = append(batch, c), disk.Extent{Index: l.Index, Term: l.Term, At: l.AppendedAt}

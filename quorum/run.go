@@ -34,8 +34,7 @@ func (n *Node) run(ctx context.Context) error {
 	defer cancel()
 	n.trans = n.newTransport()
 	n.trans.Start()
-	how, err := n.begin(ctx)
-	if err != nil {
+	if err := n.begin(ctx); err != nil {
 		closed := n.trans.Close()
 		if errors.Is(err, ctx.Err()) {
 			return closed // told to stop while waiting
@@ -46,16 +45,16 @@ func (n *Node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.logger.Info("raft runs", "joining", how == startJoining, "last", r.LastIndex(), "term", r.CurrentTerm())
+	n.logger.Info("raft runs", "joining", n.joining.Load(), "last", r.LastIndex(), "term", r.CurrentTerm())
 	close(n.ready)
 
-	n.storing.Go(func() { n.storeLoop(ctx) })
 	var loops sync.WaitGroup
 	loops.Go(func() { n.meterLoop(ctx, r) })
-	if how == startJoining {
-		loops.Go(func() { n.joinLoop(ctx, r) })
-	}
 	if !n.alone() {
+		if n.onlyVoter(r) { // there is nobody to wait for
+			loops.Go(func() { _ = n.trans.Stand(n.election) })
+		}
+		loops.Go(func() { n.comeLoop(ctx, r) })
 		loops.Go(func() { n.followLoop(ctx, r) })
 		loops.Go(func() { n.evidenceLoop(ctx, r) })
 	}
@@ -67,23 +66,6 @@ func (n *Node) run(ctx context.Context) error {
 	cancel()
 	loops.Wait()
 	return errors.Join(n.failureNow(), n.stopRaft(r))
-}
-
-// begin decides how to start and stores what that requires.
-func (n *Node) begin(ctx context.Context) (start, error) {
-	how, err := n.decide(ctx)
-	if err != nil {
-		return how, err
-	}
-	switch how {
-	case startBootstrap:
-		err = n.bootstrap()
-		n.logger.Info("a new ensemble begins", "members", len(n.cfg.Peers))
-	case startJoining:
-		err = n.setJoining(true) // the ensemble is stored already
-		n.logger.Info("this member joins; it takes part in elections once it has caught up")
-	}
-	return how, err
 }
 
 func (n *Node) startRaft() (*raft.Raft, error) {
@@ -160,7 +142,6 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 		closed := n.trans.Close() // first, so that raft does not wait for requests under way
 		err := errors.Join(future.Error(), closed)
 		n.disk.Finish() // what raft has appended is written before the stores are closed
-		n.storing.Wait()
 		done <- err
 	}()
 	timer := time.NewTimer(stopTimeout)

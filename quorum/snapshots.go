@@ -50,5 +50,5 @@ func (n *Node) inspect(s io.Reader, req *raft.InstallSnapshotRequest) error {
 	if err != nil {
 		return err
 	}
-	return c.Check(req.LastLogIndex, req.LastLogTerm, n.Recovery() != 0)
+	return c.Check(req.LastLogIndex, req.LastLogTerm)
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +17,7 @@ import (
 )
 
 // Three new members begin one ensemble, in whatever order they are started, and not before all of
-// them run.
+// them run. The one with the lowest id begins it.
 func TestFirstStartInEveryOrder(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]uint32{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
@@ -35,10 +35,11 @@ func TestFirstStartInEveryOrder(t *testing.T) {
 						}
 					}
 				}
+				e.complete(1, 2, 3)
 				e.propose("a", 1, 2, 3)
 				e.applied([]string{"a"}, 1, 2, 3)
-				for id := range e.members {
-					e.joined(id)
+				if first := e.history(1)[0]; first != "1" {
+					t.Errorf("the first configuration is %q", first)
 				}
 			})
 		})
@@ -65,6 +66,12 @@ func (s *slowLog) StoreLogs(logs []*raft.Log) error {
 	return s.InmemStore.StoreLogs(logs)
 }
 
+// slowly empties a member's disk, and makes its writes slow.
+func (e *ensemble) slowly(id uint32, each time.Duration) {
+	mem := raft.NewInmemStore()
+	e.members[id].stores = disk.Stores{Log: &slowLog{mem, each}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
+}
+
 // fill writes count commands and returns all there are.
 func (e *ensemble) fill(count int, ids ...uint32) []string {
 	e.t.Helper()
@@ -77,226 +84,105 @@ func (e *ensemble) fill(count int, ids ...uint32) []string {
 	return all
 }
 
-// A member that lost its disk elects no leader until it has everything back, not even after it was
-// killed while it was catching up.
-func TestWipedMemberJoins(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		all := e.fill(400, 1, 2, 3)
-		lead := e.leader(1, 2, 3)
-		wiped, other := others(lead)[0], others(lead)[1]
-		e.kill(wiped)
-		mem := raft.NewInmemStore()
-		e.members[wiped].stores = disk.Stores{Log: &slowLog{mem, 30 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
-
-		e.start(wiped)
-		e.wait("half of the log", func() bool { return e.members[wiped].node.LastIndex() > 100 })
-		if !e.members[wiped].node.Joining() || !e.members[wiped].node.HasData() {
-			t.Error("half caught up: want it joining, with data")
+// These are the rules of evaluate and mayBegin, one by one, for a member without data.
+func TestWhoBegins(t *testing.T) {
+	first, second := wire.EnsembleID{1}, wire.EnsembleID{2}
+	peers := peersOf(2, 3, 4, 0, 1)
+	hash := wire.ConfigHash(peers)
+	empty := &proto.HelloReply{ConfigHash: hash}
+	data := func(id wire.EnsembleID) *proto.HelloReply {
+		return &proto.HelloReply{HasData: true, Ensemble: id[:]}
+	}
+	for _, tt := range []struct {
+		name       string
+		self       uint32
+		replies    map[uint32]*proto.HelloReply
+		met        *Meeting
+		byMajority bool
+		ensemble   wire.EnsembleID
+		waits      string
+	}{
+		{"all are empty", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: empty}, nil, false, wire.EnsembleID{}, ""},
+		{"not the lowest", 3, map[uint32]*proto.HelloReply{1: empty, 2: empty, 4: empty}, nil, false, wire.EnsembleID{}, "member 2"},
+		{"an observer", 1, map[uint32]*proto.HelloReply{2: empty, 3: empty, 4: empty}, nil, false, wire.EnsembleID{}, "member 2"},
+		{"a voter is silent", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty}, nil, false, wire.EnsembleID{}, "missing: member 4"},
+		{"an observer is silent", 2, map[uint32]*proto.HelloReply{3: empty, 4: empty}, nil, false, wire.EnsembleID{}, "missing: member 1"},
+		{"by a majority", 2, map[uint32]*proto.HelloReply{3: empty}, nil, true, wire.EnsembleID{}, ""},
+		{"by no majority", 2, map[uint32]*proto.HelloReply{1: empty}, nil, true, wire.EnsembleID{}, "missing: member 3"},
+		{"other server lines", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: {ConfigHash: []byte("x")}}, nil, false, wire.EnsembleID{}, "member 4 (e:1), which has other server lines"},
+		{"other server lines, by a majority", 2, map[uint32]*proto.HelloReply{3: {ConfigHash: []byte("x")}}, nil, true, wire.EnsembleID{}, "member 3 (d:1), which has other server lines"},
+		{"one has data", 2, map[uint32]*proto.HelloReply{3: data(first)}, nil, false, first, ""},
+		{"one with data has said hello", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: empty}, &Meeting{Peer: wire.Peer{ID: 9}, Ensemble: first, HasData: true}, false, first, ""},
+		{"one without data has said hello", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: empty}, &Meeting{Peer: wire.Peer{ID: 9}, Ensemble: first}, false, wire.EnsembleID{}, ""},
+		{"one comes in itself, and has no data", 2, map[uint32]*proto.HelloReply{1: empty, 3: {ConfigHash: hash, Ensemble: first[:]}, 4: empty}, nil, false, wire.EnsembleID{}, ""},
+		{"two ensembles", 2, map[uint32]*proto.HelloReply{3: data(first), 4: data(second)}, nil, false, wire.EnsembleID{}, "the end of one of two ensembles"},
+	} {
+		n := &Node{cfg: Config{Self: tt.self, Peers: peers, Book: wire.NewBook(tt.self, peers), NewEnsemble: tt.byMajority}}
+		if tt.met != nil {
+			n.Met(*tt.met)
 		}
-		e.kill(lead)
-		time.Sleep(10 * time.Second)
-		e.alive(wiped, other)
-		if id := e.leaderNow(); id != 0 {
-			t.Fatalf("member %d leads by the vote of one that lost its data", id)
+		got := n.evaluate(round{replies: tt.replies, failed: map[uint32]error{}})
+		if got.ensemble != tt.ensemble || !strings.Contains(got.waits, tt.waits) || tt.waits == "" && got.waits != "" {
+			t.Errorf("%s: %+v, want %x and %q", tt.name, got, tt.ensemble[:1], tt.waits)
 		}
-		e.kill(wiped)
-		e.start(wiped)
-		e.wait("raft", func() bool { return e.ready(wiped) })
-		if !e.members[wiped].node.Joining() {
-			t.Error("joining did not survive a restart")
-		}
-		time.Sleep(10 * time.Second)
-		e.alive(wiped, other)
-		if id := e.leaderNow(); id != 0 {
-			t.Fatalf("member %d leads by the vote of one that lost its data and restarted", id)
-		}
-
-		e.start(lead)
-		e.leader(lead, other)
-		e.propose("more", lead, other)
-		e.joined(wiped)
-		if got := e.members[wiped].machine.commands(); !slices.Equal(got[:min(len(got), len(all))], all) {
-			t.Errorf("no longer joining with %d of %d entries applied", len(got), len(all))
-		}
-		e.kill(e.leader(1, 2, 3))
-		e.wait("the joined member's vote to elect", func() bool { return e.leaderNow() != 0 })
-	})
+	}
 }
 
-// A member that lost its disk stands for election no more than it votes. Another one has less of the log than it has
-// copied so far, and would elect it; some of what was acknowledged would be gone.
-func TestWipedMemberStandsAside(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		lead := e.leader(1, 2, 3)
-		wiped, behind := others(lead)[0], others(lead)[1]
-		e.net.partition(lead, behind)
-		all := append([]string{"a"}, e.fill(400, lead, wiped)[1:]...)
-		e.kill(wiped)
-		mem := raft.NewInmemStore()
-		e.members[wiped].stores = disk.Stores{Log: &slowLog{mem, 30 * time.Millisecond}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
-		e.start(wiped)
-		e.wait("a part of the log", func() bool { return e.members[wiped].node.LastIndex() > e.members[behind].node.LastIndex()+50 })
-		e.kill(lead)
-		if n := e.members[wiped].node; !n.Joining() || n.LastIndex() > uint64(len(all)) {
-			t.Fatal("the wiped member has caught up: this shows nothing")
-		}
-		time.Sleep(10 * time.Second)
-		e.alive(wiped, behind)
-		if id := e.leaderNow(); id != 0 {
-			t.Fatalf("member %d leads without the end of the log", id)
-		}
-		e.net.heal()
-		e.start(lead)
-		e.propose("more", 1, 2, 3)
-		e.applied(append(all, "more"), 1, 2, 3)
-		e.joined(wiped)
-	})
-}
-
-// Two of three members lost their disks: one copy is not a majority, and no member may begin a new
-// ensemble.
-func TestTwoWipedOfThree(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		for id := range e.members {
-			e.kill(id)
-		}
-		e.wipe(1)
-		e.wipe(2)
-		for _, id := range []uint32{1, 2} {
-			e.members[id].adjust = func(c *Config) { c.NewEnsemble = true } // no licence to forget
-		}
-		e.start(3)
-		e.start(1, 2)
-		time.Sleep(time.Minute)
-		e.alive(1, 2, 3)
-		if e.ready(1) || e.ready(2) || e.leaderNow() != 0 {
-			t.Errorf("began: 1 %t, 2 %t, leader %d", e.ready(1), e.ready(2), e.leaderNow())
-		}
-	})
-}
-
-// A member that has begun to join, and was killed before it had copied anything, begins no new ensemble, and neither does
-// one that hears of it. The server lines of these two do not have the member with the data.
-func TestJoiningMemberBeginsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		for id, m := range e.members {
-			e.kill(id)
-			if id == 3 {
-				continue
-			}
-			e.wipe(id)
-			m.adjust = func(c *Config) { c.Peers = e.peers[:2] }
-		}
-		if err := e.members[1].stores.Stable.SetUint64(keyJoining, 1); err != nil {
-			t.Fatal(err)
-		}
-		e.start(1, 2)
-		time.Sleep(time.Minute)
-		e.alive(1, 2)
-		if e.ready(1) || e.ready(2) {
-			t.Errorf("began: 1 %t, 2 %t", e.ready(1), e.ready(2))
-		}
-	})
-}
-
-// A member without data has heard of an ensemble. It begins no new one when nobody who answers has data any more.
-func TestMemberRemembersThatThereIsAnEnsemble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		for id := range e.members {
-			e.kill(id)
-		}
-		forget := func(id uint32) {
-			e.wipe(id)
-			e.members[id].adjust = func(c *Config) { c.Peers = e.peers[:2] }
-		}
-		forget(1)
-		e.start(1, 2)
-		time.Sleep(10 * time.Second)
-		e.kill(2)
-		forget(2)
-		e.start(2)
-		time.Sleep(time.Minute)
-		e.alive(1, 2)
-		if e.ready(1) || e.leaderNow() != 0 {
-			t.Errorf("member 1 has begun: %t, and member %d leads", e.ready(1), e.leaderNow())
-		}
-	})
-}
-
-// A bootstrap that was killed half-way counts as no data, and is completed.
+// A start that was killed before the first entry was written counts as no data, and another one begins.
 func TestBootstrapKilledHalfWay(t *testing.T) {
 	t.Parallel()
-	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration}
-	tests := []struct {
-		name  string
-		spoil func(disk.Stores) error
-	}{
-		{"term without entry", func(s disk.Stores) error { return s.Stable.SetUint64([]byte("CurrentTerm"), 1) }},
-		{"nobody elected yet", func(s disk.Stores) error {
-			return errors.Join(s.Stable.SetUint64([]byte("CurrentTerm"), 7), s.Log.StoreLog(entry))
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := newEnsemble(t, 3)
-				entry.Data = raft.EncodeConfiguration(wire.Configuration(e.peers))
-				if err := tt.spoil(e.members[2].stores); err != nil {
-					t.Fatal(err)
-				}
-				e.start(2)
-				time.Sleep(5 * time.Second)
-				if e.members[2].node.HasData() || e.members[2].node.Joining() {
-					t.Error("want no data and not joining")
-				}
-				e.start(1, 3)
-				e.propose("a", 1, 2, 3)
-				e.applied([]string{"a"}, 1, 2, 3)
-			})
-		})
-	}
-}
-
-// All members stop after a leader stored its first entry, which no other member has yet. The two
-// others have the bootstrap entry, so they do not count as wiped, and all start again.
-func TestStopBeforeFirstCommit(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
-		for id, m := range e.members {
-			log := []*raft.Log{
-				{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(wire.Configuration(e.peers))},
-				{Index: 2, Term: 2, Type: raft.LogNoop},
-			}
-			if id != 1 {
-				log = log[:1]
-			}
-			if err := errors.Join(m.stores.Stable.SetUint64([]byte("CurrentTerm"), 2), m.stores.Log.StoreLogs(log)); err != nil {
-				t.Fatal(err)
-			}
+		e.start(1) // draws its disk
+		e.stop(1)
+		id := wire.EnsembleID{7}
+		if err := errors.Join(e.members[1].stores.Stable.Set(keyEnsemble, id[:]), e.members[1].stores.Stable.SetUint64([]byte("CurrentTerm"), 1)); err != nil {
+			t.Fatal(err)
 		}
-		e.start(1, 2, 3)
+		e.start(1)
+		time.Sleep(5 * time.Second)
+		if _, known := e.members[1].node.Ensemble(); known || e.members[1].node.HasData() {
+			t.Error("want no data and no ensemble")
+		}
+		e.start(2, 3)
+		e.complete(1, 2, 3)
 		e.propose("a", 1, 2, 3)
 		e.applied([]string{"a"}, 1, 2, 3)
 	})
 }
 
-// A majority begins only if configured to. The third member joins whenever it comes.
+// The member that has begun an ensemble loses its disk before another one has any data. It begins another ensemble, and those
+// that were about to come into the first one start again.
+func TestBeginnerIsWipedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		for _, id := range []uint32{2, 3} {
+			e.net.set(e.net.refused, 1, id, true) // they hear of the ensemble, and get no entry
+		}
+		e.start(2, 3)
+		e.start(1)
+		e.wait("the others to come in", func() bool { return e.ready(2) && e.ready(3) })
+		if e.members[2].node.HasData() || e.members[3].node.HasData() {
+			t.Fatal("they have data: this shows nothing")
+		}
+		e.kill(1)
+		e.wipe(1)
+		for _, id := range []uint32{2, 3} {
+			e.net.set(e.net.refused, 1, id, false)
+		}
+		e.start(1)
+		for _, id := range []uint32{2, 3} {
+			if err := e.ended(id); !errors.Is(err, wire.ErrRestart) {
+				t.Errorf("member %d: %v, want ErrRestart", id, err)
+			}
+			e.start(id)
+		}
+		e.complete(1, 2, 3)
+	})
+}
+
+// A majority begins only if configured to. The third member comes in whenever it starts.
 func TestNewEnsembleByMajority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -313,147 +199,159 @@ func TestNewEnsembleByMajority(t *testing.T) {
 		e.start(1, 2)
 		e.propose("a", 1, 2)
 		e.start(3)
-		e.wait("the third to begin", func() bool { return e.ready(3) })
-		e.propose("b", 1, 2, 3)
-		e.applied([]string{"a", "b"}, 1, 2, 3)
-		e.joined(3)
+		e.complete(1, 2, 3)
+		e.applied([]string{"a"}, 1, 2, 3)
 	})
 }
 
-// Of two members, the one that lost its disk votes for the other, because no other majority exists
-// and the other one has everything.
-func TestWipedOneOfTwo(t *testing.T) {
+// An emptied member comes in as a new server, whichever it is, and even twice in a row. Its former disk is gone from the
+// configuration. Nothing is lost.
+func TestWipedMemberComesIn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 2)
-		e.begin()
-		e.kill(1)
-		e.kill(2)
-		e.wipe(1)
-		e.start(1, 2)
-		if lead := e.leader(1, 2); lead != 2 {
-			t.Errorf("member %d leads, want the one with data", lead)
+	for _, twice := range []bool{false, true} {
+		for _, wiped := range []uint32{1, 2, 3} {
+			synctest.Test(t, func(t *testing.T) {
+				e := newEnsemble(t, 3)
+				e.begin()
+				all := e.fill(40, 1, 2, 3)
+				before := e.members[wiped].node.self()
+				e.kill(wiped)
+				e.slowly(wiped, 20*time.Millisecond)
+				e.start(wiped)
+				if twice {
+					e.wait("a part of the log", func() bool { return e.members[wiped].node.LastIndex() > 10 })
+					e.kill(wiped)
+					e.wipe(wiped)
+					e.start(wiped)
+				}
+				now := e.members[wiped].node.self()
+				e.wait("its new disk to vote", func() bool {
+					lead := e.leaderNow()
+					if lead == 0 {
+						return false
+					}
+					servers := e.members[lead].node.Servers()
+					return len(servers) == 3 && slices.Contains(servers, now) && !slices.Contains(servers, before)
+				})
+				e.propose("more", 1, 2, 3)
+				e.joined(wiped)
+				e.applied(append(all, "more"), 1, 2, 3)
+				e.kill(e.leader(1, 2, 3))
+				e.propose("its vote elects", e.running()...)
+			})
 		}
-		e.propose("b", 1, 2)
-		e.applied([]string{"a", "b"}, 1, 2)
-		e.joined(1)
-		e.kill(2)
-		e.start(2)
-		e.propose("c", 1, 2)
-	})
-}
-
-// A wiped member that starts before the others waits for them, then joins.
-func TestWipedStartsFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		for id := range e.members {
-			e.kill(id)
-		}
-		e.wipe(3)
-		e.start(3)
-		time.Sleep(10 * time.Second)
-		e.start(1)
-		time.Sleep(10 * time.Second)
-		if e.ready(3) || e.leaderNow() != 0 {
-			t.Fatal("one copy of the data was enough to begin")
-		}
-		e.start(2)
-		e.propose("b", 1, 2)
-		e.applied([]string{"a", "b"}, 1, 2, 3)
-		e.joined(3)
-	})
-}
-
-// orderedStable records the order of the writes.
-type orderedStable struct {
-	raft.StableStore
-	mu     sync.Mutex
-	writes []string
-}
-
-func (o *orderedStable) SetUint64(k []byte, v uint64) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.writes = append(o.writes, fmt.Sprintf("%s=%d", k, v))
-	return o.StableStore.SetUint64(k, v)
-}
-
-// Before a wiped member takes any entry, it has stored the others' term and then that it is
-// joining. So a leader that was deposed long ago cannot give it entries.
-func TestJoiningTermComesFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := newEnsemble(t, 3)
-		e.begin()
-		old := e.leader(1, 2, 3)
-		e.handOver(old) // a term that is not the first
-		term := e.members[e.leader(1, 2, 3)].node.Term()
-		lead := e.leader(1, 2, 3)
-		wiped := others(lead)[0]
-		e.kill(wiped)
-		e.wipe(wiped)
-		stable := &orderedStable{StableStore: e.members[wiped].stores.Stable}
-		e.members[wiped].stores.Stable = stable
-		e.start(wiped)
-		e.wait("raft", func() bool { return e.ready(wiped) })
-		stable.mu.Lock()
-		defer stable.mu.Unlock()
-		want := []string{fmt.Sprintf("CurrentTerm=%d", term), "RollcallJoining=1"}
-		if len(stable.writes) < 2 || !slices.Equal(stable.writes[:2], want) {
-			t.Errorf("wrote %q, want first %q", stable.writes, want)
-		}
-	})
-}
-
-// The verdicts on the answers of one round.
-func TestJudge(t *testing.T) {
-	t.Parallel()
-	none, data, joining := &proto.HelloReply{}, &proto.HelloReply{HasData: true}, &proto.HelloReply{HasData: true, Joining: true}
-	alone := &proto.HelloReply{HasData: true, Recovery: 7, Recovering: true}
-	empty, knowing := &proto.HelloReply{Joining: true}, &proto.HelloReply{Roster: &proto.Roster{}}
-	tests := []struct {
-		name    string
-		members int
-		newEns  bool
-		answers map[uint32]*proto.HelloReply
-		want    start
-		waits   bool
-	}{
-		{"all without data", 3, false, map[uint32]*proto.HelloReply{2: none, 3: none}, startBootstrap, false},
-		{"another one has begun to join", 3, false, map[uint32]*proto.HelloReply{2: none, 3: empty}, 0, true},
-		{"another one has begun to join, new ensemble", 3, true, map[uint32]*proto.HelloReply{2: none, 3: empty}, 0, true},
-		{"another one knows the list of an ensemble", 3, false, map[uint32]*proto.HelloReply{2: none, 3: knowing}, 0, true},
-		{"one that has no vote has data", 3, false, map[uint32]*proto.HelloReply{2: none, 3: none, 4: data}, 0, true},
-		{"one silent", 3, false, map[uint32]*proto.HelloReply{2: none}, 0, true},
-		{"one silent, new ensemble", 3, true, map[uint32]*proto.HelloReply{2: none}, startBootstrap, false},
-		{"half, new ensemble", 4, true, map[uint32]*proto.HelloReply{2: none}, 0, true},
-		{"alone, new ensemble", 3, true, nil, 0, true},
-		{"data, new ensemble", 3, true, map[uint32]*proto.HelloReply{2: none, 3: data}, 0, true},
-		{"both others have data", 3, false, map[uint32]*proto.HelloReply{2: data, 3: data}, startJoining, false},
-		{"one is joining too", 3, false, map[uint32]*proto.HelloReply{2: data, 3: joining}, 0, true},
-		{"the other one of two", 2, false, map[uint32]*proto.HelloReply{2: data}, startJoining, false},
-		{"three of four others of five", 5, false, map[uint32]*proto.HelloReply{2: data, 3: data, 4: data}, startJoining, false},
-		{"the survivor of three", 3, false, map[uint32]*proto.HelloReply{2: alone}, startJoining, false},
-		{"the survivor of three has not begun", 3, false, map[uint32]*proto.HelloReply{2: joining}, 0, true},
-		{"the survivor of three, and one from before", 3, false, map[uint32]*proto.HelloReply{2: alone, 3: data}, 0, true},
-		{"two that were recovered apart", 3, false, map[uint32]*proto.HelloReply{2: alone, 3: {HasData: true, Recovery: 8, Recovering: true}}, 0, true},
-		{"one of two voters after a recovery", 3, false, map[uint32]*proto.HelloReply{2: {HasData: true, Recovery: 7}, 3: {HasData: true, Recovery: 7, Joining: true, CaughtUp: true}}, 0, true},
-		{"two of four others of five", 5, false, map[uint32]*proto.HelloReply{2: data, 3: data, 4: none, 5: none}, 0, true},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			n := &Node{cfg: Config{Self: 1, NewEnsemble: tt.newEns}}
-			for id := range tt.members {
-				n.cfg.Peers = append(n.cfg.Peers, wire.Peer{ID: uint32(id + 1), Addr: "h:1"})
+}
+
+// An emptied member that copies the log from its beginning passes the configuration in which its former disk was the only voter.
+// It does not stand for election then, although it hears from no leader.
+func TestCopiedConfigurationGivesNoVote(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		all := e.fill(40, 1, 2, 3)
+		if e.history(1)[0] != "1" {
+			t.Fatal("member 1 was not the first voter: this shows nothing")
+		}
+		e.kill(1)
+		e.slowly(1, time.Second)
+		e.start(1)
+		n := e.members[1].node
+		e.wait("the first entries", func() bool { return n.LastIndex() > 0 })
+		e.kill(e.leader(2, 3))
+		for range 100 {
+			if time.Sleep(100 * time.Millisecond); n.Leading() || n.Term() > 0 && n.mayStand() == nil {
+				t.Fatalf("member 1 leads or may stand, with the configuration %v", n.Servers())
 			}
-			n.cfg.Book = wire.NewBook(1, n.cfg.Peers)
-			v := n.evaluate(tt.answers)
-			if waits := v.waiting != ""; waits != tt.waits || !waits && v.start != tt.want {
-				t.Errorf("judge = %v, waiting for %q; want %v, waiting %t", v.start, v.waiting, tt.want, tt.waits)
+		}
+		for id := range e.members {
+			if e.members[id].node == nil {
+				e.start(id)
+			}
+		}
+		e.complete(1, 2, 3)
+		e.applied(all, 1, 2, 3)
+	})
+}
+
+// Of three voters two are lost, or of two one: nobody leads any more, and every member says so once.
+func TestLostMajority(t *testing.T) {
+	t.Parallel()
+	for _, members := range []int{2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t, members)
+			e.begin()
+			for id := uint32(2); id <= uint32(members); id++ {
+				e.kill(id)
+				e.wipe(id)
+				e.start(id)
+			}
+			time.Sleep(time.Minute)
+			for id, m := range e.members {
+				n := m.node
+				if lost := n.lostMajority(n.askAll(t.Context())); n.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
+					t.Errorf("member %d knows that %v are lost, and follows %d", id, lost, n.LeaderID())
+				}
 			}
 		})
 	}
+}
+
+// The leader of two dies after it has given a third one a vote. The second one does not know of that, and votes for it.
+func TestVoterUnknownToAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := listed(t, 2, 3)
+		e.beginListed(2)
+		e.start(3)
+		e.propose(listPrefix+"1 2 (3)", 1, 2)
+		e.follows(1, "1 2 (3)")
+		e.joined(3)
+		if e.leader(1, 2) != 1 {
+			t.Fatal("member 1 does not lead")
+		}
+		e.net.partition(1, 2)
+		third := e.members[3].node.self()
+		future := e.members[1].node.raft.Load().AddVoter(third.ServerID(), third.ServerAddress(), 0, time.Second)
+		if err := future.Error(); err != nil {
+			t.Fatal(err)
+		}
+		e.kill(1)
+		if got := shown(e.members[2].node.Configuration()); got != "1 2 (3)" {
+			t.Fatalf("member 2 has the configuration %q: this shows nothing", got)
+		}
+		e.wait("the third one to lead", func() bool { return e.members[3].node.Leading() })
+		e.net.heal()
+	})
+}
+
+// A server without a vote gets an entry when it is committed, and not before.
+func TestNonvoterGetsCommittedEntries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := listed(t, 2, 3)
+		e.beginListed(2)
+		e.start(3)
+		e.propose(listPrefix+"1 2 (3)", 1, 2)
+		e.follows(1, "1 2 (3)")
+		e.joined(3)
+		if e.leader(1, 2) != 1 {
+			t.Fatal("member 1 does not lead")
+		}
+		before := e.members[3].node.LastIndex()
+		e.net.partition(1, 2)
+		lost := e.members[1].node.Propose([]byte("uncommitted"), nil)
+		time.Sleep(e.members[1].node.election / 2) // it still leads
+		if n := e.members[1].node; !n.Leading() || n.LastIndex() == before {
+			t.Fatal("member 1 leads no more, or has no entry: this shows nothing")
+		}
+		if last := e.members[3].node.LastIndex(); last != before {
+			t.Errorf("the nonvoter has got entry %d, and only %d is committed", last, before)
+		}
+		e.net.heal()
+		_ = e.outcome(lost)
+		e.propose("committed", 1, 2)
+		e.wait("the nonvoter to apply it", func() bool { return slices.Contains(e.members[3].machine.commands(), "committed") })
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
@@ -18,24 +19,20 @@ func (n *Node) Ready() <-chan struct{} { return n.ready }
 // closed when Run returns, unless raft hangs in a disk.
 func (n *Node) Leadership() <-chan bool { return n.leadership }
 
-// HasData reports whether this member has a snapshot, or any log entry beyond the
-// bootstrap entry.
+// HasData reports whether this member has a snapshot or a log entry.
 func (n *Node) HasData() bool { return n.disk.HasData() }
 
-// Joining reports whether this member still has to catch up, or is not in raft's configuration. A member has
-// to catch up if it lost its data, or if it is new among members that have data. An observer that has caught
-// up is not joining, and neither is a member that waits to become a voter.
-//
-// While it is joining it takes part in no election and must answer no proof round. There is one
-// exception: with only two members it votes for the other one, because no third member could elect
-// that one. A member with data also counts as joining until raft runs and its configuration is
-// known.
+// Disk returns the id of this member's disk.
+func (n *Node) Disk() disk.ID { return n.disk.ID() }
+
+// Joining reports whether this member is coming into an ensemble: it began without data, and has not yet all that its leader
+// had in this term; or its disk is not in raft's configuration; or it has data, and raft does not run yet. It has no vote then,
+// and must answer no proof round. An observer that has come in is not joining, and neither is a member that waits for its vote.
 func (n *Node) Joining() bool {
 	if n.joining.Load() || !n.HasData() {
-		return n.joining.Load()
+		return n.joining.Load() && !n.hasCome()
 	}
-	r := n.raft.Load()
-	return r == nil || !n.configured()
+	return n.raft.Load() == nil || !n.configured()
 }
 
 // Reached returns the ids of the other voting members that have answered this member's raft as a
@@ -46,9 +43,10 @@ func (n *Node) Reached(d time.Duration) []uint32 {
 		return nil
 	}
 	voting := voters(r)
-	return slices.DeleteFunc(n.trans.Reached(d), func(id uint32) bool {
-		return id == n.cfg.Self || !slices.ContainsFunc(voting, func(v raft.ServerID) bool { return wire.MemberID(v) == id })
+	reached := slices.DeleteFunc(n.trans.Reached(d), func(id raft.ServerID) bool {
+		return id == n.self().ServerID() || !slices.Contains(voting, id)
 	})
+	return slices.Sorted(slices.Values(memberIDs(reached)))
 }
 
 // Term returns raft's current term, or 0 before raft runs.
@@ -60,13 +58,12 @@ func (n *Node) CommitIndex() uint64 {
 	return n.disk.Durable(n.raftValue(0, (*raft.Raft).CommitIndex))
 }
 
-// LastIndex returns the last index of log or snapshot. Before raft runs it returns 0, or the index of
-// the planted state if this member has nothing else.
-func (n *Node) LastIndex() uint64 { return n.raftValue(n.planted.index, (*raft.Raft).LastIndex) }
+// LastIndex returns the last index of log or snapshot, or 0 before raft runs.
+func (n *Node) LastIndex() uint64 { return n.raftValue(0, (*raft.Raft).LastIndex) }
 
 // LastTerm returns the term of the entry at LastIndex, or 0.
 func (n *Node) LastTerm() uint64 {
-	return n.raftValue(n.planted.term, func(r *raft.Raft) uint64 {
+	return n.raftValue(0, func(r *raft.Raft) uint64 {
 		term, _ := strconv.ParseUint(r.Stats()["last_log_term"], 10, 64) // raft writes a number
 		return term
 	})
@@ -90,11 +87,10 @@ func (n *Node) Leading() bool {
 	return r != nil && r.State() == raft.Leader
 }
 
-// leadsMany reports whether this member leads, and may send an entry before its own disk has it. With two voters it may
-// not, because the other voter must never have an entry that this member's disk may lose. If the other voter has lost its disk
-// and joins, it does not stand for election, and votes only for a log that is no shorter than its own (otherOfTwo). So the two
-// would elect nobody.
-func (n *Node) leadsMany() bool { return n.Leading() && len(wire.Voters(n.Latest())) != 2 }
+// onlyVoter reports whether this disk is the only voter.
+func (n *Node) onlyVoter(r *raft.Raft) bool {
+	return slices.Equal(voters(r), []raft.ServerID{n.self().ServerID()})
+}
 
 // leadsIn reports whether raft leads in term and is not handing leadership over.
 func (n *Node) leadsIn(term uint64) bool {
@@ -103,11 +99,14 @@ func (n *Node) leadsIn(term uint64) bool {
 }
 
 // LeaderID returns the member that raft takes for the leader, or 0 if there is none.
-func (n *Node) LeaderID() uint32 {
+func (n *Node) LeaderID() uint32 { return wire.MemberID(n.leader()) }
+
+// leader returns the server that raft takes for the leader, or "" if there is none.
+func (n *Node) leader() raft.ServerID {
 	r := n.raft.Load()
 	if r == nil {
-		return 0
+		return ""
 	}
 	_, id := r.LeaderWithID()
-	return wire.MemberID(id)
+	return id
 }

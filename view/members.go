@@ -23,6 +23,7 @@ type Ensemble struct {
 // Configured is a server in raft's configuration.
 type Configured struct {
 	Member   uint32
+	Disk     uint64 // the id of its disk; 0: not known
 	Election string // host:port of its port for the log
 	Voter    bool
 }
@@ -43,14 +44,15 @@ type Server struct {
 	Listed     roster.Server // its line; its ID is 0 if the list does not have it
 	Election   string        // by the list, or else by raft's configuration
 	Configured string        // host:port of its port for the log in raft's configuration; "": that does not have it
-	Voter      bool          // in raft's configuration
+	Voter      bool          // its disk has a vote in raft's configuration
+	Lost       bool          // its former disk has a vote there, and it answers with another one
 	Needed     bool          // without it no majority of the voters would be alive
 	State      string        // one of package api's
 	Answered   bool          // it has answered, and says:
 	Applied    uint64
 	Lag        uint64 // if Members.Known
 	Drained    bool
-	Detail     string // why it is silent or serves nobody, if that is known
+	Detail     string // why it is silent, serves nobody or does not vote, if that is known
 }
 
 // Members returns the servers, with what each of them says of itself.
@@ -83,7 +85,7 @@ func (c *Collector) join(e Ensemble, leader uint32, a Answer[Status]) Members {
 func (m *Members) findNeeded() {
 	voters, alive := 0, 0
 	for _, s := range m.Servers {
-		if s.Voter {
+		if s.Voter || s.Lost {
 			voters++
 		}
 		if s.Voter && s.alive() {
@@ -97,7 +99,7 @@ func (m *Members) findNeeded() {
 }
 
 // alive reports whether a server counts for a majority, as far as can be seen.
-func (s *Server) alive() bool { return s.Answered && s.State != api.Idle }
+func (s *Server) alive() bool { return s.Answered && !s.Lost && s.State != api.Idle }
 
 // ids returns the ids of the servers of the list and of raft's configuration, and that of self.
 func (e Ensemble) ids(self uint32) []uint32 {
@@ -130,6 +132,9 @@ func (m *Members) server(id uint32, said map[uint32]Status) Server {
 	}
 	status, answered := said[id]
 	s.Answered, s.Applied, s.Lag, s.Drained = answered, status.Applied, status.Lag, status.Drained
+	if in.Voter && in.Disk != 0 && status.Disk != 0 && status.Disk != in.Disk {
+		s.Voter, s.Lost = false, true
+	}
 	switch {
 	case !isListed && !configured:
 		s.State = api.Removed
@@ -139,6 +144,8 @@ func (m *Members) server(id uint32, said map[uint32]Status) Server {
 		s.State = api.Leaving
 	case !configured:
 		s.State = api.Waiting
+	case s.Lost:
+		s.State, s.Detail = api.CatchingUp, "it runs with a new disk, which votes in place of the former one once it has the log"
 	case status.Joining || !in.Voter && !listed.Observer:
 		s.State = api.CatchingUp
 	case status.Role == "":
@@ -170,7 +177,7 @@ func (m *Members) Settled() bool {
 			return false
 		case !configured && listed && s.Answered:
 			return false
-		case configured && listed && s.Answered && (!in.Voter && !s.Listed.Observer || in.Election != s.Listed.ElectionAddr()):
+		case configured && listed && s.Answered && (!s.Voter && !s.Listed.Observer || in.Election != s.Listed.ElectionAddr()):
 			return false
 		}
 	}

@@ -26,7 +26,7 @@ func listOf(ids ...int) (list roster.List) {
 // inRaft returns raft's configuration of these servers: a minus is a server without a vote.
 func inRaft(ids ...int) (all []Configured) {
 	for _, s := range listOf(ids...) {
-		all = append(all, Configured{s.ID, s.ElectionAddr(), !s.Observer})
+		all = append(all, Configured{Member: s.ID, Disk: 10 + uint64(s.ID), Election: s.ElectionAddr(), Voter: !s.Observer})
 	}
 	return all
 }
@@ -82,6 +82,33 @@ func TestMembers(t *testing.T) {
 	f.leader, f.ensemble = 9, Ensemble{List: listOf(2, 3), Configured: inRaft(2, 3)}
 	if m, err = f.Members(t.Context()); err != nil || len(m.Servers) != 3 || m.Servers[0].State != api.Removed {
 		t.Errorf("%+v, %v", m.Servers, err)
+	}
+}
+
+// A member whose disk was lost does not vote with its new one before raft's configuration has that. Its former disk counts among
+// the voters, and is not alive.
+func TestLostDisk(t *testing.T) {
+	joined := func(disk uint64) Members {
+		c := &Collector{cfg: Config{Self: 1}}
+		return c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, Answer[Status]{Rows: []Status{
+			{Member: 1, Disk: 11, Role: "leader"}, {Member: 2, Disk: 12, Role: "follower"}, {Member: 3, Disk: disk, Role: "follower"}, {Member: 4, Disk: 14, Role: "follower"},
+		}})
+	}
+	for _, tt := range []struct {
+		disk uint64
+		lost bool
+	}{{13, false}, {0, false}, {99, true}} { // 0: an older version does not say it
+		m := joined(tt.disk)
+		s, state := m.Servers[2], map[bool]string{false: "follower", true: api.CatchingUp}[tt.lost]
+		if s.Voter == tt.lost || s.Lost != tt.lost || s.State != state || (s.Detail != "") != tt.lost {
+			t.Errorf("with disk %d: %+v", tt.disk, s)
+		}
+		if m.Servers[0].Needed != tt.lost || m.Servers[1].Needed != tt.lost || s.Needed {
+			t.Errorf("with disk %d, these are needed: %+v", tt.disk, m.Servers)
+		}
+		if m.Settled() == tt.lost || (m.Outage(listOf(1, 3)) != nil) != tt.lost {
+			t.Errorf("with disk %d: settled %t, without member 2: %v", tt.disk, m.Settled(), m.Outage(listOf(1, 3)))
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ type Status struct {
 	Started    time.Time     // its process
 	ClockAhead time.Duration // by how much its wall clock is ahead of that of the member that asked; as exact as half the time that the answer took
 
+	Disk     uint64 // the id of its disk; 0: not known
 	Joining  bool   // it catches up, and has no vote in elections
 	Drained  bool   // it takes no more clients, and is about to stop; members of older versions do not say so
 	Exposed  string // how its ports for members are open to processes that are no members; members of older versions do not say so
@@ -116,7 +117,7 @@ func (c *Collector) status(a answer) (s Status, err error) {
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
 		Version: r.Version, Started: time.UnixMilli(r.StartedMs),
-		Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged, Drained: r.Drained, Exposed: r.Exposed, NoMemory: r.NoMemory, Removed: r.Removed,
+		Disk: r.Disk, Joining: r.Joining, Stalled: r.Stalled, Damaged: r.Damaged, Drained: r.Drained, Exposed: r.Exposed, NoMemory: r.NoMemory, Removed: r.Removed,
 	}
 	if r.SnapshotIndex != 0 {
 		s.SnapshotAt = time.UnixMilli(r.SnapshotMs)

@@ -123,7 +123,6 @@ func (c *content) digest() uint64 {
 func (r *Roster) append(p []byte) []byte {
 	p = append(p, r.Ensemble[:]...)
 	p = add(p, uint64(r.Version))
-	p = add(p, r.Reset)
 	return add(p, xxhash.Sum64String(r.Servers.Text()))
 }
 

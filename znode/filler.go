@@ -99,7 +99,6 @@ func (f *filler) readRoster() Roster {
 		return r
 	}
 	b.raw(r.Ensemble[:])
-	r.Reset = b.u64()
 	text := b.text()
 	if b.err != nil {
 		return r

@@ -71,7 +71,7 @@ func TestImage(t *testing.T) {
 			t.Errorf("version %d for an image of version %d: %v", h.Version, version, err)
 		}
 	}
-	if _, err := NewImageWriter(new(bytes.Buffer), Head{Roster: Roster{Reset: 1}}); err == nil || !strings.Contains(err.Error(), "the list of servers has no version") {
+	if _, err := NewImageWriter(new(bytes.Buffer), Head{Roster: Roster{Ensemble: [32]byte{1}}}); err == nil || !strings.Contains(err.Error(), "the list of servers has no version") {
 		t.Errorf("a list without a version: %v", err)
 	}
 	if _, err := NewImageWriter(new(bytes.Buffer), Head{Version: snapshotVersion + 1}); err == nil {

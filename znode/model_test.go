@@ -281,7 +281,7 @@ func (d *drive) step() {
 		w.list = nil
 		if d.IntN(2) == 0 {
 			w.list = threeServers()
-			w.list.Reset_ = uint64(d.IntN(2))
+			w.list.Ensemble[0] = byte(d.IntN(2))
 		}
 		before, _ := w.s().Roster()
 		w.startTerm(w.term+uint64(d.IntN(2)), uint64(d.IntN(1<<30)))

@@ -29,13 +29,12 @@ const fewestVoters = 2
 type Roster struct {
 	Ensemble [32]byte // the ensemble's id
 	Version  int64    // zxid of the transaction that made the list; 0: there is no list
-	Reset    uint64   // number of the recovery that the list began with; 0: none
 	Servers  roster.List
 }
 
 // RosterOf returns the list that a message has. The error says what is wrong with the message.
 func RosterOf(m *proto.Roster) (Roster, error) {
-	r := Roster{Version: m.GetVersion(), Reset: m.GetReset_()}
+	r := Roster{Version: m.GetVersion()}
 	if len(m.GetEnsemble()) != len(r.Ensemble) {
 		return Roster{}, fmt.Errorf("znode: the id of the ensemble has %d bytes, want %d", len(m.GetEnsemble()), len(r.Ensemble))
 	}
@@ -49,7 +48,7 @@ func RosterOf(m *proto.Roster) (Roster, error) {
 
 // Message returns the list as a message has it.
 func (r Roster) Message() *proto.Roster {
-	return &proto.Roster{Ensemble: r.Ensemble[:], Version: r.Version, Reset_: r.Reset, Servers: r.Servers.Lines()}
+	return &proto.Roster{Ensemble: r.Ensemble[:], Version: r.Version, Servers: r.Servers.Lines()}
 }
 
 // Text returns what /zookeeper/config has while the list is this one.
@@ -58,7 +57,7 @@ func (r Roster) Text() string { return r.Servers.Config(r.Version) }
 // sound returns why a snapshot whose last zxid is this one cannot have the list, or "" if it can.
 func (r *Roster) sound(zxid int64) (why string) {
 	switch {
-	case r.Version == 0 && (len(r.Servers) > 0 || r.Reset != 0 || r.Ensemble != [32]byte{}):
+	case r.Version == 0 && (len(r.Servers) > 0 || r.Ensemble != [32]byte{}):
 		return "the list of servers has no version"
 	case r.Version < 0 || r.Version > zxid:
 		return fmt.Sprintf("the list of servers has version %#x, and the last zxid is %#x", r.Version, zxid)
@@ -77,14 +76,14 @@ func (r *Roster) sound(zxid int64) (why string) {
 const notCanonical = "the list of servers is not in its canonical form"
 
 func (r *Roster) equal(o *Roster) bool {
-	return r.Ensemble == o.Ensemble && r.Version == o.Version && r.Reset == o.Reset && slices.Equal(r.Servers, o.Servers)
+	return r.Ensemble == o.Ensemble && r.Version == o.Version && slices.Equal(r.Servers, o.Servers)
 }
 
 // Roster returns the list of servers, and false if the state has none. The caller holds at least the read lock.
 func (s *State) Roster() (Roster, bool) { return s.roster, s.roster.Version != 0 }
 
-// beginRoster sets the list that a TermStart has. It does so only if the state has no list, or if the
-// leader's data were recovered after the state's list began: then other servers hold the data.
+// beginRoster sets the list that a TermStart has. It does so only if the state has no list of that ensemble: the ensemble
+// begins, or its data were recovered, which began another one.
 func (s *State) beginRoster(m *proto.Roster) {
 	if m == nil {
 		return
@@ -93,7 +92,7 @@ func (s *State) beginRoster(m *proto.Roster) {
 	if err != nil || len(r.Servers.Voters()) == 0 {
 		return // no leader sends this; all members ignore it
 	}
-	if s.roster.Version != 0 && (r.Reset == 0 || r.Reset == s.roster.Reset) {
+	if s.roster.Version != 0 && r.Ensemble == s.roster.Ensemble {
 		return
 	}
 	s.take()

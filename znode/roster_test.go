@@ -68,7 +68,7 @@ func TestTermStartSetsTheList(t *testing.T) {
 	w.list = threeServers()
 	w.startTerm(2, 9)
 	list := w.roster()
-	if w.s().Zxid() != 2<<32 || list.Version != 2<<32 || zxid >= 2<<32 || list.Ensemble != [32]byte(w.list.Ensemble) || list.Reset != 0 {
+	if w.s().Zxid() != 2<<32 || list.Version != 2<<32 || zxid >= 2<<32 || list.Ensemble != [32]byte(w.list.Ensemble) {
 		t.Errorf("zxid %#x, list %+v", w.s().Zxid(), list)
 	}
 	k.wantEvents("Changed(/zookeeper/config)")
@@ -80,9 +80,9 @@ func TestTermStartSetsTheList(t *testing.T) {
 	for _, m := range []*proto.Roster{
 		threeServers(),               // the state has one
 		{Ensemble: make([]byte, 32)}, // no servers
-		{Ensemble: make([]byte, 31), Reset_: 5, Servers: threeServers().Servers}, // no id
-		{Ensemble: make([]byte, 32), Reset_: 5, Servers: []string{"server.1=a"}},
-		{Ensemble: make([]byte, 32), Reset_: 5, Servers: []string{"server.1=a:1:2:observer"}},
+		{Ensemble: make([]byte, 31), Servers: threeServers().Servers}, // no id
+		{Ensemble: make([]byte, 32), Servers: []string{"server.1=a"}},
+		{Ensemble: make([]byte, 32), Servers: []string{"server.1=a:1:2:observer"}},
 	} {
 		w.list = m
 		w.startTerm(w.term, w.nonce+1)
@@ -92,16 +92,16 @@ func TestTermStartSetsTheList(t *testing.T) {
 	}
 	w.wantLog("term 2", "end", "term 2", "end", "term 2", "end", "term 2", "end", "term 2", "end")
 
-	after := &proto.Roster{Ensemble: bytes.Repeat([]byte{8}, 32), Reset_: 6, Servers: threeServers().Servers[:2]}
+	after := &proto.Roster{Ensemble: bytes.Repeat([]byte{8}, 32), Servers: threeServers().Servers[:2]}
 	w.list = after
 	w.startTerm(w.term, w.nonce+1)
-	if got := w.roster(); got.Reset != 6 || got.Ensemble[0] != 8 || len(got.Servers) != 2 || got.Version != 2<<32+1 {
+	if got := w.roster(); got.Ensemble[0] != 8 || len(got.Servers) != 2 || got.Version != 2<<32+1 {
 		t.Errorf("the list after a recovery is %+v", got)
 	}
 	w.wantLog("term 2", "listed 200000001", "end")
-	w.list = &proto.Roster{Ensemble: bytes.Repeat([]byte{9}, 32), Servers: threeServers().Servers}
-	w.startTerm(w.term, w.nonce+1) // a leader without a recovery does not know more
-	if got := w.roster(); got.Reset != 6 {
+	w.list = &proto.Roster{Ensemble: after.Ensemble, Servers: threeServers().Servers}
+	w.startTerm(w.term, w.nonce+1) // a later leader of the same ensemble does not know more
+	if got := w.roster(); len(got.Servers) != 2 {
 		t.Errorf("the list is %+v", got)
 	}
 }
@@ -241,7 +241,7 @@ func TestReconfig(t *testing.T) {
 		if string(data) != want || st != r.Stat || st.Version != -1 || st.Mzxid != r.Zxid || st.Aversion != 0 {
 			t.Errorf("step %d: the node has %q, %+v, the answer %+v", i, data, st, r.Stat)
 		}
-		if list.Ensemble != before.Ensemble || list.Reset != before.Reset {
+		if list.Ensemble != before.Ensemble {
 			t.Errorf("step %d: the ensemble is another one: %+v", i, list)
 		}
 		watcher.wantEvents("Changed(/zookeeper/config)")
@@ -391,7 +391,6 @@ func TestRosterCountsInNoQuota(t *testing.T) {
 // Messages have all of a list.
 func TestRosterMessage(t *testing.T) {
 	r := listedWorld(t).roster()
-	r.Reset = 5
 	again, err := RosterOf(r.Message())
 	if err != nil || !again.equal(&r) {
 		t.Errorf("%+v, %v, want %+v", again, err, r)

@@ -110,7 +110,6 @@ func (p *sections) roster() {
 	p.u64(uint64(r.Version))
 	if r.Version != 0 {
 		p.raw(r.Ensemble[:])
-		p.u64(r.Reset)
 		p.text(r.Servers.Text())
 	}
 }

@@ -24,7 +24,7 @@ import (
 func sample(t testing.TB) *world {
 	w := ruledSample(t)
 	w.rules.Reconfig = true
-	w.list = &proto.Roster{Ensemble: bytes.Repeat([]byte{5}, 32), Reset_: 77, Servers: []string{
+	w.list = &proto.Roster{Ensemble: bytes.Repeat([]byte{5}, 32), Servers: []string{
 		"server.1=a:1:2:participant;0.0.0.0:3", "server.2=b:1:2:participant;0.0.0.0:3", "server.9=c:1:2:observer",
 	}}
 	w.rule(w.rules)
@@ -490,7 +490,7 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 func TestDiff(t *testing.T) {
 	changes := map[string]func(w *world, s *State){
 		"index": func(_ *world, s *State) { s.index++ }, "zxid": func(_ *world, s *State) { s.zxid++ }, "time": func(_ *world, s *State) { s.now++ },
-		"list of servers": func(_ *world, s *State) { s.roster.Reset++ },
+		"list of servers": func(_ *world, s *State) { s.roster.Ensemble[0]++ },
 		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
 		"session": func(_ *world, s *State) { s.sessions.drop(s.gen.Add(1), 1<<56+1) },
 		`"/a/b"`:  func(_ *world, s *State) { s.remove(s.get("/a/b/c")); s.remove(s.get("/a/b")) },

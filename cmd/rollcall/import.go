@@ -31,7 +31,7 @@ func newImport(w cli.World) *cobra.Command {
 		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.Run, Args: cli.Takes(1, maxSources, "folders of ZooKeeper's servers"),
 		Long: "Fills the empty folders of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
 			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the folders of all servers: the state is that of " +
-			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on each member's machine with its zoo.cfg and copies of the same folders: it prints a digest, which must be the same everywhere. Nothing in a DATADIR " +
+			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the folders of the other servers: the other members start with empty directories and copy its state. Nothing in a DATADIR " +
 			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the folders are copies. docs/moving-in.md has the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if i.file != "" {
@@ -219,9 +219,9 @@ func (i *importing) plant(plan *crossing.Plan) error {
 	err := member.Plant(member.Planting{
 		ID: i.cfg.MyID, Servers: servers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
 		Index: plan.Head().Index, Term: plan.Term,
-		Image: func(to io.Writer) (_ uint64, err error) {
+		Image: func(to io.Writer) (err error) {
 			digest, err = plan.Write(to)
-			return digest, err
+			return err
 		},
 	})
 	writing.Done()
@@ -229,7 +229,7 @@ func (i *importing) plant(plan *crossing.Plan) error {
 		return err
 	}
 	i.done.Digest, i.done.Member, i.done.Data = backup.Digest(digest), i.cfg.MyID, i.cfg.Dir
-	return i.tell(fmt.Sprintf("Member %d has the state with digest %016x. All members must have the same.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.file))
+	return i.tell(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.file))
 }
 
 // note keeps what was found, for -o json.

@@ -17,25 +17,34 @@ import (
 )
 
 const recoverWarning = `This is the way out when a majority of the members has lost its data for good.
-Member %d goes on with what it has, in a new ensemble of: %s.
-Writes that only the lost members had are gone, even if clients were told that they were done.
+Member %d begins a new ensemble with what it has. The list of that is: %s.
 These are the server lines of its zoo.cfg. If members have come in or gone since, correct the lines first.
-Recover one member only, the one with the most data. Then start it with this same server list,
-and the others with empty folders: it takes them in. Clients are served once a majority is there.
+Writes that only the lost members had are gone, even if clients were told that they were done.
+Recover one member only, the one with the most data.
 `
+
+// recoverAlone and recoverOthers say how the ensemble goes on: with a list of one server, and with a list of several.
+const (
+	recoverAlone = `Then start it with this same server list. It serves clients at once.
+`
+	recoverOthers = `Then start it with this same server list, and the others with empty directories: they copy its data.
+It refuses members that still have data of the former ensemble.
+Clients are served once most voters of the list have the data and vote.
+`
+)
 
 const recoverCompare = `Of two members, the one with the later term has more data; with equal terms, the one with the greater index.
 A member that is stopped cannot be asked. Run this command on each one that has data, answer no, and compare.
 `
 
-// newRecover returns the command that lets the survivor of a lost majority start.
+// newRecover returns the command that lets the survivor of a lost majority begin a new ensemble.
 func newRecover(w cli.World) *cobra.Command {
 	var f memberFlags
 	yes, force, out := false, false, cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority start alone", GroupID: cli.Run, Args: cli.Takes(0, 1, oneFile),
-		Long: "Lets the survivor of a lost majority start alone, with the server list in its zoo.cfg. Run it on a member that is stopped. Before it changes anything, it says what the " +
-			"recovery costs and which member has the most data, and asks.",
+		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble", GroupID: cli.Run, Args: cli.Takes(0, 1, oneFile),
+		Long: "Lets the survivor of a lost majority begin a new ensemble with its data, and with the server list in its zoo.cfg. The other members start with empty directories, and copy its data. " +
+			"Run it on a member that is stopped. Before it changes anything, it says what the recovery costs and which member has the most data, and asks.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, log, err := f.configured(w, "recover", args)
 			if err != nil {
@@ -51,7 +60,7 @@ func newRecover(w cli.World) *cobra.Command {
 	return cmd
 }
 
-// recoverMember lets the survivor of a lost majority start, with the server list in its zoo.cfg.
+// recoverMember lets the survivor of a lost majority begin a new ensemble, with the server list in its zoo.cfg.
 func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.World, out *cli.Output) error {
 	stdout := w.Out
 	if !out.Text() {
@@ -72,7 +81,11 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	for _, s := range recovery.Servers {
 		names = append(names, fmt.Sprintf("member %d (%s)", s.ID, s.Raft))
 	}
-	if _, err := fmt.Fprintf(stdout, recoverWarning, cfg.MyID, strings.Join(names, ", ")); err != nil {
+	next := recoverOthers
+	if len(names) == 1 {
+		next = recoverAlone
+	}
+	if _, err := fmt.Fprintf(stdout, recoverWarning+next, cfg.MyID, strings.Join(names, ", ")); err != nil {
 		return err
 	}
 	if !yes {

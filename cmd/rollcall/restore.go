@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,7 @@ import (
 // restoring are the settings of the command.
 type restoring struct {
 	file     string
-	configs  []string
+	config   string
 	sessions string
 }
 
@@ -31,14 +30,14 @@ func newRestore(w cli.World) *cobra.Command {
 	r, out := restoring{sessions: "keep"}, cli.NewOutput(w)
 	live := cli.NewSubtreeRestore(w, out)
 	cmd := &cobra.Command{
-		Use: "restore [flags] FILE zoo.cfg...", Short: "begin a new ensemble with the state in a backup, or write a subtree of it into one that runs",
-		Long: "Fills the empty folders of the members of a new ensemble with the state in a backup. It fills those of the members whose zoo.cfg it gets. For members on " +
-			"other machines, run it there, with the same backup and flags. Then start the members: they elect a leader and serve. Nodes keep all that clients can see of them, and zxids go on. " +
+		Use: "restore [flags] FILE [zoo.cfg]", Short: "begin a new ensemble with the state in a backup, or write a subtree of it into one that runs",
+		Long: "Fills the empty directories of one member of a new ensemble with the state in a backup: of the member whose zoo.cfg it gets. Then start all members, the others with empty directories: " +
+			"they copy the state, and the ensemble serves once most of its voters have it. Nodes keep all that clients can see of them, and zxids go on. " +
 			"By default sessions are kept, and clients can resume them. With --sessions close they have ended, and their ephemeral nodes are gone. " +
-			"Folders that are not empty are refused; ZooKeeper's version-2 may be beside.\n\nWith --subtree, the command writes a subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
+			"Directories that are not empty are refused; ZooKeeper's version-2 may be beside.\n\nWith --subtree, the command writes a subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
 			"are missing, and sets data and access control lists that differ. With --delete it also deletes nodes that are not in the backup. It leaves out ephemeral nodes. Versions, times and the numbers of sequential nodes " +
 			"begin anew. On a terminal it asks before that; elsewhere it needs --yes. It can be repeated if it was interrupted.",
-		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions close ensemble.backup a/zoo.cfg b/zoo.cfg c/zoo.cfg\n" +
+		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions close ensemble.backup /etc/rollcall/zoo.cfg\n" +
 			"  rollcall backup restore --subtree /app --dry-run ensemble.backup",
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -51,13 +50,13 @@ func newRestore(w cli.World) *cobra.Command {
 		case asked:
 			return cli.Takes(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
 		}
-		return cli.Takes(2, -1, "a backup, and the zoo.cfg of each member on this machine; --subtree restores into an ensemble that runs")(cmd, args)
+		return cli.Takes(2, 2, "a backup, and the zoo.cfg of one member; the others start with empty directories and copy it; --subtree restores into an ensemble that runs")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 { // with --subtree
 			return live.Run(cmd.Context(), args[0])
 		}
-		r.file, r.configs = args[0], args[1:]
+		r.file, r.config = args[0], args[1]
 		if err := r.restore(cmd.Context(), w, out); err != nil {
 			return fmt.Errorf("backup restore: %w", err)
 		}
@@ -73,7 +72,9 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	if r.sessions != "keep" && r.sessions != "close" {
 		return cli.With(cli.WrongUse, fmt.Errorf("--sessions %q: allowed are keep and close", r.sessions))
 	}
-	members, err := r.members(w)
+	logger := slog.New(slog.NewTextHandler(w.Err, nil))
+	cfg, warnings, err := config.Load(r.config, w.Env, config.Flags{})
+	logWarnings(logger, warnings)
 	if err != nil {
 		return err
 	}
@@ -87,39 +88,15 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	done := cli.Restored{
 		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.Nodes, Sessions: h.Sessions, Closed: closed, Filled: []cli.RestoredMember{},
 	}
-	logger := slog.New(slog.NewTextHandler(w.Err, nil))
-	for i, cfg := range members {
-		warnOfNewPlace(cfg, logger)
-		work := cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
-		done.Digest, err = fill(cfg, state)
-		work.Done()
-		if err != nil {
-			return r.partly(done, i, err)
-		}
-		done.Filled = append(done.Filled, cli.RestoredMember{Member: cfg.MyID, Config: r.configs[i], Data: cfg.Dir})
+	warnOfNewPlace(cfg, logger)
+	work = cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
+	done.Digest, err = fill(cfg, state)
+	work.Done()
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.config, err)
 	}
-	return cli.PrintText(out, restoredText(done, members), done)
-}
-
-// members reads the configurations, which are those of different members with one server list.
-func (r *restoring) members(w cli.World) (members []config.Config, err error) {
-	seen := map[uint32]string{}
-	for _, file := range r.configs {
-		cfg, warnings, err := config.Load(file, w.Env, config.Flags{})
-		logWarnings(slog.New(slog.NewTextHandler(w.Err, nil)), warnings)
-		if err != nil {
-			return nil, err
-		}
-		if other, ok := seen[cfg.MyID]; ok {
-			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s and %s are both of member %d; give the zoo.cfg of each member once", other, file, cfg.MyID))
-		}
-		if len(members) > 0 && (cfg.Standalone || !slices.Equal(servers(cfg), servers(members[0]))) {
-			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s and %s have different server lists; the members of an ensemble have the same one", r.configs[0], file))
-		}
-		seen[cfg.MyID] = file
-		members = append(members, cfg)
-	}
-	return members, nil
+	done.Filled = append(done.Filled, cli.RestoredMember{Member: cfg.MyID, Config: r.config, Data: cfg.Dir})
+	return cli.PrintText(out, restoredText(done, len(servers(cfg))), done)
 }
 
 // state reads the backup with all checks, and returns the state to restore.
@@ -163,26 +140,17 @@ func fill(cfg config.Config, state *member.Restored) (digest string, err error) 
 	err = member.Plant(member.Planting{
 		ID: cfg.MyID, Servers: servers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
 		Index: state.Head().Index, Term: state.Term(),
-		Image: func(w io.Writer) (uint64, error) {
+		Image: func(w io.Writer) error {
 			sum, err := state.WriteImage(w)
 			digest = backup.Digest(sum)
-			return sum, err
+			return err
 		},
 	})
 	return digest, err
 }
 
-// partly returns the error for a member whose folders could not be filled, after those of others were.
-func (r *restoring) partly(done cli.Restored, failed int, err error) error {
-	err = fmt.Errorf("%s: %w", r.configs[failed], err)
-	if len(done.Filled) == 0 {
-		return err
-	}
-	return errors.Join(err, fmt.Errorf("the folders of %s are filled; run the command again with the others only, %s", strings.Join(r.configs[:failed], ", "), strings.Join(r.configs[failed:], ", ")))
-}
-
-// restoredText says what was done, and what to do next.
-func restoredText(done cli.Restored, members []config.Config) string {
+// restoredText returns what was done, and what to do next in an ensemble of so many members.
+func restoredText(done cli.Restored, members int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d nodes and %d sessions, as of index %d", done.File, done.Nodes, done.Sessions, done.Index)
 	if done.Closed > 0 {
@@ -192,9 +160,9 @@ func restoredText(done cli.Restored, members []config.Config) string {
 	for _, m := range done.Filled {
 		fmt.Fprintf(&b, "Member %d has it in %s.\n", m.Member, m.Data)
 	}
-	if all := len(servers(members[0])); len(members) < all {
-		fmt.Fprintf(&b, "%d of %d members are filled. Fill the others with the same backup and the same flags.\n", len(members), all)
+	if members > 1 {
+		fmt.Fprintf(&b, "Start all %d members now. The others start with empty directories, and copy it.\n", members)
 	}
-	fmt.Fprintf(&b, "Start the members now, each with its zoo.cfg: rollcall serve %s\n", done.Filled[0].Config)
+	fmt.Fprintf(&b, "Start this one with: rollcall serve %s\n", done.Filled[0].Config)
 	return b.String()
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -46,22 +47,17 @@ func roles(t *testing.T, dir string, base int) (files, lines []string) {
 }
 
 // The folders of voters and of an observer can be filled by an import and with a backup. The ensemble has the roles and the
-// addresses of its server lines, and the observer serves. If it alone is left, it is recovered once it votes.
+// addresses of its server lines, and the observer serves. If it alone is left, it is recovered as the only voter of a list.
 func TestFilledEnsembleHasRoles(t *testing.T) {
 	source := zooKeepers(t)
 	for _, tt := range []struct {
 		name, node string
-		fill       func(configs []string) [][]string // command lines
+		fill       func(config string) []string // command line
 	}{
-		{"restore", "/app", func(configs []string) [][]string {
-			return [][]string{append([]string{"backup", "restore", writeBackup(t, t.TempDir())}, configs...)}
+		{"restore", "/app", func(config string) []string {
+			return []string{"backup", "restore", writeBackup(t, t.TempDir()), config}
 		}},
-		{"import", "/a", func(configs []string) (lines [][]string) {
-			for _, file := range configs {
-				lines = append(lines, []string{"import", "--few", "--config", file, source})
-			}
-			return lines
-		}},
+		{"import", "/a", func(config string) []string { return []string{"import", "--few", "--config", config, source} }},
 	} {
 		var configs, lines []string
 		var log logtest.Buffer
@@ -72,10 +68,9 @@ func TestFilledEnsembleHasRoles(t *testing.T) {
 					t.Fatal("no free ports")
 				}
 				configs, lines = roles(t, dir(), 10_000+rand.IntN(18_000))
-				for _, args := range tt.fill(configs) {
-					if out, err := command(t, args...); err != nil {
-						t.Fatalf("%q: %v\n%s", args, err, out)
-					}
+				args := tt.fill(configs[0]) // the others start empty, and copy the state
+				if out, err := command(t, args...); err != nil {
+					t.Fatalf("%q: %v\n%s", args, err, out)
 				}
 				log.Take()
 				if serveAll(t, configs, &log) {
@@ -91,8 +86,7 @@ func TestFilledEnsembleHasRoles(t *testing.T) {
 	}
 }
 
-// wantCaughtUp waits until so many members run raft, and each that has joined late has caught up: only then can it be
-// recovered.
+// wantCaughtUp waits until so many members run raft and take part in the ensemble: only then can one be recovered.
 func wantCaughtUp(t *testing.T, log *logtest.Buffer, members int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -101,7 +95,7 @@ func wantCaughtUp(t *testing.T, log *logtest.Buffer, members int) {
 	defer ticker.Stop()
 	for {
 		text := log.String()
-		if strings.Count(text, `msg="raft runs"`) == members && strings.Count(text, "this member joins;") == strings.Count(text, "this member has caught up") {
+		if strings.Count(text, `msg="raft runs"`) == members && strings.Count(text, `msg="this member takes part in the ensemble"`) == members {
 			return
 		}
 		select {
@@ -145,13 +139,22 @@ func recoverObserver(t *testing.T, file, line string) {
 		}
 	}
 	text, err := os.ReadFile(file)
-	if err == nil {
-		err = os.WriteFile(file, []byte(strings.Replace(string(text), line, strings.Replace(line, "observer", "participant", 1), 1)), 0o600)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := command(t, "recover", "--yes", file); err != nil || !strings.Contains(out, "Member 4 can be started now.") {
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(strings.Replace(text, line, strings.Replace(line, "observer", "participant", 1), 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(string(text))
+	out, err := command(t, "recover", file) // it asks, and nobody answers
+	if err == nil || !strings.Contains(err.Error(), "not confirmed; nothing was changed") || !strings.Contains(out, "and the others with empty directories: they copy its data.") || strings.Contains(out, "at once") {
+		t.Errorf("recovery with four servers: %v\n%s", err, out)
+	}
+	write(regexp.MustCompile(`(?m)^server\.[123]=.*\n`).ReplaceAllString(string(text), "") + "standaloneEnabled=false\n")
+	out, err = command(t, "recover", "--yes", file)
+	if err != nil || !strings.Contains(out, "Member 4 can be started now.") || !strings.Contains(out, "It serves clients at once.") || strings.Contains(out, "the others") {
 		t.Errorf("recovery of a former observer: %v\n%s", err, out)
 	}
 	ctx, stop := context.WithCancel(t.Context())

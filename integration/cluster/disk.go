@@ -9,12 +9,14 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
+	quorumwire "rollcall/quorum/wire"
 )
 
 var (
@@ -97,6 +99,38 @@ func (d *Disk) Wipe() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.data = newContent()
+}
+
+// id returns the id by which raft knows the disk, or 0 if it has none yet.
+func (d *Disk) id() disk.ID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b := d.data.stable["RollcallDisk"]; len(b) >= 8 {
+		return disk.ID(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// configuration returns the servers in the newest configuration of raft's that the disk has, or is about to have.
+func (d *Disk) configuration() []quorumwire.Peer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	data := d.data
+	if d.run != nil && len(d.run.pending) > 0 {
+		data = data.clone()
+		for _, w := range d.run.pending {
+			w.put(data)
+		}
+	}
+	for index := data.last; index >= data.first && index > 0; index-- {
+		if l := data.logs[index]; l.Type == raft.LogConfiguration {
+			return quorumwire.Peers(raft.DecodeConfiguration(l.Data))
+		}
+	}
+	if len(data.snapshots) > 0 {
+		return quorumwire.Peers(data.snapshots[0].meta.Configuration)
+	}
+	return nil
 }
 
 // SetLatency sets how long a write takes.
@@ -195,8 +229,8 @@ func (d *Disk) Last() uint64 {
 func (d *Disk) Votes(id uint32) (term uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	voted := string(d.data.stable["LastVoteCand"]) // by the address for itself, and by a name for others
-	if voted != fmt.Sprintf("member-%d", id) && voted != serverLine(id, 0).Raft || len(d.data.stable["LastVoteTerm"]) != 8 {
+	voted := string(d.data.stable["LastVoteCand"]) // by the address for itself, and by the name for others; both begin with the name
+	if !strings.HasPrefix(voted, fmt.Sprintf("%d.", id)) || len(d.data.stable["LastVoteTerm"]) != 8 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(d.data.stable["LastVoteTerm"])

@@ -33,6 +33,7 @@ import (
 	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/quorum/disk"
+	quorumwire "rollcall/quorum/wire"
 	"rollcall/roster"
 	"rollcall/znode"
 )
@@ -50,6 +51,7 @@ type Options struct {
 	Linear   bool                     // every read is linearizable
 	Reconfig bool                     // clients may change the list of members
 	HTTP     bool                     // each member serves HTTP for operators; see Ensemble.Operator
+	Disks    map[uint32]*Disk         // with which members begin; default: empty ones
 }
 
 // Ensemble is some members and their network. Use it from one goroutine, in a bubble.
@@ -104,12 +106,13 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Ensemble{Network: newNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
-	var list []member.Server
-	for id := uint32(1); id <= uint32(n); id++ {
-		list = append(list, serverLine(id, 0))
-	}
+	list := lines(uint32(n))
 	for _, s := range list {
 		e.members[s.ID] = e.newMember(s, list)
+		if d := opts.Disks[s.ID]; d != nil {
+			d.SetLatency(e.members[s.ID].disk.Latency())
+			e.members[s.ID].disk = d
+		}
 		e.first = append(e.first, roster.Server{ID: s.ID, Host: host(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888})
 	}
 	if opts.Record {
@@ -561,12 +564,12 @@ func (e *Ensemble) report() {
 	}
 }
 
-// Ready waits until every running member that is not damaged serves, and returns the leader. Here and
-// below, members that have been removed do not count.
+// Ready waits until every running member that is not damaged serves, and each disk has the vote that the list
+// wants for it, and returns the leader. Here and below, members that have been removed do not count.
 func (e *Ensemble) Ready() uint32 {
 	e.t.Helper()
 	e.Wait("every member to serve", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && !e.serves(id) })
+		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && !(e.serves(id) && e.votes(id)) })
 	})
 	return e.Leader()
 }
@@ -588,11 +591,18 @@ func (e *Ensemble) serves(id uint32) bool {
 	return e.Member(id).Damage() != "" || role != "" && role != api.ReadOnly
 }
 
+// votes reports whether a member's disk has the vote that the newest list wants for it, as far as the member knows. An ensemble
+// serves before all of its disks vote, and then fewer may be lost.
+func (e *Ensemble) votes(id uint32) bool {
+	own := e.Member(id).Disk()
+	return e.observes(id) || slices.ContainsFunc(e.Member(id).Configuration(), func(p quorumwire.Peer) bool { return p.ID == id && p.Disk == own && !p.Observer })
+}
+
 // Joined waits until every running member takes part in elections.
 func (e *Ensemble) Joined() {
 	e.t.Helper()
 	e.Wait("every member to take part in elections", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && e.Member(id).Joining() })
+		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && (e.Member(id).Joining() || !e.votes(id)) })
 	})
 }
 

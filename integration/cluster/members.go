@@ -142,7 +142,7 @@ func (e *Ensemble) bring(id uint32, empty bool) {
 	case e.members[id].done != nil:
 		return
 	case !slices.Contains(e.Members(), id):
-		if empty {
+		if empty && e.spares(id) { // raft's configuration may still have its vote
 			e.Wipe(id)
 		}
 		e.Relist(id)
@@ -157,13 +157,13 @@ func (e *Ensemble) Settled() bool {
 	return !slices.ContainsFunc(list, func(s roster.Server) bool { return !e.Running(s.ID) || !e.follows(s.ID, list) })
 }
 
-// follows reports whether a member has applied this list, and its raft has exactly these servers.
+// follows reports whether a member has applied this list, and its raft has exactly these servers, with the disks that they have now.
 func (e *Ensemble) follows(id uint32, list roster.List) bool {
 	if own, _ := e.listOf(id); own == nil || own.Text() != list.Text() {
 		return false
 	}
 	return slices.EqualFunc(e.Member(id).Configuration(), list, func(p quorumwire.Peer, s roster.Server) bool {
-		return p.ID == s.ID && p.Addr == s.ElectionAddr() && p.Observer == s.Observer
+		return p.ID == s.ID && e.Running(p.ID) && p.Disk == e.Member(p.ID).Disk() && p.Addr == s.ElectionAddr() && p.Observer == s.Observer
 	})
 }
 
@@ -190,20 +190,68 @@ func (e *Ensemble) Changes() int {
 	return e.record.changes.made
 }
 
-// spares reports whether the ensemble promises to survive the loss of a member's disk now: the member is in the newest
-// list, and each configuration that a member of that list has is of two voters at least, which all run and take part in
-// elections. Then no other disk lacks anything that was acknowledged or promised.
+// spares reports whether the ensemble promises to survive the loss of a member's disk now: in each disk's newest configuration
+// of raft, a majority of the voters' disks is left without it. A disk that was lost before counts as lost until another one
+// votes in its place. Configurations that are one change apart have a majority each, so the one that raft goes on with has, too.
+//
+// A leader that looks at the members, and loses one of them before its next change is on its disk, does not see that. So the
+// configurations that are one change nearer to the list count, too. What a leader has on its own disk may be on its way to the
+// others, although its own disk is the one to be lost.
 func (e *Ensemble) spares(id uint32) bool {
 	e.t.Helper()
-	members := e.Members()
-	incomplete := func(voter uint32) bool { return !e.Running(voter) || e.Member(voter).Joining() }
-	return slices.Contains(members, id) && !slices.ContainsFunc(members, func(member uint32) bool {
-		if !e.Running(member) {
-			return false // the others' configurations count it if it votes
+	found := false
+	for _, other := range e.IDs() {
+		leads := e.Running(other) && e.Member(other).Role() == "leader"
+		have := e.Disk(other).configuration()
+		if len(have) == 0 || other == id && !leads {
+			continue
 		}
-		voters := quorumwire.Voters(e.Member(member).Configuration())
-		return len(voters) < 2 || slices.ContainsFunc(voters, incomplete)
-	})
+		found = found || other != id
+		next := [][]quorumwire.Peer{have}
+		if leads {
+			next = append(next, e.nextChanges(other, have)...)
+		}
+		if e.Disk(other).Stalled() || slices.ContainsFunc(next, func(c []quorumwire.Peer) bool { return !e.survives(c, id) }) {
+			return false // of a stalled disk, a change may wait for it, which no disk shows
+		}
+	}
+	return found
+}
+
+// survives reports whether a majority of the voters' disks in a configuration is left if a member's disk is lost.
+func (e *Ensemble) survives(configuration []quorumwire.Peer, lost uint32) bool {
+	voters, left := 0, 0
+	for _, p := range configuration {
+		if p.Observer {
+			continue
+		}
+		voters++
+		if m := e.members[p.ID]; p.ID != lost && m != nil && e.Disk(p.ID).id() == p.Disk {
+			left++
+		}
+	}
+	return voters == 0 || left > voters/2
+}
+
+// nearlyAll is how many entries a member may lack that may get a vote at any moment.
+const nearlyAll = 100
+
+// nextChanges returns the configurations that a leader may propose next: without a voter that the list does not have, or with the
+// vote of a server that has nearly all of the log.
+func (e *Ensemble) nextChanges(leader uint32, have []quorumwire.Peer) (next [][]quorumwire.Peer) {
+	list := e.List()
+	for i, p := range have {
+		line, in := list.Find(p.ID)
+		after := slices.Clone(have)
+		switch stays := in && !line.Observer; {
+		case !stays && !p.Observer:
+			next = append(next, slices.Delete(after, i, i+1))
+		case stays && p.Observer && e.Disk(p.ID).Last()+nearlyAll > e.Disk(leader).Last():
+			after[i].Observer = false
+			next = append(next, after)
+		}
+	}
+	return next
 }
 
 // Silent waits until a member that has been removed serves nobody, if it runs, and checks that it opens no

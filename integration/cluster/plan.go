@@ -348,6 +348,40 @@ func ChangingPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 	return p
 }
 
+// JoiningPlan draws one to three wipes and as many other faults, which begin within span, for members that copy a long log
+// meanwhile. An ensemble of one gets two more members at once; another one, up to two changes of its list. Nobody moves.
+func JoiningPlan(rng *rand.Rand, members int, span time.Duration) Plan {
+	d := drawing{rng: rng, span: span, members: members, voters: members, next: NewIDs(members)[0]}
+	var p Plan
+	if members == 1 {
+		for range 2 {
+			p = append(p, Fault{At: d.within(span / 4), Kind: Add, Who: d.fresh(), By: insistence, Seed: 1 + rng.Uint64N(1000)})
+		}
+	} else {
+		p = d.some(rng.IntN(3))
+	}
+	for range 1 + rng.IntN(3) {
+		p = append(p, d.fault(Wipe, d.named()))
+	}
+	for range 1 + rng.IntN(3) {
+		p = append(p, d.fault(calm[rng.IntN(len(calm))], d.anyone()))
+	}
+	shorten(p)
+	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+// FirstPlan draws one or two faults for members that begin together within span. Nobody leads yet, so they have names.
+func FirstPlan(rng *rand.Rand, members int, span time.Duration) (p Plan) {
+	d := drawing{rng: rng, span: span, members: members}
+	for range 1 + rng.IntN(2) {
+		kinds := []Kind{Kill, Wipe, Wipe, Pause, Isolate, Stall}
+		p = append(p, d.fault(kinds[rng.IntN(len(kinds))], Target(fmt.Sprintf("m%d", 1+rng.IntN(members)))))
+	}
+	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
 // keepDisks gives members that come back their old disks: an ensemble promises to survive the loss of one disk at a
 // time, and the plan wipes one.
 func keepDisks(p Plan) {
@@ -380,6 +414,23 @@ func (d *drawing) anyone() Target {
 		return Leader
 	}
 	return Follower(1 + d.rng.IntN(d.sized()-1))
+}
+
+// named does the same. Half of the time it names one, which may be a member that has come in.
+func (d *drawing) named() Target {
+	if d.rng.IntN(2) == 0 {
+		return d.anyone()
+	}
+	names := NewIDs(d.members)[:1]
+	for id := range d.members {
+		names = append(names, uint32(id)+1)
+	}
+	return Target(fmt.Sprintf("m%d", names[d.rng.IntN(len(names))]))
+}
+
+// within draws a time.
+func (d *drawing) within(span time.Duration) time.Duration {
+	return time.Duration(d.rng.Int64N(int64(span))).Round(10 * time.Microsecond)
 }
 
 // sized returns how many members faults are drawn for: one that is alone gets another one.

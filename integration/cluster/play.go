@@ -129,8 +129,7 @@ func (pl *player) begin(f Fault, giveUp time.Time) {
 	}
 }
 
-// can reports whether a fault has its targets. While members come and go, a disk is wiped only when the ensemble promises
-// to survive that.
+// can reports whether a fault has its targets. A disk is wiped only when the ensemble promises to survive that.
 func (pl *player) can(p Played) bool {
 	switch {
 	case p.Fault.Far != "" && p.Far == 0:
@@ -140,7 +139,7 @@ func (pl *player) can(p Played) bool {
 	case p.Hit == 0 || !pl.e.Running(p.Hit):
 		return false
 	}
-	return p.Kind != Wipe || !pl.changing || pl.e.spares(p.Hit)
+	return p.Kind != Wipe || pl.e.spares(p.Hit)
 }
 
 // do does a fault, and returns the function that ends it.
@@ -164,9 +163,7 @@ func (pl *player) do(p Played) (end func()) {
 		}
 		e.stopSoon(id)
 		return func() {
-			if e.members[id].leaves {
-				_ = e.stopMember(id) // its error, if any, shows in what it left
-			}
+			e.stopped(id)
 			e.start(id)
 		}
 	case Pause:
@@ -322,11 +319,19 @@ func (pl *player) retire(id uint32, giveUp time.Time) {
 		return
 	}
 	pl.e.stopSoon(id)
-	pl.at(time.Now().Add(pl.e.opts.Tick), func() {
-		if pl.e.members[id].leaves {
-			_ = pl.e.stopMember(id) // its error, if any, shows in what it left
-		}
-	})
+	pl.at(time.Now().Add(pl.e.opts.Tick), func() { pl.e.stopped(id) })
+}
+
+// stopped waits until a member that was asked to stop has done so. One whose disk is stalled would not, and would hold up the plan that
+// ends the stall: it crashes.
+func (e *Ensemble) stopped(id uint32) {
+	switch {
+	case !e.members[id].leaves:
+	case e.Disk(id).Stalled():
+		e.crash(id, nil)
+	default:
+		_ = e.stopMember(id) // its error, if any, shows in what it left
+	}
 }
 
 // start boots a member unless another fault has done so.

@@ -414,7 +414,7 @@ func snapshotOf(id uint32, s *znode.State) history.Snapshot {
 		for _, c := range children {
 			if child := path + "/" + c; path != "/" {
 				paths = append(paths, child)
-			} else if c != "zookeeper" {
+			} else if c != "zookeeper" && c != former {
 				paths = append(paths, "/"+c)
 			}
 		}

@@ -82,6 +82,7 @@ type Data struct {
 	snapshotAt atomic.Int64 // log.bytes when the last snapshot was stored
 	refused    error        // see Refused
 	servers    []string
+	id         ID
 }
 
 // Open opens a member's data. A folder without data becomes this member's. Open returns an error
@@ -102,21 +103,35 @@ func Open(cfg Config) (*Data, error) {
 	if err := d.guard(cfg.Running, cfg.Leads, cfg.Fail); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
+	var err error
+	if d.id, err = identify(d.bare); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	d.snaps.files, _ = d.bare.Snapshots.(*snapshotFiles)
 	return d, nil
 }
 
 // OpenStopped locks the folders of a member that does not run and opens the stores in them. Of cfg
-// it uses Dir, LogDir, SegmentBytes and RaftLog. The error is ErrNoData if no member has begun there.
+// it uses Dir, LogDir or Stores, SegmentBytes and RaftLog. The error is ErrNoData if no member has begun there.
 func OpenStopped(cfg Config) (*Data, error) {
-	d := &Data{}
-	if err := d.openStopped(cfg); err != nil {
+	d := &Data{bare: cfg.Stores}
+	if cfg.Dir != "" {
+		if err := d.openFolders(cfg); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	var err error
+	if d.id, err = knownID(d.bare); err == nil && d.id == 0 {
+		err = fmt.Errorf("%w: its first start was interrupted", ErrNoData)
+	}
+	if err = errors.Join(err, d.guard(func() bool { return false }, nil, nil)); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
 
-func (d *Data) openStopped(cfg Config) (err error) {
+// openFolders locks the folders of a member that does not run, and opens the stores in them.
+func (d *Data) openFolders(cfg Config) (err error) {
 	if err := checkBegun(cfg.Dir, cfg.LogDir); err != nil {
 		return err
 	}
@@ -127,10 +142,8 @@ func (d *Data) openStopped(cfg Config) (err error) {
 		return err
 	}
 	d.servers = d.folders[0].id.Servers
-	if d.bare, d.closer, err = openStores(d.folders, storeOf(d.folders), cfg); err != nil {
-		return err
-	}
-	return d.guard(func() bool { return false }, nil, nil)
+	d.bare, d.closer, err = openStores(d.folders, storeOf(d.folders), cfg)
+	return err
 }
 
 // guard wraps the stores in their guards.
@@ -194,7 +207,7 @@ func (d *Data) Stable() *Stable { return d.stable }
 // Snapshots returns the snapshots for raft.
 func (d *Data) Snapshots() raft.SnapshotStore { return d.snaps }
 
-// HasData reports whether there is a snapshot, or any log entry beyond the bootstrap entry.
+// HasData reports whether there is a snapshot or a log entry.
 func (d *Data) HasData() bool { return d.log.data.Load() || d.snapshot.Load() }
 
 // Appended returns how many entries this process has appended to the log, how many bytes they
@@ -240,8 +253,11 @@ func (d *Data) BindTo(member uint32) error {
 // Servers returns the server list for which the folder was made.
 func (d *Data) Servers() []string { return d.servers }
 
-// Rename makes the folders those of member in the given server list.
+// Rename makes the folders, if there are any, those of member in the given server list.
 func (d *Data) Rename(member uint32, servers []string) error {
+	if len(d.folders) == 0 {
+		return nil
+	}
 	id := identity{Member: member, Servers: servers, Apart: len(d.folders) > 1, Log: true}.as(storeOf(d.folders))
 	for i := len(d.folders) - 1; i >= 0; i-- {
 		if err := d.folders[i].write(id); err != nil {
@@ -306,8 +322,7 @@ func cleanUp(dir string) error {
 	return nil
 }
 
-// hasData reports whether a member has anything that the others may count on: a snapshot,
-// or an entry beyond the bootstrap entry.
+// hasData reports whether a member has anything that the others may count on: a snapshot or an entry.
 func hasData(s Stores) (bool, error) {
 	last, err := s.Log.LastIndex()
 	if err != nil {
@@ -317,5 +332,5 @@ func hasData(s Stores) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("quorum: list snapshots: %w", err)
 	}
-	return last > BootstrapIndex || len(list) > 0, nil
+	return last > 0 || len(list) > 0, nil
 }

@@ -319,7 +319,7 @@ func TestMend(t *testing.T) {
 				}
 				return cmp.Or(tt.holds, Contents{Index: tt.snapshot, Term: 2}), nil
 			}
-			if err := (&Data{bare: s}).Repair(verify, false); !errors.Is(err, tt.err) {
+			if err := (&Data{bare: s}).Repair(verify); !errors.Is(err, tt.err) {
 				t.Errorf("Mend: %v, want %v", err, tt.err)
 			}
 			if first, _ := s.Log.FirstIndex(); (tt.err == nil || tt.first > 0) && first != tt.first {

@@ -17,11 +17,10 @@ type Contents struct {
 	Term  uint64 // the term of that entry or of an earlier one
 }
 
-// Check compares c with the index and term that the snapshot is said to have. After a recovery a
-// snapshot may end in entries of raft's own, which the state machine does not get.
-func (c Contents) Check(index, term uint64, recovered bool) error {
+// Check compares c with the index and term that the snapshot is said to have.
+func (c Contents) Check(index, term uint64) error {
 	switch {
-	case c.Index > index, c.Index < index && !recovered:
+	case c.Index != index:
 		return fmt.Errorf("the snapshot is %w: it goes to index %d, and is said to go to %d", ErrDamaged, c.Index, index)
 	case c.Term > term:
 		return fmt.Errorf("the snapshot is %w: it has an entry of term %d, and is said to end in term %d", ErrDamaged, c.Term, term)
@@ -32,9 +31,8 @@ func (c Contents) Check(index, term uint64, recovered bool) error {
 // Repair corrects what a crash during the installation of a snapshot leaves: a log that ends before
 // the snapshot, or contradicts it. The snapshot replaces that log, so Repair deletes the whole log.
 // Before that, verify, which belongs to the state machine, must have read the whole snapshot. A gap
-// between log and snapshot is damage. recovered says that the data went through a recovery. Repair
-// must be called before raft runs.
-func (d *Data) Repair(verify func(io.Reader) (Contents, error), recovered bool) error {
+// between log and snapshot is damage. Repair must be called before raft runs.
+func (d *Data) Repair(verify func(io.Reader) (Contents, error)) error {
 	s := d.bare
 	list, err := s.Snapshots.List()
 	if err != nil {
@@ -73,7 +71,7 @@ func (d *Data) Repair(verify func(io.Reader) (Contents, error), recovered bool) 
 	}
 	err = unreadable(s)
 	if err == nil {
-		err = verifyStored(s, &snap, verify, recovered)
+		err = verifyStored(s, &snap, verify)
 	}
 	if errors.Is(err, ErrNewerFormat) {
 		return newerVersion(fmt.Errorf("snapshot %s: %w", snap.ID, err))
@@ -131,7 +129,7 @@ func withReason(err, why error) error {
 }
 
 // verifyStored reads all of a snapshot, and compares its contents with its metadata.
-func verifyStored(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (Contents, error), recovered bool) error {
+func verifyStored(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (Contents, error)) error {
 	_, r, err := s.Snapshots.Open(meta.ID)
 	if err != nil {
 		return err
@@ -140,7 +138,7 @@ func verifyStored(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (Con
 	if err = errors.Join(err, r.Close()); err != nil {
 		return err
 	}
-	return c.Check(meta.Index, meta.Term, recovered)
+	return c.Check(meta.Index, meta.Term)
 }
 
 // Newest returns the index of the newest stored snapshot, readable or not, or 0 if there is none.
@@ -208,7 +206,7 @@ func (d *Data) CheckReadable(verify func(io.Reader) (Contents, error)) error {
 	}
 	why := unreadable(s)
 	for _, meta := range list {
-		verr := verifyStored(s, meta, verify, true)
+		verr := verifyStored(s, meta, verify)
 		if verr == nil {
 			last = max(last, meta.Index)
 			break

@@ -28,7 +28,13 @@ var (
 // It is all or nothing. After an error the folders are as empty as before. After a crash they are either
 // complete, or a start refuses them with ErrPlanting and Plant can be repeated. The identity in the data
 // folder is written last: with it the folders are complete.
+//
+// cfg.Stores, if set, are filled in place of folders. They are empty, and only tests have them.
 func Plant(cfg Config, fill func(*Data) error) (err error) {
+	if cfg.Dir == "" {
+		d := &Data{bare: cfg.Stores}
+		return d.plant(fill)
+	}
 	fs, err := plantedFolders(cfg.Dir, cfg.LogDir)
 	defer func() {
 		for _, f := range fs {
@@ -63,10 +69,7 @@ func plant(fs []*folder, cfg Config, fill func(*Data) error) error {
 		if err := bind(d.bare.Stable, fs[len(fs)-1].dir, cfg.Member); err != nil {
 			return err
 		}
-		if err := d.guard(func() bool { return false }, nil, nil); err != nil {
-			return err
-		}
-		return fill(d)
+		return d.plant(fill)
 	}()
 	if err = errors.Join(err, d.Close()); err != nil {
 		return err
@@ -82,6 +85,17 @@ func plant(fs []*folder, cfg Config, fill func(*Data) error) error {
 		}
 	}
 	return nil
+}
+
+// plant fills empty stores.
+func (d *Data) plant(fill func(*Data) error) (err error) {
+	if err := d.guard(func() bool { return false }, nil, nil); err != nil {
+		return err
+	}
+	if d.id, err = identify(d.bare); err != nil {
+		return err
+	}
+	return fill(d)
 }
 
 // plantedFolders locks the folders that Plant may fill. It makes them if they do not exist.
@@ -218,5 +232,5 @@ func (d *Data) VerifyNewest(verify func(io.Reader) (Contents, error)) error {
 	if len(list) == 0 {
 		return fmt.Errorf("quorum: the snapshot is %w: %w", ErrDamaged, unreadable(d.bare))
 	}
-	return verifyStored(d.bare, list[0], verify, false)
+	return verifyStored(d.bare, list[0], verify)
 }

@@ -68,10 +68,11 @@ func (q *logQueue) StoreLogs(logs []*raft.Log) error {
 
 // mayQueue reports whether entries may be stored after StoreLogs has returned. Those of a follower
 // may not, because its answer says that they are stored. Nor may a configuration: as soon as raft
-// takes it for committed, it steps down or begins the next change without asking anyone.
+// takes it for committed, it steps down or begins the next change without asking anyone. Nor may the first entry of a term, a
+// no-op: a commit of earlier entries is shown if they are on this disk, and it counts only behind an entry of this term.
 func (q *logQueue) mayQueue(logs []*raft.Log) bool {
 	for _, l := range logs {
-		if l.Type == raft.LogConfiguration {
+		if l.Type == raft.LogConfiguration || l.Type == raft.LogNoop {
 			return false
 		}
 	}

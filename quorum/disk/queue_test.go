@@ -85,6 +85,7 @@ func newQueued(t *testing.T) *queued {
 	if err != nil {
 		t.Fatal(err)
 	}
+	store.written() // the id of the disk
 	return q
 }
 
@@ -244,6 +245,11 @@ func TestQueueIsFirst(t *testing.T) {
 			logs[1].Type = raft.LogConfiguration
 			return q.Log().StoreLogs(logs)
 		}, true, "3 to 4"},
+		{"the first entry of a term", func(q *queued) error {
+			logs := entries(3, 3, nil)
+			logs[0].Type = raft.LogNoop
+			return q.Log().StoreLogs(logs)
+		}, true, "3 to 3"},
 		{"a term", func(q *queued) error { return q.Stable().SetTerm(9) }, false, string(keyTerm)},
 		{"a vote", func(q *queued) error { return q.Stable().Set([]byte("LastVoteCand"), nil) }, false, "LastVoteCand"},
 		{"a deletion", func(q *queued) error { return q.Log().DeleteRange(1, 1) }, false, "delete 1 to 1"},

@@ -21,8 +21,7 @@ const (
 	// boltLockTimeout is short because the folder is locked already, so no process should hold the
 	// file.
 	boltLockTimeout = time.Second
-	// BootstrapIndex is the index of the bootstrap entry, the first configuration. If a member has
-	// no other entry, it has nothing that the others count on.
+	// BootstrapIndex is the index of the first entry of a log, the first configuration.
 	BootstrapIndex = 1
 	// MaxAppend is how many entries are stored in one write at most. A leader sends no more in one
 	// AppendEntries, and a follower's heartbeats wait for that write.
@@ -69,7 +68,7 @@ type logStore struct {
 	guard
 	metrics *writeMetrics
 	whole   bool         // deletes any range in one step, because it removes files
-	data    atomic.Bool  // holds, or held, an entry after the bootstrap entry
+	data    atomic.Bool  // holds, or held, an entry
 	entries atomic.Int64 // number appended by this process
 	bytes   atomic.Int64
 }
@@ -128,9 +127,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		if l.Type == raft.LogCommand {
 			s.metrics.entries.Add(len(l.Data))
 		}
-		if l.Index > BootstrapIndex {
-			s.data.Store(true)
-		}
+		s.data.Store(true)
 	}
 	s.entries.Add(int64(len(logs)))
 	s.bytes.Add(logBytes(logs))

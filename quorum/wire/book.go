@@ -1,11 +1,13 @@
 package wire
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"net"
 	"slices"
 	"sync"
 
-	"github.com/hashicorp/raft"
+	"rollcall/quorum/disk"
 )
 
 // EnsembleID identifies an ensemble. Members of different ensembles refuse each other's connections, even
@@ -17,10 +19,12 @@ type EnsembleID [hashSize]byte
 // concurrent use.
 type Book struct {
 	self  Peer
+	start uint64 // drawn by this process
 	seeds []Peer // the configured server list
 	hash  EnsembleID
 
 	mu         sync.Mutex
+	disk       disk.ID // of this member; 0: its data directory is not open yet
 	ensemble   EnsembleID
 	listed     []Peer
 	configured func() []Peer // raft's configuration; takes no lock of this package
@@ -30,6 +34,9 @@ type Book struct {
 // NewBook returns the book of member self, which so far knows what is configured. seeds includes self.
 func NewBook(self uint32, seeds []Peer) *Book {
 	b := &Book{seeds: Sorted(seeds), hash: EnsembleID(ConfigHash(seeds)), configured: func() []Peer { return nil }, changed: func([]Peer) {}}
+	var start [8]byte
+	_, _ = rand.Read(start[:]) // never fails: crypto/rand ends the program instead
+	b.start = binary.BigEndian.Uint64(start[:]) | 1
 	for _, p := range seeds {
 		if p.ID == self {
 			b.self = p
@@ -38,8 +45,24 @@ func NewBook(self uint32, seeds []Peer) *Book {
 	return b
 }
 
-// Self returns this member as it is configured.
-func (b *Book) Self() Peer { return b.self }
+// Self returns this member as it is configured, with its disk if that is known.
+func (b *Book) Self() Peer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	self := b.self
+	self.Disk = b.disk
+	return self
+}
+
+// Start returns a number that this process has drawn at random. It is not 0.
+func (b *Book) Start() uint64 { return b.start }
+
+// SetDisk sets the disk of this member. Before that, this member says no hello, and answers none.
+func (b *Book) SetDisk(id disk.ID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.disk = id
+}
 
 // List replaces the ensemble's server list. Those who are neither in it nor in raft's configuration stay
 // known only if they are configured.
@@ -86,18 +109,25 @@ func (b *Book) All() []Peer {
 	return all
 }
 
+// Find returns a member at the first address that All has.
+func (b *Book) Find(id uint32) (Peer, bool) {
+	all := b.All()
+	i := slices.IndexFunc(all, func(p Peer) bool { return p.ID == id })
+	if i < 0 {
+		return Peer{}, false
+	}
+	return all[i], true
+}
+
 // Once returns everybody who is known once, at the first address that All has.
 func (b *Book) Once() []Peer {
 	return slices.CompactFunc(b.All(), func(a, b Peer) bool { return a.ID == b.ID })
 }
 
-// Known reports whether a member is known.
+// Known reports whether a member is in the server list, in raft's configuration, or configured.
 func (b *Book) Known(id uint32) bool {
-	b.mu.Lock()
-	listed, configured := b.listed, b.configured
-	b.mu.Unlock()
-	is := func(p Peer) bool { return p.ID == id }
-	return slices.ContainsFunc(listed, is) || slices.ContainsFunc(b.seeds, is) || slices.ContainsFunc(configured(), is)
+	_, known := b.Find(id)
+	return known
 }
 
 // Hosts returns the hosts of a member, or nil if it is not known. They are those in the server list and in raft's
@@ -113,21 +143,6 @@ func (b *Book) Hosts(id uint32) []string {
 		known = slices.DeleteFunc(slices.Clone(b.seeds), other)
 	}
 	return hosts(slices.Concat(known, slices.DeleteFunc(slices.Clone(configured()), other)))
-}
-
-// member returns the member at an address of raft's.
-func (b *Book) member(addr raft.ServerAddress) (id uint32, ok bool) {
-	b.mu.Lock()
-	listed, configured := b.listed, b.configured
-	b.mu.Unlock()
-	for _, peers := range [][]Peer{configured(), listed, b.seeds} { // raft dials what its configuration has
-		for _, p := range peers {
-			if p.Addr == string(addr) {
-				return p.ID, true
-			}
-		}
-	}
-	return 0, false
 }
 
 // Ensemble returns the ensemble that this member belongs to, or zero if that is not known yet.

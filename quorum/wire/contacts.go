@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// contacts records when each member last answered a request of this leader. Heartbeats are sent
+// contacts records when each server last answered a request of this leader. Heartbeats are sent
 // whatever else is under way, so a member that has not answered several of them is out of reach.
 // The zero value is ready to use. It is safe for concurrent use.
 type contacts struct {
@@ -23,6 +24,9 @@ type contact struct {
 	last uint64 // index at the end of its log
 }
 
+// maxContacts is how many servers are remembered: each member with two disks. Each wiped disk leaves one.
+const maxContacts = 2 * maxMember
+
 // note records that a member has answered, and where its log ends.
 func (c *contacts) note(id raft.ServerID, last uint64) {
 	c.mu.Lock()
@@ -30,36 +34,43 @@ func (c *contacts) note(id raft.ServerID, last uint64) {
 	if c.of == nil {
 		c.of = make(map[raft.ServerID]contact)
 	}
+	if _, known := c.of[id]; !known && len(c.of) >= maxContacts {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.of)), func(a, b raft.ServerID) int { return c.of[a].at.Compare(c.of[b].at) })
+		delete(c.of, oldest)
+	}
 	c.of[id] = contact{time.Now(), last}
 }
 
-// within returns the members that have answered within d, in order of id.
-func (c *contacts) within(d time.Duration) []uint32 {
+// last returns when a server last answered, or the zero time.
+func (c *contacts) last(id raft.ServerID) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var ids []uint32
+	return c.of[id].at
+}
+
+// within returns the servers that have answered within d, in order of their names.
+func (c *contacts) within(d time.Duration) []raft.ServerID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []raft.ServerID
 	for id, answer := range c.of {
 		if time.Since(answer.at) <= d {
-			ids = append(ids, MemberID(id))
+			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)
 	return ids
 }
 
-// longest returns those of the same members whose logs reach an index, those with the longest logs first, and
+// longest returns those of the same servers whose logs reach an index, those with the longest logs first, and
 // of those with the same the one that answered last.
-func (c *contacts) longest(d time.Duration, index uint64) []uint32 {
+func (c *contacts) longest(d time.Duration, index uint64) []raft.ServerID {
 	ids := c.within(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answers := map[uint32]contact{}
-	for id, answer := range c.of {
-		answers[MemberID(id)] = answer
-	}
-	ids = slices.DeleteFunc(ids, func(id uint32) bool { return answers[id].last < index })
-	slices.SortFunc(ids, func(a, b uint32) int {
-		return cmp.Or(cmp.Compare(answers[b].last, answers[a].last), answers[b].at.Compare(answers[a].at))
+	ids = slices.DeleteFunc(ids, func(id raft.ServerID) bool { return c.of[id].last < index })
+	slices.SortFunc(ids, func(a, b raft.ServerID) int {
+		return cmp.Or(cmp.Compare(c.of[b].last, c.of[a].last), c.of[b].at.Compare(c.of[a].at))
 	})
 	return ids
 }

@@ -43,15 +43,16 @@ type dialer struct {
 	closed  atomic.Bool
 }
 
-// addressFunc returns the address of a member, and false if it is not known.
-type addressFunc func(member uint32) (raft.ServerAddress, bool)
+// addressFunc returns the address of a server, and false if it is not known.
+type addressFunc func(server raft.ServerID) (raft.ServerAddress, bool)
 
 // outConn is a connection to a member. At most one goroutine sends on it at a time, and one waits
 // for answers.
 type outConn struct {
 	net.Conn
 	owner *dialer
-	peer  uint32 // the member at the other end; 0: unknown
+	peer  uint32        // the member at the other end; 0: unknown
+	from  raft.ServerID // the server at the other end; "": unknown
 	to    raft.ServerAddress
 	w     *bufio.Writer
 	enc   *codec.Encoder // on w
@@ -90,20 +91,21 @@ func (d *dialer) getWithin(limit time.Duration, to raft.ServerAddress) (*outConn
 func newOutConn(d *dialer, to raft.ServerAddress, conn net.Conn) *outConn {
 	c := &outConn{Conn: conn, owner: d, to: to, w: bufio.NewWriterSize(conn, sendBuffer), r: bufio.NewReader(conn)}
 	if dialed, ok := conn.(*Conn); ok {
-		c.peer = dialed.Peer
+		c.peer, c.from = dialed.Peer, Peer{ID: dialed.Peer, Disk: dialed.Disk}.ServerID()
 	}
 	c.enc, c.dec = newEncoder(c.w), codec.NewDecoder(c.r, new(codec.MsgpackHandle))
 	return c
 }
 
-// former reports whether the member at the other end has another address by now.
+// former reports whether the server at the other end has another address by now.
 func (d *dialer) former(c *outConn) bool {
-	addr, known := d.at(c.peer)
+	addr, known := d.at(c.from)
 	return known && addr != c.to
 }
 
 // closeFormer closes the connections to addresses that their members have left. raft would go on with a pipeline
-// that is open, and whoever is at that address may be another process by now.
+// that is open, and whoever is at that address may be another process by now. It also closes the idle connections to
+// servers that raft's configuration does not have any more: nobody takes these, and each wiped disk would leave some.
 func (d *dialer) closeFormer() {
 	d.open.Range(func(open, _ any) bool {
 		if c := open.(*outConn); d.former(c) {
@@ -112,6 +114,39 @@ func (d *dialer) closeFormer() {
 		}
 		return true
 	})
+	d.idle.Range(func(to, pool any) bool {
+		d.closeGone(to.(raft.ServerAddress), pool.(chan *outConn))
+		return true
+	})
+}
+
+// closeGone closes the idle connections at an address to servers that are gone.
+func (d *dialer) closeGone(to raft.ServerAddress, pool chan *outConn) {
+	var kept []*outConn
+	for range maxPool {
+		select {
+		case c := <-pool:
+			if _, known := d.at(c.from); known {
+				kept = append(kept, c)
+				continue
+			}
+			d.idle.Delete(to)
+			_ = c.Close()
+		default:
+		}
+	}
+	for _, c := range kept {
+		d.keep(to, c)
+	}
+}
+
+// keep makes a connection an idle one, or closes it if there are enough.
+func (d *dialer) keep(to raft.ServerAddress, c *outConn) {
+	select {
+	case d.pool(to) <- c:
+	default:
+		_ = c.Close()
+	}
 }
 
 func (d *dialer) pool(to raft.ServerAddress) chan *outConn {
@@ -152,12 +187,8 @@ func (d *dialer) callWithin(limit time.Duration, to raft.ServerAddress, kind byt
 		_ = c.Close()
 		return err
 	}
-	select {
-	case d.pool(to) <- c:
-		return nil
-	default:
-		return c.Close()
-	}
+	d.keep(to, c)
+	return nil
 }
 
 // sendSnapshot sends a snapshot to a member and waits for the answer.

@@ -50,7 +50,7 @@ func TestDoorRates(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDoor(NewBook(1, peers))
+				d := newDoor(testBook(1, peers))
 				turn := func() (n int) {
 					for range 1000 {
 						for _, addr := range tt.addrs {
@@ -74,7 +74,7 @@ func TestDoorRates(t *testing.T) {
 // stand for a name in the list.
 func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDoor(NewBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "10.0.0.2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
+		d := newDoor(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "10.0.0.2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var asked atomic.Bool
@@ -113,7 +113,7 @@ func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 // Names are looked up only while strangers are refused, and not more often than lookupInterval allows.
 func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDoor(NewBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m1:2"}, {ID: 3, Addr: "10.0.0.3:1"}}))
+		d := newDoor(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m1:2"}, {ID: 3, Addr: "10.0.0.3:1"}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var asked []string
@@ -150,7 +150,7 @@ func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 // next look only by lookupTimeout, however many such names there are.
 func TestNamesAreLookedUpTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDoor(NewBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
+		d := newDoor(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var mu sync.Mutex
@@ -217,7 +217,7 @@ func TestStormOfHandshakes(t *testing.T) {
 		var logs bytes.Buffer
 		come := make(arrivals)
 		hello := guarded(t, 1, secret, false)
-		hello.door = newDoor(NewBook(1, []Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}))
+		hello.door = newDoor(testBook(1, []Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}))
 		l := NewListener(come, hello, slog.New(slog.NewTextHandler(&logs, nil)))
 		defer l.Close()
 		handshake := func(i int) error {
@@ -228,7 +228,7 @@ func TestStormOfHandshakes(t *testing.T) {
 		for i := range 10 * maxHandshakes {
 			come.from("10.1.0.250:1")
 			conn := come.from(memberAddr(fmt.Sprintf("10.1.0.%d:1", i%250)))
-			if _, err := NewHello(NewBook(2, testPeers)).Dialed(conn, 1); err == nil {
+			if _, err := NewHello(testBook(2, testPeers)).Dialed(conn, 1); err == nil {
 				t.Fatal("a plain member is let in")
 			}
 		}

@@ -26,12 +26,12 @@ func brokenOff(err error) bool {
 	return false
 }
 
-// Connected reports whether a member has a connection to this member's port.
-func (t *Transport) Connected(member uint32) bool {
+// Connected reports whether a server has a connection to this member's port.
+func (t *Transport) Connected(server raft.ServerID) bool {
 	t.conns.mu.Lock()
 	defer t.conns.mu.Unlock()
 	for in := range t.conns.open {
-		if in.peer == member {
+		if in.from == server {
 			return true
 		}
 	}
@@ -49,9 +49,9 @@ const (
 	BrokenOff
 )
 
-// Knock dials a member, for at most an election timeout, and says hello, for at most another one.
-func (t *Transport) Knock(member uint32) Knock {
-	addr, known := t.addressOf(member)
+// Knock dials a server, for at most an election timeout, and says hello, for at most another one.
+func (t *Transport) Knock(server raft.ServerID) Knock {
+	addr, known := t.addressOf(server)
 	if !known {
 		return Answered
 	}

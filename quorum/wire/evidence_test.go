@@ -34,16 +34,16 @@ func TestBrokenOff(t *testing.T) {
 // The end of a member's last connection is reported, if the member has ended it.
 func TestLastConnectionIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lost []uint32
+		var lost []raft.ServerID
 		p := newPipes(nil)
 		tr := New(Config{
 			Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler),
-			Raft: func() *raft.Raft { return nil }, Lost: func(member uint32) { lost = append(lost, member) },
+			Raft: func() *raft.Raft { return nil }, Lost: func(server raft.ServerID) { lost = append(lost, server) },
 		})
 		tr.Start()
 		first, second, stranger := p.connect(2), p.connect(2), p.connect(0)
 		other, kept := p.connect(3), p.connect(4)
-		expect := func(what string, want ...uint32) {
+		expect := func(what string, want ...raft.ServerID) {
 			t.Helper()
 			if synctest.Wait(); !slices.Equal(lost, want) {
 				t.Errorf("%s: lost %v, want %v", what, lost, want)
@@ -51,19 +51,19 @@ func TestLastConnectionIsLost(t *testing.T) {
 		}
 		first.Close()
 		stranger.Close()
-		if expect("one of two"); !tr.Connected(2) {
+		if expect("one of two"); !tr.Connected(named(2)) {
 			t.Error("member 2 has no connection")
 		}
 		second.Close()
-		if expect("the last one", 2); tr.Connected(2) {
+		if expect("the last one", named(2)); tr.Connected(named(2)) {
 			t.Error("member 2 has a connection")
 		}
 		_, _ = other.Write([]byte{200}) // no request begins so
-		expect("one that this member has closed", 2)
+		expect("one that this member has closed", named(2))
 		if err := tr.Close(); err != nil {
 			t.Error(err)
 		}
-		expect("at the end", 2)
+		expect("at the end", named(2))
 		kept.Close()
 	})
 }
@@ -76,7 +76,7 @@ func TestKnock(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	book := NewBook(1, []Peer{{ID: 1, Addr: "127.0.0.1:1"}, {ID: 2, Addr: addr}})
+	book := testBook(1, []Peer{{ID: 1, Addr: "127.0.0.1:1"}, {ID: 2, Addr: addr}})
 	dials := map[string]DialFunc{
 		"unanswered": func(ctx context.Context, _ string) (net.Conn, error) {
 			<-ctx.Done()
@@ -94,7 +94,7 @@ func TestKnock(t *testing.T) {
 		},
 		"refused": DialTCP,
 	}
-	there := NewListener(l, NewHello(NewBook(2, []Peer{{ID: 1, Addr: "127.0.0.1:1"}, {ID: 2, Addr: addr}})), nil)
+	there := NewListener(l, NewHello(testBook(2, []Peer{{ID: 1, Addr: "127.0.0.1:1"}, {ID: 2, Addr: addr}})), nil)
 	want := map[string]Knock{"refused": Refused, "dying": BrokenOff, "dying, with a secret": BrokenOff}
 	dials["dying, with a secret"] = dials["dying"]
 	for _, name := range []string{"unanswered", "unreachable", "listening", "dying", "dying, with a secret", "refused"} {
@@ -109,14 +109,14 @@ func TestKnock(t *testing.T) {
 		}
 		s := NewStream(NewListener(newPipes(nil), hello, nil), hello, dials[name])
 		tr := New(Config{Stream: s, Election: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil }})
-		if got := tr.knock(raft.ServerAddress(addr)); got != want[name] {
+		if got := tr.knock(server(2, addr).ServerAddress()); got != want[name] {
 			t.Errorf("%s: %d, want %d", name, got, want[name])
 		}
 		if err := tr.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if tr := newTestTransport(t, newPipes(nil)); tr.Knock(2) != Answered {
+	if tr := newTestTransport(t, newPipes(nil)); tr.Knock(named(2)) != Answered {
 		t.Error("a member of which no address is known does not answer")
 	}
 }
@@ -129,14 +129,14 @@ func TestKnockIsLimited(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, theirs) }()
 			return ours, nil
 		}
-		book := NewBook(1, []Peer{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}})
+		book := testBook(1, []Peer{{ID: 1, Addr: "a"}, {ID: 2, Addr: "b"}})
 		const election = 50 * time.Millisecond
 		tr := New(Config{
 			Stream: NewStream(NewListener(newPipes(nil), NewHello(book), nil), NewHello(book), silent), Election: election,
 			Logger: slog.New(slog.DiscardHandler), Raft: func() *raft.Raft { return nil },
 		})
 		begun := time.Now()
-		if k := tr.knock("b"); k != Answered || time.Since(begun) != election {
+		if k := tr.knock(server(2, "b").ServerAddress()); k != Answered || time.Since(begun) != election {
 			t.Errorf("%d after %v, want an answer after %v", k, time.Since(begun), election)
 		}
 		if err := tr.Close(); err != nil {

@@ -49,14 +49,14 @@ func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 }
 
 // nowhere is the addressFunc of a member that knows no configuration.
-func nowhere(uint32) (raft.ServerAddress, bool) { return "", false }
+func nowhere(raft.ServerID) (raft.ServerAddress, bool) { return "", false }
 
 var errDown = errors.New("connection refused")
 
 // connect opens a connection in the name of a member.
 func (p *pipes) connect(member uint32) net.Conn {
 	ours, theirs := net.Pipe()
-	p.incoming <- &Conn{Conn: theirs, Peer: member}
+	p.incoming <- &Conn{Conn: theirs, Peer: member, Disk: testDisk(member)}
 	return ours
 }
 
@@ -64,7 +64,7 @@ func (p *pipes) connect(member uint32) net.Conn {
 func newTestTransport(t testing.TB, p *pipes) *Transport {
 	tr := New(Config{
 		Stream: p, Election: time.Second, Logger: slog.New(slog.DiscardHandler), Stalled: noStall,
-		Raft: func() *raft.Raft { return nil }, Durable: allDurable, Leads: func(uint64) bool { return false }, Lost: func(uint32) {},
+		Raft: func() *raft.Raft { return nil }, Durable: allDurable, Leads: func(uint64) bool { return false }, Lost: func(raft.ServerID) {},
 	})
 	tr.Start()
 	t.Cleanup(func() {

@@ -2,8 +2,6 @@ package wire
 
 import (
 	"github.com/hashicorp/raft"
-
-	"rollcall/quorum/disk"
 )
 
 // appendBytes limits the entries of one AppendEntries: when they have this many bytes, no more are
@@ -30,10 +28,4 @@ func size(entries []*raft.Log) (bytes int) {
 		bytes += entryBytes(e)
 	}
 	return bytes
-}
-
-// endsLog reports whether the entries of a request reach the end of its sender's log. They do if
-// the request had room for another one.
-func endsLog(entries []*raft.Log) bool {
-	return len(entries) < disk.MaxAppend && size(entries) < appendBytes
 }

@@ -36,13 +36,7 @@ func TestFitting(t *testing.T) {
 			if n != tt.want {
 				t.Errorf("%d fit, want %d", n, tt.want)
 			}
-			if n < len(tt.entries) && endsLog(tt.entries[:n]) {
-				t.Error("a request that was cut short passes for the end of the log")
-			}
 		})
-	}
-	if !endsLog(entries(1, 2, 3)) || !endsLog(nil) || endsLog(entries(1, 1, 1, 1, 1, 1, 1, 1)) {
-		t.Error("the end of the log is not told by a request that has room")
 	}
 }
 
@@ -73,17 +67,4 @@ func TestLongRequestInPipeline(t *testing.T) {
 			t.Errorf("raft's request has %d entries now", len(req.Entries))
 		}
 	})
-}
-
-// A joining member does not take the end of a shortened request for the end of the log.
-func TestLeaderEndOfShortRequests(t *testing.T) {
-	var l leaderEnd
-	l.note(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 7, Entries: entries(1, appendBytes)})
-	if term, index := l.get(); term != 0 {
-		t.Errorf("the log is said to end at %d", index)
-	}
-	l.note(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9, Entries: entries(1, appendBytes-2)})
-	if term, index := l.get(); term != 5 || index != 11 {
-		t.Errorf("the log ends at %d of term %d, want 11 of 5", index, term)
-	}
 }

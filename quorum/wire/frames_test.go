@@ -298,7 +298,7 @@ func newFollower(t *testing.T) *follower {
 	d := &dialer{stream: newPipes(nil), timeout: 10 * time.Second, at: nowhere}
 	c := newOutConn(d, "m2:1", near)
 	f.pipeline = newPipeline(c, new(sync.Map), func() (uint64, uint64, uint64) { return f.commit.Load(), f.last.Load(), 5 },
-		(&Transport{cfg: Config{Durable: allDurable}}).clamp, noStall)
+		(&Transport{cfg: Config{Durable: allDurable}}).clamp, noStall, anyEntries)
 	t.Cleanup(func() { f.Close(); in.Close(); <-f.ended })
 	f.send(t, 1)
 	return f
@@ -362,7 +362,7 @@ func TestPipelineInFrames(t *testing.T) {
 	f := newFollower(t)
 	for index := uint64(2); index <= 100; index += 2 {
 		for i := index; i < index+2; i++ {
-			if got := f.send(t, i); got.PrevLogEntry != i-1 || len(got.Entries) != 1 || string(got.Entries[0].Data) != "data" || string(got.ID) != "1" {
+			if got := f.send(t, i); got.PrevLogEntry != i-1 || len(got.Entries) != 1 || string(got.Entries[0].Data) != "data" || string(got.ID) != string(named(1)) {
 				t.Fatalf("entry %d came as %+v", i, got)
 			}
 		}
@@ -466,7 +466,7 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 	s.last.Store(1)
 	s.term.Store(5)
 	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
-		(&Transport{cfg: Config{Durable: allDurable}}).clamp, noStall)
+		(&Transport{cfg: Config{Durable: allDurable}}).clamp, noStall, anyEntries)
 	t.Cleanup(func() { s.Close(); member.Close() })
 	s.record(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
 	return s, member

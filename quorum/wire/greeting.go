@@ -83,16 +83,16 @@ func (l *Listener) doneGreeting(g *greeted) (crowded bool) {
 // greet takes one connection through its handshake and hello, and passes it to Accept. Or it closes
 // the connection and logs why.
 func (l *Listener) greet(g *greeted) {
-	private, from, err := l.answer(g)
+	c, err := l.answer(g)
 	if err == nil {
-		l.noteHello(g, from)
+		l.noteHello(g, c.Peer)
 		select {
-		case l.ready <- &Conn{Conn: private, Peer: from}:
+		case l.ready <- c:
 			l.doneGreeting(g)
 			return
 		case <-l.closed:
 			err = errors.New("the listener is closed")
-			_ = private.Close()
+			_ = c.Close()
 		}
 	}
 	if l.doneGreeting(g) {

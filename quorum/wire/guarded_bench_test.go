@@ -13,7 +13,7 @@ func BenchmarkConnect(b *testing.B) {
 		name           string
 		dialer, dialed Hello
 	}{
-		{"plain", NewHello(NewBook(2, testPeers)), NewHello(NewBook(1, testPeers))},
+		{"plain", NewHello(testBook(2, testPeers)), NewHello(testBook(1, testPeers))},
 		{"secret", guarded(b, 2, secret, false), guarded(b, 1, secret, false)},
 	} {
 		b.Run(tt.name, func(b *testing.B) {

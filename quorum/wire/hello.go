@@ -13,25 +13,26 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 )
 
 // Every connection between members begins with the hello, on both ports:
 //
-//	dialer → magic (8), version (2), from (4), to (4), ensemble (32)
-//	dialed → 0, or a code (1), the length of a text (1) and the text
+//	dialer → magic (8), version (2), from (4), to (4), disk of from (8), start (8), disk of to (8), ensemble (32)
+//	dialed → 0, disk (8), start (8); or a code (1), the length of a text (1) and the text
 //
-// Integers are big-endian. A member that does not know its ensemble yet says version 2 and an ensemble of
-// zeros; all others say version 1. Members of earlier versions know version 1 only, and have the hash of the
-// server list in place of the ensemble. Theirs was the first ensemble's id, so members of both kinds agree.
+// Integers are big-endian. A member that does not know its ensemble yet says an ensemble of zeros. Raft's port takes nobody
+// who says another ensemble than this member's, or none: what comes there gets into the log. The disk of to is 0 if the dialer
+// wants the member whatever its disk. raft always wants one disk.
 //
 // The hello keeps misconfigured members from reaching raft or gRPC. It is no
 // authentication: package trust does that before, and the hello must name the member that was proved.
 const (
 	helloMagic   = "ROLLCALL"
-	helloVersion = 1 // of a member that knows its ensemble
-	helloNew     = 2 // of a member that does not
-	helloSize    = len(helloMagic) + 2 + 4 + 4 + hashSize
+	helloVersion = 3
+	helloSize    = len(helloMagic) + 2 + 4 + 4 + 3*8 + hashSize
+	welcomeSize  = 8 + 8 // of the answer, after the 0
 	hashSize     = 32
 
 	// helloTimeout limits a handshake on both sides. It allows for several round trips of a bad
@@ -53,15 +54,21 @@ const (
 	helloBadFrom
 	helloBadTo
 	helloBadEnsemble
+	helloBadDisk
+	helloNoEnsemble
+	helloTwins
+	helloSuperseded
 	helloCodes // number of codes
 )
 
 // errRefused is wrapped by the error that a dialer gets when the other side refused its hello.
 var errRefused = errors.New("connection refused by member")
 
-// errOldVersion is wrapped instead if the other side is of a version that does not know members without an
-// ensemble.
-var errOldVersion = fmt.Errorf("%w of an earlier version", errRefused)
+// ErrOtherEnsemble is wrapped, too, if the other side is of another ensemble.
+var ErrOtherEnsemble = errors.New("it is of another ensemble")
+
+// errUnidentified is the error of a member whose data directory is not open yet.
+var errUnidentified = errors.New("quorum: this member is starting, and does not know its disk yet")
 
 // Hello identifies this member. NewHello makes it, and it does not change afterwards.
 type Hello struct {
@@ -69,19 +76,21 @@ type Hello struct {
 	book  *Book
 	door  *Door        // of the Listeners with this hello
 	guard *trust.Guard // nil: connections are plain
-	any   bool         // members that the book does not know are let in
+	any   bool         // members of no ensemble, and those without a disk, are let in, too
 	host  string       // of the members that are dialed; "": the book and the guard know them
+	disk  disk.ID      // that the members that are dialed must have; 0: any
+	known *processes   // of the Listeners and dialers with this hello
 	// within limits the handshake and the hello with a member that is dialed; 0: helloTimeout.
 	within time.Duration
 }
 
 // NewHello returns the hello of the member whose book it is.
 func NewHello(book *Book) Hello {
-	return Hello{self: book.Self().ID, book: book, door: newDoor(book)}
+	return Hello{self: book.Self().ID, book: book, door: newDoor(book), known: newProcesses()}
 }
 
-// Open returns the hello of a Listener that lets members in that the book does not know: one that is new
-// asks whether it is one of the ensemble.
+// Open returns the hello of a Listener that lets members in that know no ensemble: one that is new asks for it. It lets a
+// command in that has no disk, too.
 func (h Hello) Open() Hello {
 	h.any = true
 	return h
@@ -105,51 +114,70 @@ func (h Hello) Guarded(guard *trust.Guard) Hello {
 // Conn is a connection that has begun with a hello.
 type Conn struct {
 	net.Conn
-	Peer uint32 // the member at the other end
+	Peer  uint32  // the member at the other end
+	Disk  disk.ID // its disk; 0: a command asks, which runs beside no data
+	known *processes
+	of    Process
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	if c.known != nil {
+		c.known.closed(c.of, c)
+	}
+	return c.Conn.Close()
+}
+
+// Heard records that a process has said something on a connection that it opened before. It returns an error if its disk has
+// another process, too, and then closes the connections of both.
+func (h Hello) Heard(of Process) error { return h.known.met(of, nil) }
+
+// connOf returns the connection to a process, or an error if its disk has another process, too. It never closes private.
+func (h Hello) connOf(private net.Conn, of Process) (*Conn, error) {
+	of.Addr = private.RemoteAddr().String()
+	conn := &Conn{Conn: private, Peer: of.ID, Disk: of.Disk, known: h.known, of: of}
+	if of.Disk == 0 {
+		return conn, nil
+	}
+	return conn, h.known.met(of, conn)
 }
 
 // Dial opens a connection to member to, which listens at addr, within ctx. Then it does what Dialed
-// does. A member that knows plain connections only gets one, if this member may open one. A member of an
-// earlier version gets the hash of the server list, if this member does not know its ensemble.
+// does. A member that knows plain connections only gets one, if this member may open one.
 func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
-	private, err := h.dial(ctx, dial, addr, to, h.book.Ensemble())
+	private, err := h.dial(ctx, dial, addr, to)
 	if errors.Is(err, trust.ErrPlain) {
-		h = h.Guarded(nil)
-		private, err = h.dial(ctx, dial, addr, to, h.book.Ensemble())
-	}
-	if errors.Is(err, errOldVersion) {
-		private, err = h.dial(ctx, dial, addr, to, h.book.Hash())
+		private, err = h.Guarded(nil).dial(ctx, dial, addr, to)
 	}
 	return private, err
 }
 
-func (h Hello) dial(ctx context.Context, dial DialFunc, addr string, to uint32, as EnsembleID) (net.Conn, error) {
+func (h Hello) dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
 	conn, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	return h.dialed(conn, to, as)
+	return h.Dialed(conn, to)
 }
 
 // Dialed makes a new connection private, says hello to member to and waits for the answer, all of it
 // within 5 s. If it returns an error it has closed conn.
 func (h Hello) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
-	return h.dialed(conn, to, h.book.Ensemble())
-}
-
-// dialed does the same as a member of an ensemble.
-func (h Hello) dialed(conn net.Conn, to uint32, as EnsembleID) (net.Conn, error) {
 	limitUnacknowledged(conn, unacknowledged)
 	private, err := h.prove(conn, to)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("quorum: connect to member %d: %w", to, err)
 	}
-	if err := h.greet(private, to, as); err != nil {
-		_ = private.Close() // err says more
-		return nil, fmt.Errorf("quorum: hello to member %d: %w", to, err)
+	of, err := h.greet(private, to)
+	if err == nil {
+		var c *Conn
+		if c, err = h.connOf(private, of); err == nil {
+			return c, nil
+		}
 	}
-	return &Conn{Conn: private, Peer: to}, nil
+	_ = private.Close() // err says more
+	return nil, fmt.Errorf("quorum: hello to member %d: %w", to, err)
 }
 
 // prove makes a new connection private and sets the deadline of the handshake and the hello.
@@ -160,38 +188,50 @@ func (h Hello) prove(conn net.Conn, to uint32) (net.Conn, error) {
 	return h.guard.DialedAt(conn, to, h.host)
 }
 
-func (h Hello) greet(conn net.Conn, to uint32, as EnsembleID) error {
-	if _, err := conn.Write(h.preface(to, as)); err != nil {
-		return err
+// greet says hello, and returns the process that answers.
+func (h Hello) greet(conn net.Conn, to uint32) (of Process, err error) {
+	if _, err := conn.Write(h.preface(to)); err != nil {
+		return of, err
 	}
 	var head [2]byte
 	if _, err := io.ReadFull(conn, head[:1]); err != nil {
-		return fmt.Errorf("no answer: %w", err)
+		return of, fmt.Errorf("no answer: %w", err)
 	}
 	if head[0] == helloOK {
-		return conn.SetDeadline(time.Time{})
+		var b [welcomeSize]byte
+		if _, err := io.ReadFull(conn, b[:]); err != nil {
+			return of, fmt.Errorf("answer cut short: %w", err)
+		}
+		of = Process{ID: to, Disk: disk.ID(binary.BigEndian.Uint64(b[:])), Start: binary.BigEndian.Uint64(b[8:])}
+		if h.disk != 0 && of.Disk != h.disk {
+			return of, fmt.Errorf("meant for the disk %v, and the disk %v has answered", h.disk, of.Disk)
+		}
+		return of, conn.SetDeadline(time.Time{})
 	}
 	if _, err := io.ReadFull(conn, head[1:]); err != nil {
-		return fmt.Errorf("%w (code %d)", errRefused, head[0])
+		return of, fmt.Errorf("%w (code %d)", errRefused, head[0])
 	}
 	text := make([]byte, head[1])
 	n, _ := io.ReadFull(conn, text) // whatever arrived is the best there is
-	if head[0] == helloBadVersion && as == (EnsembleID{}) {
-		return fmt.Errorf("%w: %q", errOldVersion, text[:n])
+	switch head[0] {
+	case helloBadEnsemble:
+		return of, fmt.Errorf("%w: %w: %q", errRefused, ErrOtherEnsemble, text[:n])
+	case helloTwins:
+		return of, fmt.Errorf("%w: %w: %q", errRefused, ErrTwins, text[:n])
 	}
-	return fmt.Errorf("%w: %q", errRefused, text[:n])
+	return of, fmt.Errorf("%w: %q", errRefused, text[:n])
 }
 
-func (h Hello) preface(to uint32, as EnsembleID) []byte {
-	version := uint16(helloVersion)
-	if as == (EnsembleID{}) {
-		version = helloNew
-	}
+func (h Hello) preface(to uint32) []byte {
+	ensemble := h.book.Ensemble()
 	b := append(make([]byte, 0, helloSize), helloMagic...)
-	b = binary.BigEndian.AppendUint16(b, version)
+	b = binary.BigEndian.AppendUint16(b, helloVersion)
 	b = binary.BigEndian.AppendUint32(b, h.self)
 	b = binary.BigEndian.AppendUint32(b, to)
-	return append(b, as[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.book.Self().Disk))
+	b = binary.BigEndian.AppendUint64(b, h.book.Start())
+	b = binary.BigEndian.AppendUint64(b, uint64(h.disk))
+	return append(b, ensemble[:]...)
 }
 
 // refusal is the reason why a hello was refused: code for the dialer, text for both sides.
@@ -202,50 +242,87 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
+// passing reports whether a refusal is of what happens while members start, and ends by itself: a member that starts knows
+// its ensemble soon, a leader dials a lost disk until another one has its place, and a process may be heard after it has ended.
+func (r *refusal) passing() bool {
+	return r.code == helloBadDisk || r.code == helloNoEnsemble || r.code == helloSuperseded
+}
+
 var errStranger = errors.New("not a Rollcall member: wrong magic")
 
 // errPrivate is for a stranger that begins as a member with TLS does.
 var errPrivate = errors.New("a TLS handshake, but this member takes plain connections only: neither ensembleSecretFile nor sslQuorum is set")
 
-// read reads a hello and returns the member that sent it. The error is a *refusal if the dialer
+// read reads a hello and returns the process that sent it. The error is a *refusal if the dialer
 // must be told. speaks returns an error if the dialer has proved that it is another member.
-func (h Hello) read(r io.Reader, speaks func(uint32) error) (from uint32, err error) {
+func (h Hello) read(r io.Reader, speaks func(uint32) error) (of Process, err error) {
 	var b [helloSize]byte
 	if _, err := io.ReadFull(r, b[:len(helloMagic)]); err != nil {
-		return 0, fmt.Errorf("no hello: %w", err)
+		return of, fmt.Errorf("no hello: %w", err)
 	}
-	rest := b[len(helloMagic):]
 	if !bytes.Equal(b[:len(helloMagic)], []byte(helloMagic)) {
 		if h.guard == nil && b[0] == trust.HandshakeByte {
-			return 0, errPrivate
+			return of, errPrivate
 		}
-		return 0, errStranger
+		return of, errStranger
 	}
-	if _, err := io.ReadFull(r, rest); err != nil {
-		return 0, fmt.Errorf("hello cut short: %w", err)
+	rest := b[len(helloMagic):]
+	if _, err := io.ReadFull(r, rest[:2]); err != nil {
+		return of, fmt.Errorf("hello cut short: %w", err)
 	}
-	version := binary.BigEndian.Uint16(rest)
-	from, to := binary.BigEndian.Uint32(rest[2:]), binary.BigEndian.Uint32(rest[6:])
-	if err := speaks(from); err != nil {
-		return 0, err
+	if version := binary.BigEndian.Uint16(rest); version != helloVersion { // the rest may have another length
+		return of, &refusal{helloBadVersion, fmt.Sprintf("protocol version %d, member %d speaks %d", version, h.self, helloVersion)}
 	}
-	theirs, own := EnsembleID(rest[10:]), h.book.Ensemble()
+	if _, err := io.ReadFull(r, rest[2:]); err != nil {
+		return of, fmt.Errorf("hello cut short: %w", err)
+	}
+	to := binary.BigEndian.Uint32(rest[6:])
+	of = Process{ID: binary.BigEndian.Uint32(rest[2:]), Disk: disk.ID(binary.BigEndian.Uint64(rest[10:])), Start: binary.BigEndian.Uint64(rest[18:])}
+	meant, ensemble := disk.ID(binary.BigEndian.Uint64(rest[26:])), EnsembleID(rest[34:])
+	if err := speaks(of.ID); err != nil {
+		return of, err
+	}
+	own := h.book.Self().Disk
 	switch {
-	case version != helloVersion && version != helloNew:
-		return 0, &refusal{helloBadVersion, fmt.Sprintf("protocol version %d, member %d speaks %d and %d", version, h.self, helloVersion, helloNew)}
 	case to != h.self:
-		return 0, &refusal{helloBadTo, fmt.Sprintf("meant for member %d, this is member %d", to, h.self)}
-	case (version == helloNew) != (theirs == EnsembleID{}):
-		return 0, &refusal{helloBadEnsemble, fmt.Sprintf("protocol version %d with the ensemble %x", version, theirs[:shownEnsemble])}
-	case theirs != EnsembleID{} && own != EnsembleID{} && theirs != own:
-		return 0, &refusal{helloBadEnsemble, fmt.Sprintf("member %d is of the ensemble %x, and member %d of %x", from, theirs[:shownEnsemble], h.self, own[:shownEnsemble])}
-	case from == h.self:
-		return 0, &refusal{helloBadFrom, fmt.Sprintf("another process says it is member %d", from)}
-	case from == 0 || from > maxMember || !h.any && !h.book.Known(from) && (own == EnsembleID{} || theirs != own):
-		// One that says our ensemble may have come in, and lead, while this member was away.
-		return 0, &refusal{helloBadFrom, fmt.Sprintf("member %d is not in the server list", from)}
+		return of, &refusal{helloBadTo, fmt.Sprintf("meant for member %d, this is member %d", to, h.self)}
+	case own == 0:
+		return of, errUnidentified
+	case meant != 0 && meant != own:
+		return of, &refusal{helloBadDisk, fmt.Sprintf("meant for member %d with the disk %v, and this one has the disk %v", to, meant, own)}
 	}
-	return from, nil
+	if err := h.checkEnsemble(of.ID, ensemble); err != nil {
+		return of, err
+	}
+	return of, h.checkFrom(of)
+}
+
+// checkEnsemble returns a *refusal for a member of another ensemble. Raft's port also refuses members while one of the two
+// knows no ensemble.
+func (h Hello) checkEnsemble(from uint32, theirs EnsembleID) error {
+	own := h.book.Ensemble()
+	unknown := EnsembleID{}
+	switch {
+	case theirs != unknown && own != unknown && theirs != own:
+		return &refusal{helloBadEnsemble, fmt.Sprintf("member %d is of the ensemble %x, and member %d of %x", from, theirs[:shownEnsemble], h.self, own[:shownEnsemble])}
+	case !h.any && (theirs == unknown || own == unknown):
+		return &refusal{helloNoEnsemble, fmt.Sprintf("member %d or member %d does not know its ensemble yet", from, h.self)}
+	}
+	return nil
+}
+
+// checkFrom returns a *refusal for a process that cannot be another member's. A member that the book does not know may have
+// come into the ensemble, and lead, while this member was away.
+func (h Hello) checkFrom(of Process) error {
+	switch {
+	case of.ID == h.self:
+		return &refusal{helloBadFrom, fmt.Sprintf("another process says it is member %d", of.ID)}
+	case of.ID == 0 || of.ID > maxMember:
+		return &refusal{helloBadFrom, fmt.Sprintf("member id %d is not between 1 and %d", of.ID, maxMember)}
+	case of.Disk == 0 && !h.any:
+		return &refusal{helloBadFrom, fmt.Sprintf("member %d names no disk", of.ID)}
+	}
+	return nil
 }
 
 // shownEnsemble is how many bytes of an ensemble's id texts show: enough to tell two apart.
@@ -358,39 +435,66 @@ func isTemporary(err error) bool {
 
 // answer makes a new connection private, reads its hello and answers it. It returns the private
 // connection. If it returns an error, it has closed that.
-func (l *Listener) answer(g *greeted) (private *trust.Conn, from uint32, err error) {
+func (l *Listener) answer(g *greeted) (*Conn, error) {
 	if err := g.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	begin := func() error { return l.hello.door.begin(g.addr) }
-	if private, err = l.hello.guard.Accepted(g.Conn, begin); err != nil {
-		return nil, 0, err
+	private, err := l.hello.guard.Accepted(g.Conn, begin)
+	if err != nil {
+		return nil, err
 	}
-	if from, err = l.answerHello(private); err != nil {
+	c, err := l.answerHello(private)
+	if err != nil {
 		_ = private.Close() // err says more
 	}
-	return private, from, err
+	return c, err
 }
 
-func (l *Listener) answerHello(conn *trust.Conn) (from uint32, err error) {
-	from, err = l.hello.read(conn, conn.Speaks)
+func (l *Listener) answerHello(conn *trust.Conn) (c *Conn, err error) {
+	of, err := l.hello.read(conn, conn.Speaks)
+	if err == nil {
+		c, err = l.hello.connOf(conn, of)
+	}
+	switch {
+	case errors.Is(err, ErrTwins):
+		err = &refusal{helloTwins, err.Error()}
+	case errors.Is(err, errSuperseded):
+		err = &refusal{helloSuperseded, err.Error()}
+	}
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
+			if r.passing() { // it is a member, which dials often: a leader looks for a lost disk where another one runs now
+				l.hello.door.learn(of.ID, remoteIP(conn))
+			}
 			text := r.text[:min(len(r.text), 255)]
 			_, _ = conn.Write(append([]byte{r.code, byte(len(text))}, text...)) // the dialer may have gone
 		}
-		return 0, err
+		return nil, err
 	}
-	if _, err := conn.Write([]byte{helloOK}); err != nil {
-		return 0, fmt.Errorf("answer hello: %w", err)
+	if _, err = conn.Write(l.hello.welcome()); err == nil {
+		err = conn.SetDeadline(time.Time{})
 	}
-	return from, conn.SetDeadline(time.Time{})
+	if err != nil {
+		_ = c.Close() // the process must not count as one with a connection
+		return nil, fmt.Errorf("answer hello: %w", err)
+	}
+	return c, nil
+}
+
+// welcome returns the answer to a hello that is taken.
+func (h Hello) welcome() []byte {
+	b := binary.BigEndian.AppendUint64([]byte{helloOK}, uint64(h.book.Self().Disk))
+	return binary.BigEndian.AppendUint64(b, h.book.Start())
 }
 
 // refused logs a refusal, each kind at most once in refusalInterval.
 func (l *Listener) refused(conn net.Conn, err error) {
 	if why, ok := errors.AsType[tooFast](err); ok {
 		l.hello.door.log(l.log, conn.RemoteAddr().String(), why)
+		return
+	}
+	if r, ok := errors.AsType[*refusal](err); errors.Is(err, errUnidentified) || ok && r.passing() {
 		return
 	}
 	kind := int(helloOK) // for silent and broken connections, and strangers that speak no TLS

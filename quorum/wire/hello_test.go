@@ -19,6 +19,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 )
 
@@ -26,12 +27,24 @@ var testPeers = []Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, {ID: 
 
 var testEnsemble = EnsembleID{1, 2, 3}
 
-// testHello returns the hello of a member that knows its ensemble.
-func testHello(id uint32) Hello {
-	book := NewBook(id, testPeers)
+// testDisk returns the disk of a member.
+func testDisk(id uint32) disk.ID { return disk.ID(0xd0 + id) }
+
+// server returns a member as raft knows it, at an address.
+func server(id uint32, addr string) Peer { return Peer{ID: id, Disk: testDisk(id), Addr: addr} }
+
+// named returns the name of a member in raft.
+func named(id uint32) raft.ServerID { return server(id, "").ServerID() }
+
+// testBook returns the book of a member that knows its disk and its ensemble.
+func testBook(id uint32, peers []Peer) *Book {
+	book := NewBook(id, peers)
+	book.SetDisk(testDisk(id))
 	book.SetEnsemble(testEnsemble)
-	return NewHello(book)
+	return book
 }
+
+func testHello(id uint32) Hello { return NewHello(testBook(id, testPeers)) }
 
 // newTestListener returns a Listener of member 1, over memory.
 func newTestListener(t *testing.T, logs io.Writer) (*Listener, arrivals) {
@@ -48,28 +61,42 @@ func TestHello(t *testing.T) {
 		b := binary.BigEndian.AppendUint16([]byte(magic), version)
 		b = binary.BigEndian.AppendUint32(b, from)
 		b = binary.BigEndian.AppendUint32(b, to)
+		for _, n := range []uint64{uint64(testDisk(from)), 7, uint64(testDisk(1))} {
+			b = binary.BigEndian.AppendUint64(b, n)
+		}
 		return append(b, hash...)
 	}
+	without := func(hello []byte, at int) []byte { // with a zero in place of one of the three numbers
+		clear(hello[18+8*at : 26+8*at])
+		return hello
+	}
 	other := bytes.Repeat([]byte{7}, hashSize)
+	lost := preface("ROLLCALL", 3, 2, 1, right)
+	lost[34]++
 	tests := []struct {
 		name string
 		sent []byte
 		code int // of the answer; -1: none
 		say  string
 	}{
-		{"right", preface("ROLLCALL", 1, 2, 1, right), 0, ""},
-		{"wrong magic", preface("ZOOKEEPE", 1, 2, 1, right), -1, "not a Rollcall member"},
+		{"right", preface("ROLLCALL", 3, 2, 1, right), 0, ""},
+		{"to any disk", without(preface("ROLLCALL", 3, 2, 1, right), 2), 0, ""},
+		{"wrong magic", preface("ZOOKEEPE", 3, 2, 1, right), -1, "not a Rollcall member"},
 		{"HTTP", []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), -1, "not a Rollcall member"},
-		{"without an ensemble", preface("ROLLCALL", 2, 2, 1, none), 0, ""},
-		{"wrong version", preface("ROLLCALL", 3, 2, 1, right), int(helloBadVersion), "protocol version 3"},
-		{"new, with an ensemble", preface("ROLLCALL", 2, 2, 1, right), int(helloBadEnsemble), "protocol version 2"},
-		{"old, without one", preface("ROLLCALL", 1, 2, 1, none), int(helloBadEnsemble), "protocol version 1"},
-		{"wrong to", preface("ROLLCALL", 1, 2, 3, right), int(helloBadTo), "meant for member 3"},
-		{"other ensemble", preface("ROLLCALL", 1, 2, 1, other), int(helloBadEnsemble), "is of the ensemble 07070707, and member 1 of 01020300"},
-		{"from itself", preface("ROLLCALL", 1, 1, 1, right), int(helloBadFrom), "says it is member 1"},
-		{"from a member that came in meanwhile", preface("ROLLCALL", 1, 9, 1, right), 0, ""},
-		{"from a stranger", preface("ROLLCALL", 2, 9, 1, none), int(helloBadFrom), "not in the server list"},
-		{"cut short", preface("ROLLCALL", 1, 2, 1, right)[:20], -1, "cut short"},
+		{"without an ensemble", preface("ROLLCALL", 3, 2, 1, none), int(helloNoEnsemble), "does not know its ensemble"},
+		{"wrong version", preface("ROLLCALL", 2, 2, 1, right), int(helloBadVersion), "protocol version 2"},
+		{"wrong version, of another length", preface("ROLLCALL", 2, 2, 1, right)[:10], int(helloBadVersion), "protocol version 2"},
+		{"next version", preface("ROLLCALL", 4, 2, 1, right), int(helloBadVersion), "member 1 speaks 3"},
+		{"meant for another disk", lost, int(helloBadDisk), "meant for member 1 with the disk 01000000000000d1, and this one has the disk 00000000000000d1"},
+		{"wrong to", preface("ROLLCALL", 3, 2, 3, right), int(helloBadTo), "meant for member 3"},
+		{"other ensemble", preface("ROLLCALL", 3, 2, 1, other), int(helloBadEnsemble), "is of the ensemble 07070707, and member 1 of 01020300"},
+		{"without a disk", without(preface("ROLLCALL", 3, 2, 1, right), 0), int(helloBadFrom), "names no disk"},
+		{"from itself", preface("ROLLCALL", 3, 1, 1, right), int(helloBadFrom), "says it is member 1"},
+		{"from itself, with another disk", without(preface("ROLLCALL", 3, 1, 1, right), 0), int(helloBadFrom), "says it is member 1"},
+		{"from member 0", preface("ROLLCALL", 3, 0, 1, right), int(helloBadFrom), "member id 0 is not between 1 and 255"},
+		{"from member 256", preface("ROLLCALL", 3, 256, 1, right), int(helloBadFrom), "member id 256 is not between 1 and 255"},
+		{"from a member that came in meanwhile", preface("ROLLCALL", 3, 9, 1, right), 0, ""},
+		{"cut short", preface("ROLLCALL", 3, 2, 1, right)[:20], -1, "cut short"},
 		{"silent", nil, -1, "no hello"},
 	}
 	for _, tt := range tests {
@@ -95,13 +122,15 @@ func TestHello(t *testing.T) {
 					}
 				}
 				if tt.code == 0 {
+					_, _ = io.ReadFull(conn, make([]byte, welcomeSize))
 					c, err := l.Accept()
-					if from := binary.BigEndian.Uint32(tt.sent[10:]); err != nil || c.(*Conn).Peer != from {
+					if from := binary.BigEndian.Uint32(tt.sent[10:]); err != nil || c.(*Conn).Peer != from || c.(*Conn).Disk != testDisk(from) {
 						t.Errorf("Accept: %v, %v", c, err)
 					}
 				}
 				synctest.Wait()
-				if !strings.Contains(logs.String(), tt.say) {
+				passing := (&refusal{code: byte(max(0, tt.code))}).passing()
+				if !passing && !strings.Contains(logs.String(), tt.say) || passing && logs.Len() > 0 {
 					t.Errorf("logged %q, want %q", logs.String(), tt.say)
 				}
 			})
@@ -109,16 +138,89 @@ func TestHello(t *testing.T) {
 	}
 }
 
+// Raft's port takes nobody before both sides have named the same ensemble, and nobody without a disk. The open port does: a
+// member that has no data asks for the ensemble, and a command asks without a disk. Neither takes a member of another
+// ensemble, and none answers before this member knows its disk.
+func TestHelloOfUnsettledMembers(t *testing.T) {
+	none, own, other := EnsembleID{}, testEnsemble, EnsembleID{7}
+	const untold = -1 // the connection is closed without an answer
+	for _, tt := range []struct {
+		name           string
+		dialer, dialed EnsembleID
+		from, at       disk.ID
+		raft, open     int // codes of the two ports
+	}{
+		{"settled", own, own, 0xd2, 0xd1, 0, 0},
+		{"the dialer knows none", none, own, 0xd2, 0xd1, int(helloNoEnsemble), 0},
+		{"the dialed knows none", own, none, 0xd2, 0xd1, int(helloNoEnsemble), 0},
+		{"neither knows one", none, none, 0xd2, 0xd1, int(helloNoEnsemble), 0},
+		{"of another one", other, own, 0xd2, 0xd1, int(helloBadEnsemble), int(helloBadEnsemble)},
+		{"a command", own, own, 0, 0xd1, int(helloBadFrom), 0},
+		{"a command that knows no ensemble", none, own, 0, 0xd1, int(helloNoEnsemble), 0},
+		{"the dialed does not know its disk", own, own, 0xd2, 0, untold, untold},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dialer, dialed := NewHello(NewBook(2, testPeers)), NewHello(NewBook(1, testPeers))
+				dialer.book.SetEnsemble(tt.dialer)
+				dialed.book.SetEnsemble(tt.dialed)
+				dialer.book.SetDisk(tt.from)
+				dialed.book.SetDisk(tt.at)
+				for port, want := range map[*Hello]int{&dialed: tt.raft, new(dialed.Open()): tt.open} {
+					come := make(arrivals)
+					l := NewListener(come, *port, nil)
+					conn := come.from("10.0.0.2:1")
+					begin := time.Now()
+					if _, err := conn.Write(dialer.preface(1)); err != nil {
+						t.Fatal(err)
+					}
+					answer := make([]byte, 1+welcomeSize)
+					n, err := io.ReadAtLeast(conn, answer, 2)
+					if code := int(answer[0]); want == untold && !errors.Is(err, io.EOF) || want != untold && (err != nil || code != want) {
+						t.Errorf("open %t: answer %d, %v; want %d", port.any, code, err, want)
+					}
+					if time.Since(begin) != 0 {
+						t.Errorf("open %t: answered after %v", port.any, time.Since(begin))
+					}
+					if want == 0 {
+						_, _ = io.ReadFull(conn, answer[n:])
+						c, err := l.Accept()
+						if err != nil || c.(*Conn).Disk != tt.from || binary.BigEndian.Uint64(answer[1:]) != uint64(tt.at) || binary.BigEndian.Uint64(answer[9:]) != dialed.book.Start() {
+							t.Errorf("open %t: %+v, %v; answer %x", port.any, c, err, answer)
+						}
+					}
+					l.Close()
+				}
+			})
+		})
+	}
+}
+
+// A start number is drawn, so two starts differ. So do the numbers of two books in one process.
+func TestStartsDiffer(t *testing.T) {
+	seen := map[uint64]bool{0: true}
+	for range 100 {
+		start := NewBook(1, testPeers).Start()
+		if seen[start] {
+			t.Fatalf("start %x twice", start)
+		}
+		seen[start] = true
+	}
+}
+
 // The dialer learns why it was refused, in bounded length and in bounded time.
 func TestDialed(t *testing.T) {
-	hello := NewHello(NewBook(2, testPeers))
+	hello := NewHello(testBook(2, testPeers))
 	tests := []struct {
 		name   string
 		answer []byte
 		want   string
 		is     error
 	}{
-		{"taken", []byte{0}, "", nil},
+		{"taken", append([]byte{0}, make([]byte, welcomeSize)...), "", nil},
+		{"taken, and cut short", make([]byte, 9), "cut short", io.ErrUnexpectedEOF},
+		{"of another ensemble", append([]byte{helloBadEnsemble, 2}, "no"...), `"no"`, ErrOtherEnsemble},
+		{"twice", append([]byte{helloTwins, 2}, "no"...), `"no"`, ErrTwins},
 		{"refused", append([]byte{4, 5}, "no \nwa"...), `"no \nw"`, errRefused},
 		{"refused without a word", []byte{4}, "code 4", errRefused},
 		{"text cut short", append([]byte{4, 200}, "half"...), "half", errRefused},
@@ -138,7 +240,7 @@ func TestDialed(t *testing.T) {
 				}
 			}()
 			conn, err := hello.Dialed(a, 1)
-			if sent := <-got; !bytes.Equal(sent, hello.preface(1, hello.book.Ensemble())) {
+			if sent := <-got; !bytes.Equal(sent, hello.preface(1)) {
 				t.Errorf("sent %q", sent)
 			}
 			if tt.want == "" {
@@ -165,6 +267,61 @@ func TestDialed(t *testing.T) {
 	})
 }
 
+// A dialer that wants one disk takes no answer of another one, even if that has not refused it.
+func TestDialedByAnotherDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, want := range []disk.ID{0, testDisk(1), testDisk(1) + 1} {
+			a, b := net.Pipe()
+			go func() {
+				_, _ = io.ReadFull(b, make([]byte, helloSize))
+				_, _ = b.Write(testHello(1).welcome())
+			}()
+			hello := testHello(2)
+			hello.disk = want
+			c, err := hello.Dialed(a, 1)
+			if refused := want == testDisk(1)+1; (err != nil) != refused || refused != isClosed(a) {
+				t.Errorf("wanted %v: %v, %v", want, c, err)
+			}
+			if err == nil {
+				c.Close()
+			}
+		}
+	})
+}
+
+// The time limit of the hello ends with the hello, on both sides.
+func TestNoDeadlineAfterHello(t *testing.T) {
+	for name, hellos := range map[string][2]Hello{
+		"plain":   {testHello(2), testHello(1)},
+		"guarded": {guarded(t, 2, "the secret of the members", false), guarded(t, 1, "the secret of the members", false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				come := make(arrivals)
+				l := NewListener(come, hellos[1], nil)
+				defer l.Close()
+				out, err := hellos[0].Dialed(come.from("10.0.0.2:1"), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in, err := l.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer out.Close()
+				defer in.Close()
+				time.Sleep(time.Hour)
+				for _, ends := range [][2]net.Conn{{out, in}, {in, out}} {
+					go func() { _, _ = ends[0].Write([]byte("x")) }()
+					if _, err := io.ReadFull(ends[1], make([]byte, 1)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Silent connections delay no other one, however many they are: the oldest make room.
 func TestSilentConnectionsHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +331,7 @@ func TestSilentConnectionsHoldUpNobody(t *testing.T) {
 		}
 		begin := time.Now()
 		go func() {
-			_, _ = NewHello(NewBook(2, testPeers)).Dialed(come.from("m2:1"), 1)
+			_, _ = NewHello(testBook(2, testPeers)).Dialed(come.from("m2:1"), 1)
 		}()
 		if _, err := l.Accept(); err != nil {
 			t.Fatal(err)
@@ -217,9 +374,9 @@ func TestMembersHavePlacesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		peers := []Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "10.0.0.2:3888"}, {ID: 3, Addr: "m3:3888"}}
 		come := make(arrivals)
-		l := NewListener(come, NewHello(NewBook(1, peers)), nil)
+		l := NewListener(come, NewHello(testBook(1, peers)), nil)
 		defer l.Close()
-		if _, err := NewHello(NewBook(3, peers)).Dialed(come.from("10.0.0.3:1"), 1); err != nil {
+		if _, err := NewHello(testBook(3, peers)).Dialed(come.from("10.0.0.3:1"), 1); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Accept(); err != nil {
@@ -271,7 +428,7 @@ func TestFloodKeepsNoMemberOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	peers := []Peer{{ID: 1, Addr: inner.Addr().String()}, {ID: 2, Addr: "127.0.0.1:1"}}
-	l := NewListener(inner, NewHello(NewBook(1, peers)), nil)
+	l := NewListener(inner, NewHello(testBook(1, peers)), nil)
 	defer l.Close()
 	for range 3000 {
 		silent, err := DialTCP(t.Context(), inner.Addr().String())
@@ -284,7 +441,7 @@ func TestFloodKeepsNoMemberOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conn, err = NewHello(NewBook(2, peers)).Dialed(conn, 1); err != nil {
+	if conn, err = NewHello(testBook(2, peers)).Dialed(conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
@@ -298,7 +455,7 @@ func TestListenerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, come := newTestListener(t, io.Discard)
 		silent, greeted := come.from("m2:1"), come.from("m2:2")
-		if _, err := NewHello(NewBook(2, testPeers)).Dialed(greeted, 1); err != nil {
+		if _, err := NewHello(testBook(2, testPeers)).Dialed(greeted, 1); err != nil {
 			t.Fatal(err) // and nobody accepts it
 		}
 		l.Close()
@@ -318,7 +475,8 @@ func TestRefusalsAreLoggedSparingly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer
 		_, come := newTestListener(t, &logs)
-		stranger := NewHello(NewBook(9, append([]Peer{{ID: 9, Addr: "m9:3888"}}, testPeers...)))
+		stranger := NewHello(testBook(9, append([]Peer{{ID: 9, Addr: "m9:3888"}}, testPeers...)))
+		stranger.book.SetEnsemble(EnsembleID{9})
 		for range 25 { // seconds
 			if _, err := stranger.Dialed(come.from("m9:1"), 1); !errors.Is(err, errRefused) {
 				t.Fatal(err)
@@ -339,15 +497,15 @@ func TestStreamTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	peers := []Peer{{ID: 1, Addr: inner.Addr().String()}, {ID: 2, Addr: "m2:3888"}}
-	hello := NewHello(NewBook(1, peers))
+	hello := NewHello(testBook(1, peers))
 	s := NewStream(NewListener(inner, hello, nil), hello, DialTCP)
 	defer s.Close()
 	if s.Addr().String() != peers[0].Addr {
 		t.Errorf("Addr = %v", s.Addr())
 	}
-	book := NewBook(2, peers)
+	book := testBook(2, peers)
 	dialer := NewStream(nil, NewHello(book), DialTCP)
-	conn, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Minute)
+	conn, err := dialer.Dial(server(1, peers[0].Addr).ServerAddress(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,12 +523,22 @@ func TestStreamTCP(t *testing.T) {
 	if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "after the hello" {
 		t.Errorf("read %q, %v", buf, err)
 	}
-	if _, err := s.Dial("nowhere:1", time.Second); err == nil {
-		t.Error("dialed an address that is no member's")
+	for _, address := range []string{
+		"nowhere:1", "3@" + peers[0].Addr, "3.@" + peers[0].Addr, "3.0000000000000000@" + peers[0].Addr, "3.d1@" + peers[0].Addr, "1.00000000000000d1",
+		"0.00000000000000d1@" + peers[0].Addr, "256.00000000000000d1@" + peers[0].Addr, "1.00000000000000D1@" + peers[0].Addr, "",
+	} {
+		if conn, err := dialer.Dial(raft.ServerAddress(address), time.Second); err == nil {
+			conn.Close()
+			t.Errorf("dialed %q, which is no server's address", address)
+		}
 	}
-	hello.book.SetEnsemble(testEnsemble)
+	lost := server(1, peers[0].Addr)
+	lost.Disk++
+	if _, err := dialer.Dial(lost.ServerAddress(), time.Minute); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "meant for member 1 with the disk 00000000000000d2") {
+		t.Errorf("meant for another disk: %v", err)
+	}
 	book.SetEnsemble(EnsembleID{7})
-	if _, err := dialer.Dial(raft.ServerAddress(peers[0].Addr), time.Minute); !errors.Is(err, errRefused) {
+	if _, err := dialer.Dial(server(1, peers[0].Addr).ServerAddress(), time.Minute); !errors.Is(err, errRefused) {
 		t.Errorf("of another ensemble: %v", err)
 	}
 }
@@ -386,7 +554,7 @@ func guarded(t testing.TB, self uint32, secret string, unify bool) Hello {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewHello(NewBook(self, testPeers)).Guarded(g)
+	return NewHello(testBook(self, testPeers)).Guarded(g)
 }
 
 // With a secret, the hello is inside TLS and names the member that was proved. Strangers learn nothing,
@@ -402,7 +570,7 @@ func TestGuardedListener(t *testing.T) {
 	}{
 		{"member", guarded(t, 2, secret, false), ""},
 		{"other secret", guarded(t, 2, other, false), "the proof is wrong"},
-		{"plain", NewHello(NewBook(2, testPeers)), "portUnification is not set"},
+		{"plain", NewHello(testBook(2, testPeers)), "portUnification is not set"},
 		{"another member's name", lying, "member 2 has proved itself, but it says that it is member 3"},
 	}
 	for _, tt := range tests {
@@ -450,11 +618,11 @@ func TestUnifiedPorts(t *testing.T) {
 		logged         string
 	}{
 		{"both unify", guarded(t, 2, secret, true), guarded(t, 1, secret, true), true, true, ""},
-		{"to a plain one", guarded(t, 2, secret, true), NewHello(NewBook(1, testPeers)), false, true, "neither ensembleSecretFile nor sslQuorum"},
-		{"from a plain one", NewHello(NewBook(2, testPeers)), guarded(t, 1, secret, true), false, true, ""},
+		{"to a plain one", guarded(t, 2, secret, true), NewHello(testBook(1, testPeers)), false, true, "neither ensembleSecretFile nor sslQuorum"},
+		{"from a plain one", NewHello(testBook(2, testPeers)), guarded(t, 1, secret, true), false, true, ""},
 		{"to one that is done", guarded(t, 2, secret, true), guarded(t, 1, secret, false), true, true, ""},
 		{"from one that is done", guarded(t, 2, secret, false), guarded(t, 1, secret, true), true, true, ""},
-		{"done, to a plain one", guarded(t, 2, secret, false), NewHello(NewBook(1, testPeers)), false, false, "neither ensembleSecretFile nor sslQuorum"},
+		{"done, to a plain one", guarded(t, 2, secret, false), NewHello(testBook(1, testPeers)), false, false, "neither ensembleSecretFile nor sslQuorum"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -491,23 +659,27 @@ func TestUnifiedPorts(t *testing.T) {
 
 // No preface may crash a listener, or admit a stranger.
 func FuzzHello(f *testing.F) {
-	right := testHello(2).preface(1, testEnsemble)
+	unknowing := func(id uint32) Hello {
+		hello := testHello(id)
+		hello.book.SetEnsemble(EnsembleID{})
+		return hello
+	}
+	right := testHello(2).preface(1)
 	f.Add(right)
 	f.Add(right[:9])
-	f.Add(testHello(3).preface(1, EnsembleID{}))
-	f.Add(Hello{self: 48}.preface(1, testEnsemble))
-	f.Add(Hello{self: 48}.preface(1, EnsembleID{}))
+	f.Add(unknowing(3).preface(1))
+	f.Add(NewHello(testBook(48, append([]Peer{{ID: 48, Addr: "m48:1"}}, testPeers...))).preface(1))
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"))
-	settled, joining := testHello(1), NewHello(NewBook(1, testPeers))
+	settled, joining := testHello(1), unknowing(1)
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		for _, hello := range []Hello{settled, settled.Open(), joining, joining.Open()} {
 			r := bytes.NewReader(sent)
-			from, err := hello.read(r, func(uint32) error { return nil })
+			of, err := hello.read(r, func(uint32) error { return nil })
 			if read := len(sent) - r.Len(); read > helloSize {
 				t.Fatalf("read %d bytes", read)
 			}
-			if comes := comesIn(sent, hello.book.Ensemble(), hello.any); (err == nil) != (comes != 0) || from != comes {
-				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.book.Ensemble(), hello.any, sent, from, err, comes)
+			if comes := comesIn(sent, hello.book.Ensemble(), hello.any); (err == nil) != (comes != 0) || err == nil && of.ID != comes {
+				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.book.Ensemble(), hello.any, sent, of.ID, err, comes)
 			}
 			if ref, ok := errors.AsType[*refusal](err); ok && (ref.code == helloOK || ref.code >= helloCodes) {
 				t.Fatalf("code %d", ref.code)
@@ -516,24 +688,20 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// comesIn returns the member that comes in with a hello to member 1 of the ensemble own, or 0 if nobody does. A
-// member that says this ensemble's id may have any number: it may have come in while member 1 was away. Any other must be in the server list,
-// unless anybody may ask: one that knows no ensemble, and one of any ensemble if member 1 itself knows none.
+// comesIn returns the member that comes in with a hello to member 1 of the ensemble own, or 0 if nobody does. On raft's port
+// both must say the same ensemble. Anybody may ask, unless it says another ensemble.
 func comesIn(sent []byte, own EnsembleID, anybody bool) (from uint32) {
 	if len(sent) < helloSize || string(sent[:8]) != "ROLLCALL" {
 		return 0
 	}
 	version, from, to := binary.BigEndian.Uint16(sent[8:]), binary.BigEndian.Uint32(sent[10:]), binary.BigEndian.Uint32(sent[14:])
-	theirs, none := EnsembleID(sent[18:helloSize]), EnsembleID{}
+	disk, meant := binary.BigEndian.Uint64(sent[18:]), disk.ID(binary.BigEndian.Uint64(sent[34:]))
+	theirs, none := EnsembleID(sent[42:helloSize]), EnsembleID{}
 	switch {
-	case to != 1 || from < 2 || from > 255:
+	case version != 3 || to != 1 || from < 2 || from > 255 || meant != 0 && meant != testDisk(1):
 		return 0
-	case version == 1 && own != none && theirs == own:
+	case anybody && (theirs == none || own == none || theirs == own), !anybody && disk != 0 && own != none && theirs == own:
 		return from
-	case version == 2 && theirs == none, version == 1 && theirs != none && own == none:
-		if anybody || from == 2 || from == 3 {
-			return from
-		}
 	}
 	return 0
 }

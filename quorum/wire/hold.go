@@ -38,8 +38,8 @@ func (t *Transport) awaitMember(id raft.ServerID, to raft.ServerAddress, header 
 	return false
 }
 
-// isAt reports whether a member has this address in raft's latest configuration.
+// isAt reports whether a server has this address in raft's latest configuration.
 func (t *Transport) isAt(id raft.ServerID, addr raft.ServerAddress) bool {
-	now, known := t.addressOf(MemberID(id))
+	now, known := t.addressOf(id)
 	return known && now == addr || t.cfg.Raft() == nil
 }

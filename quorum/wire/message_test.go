@@ -60,7 +60,7 @@ func requests(t testing.TB) map[string][]byte {
 var longAddr = strings.Repeat("a", 260) // the longest address, with its port
 
 func headerOf(member uint32, addr string) raft.RPCHeader {
-	return raft.RPCHeader{ProtocolVersion: 3, ID: []byte(Peer{ID: member}.ServerID()), Addr: []byte(addr)}
+	return raft.RPCHeader{ProtocolVersion: 3, ID: []byte(named(member)), Addr: []byte(addr)}
 }
 
 // follow reads a request whose bytes come in pieces of n, and returns its length.

@@ -55,6 +55,7 @@ func (n *notices) end(now time.Time) time.Duration {
 // right after them, or if there was another commit shortly before, with the next entries or a millisecond later. If first
 // is nil, all hear of it at once. Committed does not wait.
 func (t *Transport) Committed(first []uint32) {
+	t.commits.fire()
 	t.tell(func(member uint32) bool { return slices.Contains(first, member) })
 	wait, start := t.notices.begin(time.Now())
 	if start {

@@ -12,32 +12,72 @@ import (
 	"strings"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
 )
 
 // maxMember is the highest member id. ZooKeeper's ids fit in the top byte of a session id.
 const maxMember = 255
 
-// Peer is one member.
+// Peer is one member: a line of a server list, or a server in raft's configuration.
 type Peer struct {
-	ID       uint32 // 1 to 255
-	Addr     string // host:port at which others reach its raft; no two peers share one
-	Observer bool   // it does not vote
+	ID       uint32  // 1 to 255
+	Disk     disk.ID // of a server in raft's configuration; 0 in a server list
+	Addr     string  // host:port at which others reach its raft; no two lines of a list share one
+	Grpc     string  // host:port at which they reach its gRPC, for packages above
+	Observer bool    // it does not vote
 }
 
-// ServerID returns the member's id as raft writes it.
-func (p Peer) ServerID() raft.ServerID { return raft.ServerID(strconv.FormatUint(uint64(p.ID), 10)) }
+// ServerID returns the server's name in raft, such as "3.00c0ffee00c0ffee". It names the disk, so it is never used again.
+func (p Peer) ServerID() raft.ServerID { return raft.ServerID(fmt.Sprintf("%d.%v", p.ID, p.Disk)) }
 
-// MemberID is the inverse of ServerID. It returns 0 if id is not a member's.
-func MemberID(id raft.ServerID) uint32 {
-	n, err := strconv.ParseUint(string(id), 10, 32)
-	if err != nil {
-		return 0
+// ServerAddress returns the server's address in raft's configuration: its name, "@", its host:port, and, if it is known, "/" and that
+// of its gRPC. raft takes no address twice, and while a new disk takes the place of an old one, both are in the configuration at one
+// host:port. A leader needs the second one for voters that are in no list any more.
+func (p Peer) ServerAddress() raft.ServerAddress {
+	address := string(p.ServerID()) + "@" + p.Addr
+	if p.Grpc != "" {
+		address += "/" + p.Grpc
 	}
-	return uint32(n)
+	return raft.ServerAddress(address)
 }
 
-// CheckPeers returns an error for a list that raft could misread. raft tells candidates apart only
-// by their addresses, so two members with one address would share their votes.
+// parseServerAddress is the inverse of Peer.ServerAddress. The server votes.
+func parseServerAddress(address raft.ServerAddress) (p Peer, ok bool) {
+	name, at, _ := strings.Cut(string(address), "@")
+	p.Addr, p.Grpc, _ = strings.Cut(at, "/")
+	p.ID, p.Disk, ok = parseServerID(raft.ServerID(name))
+	return p, ok
+}
+
+// Line returns the line of a server list for a server in raft's configuration.
+func (p Peer) Line() Peer {
+	p.Disk = 0
+	return p
+}
+
+// parseServerID is the inverse of Peer.ServerID. If name is not a server's, it returns zeros and false.
+func parseServerID(name raft.ServerID) (id uint32, of disk.ID, ok bool) {
+	member, hex, _ := strings.Cut(string(name), ".")
+	n, err := strconv.ParseUint(member, 10, 32)
+	if err != nil || n < 1 || n > maxMember {
+		return 0, 0, false
+	}
+	d, err := strconv.ParseUint(hex, 16, 64)
+	p := Peer{ID: uint32(n), Disk: disk.ID(d)}
+	if err != nil || d == 0 || p.ServerID() != name {
+		return 0, 0, false
+	}
+	return p.ID, p.Disk, true
+}
+
+// MemberID returns the id in a list of servers of a server of raft's, or 0 if name is not a server's.
+func MemberID(name raft.ServerID) uint32 {
+	id, _, _ := parseServerID(name)
+	return id
+}
+
+// CheckPeers returns an error for a list in which an id or an address is there twice, or that lacks self.
 func CheckPeers(self uint32, peers []Peer) error {
 	ids, addrs := map[uint32]bool{}, map[string]uint32{}
 	for _, p := range peers {
@@ -89,7 +129,9 @@ func checkAddr(addr string) (string, error) {
 
 // Sorted returns peers by id, the order in which every member writes them.
 func Sorted(peers []Peer) []Peer {
-	return slices.SortedFunc(slices.Values(peers), func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.SortedFunc(slices.Values(peers), func(a, b Peer) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Disk, b.Disk))
+	})
 }
 
 // Canonical returns the server list as every member writes it: one line for each member, by id.
@@ -117,12 +159,11 @@ func HashOf(canonical []string) EnsembleID {
 	return sha256.Sum256([]byte(strings.Join(canonical, "\n")))
 }
 
-// Configuration returns peers as raft's bootstrap entry holds them, byte for byte the same on every
-// member.
+// Configuration returns servers, each with its disk, as a configuration of raft's.
 func Configuration(peers []Peer) raft.Configuration {
 	var c raft.Configuration
 	for _, p := range Sorted(peers) {
-		s := raft.Server{ID: p.ServerID(), Address: raft.ServerAddress(p.Addr)}
+		s := raft.Server{ID: p.ServerID(), Address: p.ServerAddress()}
 		if p.Observer {
 			s.Suffrage = raft.Nonvoter
 		}
@@ -131,12 +172,13 @@ func Configuration(peers []Peer) raft.Configuration {
 	return c
 }
 
-// Peers is the inverse of Configuration. Servers whose id is no member's are left out.
+// Peers is the inverse of Configuration. Servers whose address is no member's are left out.
 func Peers(c raft.Configuration) []Peer {
 	peers := make([]Peer, 0, len(c.Servers))
 	for _, s := range c.Servers {
-		if id := MemberID(s.ID); id != 0 {
-			peers = append(peers, Peer{ID: id, Addr: string(s.Address), Observer: s.Suffrage != raft.Voter})
+		if p, ok := parseServerAddress(s.Address); ok {
+			p.Observer = s.Suffrage != raft.Voter
+			peers = append(peers, p)
 		}
 	}
 	return Sorted(peers)

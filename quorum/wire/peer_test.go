@@ -62,3 +62,31 @@ func TestCanonical(t *testing.T) {
 		}
 	}
 }
+
+// A server's name and its address in raft's configuration name its disk. Two disks of one member may share host and port. A
+// configuration gives back the servers that it was made of, and leaves names that are no server's out.
+func TestServerNames(t *testing.T) {
+	a, b := Peer{ID: 3, Disk: 0xa, Addr: "[::1]:3888", Grpc: "[::1]:2888"}, Peer{ID: 3, Disk: 1 << 63, Addr: "[::1]:3888", Observer: true}
+	if a.ServerID() != "3.000000000000000a" || b.ServerAddress() != "3.8000000000000000@[::1]:3888" || a.ServerAddress() != "3.000000000000000a@[::1]:3888/[::1]:2888" {
+		t.Errorf("%q, %q, %q", a.ServerID(), a.ServerAddress(), b.ServerAddress())
+	}
+	c := Configuration([]Peer{b, a})
+	if got := Peers(c); !slices.Equal(got, []Peer{a, b}) {
+		t.Errorf("%v, want %v", got, []Peer{a, b})
+	}
+	if MemberID(b.ServerID()) != 3 || a.Line() != (Peer{ID: 3, Addr: "[::1]:3888", Grpc: "[::1]:2888"}) {
+		t.Errorf("member %d, line %v", MemberID(b.ServerID()), a.Line())
+	}
+	for _, name := range []raft.ServerID{
+		"", "3", "3.", "3.a", "3.0000000000000000", "3.000000000000000A", "3.000000000000000a.b", "03.000000000000000a",
+		"+3.000000000000000a", "x.000000000000000a", "0.000000000000000a", "256.000000000000000a",
+	} {
+		if id, of, ok := parseServerID(name); ok || MemberID(name) != 0 {
+			t.Errorf("%q is taken for the name of member %d with the disk %v", name, id, of)
+		}
+		c.Servers = append(c.Servers, raft.Server{ID: name, Address: raft.ServerAddress(name + "@a:1")})
+	}
+	if got := Peers(c); !slices.Equal(got, []Peer{a, b}) {
+		t.Errorf("with names that are no server's: %v", got)
+	}
+}

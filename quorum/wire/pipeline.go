@@ -35,9 +35,10 @@ type pipeline struct {
 	open    *sync.Map // the pipelines that are open: this one until Close
 	log     logPoint
 	clamp   clampFunc
-	stalls  func() error   // returns why nothing may be sent; nil: nothing hangs
-	wake    chan struct{}  // one place: there may be a commit to send
-	waiting chan *appended // requests that were sent and are not answered, in order
+	stalls  func() error                          // returns why nothing may be sent; nil: nothing hangs
+	mayHave func(*raft.AppendEntriesRequest) bool // reports whether the server may have the entries of a request
+	wake    chan struct{}                         // one place: there may be a commit to send
+	waiting chan *appended                        // requests that were sent and are not answered, in order
 	done    chan raft.AppendFuture
 	closed  chan struct{}
 	once    sync.Once
@@ -71,9 +72,9 @@ func (a *appended) Start() time.Time                      { return a.start }
 func (a *appended) Request() *raft.AppendEntriesRequest   { return a.req }
 func (a *appended) Response() *raft.AppendEntriesResponse { return a.resp }
 
-func newPipeline(conn *outConn, open *sync.Map, log logPoint, clamp clampFunc, stalls func() error) *pipeline {
+func newPipeline(conn *outConn, open *sync.Map, log logPoint, clamp clampFunc, stalls func() error, mayHave func(*raft.AppendEntriesRequest) bool) *pipeline {
 	p := &pipeline{
-		conn: conn, open: open, log: log, clamp: clamp, stalls: stalls, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
+		conn: conn, open: open, log: log, clamp: clamp, stalls: stalls, mayHave: mayHave, wake: make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		// One more request is with answerLoop, and one with its sender, which waits for a place.
 		waiting: make(chan *appended, maxInFlight-2),
 		done:    make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
@@ -86,8 +87,11 @@ func newPipeline(conn *outConn, open *sync.Map, log logPoint, clamp clampFunc, s
 
 // AppendEntries implements raft.AppendPipeline. It splits a request that is too long and sends all
 // parts at once, because raft would send the rest only when there is a further entry. raft gets an
-// answer to each part, and takes it for the answer to that part's request.
+// answer to each part, and takes it for the answer to that part's request. A server that votes no more gets nothing.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	if !p.mayHave(req) {
+		return nil, errNoVote
+	}
 	for {
 		n := fitting(req.Entries)
 		if n == len(req.Entries) {

@@ -38,7 +38,7 @@ func newStream(t *testing.T) *stream {
 		t.Fatal(err)
 	}
 	clamp := (&Transport{cfg: Config{Durable: s.durable}}).clamp
-	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, noStall)
+	s.pipeline = newPipeline(conn, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, noStall, anyEntries)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -395,3 +395,6 @@ func TestNoticesBesideEntries(t *testing.T) {
 		}
 	})
 }
+
+// anyEntries lets a server have all entries.
+func anyEntries(*raft.AppendEntriesRequest) bool { return true }

@@ -13,9 +13,9 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// ErrRestart means that the process must start again: raft's memory of the log no longer fits what
-// it has stored, and a restart corrects that.
-var ErrRestart = errors.New("quorum: restart needed after a snapshot was installed")
+// ErrRestart means that the process must start again, which corrects what it wraps: raft's memory of the log no longer fits
+// what it has stored, or this member was about to come into an ensemble that is no more.
+var ErrRestart = errors.New("quorum: this member must start again")
 
 // maxSnapshot is the size of the largest snapshot that is received, in bytes. No state of that size
 // fits into memory, so a greater number is garbage.
@@ -169,7 +169,7 @@ func (t *Transport) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) 
 		return nil, true, fmt.Errorf("quorum: snapshot of term %d in term %d; try again", req.Term, term)
 	}
 	if t.installed.Swap(req.LastLogIndex) == req.LastLogIndex {
-		t.cfg.Fail(fmt.Errorf("%w: the snapshot of index %d came a second time", ErrRestart, req.LastLogIndex))
+		t.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: that of index %d came a second time", ErrRestart, req.LastLogIndex))
 		return nil, true, ErrRestart
 	}
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
@@ -207,7 +207,7 @@ func (t *Transport) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, bod
 		// raft has emptied the log store but still remembers its end. If that is at or above the
 		// snapshot, raft would rely on it: refuse entries, and compare votes with it.
 		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {
-			t.cfg.Fail(fmt.Errorf("%w: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
+			t.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
 		}
 	}
 	return answer, err

@@ -167,7 +167,8 @@ func (c *conns) close() {
 type inConn struct {
 	net.Conn
 	owner *conns
-	peer  uint32 // the member at the other end; 0: unknown
+	peer  uint32        // the member at the other end; 0: unknown
+	from  raft.ServerID // the server at the other end; "": unknown
 	r     *bufio.Reader
 	w     *bufio.Writer
 	enc   *codec.Encoder
@@ -192,8 +193,8 @@ func newInConn(conn net.Conn, owner *conns) *inConn {
 		Conn: conn, owner: owner, used: time.Now(), w: bufio.NewWriter(conn),
 		dec: codec.NewDecoderBytes(nil, new(codec.MsgpackHandle)), room: make([]byte, 0, keptRequest),
 	}
-	if from, ok := conn.(*Conn); ok {
-		c.peer = from.Peer
+	if from, ok := conn.(*Conn); ok && from.Peer != 0 {
+		c.peer, c.from = from.Peer, Peer{ID: from.Peer, Disk: from.Disk}.ServerID()
 	}
 	c.r, c.enc = bufio.NewReaderSize(c, receiveBuffer), newEncoder(c.w)
 	return c
@@ -301,8 +302,8 @@ func (t *Transport) acceptLoop() {
 		in := t.conns.add(conn)
 		t.wg.Go(func() {
 			err := t.serve(in)
-			if _ = in.Close(); brokenOff(err) && in.peer != 0 && !t.Connected(in.peer) {
-				t.cfg.Lost(in.peer)
+			if _ = in.Close(); brokenOff(err) && in.from != "" && !t.Connected(in.from) {
+				t.cfg.Lost(in.from)
 			}
 		})
 	}
@@ -319,7 +320,7 @@ func (t *Transport) serve(in *inConn) error {
 			err = checkRequest(command)
 		}
 		if err == nil {
-			err = t.checkSpeaker(in.peer, command)
+			err = t.checkSpeaker(in.from, command)
 		}
 		if req, ok := command.(*raft.AppendEntriesRequest); ok && err == nil {
 			in.sender = req.RPCHeader
@@ -342,7 +343,7 @@ func (t *Transport) serve(in *inConn) error {
 		case isInstall:
 			resp, err = t.install(r, install, io.LimitReader(in.r, install.Size))
 		default:
-			resp, err = t.answer(r, in.peer, command)
+			resp, err = t.answer(r, in.from, command)
 		}
 		if broken := in.respond(resp, err); broken != nil || isInstall || impostor {
 			return broken
@@ -350,34 +351,40 @@ func (t *Transport) serve(in *inConn) error {
 	}
 }
 
-// answer answers a request of member peer, with r's answer unless raft must not see the request. r is nil
+// answer answers a request of a server, with r's answer unless raft must not see the request. r is nil
 // until raft runs.
-func (t *Transport) answer(r *raft.Raft, peer uint32, command any) (any, error) {
+func (t *Transport) answer(r *raft.Raft, from raft.ServerID, command any) (any, error) {
 	if !t.running.Load() || r == nil {
 		return nil, errStarting
 	}
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
-		if t.cfg.Joining() {
-			t.lead.note(req)
-		}
 		if heartbeat(req) {
 			return t.answerHeartbeat(r, req)
 		}
 	case *raft.RequestVoteRequest:
-		if !t.cfg.Votes(peer) {
-			return &raft.RequestVoteResponse{Term: r.CurrentTerm()}, nil
-		}
+		nameVoter(r, &req.RPCHeader)
 	case *raft.RequestPreVoteRequest:
-		if !t.cfg.Votes(peer) {
-			return &raft.RequestPreVoteResponse{Term: r.CurrentTerm()}, nil
-		}
+		nameVoter(r, &req.RPCHeader)
 	case *raft.TimeoutNowRequest:
-		if err := cmp.Or(checkHandOver(r, peer), t.cfg.MayStand(), t.cfg.MayTake()); err != nil {
+		if err := cmp.Or(checkHandOver(r, from), t.cfg.MayStand(), t.cfg.MayTake()); err != nil {
 			return nil, err
 		}
 	}
 	return t.pass(raft.RPC{Command: command}, nil)
+}
+
+// nameVoter makes raft vote without regard to its own configuration, as Ongaro's dissertation has it (4.1): it puts a voter
+// of that configuration in place of the candidate's id. raft would give no vote to a candidate that does not vote in the
+// latest configuration here. That may be an old one, and if the leader dies while a change is under way, the only candidate
+// that has all committed entries may be such a one. raft uses the id for nothing else, and names the candidate by its address.
+func nameVoter(r *raft.Raft, header *raft.RPCHeader) {
+	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
+		if s.Suffrage == raft.Voter {
+			header.ID = []byte(s.ID)
+			return
+		}
+	}
 }
 
 // errInterrupted means that pass was interrupted.

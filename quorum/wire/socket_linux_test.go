@@ -31,14 +31,14 @@ func TestUserTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewListener(inner, NewHello(NewBook(1, testPeers)), nil)
+	l := NewListener(inner, NewHello(testBook(1, testPeers)), nil)
 	defer l.Close()
 	conn, err := DialTCP(t.Context(), inner.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := NewHello(NewBook(2, testPeers)).Dialed(conn, 1); err != nil {
+	if _, err := NewHello(testBook(2, testPeers)).Dialed(conn, 1); err != nil {
 		t.Fatal(err)
 	}
 	in, err := l.Accept()

@@ -25,21 +25,19 @@ var errNotLeader = errors.New("quorum: leadership is taken over from the leader 
 // if that one is empty.
 //
 // raft tells candidates apart by the address alone, and stores it with its vote. Addresses change and may
-// pass from one member to another, so checkSpeaker puts a name in place of the address that only this
-// member ever has.
-func (t *Transport) checkSpeaker(peer uint32, command any) error {
-	if peer == 0 {
+// pass from one server to another, so checkSpeaker puts the server's name in place of the address.
+func (t *Transport) checkSpeaker(peer raft.ServerID, command any) error {
+	if peer == "" {
 		return fmt.Errorf("%w: the connection is not known to be a member's", errImpostor)
 	}
 	header := senderOf(command)
 	if header == nil {
 		return fmt.Errorf("%w: a request of type %T names nobody", errImpostor, command)
 	}
-	id := Peer{ID: peer}.ServerID()
-	if string(header.ID) != string(id) || len(header.Addr) == 0 {
+	if string(header.ID) != string(peer) || len(header.Addr) == 0 {
 		return fmt.Errorf("%w: the request says that it is from member %.20q at %.300q", errImpostor, header.ID, header.Addr)
 	}
-	header.Addr = []byte("member-" + id)
+	header.Addr = []byte(peer)
 	return nil
 }
 
@@ -63,9 +61,9 @@ func senderOf(command any) *raft.RPCHeader {
 // checkHandOver returns an error unless raft follows the member that hands leadership over. raft would
 // stand for election whoever asks, and the others would vote although they have a leader. The leader
 // hands over only to a member that has taken its entries in this term, so that member knows it.
-func checkHandOver(r *raft.Raft, peer uint32) error {
-	if _, leader := r.LeaderWithID(); MemberID(leader) != peer {
-		return fmt.Errorf("%w: member %d hands it over, and the leader is %.20q", errNotLeader, peer, leader)
+func checkHandOver(r *raft.Raft, peer raft.ServerID) error {
+	if _, leader := r.LeaderWithID(); leader != peer {
+		return fmt.Errorf("%w: member %q hands it over, and the leader is %.20q", errNotLeader, peer, leader)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,8 @@ func TestCheckSpeaker(t *testing.T) {
 		{ID: others.ID, Addr: own.Addr},
 		others,
 		headerOf(1, "m1:1"), headerOf(9, "m9:1"),
-		{ID: []byte("02"), Addr: own.Addr},
+		{ID: []byte("2"), Addr: own.Addr},
+		{ID: []byte("2.00000000000000d3"), Addr: own.Addr}, // another disk
 	}
 	kinds := map[string]func(h raft.RPCHeader) any{
 		"entries":   func(h raft.RPCHeader) any { return &raft.AppendEntriesRequest{RPCHeader: h} },
@@ -35,28 +37,28 @@ func TestCheckSpeaker(t *testing.T) {
 	tr := New(Config{Stream: newPipes(nil)})
 	defer tr.Close()
 	for name, request := range kinds {
-		if err := tr.checkSpeaker(2, request(own)); err != nil {
+		if err := tr.checkSpeaker(named(2), request(own)); err != nil {
 			t.Errorf("%s of its own: %v", name, err)
 		}
 		for _, addr := range []raft.RPCHeader{own, others} { // raft must not see it
 			req := request(raft.RPCHeader{ID: own.ID, Addr: addr.Addr})
-			if err := tr.checkSpeaker(2, req); err != nil || string(senderOf(req).Addr) != "member-2" {
+			if err := tr.checkSpeaker(named(2), req); err != nil || string(senderOf(req).Addr) != string(named(2)) {
 				t.Errorf("%s of member 2 at %s: %v, raft sees %q", name, addr.Addr, err, senderOf(req).Addr)
 			}
 		}
 		for _, h := range halves {
-			if err := tr.checkSpeaker(2, request(h)); !errors.Is(err, errImpostor) {
+			if err := tr.checkSpeaker(named(2), request(h)); !errors.Is(err, errImpostor) {
 				t.Errorf("%s as member %q at %q: %v", name, h.ID, h.Addr, err)
 			}
 		}
-		for _, stranger := range []uint32{0, 9} {
+		for _, stranger := range []raft.ServerID{"", named(9), "2.00000000000000d3"} {
 			if err := tr.checkSpeaker(stranger, request(own)); !errors.Is(err, errImpostor) {
-				t.Errorf("%s on a connection of %d: %v", name, stranger, err)
+				t.Errorf("%s on a connection of %q: %v", name, stranger, err)
 			}
 		}
 	}
 	long := headerOf(3, strings.Repeat("\x00", maxSmall))
-	if err := tr.checkSpeaker(2, kinds["vote"](long)); len(err.Error()) > 2000 {
+	if err := tr.checkSpeaker(named(2), kinds["vote"](long)); len(err.Error()) > 2000 {
 		t.Errorf("the error has %d bytes", len(err.Error()))
 	}
 }
@@ -69,7 +71,7 @@ func TestImpostorIsRefused(t *testing.T) {
 		p := newPipes(nil)
 		tr := New(Config{
 			Stream: p, Election: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Raft: func() *raft.Raft { return new(raft.Raft) }, Joining: func() bool { return false }, Lost: func(uint32) {},
+			Raft: func() *raft.Raft { return new(raft.Raft) }, Lost: func(raft.ServerID) {},
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
 		tr.Start()
@@ -95,7 +97,7 @@ func TestImpostorIsRefused(t *testing.T) {
 			}
 			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
 			said, err := io.ReadAll(conn)
-			if err != nil || !strings.Contains(string(said), `it is from member "3" at "m3:1"`) {
+			if err != nil || !strings.Contains(string(said), `it is from member "3.00000000000000d3" at "m3:1"`) {
 				t.Errorf("the sender is told %q, %v", said, err)
 			}
 		}
@@ -120,17 +122,19 @@ func TestImpostorIsRefused(t *testing.T) {
 // A member takes leadership over from the member that it follows, and from nobody else.
 func TestHandOverComesFromTheLeader(t *testing.T) {
 	r, heard := leaderless(t)
-	for _, peer := range []uint32{2, 3} {
+	for _, peer := range []raft.ServerID{named(2), named(3)} {
 		if err := checkHandOver(r, peer); !errors.Is(err, errNotLeader) {
-			t.Errorf("nobody leads, and member %d hands over: %v", peer, err)
+			t.Errorf("nobody leads, and member %q hands over: %v", peer, err)
 		}
 	}
 	hear(t, heard, headerOf(2, "m2:1"))
-	if err := checkHandOver(r, 2); err != nil {
+	if err := checkHandOver(r, named(2)); err != nil {
 		t.Errorf("from the leader: %v", err)
 	}
-	if err := checkHandOver(r, 3); !errors.Is(err, errNotLeader) {
-		t.Errorf("from another member: %v", err)
+	for _, other := range []raft.ServerID{named(3), "2.00000000000000d3", "2", ""} { // another member, another disk of the leader's
+		if err := checkHandOver(r, other); !errors.Is(err, errNotLeader) {
+			t.Errorf("from %q: %v", other, err)
+		}
 	}
 }
 
@@ -140,11 +144,11 @@ func leaderless(t *testing.T) (*raft.Raft, *raft.InmemTransport) {
 	t.Helper()
 	_, transport := raft.NewInmemTransportWithTimeout("m1:1", time.Minute)
 	cfg := raft.DefaultConfig()
-	cfg.LocalID, cfg.LogOutput = "1", io.Discard
+	cfg.LocalID, cfg.LogOutput = named(1), io.Discard
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
 	store := raft.NewInmemStore()
 	snaps := raft.NewInmemSnapshotStore()
-	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, Configuration([]Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m2:1"}, {ID: 3, Addr: "m3:1"}})); err != nil {
+	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, Configuration([]Peer{server(1, "m1:1"), server(2, "m2:1"), server(3, "m3:1")})); err != nil {
 		t.Fatal(err)
 	}
 	r, err := raft.NewRaft(cfg, &raft.MockFSM{}, store, store, snaps, transport)
@@ -167,5 +171,91 @@ func hear(t *testing.T, by *raft.InmemTransport, leader raft.RPCHeader) {
 	req := &raft.AppendEntriesRequest{RPCHeader: leader, Term: 5}
 	if err := far.AppendEntries("1", "m1:1", req, new(raft.AppendEntriesResponse)); err != nil {
 		t.Fatalf("%s: %v", addr, err)
+	}
+}
+
+// A member votes for a candidate that its own configuration does not have: that may be an old one.
+func TestVotesWithoutRegardToConfiguration(t *testing.T) {
+	r, by := leaderless(t)
+	stranger := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(named(4)), Addr: []byte(named(4))}
+	_, far := raft.NewInmemTransportWithTimeout(raft.ServerAddress(named(4)), time.Minute)
+	far.Connect("m1:1", by)
+	for _, named := range []bool{false, true} {
+		header := stranger
+		if named {
+			nameVoter(r, &header)
+		}
+		var pre raft.RequestPreVoteResponse
+		if err := far.RequestPreVote("1", "m1:1", &raft.RequestPreVoteRequest{RPCHeader: header, Term: 9, LastLogIndex: 9, LastLogTerm: 8}, &pre); err != nil || pre.Granted != named {
+			t.Errorf("voter named: %t; pre-vote granted: %t, %v", named, pre.Granted, err)
+		}
+		var vote raft.RequestVoteResponse
+		if err := far.RequestVote("1", "m1:1", &raft.RequestVoteRequest{RPCHeader: header, Term: 9, LastLogIndex: 9, LastLogTerm: 8}, &vote); err != nil || vote.Granted != named {
+			t.Errorf("voter named: %t; vote granted: %t, %v", named, vote.Granted, err)
+		}
+	}
+	other := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(named(5)), Addr: []byte(named(5))}
+	nameVoter(r, &other)
+	var vote raft.RequestVoteResponse
+	if err := far.RequestVote("1", "m1:1", &raft.RequestVoteRequest{RPCHeader: other, Term: 9, LastLogIndex: 9, LastLogTerm: 8}, &vote); err != nil || vote.Granted {
+		t.Errorf("a second vote in one term is granted: %t, %v", vote.Granted, err)
+	}
+}
+
+// Over the network, a member grants a pre-vote and a vote to a candidate that its own configuration does not have, and a
+// second vote in the same term to nobody. It stores the candidate's name with its vote, without an address.
+func TestVotesForStrangersOverTheNetwork(t *testing.T) {
+	p := newPipes(nil)
+	var running atomic.Pointer[raft.Raft]
+	tr := New(Config{
+		Stream: p, Self: server(2, "m2:1"), Election: time.Second, Logger: slog.New(slog.DiscardHandler), Stalled: noStall,
+		Raft: running.Load, Durable: allDurable, Leads: func(uint64) bool { return false }, Lost: func(raft.ServerID) {},
+	})
+	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	cfg := raft.DefaultConfig()
+	cfg.LocalID, cfg.LogOutput = named(2), io.Discard
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
+	servers := Configuration([]Peer{{ID: 1, Disk: testDisk(1), Addr: "m1:1", Observer: true}, server(2, "m2:1"), server(3, "m3:1")})
+	if err := raft.BootstrapCluster(cfg, store, store, snaps, tr, servers); err != nil {
+		t.Fatal(err)
+	}
+	r, err := raft.NewRaft(cfg, &raft.MockFSM{}, store, store, snaps, tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Shutdown().Error(); err != nil { // it closes tr
+			t.Error(err)
+		}
+	})
+	running.Store(r)
+	tr.Start()
+	ask := func(member uint32, kind byte, req, resp any) {
+		t.Helper()
+		conn := p.connect(member)
+		defer conn.Close()
+		c := newOutConn(tr.dialer, "", conn)
+		if err := errors.Join(c.SetDeadline(time.Now().Add(time.Minute)), c.send(kind, req), c.answer(resp)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, candidate := range []uint32{4, 1} { // unknown here, and without a vote here
+		term := uint64(20 - candidate) // 16, then 19
+		header := headerOf(candidate, string(server(candidate, "moved:1").ServerAddress()))
+		var pre raft.RequestPreVoteResponse
+		ask(candidate, requestPreVote, &raft.RequestPreVoteRequest{RPCHeader: header, Term: term, LastLogIndex: 9, LastLogTerm: 8}, &pre)
+		var vote raft.RequestVoteResponse
+		ask(candidate, requestVote, &raft.RequestVoteRequest{RPCHeader: header, Term: term, LastLogIndex: 9, LastLogTerm: 8}, &vote)
+		if !pre.Granted || !vote.Granted {
+			t.Errorf("member %d: pre-vote %+v, vote %+v; want both granted", candidate, pre, vote)
+		}
+		if voted, err := store.Get([]byte("LastVoteCand")); err != nil || string(voted) != string(named(candidate)) {
+			t.Errorf("the vote stored is for %q, %v, want %q", voted, err, named(candidate))
+		}
+		var second raft.RequestVoteResponse
+		ask(3, requestVote, &raft.RequestVoteRequest{RPCHeader: headerOf(3, "m3:1"), Term: term, LastLogIndex: 9, LastLogTerm: 8}, &second)
+		if second.Granted {
+			t.Errorf("a second vote in term %d is granted", term)
+		}
 	}
 }

@@ -34,18 +34,19 @@ func NewStream(l *Listener, hello Hello, dial DialFunc) *Stream {
 // Addr returns the configured address of this member.
 func (s *Stream) Addr() net.Addr { return memberAddr(s.hello.book.Self().Addr) }
 
-// Dial connects to a member within a time, and says hello within the same time again, or within helloTimeout if that is
-// less. It implements raft.StreamLayer.
+// Dial connects to the server at an address of raft's configuration within a time, and says hello within the same time
+// again, or within helloTimeout if that is less. Another server that answers there is an error. Dial implements
+// raft.StreamLayer.
 func (s *Stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	to, ok := s.hello.book.member(address)
+	to, ok := parseServerAddress(address)
 	if !ok {
-		return nil, fmt.Errorf("quorum: dial %q: no such member", address)
+		return nil, fmt.Errorf("quorum: dial %q: no server's address", address)
 	}
 	hello := s.hello
-	hello.within = min(timeout, helloTimeout)
+	hello.disk, hello.within = to.Disk, min(timeout, helloTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return hello.Dial(ctx, s.dial, string(address), to)
+	return hello.Dial(ctx, s.dial, to.Addr, to.ID)
 }
 
 type memberAddr string

@@ -14,7 +14,6 @@ package wire
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -40,6 +39,7 @@ var (
 // wait unless the field says so.
 type Config struct {
 	Stream   raft.StreamLayer // connections to other members: a *Stream
+	Self     Peer             // this server, with its disk
 	Election time.Duration    // raft's election timeout
 	Logger   *slog.Logger
 
@@ -57,14 +57,12 @@ type Config struct {
 	Refused   func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is refused
 	Installed func(term uint64)                                 // called when a snapshot whose last entry is of term has been installed
 
-	Votes    func(candidate uint32) bool       // reports whether this member may vote for another: not while joining, except for the other one of two
-	Joining  func() bool                       // reports whether this member is joining
-	MayStand func() error                      // returns nil if this member may be a candidate, or why not: it is joining, stalled or damaged
+	MayStand func() error                      // returns nil if this member may be a candidate, or why not: it has no vote, is stalled or damaged
 	MayTake  func() error                      // returns nil if this member takes leadership that another one hands over, or why not
 	Stalled  func() error                      // returns why this member must send nothing as a leader; nil: it may
 	Declined func(by raft.ServerID, why error) // called when a member has refused leadership, or has not answered
 	Leads    func(term uint64) bool            // reports whether this member leads in term, and is not handing over
-	Lost     func(member uint32)               // called when a member's end has closed or reset its last connection to this member's port
+	Lost     func(server raft.ServerID)        // called when a server's end has closed or reset its last connection to this member's port
 }
 
 // Transport carries raft's requests. It keeps raft from what it does wrong or does not know:
@@ -78,7 +76,8 @@ type Config struct {
 //     are answered while raft installs it.
 //   - A request that would make raft panic is refused.
 //   - A request that speaks for another member than its sender is refused.
-//   - A joining member takes part in no election.
+//   - raft votes without regard to its own configuration: see nameVoter.
+//   - A server without a vote does not stand for election, whatever it is asked.
 //   - A leader sends nothing while its stores or state machine hang, or if its state is
 //     damaged.
 type Transport struct {
@@ -91,10 +90,10 @@ type Transport struct {
 	receipts  receipts
 	busy      atomic.Uint64 // term of the leader whose snapshot raft is installing; 0: none
 	installed atomic.Uint64 // index of the last snapshot that was passed to raft
-	lead      leaderEnd
 	contacts  contacts
 	pipelines sync.Map // *pipeline → nil: those that are open
 	notices   notices
+	commits   signal // entries were committed
 	closed    chan struct{}
 	closing   sync.Once
 	wg        sync.WaitGroup
@@ -119,30 +118,28 @@ func (t *Transport) Running() bool { return t.running.Load() }
 func (t *Transport) Configured() { go t.dialer.closeFormer() }
 
 // addressOf implements addressFunc by raft's latest configuration.
-func (t *Transport) addressOf(member uint32) (raft.ServerAddress, bool) {
+func (t *Transport) addressOf(server raft.ServerID) (raft.ServerAddress, bool) {
 	r := t.cfg.Raft()
 	if r == nil {
 		return "", false
 	}
 	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
-		if MemberID(s.ID) == member {
+		if s.ID == server {
 			return s.Address, true
 		}
 	}
 	return "", false
 }
 
-// LeaderEnd returns the end of the present leader's log, as its first request to this process
-// showed it, and the leader's term. Both are 0 if no request has shown it. It is recorded only
-// while Config.Joining reports true.
-func (t *Transport) LeaderEnd() (term, index uint64) { return t.lead.get() }
+// Reached returns the servers that have answered a request of this leader within d, in order of their names.
+func (t *Transport) Reached(d time.Duration) []raft.ServerID { return t.contacts.within(d) }
 
-// Reached returns the members that have answered a request of this leader within d, in order of id.
-func (t *Transport) Reached(d time.Duration) []uint32 { return t.contacts.within(d) }
+// Heard returns when a server last answered a request of this leader, or the zero time.
+func (t *Transport) Heard(server raft.ServerID) time.Time { return t.contacts.last(server) }
 
-// Longest returns those of the same members whose logs reach an index, as they answered, those with the
-// longest logs first. Of several, the member comes first that answered last.
-func (t *Transport) Longest(d time.Duration, index uint64) []uint32 {
+// Longest returns those of the same servers whose logs reach an index, as they answered, those with the
+// longest logs first. Of several, the server comes first that answered last.
+func (t *Transport) Longest(d time.Duration, index uint64) []raft.ServerID {
 	return t.contacts.longest(d, index)
 }
 
@@ -151,7 +148,7 @@ func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
 // LocalAddr implements raft.Transport.
 func (t *Transport) LocalAddr() raft.ServerAddress {
-	return raft.ServerAddress(t.cfg.Stream.Addr().String())
+	return t.cfg.Self.ServerAddress()
 }
 
 // EncodePeer implements raft.Transport.
@@ -184,6 +181,7 @@ func (t *Transport) Close() error {
 // AppendEntries returns only when the member can be reached again: see awaitMember.
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	req.Entries = req.Entries[:fitting(req.Entries)]
+	t.awaitCommit(id, req)
 	err := t.cfg.Stalled()
 	if err == nil {
 		err = t.dialer.call(to, requestAppend, t.clamp(req), size(req.Entries), resp)
@@ -207,12 +205,16 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req
 }
 
 // AppendEntriesPipeline implements raft.Transport.
-func (t *Transport) AppendEntriesPipeline(_ raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
+func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddress) (raft.AppendPipeline, error) {
+	if r := t.cfg.Raft(); r != nil && !hasVote(r.GetConfiguration().Configuration(), id) {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
 	c, err := t.dialer.get(to)
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(c, &t.pipelines, t.logPoint, t.clamp, t.cfg.Stalled), nil
+	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayHave(id, req) }
+	return newPipeline(c, &t.pipelines, t.logPoint, t.clamp, t.cfg.Stalled, mayHave), nil
 }
 
 // logPoint implements the function type of that name. It reads the term last: if this member led in
@@ -286,49 +288,4 @@ func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raf
 		t.cfg.Declined(id, err)
 	}
 	return err
-}
-
-// AskTerm returns the current term of another member's raft. It asks for a pre-vote in term 0.
-// Every raft refuses that, names its own term, and changes nothing.
-func (t *Transport) AskTerm(self, p Peer) (uint64, error) {
-	req := &raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{
-		ProtocolVersion: raft.ProtocolVersionMax,
-		ID:              []byte(self.ServerID()), Addr: []byte(self.Addr),
-	}}
-	var resp raft.RequestPreVoteResponse
-	if err := t.dialer.call(raft.ServerAddress(p.Addr), requestPreVote, req, 0, &resp); err != nil {
-		return 0, err
-	}
-	if resp.Granted || resp.Term == 0 || checkTerm(resp.Term, 0) != nil {
-		return 0, fmt.Errorf("quorum: member %d answered term %d", p.ID, resp.Term)
-	}
-	return resp.Term, nil
-}
-
-// leaderEnd is the end of the present leader's log, as its first request to this process showed it.
-// Everything that this member's former self may have helped to commit is at or below it. A request
-// with room for another entry reaches the end of its sender's log (endsLog), and a commit notice is
-// at the end; heartbeats show nothing.
-type leaderEnd struct {
-	mu    sync.Mutex
-	term  uint64
-	index uint64
-}
-
-func (l *leaderEnd) note(req *raft.AppendEntriesRequest) {
-	end := req.PrevLogEntry + uint64(len(req.Entries))
-	if end == 0 || !endsLog(req.Entries) {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if req.Term > l.term {
-		l.term, l.index = req.Term, end
-	}
-}
-
-func (l *leaderEnd) get() (term, index uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.term, l.index
 }

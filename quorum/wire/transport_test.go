@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
 )
 
 // No request reports a commit beyond what the request proves.
@@ -216,15 +219,30 @@ func TestContactsLongest(t *testing.T) {
 		for _, answer := range []struct {
 			id   raft.ServerID
 			last uint64
-		}{{Peer{ID: 5}.ServerID(), 90}, {Peer{ID: 1}.ServerID(), 7}, {Peer{ID: 2}.ServerID(), 8}, {Peer{ID: 3}.ServerID(), 8}, {Peer{ID: 4}.ServerID(), 6}} {
+		}{{named(5), 90}, {named(1), 7}, {named(2), 8}, {named(3), 8}, {named(4), 6}} {
 			c.note(answer.id, answer.last)
 			time.Sleep(time.Second)
 		}
-		if got, want := c.longest(4*time.Second, 0), []uint32{3, 2, 1, 4}; !slices.Equal(got, want) {
+		if got, want := c.longest(4*time.Second, 0), []raft.ServerID{named(3), named(2), named(1), named(4)}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if got, want := c.longest(4*time.Second, 7), []uint32{3, 2, 1}; !slices.Equal(got, want) {
+		if got, want := c.longest(4*time.Second, 7), []raft.ServerID{named(3), named(2), named(1)}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v, which reach 7", got, want)
+		}
+	})
+}
+
+// Each disk that is wiped leaves a server that never answers again. The oldest ones are forgotten.
+func TestContactsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c contacts
+		for n := range uint64(3 * maxContacts) {
+			c.note(Peer{ID: 3, Disk: disk.ID(n + 1)}.ServerID(), 1)
+			c.note(named(1), 1)
+			time.Sleep(time.Second)
+		}
+		if newest := (Peer{ID: 3, Disk: 3 * maxContacts}).ServerID(); len(c.of) != maxContacts || c.last(named(1)).IsZero() || c.last(newest).IsZero() {
+			t.Errorf("%d servers, want %d; member 1 answered at %v", len(c.of), maxContacts, c.last(named(1)))
 		}
 	})
 }
@@ -237,7 +255,7 @@ type membersAt struct {
 
 func (m membersAt) Dial(to raft.ServerAddress, limit time.Duration) (net.Conn, error) {
 	conn, err := m.pipes.Dial(to, limit)
-	return &Conn{Conn: conn, Peer: m.of[to]}, err
+	return &Conn{Conn: conn, Peer: m.of[to], Disk: testDisk(m.of[to])}, err
 }
 
 // When a member has moved, the connections to its former address end: idle ones, and those in use. No other is opened
@@ -246,9 +264,9 @@ func TestFormerAddressesAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fars []*far
 		stream := membersAt{newPipes(func(c net.Conn) { fars = append(fars, newFar(t, c)) }), map[raft.ServerAddress]uint32{"m2:1": 2, "m2b:1": 2, "m3:1": 3}}
-		at := map[uint32]raft.ServerAddress{2: "m2:1", 3: "m3:1"}
-		d := &dialer{stream: stream, timeout: time.Minute, at: func(member uint32) (raft.ServerAddress, bool) {
-			addr, known := at[member]
+		at := map[raft.ServerID]raft.ServerAddress{named(2): "m2:1", named(3): "m3:1"}
+		d := &dialer{stream: stream, timeout: time.Minute, at: func(server raft.ServerID) (raft.ServerAddress, bool) {
+			addr, known := at[server]
 			return addr, known
 		}}
 		for _, to := range []raft.ServerAddress{"m2:1", "m2:1", "m3:1", "m3:1"} {
@@ -260,7 +278,7 @@ func TestFormerAddressesAreLeft(t *testing.T) {
 				d.pool(to) <- c // the other one is in use
 			}
 		}
-		at[2] = "m2b:1"
+		at[named(2)] = "m2b:1"
 		d.closeFormer()
 		synctest.Wait()
 		for i, f := range fars {
@@ -283,6 +301,100 @@ func TestFormerAddressesAreLeft(t *testing.T) {
 		}
 		if _, err := d.get("m3:1"); err != nil || len(fars) != 6 {
 			t.Errorf("%d connections were opened, want 6, because one was idle: %v", len(fars), err)
+		}
+	})
+}
+
+// A request that is meant for the disk a of member 3 goes out on no connection to its disk b, which has come to its address:
+// raft on b would take it for its own. It goes out if it is meant for b.
+func TestRequestsAreMeantForDisks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		come := make(arrivals)
+		l := NewListener(come, testHello(3), nil) // disk b
+		defer l.Close()
+		heard := make(chan *raft.AppendEntriesRequest, 10)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				member := newFar(t, c)
+				go func() {
+					for req := range member.sent {
+						heard <- req
+						member.answer(true, "")
+					}
+				}()
+			}
+		}()
+		book := testBook(1, testPeers)
+		stream := NewStream(nil, NewHello(book), func(context.Context, string) (net.Conn, error) { return come.from("m1:1"), nil })
+		d := &dialer{stream: stream, timeout: time.Second, at: nowhere}
+		defer d.close()
+		b := server(3, "m3:3888")
+		a := b
+		a.Disk++
+		req := &raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:3888"), Term: 1}
+		resp := new(raft.AppendEntriesResponse)
+		for range 2 { // the second time, b has an idle connection
+			if err := d.call(a.ServerAddress(), requestAppend, req, 0, resp); !errors.Is(err, errRefused) {
+				t.Errorf("meant for a: %v", err)
+			}
+			synctest.Wait()
+			if len(heard) > 0 {
+				t.Error("b has got what was meant for a")
+			}
+			if err := d.call(b.ServerAddress(), requestAppend, req, 0, resp); err != nil || len(heard) != 1 {
+				t.Errorf("meant for b: %v, %d requests", err, len(heard))
+			}
+			<-heard
+		}
+	})
+}
+
+// When a server has left raft's configuration, the idle connections to it end, and their places are given back. Those in use
+// stay until their user ends them, because raft tells a server that it is removed.
+func TestIdleConnectionsToRemovedServersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fars []*far
+		stream := membersAt{newPipes(func(c net.Conn) { fars = append(fars, newFar(t, c)) }), map[raft.ServerAddress]uint32{"m2:1": 2, "m3:1": 3}}
+		at := map[raft.ServerID]raft.ServerAddress{named(2): "m2:1", named(3): "m3:1"}
+		d := &dialer{stream: stream, timeout: time.Minute, at: func(server raft.ServerID) (raft.ServerAddress, bool) {
+			addr, known := at[server]
+			return addr, known
+		}}
+		defer d.close()
+		var conns []*outConn
+		for _, to := range []raft.ServerAddress{"m2:1", "m2:1", "m2:1", "m3:1"} {
+			c, err := d.get(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, c)
+		}
+		for _, c := range conns[1:] { // the first one is in use
+			d.keep(c.to, c)
+		}
+		delete(at, named(2))
+		d.closeFormer()
+		synctest.Wait()
+		for i, f := range fars {
+			gone := false
+			select {
+			case <-f.ended:
+				gone = true
+			default:
+			}
+			if want := i == 1 || i == 2; gone != want {
+				t.Errorf("connection %d has ended: %t, want %t", i, gone, want)
+			}
+		}
+		if _, left := d.idle.Load(raft.ServerAddress("m2:1")); left {
+			t.Error("the address of the removed server still has room for idle connections")
+		}
+		if c, err := d.get("m3:1"); err != nil || c != conns[3] {
+			t.Errorf("the idle connection to another server is gone: %v", err)
 		}
 	})
 }

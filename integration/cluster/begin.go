@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"io"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/jute"
+	"rollcall/member"
+	"rollcall/znode"
+)
+
+// This file makes disks with which an ensemble begins: see Options.Disks.
+
+// former is the name of the node that Former makes. No client of the later ensemble has written it and what is below, so no history
+// has them.
+const former = "former"
+
+// Former returns the disks and the state of an ensemble of n members that has ended. It has some nodes, and its log has
+// so many committed entries without content at its end.
+func Former(t *testing.T, n int, entries uint64) (map[uint32]*Disk, *znode.State) {
+	t.Helper()
+	e := Start(t, n, Options{Reconfig: true})
+	e.Ready()
+	c := e.Connect(10 * e.opts.Tick)
+	for _, path := range []string{"", "/a", "/b", "/c"} {
+		if _, err := c.Create("/"+former+path, make([]byte, 1000), jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Do(jute.OpCloseSession, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Abandon()
+	e.Equal()
+	state := e.Member(1).State()
+	disks := map[uint32]*Disk{}
+	for _, id := range e.IDs() {
+		e.crash(id, nil)
+		disks[id] = e.Disk(id)
+	}
+	lengthen(disks, entries)
+	return disks, state
+}
+
+// lengthen appends n entries to the longest logs. A majority of disks has that log, because all members were equal.
+func lengthen(disks map[uint32]*Disk, n uint64) {
+	last := uint64(0)
+	for _, d := range disks {
+		last = max(last, d.Last())
+	}
+	for _, d := range disks {
+		newest := d.data.logs[last]
+		for i := range n * min(newest.Index, 1) {
+			d.data.append([]raft.Log{{Index: last + 1 + i, Term: newest.Term, Type: raft.LogCommand, AppendedAt: newest.AppendedAt}})
+		}
+	}
+}
+
+// Recovered does to a disk whose member is down what the operator of three members does after the loss of the two others.
+func Recovered(t *testing.T, id uint32, d *Disk) {
+	t.Helper()
+	stores := d.mount()
+	if err := member.Recover(member.Recovery{ID: id, Servers: lines(3), Stores: &stores}); err != nil {
+		t.Fatal(err)
+	}
+	d.crash(nil)
+}
+
+// Planted returns a disk with a state, with which a member begins an ensemble of three.
+func Planted(t *testing.T, id uint32, s *znode.State) *Disk {
+	t.Helper()
+	s.RLock()
+	image := s.Snapshot()
+	s.RUnlock()
+	d := newDisk()
+	stores := d.mount()
+	if err := member.Plant(member.Planting{
+		ID: id, Servers: lines(3), Stores: &stores, Index: image.Index(), Term: uint64(image.Term().Term), Image: func(w io.Writer) error {
+			_, err := image.WriteTo(w)
+			return err
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.crash(nil)
+	return d
+}
+
+// lines returns the lines of members 1 to n.
+func lines(n uint32) (list []member.Server) {
+	for id := range n {
+		list = append(list, serverLine(id+1, 0))
+	}
+	return list
+}

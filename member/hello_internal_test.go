@@ -1,0 +1,134 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"rollcall/proto"
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
+)
+
+// askedBy calls Hello on the connection of a process.
+func (u *unstarted) askedBy(from known, start uint64) (*proto.HelloReply, error) {
+	ctx := peer.NewContext(u.t.Context(), &peer.Peer{AuthInfo: from})
+	return services{m: u.Member}.Hello(ctx, &proto.HelloRequest{Member: from.member, Start: start, Election: "b:3888"})
+}
+
+// Two processes with one disk are both refused. A restart and another disk are no second process, and commands have no disk.
+func TestHelloNamesTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
+		u.ports.hello = wire.NewHello(u.ports.book)
+		for _, tt := range []struct {
+			name  string
+			disk  disk.ID
+			start uint64
+			twins bool
+		}{
+			{"a process", 7, 1, false},
+			{"its next one", 7, 2, false},
+			{"another disk", 8, 3, false},
+			{"the first one again", 7, 1, true},
+			{"the second one again", 7, 2, true},
+			{"the other disk again", 8, 3, false},
+			{"a command", 0, 1, false},
+			{"another command", 0, 2, false},
+			{"the first command again", 0, 1, false},
+		} {
+			reply, err := u.askedBy(known{member: 2, disk: tt.disk, remote: "b:50000"}, tt.start)
+			if tt.twins {
+				if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "runs twice with the disk 0000000000000007") {
+					t.Errorf("%s: %v", tt.name, err)
+				}
+			} else if err != nil || disk.ID(reply.GetDisk()) != u.node.Disk() || reply.GetDisk() == 0 {
+				t.Errorf("%s: %v, %v", tt.name, reply, err)
+			}
+			time.Sleep(1100 * time.Millisecond)
+		}
+	})
+}
+
+// The caller of a call has the disk that its connection has proved.
+func TestCallerHasADisk(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	_, info, err := identity{}.ServerHandshake(&wire.Conn{Conn: ours, Peer: 2, Disk: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := callerOf(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info}))
+	if from.member != 2 || from.disk != 7 || from.remote != ours.RemoteAddr().String() {
+		t.Errorf("the caller is %+v", from)
+	}
+	if from := callerOf(t.Context()); from.member != 0 || from.disk != 0 {
+		t.Errorf("without a connection, the caller is %+v", from)
+	}
+}
+
+// A member logs each time that it hears of another process with its number, and once as long as nothing changes.
+func TestRivalIsLoggedOnce(t *testing.T) {
+	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
+	for i, said := range []string{"", "two", "two", "three", "", "", "three"} {
+		u.noteRival(said)
+		if got, want := strings.Count(u.log.String(), "another process runs with this member's number"), []int{0, 1, 1, 2, 2, 2, 3}[i]; got != want {
+			t.Errorf("after %q: %d lines, want %d", said, got, want)
+		}
+	}
+}
+
+// The servers of raft's configuration are told with their disks, both of a member that has two.
+func TestConfigurationIsTold(t *testing.T) {
+	if got := configurationMessage(nil); got != nil {
+		t.Errorf("before raft runs: %v", got)
+	}
+	got := configurationMessage([]wire.Peer{{ID: 3, Disk: 7, Addr: "c:3888"}, {ID: 3, Disk: 8, Addr: "c:3888", Observer: true}}).GetServers()
+	if len(got) != 2 || got[0].GetDisk() != 7 || !got[0].GetVoter() || got[1].GetDisk() != 8 || got[1].GetVoter() || got[1].GetMember() != 3 || got[1].GetAddress() != "c:3888" {
+		t.Errorf("%v", got)
+	}
+}
+
+// The error of a call is why its connection was not opened, so that callers can tell the reasons apart. gRPC passes on its text alone.
+func TestWhyAConnectionWasNotOpened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := error(wire.ErrOtherEnsemble)
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		defer theirs.Close()
+		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) {
+			if fails != nil {
+				return nil, fails
+			}
+			return &wire.Conn{Conn: ours, Peer: 2}, nil
+		})
+		defer p.close()
+		c, err := p.follower(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Hello(t.Context(), &proto.HelloRequest{})
+		if errors.Is(err, wire.ErrOtherEnsemble) || !errors.Is(p.explain(2, err), wire.ErrOtherEnsemble) {
+			t.Errorf("%v, explained as %v", err, p.explain(2, err))
+		}
+		if err := p.explain(2, nil); err != nil {
+			t.Errorf("a call that has succeeded: %v", err)
+		}
+		fails = nil
+		if _, err := p.open(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if other := errors.New("other"); p.explain(2, other) != other { //nolint:errorlint // the same one
+			t.Errorf("with a connection: %v", p.explain(2, other))
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package disk
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/hashicorp/raft"
+)
+
+// ID identifies one data directory, for ever: it is drawn at random when the stable store is made. raft's servers are disks,
+// because raft's proof has no step in which a server forgets its votes and its log and keeps its name. The id is in the file
+// that has the votes, so whoever loses these loses the name, too. Zero is no disk's.
+type ID uint64
+
+func (id ID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
+
+// keyDisk is the key in the stable store for the ID: 8 bytes, and 4 of a checksum, because another name would vote again.
+var keyDisk = []byte("RollcallDisk")
+
+const idSize, idSumSize = 8, 4
+
+// identify returns the ID in a stable store. If there is none, and the store is new, identify draws one and stores it.
+func identify(s Stores) (ID, error) {
+	id, err := knownID(s)
+	if err != nil || id != 0 {
+		return id, err
+	}
+	var b [idSize]byte
+	for id == 0 {
+		_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+		id = ID(binary.BigEndian.Uint64(b[:]))
+	}
+	if err := s.Stable.Set(keyDisk, binary.BigEndian.AppendUint32(b[:], crc32.ChecksumIEEE(b[:]))); err != nil {
+		return 0, fmt.Errorf("quorum: write disk id: %w", err)
+	}
+	return id, nil
+}
+
+// knownID returns the ID in a stable store, or 0 if that is new. Stores that have been used and have no ID are damaged.
+func knownID(s Stores) (ID, error) {
+	id, err := readID(s.Stable)
+	if err != nil || id != 0 {
+		return id, err
+	}
+	begun, err := hasBegun(s)
+	if begun && err == nil {
+		err = fmt.Errorf("quorum: data is %w: it has entries or votes, and no disk id", ErrDamaged)
+	}
+	return 0, err
+}
+
+// readID returns the ID in a stable store, or 0 if there is none.
+func readID(s raft.StableStore) (ID, error) {
+	b, err := s.Get(keyDisk)
+	switch {
+	case notFound(err) || err == nil && len(b) == 0:
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("quorum: read disk id: %w", err)
+	case len(b) != idSize+idSumSize || binary.BigEndian.Uint32(b[idSize:]) != crc32.ChecksumIEEE(b[:idSize]):
+		return 0, fmt.Errorf("quorum: the disk id is %w: %x", ErrDamaged, b)
+	}
+	return ID(binary.BigEndian.Uint64(b)), nil
+}
+
+// hasBegun reports whether stores have entries, a snapshot, or a term.
+func hasBegun(s Stores) (bool, error) {
+	if data, err := hasData(s); data || err != nil {
+		return data, err
+	}
+	term, err := s.Stable.GetUint64(keyTerm)
+	if err != nil && !notFound(err) {
+		return false, fmt.Errorf("quorum: read state: %w", err)
+	}
+	return term != 0, nil
+}
+
+// ID returns the id of this disk.
+func (d *Data) ID() ID { return d.id }

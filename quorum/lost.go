@@ -1,0 +1,57 @@
+package quorum
+
+import (
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
+)
+
+// lostMajority returns the voters of which this member knows that their disks are lost, if they are so many that no leader can
+// be elected any more: of two voters one, of three two. Nobody can give their votes for them. It returns none if that is not so,
+// or not known. The configuration is this member's, or if it has none, that of the member that has replied with the longest log.
+func (n *Node) lostMajority(r round) (lost []wire.Peer) {
+	servers := n.Servers()
+	if len(servers) == 0 {
+		servers = longestOf(r)
+	}
+	voters := 0
+	for _, s := range servers {
+		if s.Observer {
+			continue
+		}
+		voters++
+		now := disk.ID(r.replies[s.ID].GetDisk())
+		if s.ID == n.cfg.Self {
+			now = n.self().Disk
+		}
+		if now != 0 && now != s.Disk {
+			lost = append(lost, s)
+		}
+	}
+	if voters-len(lost) > voters/2 {
+		return nil
+	}
+	return lost
+}
+
+// longestOf returns the servers in raft's configuration of the member with the longest log that has replied, or none.
+func longestOf(r round) (servers []wire.Peer) {
+	var longest disk.Extent
+	for _, a := range r.replies {
+		end := disk.Extent{Index: a.GetLastIndex(), Term: a.GetLastTerm()}
+		if all := a.GetConfiguration().GetServers(); len(all) > 0 && longest.Before(end) {
+			longest, servers = end, nil
+			for _, s := range all {
+				servers = append(servers, wire.Peer{ID: s.GetMember(), Disk: disk.ID(s.GetDisk()), Addr: s.GetAddress(), Observer: !s.GetVoter()})
+			}
+		}
+	}
+	return servers
+}
+
+// logLost logs once which voters' disks are lost, if they are too many.
+func (n *Node) logLost(lost, before []wire.Peer) {
+	if len(lost) > 0 && len(before) == 0 {
+		n.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all members, and run rollcall recover on the one with the most data",
+			"lost", wire.Canonical(lost))
+	}
+}

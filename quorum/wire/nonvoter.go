@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A server without a vote gets committed entries only. If it had others, and the leader died, it could hold up the ensemble for
+// ever: it does not stand for election, because its configuration gives it no vote, and as a voter of a newer one it would refuse
+// its vote to all whose logs are shorter. So raft gets no pipeline to such a server, and each request to it waits until its
+// entries are committed, and says so. That takes no longer: a server applies nothing before it is committed.
+
+// commitWaits is how often within one election timeout a request to a server without a vote is sent without the entries for
+// whose commit it waits: raft must see that the server is there.
+const commitWaits = 10
+
+// errNoVote ends a pipeline to a server that votes no more.
+var errNoVote = errors.New("quorum: the server has no vote, and gets committed entries only")
+
+// signal tells all who wait that something has happened. The zero value is ready to use.
+type signal struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+// wait returns a channel that is closed at the next fire.
+func (s *signal) wait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next == nil {
+		s.next = make(chan struct{})
+	}
+	return s.next
+}
+
+func (s *signal) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil {
+		close(s.next)
+		s.next = nil
+	}
+}
+
+// commit returns the index up to which entries are committed and on this disk.
+func (t *Transport) commit() uint64 {
+	if r := t.cfg.Raft(); r != nil {
+		return t.cfg.Durable(r.CommitIndex())
+	}
+	return 0
+}
+
+// mayHave reports whether a server may have the entries of a request: it votes, also by the configurations among them, or they
+// are committed.
+func (t *Transport) mayHave(id raft.ServerID, req *raft.AppendEntriesRequest) bool {
+	r := t.cfg.Raft()
+	if r == nil || len(req.Entries) == 0 {
+		return true
+	}
+	votes, commit := hasVote(r.GetConfiguration().Configuration(), id), t.commit()
+	for _, e := range req.Entries {
+		if e.Index > commit && (!votes || e.Type == raft.LogConfiguration && !hasVote(raft.DecodeConfiguration(e.Data), id)) {
+			return false
+		}
+	}
+	return true
+}
+
+func hasVote(c raft.Configuration, id raft.ServerID) bool {
+	for _, s := range c.Servers {
+		if s.ID == id {
+			return s.Suffrage == raft.Voter
+		}
+	}
+	return false
+}
+
+// awaitCommit waits until a server may have the entries of a request, for a short time. Then it leaves the entries out that
+// are not committed, so that raft sends them again.
+func (t *Transport) awaitCommit(id raft.ServerID, req *raft.AppendEntriesRequest) {
+	if t.mayHave(id, req) {
+		return
+	}
+	timer := time.NewTimer(t.cfg.Election / commitWaits)
+	defer timer.Stop()
+	for waits := true; waits; {
+		next := t.commits.wait()
+		if t.mayHave(id, req) {
+			break
+		}
+		select {
+		case <-next:
+		case <-timer.C:
+			waits = false
+		case <-t.closed:
+			waits = false
+		}
+	}
+	commit, n := t.commit(), 0
+	for n < len(req.Entries) && req.Entries[n].Index <= commit {
+		n++
+	}
+	req.Entries, req.LeaderCommitIndex = req.Entries[:n], max(req.LeaderCommitIndex, commit)
+}
