@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,7 +91,20 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 			b.Fatal("a member does not serve after a minute")
 		}
 	}
+	e.wait(b, "all members vote", func() bool {
+		return !slices.ContainsFunc(e.members, func(m *member.Member) bool { return m.Role() != "leader" && m.Role() != "follower" })
+	})
 	return e
+}
+
+// wait waits until a condition holds.
+func (e *benchEnsemble) wait(b testing.TB, what string, holds func() bool) {
+	b.Helper()
+	for limit := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			b.Fatalf("after a minute it is not so that %s", what)
+		}
+	}
 }
 
 // roles returns the client address of one member of each role.

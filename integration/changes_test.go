@@ -22,11 +22,13 @@ const (
 	changingWrites    = 12
 	changingPace      = 120 * time.Millisecond
 	changingSpan      = 700 * time.Millisecond
-	changingLimit     = 3 * time.Minute
 )
 
 // sizes are the numbers of members with which schedules begin, as often as they are here.
 var sizes = []int{1, 2, 3, 3, 3, 3, 3, 5}
+
+// knownSeeds were found when members waited for ever, or when an acknowledged write was lost. They are played in each run.
+var knownSeeds = []uint64{502802, 504462, 504345, 2202423, 2200861, 2200127}
 
 // changingTotals counts what happened in all schedules.
 type changingTotals struct {
@@ -46,7 +48,7 @@ type changingTotals struct {
 // The environment selects schedules as for TestSchedules.
 func TestChangingSchedules(t *testing.T) {
 	var sum changingTotals
-	seeds := seedsToRun(t, changingSchedules)
+	seeds := seedsToRun(t, changingSchedules, knownSeeds...)
 	start := time.Now()
 	t.Run("all", func(t *testing.T) {
 		for _, seed := range seeds {
@@ -101,29 +103,15 @@ func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *str
 	if seed%secretEvery == 0 {
 		secret = secretFile(t)
 	}
-	var terms atomic.Int64
 	e := cluster.Start(t, members, cluster.Options{
 		Write: maxDiskWrite, Speeds: rand.New(rand.NewPCG(seed, 2)), Logger: logger(), Record: true, Reconfig: true, Linear: seed%linearEvery == 0,
-		Events: func(e member.Event) {
-			if e.Kind == member.EventLeader && terms.Add(1) > 1 {
-				sum.leaders.Add(1)
-			}
-		},
+		Events: sum.event(),
 		Adjust: func(cfg *member.Config) { cfg.Trust.SecretFile = secret },
 	})
 	e.Ready()
 	e.Joined()
 	writers := startWriters(t, e, rng, changingSessions, changingWrites, sessionTimeout, changingPace, cluster.NewIDs(members)...)
-	started := time.Now()
-	e.Play(plan, func(p cluster.Played) {
-		if p.Hit != 0 && !p.Changing() {
-			sum.faults.Add(1)
-		}
-		if p.Hit != 0 && p.Kind == cluster.Wipe {
-			sum.wiped.Add(1)
-		}
-	}, func() bool { return finished(writers) || time.Since(started) > changingLimit })
-	e.Follow()
+	playChanging(t, e, plan, writers, sum.began)
 	if made := e.Changes(); made > 0 {
 		sum.changed.Add(1)
 		sum.grown[members].Add(1)
@@ -137,11 +125,50 @@ func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *str
 	return h
 }
 
+// playChanging plays a plan, until members have followed all changes of the list. The ensemble must serve soon after the last fault:
+// then all writers finish.
+func playChanging(t *testing.T, e *cluster.Ensemble, plan cluster.Plan, writers []*writer, began func(cluster.Played)) {
+	t.Helper()
+	var over time.Time // the end of the last fault
+	e.Play(plan, func(p cluster.Played) {
+		began(p)
+		if end := time.Now().Add(p.For); end.After(over) {
+			over = end
+		}
+	}, func() bool { return finished(writers) || time.Since(over) > serveLimit })
+	if !finished(writers) {
+		t.Errorf("writers have not finished %v after the last fault", serveLimit)
+	}
+	e.Follow()
+}
+
+// event returns what counts the leaders of one schedule after the first.
+func (s *changingTotals) event() func(member.Event) {
+	var terms atomic.Int64
+	return func(e member.Event) {
+		if e.Kind == member.EventLeader && terms.Add(1) > 1 {
+			s.leaders.Add(1)
+		}
+	}
+}
+
+// began counts a fault that has begun.
+func (s *changingTotals) began(p cluster.Played) {
+	switch {
+	case p.Hit == 0 || p.Changing():
+	case p.Kind == cluster.Wipe:
+		s.wiped.Add(1)
+		fallthrough
+	default:
+		s.faults.Add(1)
+	}
+}
+
 // judgeChanged judges an ensemble whose members have changed, and which has had time since.
 func judgeChanged(t *testing.T, e *cluster.Ensemble, writers []*writer, sum *changingTotals) {
 	t.Helper()
 	if !finished(writers) {
-		t.Fatalf("writers have not finished %v after the first fault", changingLimit)
+		t.FailNow() // see playChanging
 	}
 	e.Healed()
 	e.Joined()
@@ -162,7 +189,7 @@ func judgeChanged(t *testing.T, e *cluster.Ensemble, writers []*writer, sum *cha
 		e.Silent(id)
 	}
 	for _, why := range e.Exits() {
-		if !strings.Contains(why, "input/output error") && !strings.Contains(why, "restart needed") {
+		if !strings.Contains(why, "input/output error") && !strings.Contains(why, "must start again") {
 			t.Errorf("ended by itself: %s", why)
 		}
 	}

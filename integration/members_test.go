@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"rollcall/integration/cluster"
@@ -45,16 +44,6 @@ func votes(e *cluster.Ensemble, member, voter uint32) bool {
 	for _, p := range e.Member(member).Configuration() {
 		if p.ID == voter {
 			return !p.Observer
-		}
-	}
-	return false
-}
-
-// configured reports whether a member's configuration has another one, which may not vote yet.
-func configured(e *cluster.Ensemble, member, id uint32) bool {
-	for _, p := range e.Member(member).Configuration() {
-		if p.ID == id {
-			return true
 		}
 	}
 	return false
@@ -267,34 +256,6 @@ func sameMembers(a, b []uint32) bool {
 	return slices.Equal(a, b)
 }
 
-// A member is removed that does not hear of it. Another one loses its disk. It does not join on the word of the
-// removed one, whose configuration is old, but on that of the member that is left.
-func TestJoinerAfterARemoval(t *testing.T) {
-	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
-		e.Joined()
-		e.Isolate(b)
-		mustChange(t, e, leader, leaves(b))
-		e.Follow()
-		e.Kill(a)
-		e.Wipe(a)
-		e.Network.Cut(leader, a)
-		e.Network.Heal(a, b)
-		e.Boot(a)
-		time.Sleep(10 * tick)
-		if role := e.Member(a).Role(); role != "" || !e.Member(a).Joining() && e.Disk(a).Snapshots() > 0 {
-			t.Errorf("member %d serves as %q on the word of a member that was removed", a, role)
-		}
-		e.Network.Heal(leader, a)
-		e.Healed()
-		e.Joined()
-		e.Equal()
-		e.Rejoin(b)
-		time.Sleep(5 * tick)
-		e.Ready()
-		e.Silent(b)
-	})
-}
-
 // Every member that a joining one is configured with has been removed. One of them was down when that was done. It has
 // heard of the present members since, by asking, and names them also after a restart.
 func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
@@ -398,54 +359,6 @@ func TestClientOfAVoterThatLeaves(t *testing.T) {
 		}
 		e.Follow()
 		e.Silent(b)
-	})
-}
-
-// An ensemble of one grows. Its first member loses the disk, while another one has everything and a third one has begun to
-// join and has no data yet. That one knows only the first member, which has no data either, and does not begin a new
-// ensemble with it: it waits, hears of the one with the data, and comes in.
-func TestNewcomerBeginsNoEnsembleWithAWipedMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := cluster.Start(t, 1, cluster.Options{Reconfig: true})
-		e.Ready()
-		for _, id := range []uint32{4, 5} {
-			e.Add(id)
-			if id == 4 {
-				e.BlockLog(1, 4) // it comes in, and gets nothing
-			}
-			e.Boot(id)
-			if err := e.Insist(comes(e, id), 20*tick, 1).Wait(); err != nil {
-				t.Fatal(err)
-			}
-			e.Wait("a member to come in", 20*tick, func() bool { return configured(e, 1, id) })
-			if id == 4 {
-				e.Kill(4) // before it hears of member 5
-			}
-		}
-		e.Wait("member 5 to vote", 20*tick, func() bool { return votes(e, 5, 5) })
-		c := e.Connect(sessionTimeout, 5, 1)
-		if _, err := c.Create("/acknowledged", nil, jute.Persistent); err != nil {
-			t.Fatal(err)
-		}
-		e.Kill(1)
-		e.Wipe(1)
-		e.Relist(1)
-		e.BlockLog(5, 1) // it joins, and gets nothing for a while
-		e.Boot(4)
-		time.Sleep(tick)
-		e.Boot(1)
-		time.Sleep(3 * tick)
-		if log := e.Disk(4).Log(); len(log) > 0 {
-			t.Errorf("member 4 has begun a new ensemble: its log has %d entries", len(log))
-		}
-		e.UnblockLog(5, 1)
-		e.Follow()
-		e.Healed()
-		e.Joined()
-		e.Equal()
-		if !has(e, 4, "/acknowledged") {
-			t.Error("an acknowledged node is missing")
-		}
 	})
 }
 

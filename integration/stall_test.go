@@ -219,9 +219,16 @@ func TestStallWhileVoting(t *testing.T) {
 }
 
 // hanging is a Hooks that hangs in apply, under the tree's lock, as on a machine that swaps.
-type hanging struct{ until atomic.Int64 } // nanoseconds since 1970
+type hanging struct {
+	until atomic.Int64 // nanoseconds since 1970
+	hangs atomic.Bool  // it has begun
+}
 
-func (h *hanging) EntryEnd(uint64) { time.Sleep(time.Until(time.Unix(0, h.until.Load()))) }
+func (h *hanging) EntryEnd(uint64) {
+	rest := time.Until(time.Unix(0, h.until.Load()))
+	h.hangs.Store(rest > 0)
+	time.Sleep(rest)
+}
 
 func (*hanging) TermStarted(znode.Term)                 {}
 func (*hanging) Announced(uint32, uint64, uint64)       {}
@@ -257,7 +264,8 @@ func TestLeaderStalledInApply(t *testing.T) {
 	if _, err := others.Create("/hangs", nil, jute.Persistent); err != nil { // the others commit it without the leader's apply
 		t.Fatal(err)
 	}
-	if err := busy.Send(jute.XidPing, jute.OpPing, nil); err != nil { // its reader waits for apply from here on
+	e.Wait("the leader to hang in apply", limit, observers[old].hangs.Load) // the others may have answered first
+	if err := busy.Send(jute.XidPing, jute.OpPing, nil); err != nil {       // its reader waits for apply from here on
 		t.Fatal(err)
 	}
 	for _, c := range []*wire.Conn{raw, busy} {

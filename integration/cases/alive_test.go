@@ -467,8 +467,8 @@ func TestLostPingReplyLosesNoTouch(t *testing.T) {
 	})
 }
 
-// A member that joins answers no proof rounds, and one that dies does not answer those in flight.
-// Still, sessions are vouched for again as soon as a majority can answer.
+// A member whose disk is new answers for a voter only once it votes, and one that dies does not answer the rounds in
+// flight. Sessions live through both.
 func TestSessionsOutliveJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{T: t, Ensemble: cluster.Start(t, 3, cluster.Options{})}
@@ -484,6 +484,7 @@ func TestSessionsOutliveJoining(t *testing.T) {
 			k.ok(jute.OpPing, nil)
 			time.Sleep(20 * time.Millisecond)
 		}
+		s.Joined() // before that, the ensemble of three has lost one disk, and survives no second loss
 		s.Kill(dies)
 		for range 20 {
 			k.ok(jute.OpPing, nil)

@@ -59,6 +59,7 @@ func (s stolen) grpc(t *testing.T, to uint32) *grpc.ClientConn {
 // header is what raft's requests of a member begin with.
 func (s stolen) header(as uint32) raft.RPCHeader {
 	p := s.list[as-1]
+	p.Disk = strangerDisk
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(p.ServerID()), Addr: []byte(p.Addr)}
 }
 
@@ -109,7 +110,10 @@ func TestStolenIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := stolen{ensemble: known(t, e.Members[0])}
-	s.hello = wire.NewHello(wire.NewBook(thief, s.list)).Guarded(guard)
+	book := wire.NewBook(thief, s.list)
+	book.SetDisk(strangerDisk)
+	book.SetEnsemble(s.id)
+	s.hello = wire.NewHello(book).Guarded(guard)
 	e.Members[thief-1].Process.Kill()
 	o.sessions = slices.DeleteFunc(o.sessions, func(c *other) bool { return c.member.ID == thief })
 	e.Settle()

@@ -26,8 +26,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"rollcall/integration/process"
 	"rollcall/jute"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
@@ -53,14 +56,17 @@ const (
 	firstHandshakes, handshakesPerSecond = 64, 20
 )
 
-// ensemble is what a stranger knows of the members: their addresses and numbers, and so the hash that a
-// right hello has.
+// strangerDisk is the disk that strangers say they have.
+const strangerDisk = 7
+
+// ensemble is what a stranger knows of the members: their addresses and numbers, and the id that a right hello has.
 type ensemble struct {
+	id    wire.EnsembleID
 	list  []wire.Peer
 	ports [][2]string // of each member: gRPC's and raft's
 }
 
-// known reads the server list from a member's configuration.
+// known reads the server list from a member's configuration, and the ensemble's id from a copy of its data directory.
 func known(t *testing.T, m *process.Member) (e ensemble) {
 	t.Helper()
 	text, err := os.ReadFile(m.Config)
@@ -72,15 +78,38 @@ func known(t *testing.T, m *process.Member) (e ensemble) {
 		e.list = append(e.list, wire.Peer{ID: uint32(id), Addr: net.JoinHostPort(s[2], s[4])})
 		e.ports = append(e.ports, [2]string{net.JoinHostPort(s[2], s[3]), net.JoinHostPort(s[2], s[4])})
 	}
+	e.id = ensembleIn(t, regexp.MustCompile(`(?m)^dataDir=(.*)$`).FindStringSubmatch(string(text))[1])
 	return e
+}
+
+// ensembleIn returns the id of the ensemble to which the data in a directory belong. Its member may run.
+func ensembleIn(t *testing.T, dir string) wire.EnsembleID {
+	t.Helper()
+	stolen := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(stolen, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	data, err := disk.OpenStopped(disk.Config{Dir: stolen, RaftLog: hclog.NewNullLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	id, err := data.Stable().Value([]byte("RollcallEnsemble"))
+	if err != nil || len(id) != len(wire.EnsembleID{}) {
+		t.Fatalf("the ensemble's id: %x, %v", id, err)
+	}
+	return wire.EnsembleID(id)
 }
 
 // hello returns the hello of a member to another one, as quorum/wire describes it.
 func (e ensemble) hello(from, to uint32) []byte {
-	b := append([]byte("ROLLCALL"), 0, 2)
+	b := append([]byte("ROLLCALL"), 0, 3)
 	b = binary.BigEndian.AppendUint32(b, from)
 	b = binary.BigEndian.AppendUint32(b, to)
-	return append(b, make([]byte, len(wire.EnsembleID{}))...)
+	for _, n := range []uint64{strangerDisk, 1, 0} { // its disk, its start, and any disk of the other one
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return append(b, e.id[:]...)
 }
 
 // try is one connection of a stranger to a member's port. Its steps fail once one has failed.

@@ -195,7 +195,9 @@ func TestMovingInPage(t *testing.T) {
 		}
 		played = append(played, verb)
 		switch verb {
-		case "sed", "cp", "rollcall config", "rollcall import", "rollcall status", "rollcall sessions":
+		case "rollcall import": // the others copy it
+			s.play(st, s.servers[0], s.folders())
+		case "sed", "cp", "rollcall config", "rollcall status", "rollcall sessions":
 			for _, m := range s.servers {
 				s.play(st, m, s.folders())
 			}
