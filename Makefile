@@ -3,6 +3,7 @@ FUZZTIME ?= 20000x
 SCHEDULES ?= 5000
 SEQUENCES ?= 20000
 TRIALS ?= 3000
+WIPES ?= 20m
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
@@ -20,7 +21,7 @@ proof: ## everything else that CI runs, in half an hour; if root, installs the D
 race: ## the tests of all packages outside integration, with the race detector
 	ci/test.sh race
 drill: ## whole ensembles with faults, in one process, also with the race detector
-	ci/test.sh model cases drills race-drills
+	ci/test.sh cases drills race-drills
 mutants: ## errors in one line of the code, each of which a test must notice
 	ci/test.sh mutants
 fuzz: ## every fuzz target for FUZZTIME each
@@ -41,8 +42,8 @@ up: image ## starts three members in containers, with clients at 127.0.0.1:2181 
 	deploy/ensemble.sh up
 down: ## stops them; VOLUMES=1 also deletes their data
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## the model with larger bounds; the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, SEQUENCES beside ZooKeeper; then real applications
+soak: ## the model with larger bounds; the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, SEQUENCES beside ZooKeeper, kills and wipes of processes for WIPES; then real applications
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
-	TIMEOUT=0 ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ci/test.sh cases drills race-drills trials differential applications
+	TIMEOUT=0 ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ci/test.sh model cases drills race-drills trials differential wipes applications
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

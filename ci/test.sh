@@ -104,9 +104,13 @@ schedules() {
     tests -run '^TestSchedules$' ./integration | quiet
 }
 
-# changes plays schedules in which members come and go. ROLLCALL_SCHEDULES sets their number; the default is the
-# test's.
-changes() { tests -run '^TestChangingSchedules$' ./integration | quiet; }
+# changes plays schedules in which members come and go, and those in which they join while others are lost. ROLLCALL_SCHEDULES
+# sets their number; the default is the tests'. Then it plays 300 of each with other seeds in each commit.
+changes() {
+  tests -run "$with_changes" ./integration | quiet || return
+  ROLLCALL_FIRST=$((16#$(git rev-parse --short=8 HEAD))) ROLLCALL_SCHEDULES=300 tests -run "$with_changes" ./integration | quiet
+}
+with_changes='^Test(Changing|Joining)Schedules$'
 
 # drills runs whole ensembles with faults inside the test process. ROLLCALL_SCHEDULES sets the number of
 # schedules; the default is the test's. race-drills does the same, and the cases, under the race
@@ -136,11 +140,16 @@ some_clients='^Test(Go|Kazoo|CClient$)'
 # kills kills processes of the real binary under load, by SIGKILL, and upgrades members of former
 # versions. ROLLCALL_KILLS sets the number of ensembles; the default is the test's. few-kills only kills:
 # four ensembles, with seeds that kills does not play.
-kills() { tests ./integration/kills | quiet; }
+kills() { tests -skip "$with_wipes" ./integration/kills | quiet; }
 few-kills() {
   ROLLCALL_FIRST=${ROLLCALL_FIRST:-1001} ROLLCALL_KILLS=${ROLLCALL_KILLS:-4} \
     tests -run '^TestKills$' ./integration/kills | quiet
 }
+
+# wipes kills processes of the real binary and empties their data directories, while members come and go. ROLLCALL_WIPES sets for
+# how long it begins new ensembles, such as 20m. The default is one ensemble, which takes a minute and a half.
+wipes() { tests -run "$with_wipes" ./integration/kills | quiet; }
+with_wipes='^Test(Wipes|WipedFirstMember)$'
 
 # moves takes data from Debian's ZooKeeper to the real binary and back, under clients that hold locks.
 moves() { tests ./integration/moves | quiet; }
@@ -206,7 +215,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills moves trials hostile console packages deploy differential builds lint some-mutants fuzz
+[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills wipes moves trials hostile console packages deploy differential builds lint some-mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

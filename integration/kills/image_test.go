@@ -101,7 +101,7 @@ func (i *image) state(upTo uint64) (*znode.State, error) {
 			return nil, fmt.Errorf("entry %d: %w", next, err)
 		}
 		var entry *proto.Entry // nil: an entry of raft's own
-		if l.Type == raft.LogCommand {
+		if l.Type == raft.LogCommand && len(l.Data) > 0 {
 			entry = &proto.Entry{}
 			if err := protobuf.Unmarshal(l.Data, entry); err != nil {
 				return nil, fmt.Errorf("entry %d: %w", next, err)

@@ -7,8 +7,27 @@ import (
 	"os"
 )
 
-// judge pauses the load and checks the members.
+// judge pauses the load and checks the members, by what clients see and by their folders.
 func (r *run) judge(ctx context.Context) {
+	r.t.Helper()
+	r.paused(ctx, r.judgeFolders)
+}
+
+// judgeTrees pauses the load and checks the members by what clients see.
+func (r *run) judgeTrees(ctx context.Context) {
+	r.t.Helper()
+	r.paused(ctx, func(seen tree) error {
+		for _, w := range r.writers {
+			if err := w.check(nil, seen); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// paused pauses the load, walks all members' trees, which must be equal, and calls the function with what it saw.
+func (r *run) paused(ctx context.Context, judge func(tree) error) {
 	r.t.Helper()
 	r.visitors.mu.Lock()
 	defer r.visitors.mu.Unlock()
@@ -28,7 +47,7 @@ func (r *run) judge(ctx context.Context) {
 		return
 	}
 	for attempt := 1; ; attempt++ { // sessions that expire meanwhile may be in some folders and not in others
-		err := r.judgeFolders(seen)
+		err := judge(seen)
 		if err == nil {
 			return
 		}

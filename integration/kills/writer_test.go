@@ -266,10 +266,12 @@ func (w *writer) pause() error {
 
 func (w *writer) resume() { w.mu.Unlock() }
 
-// check compares what must exist with what does, and expects the latter from then on. The writer
-// must be paused.
+// check compares what must exist with what does, and expects the latter from then on. It also compares the session with the
+// state, unless the state is nil. The writer must be paused.
 func (w *writer) check(s *znode.State, found tree) error {
-	w.checkSession(s)
+	if s != nil {
+		w.checkSession(s)
+	}
 	below := map[string]bool{}
 	for _, child := range found[w.dir].children {
 		below[w.dir+"/"+child] = true

@@ -131,6 +131,15 @@ clientPort=%s
 	e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
 }
 
+// Reconfigure writes the zoo.cfg of every member again, with the server lines of the present members. A process reads it
+// at its next start.
+func (e *Ensemble) Reconfigure() {
+	e.t.Helper()
+	for _, m := range e.Members {
+		e.configure(m)
+	}
+}
+
 func (e *Ensemble) write(path, text string) {
 	e.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -229,8 +238,8 @@ func Joins(log string) bool {
 
 // These are of quorum's log.
 const (
-	joinsLine  = "this member joins; it takes part in elections once it has caught up"
-	joinedLine = "this member has caught up and takes part in elections"
+	joinsLine  = "this member comes in; it votes once it has the log"
+	joinedLine = "this member takes part in the ensemble"
 )
 
 // KillAll kills every member with SIGKILL, all at once.

@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
+
+// Changed is a line of a file, whose path begins at the root of the repository, that a binary is built with another text of.
+type Changed struct{ File, Old, New string }
 
 // hurried lists the constants that a hurried binary changes. Its members check every 300 to 600 ms
 // whether to take a snapshot, instead of every 10 to 20 s. They keep so little log before a
 // snapshot that it does not reach back to the previous one, so a member that was down for a second
 // is sent a snapshot. Segments of raft-wal fill up quickly.
-var hurried = []struct{ file, old, new string }{
+var hurried = []Changed{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/trailing.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
 	{"quorum/trailing.go", "minTrailing = 128", "minTrailing = 32"},
@@ -21,11 +25,11 @@ var hurried = []struct{ file, old, new string }{
 }
 
 // BuildHurried does what Build does, with constants that make snapshots frequent and the log before
-// them short. root is the path of the repository.
-func BuildHurried(root, dir string) (string, error) {
+// them short, and with more lines changed. root is the path of the repository.
+func BuildHurried(root, dir string, more ...Changed) (string, error) {
 	replace := map[string]string{}
-	for i, h := range hurried {
-		file, err := filepath.Abs(filepath.Join(root, h.file))
+	for i, h := range slices.Concat(hurried, more) {
+		file, err := filepath.Abs(filepath.Join(root, h.File))
 		if err != nil {
 			return "", err
 		}
@@ -33,11 +37,11 @@ func BuildHurried(root, dir string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if n := strings.Count(string(text), h.old); n != 1 {
-			return "", fmt.Errorf("%s has %q %d times, want once", h.file, h.old, n)
+		if n := strings.Count(string(text), h.Old); n != 1 {
+			return "", fmt.Errorf("%s has %q %d times, want once", h.File, h.Old, n)
 		}
 		replace[file] = filepath.Join(dir, fmt.Sprintf("hurried%d.go", i))
-		if err := os.WriteFile(replace[file], []byte(strings.Replace(string(text), h.old, h.new, 1)), 0o600); err != nil {
+		if err := os.WriteFile(replace[file], []byte(strings.Replace(string(text), h.Old, h.New, 1)), 0o600); err != nil {
 			return "", err
 		}
 	}

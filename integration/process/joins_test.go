@@ -15,10 +15,13 @@ func TestJoins(t *testing.T) {
 			t.Errorf("%q: joins: %t", log, !want)
 		}
 	}
-	for file, line := range map[string]string{"run.go": joinsLine, "start.go": joinedLine} {
-		text, err := os.ReadFile("../../quorum/" + file)
-		if err != nil || !strings.Contains(string(text), `"`+line+`"`) {
-			t.Errorf("%s does not write %q: %v", file, line, err)
+	text, err := os.ReadFile("../../quorum/start.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{joinsLine, joinedLine} {
+		if !strings.Contains(string(text), `"`+line+`"`) {
+			t.Errorf("start.go does not write %q", line)
 		}
 	}
 }
