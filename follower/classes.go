@@ -5,6 +5,7 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/znode"
 )
 
 // Weights are in units of a 4096th of an entry. An entry holds 4096 operations, or 1 MiB.
@@ -24,11 +25,7 @@ const (
 
 // weigh returns the weight, in units, of a transaction of size bytes.
 func weigh(txn *proto.Txn, size int) int {
-	units := (size + bytesPerUnit - 1) / bytesPerUnit
-	if txn.Op == int32(jute.OpMulti) {
-		units = max(units, jute.CountMulti(txn.Body))
-	}
-	return units
+	return max((size+bytesPerUnit-1)/bytesPerUnit, znode.Weigh(jute.Op(txn.Op), txn.Body))
 }
 
 // classOf returns the class of a weight: 0 for light writes, then one class for each doubling.

@@ -1,7 +1,9 @@
 package jute
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,6 +29,14 @@ func (a *ACL) Decode(d *Decoder) {
 // Append writes the record.
 func (a ACL) Append(b []byte) []byte {
 	return a.ID.Append(AppendInt32(b, int32(a.Perms)))
+}
+
+// SameACL reports whether two lists have equal entries in the same order.
+func SameACL(a, b []ACL) bool {
+	return slices.EqualFunc(a, b, func(x, y ACL) bool {
+		return x.Perms == y.Perms && bytes.Equal(x.ID.Scheme, y.ID.Scheme) && bytes.Equal(x.ID.ID, y.ID.ID) &&
+			(x.ID.Scheme == nil) == (y.ID.Scheme == nil) && (x.ID.ID == nil) == (y.ID.ID == nil)
+	})
 }
 
 // ID is an identity: a scheme, and a text that names a client within the scheme. Null and empty

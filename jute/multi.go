@@ -60,15 +60,25 @@ func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 // CountMulti returns how many operations a multi in body has, up to the end mark or to the first
 // byte that cannot be read. It needs no memory in proportion to them.
 func CountMulti(body []byte) (n int) {
+	EachOfMulti(body, func(*MultiOp) bool { n++; return true })
+	return n
+}
+
+// EachOfMulti calls do for each operation of a multi in body, up to the end mark, to the first byte that cannot be read, or until
+// do returns false. It reports whether the end mark was reached. The operation is valid during the call. EachOfMulti needs no
+// memory in proportion to their number.
+func EachOfMulti(body []byte, do func(*MultiOp) (more bool)) (whole bool) {
 	d := NewDecoder(body)
 	var op MultiOp
 	for {
 		var h MultiHeader
 		h.Decode(&d)
-		if d.Err() != nil || h.Done || !op.decode(h.Type, &d) || d.Err() != nil {
-			return n
+		if d.Err() != nil || h.Done {
+			return h.Done
 		}
-		n++
+		if !op.decode(h.Type, &d) || d.Err() != nil || !do(&op) {
+			return false
+		}
 	}
 }
 

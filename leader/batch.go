@@ -13,6 +13,7 @@ import (
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/tally"
+	"rollcall/znode"
 )
 
 const (
@@ -211,11 +212,7 @@ type waiting struct {
 
 // wait returns the record of a transaction that waits.
 func wait(txn *proto.Txn) waiting {
-	w := waiting{txn: txn, size: pb.Size(txn), ops: 1}
-	if txn.Op == int32(jute.OpMulti) {
-		w.ops = max(1, jute.CountMulti(txn.Body))
-	}
-	return w
+	return waiting{txn: txn, size: pb.Size(txn), ops: znode.Weigh(jute.Op(txn.Op), txn.Body)}
 }
 
 func (q *intake) init(sizes *tally.Sizes) {

@@ -201,5 +201,12 @@ func (c *conn) noteFilled(with int) {
 	}
 }
 
+// Cut implements znode.Watcher, under the tree's write lock.
+func (c *conn) Cut() {
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	c.stream.DropLocked(tooManyEvents)
+}
+
 // Identities implements znode.Watcher.
 func (c *conn) Identities() []*proto.Identity { return *c.ids.Load() }

@@ -31,6 +31,7 @@ const (
 	tlsFailed                              // the handshake of TLS failed
 	tlsCrowded                             // TLS.Handshakes: refused, or dropped for a newer client
 	multiTooLong                           // a multi of more than Limits.MaxMultiOps operations
+	tooManyEvents                          // the changes of one entry had too many watchers
 	notAHandshake                          // the first frame is not a ConnectRequest
 	clientAhead                            // the client has seen a zxid that is not applied here
 	onlyReadOnly                           // this server is read-only, and the client does not take such a server, or comes back for a session
@@ -53,7 +54,7 @@ var reasonNames = [numReasons]string{
 	byClient: "client", sessionClosed: "session_closed", wordAnswered: "word", shutdown: "shutdown",
 	tooManyOfAddr: "max_client_cnxns", tooMany: "max_cnxns", throttled: "throttled", handshakeLate: "handshake_timeout",
 	tlsFailed: "tls_failed", tlsCrowded: "max_tls_handshakes",
-	badFrame: "bad_frame", multiTooLong: "multi_too_long", notAHandshake: "bad_handshake", clientAhead: "client_ahead", onlyReadOnly: "read_only", leaderIsBack: "leader_back",
+	badFrame: "bad_frame", multiTooLong: "multi_too_long", tooManyEvents: "too_many_events", notAHandshake: "bad_handshake", clientAhead: "client_ahead", onlyReadOnly: "read_only", leaderIsBack: "leader_back",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionGone: "session_gone", notVouched: "not_vouched",
 	authFailed: "auth_failed", unproved: "not_authenticated", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",

@@ -16,19 +16,15 @@ import (
 // acl is a node's access control list, in order. It never changes, and all nodes with equal lists share one. intern
 // makes it, and sets plain.
 type acl struct {
-	text    string      // jute's encoding of the list; two lists with the same text are equal
-	hash    uint64      // of text
-	open    jute.Perm   // the permissions that anyone has
-	entries []permitted // all entries, including those for anyone
-	plain   family      // shared by the nodes that need no family of their own; see family
-}
-
-// permitted is one entry of a list.
-type permitted struct {
-	perms  jute.Perm
-	scheme string
-	id     string
-	from   netip.Prefix // for scheme ip: the addresses that id covers
+	text    string    // jute's encoding of the list; two lists with the same text are equal
+	hash    uint64    // of text
+	open    jute.Perm // the permissions that anyone has
+	users   jute.Perm // the permissions that users of SASL have
+	entries []entry   // all entries, including those for anyone
+	index   []uint32  // see indexEntries; nil: the list is short
+	lengths []int     // how many bits count in the entries for addresses, each number once: at most 129
+	nodes   int       // how many nodes of the tree have the list; only the tree changes it
+	plain   family    // shared by the nodes that need no family of their own; see family
 }
 
 // maxACL is the longest list after expansion, in bytes of jute's encoding. It is as much as one
@@ -36,45 +32,44 @@ type permitted struct {
 // entries.
 const maxACL = 1 << 20
 
-// allows reports whether one of the identities has any of the permissions. If sasl is set, the rule
-// SASL holds, with which the user superUser of SASL has the permissions of all other users of SASL.
-func (a *acl) allows(perms jute.Perm, who []*proto.Identity, sasl bool) bool {
-	if a.open&perms != 0 || len(a.entries) == 0 {
-		return true
-	}
-	for _, id := range who {
-		if id.GetScheme() == "super" {
-			return true
-		}
-		for i := range a.entries {
-			if e := &a.entries[i]; e.perms&perms != 0 && (e.matches(id) || sasl && e.scheme == "sasl" && isSuperUser(id)) {
-				return true
-			}
-		}
-	}
-	return false
+// A list takes about so many bytes of memory beside its text: listOverhead, and entryOverhead for each entry.
+const (
+	listOverhead  = 256
+	entryOverhead = 24
+)
+
+// bytes returns how many bytes of memory the list takes, about.
+func (a *acl) bytes() int { return listOverhead + len(a.text) + entryOverhead*len(a.entries) }
+
+// entry returns the i-th entry. Its strings are parts of the list's text.
+func (a *acl) entry(i int) (perms jute.Perm, scheme, id string) {
+	rest := a.text[a.entries[i].at:]
+	perms = jute.Perm(int32At(rest))
+	scheme, rest = cutText(rest[4:])
+	id, _ = cutText(rest)
+	return perms, scheme, id
 }
 
-func (p *permitted) matches(id *proto.Identity) bool {
-	if p.scheme != id.GetScheme() {
-		return false
-	}
-	if p.scheme != "ip" {
-		return p.id == id.GetId()
-	}
-	addr, err := netip.ParseAddr(id.GetId())
-	return err == nil && p.from.Contains(addr.WithZone(""))
+// cutText returns the string at the head of an encoding, and what follows. A null string is empty.
+func cutText(encoded string) (text, rest string) {
+	n := max(int(int32At(encoded)), 0)
+	return encoded[4 : 4+n], encoded[4+n:]
+}
+
+func int32At(s string) int32 {
+	return int32(uint32(s[0])<<24 | uint32(s[1])<<16 | uint32(s[2])<<8 | uint32(s[3]))
 }
 
 // list returns the entries as a client sees them. If the client is not allowed to administer the
 // node (admin is false), the hashes of digest entries are masked.
 func (a *acl) list(admin bool) []jute.ACL {
 	list := make([]jute.ACL, len(a.entries))
-	for i, e := range a.entries {
-		if user, _, ok := strings.Cut(e.id, ":"); ok && e.scheme == "digest" && !admin {
-			e.id = user + ":x"
+	for i := range list {
+		perms, scheme, id := a.entry(i)
+		if user, _, ok := strings.Cut(id, ":"); ok && scheme == "digest" && !admin {
+			id = user + ":x"
 		}
-		list[i] = jute.ACL{Perms: e.perms, ID: jute.ID{Scheme: []byte(e.scheme), ID: []byte(e.id)}}
+		list[i] = jute.ACL{Perms: perms, ID: jute.ID{Scheme: []byte(scheme), ID: []byte(id)}}
 	}
 	return list
 }
@@ -88,6 +83,9 @@ type acls struct {
 	sweep int                          // the size of known at which dead entries are removed next
 	list  []jute.ACL                   // scratch memory for expand and intern
 	text  []byte
+	asker asker      // the client of the running transaction
+	asked []jute.ACL // the list that the running transaction has resolved last, and the result
+	gave  *acl
 }
 
 // obey makes c follow a term's rules.
@@ -108,6 +106,9 @@ func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code)
 	if len(list) == 0 {
 		return nil, jute.InvalidACL
 	}
+	if c.gave != nil && jute.SameACL(list, c.asked) { // usually so in a multi, all of whose operations have the same identities
+		return c.gave, jute.OK
+	}
 	entries, code := unique(list)
 	if code != jute.OK {
 		return nil, code
@@ -120,8 +121,7 @@ func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code)
 			return nil, code
 		}
 		for i := range c.list[before:] {
-			id := &c.list[before+i].ID
-			size += 12 + len(id.Scheme) + len(id.ID)
+			size += sizeOf(c.list[before+i])
 		}
 		if size > maxACL {
 			return nil, jute.InvalidACL
@@ -131,7 +131,14 @@ func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code)
 	if !ok {
 		return nil, jute.InvalidACL
 	}
+	c.asked, c.gave = append(c.asked[:0], list...), a
 	return a, jute.OK
+}
+
+// forget ends what resolve remembers: the lists are parts of a transaction's record.
+func (c *acls) forget() {
+	clear(c.asked)
+	c.asked, c.gave = c.asked[:0], nil
 }
 
 // unique returns list without repetitions. If comparing two entries meets a null scheme or id
@@ -188,8 +195,7 @@ func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
 	case "auth":
 		before := len(c.list)
 		for _, w := range who {
-			switch w.GetScheme() {
-			case "digest", "sasl", "x509": // auth entries do not stand for addresses or for super
+			if isOwn(w) {
 				c.list = append(c.list, jute.ACL{
 					Perms: entry.Perms,
 					ID:    jute.ID{Scheme: []byte(w.GetScheme()), ID: []byte(w.GetId())},
@@ -205,6 +211,34 @@ func (c *acls) expand(entry jute.ACL, who []*proto.Identity) jute.Code {
 	}
 }
 
+// Expanded returns how many entries a list of a client with these identities has once its entries of scheme auth stand for them,
+// and how many bytes its encoding takes. Entries that are repeated count each time.
+func Expanded(list []jute.ACL, who []*proto.Identity) (entries, size int) {
+	own, ownSize := 0, 0
+	for _, w := range who {
+		if isOwn(w) {
+			own, ownSize = own+1, ownSize+entryBytes+len(w.GetScheme())+len(w.GetId())
+		}
+	}
+	for _, e := range list {
+		if borrow(e.ID.Scheme) == "auth" {
+			entries, size = entries+own, size+ownSize
+		} else {
+			entries, size = entries+1, size+sizeOf(e)
+		}
+	}
+	return entries, size
+}
+
+// isOwn reports whether entries of scheme auth stand for an identity: not for addresses, nor for super.
+func isOwn(w *proto.Identity) bool {
+	switch w.GetScheme() {
+	case "digest", "sasl", "x509":
+		return true
+	}
+	return false
+}
+
 // intern returns the shared copy of the list, and false if an entry is not well-formed.
 func (c *acls) intern(list []jute.ACL) (*acl, bool) {
 	c.text = jute.AppendCount(c.text[:0], len(list))
@@ -214,21 +248,49 @@ func (c *acls) intern(list []jute.ACL) (*acl, bool) {
 	if a := c.known[string(c.text)].Value(); a != nil {
 		return a, true
 	}
-	a := &acl{text: string(c.text), hash: xxhash.Sum64(c.text), entries: make([]permitted, 0, len(list))}
+	a := &acl{text: string(c.text), hash: xxhash.Sum64(c.text), entries: make([]entry, 0, len(list))}
+	at := 4 // after the number of entries
 	for i := range list {
-		p, ok := permit(list[i])
-		if !ok {
+		if !a.add(at, list[i]) {
 			return nil, false
 		}
-		if p.scheme == "world" {
-			a.open |= p.perms
-		}
-		p.scheme, p.id = strings.Clone(p.scheme), strings.Clone(p.id)
-		a.entries = append(a.entries, p)
+		at += sizeOf(list[i])
+	}
+	if len(a.entries) > longACL {
+		a.index = indexEntries(a.entries)
 	}
 	a.plain.acl = a
 	c.remember(a)
 	return a, true
+}
+
+// entryBytes is what an entry takes in the text of a list beside its scheme and id.
+const entryBytes = 12
+
+// sizeOf returns how many bytes an entry takes in the text of a list.
+func sizeOf(e jute.ACL) int { return entryBytes + len(e.ID.Scheme) + len(e.ID.ID) }
+
+// add adds the entry that is at this place of the text, and returns false if it is not well-formed.
+func (a *acl) add(at int, e jute.ACL) bool {
+	from, ok := permit(e)
+	if !ok {
+		return false
+	}
+	hash := uint32(0)
+	switch scheme := borrow(e.ID.Scheme); scheme {
+	case "world":
+		a.open |= e.Perms
+	case "ip":
+		hash = hashNet(from.Masked())
+		a.addLength(from.Bits())
+	case "sasl":
+		a.users |= e.Perms
+		fallthrough
+	default:
+		hash = hashName(scheme, borrow(e.ID.ID))
+	}
+	a.entries = append(a.entries, entry{uint32(at), hash})
+	return true
 }
 
 // remember adds a to the known lists. It removes dead entries whenever the table has doubled.
@@ -247,25 +309,21 @@ func (c *acls) remember(a *acl) {
 	c.known[a.text] = weak.Make(a)
 }
 
-// permit returns an entry in the form that a list holds, and false if the entry is not well-formed.
-// The result shares memory with entry.
-func permit(entry jute.ACL) (permitted, bool) {
-	p := permitted{perms: entry.Perms, scheme: borrow(entry.ID.Scheme), id: borrow(entry.ID.ID)}
-	var ok bool
-	switch p.scheme {
+// permit reports whether an entry is well-formed. For scheme ip it returns the addresses that the entry covers.
+func permit(e jute.ACL) (from netip.Prefix, ok bool) {
+	switch id := borrow(e.ID.ID); borrow(e.ID.Scheme) {
 	case "world":
-		ok = p.id == "anyone"
+		ok = id == "anyone"
 	case "digest":
-		id := strings.TrimRight(p.id, ":") // colons at the end do not count, as in ZooKeeper
-		ok = strings.Count(id, ":") == 1
+		ok = strings.Count(strings.TrimRight(id, ":"), ":") == 1 // colons at the end do not count, as in ZooKeeper
 	case "ip":
-		p.from, ok = parsePrefix(p.id)
+		from, ok = parsePrefix(id)
 	case "x509":
-		ok = validDN(p.id)
+		ok = validDN(id)
 	case "sasl":
-		ok = sasl.ValidName(p.id)
+		ok = sasl.ValidName(id)
 	}
-	return p, ok
+	return from, ok
 }
 
 // parsePrefix reads the id of an ip entry: an address, optionally followed by a slash and the

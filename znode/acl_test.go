@@ -2,14 +2,12 @@ package znode
 
 import (
 	"fmt"
-	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"rollcall/jute"
-	"rollcall/proto"
 )
 
 func listOf(t *testing.T, k *client, path string) []string {
@@ -226,15 +224,5 @@ func TestACLsAreShared(t *testing.T) {
 	k.must(k.createACL("/d", 0, aclOf(31, "digest", "u:p")))
 	if s.get("/a").acl != s.get("/d").acl {
 		t.Error("a list in use was forgotten")
-	}
-}
-
-// An address with a zone is matched without its zone. Peers on a local link have such addresses.
-func TestIPWithZoneMatches(t *testing.T) {
-	p := permitted{perms: 31, scheme: "ip", from: netip.MustParsePrefix("fe80::/64")}
-	for id, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1": true, "fe81::1%eth0": false, "1.2.3.4": false} {
-		if got := p.matches(&proto.Identity{Scheme: "ip", Id: id}); got != want {
-			t.Errorf("%s matches fe80::/64: %t, want %t", id, got, want)
-		}
 	}
 }

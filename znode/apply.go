@@ -44,6 +44,7 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	default:
 		s.stamp(entry)
 		s.format, s.removals = entry.GetFormat(), s.perEntry
+		s.watches.steps = 0
 		for _, txn := range entry.GetTxns() {
 			s.step(txn)
 		}
@@ -113,6 +114,7 @@ func (s *State) step(txn *proto.Txn) {
 	r := &s.result
 	*r = Result{}
 	s.run(txn, r)
+	s.acls.forget()
 	s.fire()
 	s.rememberDeletes(txn)
 	s.tellQuotas()

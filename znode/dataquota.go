@@ -4,12 +4,24 @@ package znode
 // bytes is refused with NoRoom. An operation of a multi is checked after the operations before
 // it, so a multi may make the room that it needs. Everything else goes on, also in a state that is past
 // the quota already, because the leader's quota has become smaller. The rule holds for the super user,
-// too. ACLs and sessions do not count, nor does the data of /zookeeper/config.
+// too. Access control lists count with what they take in memory, each once however many nodes have it. Sessions do not count, nor
+// does the data of /zookeeper/config.
 
-// DataUsed returns the bytes that count against Rules.DataQuota: those of all paths and data, except
+// DataUsed returns the bytes that count against Rules.DataQuota: those of all paths, data and access control lists, except
 // the data of /zookeeper/config. That text is not in the log, so a refusal must not depend on it.
 func (s *State) DataUsed() int64 {
-	return s.dataSize - int64(s.get(ConfigPath).data.len())
+	return s.dataSize + s.listSize - int64(s.get(ConfigPath).data.len())
+}
+
+// added returns how many bytes a list adds if a node gets it in place of another one, which may be nil.
+func added(list, before *acl) (n int) {
+	if list.nodes == 0 {
+		n = list.bytes()
+	}
+	if before != nil && before.nodes == 1 {
+		n -= before.bytes()
+	}
+	return n
 }
 
 // overfills reports whether the quota of all data forbids a change that adds so many bytes. It is not

@@ -39,9 +39,13 @@ func checkTree(t testing.TB, s *State) {
 	t.Helper()
 	nodes, ephemerals, size := 0, 0, int64(0)
 	candidates, quotas := 0, 0
+	lists, listSize := map[*acl]int{}, int64(0)
 	s.walk(s.get(rootPath), func(n *node) bool {
 		nodes++
 		size += int64(len(n.path) + n.data.len())
+		if lists[n.acl]++; lists[n.acl] == 1 {
+			listSize += int64(n.acl.bytes())
+		}
 		if s.get(n.path) != n || s.descend(n.path) != n {
 			t.Errorf("a lookup of %s does not find its node", n.path)
 		}
@@ -97,6 +101,11 @@ func checkTree(t testing.TB, s *State) {
 	}
 	if nodes != s.NodeCount() || nodes != s.paths.n || ephemerals != s.EphemeralCount() || size != s.DataSize() {
 		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", s.NodeCount(), s.EphemeralCount(), s.DataSize(), nodes, ephemerals, size)
+	}
+	for list, n := range lists {
+		if n != list.nodes || s.listSize != listSize {
+			t.Errorf("the list %q is counted for %d nodes, and %d have it; lists have %d bytes, counted %d", list.text, list.nodes, n, listSize, s.listSize)
+		}
 	}
 	if candidates != s.candidates.n || quotas != s.quotas.n {
 		t.Errorf("%d candidates, %d quotas; counted %d, %d", s.candidates.n, s.quotas.n, candidates, quotas)

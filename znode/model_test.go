@@ -61,6 +61,7 @@ type modelEnd struct {
 
 type modelNode struct {
 	life
+	list    string // the text of its access control list
 	data    string
 	ctime   int64
 	mtime   int64
@@ -110,7 +111,13 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	d.w.s().narrow()
 	d.w.rule(d.rules())
 	for _, path := range builtin {
-		d.model[path] = modelNode{}
+		d.model[path] = modelNode{list: textOf(jute.OpenACL)}
+	}
+	d.model[ConfigPath] = modelNode{list: textOf(aclOf(jute.PermRead, "world", "anyone"))}
+	for _, path := range builtin {
+		if n := d.w.s().get(path); n.acl.text != d.model[path].list {
+			t.Fatalf("%s has the list %q", path, n.acl.text)
+		}
 	}
 	for _, root := range []string{"/a", "/b"} {
 		for _, path := range []string{quotaPath + root, quotaNodes[root][0], quotaNodes[root][1]} {
@@ -137,12 +144,59 @@ func (d *drive) rules() Rules {
 // modelQuota bounds the quota of all data. The state of half of the logs is larger at times.
 const modelQuota = 1000
 
+// textOf returns the text of a list without entries of scheme auth.
+func textOf(list []jute.ACL) string {
+	a, _ := new(acls).intern(list)
+	return a.text
+}
+
+// lists returns the lists that nodes have, except the node at a path, and what each counts against the quota of all data.
+func (d *drive) lists(except string) map[string]int {
+	lists := map[string]int{}
+	for path, n := range d.model {
+		if path != except {
+			lists[n.list] = listOverhead + len(n.list) + entryOverhead*int(int32At(n.list))
+		}
+	}
+	return lists
+}
+
+// setACL gives a node a list that lets everybody do everything. It is refused if it adds bytes past the quota of all data.
+func (d *drive) setACL(k *client, path string, list []jute.ACL) {
+	r := k.setACL(path, list, -1)
+	n, ok := d.model[path]
+	if !ok || r.Code != jute.OK && r.Code != jute.NoRoom {
+		return // the session or the path is not good for it
+	}
+	text, others := textOf(list), d.lists(path)
+	size := func(list string) int {
+		if others[list] != 0 {
+			return 0
+		}
+		return listOverhead + len(list) + entryOverhead*int(int32At(list))
+	}
+	want := jute.OK
+	if text != n.list && d.overfilled(size(text)-size(n.list)) {
+		want = jute.NoRoom
+	}
+	if r.Code != want {
+		d.w.t.Errorf("list of %s: %v, want %v", path, r.Code, want)
+	}
+	if r.Code == jute.OK {
+		n.list = text
+		d.model[path] = n
+	}
+}
+
 // overfilled reports whether the quota of all data forbids a change that adds so many bytes. A term that
 // began in an entry of an older format has none.
 func (d *drive) overfilled(added int) bool {
 	used := added - len(d.model[ConfigPath].data)
 	for path, n := range d.model {
 		used += len(path) + len(n.data)
+	}
+	for _, bytes := range d.lists("") {
+		used += bytes
 	}
 	quota := d.w.s().Term().DataQuota
 	return quota > 0 && added > 0 && uint64(used) > quota
@@ -293,7 +347,7 @@ func (d *drive) step() {
 		}
 		d.multi(k, ops)
 	case n < 33:
-		k.setACL(d.path(), []jute.ACL{{Perms: 31, ID: jute.OpenACL[0].ID}, {Perms: jute.Perm(d.IntN(3)), ID: jute.ID{Scheme: []byte("digest"), ID: []byte("u:p")}}}, -1)
+		d.setACL(k, d.path(), append(aclOf(jute.PermAll, "world", "anyone"), aclOf(jute.Perm(d.IntN(3)), "digest", "u:p")...))
 	case n < 37:
 		w.now += int64(d.IntN(20))
 	case n < 38: // a clock is set, or a leader with another clock takes over
@@ -507,7 +561,7 @@ func (d *drive) apply(k *client, op jute.MultiOp) (string, jute.Code) {
 		}
 		n.version, n.data, n.mtime = n.version+1, data, d.w.now
 		d.model[path] = n
-		d.measure(path)
+		d.measure("")
 	case jute.OpCheck:
 		path := string(op.Check.Path)
 		n, ok := d.model[path]
@@ -548,7 +602,7 @@ func (d *drive) create(k *client, op jute.MultiOp) (string, jute.Code) {
 	if parent.owner != 0 {
 		return "", jute.NoChildrenForEphemerals
 	}
-	n := modelNode{data: string(op.Create.Data), ctime: d.w.now, mtime: d.w.now}
+	n := modelNode{list: textOf(op.Create.ACL), data: string(op.Create.Data), ctime: d.w.now, mtime: d.w.now}
 	switch {
 	case d.forbidden(path, 1, len(n.data)):
 		return "", jute.QuotaExceeded

@@ -114,6 +114,30 @@ func TestQuotaNodes(t *testing.T) {
 	}
 	k.must(k.create("/q/e", 0))
 	k.wantUsage("/q", 4, 4)
+	k.must(k.multi(put(quotaPath+"/q"+usageName, -1), mk("/q/f", 0)))
+	k.wantUsage("/q", 5, 5)
+	k.must(k.delete(quotaPath+"/q"+limitsName, -1))
+	k.must(k.setData(quotaPath+"/q"+usageName, "rubbish", -1)) // there is no quota, and the text is the client's
+	if got := k.usage("/q"); got != "rubbish" {
+		t.Errorf("usage %q", got)
+	}
+}
+
+// A text of limits that is too long has no limits, because every change below the path reads it.
+func TestQuotaOfALongText(t *testing.T) {
+	w := newWorld(t)
+	w.rule(Rules{EnforceQuota: true})
+	k := w.connect()
+	k.must(k.create("/q", 0))
+	limits := "countHardLimit=2"
+	k.setQuota("/q", limits+strings.Repeat(",", maxQuotaText-len(limits)))
+	k.must(k.create("/q/a", 0))
+	if r := k.create("/q/b", 0); r.Code != jute.QuotaExceeded {
+		t.Errorf("a text of %d bytes: %v", maxQuotaText, r.Code)
+	}
+	k.must(k.setData(quotaPath+"/q"+limitsName, limits+strings.Repeat(",", maxQuotaText-len(limits)+1), -1))
+	k.must(k.create("/q/b", 0))
+	k.wantUsage("/q", 3, 3)
 }
 
 // A quota has no effect on the root, or on a path that holds nodes of quotas.

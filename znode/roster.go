@@ -170,7 +170,7 @@ func (s *State) runReconfig(txn *proto.Txn, r *Result) {
 	switch {
 	case err != nil:
 		r.Code, r.Why = code, err.Error()
-	case !s.allows(s.get(ConfigPath).acl, jute.PermWrite, txn.GetIds()):
+	case !s.grants(s.get(ConfigPath).acl, jute.PermWrite, txn):
 		r.Code, r.Why = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath
 	default:
 		s.reconfigure(next, r)

@@ -323,6 +323,14 @@ func (s *State) EphemeralCount() int { return s.ephemerals.n }
 // DataSize returns the total bytes of all paths and data.
 func (s *State) DataSize() int64 { return s.dataSize }
 
+// ListBytes returns the length of the encoded access control list of a node, or 0 if there is no such node.
+func (s *State) ListBytes(path []byte) int {
+	if n := s.get(borrow(path)); n != nil {
+		return len(n.acl.text)
+	}
+	return 0
+}
+
 // noHooks is the Hooks of a State that was given none.
 type noHooks struct{}
 

@@ -18,6 +18,7 @@ type tree struct {
 	candidates sorted[Candidate, struct{}] // nodes that the reaper may remove
 	quotas     sorted[name, struct{}]      // the paths that have a quota
 	dataSize   int64                       // bytes of all paths and data
+	listSize   int64                       // bytes of the access control lists that nodes have, each once
 	nodeSum    uint64                      // of the hashes of all nodes; see DigestVersion
 }
 
@@ -173,6 +174,7 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 	t.nodes++
 	t.count(n)
 	t.dataSize += int64(len(n.path) + n.data.len())
+	t.give(n.acl)
 	if n.path == rootPath {
 		t.root = n
 		return nil
@@ -198,6 +200,7 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	t.nodes--
 	t.uncount(n)
 	t.dataSize -= int64(len(n.path) + n.data.len())
+	t.withdraw(n.acl)
 	above, last := cutPath(n.path)
 	parent = t.writable(gen, above)
 	t.recast(gen, parent, func() { parent.children.drop(gen, name(last)) })
@@ -211,6 +214,19 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 		t.quotas.drop(gen, name(root))
 	}
 	return parent
+}
+
+// give notes that one more node has a list, and withdraw that one fewer has it.
+func (t *tree) give(a *acl) {
+	if a.nodes++; a.nodes == 1 {
+		t.listSize += int64(a.bytes())
+	}
+}
+
+func (t *tree) withdraw(a *acl) {
+	if a.nodes--; a.nodes == 0 {
+		t.listSize -= int64(a.bytes())
+	}
 }
 
 // descendants returns how many nodes there are below n.

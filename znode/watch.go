@@ -15,7 +15,18 @@ type Watcher interface {
 	// Identities returns the connection's identities: an event goes only to connections that may
 	// read the node. It is called under the tree's write lock, and never blocks.
 	Identities() []*proto.Identity
+	// Cut ends the connection, because to tell it and others of the changes of one entry takes too long. It is called
+	// under the tree's write lock, and never blocks.
+	Cut()
 }
+
+// A visit of a watch takes one step, an event eventSteps, and each identity that is compared with a list one. Their sum for one
+// entry is at most maxFireSteps, which take less than 100 ms: BenchmarkWorst. The watches that are met after that go, and their
+// connections end. Their clients come back and set them again.
+const (
+	maxFireSteps = 4 << 20
+	eventSteps   = 8
+)
 
 // change is a change that watchers are told about, with the lists that say which of them may be
 // told.
@@ -66,8 +77,10 @@ func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl
 	var next *watch
 	for e := p.first; e != nil; e = next {
 		next = e.samePath.next
-		s.tell(e.who, event, path, a)
-		w.subtract(k, e, once)
+		if !s.spent(k, e) {
+			s.tell(e.who, event, path, a)
+			w.subtract(k, e, once)
+		}
 	}
 }
 
@@ -79,11 +92,26 @@ func (s *State) fireAbove(c *change) {
 			above = rootPath
 		}
 		if p := data.paths[above]; p != nil {
-			for e := p.first; e != nil && e.modes&recursive != 0; e = e.samePath.next {
-				s.tell(e.who, c.event, c.path, c.acl)
+			var next *watch
+			for e := p.first; e != nil && e.modes&recursive != 0; e = next {
+				next = e.samePath.next
+				if !s.spent(dataTable, e) {
+					s.tell(e.who, c.event, c.path, c.acl)
+				}
 			}
 		}
 	}
+}
+
+// spent reports whether the running entry has no steps left to visit a watch. Then it removes the watch and ends its connection.
+func (s *State) spent(k tableKind, e *watch) bool {
+	w := &s.watches
+	if w.steps++; w.steps <= maxFireSteps {
+		return false
+	}
+	e.who.watcher.Cut()
+	w.subtract(k, e, e.modes)
+	return true
 }
 
 // tell sends an event to a watcher that has not had it yet and may read the node.
@@ -92,9 +120,21 @@ func (s *State) tell(r *watching, event jute.EventType, path string, a *acl) {
 		return
 	}
 	r.told = s.watches.turn
-	if s.term.SkipACL || a.open&jute.PermRead != 0 || a.allows(jute.PermRead, r.watcher.Identities(), s.term.SASL) {
-		r.watcher.Event(event, path, s.zxid)
+	if !s.term.SkipACL && a.open&jute.PermRead == 0 && !s.mayRead(r, a) {
+		return
 	}
+	s.watches.steps += eventSteps
+	r.watcher.Event(event, path, s.zxid)
+}
+
+// mayRead reports whether a watcher may read nodes with a list.
+func (s *State) mayRead(r *watching, a *acl) bool {
+	if r.asker == nil {
+		r.asker = new(asker)
+	}
+	r.asker.be(r.watcher.Identities())
+	s.watches.steps += len(r.asker.ids)
+	return r.asker.may(a, jute.PermRead, s.term.SASL)
 }
 
 // The rest of this file needs at least the read lock. The empty path is the root; the null path

@@ -12,6 +12,7 @@ type watches struct {
 	tables   [tableKinds]watchTable
 	watchers map[Watcher]*watching
 	turn     uint64 // counted up for each event that a watcher gets at most once
+	steps    int    // see maxFireSteps
 }
 
 // tableKind says what the watches of a table are set on.
@@ -62,6 +63,7 @@ type watching struct {
 	first   [tableKinds]*watch
 	n       int    // the number of its watches, in all tables
 	told    uint64 // the turn of the last event that it got, or would have got if it might read the node
+	asker   *asker // the watcher's identities; nil: no list was compared with them yet
 }
 
 // watch is one entry of a table.

@@ -79,7 +79,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 	switch {
 	case parent == nil:
 		return nil, jute.NoNode
-	case !s.allows(parent.acl, jute.PermCreate, txn.GetIds()):
+	case !s.grants(parent.acl, jute.PermCreate, txn):
 		return nil, jute.NoAuth
 	}
 	if req.Flags.IsSequential() {
@@ -95,7 +95,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.NoChildrenForEphemerals
 	case s.forbids(path, 1, int64(len(req.Data))):
 		return nil, jute.QuotaExceeded
-	case s.overfills(len(path) + len(req.Data)):
+	case s.overfills(len(path) + len(req.Data) + added(list, nil)):
 		return nil, jute.NoRoom
 	}
 	n := &node{
@@ -144,7 +144,7 @@ func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 	switch {
 	case parent == nil:
 		return jute.NoNode
-	case !s.allows(parent.acl, jute.PermDelete, txn.GetIds()):
+	case !s.grants(parent.acl, jute.PermDelete, txn):
 		return jute.NoAuth
 	}
 	n := s.get(path)
@@ -199,7 +199,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 	switch {
 	case n == nil:
 		return nil, jute.NoNode
-	case !s.allows(n.acl, jute.PermWrite, txn.GetIds()):
+	case !s.grants(n.acl, jute.PermWrite, txn):
 		return nil, jute.NoAuth
 	case s.forbids(path, 0, int64(len(req.Data)-n.data.len())):
 		return nil, jute.QuotaExceeded
@@ -211,14 +211,14 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 	gen := s.gen.Load()
 	n = s.edit(gen, path)
 	s.willUndo(undo{edited: *n})
-	more := len(req.Data) - n.data.len()
+	more, had := len(req.Data)-n.data.len(), n.data
 	s.setBytes(n, bytes.Clone(req.Data))
 	n.data.version++
 	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
 	s.count(n)
 	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 	s.use(n.path, 0, more)
-	s.measure(n.path)
+	s.keepUsage(n, had)
 	return n, jute.OK
 }
 
@@ -246,12 +246,16 @@ func (s *State) runSetACL(txn *proto.Txn, r *Result) {
 	switch {
 	case n == nil:
 		r.Code = jute.NoNode
-	case !s.allows(n.acl, jute.PermAdmin, txn.GetIds()):
+	case !s.grants(n.acl, jute.PermAdmin, txn):
 		r.Code = jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.aversion:
 		r.Code = jute.BadVersion
+	case list != n.acl && s.overfills(added(list, n.acl)):
+		r.Code = jute.NoRoom
 	default:
 		n = s.edit(s.gen.Load(), path)
+		s.withdraw(n.acl)
+		s.give(list)
 		n.setACL(list, n.aversion+1)
 		s.count(n)
 		r.Stat = n.stat()
@@ -268,7 +272,7 @@ func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 	switch {
 	case n == nil:
 		return jute.NoNode
-	case !s.allows(n.acl, jute.PermRead, txn.GetIds()):
+	case !s.grants(n.acl, jute.PermRead, txn):
 		return jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return jute.BadVersion
@@ -276,9 +280,19 @@ func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 	return jute.OK
 }
 
-// allows reports whether who has any of the permissions on a node with this list.
+// allows reports whether who has any of the permissions on a node with this list. Readers call it.
 func (s *State) allows(a *acl, perms jute.Perm, who []*proto.Identity) bool {
-	return s.term.SkipACL || a.allows(perms, who, s.term.SASL)
+	if s.term.SkipACL || a.open&perms != 0 {
+		return true
+	}
+	var k asker
+	return k.be(who).may(a, perms, s.term.SASL)
+}
+
+// grants is allows for the client of a transaction that is applied. The operations of a multi have the same identities, so they
+// are looked at once.
+func (s *State) grants(a *acl, perms jute.Perm, txn *proto.Txn) bool {
+	return s.term.SkipACL || a.open&perms != 0 || s.acls.asker.be(txn.GetIds()).may(a, perms, s.term.SASL)
 }
 
 // pathToParse checks as much of the path of a create or delete as is needed to split it.

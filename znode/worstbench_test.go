@@ -1,0 +1,251 @@
+package znode
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// worstOps returns how many operations a multi has: the default of multiOperationLimit. With -short there are far fewer.
+func worstOps() int {
+	if testing.Short() {
+		return 100
+	}
+	return 10_000
+}
+
+const (
+	worstEntry      = 4096 // of small transactions
+	worstIdentities = 64
+	worstEntries    = 1000
+	worstWatchers   = 200
+	worstPath       = 64 << 10
+)
+
+// BenchmarkWorst applies the most expensive entries that a client can have committed, each in an entry of its own.
+// docs/dev/limits.md has the bounds.
+func BenchmarkWorst(b *testing.B) {
+	for _, tt := range []struct {
+		name string
+		make func(k *bench, b *testing.B) (entry func() []*proto.Txn)
+	}{
+		{"multi of 10000 creates", worstCreates},
+		{"multi of 10000 setData", worstSets(1, 0)},
+		{"multi of 10000 setData, lists of 1000 entries, 64 identities", worstSets(worstEntries, 0)},
+		{"multi of 10000 setData, lists of 16 entries, 64 identities", worstSets(16, 0)},
+		{"multi of 10000 setData, 200 recursive watchers", worstSets(1, worstWatchers)},
+		{"multi of 10000 setData, lists of 1000 entries, 200 recursive watchers", worstSets(worstEntries, worstWatchers)},
+		{"multi of 1000 creates with 64 identities each", worstExpansion},
+		{"4096 creates", worstSingles},
+		{"4096 new sessions", worstSessions},
+		{"ends of sessions with as many nodes as an entry removes", worstEnds},
+		{"quota of a million nodes", worstMeasure},
+		{"quota with a text of 900 KB", worstQuotaText},
+		{"deep path below a quota, with a recursive watcher", worstDepth},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			k := newBench(b, 0)
+			next := tt.make(k, b)
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.StopTimer()
+			for range b.N {
+				e := k.entry(next()...)
+				b.StartTimer()
+				k.apply(b, e)
+				b.StopTimer()
+			}
+		})
+	}
+}
+
+func multiOf(ops []jute.MultiOp) *proto.Txn { return txn(jute.OpMulti, jute.AppendMulti(nil, ops)) }
+
+// manyIDs returns an address and so many other identities, of 60 bytes each.
+func manyIDs(n int) []*proto.Identity {
+	who := []*proto.Identity{{Scheme: "ip", Id: "192.0.2.1"}}
+	for i := range n - 1 {
+		who = append(who, &proto.Identity{Scheme: "digest", Id: fmt.Sprintf("%055d:%04d", 0, i)})
+	}
+	return who
+}
+
+// longList returns a list of so many entries. Only the last one, for client n, lets anyone in.
+func longList(entries, n int) []jute.ACL {
+	var list []jute.ACL
+	for i := range entries - 1 {
+		list = append(list, aclOf(jute.PermAll, "digest", fmt.Sprintf("%d:%d", n, i))...)
+	}
+	return append(list, aclOf(jute.PermAll, "digest", fmt.Sprintf("%055d:%04d", 0, worstIdentities-2))...)
+}
+
+func worstCreates(k *bench, _ *testing.B) func() []*proto.Txn {
+	round := 0
+	return func() []*proto.Txn {
+		round++
+		var ops []jute.MultiOp
+		for i := range worstOps() {
+			ops = append(ops, mk(fmt.Sprintf("/%d-%d", round, i), 0))
+		}
+		return []*proto.Txn{multiOf(ops)}
+	}
+}
+
+// silent is a watcher that has a connection's identities.
+type silent struct {
+	who  []*proto.Identity
+	told int
+	cut  bool
+}
+
+func (s *silent) Event(jute.EventType, string, int64) { s.told++ }
+func (s *silent) Identities() []*proto.Identity       { return s.who }
+func (s *silent) Cut()                                { s.cut = true }
+
+// worstSets writes 10,000 nodes, each with a list of its own, below so many recursive watchers.
+func worstSets(entries, watchers int) func(k *bench, b *testing.B) func() []*proto.Txn {
+	return func(k *bench, b *testing.B) func() []*proto.Txn {
+		who := manyIDs(worstIdentities)
+		var ops []jute.MultiOp
+		for i := range worstOps() {
+			path := fmt.Sprintf("/n%d", i)
+			list := jute.OpenACL
+			if entries > 1 {
+				list = longList(entries, i/10)
+			}
+			made := txn(jute.OpCreate, createOp(path, "", 0, list).Append(nil))
+			k.apply(b, k.entry(made))
+			ops = append(ops, put(path, anyVersion))
+		}
+		body := jute.AppendMulti(nil, ops)
+		return func() []*proto.Txn {
+			for range watchers {
+				_ = k.s.AddWatch([]byte("/"), jute.AddWatchPersistentRecursive, &silent{who: who})
+			}
+			t := txn(jute.OpMulti, body)
+			t.Ids = who
+			return []*proto.Txn{t}
+		}
+	}
+}
+
+// worstExpansion creates nodes whose lists stand for all identities of the client, and differ in one entry.
+func worstExpansion(k *bench, _ *testing.B) func() []*proto.Txn {
+	round := 0
+	return func() []*proto.Txn {
+		round++
+		var ops []jute.MultiOp
+		for i := range 1000 {
+			list := aclOf(jute.PermAll, "auth", "", "digest", fmt.Sprintf("%d:%d", round, i))
+			ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: createOp(fmt.Sprintf("/%d-%d", round, i), "", 0, list)})
+		}
+		t := multiOf(ops)
+		t.Ids = manyIDs(worstIdentities)
+		return []*proto.Txn{t}
+	}
+}
+
+func quotaNode(k *bench, b *testing.B, path, data string) {
+	k.apply(b, k.entry(txn(jute.OpCreate, createOp(path, data, 0, jute.OpenACL).Append(nil))))
+}
+
+// worstMeasure creates the two nodes of a quota on a million nodes, so that both count.
+func worstMeasure(k *bench, b *testing.B) func() []*proto.Txn {
+	quotaNode(k, b, "/big", "")
+	for i := range million() {
+		if i%1000 == 0 {
+			k.create(b, fmt.Sprintf("/big/%d", i/1000))
+		}
+		k.create(b, fmt.Sprintf("/big/%d/%d", i/1000, i%1000))
+	}
+	quotaNode(k, b, quotaPath+"/big", "")
+	limits, usage := quotaPath+"/big"+limitsName, quotaPath+"/big"+usageName
+	ops := []jute.MultiOp{data(usage, ""), data(limits, "count=5"), rm(limits, anyVersion), rm(usage, anyVersion)}
+	return func() []*proto.Txn { return []*proto.Txn{multiOf(ops)} }
+}
+
+func worstQuotaText(k *bench, b *testing.B) func() []*proto.Txn {
+	quotaNode(k, b, "/q", "")
+	quotaNode(k, b, quotaPath+"/q", "")
+	quotaNode(k, b, quotaPath+"/q"+limitsName, strings.Repeat("count=5,", 900_000/8))
+	quotaNode(k, b, quotaPath+"/q"+usageName, "")
+	var ops []jute.MultiOp
+	for i := range worstOps() {
+		if i%2 == 0 {
+			ops = append(ops, mk("/q/a", 0))
+		} else {
+			ops = append(ops, rm("/q/a", anyVersion))
+		}
+	}
+	return func() []*proto.Txn { return []*proto.Txn{multiOf(ops)} }
+}
+
+// worstDepth writes a node with as many levels as a path may have, as often as one request can.
+func worstDepth(k *bench, b *testing.B) func() []*proto.Txn {
+	const levels = 512
+	part := "/" + strings.Repeat("x", worstPath/levels-1)
+	path, quotas := "", quotaPath
+	for range levels {
+		path += part
+		quotaNode(k, b, path, "")
+	}
+	for range levels - 3 - len(quotaPath)/len(part) {
+		if len(quotas)+len(part)+len(limitsName) > worstPath {
+			break
+		}
+		quotas += part
+		quotaNode(k, b, quotas, "")
+	}
+	quotaNode(k, b, quotas+limitsName, "count=5")
+	quotaNode(k, b, quotas+usageName, "")
+	_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistentRecursive, &silent{})
+	var ops []jute.MultiOp
+	for range 15 {
+		ops = append(ops, put(path, anyVersion))
+	}
+	return func() []*proto.Txn { return []*proto.Txn{multiOf(ops)} }
+}
+
+func worstSingles(k *bench, _ *testing.B) func() []*proto.Txn {
+	n := 0
+	return func() (txns []*proto.Txn) {
+		for range worstEntry {
+			n++
+			txns = append(txns, createTxn(jute.OpCreate, fmt.Sprint("/s", n), jute.Ephemeral))
+		}
+		return txns
+	}
+}
+
+func worstSessions(k *bench, _ *testing.B) func() []*proto.Txn {
+	id := jute.SessionID(1 << 56)
+	return func() (txns []*proto.Txn) {
+		for range worstEntry {
+			id++
+			txns = append(txns, openTxn(id))
+		}
+		return txns
+	}
+}
+
+// worstEnds ends as many sessions as an entry may, each of which leaves many nodes.
+func worstEnds(k *bench, b *testing.B) func() []*proto.Txn {
+	id, n := jute.SessionID(1<<56), 0
+	return func() (txns []*proto.Txn) {
+		for range 128 {
+			id++
+			k.apply(b, k.entry(openTxn(id)))
+			for range 200 {
+				n++
+				t := createTxn(jute.OpCreate, fmt.Sprint("/e", n), jute.Ephemeral)
+				t.Session = int64(id)
+				k.apply(b, k.entry(t))
+			}
+			txns = append(txns, &proto.Txn{Session: int64(id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: 1 << 60})})
+		}
+		return txns
+	}
+}
