@@ -27,6 +27,9 @@ const (
 	maxCount       = 1<<31 - 1 // Java's int
 	maxInFlight    = 1_000_000 // more transactions in flight than the log takes in a second
 	maxMultiOps    = 1_000_000 // operations of a multi: more than fit the longest request
+	maxPath        = 1 << 20   // bytes of a path: as long as a request by default
+	maxACL         = 10_000    // entries of a list: the text of that many fits a request
+	maxIdentities  = 1000      // of a connection: as many as 4 KiB have room for
 	maxConnFlight  = 100_000   // requests of one connection: each may hold a frame
 	maxWeight      = 1000      // tokens of one session: weights compare the costs of sessions
 	maxSize        = 1 << 50   // bytes: far more than fits any memory
@@ -200,12 +203,24 @@ var keys = []key{
 		doc: "Rollcall's own: operations of one multi; beyond that the connection is closed, as for a request that is too long",
 	},
 	{
+		name: "pathLengthLimit", kind: number(1<<10, maxPath, func(d *draft) *int { return &d.Limits.MaxPath }), def: text(server.DefaultMaxPath),
+		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is refused with -8 (bad arguments). A path has at most 512 levels",
+	},
+	{
+		name: "aclEntryLimit", kind: number(1, maxACL, func(d *draft) *int { return &d.Limits.MaxACL }), def: text(server.DefaultMaxACL),
+		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the client's identities; a longer one is refused with -114 (invalid ACL)",
+	},
+	{
+		name: "identityLimit", kind: number(1, maxIdentities, func(d *draft) *int { return &d.Limits.MaxIdentities }), def: text(server.DefaultMaxIdentities),
+		doc: "Rollcall's own: identities of one connection, its address among them; one more is refused with -115 (authentication failed), and the connection is closed. All of them together have at most 4 KiB",
+	},
+	{
 		name: "clientMemoryLimit", kind: number(MinClientMemory, maxClientMemory, func(d *draft) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
 		doc: "Rollcall's own: bytes for all connections together, of requests that wait and of replies and events that clients leave unread. When they are used up, large requests wait, and the connections that hold the most are closed",
 	},
 	{
 		name: "memoryLimit", kind: memory(func(d *draft) *MemoryLimit { return &d.Memory }), def: text(DefaultMemoryPercent) + "%",
-		doc: "Rollcall's own: memory in use past which this member refuses its clients' creates and data that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
+		doc: "Rollcall's own: memory in use past which this member refuses its clients' creates, and data and access control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
 	},
 	{
 		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.Limits.Handshake }), def: text(server.DefaultHandshake),
@@ -348,7 +363,7 @@ var keys = []key{
 	},
 	{
 		name: "dataQuota", kind: size(minDataQuota, maxSize, func(d *draft) *uint64 { return &d.Rules.DataQuota }), def: "0",
-		doc: "Rollcall's own: bytes of all paths and data. A write that would add bytes beyond that is refused with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
+		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that is refused with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
 	},
 	{
 		name: jaasKey, kind: filePath(func(d *draft) *string { return &d.jaasFile }), unset: "none",

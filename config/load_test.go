@@ -175,6 +175,9 @@ snapCount=5000
 connectionOutstandingLimit=9
 connectionUnreadLimit=65536
 multiOperationLimit=321
+pathLengthLimit=2048
+aclEntryLimit=12
+identityLimit=3
 clientMemoryLimit=50000000
 handshakeTimeout=700
 storeStallLimit=900
@@ -204,6 +207,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	want.MinTimeout, want.MaxTimeout = 3*time.Second, 40*time.Second
 	l := &want.Limits
 	l.MaxClientConns, l.MaxConns, l.MaxBuffer, l.MaxInFlight, l.MaxUnread, l.MaxMultiOps = -1, 7, 0x1FFFFF, 9, 65536, 321
+	l.MaxPath, l.MaxACL, l.MaxIdentities = 2048, 12, 3
 	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
 	want.InFlight, want.SnapCount, want.StoreStallLimit, want.Heartbeat, want.LogKind = 200, 5000, 900*time.Millisecond, 150*time.Millisecond, disk.LogWAL
 	want.Whitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="

@@ -129,7 +129,7 @@ var mutants = []mutant{
 	},
 	{
 		"operations of a multi count as one in an entry", "leader/batch.go",
-		"w.ops = max(1, jute.CountMulti(txn.Body))", "w.ops = 1",
+		"ops: znode.Weigh(", "ops: 1 + 0*znode.Weigh(",
 		"./leader", "TestOperationsOfAMultiCount",
 	},
 	{
@@ -189,7 +189,7 @@ var mutants = []mutant{
 	},
 	{
 		"events behind the next write", "znode/apply.go",
-		"	s.run(txn, r)\n	s.fire()\n", "	s.run(txn, r)\n",
+		"	s.fire()\n	s.rememberDeletes(txn)\n", "	s.rememberDeletes(txn)\n",
 		here, within200,
 	},
 	{
@@ -559,8 +559,33 @@ var mutants = []mutant{
 	},
 	{
 		"large write weighs as little as a small one", "follower/classes.go",
-		"units := (size + bytesPerUnit - 1) / bytesPerUnit", "units := min(size, 1)",
+		"max((size+bytesPerUnit-1)/bytesPerUnit, ", "max(min(size, 1), ",
 		attacked, "TestFloodOfLargeWrites",
+	},
+	{
+		"watchers told without end", "znode/watch.go",
+		"w.steps <= maxFireSteps {", "true {",
+		"./znode", "TestFireStepsOfAnEntry",
+	},
+	{
+		"long text of a quota read", "znode/quota.go",
+		"if len(data) > maxQuotaText {", "if false {",
+		"./znode", "TestQuotaOfALongText",
+	},
+	{
+		"lists of a request not added up", "server/bounds.go",
+		"e.lists += size", "e.lists = size",
+		"./server", "TestBoundsOfWrites",
+	},
+	{
+		"list counted for each node that has it", "znode/tree.go",
+		"if a.nodes++; a.nodes == 1 {", "if a.nodes++; true {",
+		"./znode", "TestDataQuota",
+	},
+	{
+		"first frame as long as any other", "server/stream/read.go",
+		"return s.group.MaxFirst", "return s.group.MaxFrame",
+		"./server", "TestLongFirstFrame",
 	},
 	{
 		"time without a leader counts as time without a link", "follower/probe.go",

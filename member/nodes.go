@@ -57,20 +57,24 @@ func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
 // goes the way of every write of this member's clients, and is in the log once.
 func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path string, stat jute.Stat, err error) {
 	m, body := o.m, changeBody(c)
+	ids := identities(admin.Caller{Host: c.Host, Super: true})
 	switch most := m.server.Limits().MaxBuffer; {
 	case !m.servesAll():
 		return "", stat, errNotServing
-	case m.server.LacksMemory(c.Op, body):
+	case m.server.LacksMemory(c.Op, body, ids):
 		return "", stat, errNoMemory
 	case len(body) > most:
 		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes; at most %d are allowed, as jute.maxbuffer says", len(body), most)}
+	}
+	if code := m.server.Afford(c.Op, body, ids); code != jute.OK {
+		return "", stat, nodeFailure(code, c.Path)
 	}
 	// A change that nobody can take would stay with this member, and happen when nobody expects it any more.
 	if err := m.follower.AwaitSync(ctx); err != nil {
 		return "", stat, errNothingDone
 	}
 	// A connection of its own, so that the changes of several administrators do not wait for each other.
-	txn := &proto.Txn{Conn: random(), Op: int32(c.Op), Body: body, Ids: identities(admin.Caller{Host: c.Host, Super: true})}
+	txn := &proto.Txn{Conn: random(), Op: int32(c.Op), Body: body, Ids: ids}
 	applied := make(outcome, 1)
 	if err := m.follower.Submit(ctx, txn, applied); err != nil {
 		return "", stat, errNothingDone

@@ -8,9 +8,9 @@ import (
 	"rollcall/proto"
 )
 
-// maxIdentityBytes bounds the identities of one connection, because each of its transactions
-// carries them.
-const maxIdentityBytes = 16 << 10
+// maxIdentityBytes bounds the identities of one connection beside Limits.MaxIdentities, because every message and entry with a
+// write of the connection has them. It is 64 bytes for each of 64.
+const maxIdentityBytes = 4 << 10
 
 // authenticate adds the identities that an auth packet proves. They hold for the
 // requests after it.
@@ -67,7 +67,7 @@ func (c *conn) identify(scheme, id string) jute.Code {
 		}
 		size += len(have.Scheme) + len(have.Id)
 	}
-	if size > maxIdentityBytes {
+	if len(ids) >= c.srv.cfg.Limits.MaxIdentities || size > maxIdentityBytes {
 		return jute.AuthFailed
 	}
 	ids = append(ids, identity(scheme, id)) // a holder of the old slice sees no more than before

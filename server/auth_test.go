@@ -156,15 +156,17 @@ func TestAuthTakesEffectInOrder(t *testing.T) {
 	}
 }
 
+// A connection has its address and so many other identities as the limit allows. One that it has already is not counted again.
 func TestIdentitiesAreBounded(t *testing.T) {
 	c := newWorld(t, false, nil).connect()
-	for i := range maxIdentityBytes {
-		if h, _ := c.call(jute.OpAuth, auth("digest", fmt.Sprintf("user%d:p", i))); h.Err == jute.AuthFailed {
-			c.expectClosed()
-			return
-		}
+	for i := range DefaultMaxIdentities - 1 {
+		c.must(jute.OpAuth, auth("digest", fmt.Sprintf("user%d:p", i)))
 	}
-	t.Error("no bound")
+	c.must(jute.OpAuth, auth("digest", "user0:p"))
+	if h, _ := c.call(jute.OpAuth, auth("digest", "one more:p")); h.Err != jute.AuthFailed {
+		t.Errorf("%v, want %v", h.Err, jute.AuthFailed)
+	}
+	c.expectClosed()
 }
 
 // A connection may have maxIdentityBytes bytes of identities, and not one more.
@@ -173,7 +175,7 @@ func TestIdentityBoundIsExact(t *testing.T) {
 		extra int
 		want  jute.Code
 	}{{0, jute.OK}, {1, jute.AuthFailed}} {
-		c := &conn{}
+		c := &conn{srv: &Server{cfg: Config{Limits: Limits{MaxIdentities: DefaultMaxIdentities}}}}
 		c.ids.Store(&[]*proto.Identity{identity("ip", "1.2.3.4")})
 		id := strings.Repeat("x", maxIdentityBytes-len("ip1.2.3.4digest")+tt.extra)
 		if got := c.identify("digest", id); got != tt.want {

@@ -30,7 +30,7 @@ func firsts() [][]byte {
 		hello,
 		append(hello[:len(hello):len(hello)], more[:len(more)/2]...),
 		append(hello[:len(hello):len(hello)], more...),
-		{0, 1, 0x80, 0}, // a frame that is too long for a loop
+		{0, 0, 4, 0}, // the longest first frame
 		[]byte("st"),
 		[]byte("stmk"), // a word that waits for its argument
 	}

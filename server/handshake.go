@@ -17,6 +17,9 @@ import (
 const (
 	passwordSize = 16
 	minMaxBuffer = 64 // a ConnectRequest must fit
+	// maxFirstFrame bounds a client's first frame, in bytes, so that strangers cannot make a server read and hold long ones. A
+	// ConnectRequest has 45.
+	maxFirstFrame = 1 << 10
 	// handshakeShare is the part of a session's timeout, as one in so many, for which a client
 	// waits for its session here. Afterwards it has time to ask two other members.
 	handshakeShare = 3

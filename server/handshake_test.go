@@ -299,7 +299,7 @@ func TestHandshakeWaitsForLeader(t *testing.T) {
 		w.hold()
 		create, attach := w.open(), w.open()
 		create.send(jute.ConnectRequest{TimeOut: 60000})
-		attach.send(jute.ConnectRequest{TimeOut: 60000, SessionID: 99999, Passwd: make([]byte, 100<<10)})
+		attach.send(jute.ConnectRequest{TimeOut: 60000, SessionID: 99999, Passwd: make([]byte, 512)})
 		create.expectSilence(DefaultHandshake / 2)
 		attach.expectSilence(time.Millisecond)
 		if n := w.submitted(); n != 2 {
@@ -460,4 +460,28 @@ func TestAcceptFailuresLogged(t *testing.T) {
 			t.Errorf("%d lines about %d failures in %v:\n%s", n, fails, took, &log)
 		}
 	})
+}
+
+// The first frame of a connection has at most maxFirstFrame bytes, however long requests may be, and a longer one is not read. Later
+// frames may be longer.
+func TestLongFirstFrame(t *testing.T) {
+	hello := func(size int) []byte {
+		return frameOf(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, size-29), HasReadOnly: true})
+	}
+	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tcp, nil)
+			c := w.open()
+			c.write(hello(maxFirstFrame))
+			if h := c.welcome(); h.SessionID == 0 {
+				t.Error("a frame as long as allowed is refused")
+			}
+			c.must(jute.OpCreate, create("/a", strings.Repeat("x", 10*maxFirstFrame), 0))
+
+			c = w.open()
+			c.write(hello(maxFirstFrame + 1)[:8]) // the length is enough
+			c.expectClosed()
+			waitFor(t, func() bool { return w.srv.Stats().Ended["bad_frame"] == 1 })
+		})
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
 )
 
 // Memory says whether this process has used up the memory that it may use. All members of the process
@@ -52,11 +54,12 @@ func (m *Memory) Figures() (limit, used int64, refused uint64) {
 }
 
 // LacksMemory reports whether a write is refused because this member is short of memory, and counts it.
-// Creates are refused, setData with more bytes than the node has here, and each multi with one of these.
+// Creates are refused, setData with more bytes than the node has here, setACL with a longer list than it has, and each multi with
+// one of these.
 // A record that cannot be read is not refused; it gets its own answer. The caller holds no lock.
-func (s *Server) LacksMemory(op jute.Op, record []byte) bool {
+func (s *Server) LacksMemory(op jute.Op, record []byte, ids []*proto.Identity) bool {
 	m := s.cfg.Memory
-	if !m.Full() || !s.adds(op, record) {
+	if !m.Full() || !s.adds(op, record, ids) {
 		return false
 	}
 	m.refused.Add(1)
@@ -64,7 +67,8 @@ func (s *Server) LacksMemory(op jute.Op, record []byte) bool {
 }
 
 // adds reports whether a write adds data.
-func (s *Server) adds(op jute.Op, record []byte) bool {
+func (s *Server) adds(op jute.Op, record []byte, ids []*proto.Identity) bool {
+	adds := false
 	d := jute.NewDecoder(record)
 	switch {
 	case op.Creates():
@@ -73,15 +77,27 @@ func (s *Server) adds(op jute.Op, record []byte) bool {
 		var req jute.SetDataRequest
 		req.Decode(&d)
 		return d.Err() == nil && s.grows(&req)
+	case op == jute.OpSetACL:
+		var req jute.SetACLRequest
+		req.Decode(&d)
+		return d.Err() == nil && s.lengthens(&req, ids)
 	case op == jute.OpMulti:
-		ops, err := jute.DecodeMulti(&d, nil)
-		for i := range ops {
-			if ops[i].Op.Creates() || ops[i].Op == jute.OpSetData && s.grows(&ops[i].SetData) {
-				return err == nil
-			}
-		}
+		whole := jute.EachOfMulti(record, func(op *jute.MultiOp) bool {
+			adds = adds || op.Op.Creates() || op.Op == jute.OpSetData && s.grows(&op.SetData)
+			return op.Op.IsWrite()
+		})
+		return adds && whole
 	}
 	return false
+}
+
+// lengthens reports whether a node has a shorter access control list here than a setACL gives it.
+func (s *Server) lengthens(req *jute.SetACLRequest, ids []*proto.Identity) bool {
+	tree := s.cfg.State
+	tree.RLock()
+	defer tree.RUnlock()
+	_, size := znode.Expanded(req.ACL, ids)
+	return size > tree.ListBytes(req.Path)
 }
 
 // grows reports whether a node has fewer bytes of data here than a setData gives it. A node that is not

@@ -55,6 +55,8 @@ func TestShortOfMemory(t *testing.T) {
 		{"create2", jute.OpCreate2, create("/b", "", 0), jute.NoRoom},
 		{"container", jute.OpCreateContainer, create("/b", "", jute.Container), jute.NoRoom},
 		{"TTL", jute.OpCreateTTL, jute.CreateTTLRequest{CreateRequest: create("/b", "", jute.PersistentWithTTL).(jute.CreateRequest), TTL: 5}, jute.NoRoom},
+		{"longer list", jute.OpSetACL, jute.SetACLRequest{Path: []byte("/a"), ACL: listOf(2), Version: -1}, jute.NoRoom},
+		{"list that is as long", jute.OpSetACL, jute.SetACLRequest{Path: []byte("/a"), ACL: jute.OpenACL, Version: -1}, jute.OK},
 		{"longer data", jute.OpSetData, setData("/a", "12345"), jute.NoRoom},
 		{"as long", jute.OpSetData, setData("/a", "abcd"), jute.OK},
 		{"shorter", jute.OpSetData, setData("/a", "a"), jute.OK},
@@ -68,7 +70,6 @@ func TestShortOfMemory(t *testing.T) {
 		{"read", jute.OpGetData, getData("/a", true), jute.OK},
 		{"sync", jute.OpSync, jute.SyncRequest{Path: []byte("/")}, jute.OK},
 		{"ping", jute.OpPing, raw(""), jute.OK},
-		{"ACL", jute.OpSetACL, jute.SetACLRequest{Path: []byte("/a"), ACL: jute.OpenACL, Version: -1}, jute.OK},
 		{"close", jute.OpCloseSession, raw(""), jute.OK},
 	}
 	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {

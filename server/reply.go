@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"rollcall/jute"
@@ -87,6 +88,9 @@ func (c *conn) exists(b []byte, r *request) ([]byte, jute.Code) {
 	d := jute.NewDecoder(r.body)
 	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
+	}
+	if req.Watch && c.tooLong(req.Path) {
+		return b, jute.BadArguments
 	}
 	stat, code := c.srv.cfg.State.Exists(req.Path, r.ids, c.watcher(req.Watch))
 	return stat.Append(b), code
@@ -194,12 +198,20 @@ func (c *conn) setWatches2(r *request) jute.Code {
 
 // watchAgain queues the events that the client has missed and sets the other watches.
 func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
+	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
+		if slices.ContainsFunc(list, c.tooLong) {
+			return jute.BadArguments
+		}
+	}
 	return c.srv.cfg.State.SetWatches(req, c, func(t jute.EventType, path []byte) {
 		if !c.stream.Dead() {
 			c.event(t, string(path), missedZxid)
 		}
 	})
 }
+
+// tooLong reports whether no node may be created at a path, so that nobody may watch it either.
+func (c *conn) tooLong(path []byte) bool { return len(path) > c.srv.cfg.Limits.MaxPath }
 
 // missedZxid is the zxid of the events that setWatches sends for missed changes. The zxids of the
 // changes are not known.
@@ -229,6 +241,9 @@ func (c *conn) addWatch(b []byte, r *request) ([]byte, jute.Code) {
 	d := jute.NewDecoder(r.body)
 	if req.Decode(&d); d.Err() != nil {
 		return b, jute.MarshallingError
+	}
+	if c.tooLong(req.Path) {
+		return b, jute.BadArguments
 	}
 	code := c.srv.cfg.State.AddWatch(req.Path, req.Mode, c)
 	return jute.ErrorResponse{Err: code}.Append(b), code

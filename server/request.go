@@ -47,10 +47,7 @@ func (c *conn) write(r *request) bool {
 		r.code = jute.MarshallingError // takes no zxid
 		return c.local(r)
 	}
-	if c.srv.LacksMemory(r.op, r.body) {
-		return c.refuseGrowth(r)
-	}
-	return c.submit(r)
+	return c.submitBounded(r)
 }
 
 // multi sends a multi to the log, unless it is too long. Apply decides whether it can be read,
@@ -61,17 +58,21 @@ func (c *conn) multi(r *request) bool {
 		c.stream.Drop(multiTooLong)
 		return false
 	}
-	if c.srv.LacksMemory(r.op, r.body) {
-		return c.refuseGrowth(r)
-	}
-	return c.submit(r)
+	return c.submitBounded(r)
 }
 
-// refuseGrowth answers a write that would add data while this member is short of memory. It takes no
-// zxid. The code is jute.NoRoom. A multi gets it in the header.
-func (c *conn) refuseGrowth(r *request) bool {
-	r.code = jute.NoRoom
-	return c.local(r)
+// submitBounded sends a write to the log, unless it costs too much or would add data while this member is short of memory: then
+// the code is jute.NoRoom. A write that is refused takes no zxid. A multi gets the code in the header.
+func (c *conn) submitBounded(r *request) bool {
+	if r.code = c.srv.Afford(r.op, r.body, r.ids); r.code != jute.OK {
+		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, r.code)
+		return c.local(r)
+	}
+	if c.srv.LacksMemory(r.op, r.body, r.ids) {
+		r.code = jute.NoRoom
+		return c.local(r)
+	}
+	return c.submit(r)
 }
 
 // closeSession sends the close to the log. Requests after it are dropped.

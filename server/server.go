@@ -61,6 +61,9 @@ type Limits struct {
 	Budget         int64         // bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
 	MaxUnread      int           // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
 	MaxMultiOps    int           // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
+	MaxPath        int           // bytes of the path of a new node or of a watch; default 64 KiB: hundreds of times the longest paths of known clients
+	MaxACL         int           // entries of an access control list; default 1,000, as many as fit 64 KiB
+	MaxIdentities  int           // identities of a connection; default 64: ZooKeeper's clients have one or two
 	Handshake      time.Duration // from accepting a connection to its session; default 10 s, ZooKeeper's
 	Throttle       Throttle      // how many sessions are opened and resumed; default: there is no throttle
 }
@@ -74,6 +77,9 @@ const (
 	DefaultMaxInFlight    = 128
 	DefaultMaxUnread      = 16 << 20
 	DefaultMaxMultiOps    = 10_000
+	DefaultMaxPath        = 64 << 10
+	DefaultMaxACL         = 1000
+	DefaultMaxIdentities  = 64
 	DefaultHandshake      = 10 * time.Second
 )
 
@@ -155,6 +161,9 @@ func New(cfg Config) (*Server, error) {
 	l.Budget = cmp.Or(l.Budget, defaultBudget)
 	l.MaxUnread = cmp.Or(l.MaxUnread, DefaultMaxUnread)
 	l.MaxMultiOps = cmp.Or(l.MaxMultiOps, DefaultMaxMultiOps)
+	l.MaxPath = cmp.Or(l.MaxPath, DefaultMaxPath)
+	l.MaxACL = cmp.Or(l.MaxACL, DefaultMaxACL)
+	l.MaxIdentities = cmp.Or(l.MaxIdentities, DefaultMaxIdentities)
 	l.Handshake = cmp.Or(l.Handshake, DefaultHandshake)
 	switch {
 	case cfg.Member == nil || cfg.State == nil:
@@ -165,7 +174,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("server: session timeouts from %v to %v are impossible", cfg.MinTimeout, cfg.MaxTimeout)
 	case l.MaxBuffer < minMaxBuffer || l.MaxBuffer > maxBufferCeiling:
 		return nil, fmt.Errorf("server: jute.maxbuffer %d is not within %d and %d", l.MaxBuffer, minMaxBuffer, maxBufferCeiling)
-	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.Budget < 0 || l.Handshake < 0:
+	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.MaxPath < 0 || l.MaxACL < 0 || l.MaxIdentities < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
 	if err := l.Throttle.complete(); err != nil {
@@ -187,7 +196,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.streams = stream.Config{
-		Tick: cfg.Tick, Handshake: l.Handshake, MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
+		Tick: cfg.Tick, Handshake: l.Handshake, MaxFirst: min(maxFirstFrame, l.MaxBuffer), MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
 		Budget: stream.NewBudget(l.Budget, s.allStreams, s.log), BytesIn: &s.stats.bytesIn, Logger: s.log,
 	}
 	return s, nil

@@ -140,11 +140,11 @@ func (l *loop) serve(fd int, now time.Time) {
 	}
 	more := true
 	for more && s.later == nil {
-		n := wholeFrame(rest, s.group.MaxFrame)
+		n := wholeFrame(rest, s.mostFrame())
 		if n == 0 || !s.easy() {
 			break
 		}
-		s.seat.fresh = false
+		s.seat.fresh, s.reader.framed = false, true
 		s.group.BytesIn.Add(uint64(n))
 		more = s.owner.Frame(rest[LengthSize:n])
 		rest = rest[n:]

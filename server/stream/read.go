@@ -56,13 +56,22 @@ func (s *Stream) ReadFrame() ([]byte, bool) {
 	if r.frame == nil {
 		r.frame = takeBuffer()
 	}
-	b, err := jute.ReadFrame(&r.gate, r.frame.B, s.group.MaxFrame)
+	b, err := jute.ReadFrame(&r.gate, r.frame.B, s.mostFrame())
 	if err != nil {
 		return nil, s.Lost(err)
 	}
+	r.framed = true
 	r.frame.B = b
 	s.group.BytesIn.Add(uint64(len(b) + LengthSize))
 	return b, true
+}
+
+// mostFrame returns how many bytes the next frame may have.
+func (s *Stream) mostFrame() int {
+	if s.reader.framed {
+		return s.group.MaxFrame
+	}
+	return s.group.MaxFirst
 }
 
 // Peek waits for the client's first four bytes and returns them without consuming them. If they do

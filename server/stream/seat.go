@@ -152,7 +152,7 @@ func (s *Stream) keep(rest []byte) bool {
 		return true
 	}
 	if len(rest) >= LengthSize {
-		n, ok := frameSize(rest, s.group.MaxFrame)
+		n, ok := frameSize(rest, s.mostFrame())
 		if !ok || n <= len(rest) || n > LoopBuffer {
 			return false
 		}

@@ -112,7 +112,8 @@ type Owner interface {
 type Config struct {
 	Tick        time.Duration
 	Handshake   time.Duration  // how long a client may take for a part of what it is sent before it is opened, less a tick
-	MaxFrame    int            // bytes of a frame, without its length
+	MaxFirst    int            // bytes of a client's first frame, without its length
+	MaxFrame    int            // bytes of each other frame
 	MaxInFlight int            // waiting frames of one client, above which no more are read
 	MaxUnread   int            // bytes that a client may leave unread, in CheckUnread
 	Budget      *Budget        // for what all streams hold
@@ -156,6 +157,7 @@ type reader struct {
 	served int       // frames since the stream has had this reader
 	calm   int       // the value of served from which on a loop may have the stream
 	gate   gate      // frames are read through it
+	framed bool      // the first frame has come; the reader and the loop use it
 }
 
 // Init makes s the stream of a socket, in group.

@@ -109,7 +109,7 @@ func (o *owner) closeAfter(content []byte, why Reason) {
 func testGroup(t *testing.T, all func() []*Stream) *Group {
 	log := slog.New(slog.DiscardHandler)
 	g := &Group{Config: &Config{
-		Tick: testTick, Handshake: testTimeout, MaxFrame: 1 << 20, MaxInFlight: 8, MaxUnread: 1 << 20,
+		Tick: testTick, Handshake: testTimeout, MaxFirst: 1 << 20, MaxFrame: 1 << 20, MaxInFlight: 8, MaxUnread: 1 << 20,
 		Budget: NewBudget(16<<20, all, log), BytesIn: new(atomic.Uint64), Logger: log,
 	}}
 	t.Cleanup(func() {

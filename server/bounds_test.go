@@ -1,0 +1,135 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+)
+
+// listOf returns a list of so many entries for users of the scheme digest.
+func listOf(entries int) (list []jute.ACL) {
+	for i := range entries {
+		list = append(list, jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: fmt.Appendf(nil, "user%d:x", i)}})
+	}
+	return list
+}
+
+// ownList is a list for all identities of the client, with entries of scheme auth that differ in their permissions.
+func ownList(entries int) (list []jute.ACL) {
+	for i := range entries {
+		list = append(list, jute.ACL{Perms: jute.PermAll + jute.Perm(i), ID: jute.ID{Scheme: []byte("auth")}})
+	}
+	return list
+}
+
+func node(path string, list []jute.ACL) jute.CreateRequest {
+	return jute.CreateRequest{Path: []byte(path), ACL: list}
+}
+
+func multiOf(requests ...jute.CreateRequest) raw {
+	var ops []jute.MultiOp
+	for _, r := range requests {
+		ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: r})
+	}
+	return jute.AppendMulti(nil, ops)
+}
+
+// many returns n requests that make returns.
+func many(n int, make func(i int) jute.CreateRequest) (requests []jute.CreateRequest) {
+	for i := range n {
+		requests = append(requests, make(i))
+	}
+	return requests
+}
+
+const identitiesInTest = 40 // of 36 bytes each, with their schemes
+
+// What a write costs is bounded before it enters the log: a refused one takes no zxid. Each bound is met by a request that is just
+// within it.
+func TestBoundsOfWrites(t *testing.T) {
+	deep := strings.Repeat("/x", maxLevels)
+	long := "/" + strings.Repeat("x", DefaultMaxPath-1)
+	own := func(i int) jute.CreateRequest { return node(fmt.Sprint("/own", i), ownList(1)) }
+	mixed := func(i int) jute.CreateRequest {
+		return node(fmt.Sprint("/mixed", i), slices.Concat(ownList(1), listOf(i + 1)[i:]))
+	}
+	quota := func(of, name string) jute.CreateRequest {
+		return node("/zookeeper/quota/"+of+"/zookeeper_"+name, jute.OpenACL)
+	}
+	for _, tt := range []struct {
+		name string
+		op   jute.Op
+		body record
+		want jute.Code
+	}{
+		{"list as long as allowed", jute.OpCreate, node("/a", listOf(DefaultMaxACL)), jute.OK},
+		{"longer list", jute.OpCreate, node("/b", listOf(DefaultMaxACL+1)), jute.InvalidACL},
+		{"longer list in setACL", jute.OpSetACL, jute.SetACLRequest{Path: []byte("/"), ACL: listOf(DefaultMaxACL + 1), Version: -1}, jute.InvalidACL},
+		{"longer list in a container", jute.OpCreateContainer, jute.CreateRequest{Path: []byte("/b"), ACL: listOf(DefaultMaxACL + 1), Flags: jute.Container}, jute.InvalidACL},
+		{"longer list in a multi", jute.OpMulti, multiOf(node("/c", jute.OpenACL), node("/d", listOf(DefaultMaxACL+1))), jute.InvalidACL},
+		{"as many entries in two lists", jute.OpMulti, multiOf(node("/e", listOf(600)), node("/f", listOf(601))), jute.OK},
+		{"identities again and again", jute.OpCreate, node("/g", ownList(DefaultMaxACL/identitiesInTest)), jute.InvalidACL}, // 36 KB of lists for a request of 2 KB
+		{"identities once", jute.OpCreate, node("/h", ownList(1)), jute.OK},
+		{"identities in equal lists", jute.OpMulti, multiOf(many(500, own)...), jute.OK},
+		{"identities in different lists", jute.OpMulti, multiOf(many(500, mixed)...), jute.InvalidACL},
+		{"path as long as allowed", jute.OpCreate, node(long, jute.OpenACL), jute.OK},
+		{"longer path", jute.OpCreate, node(long+"x", jute.OpenACL), jute.BadArguments},
+		{"as many levels as allowed", jute.OpCreate, node(deep, jute.OpenACL), jute.NoNode},
+		{"more levels", jute.OpCreate, node(deep+"/x", jute.OpenACL), jute.BadArguments},
+		{"more levels in a multi", jute.OpMulti, multiOf(node(deep+"/x", jute.OpenACL)), jute.BadArguments},
+		{"one quota", jute.OpMulti, multiOf(node("/zookeeper/quota/q", jute.OpenACL), quota("q", "limits"), quota("q", "stats")), jute.OK},
+		{"more than one quota", jute.OpMulti, multiOf(node("/zookeeper/quota/r", jute.OpenACL), quota("r", "limits"), quota("r", "stats"), quota("r/s", "stats")), jute.BadArguments},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, false, nil)
+			c := w.connect()
+			for i := range identitiesInTest - 1 {
+				c.must(jute.OpAuth, auth("digest", fmt.Sprintf("u%d:p", i)))
+			}
+			before := w.zxid()
+			h, _ := c.call(tt.op, tt.body)
+			if h.Err != tt.want {
+				t.Errorf("%v, want %v", h.Err, tt.want)
+			}
+			if refused := tt.want != jute.OK && tt.want != jute.NoNode; refused != (w.zxid() == before) {
+				t.Errorf("zxid %#x after %#x", w.zxid(), before)
+			}
+			c.must(jute.OpPing) // the connection goes on
+		})
+	}
+}
+
+// Nobody watches a path at which no node may be created.
+func TestWatchesOfLongPaths(t *testing.T) {
+	w := newWorld(t, false, func(c *Config) { c.Limits.MaxPath = 1 << 10 })
+	c := w.connect()
+	path := []byte("/" + strings.Repeat("x", 1<<10-1))
+	again := func(path []byte) jute.SetWatches2 {
+		list := [][]byte{[]byte("/"), path}
+		return jute.SetWatches2{Data: [][]byte{}, Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: list}
+	}
+	for _, tt := range []struct {
+		op   jute.Op
+		body func(path []byte) record
+		want [2]jute.Code // of a path that is as long as allowed, and of a longer one
+	}{
+		{jute.OpExists, func(path []byte) record { return jute.ExistsRequest{Path: path} }, [2]jute.Code{jute.NoNode, jute.NoNode}},
+		{jute.OpExists, func(path []byte) record { return jute.ExistsRequest{Path: path, Watch: true} }, [2]jute.Code{jute.NoNode, jute.BadArguments}},
+		{jute.OpAddWatch, func(path []byte) record { return jute.AddWatchRequest{Path: path, Mode: jute.AddWatchPersistent} }, [2]jute.Code{jute.OK, jute.BadArguments}},
+		{jute.OpSetWatches2, func(path []byte) record { return again(path) }, [2]jute.Code{jute.OK, jute.BadArguments}},
+	} {
+		for i, path := range [][]byte{path, append(slices.Clone(path), 'x')} {
+			if h, _ := c.call(tt.op, tt.body(path)); h.Err != tt.want[i] {
+				t.Errorf("%v of a path of %d bytes: %v, want %v", tt.op, len(path), h.Err, tt.want[i])
+			}
+		}
+	}
+	w.state.RLock()
+	defer w.state.RUnlock()
+	if n := w.state.WatchCount(); n != 3 { // on the node at the path, on its children, and on the root
+		t.Errorf("%d watches", n)
+	}
+}
