@@ -403,8 +403,8 @@ func TestViewOfLongPaths(t *testing.T) {
 		id := e.Ready()
 		k := e.Connect(viewTimeout, id)
 		var want []string
-		for i := range 5 {
-			path := fmt.Sprintf("/%d%s", i, strings.Repeat("x", 300<<10))
+		for i := range 25 {
+			path := fmt.Sprintf("/%02d%s", i, strings.Repeat("x", 60<<10))
 			if _, err := k.Create(path, nil, jute.Ephemeral); err != nil {
 				t.Fatal(err)
 			}
@@ -419,7 +419,7 @@ func TestViewOfLongPaths(t *testing.T) {
 			pages := 0
 			for p := (view.Page{}); pages == 0 || p.From != ""; pages++ {
 				paths, next, err := page(p)
-				if err != nil || len(paths) > 3 {
+				if err != nil || len(paths) > 18 {
 					t.Fatalf("%s: %d paths, %v", what, len(paths), err)
 				}
 				got, p.From = append(got, paths...), next
