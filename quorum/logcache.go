@@ -20,12 +20,11 @@ const cachedBytes = 4 << 20
 type logCache struct {
 	raft.LogStore
 
-	mu     sync.RWMutex
-	cached fifo.Queue[*raft.Log] // the last entries, without gaps
-	size   int                   // bytes of data and extensions in cached
-	// changed is the index of the last entry with a configuration that was stored or read, and not deleted from the end since;
-	// 0: none. raft reads all entries after its snapshot when it starts.
-	changed uint64
+	mu      sync.RWMutex
+	cached  fifo.Queue[*raft.Log] // the last entries, without gaps
+	size    int                   // bytes of data and extensions in cached
+	changed uint64                // see lastChange
+	written bool                  // the log has changed since it was opened, so raft has started
 }
 
 // IsMonotonic implements raft.MonotonicLogStore. It reports what the log does, or false if the log does not implement it.
@@ -42,15 +41,23 @@ func (c *logCache) GetLog(index uint64, l *raft.Log) error {
 	}
 	err := c.LogStore.GetLog(index, l)
 	if err == nil && l.Type == raft.LogConfiguration {
-		c.mu.Lock()
-		c.changed = max(c.changed, index)
-		c.mu.Unlock()
+		c.noteRead(index)
 	}
 	return err
 }
 
-// lastChange returns the index of the log's last entry with a configuration. 0: there is none, or it is older than the snapshot
-// from which raft has started.
+// noteRead records that the entry at index has a configuration, while raft starts: it reads all entries after its snapshot then.
+// Later reads may be of entries that another leader has replaced in the meantime.
+func (c *logCache) noteRead(index uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.written {
+		c.changed = max(c.changed, index)
+	}
+}
+
+// lastChange returns the index of the log's last entry with a configuration, or 0 if it is not known: it may be in a snapshot, or
+// it was the one before a configuration that was deleted.
 func (c *logCache) lastChange() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -74,15 +81,22 @@ func (c *logCache) find(index uint64) *raft.Log {
 func (c *logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
 func (c *logCache) StoreLogs(logs []*raft.Log) error {
-	if err := c.LogStore.StoreLogs(logs); err != nil {
+	end, err := c.LastIndex()
+	if err == nil {
+		err = c.LogStore.StoreLogs(logs)
+	}
+	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.written = true
 	for _, l := range logs {
-		if n := c.cached.Len(); n > 0 && l.Index != (*c.cached.At(n - 1)).Index+1 {
-			c.drop(n) // the log has a new beginning, after an installed snapshot
+		if l.Index != end+1 { // the log has a new beginning, after an installed snapshot
+			c.drop(c.cached.Len())
+			c.changed = 0
 		}
+		end = l.Index
 		if l.Type == raft.LogConfiguration {
 			c.changed = l.Index
 		}
@@ -113,6 +127,7 @@ func (c *logCache) DeleteRange(first, last uint64) error {
 	}
 	c.mu.Lock()
 	c.drop(c.cached.Len())
+	c.written = true
 	if last >= end && c.changed >= first {
 		c.changed = 0
 	}

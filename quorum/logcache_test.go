@@ -154,3 +154,74 @@ func TestLogCacheInUse(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// slowRead is a log whose reads wait.
+type slowRead struct {
+	*raft.InmemStore
+	reads, ends chan struct{}
+}
+
+func (s *slowRead) GetLog(index uint64, l *raft.Log) error {
+	err := s.InmemStore.GetLog(index, l)
+	s.reads <- struct{}{}
+	<-s.ends
+	return err
+}
+
+// The last change of the configuration is one that is in the log. A read of an entry that is replaced meanwhile, and a snapshot
+// that replaces the log, do not bring an old one back: raft would refuse every later change.
+func TestLastChange(t *testing.T) {
+	store := &slowRead{InmemStore: raft.NewInmemStore(), reads: make(chan struct{}), ends: make(chan struct{})}
+	c := &logCache{LogStore: store}
+	put := func(index uint64, kind raft.LogType) {
+		t.Helper()
+		if err := c.StoreLog(&raft.Log{Index: index, Type: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds := func(when string, want uint64) {
+		t.Helper()
+		if got := c.lastChange(); got != want {
+			t.Errorf("%s: the last change is at %d, want %d", when, got, want)
+		}
+	}
+	put(1, raft.LogConfiguration)
+	for i := uint64(2); i <= cachedEntries+5; i++ {
+		put(i, raft.LogCommand)
+	}
+	holds("many entries later", 1)
+
+	read := make(chan error)
+	go func() { read <- c.GetLog(1, new(raft.Log)) }()
+	<-store.reads
+	if err := c.DeleteRange(1, cachedEntries+5); err != nil {
+		t.Fatal(err)
+	}
+	close(store.ends)
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	holds("after a late read of a deleted entry", 0)
+
+	put(1, raft.LogConfiguration)
+	put(2, raft.LogConfiguration)
+	holds("stored", 2)
+	put(100, raft.LogCommand)
+	holds("after a snapshot", 0)
+
+	started := &logCache{LogStore: store.InmemStore}
+	if err := started.GetLog(2, new(raft.Log)); err != nil {
+		t.Fatal(err)
+	}
+	holds = func(when string, want uint64) {
+		t.Helper()
+		if got := started.lastChange(); got != want {
+			t.Errorf("%s: the last change is at %d, want %d", when, got, want)
+		}
+	}
+	holds("read at the start", 2)
+	if err := started.StoreLog(&raft.Log{Index: 200}); err != nil {
+		t.Fatal(err)
+	}
+	holds("after a snapshot, with nothing in memory", 0)
+}
