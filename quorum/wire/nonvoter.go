@@ -45,12 +45,18 @@ func (s *signal) fire() {
 	}
 }
 
-// commit returns the index up to which entries are committed and on this disk.
-func (t *Transport) commit() uint64 {
-	if r := t.cfg.Raft(); r != nil {
-		return t.cfg.Durable(r.CommitIndex())
+// commit returns the index up to which entries are committed and on this disk, as the leader of a term. It returns 0 once raft is
+// in another term: the commit may then be another leader's, and lie in entries that contradict those that were to be sent.
+func (t *Transport) commit(term uint64) uint64 {
+	r := t.cfg.Raft()
+	if r == nil {
+		return 0
 	}
-	return 0
+	index := t.cfg.Durable(r.CommitIndex())
+	if r.CurrentTerm() != term { // read last: see logPoint
+		return 0
+	}
+	return index
 }
 
 // mayHave reports whether a server may have the entries of a request: it votes, also by the configurations among them, or they
@@ -60,7 +66,7 @@ func (t *Transport) mayHave(id raft.ServerID, req *raft.AppendEntriesRequest) bo
 	if r == nil || len(req.Entries) == 0 {
 		return true
 	}
-	votes, commit := hasVote(r.GetConfiguration().Configuration(), id), t.commit()
+	votes, commit := hasVote(r.GetConfiguration().Configuration(), id), t.commit(req.Term)
 	for _, e := range req.Entries {
 		if e.Index > commit && (!votes || e.Type == raft.LogConfiguration && !hasVote(raft.DecodeConfiguration(e.Data), id)) {
 			return false
@@ -99,7 +105,7 @@ func (t *Transport) awaitCommit(id raft.ServerID, req *raft.AppendEntriesRequest
 			waits = false
 		}
 	}
-	commit, n := t.commit(), 0
+	commit, n := t.commit(req.Term), 0
 	for n < len(req.Entries) && req.Entries[n].Index <= commit {
 		n++
 	}
