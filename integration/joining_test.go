@@ -53,6 +53,9 @@ func (b begin) size() int {
 	}
 }
 
+// knownJoining are seeds in which a disk was lost that the ensemble had not promised to spare. They are played in each run.
+var knownJoining = []uint64{73100114}
+
 // lengths are numbers of entries in a log, as often as they are here. Raft copies at most 64 at a time.
 var lengths = []uint64{100, 1000, 1000, 10_000}
 
@@ -71,7 +74,7 @@ type joiningTotals struct {
 // The environment selects schedules as for TestSchedules.
 func TestJoiningSchedules(t *testing.T) {
 	var sum joiningTotals
-	seeds := seedsToRun(t, joiningSchedules)
+	seeds := seedsToRun(t, joiningSchedules, knownJoining...)
 	start := time.Now()
 	t.Run("all", func(t *testing.T) {
 		for _, seed := range seeds {

@@ -201,7 +201,7 @@ func (e *Ensemble) spares(id uint32) bool {
 	e.t.Helper()
 	found := false
 	for _, other := range e.IDs() {
-		leads := e.Running(other) && e.Member(other).Role() == "leader"
+		leads := e.mayLead(other)
 		have := e.Disk(other).configuration()
 		if len(have) == 0 || other == id && !leads {
 			continue
@@ -216,6 +216,12 @@ func (e *Ensemble) spares(id uint32) bool {
 		}
 	}
 	return found
+}
+
+// mayLead reports whether a member's raft may lead. One whose disk has just stopped to hang has no role, and goes on with the change
+// that waited for the disk.
+func (e *Ensemble) mayLead(id uint32) bool {
+	return e.Running(id) && (e.Member(id).Role() == "leader" || e.Member(id).Role() == "")
 }
 
 // survives reports whether a majority of the voters' disks in a configuration is left if a member's disk is lost.
