@@ -291,6 +291,31 @@ func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
 	})
 }
 
+// A member loses its disk, and all others that its server lines name have left and are gone. It cannot find the ensemble, but the
+// leader finds it, where it does not answer raft any more.
+func TestWipedMemberThatKnowsNobody(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
+		e.Joined()
+		for id, gone := range map[uint32]uint32{4: a, 5: leader} {
+			e.Add(id)
+			e.Boot(id)
+			time.Sleep(2 * tick) // it waits for its place in the list
+			for _, c := range []roster.Change{comes(e, id), leaves(gone)} {
+				mustChange(t, e, e.Leader(), c)
+				e.Follow()
+				e.Healed()
+			}
+			e.Kill(gone)
+		}
+		e.Kill(b)
+		e.Wipe(b)
+		e.Boot(b)
+		e.Wait("the member to come in", 30*tick, func() bool { return e.Member(b).Role() == "follower" && e.Settled() })
+		e.Joined()
+		e.Equal()
+	})
+}
+
 // A voter has left the list, and votes on until one of the new members can take its place. Those have empty disks, and
 // must ask it before they join. Nobody has configured where it is: the member that they ask tells them, also after it
 // was started again.
