@@ -114,10 +114,12 @@ func (f *follow) logRivals(list []wire.Peer) {
 	}
 }
 
-// idle reports whether raft's configuration is what the list wants, and no member runs with another disk.
+// idle reports whether raft's configuration is what the list wants, and all servers answer with their disks. A server that does not
+// may have lost its disk, and its member may know nobody who is in the ensemble now: the leader looks for it.
 func (f *follow) idle() bool {
-	have, want := f.n.Servers(), f.n.wantedPeers()
-	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !f.n.strangers(have)
+	have, want, reached := f.n.Servers(), f.n.wantedPeers(), f.n.reachedServers()
+	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
+	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !f.n.strangers(have)
 }
 
 // listKnown reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
