@@ -316,6 +316,36 @@ func TestWipedMemberThatKnowsNobody(t *testing.T) {
 	})
 }
 
+// The others in the server lines of member 1 were replaced. They run again with empty disks, and have heard of the list. Then
+// member 1 loses its disk, too. All in its lines say that they have no data, but it hears from them who has: it begins no second
+// ensemble.
+func TestWipedMemberAmongRemovedOnes(t *testing.T) {
+	changeable(t, func(t *testing.T, e *cluster.Ensemble, _, _, _ uint32) {
+		e.Joined()
+		for id, gone := range map[uint32]uint32{4: 2, 5: 3} {
+			e.Add(id)
+			e.Boot(id)
+			time.Sleep(2 * tick) // it waits for its place in the list
+			for _, c := range []roster.Change{comes(e, id), leaves(gone)} {
+				mustChange(t, e, e.Leader(), c)
+				e.Follow()
+				e.Healed()
+			}
+		}
+		for _, gone := range []uint32{2, 3} {
+			e.Kill(gone)
+			e.Wipe(gone)
+			e.Boot(gone)
+		}
+		time.Sleep(2 * tick) // they hear of the list
+		e.Kill(1)
+		e.Wipe(1)
+		e.Boot(1)
+		e.Wait("the member to come in", 30*tick, func() bool { return e.Member(1).Role() == "follower" && e.Settled() })
+		e.Equal()
+	})
+}
+
 // A voter has left the list, and votes on until one of the new members can take its place. Those have empty disks, and
 // must ask it before they join. Nobody has configured where it is: the member that they ask tells them, also after it
 // was started again.
