@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +97,7 @@ func (n *Node) evaluate(r round) (next beginning) {
 
 // mayBegin returns "" if this member may begin a new ensemble, or for what it waits. Nobody of whom it knows has data. Two
 // members never begin the same list, because only one has the lowest id, and all who count have replied with the same list.
+// Those count, too, that are only in a list of which a reply has told: all in the server lines may have left an ensemble.
 func (n *Node) mayBegin(r round) string {
 	voters := slices.DeleteFunc(wire.Sorted(n.cfg.Peers), func(p wire.Peer) bool { return p.Observer })
 	if first := voters[0]; first.ID != n.cfg.Self {
@@ -103,15 +105,16 @@ func (n *Node) mayBegin(r round) string {
 	}
 	var silent []string
 	replied := 1
-	for _, p := range wire.Sorted(n.cfg.Peers) {
+	for _, p := range n.cfg.Book.Once() {
 		a, ok := r.replies[p.ID]
+		_, voter := find(voters, p.ID)
 		switch {
 		case p.ID == n.cfg.Self:
 		case !ok:
-			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, r.failed[p.ID]))
+			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, cmp.Or(r.failed[p.ID], errNotAsked)))
 		case !bytes.Equal(a.GetConfigHash(), n.hash()):
 			silent = append(silent, fmt.Sprintf("member %d (%s), which has other server lines", p.ID, p.Addr))
-		case !p.Observer:
+		case voter:
 			replied++
 		}
 	}
@@ -120,6 +123,9 @@ func (n *Node) mayBegin(r round) string {
 	}
 	return "all members, which must reply that they have no data before a new ensemble begins; missing: " + strings.Join(silent, "; ")
 }
+
+// errNotAsked is why a member has not replied of which another one has just told.
+var errNotAsked = errors.New("it is asked next")
 
 // ensembleOf returns the ensemble of a member that has replied, or zero if it knows none.
 func ensembleOf(a *proto.HelloReply) (id wire.EnsembleID) {
