@@ -242,11 +242,12 @@ type change struct {
 }
 
 // next returns the first change that is possible: servers of lost disks that never voted leave, disks that
-// answer are taken in, then get votes once they have the log, then addresses change, and members stop voting or leave
-// at last. No voter leaves if those after it that can be reached are no majority.
+// answer are taken in, then addresses change, then disks get votes once they have the log, and members stop voting or leave
+// at last. A change of an address takes nobody's vote, so it does not wait for a copy of the log. No voter leaves if those
+// after it that can be reached are no majority.
 func (f *follow) next(s sight) change {
 	var waits string
-	for _, kind := range []func(sight) (change, bool){f.clearing, f.addition, f.promotion, f.move, f.departure} {
+	for _, kind := range []func(sight) (change, bool){f.clearing, f.addition, f.move, f.promotion, f.departure} {
 		next, goesOn := kind(s)
 		if waits == "" {
 			waits = next.waits
