@@ -370,6 +370,7 @@ type testMember struct {
 	err     error     // of Run
 	server  wire.Peer // as raft knows it, with the disk of the last start
 	adjust  func(*Config)
+	seeds   []wire.Peer // its server lines; nil: all members
 
 	restores time.Duration // how long its machine takes to restore a snapshot
 }
@@ -401,11 +402,15 @@ func (e *ensemble) start(ids ...uint32) {
 
 func (e *ensemble) tryStart(id uint32) error {
 	m := e.members[id]
-	book := wire.NewBook(id, e.peers)
+	lines := e.peers
+	if m.seeds != nil {
+		lines = m.seeds
+	}
+	book := wire.NewBook(id, lines)
 	l := e.stream(book, e.net.listen(e.peers[id-1].Addr))
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
-		Self: id, Peers: e.peers, Book: book, Stores: m.stores, Stream: l,
+		Self: id, Peers: lines, Book: book, Stores: m.stores, Stream: l,
 		Machine: m.machine, Ask: e.ask(id), Heartbeat: testHeartbeat, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {

@@ -24,11 +24,15 @@ const listPrefix = "list "
 func listed(t *testing.T, first, all int) *ensemble {
 	e := newEnsemble(t, all)
 	for id, m := range e.members {
+		if id <= uint32(first) {
+			m.seeds = e.peers[:first]
+		}
 		m.adjust = func(c *Config) {
-			if id <= uint32(first) {
-				c.Peers = e.peers[:first]
+			c.Wanted = func() ([]wire.Peer, bool) {
+				list, known := e.list(m.machine.commands())
+				c.Book.List(list)
+				return list, known
 			}
-			c.Wanted = func() ([]wire.Peer, bool) { return e.list(m.machine.commands()) }
 		}
 	}
 	return e
