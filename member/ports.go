@@ -214,7 +214,7 @@ func configurationMessage(servers []wire.Peer) *proto.Configuration {
 	return message
 }
 
-// noteRival logs once that the leader knows another process with this member's number.
+// noteRival logs once that another member knows another process with this member's number.
 func (m *Member) noteRival(rival string) {
 	if old := m.rival.Swap(&rival); rival != "" && (old == nil || *old != rival) {
 		m.log.Error("another process runs with this member's number; stop one of them", "reason", rival)

@@ -115,23 +115,33 @@ func (p *presence) ensembles() map[wire.EnsembleID]bool {
 	return all
 }
 
-// rivalGrace is how much later than a process first says hello another one with its number must answer the leader, so that
+// rivalGrace is how much later than a process first says hello another one with its number must be heard by raft, so that
 // both run, and how lately the process must have said hello. An answer of one that has ended may be that old.
 const rivalGrace = time.Second
 
-// Rival returns what there is to say to both of two processes with a member's number, one of which answers this leader, or "".
+// Rival returns what there is to say to both of two processes with a member's number, one of which raft hears here, or "".
 func (n *Node) Rival(id uint32) string {
-	if !n.Leading() {
-		return ""
-	}
 	for _, met := range n.presence.lately(id) {
 		for _, s := range n.Servers() {
-			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.at) <= rivalGrace && n.reaches(s) && n.trans.Heard(s.ServerID()).Sub(met.first) > rivalGrace {
+			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.at) <= rivalGrace && n.heard(s).Sub(met.first) > rivalGrace {
 				return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", id, s.Disk, s.Addr, met.Disk, met.Addr)
 			}
 		}
 	}
 	return ""
+}
+
+// heard returns when raft last heard a server, or the zero time: a leader hears those that answer it, and the others hear the
+// leader, which a second process with its number does not ask.
+func (n *Node) heard(s wire.Peer) time.Time {
+	r := n.raft.Load()
+	switch {
+	case r != nil && n.Leading() && n.reaches(s):
+		return n.trans.Heard(s.ServerID())
+	case r != nil && n.leader() == s.ServerID():
+		return r.LastContact()
+	}
+	return time.Time{}
 }
 
 // Present returns the ids of those members of a list, in its order, that could vote now at the addresses that it gives
