@@ -1,10 +1,13 @@
 package quorum
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rollcall/proto"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
@@ -29,6 +32,36 @@ func TestEveryRivalIsTold(t *testing.T) {
 			if !told {
 				t.Errorf("nobody tells a second member %d that there is another one; member %d leads", id, leader)
 			}
+		}
+	})
+}
+
+// Two processes with the number of the member that begins have empty disks. If all others were to tell both that they have no
+// data, two ensembles would begin. So a member without data tells the later one of the other, for as long as both ask.
+func TestTwoBeginners(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(2)
+		n := e.members[2].node
+		asks := func(disk disk.ID) (rival string) {
+			n.Met(Meeting{Peer: wire.Peer{ID: 1, Disk: disk, Addr: "m1:3888"}})
+			return n.Rival(1)
+		}
+		if rival := asks(7); rival != "" {
+			t.Errorf("the first one is told of %q", rival)
+		}
+		if rival := asks(8); rival == "" {
+			t.Error("the second one is not told of the first one")
+		}
+		time.Sleep(metFor + time.Second)
+		if rival := asks(7); rival != "" {
+			t.Errorf("the first one is told of %q, which has not asked for a while", rival)
+		}
+		reply := &proto.HelloReply{ConfigHash: n.hash(), Rival: "another"}
+		first := &Node{cfg: Config{Self: 1, Peers: e.peers, Book: wire.NewBook(1, e.peers)}}
+		if got := first.evaluate(round{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: n.hash()}}}); !strings.Contains(got.waits, "another") {
+			t.Errorf("a member that is told of another one begins: %+v", got)
 		}
 	})
 }
