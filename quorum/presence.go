@@ -119,16 +119,25 @@ func (p *presence) ensembles() map[wire.EnsembleID]bool {
 // both run, and how lately the process must have said hello. An answer of one that has ended may be that old.
 const rivalGrace = time.Second
 
-// Rival returns what there is to say to both of two processes with a member's number, one of which raft hears here, or "".
+// Rival returns what there is to say to both of two processes with a member's number, or "". Raft hears one of them here, or this
+// member has no data, and has met both.
 func (n *Node) Rival(id uint32) string {
-	for _, met := range n.presence.lately(id) {
-		for _, s := range n.Servers() {
+	lately, servers := n.presence.lately(id), n.Servers()
+	for _, met := range lately {
+		for _, s := range servers {
 			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.at) <= rivalGrace && n.heard(s).Sub(met.first) > rivalGrace {
-				return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", id, s.Disk, s.Addr, met.Disk, met.Addr)
+				return rivals(s, met.Peer)
 			}
+		}
+		if i := slices.IndexFunc(lately, func(o meeting) bool { return o.Disk < met.Disk }); i >= 0 && !n.HasData() { // both may begin
+			return rivals(lately[i].Peer, met.Peer)
 		}
 	}
 	return ""
+}
+
+func rivals(one, other wire.Peer) string {
+	return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", one.ID, one.Disk, one.Addr, other.Disk, other.Addr)
 }
 
 // heard returns when raft last heard a server, or the zero time: a leader hears those that answer it, and the others hear the

@@ -96,7 +96,8 @@ func (n *Node) evaluate(r round) (next beginning) {
 }
 
 // mayBegin returns "" if this member may begin a new ensemble, or for what it waits. Nobody of whom it knows has data. Two
-// members never begin the same list, because only one has the lowest id, and all who count have replied with the same list.
+// members never begin the same list, because only one has the lowest id, and all who count have replied with the same list. Two
+// processes with that id do not either: everybody tells the later one of the other (Rival).
 // Those count, too, that are only in a list of which a reply has told: all in the server lines may have left an ensemble.
 func (n *Node) mayBegin(r round) string {
 	voters := slices.DeleteFunc(wire.Sorted(n.cfg.Peers), func(p wire.Peer) bool { return p.Observer })
@@ -112,6 +113,8 @@ func (n *Node) mayBegin(r round) string {
 		case p.ID == n.cfg.Self:
 		case !ok:
 			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, cmp.Or(r.failed[p.ID], errNotAsked)))
+		case a.GetRival() != "":
+			return "the end of one of two processes with its number: " + a.GetRival()
 		case !bytes.Equal(a.GetConfigHash(), n.hash()):
 			silent = append(silent, fmt.Sprintf("member %d (%s), which has other server lines", p.ID, p.Addr))
 		case voter:
