@@ -303,6 +303,11 @@ var mutants = []mutant{
 		"./quorum/wire", "Clamp|Commit|Pipeline",
 	},
 	{
+		"a later leader's commit counts for a server without a vote", "quorum/wire/nonvoter.go",
+		"if r.CurrentTerm() != term {", "if false {",
+		"./quorum", "TestNonvoterGetsNothingOfADeposedLeader",
+	},
+	{
 		"entries of an earlier term carry a later term's commit", "quorum/wire/pipeline.go",
 		"; term == req.Term {", "; term > 0 {",
 		"./quorum/wire", "TestNoCommitNotice",
