@@ -198,7 +198,10 @@ func (n *Node) hasCome() bool {
 // bootstrap begins an ensemble, of which this disk is the only voter. If an earlier attempt was killed, nobody has heard of it.
 func (n *Node) bootstrap() error {
 	id := drawEnsemble()
-	err := writeEnsemble(n.disk.Stable(), id)
+	err := n.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
+	if err == nil {
+		err = writeEnsemble(n.disk.Stable(), id)
+	}
 	if err == nil {
 		err = n.disk.Stable().SetTerm(1)
 	}
@@ -211,7 +214,6 @@ func (n *Node) bootstrap() error {
 	if err != nil {
 		return fmt.Errorf("quorum: begin an ensemble: %w", err)
 	}
-	n.joining.Store(false)
 	n.cfg.Book.SetEnsemble(id)
 	n.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", n.self().Disk)
 	return nil

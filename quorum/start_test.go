@@ -275,6 +275,25 @@ func TestCopiedConfigurationGivesNoVote(t *testing.T) {
 	})
 }
 
+// A member came into an ensemble that is no more, and had nothing of it. When it begins another one, it has all the data that
+// there are: it can be recovered.
+func TestBeginnerHasAllData(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.start(1)
+		e.stop(1)
+		if err := e.members[1].stores.Stable.SetUint64(keyCopying, 1); err != nil {
+			t.Fatal(err)
+		}
+		e.start(1, 2, 3)
+		e.complete(1, 2, 3)
+		if copying, err := isCopying(e.members[1].node.disk.Stable()); copying || err != nil {
+			t.Errorf("marked as one that copies: %v, %v", copying, err)
+		}
+	})
+}
+
 // Of three voters two are lost, or of two one: nobody leads any more, and every member says so once.
 func TestLostMajority(t *testing.T) {
 	t.Parallel()
