@@ -644,3 +644,21 @@ func (e *ensemble) joined(id uint32) {
 	e.t.Helper()
 	e.wait("member to have joined", func() bool { return !e.members[id].node.Joining() })
 }
+
+// logBuffer is a log that the test reads while others write it.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -7,14 +7,10 @@ import (
 
 // lostMajority returns the voters of which this member knows that their disks are lost, if they are so many that no leader can
 // be elected any more: of two voters one, of three two. Nobody can give their votes for them. It returns none if that is not so,
-// or not known. The configuration is this member's, or if it has none, that of the member that has replied with the longest log.
+// or not known.
 func (n *Node) lostMajority(r round) (lost []wire.Peer) {
-	servers := n.Servers()
-	if len(servers) == 0 {
-		servers = longestOf(r)
-	}
 	voters := 0
-	for _, s := range servers {
+	for _, s := range n.newestServers(r) {
 		if s.Observer {
 			continue
 		}
@@ -33,9 +29,13 @@ func (n *Node) lostMajority(r round) (lost []wire.Peer) {
 	return lost
 }
 
-// longestOf returns the servers in raft's configuration of the member with the longest log that has replied, or none.
-func longestOf(r round) (servers []wire.Peer) {
+// newestServers returns the servers in raft's configuration of the member with the longest log, of this one and those that have
+// replied, or none. In a shorter log the configuration may have disks that others have replaced since.
+func (n *Node) newestServers(r round) (servers []wire.Peer) {
 	var longest disk.Extent
+	if servers = n.Servers(); len(servers) > 0 {
+		longest = disk.Extent{Index: n.LastIndex(), Term: n.LastTerm()}
+	}
 	for _, a := range r.replies {
 		end := disk.Extent{Index: a.GetLastIndex(), Term: a.GetLastTerm()}
 		if all := a.GetConfiguration().GetServers(); len(all) > 0 && longest.Before(end) {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -294,19 +295,36 @@ func TestBeginnerHasAllData(t *testing.T) {
 	})
 }
 
-// Of three voters two are lost, or of two one: nobody leads any more, and every member says so once.
+// Of three voters two are lost, or of two one: nobody leads any more, and every member logs that once, within a tick.
 func TestLostMajority(t *testing.T) {
 	t.Parallel()
+	const tick = 2 * time.Second // ZooKeeper's default
 	for _, members := range []int{2, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			e := newEnsemble(t, members)
+			logs := make(map[uint32]*logBuffer)
+			for id, m := range e.members {
+				logs[id] = &logBuffer{}
+				m.adjust = func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(logs[id], nil)) }
+			}
+			logged := func(when string) {
+				t.Helper()
+				for id, l := range logs {
+					if n := strings.Count(l.String(), "too many voters have lost their disks"); n != 1 {
+						t.Errorf("%s, the log of member %d has %d lines, want 1", when, id, n)
+					}
+				}
+			}
 			e.begin()
 			for id := uint32(2); id <= uint32(members); id++ {
 				e.kill(id)
 				e.wipe(id)
 				e.start(id)
 			}
+			time.Sleep(tick)
+			logged("after a tick")
 			time.Sleep(time.Minute)
+			logged("later")
 			for id, m := range e.members {
 				n := m.node
 				if lost := n.lostMajority(n.askAll(t.Context())); n.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
@@ -315,6 +333,32 @@ func TestLostMajority(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A member was away while three of the other four were replaced by new disks, one after the other. By its own old configuration
+// the majority is lost, but the others have a newer one.
+func TestReplacedVotersAreNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 5)
+		e.begin()
+		e.stop(5)
+		for id := uint32(2); id <= 4; id++ {
+			e.kill(id)
+			e.wipe(id)
+			e.start(id)
+			e.complete(1, 2, 3, 4)
+		}
+		for id := uint32(1); id <= 4; id++ {
+			e.net.set(e.net.refused, id, 5, true)
+		}
+		e.start(5)
+		e.wait("member 5 to run", func() bool { return e.ready(5) })
+		n := e.members[5].node
+		if lost := n.lostMajority(n.askAll(t.Context())); n.LeaderID() != 0 || lost != nil {
+			t.Errorf("it takes %v for lost, and follows %d", lost, n.LeaderID())
+		}
+	})
 }
 
 // The leader of two dies after it has given a third one a vote. The second one does not know of that, and votes for it.
