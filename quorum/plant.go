@@ -38,7 +38,10 @@ func (p *Planting) check() error {
 	if err := wire.CheckPeers(p.Self, p.Peers); err != nil {
 		return err
 	}
+	self, _ := find(p.Peers, p.Self)
 	switch {
+	case self.Observer:
+		return fmt.Errorf("quorum: member %d has no vote in the server list, and an ensemble begins with a voter: fill the directories of one", p.Self)
 	case (p.Dir == "") == (p.Stores == disk.Stores{}) || p.Machine == nil || p.State == nil:
 		return errors.New("quorum: Machine, State, and either Dir or Stores are required")
 	case p.Index <= disk.BootstrapIndex:
@@ -71,7 +74,7 @@ func (p *Planting) fill(d *disk.Data) error {
 		return fmt.Errorf("quorum: write term: %w", err)
 	}
 	self, _ := find(p.Peers, p.Self)
-	self.Disk, self.Observer = d.ID(), false
+	self.Disk = d.ID()
 	sink, err := d.Snapshots().Create(1, p.Index, p.Term, wire.Configuration([]wire.Peer{self}), disk.BootstrapIndex, nil)
 	if err != nil {
 		return fmt.Errorf("quorum: create snapshot: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,7 @@ func TestPlantRefuses(t *testing.T) {
 		{"term", func(p *Planting) { p.Term = 0 }, "term 0"},
 		{"late term", func(p *Planting) { p.Term = MaxPlantedTerm + 1 }, "is not between"},
 		{"stranger", func(p *Planting) { p.Self = 9 }, "this member, 9"},
+		{"observer", func(p *Planting) { p.Peers = slices.Clone(p.Peers); p.Peers[0].Observer = true }, "member 1 has no vote"},
 		{"log store", func(p *Planting) { p.LogKind = "paper" }, `"paper"`},
 		{"other index", func(p *Planting) { p.State = stateOf(&machine{Index: plantedIndex - 1}) }, "it goes to index 99"},
 		{"earlier term", func(p *Planting) { p.State = stateOf(&machine{Index: plantedIndex}); p.Term = 1 }, ""},
