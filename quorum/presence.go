@@ -15,22 +15,25 @@ import (
 )
 
 // A list of servers is taken only if a majority of its voters could vote at once (Present). A server that comes in or
-// moves must therefore be there before the list names it. It shows that in one of two ways: it asks this member and
-// says its address, or an operator names it, and it answers at the address of its new line (Meet).
+// moves must therefore run before the list names it. It shows that in one of two ways: it sends this member a Hello with its
+// address, or an operator names it, and it replies at the address of its new line (Meet).
 
 const (
-	// metFor is how long a member that was met counts as present. A member that waits asks each askInterval, or each
-	// askTimeout if others do not answer.
+	// metFor is how long a member counts as present after its last Hello. A member that waits sends one each askInterval, or
+	// each askTimeout if others do not reply.
 	metFor = 2*askTimeout + askInterval
-	// presenceWait is how long the members that a change names may take to be there. One that has just been started
-	// listens after a fraction of a second. An operator waits, so it is a few rounds of questions.
+	// presenceWait is how long a change waits for the members that it names. A member that has just been started
+	// listens after a fraction of a second. An operator waits for the change, so it is a few rounds of requests.
 	presenceWait = 6 * askInterval
+	// maxMeetings is how many processes of one member are remembered: its two disks, and those that an operator has wiped or
+	// started beside them. A member that lies may have any number of disks. It pushes out its own processes, and no others.
+	maxMeetings = 16
 	// maxAddress bounds the address that a member says it has: a name of 253 bytes, a port, and two brackets.
 	maxAddress = 264
 )
 
-// presence has the processes that this member has met lately. It is safe for concurrent use. Ids are at most 255, and what is
-// older than metFor is forgotten.
+// presence has the processes that this member has met lately: at most maxMeetings of each of 255 members, none for longer than
+// metFor. It is safe for concurrent use.
 type presence struct {
 	mu sync.Mutex
 	of map[process]meeting
@@ -54,8 +57,8 @@ type meeting struct {
 	first, at time.Time // when it was first and last met
 }
 
-// Met records that another member is there: it has asked this one and said where its raft is reached, or it has
-// answered at the address that an operator has named. If its disk is not in raft's configuration, the leader looks for it.
+// Met records that another member is there: it has sent this one a Hello with the address of its raft, or it has replied at
+// the address that an operator has named. If its disk is not in raft's configuration, the leader takes the next step at once.
 func (n *Node) Met(m Meeting) {
 	if len(m.Addr) > maxAddress {
 		return
@@ -76,8 +79,27 @@ func (p *presence) note(m Meeting, now time.Time) {
 	met := meeting{m, now, now}
 	if last, again := p.of[process{m.ID, m.Disk}]; again {
 		met.first = last.first
+	} else {
+		p.makeRoom(m.ID)
 	}
 	p.of[process{m.ID, m.Disk}] = met
+}
+
+// makeRoom forgets the process of a member that was met the longest ago, if maxMeetings are remembered. The caller holds mu.
+func (p *presence) makeRoom(id uint32) {
+	var oldest meeting
+	known := 0
+	for _, m := range p.of {
+		if m.ID != id {
+			continue
+		}
+		if known++; oldest.at.IsZero() || m.at.Before(oldest.at) {
+			oldest = m
+		}
+	}
+	if known >= maxMeetings {
+		delete(p.of, process{id, oldest.Disk})
+	}
 }
 
 // hasServer reports whether raft's latest configuration has a disk.
@@ -115,12 +137,13 @@ func (p *presence) ensembles() map[wire.EnsembleID]bool {
 	return all
 }
 
-// rivalGrace is how much later than a process first says hello another one with its number must be heard by raft, so that
-// both run, and how lately the process must have said hello. An answer of one that has ended may be that old.
+// rivalGrace bounds the time in which a message of a process that has ended may still be read. Two processes with one number run
+// if raft has heard the first one more than rivalGrace after the second one's first hello, and the second one has said hello within
+// rivalGrace.
 const rivalGrace = time.Second
 
-// Rival returns what there is to say to both of two processes with a member's number, or "". Raft hears one of them here, or this
-// member has no data, and has met both.
+// Rival describes two processes that run with a member's number: raft hears one of them here, or this member has no data and has
+// met both. It returns "" if this member knows no second process.
 func (n *Node) Rival(id uint32) string {
 	lately, servers := n.presence.lately(id), n.Servers()
 	for _, met := range lately {
@@ -181,7 +204,7 @@ func (n *Node) Meet(ctx context.Context, list []wire.Peer, ask func(ctx context.
 		if 2*len(absent) < len(wire.Voters(list)) {
 			return
 		}
-		found, why := n.look(ctx, absent, ask)
+		found, why := n.probe(ctx, absent, ask)
 		if found {
 			continue
 		}
@@ -200,9 +223,9 @@ func (n *Node) absent(list []wire.Peer) []wire.Peer {
 	return slices.DeleteFunc(slices.Clone(list), func(p wire.Peer) bool { return p.Observer || slices.Contains(present, p.ID) })
 }
 
-// look asks those of some members that the configuration does not have at their addresses, all at the same time. It
-// reports whether one of them is there, and otherwise returns why not. raft says who is there of the others.
-func (n *Node) look(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, why error) {
+// probe sends a Hello to each of the absent members that the configuration does not have at its address, all at the same time. It
+// reports whether one of them has replied, and otherwise returns why not. raft shows which of the others are there.
+func (n *Node) probe(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, why error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	have := n.Configuration()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/proto"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
@@ -56,6 +57,31 @@ func TestPresent(t *testing.T) {
 		time.Sleep(metFor + time.Millisecond)
 		if got := n.Present([]wire.Peer{own, at("here:1", 4)}); !slices.Equal(got, []uint32{lead}) {
 			t.Errorf("present a while later: %v, want %d alone", got, lead)
+		}
+	})
+}
+
+// A member that says hello with more and more disks pushes out its own, those that it named first, and no other member's.
+func TestMeetingsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p presence
+		meet := func(id uint32, d disk.ID) {
+			p.note(Meeting{Peer: wire.Peer{ID: id, Disk: d}}, time.Now())
+			time.Sleep(time.Millisecond)
+		}
+		meet(3, 1)
+		for d := range disk.ID(3 * maxMeetings) {
+			meet(2, 1+d)
+			meet(2, 1) // this one is met again and again
+		}
+		all := p.lately(2)
+		if len(all) != maxMeetings || len(p.lately(3)) != 1 {
+			t.Errorf("%d processes of member 2 are known, and %d of member 3; want %d and 1", len(all), len(p.lately(3)), maxMeetings)
+		}
+		for _, m := range all {
+			if m.Disk != 1 && m.Disk <= 2*maxMeetings+1 {
+				t.Errorf("the disk %d is known still", m.Disk)
+			}
 		}
 	})
 }
