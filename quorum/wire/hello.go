@@ -22,9 +22,9 @@ import (
 //	dialer → magic (8), version (2), from (4), to (4), disk of from (8), start (8), disk of to (8), ensemble (32)
 //	dialed → 0, disk (8), start (8); or a code (1), the length of a text (1) and the text
 //
-// Integers are big-endian. A member that does not know its ensemble yet says an ensemble of zeros. Raft's port takes nobody
-// who says another ensemble than this member's, or none: what comes there gets into the log. The disk of to is 0 if the dialer
-// wants the member whatever its disk. raft always wants one disk.
+// Integers are big-endian. A member that does not know its ensemble yet sends zeros for it. Raft's port refuses a dialer that
+// names another ensemble or none, because what comes there gets into the log. The disk of to is 0 if the dialer takes the member
+// with any disk. raft's dialer always names a disk.
 //
 // The hello keeps misconfigured members from reaching raft or gRPC. It is no
 // authentication: package trust does that before, and the hello must name the member that was proved.
@@ -76,7 +76,7 @@ type Hello struct {
 	book  *Book
 	door  *Door        // of the Listeners with this hello
 	guard *trust.Guard // nil: connections are plain
-	any   bool         // members of no ensemble, and those without a disk, are let in, too
+	open  bool         // members of no ensemble, and commands, which have no disk, are let in, too
 	host  string       // of the members that are dialed; "": the book and the guard know them
 	disk  disk.ID      // that the members that are dialed must have; 0: any
 	known *processes   // of the Listeners and dialers with this hello
@@ -89,10 +89,10 @@ func NewHello(book *Book) Hello {
 	return Hello{self: book.Self().ID, book: book, door: newDoor(book), known: newProcesses()}
 }
 
-// Open returns the hello of a Listener that lets members in that know no ensemble: one that is new asks for it. It lets a
-// command in that has no disk, too.
+// Open returns the hello of a Listener that also lets in members that know no ensemble, which ask for it, and commands, which
+// have no disk.
 func (h Hello) Open() Hello {
-	h.any = true
+	h.open = true
 	return h
 }
 
@@ -128,11 +128,11 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Heard records that a process has said something on a connection that it opened before. It returns an error if its disk has
-// another process, too, and then closes the connections of both.
+// Heard records a request of a process on a connection that it opened before. If the disk has another process that runs, Heard
+// closes the connections of both and returns an error.
 func (h Hello) Heard(of Process) error { return h.known.met(of, nil) }
 
-// connOf returns the connection to a process, or an error if its disk has another process, too. It never closes private.
+// connOf returns the connection to a process, or an error if its disk has another process that runs. It never closes private.
 func (h Hello) connOf(private net.Conn, of Process) (*Conn, error) {
 	of.Addr = private.RemoteAddr().String()
 	conn := &Conn{Conn: private, Peer: of.ID, Disk: of.Disk, known: h.known, of: of}
@@ -242,8 +242,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// passing reports whether a refusal is of what happens while members start, and ends by itself: a member that starts knows
-// its ensemble soon, a leader dials a lost disk until another one has its place, and a process may be heard after it has ended.
+// passing reports whether the reason for a refusal ends by itself, so that it is not logged: a member that starts soon knows its
+// ensemble, a leader dials a lost disk until another one has its place, and a hello of a process that has ended may be read late.
 func (r *refusal) passing() bool {
 	return r.code == helloBadDisk || r.code == helloNoEnsemble || r.code == helloSuperseded
 }
@@ -305,7 +305,7 @@ func (h Hello) checkEnsemble(from uint32, theirs EnsembleID) error {
 	switch {
 	case theirs != unknown && own != unknown && theirs != own:
 		return &refusal{helloBadEnsemble, fmt.Sprintf("member %d is of the ensemble %x, and member %d of %x", from, theirs[:shownEnsemble], h.self, own[:shownEnsemble])}
-	case !h.any && (theirs == unknown || own == unknown):
+	case !h.open && (theirs == unknown || own == unknown):
 		return &refusal{helloNoEnsemble, fmt.Sprintf("member %d or member %d does not know its ensemble yet", from, h.self)}
 	}
 	return nil
@@ -319,7 +319,7 @@ func (h Hello) checkFrom(of Process) error {
 		return &refusal{helloBadFrom, fmt.Sprintf("another process says it is member %d", of.ID)}
 	case of.ID == 0 || of.ID > maxMember:
 		return &refusal{helloBadFrom, fmt.Sprintf("member id %d is not between 1 and %d", of.ID, maxMember)}
-	case of.Disk == 0 && !h.any:
+	case of.Disk == 0 && !h.open:
 		return &refusal{helloBadFrom, fmt.Sprintf("member %d names no disk", of.ID)}
 	}
 	return nil
@@ -464,7 +464,7 @@ func (l *Listener) answerHello(conn *trust.Conn) (c *Conn, err error) {
 	}
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
-			if r.passing() { // it is a member, which dials often: a leader looks for a lost disk where another one runs now
+			if r.passing() && l.hello.checkFrom(of) == nil { // a member dials often, as a leader does that looks for a lost disk
 				l.hello.door.learn(of.ID, remoteIP(conn))
 			}
 			text := r.text[:min(len(r.text), 255)]

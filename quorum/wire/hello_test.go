@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,16 +178,16 @@ func TestHelloOfUnsettledMembers(t *testing.T) {
 					answer := make([]byte, 1+welcomeSize)
 					n, err := io.ReadAtLeast(conn, answer, 2)
 					if code := int(answer[0]); want == untold && !errors.Is(err, io.EOF) || want != untold && (err != nil || code != want) {
-						t.Errorf("open %t: answer %d, %v; want %d", port.any, code, err, want)
+						t.Errorf("open %t: answer %d, %v; want %d", port.open, code, err, want)
 					}
 					if time.Since(begin) != 0 {
-						t.Errorf("open %t: answered after %v", port.any, time.Since(begin))
+						t.Errorf("open %t: answered after %v", port.open, time.Since(begin))
 					}
 					if want == 0 {
 						_, _ = io.ReadFull(conn, answer[n:])
 						c, err := l.Accept()
 						if err != nil || c.(*Conn).Disk != tt.from || binary.BigEndian.Uint64(answer[1:]) != uint64(tt.at) || binary.BigEndian.Uint64(answer[9:]) != dialed.book.Start() {
-							t.Errorf("open %t: %+v, %v; answer %x", port.any, c, err, answer)
+							t.Errorf("open %t: %+v, %v; answer %x", port.open, c, err, answer)
 						}
 					}
 					l.Close()
@@ -284,6 +285,24 @@ func TestDialedByAnotherDisk(t *testing.T) {
 			}
 			if err == nil {
 				c.Close()
+			}
+		}
+	})
+}
+
+// The address of a member that is refused for now counts as a member's, because the member dials often. That of a process whose
+// number is no member's does not.
+func TestAddressOfARefusedMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, come := newTestListener(t, io.Discard)
+		for from, addr := range map[uint32]netip.AddrPort{3: netip.MustParseAddrPort("10.0.0.3:1"), maxMember + 1: netip.MustParseAddrPort("10.0.0.4:1")} {
+			hello := NewHello(testBook(from, append([]Peer{{ID: from, Addr: "m:3888"}}, testPeers...)))
+			hello.disk = testDisk(1) + 1 // a lost one
+			if _, err := hello.Dialed(come.from(memberAddr(addr.String())), 1); !errors.Is(err, errRefused) {
+				t.Fatal(err)
+			}
+			if is, want := l.hello.door.isMember(addr.Addr()), from == 3; is != want {
+				t.Errorf("the address of member %d counts as a member's: %t, want %t", from, is, want)
 			}
 		}
 	})
@@ -678,8 +697,8 @@ func FuzzHello(f *testing.F) {
 			if read := len(sent) - r.Len(); read > helloSize {
 				t.Fatalf("read %d bytes", read)
 			}
-			if comes := comesIn(sent, hello.book.Ensemble(), hello.any); (err == nil) != (comes != 0) || err == nil && of.ID != comes {
-				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.book.Ensemble(), hello.any, sent, of.ID, err, comes)
+			if comes := comesIn(sent, hello.book.Ensemble(), hello.open); (err == nil) != (comes != 0) || err == nil && of.ID != comes {
+				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.book.Ensemble(), hello.open, sent, of.ID, err, comes)
 			}
 			if ref, ok := errors.AsType[*refusal](err); ok && (ref.code == helloOK || ref.code >= helloCodes) {
 				t.Fatalf("code %d", ref.code)
