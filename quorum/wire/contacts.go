@@ -24,7 +24,7 @@ type contact struct {
 	last uint64 // index at the end of its log
 }
 
-// maxContacts is how many servers are remembered: each member with two disks. Each wiped disk leaves one.
+// maxContacts bounds the servers that are remembered: two disks of each member. Each wiped disk leaves one behind.
 const maxContacts = 2 * maxMember
 
 // note records that a member has answered, and where its log ends.

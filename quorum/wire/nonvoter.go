@@ -20,7 +20,7 @@ const commitWaits = 10
 // errNoVote ends a pipeline to a server that votes no more.
 var errNoVote = errors.New("quorum: the server has no vote, and gets committed entries only")
 
-// signal tells all who wait that something has happened. The zero value is ready to use.
+// signal wakes all goroutines that wait for an event. The zero value is ready to use.
 type signal struct {
 	mu   sync.Mutex
 	next chan struct{}

@@ -216,8 +216,7 @@ func (p *pipeline) next(as form) *raft.AppendEntriesRequest {
 	defer p.mu.Unlock()
 	commit, last, term := p.log()
 	// A commit that this member learned from another term's leader may be of entries that contradict
-	// those sent here. Entries that are to be sent anyway will carry the commit too. And a follower
-	// that joins takes the end of a short request for the end of the log: see leaderEnd.
+	// those sent here. Entries that are to be sent anyway will carry the commit too.
 	if term != p.sent.Term || last > p.sent.PrevLogEntry {
 		return nil
 	}

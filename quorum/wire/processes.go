@@ -13,7 +13,7 @@ import (
 
 // A disk may have only one process: two with the same votes and log would both act for one server of raft's. A start locks
 // its directory, but a copy of the directory on another machine is not locked. So the hello carries the number that each
-// process draws when it starts, and whoever hears of two processes with one disk closes the connections of both.
+// process draws when it starts, and a member that hears two processes with one disk closes the connections of both.
 //
 // A process that ends never says hello again. So when a second process has come, and the first one says hello later, the
 // two run side by side. No other sign is needed, and a plain restart never shows this one.

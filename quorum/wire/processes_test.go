@@ -129,6 +129,10 @@ func TestTwinIsHeardWhileConnected(t *testing.T) {
 			if !isClosed(second) {
 				t.Error("the connection of the second process is open")
 			}
+			if connected { // until now
+				time.Sleep(twinHold)
+				p.refuses(1, ErrTwins)
+			}
 			time.Sleep(twinHold + 1)
 			p.takes(1)
 		})
