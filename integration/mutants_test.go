@@ -734,7 +734,7 @@ var mutants = []mutant{
 	},
 	{
 		"new voter must have the log of this moment", "quorum/membership.go",
-		"Longest(f.n.election, f.ends[0])", "Longest(f.n.election, ends)",
+		"Longest(f.n.election, f.logEnds[0])", "Longest(f.n.election, ends)",
 		"./quorum", "TestPromotionUnderLoad",
 	},
 	{

@@ -79,8 +79,12 @@ func TestCallerHasADisk(t *testing.T) {
 // A member logs each time that it hears of another process with its number, and once as long as nothing changes.
 func TestRivalIsLoggedOnce(t *testing.T) {
 	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
+	u.ports.hello = wire.NewHello(u.ports.book)
+	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: known{member: 2, disk: 7}})
 	for i, said := range []string{"", "two", "two", "three", "", "", "three"} {
-		u.noteRival(said)
+		if _, err := (services{m: u.Member}).Hello(ctx, &proto.HelloRequest{Member: 2, Start: 1, Rival: said}); err != nil {
+			t.Fatal(err)
+		}
 		if got, want := strings.Count(u.log.String(), "another process runs with this member's number"), []int{0, 1, 1, 2, 2, 2, 3}[i]; got != want {
 			t.Errorf("after %q: %d lines, want %d", said, got, want)
 		}

@@ -79,7 +79,7 @@ func newUnstarted(t *testing.T, servers roster.List, before func(s disk.Stores))
 	u.node, err = quorum.Open(quorum.Config{
 		Self: 1, Peers: peers, Book: u.ports.book, Stores: u.stores, Stream: atAddr{addr: own.Addr},
 		Machine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)},
-		Ask:     u.askHello,
+		Ask:     u.askHello, Logger: u.Member.log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -185,11 +185,10 @@ type Member struct {
 	viewer     viewer          // answers other members
 	view       *view.Collector // asks them
 	ports      ports
-	known      directory              // the servers of the ensemble
-	rival      atomic.Pointer[string] // what was logged last of another process with this member's number
-	relisted   chan struct{}          // their list has changed; one place
-	looked     chan struct{}          // listLoop has seen another list; one place
-	told       atomic.Int64           // version of a list without this member, as one told that is in it and in raft's configuration; 0: none
+	known      knownLists    // the servers of the ensemble
+	relisted   chan struct{} // their list has changed; one place
+	looked     chan struct{} // listLoop has seen another list; one place
+	removedIn  atomic.Int64  // version of the list without this member by which another member says that it was removed; 0: none
 	ready      chan struct{}
 	events     chan Event
 	yields     chan struct{} // closed when this member has been drained

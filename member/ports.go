@@ -183,7 +183,7 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		}
 		n.Met(quorum.Meeting{Peer: peer, Ensemble: ensembleOf(r), HasData: r.GetHasData()})
 	}
-	s.m.noteRival(r.GetRival())
+	n.NoteRival(from.member, r.GetRival())
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	list, hearsay := s.m.rosterMessage()
 	return &proto.HelloReply{
@@ -212,13 +212,6 @@ func configurationMessage(servers []wire.Peer) *proto.Configuration {
 		message.Servers = append(message.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.Disk), Address: s.Addr, Voter: !s.Observer})
 	}
 	return message
-}
-
-// noteRival logs once that another member knows another process with this member's number.
-func (m *Member) noteRival(rival string) {
-	if old := m.rival.Swap(&rival); rival != "" && (old == nil || *old != rival) {
-		m.log.Error("another process runs with this member's number; stop one of them", "reason", rival)
-	}
 }
 
 // Kill implements proto.LeaderServer. Who asked is what the other member says, so the log of the leader

@@ -17,7 +17,7 @@ import (
 	"rollcall/znode"
 )
 
-// surveyTime is how long Examine asks the other members at most.
+// surveyTime limits the time in which Examine asks the other members.
 const surveyTime = 3 * time.Second
 
 // Recovery holds the parameters of Recover and Examine.
@@ -50,8 +50,8 @@ type Finding struct {
 }
 
 // Examine returns how far the data of a stopped member go, and those of all other members that
-// answer within a few seconds. Members that are stopped do not answer, nor do members with another
-// server list. Examine changes nothing. The first finding is about this member.
+// reply within a few seconds. Members that are stopped do not reply. Examine changes nothing. The
+// first finding is about this member.
 func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
 	own, err := disk.Examine(r.Dir, r.LogDir)
 	if err != nil {

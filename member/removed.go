@@ -11,8 +11,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// LastAnswers is how long a member that has been removed goes on serving. A client that asked for the removal may
-// be connected to it, and its answer waits for at most a second (server.reconfigWait).
+// LastAnswers is how long a member that was removed goes on serving. The client that asked for the removal may
+// be connected to it, and the reply waits for at most a second (server.reconfigWait).
 const LastAnswers = 1500 * time.Millisecond
 
 // askRemoved is how often a member that knows no leader asks the others whether it was removed: nobody sends anything
@@ -28,7 +28,7 @@ func (m *Member) askWhetherRemoved(ctx context.Context) {
 		if p.ID != m.cfg.ID {
 			asking.Go(func() {
 				if reply, err := m.askHello(ctx, p); err == nil {
-					m.tell(reply)
+					m.noteRemoval(reply)
 				}
 			})
 		}
@@ -36,18 +36,18 @@ func (m *Member) askWhetherRemoved(ctx context.Context) {
 	asking.Wait()
 }
 
-// tell records what another member says of the ensemble: that its list is newer and does not have this member, which
-// its raft does not have either. A member that is not in the list may still be a voter, until another one can take
-// its place. A member whose raft does not run yet, whose state does not have the list, or that was removed itself, does
-// not know that.
-func (m *Member) tell(reply *proto.HelloReply) {
+// noteRemoval records that this member was removed, if another member's reply says so: the newest list does not have this member,
+// and neither does raft's configuration there. (A member that has left the list may still be a voter, until another one can take
+// its place.) A reply does not count if raft does not run there yet, if the state there does not have the list, or if that member
+// was removed itself.
+func (m *Member) noteRemoval(reply *proto.HelloReply) {
 	version, servers := m.newest()
 	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, m.isSelf) {
 		return
 	}
 	configured := reply.GetConfiguration().GetServers()
 	if len(configured) > 0 && !slices.ContainsFunc(configured, func(s *proto.ConfiguredServer) bool { return s.GetMember() == m.cfg.ID }) {
-		m.told.Store(version)
+		m.removedIn.Store(version)
 	}
 }
 
@@ -67,7 +67,7 @@ func (m *Member) unlisted() int64 {
 // While this member knows no leader, the configuration of one that does counts.
 func (m *Member) removed() int64 {
 	version := m.unlisted()
-	if (m.told.Load() != version || m.node.LeaderID() != 0) && slices.ContainsFunc(m.node.Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }) {
+	if (m.removedIn.Load() != version || m.node.LeaderID() != 0) && slices.ContainsFunc(m.node.Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }) {
 		return 0
 	}
 	return version

@@ -76,7 +76,7 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 			if tt.said.Roster == nil {
 				tt.said.Roster = message(5, own, tt.list.Lines()...)
 			}
-			u.tell(tt.said)
+			u.noteRemoval(tt.said)
 		}
 		if got := u.removed(); (got == 5) != tt.removed || got != 0 && got != 5 {
 			t.Errorf("%s: removed by version %d, want %t", tt.name, got, tt.removed)

@@ -15,43 +15,42 @@ import (
 	"rollcall/znode"
 )
 
-// directory is the server list that others have told of, or that an earlier process of this member knew: the state
+// knownLists has the server list that another member has sent, or that an earlier process of this member stored: the state
 // has none while this member starts, and an old one while it is behind. It is safe for concurrent use.
-type directory struct {
-	mu    sync.Mutex
-	heard *znode.Roster // the one of the newest version; nil: none
+type knownLists struct {
+	mu       sync.Mutex
+	received *znode.Roster // the list with the newest version; nil: none
 
 	spreading sync.Mutex // one spread at a time
-	spread    []Server   // what the last one told; spreading guards it
+	spread    []Server   // the servers that the last spread passed on; spreading guards it
 }
 
-// learn takes a list that another member has, unless it is older than the one that is known of that ensemble. It
-// reports whether it did.
-func (d *directory) learn(r *znode.Roster) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.heard != nil && d.heard.Ensemble == r.Ensemble && r.Version <= d.heard.Version {
+// learn takes a received list, unless it is older than the one that is known of that ensemble. It reports whether it did.
+func (k *knownLists) learn(r *znode.Roster) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.received != nil && k.received.Ensemble == r.Ensemble && r.Version <= k.received.Version {
 		return false
 	}
-	d.heard = r
+	k.received = r
 	return true
 }
 
-// newest returns the newest list that others have told of, or nil.
-func (d *directory) newest() *znode.Roster {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.heard
+// newest returns the newest received list, or nil.
+func (k *knownLists) newest() *znode.Roster {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.received
 }
 
-// list returns the newest list that this member knows: that of the state, or one that others have told of, or that an
-// earlier process knew. It returns nil if this member knows none of its ensemble. The list must not be changed.
+// list returns the newest list that this member knows: that of the state, one that another member has sent, or one that an
+// earlier process stored. It returns nil if this member knows none of its ensemble. The list must not be changed.
 func (m *Member) list() *znode.Roster {
-	own, heard := m.roster.Load(), m.known.newest()
-	if heard == nil || !m.ours(heard) || own != nil && own.Version >= heard.Version {
+	own, received := m.roster.Load(), m.known.newest()
+	if received == nil || !m.ours(received) || own != nil && own.Version >= received.Version {
 		return own
 	}
-	return heard
+	return received
 }
 
 // ours reports whether a list may be this ensemble's, as far as this member knows its ensemble.
@@ -72,8 +71,8 @@ func (m *Member) newest() (version int64, servers []Server) {
 // setList takes the list of the state. Only the goroutine that applies calls it.
 func (m *Member) setList(r *znode.Roster) { m.roster.Store(r) }
 
-// reach returns where a member is reached: by the newest list, by raft's configuration, which has voters that are in no list any
-// more, or by this member's own lines.
+// reach returns where a member is reached. It looks in the newest list, then in raft's configuration, which may have voters that
+// no list has any more, and then in this member's own server lines.
 func (m *Member) reach(id uint32) (Server, bool) {
 	_, newest := m.newest()
 	if i := slices.IndexFunc(newest, func(s Server) bool { return s.ID == id }); i >= 0 {
@@ -153,9 +152,9 @@ func (m *Member) recall() error {
 	return nil
 }
 
-// spread tells the packages below which servers the newest list has. The connection to a server that has come, or is
-// elsewhere now, is closed: the process that had its id before may still run and answer. The connection to one that
-// has gone is kept, because that one may vote until raft's configuration follows.
+// spread passes the servers in the newest list to the packages below. It closes the connection to a server that has come or
+// moved, because the process that had its id before may still run and reply. It keeps the connection to a server that has gone,
+// because that one may vote until raft's configuration follows.
 func (m *Member) spread() {
 	m.known.spreading.Lock()
 	defer m.known.spreading.Unlock()
@@ -183,7 +182,7 @@ func (m *Member) rosterMessage() (list *proto.Roster, hearsay bool) {
 	return r.Message(), r != m.roster.Load()
 }
 
-// relist makes listLoop look at the lists. It does not block.
+// relist wakes listLoop. It does not block.
 func (m *Member) relist() {
 	select {
 	case m.relisted <- struct{}{}:
@@ -191,9 +190,9 @@ func (m *Member) relist() {
 	}
 }
 
-// listLoop tells the packages below of each new list of the state, and stores the newest list.
+// listLoop passes each new list of the state to the packages below, and stores the newest list.
 func (m *Member) listLoop(ctx context.Context) error {
-	told := false
+	differs := false
 	var stored *proto.Roster
 	for {
 		select {
@@ -208,7 +207,7 @@ func (m *Member) listLoop(ctx context.Context) error {
 			case m.looked <- struct{}{}:
 			default:
 			}
-			told = m.compareList(r, told)
+			differs = m.compareList(r, differs)
 		}
 		if r := m.list(); r != nil && m.inEnsemble() {
 			newest := r.Message()
@@ -239,19 +238,19 @@ func (m *Member) store(newest *proto.Roster) error {
 	return m.node.StoreList(list)
 }
 
-// compareList logs once that the configured server lines are not the ensemble's list, and returns whether they
-// differ.
-func (m *Member) compareList(r *znode.Roster, told bool) bool {
+// compareList reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.
+// differed is the result of the last call.
+func (m *Member) compareList(r *znode.Roster, differed bool) bool {
 	configured, err := roster.ParseList(string(m.cfg.EnsembleText))
 	if err != nil {
-		return told
+		return differed
 	}
 	differs := !slices.Equal(r.Servers.Lines(), configured.Lines())
 	switch {
-	case differs && !told:
+	case differs && !differed:
 		m.log.Warn("the server lines in the configuration are not the ensemble's list; the list counts", "version", fmt.Sprintf("%#x", r.Version),
 			"list", r.Servers.Lines(), "configured", configured.Lines())
-	case !differs && told:
+	case !differs && differed:
 		m.log.Info("the server lines in the configuration are the ensemble's list again", "version", fmt.Sprintf("%#x", r.Version))
 	}
 	return differs

@@ -194,15 +194,15 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 	m := &Member{node: new(quorum.Node), cfg: Config{ID: 1}}
 	m.roster.Store(&znode.Roster{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
-	if m.tell(said); m.told.Load() != 0 {
+	if m.noteRemoval(said); m.removedIn.Load() != 0 {
 		t.Error("removed, by the word of a member whose raft does not run")
 	}
 	said.Configuration = configurationOf(1, 2)
-	if m.tell(said); m.told.Load() != 0 {
+	if m.noteRemoval(said); m.removedIn.Load() != 0 {
 		t.Error("removed, by the word of a member in whose configuration this one is")
 	}
 	said.Configuration = configurationOf(2, 3)
-	if m.tell(said); m.told.Load() != 5 {
+	if m.noteRemoval(said); m.removedIn.Load() != 5 {
 		t.Error("not removed, though neither the list nor the configuration has this member")
 	}
 }

@@ -104,14 +104,14 @@ func (t *terms) begin(ctx context.Context) func() {
 // lead opens terms until ctx ends or raft no longer leads. It opens more than one only if a
 // proposal was refused although leadership stayed.
 func (t *terms) lead(ctx context.Context) {
-	told := false
+	logged := false
 	for ctx.Err() == nil && t.m.node.Leading() {
 		if t.m.node.Stalled() == nil && t.m.node.Damage() == "" {
 			switch err := t.term(ctx); {
 			case err == nil || ctx.Err() != nil:
-			case errors.Is(err, errFounding) && told:
+			case errors.Is(err, errFounding) && logged:
 			case errors.Is(err, errFounding):
-				told = true
+				logged = true
 				t.log.Info("clients are not served yet: most voters of the server lines must vote first", "lines", ServerLines(t.m.cfg.Servers))
 			default:
 				t.log.Warn("term ended", "err", err)
@@ -182,8 +182,8 @@ func (t *terms) termStart(format uint32, nonce uint64, list *proto.Roster) ([]by
 	})
 }
 
-// errFounding is the error of a leader that may not open a term yet: an ensemble serves nobody before most voters of its list
-// vote. Then what one disk has is never all that there is of what a client was told.
+// errFounding is the error of a leader that may not open a term yet: an ensemble serves no client before most voters of its list
+// vote. So nothing that a client was told is on one disk alone.
 var errFounding = errors.New("the ensemble begins, and serves once most of its voters vote")
 
 // founding reports whether the state has no list of this ensemble, as far as it is applied, and most voters of the server lines do

@@ -16,7 +16,7 @@ type round struct {
 	failed  map[uint32]error // those without a usable reply
 }
 
-// askAll sends a Hello to everybody else who is known, once. Why a member has refused is logged when it changes.
+// askAll sends one Hello to each of the other known members, and returns their replies. It logs the complaints in them.
 func (n *Node) askAll(ctx context.Context) round {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -46,7 +46,7 @@ func (n *Node) askAll(ctx context.Context) round {
 	return r
 }
 
-// checkReply returns an error for a reply that does not count: of another member, or of one of another ensemble.
+// checkReply returns an error for a reply that does not count: one of another member than p, or of a member of another ensemble.
 func (n *Node) checkReply(p wire.Peer, reply *proto.HelloReply) error {
 	theirs, own := ensembleOf(reply), n.cfg.Book.Ensemble()
 	switch {
@@ -60,38 +60,49 @@ func (n *Node) checkReply(p wire.Peer, reply *proto.HelloReply) error {
 
 // logComplaints logs what an operator must know: members of another ensemble, and disks that run twice. Each is logged once.
 func (n *Node) logComplaints(r round) {
+	for id, a := range r.replies {
+		n.NoteRival(id, a.GetRival())
+	}
 	n.complaints.Lock()
 	defer n.complaints.Unlock()
-	for id, a := range r.replies {
-		if rival := a.GetRival(); rival != "" {
-			n.complaints.log(n, id, "another process runs with this member's number; stop one of them", rival)
-		} else {
-			delete(n.complaints.of, id)
-		}
-	}
 	for id, err := range r.failed {
 		n.logger.Debug("no usable reply", "peer", id, "err", err)
 		switch {
 		case errors.Is(err, wire.ErrOtherEnsemble):
-			n.complaints.log(n, id, "a member is of another ensemble; if it must come into this one, empty its data directory", err.Error())
+			const message = "a member is of another ensemble; if it must come into this one, empty its data directory"
+			n.complaints.log(n, id, message, message, err)
 		case errors.Is(err, wire.ErrTwins):
-			n.complaints.log(n, id, "a disk has two processes", err.Error())
+			const message = "a disk has two processes"
+			n.complaints.log(n, id, message, message, err)
 		}
 	}
 }
 
-// complaints has what was logged last of each member.
+// NoteRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
+// does not change. rival is "" if the member knows none.
+func (n *Node) NoteRival(from uint32, rival string) {
+	n.complaints.Lock()
+	defer n.complaints.Unlock()
+	if rival == "" {
+		delete(n.complaints.of, from)
+		return
+	}
+	n.complaints.log(n, from, rival, "another process runs with this member's number; stop one of them", rival)
+}
+
+// complaints has what was logged last about each member.
 type complaints struct {
 	sync.Mutex
 	of map[uint32]string
 }
 
-func (f *complaints) log(n *Node, id uint32, message, why string) {
-	if f.of == nil {
-		f.of = map[uint32]string{}
+// log logs a message with its reason, unless the last complaint about the member was the same.
+func (c *complaints) log(n *Node, id uint32, same, message string, reason any) {
+	if c.of == nil {
+		c.of = map[uint32]string{}
 	}
-	if f.of[id] != message {
-		f.of[id] = message
-		n.logger.Error(message, "peer", id, "reason", why)
+	if c.of[id] != same {
+		c.of[id] = same
+		n.logger.Error(message, "peer", id, "reason", reason)
 	}
 }

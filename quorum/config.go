@@ -17,8 +17,8 @@ import (
 // Config is what a Node is opened with. Fields without a default are required.
 type Config struct {
 	Self uint32 // this member's id
-	// Peers is the configured server list, this member included. They begin a new ensemble. A member
-	// without data asks them whether there is one, and afterwards they are only who is asked first.
+	// Peers is the configured server list, this member included. Its voter with the lowest id begins a new ensemble.
+	// Afterwards the list only names the members that this one asks first.
 	Peers []wire.Peer
 	Book  *wire.Book // this member's, made with Peers; default: a new one
 	// Wanted returns the server list in the state of the machine, which raft's configuration follows while
@@ -41,12 +41,12 @@ type Config struct {
 	Stream  raft.StreamLayer // raft's connections; Addr is this member's address in Peers
 	Machine Machine
 
-	// Ask sends a Hello to another member and returns its answer. It is used while this member
-	// starts without data, and while it leads, for members that are to be taken in. nil: this member is
-	// alone, and no other ever joins it.
+	// Ask sends a Hello to another member and returns its reply. A member uses it while it has no data, is not in
+	// raft's configuration or knows no leader, and a leader uses it to find the disks that run. If Ask is nil, this
+	// member is alone, and no other ever joins it.
 	Ask func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error)
-	// NewEnsemble allows a majority of voters without data to begin a new ensemble. Otherwise all
-	// voters must be reachable and have no data.
+	// NewEnsemble lets the voter with the lowest id begin a new ensemble once a majority of the voters has replied that
+	// it has no data. Otherwise all members of Peers must have replied that.
 	NewEnsemble bool
 
 	// Heartbeat is for how long a leader may not be heard before another member stands for election. raft draws each

@@ -20,16 +20,16 @@ import (
 //
 // The list has members, and the configuration has disks. If a member runs with a disk that the configuration does not have, and
 // the disk that it has does not answer, then the new disk is added without a vote, copies the log, and takes the place of the old
-// one. The old one leaves first: it does not answer, so of the other voters no more must answer than before.
+// one. The old one leaves first: it does not answer, and without it no more of the other voters must answer than before.
 
 const (
-	// followInterval is how often a leader looks for what its configuration lacks.
+	// followInterval is how often a leader compares its configuration with the server list.
 	followInterval = askInterval
 	// replacementWait is how long a voter that is to leave stays so that the one in its place can come in first. A
-	// member that is there comes in within a few rounds. One that cannot ask the leaving one comes in only after it.
+	// member that runs comes in within a few rounds. One that cannot reach the leaving one comes in only after it.
 	replacementWait = 5 * askTimeout
-	// handOverTries is how many election timeouts a leader that is to leave tries to hand over, before it looks at
-	// the list again.
+	// handOverTries is the number of election timeouts for which a leader that is to leave tries to hand over, before
+	// it compares the lists again.
 	handOverTries = 10
 )
 
@@ -47,7 +47,7 @@ func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
 		}
 		for r.State() == raft.Leader && ctx.Err() == nil && f.step(ctx) { //nolint:revive // each step is one change
 		}
-		if f.busy { // a member is catching up: look again soon
+		if f.busy { // a member is catching up: the next step comes soon
 			ticker.Reset(min(followInterval, n.election/2))
 		} else {
 			ticker.Reset(followInterval)
@@ -60,19 +60,21 @@ type follow struct {
 	n      *Node
 	r      *raft.Raft
 	busy   bool              // at the last step a member was catching up that is to vote
-	told   string            // what was logged last
-	rivals map[uint32]string // by member: what was logged last of two processes with its number
+	logged string            // the last reason for waiting that was logged
+	rivals map[uint32]string // by member: the last reason that was logged about two processes with its number
 	want   []wire.Peer       // the list at the last step
-	few    time.Time         // since when a voter that is to leave has waited for another; zero: none waits
-	ends   [2]uint64         // where this member's log ended at the two last looks that are half an election timeout apart
-	at     time.Time         // of the last one
+
+	leaverWaitsSince time.Time // when a voter that is to leave began to wait for another one; zero: none waits
+
+	logEnds   [2]uint64 // where this member's log ended at the last two samples, which are half an election timeout apart
+	sampledAt time.Time // time of the last sample
 }
 
 // step makes one change, if there is one to make that is possible now. It reports whether it did.
 func (f *follow) step(ctx context.Context) bool {
 	f.busy = false
 	if f.idle() {
-		f.told, f.few = "", time.Time{}
+		f.logged, f.leaverWaitsSince = "", time.Time{}
 		return false
 	}
 	if !f.listKnown(ctx, f.r.CurrentTerm()) {
@@ -81,14 +83,14 @@ func (f *follow) step(ctx context.Context) bool {
 	index := f.n.log.lastChange() // read before the configuration: raft refuses a change of another one
 	have, want := f.n.Servers(), f.n.wantedPeers()
 	if !slices.Equal(want, f.want) {
-		f.want, f.few = want, time.Time{}
+		f.want, f.leaverWaitsSince = want, time.Time{}
 	}
 	s := sight{self: f.n.self(), have: have, want: want, index: index, replies: f.n.askAll(ctx).replies, caught: f.caughtUp(), reached: f.n.reachedServers()}
 	f.logRivals(want)
 	f.busy = s.catchingUp()
 	next := f.next(s)
-	if next.waits != "" && next.waits != f.told {
-		f.told = next.waits
+	if next.waits != "" && next.waits != f.logged {
+		f.logged = next.waits
 		f.n.logger.Info("the configuration does not follow the server list yet", "waiting", next.waits)
 	}
 	if next.change == nil {
@@ -98,7 +100,7 @@ func (f *follow) step(ctx context.Context) bool {
 		f.n.logger.Info("a step towards the server list was not made; this member will try again", "step", next.what, "err", err)
 		return false
 	}
-	f.few = time.Time{}
+	f.leaverWaitsSince = time.Time{}
 	f.n.logger.Info("a step towards the server list was made", "step", next.what)
 	return true
 }
@@ -148,19 +150,19 @@ func (n *Node) reachedServers() []raft.ServerID {
 // reaches reports whether a server has answered this leader lately.
 func (n *Node) reaches(s wire.Peer) bool { return slices.Contains(n.reachedServers(), s.ServerID()) }
 
-// sight is what the leader sees when it looks for the next change.
+// sight is what the leader knows when it chooses the next change.
 type sight struct {
 	self       wire.Peer
 	have, want []wire.Peer                  // raft's configuration and the list
 	index      uint64                       // of the entry of have in the log; 0: not known
-	replies    map[uint32]*proto.HelloReply // of those who replied
-	caught     []raft.ServerID              // whose logs go as far as the leader's did a moment ago
-	reached    []raft.ServerID              // who has answered the leader's raft lately
+	replies    map[uint32]*proto.HelloReply // of this round, by member
+	caught     []raft.ServerID              // the servers whose logs go as far as the leader's did a moment ago
+	reached    []raft.ServerID              // the servers that have answered the leader's raft lately
 }
 
 func (s *sight) reaches(p wire.Peer) bool { return slices.Contains(s.reached, p.ServerID()) }
 
-// disk returns the disk with which a member replies, or 0 if it does not.
+// disk returns the disk with which a member has replied, or 0 if it has not.
 func (s *sight) disk(id uint32) disk.ID {
 	if id == s.self.ID {
 		return s.self.Disk
@@ -168,8 +170,8 @@ func (s *sight) disk(id uint32) disk.ID {
 	return disk.ID(s.replies[id].GetDisk())
 }
 
-// catchingUp reports whether a server is there that is to vote and does not yet. Right after it has come in, it may not have answered
-// raft.
+// catchingUp reports whether a server that is to vote runs and has no vote yet. Right after it has come in, it may not have
+// answered raft.
 func (s *sight) catchingUp() bool {
 	return slices.ContainsFunc(s.have, func(h wire.Peer) bool {
 		w, in := find(s.want, h.ID)
@@ -187,9 +189,9 @@ func (s *sight) of(id uint32) (servers []wire.Peer) {
 	return servers
 }
 
-// majority reports whether the voters without one are there as a majority of themselves: they have answered raft lately, and
-// replied a moment ago with their disks. If one of them was lost just before a change that counts on it, raft could neither commit
-// the change nor go back.
+// majority reports whether most of the voters other than without are there: they have answered raft lately, and replied a moment
+// ago with the disks that vote. If one of them was lost just before a change that counts on it, raft could neither commit the
+// change nor go back.
 func (s *sight) majority(without wire.Peer) bool {
 	voters, there := 0, 0
 	for _, h := range s.have {
@@ -204,21 +206,20 @@ func (s *sight) majority(without wire.Peer) bool {
 	return there > voters/2
 }
 
-// mayShrink reports whether a voter may leave although nobody votes in its place yet: because the one that is to come
-// needs its address, or does not come for a while. More than half of the voters of the list must remain
-// all the same, so that one disk never has what three should have. A list of two has no such half.
+// mayShrink reports whether a voter may leave although no other one votes in its place yet: the one that is to come needs its
+// address, or has not come for replacementWait. Even then, more than half of the voters of the list must remain, so that one disk
+// never has alone what three should have. In a list of two, one is not more than half, and it may remain alone.
 func (f *follow) mayShrink(s sight, leaving wire.Peer) bool {
 	remain, all := len(wire.Voters(s.have))-1, len(wire.Voters(s.want))
 	return (all <= 2 || remain > all/2) && (occupied(s.want, leaving) != 0 || f.waitedForVoters())
 }
 
-// waitedForVoters reports whether a voter that is to leave has stayed for long enough, and begins to count if none
-// has waited before.
+// waitedForVoters reports whether a voter that is to leave has waited for replacementWait. The first call begins the wait.
 func (f *follow) waitedForVoters() bool {
-	if f.few.IsZero() {
-		f.few = time.Now()
+	if f.leaverWaitsSince.IsZero() {
+		f.leaverWaitsSince = time.Now()
 	}
-	return time.Since(f.few) >= replacementWait
+	return time.Since(f.leaverWaitsSince) >= replacementWait
 }
 
 // caughtUp returns the servers that have answered raft lately, and whose logs went as far as this
@@ -226,25 +227,30 @@ func (f *follow) waitedForVoters() bool {
 // log of a busy ensemble goes on meanwhile.
 func (f *follow) caughtUp() []raft.ServerID {
 	now, ends := time.Now(), f.n.LastIndex()
-	if f.ends[1] == 0 {
-		f.ends[0], f.ends[1], f.at = ends, ends, now
-	} else if now.Sub(f.at) >= f.n.election/2 {
-		f.ends[0], f.ends[1], f.at = f.ends[1], ends, now
+	if f.logEnds[1] == 0 {
+		f.logEnds[0], f.logEnds[1], f.sampledAt = ends, ends, now
+	} else if now.Sub(f.sampledAt) >= f.n.election/2 {
+		f.logEnds[0], f.logEnds[1], f.sampledAt = f.logEnds[1], ends, now
 	}
-	return f.n.trans.Longest(f.n.election, f.ends[0])
+	return f.n.trans.Longest(f.n.election, f.logEnds[0])
 }
 
-// change is the next change of the configuration. waits says what it, or a later one, waits for.
+// change is the next change of the configuration. waits names what this change, or a later one, waits for; "" if none waits.
 type change struct {
 	what   string
 	change func(ctx context.Context) error // nil: there is none now
 	waits  string
 }
 
-// next returns the first change that is possible: servers of lost disks that never voted leave, disks that
-// answer are taken in, then addresses change, then disks get votes once they have the log, and members stop voting or leave
-// at last. A change of an address takes nobody's vote, so it does not wait for a copy of the log. No voter leaves if those
-// after it that can be reached are no majority.
+// next returns the first change that is possible, in this order:
+//
+//  1. A lost disk without a vote leaves.
+//  2. A disk that replies comes in, without a vote.
+//  3. An address changes. That takes nobody's vote, so it does not wait for a copy of the log.
+//  4. A disk that has the log gets a vote.
+//  5. A member stops voting, or leaves.
+//
+// No voter leaves unless most of the other voters are there.
 func (f *follow) next(s sight) change {
 	var waits string
 	for _, kind := range []func(sight) (change, bool){f.clearing, f.addition, f.move, f.promotion, f.departure} {
@@ -270,8 +276,8 @@ func (f *follow) clearing(s sight) (next change, goesOn bool) {
 	return next, true
 }
 
-// addition takes a disk in that replies, and that has data of this ensemble or none. It does not vote yet. A disk that
-// answers keeps its place: another one with its member's number waits, and an operator must stop one of the two.
+// addition takes in a disk that replies, and that has data of this ensemble or none, without a vote. A disk that answers raft
+// keeps its place. Another disk with its member's number waits, and an operator must stop one of the two.
 func (f *follow) addition(s sight) (next change, goesOn bool) {
 	for _, p := range s.want {
 		p.Disk = s.disk(p.ID)
@@ -299,8 +305,8 @@ func occupied(list []wire.Peer, p wire.Peer) uint32 {
 	return 0
 }
 
-// promotion gives a server a vote that has the log. If the member has another disk that votes, and does not answer, that one
-// leaves first.
+// promotion gives a vote to a server that has the log. If the member has another disk, which votes and does not answer, that
+// disk leaves first.
 func (f *follow) promotion(s sight) (next change, goesOn bool) {
 	var ready []wire.Peer
 	for _, h := range s.have {
@@ -331,7 +337,7 @@ func (f *follow) promotion(s sight) (next change, goesOn bool) {
 	return next, next.waits == "" // while a new voter is catching up, no voter leaves
 }
 
-// move changes the address of a server. The process there must have said that it has the disk.
+// move changes the address of a server. The process at the new address must have replied with the server's disk.
 func (f *follow) move(s sight) (next change, goesOn bool) {
 	for _, h := range s.have {
 		p, in := find(s.want, h.ID)

@@ -45,7 +45,7 @@ func TestVotersLeaveWithoutReplacement(t *testing.T) {
 	} {
 		f := &follow{}
 		if tt.waited {
-			f.few = time.Now().Add(-replacementWait)
+			f.leaverWaitsSince = time.Now().Add(-replacementWait)
 		}
 		leaving, _ := find(tt.have, 3)
 		if got := f.mayShrink(sight{have: tt.have, want: tt.want}, leaving); got != tt.may {

@@ -4,7 +4,7 @@
 //
 //   - Node: one member's raft. Open opens its data, which package disk keeps; Run runs it.
 //   - Machine: the state machine, which the caller provides.
-//   - Plant: fills the folders of a member of a new ensemble with a state.
+//   - Plant: fills the directories of the member that begins a new ensemble with a state.
 //   - Recover: rewrites a member's data after a majority has lost its data for good.
 //
 // # Changes to raft

@@ -46,7 +46,7 @@ func (n *Node) begin(ctx context.Context) error {
 	case n.alone():
 		return n.bootstrap()
 	}
-	var told string
+	var logged string
 	for pause := firstPause; ; pause = min(2*pause, askInterval) {
 		next := n.evaluate(n.askAll(ctx))
 		switch {
@@ -55,9 +55,9 @@ func (n *Node) begin(ctx context.Context) error {
 			return n.enter(next.ensemble)
 		case next.waits == "":
 			return n.bootstrap()
-		case next.waits != told && ctx.Err() == nil:
-			told = next.waits
-			n.logger.Info("this member has no data and waits", "for", told)
+		case next.waits != logged && ctx.Err() == nil:
+			logged = next.waits
+			n.logger.Info("this member has no data and waits", "for", logged)
 		}
 		select {
 		case <-ctx.Done():
@@ -67,8 +67,8 @@ func (n *Node) begin(ctx context.Context) error {
 	}
 }
 
-// beginning is what a round of replies allows a member without data to do. It waits if waits says for what. Otherwise it comes
-// into an ensemble, or if that is zero, begins one.
+// beginning is what a round of replies allows a member without data to do. If waits is not "", the member waits for what that
+// names. Otherwise it comes into ensemble, or if that is zero, begins one.
 type beginning struct {
 	ensemble wire.EnsembleID
 	waits    string
@@ -95,10 +95,10 @@ func (n *Node) evaluate(r round) (next beginning) {
 	return next
 }
 
-// mayBegin returns "" if this member may begin a new ensemble, or for what it waits. Nobody of whom it knows has data. Two
-// members never begin the same list, because only one has the lowest id, and all who count have replied with the same list. Two
-// processes with that id do not either: everybody tells the later one of the other (Rival).
-// Those count, too, that are only in a list of which a reply has told: all in the server lines may have left an ensemble.
+// mayBegin returns "" if this member may begin a new ensemble, or else what it waits for. No member that it knows has data. Two
+// members never begin the same list: only one has the lowest id, and every reply that counts has the same list. Two processes with
+// that id do not begin either: every other member reports the first one to the second one (Rival). Members that only a reply has
+// named must reply, too, because all members in the server lines may have left an ensemble.
 func (n *Node) mayBegin(r round) string {
 	voters := slices.DeleteFunc(wire.Sorted(n.cfg.Peers), func(p wire.Peer) bool { return p.Observer })
 	if first := voters[0]; first.ID != n.cfg.Self {
@@ -143,8 +143,8 @@ func (n *Node) hash() []byte {
 	return hash[:]
 }
 
-// keyCopying marks, in the stable store, a disk that has not yet copied all that the leader had. It decides nothing about votes.
-// Its state is an old one, so nobody is to take it for the ensemble's.
+// keyCopying marks, in the stable store, a disk that has not yet copied all that the leader had. The mark decides nothing about
+// votes. The state of such a disk is an old one, so Recover and Replay refuse it.
 var keyCopying = []byte("RollcallCopying")
 
 // enter stores the ensemble that this member comes into, before anything of it gets into the log.
@@ -195,7 +195,8 @@ func (n *Node) hasCome() bool {
 	return r != nil && n.leader() != "" && n.fsm.term.Load() == r.CurrentTerm() && n.configured()
 }
 
-// bootstrap begins an ensemble, of which this disk is the only voter. If an earlier attempt was killed, nobody has heard of it.
+// bootstrap begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
+// start begins another ensemble.
 func (n *Node) bootstrap() error {
 	id := drawEnsemble()
 	err := n.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
@@ -219,11 +220,11 @@ func (n *Node) bootstrap() error {
 	return nil
 }
 
-// comeLoop says to all others that this member is there, as long as it is not in raft's configuration, or knows no leader. The
-// leader may not know that this disk exists.
+// comeLoop says hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
+// not know yet that the disk exists.
 func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 	var lost []wire.Peer
-	takesPart := false // it has all that its leader had in this term, and the vote that the list wants for it
+	takesPart := false // it has been logged that this member takes part
 	pause := firstPause
 	if n.HasData() {
 		pause = askInterval // a leader that knows this disk is heard before
@@ -259,8 +260,8 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 	}
 }
 
-// checkEntered returns an error if this member has no data, and the ensemble into which it comes is not the one that there is:
-// whoever began that one lost its disk before anybody had stored an entry, and has begun another one.
+// checkEntered returns an error if this member has no data yet, and the others are of another ensemble than the one into which
+// it comes: the member that began that one lost its disk before another disk had an entry, and has begun a new one.
 func (n *Node) checkEntered(r round) error {
 	if n.HasData() {
 		return nil

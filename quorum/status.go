@@ -29,10 +29,10 @@ func (n *Node) Disk() disk.ID { return n.disk.ID() }
 // had in this term; or its disk is not in raft's configuration; or it has data, and raft does not run yet. It has no vote then,
 // and must answer no proof round. An observer that has come in is not joining, and neither is a member that waits for its vote.
 func (n *Node) Joining() bool {
-	if n.joining.Load() || !n.HasData() {
-		return n.joining.Load() && !n.hasCome()
+	if n.joining.Load() {
+		return !n.hasCome()
 	}
-	return n.raft.Load() == nil || !n.configured()
+	return n.HasData() && (n.raft.Load() == nil || !n.configured())
 }
 
 // Reached returns the ids of the other voting members that have answered this member's raft as a

@@ -11,12 +11,12 @@ import (
 
 // ID identifies one data directory, for ever: it is drawn at random when the stable store is made. raft's servers are disks,
 // because raft's proof has no step in which a server forgets its votes and its log and keeps its name. The id is in the file
-// that has the votes, so whoever loses these loses the name, too. Zero is no disk's.
+// that has the votes, so a member that loses its votes loses its name, too. No disk has the id zero.
 type ID uint64
 
 func (id ID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
 
-// keyDisk is the key in the stable store for the ID: 8 bytes, and 4 of a checksum, because another name would vote again.
+// keyDisk is the key in the stable store for the ID: 8 bytes, and 4 of a checksum, because a disk with a changed id would vote again.
 var keyDisk = []byte("RollcallDisk")
 
 const idSize, idSumSize = 8, 4

@@ -120,7 +120,7 @@ func plantedFolders(dir, logDir string) (fs []*folder, err error) {
 }
 
 // elsewhere is the advice for a folder that is not empty. To fill one again after its ensemble has started would
-// make a member forget its votes.
+// begin another ensemble.
 const elsewhere = "if a member of this ensemble has ever started, do not fill any folder again: start a member that has lost its data with an empty folder, and it joins. Otherwise choose an empty folder"
 
 // mayPlant returns an error if a member has begun in an operator's folder, or cannot begin there.
