@@ -137,6 +137,7 @@ func TestNextChange(t *testing.T) {
 		{"a second emptied disk after the first", with(disks(three), 3, 33), three, map[uint32]disk.ID{2: 2, 3: 34}, nil, names(with(disks(three), 3, 33), 3), "the lost disk 0000000000000021 of member 3, which had no vote, leaves", ""},
 		{"the old disk comes back", with(disks(three), 3, 33), three, all, nil, names(with(nil, 3, 33), 3), "the lost disk 0000000000000021 of member 3, which had no vote, leaves", ""},
 		{"an observer's disk is lost", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, names(observed, 4), "the lost disk 0000000000000004 of member 4, which had no vote, leaves", ""},
+		{"an observer's disk answers, and another one runs", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, nil, "", "the disk 0000000000000004 of member 4, which answers, or did a moment ago: the disk 000000000000002c wants its place"},
 		{"one of two voters is lost, and the leader has not noticed yet", with(disks(peersOf(1, 2)), 2, 22), peersOf(1, 2), map[uint32]disk.ID{2: 22}, []uint32{2}, names(disks(peersOf(2)), 2), "the lost disk 0000000000000002 of member 2 leaves", ""},
 	} {
 		f := &follow{n: &Node{cfg: Config{Self: 1}}}

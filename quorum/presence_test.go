@@ -86,6 +86,50 @@ func TestMeetingsAreBounded(t *testing.T) {
 	})
 }
 
+// The leader reports a second process with a member's number while both run. A restart with an empty directory is none, and so is a
+// process that has ended.
+func TestRival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n, id := e.members[lead].node, others(lead)[0]
+		meets := func(n *Node) {
+			for range 20 {
+				n.Met(Meeting{Peer: wire.Peer{ID: id, Disk: 99, Addr: "x:1"}})
+				time.Sleep(rivalGrace / 10)
+			}
+		}
+		meets(n)
+		if got, first := n.Rival(id), e.members[id].node.self(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
+			t.Errorf("two processes run: %q", got)
+		}
+		follower := e.members[others(lead)[1]].node
+		if meets(follower); follower.Rival(id) != "" {
+			t.Errorf("a follower reports %q", follower.Rival(id))
+		}
+		if got := n.Rival(id); got != "" {
+			t.Errorf("the second one has ended: %q", got)
+		}
+		e.stop(id)
+		if meets(n); n.Rival(id) != "" {
+			t.Errorf("the first one has ended: %q", n.Rival(id))
+		}
+		time.Sleep(2 * metFor)
+		e.start(id)
+		e.wait("the first one to answer the leader again", func() bool { return n.reaches(e.members[id].node.self()) })
+		e.kill(id)
+		e.wipe(id)
+		e.start(id)
+		for range 100 {
+			if got := n.Rival(id); got != "" {
+				t.Fatalf("after a restart with an empty directory: %q", got)
+			}
+			time.Sleep(rivalGrace / 20)
+		}
+	})
+}
+
 // Meet waits for a majority of the voters, for a bounded time. It takes the word of nobody else, and of no other ensemble.
 func TestMeet(t *testing.T) {
 	other := wire.EnsembleID{9}

@@ -295,6 +295,34 @@ func TestBeginnerHasAllData(t *testing.T) {
 	})
 }
 
+// A new disk is marked from before its first entry until it has all that its leader had, also if its process ends in between.
+func TestNewDiskIsMarked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		e.fill(40, 1, 2, 3)
+		e.kill(3)
+		e.slowly(3, 20*time.Millisecond)
+		for range 2 {
+			e.start(3)
+			index := e.members[3].node.LastIndex()
+			e.wait("a part of the log", func() bool { return e.members[3].node.LastIndex() > index+5 })
+			n := e.members[3].node
+			e.kill(3)
+			if copying, err := isCopying(n.disk.Stable()); !copying || err != nil {
+				t.Errorf("with %d entries, it is marked: %t, %v", n.LastIndex(), copying, err)
+			}
+		}
+		e.start(3)
+		e.votes(3)
+		e.wait("the end of its mark", func() bool {
+			copying, err := isCopying(e.members[3].node.disk.Stable())
+			return !copying && err == nil
+		})
+	})
+}
+
 // Of three voters two are lost, or of two one: nobody leads any more, and every member logs that once, within a tick.
 func TestLostMajority(t *testing.T) {
 	t.Parallel()
