@@ -16,14 +16,14 @@ import (
 	"rollcall/member"
 )
 
-const recoverWarning = `This is the way out when a majority of the members has lost its data for good.
-Member %d begins a new ensemble with what it has. The list of that is: %s.
-These are the server lines of its zoo.cfg. If members have come in or gone since, correct the lines first.
+const recoverWarning = `This is the way out when half of the voters or more have lost their data for good: one of two, or two of three.
+Member %d begins a new ensemble with what it has, and with these servers: %s.
+They are the server lines of its zoo.cfg. If members have come in or gone since, correct the lines first.
 Writes that only the lost members had are gone, even if clients were told that they were done.
 Recover one member only, the one with the most data.
 `
 
-// recoverAlone and recoverOthers say how the ensemble goes on: with a list of one server, and with a list of several.
+// recoverAlone and recoverOthers describe the next step, for a list of one server and for a list of several.
 const (
 	recoverAlone = `Then start it with this same server list. It serves clients at once.
 `

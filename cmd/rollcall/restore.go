@@ -25,7 +25,7 @@ type restoring struct {
 	sessions string
 }
 
-// newRestore returns the command that fills the folders of a new ensemble with a backup.
+// newRestore returns the command that fills the directories of the member that begins a new ensemble with a backup.
 func newRestore(w cli.World) *cobra.Command {
 	r, out := restoring{sessions: "keep"}, cli.NewOutput(w)
 	live := cli.NewSubtreeRestore(w, out)
@@ -135,7 +135,7 @@ func (u untilDone) Read(p []byte) (int, error) {
 	return u.Reader.Read(p)
 }
 
-// fill fills the folders of a member, and returns the digest of its state.
+// fill fills the directories of a member, and returns the digest of its state.
 func fill(cfg config.Config, state *member.Restored) (digest string, err error) {
 	err = member.Plant(member.Planting{
 		ID: cfg.MyID, Servers: servers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
@@ -149,7 +149,7 @@ func fill(cfg config.Config, state *member.Restored) (digest string, err error) 
 	return digest, err
 }
 
-// restoredText returns what was done, and what to do next in an ensemble of so many members.
+// restoredText describes what was done, and the next step in an ensemble of that many members.
 func restoredText(done cli.Restored, members int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d nodes and %d sessions, as of index %d", done.File, done.Nodes, done.Sessions, done.Index)
