@@ -640,9 +640,14 @@ func (e *ensemble) applied(want []string, ids ...uint32) {
 	}
 }
 
+// joined waits until a member has come in, and has stored that: a member that is stopped before comes in again, with the next
+// entry of a term.
 func (e *ensemble) joined(id uint32) {
 	e.t.Helper()
-	e.wait("member to have joined", func() bool { return !e.members[id].node.Joining() })
+	e.wait("member to have joined", func() bool {
+		n := e.members[id].node
+		return !n.Joining() && !n.joining.Load()
+	})
 }
 
 // logBuffer is a log that the test reads while others write it.

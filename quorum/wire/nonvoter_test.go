@@ -37,7 +37,7 @@ func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 			{"a voter that loses its vote", named(2), 5, 5, true, 2, 5, limit},
 			{"a voter that has lost its vote", named(2), 6, 6, true, 3, 3, 0},
 		} {
-			req := &raft.AppendEntriesRequest{PrevLogEntry: 3, LeaderCommitIndex: 3, Entries: []*raft.Log{{Index: 4}, {Index: 5}, {Index: 6}}}
+			req := &raft.AppendEntriesRequest{Term: r.CurrentTerm(), PrevLogEntry: 3, LeaderCommitIndex: 3, Entries: []*raft.Log{{Index: 4}, {Index: 5}, {Index: 6}}}
 			if tt.demoted {
 				req.Entries[2].Type, req.Entries[2].Data = raft.LogConfiguration, raft.EncodeConfiguration(Configuration([]Peer{server(1, "m1:1"), server(3, "m3:1")}))
 			}
