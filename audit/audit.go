@@ -144,8 +144,9 @@ func (l *Log) Counts() (written, dropped uint64) {
 	return l.written.Load(), l.dropped.Load()
 }
 
-// Applied adds what a transaction of this member's clients has come to. atMs is the log's time.
-func (l *Log) Applied(atMs int64, txn *proto.Txn, r *znode.Result) {
+// Applied adds what a transaction of this member's clients has come to. atMs is the log's time, and ids are the identities of
+// the client that sent it.
+func (l *Log) Applied(atMs int64, txn *proto.Txn, ids []*proto.Identity, r *znode.Result) {
 	if l == nil {
 		return
 	}
@@ -154,7 +155,7 @@ func (l *Log) Applied(atMs int64, txn *proto.Txn, r *znode.Result) {
 	if how.name == "" || how.passing(r.Code) {
 		return
 	}
-	e := Event{AtMs: atMs, Zxid: r.Zxid, Session: jute.SessionID(txn.GetSession()), Ids: txn.GetIds(), Timeout: r.Session.Timeout}
+	e := Event{AtMs: atMs, Zxid: r.Zxid, Session: jute.SessionID(txn.GetSession()), Ids: ids, Timeout: r.Session.Timeout}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if op == jute.OpMulti {

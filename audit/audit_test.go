@@ -214,7 +214,7 @@ var silent = map[string][]jute.Op{
 	"only within a multi, where it changes nothing": {jute.OpCheck},
 	"refused before the log":                        {jute.OpDeleteContainer},
 	"no requests":                                   {jute.OpNotification, jute.OpError},
-	"the log's own":                                 {jute.OpTermStart, jute.OpAnnounce, jute.OpEmpty},
+	"the log's own":                                 {jute.OpTermStart, jute.OpAnnounce, jute.OpEmpty, jute.OpIdentify},
 	"an Event at the leader":                        {jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep},
 }
 
@@ -242,7 +242,7 @@ func TestOperations(t *testing.T) {
 		var want []string
 		for _, c := range tellings {
 			c.result.Zxid = 0x200000005
-			l.Applied(atMs, &proto.Txn{Session: 0x3000012f99a0001, Op: int32(c.op), Body: c.body, Ids: bob}, &c.result)
+			l.Applied(atMs, &proto.Txn{Session: 0x3000012f99a0001, Op: int32(c.op), Body: c.body}, bob, &c.result)
 			for i := range c.json {
 				if format == "json" {
 					want = append(want, jsonHead+c.json[i]+zxidTail)
@@ -327,7 +327,7 @@ func TestNoLog(t *testing.T) {
 		t.Fatal(l, err)
 	}
 	l.Start()
-	l.Applied(0, nil, nil)
+	l.Applied(0, nil, nil, nil)
 	l.Add(Event{})
 	l.Refused(0, nil, jute.OpCreate, 0)
 	l.Close()
@@ -383,7 +383,7 @@ func TestHangingDisk(t *testing.T) {
 		n := maxQueued / 100
 		begun := time.Now()
 		for range n {
-			l.Applied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: body, Ids: bob}, &znode.Result{})
+			l.Applied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: body}, bob, &znode.Result{})
 			if n := waiting(l); n > maxQueued+1000 {
 				t.Fatalf("%d bytes wait", n)
 			}

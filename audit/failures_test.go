@@ -162,10 +162,11 @@ func TestResumedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, _ := newLog(t, Settings{})
 		l.Start()
-		txn := &proto.Txn{Op: int32(jute.OpAttach), Session: 5, Ids: []*proto.Identity{{Scheme: "ip", Id: "6.6.6.6"}}}
+		txn := &proto.Txn{Op: int32(jute.OpAttach), Session: 5}
+		ids := []*proto.Identity{{Scheme: "ip", Id: "6.6.6.6"}}
 		for range 50 {
-			l.Applied(1, txn, &znode.Result{Code: jute.SessionExpired})
-			l.Applied(1, txn, &znode.Result{})
+			l.Applied(1, txn, ids, &znode.Result{Code: jute.SessionExpired})
+			l.Applied(1, txn, ids, &znode.Result{})
 		}
 		l.Close()
 		synctest.Wait()

@@ -3,7 +3,6 @@ package follower
 import (
 	"math/bits"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
 )
@@ -25,7 +24,7 @@ const (
 
 // weigh returns the weight, in units, of a transaction of size bytes.
 func weigh(txn *proto.Txn, size int) int {
-	return max((size+bytesPerUnit-1)/bytesPerUnit, znode.Weigh(jute.Op(txn.Op), txn.Body))
+	return max((size+bytesPerUnit-1)/bytesPerUnit, znode.Weigh(txn))
 }
 
 // classOf returns the class of a weight: 0 for light writes, then one class for each doubling.

@@ -135,6 +135,19 @@ func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 	}
 }
 
+// Identities returns those of the client that sent a transaction of this member, which is about to be passed to Applied. The
+// transaction names them itself if it has no session or sets those of its session. Otherwise the request that waits for it
+// knows them.
+func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
+	if ids := txn.GetIds(); len(ids) > 0 || txn.Boot != f.cfg.Boot {
+		return ids
+	}
+	if sender, ok := f.out.waiter(txn.Seq).(interface{ Identities() []*proto.Identity }); ok {
+		return sender.Identities()
+	}
+	return nil
+}
+
 // Dropped implements znode.Hooks. A transaction that was applied before has had its result then.
 func (f *Follower) Dropped(*proto.Txn) {}
 

@@ -445,6 +445,16 @@ func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 	return r, closed, true
 }
 
+// waiter returns who waits for the write numbered seq, if it is the oldest of those sent, or nil.
+func (o *outbox) waiter(seq uint64) znode.Waiter {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sent.Len() == 0 || o.seq-uint64(o.sent.Len())+1 != seq {
+		return nil
+	}
+	return o.sent.At(0).waiter
+}
+
 // forget removes the writes up to number through, whose outcome is unknown.
 func (o *outbox) forget(through uint64) {
 	o.mu.Lock()

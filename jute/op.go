@@ -56,6 +56,7 @@ const (
 	OpReap      Op = -1006 // a container or a node with a TTL is removed
 	OpSweep     Op = -1007 // some of the nodes that an ended session has left are removed
 	OpKill      Op = -1008 // an operator ends a session
+	OpIdentify  Op = -1009 // the owner of a session has proved more identities
 )
 
 // Class groups the operations that servers treat alike.
@@ -135,6 +136,7 @@ var operations = [...]operation{
 	{OpReap, "reap", "", ClassLog, true, nil, nil},
 	{OpSweep, "sweep", "", ClassLog, true, nil, nil},
 	{OpKill, "kill", "", ClassLog, true, nil, nil},
+	{OpIdentify, "identify", "", ClassLog, true, nil, nil},
 }
 
 // record returns a new record of type R.
@@ -147,7 +149,7 @@ func record[R any, P interface {
 
 // These are the least and the greatest opcode.
 const (
-	leastOp    = OpKill
+	leastOp    = OpIdentify
 	greatestOp = OpWhoAmI
 )
 

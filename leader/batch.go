@@ -212,7 +212,7 @@ type waiting struct {
 
 // wait returns the record of a transaction that waits.
 func wait(txn *proto.Txn) waiting {
-	return waiting{txn: txn, size: pb.Size(txn), ops: znode.Weigh(jute.Op(txn.Op), txn.Body)}
+	return waiting{txn: txn, size: pb.Size(txn), ops: znode.Weigh(txn)}
 }
 
 func (q *intake) init(sizes *tally.Sizes) {

@@ -106,6 +106,9 @@ func TestAuditOfAnEnsemble(t *testing.T) {
 				t.Errorf("%s %s: %+v, want member %d, %+v", want.Operation, want.path, got, want.member, want.auditLine)
 			}
 		}
+		if got := lines.find(t, "create", "/mine"); len(got) != 1 || got[0].Address == "" {
+			t.Errorf("%+v, want the address of the client", got)
+		}
 		if got := lines.find(t, "create", "/box"); len(got) != 2 || got[0].Result != "success" || got[1].Error != "node exists" || got[0].Zxid >= got[1].Zxid {
 			t.Errorf("%+v", got)
 		}

@@ -109,7 +109,7 @@ func (h hooks) Reconfigured(txn *proto.Txn, r *znode.Result) {
 
 func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.GetBoot() == h.m.boot { // otherwise this member applies its old log once more
-		h.m.audit.Applied(h.m.state.TimeMs(), txn, r)
+		h.m.audit.Applied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
 	h.m.reconfigured(txn, r)
 	h.m.follower.Applied(txn, r)

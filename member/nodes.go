@@ -66,7 +66,8 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	case len(body) > most:
 		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes; at most %d are allowed, as jute.maxbuffer says", len(body), most)}
 	}
-	if code := m.server.Afford(c.Op, body, ids); code != jute.OK {
+	lists, code := m.server.Afford(c.Op, body, ids)
+	if code != jute.OK {
 		return "", stat, nodeFailure(code, c.Path)
 	}
 	// A change that nobody can take would stay with this member, and happen when nobody expects it any more.
@@ -74,7 +75,7 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 		return "", stat, errNothingDone
 	}
 	// A connection of its own, so that the changes of several administrators do not wait for each other.
-	txn := &proto.Txn{Conn: random(), Op: int32(c.Op), Body: body, Ids: ids}
+	txn := &proto.Txn{Conn: random(), Op: int32(c.Op), Body: body, Ids: ids, Lists: lists}
 	applied := make(outcome, 1)
 	if err := m.follower.Submit(ctx, txn, applied); err != nil {
 		return "", stat, errNothingDone

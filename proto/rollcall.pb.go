@@ -270,16 +270,19 @@ func (x *Entry) GetTxns() []*Txn {
 // Txn is one transaction. Apply runs it only if boot is current for member and seq is
 // the member's cursor + 1. The leader's own (member 0: TermStart, expire, kill, reap, sweep) have no seq.
 type Txn struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`          // the member that forwarded it; 0: the leader itself
-	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`             // the run of that member's process
-	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`                // counts 1, 2, 3... per boot; 0 only in announce and the leader's own
-	Session       int64                  `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"`       // jute.SessionID
-	Conn          uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`             // the client connection, unique over members and boots; 0: none
-	Op            int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`                // jute.Op: a client's opcode or one of the log's own
-	Body          []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`               // a client's request record as it arrived (jute), or a message below
-	Ids           []*Identity            `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`                 // the connection's identities: always ("ip", address), and those that auth added
-	Reached       []uint32               `protobuf:"varint,9,rep,packed,name=reached,proto3" json:"reached,omitempty"` // the servers that the leader reached; only in OpReconfig
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Member  uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // the member that forwarded it; 0: the leader itself
+	Boot    uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`       // the run of that member's process
+	Seq     uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`          // counts 1, 2, 3... per boot; 0 only in announce and the leader's own
+	Session int64                  `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"` // jute.SessionID
+	Conn    uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`       // the client connection, unique over members and boots; 0: none
+	Op      int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`          // jute.Op: a client's opcode or one of the log's own
+	Body    []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`         // a client's request record as it arrived (jute), or a message below
+	// The connection's identities: always ("ip", address), and those that auth added. They are in the session's record, so only the
+	// transactions that set them there have them (createSession, attach, identify), and those without a session.
+	Ids           []*Identity `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`
+	Reached       []uint32    `protobuf:"varint,9,rep,packed,name=reached,proto3" json:"reached,omitempty"` // the servers that the leader reached; only in OpReconfig
+	Lists         uint32      `protobuf:"varint,10,opt,name=lists,proto3" json:"lists,omitempty"`           // bytes of the access control lists that a client's write stores, if they are more than its body; only weights go by it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -375,6 +378,13 @@ func (x *Txn) GetReached() []uint32 {
 		return x.Reached
 	}
 	return nil
+}
+
+func (x *Txn) GetLists() uint32 {
+	if x != nil {
+		return x.Lists
+	}
+	return 0
 }
 
 // Identity is one (scheme, id) pair as in ZooKeeper's ACLs.
@@ -4818,7 +4828,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x17\n" +
 	"\atime_ms\x18\x04 \x01(\x03R\x06timeMs\x12$\n" +
-	"\x04txns\x18\x05 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\xd8\x01\n" +
+	"\x04txns\x18\x05 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\xee\x01\n" +
 	"\x03Txn\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x10\n" +
@@ -4828,7 +4838,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x02op\x18\x06 \x01(\x11R\x02op\x12\x12\n" +
 	"\x04body\x18\a \x01(\fR\x04body\x12'\n" +
 	"\x03ids\x18\b \x03(\v2\x15.rollcall.v1.IdentityR\x03ids\x12\x18\n" +
-	"\areached\x18\t \x03(\rR\areached\"2\n" +
+	"\areached\x18\t \x03(\rR\areached\x12\x14\n" +
+	"\x05lists\x18\n" +
+	" \x01(\rR\x05lists\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\xa6\x02\n" +

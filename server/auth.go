@@ -8,8 +8,8 @@ import (
 	"rollcall/proto"
 )
 
-// maxIdentityBytes bounds the identities of one connection beside Limits.MaxIdentities, because every message and entry with a
-// write of the connection has them. It is 64 bytes for each of 64.
+// maxIdentityBytes bounds the identities of one connection beside Limits.MaxIdentities, because the record of its session has
+// them. It is 64 bytes for each of 64.
 const maxIdentityBytes = 4 << 10
 
 // authenticate adds the identities that an auth packet proves. They hold for the

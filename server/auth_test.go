@@ -5,6 +5,9 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"time"
+
+	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
 	"rollcall/proto"
@@ -181,5 +184,36 @@ func TestIdentityBoundIsExact(t *testing.T) {
 		if got := c.identify("digest", id); got != tt.want {
 			t.Errorf("%d bytes: %v, want %v", maxIdentityBytes+tt.extra, got, tt.want)
 		}
+	}
+}
+
+// A connection names its identities once, when they have changed. Its writes have the same size in the log with 64 identities of
+// together 4 KiB as with its address alone.
+func TestWritesDoNotNameIdentities(t *testing.T) {
+	size := func(identities int) (bytes int) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		for i := range identities {
+			c.must(jute.OpAuth, auth("digest", fmt.Sprintf("%025d%03d:p", 0, i)))
+		}
+		before := w.forwarded()
+		c.must(jute.OpAuth, auth("ip", "")) // it has this one already
+		if n := w.forwarded() - before; n != 0 {
+			t.Errorf("%d transactions for an identity that the connection had", n)
+		}
+		w.hold()
+		c.request(jute.OpSetData, setData("/", strings.Repeat("x", 50)))
+		c.expectSilence(10 * time.Millisecond)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.pending) != 1 {
+			t.Fatalf("%d transactions wait, want the write", len(w.pending))
+		}
+		return protobuf.Size(w.pending[0])
+	}
+	one, many := size(0), size(DefaultMaxIdentities-1)
+	t.Logf("a write of 50 bytes takes %d bytes of the log, and %d with 64 identities", one, many)
+	if many > one+2 { // the number of the transaction is longer
+		t.Errorf("a write takes %d bytes with 64 identities, and %d with one", many, one)
 	}
 }

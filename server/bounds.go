@@ -34,8 +34,8 @@ type expense struct {
 
 // Afford returns OK if a write of a client with these identities may enter the log, or the answer: BadArguments for a path that is
 // too long or too deep and for more than one quota, InvalidACL for lists that are too long. A record that cannot be read costs
-// nothing. Afford reads the record once, and needs no more memory than one of its operations has.
-func (s *Server) Afford(op jute.Op, record []byte, ids []*proto.Identity) jute.Code {
+// nothing. Afford reads the record once, and needs no more memory than one of its operations has. lists is what Txn.lists must be.
+func (s *Server) Afford(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
 	e := expense{limits: &s.cfg.Limits, ids: ids, most: maxGrowth * (len(record) + bytesOf(ids))}
 	d := jute.NewDecoder(record)
 	switch {
@@ -57,7 +57,10 @@ func (s *Server) Afford(op jute.Op, record []byte, ids []*proto.Identity) jute.C
 			return e.exceeded == jute.OK
 		})
 	}
-	return e.exceeded
+	if e.lists > len(record) {
+		lists = uint32(e.lists)
+	}
+	return lists, e.exceeded
 }
 
 func bytesOf(ids []*proto.Identity) (n int) {

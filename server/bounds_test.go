@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"rollcall/jute"
 )
@@ -131,5 +132,30 @@ func TestWatchesOfLongPaths(t *testing.T) {
 	defer w.state.RUnlock()
 	if n := w.state.WatchCount(); n != 3 { // on the node at the path, on its children, and on the root
 		t.Errorf("%d watches", n)
+	}
+}
+
+// A short request that stores long lists weighs what the lists do, because its transaction says how long they are.
+func TestWritesWeighTheirLists(t *testing.T) {
+	w := newWorld(t, false, nil)
+	c := w.connect()
+	for i := range identitiesInTest - 1 {
+		c.must(jute.OpAuth, auth("digest", fmt.Sprintf("u%d:p", i)))
+	}
+	w.hold()
+	c.request(jute.OpCreate, node("/own", ownList(1)))
+	c.request(jute.OpCreate, node("/open", jute.OpenACL))
+	c.expectSilence(10 * time.Millisecond)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) != 2 {
+		t.Fatalf("%d writes wait, want 2", len(w.pending))
+	}
+	const entry = 4 + 4 + 6 + 4 + 30 // permissions, digest, and a name with its hash, at least
+	if got := w.pending[0].Lists; got < (identitiesInTest-1)*entry {
+		t.Errorf("a create that stores %d entries has %d bytes of lists", identitiesInTest-1, got)
+	}
+	if got := w.pending[1].Lists; got != 0 {
+		t.Errorf("a create with a list of its own has %d bytes of lists beyond its body", got)
 	}
 }

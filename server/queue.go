@@ -21,6 +21,7 @@ type request struct {
 	ids   []*proto.Identity // the client's identities when it sent the request
 	body  []byte            // the request's record; in the frame's memory, or in own while the request waits
 
+	lists  uint32        // of a write: see Txn.lists
 	logged bool          // a write or a sync, answered when it is applied; other requests are answered when they are first
 	proves bool          // a sync or a linearizable read: it waits for the leader's proof
 	moves  bool          // a reconfig: when it is applied, its answer waits until the members have followed it
@@ -50,6 +51,9 @@ func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	}
 	return r
 }
+
+// Identities are those of the client when it sent the request.
+func (r *request) Identities() []*proto.Identity { return r.ids }
 
 // free gives the record back to the pool. Nothing else may refer to it. If it was submitted, it has
 // been applied.

@@ -64,7 +64,7 @@ func (c *conn) multi(r *request) bool {
 // submitBounded sends a write to the log, unless it costs too much or would add data while this member is short of memory: then
 // the code is jute.NoRoom. A write that is refused takes no zxid. A multi gets the code in the header.
 func (c *conn) submitBounded(r *request) bool {
-	if r.code = c.srv.Afford(r.op, r.body, r.ids); r.code != jute.OK {
+	if r.lists, r.code = c.srv.Afford(r.op, r.body, r.ids); r.code != jute.OK {
 		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, r.code)
 		return c.local(r)
 	}
@@ -98,7 +98,28 @@ func (c *conn) identified(r *request, code jute.Code) bool {
 	}
 	r.code, r.noZxid = code, true
 	r.ends, r.why = code != jute.OK, authFailed
-	return c.local(r)
+	proved := len(*c.ids.Load()) > len(r.ids)
+	if !c.local(r) {
+		return false
+	}
+	return !proved || c.submitIdentities()
+}
+
+// submitIdentities puts the connection's identities into the record of its session, by which its later writes are judged. They
+// go the same way as writes, so a write that the client sent before is judged without the new ones. In a loop,
+// submitIdentities leaves to the reader whatever would have to wait.
+func (c *conn) submitIdentities() bool {
+	if c.readOnly {
+		return true
+	}
+	txn := &proto.Txn{Session: int64(c.session), Conn: c.number, Op: int32(jute.OpIdentify), Ids: *c.ids.Load()}
+	if !c.stream.InLoop() {
+		return c.hand(txn, nil)
+	}
+	if !c.srv.cfg.Member.Offer(txn, nil) {
+		c.stream.Later(func() bool { return c.hand(txn, nil) })
+	}
+	return true
 }
 
 // look answers a read.
@@ -125,7 +146,7 @@ func (c *conn) submit(r *request) bool {
 	r.logged = true
 	txn := &proto.Txn{
 		Session: int64(c.session), Conn: c.number, Op: int32(r.op),
-		Body: bytes.Clone(r.body), Ids: r.ids, // the log keeps it longer than the frame lives
+		Body: bytes.Clone(r.body), Lists: r.lists, // the log keeps it longer than the frame lives
 	}
 	r.body = nil
 	if looped && c.late() {

@@ -77,15 +77,16 @@ func (a *acl) list(admin bool) []jute.ACL {
 // acls finds the lists that nodes use. It holds weak references, so a list lives as long as a node,
 // or a snapshot's copy of a node, uses it. It is changed under the tree's write lock.
 type acls struct {
-	x509  bool                         // requests may name the subjects of certificates
-	sasl  bool                         // requests may name the users of SASL
-	known map[string]weak.Pointer[acl] // by text
-	sweep int                          // the size of known at which dead entries are removed next
-	list  []jute.ACL                   // scratch memory for expand and intern
-	text  []byte
-	asker asker      // the client of the running transaction
-	asked []jute.ACL // the list that the running transaction has resolved last, and the result
-	gave  *acl
+	x509   bool                         // requests may name the subjects of certificates
+	sasl   bool                         // requests may name the users of SASL
+	known  map[string]weak.Pointer[acl] // by text
+	sweep  int                          // the size of known at which dead entries are removed next
+	list   []jute.ACL                   // scratch memory for expand and intern
+	text   []byte
+	sender sender     // the client of the running transaction
+	asker  asker      // the same client, as lists are compared with it
+	asked  []jute.ACL // the list that the running transaction has resolved last, and the result
+	gave   *acl
 }
 
 // obey makes c follow a term's rules.
@@ -109,7 +110,7 @@ func (c *acls) resolve(list []jute.ACL, who []*proto.Identity) (*acl, jute.Code)
 	if c.gave != nil && jute.SameACL(list, c.asked) { // usually so in a multi, all of whose operations have the same identities
 		return c.gave, jute.OK
 	}
-	entries, code := unique(list)
+	entries, code := distinct(list)
 	if code != jute.OK {
 		return nil, code
 	}
@@ -141,9 +142,9 @@ func (c *acls) forget() {
 	c.asked, c.gave = c.asked[:0], nil
 }
 
-// unique returns list without repetitions. If comparing two entries meets a null scheme or id
+// distinct returns list without repetitions. If comparing two entries meets a null scheme or id
 // (their earlier fields being equal), it returns MarshallingError.
-func unique(list []jute.ACL) ([]jute.ACL, jute.Code) {
+func distinct(list []jute.ACL) ([]jute.ACL, jute.Code) {
 	if len(list) == 1 {
 		return list, jute.OK
 	}

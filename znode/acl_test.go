@@ -153,6 +153,7 @@ func TestPermissions(t *testing.T) {
 	}
 	six := w.connect()
 	six.ids[0].Id = "2001:db8::5"
+	six.do(jute.OpIdentify, nil)
 	six.must(six.createACL("/six", 0, aclOf(31, "ip", "2001:db8::/64")))
 	if six.watchData("/six") != jute.OK || other.watchData("/six") != jute.NoAuth {
 		t.Error("an ip ACL of an IPv6 network is wrong")

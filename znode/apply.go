@@ -177,11 +177,14 @@ func (s *State) leadersOwn(op jute.Op) bool {
 // run is the one place where a transaction changes state. Each operation is a method that decodes
 // the body and takes the zxid.
 func (s *State) run(txn *proto.Txn, r *Result) {
+	s.acls.sender.begin(txn)
 	switch op := jute.Op(txn.GetOp()); op {
 	case jute.OpCreateSession:
 		s.createSession(txn, r)
 	case jute.OpAttach:
 		s.attach(txn, r)
+	case jute.OpIdentify:
+		s.identify(txn, r)
 	case jute.OpCloseSession:
 		s.closeSession(txn, r)
 	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:

@@ -11,7 +11,7 @@ import (
 // Digests of different versions cannot be compared. Count it up with every change that alters the
 // digest of any state, such as a new field of a node.
 //
-// # Version 1
+// # Version 2
 //
 // Each node and each session has a hash: the 64-bit xxHash of its fields in the order of node.hash
 // and Session.hash. Each field is eight bytes, little-endian. Text and data, which have any length,
@@ -30,7 +30,7 @@ import (
 // that do not know this part never have such a state, because entries of their formats keep no ends.
 // The same holds for the rules SASL and DataQuota, which are part of it while one of them is set, and for
 // the list of servers and the rule Reconfig.
-const DigestVersion = 1
+const DigestVersion = 2
 
 const (
 	// marksKept is how many marks a member remembers. Two members can be compared while one lags
@@ -168,6 +168,7 @@ func (s *Session) hash() uint64 {
 	p = add(p, s.Since)
 	p = add(p, uint64(s.CreatedMs))
 	p = add(p, xxhash.Sum64String(s.Address))
+	p = add(p, xxhash.Sum64String(s.Who.encoded()))
 	return xxhash.Sum64(p)
 }
 

@@ -142,9 +142,15 @@ func (f *filler) readSessions() {
 		s.Since = b.u64()
 		s.CreatedMs = int64(b.u64())
 		s.Address = b.text()
+		who := b.text()
 		if b.err != nil {
 			return
 		}
+		if _, ok := decodeIdentities(who); !ok {
+			b.corrupt("session %v has identities that cannot be decoded", s.ID)
+			return
+		}
+		s.Who = identitiesIn(who)
 		f.check(f.takeSession(s))
 		if b.err == nil && f.visit.Session != nil {
 			b.fail(f.visit.Session(*s))

@@ -124,6 +124,7 @@ func (p *sections) session(s *Session) {
 	p.u64(s.Since)
 	p.u64(uint64(s.CreatedMs))
 	p.text(s.Address)
+	p.text(s.Who.encoded())
 }
 
 // ended writes the next ended session with nodes left, by id.

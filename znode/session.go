@@ -17,9 +17,10 @@ type Session struct {
 	Timeout   time.Duration // granted by the last connect, in whole milliseconds
 	Password  [16]byte
 	Owner     Owner
-	Since     uint64 // the index of the entry that set the owner
-	CreatedMs int64  // since 1970
-	Address   string // the client that connected last
+	Since     uint64     // the index of the entry that set the owner
+	CreatedMs int64      // since 1970
+	Address   string     // the client that connected last
+	Who       Identities // of the connection that is the owner
 }
 
 // Owner is the connection that a session belongs to.
@@ -44,7 +45,8 @@ func compareIDs(a, b jute.SessionID) int {
 const maxAddress = 255
 
 // refuse returns why a session's transaction must not run: the session is gone, or it belongs to
-// another connection. Otherwise, and for transactions without a session, it returns OK.
+// another connection. Otherwise, and for transactions without a session, it returns OK. The transaction then has the identities
+// of its session.
 func (s *State) refuse(txn *proto.Txn) jute.Code {
 	if txn.GetSession() == 0 {
 		return jute.OK
@@ -56,6 +58,7 @@ func (s *State) refuse(txn *proto.Txn) jute.Code {
 	case r.Owner != ownerOf(txn):
 		return jute.SessionMoved
 	}
+	s.acls.sender.session = r.Who
 	return jute.OK
 }
 
@@ -87,6 +90,7 @@ func (s *State) createSession(txn *proto.Txn, r *Result) {
 		Since:     s.index,
 		CreatedMs: s.now,
 		Address:   open.GetAddress(),
+		Who:       IdentitiesOf(txn.GetIds()),
 	}
 	s.putSession(s.gen.Load(), session)
 	m := &s.members[uint64(id)>>56]
@@ -123,10 +127,25 @@ func (s *State) attach(txn *proto.Txn, r *Result) {
 	session := *old
 	session.Owner, session.Since = ownerOf(txn), s.index
 	session.Timeout = time.Duration(req.GetTimeoutMs()) * time.Millisecond
-	session.Address = req.GetAddress()
+	session.Address, session.Who = req.GetAddress(), IdentitiesOf(txn.GetIds())
 	s.putSession(s.gen.Load(), &session)
 	r.Session = session
 	s.hooks.Attached(session, old.Owner)
+}
+
+// identify gives a session the identities that its owner has proved by now. It takes no zxid.
+func (s *State) identify(txn *proto.Txn, r *Result) {
+	if r.Code = s.refuse(txn); r.Code != jute.OK {
+		return
+	}
+	old, ok := s.sessions.get(sessionKey(txn.GetSession()))
+	if !ok { // there is no such session
+		r.Code = jute.SessionExpired
+		return
+	}
+	session := *old
+	session.Who = IdentitiesOf(txn.GetIds())
+	s.putSession(s.gen.Load(), &session)
 }
 
 // closeSession ends a session because its client asked for that.

@@ -21,7 +21,7 @@ func TestSessionLife(t *testing.T) {
 	w.wantLog("opened 0x100000000000001", "applied createSession 0", "end")
 	want := Session{
 		ID: k.id, Timeout: 6 * time.Second, Password: [16]byte(password(k.id)), Owner: Owner{1, 101},
-		Since: w.index, CreatedMs: w.now, Address: "127.0.0.1:5",
+		Since: w.index, CreatedMs: w.now, Address: "127.0.0.1:5", Who: IdentitiesOf(k.ids),
 	}
 	if got, ok := w.s().Session(k.id); !ok || got != want || w.heard.result.Session != want || w.heard.result.Zxid != 1<<32 {
 		t.Errorf("%+v, want %+v", got, want)

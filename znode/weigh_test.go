@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"rollcall/jute"
+	"rollcall/proto"
 )
 
 func TestWeigh(t *testing.T) {
@@ -26,8 +27,11 @@ func TestWeigh(t *testing.T) {
 		{"empty multi", jute.OpMulti, jute.AppendMulti(nil, nil), 1},
 		{"multi of quotas", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), quota, quota}), 3 + 2*countWeight},
 	} {
-		if got := Weigh(tt.op, tt.body); got != tt.want {
+		if got := Weigh(&proto.Txn{Op: int32(tt.op), Body: tt.body}); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
+	}
+	if got := Weigh(&proto.Txn{Op: int32(jute.OpCreate), Body: create("/a"), Lists: 1 << 20}); got != 4096 {
+		t.Errorf("a create that stores 1 MiB of lists: %d, want an entry", got)
 	}
 }

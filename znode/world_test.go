@@ -219,12 +219,18 @@ func (c *client) open() Result {
 }
 
 func (c *client) auth(scheme, id string) *client {
-	c.ids = append(c.ids, &proto.Identity{Scheme: scheme, Id: id})
+	c.ids = append(slices.Clip(c.ids), &proto.Identity{Scheme: scheme, Id: id})
+	c.do(jute.OpIdentify, nil) // has no effect if the session has ended or moved
 	return c
 }
 
 func (c *client) txn(op jute.Op, body []byte) *proto.Txn {
-	return &proto.Txn{Session: int64(c.id), Conn: c.conn, Op: int32(op), Body: body, Ids: c.ids}
+	txn := &proto.Txn{Session: int64(c.id), Conn: c.conn, Op: int32(op), Body: body}
+	switch op {
+	case jute.OpCreateSession, jute.OpAttach, jute.OpIdentify:
+		txn.Ids = c.ids
+	}
+	return txn
 }
 
 func (c *client) do(op jute.Op, body []byte) Result {

@@ -70,7 +70,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 	if code := pathToParse(req.Path); code != jute.OK {
 		return nil, code
 	}
-	list, code := s.acls.resolve(req.ACL, txn.GetIds())
+	list, code := s.acls.resolve(req.ACL, s.acls.sender.identities())
 	if code != jute.OK {
 		return nil, code
 	}
@@ -239,7 +239,7 @@ func (s *State) runSetACL(txn *proto.Txn, r *Result) {
 		return
 	}
 	var list *acl
-	if list, r.Code = s.acls.resolve(req.ACL, txn.GetIds()); r.Code != jute.OK {
+	if list, r.Code = s.acls.resolve(req.ACL, s.acls.sender.identities()); r.Code != jute.OK {
 		return
 	}
 	n := s.get(path)
@@ -292,7 +292,7 @@ func (s *State) allows(a *acl, perms jute.Perm, who []*proto.Identity) bool {
 // grants is allows for the client of a transaction that is applied. The operations of a multi have the same identities, so they
 // are looked at once.
 func (s *State) grants(a *acl, perms jute.Perm, txn *proto.Txn) bool {
-	return s.term.SkipACL || a.open&perms != 0 || s.acls.asker.be(txn.GetIds()).may(a, perms, s.term.SASL)
+	return s.term.SkipACL || a.open&perms != 0 || s.acls.asker.be(s.acls.sender.identities()).may(a, perms, s.term.SASL)
 }
 
 // pathToParse checks as much of the path of a create or delete as is needed to split it.

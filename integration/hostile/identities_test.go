@@ -1,0 +1,71 @@
+package hostile
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"rollcall/integration/process"
+	"rollcall/jute"
+)
+
+const (
+	manyIdentities = 63   // beside the client's address: as many as a member accepts by default
+	identityWrites = 2000 // of 50 bytes each
+	// mostIdentityBytes is what each write may take in the log, on the average: the identities have 4 KiB.
+	mostIdentityBytes = 400
+)
+
+// A client with as many identities as it may have writes small data. The log must not grow by the identities with each write.
+func TestManyIdentities(t *testing.T) {
+	e, _ := startMembers(t, "", process.AnyHTTP)
+	c := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/many")}
+	if _, err := c.Open(process.Patience); err != nil {
+		t.Fatal(err)
+	}
+	for i := range manyIdentities {
+		c.call(t, jute.OpAuth, jute.AuthPacket{Scheme: []byte("digest"), Auth: fmt.Appendf(nil, "%020d%03d:p", 0, i)})
+	}
+	c.call(t, jute.OpCreate, jute.CreateRequest{Path: c.path, ACL: []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}}})
+	before := entryBytes(t, e.Members[0])
+	for range identityWrites {
+		c.call(t, jute.OpSetData, jute.SetDataRequest{Path: c.path, Data: make([]byte, 50), Version: -1})
+	}
+	each := (entryBytes(t, e.Members[0]) - before) / identityWrites
+	t.Logf("each write took %.0f bytes of the log", each)
+	if each > mostIdentityBytes {
+		t.Errorf("each write took %.0f bytes of the log, want at most %d", each, mostIdentityBytes)
+	}
+}
+
+var entrySum = regexp.MustCompile(`(?m)^rollcall_entry_bytes_sum (\S+)$`)
+
+// entryBytes returns how many bytes the entries have that a member has written to its log.
+func entryBytes(t *testing.T, m *process.Member) float64 {
+	t.Helper()
+	address, err := m.HTTP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := entrySum.FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("no sum of the entries in %s", text)
+	}
+	sum, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}

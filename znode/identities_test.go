@@ -1,0 +1,77 @@
+package znode
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"rollcall/jute"
+	"rollcall/proto"
+
+	pb "google.golang.org/protobuf/proto"
+)
+
+// A write is judged by the identities that the session had when it was applied: those of the connection that opened or resumed it,
+// and those that this connection has proved since. What the transaction itself names does not count.
+func TestIdentitiesAreTheSessions(t *testing.T) {
+	w := newWorld(t)
+	owner := w.connect().auth("digest", "u:p")
+	owner.must(owner.createACL("/mine", 0, aclOf(31, "auth", "")))
+	k := w.connect()
+	want := func(what string, r Result, code jute.Code) {
+		t.Helper()
+		if r.Code != code {
+			t.Errorf("%s: %v, want %v", what, r.Code, code)
+		}
+	}
+	want("a stranger", k.setData("/mine", "x", -1), jute.NoAuth)
+	txn := k.txn(jute.OpSetData, jute.SetDataRequest{Path: []byte("/mine"), Version: -1}.Append(nil))
+	txn.Ids = owner.ids
+	want("identities in a write", w.run(1, txn), jute.NoAuth)
+	before, zxid := k.since(), w.s().Zxid()
+	k.auth("digest", "u:p")
+	if k.since() != before || w.s().Zxid() != zxid {
+		t.Error("an identify has taken a zxid, or changed the owner's since")
+	}
+	want("the owner", k.setData("/mine", "x", -1), jute.OK)
+
+	d := &client{w: w, member: 2, conn: 999, id: k.id, ids: k.ids[:1]}
+	stale := &client{w: w, member: 1, conn: k.conn, id: k.id, ids: k.ids}
+	w.run(2, &proto.Txn{Session: int64(k.id), Conn: d.conn, Op: int32(jute.OpAttach), Ids: d.ids, Body: message(&proto.Attach{Password: password(k.id), TimeoutMs: 9000, Since: k.since()})})
+	want("an identify of the former connection", stale.do(jute.OpIdentify, nil), jute.SessionMoved)
+	if s, _ := w.s().Session(k.id); s.Who != IdentitiesOf(d.ids) {
+		t.Errorf("the resumed session has %v, want those of its connection, %v", s.Who.List(), d.ids)
+	}
+	d.auth("digest", "u:p")
+	if s, _ := w.s().Session(k.id); s.Who != IdentitiesOf(k.ids) {
+		t.Errorf("the session has %v, want %v", s.Who.List(), k.ids)
+	}
+	if r := w.run(1, &proto.Txn{Conn: 5, Op: int32(jute.OpIdentify), Ids: owner.ids}); r.Code != jute.SessionExpired {
+		t.Errorf("an identify without a session: %v", r.Code)
+	}
+	own := &proto.Txn{Conn: 5, Op: int32(jute.OpSetData), Body: jute.SetDataRequest{Path: []byte("/mine"), Version: -1}.Append(nil), Ids: owner.ids}
+	want("a transaction without a session names its own", w.run(1, own), jute.OK)
+}
+
+// The list of a session survives a snapshot, byte for byte. A snapshot with a list that cannot be decoded is refused.
+func TestIdentitiesInSnapshot(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect().auth("digest", "u:p").auth("super", "")
+	s := restored(t, encode(t, w.s().Snapshot()))
+	if r, _ := s.Session(k.id); r.Who != IdentitiesOf(k.ids) || !slices.EqualFunc(r.Who.List(), k.ids, func(a, b *proto.Identity) bool { return pb.Equal(a, b) }) {
+		t.Errorf("restored %v, want %v", r.Who.List(), k.ids)
+	}
+	for _, text := range []string{"\x00\x00\x00\x02ip", "\x00\x00\x00\x03ip\x00\x00\x00\x00", "\xff\xff\xff\xff\x00\x00\x00\x00", "\x00\x00\x00\x01\xff\x00\x00\x00\x00"} {
+		record, _ := w.s().Session(k.id)
+		record.Who = identitiesIn(text)
+		bad := w.s().Snapshot()
+		bad.putSession(w.s().gen.Load(), &record)
+		var b bytes.Buffer
+		if _, err := bad.WriteTo(&b); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Verify(&b); err == nil {
+			t.Errorf("a snapshot with the identities %q is read", text)
+		}
+	}
+}
