@@ -216,7 +216,7 @@ var keys = []key{
 	},
 	{
 		name: "clientMemoryLimit", kind: number(MinClientMemory, maxClientMemory, func(d *draft) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
-		doc: "Rollcall's own: bytes for all connections together, of requests that wait and of replies and events that clients leave unread. When they are used up, large requests wait, and the connections that hold the most are closed",
+		doc: "Rollcall's own: bytes for all connections together, of requests that wait, of replies and events that clients leave unread, and of watches, which may take half. When they are used up, large requests wait, and the connections that hold the most are closed",
 	},
 	{
 		name: "memoryLimit", kind: memory(func(d *draft) *MemoryLimit { return &d.Memory }), def: text(DefaultMemoryPercent) + "%",

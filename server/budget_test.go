@@ -371,3 +371,74 @@ func TestBudgetIsReported(t *testing.T) {
 		}
 	})
 }
+
+// Watches count in the budget, with their paths. When all of them take more than their share of it, the connection whose watches
+// take most is closed, whether it set them one by one or again after a reconnect. All others keep theirs, and large replies do not
+// wait. A watch that has fired no longer counts.
+func TestBudgetOfWatches(t *testing.T) {
+	path := func(i int) []byte { return fmt.Appendf(nil, "/%0*d", DefaultMaxPath-2, i) }
+	for _, tt := range []struct {
+		name string
+		ask  func(from, to int) record
+		op   jute.Op
+		each int
+	}{
+		{"exists", func(from, _ int) record { return jute.ExistsRequest{Path: path(from), Watch: true} }, jute.OpExists, 1},
+		{"addWatch", func(from, _ int) record {
+			return jute.AddWatchRequest{Path: path(from), Mode: jute.AddWatchPersistentRecursive}
+		}, jute.OpAddWatch, 1},
+		{"setWatches", func(from, to int) record {
+			var paths [][]byte
+			for i := from; i < to; i++ {
+				paths = append(paths, path(i))
+			}
+			return jute.SetWatches{Data: [][]byte{}, Exist: paths, Child: [][]byte{}}
+		}, jute.OpSetWatches, 8},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := budgeted(t)
+				c.call(jute.OpExists, jute.ExistsRequest{Path: []byte("/mine"), Watch: true})
+				modest := w.connect()
+				for i := range 4 {
+					modest.call(jute.OpExists, jute.ExistsRequest{Path: path(1000 + i), Watch: true})
+				}
+				hostile := w.connect()
+				closed := make(chan struct{})
+				go func() {
+					defer close(closed)
+					for i := 0; i < 100; i += tt.each {
+						if _, err := hostile.Write(frameOf(jute.RequestHeader{Xid: 1, Op: tt.op}, tt.ask(i, i+tt.each))); err != nil {
+							return
+						}
+					}
+				}()
+				go func() { _, _ = io.Copy(io.Discard, hostile) }()
+				<-closed
+				time.Sleep(stream.BudgetLook)
+				synctest.Wait()
+				if n := w.dropped(); n != 1 {
+					t.Errorf("%d connections closed, want the one with most watches", n)
+				}
+				if n := w.used(); n > testBudget/2 || n < 4*DefaultMaxPath {
+					t.Errorf("%d bytes are held, want those of four watches at least", n)
+				}
+				began := time.Now()
+				if modest.must(jute.OpGetData, getData("/big", false)); time.Since(began) != 0 {
+					t.Errorf("a large reply waits for %v", time.Since(began))
+				}
+				modest.must(jute.OpCreate, create("/mine", "", 0))
+				c.expectEvent(jute.EventNodeCreated, "/mine")
+				for i := range 4 {
+					c.must(jute.OpCreate, create(string(path(1000+i)), "", 0))
+					modest.expectEvent(jute.EventNodeCreated, string(path(1000+i)))
+				}
+				modest.must(jute.OpPing)
+				synctest.Wait()
+				if n := w.used(); n != 0 {
+					t.Errorf("%d bytes are held after all watches have fired", n)
+				}
+			})
+		})
+	}
+}

@@ -208,5 +208,8 @@ func (c *conn) Cut() {
 	c.stream.DropLocked(tooManyEvents)
 }
 
+// Watching implements znode.Watcher.
+func (c *conn) Watching(more int) { c.stream.Keep(int64(more)) }
+
 // Identities implements znode.Watcher.
 func (c *conn) Identities() []*proto.Identity { return *c.ids.Load() }

@@ -18,7 +18,18 @@ type Watcher interface {
 	// Cut ends the connection, because to tell it and others of the changes of one entry takes too long. It is called
 	// under the tree's write lock, and never blocks.
 	Cut()
+	// Watching notes that the connection's watches take so many more bytes of memory, or fewer if more is negative. It is called
+	// under locks for which other connections wait, and does no more than that.
+	Watching(more int)
 }
+
+// watchOverhead is about how many bytes of memory a watch takes beside its path: its record, that of the path, and the place of the
+// path in a map.
+const watchOverhead = 160
+
+// bytes returns about how many bytes a watch takes. The path counts for each of its watchers, although they may share it, or share it
+// with a node, so that no connection's share depends on others.
+func (e *watch) bytes() int { return watchOverhead + len(e.path.path) }
 
 // A visit of a watch takes one step, an event eventSteps, and each identity that is compared with a list one. Their sum for one
 // entry is at most maxFireSteps, which take less than 100 ms: BenchmarkWorst. The watches that are met after that go, and their

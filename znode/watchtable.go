@@ -5,7 +5,7 @@ import "sync"
 // watches holds this member's watches on nodes and on their children. The zero value is ready.
 //
 // Readers, which hold the tree's read lock, set and drop watches under mu. mu is taken inside the
-// tree's lock, and nothing is called while it is held. The holder of the tree's write lock is
+// tree's lock, and nothing but Watcher.Watching is called while it is held. The holder of the tree's write lock is
 // alone, so it fires watches without mu.
 type watches struct {
 	mu       sync.Mutex
@@ -377,6 +377,7 @@ func (r *watching) link(k tableKind, e *watch) {
 	}
 	r.first[k] = e
 	r.n++
+	r.watcher.Watching(e.bytes())
 }
 
 func (r *watching) unlink(k tableKind, e *watch) {
@@ -391,4 +392,5 @@ func (r *watching) unlink(k tableKind, e *watch) {
 	}
 	e.sameWatcher = neighbours{}
 	r.n--
+	r.watcher.Watching(-e.bytes())
 }

@@ -533,6 +533,17 @@ func checkWatchIndex(t testing.TB, s *State) {
 		if r.watcher != who || r.first == [tableKinds]*watch{} {
 			t.Errorf("watcher %v", r)
 		}
+		if c, ok := who.(*client); ok {
+			size := 0
+			for k := range r.first {
+				for e := r.first[k]; e != nil; e = e.sameWatcher.next {
+					size += watchOverhead + len(e.path.path)
+				}
+			}
+			if size != c.watching {
+				t.Errorf("watcher %v was told of %d bytes, and its watches take %d", r, c.watching, size)
+			}
+		}
 		for k := range r.first {
 			n := 0
 			var last *watch

@@ -193,13 +193,14 @@ func (w *world) wantLog(want ...string) {
 
 // client is a connection of a session through member 1, and a Watcher.
 type client struct {
-	w      *world
-	member uint32
-	conn   uint64
-	id     jute.SessionID
-	ids    []*proto.Identity
-	events []string
-	noted  bool // its events are recorded between the calls of the hooks
+	w        *world
+	member   uint32
+	conn     uint64
+	id       jute.SessionID
+	ids      []*proto.Identity
+	events   []string
+	watching int  // bytes of its watches
+	noted    bool // its events are recorded between the calls of the hooks
 }
 
 func (w *world) connect() *client {
@@ -347,6 +348,8 @@ func (c *client) stat(path string) jute.Stat {
 }
 
 // Cut records that the connection was ended.
+func (c *client) Watching(more int) { c.watching += more }
+
 func (c *client) Cut() { c.events = append(c.events, "cut") }
 
 func (c *client) Event(t jute.EventType, path string, zxid int64) {

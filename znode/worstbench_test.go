@@ -103,6 +103,7 @@ type silent struct {
 
 func (s *silent) Event(jute.EventType, string, int64) { s.told++ }
 func (s *silent) Identities() []*proto.Identity       { return s.who }
+func (s *silent) Watching(int)                        {}
 func (s *silent) Cut()                                { s.cut = true }
 
 // worstSets writes 10,000 nodes, each with a list of its own, below so many recursive watchers.

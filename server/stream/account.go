@@ -13,16 +13,26 @@ type account struct {
 	took    atomic.Int64 // when its client last sent or took any bytes, in nanoseconds since Init
 	taking  int          // bytes of the frame that is being read, if it is long; else 0
 	granted bool         // the budget has granted what the stream waited for
+	keeps   atomic.Int64 // see Keep
+	kept    atomic.Int64 // the part of held that is kept; changed under the stream's lock
 }
 
+// passing returns how many bytes the stream holds for a time. What is kept does not make a stream wait, because waiting would not free it.
+func (a *account) passing() int64 { return a.held.Load() - a.kept.Load() }
+
+// Keep counts n more bytes, or fewer if n is negative, that the owner keeps for the client for as long as the connection lasts. The
+// budget learns of them with the next Count. Keep takes no lock.
+func (s *Stream) Keep(n int64) { s.account.keeps.Add(n) }
+
 // Count updates what the budget counts for the stream: bytes that the client has not taken, frames
-// that wait at the owner, and a long frame that is being read. The owner calls it when the size of
+// that wait at the owner, a long frame that is being read, and what the owner keeps. The owner calls it when the size of
 // its waiting frames has changed. The caller holds the lock.
 func (s *Stream) Count() {
 	_, waiting := s.owner.Waiting()
-	n := int64(s.Unsent() + waiting + s.account.taking)
+	kept := s.account.keeps.Load()
+	n := int64(s.Unsent()+waiting+s.account.taking) + kept
 	if s.end.dead {
-		n = 0
+		n, kept = 0, 0
 	}
 	held := s.account.held.Load()
 	d := n - held
@@ -33,6 +43,7 @@ func (s *Stream) Count() {
 	if d < 0 || held == 0 {
 		s.progress()
 	}
+	s.group.Budget.keep(kept - s.account.kept.Swap(kept))
 	s.group.Budget.Add(d)
 }
 
@@ -41,7 +52,7 @@ func (s *Stream) progress() { s.account.took.Store(int64(time.Since(s.begun))) }
 
 // HasRoom reports whether the budget has room for n more bytes of this stream. The caller holds the
 // lock.
-func (s *Stream) HasRoom(n int64) bool { return s.group.Budget.room(s.account.held.Load(), n) }
+func (s *Stream) HasRoom(n int64) bool { return s.group.Budget.room(s.account.passing(), n) }
 
 // Claim reports whether the stream may have n more bytes. If not, Resume is called when it may. A
 // small n is always allowed. The caller holds the lock.

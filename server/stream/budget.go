@@ -19,12 +19,15 @@ const (
 	// BudgetPatience is how long a stream may wait for room. After that, streams whose clients have
 	// taken nothing for as long are dropped to make room.
 	BudgetPatience = 500 * time.Millisecond
+	// keptShare is the part of the budget, as one in so many, that all owners may keep for their clients. The rest is for bytes that
+	// come and go, which would wait for ever if the others filled the budget.
+	keptShare = 2
 	// budgetReport is the least time between two log lines about dropped streams.
 	budgetReport = 10 * time.Second
 )
 
 // Budget bounds the bytes that all streams of a server hold together: bytes that their clients have
-// not taken, and frames that wait or are being read. Bytes that can wait do so while the budget has
+// not taken, frames that wait or are being read, and what the owners keep for their clients. Bytes that can wait do so while the budget has
 // no room for them: see room. Bytes that cannot wait may exceed the budget; then the streams that
 // hold most are dropped. A Budget is safe for concurrent use, and no method blocks.
 type Budget struct {
@@ -32,10 +35,11 @@ type Budget struct {
 	all  func() []*Stream
 	log  *slog.Logger
 	used atomic.Int64
+	kept atomic.Int64 // the part of used that the owners keep: see Stream.Keep
 
 	mu       sync.Mutex
 	waiting  []place // see places
-	keeping  bool    // keep runs
+	keeping  bool    // manage runs
 	keepers  sync.WaitGroup
 	closed   int       // streams dropped since the last report
 	reported time.Time // when the last report was logged
@@ -66,9 +70,15 @@ type place struct {
 	since time.Time
 }
 
+// keep counts n bytes among those of Add as kept.
+func (b *Budget) keep(n int64) { b.kept.Add(n) }
+
+// exceeded reports whether streams must be dropped.
+func (b *Budget) exceeded() bool { return b.used.Load() > b.most || b.kept.Load() > b.most/keptShare }
+
 // Add counts n more bytes, or fewer if n is negative. Streams count what they hold themselves.
 func (b *Budget) Add(n int64) {
-	if b.used.Add(n) > b.most && n > 0 {
+	if b.used.Add(n); n > 0 && b.exceeded() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.startKeeper()
@@ -88,7 +98,7 @@ func (b *Budget) lacks(held, n int64) int64 {
 	return b.used.Load() + held + min(n, b.most/4) - b.most/8*7
 }
 
-// wait makes keep call s.grant once there is room for n bytes. It returns at once.
+// wait makes manage call s.grant once there is room for n bytes. It returns at once.
 func (b *Budget) wait(s *Stream, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,16 +108,16 @@ func (b *Budget) wait(s *Stream, n int64) {
 	b.startKeeper()
 }
 
-// startKeeper starts keep unless it runs. The caller holds mu.
+// startKeeper starts manage unless it runs. The caller holds mu.
 func (b *Budget) startKeeper() {
 	if !b.keeping {
 		b.keeping = true
-		b.keepers.Go(b.keep)
+		b.keepers.Go(b.manage)
 	}
 }
 
-// keep manages the budget while it is spent or a stream waits.
-func (b *Budget) keep() {
+// manage drops streams and grants room while it is spent or a stream waits.
+func (b *Budget) manage() {
 	ticker := time.NewTicker(BudgetLook)
 	defer ticker.Stop()
 	for b.relieve(time.Now()); !b.done(); b.relieve(time.Now()) {
@@ -115,11 +125,11 @@ func (b *Budget) keep() {
 	}
 }
 
-// done reports whether keep may end, and if so notes that it has.
+// done reports whether manage may end, and if so notes that it has.
 func (b *Budget) done() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.keeping = len(b.waiting) > 0 || b.used.Load() > b.most
+	b.keeping = len(b.waiting) > 0 || b.exceeded()
 	return !b.keeping
 }
 
@@ -127,12 +137,15 @@ func (b *Budget) done() bool {
 // there is any. If the first of the remaining ones has waited for too long, relieve drops the
 // streams that hold most and take nothing, to make room for it.
 func (b *Budget) relieve(now time.Time) {
+	if over := b.kept.Load() - b.most/keptShare; over > 0 {
+		b.cutKeepers(over)
+	}
 	if over := b.used.Load() - b.most; over > 0 {
 		b.cut(over, 0, now, false)
 	}
 	granted, helped := int64(0), false // bytes that were granted, but are not counted yet
 	for _, p := range b.places() {
-		held := p.s.account.held.Load()
+		held := p.s.account.passing()
 		if lacks := granted + b.lacks(held, p.n); lacks > 0 && !helped && now.Sub(p.since) > BudgetPatience {
 			b.cut(lacks, held, now, true)
 			helped = true
@@ -199,6 +212,17 @@ func (b *Budget) cut(need, above int64, now time.Time, stalled bool) {
 	}
 }
 
+// cutKeepers drops the streams for whose clients most is kept, until need of those bytes are free.
+func (b *Budget) cutKeepers(need int64) {
+	holders := b.all()
+	slices.SortFunc(holders, func(x, y *Stream) int { return cmp.Compare(y.account.kept.Load(), x.account.kept.Load()) })
+	for i := 0; i < len(holders) && need > 0; i++ {
+		need -= holders[i].account.kept.Load()
+		holders[i].Drop(OverBudget)
+		b.count()
+	}
+}
+
 // evenShare returns how much each counted stream would hold if all held the same.
 func (b *Budget) evenShare() int64 {
 	n := int64(0)
@@ -223,6 +247,6 @@ func (b *Budget) report(now time.Time) {
 	if b.closed == 0 || now.Sub(b.reported) < budgetReport {
 		return
 	}
-	b.log.Warn("connections closed: clients left too much unread or sent too much at once", "closed", b.closed, "limit", b.most)
+	b.log.Warn("connections closed: clients left too much unread, sent too much at once or set too many watches", "closed", b.closed, "limit", b.most)
 	b.closed, b.reported = 0, now
 }
