@@ -17,7 +17,7 @@ import (
 var floors = [][]string{
 	{"secretfile", "roster"},
 	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model"},
-	{"zkdata", "sessiontracker", "znode", "tally", "logs", "logs/logtest"},
+	{"zkdata", "sessiontracker", "znode", "tally", "guesses", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire", "crossing"},
 	{"quorum", "leader", "follower", "server", "client", "view", "backup"},

@@ -1,9 +1,9 @@
 package audit
 
 import (
-	"net/netip"
 	"time"
 
+	"rollcall/guesses"
 	"rollcall/jute"
 )
 
@@ -25,9 +25,6 @@ const (
 	maxFailureText = 512
 	// maxFailingIds is how many identities of the client such a line has at most. Any password gives one.
 	maxFailingIds = 4
-	// networkBits are those of an IPv6 address that tell networks apart. A network has one measure, because
-	// whoever has one has all of its addresses.
-	networkBits = 64
 
 	suppressed = "more failures left no line"
 )
@@ -68,7 +65,7 @@ func (f *failing) take(now time.Time) bool {
 
 // of returns the bucket of an address.
 func (fs *failures) of(address string) *failing {
-	address = measured(address)
+	address = guesses.Network(address)
 	f := fs.addresses[address]
 	switch {
 	case f != nil:
@@ -81,16 +78,6 @@ func (fs *failures) of(address string) *failing {
 	f = new(failing)
 	fs.addresses[address] = f
 	return f
-}
-
-// measured returns whose measure counts for an address: of IPv6 that of its network.
-func measured(address string) string {
-	ip, err := netip.ParseAddr(address)
-	if err != nil || ip.Unmap().Is4() {
-		return address
-	}
-	network, _ := ip.WithZone("").Prefix(networkBits) // an IPv6 address has as many bits
-	return network.String()
 }
 
 // proving reports whether the event is a failure to prove who one is, which takes no permission to cause.

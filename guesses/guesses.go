@@ -1,0 +1,269 @@
+// Package guesses counts failed credentials, and slows the addresses that they come from.
+//
+//   - Table has the addresses of which a credential failed lately. It is bounded: if it is full, it drops the
+//     address whose last failure is the longest ago.
+//   - Attempt is one credential that is about to be checked. An address may fail freeFailures times at once. After
+//     that its attempts wait for each other, so that pause passes between two of them.
+//   - kind.go has the kinds of credentials.
+//
+// A slowed attempt is not checked before its turn, so a right credential from a slowed address waits as well as a
+// wrong one. Otherwise the time to the reply would tell them apart, and a guesser would not wait. Attempts from all other
+// addresses are checked at once.
+//
+// # Locks
+//
+// Table.mu guards the addresses. It is taken with no other lock held, and nothing waits or is logged while it is held.
+package guesses
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// freeFailures is the number of failures of an address after which it is slowed: more than a person who mistypes
+	// a password needs, and too few to guess anything.
+	freeFailures = 10
+	// pause is the time between two attempts of a slowed address, and the time in which it gets back one free failure.
+	// That is at most 86,400 guesses in a day. Without it, one connection made thousands in a second.
+	pause = time.Second
+	// MaxWait is the longest wait of an attempt. If an attempt would have to wait longer, it is rejected at once. So
+	// at most three attempts of an address wait.
+	MaxWait = 3 * pause
+	// maxWaiting is the number of attempts of all addresses that may wait. Each of them occupies a goroutine of its
+	// connection. Further ones are rejected at once.
+	maxWaiting = 64
+	// maxAddresses is the number of addresses that are remembered. They have about 1 MB.
+	maxAddresses = 4096
+	// networkBits are those of an IPv6 address that tell networks apart. A network counts as one address, because
+	// whoever has one has all of its addresses.
+	networkBits = 64
+
+	// linePause is the least time between two lines of the log about one address.
+	linePause = time.Minute
+	// maxLines is the number of lines about all addresses at once, and linesPause the time after which there may
+	// be one more. A stranger with many addresses leaves 28,800 lines in a day.
+	maxLines   = 20
+	linesPause = 3 * time.Second
+)
+
+// ErrSlowed is the error of an attempt that was rejected without a check.
+var ErrSlowed = errors.New("too many failed credentials from this address; try again in some seconds")
+
+// Table has the addresses of which a credential failed lately. Make one with New. It is safe for concurrent use. A nil
+// *Table slows nobody and counts nothing.
+type Table struct {
+	log              *slog.Logger
+	failed           [kinds]atomic.Uint64
+	waited, rejected atomic.Uint64
+
+	mu        sync.Mutex
+	addresses map[string]*list.Element
+	recent    *list.List // of *address, the one with the latest failure first
+	waiting   int        // attempts
+	lines     *rate.Limiter
+	skipped   int // lines that were due and not written
+}
+
+// address is what is known about an address that has failed.
+type address struct {
+	name     string
+	tokens   *rate.Limiter // one for each failure that is free
+	logged   time.Time     // the time of its last line
+	failures int           // since then
+}
+
+// New returns an empty Table. The default of logger discards lines.
+func New(logger *slog.Logger) *Table {
+	return &Table{
+		log: cmp.Or(logger, slog.New(slog.DiscardHandler)), addresses: map[string]*list.Element{}, recent: list.New(),
+		lines: rate.NewLimiter(rate.Every(linesPause), maxLines),
+	}
+}
+
+// Attempt is a credential that is about to be checked.
+type Attempt struct {
+	table   *Table
+	host    string
+	address *address // nil: no credential of it failed lately
+	slowed  bool
+	paid    bool // it has waited for its turn
+}
+
+// Begin returns an attempt of an address, which has no port. If it is slowed, the caller must call Wait before it checks the credential.
+func (t *Table) Begin(host string) Attempt {
+	if t == nil {
+		return Attempt{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := Attempt{table: t, host: host}
+	if e := t.addresses[nameOf(host)]; e != nil {
+		a.address = e.Value.(*address)
+		a.slowed = a.address.tokens.Tokens() < 1
+	}
+	return a
+}
+
+// Slowed reports whether the attempt must wait.
+func (a *Attempt) Slowed() bool { return a.slowed }
+
+// Wait waits until it is the turn of a slowed attempt, for at most longest or MaxWait. It returns ErrSlowed at once if that is too
+// short, and the error of ctx if it ends.
+func (a *Attempt) Wait(ctx context.Context, longest time.Duration) error {
+	if !a.slowed {
+		return nil
+	}
+	t := a.table
+	wait, ok := t.reserve(a.address, min(longest, MaxWait))
+	if !ok {
+		t.rejected.Add(1)
+		return ErrSlowed
+	}
+	defer t.release()
+	a.paid = true
+	turn := time.NewTimer(wait)
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+		t.waited.Add(1)
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// reserve takes the next turn of an address, and returns the time until then. It takes none if that is longer than longest, or if too
+// many attempts wait.
+func (t *Table) reserve(a *address, longest time.Duration) (wait time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting >= maxWaiting {
+		return 0, false
+	}
+	turn := a.tokens.Reserve()
+	if wait = turn.Delay(); wait > longest {
+		turn.Cancel()
+		return 0, false
+	}
+	t.waiting++
+	return wait, true
+}
+
+func (t *Table) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting--
+}
+
+// Failed notes that the credential was wrong.
+func (a *Attempt) Failed(kind Kind) {
+	if a.table != nil {
+		a.table.note(a.host, kind, !a.paid)
+	}
+}
+
+// Count counts and logs a failure that slows nobody.
+func (t *Table) Count(host string, kind Kind) {
+	if t != nil {
+		t.note(host, kind, false)
+	}
+}
+
+// note counts a failure, and logs it if a line is due. If takes is set, it takes a free failure from the address.
+func (t *Table) note(host string, kind Kind, takes bool) {
+	t.failed[kind].Add(1)
+	t.mu.Lock()
+	a := t.find(nameOf(host))
+	if takes {
+		a.tokens.Allow() // if several fail at the same time, one of them may find none
+	}
+	a.failures++
+	failures, slowed, due := a.failures, a.tokens.Tokens() < 1, t.due(a)
+	skipped := t.skipped
+	if due {
+		a.failures, t.skipped = 0, 0
+	}
+	t.mu.Unlock()
+	if due {
+		t.log.Warn("credentials failed", "address", host, "kind", kind.String(), "failures", failures, "slowed", slowed, "unlogged", skipped)
+	}
+}
+
+// find returns an address as the one with the latest failure. If it is not in the table, it gets a place there. The caller
+// holds the lock.
+func (t *Table) find(name string) *address {
+	if e := t.addresses[name]; e != nil {
+		t.recent.MoveToFront(e)
+		return e.Value.(*address)
+	}
+	if len(t.addresses) >= maxAddresses {
+		oldest := t.recent.Back()
+		delete(t.addresses, t.recent.Remove(oldest).(*address).name)
+	}
+	a := &address{name: name, tokens: rate.NewLimiter(rate.Every(pause), freeFailures)}
+	t.addresses[name] = t.recent.PushFront(a)
+	return a
+}
+
+// due reports whether a failure of a leaves a line now. The caller holds the lock.
+func (t *Table) due(a *address) bool {
+	now := time.Now()
+	if !a.logged.IsZero() && now.Sub(a.logged) < linePause {
+		return false
+	}
+	a.logged = now
+	if !t.lines.Allow() {
+		t.skipped++
+		return false
+	}
+	return true
+}
+
+// Counts returns the numbers of failures by kind.
+func (t *Table) Counts() map[string]uint64 {
+	counts := make(map[string]uint64, kinds)
+	for k := range kinds {
+		counts[k.String()] = 0
+		if t != nil {
+			counts[k.String()] = t.failed[k].Load()
+		}
+	}
+	return counts
+}
+
+// Slowed returns the numbers of attempts that waited for their turn, and of those that were rejected.
+func (t *Table) Slowed() (waited, rejected uint64) {
+	if t == nil {
+		return 0, 0
+	}
+	return t.waited.Load(), t.rejected.Load()
+}
+
+// nameOf returns the name under which an address is counted. All loopback addresses have one, because every user of this machine
+// has all of them.
+func nameOf(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
+		return "loopback"
+	}
+	return Network(host)
+}
+
+// Network returns the network of an IPv6 address, and every other address as it is.
+func Network(host string) string {
+	ip, err := netip.ParseAddr(host)
+	if err != nil || ip.Unmap().Is4() {
+		return host
+	}
+	network, _ := ip.WithZone("").Prefix(networkBits) // an IPv6 address has as many bits
+	return network.String()
+}
