@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"rollcall/api"
+	"rollcall/guesses"
 	"rollcall/logs"
 )
 
@@ -127,6 +129,17 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 		v.header = []string{"Content-Type", "application/json"}
 	case status == http.StatusForbidden:
 		v.header = append(slices.Clone(v.header), "Origin", "https://example.com")
+	case status == http.StatusTooManyRequests:
+		v.header = append(slices.Clone(v.header), "Authorization", "Bearer wrong")
+		h.cfg.Guesses = guesses.New(nil)
+		for range 10 {
+			v.to(h)
+		}
+		for range 3 { // they wait, so that there is no turn for another one
+			go v.to(h)
+		}
+		t.Cleanup(func() { time.Sleep(guesses.MaxWait) }) // within the bubble: until they are answered
+		synctest.Wait()
 	case status == http.StatusUnsupportedMediaType:
 		v.header = signedIn[:2]
 	case status == http.StatusServiceUnavailable && e.long:

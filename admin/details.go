@@ -39,6 +39,8 @@ type Details struct {
 	Events     map[string]uint64 // events sent, by type
 	AuditLines map[string]uint64 // of the audit log, by what came of them; empty without one
 	Backups    map[string]uint64 // that the member makes by itself, by what came of them; empty without a schedule
+	Guesses    map[string]uint64 // credentials that were wrong, by kind
+	Slowed     map[string]uint64 // credentials that were checked later or not at all, by what came of them
 	Resent     uint64            // writes
 	Queues     map[string]int    // lengths, by queue
 	QueueBytes map[string]int

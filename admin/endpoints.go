@@ -133,18 +133,22 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 		if r.ContentLength != 0 && h.refuse(changes, r) != nil {
 			ignoreBody(w)
 		}
-		header := w.Header()
-		header.Set("X-Content-Type-Options", "nosniff")
-		header.Set("Cache-Control", "no-store")
-		header.Set("X-Frame-Options", "DENY")
-		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		header.Set("Cross-Origin-Resource-Policy", "same-origin")
-		header.Set("Referrer-Policy", "no-referrer")
+		setHeaders(w.Header())
 		if _, pattern := mux.Handler(r); pattern == "" && underV1(r) {
 			w = &noEndpoint{ResponseWriter: w, r: r}
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// setHeaders sets the headers that all answers carry.
+func setHeaders(header http.Header) {
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
 }
 
 // ignoreBody sets a deadline for a body that no endpoint reads. Without it, the server would wait for all of the body before it answers.

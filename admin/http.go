@@ -17,6 +17,7 @@ import (
 	"rollcall/api"
 	"rollcall/console"
 	"rollcall/digest"
+	"rollcall/guesses"
 	"rollcall/secretfile"
 	"rollcall/view"
 )
@@ -80,12 +81,13 @@ type HTTPConfig struct {
 	Words       *Words
 	Source      Source
 	Operations  Operations
-	Keys        []api.Setting // every key of the configuration; nil: none is shown
-	Log         Log           // the log of this process; default: nobody can ask for it
-	Audit       *slog.Logger  // what administrators do is logged here; default: Logger
-	Acts        Acts          // and is told here, too; nil: it is not
-	Names       []string      // host names by which clients may call this member, besides addresses and localhost
-	Logger      *slog.Logger  // default: discard
+	Keys        []api.Setting  // every key of the configuration; nil: none is shown
+	Log         Log            // the log of this process; default: nobody can ask for it
+	Audit       *slog.Logger   // what administrators do is logged here; default: Logger
+	Acts        Acts           // and is told here, too; nil: it is not
+	Names       []string       // host names by which clients may call this member, besides addresses and localhost
+	Guesses     *guesses.Table // slows the addresses of wrong credentials; nil: none is slowed
+	Logger      *slog.Logger   // default: discard
 }
 
 // HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
@@ -156,7 +158,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if h.console, err = console.New(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	h.handler = h.protect(endpoints(cfg.CommandURL))
+	h.handler = h.guarded(h.protect(endpoints(cfg.CommandURL)))
 	return h, nil
 }
 

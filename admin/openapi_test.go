@@ -123,9 +123,9 @@ func statuses(e *endpoint) []int {
 	all := append([]int{http.StatusBadRequest}, e.fails...)
 	switch e.class {
 	case reads:
-		all = append(all, http.StatusUnauthorized, http.StatusForbidden)
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 	case changes:
-		all = append(all, http.StatusUnauthorized, http.StatusForbidden)
+		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 		if e.method == http.MethodPost {
 			all = append(all, http.StatusUnsupportedMediaType)
 		}
@@ -146,6 +146,7 @@ var meanings = map[int]string{
 	409: "what it is about has changed meanwhile, and nothing was done",
 	413: "the request is too long",
 	415: "the Content-Type is not application/json",
+	429: "too many credentials from this address were wrong, and these were not checked; try again",
 	501: "a member runs an older version",
 	503: "this member cannot answer now, and nothing was done; try again",
 	504: "the outcome is not known",

@@ -78,7 +78,7 @@ func (f *Failure) write(w http.ResponseWriter, r *http.Request) {
 	switch f.Status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="rollcall"`)
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "1")
 	}
 	noteOutcome(w, f)

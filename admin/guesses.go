@@ -1,0 +1,57 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+
+	events "rollcall/audit"
+	"rollcall/guesses"
+)
+
+// guarded returns next behind a check of the credentials of each request. A wrong one is counted, and leaves a line in the audit
+// log, whichever endpoint it was sent to. An address of which too many were wrong waits for its turn, or gets the status 429.
+func (h *HTTP) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if kind, offered := h.offered(r); offered {
+			attempt := h.cfg.Guesses.Begin(hostOfCaller(r))
+			if err := attempt.Wait(r.Context(), guesses.MaxWait); err != nil {
+				ignoreBody(w)
+				setHeaders(w.Header())
+				(&Failure{http.StatusTooManyRequests, err.Error()}).write(w, r)
+				return
+			}
+			if h.who(r) == "" {
+				attempt.Failed(kind)
+				h.audit.guessed(r, kind)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// offered returns the kind of the credential of a request. It reports false if the request has none that can be right.
+func (h *HTTP) offered(r *http.Request) (kind guesses.Kind, offered bool) {
+	all := r.Header.Values("Authorization")
+	if len(all) != 1 {
+		return 0, false
+	}
+	scheme, _, _ := strings.Cut(all[0], " ")
+	switch strings.ToLower(scheme) {
+	case "digest":
+		return guesses.Password, h.cred.superDigest != ""
+	case "bearer":
+		return guesses.Token, h.cred.hasToken
+	}
+	return 0, false
+}
+
+// guessed puts a wrong credential into the audit log. The log of the process has a line by the table of guesses.
+func (a *audit) guessed(r *http.Request, kind guesses.Kind) {
+	if a.acts == nil {
+		return
+	}
+	a.acts.Add(events.Event{
+		Address: r.RemoteAddr, Operation: events.Authenticate, Target: "http " + kind.String(), Result: events.Failure,
+		Error: "wrong " + kind.String(), Reason: short(r.Method + " " + r.URL.Path),
+	})
+}

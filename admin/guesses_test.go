@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	events "rollcall/audit"
+	"rollcall/guesses"
+)
+
+// newGuessed returns an HTTP with a table of guesses, its log, and its audit log.
+func newGuessed(t *testing.T) (*HTTP, *bytes.Buffer, *acts) {
+	t.Helper()
+	h, _ := newTestHTTP(t, "leader")
+	var log bytes.Buffer
+	all := &acts{}
+	h.cfg.Guesses, h.audit.acts = guesses.New(slog.New(slog.NewTextHandler(&log, nil))), all
+	return h, &log, all
+}
+
+// offering is a request for a list with credentials.
+func offering(from, authorization string) visit {
+	return visit{method: "GET", path: "/v1/sessions", from: from, header: []string{"Authorization", authorization}}
+}
+
+// Wrong credentials are counted by kind, logged, and in the audit log with the address and the request.
+func TestGuessesLeaveTraces(t *testing.T) {
+	h, log, all := newGuessed(t)
+	offering("10.0.0.7:5", "Bearer "+testToken+"x").to(h)
+	offering("10.0.0.8:5", "digest super:Secret").to(h)
+	visit{method: "GET", path: "/livez", from: "10.0.0.9:5", header: []string{"Authorization", "Bearer wrong"}}.to(h)
+	offering("10.0.0.6:5", "digest super:secret").to(h)
+	offering("10.0.0.6:5", "Basic eDp5").to(h) // not checked by anything
+	visit{method: "GET", path: "/v1/sessions", from: "10.0.0.6:5"}.to(h)
+	if counts := h.cfg.Guesses.Counts(); counts["token"] != 2 || counts["password"] != 1 || counts["super"] != 0 {
+		t.Errorf("counts %v", counts)
+	}
+	for _, line := range []string{"address=10.0.0.7 kind=token failures=1", "address=10.0.0.8 kind=password failures=1", "address=10.0.0.9 kind=token"} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("no line %q in\n%s", line, log)
+		}
+	}
+	if strings.Contains(log.String(), "10.0.0.6") {
+		t.Errorf("a line about right credentials:\n%s", log)
+	}
+	if len(*all) != 3 {
+		t.Fatalf("audit log %+v", *all)
+	}
+	want := events.Event{
+		Address: "10.0.0.8:5", Operation: events.Authenticate, Target: "http password", Result: events.Failure, Error: "wrong password", Reason: "GET /v1/sessions",
+	}
+	if got := (*all)[1]; got.Address != want.Address || got.Operation != want.Operation || got.Target != want.Target || got.Result != want.Result || got.Error != want.Error || got.Reason != want.Reason {
+		t.Errorf("audited %+v, want %+v", got, want)
+	}
+}
+
+// After ten wrong credentials an address waits for the check of each further one, also of a right one. Others do not wait.
+func TestGuessesAreSlowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _ := newGuessed(t)
+		took := func(v visit, status int) time.Duration {
+			t.Helper()
+			begun := time.Now()
+			if w := v.to(h); w.Code != status {
+				t.Errorf("status %d, want %d: %s", w.Code, status, w.Body)
+			}
+			return time.Since(begun).Round(time.Millisecond)
+		}
+		for range 10 {
+			if d := took(offering("10.0.0.7:5", "Bearer wrong"), http.StatusUnauthorized); d != 0 {
+				t.Errorf("one of the first failures took %v", d)
+			}
+		}
+		if d := took(offering("10.0.0.7:6", "Bearer wrong"), http.StatusUnauthorized); d != time.Second {
+			t.Errorf("a wrong token took %v", d)
+		}
+		if d := took(offering("10.0.0.7:7", "Bearer "+testToken), http.StatusOK); d != time.Second {
+			t.Errorf("the right token took %v", d)
+		}
+		if d := took(offering("10.0.0.8:5", "Bearer "+testToken), http.StatusOK); d != 0 {
+			t.Errorf("the right token from another address took %v", d)
+		}
+		if d := took(visit{method: "GET", path: "/livez", from: "10.0.0.7:9"}, http.StatusOK); d != 0 {
+			t.Errorf("a request without credentials took %v", d)
+		}
+	})
+}
+
+// Of many attempts at the same time, three wait and all others are rejected at once.
+func TestSlowedGuessesHoldNoPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _ := newGuessed(t)
+		for range 10 {
+			offering("10.0.0.7:5", "Bearer wrong").to(h)
+		}
+		rejected := make(chan struct{}, 100)
+		for range 100 {
+			go func() {
+				if w := offering("10.0.0.7:5", "Bearer "+testToken).to(h); w.Code == http.StatusTooManyRequests {
+					if w.Header().Get("Retry-After") != "1" || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), "try again") {
+						t.Errorf("%v %s", w.Header(), w.Body)
+					}
+					rejected <- struct{}{}
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := len(rejected); n != 97 {
+			t.Errorf("%d attempts were rejected at once, want 97", n)
+		}
+		time.Sleep(guesses.MaxWait)
+		synctest.Wait()
+		if n := len(rejected); n != 97 {
+			t.Errorf("%d attempts were rejected, want 97", n)
+		}
+	})
+}
