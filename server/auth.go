@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"rollcall/audit"
+	"rollcall/guesses"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -32,7 +33,7 @@ func (c *conn) authenticate(body []byte) jute.Code {
 		if p.Auth == nil || c.srv.cfg.NoDigest { // an empty text is an identity, as in ZooKeeper
 			return jute.AuthFailed
 		}
-		id := c.srv.cfg.Digest.ID(strings.ToValidUTF8(string(p.Auth), "\ufffd")) // as Java reads a string
+		id := c.srv.digestOf(p.Auth)
 		if super := c.srv.cfg.SuperDigest; super != "" && id == super {
 			if code := c.identify("super", ""); code != jute.OK {
 				return code
@@ -43,7 +44,7 @@ func (c *conn) authenticate(body []byte) jute.Code {
 	return jute.AuthFailed
 }
 
-// auditAuth puts a failed authentication into the audit log, with the scheme that the client chose.
+// auditAuth puts a failed authentication into the audit log, with the scheme that the client chose. It counts a missing certificate.
 func (c *conn) auditAuth(r *request, code jute.Code) {
 	scheme := "sasl"
 	if r.op == jute.OpAuth {
@@ -51,6 +52,9 @@ func (c *conn) auditAuth(r *request, code jute.Code) {
 		d := jute.NewDecoder(r.body)
 		p.Decode(&d)
 		scheme = string(p.Scheme)
+	}
+	if scheme == "x509" {
+		c.srv.cfg.Guesses.Count(c.host, guesses.Certificate)
 	}
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure, Error: code.Error(),

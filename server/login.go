@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollcall/audit"
+	"rollcall/guesses"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sasl"
@@ -32,13 +33,25 @@ func (c *conn) sasl(r *request) bool {
 		c.stream.Drop(badFrame)
 		return false
 	}
-	var code jute.Code
-	r.body, code = c.logIn(r, token.Token)
+	a := c.srv.cfg.Guesses.Begin(c.host)
+	if c.login == nil { // the first token proves nothing yet
+		return c.step(r, &a)
+	}
+	return c.attempt(r, a, func(a *guesses.Attempt) bool { return c.step(r, a) })
+}
+
+// step takes a token that can be read, of an attempt whose turn it is.
+func (c *conn) step(r *request, a *guesses.Attempt) bool {
+	var token jute.SASLToken
+	d := jute.NewDecoder(r.body)
+	token.Decode(&d)
+	answer, code := c.logIn(r, token.Token, a)
+	r.body = answer
 	return c.identified(r, code)
 }
 
 // logIn answers a token of a client. The answer is nil if there is no token for the client.
-func (c *conn) logIn(r *request, token []byte) (answer []byte, code jute.Code) {
+func (c *conn) logIn(r *request, token []byte, a *guesses.Attempt) (answer []byte, code jute.Code) {
 	how := &c.srv.cfg.Login
 	if how.Users == nil {
 		return nil, c.loginFailed("SASL is not configured on this member: java.security.auth.login.config names no file")
@@ -47,6 +60,9 @@ func (c *conn) logIn(r *request, token []byte) (answer []byte, code jute.Code) {
 		c.login = sasl.New(how.Users)
 	}
 	answer, done, err := c.login.Step(token)
+	if err != nil {
+		a.Failed(guesses.SASL)
+	}
 	switch {
 	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):
 		c.logRefusal("SASL login failed, and the client stays connected", err.Error())

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 
+	"rollcall/guesses"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
@@ -82,7 +83,19 @@ func (c *conn) closeSession(r *request) bool {
 	return false
 }
 
-func (c *conn) auth(r *request) bool { return c.identified(r, c.authenticate(r.body)) }
+// auth takes an auth packet. A password of the super user waits for its turn, if many from the client's address were wrong.
+func (c *conn) auth(r *request) bool {
+	claims, right := c.srv.superGuess(r.body)
+	if !claims {
+		return c.identified(r, c.authenticate(r.body))
+	}
+	return c.attempt(r, c.srv.cfg.Guesses.Begin(c.host), func(a *guesses.Attempt) bool {
+		if !right {
+			c.wrongSuper(a, r)
+		}
+		return c.identified(r, c.authenticate(r.body))
+	})
+}
 
 // identified answers a request that proves an identity of the client.
 func (c *conn) identified(r *request, code jute.Code) bool {

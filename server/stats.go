@@ -42,6 +42,7 @@ const (
 	sessionMoved                           // attached by another connection, here or elsewhere
 	sessionGone                            // expired, or closed by someone else
 	authFailed                             // unknown scheme, failed login, or too many identities
+	slowed                                 // a credential was not checked, because too many from this address were wrong
 	unproved                               // answered -124: a request before an identity that Login.Schemes asks for
 	unknownOp                              // answered -6
 	restored                               // the state was replaced by a snapshot
@@ -57,7 +58,7 @@ var reasonNames = [numReasons]string{
 	badFrame: "bad_frame", multiTooLong: "multi_too_long", tooManyEvents: "too_many_events", notAHandshake: "bad_handshake", clientAhead: "client_ahead", onlyReadOnly: "read_only", leaderIsBack: "leader_back",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionGone: "session_gone", notVouched: "not_vouched",
-	authFailed: "auth_failed", unproved: "not_authenticated", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
+	authFailed: "auth_failed", slowed: "credentials_slowed", unproved: "not_authenticated", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
 	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
 }
 

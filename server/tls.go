@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/audit"
+	"rollcall/guesses"
 	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/server/stream"
@@ -150,6 +151,9 @@ func (s *secure) refused(c *conn, err error) {
 	err = keystore.Explained(err)
 	if !errors.Is(err, errFull) && !errors.Is(err, errCrowded) { // these say nothing of who the client is
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
+		if noCertificate(err) {
+			c.srv.cfg.Guesses.Count(c.host, guesses.Certificate)
+		}
 	}
 	if unlogged, due := s.refusals.due(time.Now()); due {
 		c.srv.log.Warn("a client's TLS handshake failed", "client", c.addr, "err", err, "unlogged", unlogged)

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"strings"
+
+	"rollcall/audit"
+	"rollcall/guesses"
+	"rollcall/jute"
+)
+
+// slowedShare is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read
+// meanwhile, so its session must not expire.
+const slowedShare = 4
+
+// attempt calls check when it is the turn of the client's attempt a, which is at once unless credentials from its address
+// failed too often. Otherwise a reader of the connection waits, so the loop does not. If too many attempts wait, the connection ends and the
+// client may try again: to answer that the credential is wrong could be a lie, and clients give up then.
+func (c *conn) attempt(r *request, a guesses.Attempt, check func(a *guesses.Attempt) (more bool)) bool {
+	if !a.Slowed() {
+		return check(&a)
+	}
+	longest := c.stream.Timeout() / slowedShare
+	inTurn := func() (more bool) {
+		if a.Wait(c.stream.Context(), longest) != nil {
+			c.stream.Drop(slowed) // unless it has ended
+			return false
+		}
+		more = check(&a)
+		c.flushLater() // the reader that begins with this sends nothing by itself
+		return more
+	}
+	if !c.stream.InLoop() {
+		return inTurn()
+	}
+	r.keep()
+	c.stream.Later(inTurn)
+	return true
+}
+
+// flushLater has what is queued sent by another goroutine.
+func (c *conn) flushLater() {
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	c.stream.FlushLater()
+}
+
+// superGuess reports whether an auth packet has the name of the super user, and whether it has the password too. If there is no
+// super user, nobody can guess the password.
+func (s *Server) superGuess(body []byte) (claims, right bool) {
+	var p jute.AuthPacket
+	d := jute.NewDecoder(body)
+	p.Decode(&d)
+	if d.Err() != nil || string(p.Scheme) != "digest" || p.Auth == nil || s.cfg.SuperDigest == "" || s.cfg.NoDigest {
+		return false, false
+	}
+	id := s.digestOf(p.Auth)
+	user, _, _ := strings.Cut(s.cfg.SuperDigest, ":")
+	return strings.HasPrefix(id, user+":"), subtle.ConstantTimeCompare([]byte(id), []byte(s.cfg.SuperDigest)) == 1
+}
+
+// digestOf returns the identity of the text of an auth packet in the scheme digest.
+func (s *Server) digestOf(text []byte) string {
+	return s.cfg.Digest.ID(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
+}
+
+// wrongSuper notes a wrong password of the super user. For the client it is no failure but the identity of somebody else, as in
+// ZooKeeper.
+func (c *conn) wrongSuper(a *guesses.Attempt, r *request) {
+	a.Failed(guesses.Super)
+	c.srv.cfg.Audit.Add(audit.Event{
+		Session: c.session, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure, Error: "wrong password of the super user",
+	})
+}
+
+// noCertificate reports whether a handshake of TLS failed because the client's certificate was missing or wrong.
+func noCertificate(err error) bool {
+	var wrong *tls.CertificateVerificationError
+	return errors.As(err, &wrong) || strings.Contains(err.Error(), "didn't provide a certificate") // crypto/tls has no type for it
+}
