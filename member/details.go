@@ -48,6 +48,8 @@ func (s source) Details() admin.Details {
 		written, dropped := m.audit.Counts()
 		d.AuditLines = map[string]uint64{"written": written, "lost": dropped}
 	}
+	waited, rejected := m.guesses.Slowed()
+	d.Guesses, d.Slowed = m.guesses.Counts(), map[string]uint64{"waited": waited, "rejected": rejected}
 	if m.cfg.Backup.Dir != "" {
 		d.Backups = map[string]uint64{"written": m.backups.written.Load(), "failed": m.backups.failed.Load()}
 	}

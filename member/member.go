@@ -39,6 +39,7 @@ import (
 	"rollcall/audit"
 	"rollcall/config"
 	"rollcall/follower"
+	"rollcall/guesses"
 	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/leader"
@@ -180,6 +181,7 @@ type Member struct {
 	peers      *peers
 	words      *admin.Words
 	audit      *audit.Log // nil: there is none
+	guesses    *guesses.Table
 	hashing    hashing
 	http       *admin.HTTP
 	viewer     viewer          // answers other members
@@ -230,6 +232,7 @@ func New(cfg Config) (*Member, error) {
 		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
+	m.guesses = guesses.New(m.log)
 	var err error
 	if m.audit, err = audit.Open(m.auditConfig()); err != nil {
 		return nil, err
@@ -317,7 +320,7 @@ func (m *Member) serverConfig() server.Config {
 		TLS: m.tls(), SuperSubject: m.cfg.SuperSubject,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory: m.cfg.Memory,
-		Words:  m.words, Audit: m.audit, Logger: m.log,
+		Words:  m.words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
 		Settled: m.settled,
 	}
 }
@@ -331,7 +334,7 @@ func (m *Member) wordsConfig() admin.WordsConfig {
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Guesses: m.guesses, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}

@@ -59,8 +59,8 @@ type provoked struct {
 }
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
-// reason cover the others.
-var severalPerRow = regexp.MustCompile(`^(rollcall_connections_ended_total)\{.*`)
+// reason cover the others. TestSuperGuesses and the tests beside it in server and admin cover those of credentials.
+var severalPerRow = regexp.MustCompile(`^(rollcall_connections_ended_total|rollcall_credentials_failed_total|rollcall_credentials_slowed_total)\{.*`)
 
 // look reads Rollcall's own metrics of all members. Of a histogram it reads the count.
 func (p *provoked) look() {
@@ -106,6 +106,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 				`rollcall_watch_events_total{type="created"}`, `rollcall_watch_events_total{type="deleted"}`, `rollcall_watch_events_total{type="changed"}`,
 				`rollcall_watch_events_total{type="children"}`, `rollcall_sessions_opened_total`, `rollcall_clients`,
 			}},
+			{p.guesses, []string{`rollcall_credentials_failed_total`, `rollcall_credentials_slowed_total`}},
 			{p.closed, []string{`rollcall_sessions_ended_total{reason="closed"}`, `rollcall_request_seconds_count{class="close"}`}},
 			{p.killed, []string{`rollcall_sessions_ended_total{reason="killed"}`}},
 			{p.expired, []string{`rollcall_sessions_ended_total{reason="expired"}`, `rollcall_expiry_lateness_seconds_count`}},
@@ -172,6 +173,14 @@ func (p *provoked) requests() {
 	p.must(c.Do(jute.OpWhoAmI, nil))
 	p.must(nil, c.Sync())
 	time.Sleep(10 * time.Second) // and it sends a ping
+}
+
+// guesses has a client try wrong passwords of the super user, until it is slowed.
+func (p *provoked) guesses() {
+	c := p.Connect(20*time.Second, p.a)
+	for range 11 {
+		p.must(c.Do(jute.OpAuth, jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte("super:guess")}))
+	}
 }
 
 // closed, killed and expired have a session end in one of these ways.
