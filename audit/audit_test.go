@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/digest"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -76,8 +77,9 @@ func newLog(t *testing.T, s Settings) (*Log, *disk, *bytes.Buffer) {
 var bob = []*proto.Identity{{Scheme: "ip", Id: "10.0.0.7"}, {Scheme: "digest", Id: "bob:hash="}, {Scheme: "super"}}
 
 const (
-	jsonHead = `{"at":"2026-11-21T20:32:53.432Z","member":3,"session":"0x3000012f99a0001","who":["digest:bob","super:"],"address":"10.0.0.7",`
+	jsonHead = `{"at":"2026-11-21T20:32:53.432Z","member":3,"session":"0x3000012f99a0001","who":["digest:bob","super:"],"fingerprints":["fcef2944"],"address":"10.0.0.7",`
 	zkHead   = "2026-11-21 20:32:53,432 INFO audit.Slf4jAuditLogger: session=0x3000012f99a0001\tuser=bob,super,10.0.0.7\tip=10.0.0.7\t"
+	zkTail   = "\tfingerprint=fcef2944"
 	zxidTail = `,"zxid":"0x200000005"}`
 	atMs     = 1795293173432
 )
@@ -247,7 +249,7 @@ func TestOperations(t *testing.T) {
 				if format == "json" {
 					want = append(want, jsonHead+c.json[i]+zxidTail)
 				} else {
-					want = append(want, zkHead+c.zk[i])
+					want = append(want, zkHead+c.zk[i]+zkTail)
 				}
 			}
 		}
@@ -265,6 +267,32 @@ func TestOperations(t *testing.T) {
 		if text := d.text.String(); strings.Contains(text, "DATA") || strings.Contains(text, "SECRET") || strings.Contains(text, "PASSWORD") || strings.Contains(text, "hash") {
 			t.Errorf("data or secrets in\n%s", text)
 		}
+	}
+}
+
+// Two users with one name have two fingerprints, also if they are identities of one connection. Other schemes have none, because their names are
+// whole.
+func TestFingerprints(t *testing.T) {
+	ids := []*proto.Identity{
+		{Scheme: "ip", Id: "1.2.3.4"}, {Scheme: "digest", Id: "owner:hash1="}, {Scheme: "sasl", Id: "bob"}, {Scheme: "digest", Id: "owner:hash2="},
+	}
+	first, second := digest.Fingerprint("owner:hash1="), digest.Fingerprint("owner:hash2=")
+	if first == second || len(first) != 8 || len(second) != 8 {
+		t.Fatal(first, second)
+	}
+	e := Event{AtMs: 1, Ids: ids, Operation: "create"}
+	if line := string((&formatter{}).append(nil, &e)); !strings.Contains(line, `"who":["digest:owner","sasl:bob","digest:owner"],"fingerprints":["`+first+`","`+second+`"]`) {
+		t.Error(line)
+	}
+	if line := string((&formatter{zooKeeper: true}).append(nil, &e)); !strings.HasSuffix(line, "\tresult=success\tfingerprint="+first+","+second+"\n") {
+		t.Error(line)
+	}
+	for range 2 * maxNames {
+		e.Ids = append(e.Ids, ids[1])
+	}
+	var line struct{ Who, Fingerprints []string }
+	if err := json.Unmarshal((&formatter{}).append(nil, &e), &line); err != nil || len(line.Who) != maxNames || len(line.Fingerprints) != maxNames-1 {
+		t.Errorf("%d names and %d fingerprints: %v", len(line.Who), len(line.Fingerprints), err)
 	}
 }
 
@@ -286,8 +314,8 @@ func TestEvents(t *testing.T) {
 		},
 		{
 			Event{AtMs: atMs, Ids: []*proto.Identity{{Scheme: "ip", Id: "1.2.3.4"}, {Scheme: "digest", Id: "a,b\t:x"}}, Operation: "authenticate"},
-			`"who":["digest:a,b\u0009"],"address":"1.2.3.4","operation":"authenticate","result":"success"}`,
-			"user=a\\u002cb\\u0009,1.2.3.4\tip=1.2.3.4\toperation=authenticate\tresult=success",
+			`"who":["digest:a,b\u0009"],"fingerprints":["d67cb5b5"],"address":"1.2.3.4","operation":"authenticate","result":"success"}`,
+			"user=a\\u002cb\\u0009,1.2.3.4\tip=1.2.3.4\toperation=authenticate\tresult=success\tfingerprint=d67cb5b5",
 		},
 	}
 	for _, zooKeeper := range []bool{false, true} {

@@ -1,12 +1,14 @@
 package audit
 
 import (
+	"iter"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"rollcall/digest"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -150,7 +152,36 @@ func appendWho(b []byte, e *Event) []byte {
 	if n == 0 {
 		return b
 	}
-	return append(who, ']')
+	return appendFingerprints(append(who, ']'), e)
+}
+
+// appendFingerprints appends the fingerprints of the identities of the scheme digest, in the order of their names. Anybody may give
+// himself any name there.
+func appendFingerprints(b []byte, e *Event) []byte {
+	n := 0
+	for print := range e.fingerprints() {
+		b = append(append(append(b, [...]string{`,"fingerprints":["`, `,"`}[min(n, 1)]...), print...), '"')
+		n++
+	}
+	if n > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// fingerprints yields the fingerprints of those identities of the scheme digest whose names a line has.
+func (e *Event) fingerprints() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		n := 0
+		for _, id := range e.Ids {
+			if id.GetScheme() == "ip" {
+				continue
+			}
+			if n++; n > maxNames || id.GetScheme() == "digest" && !yield(digest.Fingerprint(id.GetId())) {
+				return
+			}
+		}
+	}
 }
 
 // field appends a field of JSON, unless it is empty.
@@ -181,6 +212,7 @@ func (f *formatter) appendZooKeeper(b []byte, e *Event) []byte {
 	b = entry(b, begin, "znode_type", e.Type, maxName)
 	b = entry(b, begin, "acl", e.ACL, maxText)
 	b = entry(b, begin, "result", resultNames[e.Result], maxName)
+	b = entry(b, begin, "fingerprint", strings.Join(slices.Collect(e.fingerprints()), ","), maxName)
 	if e.Dropped != 0 {
 		b = entry(b, begin, "dropped", strconv.FormatUint(e.Dropped, 10), maxName)
 	}

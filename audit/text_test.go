@@ -59,7 +59,7 @@ func FuzzLine(f *testing.F) {
 			if strings.Count(line, "\n") != 1 || line[len(line)-1] != '\n' || len(line) >= maxLine || !utf8.ValidString(line) {
 				t.Errorf("%d bytes: %q", len(line), line)
 			}
-			if tabs := strings.Count(line, "\t"); zooKeeper && tabs > 7 || !zooKeeper && tabs > 0 {
+			if tabs := strings.Count(line, "\t"); zooKeeper && tabs > 8 || !zooKeeper && tabs > 0 {
 				t.Errorf("%d tabs in %q", tabs, line)
 			}
 			if strings.ContainsAny(line, "\x00\x1b\u202e\x7f") {

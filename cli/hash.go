@@ -18,11 +18,12 @@ const maxPassword = 4 << 10
 // newHash returns the command that prints the digest of a password.
 func newHash(w World) *cobra.Command {
 	var alg string
+	var fingerprint bool
 	cmd := &cobra.Command{
 		Use: "hash [flags] USER", Short: "print the digest of a user's password, for ACLs and the super user", GroupID: Tools, Args: Takes(1, 1, "one user"),
 		Long: "Prints the identity of a user in the scheme digest: the user and a hash of the user with the password. It is the id of an ACL, and with the user super the value of " +
 			"DigestAuthenticationProvider.superDigest. The command asks for the password if its input is a terminal. Otherwise the first line of its input is the password. " +
-			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members.",
+			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members. --fingerprint prints what the audit log shows of the identity.",
 		Example: "  rollcall hash super > /etc/rollcall/super\n  rollcall hash --alg SHA-256 bob < password",
 		RunE: func(_ *cobra.Command, args []string) error {
 			a, err := digest.Parse(alg)
@@ -36,11 +37,16 @@ func newHash(w World) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("hash: %w", err)
 			}
-			_, err = fmt.Fprintln(w.Out, a.ID(args[0]+":"+password))
+			line := a.ID(args[0] + ":" + password)
+			if fingerprint {
+				line = digest.Fingerprint(line)
+			}
+			_, err = fmt.Fprintln(w.Out, line)
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&alg, "alg", digest.Alg(0).String(), "hash `function`: "+digest.Allowed)
+	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the fingerprint of the identity in the audit log instead")
 	return cmd
 }
 

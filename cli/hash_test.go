@@ -44,6 +44,7 @@ func TestHash(t *testing.T) {
 	}{
 		{in: "secret\n", args: []string{"super"}, want: super},
 		{in: "secret", args: []string{"super"}, want: super},
+		{in: "secret\n", args: []string{"--fingerprint", "super"}, want: "79fd7e16\n"},
 		{in: "secret\r\nmore\n", args: []string{"super"}, want: super},
 		{in: "secret\n", args: []string{"--alg", "sha-256", "super"}, want: "super:WTA5ucCHTdJq645xIMibj8HviTPeB5mMuJ4/+v1dIEw=\n"},
 		{typed: []string{"secret", "secret"}, args: []string{"super"}, want: super},

@@ -7,6 +7,7 @@ import (
 	"crypto/sha3"
 	"crypto/sha512"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"hash"
 	"strings"
@@ -80,6 +81,17 @@ func (a Alg) ID(text string) string {
 	h := algorithms[a].make()
 	_, _ = h.Write([]byte(text)) // a hash takes everything
 	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// fingerprintDigits is the length of a fingerprint. Two identities have the same one by chance in one of four billion cases, and
+// it is short enough to compare by eye.
+const fingerprintDigits = 8
+
+// Fingerprint returns the first hexadecimal digits of the SHA-256 of "digest:" and an identity as ID returns it. It tells
+// apart two identities with the same user.
+func Fingerprint(id string) string {
+	sum := sha256.Sum256([]byte("digest:" + id))
+	return hex.EncodeToString(sum[:fingerprintDigits/2])
 }
 
 // Fits reports whether id, as ID returns it, has a hash of this algorithm's length.

@@ -62,3 +62,10 @@ func TestAsZooKeeper(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A fingerprint is what sha256sum prints of the scheme and the identity, as docs/audit.md says.
+func TestFingerprint(t *testing.T) {
+	if got := Fingerprint(Alg(0).ID("super:secret")); got != "79fd7e16" {
+		t.Error(got)
+	}
+}
