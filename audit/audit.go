@@ -1,8 +1,10 @@
 // Package audit writes the audit log of a member: one line for each change that a client asked for, for each
 // session that begins or ends, for each failed authentication, and for what administrators do.
 //
-//   - Log takes events and writes their lines. Its methods never wait for the disk. If lines come faster than
-//     they can be written, Log drops some, counts them, and writes a line about the gap.
+//   - Log takes events and writes their lines. Its methods never wait for the disk, except those of required.go. If
+//     lines come faster than they can be written, Log drops some, counts them, and writes a line about the gap.
+//   - required.go is for those who want no change without a line. It has lines written before a change is made, and waits for
+//     them, for a bounded time and without a lock. Apply never calls it.
 //   - operations.go has the table of opcodes, and turns a transaction of the log into events.
 //   - event.go has the two formats, JSON and ZooKeeper's.
 //   - file.go writes and rotates the file.
@@ -19,6 +21,7 @@ package audit
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -60,6 +63,7 @@ const (
 // Settings are what keys set.
 type Settings struct {
 	Enable    bool
+	Required  bool   // a change waits until a line about it is on the disk, and is rejected if there is none
 	ZooKeeper bool   // lines are as ZooKeeper's; default: JSON
 	File      string // where lines go; default: standard output
 	FileSize  int64  // bytes of a file, at which the next one begins; default DefaultFileSize
@@ -83,6 +87,7 @@ type Log struct {
 	log  *slog.Logger
 
 	written, dropped atomic.Uint64
+	rejected         atomic.Uint64 // changes whose lines could not be written
 
 	mu       sync.Mutex
 	format   formatter
@@ -91,6 +96,9 @@ type Log struct {
 	writing  int    // bytes of lines that are being written
 	untold   uint64 // lines that were dropped after the last one in the queue
 	failures failures
+	batch    *batch // of the queue; nil: no change waits for a line of it
+
+	warnedRejected time.Time
 
 	wake    chan struct{} // one place: the queue is not empty
 	hurry   chan struct{} // one place: the queue is half full
@@ -108,7 +116,10 @@ type Log struct {
 // Open opens the file, and returns a Log that writes nothing yet, or nil if the settings do not enable one. The
 // caller must call Close.
 func Open(cfg Config) (*Log, error) {
-	if !cfg.Enable {
+	switch {
+	case !cfg.Enable && cfg.Required:
+		return nil, errors.New("audit: audit.required=true needs audit.enable=true")
+	case !cfg.Enable:
 		return nil, nil
 	}
 	cfg.FileSize = cmp.Or(cfg.FileSize, DefaultFileSize)
@@ -128,7 +139,7 @@ func Open(cfg Config) (*Log, error) {
 		l.out = stream{cfg.Out}
 		return l, nil
 	}
-	f, err := openFile(cfg.File, cfg.FileSize, cfg.Files, l.log.Warn)
+	f, err := openFile(cfg.File, cfg.FileSize, cfg.Files, cfg.Required, l.log.Warn)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w; set audit.file to a path where this user may write, or audit.enable=false", err)
 	}
@@ -142,6 +153,14 @@ func (l *Log) Counts() (written, dropped uint64) {
 		return 0, 0
 	}
 	return l.written.Load(), l.dropped.Load()
+}
+
+// Rejected returns how many changes were rejected since Open because their lines could not be written.
+func (l *Log) Rejected() uint64 {
+	if l == nil {
+		return 0
+	}
+	return l.rejected.Load()
 }
 
 // Applied adds what a transaction of this member's clients has come to. atMs is the log's time, and ids are the identities of
@@ -290,15 +309,17 @@ func (l *Log) Close() {
 // drain writes all lines in the queue.
 func (l *Log) drain() {
 	l.mu.Lock()
-	lines, untold := l.queue, l.untold
-	l.queue, l.writing, l.untold = l.spare[:0], len(lines), 0
+	lines, untold, batch := l.queue, l.untold, l.batch
+	l.queue, l.writing, l.untold, l.batch = l.spare[:0], len(lines), 0, nil
 	l.mu.Unlock()
 	l.gap()
+	var failed error
 	for rest := lines; len(rest) > 0; {
 		n := chunk(rest)
-		l.write(rest[:n])
+		failed = cmp.Or(failed, l.write(rest[:n]))
 		rest = rest[n:]
 	}
+	batch.finish(failed)
 	if l.lost += untold; untold > 0 {
 		l.warn(untold, nil)
 		l.gap()
@@ -338,15 +359,16 @@ func (l *Log) gap() {
 }
 
 // write writes lines. If that fails, they are lost.
-func (l *Log) write(lines []byte) {
+func (l *Log) write(lines []byte) error {
 	n := uint64(bytes.Count(lines, []byte("\n")))
 	if err := l.out.write(lines); err != nil {
 		l.dropped.Add(n)
 		l.lost += n
 		l.warn(l.lost, err)
-		return
+		return err
 	}
 	l.written.Add(n)
+	return nil
 }
 
 // warn logs that lines were lost. err is nil if they came too fast.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -43,6 +44,7 @@ type file struct {
 	path   string
 	most   int64 // bytes
 	kept   int   // old files
+	synced bool  // a write returns when the lines are on the disk
 	warn   func(msg string, args ...any)
 	f      *os.File
 	size   int64
@@ -51,8 +53,8 @@ type file struct {
 }
 
 // openFile opens a file to append to. If a crash has left a part of a line, openFile removes it.
-func openFile(path string, most int64, kept int, warn func(msg string, args ...any)) (*file, error) {
-	w := &file{path: path, most: most, kept: kept, warn: warn}
+func openFile(path string, most int64, kept int, synced bool, warn func(msg string, args ...any)) (*file, error) {
+	w := &file{path: path, most: most, kept: kept, synced: synced, warn: warn}
 	return w, w.open()
 }
 
@@ -67,6 +69,9 @@ func (w *file) open() error {
 	}
 	if err == nil {
 		w.size, err = trim(f, info.Size())
+	}
+	if err == nil && w.synced {
+		err = syncDirectory(filepath.Dir(w.path)) // the file may be new
 	}
 	if err != nil {
 		_ = f.Close() // the error before is the one that matters
@@ -94,6 +99,9 @@ func (w *file) write(lines []byte) error {
 		return err
 	}
 	n, err := w.f.Write(lines)
+	if err == nil && w.synced {
+		err = w.f.Sync()
+	}
 	if err != nil && n > 0 {
 		if e := w.f.Truncate(w.size); e != nil {
 			w.drop() // open removes what is there of a line
@@ -119,6 +127,15 @@ func (w *file) ready(more int64) error {
 		return w.rotate()
 	}
 	return nil
+}
+
+// syncDirectory writes the names of the files in a directory to the disk.
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // look closes the file if it does not have its name any more. It also finds out whether somebody has emptied it.

@@ -18,7 +18,7 @@ func opened(t *testing.T) (*file, string, *bytes.Buffer) {
 	t.Helper()
 	var warnings bytes.Buffer
 	path := filepath.Join(t.TempDir(), "audit")
-	w, err := openFile(path, 100, 2, slog.New(slog.NewTextHandler(&warnings, nil)).Warn)
+	w, err := openFile(path, 100, 2, false, slog.New(slog.NewTextHandler(&warnings, nil)).Warn)
 	if err != nil {
 		t.Fatal(err)
 	}

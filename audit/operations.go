@@ -127,13 +127,7 @@ func typeOf(mode jute.CreateMode) string {
 // multi queues the lines of a multi: one for each of its operations, or a single one if none was done. e has what all
 // of them say. The caller holds the lock.
 func (l *Log) multi(e *Event, body []byte, r *znode.Result) {
-	d := jute.NewDecoder(body)
-	var err error
-	if cap(l.ops) > keepOps {
-		l.ops = nil
-	}
-	l.ops, err = jute.DecodeMulti(&d, l.ops)
-	if err != nil || r.Code != jute.OK || len(r.Multi) != len(l.ops) || failed(r.Multi) >= 0 {
+	if err := l.decodeMulti(body); err != nil || r.Code != jute.OK || len(r.Multi) != len(l.ops) || failed(r.Multi) >= 0 {
 		l.failedMulti(e, r)
 		return
 	}
@@ -142,14 +136,31 @@ func (l *Log) multi(e *Event, body []byte, r *znode.Result) {
 		if op.Op == jute.OpCheck {
 			continue // it changes nothing
 		}
-		e.Operation, e.Path, e.Type = operations[operationAt(op.Op)].name, string(op.Path()), ""
-		if op.Op.Creates() {
-			e.Path, e.Type = r.Multi[i].Path, typeOf(op.Create.Flags)
-		}
-		if op.Op == jute.OpCreateContainer {
-			e.Type = typeOf(jute.Container)
+		if e.tellOperation(op); op.Op.Creates() {
+			e.Path = r.Multi[i].Path
 		}
 		l.line(e)
+	}
+}
+
+// decodeMulti reads the operations of a multi into l.ops. The caller holds the lock.
+func (l *Log) decodeMulti(body []byte) (err error) {
+	if cap(l.ops) > keepOps {
+		l.ops = nil
+	}
+	d := jute.NewDecoder(body)
+	l.ops, err = jute.DecodeMulti(&d, l.ops)
+	return err
+}
+
+// tellOperation sets what an operation of a multi asks for.
+func (e *Event) tellOperation(op *jute.MultiOp) {
+	e.Operation, e.Path, e.Type = operations[operationAt(op.Op)].name, string(op.Path()), ""
+	if op.Op.Creates() {
+		e.Type = typeOf(op.Create.Flags)
+	}
+	if op.Op == jute.OpCreateContainer {
+		e.Type = typeOf(jute.Container)
 	}
 }
 

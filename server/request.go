@@ -10,6 +10,10 @@ import (
 	"rollcall/znode"
 )
 
+// auditShare is the part of the session's timeout, as one in so many, that a write waits at most for its line in the audit log. The client is not
+// read meanwhile, so its session must not expire.
+const auditShare = 4
+
 // Frame implements stream.Frames: a frame is a request. Frame returns false after the last request
 // that the connection takes.
 func (c *conn) Frame(frame []byte) (more bool) {
@@ -73,7 +77,32 @@ func (c *conn) submitBounded(r *request) bool {
 		r.code = jute.NoRoom
 		return c.local(r)
 	}
+	if c.srv.cfg.Audit.Required() {
+		return c.submitAudited(r)
+	}
 	return c.submit(r)
+}
+
+// submitAudited sends a write to the log when its line is in the audit log. If there is none, the code is jute.NoRoom, and the write takes
+// no zxid. A reader of the connection waits for the disk, so neither the loop nor apply does, and the wait ends before the session could expire.
+func (c *conn) submitAudited(r *request) bool {
+	longest := c.stream.Timeout() / auditShare
+	write := func() (more bool) {
+		if c.srv.cfg.Audit.Intend(c.stream.Context(), longest, c.session, r.ids, r.op, r.body) != nil {
+			r.code = jute.NoRoom
+			more = c.local(r)
+		} else {
+			more = c.submit(r)
+		}
+		c.flushLater() // the reader that begins with this sends nothing by itself
+		return more
+	}
+	if !c.stream.InLoop() {
+		return write()
+	}
+	r.keep()
+	c.stream.Later(write)
+	return true
 }
 
 // closeSession sends the close to the log. Requests after it are dropped.
