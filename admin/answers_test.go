@@ -147,6 +147,8 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 			h.pages <- struct{}{}
 			h.own <- struct{}{}
 		}
+	case status == http.StatusServiceUnavailable && e.class == changes:
+		h.audit.acts = &fullLog{}
 	case status == http.StatusNotFound && e.class == reads:
 		opsOf(h).rows = nil
 	default:

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -9,8 +11,15 @@ import (
 	events "rollcall/audit"
 )
 
-// Acts is the audit log of a member. Add never blocks.
-type Acts interface{ Add(act events.Event) }
+// Acts is the audit log of a member.
+type Acts interface {
+	// Add never blocks.
+	Add(act events.Event)
+
+	// Require returns nil when a line about an act is on the disk, or at once if the log need not have it. If it returns an error, the
+	// act must not be done. It blocks for two seconds at most.
+	Require(ctx context.Context, act events.Event) error
+}
 
 // maxRefusals is how many refused requests of the class changes are logged in a minute. Everybody on this
 // machine can send them without end, and the log must stay readable.
@@ -63,17 +72,31 @@ func (a *audit) act(e *endpoint, r *http.Request, who, outcome string) {
 	if a.acts == nil {
 		return
 	}
-	act := events.Event{User: who, Address: r.RemoteAddr, Operation: e.action}
-	if e.target != nil {
-		act.Target = short(e.target(r))
-	}
-	if who == "" {
-		act.User = "nobody"
-	}
+	act := actOf(e, r, who)
 	if outcome != "done" {
 		act.Result, act.Error = events.Failure, short(outcome)
 	}
 	a.acts.Add(act)
+}
+
+// actOf returns the event of a request.
+func actOf(e *endpoint, r *http.Request, who string) events.Event {
+	act := events.Event{User: cmp.Or(who, "nobody"), Address: r.RemoteAddr, Operation: e.action}
+	if e.target != nil {
+		act.Target = short(e.target(r))
+	}
+	return act
+}
+
+// required returns nil if an act may be done, or why not: it must have a line before, and has none.
+func (a *audit) required(e *endpoint, r *http.Request, who string) *Failure {
+	if a.acts == nil {
+		return nil
+	}
+	if err := a.acts.Require(r.Context(), actOf(e, r, who)); err != nil {
+		return &Failure{http.StatusServiceUnavailable, err.Error() + "; nothing was done, because audit.required is set"}
+	}
+	return nil
 }
 
 // refused logs a request that no endpoint has answered. Of more than maxRefusals in a minute it logs how

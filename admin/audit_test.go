@@ -2,8 +2,11 @@ package admin
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,3 +146,36 @@ func TestAuditIsBounded(t *testing.T) {
 type acts []events.Event
 
 func (a *acts) Add(e events.Event) { *a = append(*a, e) }
+
+func (a *acts) Require(context.Context, events.Event) error { return nil }
+
+// fullLog is an audit log that cannot write a line.
+type fullLog struct {
+	acts
+	required []events.Event
+}
+
+func (f *fullLog) Require(_ context.Context, e events.Event) error {
+	f.required = append(f.required, e)
+	return errors.New("no space left on device")
+}
+
+// An act that must have a line is not done if it has none. Reads need no line.
+func TestNoActWithoutLine(t *testing.T) {
+	h, log := newAudited(t)
+	full := &fullLog{}
+	h.audit.acts = full
+	w := visit{method: "POST", path: "/v1/sessions/0x7/kill", header: signedIn}.to(h)
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no space left on device; nothing was done") || opsOf(h).asked == "kill" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if len(full.required) != 1 || full.required[0].Operation != "kill session" || full.required[0].Target != "0x7" || full.required[0].User != "super" {
+		t.Errorf("lines %+v", full.required)
+	}
+	if !strings.Contains(log.String(), `outcome="refused: no space left`) {
+		t.Errorf("the log says %s", log)
+	}
+	if w := (visit{method: "GET", path: "/v1/sessions", header: signedIn}).to(h); w.Code != http.StatusOK {
+		t.Errorf("a read: %d %s", w.Code, w.Body)
+	}
+}

@@ -126,6 +126,14 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 				failure.write(w, r)
 				return
 			}
+			if e.class == changes {
+				if failure = h.audit.required(&e, r, h.who(r)); failure != nil {
+					ignoreBody(w)
+					h.audit.refused(&e, r, h.who(r), failure.Text)
+					failure.write(w, r)
+					return
+				}
+			}
 			h.answer(&e, w, r)
 		})
 	}

@@ -126,6 +126,7 @@ func statuses(e *endpoint) []int {
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 	case changes:
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
+		all = append(all, http.StatusServiceUnavailable)
 		if e.method == http.MethodPost {
 			all = append(all, http.StatusUnsupportedMediaType)
 		}

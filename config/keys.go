@@ -321,6 +321,10 @@ var keys = []key{
 		doc: "true: the audit log has a line for each change of a client, each session that begins or ends, each failed authentication and each act of an administrator ([audit.md](audit.md))",
 	},
 	{
+		name: "audit.required", kind: boolean(func(d *draft) *bool { return &d.Audit.Required }), def: "false",
+		doc: "Rollcall's own: true: a change of a client or an administrator waits until a line about it is on the disk, and is rejected if the audit log cannot be written ([audit.md](audit.md#no-change-without-a-line)). It needs audit.enable",
+	},
+	{
 		name: "audit.format", kind: choice("zookeeper", "json", func(d *draft) *bool { return &d.Audit.ZooKeeper }), def: "json",
 		doc: "Rollcall's own: a line of the audit log is a JSON object, or as in ZooKeeper's",
 	},

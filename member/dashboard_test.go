@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -110,6 +111,7 @@ func TestDashboardAndAlertsNameMetrics(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 			all.listen(cfg)
 			cfg.Operators, cfg.Collectors = nil, cfg.Operators
+			cfg.Audit.Enable, cfg.Lines = true, io.Discard // for its metric
 		}})
 		leader := e.Ready()
 		if _, err := e.Connect(20*time.Second, leader).Create("/n", nil, jute.Persistent); err != nil {

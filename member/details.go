@@ -46,7 +46,7 @@ func (s source) Details() admin.Details {
 	}
 	if m.audit != nil {
 		written, dropped := m.audit.Counts()
-		d.AuditLines = map[string]uint64{"written": written, "lost": dropped}
+		d.AuditLines = map[string]uint64{"written": written, "lost": dropped, "rejected": m.audit.Rejected()}
 	}
 	waited, rejected := m.guesses.Slowed()
 	d.Guesses, d.Slowed = m.guesses.Counts(), map[string]uint64{"waited": waited, "rejected": rejected}

@@ -86,6 +86,7 @@ var reaches = map[string]string{
 	"NewEnsemble":           "quorum.NewEnsemble",
 	"Keys":                  "http.Keys",
 	"Audit.Enable":          "audit.Settings.Enable",
+	"Audit.Required":        "audit.Settings.Required",
 	"Audit.ZooKeeper":       "audit.Settings.ZooKeeper",
 	"Audit.File":            "audit.Settings.File",
 	"Audit.FileSize":        "audit.Settings.FileSize",
