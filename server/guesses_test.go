@@ -122,7 +122,10 @@ func TestSlowedGuessesHoldNoPlaces(t *testing.T) {
 		t.Errorf("another connection waited for %v", d)
 	}
 	waitFor(t, func() bool { waited, rejected := table.Slowed(); return waited+rejected == most })
-	waitFor(t, func() bool { _, rejected := table.Slowed(); return w.srv.Stats().Ended["credentials_slowed"] == rejected })
+	waitFor(t, func() bool {
+		_, rejected := table.Slowed()
+		return w.srv.Stats().Ended["credentials_slowed"] == rejected
+	})
 	served := slices.DeleteFunc(waiting, func(c *client) bool { _, err := c.read(); return err != nil })
 	if waited, _ := table.Slowed(); len(served) != int(waited) || len(served) == 0 {
 		t.Errorf("%d clients were served, and %d have waited", len(served), waited)
