@@ -19,40 +19,70 @@ const (
 	// reads shows the state of the member: everybody on this machine; from elsewhere with
 	// credentials.
 	reads
+	// measures shows metrics, likewise. The credentials of a collector of metrics suffice.
+	measures
 	// changes changes the member or shows its memory: only on this machine, and only with
 	// credentials.
 	changes
 )
 
-func (c class) String() string { return [...]string{"open", "reads", "changes"}[c] }
+func (c class) String() string { return [...]string{"open", "reads", "metrics", "changes"}[c] }
+
+// role is what credentials allow. A higher one may do what a lower one may.
+type role int
+
+const (
+	roleNone role = iota
+	roleMetrics
+	roleReads
+	roleAdmin
+)
+
+// needed is the lowest role that an endpoint of a class demands from another machine, or from everybody if it changes something.
+var needed = map[class]role{open: roleNone, measures: roleMetrics, reads: roleReads, changes: roleAdmin}
 
 // refuse returns nil if the request may be answered by an endpoint of the class, or the reason why
 // not. A web page that a browser on this machine shows must not act for its author: it names its
 // origin, or its own host name if that name resolves to this machine.
 func (h *HTTP) refuse(c class, r *http.Request) *Failure {
 	if c == open {
-		return nil
+		return h.misnamed(r)
 	}
 	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
 	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), foreign) {
 		return &Failure{http.StatusForbidden, "requests from pages of another origin are refused"}
 	}
-	signedIn := h.who(r) != ""
+	has := h.role(r)
 	needs := h.needs(r)
-	if c == reads && signedIn {
+	if c != changes && has >= needed[c] {
 		return nil
 	}
 	switch {
-	case !local(r.RemoteAddr) && c == reads:
+	case !local(r.RemoteAddr) && c != changes:
 		return &Failure{http.StatusUnauthorized, "from another machine " + needs}
 	case !local(r.RemoteAddr):
 		return &Failure{http.StatusForbidden, "this is answered on the member's own machine alone: connect to a loopback address"}
 	case !h.known(r.Host):
-		return &Failure{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost"}
-	case c == changes && !signedIn:
+		return errMisnamed
+	case c == changes && has > roleNone && has < roleAdmin:
+		return &Failure{http.StatusForbidden, "these credentials only read; an administrator's are needed"}
+	case c == changes && has < roleAdmin:
 		return &Failure{http.StatusUnauthorized, needs}
 	}
 	return nil
+}
+
+// errMisnamed is the answer to a request for another host. A page of another site whose name leads to this machine sends such a
+// request.
+var errMisnamed = &Failure{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
+
+// misnamed returns errMisnamed if a request without credentials is for a host that is not this member. Some probes name no host,
+// and every browser does.
+func (h *HTTP) misnamed(r *http.Request) *Failure {
+	if r.Host == "" || h.known(r.Host) || h.role(r) > roleNone {
+		return nil
+	}
+	return errMisnamed
 }
 
 // mistyped returns nil if a request has the type of body that the endpoint takes. A page of another site can send no
@@ -101,7 +131,7 @@ func (h *HTTP) known(host string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	return slices.Contains(h.names, strings.ToLower(name))
+	return slices.Contains(h.names, strings.ToLower(name)) || slices.Contains(h.names, "*")
 }
 
 func sends(r *http.Request, wanted string) bool {

@@ -127,6 +127,8 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 		v.from = "10.0.0.9:5"
 	case status == http.StatusUnauthorized:
 		v.header = []string{"Content-Type", "application/json"}
+	case status == http.StatusForbidden && e.class == open:
+		v.host = "example.com"
 	case status == http.StatusForbidden:
 		v.header = append(slices.Clone(v.header), "Origin", "https://example.com")
 	case status == http.StatusTooManyRequests:

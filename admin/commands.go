@@ -18,6 +18,7 @@ type command struct {
 	name    string
 	aliases []string
 	class   class
+	shows   content
 	serving bool // answered only by a member that serves
 	long    bool // see endpoint
 	help    string
@@ -30,33 +31,33 @@ type command struct {
 
 // commands are all of them, by name. Their fields and the types of these are ZooKeeper's.
 var commands = []command{
-	{"configuration", []string{"conf", "config"}, reads, true, false, "what conf says", (*HTTP).configuration, nil},
-	{"connection_stat_reset", []string{"crst"}, changes, true, false, "sets the counters of the connections to zero", (*HTTP).resetConnections, nil},
-	{"connections", []string{"cons"}, reads, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*HTTP).connections, nil},
-	{"dirs", nil, reads, true, false, "bytes of the log's files and of all others", (*HTTP).dirs, nil},
-	{"dump", nil, reads, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*HTTP).dump, nil},
-	{"environment", []string{"env", "envi"}, reads, false, false, "the environment of the process", (*HTTP).environment, nil},
-	{"get_trace_mask", []string{"gtmk"}, reads, false, false, "the trace mask; nothing is traced", (*HTTP).traceMask, nil},
-	{"hash", nil, reads, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*HTTP).hash, nil},
-	{"initial_configuration", []string{"icfg"}, reads, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*HTTP).initialConfiguration, nil},
-	{"is_read_only", []string{"isro"}, reads, true, false, "whether this member serves in read-only mode", (*HTTP).readOnly, nil},
-	{"leader", []string{"lead"}, reads, true, false, "whether this member leads, and which one does", (*HTTP).leader, nil},
-	{"monitor", []string{"mntr"}, reads, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor, nil},
-	{"observer_connection_stat_reset", []string{"orst"}, changes, true, false, "nothing: this member keeps no counters of its own for observers", (*HTTP).nothing, nil},
-	{"observers", []string{"obsr"}, reads, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*HTTP).observers, nil},
-	{"restore", []string{"rest"}, changes, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, &restoreCommand},
-	{"ruok", nil, open, true, false, "no error, if this member serves clients", (*HTTP).nothing, nil},
-	{"server_stats", []string{"srvr"}, reads, true, false, "what srvr says", (*HTTP).serverStats, nil},
-	{"set_trace_mask", []string{"stmk"}, changes, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask, nil},
-	{"snapshot", []string{"snap"}, changes, false, false, "a backup, as `/v1/backup` sends it, at most one in `admin.rateLimiterIntervalInMS`", nil, &snapshotCommand},
-	{"stat_reset", []string{"srst"}, changes, true, false, "sets the counters of the member to zero", (*HTTP).resetStats, nil},
-	{"stats", []string{"stat"}, reads, true, true, "what stat says", (*HTTP).stats, nil},
-	{"system_properties", []string{"sysp"}, reads, false, false, "those of Java's properties that mean something here", (*HTTP).systemProperties, nil},
-	{"voting_view", nil, reads, true, false, "the servers of the list that vote", (*HTTP).votingView, nil},
-	{"watch_summary", []string{"wchs"}, reads, true, false, "how many watches this member's connections have", (*HTTP).watchSummary, nil},
-	{"watches", []string{"wchc"}, reads, true, true, "their paths, by session", (*HTTP).watches, nil},
-	{"watches_by_path", []string{"wchp"}, reads, true, true, "their sessions, by path", (*HTTP).watchesByPath, nil},
-	{"zabstate", nil, reads, false, false, "this member's addresses, and whether it takes part in an election", (*HTTP).zabState, nil},
+	{"configuration", []string{"conf", "config"}, reads, showsState, true, false, "what conf says", (*HTTP).configuration, nil},
+	{"connection_stat_reset", []string{"crst"}, changes, unstated, true, false, "sets the counters of the connections to zero", (*HTTP).resetConnections, nil},
+	{"connections", []string{"cons"}, reads, showsState, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*HTTP).connections, nil},
+	{"dirs", nil, reads, showsState, true, false, "bytes of the log's files and of all others", (*HTTP).dirs, nil},
+	{"dump", nil, reads, showsState, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*HTTP).dump, nil},
+	{"environment", []string{"env", "envi"}, reads, showsState, false, false, "the environment of the process", (*HTTP).environment, nil},
+	{"get_trace_mask", []string{"gtmk"}, reads, showsState, false, false, "the trace mask; nothing is traced", (*HTTP).traceMask, nil},
+	{"hash", nil, reads, showsState, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*HTTP).hash, nil},
+	{"initial_configuration", []string{"icfg"}, reads, showsState, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*HTTP).initialConfiguration, nil},
+	{"is_read_only", []string{"isro"}, reads, showsState, true, false, "whether this member serves in read-only mode", (*HTTP).readOnly, nil},
+	{"leader", []string{"lead"}, reads, showsState, true, false, "whether this member leads, and which one does", (*HTTP).leader, nil},
+	{"monitor", []string{"mntr"}, reads, showsState, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor, nil},
+	{"observer_connection_stat_reset", []string{"orst"}, changes, unstated, true, false, "nothing: this member keeps no counters of its own for observers", (*HTTP).nothing, nil},
+	{"observers", []string{"obsr"}, reads, showsState, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*HTTP).observers, nil},
+	{"restore", []string{"rest"}, changes, unstated, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, &restoreCommand},
+	{"ruok", nil, open, unstated, true, false, "no error, if this member serves clients", (*HTTP).nothing, nil},
+	{"server_stats", []string{"srvr"}, reads, showsState, true, false, "what srvr says", (*HTTP).serverStats, nil},
+	{"set_trace_mask", []string{"stmk"}, changes, unstated, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask, nil},
+	{"snapshot", []string{"snap"}, changes, unstated, false, false, "a backup, as `/v1/backup` sends it, at most one in `admin.rateLimiterIntervalInMS`", nil, &snapshotCommand},
+	{"stat_reset", []string{"srst"}, changes, unstated, true, false, "sets the counters of the member to zero", (*HTTP).resetStats, nil},
+	{"stats", []string{"stat"}, reads, showsState, true, true, "what stat says", (*HTTP).stats, nil},
+	{"system_properties", []string{"sysp"}, reads, showsState, false, false, "those of Java's properties that mean something here", (*HTTP).systemProperties, nil},
+	{"voting_view", nil, reads, showsState, true, false, "the servers of the list that vote", (*HTTP).votingView, nil},
+	{"watch_summary", []string{"wchs"}, reads, showsState, true, false, "how many watches this member's connections have", (*HTTP).watchSummary, nil},
+	{"watches", []string{"wchc"}, reads, showsPaths, true, true, "their paths, by session", (*HTTP).watches, nil},
+	{"watches_by_path", []string{"wchp"}, reads, showsPaths, true, true, "their sessions, by path", (*HTTP).watchesByPath, nil},
+	{"zabstate", nil, reads, showsState, false, false, "this member's addresses, and whether it takes part in an election", (*HTTP).zabState, nil},
 }
 
 // list shows the commands as links, as ZooKeeper does.
@@ -95,7 +96,10 @@ func (h *HTTP) command(w http.ResponseWriter, r *http.Request, c *command) {
 			return
 		}
 	}
-	h.say(w, http.StatusOK, c.name, func(j *pretty) string { return c.answer(h, j, &stats, r.URL.Query()) })
+	h.say(w, http.StatusOK, c.name, func(j *pretty) string {
+		j.paths = h.pathsFor(r)
+		return c.answer(h, j, &stats, r.URL.Query())
+	})
 }
 
 // serving fills in s and returns the member's role.

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -24,8 +25,21 @@ const (
 type credentials struct {
 	superDigest string // "super:" and the base64 of a hash; "": nobody is super
 	alg         digest.Alg
-	token       [32]byte // SHA-256 of the token
-	hasToken    bool
+	token       tokenSum // of administrators
+	reads       tokenSum // of those who only read
+	metrics     tokenSum // of those who read metrics alone
+}
+
+// tokenSum is what a token is compared with. The zero value is none.
+type tokenSum struct {
+	sum [sha256.Size]byte
+	set bool
+}
+
+// is reports whether text is the token. The hashes have one length, so that the comparison takes the same time for every text.
+func (t tokenSum) is(text string) bool {
+	sum := sha256.Sum256([]byte(text))
+	return t.set && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 
 // who returns the administrator that the request proves to come from, "super" or "token", or "" if it
@@ -42,7 +56,7 @@ func (h *HTTP) who(r *http.Request) string {
 			return "super"
 		}
 	case "bearer":
-		if h.cred.bearer(proof) {
+		if h.cred.token.is(proof) {
 			return "token"
 		}
 	}
@@ -54,22 +68,43 @@ func (c *credentials) super(text string) bool {
 	return subtle.ConstantTimeCompare([]byte(c.alg.ID(text)), []byte(c.superDigest)) == 1
 }
 
-// bearer reports whether text is the token. The hashes have one length, so that the comparison
-// takes the same time for every text.
-func (c *credentials) bearer(text string) bool {
-	sum := sha256.Sum256([]byte(text))
-	return c.hasToken && subtle.ConstantTimeCompare(sum[:], c.token[:]) == 1
+// tokenFile is a key of the configuration that names a file with a token.
+type tokenFile struct {
+	key, path string
+	of        func(*credentials) *tokenSum
 }
 
-// tokenKey names the token file in the configuration.
-const tokenKey = "admin.tokenFile"
+// tokenFiles returns the keys, in the order of what the tokens allow.
+func (s *HTTPSettings) tokenFiles() []tokenFile {
+	return []tokenFile{
+		{"admin.tokenFile", s.TokenFile, func(c *credentials) *tokenSum { return &c.token }},
+		{"admin.readTokenFile", s.ReadTokenFile, func(c *credentials) *tokenSum { return &c.reads }},
+		{"admin.metricsTokenFile", s.MetricsTokenFile, func(c *credentials) *tokenSum { return &c.metrics }},
+	}
+}
+
+// readTokens reads the files with tokens.
+func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
+	for _, f := range s.tokenFiles() {
+		if f.path == "" {
+			continue
+		}
+		sum, exposed, err := readToken(f.key, f.path)
+		if err != nil {
+			return err
+		}
+		secretfile.LogExposed(log, f.key, f.path, exposed)
+		*f.of(c) = tokenSum{sum, true}
+	}
+	return nil
+}
 
 // readToken reads the token in a file, without the white space around it. exposed says that others may read
 // the file.
-func readToken(path string) (token [32]byte, exposed string, err error) {
+func readToken(key, path string) (token [32]byte, exposed string, err error) {
 	f, err := secretfile.Read(path, maxTokenFile)
 	if err != nil {
-		return token, "", secretfile.Wrong(tokenKey, path, err)
+		return token, "", secretfile.Wrong(key, path, err)
 	}
 	text := bytes.TrimSpace(f.Text)
 	switch {
@@ -80,17 +115,49 @@ func readToken(path string) (token [32]byte, exposed string, err error) {
 	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		err = errors.New("the token has other characters than visible ones of ASCII")
 	}
-	return sha256.Sum256(text), f.Exposed(), secretfile.Wrong(tokenKey, path, err)
+	return sha256.Sum256(text), f.Exposed(), secretfile.Wrong(key, path, err)
 }
 
-// CheckToken reads the token file as NewHTTP does, and returns what is wrong with it.
-func (s HTTPSettings) CheckToken() []*secretfile.Fault {
-	if s.TokenFile == "" {
-		return nil
+// CheckToken reads the files with tokens as NewHTTP does, and returns what is wrong with them.
+func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
+	for _, f := range s.tokenFiles() {
+		if f.path == "" {
+			continue
+		}
+		_, exposed, err := readToken(f.key, f.path)
+		if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
+			faults = append(faults, fault)
+			continue
+		}
+		faults = append(faults, secretfile.Warn(f.key, f.path, exposed)...)
 	}
-	_, exposed, err := readToken(s.TokenFile)
-	if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
-		return []*secretfile.Fault{fault}
+	return faults
+}
+
+// role returns what the credentials of a request allow, or the certificate that its client has shown.
+func (h *HTTP) role(r *http.Request) role { return max(h.offeredRole(r), h.shown(r)) }
+
+// offeredRole returns what the header Authorization of a request allows.
+func (h *HTTP) offeredRole(r *http.Request) role {
+	if h.who(r) != "" {
+		return roleAdmin
 	}
-	return secretfile.Warn(tokenKey, s.TokenFile, exposed)
+	scheme, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	proof = strings.TrimSpace(proof)
+	switch {
+	case len(r.Header.Values("Authorization")) != 1 || !strings.EqualFold(scheme, "bearer"):
+	case h.cred.reads.is(proof):
+		return roleReads
+	case h.cred.metrics.is(proof):
+		return roleMetrics
+	}
+	return roleNone
+}
+
+// shown returns what the certificate that a client has shown allows. TLS has checked it.
+func (h *HTTP) shown(r *http.Request) role {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return roleNone
+	}
+	return roleReads
 }

@@ -72,7 +72,7 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 		for j := i; first.alias; j-- {
 			first = all[j]
 		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %v | %s |", e.method, paths, e.class, first.help))
+		rows = append(rows, fmt.Sprintf("| %s | %s | %v | %s |", e.method, paths, e.kind(), first.help))
 		paths = ""
 	}
 	want := strings.Join(rows, "\n")

@@ -20,6 +20,8 @@ type endpoint struct {
 	method string // GET stands for HEAD, too
 	path   string // a pattern of http.ServeMux
 	class  class
+	shows  content       // what an endpoint of the class reads shows
+	probe  bool          // it is answered whatever the Host header says, and whatever else is under way
 	long   bool          // its answer can be long or slow: at most maxLong of them are made at once
 	lasts  time.Duration // how long its answer may take; default answerTime
 	alias  bool          // another path of the endpoint before it
@@ -44,7 +46,7 @@ type endpoint struct {
 
 // metricsEndpoint is the row of /metrics, which a port of its own may serve, too.
 var metricsEndpoint = endpoint{
-	method: "GET", path: "/metrics", class: reads, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
+	method: "GET", path: "/metrics", class: measures, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
 	serve: func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.metrics.ServeHTTP(w, r) },
 }
 
@@ -64,8 +66,8 @@ var consolePages = []endpoint{
 // the commands' list is the last one; it also answers unknown commands.
 func endpoints(commandURL string) []endpoint {
 	all := []endpoint{
-		{method: "GET", path: "/livez", class: open, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: (*HTTP).livez},
-		{method: "GET", path: "/readyz", class: open, help: "200 if clients are served here; 503 with the reason if not", serve: (*HTTP).readyz},
+		{method: "GET", path: "/livez", class: open, probe: true, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: (*HTTP).livez},
+		{method: "GET", path: "/readyz", class: open, probe: true, help: "200 if clients are served here; 503 with the reason if not", serve: (*HTTP).readyz},
 	}
 	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, membersEndpoints, nodeEndpoints, logEndpoints, []endpoint{drainEndpoint, backupEndpoint}, profiles)
 	for i := range commands {
@@ -75,7 +77,7 @@ func endpoints(commandURL string) []endpoint {
 		if c.class == changes {
 			method, action = http.MethodPost, c.name
 		}
-		e := endpoint{method: method, action: action, path: commandURL + "/" + c.name, class: c.class, long: c.long, help: c.help, serve: serve}
+		e := endpoint{method: method, action: action, path: commandURL + "/" + c.name, class: c.class, shows: c.shows, long: c.long, help: c.help, serve: serve}
 		if c.own != nil {
 			e.method, e.takesType, e.lasts, e.serve = c.own.method, c.own.takesType, c.own.lasts, c.own.serve
 		}
@@ -86,8 +88,8 @@ func endpoints(commandURL string) []endpoint {
 		}
 	}
 	return append(all,
-		endpoint{method: "GET", path: commandURL, class: reads, help: "the commands, as links", serve: (*HTTP).list},
-		endpoint{method: "GET", path: commandURL + "/", class: reads, alias: true, help: "the answer to an unknown command", serve: (*HTTP).unknown})
+		endpoint{method: "GET", path: commandURL, class: reads, shows: showsState, help: "the commands, as links", serve: (*HTTP).list},
+		endpoint{method: "GET", path: commandURL + "/", class: reads, shows: showsState, alias: true, help: "the answer to an unknown command", serve: (*HTTP).unknown})
 }
 
 // ownPaths are the first parts of paths that ZooKeeper's commands cannot have.
@@ -107,6 +109,14 @@ func CheckCommandURL(path string) error {
 	return nil
 }
 
+// kind returns the class of an endpoint, and whether it shows paths, as docs/admin.md has them.
+func (e *endpoint) kind() string {
+	if e.shows == showsPaths {
+		return e.class.String() + ", paths"
+	}
+	return e.class.String()
+}
+
 // protect returns the mux of some endpoints, behind the checks of their classes and with the headers
 // that all answers carry.
 func (h *HTTP) protect(all []endpoint) http.Handler {
@@ -114,6 +124,12 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 	for _, e := range all {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
 			failure := h.refuse(e.class, r)
+			if e.probe {
+				failure = nil // neither the name of a balancer nor anything else keeps a probe out
+			}
+			if failure == nil {
+				failure = h.withholds(&e, r)
+			}
 			if failure == nil {
 				if failure = e.mistyped(r); failure != nil {
 					ignoreBody(w)
@@ -282,35 +298,39 @@ func (p *pacedWriter) Write(b []byte) (n int, err error) {
 }
 
 // livez says whether the process works. It takes no lock that apply may hold.
-func (h *HTTP) livez(w http.ResponseWriter, _ *http.Request) {
+func (h *HTTP) livez(w http.ResponseWriter, r *http.Request) {
 	health := h.source.Health()
 	switch {
 	case health.Damage != "":
-		sayHealth(w, http.StatusServiceUnavailable, "the state of this member is damaged: "+health.Damage)
+		h.sayHealth(w, r, http.StatusServiceUnavailable, "the state of this member is damaged: "+health.Damage)
 	case health.Stalled != "":
-		sayHealth(w, http.StatusServiceUnavailable, health.Stalled)
+		h.sayHealth(w, r, http.StatusServiceUnavailable, health.Stalled)
 	default:
-		sayHealth(w, http.StatusOK, "ok")
+		h.sayHealth(w, r, http.StatusOK, "ok")
 	}
 }
 
 // readyz says whether clients are served here.
-func (h *HTTP) readyz(w http.ResponseWriter, _ *http.Request) {
+func (h *HTTP) readyz(w http.ResponseWriter, r *http.Request) {
 	health := h.source.Health()
 	text, serves := health.Text()
 	switch {
 	case !serves:
-		sayHealth(w, http.StatusServiceUnavailable, text)
+		h.sayHealth(w, r, http.StatusServiceUnavailable, text)
 	case h.stopping.Load():
-		sayHealth(w, http.StatusServiceUnavailable, "this member is stopping")
+		h.sayHealth(w, r, http.StatusServiceUnavailable, "this member is stopping")
 	case health.Exposed != "":
-		sayHealth(w, http.StatusOK, text+"\n"+health.Exposed)
+		h.sayHealth(w, r, http.StatusOK, text+"\n"+health.Exposed)
 	default:
-		sayHealth(w, http.StatusOK, text)
+		h.sayHealth(w, r, http.StatusOK, text)
 	}
 }
 
-func sayHealth(w http.ResponseWriter, status int, text string) {
+// sayHealth answers a probe. Under another name than this member's, which a page of another site may have, there is no text.
+func (h *HTTP) sayHealth(w http.ResponseWriter, r *http.Request, status int, text string) {
+	if h.misnamed(r) != nil {
+		text = strings.ToLower(http.StatusText(status))
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text + "\n")) // a client that left needs no answer

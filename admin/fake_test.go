@@ -113,6 +113,8 @@ func (f *fakeSource) Watches() iter.Seq2[jute.SessionID, []string] {
 	}
 }
 
+func (f *fakeSource) Public(string) bool { return true }
+
 func (f *fakeSource) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	return func(yield func(jute.SessionID, time.Duration) bool) {
 		_ = yield(0x1000012f99a0001, 15*time.Second) && yield(0x2000012f99a0001, 4*time.Second)

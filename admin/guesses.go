@@ -20,7 +20,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 				(&Failure{http.StatusTooManyRequests, err.Error()}).write(w, r)
 				return
 			}
-			if h.who(r) == "" {
+			if h.offeredRole(r) == roleNone {
 				attempt.Failed(kind)
 				h.audit.guessed(r, kind)
 			}
@@ -40,7 +40,7 @@ func (h *HTTP) offered(r *http.Request) (kind guesses.Kind, offered bool) {
 	case "digest":
 		return guesses.Password, h.cred.superDigest != ""
 	case "bearer":
-		return guesses.Token, h.cred.hasToken
+		return guesses.Token, h.cred.token.set || h.cred.reads.set || h.cred.metrics.set
 	}
 	return 0, false
 }

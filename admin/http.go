@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"rollcall/console"
 	"rollcall/digest"
 	"rollcall/guesses"
-	"rollcall/secretfile"
 	"rollcall/view"
 )
 
@@ -66,8 +66,12 @@ type HTTPSettings struct {
 	// BareMetrics leaves out the metrics of the Go runtime and of the process.
 	BareMetrics bool
 	TokenFile   string // file with the token of administrators; "": there is none
-	NoSnapshots bool   // ZooKeeper's command snapshot is refused
-	NoRestores  bool   // ZooKeeper's command restore is refused
+	// ReadTokenFile and MetricsTokenFile have tokens that only read, and that read nothing but metrics; "": there is none.
+	ReadTokenFile, MetricsTokenFile string
+	LocalReads                      LocalReads // what callers without credentials may read
+	Hosts                           []string   // names for this member in the Host header, besides its own; "*": any
+	NoSnapshots                     bool       // ZooKeeper's command snapshot is refused
+	NoRestores                      bool       // ZooKeeper's command restore is refused
 	// SnapshotInterval is in how long a time the member sends one snapshot, and how long after a restore it takes the next one; default
 	// DefaultSnapshotInterval.
 	SnapshotInterval time.Duration
@@ -85,6 +89,7 @@ type HTTPConfig struct {
 	Log         Log            // the log of this process; default: nobody can ask for it
 	Audit       *slog.Logger   // what administrators do is logged here; default: Logger
 	Acts        Acts           // and is told here, too; nil: it is not
+	Anonymous   Anonymous      // what callers without credentials may read
 	Names       []string       // host names by which clients may call this member, besides addresses and localhost
 	Guesses     *guesses.Table // slows the addresses of wrong credentials; nil: none is slowed
 	Logger      *slog.Logger   // default: discard
@@ -139,16 +144,10 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
 	h.cred.superDigest, h.cred.alg = cfg.SuperDigest, cfg.Digest
-	if cfg.TokenFile != "" {
-		var exposed string
-		var err error
-		if h.cred.token, exposed, err = readToken(cfg.TokenFile); err != nil {
-			return nil, err
-		}
-		secretfile.LogExposed(h.log, tokenKey, cfg.TokenFile, exposed)
-		h.cred.hasToken = true
+	if err := h.cred.readTokens(&cfg.HTTPSettings, h.log); err != nil {
+		return nil, err
 	}
-	for _, name := range append([]string{"localhost"}, cfg.Names...) {
+	for _, name := range slices.Concat([]string{"localhost"}, cfg.Names, cfg.Hosts) {
 		h.names = append(h.names, strings.ToLower(name))
 	}
 	var err error

@@ -24,7 +24,7 @@ var logEndpoints = []endpoint{
 		help: "the last lines of the member's log, at most 1,000, oldest first", ask: (*HTTP).v1Log,
 	},
 	{
-		method: "GET", path: "/v1/log-level", class: reads, answers: api.LogLevel{}, fails: []int{http.StatusNotImplemented},
+		method: "GET", path: "/v1/log-level", class: reads, shows: showsState, answers: api.LogLevel{}, fails: []int{http.StatusNotImplemented},
 		help: "the level from which on the member logs", ask: (*HTTP).v1LogLevel,
 	},
 	{

@@ -20,7 +20,7 @@ const membersTime = killTime
 // membersEndpoints are the endpoints of the list of servers.
 var membersEndpoints = []endpoint{
 	{
-		method: "GET", path: "/v1/members", class: reads, answers: api.Members{}, fails: []int{http.StatusServiceUnavailable},
+		method: "GET", path: "/v1/members", class: reads, shows: showsState, answers: api.Members{}, fails: []int{http.StatusServiceUnavailable},
 		help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", ask: (*HTTP).v1Members,
 	},
 	{

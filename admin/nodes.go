@@ -26,7 +26,7 @@ const (
 // nodeEndpoints are the endpoints of nodes.
 var nodeEndpoints = []endpoint{
 	{
-		method: "GET", path: "/v1/nodes", class: reads, long: true, answers: api.Node{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
+		method: "GET", path: "/v1/nodes", class: reads, shows: showsPaths, long: true, answers: api.Node{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
 		fails: []int{http.StatusNotFound, http.StatusServiceUnavailable},
 		help:  "a node as the caller may see it: its data, its ACL, and its children by name", ask: (*HTTP).v1Node,
 	},
@@ -103,7 +103,11 @@ func (h *HTTP) v1Node(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodeRow(path, n), nil
+	row := nodeRow(path, n)
+	if q.paths.sight != allPaths {
+		row.Data, row.Hidden = []byte{}, true
+	}
+	return row, nil
 }
 
 func nodeRow(path string, n Node) api.Node {

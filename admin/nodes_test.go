@@ -15,7 +15,7 @@ import (
 func TestV1Node(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	w := visit{method: "GET", path: "/v1/nodes?path=/a"}.to(h)
-	want := `{"path":"/a","data":"w6kA","children":["a","é"],"next":"after-é","stat":{"czxid":"0x400000001","mzxid":"0x400000002","pzxid":"0x400000003",` +
+	want := `{"path":"/a","data":"w6kA","hidden":false,"children":["a","é"],"next":"after-é","stat":{"czxid":"0x400000001","mzxid":"0x400000002","pzxid":"0x400000003",` +
 		`"ctime":"2026-11-20T02:43:20Z","mtime":"2026-11-20T02:43:20.005Z","version":1,"cversion":2,"aversion":3,"owner":"0x5","data_length":3,"children":9},` +
 		`"acl":[{"scheme":"world","id":"anyone","perms":"cdrwa"},{"scheme":"ip","id":"10.0.0.0/8","perms":"r"}]}` + "\n"
 	if w.Code != 200 || w.Body.String() != want {

@@ -122,6 +122,8 @@ func (d *description) all() object {
 func statuses(e *endpoint) []int {
 	all := append([]int{http.StatusBadRequest}, e.fails...)
 	switch e.class {
+	case open:
+		all = append(all, http.StatusForbidden)
 	case reads:
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 	case changes:

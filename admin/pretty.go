@@ -10,8 +10,9 @@ import (
 // a long list needs no memory. The caller opens and closes objects and lists in pairs.
 type pretty struct {
 	p     *page
-	depth int    // of objects
-	empty []bool // of each open object and list: nothing is in it yet
+	depth int         // of objects
+	empty []bool      // of each open object and list: nothing is in it yet
+	paths *pathFilter // which paths of nodes the answer shows; set for commands
 }
 
 // object writes an object, whose fields f adds with the methods below.

@@ -23,6 +23,7 @@ type query struct {
 	*http.Request
 	who    string // the administrator, or ""
 	values url.Values
+	paths  *pathFilter // which paths the caller is shown
 	err    *Failure
 }
 
@@ -122,6 +123,9 @@ func (q *query) path() string {
 	path := q.values.Get("path")
 	if !jute.ValidPath(path) {
 		q.wrong("path=%.100q: give the path of a node, such as path=/locks/a", path)
+	}
+	if q.err == nil && !q.paths.shows(path) {
+		q.err = &Failure{http.StatusUnauthorized, "this path is below a node that not everybody may read; this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
 	}
 	return path
 }

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"slices"
+
 	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/view"
@@ -18,6 +20,7 @@ func (h *HTTP) v1Removals(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.Rows = slices.DeleteFunc(a.Rows, func(r view.Removal) bool { return !q.paths.shows(r.Path) })
 	ends := h.endsOf(a.Rows)
 	return listOf(a, func(r view.Removal) api.Removal { return removalRow(r, ends[r.Session]) }), nil
 }

@@ -43,6 +43,9 @@ type Source interface {
 	// Expiries yields the sessions, in no order, with the time at which each expires if nothing
 	// more is received. Only the leader knows that time: ok is false elsewhere.
 	Expiries() (expiries iter.Seq2[jute.SessionID, time.Time], ok bool)
+	// Public reports whether everybody may know that a node is at path: everybody may read all nodes above it. It waits for
+	// nothing but the tree's lock.
+	Public(path string) bool
 	// Ephemerals yields the ephemeral nodes with their owners; the nodes of one owner come
 	// together.
 	Ephemerals() iter.Seq2[jute.SessionID, string]

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,19 +29,19 @@ var v1 = []endpoint{
 		help: "the description of these endpoints, as OpenAPI 3", ask: (*HTTP).v1Description,
 	},
 	{
-		method: "GET", path: "/v1/whoami", class: reads, answers: api.Caller{},
+		method: "GET", path: "/v1/whoami", class: reads, shows: showsState, answers: api.Caller{},
 		help: "the member that answers, and what the credentials of the request allow", ask: (*HTTP).v1WhoAmI,
 	},
 	{
-		method: "GET", path: "/v1/status", class: reads, answers: api.List[api.Member]{}, fails: []int{503},
+		method: "GET", path: "/v1/status", class: reads, shows: showsState, answers: api.List[api.Member]{}, fails: []int{503},
 		help: "the members: roles, terms, lag, what they hold, whether their states agree", ask: (*HTTP).v1Status,
 	},
 	{
-		method: "GET", path: "/v1/sessions", class: reads, long: true, answers: api.List[api.Session]{}, params: []string{"limit", "from", "id", "member", "state", "address"},
+		method: "GET", path: "/v1/sessions", class: reads, shows: showsState, long: true, answers: api.List[api.Session]{}, params: []string{"limit", "from", "id", "member", "state", "address"},
 		help: "the sessions by id: where each is connected, when it was last heard, what it holds", ask: (*HTTP).v1Sessions,
 	},
 	{
-		method: "GET", path: "/v1/sessions/{id}", class: reads, answers: api.OneSession{}, fails: []int{404, 503},
+		method: "GET", path: "/v1/sessions/{id}", class: reads, shows: showsState, answers: api.OneSession{}, fails: []int{404, 503},
 		help: "one session", ask: (*HTTP).v1Session,
 	},
 	{
@@ -49,43 +50,43 @@ var v1 = []endpoint{
 		help: "ends a session with its ephemeral nodes, and answers with its end", ask: (*HTTP).v1Kill,
 	},
 	{
-		method: "GET", path: "/v1/sessions/{id}/ephemerals", class: reads, long: true, answers: api.List[api.Ephemeral]{}, params: []string{"limit", "from"},
+		method: "GET", path: "/v1/sessions/{id}/ephemerals", class: reads, shows: showsPaths, long: true, answers: api.List[api.Ephemeral]{}, params: []string{"limit", "from"},
 		help: "the ephemeral nodes of a session, by path", ask: (*HTTP).v1Ephemerals,
 	},
 	{
-		method: "GET", path: "/v1/sessions/{id}/watches", class: reads, long: true, answers: api.List[api.Watch]{}, params: []string{"limit", "from"},
+		method: "GET", path: "/v1/sessions/{id}/watches", class: reads, shows: showsPaths, long: true, answers: api.List[api.Watch]{}, params: []string{"limit", "from"},
 		help: "the watches of a session's connection, by path", ask: (*HTTP).v1SessionWatches,
 	},
 	{
-		method: "GET", path: "/v1/connections", class: reads, long: true, answers: api.List[api.Connection]{}, params: []string{"limit", "from", "member", "address"},
+		method: "GET", path: "/v1/connections", class: reads, shows: showsState, long: true, answers: api.List[api.Connection]{}, params: []string{"limit", "from", "member", "address"},
 		help: "the client connections of all members, by member", ask: (*HTTP).v1Connections,
 	},
 	{
-		method: "GET", path: "/v1/watches", class: reads, long: true, answers: api.List[api.Watch]{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
+		method: "GET", path: "/v1/watches", class: reads, shows: showsPaths, long: true, answers: api.List[api.Watch]{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
 		help: "the watches on a path, with the recursive ones above it, by member", ask: (*HTTP).v1Watches,
 	},
 	{
-		method: "GET", path: "/v1/owner", class: reads, answers: api.Owner{}, params: []string{"path"}, needs: []string{"path"}, fails: []int{503},
+		method: "GET", path: "/v1/owner", class: reads, shows: showsPaths, answers: api.Owner{}, params: []string{"path"}, needs: []string{"path"}, fails: []int{503},
 		help: "the kind of the node at a path, and the session that owns it", ask: (*HTTP).v1Owner,
 	},
 	{
-		method: "GET", path: "/v1/ends", class: reads, long: true, answers: api.List[api.End]{}, params: []string{"session", "address", "limit", "from"},
+		method: "GET", path: "/v1/ends", class: reads, shows: showsState, long: true, answers: api.List[api.End]{}, params: []string{"session", "address", "limit", "from"},
 		help: "how sessions ended, newest first", ask: (*HTTP).v1Ends,
 	},
 	{
-		method: "GET", path: "/v1/buckets", class: reads, long: true, answers: api.Buckets{},
+		method: "GET", path: "/v1/buckets", class: reads, shows: showsState, long: true, answers: api.Buckets{},
 		help: "the time axis of the leader: how many sessions fall due at which time", ask: (*HTTP).v1Buckets,
 	},
 	{
-		method: "GET", path: "/v1/events", class: reads, lasts: streamTime, answers: api.Events{}, fails: []int{http.StatusServiceUnavailable},
+		method: "GET", path: "/v1/events", class: reads, shows: showsState, lasts: streamTime, answers: api.Events{}, fails: []int{http.StatusServiceUnavailable},
 		help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: (*HTTP).v1Events,
 	},
 	{
-		method: "GET", path: "/v1/removals", class: reads, long: true, answers: api.List[api.Removal]{}, params: []string{"path", "limit", "from"},
+		method: "GET", path: "/v1/removals", class: reads, shows: showsPaths, long: true, answers: api.List[api.Removal]{}, params: []string{"path", "limit", "from"},
 		help: "what removed a node, or any node, newest first", ask: (*HTTP).v1Removals,
 	},
 	{
-		method: "GET", path: "/v1/config", class: reads, answers: api.List[api.Setting]{},
+		method: "GET", path: "/v1/config", class: reads, shows: showsState, answers: api.List[api.Setting]{},
 		help: "every key of this member's configuration: its value, where that is from, whether it is dangerous", ask: (*HTTP).v1Config,
 	},
 }
@@ -107,6 +108,7 @@ func underV1(r *http.Request) bool {
 // serveJSON sends what an endpoint under /v1/ answers.
 func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	q := newQuery(e, r, h.who(r))
+	q.paths = h.pathsFor(r)
 	var answer any
 	var err error
 	if q.err == nil {
@@ -226,6 +228,7 @@ func (h *HTTP) v1Ephemerals(q *query) (any, error) {
 		return nil, q.err
 	}
 	a, err := h.ops.Ephemerals(q.Context(), id, p)
+	a.Rows = slices.DeleteFunc(a.Rows, func(path string) bool { return !q.paths.shows(path) })
 	return listOf(a, func(path string) api.Ephemeral { return api.Ephemeral{Path: path} }), err
 }
 
@@ -235,6 +238,7 @@ func (h *HTTP) v1SessionWatches(q *query) (any, error) {
 		return nil, q.err
 	}
 	a, err := h.ops.SessionWatches(q.Context(), id, p)
+	a.Rows = slices.DeleteFunc(a.Rows, func(w view.Watch) bool { return !q.paths.shows(w.Path) })
 	return listOf(a, watchRow), err
 }
 
@@ -253,6 +257,7 @@ func (h *HTTP) v1Watches(q *query) (any, error) {
 		return nil, q.err
 	}
 	a, err := h.ops.Watches(q.Context(), path, p)
+	a.Rows = slices.DeleteFunc(a.Rows, func(w view.Watch) bool { return !q.paths.shows(w.Path) })
 	return listOf(a, watchRow), err
 }
 

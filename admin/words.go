@@ -35,6 +35,7 @@ type WordsConfig struct {
 	Version   string    // of this program, letters, digits, dots and dashes
 	Built     time.Time // the date of the commit that this program was built from
 	Source    Source
+	Anonymous Anonymous // what everybody may read
 }
 
 // Words answers four-letter words. It is safe for concurrent use.
@@ -43,6 +44,7 @@ type Words struct {
 	allowed []string
 	version string
 	source  Source
+	reads   Anonymous
 	mask    atomic.Int64 // the trace mask: it is stored, but nothing is traced
 	totals  totals
 	listing chan struct{} // has room for one: the long answer that is being made in memory
@@ -94,7 +96,7 @@ func NewWords(cfg WordsConfig) (*Words, error) {
 	}
 	w := &Words{
 		allowed: []string{"srvr"}, version: VersionText(cfg.Version, cfg.Built),
-		source: cfg.Source, totals: newTotals(), listing: make(chan struct{}, 1),
+		source: cfg.Source, reads: cfg.Anonymous, totals: newTotals(), listing: make(chan struct{}, 1),
 	}
 	w.mask.Store(defaultMask)
 	for _, word := range cfg.Whitelist {
@@ -110,6 +112,9 @@ func NewWords(cfg WordsConfig) (*Words, error) {
 func VersionText(version string, built time.Time) string {
 	return InterfaceLevel + "-rollcall-" + version + ", built on " + built.UTC().Format("01/02/2006 15:04 MST")
 }
+
+// paths returns what decides which paths an answer shows. Clients send words before they could prove anything.
+func (w *Words) paths() *pathFilter { return &pathFilter{source: w.source, sight: w.reads.paths()} }
 
 // Known reports whether a connection's first four bytes are a word.
 func (w *Words) Known(name string) bool {

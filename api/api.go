@@ -327,6 +327,7 @@ type Setting struct {
 type Node struct {
 	Path     string   `json:"path"`     // of the node
 	Data     []byte   `json:"data"`     // base64; the first MiB, if the node has more
+	Hidden   bool     `json:"hidden"`   // the data are not shown, because the request has no credentials and admin.localReads is not data
 	Children []string `json:"children"` // a page of names, in order
 	Next     string   `json:"next"`     // cursor of the next page of children
 	Stat     Stat     `json:"stat"`     // its Stat

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/admin"
 	"rollcall/api"
 	"rollcall/secretfile"
 )
@@ -199,6 +200,13 @@ func riskOfAddress(d *draft) string {
 		return ""
 	}
 	return "there is no HTTPS yet: passwords and tokens that cross the network can be read on the way"
+}
+
+func riskOfLocalReads(d *draft) string {
+	if d.HTTP.LocalReads != admin.ReadData {
+		return ""
+	}
+	return "every process on this machine reads nodes over HTTP as a client without an identity does, and the names of all nodes that are ephemeral, watched or removed"
 }
 
 func riskOfMetrics(d *draft) string {

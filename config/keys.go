@@ -290,6 +290,23 @@ var keys = []key{
 		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
 	},
 	{
+		name: "admin.readTokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.ReadTokenFile }), unset: "none",
+		doc: "Rollcall's own: file with a token like that of admin.tokenFile, which reads and changes nothing",
+	},
+	{
+		name: "admin.metricsTokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.MetricsTokenFile }), unset: "none",
+		doc: "Rollcall's own: file with a token like that of admin.tokenFile, which reads /metrics and nothing else",
+	},
+	{
+		name: "admin.localReads", kind: localReads(func(d *draft) *admin.LocalReads { return &d.HTTP.LocalReads }), def: "state",
+		risk: riskOfLocalReads,
+		doc:  "Rollcall's own: what is read without credentials, over HTTP on the member's machine and by four-letter commands: none; state: no data of nodes, and no path below a node that not everybody may read; data: all paths, and what everybody may read ([admin.md](admin.md#what-is-shown-without-credentials))",
+	},
+	{
+		name: "admin.hosts", kind: words(func(d *draft) *[]string { return &d.HTTP.Hosts }), unset: "none",
+		doc: "Rollcall's own: names for this member that the Host header of a request without credentials may have, besides addresses, localhost, the name of the machine, that of its server line and admin.serverAddress; `*`: any",
+	},
+	{
 		name: "metricsProvider.className", kind: metricsProvider(func(d *draft) *bool { return &d.metricsEnabled }), unset: "none",
 		risk: riskOfMetrics,
 		doc:  "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",

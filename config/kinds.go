@@ -278,6 +278,20 @@ func words(field func(*draft) *[]string) kind {
 	}
 }
 
+// localReads takes a word that says what callers without credentials may read.
+func localReads(field func(*draft) *admin.LocalReads) kind {
+	return kind{
+		allowed: "none, state or data",
+		parse: func(d *draft, s setting) error {
+			reads, ok := map[string]admin.LocalReads{"none": admin.ReadNothing, "state": admin.ReadState, "data": admin.ReadData}[strings.ToLower(s.value)]
+			if !ok {
+				return errAllowed
+			}
+			return keep(d, field, reads)
+		},
+	}
+}
+
 // superDigest takes "super:" and what follows it.
 func superDigest(field func(*draft) *string) kind {
 	return kind{

@@ -330,11 +330,17 @@ func (m *Member) auditConfig() audit.Config {
 }
 
 func (m *Member) wordsConfig() admin.WordsConfig {
-	return admin.WordsConfig{Whitelist: m.whitelist(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}}
+	return admin.WordsConfig{Whitelist: m.whitelist(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}, Anonymous: m.anonymous()}
+}
+
+// anonymous says what callers without credentials may read.
+func (m *Member) anonymous() admin.Anonymous {
+	certificates := m.cfg.Clients == nil && m.cfg.Secure != nil && m.cfg.ClientTLS.Terms.Auth == keystore.Need
+	return admin.Anonymous{Reads: m.cfg.HTTP.LocalReads, Proven: len(m.cfg.Login.Schemes) > 0 || certificates}
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Guesses: m.guesses, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.anonymous(), Guesses: m.guesses, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}

@@ -157,6 +157,14 @@ func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	}, true
 }
 
+// Public implements admin.Source.
+func (s source) Public(path string) bool {
+	tree := s.m.state
+	tree.RLock()
+	defer tree.RUnlock()
+	return tree.Public(path)
+}
+
 // Ephemerals holds the tree's lock for one part of the nodes at a time.
 func (s source) Ephemerals() iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {

@@ -1,0 +1,18 @@
+package znode
+
+import "rollcall/jute"
+
+// Public reports whether everybody may know that a node is at path: every node above it exists, and its list lets
+// everybody read it. It stops at the first node that is missing. The caller holds at least the read lock.
+func (s *State) Public(path string) bool {
+	for end := range len(path) {
+		if path[end] != '/' {
+			continue
+		}
+		above := s.get(path[:end])
+		if above == nil || !s.allows(above.acl, jute.PermRead, nil) {
+			return false
+		}
+	}
+	return path != ""
+}
