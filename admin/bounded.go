@@ -1,101 +1,347 @@
 package admin
 
 import (
-	"cmp"
-	"container/list"
+	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+	"time"
 )
 
-// bounded is a listener with a bound on its connections. A new connection beyond the bound closes
-// the one that has waited for longest without a request. If all have a request under way, it closes the
-// one whose request has lasted for longest, among those from other machines. So neither thousands of
-// silent connections nor slow readers keep a probe out. If all requests are this machine's own, the new
-// connection is closed.
+const (
+	// maxConns is how many connections each port for HTTP has at once: the seats, and for each of them some connections that are
+	// between two requests or have just come. They are few beside the descriptors of the clients.
+	maxConns = 1024
+	// maxSeats is how many requests are under way at once, not counting probes: many more than collectors and operators need.
+	// addressSeats of them may come from one address without credentials, and as many are for those with credentials alone.
+	maxSeats     = 128
+	addressSeats = 64
+	// graceTime is for how long a new connection is not closed for another one. A request that is sent at once is read in that time.
+	graceTime = 100 * time.Millisecond
+	// stuckTime is how long a part of an answer may take to leave, before its connection is closed for another one.
+	stuckTime = time.Second
+	// seatTime is how long a request waits for a seat, while a quarter of the connections is free: a client that is refused at once
+	// comes back at once.
+	seatTime = 250 * time.Millisecond
+	// refusalTime is how long a client may take for the answer that there is no seat for it.
+	refusalTime = 100 * time.Millisecond
+	// maxAnswers is how many answers a connection gets before it is closed. Pages of a long list take some.
+	maxAnswers = 256
+)
+
+// bounded is a listener with a bound on its connections, and on those that have a request under way. If there is no room for a
+// new connection, one makes room that has no request and is not new, among those of the address with most connections the one
+// that waits for longest, or else one whose client does not read. Until there is such a one, no connection is accepted. So
+// neither silent connections nor readers who do not read keep a probe out, wherever they are.
+//
+// A request takes a seat, which its connection keeps until the answer has been sent. A probe takes none.
 type bounded struct {
 	net.Listener
-	most int
+	most   int
+	left   chan struct{} // has room for one: a connection has ended or has nothing to do any more
+	closed chan struct{}
+	once   sync.Once
 
 	mu    sync.Mutex
-	conns map[net.Conn]*list.Element // all connections; the element is in quiet or busy, or nil
-	quiet *list.List                 // of net.Conn: those without a request, the one that waits for longest first
-	busy  *list.List                 // of net.Conn: those from other machines with a request, the longest first
+	conns map[*boundConn]bool
+	turns uint64             // how often a connection became quiet
+	from  map[netip.Addr]int // connections of an address
+	seats [ownSeat + 1]int   // those that are taken
+	taken map[netip.Addr]int // anonymous seats of an address
+}
+
+// seat is the kind of seat that a connection has.
+type seat int
+
+const (
+	noSeat seat = iota
+	anonymousSeat
+	ownSeat // of somebody with credentials
+)
+
+// boundConn is a connection of a bounded. The fields after the connection are guarded by bounded.mu.
+type boundConn struct {
+	net.Conn
+	of      *bounded
+	addr    netip.Addr
+	quiet   bool      // it has no request
+	since   time.Time // when it came
+	order   uint64    // in which connections became quiet
+	answers int
+	seat    seat
+	writing time.Time // since when a write has not ended; zero: there is none
 }
 
 func newBounded(l net.Listener, most int) *bounded {
-	return &bounded{Listener: l, most: most, conns: make(map[net.Conn]*list.Element), quiet: list.New(), busy: list.New()}
-}
-
-// Accept returns the next connection for which there is room.
-func (b *bounded) Accept() (net.Conn, error) {
-	for {
-		c, err := b.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		refused := b.admit(c)
-		if refused != nil {
-			_ = refused.Close() // nobody waits for the outcome
-		}
-		if refused != c {
-			return c, nil
-		}
+	return &bounded{
+		Listener: l, most: most, left: make(chan struct{}, 1), closed: make(chan struct{}),
+		conns: map[*boundConn]bool{}, from: map[netip.Addr]int{}, taken: map[netip.Addr]int{},
 	}
 }
 
-// admit adds c, and returns the connection that has to be closed for it, if any. It is c if there
-// is no other.
-func (b *bounded) admit(c net.Conn) net.Conn {
+// Close implements net.Listener.
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
+}
+
+// Accept returns the next connection when there is room for it.
+func (b *bounded) Accept() (net.Conn, error) {
+	c, err := b.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	one := &boundConn{Conn: c, of: b, addr: networkOf(c.RemoteAddr())}
+	for {
+		oldest, wait := b.admit(one, time.Now())
+		if oldest != nil {
+			_ = oldest.Close() // nobody waits for the outcome
+		}
+		if wait == 0 {
+			return one, nil
+		}
+		over := time.NewTimer(wait)
+		select {
+		case <-b.left:
+		case <-over.C:
+		case <-b.closed:
+			over.Stop()
+			_ = c.Close()
+			return nil, net.ErrClosed
+		}
+		over.Stop()
+	}
+}
+
+// admit adds c, and returns the connection that has to be closed for it, if any. If none can be closed yet, it adds nothing and
+// returns after which time to try again.
+func (b *bounded) admit(c *boundConn, now time.Time) (oldest *boundConn, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var oldest net.Conn
 	if len(b.conns) >= b.most {
-		first := cmp.Or(b.quiet.Front(), b.busy.Front())
-		if first == nil {
-			return c
+		if oldest = b.idlest(now); oldest == nil {
+			return nil, graceTime / 4
 		}
-		oldest = first.Value.(net.Conn)
 		b.forget(oldest)
 	}
-	b.conns[c] = b.quiet.PushBack(c)
-	return oldest
+	c.since = now
+	b.rest(c)
+	b.conns[c] = true
+	b.from[c.addr]++
+	return oldest, 0
 }
 
-// state implements http.Server.ConnState. The server calls it when the headers of a request have
-// been read, when the request has been answered, and when the connection has ended.
-func (b *bounded) state(c net.Conn, state http.ConnState) {
+// idlest returns the connection that makes room, or nil. The caller holds the lock.
+func (b *bounded) idlest(now time.Time) (found *boundConn) {
+	for c := range b.conns {
+		idle := c.quiet && (c.answers > 0 || now.Sub(c.since) >= graceTime)
+		if !idle && !c.stuck(now) {
+			continue
+		}
+		if found == nil || b.from[c.addr] > b.from[found.addr] || b.from[c.addr] == b.from[found.addr] && c.before(found) {
+			found = c
+		}
+	}
+	return found
+}
+
+// before reports whether c makes room rather than d: quiet connections before others, and then the one that waits for longest.
+func (c *boundConn) before(d *boundConn) bool {
+	if c.quiet != d.quiet {
+		return c.quiet
+	}
+	return c.order < d.order
+}
+
+// stuck reports whether the client does not read its answer.
+func (c *boundConn) stuck(now time.Time) bool {
+	return !c.writing.IsZero() && now.Sub(c.writing) >= stuckTime
+}
+
+// Write implements net.Conn. It notes for how long it takes.
+func (c *boundConn) Write(p []byte) (int, error) {
+	c.note(time.Now())
+	defer c.note(time.Time{})
+	return c.Conn.Write(p)
+}
+
+func (c *boundConn) note(at time.Time) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.writing = at
+}
+
+// boundOf returns the connection below TLS, or nil if it is none of a bounded's.
+func boundOf(c net.Conn) *boundConn {
+	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = over.NetConn()
+	}
+	one, _ := c.(*boundConn)
+	return one
+}
+
+// state implements http.Server.ConnState. The server calls it when the headers of a request have been read, when the request
+// has been answered, and when the connection has ended.
+func (b *bounded) state(conn net.Conn, state http.ConnState) {
+	c := boundOf(conn)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, known := b.conns[c]; !known {
+	if !b.conns[c] {
 		return // admit has removed it
 	}
-	b.forget(c)
+	b.leave(c)
 	switch state {
 	case http.StateActive:
-		b.conns[c] = nil
-		if !local(c.RemoteAddr().String()) {
-			b.conns[c] = b.busy.PushBack(c)
+		c.quiet = false
+	case http.StateIdle:
+		b.rest(c)
+		c.answers++
+	case http.StateClosed, http.StateHijacked:
+		b.forget(c)
+	}
+	if state != http.StateActive {
+		select {
+		case b.left <- struct{}{}:
+		default:
 		}
-	case http.StateNew, http.StateIdle:
-		b.conns[c] = b.quiet.PushBack(c)
 	}
 }
 
-// forget removes c from all lists.
-func (b *bounded) forget(c net.Conn) {
-	if e := b.conns[c]; e != nil {
-		b.quiet.Remove(e) // does nothing if e is in the other list
-		b.busy.Remove(e)
-	}
+// rest notes that c has no request. The caller holds the lock.
+func (b *bounded) rest(c *boundConn) {
+	b.turns++
+	c.quiet, c.order = true, b.turns
+}
+
+// forget removes c. The caller holds the lock.
+func (b *bounded) forget(c *boundConn) {
+	b.leave(c)
 	delete(b.conns, c)
+	if b.from[c.addr]--; b.from[c.addr] <= 0 {
+		delete(b.from, c.addr)
+	}
+}
+
+// leave ends that c has a seat. The caller holds the lock.
+func (b *bounded) leave(c *boundConn) {
+	if c.seat == noSeat {
+		return
+	}
+	b.seats[c.seat]--
+	if c.seat == anonymousSeat {
+		if b.taken[c.addr]--; b.taken[c.addr] <= 0 {
+			delete(b.taken, c.addr)
+		}
+	}
+	c.seat = noSeat
+}
+
+// sit gives c a seat of a kind for the request that it has. If there is none, one of the same kind makes room whose client does
+// not read; it is returned, to be closed. ok is false if there is no such one.
+func (b *bounded) sit(c *boundConn, kind seat, now time.Time) (stuck *boundConn, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	crowded := kind == anonymousSeat && b.taken[c.addr] >= addressSeats
+	if crowded || b.seats[kind] >= seatsOf(kind) {
+		for d := range b.conns {
+			if d.seat == kind && d.stuck(now) && (!crowded || d.addr == c.addr) && (stuck == nil || d.writing.Before(stuck.writing)) {
+				stuck = d
+			}
+		}
+		if stuck == nil {
+			return nil, false
+		}
+		b.forget(stuck)
+	}
+	c.seat = kind
+	b.seats[kind]++
+	if kind == anonymousSeat {
+		b.taken[c.addr]++
+	}
+	return stuck, true
+}
+
+// spacious reports whether a quarter of the connections is free.
+func (b *bounded) spacious() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.conns) < b.most*3/4
+}
+
+func seatsOf(kind seat) int {
+	if kind == ownSeat {
+		return addressSeats
+	}
+	return maxSeats
+}
+
+// connKey is the key under which the context of a request has its connection.
+type connKey struct{}
+
+// connContext implements http.Server.ConnContext.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, boundOf(c))
+}
+
+// seated takes a seat for a request, and reports whether it may be answered. A connection that has had enough answers is closed
+// after this one.
+func (h *HTTP) seated(w http.ResponseWriter, r *http.Request) bool {
+	c, _ := r.Context().Value(connKey{}).(*boundConn)
+	if c == nil {
+		return true // a test without connections
+	}
+	kind := anonymousSeat
+	if h.role(r) > roleNone {
+		kind = ownSeat
+	}
+	stuck, ok := c.of.sit(c, kind, time.Now())
+	if !ok && c.of.spacious() {
+		rest(r.Context(), seatTime)
+		stuck, ok = c.of.sit(c, kind, time.Now())
+	}
+	if stuck != nil {
+		_ = stuck.Close() // nobody waits for the outcome
+	}
+	if c.answered() >= maxAnswers-1 || !ok {
+		w.Header().Set("Connection", "close")
+	}
+	return ok
+}
+
+func (c *boundConn) answered() int {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	return c.answers
+}
+
+// errNoSeat is the answer to a request for which there is no seat.
+var errNoSeat = &Failure{http.StatusServiceUnavailable, "too many requests are under way; try again"}
+
+// networkOf returns the address that a connection is counted under: all loopback addresses are one, and a /64 of IPv6 is.
+func networkOf(a net.Addr) netip.Addr {
+	ap, err := netip.ParseAddrPort(a.String())
+	addr := ap.Addr().Unmap()
+	switch {
+	case err != nil:
+		return netip.Addr{}
+	case addr.IsLoopback():
+		return netip.IPv6Loopback()
+	case addr.Is6():
+		if p, err := addr.WithZone("").Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return addr
 }
 
 // closeQuiet closes the connections without a request.
 func (b *bounded) closeQuiet() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for e := b.quiet.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(net.Conn).Close() // does not wait: nothing is being written to it
+	for c := range b.conns {
+		if c.quiet {
+			_ = c.Close() // does not wait: nothing is being written to it
+		}
 	}
 }

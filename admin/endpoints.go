@@ -123,10 +123,20 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
-			failure := h.refuse(e.class, r)
-			if e.probe {
-				failure = nil // neither the name of a balancer nor anything else keeps a probe out
+			control := http.NewResponseController(w)
+			if e.probe { // neither the name of a balancer nor anything else keeps a probe out
+				w.Header().Set("Connection", "close") // so it leaves nothing unread before it, and is not behind others
+				_ = control.SetWriteDeadline(time.Now().Add(stuckTime))
+				e.serve(h, w, r)
+				return
 			}
+			if !h.seated(w, r) {
+				_ = control.SetWriteDeadline(time.Now().Add(refusalTime))
+				errNoSeat.write(w, r)
+				return
+			}
+			_ = control.SetWriteDeadline(time.Now().Add(answerPart)) // of the answer that the request is refused
+			failure := h.refuse(e.class, r)
 			if failure == nil {
 				failure = h.withholds(&e, r)
 			}
@@ -158,8 +168,12 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 			ignoreBody(w)
 		}
 		setHeaders(w.Header())
-		if _, pattern := mux.Handler(r); pattern == "" && underV1(r) {
-			w = &noEndpoint{ResponseWriter: w, r: r}
+		if _, pattern := mux.Handler(r); pattern == "" {
+			w.Header().Set("Connection", "close") // there is no seat for it
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime))
+			if underV1(r) {
+				w = &noEndpoint{ResponseWriter: w, r: r}
+			}
 		}
 		mux.ServeHTTP(w, r)
 	})

@@ -23,9 +23,6 @@ import (
 )
 
 const (
-	// maxConns is how many connections each port for HTTP has at once: many more than probes,
-	// collectors and operators need, and few beside the file descriptors of the clients.
-	maxConns = 128
 	// maxHeader is how many bytes the headers of a request may have. A password or a token is far
 	// shorter.
 	maxHeader = 16 << 10
@@ -184,7 +181,7 @@ func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	bounded := newBounded(l, maxConns)
 	srv := &http.Server{
-		Handler: handler, ConnState: bounded.state,
+		Handler: handler, ConnState: bounded.state, ConnContext: connContext,
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // what strangers send is not an operator's concern
 	}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -625,32 +626,144 @@ func TestUnreadBodiesKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// If all connections have a request under way, the longest from another machine makes room. Requests of
-// this machine stay.
-func TestLongRequestsKeepNobodyOut(t *testing.T) {
-	b := newBounded(newPipes(), 3)
-	far := func() net.Conn { c, _ := net.Pipe(); return farPipe{c} }
-	near := localPipe{far()}
-	first, second := far(), far()
-	for _, c := range []net.Conn{near, first, second} {
-		if b.admit(c) != nil {
+// Who does not read makes room for others, and nobody else does: neither a new connection nor a request that gets on. Of those
+// who may make room, it is one of the address that has most connections.
+func TestWhoMakesRoom(t *testing.T) {
+	b := newBounded(newPipes(), 4)
+	now := time.Now()
+	conn := func(c net.Conn) *boundConn { return &boundConn{Conn: c, of: b, addr: networkOf(c.RemoteAddr())} }
+	far := func() *boundConn { c, _ := net.Pipe(); return conn(farPipe{c}) }
+	near := func() *boundConn { c, _ := net.Pipe(); return conn(localPipe{c}) }
+	all := []*boundConn{near(), far(), far(), near()}
+	for _, c := range all {
+		if oldest, wait := b.admit(c, now); oldest != nil || wait != 0 {
 			t.Fatal("there was room")
 		}
-		b.state(c, http.StateActive)
 	}
-	for _, want := range []net.Conn{first, second} {
-		c := localPipe{far()}
-		if got := b.admit(c); got != want {
-			t.Errorf("%v makes room, want %v", got, want)
+	admit := func(what string, c *boundConn, now time.Time, want *boundConn) {
+		t.Helper()
+		oldest, wait := b.admit(c, now)
+		if oldest != want || (wait > 0) != (want == nil) {
+			t.Errorf("%s: %p makes room, want %p; wait %v", what, oldest, want, wait)
 		}
+	}
+	admit("all are new", far(), now, nil)
+	for _, c := range all {
 		b.state(c, http.StateActive)
 	}
-	if last := (localPipe{far()}); b.admit(last) != last {
-		t.Error("a request of this machine was ended for another connection")
+	admit("all have requests", far(), now.Add(time.Hour), nil)
+	all[0].writing, all[2].writing = now, now.Add(time.Millisecond)
+	admit("nobody is stuck yet", near(), now.Add(stuckTime-1), nil)
+	admit("one is stuck", near(), now.Add(stuckTime), all[0])
+	admit("another one is stuck", far(), now.Add(stuckTime+time.Millisecond), all[2])
+	b.state(all[1], http.StateIdle) // of far, as is the one that is new
+	b.state(all[3], http.StateIdle) // of near
+	admit("the connections are idle", far(), time.Now(), all[1])
+	if len(b.conns) != 4 || len(b.from) != 2 {
+		t.Errorf("%d connections of %d addresses", len(b.conns), len(b.from))
 	}
-	if len(b.conns) != 3 || b.busy.Len() != 0 || b.quiet.Len() != 0 {
-		t.Errorf("%d connections, %d busy, %d quiet", len(b.conns), b.busy.Len(), b.quiet.Len())
+}
+
+// An address has a share of the seats without credentials. Its own stuck connections make room for it, and those with credentials
+// have seats of their own.
+func TestSeats(t *testing.T) {
+	b := newBounded(newPipes(), maxConns)
+	now := time.Now()
+	conns := map[string][]*boundConn{}
+	sit := func(from string, kind seat) (stuck *boundConn, ok bool) {
+		c := &boundConn{Conn: farPipe{}, of: b, addr: netip.MustParseAddr(from)}
+		b.admit(c, now)
+		b.state(c, http.StateActive)
+		if stuck, ok = b.sit(c, kind, now.Add(stuckTime)); ok {
+			conns[from] = append(conns[from], c)
+		}
+		return stuck, ok
 	}
+	for i := range addressSeats {
+		if _, ok := sit("10.0.0.1", anonymousSeat); !ok {
+			t.Fatalf("no seat %d", i)
+		}
+	}
+	if _, ok := sit("10.0.0.1", anonymousSeat); ok {
+		t.Error("one address has more than its share")
+	}
+	for _, kind := range []seat{ownSeat, anonymousSeat} {
+		if _, ok := sit("10.0.0.2", kind); !ok {
+			t.Errorf("another address has no seat of kind %d", kind)
+		}
+	}
+	conns["10.0.0.1"][7].writing, conns["10.0.0.2"][1].writing = now, now.Add(-time.Minute)
+	if stuck, ok := sit("10.0.0.1", anonymousSeat); !ok || stuck != conns["10.0.0.1"][7] {
+		t.Errorf("%p makes room, %t, want the stuck one of the same address", stuck, ok)
+	}
+	if _, ok := sit("10.0.0.1", anonymousSeat); ok {
+		t.Error("nobody is stuck there any more")
+	}
+	for range maxSeats {
+		sit("10.0.0.3", anonymousSeat)
+		sit("10.0.0.4", anonymousSeat)
+	}
+	if b.seats[anonymousSeat] != maxSeats {
+		t.Errorf("%d seats are taken, want %d", b.seats[anonymousSeat], maxSeats)
+	}
+	for c := range b.conns {
+		b.state(c, http.StateIdle)
+	}
+	if b.seats[anonymousSeat] != 0 || b.seats[ownSeat] != 0 || len(b.taken) != 0 {
+		t.Errorf("%v seats are taken by nobody", b.seats)
+	}
+}
+
+// Readers who pipeline requests and do not read keep no probe out, from the same address or another one, and a connection gets
+// no more than maxAnswers.
+func TestUnreadAnswersKeepNobodyOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		p, stop := serveOn(t, h)
+		for range 2 * maxConns {
+			c := p.dial()
+			go func() { // until the member closes the connection
+				for {
+					if _, err := io.WriteString(c, "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		for range 3 {
+			begun := time.Now()
+			c := p.dial()
+			status, err := ask(c, "/livez")
+			if took := time.Since(begun); status != 200 || err != nil || took > graceTime {
+				t.Errorf("livez beside readers who do not read: %d, %v after %v", status, err, took)
+			}
+			time.Sleep(time.Second)
+		}
+		stop()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		p, stop := serveOn(t, h)
+		c, answers := p.dial(), 0
+		go func() {
+			for {
+				if _, err := io.WriteString(c, "GET /commands/ruok HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+					return
+				}
+			}
+		}()
+		for in := bufio.NewReader(c); ; answers++ {
+			answer, err := http.ReadResponse(in, nil)
+			if err != nil {
+				break
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+		}
+		if answers != maxAnswers {
+			t.Errorf("a connection got %d answers, want %d", answers, maxAnswers)
+		}
+		stop()
+	})
 }
 
 // farPipe is a connection that comes from another machine.
@@ -715,7 +828,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			t.Errorf("a connection with a dripping header ended after %v, want %v", took, headerTime)
 		}
 		idle := p.dial()
-		if status, err := ask(idle, "/livez"); status != 200 || err != nil {
+		if status, err := ask(idle, "/commands/ruok"); status != 200 || err != nil {
 			t.Errorf("livez: %d, %v", status, err)
 		}
 		if took := ended(idle); took != DefaultIdleTimeout {
@@ -739,7 +852,7 @@ func TestServeEnds(t *testing.T) {
 		source.endless = true
 		p, stop := serveOn(t, h)
 		quiet := p.dial()
-		if status, err := ask(quiet, "/readyz"); status != 200 || err != nil {
+		if status, err := ask(quiet, "/commands/ruok"); status != 200 || err != nil {
 			t.Errorf("readyz: %d, %v", status, err)
 		}
 		busy := p.dial()

@@ -1,12 +1,18 @@
 package hostile
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"rollcall/integration/process"
 )
@@ -15,7 +21,13 @@ const (
 	operatorConns = 10_000
 	// operatorFiles is how many more descriptors a member may have open than before: its limit of
 	// connections over HTTP, and some that are being closed.
-	operatorFiles = 200
+	operatorFiles = 1100
+	// unreadConns is how many connections ask and do not read, and unreadRequests how much each of them asks for.
+	unreadConns, unreadRequests = 400, 400
+	unreadPause                 = 50 * time.Millisecond
+	// probes is how often a probe is sent beside them, one each probeEvery, and probeTime how long each may take: Kubernetes' default.
+	probes, probeTime = 200, time.Second
+	probeEvery        = 20 * time.Millisecond
 )
 
 // Ten thousand silent connections to a member's port for HTTP cost its clients nothing: they write
@@ -78,4 +90,61 @@ func openFiles(t *testing.T, m *process.Member) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Hundreds of connections of this machine that send requests without credentials and do not read the answers, and come back when
+// they are cut off, fail no probe.
+func TestProbesBesideUnreadAnswers(t *testing.T) {
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: process.AnyHTTP})
+	addr, err := e.Members[0].HTTP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	for range unreadConns {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				askInVain(ctx, addr)
+			}
+		})
+	}
+	defer readers.Wait()
+	defer stop()
+	failed := map[string]int{}
+	for i := range probes {
+		time.Sleep(probeEvery)
+		client := http.Client{Timeout: probeTime, Transport: &http.Transport{DisableKeepAlives: true}}
+		answer, err := client.Get("http://" + addr + []string{"/livez", "/readyz"}[i%2])
+		switch {
+		case err != nil:
+			failed[err.Error()]++
+		case answer.StatusCode != http.StatusOK:
+			failed[answer.Status]++
+		}
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+	}
+	if len(failed) > 0 {
+		t.Errorf("of %d probes failed %v", probes, failed)
+	}
+}
+
+// askInVain sends requests over one connection and reads nothing, until the member closes it or ctx ends.
+func askInVain(ctx context.Context, addr string) {
+	c, err := (&net.Dialer{Timeout: process.Patience}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_ = c.(*net.TCPConn).SetReadBuffer(4096) // otherwise the kernel buffers megabytes
+	block := []byte(strings.Repeat("GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n", unreadRequests))
+	for ctx.Err() == nil {
+		_ = c.SetWriteDeadline(time.Now().Add(unreadPause))
+		if _, err := c.Write(block); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		time.Sleep(unreadPause)
+	}
 }
