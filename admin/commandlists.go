@@ -25,7 +25,7 @@ func (h *HTTP) connectionList(j *pretty, brief bool) {
 		secure bool
 	}{{"connections", false}, {"secure_connections", true}} {
 		j.values(list.name, func() {
-			for c := range h.source.Connections() {
+			for c := range walk(j.p.walker, h.source.Connections()) {
 				if j.p.err != nil {
 					return // checked for each connection: this list may write nothing more that would fail again
 				}
@@ -86,7 +86,7 @@ func (h *HTTP) expiries(j *pretty) {
 		return
 	}
 	ends := map[int64][]jute.SessionID{}
-	for id, at := range all {
+	for id, at := range walkPairs(j.p.walker, all) {
 		ends[at.UnixMilli()] = append(ends[at.UnixMilli()], id)
 	}
 	for _, at := range slices.Sorted(maps.Keys(ends)) {
@@ -105,7 +105,7 @@ func (h *HTTP) expiries(j *pretty) {
 // ephemerals writes the paths of each session. The source yields them together.
 func (h *HTTP) ephemerals(j *pretty) {
 	j.grouped(func(yield func(string, func()) bool) {
-		for owner, path := range j.paths.ephemerals(h.source.Ephemerals()) {
+		for owner, path := range j.paths.ephemerals(walkPairs(j.p.walker, h.source.Ephemerals())) {
 			if !yield(strconv.FormatInt(int64(owner), 10), func() { j.value(path) }) {
 				return
 			}
@@ -144,7 +144,7 @@ func (h *HTTP) watchSummary(j *pretty, s *Stats, _ url.Values) string {
 
 func (h *HTTP) watches(j *pretty, _ *Stats, _ url.Values) string {
 	j.fields("session_id_to_watched_paths", func() {
-		for id, paths := range j.paths.watches(h.source.Watches()) {
+		for id, paths := range j.paths.watches(walkPairs(j.p.walker, h.source.Watches())) {
 			j.values(strconv.FormatInt(int64(id), 10), func() {
 				for _, path := range paths {
 					j.item()
@@ -161,7 +161,7 @@ func (h *HTTP) watches(j *pretty, _ *Stats, _ url.Values) string {
 
 func (h *HTTP) watchesByPath(j *pretty, _ *Stats, _ url.Values) string {
 	h.words.alone(func() {
-		all := watchesByPath(j.paths.watches(h.source.Watches()))
+		all := watchesByPath(j.paths.watches(walkPairs(j.p.walker, h.source.Watches())))
 		j.fields("path_to_session_ids", func() {
 			j.grouped(func(yield func(string, func()) bool) {
 				for _, o := range all {

@@ -98,6 +98,10 @@ func (h *HTTP) command(w http.ResponseWriter, r *http.Request, c *command) {
 	}
 	h.say(w, http.StatusOK, c.name, func(j *pretty) string {
 		j.paths = h.pathsFor(r)
+		if c.long {
+			j.p.walker = h.words.pace.enter()
+			defer j.p.walker.leave()
+		}
 		return c.answer(h, j, &stats, r.URL.Query())
 	})
 }

@@ -21,6 +21,7 @@ type endpoint struct {
 	path   string // a pattern of http.ServeMux
 	class  class
 	shows  content       // what an endpoint of the class reads shows
+	paced  bool          // it looks at everything for figures: without credentials one is made after the other
 	probe  bool          // it is answered whatever the Host header says, and whatever else is under way
 	long   bool          // its answer can be long or slow: at most maxLong of them are made at once
 	lasts  time.Duration // how long its answer may take; default answerTime
@@ -46,7 +47,7 @@ type endpoint struct {
 
 // metricsEndpoint is the row of /metrics, which a port of its own may serve, too.
 var metricsEndpoint = endpoint{
-	method: "GET", path: "/metrics", class: measures, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
+	method: "GET", path: "/metrics", class: measures, paced: true, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
 	serve: func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.metrics.ServeHTTP(w, r) },
 }
 
@@ -78,6 +79,10 @@ func endpoints(commandURL string) []endpoint {
 			method, action = http.MethodPost, c.name
 		}
 		e := endpoint{method: method, action: action, path: commandURL + "/" + c.name, class: c.class, shows: c.shows, long: c.long, help: c.help, serve: serve}
+		if c.long {
+			e.lasts = longTime
+		}
+		e.paced = c.name == "monitor" || c.name == "watch_summary"
 		if c.own != nil {
 			e.method, e.takesType, e.lasts, e.serve = c.own.method, c.own.takesType, c.own.lasts, c.own.serve
 		}
@@ -231,9 +236,12 @@ func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {
 		defer leave()
 	}
 	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: time.Now().Add(cmp.Or(e.lasts, answerTime))}
-	if e.ask != nil {
+	switch {
+	case e.ask != nil:
 		h.serveJSON(e, p, r)
-	} else {
+	case e.paced:
+		h.serveInTurn(e, p, r)
+	default:
 		e.serve(h, p, r)
 	}
 	if e.class == changes {

@@ -19,6 +19,7 @@ import (
 type fakeSource struct {
 	role    string
 	disk    error
+	many    int  // so many connections; 0: three
 	endless bool // the lists of connections and watches never end
 	health  Health
 	resets  []string
@@ -81,6 +82,9 @@ func (f *fakeSource) ResetConnections() { f.resets = append(f.resets, "connectio
 var began = time.Date(2026, 11, 20, 2, 43, 20, 0, time.UTC)
 
 func (f *fakeSource) Connections() iter.Seq[tally.Connection] {
+	if f.many > 0 {
+		return slices.Values(slices.Repeat([]tally.Connection{{Addr: "10.0.0.1:1", Session: 1}}, f.many))
+	}
 	if f.endless {
 		return func(yield func(tally.Connection) bool) {
 			for yield(tally.Connection{Addr: "10.0.0.1:1"}) {

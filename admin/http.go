@@ -108,6 +108,7 @@ type HTTP struct {
 	names   []string      // lower case
 	streams *streams      // of events
 	long    chan struct{} // has room for maxLong: the long answers that are under way
+	turn    chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
 	pages   chan struct{} // has room for maxPages: the same for those under /v1/
 	own     chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
 	backups chan struct{} // has room for maxBackups: the backups that are under way
@@ -136,7 +137,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	h := &HTTP{
 		cfg: cfg, words: cfg.Words, source: cfg.Source, ops: cfg.Operations, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), own: make(chan struct{}, maxPages),
+		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), turn: make(chan struct{}, 1), own: make(chan struct{}, maxPages),
 		backups: make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1), restores: make(chan struct{}, 1),
 	}
 	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts

@@ -15,7 +15,7 @@ import (
 
 // cons lists the connections with everything known about them.
 func (w *Words) cons(p *page, _ *Stats, _ io.Reader) {
-	for c := range w.source.Connections() {
+	for c := range walk(p.walker, w.source.Connections()) {
 		if p.printf(" %s)\n", full(&c)); p.err != nil {
 			return
 		}
@@ -60,14 +60,14 @@ func (w *Words) dump(p *page, _ *Stats, _ io.Reader) {
 	w.alone(func() {
 		p.printf("SessionTracker dump:\n")
 		if expiries, leads := w.source.Expiries(); leads {
-			buckets(p, "Session", expiries, func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
+			buckets(p, "Session", walkPairs(p.walker, expiries), func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
 		} else {
-			p.timeouts(w.source.Sessions())
+			p.timeouts(walkPairs(p.walker, w.source.Sessions()))
 		}
 		p.printf("ephemeral nodes dump:\n")
-		p.ephemerals(w.paths().ephemerals(w.source.Ephemerals()))
+		p.ephemerals(w.paths().ephemerals(walkPairs(p.walker, w.source.Ephemerals())))
 		p.printf("Connections dump:\n")
-		buckets(p, "Connections", connections(w.source.Connections()), func(c client) {
+		buckets(p, "Connections", connections(walk(p.walker, w.source.Connections())), func(c client) {
 			p.printf("\tip: /%s sessionId: 0x%x\n", c.addr, uint64(c.session))
 		})
 	})
@@ -164,7 +164,7 @@ func (w *Words) wchs(p *page, s *Stats, _ io.Reader) {
 
 // wchc lists the paths that each session watches.
 func (w *Words) wchc(p *page, _ *Stats, _ io.Reader) {
-	for id, paths := range w.paths().watches(w.source.Watches()) {
+	for id, paths := range w.paths().watches(walkPairs(p.walker, w.source.Watches())) {
 		p.printf("0x%x\n", uint64(id))
 		for _, path := range paths {
 			if p.printf("\t%s\n", path); p.err != nil {
@@ -195,7 +195,7 @@ func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []watch) {
 // wchp lists the sessions that watch each path.
 func (w *Words) wchp(p *page, _ *Stats, _ io.Reader) {
 	w.alone(func() {
-		all := watchesByPath(w.paths().watches(w.source.Watches()))
+		all := watchesByPath(w.paths().watches(walkPairs(p.walker, w.source.Watches())))
 		for i, o := range all {
 			if i == 0 || all[i-1].path != o.path {
 				p.printf("%s\n", o.path)

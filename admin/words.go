@@ -47,6 +47,7 @@ type Words struct {
 	reads   Anonymous
 	mask    atomic.Int64 // the trace mask: it is stored, but nothing is traced
 	totals  totals
+	pace    pace          // of long answers, over HTTP too
 	listing chan struct{} // has room for one: the long answer that is being made in memory
 }
 
@@ -58,29 +59,30 @@ type word struct {
 	// answer writes the answer. stats is filled in only if serving is set.
 	answer  func(w *Words, p *page, s *Stats, argument io.Reader)
 	serving bool // answered only by a member that serves
+	long    bool // it takes time that grows with connections, sessions or watches, or looks at all of them
 }
 
 // words lists all of ZooKeeper's words. If a connection's first four bytes are none of them, they
 // are the length of a frame.
 var words = map[string]word{
-	"conf": {(*Words).conf, true},
-	"cons": {(*Words).cons, true},
-	"crst": {(*Words).crst, true},
-	"dirs": {(*Words).dirs, true},
-	"dump": {(*Words).dump, true},
-	"envi": {(*Words).envi, false},
-	"gtmk": {(*Words).gtmk, false},
-	"hash": {(*Words).hash, true},
-	"isro": {(*Words).isro, false},
-	"mntr": {(*Words).mntr, true},
-	"ruok": {(*Words).ruok, false},
-	"srst": {(*Words).srst, true},
-	"srvr": {(*Words).srvr, true},
-	"stat": {(*Words).stat, true},
-	"stmk": {(*Words).stmk, false},
-	"wchc": {(*Words).wchc, true},
-	"wchp": {(*Words).wchp, true},
-	"wchs": {(*Words).wchs, true},
+	"conf": {(*Words).conf, true, false},
+	"cons": {(*Words).cons, true, true},
+	"crst": {(*Words).crst, true, false},
+	"dirs": {(*Words).dirs, true, false},
+	"dump": {(*Words).dump, true, true},
+	"envi": {(*Words).envi, false, false},
+	"gtmk": {(*Words).gtmk, false, false},
+	"hash": {(*Words).hash, true, false},
+	"isro": {(*Words).isro, false, false},
+	"mntr": {(*Words).mntr, true, false},
+	"ruok": {(*Words).ruok, false, false},
+	"srst": {(*Words).srst, true, false},
+	"srvr": {(*Words).srvr, true, false},
+	"stat": {(*Words).stat, true, true},
+	"stmk": {(*Words).stmk, false, false},
+	"wchc": {(*Words).wchc, true, true},
+	"wchp": {(*Words).wchp, true, true},
+	"wchs": {(*Words).wchs, true, true},
 }
 
 // programVersion matches the versions that go-zookeeper's parser of srvr accepts.
@@ -137,6 +139,10 @@ func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
 		p.printf("%s is not executed because it is not in the whitelist.\n", name)
 	case !word.serving:
 		word.answer(w, p, nil, argument)
+	case word.long:
+		p.walker = w.pace.enter()
+		defer p.walker.leave()
+		fallthrough
 	default:
 		stats := w.source.Stats()
 		if stats.Role == "" {
@@ -150,13 +156,16 @@ func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
 
 // page is an answer that is being written. After an error it ignores further output.
 type page struct {
-	w   io.Writer
-	err error
+	w      io.Writer
+	err    error
+	walker *walker // nil: the answer is short
 }
 
 func (p *page) printf(format string, args ...any) {
 	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
+		var n int
+		n, p.err = fmt.Fprintf(p.w, format, args...)
+		p.walker.wrote(n)
 	}
 }
 
@@ -240,7 +249,7 @@ func (w *Words) head(p *page, s *Stats) {
 func (w *Words) stat(p *page, s *Stats, _ io.Reader) {
 	w.head(p, s)
 	p.printf("Clients:\n")
-	for c := range w.source.Connections() {
+	for c := range walk(p.walker, w.source.Connections()) {
 		if p.printf(" %s)\n", brief(&c)); p.err != nil {
 			return
 		}

@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"bytes"
+	"iter"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// restShare is how many times as long an answer rests as it took to make a part of it, for each of the answers that are
+	// being made. So all of them together take at most a quarter of a processor from the clients.
+	restShare = 4
+	// minRest is the shortest rest: other goroutines that are ready get their turn.
+	minRest = time.Millisecond
+	// maxRest bounds a rest: a part may have taken long because its reader is slow or the machine is busy.
+	maxRest = 50 * time.Millisecond
+	// maxEntry bounds the rest before an answer.
+	maxEntry = time.Second
+	// itemsPerRest is how many rows an answer collects or counts before it rests: about a millisecond's work.
+	itemsPerRest = 512
+	// longTime is how long a long answer of a command may take in all. One of 100,000 sessions takes half a minute while three
+	// others are made.
+	longTime = 3 * time.Minute
+)
+
+// pace makes long answers give way to clients: they are made in parts, with rests. All answers of a member that share one make
+// their rests longer together. The zero value is ready. It is safe for concurrent use.
+type pace struct {
+	active atomic.Int32 // answers that are being made
+}
+
+// walker is one answer under a pace. A nil walker never rests. It is for one goroutine.
+type walker struct {
+	pace  *pace
+	begun time.Time // of the part
+	bytes int       // of the part
+}
+
+// enter begins an answer, after a rest for each that is being made: many short answers take as much as a long one.
+func (p *pace) enter() *walker {
+	active := p.active.Add(1)
+	time.Sleep(min(time.Duration(active)*pagePause, maxEntry))
+	return &walker{pace: p, begun: time.Now()}
+}
+
+func (w *walker) leave() { w.pace.active.Add(-1) }
+
+// wrote notes bytes of the answer. It rests after each part of partSize.
+func (w *walker) wrote(n int) {
+	if w == nil {
+		return
+	}
+	if w.bytes += n; w.bytes >= partSize {
+		w.giveWay()
+	}
+}
+
+// giveWay rests.
+func (w *walker) giveWay() {
+	time.Sleep(w.pace.restFor(time.Since(w.begun)))
+	w.begun, w.bytes = time.Now(), 0
+}
+
+// restFor returns how long an answer rests after a part that took some time.
+func (p *pace) restFor(took time.Duration) time.Duration {
+	return min(max(restShare*time.Duration(max(p.active.Load(), 1))*took, minRest), maxRest)
+}
+
+// walk yields what all yields, with rests.
+func walk[T any](w *walker, all iter.Seq[T]) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		n := 0
+		for one := range all {
+			if n++; w != nil && n%itemsPerRest == 0 {
+				w.giveWay()
+			}
+			if !yield(one) {
+				return
+			}
+		}
+	}
+}
+
+// walkPairs does the same for pairs.
+func walkPairs[K, V any](w *walker, all iter.Seq2[K, V]) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		n := 0
+		for k, v := range all {
+			if n++; w != nil && n%itemsPerRest == 0 {
+				w.giveWay()
+			}
+			if !yield(k, v) {
+				return
+			}
+		}
+	}
+}
+
+// serveInTurn lets an endpoint with figures answer: one after the other, each followed by a rest, unless the caller has
+// credentials. The answer is sent after that, so that a slow reader keeps no turn.
+func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	if h.role(r) > roleNone {
+		e.serve(h, w, r)
+		return
+	}
+	over := time.NewTimer(placeTime)
+	defer over.Stop()
+	select {
+	case h.turn <- struct{}{}:
+	case <-over.C:
+		(&Failure{http.StatusServiceUnavailable, "too many others ask for this without credentials; try again"}).write(w, r)
+		return
+	case <-r.Context().Done():
+		return
+	}
+	begun, kept := time.Now(), keptAnswer{header: w.Header()}
+	e.serve(h, &kept, r)
+	time.AfterFunc(min(max(restShare*time.Since(begun), pagePause), maxRest), func() { <-h.turn })
+	if kept.status != 0 {
+		w.WriteHeader(kept.status)
+	}
+	_, _ = w.Write(kept.body.Bytes()) // a client that left needs no answer
+}
+
+// keptAnswer is an answer that is sent later.
+type keptAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (k *keptAnswer) Header() http.Header { return k.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (k *keptAnswer) WriteHeader(status int) { k.status = status }
+
+// Write implements http.ResponseWriter.
+func (k *keptAnswer) Write(b []byte) (int, error) { return k.body.Write(b) }

@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// countedWriter counts what is written.
+type countedWriter struct{ bytes int }
+
+func (c *countedWriter) Write(b []byte) (int, error) {
+	c.bytes += len(b)
+	return len(b), nil
+}
+
+// A long answer rests after each part, by whatever way it is asked for.
+func TestLongAnswersGiveWay(t *testing.T) {
+	const many = 18_000
+	took := func(f func()) time.Duration {
+		begun := time.Now() // of the bubble: only rests take time
+		f()
+		return time.Since(begun)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, name := range []string{"cons", "stat", "dump"} {
+			w, source := newTestWords(t, "leader", "*")
+			source.many = many
+			var out countedWriter
+			rested := took(func() {
+				if err := w.Answer(name, strings.NewReader(""), &out); err != nil {
+					t.Error(err)
+				}
+			})
+			if least := pagePause + time.Duration(out.bytes/partSize)*minRest; rested < least || out.bytes < 10*partSize {
+				t.Errorf("%s of %d bytes rested for %v, want at least %v", name, out.bytes, rested, least)
+			}
+		}
+		for _, name := range []string{"connections", "stats"} {
+			h, source := newTestHTTP(t, "leader")
+			source.many = many
+			size := 0
+			rested := took(func() { size = (visit{method: "GET", path: "/commands/" + name}).to(h).Body.Len() })
+			if least := pagePause + time.Duration(size/partSize)*minRest; rested < least || size < 10*partSize {
+				t.Errorf("%s of %d bytes rested for %v, want at least %v", name, size, rested, least)
+			}
+		}
+		for name := range words {
+			w, _ := newTestWords(t, "leader", "*")
+			rested := took(func() { _ = w.Answer(name, strings.NewReader("12345678"), io.Discard) })
+			if (rested >= pagePause) != words[name].long {
+				t.Errorf("%s rested for %v", name, rested)
+			}
+		}
+	})
+}
+
+// The rests grow with the work of a part and with the answers that are being made.
+func TestRests(t *testing.T) {
+	var p pace
+	for _, tt := range []struct {
+		active int32
+		took   time.Duration
+		want   time.Duration
+	}{
+		{0, 0, minRest}, {1, 0, minRest}, {1, 2 * time.Millisecond, 8 * time.Millisecond}, {3, 2 * time.Millisecond, 24 * time.Millisecond}, {1, time.Second, maxRest},
+	} {
+		p.active.Store(tt.active)
+		if got := p.restFor(tt.took); got != tt.want {
+			t.Errorf("%d answers, a part of %v: %v, want %v", tt.active, tt.took, got, tt.want)
+		}
+	}
+}
+
+// Callers without credentials get figures one after the other, with rests between, and one with credentials waits for none of
+// them.
+func TestFiguresInTurn(t *testing.T) {
+	const callers = 20
+	for _, path := range []string{"/metrics", "/commands/monitor", "/commands/watch_summary"} {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newTestHTTP(t, "leader")
+			begun := time.Now()
+			var all sync.WaitGroup
+			for range callers {
+				all.Go(func() {
+					if w := (visit{method: "GET", path: path}).to(h); w.Code != 200 || w.Body.Len() == 0 {
+						t.Errorf("%s: %d %s", path, w.Code, w.Body)
+					}
+				})
+			}
+			synctest.Wait()
+			if w := (visit{method: "GET", path: path, header: signedIn}).to(h); w.Code != 200 || time.Since(begun) != 0 {
+				t.Errorf("%s with credentials: %d after %v", path, w.Code, time.Since(begun))
+			}
+			all.Wait()
+			if took := time.Since(begun); took < (callers-1)*pagePause {
+				t.Errorf("%s: %d callers got it in %v", path, callers, took)
+			}
+			time.Sleep(maxRest)
+		})
+	}
+}
