@@ -79,6 +79,13 @@ func (e *Event) most() int {
 	return maxText
 }
 
+// How a line begins in each format, by which the file is recognised.
+const (
+	jsonBegin      = `{"at":"`
+	zooKeeperStamp = "2006-01-02 15:04:05,000"
+	zooKeeperName  = " INFO audit.Slf4jAuditLogger: "
+)
+
 // formatter writes events as lines.
 type formatter struct {
 	member    uint32
@@ -92,7 +99,7 @@ type formatter struct {
 func (f *formatter) append(b []byte, e *Event) []byte {
 	layout := "2006-01-02T15:04:05.000Z"
 	if f.zooKeeper {
-		layout = "2006-01-02 15:04:05,000"
+		layout = zooKeeperStamp
 	}
 	if e.AtMs != f.atMs || f.stamp == nil { // the changes of one entry have one time
 		f.atMs, f.stamp = e.AtMs, time.UnixMilli(e.AtMs).UTC().AppendFormat(f.stamp[:0], layout)
@@ -104,7 +111,7 @@ func (f *formatter) append(b []byte, e *Event) []byte {
 }
 
 func (f *formatter) appendJSON(b []byte, e *Event) []byte {
-	b = append(append(append(b, `{"at":"`...), f.stamp...), `","member":`...)
+	b = append(append(append(b, jsonBegin...), f.stamp...), `","member":`...)
 	b = strconv.AppendUint(b, uint64(f.member), 10)
 	if e.Session != 0 {
 		b = append(strconv.AppendUint(append(b, `,"session":"0x`...), uint64(e.Session), 16), '"')
@@ -196,7 +203,7 @@ func field(b []byte, name, value string, most int) []byte {
 // appendZooKeeper appends the line as ZooKeeper 3.8 writes it with its sample configuration of log4j. Its names
 // and their order are ZooKeeper's. Other than there, special characters are escaped.
 func (f *formatter) appendZooKeeper(b []byte, e *Event) []byte {
-	b = append(append(b, f.stamp...), " INFO audit.Slf4jAuditLogger: "...)
+	b = append(append(b, f.stamp...), zooKeeperName...)
 	begin := len(b)
 	if e.Session != 0 {
 		b = strconv.AppendUint(append(b, "session=0x"...), uint64(e.Session), 16)

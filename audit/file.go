@@ -19,6 +19,8 @@ const (
 	maxLine = 256 << 10
 	// fileMode is that of the files: the owner writes them, and the group may read them.
 	fileMode = 0o640
+	// headSize is how many bytes of a file show whether it is an audit log: the beginning of a line in the longer format.
+	headSize = len(zooKeeperStamp + zooKeeperName)
 )
 
 // sink is where lines go. write takes whole lines; if it fails, none of them is there.
@@ -68,6 +70,9 @@ func (w *file) open() error {
 		err = fmt.Errorf("%s is not a file", w.path)
 	}
 	if err == nil {
+		err = checkLog(f)
+	}
+	if err == nil {
 		w.size, err = trim(f, info.Size())
 	}
 	if err == nil && w.synced {
@@ -79,6 +84,23 @@ func (w *file) open() error {
 	}
 	w.f, w.due, w.looked = f, w.most, time.Now()
 	return nil
+}
+
+// checkLog returns an error unless a file is empty or begins as an audit log does. A wrong path must not cost another
+// file its last line, or its name when the log is rotated. A crash may leave a part of the first line.
+func checkLog(f *os.File) error {
+	head := make([]byte, headSize)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	head = head[:n]
+	isJSON := bytes.HasPrefix(head, []byte(jsonBegin)) || bytes.HasPrefix([]byte(jsonBegin), head)
+	isZooKeepers := n == headSize && string(head[len(zooKeeperStamp):]) == zooKeeperName
+	if isJSON || isZooKeepers {
+		return nil
+	}
+	return fmt.Errorf("%s has something else than an audit log, and is left as it is", f.Name())
 }
 
 // trim removes the end of a file that is no whole line, and returns the new size.
@@ -158,18 +180,44 @@ func (w *file) drop() {
 
 // rotate gives the file the name of the first old one, and opens a new one. The oldest one goes. The system writes
 // the old file to the disk when it likes: to wait for that would hold up the log of the ensemble on the same disk. If a file cannot
-// be renamed, no line is lost for that: the present file goes on, and rotate is tried again when it has grown as much.
+// be renamed, or an old one is no audit log, no line is lost for that: the present file goes on, and rotate is tried again
+// when it has grown as much.
 func (w *file) rotate() error {
 	w.drop()
-	for i := w.kept - 1; i >= 0; i-- {
-		if err := os.Rename(w.old(i), w.old(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			w.warn("the audit log is not rotated, so it grows; this user must be able to rename files in its folder", "err", err)
-			break
-		}
+	if err := w.shift(); err != nil {
+		w.warn("the audit log is not rotated, so it grows; this user must be able to rename files in its folder", "err", err)
 	}
 	err := w.open()
 	w.due = w.size + w.most
 	return err
+}
+
+// shift gives each file the name of the next older one.
+func (w *file) shift() error {
+	for i := 1; i <= w.kept; i++ {
+		if err := checkOld(w.old(i)); err != nil {
+			return err
+		}
+	}
+	for i := w.kept - 1; i >= 0; i-- {
+		if err := os.Rename(w.old(i), w.old(i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOld returns an error if there is a file of this name and it is no audit log.
+func checkOld(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return checkLog(f)
 }
 
 // old returns the name of the i-th old file, from 1; of 0 that of the file itself.

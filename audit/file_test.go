@@ -25,31 +25,33 @@ func opened(t *testing.T) (*file, string, *bytes.Buffer) {
 	return w, path, &warnings
 }
 
+// put writes a line that begins as those in JSON do.
 func put(t *testing.T, w *file, line string) {
 	t.Helper()
-	if err := w.write([]byte(line + "\n")); err != nil {
+	if err := w.write([]byte(jsonBegin + line + "\n")); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// read returns the lines of a file without the beginning that put gave them.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return strings.ReplaceAll(string(text), jsonBegin, "")
 }
 
 // A file that is full is renamed, and so many are kept. No line is in two files or in none.
 func TestRotation(t *testing.T) {
 	w, path, _ := opened(t)
 	for i := range 10 {
-		put(t, w, fmt.Sprintf("%039d", i)) // two of them fit
+		put(t, w, fmt.Sprintf("%032d", i)) // two of them fit
 	}
 	put(t, w, strings.Repeat("x", 200)) // longer than a file: it gets one of its own
 	put(t, w, "last")
-	line := func(i int) string { return fmt.Sprintf("%039d\n", i) }
+	line := func(i int) string { return fmt.Sprintf("%032d\n", i) }
 	for name, want := range map[string]string{path: "last\n", path + ".1": strings.Repeat("x", 200) + "\n", path + ".2": line(8) + line(9)} {
 		if got := read(t, name); got != want {
 			t.Errorf("%s has %q, want %q", name, got, want)
@@ -76,9 +78,9 @@ func TestRotationFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		put(t, w, fmt.Sprintf("%039d", i))
+		put(t, w, fmt.Sprintf("%032d", i))
 	}
-	if got := read(t, path); len(got) != 400 {
+	if got := read(t, path); len(got) != 330 {
 		t.Errorf("the file has %d bytes", len(got))
 	}
 	if n := strings.Count(warnings.String(), "is not rotated"); n < 1 || n > 4 {
@@ -108,8 +110,8 @@ func TestMovedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	later()
-	put(t, w, strings.Repeat("4", 97))
-	if got := read(t, path); got != strings.Repeat("4", 97)+"\n" {
+	put(t, w, strings.Repeat("4", 90))
+	if got := read(t, path); got != strings.Repeat("4", 90)+"\n" {
 		t.Errorf("after it was emptied it has %q", got)
 	}
 }
@@ -117,11 +119,12 @@ func TestMovedFile(t *testing.T) {
 // A crash leaves a part of a line. Later lines are whole.
 func TestCrash(t *testing.T) {
 	for before, want := range map[string]string{
-		"":              "",
-		"one\n":         "one\n",
-		"one\ntw":       "one\n",
-		"on":            "",
-		"one\n\x00\x00": "one\n",
+		"":                          "",
+		jsonBegin + "one\n":         "one\n",
+		jsonBegin + "one\ntw":       "one\n",
+		jsonBegin + "on":            "",
+		`{"a`:                       "",
+		jsonBegin + "one\n\x00\x00": "one\n",
 	} {
 		w, path, _ := opened(t)
 		if err := w.close(); err != nil {
@@ -135,14 +138,48 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%q became %q", before, got)
 		}
 	}
-	w, path, _ := opened(t)
-	other := strings.Repeat("x", maxLine+1) // not a file of lines
-	if err := os.WriteFile(path, []byte(other), 0o600); err != nil {
+}
+
+// A file that is no audit log stays as it is: under the name of the log, and under those of the old ones.
+func TestOtherFile(t *testing.T) {
+	for _, other := range []string{"a line without an end", "a line\nand a part", "{}", "\x00", strings.Repeat("x", maxLine+1), zooKeeperStamp + " WARN something: x\n"} {
+		path := filepath.Join(t.TempDir(), "precious")
+		if err := os.WriteFile(path, []byte(other), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(Config{Settings: Settings{Enable: true, File: path}})
+		if l != nil {
+			l.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "something else than an audit log") || read(t, path) != other {
+			t.Errorf("%.30q: %v, and the file has %.30q", other, err, read(t, path))
+		}
+	}
+	for _, format := range []string{"json", "zookeeper"} {
+		path := filepath.Join(t.TempDir(), "audit")
+		settings := Settings{Enable: true, File: path, ZooKeeper: format == "zookeeper"}
+		for range 2 {
+			l, err := Open(Config{Settings: settings})
+			if err != nil {
+				t.Fatalf("%s: its own file: %v", format, err)
+			}
+			l.Start()
+			l.Add(Event{Operation: "create", Path: "/a"})
+			l.Close()
+		}
+		if n := strings.Count(read(t, path), "\n"); n != 6 { // serverStart, create and serverStop of each
+			t.Errorf("%s: %d lines", format, n)
+		}
+	}
+	w, path, warnings := opened(t)
+	if err := os.WriteFile(path+".2", []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.drop()
-	if err := w.open(); err != nil || read(t, path) != other {
-		t.Errorf("a file of something else was changed: %v", err)
+	for i := range 5 {
+		put(t, w, fmt.Sprintf("%032d", i))
+	}
+	if got := read(t, path+".2"); got != "precious" || !strings.Contains(warnings.String(), "is not rotated") {
+		t.Errorf("the other file has %q; warnings: %s", got, warnings)
 	}
 }
 
