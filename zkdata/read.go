@@ -81,7 +81,7 @@ func (r *reader) note(format string, values ...any) {
 // readSnapshot reads the newest valid snapshot.
 func (r *reader) readSnapshot() error {
 	for _, file := range r.files.snapshots {
-		state, snap, err := readSnapshot(file.path, file.zxid)
+		state, snap, err := readSnapshot(file.path, file.zxid, r.options.Room)
 		if err == nil {
 			r.begin(state, snap)
 			return nil
@@ -150,11 +150,15 @@ func (r *reader) readLog(file dataFile, newest bool) error {
 		return nil
 	}
 	defer log.close()
+	log.room = r.options.Room
 	r.report.Logs = append(r.report.Logs, file.path)
 	last := file.zxid - 1 // in this log
 	for {
 		start := log.offset()
 		rec, err := log.next()
+		if log.full != nil {
+			return fmt.Errorf("%s: %w", log.file, log.full)
+		}
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ type snapshot struct {
 }
 
 // readSnapshot reads one file into an empty State.
-func readSnapshot(file string, zxid int64) (*State, *snapshot, error) {
+func readSnapshot(file string, zxid int64, room func() error) (*State, *snapshot, error) {
 	src, closer, err := open(file)
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -39,8 +39,12 @@ func readSnapshot(file string, zxid int64) (*State, *snapshot, error) {
 		return nil, nil, &Damage{File: file, What: err.Error()}
 	}
 	defer func() { _ = closer.Close() }() // only read
+	src.room = room
 	r := snapshotReader{source: src, state: NewState(), snapshot: snapshot{file: file, zxid: zxid}}
 	if err := r.read(); err != nil {
+		if src.full != nil {
+			return nil, nil, fmt.Errorf("%s: %w", file, src.full)
+		}
 		return nil, nil, &Damage{File: file, Offset: r.offset(), What: err.Error(), packed: r.size < 0}
 	}
 	r.state.Zxid = zxid

@@ -14,6 +14,9 @@ const (
 	maxValue = 1 << 30
 	// windowSize is how much of a file is read at once.
 	windowSize = 128 << 10
+	// roomStep is how many bytes are read between two calls of Options.Room. What is made of them in memory takes a
+	// few times as much, which is little beside a machine's memory.
+	roomStep = 1 << 20
 )
 
 // source reads the values of a file in order, and sums up what it has read. It keeps its first error;
@@ -27,6 +30,9 @@ type source struct {
 	summed int   // the bytes of the window that are in sum
 	sum    hash.Hash32
 	err    error
+	room   func() error // Options.Room; nil: nothing is asked
+	due    int64        // the offset at which room is called next
+	full   error        // of room; it says nothing about the file
 }
 
 func newSource(r io.Reader, size int64) *source {
@@ -62,6 +68,13 @@ func (s *source) fill(n int) bool {
 	if n > cap(s.window) {
 		s.err = errEnd
 		return false
+	}
+	if s.room != nil && s.base >= s.due {
+		s.due = s.base + roomStep
+		if s.full = s.room(); s.full != nil {
+			s.err = s.full
+			return false
+		}
 	}
 	s.adler()
 	kept := copy(s.window[:cap(s.window)], s.window[s.at:])

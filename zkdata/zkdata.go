@@ -43,6 +43,9 @@ type Options struct {
 	// TTL353 reads the owners of TTL nodes as 3.5.3 wrote them, as ZooKeeper does with
 	// emulate353TTLNodes. Sessions of servers 128 to 143 cannot be told from them.
 	TTL353 bool
+	// Room is called again and again while files are read. If it returns an error, Read returns that:
+	// a small compressed file may stand for more than the memory holds. nil: there is no limit.
+	Room func() error
 }
 
 // Report says how a State was read.

@@ -45,6 +45,12 @@ func availableMemory() int64 {
 	return least(limit, systemMemory())
 }
 
+// freeMemory returns the bytes of memory that this process may still take, as far as that is known: what Linux can make
+// free without swapping, and what availableMemory returns. It returns 0 if none is known.
+func freeMemory() int64 {
+	return least(availableMemory(), meminfo(os.DirFS("/"), "MemAvailable:"))
+}
+
 // systemMemory returns the bytes of memory that the machine has and the cgroup allows, or 0 if neither is
 // known.
 func systemMemory() int64 {
@@ -69,13 +75,16 @@ func keepWithin(limit int64, env []string) {
 
 // machineMemory returns the bytes of memory that Linux has, or 0 if they are not known. root is
 // the machine's root folder.
-func machineMemory(root fs.FS) int64 {
+func machineMemory(root fs.FS) int64 { return meminfo(root, "MemTotal:") }
+
+// meminfo returns the bytes in a line of /proc/meminfo, or 0 if they are not known.
+func meminfo(root fs.FS, name string) int64 {
 	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kib, _ := strings.CutSuffix(strings.TrimSpace(rest), " kB")
 			n, err := strconv.ParseInt(kib, 10, 64)
 			if err == nil && n > 0 && n < math.MaxInt64>>10 {

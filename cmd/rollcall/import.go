@@ -188,6 +188,7 @@ func votersAmong(servers []member.Server, given []zkdata.Folder) (voters, folder
 func (i *importing) examine(sources []string) (*crossing.Plan, error) {
 	reading := cli.NewProgress(i.w, "reading ZooKeeper's files", 0)
 	defer reading.Done()
+	i.options.Room = newRoom(freeMemory()).check
 	state, report, err := zkdata.Read(foldersOf(sources), i.options)
 	if err != nil {
 		return nil, err

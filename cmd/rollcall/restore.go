@@ -101,13 +101,14 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 
 // state reads the backup with all checks, and returns the state to restore.
 func (r *restoring) state(ctx context.Context) (state *member.Restored, closed int, err error) {
+	room := newRoom(freeMemory())
 	read := func(v znode.Visitor) error {
 		f, err := os.Open(r.file)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = f.Close() }() // it was only read
-		if _, _, err := backup.Read(untilDone{ctx, f}, v); err != nil {
+		if _, _, err := backup.Read(room.reader(untilDone{ctx, f}), v); err != nil {
 			return fmt.Errorf("%s: %w", r.file, err)
 		}
 		return nil
