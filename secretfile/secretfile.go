@@ -1,6 +1,6 @@
 // Package secretfile reads files with secrets (passwords, tokens, private keys) and those that stand beside
-// them in a configuration (certificates, lists of revoked ones), and has the one rule about who else may read
-// such a file. It keeps nothing, and no error shows anything of what a file has.
+// them in a configuration (certificates, lists of revoked ones), and has the rules about who else may read or own
+// such a file, and about the directories of such files. It keeps nothing, and no error shows anything of what a file has.
 package secretfile
 
 import (
@@ -38,21 +38,25 @@ func (f File) Exposed() string {
 }
 
 // Read reads a file of at most most bytes, and one more, so that the caller sees that a file is too long. It
-// takes no pipe and no device, because reading one could wait for ever. Its error names neither the path nor the
-// key of the configuration, which a Fault adds, and is no *fs.PathError.
+// takes no pipe and no device, because reading one could wait for ever. It takes no file of a user who is neither root nor
+// the one of this process: that user could change it at any time. What is checked is the open file, and not what
+// the path named before. Its error names neither the path nor the key of the configuration, which a Fault adds, and is no *fs.PathError.
 func Read(path string, most int) (File, error) {
-	info, err := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a pipe
+	if err != nil {
+		return File{}, bare(err)
+	}
+	defer func() { _ = f.Close() }() // it was only read from
+	info, err := f.Stat()
 	if err != nil {
 		return File{}, bare(err)
 	}
 	if !info.Mode().IsRegular() {
 		return File{}, fmt.Errorf("this is not a file (mode %v); it must name a file", info.Mode())
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return File{}, bare(err)
+	if owner := Owner(info); !trusted(owner, nil) {
+		return File{}, fmt.Errorf("the file belongs to the user %d, who is neither root nor the user %d of this process, and could change it; chown it, or run this as that user", owner, os.Geteuid())
 	}
-	defer func() { _ = f.Close() }() // it was only read from
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
 	if err != nil {
 		return File{}, bare(err)

@@ -89,3 +89,100 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 }
+
+// stranger is a user who is neither root nor the one of the tests.
+const stranger = 65534
+
+// A file of another user is not read, whatever its mode: that user could change it. It counts who owns the open file.
+func TestOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path, 100); err != nil {
+		t.Errorf("an own file: %v", err)
+	}
+	if _, err := Read("/etc/passwd", 100); err != nil {
+		t.Errorf("a file of root's: %v", err)
+	}
+	if os.Getuid() != 0 {
+		return // only root can give a file away
+	}
+	link := path + ".link"
+	if err := errors.Join(os.Chown(path, stranger, stranger), os.Symlink(path, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, link} {
+		f, err := Read(name, 100)
+		if err == nil || !strings.Contains(err.Error(), "belongs to the user 65534") || f.Text != nil {
+			t.Errorf("%s: %q, %v", name, f.Text, err)
+		}
+	}
+}
+
+// Which directories another user could change, or replace.
+func TestDirectory(t *testing.T) {
+	root := t.TempDir()
+	tests := []struct {
+		name   string
+		above  os.FileMode // mode of the directory above
+		mode   os.FileMode
+		givenA bool // the directory above is another user's
+		given  bool // the directory is another user's
+		others []int
+		want   string
+	}{
+		{name: "own", above: 0o755, mode: 0o755},
+		{name: "private", above: 0o700, mode: 0o700},
+		{name: "sticky above", above: 0o777 | os.ModeSticky, mode: 0o700},
+		{name: "sticky itself", above: 0o755, mode: 0o777 | os.ModeSticky, want: "other users may write in the directory"},
+		{name: "open", above: 0o755, mode: 0o777, want: "other users may write in the directory"},
+		{name: "open to a group", above: 0o755, mode: 0o770, want: "other users may write in the directory"},
+		{name: "open above", above: 0o777, mode: 0o700, want: "other users may write in the directory"},
+		{name: "another's", above: 0o755, mode: 0o755, given: true, want: "belongs to the user 65534"},
+		{name: "another's, who is known", above: 0o755, mode: 0o755, given: true, others: []int{stranger}},
+		{name: "another's in a sticky one", above: 0o777 | os.ModeSticky, mode: 0o700, given: true, want: "belongs to the user 65534"},
+		{name: "another's above", above: 0o755, mode: 0o700, givenA: true, want: "belongs to the user 65534"},
+	}
+	for _, tt := range tests {
+		if (tt.given || tt.givenA) && os.Getuid() != 0 {
+			continue // only root can give a directory away
+		}
+		above := filepath.Join(root, tt.name)
+		dir := filepath.Join(above, "dir")
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(above, tt.above), os.Chmod(dir, tt.mode)); err != nil {
+			t.Fatal(err)
+		}
+		for path, given := range map[string]bool{above: tt.givenA, dir: tt.given} {
+			if given {
+				if err := os.Chown(path, stranger, stranger); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		link := filepath.Join(root, tt.name+" link")
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{dir, link} {
+			got, err := Directory(path, tt.others...)
+			if tt.want == "" && (err != nil || got != dir) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%s: %q, %v, want %q", tt.name, got, err, tt.want)
+			}
+		}
+		made, err := MakeDirectory(filepath.Join(dir, "a", "b"))
+		wanted := tt.want
+		if len(tt.others) > 0 {
+			wanted = "belongs to the user"
+		}
+		if tt.name == "sticky itself" {
+			wanted = ""
+		}
+		if wanted == "" && (err != nil || made != filepath.Join(dir, "a", "b")) || wanted != "" && (err == nil || !strings.Contains(err.Error(), wanted)) {
+			t.Errorf("%s: made %q, %v, want %q", tt.name, made, err, wanted)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "a")); wanted != "" && err == nil {
+			t.Errorf("%s: something was made there", tt.name)
+		}
+	}
+}

@@ -7,10 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,7 +36,9 @@ const (
 	upElection = 2000
 	upHTTP     = 3000
 
-	upToken = "token" // file in the data folder
+	// Files in the data folder.
+	upToken  = "token"  // of administrators
+	upSecret = "secret" // that the members share
 )
 
 // upKeys are the keys that each member gets besides its folders, ports and server lines. The tick is half
@@ -59,6 +59,7 @@ type upFlags struct {
 	members int
 	ports   []int
 	verbose bool
+	files   *upFiles       // in the data folder
 	memory  *server.Memory // of all members together
 }
 
@@ -71,7 +72,8 @@ func (f *upFlags) command(w cli.World) *cobra.Command {
 		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.Run, Args: cli.Takes(0, 0, "flags only"),
 		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal it also keeps " +
 			"tables of the members and sessions below these lines.\n\n" +
-			"Each member has a folder with its zoo.cfg and its data. The token of administrators is in the file token beside them.",
+			"Each member has a folder with its zoo.cfg and its data. Beside them, the file token has the token of administrators, and secret the secret that the members share. " +
+			"The folder must belong to you, and no other user may write in it or replace it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return cli.With(cli.WrongUse, err)
@@ -126,7 +128,12 @@ const maxPort = 65535
 // run runs the members until ctx ends.
 func (f *upFlags) run(ctx context.Context, w cli.World) error {
 	out := &teller{w: w.Out, begun: time.Now()}
-	if err := f.writeToken(); err != nil {
+	var err error
+	if f.files, err = openUpFiles(f.data); err != nil {
+		return fmt.Errorf("up: %w", err)
+	}
+	defer func() { _ = f.files.Close() }() // every write was checked
+	if err := f.writeSecrets(); err != nil {
 		return fmt.Errorf("up: %w", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -168,7 +175,7 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 		}
 		return nil
 	})
-	err := g.Wait()
+	err = g.Wait()
 	out.say("stopped")
 	return err
 }
@@ -203,16 +210,14 @@ func inShell(word string) string {
 // at returns the address of a port on loopback.
 func at(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// writeToken makes the token of administrators, unless there is one.
-func (f *upFlags) writeToken() error {
-	if err := os.MkdirAll(f.data, 0o700); err != nil {
-		return err
+// writeSecrets makes the token of administrators and the members' secret, unless they are there.
+func (f *upFlags) writeSecrets() error {
+	for _, name := range []string{upToken, upSecret} {
+		if err := f.files.writeOnce(name, rand.Text()+"\n"); err != nil {
+			return err
+		}
 	}
-	name := filepath.Join(f.data, upToken)
-	if _, err := os.Lstat(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return os.WriteFile(name, []byte(rand.Text()+"\n"), 0o600)
+	return nil
 }
 
 // zooCfg returns the zoo.cfg of member i+1, whose folder is dir.
@@ -220,6 +225,9 @@ func (f *upFlags) zooCfg(i int, dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# rollcall up writes this file each time it starts.\n%sdataDir=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n",
 		upKeys, escaped(dir), f.ports[i]+upHTTP, escaped(filepath.Join(filepath.Dir(dir), upToken)), f.ports[i])
+	if len(f.ports) > 1 {
+		fmt.Fprintf(&b, "ensembleSecretFile=%s\n", escaped(filepath.Join(filepath.Dir(dir), upSecret)))
+	}
 	for k, port := range f.ports {
 		if len(f.ports) > 1 {
 			fmt.Fprintf(&b, "server.%d=127.0.0.1:%d:%d;127.0.0.1:%d\n", k+1, port+upQuorum, port+upElection, port)
@@ -233,15 +241,12 @@ func escaped(path string) string { return strings.ReplaceAll(path, `\`, `\\`) }
 
 // config writes the zoo.cfg of member i+1, and reads it as rollcall serve does.
 func (f *upFlags) config(i int, out *teller) (config.Config, error) {
-	dir, err := filepath.Abs(filepath.Join(f.data, strconv.Itoa(i+1)))
-	if err != nil {
-		return config.Config{}, err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir := filepath.Join(f.files.dir, strconv.Itoa(i+1))
+	if err := f.files.makeDirectory(strconv.Itoa(i + 1)); err != nil {
 		return config.Config{}, err
 	}
 	name := filepath.Join(dir, "zoo.cfg")
-	if err := os.WriteFile(name, []byte(f.zooCfg(i, dir)), 0o600); err != nil {
+	if err := f.files.write(filepath.Join(strconv.Itoa(i+1), "zoo.cfg"), f.zooCfg(i, dir)); err != nil {
 		return config.Config{}, err
 	}
 	var flags config.Flags

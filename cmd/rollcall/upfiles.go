@@ -1,0 +1,88 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"rollcall/secretfile"
+)
+
+// upFiles are the files that rollcall up writes. Another user may have prepared the directory, with links to files of
+// this user. So nothing is written through a link, and the directory must be one that only this user can change.
+type upFiles struct {
+	*os.Root
+	dir string // without links
+}
+
+// openUpFiles makes the directory, unless it is there, and opens it.
+func openUpFiles(dir string) (*upFiles, error) {
+	dir, err := secretfile.MakeDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	u := &upFiles{root, dir}
+	if err := u.checkOwned("."); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return u, nil
+}
+
+// checkOwned returns an error unless name is a directory or a file, and no link, that belongs to this user.
+func (u *upFiles) checkOwned(name string) error {
+	info, err := u.Lstat(name)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return fmt.Errorf("%s in %s is neither a file nor a directory (mode %v); remove it, or use another directory", name, u.dir, info.Mode())
+	case secretfile.Owner(info) != os.Geteuid():
+		return fmt.Errorf("%s in %s belongs to the user %d; use a directory of your own", name, u.dir, secretfile.Owner(info))
+	}
+	return nil
+}
+
+// makeDirectory makes a directory, unless it is there.
+func (u *upFiles) makeDirectory(name string) error {
+	if err := u.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := u.checkOwned(name); err != nil {
+		return err
+	}
+	return u.Chmod(name, 0o700)
+}
+
+// writeOnce writes a file, unless it is there.
+func (u *upFiles) writeOnce(name, text string) error {
+	switch err := u.checkOwned(name); {
+	case err == nil:
+		return u.Chmod(name, 0o600)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return u.write(name, text)
+}
+
+// write writes a new file, and gives it its name: what has had the name before, be it a link, is gone.
+func (u *upFiles) write(name, text string) error {
+	next := name + "." + rand.Text()
+	f, err := u.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = u.Rename(next, name)
+	}
+	if err != nil {
+		return errors.Join(err, u.Remove(next))
+	}
+	return nil
+}

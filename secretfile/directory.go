@@ -1,0 +1,113 @@
+package secretfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// writersBits are the bits of a mode that let users besides the owner change what is in a directory.
+const writersBits fs.FileMode = 0o022
+
+// Owner returns the user that a file belongs to.
+func Owner(info fs.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1 // not a file of this system
+}
+
+// trusted reports whether a user is root, the one of this process, or one of others.
+func trusted(owner int, others []int) bool {
+	return owner == 0 || owner == os.Geteuid() || slices.Contains(others, owner)
+}
+
+// Directory returns the path of a directory without links, after it has checked that nobody but root, the user of
+// this process and the users others can change what is there, or put another directory in its place:
+//
+//   - the directory and all above it belong to one of these users,
+//   - nobody else may write in the directory itself,
+//   - nobody else may write in those above it, except where the sticky bit keeps users from replacing what
+//     belongs to others, as in /tmp.
+//
+// A group counts as others. The caller must use the path that is returned: somebody else may own a link in the other one.
+func Directory(path string, others ...int) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", err
+	}
+	for part, end := path, true; ; part, end = filepath.Dir(part), false {
+		if err := checkPart(part, end, others); err != nil {
+			return "", err
+		}
+		if part == filepath.Dir(part) {
+			return path, nil
+		}
+	}
+}
+
+// checkPart checks one directory of a path, of which it is the end or not.
+func checkPart(part string, end bool, others []int) error {
+	info, err := os.Lstat(part)
+	if err != nil {
+		return err
+	}
+	sticky := !end && info.Mode()&fs.ModeSticky != 0
+	switch owner := Owner(info); {
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", part)
+	case !trusted(owner, others):
+		return fmt.Errorf("the directory %s belongs to the user %d, who could change what is in it; use a directory of your own", part, owner)
+	case info.Mode()&writersBits != 0 && !sticky:
+		return fmt.Errorf("other users may write in the directory %s (mode %#o); chmod go-w it, or use another directory", part, info.Mode().Perm())
+	}
+	return nil
+}
+
+// MakeDirectory makes a directory and those above it, unless they are there, and returns what Directory does. It makes
+// nothing below a directory that somebody else could change.
+func MakeDirectory(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for there := path; ; there = filepath.Dir(there) {
+		_, err := os.Lstat(there)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the root directory exists
+		}
+		if err != nil {
+			return "", err
+		}
+		if there == path {
+			return Directory(path)
+		}
+		if err := checkAbove(there); err != nil {
+			return "", err
+		}
+		break
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", err
+	}
+	return Directory(path) // somebody may have been faster
+}
+
+// checkAbove checks a directory in which another one is to be made. It may be sticky, as /tmp is.
+func checkAbove(path string) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	if err := checkPart(path, false, nil); err != nil || path == filepath.Dir(path) {
+		return err
+	}
+	return checkAbove(filepath.Dir(path))
+}
