@@ -1,11 +1,5 @@
 package member
 
-import (
-	"net"
-	"net/netip"
-	"strings"
-)
-
 // What operators are told of connections between members that are not protected.
 const (
 	notAuthenticated = "members are not authenticated"
@@ -15,23 +9,17 @@ const (
 )
 
 // exposure returns what is wrong with the protection of the members' ports, or "". Ports that only
-// this machine reaches need none.
+// this machine reaches need protection, too: every user of the machine may connect.
 func (m *Member) exposure() string {
-	self := m.self()
 	switch {
 	case m.alone():
 		return ""
 	case m.ports.guard != nil && m.ports.guard.Unifies():
 		return plainAccepted
-	case m.ports.guard != nil || local(m.cfg.Bind, self.Grpc, self.Raft):
+	case m.ports.guard != nil:
 		return ""
 	}
 	return notAuthenticated
-}
-
-// local reports whether only this machine reaches the addresses on which a member listens for others.
-func local(bind func(addr string) string, grpc, raft string) bool {
-	return onLoopback(bind(grpc)) && onLoopback(bind(raft))
 }
 
 // Protection says how connections between members are protected: "secret", "certificates", "secret and
@@ -58,14 +46,4 @@ func (m *Member) warnOfExposure() {
 	case plainAccepted:
 		m.log.Warn("plain members are still accepted: whoever reaches the ports for members can read and change everything; set portUnification=false once all members are protected")
 	}
-}
-
-// onLoopback reports whether only this machine reaches an address.
-func onLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
