@@ -15,8 +15,8 @@ import (
 // floors lists the packages by floor, the lowest first. A package imports only packages of lower
 // floors.
 var floors = [][]string{
-	{"secretfile", "roster"},
-	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model"},
+	{"secretfile", "roster", "slowkey"},
+	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model", "tokenproof", "localsocket"},
 	{"zkdata", "sessiontracker", "znode", "tally", "guesses", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire", "crossing"},

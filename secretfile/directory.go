@@ -62,7 +62,7 @@ func checkPart(part string, end bool, others []int) error {
 	sticky := !end && info.Mode()&fs.ModeSticky != 0
 	switch owner := Owner(info); {
 	case !info.IsDir():
-		return fmt.Errorf("%s is not a directory", part)
+		return &fs.PathError{Op: "open", Path: part, Err: syscall.ENOTDIR}
 	case !trusted(owner, others):
 		return fmt.Errorf("the directory %s belongs to the user %d, who could change what is in it; use a directory of your own", part, owner)
 	case info.Mode()&writersBits != 0 && !sticky:

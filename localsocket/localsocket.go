@@ -1,0 +1,148 @@
+// Package localsocket is how commands reach a member on its own machine: a socket in the member's data directory. No
+// other user can listen there in the member's place, as anybody can at a free port, because no other user may write in the
+// directory. Both sides check that.
+package localsocket
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	"rollcall/secretfile"
+)
+
+const (
+	// Name is that of the socket in the data directory.
+	Name = "admin.sock"
+	// mode of the socket: only the user of the member and root may connect.
+	mode = 0o600
+	// maxPath is the longest path of a socket, in bytes: sun_path has 108 on Linux and 104 elsewhere, with a zero at the end.
+	maxPath = 103
+	// Prefix begins the remote address of a connection from the socket. The number of the user follows.
+	Prefix = "unix:"
+)
+
+// listener gives the socket its name when somebody listens, and removes it at the end.
+type listener struct {
+	*net.UnixListener
+	path  string
+	made  fs.FileInfo
+	close sync.Once
+}
+
+// Listen listens on the socket in a directory. What has had its name before is replaced: the caller has the directory's
+// lock. It returns an error if another user could change what is in the directory.
+func Listen(dir string) (net.Listener, error) {
+	dir, err := secretfile.Directory(dir)
+	if err != nil {
+		return nil, err
+	}
+	next := Name + "." + rand.Text()
+	near, done, err := nearby(dir, next)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: near, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // it gets another name
+	s := &listener{UnixListener: l, path: filepath.Join(dir, Name)}
+	err = os.Chmod(filepath.Join(dir, next), mode)
+	if err == nil {
+		s.made, err = os.Lstat(filepath.Join(dir, next))
+	}
+	if err == nil {
+		err = os.Rename(filepath.Join(dir, next), s.path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(filepath.Join(dir, next)))
+	}
+	return s, nil
+}
+
+// Accept implements net.Listener. The remote address of the connection names the user at its other end.
+func (s *listener) Accept() (net.Conn, error) {
+	c, err := s.AcceptUnix()
+	if err != nil {
+		return nil, err
+	}
+	uid, known := peerOf(c)
+	if !known {
+		return &accepted{c, "not-known"}, nil
+	}
+	return &accepted{c, address(strconv.Itoa(uid))}, nil
+}
+
+// Close implements net.Listener. It removes the socket, unless another one has its name by now.
+func (s *listener) Close() (err error) {
+	err = net.ErrClosed
+	s.close.Do(func() {
+		err = s.UnixListener.Close()
+		if there, gone := os.Lstat(s.path); gone == nil && os.SameFile(there, s.made) {
+			err = errors.Join(err, os.Remove(s.path))
+		}
+	})
+	return err
+}
+
+// accepted is a connection of a listener.
+type accepted struct {
+	*net.UnixConn
+	from address
+}
+
+func (a *accepted) RemoteAddr() net.Addr { return a.from }
+
+// address is a user of this machine.
+type address string
+
+func (address) Network() string  { return "unix" }
+func (a address) String() string { return Prefix + string(a) }
+
+// Dial connects to the socket at path. It returns an error if anybody but root, this user and the users others could
+// have put the socket there, owns it, or listens on it.
+func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
+	dir, err := secretfile.Directory(filepath.Dir(path), others...)
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Base(path)
+	info, err := os.Lstat(filepath.Join(dir, name))
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode()&fs.ModeSocket == 0 {
+		return nil, fmt.Errorf("%s is not a socket (mode %v)", path, info.Mode())
+	}
+	if owner := secretfile.Owner(info); !trusted(owner, others) {
+		return nil, fmt.Errorf("%s belongs to the user %d, who is neither root nor you nor the owner of the token", path, owner)
+	}
+	near, done, err := nearby(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	c, err := new(net.Dialer).DialContext(ctx, "unix", near)
+	if err != nil {
+		return nil, err
+	}
+	if uid, known := peerOf(c.(*net.UnixConn)); known && !trusted(uid, others) {
+		return nil, errors.Join(fmt.Errorf("the user %d listens on %s, who is neither root nor you nor the owner of the token", uid, path), c.Close())
+	}
+	return c, nil
+}
+
+// trusted reports whether a user is root, the one of this process, or one of others.
+func trusted(uid int, others []int) bool {
+	return uid == 0 || uid == os.Geteuid() || slices.Contains(others, uid)
+}

@@ -1,0 +1,47 @@
+package slowkey
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A new key is slow to derive, and a known one is not. Each secret and purpose has a key of its own.
+func TestOf(t *testing.T) {
+	begun := time.Now()
+	key := Of("a purpose", "a secret")
+	slow := time.Since(begun)
+	begun = time.Now()
+	again := Of("a purpose", "a secret")
+	if fast := time.Since(begun); again != key || fast > slow/10 {
+		t.Errorf("the same key after %v, and then after %v", slow, fast)
+	}
+	if slow < 5*time.Millisecond {
+		t.Errorf("a new key took %v: it can be guessed", slow)
+	}
+	if Of("another", "a secret") == key || Of("a purpose", "another") == key {
+		t.Error("two keys are the same")
+	}
+	if text := fmt.Sprintf("%v %+v %#v %s", key, key, key, key); text != "(a key) (a key) (a key) (a key)" {
+		t.Errorf("it is printed: %s", text)
+	}
+}
+
+// The keys that are remembered are bounded.
+func TestKept(t *testing.T) {
+	kept.keys = map[source]Key{}
+	for i := range maxKept {
+		kept.keys[source{"bounded", fmt.Sprint(i)}] = Key{}
+	}
+	Of("bounded", "one more")
+	if n := len(kept.keys); n > maxKept {
+		t.Errorf("%d keys", n)
+	}
+}
+
+// BenchmarkOf derives a key each time.
+func BenchmarkOf(b *testing.B) {
+	for i := 0; b.Loop(); i++ {
+		Of("benchmark", fmt.Sprint(i))
+	}
+}

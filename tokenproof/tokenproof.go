@@ -1,0 +1,161 @@
+// Package tokenproof proves the token of administrators on a connection, in both directions, without sending it. A
+// process that listens at a member's address learns nothing from it with which it could speak to a member, and a command
+// reads nothing from such a process.
+//
+// The connection is TLS 1.3 with a certificate that says nothing and that nobody checks. These messages follow:
+//
+//	member → nonce (32)
+//	command → nonce (32), proof (32)
+//	member → proof (32)
+//
+// A proof is HMAC-SHA256(key, label || role || both nonces || keying). The key is derived slowly from the token. The keying
+// is exported from the TLS session, so a proof is worth nothing on another connection: a relay has one session on each
+// side, with different keying. The role keeps a proof from being sent back to its maker. The member sends nothing that depends on the
+// token before the command has proved itself. After that, both sides speak HTTP, encrypted.
+package tokenproof
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+
+	"rollcall/slowkey"
+)
+
+const (
+	// Protocol is what TLS negotiates. The version of the proof is in it.
+	Protocol     = "rollcall-token-1"
+	proofLabel   = "rollcall proof of the token, 1"
+	keyingLabel  = "EXPORTER-rollcall-token-proof-1"
+	keyPurpose   = "rollcall token of administrators, 1"
+	nonceSize    = 32
+	byMember     = "member"
+	byCommand    = "command"
+	handshakeTLS = 0x16 // the first byte of every TLS connection
+)
+
+// KeyOf returns the key of a token. It takes about a tenth of a second.
+func KeyOf(token string) slowkey.Key { return slowkey.Of(keyPurpose, token) }
+
+// ErrOther is wrapped if what answers does not prove the token.
+var ErrOther = errors.New("what answers there does not prove that it has the token: another program listens at this address, or the member has another token")
+
+// exchange is what both ends know of one connection, except for the key.
+type exchange struct {
+	member, command [nonceSize]byte
+	keying          []byte
+}
+
+func (e *exchange) prove(key slowkey.Key, by string) (proof [sha256.Size]byte) {
+	h := hmac.New(sha256.New, key[:])
+	for _, part := range [][]byte{[]byte(proofLabel), []byte(by), e.member[:], e.command[:], e.keying} {
+		h.Write(part)
+	}
+	h.Sum(proof[:0])
+	return proof
+}
+
+func begin(conn *tls.Conn) (e exchange, err error) {
+	state := conn.ConnectionState()
+	if state.NegotiatedProtocol != Protocol {
+		return e, fmt.Errorf("it speaks another protocol over TLS")
+	}
+	e.keying, err = state.ExportKeyingMaterial(keyingLabel, nil, 32)
+	return e, err
+}
+
+// Prove proves the token to the member at the other end of conn, and returns the connection to go on with when the member has proved it,
+// too. The caller has set a deadline, and closes conn if there is an error.
+func Prove(conn net.Conn, key slowkey.Key) (net.Conn, error) {
+	private := tls.Client(conn, &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, SessionTicketsDisabled: true,
+		InsecureSkipVerify: true, // the proof shows who is there
+	})
+	answer, err := prove(private, key)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrOther, err)
+	}
+	if !answer {
+		return nil, ErrOther
+	}
+	return private, nil
+}
+
+// prove exchanges the proofs, and reports whether that of the member is right.
+func prove(private *tls.Conn, key slowkey.Key) (right bool, err error) {
+	if err := private.Handshake(); err != nil {
+		return false, err
+	}
+	e, err := begin(private)
+	if err != nil {
+		return false, err
+	}
+	if _, err := io.ReadFull(private, e.member[:]); err != nil {
+		return false, err
+	}
+	_, _ = rand.Read(e.command[:]) // it never fails
+	proof := e.prove(key, byCommand)
+	if _, err := private.Write(append(e.command[:], proof[:]...)); err != nil {
+		return false, err
+	}
+	if _, err := io.ReadFull(private, proof[:]); err != nil {
+		return false, err
+	}
+	want := e.prove(key, byMember)
+	return hmac.Equal(want[:], proof[:]), nil
+}
+
+// errProof is the error of a member that is shown a wrong proof.
+var errProof = errors.New("tokenproof: the proof of the token is wrong")
+
+// accept does what Prove does at the other end.
+func accept(private *tls.Conn, key slowkey.Key) error {
+	if err := private.Handshake(); err != nil {
+		return err
+	}
+	e, err := begin(private)
+	if err != nil {
+		return err
+	}
+	_, _ = rand.Read(e.member[:]) // it never fails
+	if _, err := private.Write(e.member[:]); err != nil {
+		return err
+	}
+	var message [nonceSize + sha256.Size]byte
+	if _, err := io.ReadFull(private, message[:]); err != nil {
+		return err
+	}
+	copy(e.command[:], message[:])
+	if want := e.prove(key, byCommand); !hmac.Equal(want[:], message[nonceSize:]) {
+		return errProof
+	}
+	proof := e.prove(key, byMember)
+	_, err = private.Write(proof[:])
+	return err
+}
+
+// configuration returns that of TLS for a member. The certificate says nothing, not even a time: nobody checks it.
+func configuration() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("tokenproof: make a key: %w", err)
+	}
+	blank := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	raw, err := x509.CreateCertificate(rand.Reader, blank, blank, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("tokenproof: make a certificate: %w", err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, SessionTicketsDisabled: true,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}},
+	}, nil
+}

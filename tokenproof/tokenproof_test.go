@@ -1,0 +1,173 @@
+package tokenproof
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const token = "abcdefghijklmnop"
+
+// listen returns the address of a listener that sends a line to each connection after a byte of it. The line says
+// whether the connection has proved the token. refused counts the wrong proofs.
+func listen(t *testing.T, of string) (addr string, refused *atomic.Int32) {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewListener(inner, KeyOf(of))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused = new(atomic.Int32)
+	l.Refused = func(net.Conn) { refused.Add(1) }
+	var conns sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); conns.Wait() })
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer func() { _ = c.Close() }()
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					_, _ = fmt.Fprintf(c, "%t\n", c.(*Conn).Proved())
+				}
+			})
+		}
+	})
+	return inner.Addr().String(), refused
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// said returns what a connection says after a byte.
+func said(t *testing.T, c net.Conn) string {
+	t.Helper()
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(c)
+	if err != nil && len(text) == 0 {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Both ends prove the token to each other, and another one is not taken. Plain connections have proved nothing.
+func TestProof(t *testing.T) {
+	addr, refused := listen(t, token)
+	c, err := Prove(dial(t, addr), KeyOf(token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := said(t, c); got != "true\n" {
+		t.Errorf("after the proof: %q", got)
+	}
+	if got := said(t, dial(t, addr)); got != "false\n" {
+		t.Errorf("plain: %q", got)
+	}
+	if _, err := Prove(dial(t, addr), KeyOf("another-token-of-them")); !errors.Is(err, ErrOther) || refused.Load() != 1 {
+		t.Errorf("another token: %v, %d refused", err, refused.Load())
+	}
+}
+
+// recorded keeps what is written to a connection.
+type recorded struct {
+	net.Conn
+	to *bytes.Buffer
+}
+
+func (r recorded) Write(p []byte) (int, error) {
+	r.to.Write(p)
+	return r.Conn.Write(p)
+}
+
+// A program that has taken the address of a member gets no token, and cannot pass on what it gets to the member: the
+// proof belongs to one connection.
+func TestStrangerAtTheAddress(t *testing.T) {
+	addr, refused := listen(t, token)
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := configuration()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var strangers sync.WaitGroup
+	defer strangers.Wait()
+	defer func() { _ = inner.Close() }()
+	var got bytes.Buffer
+	strangers.Go(func() { // it decrypts on both sides, and relays
+		c, err := inner.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = c.Close() }()
+		towards, err := relay(c, config, addr)
+		if err != nil {
+			return
+		}
+		defer func() { _ = towards.Close() }()
+		strangers.Go(func() { _, _ = io.Copy(towards.Conn, io.TeeReader(towards.from, &got)) })
+		_, _ = io.Copy(towards.from, towards.Conn)
+	})
+	var sent bytes.Buffer
+	_, err = Prove(recorded{dial(t, inner.Addr().String()), &sent}, KeyOf(token))
+	if !errors.Is(err, ErrOther) {
+		t.Errorf("through a relay: %v", err)
+	}
+	if refused.Load() != 1 {
+		t.Errorf("the member refused %d proofs that were relayed", refused.Load())
+	}
+	_ = inner.Close()
+	strangers.Wait()
+	if strings.Contains(sent.String()+got.String(), token) {
+		t.Error("the token was sent")
+	}
+	if got.Len() != nonceSize+32 {
+		t.Errorf("the stranger got %d bytes, want a nonce and a proof", got.Len())
+	}
+}
+
+// relayed are the two connections of a relay, decrypted.
+type relayed struct {
+	net.Conn          // to the member
+	from     net.Conn // of the command
+}
+
+// relay accepts a command and connects to the member as one does, without a proof of its own.
+func relay(command net.Conn, config *tls.Config, member string) (*relayed, error) {
+	from := tls.Server(command, config)
+	if err := from.Handshake(); err != nil {
+		return nil, err
+	}
+	conn, err := net.Dial("tcp", member)
+	if err != nil {
+		return nil, err
+	}
+	to := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, InsecureSkipVerify: true})
+	return &relayed{to, from}, to.Handshake()
+}
