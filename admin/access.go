@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"rollcall/localsocket"
 )
 
 // class says who may use an endpoint.
@@ -106,8 +108,11 @@ func (h *HTTP) needs(r *http.Request) string {
 	return "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"
 }
 
-// local reports whether addr, a host:port, is on this machine's loopback interface.
+// local reports whether addr is on this machine: a host:port of its loopback interface, or a user at a socket.
 func local(addr string) bool {
+	if strings.HasPrefix(addr, localsocket.Prefix) {
+		return true
+	}
 	a, err := netip.ParseAddrPort(addr)
 	return err == nil && a.Addr().Unmap().IsLoopback()
 }

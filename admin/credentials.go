@@ -12,6 +12,8 @@ import (
 
 	"rollcall/digest"
 	"rollcall/secretfile"
+	"rollcall/slowkey"
+	"rollcall/tokenproof"
 )
 
 const (
@@ -25,9 +27,10 @@ const (
 type credentials struct {
 	superDigest string // "super:" and the base64 of a hash; "": nobody is super
 	alg         digest.Alg
-	token       tokenSum // of administrators
-	reads       tokenSum // of those who only read
-	metrics     tokenSum // of those who read metrics alone
+	token       tokenSum    // of administrators
+	reads       tokenSum    // of those who only read
+	metrics     tokenSum    // of those who read metrics alone
+	tokenKey    slowkey.Key // with which the token of administrators is proved
 }
 
 // tokenSum is what a token is compared with. The zero value is none.
@@ -42,9 +45,22 @@ func (t tokenSum) is(text string) bool {
 	return t.set && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 
+// proved reports whether the connection of a request has proved the token.
+func proved(r *http.Request) bool {
+	bound, ok := r.Context().Value(connKey{}).(*boundConn)
+	if !ok {
+		return false // a test without connections
+	}
+	c, ok := bound.Conn.(*tokenproof.Conn)
+	return ok && c.Proved()
+}
+
 // who returns the administrator that the request proves to come from, "super" or "token", or "" if it
 // proves nothing. Another proof, such as a client's certificate, would be checked here.
 func (h *HTTP) who(r *http.Request) string {
+	if proved(r) {
+		return "token"
+	}
 	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
 		return ""
 	}
@@ -89,22 +105,25 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 		if f.path == "" {
 			continue
 		}
-		sum, exposed, err := readToken(f.key, f.path)
+		token, exposed, err := readToken(f.key, f.path)
 		if err != nil {
 			return err
 		}
 		secretfile.LogExposed(log, f.key, f.path, exposed)
-		*f.of(c) = tokenSum{sum, true}
+		*f.of(c) = tokenSum{sha256.Sum256([]byte(token)), true}
+		if f.of(c) == &c.token {
+			c.tokenKey = tokenproof.KeyOf(token)
+		}
 	}
 	return nil
 }
 
 // readToken reads the token in a file, without the white space around it. exposed says that others may read
 // the file.
-func readToken(key, path string) (token [32]byte, exposed string, err error) {
+func readToken(key, path string) (token, exposed string, err error) {
 	f, err := secretfile.Read(path, maxTokenFile)
 	if err != nil {
-		return token, "", secretfile.Wrong(key, path, err)
+		return "", "", secretfile.Wrong(key, path, err)
 	}
 	text := bytes.TrimSpace(f.Text)
 	switch {
@@ -115,7 +134,7 @@ func readToken(key, path string) (token [32]byte, exposed string, err error) {
 	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		err = errors.New("the token has other characters than visible ones of ASCII")
 	}
-	return sha256.Sum256(text), f.Exposed(), secretfile.Wrong(key, path, err)
+	return string(text), f.Exposed(), secretfile.Wrong(key, path, err)
 }
 
 // CheckToken reads the files with tokens as NewHTTP does, and returns what is wrong with them.

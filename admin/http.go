@@ -19,6 +19,7 @@ import (
 	"rollcall/console"
 	"rollcall/digest"
 	"rollcall/guesses"
+	"rollcall/tokenproof"
 	"rollcall/view"
 )
 
@@ -172,6 +173,11 @@ func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
 	return g.Wait()
 }
 
+// ServeSocket does the same on a socket of this machine, beside Serve.
+func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
+	return h.serve(ctx, l, h.handler)
+}
+
 // ServeMetrics does the same with /metrics alone, for everybody who reaches l.
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 	e := metricsEndpoint
@@ -180,6 +186,14 @@ func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 }
 
 func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler) error {
+	if h.cred.token.set {
+		proofs, err := tokenproof.NewListener(l, h.cred.tokenKey)
+		if err != nil {
+			return err
+		}
+		proofs.Refused = h.audit.refusedProof
+		l = proofs
+	}
 	bounded := newBounded(l, maxConns)
 	srv := &http.Server{
 		Handler: handler, ConnState: bounded.state, ConnContext: connContext,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/api"
+	"rollcall/tokenproof"
 )
 
 // ask is what commands have that ask a member over HTTP: their surroundings, and flags.
@@ -81,9 +82,11 @@ func Explained(err error) error {
 	var transport *url.Error
 	switch {
 	case errors.As(err, &answer) && answer.Status == http.StatusUnauthorized:
-		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them", err)
+		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them, the password only at the socket of a member (--admin unix:DATADIR/admin.sock)", err)
 	case errors.As(err, &answer) && answer.Status == http.StatusForbidden:
 		return fmt.Errorf("%w; run this command on the machine of a member, with --admin http://127.0.0.1:%d", err, defaultPort)
+	case errors.Is(err, tokenproof.ErrOther):
+		return With(Refused, err)
 	case errors.As(err, &transport) && !errors.Is(err, context.Canceled):
 		return With(NoMember, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +23,7 @@ func bundleOf(t *testing.T, members ...string) (files map[string]string, said st
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	var out, errs strings.Builder
 	w := World{Out: &out, Err: &errs, Now: func() time.Time { return time.Unix(1000, 0) }}
-	args := []string{"support-bundle", "--file", file, "--admin", strings.Join(members, ","), "--auth", "digest:super:secret"}
+	args := []string{"support-bundle", "--file", file, "--admin", strings.Join(members, ","), "--token-file", tokenFile(t)}
 	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), args); err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +63,9 @@ func bundleOf(t *testing.T, members ...string) (files map[string]string, said st
 // named.
 func TestBundle(t *testing.T) {
 	pages := 0
-	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	member := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Header.Get("Authorization") != "digest super:secret":
+		case r.Header.Get("Authorization") != "Bearer abcdefghijklmnop":
 			t.Errorf("%s without credentials", r.URL)
 		case r.URL.Path == "/v1/log":
 			w.WriteHeader(http.StatusForbidden)
@@ -117,7 +116,7 @@ func TestBundle(t *testing.T) {
 func TestBundleBounds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var asked atomic.Int64
-	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	member := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
 			stop()
 		}

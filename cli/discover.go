@@ -35,13 +35,7 @@ const (
 // newHTTP returns a client that goes straight to a member: through no proxy, which would learn the
 // credentials, and to no other place that an answer names. The terminal of w shows what the client waits for.
 func newHTTP(w World) *http.Client {
-	return &http.Client{
-		Transport: &requests{w, &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: probeTime}).DialContext,
-			ResponseHeaderTimeout: headerTime,
-		}},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	return newHTTPOver(w, (&net.Dialer{Timeout: probeTime}).DialContext)
 }
 
 // isHere reports whether host is a loopback address or localhost.
@@ -50,27 +44,26 @@ func isHere(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// search returns the URL of a member that answers operators on one of the machines of hosts, and the client that
-// has reached it. If there will be credentials, it tries the default address alone, and finds nothing if none of
+// search returns the URL of a member that answers operators on one of the machines of hosts. If there will be credentials, it tries the default address alone, and finds nothing if none of
 // hosts is on this machine: any user can listen at a free port, answer as a member does, and get what is sent there.
-func search(ctx context.Context, w World, hosts []string, credentials bool) (base string, reach *http.Client, err error) {
-	reach = newHTTP(w)
+func search(ctx context.Context, w World, hosts []string, credentials bool) (base string, err error) {
+	reach := newHTTP(w)
 	if !credentials {
 		base, err = discover(ctx, reach, candidates(w, hosts))
 		if err != nil {
 			err = fmt.Errorf("%w; --admin names the URL of one", err)
 		}
-		return base, reach, err
+		return base, err
 	}
 	if !slices.ContainsFunc(hosts, func(addr string) bool { return isHere(hostOf(addr)) }) {
-		return "", nil, With(WrongUse, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
+		return "", With(WrongUse, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
 			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultPort))))
 	}
 	base, err = discover(ctx, reach, []string{"http://" + net.JoinHostPort("127.0.0.1", w.operatorPort())})
 	if err != nil {
 		err = fmt.Errorf("%w; --admin names the URL of one, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone; rollcall up prints the URLs of its members", err)
 	}
-	return base, reach, err
+	return base, err
 }
 
 // operatorPort returns the port at which a member answers operators by default.
@@ -87,8 +80,14 @@ func hostOf(addr string) string {
 	return host
 }
 
-// baseURL returns the URL that --admin means. It may lack http://.
+// baseURL returns the URL that --admin means, which may lack http://, or the path of a socket after unix:.
 func baseURL(text string) (string, error) {
+	if path, ok := strings.CutPrefix(text, socketScheme); ok {
+		if path == "" || strings.HasPrefix(path, "//") {
+			return "", With(WrongUse, fmt.Errorf("--admin: after unix: comes the path of a member's socket, such as unix:/var/lib/rollcall/admin.sock"))
+		}
+		return text, nil
+	}
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -29,10 +28,10 @@ func TestDrain(t *testing.T) {
 		{[]string{"--over", "soon"}, "", 200, "", "", "soon", WrongUse},
 	} {
 		sent := ""
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			sent = string(body)
-			if r.Method != "POST" || r.URL.Path != "/v1/drain" || r.Header.Get("Authorization") != "digest super:x" {
+			if r.Method != "POST" || r.URL.Path != "/v1/drain" || r.Header.Get("Authorization") != "Bearer abcdefghijklmnop" {
 				t.Errorf("%s %s with %q", r.Method, r.URL, r.Header)
 			}
 			if tt.status == 0 {
@@ -41,7 +40,7 @@ func TestDrain(t *testing.T) {
 			w.WriteHeader(tt.status)
 			_, _ = fmt.Fprint(w, tt.answer)
 		}))
-		w, out, _ := testWorld("ROLLCALL_AUTH=digest:super:x", "ROLLCALL_ADMIN="+server.URL)
+		w, out, _ := testWorld("ROLLCALL_TOKEN_FILE="+tokenFile(t), "ROLLCALL_ADMIN="+server.URL)
 		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), append([]string{"drain"}, tt.args...))
 		server.Close()
 		if !strings.HasSuffix(out.String(), tt.out) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || StatusOf(err) != tt.exit || sent != tt.sent {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"rollcall/api"
+	"rollcall/tokenproof"
 )
 
 // hostile is what a client may choose as a path or an identity.
@@ -81,9 +83,30 @@ func newFakeMember(t *testing.T) *fakeMember {
 			hostile:    {Path: hostile, Kind: "ephemeral", ID: "0x300004f0a2b0007", Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "\x1b[31mrefused"}}},
 		},
 	}
-	f.Server = httptest.NewServer(f.mux())
+	f.Server = newServer(t, f.mux())
 	t.Cleanup(f.Close)
 	return f
+}
+
+// newServer serves HTTP as a member with the token of tokenFile does. The handler sees the token in the header if the
+// connection has proved it.
+func newServer(t *testing.T, handler http.Handler) *httptest.Server {
+	t.Helper()
+	type connKey struct{}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(connKey{}).(*tokenproof.Conn).Proved() {
+			r.Header.Set("Authorization", "Bearer abcdefghijklmnop")
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	l, err := tokenproof.NewListener(s.Listener, tokenproof.KeyOf("abcdefghijklmnop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Listener = l
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	s.Start()
+	return s
 }
 
 // mux returns the endpoints.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +37,8 @@ type Link struct {
 	auth      []string
 	jaas      string
 	tls       TLS
+
+	tokenOwners []int // the owner of the token file, once it was read: who may listen on a socket
 }
 
 // NewLink returns a Link whose settings come from the variables and defaults.
@@ -47,7 +48,7 @@ func NewLink(w World) *Link { return &Link{world: w} }
 func (l *Link) Register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	l.registerHosts(cmd, "`host:port,...` where members take clients")
-	fs.StringVar(&l.admin, "admin", "", "`URL,...` of members' ports for operators (ROLLCALL_ADMIN; default: found on the machines of --hosts; with credentials, http://127.0.0.1:8080 alone)")
+	fs.StringVar(&l.admin, "admin", "", "`URL,...` of members' ports for operators, or unix:PATH of a member's socket (ROLLCALL_ADMIN; default: the socket of this machine's member, or found on the machines of --hosts; with credentials, http://127.0.0.1:8080 alone)")
 	fs.StringVar(&l.tokenFile, "token-file", "", "`file` with the token of an administrator (ROLLCALL_TOKEN_FILE)")
 	for _, name := range []string{"hosts", "admin", "token-file", "auth"} {
 		share(fs, name)
@@ -122,7 +123,8 @@ func (l *Link) identities() ([]client.Auth, error) {
 // authorization returns the value of the header of that name, or "" if there are no credentials for it.
 func (l *Link) authorization() (string, error) {
 	if name := l.world.setting(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
-		token, err := readToken(name)
+		token, owner, err := readToken(name)
+		l.tokenOwners = []int{owner}
 		return "Bearer " + token, err
 	}
 	list, err := l.identities()
@@ -134,24 +136,28 @@ func (l *Link) authorization() (string, error) {
 	return "", err
 }
 
-// readToken returns the token in a file.
-func readToken(name string) (string, error) {
+// readToken returns the token in a file, and the owner of the file.
+func readToken(name string) (token string, owner int, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", With(WrongUse, fmt.Errorf("--token-file: %w", err))
+		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %w", err))
 	}
 	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %w", err))
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxToken))
-	token := strings.TrimSpace(string(text))
+	token = strings.TrimSpace(string(text))
 	switch {
 	case err != nil:
-		return "", With(WrongUse, fmt.Errorf("--token-file: %w", err))
+		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %w", err))
 	case token == "":
-		return "", With(WrongUse, fmt.Errorf("--token-file: %s is empty", name))
+		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %s is empty", name))
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(text) == maxToken:
-		return "", With(WrongUse, fmt.Errorf("--token-file: %s does not hold one token of visible characters", name))
+		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %s does not hold one token of visible characters", name))
 	}
-	return token, nil
+	return token, secretfile.Owner(info), nil
 }
 
 // Config returns the configuration of a session with the members, which logs in as --jaas says and shows the identities of --auth.
@@ -237,16 +243,26 @@ func (l *Link) First(ctx context.Context) (*api.Client, error) {
 }
 
 // answering returns a client of the first of the URLs where a member answers. It does not ask if there is only
-// one. Nothing gets the credentials before it has answered.
+// one. Nothing gets the credentials before it has answered. Sockets go before URLs.
 func (l *Link) answering(ctx context.Context, auth string, bases []string) (*api.Client, error) {
-	reach, base := newHTTP(l.world), bases[0]
-	if len(bases) > 1 {
-		var err error
-		if base, err = discover(ctx, reach, bases); err != nil {
-			return nil, fmt.Errorf("--admin: %w", err)
+	if len(bases) == 1 {
+		return l.clientOf(bases[0], auth), nil
+	}
+	var urls []string
+	for _, base := range bases {
+		path, isSocket := strings.CutPrefix(base, socketScheme)
+		switch {
+		case !isSocket:
+			urls = append(urls, base)
+		case l.answers(ctx, path):
+			return l.clientOf(base, auth), nil
 		}
 	}
-	return &api.Client{Base: base, Auth: auth, HTTP: reach}, nil
+	base, err := discover(ctx, newHTTP(l.world), urls)
+	if err != nil {
+		return nil, fmt.Errorf("--admin: %w", err)
+	}
+	return l.clientOf(base, auth), nil
 }
 
 // searched returns a client of a member that search finds on the machines of --hosts.
@@ -255,11 +271,20 @@ func (l *Link) searched(ctx context.Context, auth string) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, reach, err := search(ctx, l.world, hosts, auth != "")
+	base, err := l.find(ctx, hosts, auth)
 	if err != nil {
 		return nil, err
 	}
-	return &api.Client{Base: base, Auth: auth, HTTP: reach}, nil
+	return l.clientOf(base, auth), nil
+}
+
+// find returns the address of the socket of this machine's member, or that of a port that search finds.
+func (l *Link) find(ctx context.Context, hosts []string, auth string) (string, error) {
+	if socket := l.here(ctx, hosts); socket != "" {
+		return socket, nil
+	}
+	_, isToken := tokenIn(auth)
+	return search(ctx, l.world, hosts, isToken)
 }
 
 // admins returns a client of the port for operators of each member: of those that --admin names, separated
@@ -274,7 +299,7 @@ func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
 		return l.found(ctx, auth)
 	}
 	for _, base := range bases {
-		members = append(members, &api.Client{Base: base, Auth: auth, HTTP: newHTTP(l.world)})
+		members = append(members, l.clientOf(base, auth))
 	}
 	return members, nil
 }
@@ -309,14 +334,15 @@ func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, e
 		return nil, err
 	}
 	var failed []error
+	known := map[string]bool{}
 	for i := range hosts {
-		base, reach, err := search(ctx, l.world, hosts[i:i+1], auth != "")
-		known := slices.ContainsFunc(members, func(m *api.Client) bool { return m.Base == base })
+		base, err := l.find(ctx, hosts[i:i+1], auth)
 		switch {
 		case err != nil:
 			failed = append(failed, err)
-		case !known:
-			members = append(members, &api.Client{Base: base, Auth: auth, HTTP: reach})
+		case !known[base]:
+			known[base] = true
+			members = append(members, l.clientOf(base, auth))
 		case auth != "":
 			failed = append(failed, With(WrongUse, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
 		}

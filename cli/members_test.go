@@ -50,7 +50,7 @@ func newFakeEnsemble(t *testing.T, list string) *fakeEnsemble {
 	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(api.OpenAPI) })
 	mux.HandleFunc("GET /v1/members", func(w http.ResponseWriter, _ *http.Request) { f.look(w) })
 	mux.HandleFunc("POST /v1/{what...}", f.post)
-	f.Server = httptest.NewServer(mux)
+	f.Server = newServer(t, mux)
 	t.Cleanup(f.Close)
 	return f
 }
@@ -198,7 +198,7 @@ const (
 // run runs a command line, in which words with blanks are not possible.
 func (f *fakeEnsemble) run(t *testing.T, line string, more ...string) (out, errs string, err error) {
 	t.Helper()
-	w, stdout, stderr := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_AUTH=digest:super:x")
+	w, stdout, stderr := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
 	w.looks = time.Millisecond
 	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), append(strings.Fields("members "+line), more...))
 	return stdout.String(), stderr.String(), err
@@ -333,7 +333,7 @@ func TestMembersCommandIsStopped(t *testing.T) {
 	f := newFakeEnsemble(t, oneToThree)
 	f.down[4] = true
 	stop := func(line string) error {
-		w, _, errs := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_AUTH=digest:super:x")
+		w, _, errs := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
 		w.looks = time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

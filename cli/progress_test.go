@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -220,7 +219,7 @@ func TestProgressOfCommands(t *testing.T) {
 		"get /a", "set /a x", "create /c", "rm /b", "stat /a", "acl /a", "sync", "ls", "status", "log-level", "drain", "why", "session show 0x1000012f99a0001", "support-bundle", "word srvr",
 	} {
 		screen := &shownLine{shown: make(chan struct{})}
-		slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slow := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			<-screen.shown
 			f.Config.Handler.ServeHTTP(w, r)
 		}))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -180,14 +179,14 @@ func TestResultsAsJSON(t *testing.T) {
 	if fits(t, "word", got); !strings.Contains(got, `"word":"srvr","answer":"Zookeeper version: `) {
 		t.Errorf("word -o json printed %s", got)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/log" {
 			w.WriteHeader(http.StatusForbidden)
 		}
 		_, _ = io.WriteString(w, `{"items":[],"next":"","silent":[],"connections":7,"leads":false,"took_ms":5}`)
 	}))
 	defer server.Close()
-	w.Env = []string{"ROLLCALL_ADMIN=" + server.URL, "ROLLCALL_AUTH=digest:super:x"}
+	w.Env = []string{"ROLLCALL_ADMIN=" + server.URL, "ROLLCALL_TOKEN_FILE=" + tokenFile(t)}
 	got = must(t, w, "drain -o json")
 	if fits(t, "drain", got); !strings.Contains(got, `"connections": 7`) {
 		t.Errorf("drain -o json printed %s", got)

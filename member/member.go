@@ -166,6 +166,7 @@ const (
 type Member struct {
 	cfg   Config
 	log   *slog.Logger
+	here  net.Listener // a socket on which Run serves HTTP, too; nil: none
 	begun time.Time
 	clock *leader.Clock // wall clock
 	boot  uint64
@@ -355,6 +356,9 @@ func (m *Member) httpConfig() admin.HTTPConfig {
 	return cfg
 }
 
+// ServeHere makes Run serve HTTP on l, too, which is a socket in the data folder, and close it. The caller calls it before Run.
+func (m *Member) ServeHere(l net.Listener) { m.here = l }
+
 // Run serves until ctx ends or this member cannot continue, and returns the reason in the second
 // case. When ctx ends it first hands leadership over and closes its clients' connections.
 func (m *Member) Run(ctx context.Context) error {
@@ -387,6 +391,9 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.ports.hello.Door().Run(inner, m.cfg.Network.Lookup) })
 	if m.cfg.Operators != nil {
 		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
+	}
+	if m.here != nil {
+		g.Go(func() error { return m.http.ServeSocket(inner, m.here) })
 	}
 	if m.cfg.Collectors != nil {
 		g.Go(func() error { return m.http.ServeMetrics(inner, m.cfg.Collectors) })

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rollcall/localsocket"
+)
+
+// onSocket serves the member on the socket of a data directory, and returns the variable that names its configuration.
+func (f *fakeMember) onSocket(t *testing.T) (dir, variable string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte("dataDir="+dir+"\nclientPort=2181\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := localsocket.Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: f.mux(), ReadHeaderTimeout: time.Minute}
+	ended := make(chan struct{})
+	go func() { _ = s.Serve(l); close(ended) }()
+	t.Cleanup(func() { _ = s.Close(); <-ended })
+	return dir, "ZOO_CONF_DIR=" + dir
+}
+
+// A command asks the member of its own machine at its socket, unless it is told of another one. Credentials go there as
+// they are.
+func TestMemberOfThisMachine(t *testing.T) {
+	f := newFakeMember(t)
+	dir, variable := f.onSocket(t)
+	const (
+		probe  = "GET /v1/openapi.json"
+		plain  = "GET /v1/status"
+		bearer = plain + " Bearer abcdefghijklmnop"
+	)
+	for _, tt := range []struct {
+		line  string
+		asked []string
+	}{
+		{"", []string{plain}},
+		{"--hosts 127.0.0.1:2181", []string{plain}},
+		{"--token-file TOKEN", []string{bearer}},
+		{"--auth digest:super:x", []string{plain + " digest super:x"}},
+		{"--hosts 127.0.0.1:2182 --token-file TOKEN", []string{probe, bearer}}, // another member's port
+		{"--token-file TOKEN --admin " + f.URL, []string{bearer}},
+		{"--token-file TOKEN --admin unix:" + filepath.Join(dir, localsocket.Name), []string{bearer}},
+		{"--token-file TOKEN --admin http://127.0.0.1:1,unix:" + filepath.Join(dir, localsocket.Name), []string{bearer}},
+	} {
+		w, _, _ := testWorld(variable)
+		w.operators = portOf(t, f.URL)
+		_, err := Execute(t.Context(), NewRoot(w, "1", testNow), strings.Fields("status "+strings.Replace(tt.line, "TOKEN", tokenFile(t), 1)))
+		if asked := f.requests(); err != nil || !slices.Equal(asked, tt.asked) {
+			t.Errorf("%s: %v, asked %q, want %q", tt.line, err, asked, tt.asked)
+		}
+	}
+	if err := os.Chmod(dir, 0o777); err != nil { // anybody could have put the socket there
+		t.Fatal(err)
+	}
+	w, _, _ := testWorld(variable)
+	w.operators = portOf(t, f.URL)
+	if _, err := Execute(t.Context(), NewRoot(w, "1", testNow), []string{"status", "--token-file", tokenFile(t)}); err != nil {
+		t.Error(err)
+	}
+	if asked := f.requests(); !slices.Equal(asked, []string{probe, bearer}) {
+		t.Errorf("asked %q, want the port alone", asked)
+	}
+}
+
+// A program that has taken the port of a member reads neither the token nor the password, and nothing that it answers is
+// believed.
+func TestPortOfAnother(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan []byte)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(got)
+				return
+			}
+			var text bytes.Buffer
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+			part := make([]byte, 64<<10)
+			n, _ := c.Read(part)
+			text.Write(part[:n])
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+			_ = c.Close()
+			got <- text.Bytes()
+		}
+	}()
+	defer func() {
+		_ = l.Close()
+		for range got {
+		}
+	}()
+	for _, line := range []string{"--token-file TOKEN", "--auth digest:super:hush-hush"} {
+		w, _, _ := testWorld("ROLLCALL_ADMIN=http://" + l.Addr().String())
+		ended := make(chan error)
+		go func() {
+			_, err := Execute(t.Context(), NewRoot(w, "1", testNow), strings.Fields("log-level debug "+strings.Replace(line, "TOKEN", tokenFile(t), 1)))
+			ended <- err
+		}()
+		var read []byte
+		var failure error
+		for waiting := true; waiting; {
+			select {
+			case text := <-got:
+				read = append(read, text...)
+			case failure = <-ended:
+				waiting = false
+			}
+		}
+		if len(read) == 0 || bytes.Contains(read, []byte("abcdefghijklmnop")) || bytes.Contains(read, []byte("hush-hush")) {
+			t.Errorf("%s: the program has read %q", line, read)
+		}
+		if strings.HasPrefix(line, "--token-file") && (StatusOf(failure) != Refused || !strings.Contains(failure.Error(), "does not prove that it has the token")) {
+			t.Errorf("%s: %v (status %d)", line, failure, StatusOf(failure))
+		}
+	}
+}
