@@ -81,33 +81,31 @@ func TestUpOnTakenPort(t *testing.T) {
 	}
 }
 
-// Where up does not serve operators another program listens, so up names neither that port nor the token.
-func TestUpNamesNoOthersPort(t *testing.T) {
+// Where up cannot serve operators another program listens, perhaps of another user. So up ends, and names neither that port nor
+// the token.
+func TestUpOnTakenPortForOperators(t *testing.T) {
 	for range 20 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = l.Close() }()
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		out := &watched{text: "ready: connect to", seen: stop}
+		var out bytes.Buffer
 		args := []string{"up", "-data", t.TempDir(), "-members", "1", "-port", fmt.Sprint(l.Addr().(*net.TCPAddr).Port - upHTTP)}
-		if err := runCommand(ctx, args, nil, out, io.Discard); errors.Is(err, syscall.EADDRINUSE) {
+		err = runCommand(t.Context(), args, nil, &out, io.Discard)
+		if err != nil && !strings.Contains(err.Error(), "HTTP for operators") {
 			continue // one of the other ports
-		} else if err != nil {
-			t.Fatal(err)
 		}
-		if text := out.all.String(); !strings.Contains(text, "stopped") || strings.Contains(text, "token") {
-			t.Errorf("printed\n%s", text)
+		if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasSuffix(err.Error(), "; --ports takes others") || strings.Contains(out.String(), "token") {
+			t.Errorf("%v, printed\n%s", err, out.String())
 		}
 		return
 	}
 	t.Fatal("no free ports")
 }
 
-// A port for HTTP that is in use is one warning, which names the keys to set, and no error. The
-// member serves clients.
+// Without credentials, a port for HTTP that is in use is one warning, which names the keys to set, and no error. The
+// member serves clients. With them the member does not start, because another program would be taken for it.
 func TestHTTPPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,6 +125,69 @@ func TestHTTPPortInUse(t *testing.T) {
 	}
 	if !strings.Contains(text, `http=""`) {
 		t.Errorf("the line about the start names an address for HTTP:\n%s", text)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("abcdefghijklmnop\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"admin.tokenFile=" + filepath.Join(dir, "token"), "DigestAuthenticationProvider.superDigest=super:xQJmxLMiHGwaqBvst5y6rkB6HQs="} {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		err := runCommand(ctx, []string{"serve", "--set", line, filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, io.Discard)
+		if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasSuffix(err.Error(), "set another admin.serverPort, or admin.enableServer=false") {
+			t.Errorf("%s: %v", line, err)
+		}
+		stop()
+	}
+}
+
+// The commands of the member's machine reach it at the socket in its data folder, and over TCP with a proof of the token.
+// At the end the socket is gone.
+func TestCommandsReachTheMember(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().String()
+	if err := l.Close(); err != nil { // the member takes it
+		t.Fatal(err)
+	}
+	_, number, _ := net.SplitHostPort(port)
+	dir, at := inDir(t, map[string]string{
+		"zoo.cfg": "dataDir=DIR/data\nclientPort=0\nclientPortAddress=127.0.0.1\nadmin.serverPort=" + number + "\nadmin.tokenFile=DIR/token\n", "token": "abcdefghijklmnop\n", "other": "another-token-1234\n",
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	started := make(chan struct{})
+	logged := &watched{text: "msg=\"member starts\"", seen: func() { close(started) }}
+	ended := make(chan error)
+	go func() {
+		ended <- runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, logged)
+	}()
+	select {
+	case <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ args, want string }{
+		{"log-level debug --token-file DIR/token", ""}, // found by ZOO_CONF_DIR
+		{"log-level debug --token-file DIR/token --admin unix:DIR/data/admin.sock", ""},
+		{"log-level debug --token-file DIR/token --admin http://" + port, ""},
+		{"log-level debug --token-file DIR/other --admin http://" + port, "does not prove that it has the token"},
+		{"log-level debug --token-file DIR/other", "credentials of this request are wrong"},
+	} {
+		var out bytes.Buffer
+		err := runCommand(t.Context(), strings.Fields(at(tt.args)), []string{"ZOO_CONF_DIR=" + dir}, &out, &out)
+		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || cli.StatusOf(err) != cli.Refused) {
+			t.Errorf("%s: %v, want %q\n%s", tt.args, err, tt.want, out.String())
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "data", "admin.sock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+	if text := logged.all.String(); !strings.Contains(text, " from=unix:") || !strings.Contains(text, "the proof of the token is wrong") {
+		t.Errorf("the log does not say who has asked:\n%s", text)
 	}
 }
 

@@ -64,7 +64,10 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) e
 		closeListeners(settings)
 		return fmt.Errorf("serve: clients over TLS: %w", err)
 	}
-	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; set another admin.serverPort, or admin.enableServer=false", logger)
+	if settings.Operators, err = listenOperators(cfg, "set another admin.serverPort, or admin.enableServer=false", logger); err != nil {
+		closeListeners(settings)
+		return fmt.Errorf("serve: %w", err)
+	}
 	settings.Collectors = listenHTTP(cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", logger)
 	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	systemd.send("STATUS=opening the data folder")
@@ -76,6 +79,7 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) e
 		}
 		return fmt.Errorf("serve: %w", err)
 	}
+	serveSocket(m, settings, logger)
 	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.Clients), "tls", addrOf(settings.Secure),
 		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", cfg.Tick)
 	var beside sync.WaitGroup

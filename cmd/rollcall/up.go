@@ -300,11 +300,16 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 	settings.Drain = 0 // all members stop together, so clients have nowhere to go
 	settings.Memory = f.memory
 	settings.Clients, settings.Events = clients, out.tell
-	settings.Operators = listenHTTP(cfg.HTTP.Addr, "HTTP for operators is not served; --ports takes others", slog.New(slog.NewTextHandler(stderr, nil)))
+	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	if settings.Operators, err = listenOperators(cfg, "--ports takes others", logger); err != nil {
+		closeListeners(settings)
+		return nil, "", err
+	}
 	m, err = member.New(settings)
 	if err != nil {
 		closeListeners(settings) // the error of New is the one to return
 		return nil, "", err
 	}
+	serveSocket(m, settings, logger)
 	return m, addrOf(settings.Operators), nil
 }
