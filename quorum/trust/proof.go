@@ -17,10 +17,11 @@ import (
 //	dialer → from (4), to (4), nonce (32), a proof (32) for each of two secrets
 //	dialed → a proof (32) with the secret that both have
 //
-// A proof is HMAC-SHA256(secret, label || role || from || to || both nonces || keying). The keying is
+// A proof is HMAC-SHA256(key of the secret, label || role || from || to || both nonces || keying). The keying is
 // exported from the TLS session, so a proof is worth nothing on another connection: a relay has one
 // session on each side, with different keying. The role keeps a proof from being sent back to its
-// maker. The dialed side sends nothing that depends on a secret before the dialer has proved itself.
+// maker. The dialed side sends nothing that depends on a secret before the dialer has proved itself. A process that has taken
+// over an address does get proofs of dialers, so the key is derived slowly (package slowkey): each secret that it tries costs as much.
 // Everything has a fixed size. With one secret the second proof is random bytes.
 //
 // The version of the proof is in the protocol that TLS negotiates (secretProtocol). Which ensemble is
@@ -57,7 +58,8 @@ type exchange struct {
 
 // prove returns the proof of one end.
 func (e *exchange) prove(s secret, by role) (p proof) {
-	h := hmac.New(sha256.New, []byte(s))
+	key := s.key()
+	h := hmac.New(sha256.New, key[:])
 	b := append(make([]byte, 0, 256), proofLabel...)
 	b = append(b, by...)
 	b = binary.BigEndian.AppendUint32(b, e.from)

@@ -2,6 +2,8 @@ package trust
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -443,6 +445,25 @@ func TestProofDependsOnEverything(t *testing.T) {
 	}
 	if e.prove(old, roleDialer) != first {
 		t.Error("the same connection has two proofs")
+	}
+}
+
+// A proof that a process has collected at a member's address is not one with the secret itself: to try out a secret, the process
+// must derive its key, which is slow.
+func TestProofIsSlowToGuess(t *testing.T) {
+	e := &exchange{from: 1, to: 2, keying: []byte("keying")}
+	got := e.prove(old, roleDialer)
+	fast := hmac.New(sha256.New, []byte(old))
+	for _, part := range [][]byte{[]byte(proofLabel), []byte(roleDialer), {0, 0, 0, 1, 0, 0, 0, 2}, e.dialed[:], e.dialer[:], e.keying} {
+		fast.Write(part)
+	}
+	if bytes.Equal(fast.Sum(nil), got[:]) {
+		t.Error("the proof is one with the secret itself")
+	}
+	begun := time.Now()
+	secret("a secret that nobody has used").key()
+	if took := time.Since(begun); took < 5*time.Millisecond {
+		t.Errorf("the key of a secret took %v", took)
 	}
 }
 
