@@ -210,3 +210,30 @@ func TestCatchingUpIsLookedAtSoon(t *testing.T) {
 		t.Error("an observer is waited for")
 	}
 }
+
+// A leader has sampled its log long ago, when it was short: while it led before, or while another member came in. A disk that has
+// copied as much as that has not caught up.
+func TestOldSampleOfTheLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n, wiped := e.members[lead].node, others(lead)[0]
+		f := follow{n: n, r: n.raft.Load()}
+		f.caughtUp()
+		short := n.LastIndex()
+		e.fill(100, 1, 2, 3)
+		e.kill(wiped)
+		e.slowly(wiped, time.Second)
+		e.start(wiped)
+		now := e.members[wiped].node.self().ServerID()
+		e.wait("the emptied member to copy a part of the log", func() bool { return slices.Contains(n.trans.Longest(n.election, short), now) })
+		if end := e.members[wiped].node.LastIndex(); end == n.LastIndex() {
+			t.Fatal("it has all of the log: this shows nothing")
+		}
+		if slices.Contains(f.caughtUp(), now) {
+			t.Errorf("a disk with %d of %d entries has caught up", e.members[wiped].node.LastIndex(), n.LastIndex())
+		}
+	})
+}
