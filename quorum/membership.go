@@ -222,12 +222,12 @@ func (f *follow) waitedForVoters() bool {
 	return time.Since(f.leaverWaitsSince) >= replacementWait
 }
 
-// caughtUp returns the servers that have answered raft lately, and whose logs went as far as this
+// caughtUp returns the servers that have answered raft lately, and whose logs go as far as this
 // member's did at least half an election timeout ago: members answer heartbeats several times in that time, and the
 // log of a busy ensemble goes on meanwhile.
 func (f *follow) caughtUp() []raft.ServerID {
 	now, ends := time.Now(), f.n.LastIndex()
-	if f.logEnds[1] == 0 {
+	if now.Sub(f.sampledAt) > metFor { // from before this leadership, or before there was anything to do
 		f.logEnds[0], f.logEnds[1], f.sampledAt = ends, ends, now
 	} else if now.Sub(f.sampledAt) >= f.n.election/2 {
 		f.logEnds[0], f.logEnds[1], f.sampledAt = f.logEnds[1], ends, now

@@ -223,6 +223,7 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		f := follow{n: n, r: n.raft.Load()}
 		f.caughtUp()
 		short := n.LastIndex()
+		time.Sleep(metFor) // nothing is to change, or another member leads
 		e.fill(100, 1, 2, 3)
 		e.kill(wiped)
 		e.slowly(wiped, time.Second)
