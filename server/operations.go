@@ -62,8 +62,8 @@ func operations() map[jute.Op]operation {
 		jute.OpGetEphemerals:        {take: (*conn).look, answer: (*conn).getEphemerals, weigh: (*conn).weighUnknown, aside: always},
 		jute.OpGetAllChildrenNumber: {take: (*conn).look, answer: (*conn).getAllChildrenNumber, aside: always},
 
-		jute.OpSetWatches:    {take: (*conn).local, before: (*conn).setWatches, weigh: (*conn).weighPaths, aside: (*conn).manyPaths},
-		jute.OpSetWatches2:   {take: (*conn).local, before: (*conn).setWatches2, weigh: (*conn).weighPaths, aside: (*conn).manyPaths},
+		jute.OpSetWatches:    {take: (*conn).setAgain, before: (*conn).setWatches, weigh: (*conn).weighPaths, aside: (*conn).manyPaths},
+		jute.OpSetWatches2:   {take: (*conn).setAgain, before: (*conn).setWatches, weigh: (*conn).weighPaths, aside: (*conn).manyPaths},
 		jute.OpAddWatch:      {take: (*conn).local, answer: (*conn).addWatch},
 		jute.OpCheckWatches:  {take: (*conn).local, answer: (*conn).checkWatches},
 		jute.OpRemoveWatches: {take: (*conn).local, answer: (*conn).removeWatches},
@@ -173,8 +173,8 @@ func (c *conn) weighPaths(r *request) int64 { return int64(len(r.body)) }
 const (
 	// briefChildren is how many names apply lists itself, which takes a few microseconds.
 	briefChildren = 128
-	// briefWatches is how long a setWatches may be, in bytes, if apply is to serve it itself: some
-	// 100 paths.
+	// briefWatches is how long a setWatches may be, in bytes, if it is served at once and not in parts: some
+	// 100 paths. Apply may serve it itself.
 	briefWatches = 4 << 10
 )
 

@@ -21,18 +21,20 @@ type request struct {
 	ids   []*proto.Identity // the client's identities when it sent the request
 	body  []byte            // the request's record; in the frame's memory, or in own while the request waits
 
-	lists  uint32        // of a write: see Txn.lists
-	logged bool          // a write or a sync, answered when it is applied; other requests are answered when they are first
-	proves bool          // a sync or a linearizable read: it waits for the leader's proof
-	moves  bool          // a reconfig: when it is applied, its answer waits until the members have followed it
-	done   bool          // it is applied, or the proof has come, and the answer waits for nothing else
-	reply  []byte        // the reply, if it was applied before its turn
-	code   jute.Code     // the known answer to a request that is not served
-	noZxid bool          // auth: the reply's zxid is 0
-	why    stream.Reason // the reason, if ends is set
-	ends   bool          // the reply is the connection's last
-	aside  bool          // apply does not answer it; see operation.aside
-	share  int           // data of at least so many bytes are not copied into the reply
+	lists   uint32        // of a write: see Txn.lists
+	logged  bool          // a write or a sync, answered when it is applied; other requests are answered when they are first
+	proves  bool          // a sync or a linearizable read: it waits for the leader's proof
+	moves   bool          // a reconfig: when it is applied, its answer waits until the members have followed it
+	done    bool          // it is applied, or the proof has come, and the answer waits for nothing else
+	reply   []byte        // the reply, if it was applied before its turn
+	code    jute.Code     // the known answer to a request that is not served
+	noZxid  bool          // auth: the reply's zxid is 0
+	why     stream.Reason // the reason, if ends is set
+	ends    bool          // the reply is the connection's last
+	aside   bool          // apply does not answer it; see operation.aside
+	parts   bool          // a setWatches that is served in parts; see startParts
+	working bool          // its parts are being served
+	share   int           // data of at least so many bytes are not copied into the reply
 
 	own  []byte // memory for body
 	held int    // bytes that the request holds while it waits
@@ -75,7 +77,7 @@ func (r *request) keep() {
 }
 
 // due reports whether the request may be answered when it is the first of its queue.
-func (r *request) due() bool { return r.done || !r.logged && !r.proves }
+func (r *request) due() bool { return r.done || !r.logged && !r.proves && !r.working }
 
 // queue holds requests in the order of their replies. The zero value is empty.
 type queue struct {

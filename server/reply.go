@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"rollcall/jute"
@@ -27,7 +26,7 @@ const (
 // answer queues the reply to a request that does not go through the log, and frees r. The caller
 // holds the lock and the tree's lock.
 func (c *conn) answer(r *request) {
-	if r.how.before != nil && r.code == jute.OK {
+	if r.how.before != nil && r.code == jute.OK && !r.parts {
 		if r.code = r.how.before(c, r); c.stream.Dead() {
 			return
 		}
@@ -174,35 +173,17 @@ func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
 	return jute.AppendMultiEnd(b), jute.OK
 }
 
-// setWatches serves the older form of the request, without persistent watches.
+// setWatches serves both forms of the request, if it is short.
 func (c *conn) setWatches(r *request) jute.Code {
-	var old jute.SetWatches
-	d := jute.NewDecoder(r.body)
-	if old.Decode(&d); d.Err() != nil {
-		return jute.MarshallingError
+	req, code := c.readSetWatches(r)
+	if code != jute.OK {
+		return code
 	}
-	return c.watchAgain(&jute.SetWatches2{
-		RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child,
-		Persistent: [][]byte{}, Recursive: [][]byte{},
-	})
-}
-
-func (c *conn) setWatches2(r *request) jute.Code {
-	var req jute.SetWatches2
-	d := jute.NewDecoder(r.body)
-	if req.Decode(&d); d.Err() != nil {
-		return jute.MarshallingError
-	}
-	return c.watchAgain(&req)
+	return c.watchAgain(req)
 }
 
 // watchAgain queues the events that the client has missed and sets the other watches.
 func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
-	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
-		if slices.ContainsFunc(list, c.tooLong) {
-			return jute.BadArguments
-		}
-	}
 	return c.srv.cfg.State.SetWatches(req, c, func(t jute.EventType, path []byte) {
 		if !c.stream.Dead() {
 			c.event(t, string(path), missedZxid)

@@ -288,12 +288,15 @@ func (c *conn) local(r *request) bool {
 		return false
 	}
 	c.traffic.received++
-	if c.queue.n > 0 || !c.affords(r) {
+	if c.queue.n > 0 || r.parts || !c.affords(r) {
 		r.keep()
 		r.held, r.aside = len(r.body), r.how.aside != nil && r.how.aside(c, r)
 		c.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
 		c.stream.Count()
+		if r.parts && c.queue.first == r && c.affords(r) {
+			c.startParts(r)
+		}
 		return !r.ends
 	}
 	more := !r.ends // answer frees r
@@ -363,11 +366,15 @@ func (c *conn) answerReady(applying bool) {
 	}
 	for r := c.queue.first; r != nil && r.due() && !c.stream.Closing() && c.stream.Unsent() < most; r = c.queue.first {
 		if !r.logged {
-			if applying && r.aside {
+			if applying && r.aside && !r.parts {
 				c.stream.ResumeLater()
 				break
 			}
-			if c.queue.unapplied == 0 && !c.affords(r) {
+			if !r.done && c.queue.unapplied == 0 && !c.affords(r) {
+				break
+			}
+			if r.parts && !r.done {
+				c.startParts(r)
 				break
 			}
 			c.queue.pop()

@@ -130,6 +130,7 @@ type Server struct {
 	begun   time.Time
 	stats   counters
 	streams stream.Config // shared by all streams
+	again   chan struct{} // has an element while a part of a setWatches is served
 	tokens  *bucket       // of Limits.Throttle
 
 	openings   openings // the places of clients that wait for a new session
@@ -188,6 +189,7 @@ func New(cfg Config) (*Server, error) {
 		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		byAddr:   make(map[string]int),
 		sessions: make(map[jute.SessionID]*conn),
+		again:    make(chan struct{}, 1),
 		tokens:   newBucket(l.Throttle, time.Now()),
 		openings: newOpenings(),
 

@@ -148,12 +148,7 @@ func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 // event. Persistent watches are set without checking for changes. If a list is null, or a path
 // among the one-shot watches is null, SetWatches returns MarshallingError and sets nothing.
 func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
-	for _, list := range [][][]byte{req.Data, req.Exist, req.Child} {
-		if list == nil || slices.ContainsFunc(list, func(path []byte) bool { return path == nil }) {
-			return jute.MarshallingError
-		}
-	}
-	if req.Persistent == nil || req.Recursive == nil {
+	if !SoundSetWatches(req) {
 		return jute.MarshallingError
 	}
 	for _, path := range req.Data {
@@ -190,6 +185,16 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		_ = s.AddWatch(path, jute.AddWatchPersistentRecursive, w)
 	}
 	return jute.OK
+}
+
+// SoundSetWatches reports whether SetWatches would set the watches of a request, so that it can be served in parts.
+func SoundSetWatches(req *jute.SetWatches2) bool {
+	for _, list := range [][][]byte{req.Data, req.Exist, req.Child} {
+		if list == nil || slices.ContainsFunc(list, func(path []byte) bool { return path == nil }) {
+			return false
+		}
+	}
+	return req.Persistent != nil && req.Recursive != nil
 }
 
 // read returns the node at path if who has any of the permissions on it.

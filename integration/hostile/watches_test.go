@@ -1,0 +1,78 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+const (
+	againConns = 20     // connections that set watches again, all on one member
+	againPaths = 75_000 // in each request
+	againFrom  = "127.66.66.69"
+	// mostAgain is how many times as long as in a calm ensemble others may wait at p99 meanwhile, if that is more than leastAgain.
+	mostAgain  = 3
+	leastAgain = 50 * time.Millisecond
+)
+
+// Twenty connections set 75,000 watches again in each request, as fast as they are answered. Other clients of the member write
+// and read meanwhile.
+func TestWatchesAgain(t *testing.T) {
+	e, o := startMembers(t, "", "")
+	victim := e.Members[0]
+	paths := make([][]byte, againPaths)
+	for i := range paths {
+		paths[i] = fmt.Appendf(nil, "/%06d", i)
+	}
+	none := [][]byte{}
+	var again raw = jute.SetWatches2{Data: none, Exist: paths, Child: none, Persistent: none, Recursive: none}.Append(nil)
+	t.Logf("%d bytes", len(again))
+	var worst []string
+	for range mostTries {
+		calm := o.write(t, calmTime).p99(t, "while calm")
+		ctx, cancel := context.WithCancel(t.Context())
+		var attackers sync.WaitGroup
+		var answered atomic.Int64
+		for range againConns {
+			attackers.Go(func() { answered.Add(int64(sendAgain(ctx, victim, again))) })
+		}
+		attack := o.write(t, attackTime).p99(t, "beside setWatches")
+		cancel()
+		attackers.Wait()
+		t.Logf("%d answered; ratio %.1f", answered.Load(), float64(attack)/float64(calm))
+		if attack <= max(mostAgain*calm, leastAgain) {
+			return
+		}
+		worst = append(worst, fmt.Sprintf("others wait %v at p99, %v while calm: want at most %d times as long, or %v", attack, calm, mostAgain, leastAgain))
+	}
+	t.Error(worst)
+}
+
+func sendAgain(ctx context.Context, m *process.Member, again raw) (answered int) {
+	sock, err := dialFrom(ctx, m, againFrom)
+	if err != nil {
+		return 0
+	}
+	defer sock.Close()
+	defer context.AfterFunc(ctx, func() { _ = sock.Close() })()
+	c := wire.New(sock)
+	if _, err := c.Open(othersTimeout); err != nil {
+		return 0
+	}
+	for {
+		if err := c.Send(jute.XidSetWatches, jute.OpSetWatches2, again); err != nil {
+			return answered
+		}
+		if reply, err := c.Recv(); err != nil || reply.Err != jute.OK {
+			return answered
+		}
+		answered++
+	}
+}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"slices"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+// A setWatches has as many paths as fit into a frame, and sets all of them under the tree's lock. A long one is therefore served in
+// parts, with the lock released between them, and one part at a time on the whole server. Each path is looked up and watched in one
+// step, so a change is either missed, and the client gets its event, or meets the watch. Requests after it wait until all are set.
+
+// partPaths is how many paths a part has: less than a millisecond under the lock.
+const partPaths = 512
+
+// setAgain serves a setWatches.
+func (c *conn) setAgain(r *request) bool {
+	r.parts = len(r.body) > briefWatches
+	return c.local(r)
+}
+
+// startParts serves r, a long setWatches that is the first of the queue, in a goroutine, and answers it. The caller holds the lock.
+func (c *conn) startParts(r *request) {
+	r.working = true
+	c.stream.Go(func() {
+		code := c.setParts(r)
+		c.srv.cfg.State.RLock()
+		defer c.srv.cfg.State.RUnlock()
+		c.stream.Lock()
+		defer c.stream.Unlock()
+		if c.stream.Closing() {
+			return
+		}
+		r.code, r.done = code, true
+		c.answerReady(false)
+		c.stream.Count()
+		c.stream.FlushLater()
+	})
+}
+
+// setParts sets the watches of r part by part. It rests between two for as long as the first took, so that others have half of the
+// time at least. After a change of leader many clients have a few hundred watches each, which are one part.
+func (c *conn) setParts(r *request) jute.Code {
+	req, code := c.readSetWatches(r)
+	switch {
+	case code != jute.OK:
+		return code
+	case !znode.SoundSetWatches(req):
+		return jute.MarshallingError
+	}
+	for part := cutPart(req, partPaths); part != nil; {
+		next := cutPart(req, partPaths)
+		select {
+		case c.srv.again <- struct{}{}:
+		case <-c.stream.Context().Done():
+			return jute.OK // nobody gets it
+		}
+		began := time.Now()
+		c.setPart(part)
+		if next != nil {
+			time.Sleep(time.Since(began))
+		}
+		<-c.srv.again
+		part = next
+	}
+	return jute.OK
+}
+
+// setPart sets the watches of a part, and queues the events that the client has missed.
+func (c *conn) setPart(part *jute.SetWatches2) {
+	c.srv.cfg.State.RLock()
+	defer c.srv.cfg.State.RUnlock()
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	if !c.stream.Closing() {
+		_ = c.watchAgain(part) // it is sound
+		c.stream.Count()
+		c.stream.FlushLater()
+	}
+}
+
+// readSetWatches reads either form of the request.
+func (c *conn) readSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
+	var req jute.SetWatches2
+	d := jute.NewDecoder(r.body)
+	if r.op == jute.OpSetWatches2 {
+		req.Decode(&d)
+	} else {
+		var old jute.SetWatches // has no persistent watches
+		old.Decode(&d)
+		req = jute.SetWatches2{RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child, Persistent: [][]byte{}, Recursive: [][]byte{}}
+	}
+	if d.Err() != nil {
+		return nil, jute.MarshallingError
+	}
+	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
+		if slices.ContainsFunc(list, c.tooLong) {
+			return nil, jute.BadArguments
+		}
+	}
+	return &req, jute.OK
+}
+
+// cutPart takes the first paths of a sound request out of it, most at most. It returns nil if there is none.
+func cutPart(req *jute.SetWatches2, most int) *jute.SetWatches2 {
+	part := &jute.SetWatches2{RelativeZxid: req.RelativeZxid}
+	left := most
+	from := [...]*[][]byte{&req.Data, &req.Exist, &req.Child, &req.Persistent, &req.Recursive}
+	for i, to := range [...]*[][]byte{&part.Data, &part.Exist, &part.Child, &part.Persistent, &part.Recursive} {
+		n := min(left, len(*from[i]))
+		*to, *from[i] = (*from[i])[:n], (*from[i])[n:]
+		left -= n
+	}
+	if left == most {
+		return nil
+	}
+	return part
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+
+	"rollcall/jute"
+)
+
+// A long setWatches is served in parts, between which writes are applied. It misses no change, and its order among the client's
+// requests is that of a short one: after earlier writes, before the reads and the writes that follow.
+func TestLongSetWatches(t *testing.T) {
+	const paths = 4*partPaths + 1
+	for _, held := range []bool{false, true} {
+		t.Run(fmt.Sprint("behind a write ", held), func(t *testing.T) {
+			w := newWorld(t, false, nil)
+			c, other := w.connect(), w.connect()
+			other.must(jute.OpCreate, create("/r", "", 0))
+			rel := w.zxid()
+			other.must(jute.OpSetData, setData("/r", "changed"))
+			var gone, none []string
+			for i := range paths {
+				gone, none = append(gone, fmt.Sprint("/gone", i)), append(none, fmt.Sprint("/none", i))
+			}
+			if held {
+				w.hold()
+				c.request(jute.OpCreate, create("/first", "", 0))
+			}
+			c.request(jute.OpSetWatches2, jute.SetWatches2{
+				RelativeZxid: rel, Data: pathList(append([]string{"/r"}, gone...)), Exist: pathList(append(none, "/first")), Child: [][]byte{},
+				Persistent: [][]byte{}, Recursive: pathList([]string{"/r"}),
+			})
+			c.request(jute.OpExists, exists("/r", false))
+			c.request(jute.OpCreate, create("/r/x", "", 0))
+			first := int32(1)
+			if held {
+				c.expectSilence(1)
+				w.release()
+				c.expect(1, jute.OK)
+				first++
+			}
+			c.expectEvent(jute.EventNodeDataChanged, "/r")
+			for _, path := range gone {
+				c.expectEvent(jute.EventNodeDeleted, path)
+			}
+			if held {
+				c.expectEvent(jute.EventNodeCreated, "/first")
+			}
+			c.expect(first, jute.OK)
+			c.expect(first+1, jute.OK)
+			c.expectEvent(jute.EventNodeCreated, "/r/x")
+			c.expect(first+2, jute.OK)
+			for _, path := range []string{none[0], none[paths-1]} { // of the first part and of the last
+				other.must(jute.OpCreate, create(path, "", 0))
+				c.expectEvent(jute.EventNodeCreated, path)
+			}
+		})
+	}
+}
+
+// A long setWatches that cannot be served sets nothing, like a short one.
+func TestLongSetWatchesIsRefusedWhole(t *testing.T) {
+	w := newWorld(t, false, nil)
+	c := w.connect()
+	var none [][]byte
+	for i := range 2 * partPaths {
+		none = append(none, fmt.Append(nil, "/none", i))
+	}
+	body := jute.SetWatches2{Data: [][]byte{}, Exist: none, Child: [][]byte{nil}, Persistent: [][]byte{}, Recursive: [][]byte{}}
+	if h, _ := c.call(jute.OpSetWatches2, body); h.Err != jute.MarshallingError {
+		t.Errorf("%v, want %v", h.Err, jute.MarshallingError)
+	}
+	body.Child = [][]byte{make([]byte, DefaultMaxPath+1)}
+	if h, _ := c.call(jute.OpSetWatches2, body); h.Err != jute.BadArguments {
+		t.Errorf("%v, want %v", h.Err, jute.BadArguments)
+	}
+	w.state.RLock()
+	defer w.state.RUnlock()
+	if n := w.state.WatchCount(); n != 0 {
+		t.Errorf("%d watches are set", n)
+	}
+}
