@@ -79,3 +79,24 @@ func TestFireStepsOfIdentities(t *testing.T) {
 		t.Errorf("%d of %d strangers still watch", left, strangers)
 	}
 }
+
+// The removal of one-shot watches counts as steps, too.
+func TestFireStepsOfRemovals(t *testing.T) {
+	w := newWorld(t)
+	writer := w.connect()
+	writer.must(writer.create("/n", 0))
+	const each = 1 + eventSteps + removeSteps
+	watchers := maxFireSteps/each + 1000
+	all := make([]silent, watchers)
+	for i := range all {
+		w.s().watches.watchData("/n", &all[i])
+	}
+	writer.must(writer.setData("/n", "x", anyVersion))
+	told := 0
+	for i := range all {
+		told += all[i].told
+	}
+	if told != maxFireSteps/each && told != maxFireSteps/each+1 || w.s().WatchCount() != 0 {
+		t.Errorf("%d of %d watchers were told, want %d; %d watches are left", told, watchers, maxFireSteps/each, w.s().WatchCount())
+	}
+}

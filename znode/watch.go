@@ -31,12 +31,13 @@ const watchOverhead = 160
 // with a node, so that no connection's share depends on others.
 func (e *watch) bytes() int { return watchOverhead + len(e.path.path) }
 
-// A visit of a watch takes one step, an event eventSteps, and each identity that is compared with a list one. Their sum for one
+// A visit of a watch takes one step, an event eventSteps, the removal of a one-shot watch removeSteps, and each identity that is compared with a list one. Their sum for one
 // entry is at most maxFireSteps, which take less than 100 ms: BenchmarkWorst. The watches that are met after that go, and their
 // connections end. Their clients come back and set them again.
 const (
 	maxFireSteps = 4 << 20
 	eventSteps   = 8
+	removeSteps  = 16
 )
 
 // change is a change that watchers are told about, with the lists that say which of them may be
@@ -90,7 +91,9 @@ func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl
 		next = e.samePath.next
 		if !s.spent(k, e) {
 			s.tell(e.who, event, path, a)
-			w.subtract(k, e, once)
+			if w.subtract(k, e, once) {
+				w.steps += removeSteps
+			}
 		}
 	}
 }

@@ -23,6 +23,7 @@ const (
 	worstEntries    = 1000
 	worstWatchers   = 200
 	worstPath       = 64 << 10
+	requestBytes    = 1 << 20 // of a request, and of an entry
 )
 
 // BenchmarkWorst applies the most expensive entries that a client can have committed, each in an entry of its own.
@@ -45,6 +46,10 @@ func BenchmarkWorst(b *testing.B) {
 		{"quota of a million nodes", worstMeasure},
 		{"quota with a text of 900 KB", worstQuotaText},
 		{"deep path below a quota, with a recursive watcher", worstDepth},
+		{"path of 1 KiB and 512 levels, 1024 times, below a quota, with a recursive watcher", worstLevels},
+		{"multi of 10000 checks, lists of 1000 entries, 64 identities", worstChecks},
+		{"multi of 10000 deletes, 10 watchers each", worstDeletes},
+		{"256 lists of 64 identities", worstIdentifies},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			k := newBench(b, 0)
@@ -122,19 +127,19 @@ func worstSets(entries, watchers int) func(k *bench, b *testing.B) func() []*pro
 			ops = append(ops, put(path, anyVersion))
 		}
 		body := jute.AppendMulti(nil, ops)
+		k.identify(b, who)
 		return func() []*proto.Txn {
 			for range watchers {
 				_ = k.s.AddWatch([]byte("/"), jute.AddWatchPersistentRecursive, &silent{who: who})
 			}
-			t := txn(jute.OpMulti, body)
-			t.Ids = who
-			return []*proto.Txn{t}
+			return []*proto.Txn{txn(jute.OpMulti, body)}
 		}
 	}
 }
 
 // worstExpansion creates nodes whose lists stand for all identities of the client, and differ in one entry.
-func worstExpansion(k *bench, _ *testing.B) func() []*proto.Txn {
+func worstExpansion(k *bench, b *testing.B) func() []*proto.Txn {
+	k.identify(b, manyIDs(worstIdentities))
 	round := 0
 	return func() []*proto.Txn {
 		round++
@@ -143,9 +148,79 @@ func worstExpansion(k *bench, _ *testing.B) func() []*proto.Txn {
 			list := aclOf(jute.PermAll, "auth", "", "digest", fmt.Sprintf("%d:%d", round, i))
 			ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: createOp(fmt.Sprintf("/%d-%d", round, i), "", 0, list)})
 		}
-		t := multiOf(ops)
-		t.Ids = manyIDs(worstIdentities)
-		return []*proto.Txn{t}
+		return []*proto.Txn{multiOf(ops)}
+	}
+}
+
+// identify gives the session of all transactions these identities.
+func (k *bench) identify(b *testing.B, who []*proto.Identity) {
+	t := txn(jute.OpIdentify, nil)
+	t.Ids = who
+	k.apply(b, k.entry(t))
+}
+
+// worstIdentifies replaces the identities of a session by others, as often as an entry has room for.
+func worstIdentifies(*bench, *testing.B) func() []*proto.Txn {
+	round := 0
+	return func() (txns []*proto.Txn) {
+		for range requestBytes / (worstIdentities * 64) {
+			round++
+			t := txn(jute.OpIdentify, nil)
+			t.Ids = append(manyIDs(worstIdentities-1), &proto.Identity{Scheme: "digest", Id: fmt.Sprintf("%060d", round)})
+			txns = append(txns, t)
+		}
+		return txns
+	}
+}
+
+// worstChecks checks the versions of nodes with long lists.
+func worstChecks(k *bench, b *testing.B) func() []*proto.Txn {
+	k.identify(b, manyIDs(worstIdentities))
+	var ops []jute.MultiOp
+	for i := range worstOps() {
+		path := fmt.Sprintf("/n%d", i)
+		k.apply(b, k.entry(txn(jute.OpCreate, createOp(path, "", 0, longList(worstEntries, i/10)).Append(nil))))
+		ops = append(ops, check(path, anyVersion))
+	}
+	body := jute.AppendMulti(nil, ops)
+	return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
+}
+
+// worstLevels writes a node with as many levels as a path may have, below a quota and a recursive watcher, as often as a request of
+// 1 MiB can.
+func worstLevels(k *bench, b *testing.B) func() []*proto.Txn {
+	path := ""
+	for range 512 {
+		path += "/x"
+		quotaNode(k, b, path, "")
+	}
+	quotaNode(k, b, quotaPath+"/x", "")
+	quotaNode(k, b, quotaPath+"/x"+limitsName, "count=5")
+	quotaNode(k, b, quotaPath+"/x"+usageName, "")
+	_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistentRecursive, &silent{})
+	var ops []jute.MultiOp
+	for range requestBytes / len(path) {
+		ops = append(ops, put(path, anyVersion))
+	}
+	body := jute.AppendMulti(nil, ops)
+	return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
+}
+
+// worstDeletes deletes nodes that have watchers of their own.
+func worstDeletes(k *bench, b *testing.B) func() []*proto.Txn {
+	return func() []*proto.Txn {
+		var ops []jute.MultiOp
+		for i := range worstOps() {
+			path := fmt.Sprintf("/n%d", i)
+			quotaNode(k, b, path, "")
+			for range 10 {
+				w := &silent{}
+				k.s.watches.watchData(path, w)
+				k.s.watches.watchChildren(path, w)
+			}
+			ops = append(ops, rm(path, anyVersion))
+		}
+		return []*proto.Txn{multiOf(ops)}
 	}
 }
 
