@@ -62,10 +62,10 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 		return err
 	}
 	stable := data.Stable()
-	if copying, err := isCopying(stable); err != nil || copying {
-		return cmp.Or(err, errCopying)
-	}
 	if err := data.CheckReadable(rec.Machine.Verify); err != nil {
+		return err
+	}
+	if err := checkCopied(data); err != nil {
 		return err
 	}
 	if err := data.BindTo(rec.Self); err != nil {

@@ -50,9 +50,6 @@ func replayable(data *disk.Data, m Machine) error {
 		return disk.ErrNoData
 	}
 	stable := data.Stable()
-	if copying, err := isCopying(stable); err != nil || copying {
-		return cmp.Or(err, errCopying)
-	}
 	why, err := stable.Value(keyDamage)
 	if err != nil {
 		return fmt.Errorf("quorum: read state: %w", err)
@@ -63,7 +60,10 @@ func replayable(data *disk.Data, m Machine) error {
 	if err := data.Repair(m.Verify); err != nil {
 		return err
 	}
-	return data.CheckReadable(m.Verify)
+	if err := data.CheckReadable(m.Verify); err != nil {
+		return err
+	}
+	return checkCopied(data)
 }
 
 // restoreNewest restores the newest snapshot that is sound, and returns how far it goes. If the newest one is not

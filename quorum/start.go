@@ -189,6 +189,24 @@ func isCopying(stable *disk.Stable) (bool, error) {
 // errCopying is the error for using the state of a disk outside of its ensemble that has not copied all of it.
 var errCopying = errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
 
+// checkCopied returns errCopying if a disk has not copied all that its leader had. A disk that votes by its newest configuration has
+// all of it, because only a disk that has the log gets a vote: its process ended before it removed the mark.
+func checkCopied(data *disk.Data) error {
+	copying, err := isCopying(data.Stable())
+	if err != nil || !copying {
+		return err
+	}
+	configuration, err := data.Configuration()
+	if err != nil {
+		return err
+	}
+	votes := func(p wire.Peer) bool { return p.Disk == data.ID() && !p.Observer }
+	if !slices.ContainsFunc(wire.Peers(configuration), votes) {
+		return errCopying
+	}
+	return nil
+}
+
 // hasCome reports whether this disk is in the configuration, and has all that its leader had when the term began.
 func (n *Node) hasCome() bool {
 	r := n.raft.Load()

@@ -73,6 +73,36 @@ func Examine(dir, logDir string) (e Extent, err error) {
 	return e, nil
 }
 
+// Configuration returns the newest configuration in the log, or if that has none, in the newest snapshot. It reads the log from its
+// end, so its cost grows with the entries after the last change.
+func (d *Data) Configuration() (c raft.Configuration, err error) {
+	first, err := d.bare.Log.FirstIndex()
+	if err != nil {
+		return c, fmt.Errorf("quorum: read log: %w", err)
+	}
+	last, err := d.bare.Log.LastIndex()
+	if err != nil {
+		return c, fmt.Errorf("quorum: read log: %w", err)
+	}
+	for at := last; at >= first && at > 0; at-- {
+		var l raft.Log
+		if err := d.bare.Log.GetLog(at, &l); err != nil {
+			return c, fmt.Errorf("quorum: read log: %w", err)
+		}
+		if l.Type == raft.LogConfiguration {
+			return raft.DecodeConfiguration(l.Data), nil
+		}
+	}
+	list, err := d.bare.Snapshots.List()
+	if err != nil {
+		return c, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	if len(list) > 0 {
+		c = list[0].Configuration
+	}
+	return c, nil
+}
+
 // AllEntries returns the log for raft.RecoverCluster: see allEntries. It has no guard.
 func (d *Data) AllEntries() raft.LogStore { return allEntries{d.bare.Log} }
 
