@@ -204,7 +204,7 @@ var keys = []key{
 	},
 	{
 		name: "pathLengthLimit", kind: number(1<<10, maxPath, func(d *draft) *int { return &d.Limits.MaxPath }), def: text(server.DefaultMaxPath),
-		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is refused with -8 (bad arguments). A path has at most 512 levels",
+		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is refused with -8 (bad arguments). A path has at most 128 levels, and 64 KiB only with a few",
 	},
 	{
 		name: "aclEntryLimit", kind: number(1, maxACL, func(d *draft) *int { return &d.Limits.MaxACL }), def: text(server.DefaultMaxACL),

@@ -11,10 +11,21 @@ import (
 const (
 	// maxLevels is how many levels the path of a new node may have. A change of a node looks for watches and quotas on each
 	// level, which reads the path once for each of them.
-	maxLevels = 512
-	// maxGrowth is how many times as long as a request the access control lists may be that it stores. Entries of scheme auth
-	// stand for all identities of the client, so a short request could store long lists.
+	maxLevels = 128
+	// maxPathReads is how many bytes a path may have, times its levels, so many levels as there are free ones. A path of
+	// maxLevels may have 2 KiB.
+	maxPathReads = 256 << 10
+	freeLevels   = 4
+	// maxNewLevels is how many levels the paths of a request may have together, without those that a path shares with the one
+	// before it. After a snapshot, a change copies each node above it. maxAllLevels is how many there may be with those.
+	maxNewLevels = 64 << 10
+	maxAllLevels = 256 << 10
+	// maxGrowth is how many times as long as a request the bytes may be that it stores. Entries of scheme auth stand for all
+	// identities of the client, and a list takes memory beside its text, so a short request could store long lists.
 	maxGrowth = 4
+	// freeGrowth is how many bytes a request may store besides: some short lists. One takes three times as many bytes as the
+	// shortest request that stores it.
+	freeGrowth = 4 << 10
 	// maxQuotaNodes is how many nodes of quotas a request may create: the two of one quota. With each of them the usage is
 	// counted, on all members, which costs as much as the subtree has nodes.
 	maxQuotaNodes = 2
@@ -25,18 +36,23 @@ const (
 type expense struct {
 	limits   *Limits
 	ids      []*proto.Identity
-	most     int        // bytes of lists that may be stored
-	lists    int        // bytes of lists that are stored
+	most     int        // bytes that may be stored
+	stored   int        // bytes of paths, data and lists that are stored
+	lists    int        // bytes of the encoded lists that are stored
+	all      int        // levels of the paths
+	levels   int        // without those that a path shares with the one before it
+	path     []byte     // the path before
 	last     []jute.ACL // the list before: equal lists are stored once
 	quotas   int        // nodes of quotas that are created
 	exceeded jute.Code  // the answer; OK: no bound is exceeded
 }
 
 // Afford returns OK if a write of a client with these identities may enter the log, or the answer: BadArguments for a path that is
-// too long or too deep and for more than one quota, InvalidACL for lists that are too long. A record that cannot be read costs
-// nothing. Afford reads the record once, and needs no more memory than one of its operations has. lists is what Txn.lists must be.
+// too long or too deep, for paths that have too many levels together, and for more than one quota, InvalidACL for lists that are
+// too long. A record that cannot be read costs nothing. Afford reads the record once, and needs no more memory than one of its
+// operations has. lists is what Txn.lists must be.
 func (s *Server) Afford(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
-	e := expense{limits: &s.cfg.Limits, ids: ids, most: maxGrowth * (len(record) + bytesOf(ids))}
+	e := expense{limits: &s.cfg.Limits, ids: ids, most: maxGrowth*(len(record)+bytesOf(ids)) + freeGrowth}
 	d := jute.NewDecoder(record)
 	switch {
 	case op.Creates():
@@ -51,6 +67,8 @@ func (s *Server) Afford(op jute.Op, record []byte, ids []*proto.Identity) (lists
 		}
 	case op == jute.OpMulti:
 		jute.EachOfMulti(record, func(op *jute.MultiOp) (more bool) {
+			e.walk(op.Path())
+			e.stored += len(op.SetData.Data)
 			if op.Op.Creates() {
 				e.create(&op.Create)
 			}
@@ -71,7 +89,8 @@ func bytesOf(ids []*proto.Identity) (n int) {
 }
 
 func (e *expense) create(req *jute.CreateRequest) {
-	if len(req.Path) > e.limits.MaxPath || bytes.Count(req.Path, []byte("/")) > maxLevels {
+	levels := bytes.Count(req.Path, slash)
+	if len(req.Path) > e.limits.MaxPath || levels > maxLevels || levels > freeLevels && levels*len(req.Path) > maxPathReads {
 		e.exceeded = jute.BadArguments
 		return
 	}
@@ -81,17 +100,35 @@ func (e *expense) create(req *jute.CreateRequest) {
 			return
 		}
 	}
+	e.stored += len(req.Path) + len(req.Data)
 	e.list(req.ACL)
+}
+
+var slash = []byte("/")
+
+// walk counts the levels of a path that are not above the path before it.
+func (e *expense) walk(path []byte) {
+	shared := 0
+	for shared < min(len(path), len(e.path)) && path[shared] == e.path[shared] {
+		shared++
+	}
+	e.levels += 1 + bytes.Count(path[shared:], slash)
+	e.all += bytes.Count(path, slash)
+	e.path = append(e.path[:0], path...)
+	if e.levels > maxNewLevels || e.all > maxAllLevels {
+		e.exceeded = jute.BadArguments
+	}
 }
 
 // list counts a list as the node would get it.
 func (e *expense) list(list []jute.ACL) {
 	entries, size := znode.Expanded(list, e.ids)
 	if !jute.SameACL(list, e.last) {
+		e.stored += znode.ListMemory(entries, size)
 		e.lists += size
 		e.last = append(e.last[:0], list...)
 	}
-	if entries > e.limits.MaxACL || e.lists > e.most {
+	if entries > e.limits.MaxACL || e.stored > e.most {
 		e.exceeded = jute.InvalidACL
 	}
 }

@@ -46,6 +46,24 @@ func many(n int, make func(i int) jute.CreateRequest) (requests []jute.CreateReq
 	return requests
 }
 
+// levels returns a multi of checks of paths that share no node, each with each levels. Its answer is OK in the header, because an
+// operation fails.
+func levels(together, each int) raw {
+	var ops []jute.MultiOp
+	for i := range together / each {
+		path := fmt.Sprintf("/%c%c%s", 'a'+i%26, 'A'+i/26, strings.Repeat("/x", each-1))
+		ops = append(ops, jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte(path), Version: -1}})
+	}
+	return jute.AppendMulti(nil, ops)
+}
+
+// samePath returns a multi of so many checks of one path.
+func samePath(n int) raw {
+	path := []byte(strings.Repeat("/x", maxLevels))
+	check := jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: path, Version: -1}}
+	return jute.AppendMulti(nil, slices.Repeat([]jute.MultiOp{check}, n))
+}
+
 const identitiesInTest = 40 // of 36 bytes each, with their schemes
 
 // What a write costs is bounded before it enters the log: a refused one takes no zxid. Each bound is met by a request that is just
@@ -59,6 +77,9 @@ func TestBoundsOfWrites(t *testing.T) {
 	}
 	quota := func(of, name string) jute.CreateRequest {
 		return node("/zookeeper/quota/"+of+"/zookeeper_"+name, jute.OpenACL)
+	}
+	address := func(i int) jute.CreateRequest {
+		return node(fmt.Sprint("/address", i), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: fmt.Appendf(nil, "::%x", i)}}})
 	}
 	for _, tt := range []struct {
 		name string
@@ -80,6 +101,14 @@ func TestBoundsOfWrites(t *testing.T) {
 		{"longer path", jute.OpCreate, node(long+"x", jute.OpenACL), jute.BadArguments},
 		{"as many levels as allowed", jute.OpCreate, node(deep, jute.OpenACL), jute.NoNode},
 		{"more levels", jute.OpCreate, node(deep+"/x", jute.OpenACL), jute.BadArguments},
+		{"few levels of a long path", jute.OpCreate, node(strings.Repeat("/"+strings.Repeat("x", DefaultMaxPath/freeLevels-1), freeLevels), jute.OpenACL), jute.NoNode},
+		{"more levels of a long path", jute.OpCreate, node(strings.Repeat("/"+strings.Repeat("x", 12_000), freeLevels+1), jute.OpenACL), jute.BadArguments},
+		{"as many levels together as allowed", jute.OpMulti, levels(maxNewLevels-64, 64), jute.OK},
+		{"more levels together", jute.OpMulti, levels(maxNewLevels+64, 64), jute.BadArguments},
+		{"as many levels of one path", jute.OpMulti, samePath(maxAllLevels / maxLevels), jute.OK},
+		{"more levels of one path", jute.OpMulti, samePath(maxAllLevels/maxLevels + 1), jute.BadArguments},
+		{"as many lists as allowed", jute.OpMulti, multiOf(many(12, address)...), jute.OK},
+		{"a list of its own for each node", jute.OpMulti, multiOf(many(1000, address)...), jute.InvalidACL},
 		{"more levels in a multi", jute.OpMulti, multiOf(node(deep+"/x", jute.OpenACL)), jute.BadArguments},
 		{"one quota", jute.OpMulti, multiOf(node("/zookeeper/quota/q", jute.OpenACL), quota("q", "limits"), quota("q", "stats")), jute.OK},
 		{"more than one quota", jute.OpMulti, multiOf(node("/zookeeper/quota/r", jute.OpenACL), quota("r", "limits"), quota("r", "stats"), quota("r/s", "stats")), jute.BadArguments},

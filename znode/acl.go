@@ -39,7 +39,10 @@ const (
 )
 
 // bytes returns how many bytes of memory the list takes, about.
-func (a *acl) bytes() int { return listOverhead + len(a.text) + entryOverhead*len(a.entries) }
+func (a *acl) bytes() int { return ListMemory(len(a.entries), len(a.text)) }
+
+// ListMemory returns how many bytes of memory a list takes, about, that has so many entries and whose encoding has so many bytes.
+func ListMemory(entries, size int) int { return listOverhead + size + entryOverhead*entries }
 
 // entry returns the i-th entry. Its strings are parts of the list's text.
 func (a *acl) entry(i int) (perms jute.Perm, scheme, id string) {

@@ -45,10 +45,12 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		s.stamp(entry)
 		s.format, s.removals = entry.GetFormat(), s.perEntry
 		s.watches.steps = 0
+		s.keepHashes()
 		for _, txn := range entry.GetTxns() {
 			s.step(txn)
 		}
 	}
+	s.forgetHashes()
 	if s.marksHere(start != nil, before) {
 		s.mark()
 	}

@@ -136,11 +136,16 @@ func (m *member) append(p []byte) []byte {
 // hash covers every field of n except what is derived or differs between members.
 func (n *node) hash() uint64 {
 	data, version := n.replicated()
+	return n.hashWith(hashData(data), version)
+}
+
+// hashWith does what hash does, for a caller that has the hash of the data.
+func (n *node) hashWith(data uint64, version int32) uint64 {
 	life := n.life()
 	var room [128]byte
 	p := room[:0]
 	p = add(p, xxhash.Sum64String(n.path))
-	p = add(p, hashData(data))
+	p = add(p, data)
 	p = add(p, uint64(n.czxid))
 	p = add(p, uint64(n.mzxid))
 	p = add(p, uint64(n.lastChild()))
@@ -189,10 +194,10 @@ func hashData(p []byte) uint64 {
 }
 
 // count adds n, which has been changed, to the digest.
-func (t *tree) count(n *node) { t.nodeSum += n.hash() }
+func (t *tree) count(n *node) { t.nodeSum += t.hash(n) }
 
 // uncount subtracts n, which is about to be changed, from the digest.
-func (t *tree) uncount(n *node) { t.nodeSum -= n.hash() }
+func (t *tree) uncount(n *node) { t.nodeSum -= t.hash(n) }
 
 // putSession sets a session's record.
 func (c *content) putSession(gen uint64, s *Session) {

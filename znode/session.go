@@ -3,6 +3,7 @@ package znode
 import (
 	"cmp"
 	"crypto/subtle"
+	"math"
 	"time"
 
 	"rollcall/jute"
@@ -206,8 +207,8 @@ func (s *State) endSession(session Session, end End) (later bool) {
 	if s.format >= KillFormat {
 		end.Number = s.ends.keep(s.gen.Load(), end, s.mostEnds)
 	}
-	if s.endsAtOnce(end.Ephemerals) {
-		s.removeOwned(session.ID, end.Ephemerals)
+	if s.endsAtOnce(s.weighOwned(session.ID, end.Ephemerals)) {
+		s.removeOwned(session.ID, math.MaxInt)
 		s.remember(Removal{Cause: SessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
 	} else {
 		s.unswept.put(s.gen.Load(), key, struct{}{})

@@ -1,6 +1,8 @@
 package znode
 
 import (
+	"strings"
+
 	pb "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
@@ -12,6 +14,10 @@ const (
 	// sweeping together. All clients wait while an entry is applied: removing 2,000 nodes took
 	// about 3 ms where three members share two processors.
 	entryRemovals = 1_000
+
+	// removalLevels is how many levels of its path make the removal of a node count once more. After a snapshot, a removal
+	// copies each node above the one that goes.
+	removalLevels = 16
 
 	// endAtOnce is how many ephemeral nodes are removed together with their session in an entry of
 	// stepsFormat. In that format, other sessions that end in the same entry do not count.
@@ -27,7 +33,7 @@ const (
 // Unswept reports whether ended sessions have nodes left. The caller holds at least the read lock.
 func (s *State) Unswept() bool { return s.unswept.n > 0 }
 
-// endsAtOnce reports whether so many nodes may be removed together with their session, and if so
+// endsAtOnce reports whether nodes that weigh so much may be removed together with their session, and if so
 // charges them to the running entry.
 func (s *State) endsAtOnce(nodes int) bool {
 	switch {
@@ -72,12 +78,12 @@ func (s *State) sweep(txn *proto.Txn, r *Result) {
 	}
 }
 
-// sweepFirst removes up to limit nodes of the first ended session with nodes left, and returns how
-// many it has removed.
-func (s *State) sweepFirst(limit int) (removed int) {
+// sweepFirst removes nodes of the first ended session with nodes left, which weigh up to limit, and returns what they have weighed.
+// It removes one at least.
+func (s *State) sweepFirst(limit int) (weight int) {
 	key, _ := s.unswept.first()
 	id := jute.SessionID(key)
-	removed = s.removeOwned(id, limit)
+	weight = s.removeOwned(id, limit)
 	s.remember(Removal{Cause: SessionEnded, Session: id}) // the session's record is gone
 	last := len(s.owned(id, 1)) == 0
 	if last {
@@ -85,17 +91,36 @@ func (s *State) sweepFirst(limit int) (removed int) {
 	}
 	s.fire()
 	s.hooks.Swept(id, last)
-	return removed
+	return weight
 }
 
-// removeOwned removes up to limit of a session's ephemeral nodes, in the order of their
-// paths, and returns how many it has removed.
-func (s *State) removeOwned(id jute.SessionID, limit int) (removed int) {
-	paths := s.owned(id, limit)
-	for _, path := range paths {
+// removalWeight returns how many nodes the removal of a node counts as.
+func removalWeight(path string) int { return 1 + strings.Count(path, "/")/removalLevels }
+
+// weighOwned returns what the removal of a session's ephemeral nodes weighs. If there are more of them than the running entry may
+// remove, it returns their number.
+func (s *State) weighOwned(id jute.SessionID, nodes int) (weight int) {
+	if nodes > s.removals || s.format < budgetFormat {
+		return nodes
+	}
+	for _, path := range s.owned(id, nodes) {
+		weight += removalWeight(path)
+	}
+	return weight
+}
+
+// removeOwned removes a session's ephemeral nodes that weigh up to limit, in the order of their paths, and returns what they have
+// weighed. It removes one at least.
+func (s *State) removeOwned(id jute.SessionID, limit int) (weight int) {
+	for i, path := range s.owned(id, limit) {
+		w := removalWeight(path)
+		if i > 0 && weight+w > limit {
+			break
+		}
+		weight += w
 		s.remove(s.get(path))
 	}
-	return len(paths)
+	return weight
 }
 
 // unsweptIDs returns the ended sessions with nodes left, in the order of their ids.

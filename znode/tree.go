@@ -20,6 +20,7 @@ type tree struct {
 	dataSize   int64                       // bytes of all paths and data
 	listSize   int64                       // bytes of the access control lists that nodes have, each once
 	nodeSum    uint64                      // of the hashes of all nodes; see DigestVersion
+	dataHashes map[sameData]uint64         // of the long data that the running entry has hashed
 }
 
 // node is one znode. A node of an older generation than the present one is never written. If a node
@@ -112,7 +113,7 @@ func newTree(gen uint64, acls *acls) tree {
 // the next change.
 func (t *tree) copy() tree {
 	c := *t
-	c.paths = nil
+	c.paths, c.dataHashes = nil, nil
 	return c
 }
 

@@ -31,13 +31,16 @@ const watchOverhead = 160
 // with a node, so that no connection's share depends on others.
 func (e *watch) bytes() int { return watchOverhead + len(e.path.path) }
 
-// A visit of a watch takes one step, an event eventSteps, the removal of a one-shot watch removeSteps, and each identity that is compared with a list one. Their sum for one
-// entry is at most maxFireSteps, which take less than 100 ms: BenchmarkWorst. The watches that are met after that go, and their
-// connections end. Their clients come back and set them again.
+// A visit of a watch takes one step, an event eventSteps and one for each eventBytes of its path, the removal of a one-shot watch
+// removeSteps, and each identity that is compared with a list one. An address is looked up once for each number of bits that count
+// in the list, which takes lengthSteps. The sum for one entry is at most maxFireSteps, which take less than 100 ms: BenchmarkWorst.
+// The watches that are met after that go, and their connections end. Their clients come back and set them again.
 const (
 	maxFireSteps = 4 << 20
 	eventSteps   = 8
+	eventBytes   = 16
 	removeSteps  = 16
+	lengthSteps  = 6
 )
 
 // change is a change that watchers are told about, with the lists that say which of them may be
@@ -137,7 +140,7 @@ func (s *State) tell(r *watching, event jute.EventType, path string, a *acl) {
 	if !s.term.SkipACL && a.open&jute.PermRead == 0 && !s.mayRead(r, a) {
 		return
 	}
-	s.watches.steps += eventSteps
+	s.watches.steps += eventSteps + len(path)/eventBytes
 	r.watcher.Event(event, path, s.zxid)
 }
 
@@ -147,7 +150,7 @@ func (s *State) mayRead(r *watching, a *acl) bool {
 		r.asker = new(asker)
 	}
 	r.asker.be(r.watcher.Identities())
-	s.watches.steps += len(r.asker.ids)
+	s.watches.steps += len(r.asker.ids) + lengthSteps*len(a.lengths)
 	return r.asker.may(a, jute.PermRead, s.term.SASL)
 }
 

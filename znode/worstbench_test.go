@@ -22,7 +22,6 @@ const (
 	worstIdentities = 64
 	worstEntries    = 1000
 	worstWatchers   = 200
-	worstPath       = 64 << 10
 	requestBytes    = 1 << 20 // of a request, and of an entry
 )
 
@@ -186,11 +185,12 @@ func worstChecks(k *bench, b *testing.B) func() []*proto.Txn {
 	return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
 }
 
-// worstLevels writes a node with as many levels as a path may have, below a quota and a recursive watcher, as often as a request of
-// 1 MiB can.
+// worstLevels writes a node with as many levels as a path may have, below a quota and a recursive watcher, as often as a request
+// can: it has at most 256 Ki levels.
 func worstLevels(k *bench, b *testing.B) func() []*proto.Txn {
+	const levels, allLevels = 128, 256 << 10
 	path := ""
-	for range 512 {
+	for range levels {
 		path += "/x"
 		quotaNode(k, b, path, "")
 	}
@@ -199,7 +199,7 @@ func worstLevels(k *bench, b *testing.B) func() []*proto.Txn {
 	quotaNode(k, b, quotaPath+"/x"+usageName, "")
 	_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistentRecursive, &silent{})
 	var ops []jute.MultiOp
-	for range requestBytes / len(path) {
+	for range allLevels / levels {
 		ops = append(ops, put(path, anyVersion))
 	}
 	body := jute.AppendMulti(nil, ops)
@@ -261,15 +261,15 @@ func worstQuotaText(k *bench, b *testing.B) func() []*proto.Txn {
 
 // worstDepth writes a node with as many levels as a path may have, as often as one request can.
 func worstDepth(k *bench, b *testing.B) func() []*proto.Txn {
-	const levels = 512
-	part := "/" + strings.Repeat("x", worstPath/levels-1)
+	const levels, length = 128, 2 << 10
+	part := "/" + strings.Repeat("x", length/levels-1)
 	path, quotas := "", quotaPath
 	for range levels {
 		path += part
 		quotaNode(k, b, path, "")
 	}
 	for range levels - 3 - len(quotaPath)/len(part) {
-		if len(quotas)+len(part)+len(limitsName) > worstPath {
+		if len(quotas)+len(part)+len(limitsName) > length {
 			break
 		}
 		quotas += part
@@ -279,7 +279,7 @@ func worstDepth(k *bench, b *testing.B) func() []*proto.Txn {
 	quotaNode(k, b, quotas+usageName, "")
 	_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistentRecursive, &silent{})
 	var ops []jute.MultiOp
-	for range 15 {
+	for range 500 {
 		ops = append(ops, put(path, anyVersion))
 	}
 	return func() []*proto.Txn { return []*proto.Txn{multiOf(ops)} }

@@ -1,0 +1,215 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// These are the most expensive requests that are known. Each took longer, or added more, before a bound for its product was made.
+func TestKnownExpenses(t *testing.T) {
+	for name, play := range map[string]func(e *expenses, c *spender){
+		"children of a node with 1 MB of data": childrenOfLongData,
+		"two nodes with 1 MB of data by turns": turnsOfLongData,
+		"lists of addresses and watchers":      addressesAndWatchers,
+		"long paths and watchers":              longPathsAndWatchers,
+		"deep paths that share no node":        deepPaths,
+		"deep paths beside a thousand quotas":  deepPathsBesideQuotas,
+		"deep ephemeral nodes of a session":    deepEphemerals,
+		"a list of its own for each node":      manyLists,
+	} {
+		t.Run(name, func(t *testing.T) {
+			judge(t, func() *expenses {
+				e := newExpenses(t, &proto.TermStart{EnforceQuota: true, Sasl: true})
+				play(e, e.client(identities(0, DefaultMaxIdentities, "digest", "%d-%d:0123456789012345678901234567")))
+				return e
+			})
+		})
+	}
+}
+
+func (e *expenses) fill(c *spender, path string) {
+	_ = e.request(c, jute.OpSetData, jute.SetDataRequest{Path: []byte(path), Data: bytes.Repeat([]byte(path), 1_000_000/len(path)), Version: -1})
+}
+
+// childrenOfLongData: a create changes the parent, whose data are part of its hash.
+func childrenOfLongData(e *expenses, c *spender) {
+	parent := e.chain(c, "", 1, 1)
+	e.fill(c, parent)
+	var ops []jute.MultiOp
+	for range e.ops {
+		ops = append(ops, making(parent+"/"+e.name(1)))
+	}
+	_ = e.multi(c, ops)
+}
+
+func turnsOfLongData(e *expenses, c *spender) {
+	a, b := e.chain(c, "", 1, 1), e.chain(c, "", 1, 1)
+	e.fill(c, a)
+	e.fill(c, b)
+	var ops []jute.MultiOp
+	for range e.ops / 2 {
+		ops = append(ops, making(a+"/"+e.name(1)), making(b+"/"+e.name(1)))
+	}
+	_ = e.multi(c, append(ops[:len(ops)-1], jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/none")}})) // so that all is undone
+	_ = e.multi(c, ops)
+}
+
+// addressesAndWatchers: an address is looked up for each number of bits that counts in a list.
+func addressesAndWatchers(e *expenses, c *spender) {
+	list := []jute.ACL{{Perms: jute.PermWrite, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}}
+	for bits := 1; bits <= 128; bits++ {
+		id := fmt.Sprintf("ffff:%x::/%d", bits, bits)
+		if bits <= 32 {
+			id = fmt.Sprintf("250.%d.0.0/%d", bits, bits)
+		}
+		list = append(list, jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: []byte(id)}})
+	}
+	_ = e.request(c, jute.OpCreate, node("/p", list))
+	var ops []jute.MultiOp
+	for range e.ops {
+		ops = append(ops, writing("/p"))
+	}
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
+		for range 200 {
+			e.watch("/", jute.AddWatchPersistentRecursive, []*proto.Identity{identity("ip", address)})
+		}
+		_ = e.multi(c, ops)
+	}
+}
+
+// longPathsAndWatchers: each event has the path.
+func longPathsAndWatchers(e *expenses, c *spender) {
+	path := e.chain(c, "", 1, DefaultMaxPath-2)
+	for range 2000 {
+		e.watch("/", jute.AddWatchPersistentRecursive, c.ids)
+	}
+	_ = e.multi(c, []jute.MultiOp{writing(path), writing(path), writing(path), writing(path), writing(path), writing(path), writing(path), writing(path)})
+}
+
+// deepPaths: while a quota is enforced, a multi copies each node above those that it changes.
+func deepPaths(e *expenses, c *spender) {
+	e.quota(c, "/q")
+	var ops []jute.MultiOp
+	for range 600 {
+		ops = append(ops, writing(e.chain(c, "", maxLevels-2, 1)))
+	}
+	for n := len(ops); n > 50; n = n * 9 / 10 {
+		if e.multi(c, ops[:n]) {
+			break
+		}
+	}
+}
+
+// deepPathsBesideQuotas: a path is compared with those of quotas on each level.
+func deepPathsBesideQuotas(e *expenses, c *spender) {
+	parts := strings.Repeat("/x", maxLevels-4)
+	for i := 2; i <= len(parts); i += 2 {
+		_ = e.request(c, jute.OpCreate, node(parts[:i], jute.OpenACL))
+		if i < len(parts)-6 {
+			_ = e.request(c, jute.OpCreate, node("/zookeeper/quota"+parts[:i], jute.OpenACL))
+		}
+	}
+	for i := range 1000 {
+		e.quotaAt(c, fmt.Sprintf("/zookeeper/quota%s/%d", parts[:len(parts)-8], i))
+	}
+	e.watch(parts, jute.AddWatchPersistentRecursive, c.ids)
+	var ops []jute.MultiOp
+	for range 3700 {
+		ops = append(ops, writing(parts))
+	}
+	for n := len(ops); n > 50; n = n * 9 / 10 {
+		if e.multi(c, ops[:n]) {
+			break
+		}
+	}
+}
+
+// deepEphemerals: the end of a session removes its nodes, and copies each node above them after a snapshot.
+func deepEphemerals(e *expenses, c *spender) {
+	e.quota(c, "/q")
+	for range 1000 {
+		path := e.chain(c, "", maxLevels-2, 1)
+		_ = e.request(c, jute.OpCreate, jute.CreateRequest{Path: []byte(path + "/" + e.name(1)), ACL: jute.OpenACL, Flags: jute.Ephemeral})
+	}
+	for i := range 20 {
+		e.watch(fmt.Sprint("/w", i), jute.AddWatchPersistentRecursive, c.ids)
+	}
+	_ = e.multi(c, []jute.MultiOp{writing("/")}) // starts a new generation, as a snapshot does
+	e.end(c)
+}
+
+// manyLists: a list takes memory beside its text.
+func manyLists(e *expenses, c *spender) {
+	for n := e.ops; n > 0; n /= 2 {
+		var ops []jute.MultiOp
+		for i := range n {
+			list := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: fmt.Appendf(nil, "::%x:%x", n, i)}}}
+			ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: node("/"+e.name(1), list)})
+		}
+		_ = e.multi(c, ops)
+	}
+}
+
+// What a request adds takes little more memory than the state counts.
+func TestMemoryOfExpenses(t *testing.T) {
+	tiny := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: []byte("::")}}}
+	long := listOf(900)
+	own := func(i int) []jute.ACL {
+		return []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}, {Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: fmt.Appendf(nil, "::%x", i)}}}
+	}
+	for name, make := range map[string]func(i int) jute.MultiOp{
+		"nodes":      func(i int) jute.MultiOp { return making(fmt.Sprintf("/%x", i)) },
+		"ephemerals": func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), tiny, jute.Ephemeral) },
+		"containers": func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), tiny, jute.Container) },
+		"sequential": func(int) jute.MultiOp { return made("/", tiny, jute.EphemeralSequential) },
+		"pairs": func(i int) jute.MultiOp {
+			return making([]string{fmt.Sprintf("/%x", i), fmt.Sprintf("/%x/1", i-1)}[i%2])
+		},
+		"lists":      func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), own(i), 0) },
+		"long lists": func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), append(own(i), long...), 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newExpenses(t, &proto.TermStart{})
+			c := e.client(identities(0, DefaultMaxIdentities, "digest", "%d-%d:0123456789012345678901234567"))
+			var grown, paid int64
+			ops := 0
+			for n := e.ops; n > 0 && paid == 0; n /= 2 { // the largest multi of this kind that is allowed
+				var all []jute.MultiOp
+				for i := range n {
+					all = append(all, make(i))
+				}
+				_ = e.multi(c, []jute.MultiOp{writing("/")}) // the memory of a large multi is kept until the next one
+				before := heap()
+				if e.multi(c, all) {
+					_ = e.multi(c, []jute.MultiOp{writing("/")})
+					grown, paid, ops = heap()-before, int64(e.costs[len(e.costs)-2].paid), n
+				}
+				runtime.KeepAlive(all)
+			}
+			t.Logf("%d bytes of memory for a request of %d with %d operations", grown, paid, ops)
+			if most := mostGrowth*paid + nodeMemory*int64(ops) + freeMemory; paid == 0 || grown > most {
+				t.Errorf("%d bytes of memory for a request of %d, want at most %d", grown, paid, most)
+			}
+			runtime.KeepAlive(e)
+		})
+	}
+}
+
+func made(path string, list []jute.ACL, flags jute.CreateMode) jute.MultiOp {
+	return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte(path), ACL: list, Flags: flags}}
+}
+
+// heap returns how many bytes of memory are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what the first one has found to be weakly referenced
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
