@@ -68,6 +68,7 @@ type expenses struct {
 	names    int // for names that were not used yet
 	longest  int // bytes of a request
 	ops      int // of a multi
+	most     int // requests; 0: any number
 }
 
 func newExpenses(tb testing.TB, rules *proto.TermStart) *expenses {
@@ -138,7 +139,7 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 		n = jute.CountMulti(body)
 	}
 	lists, code := e.srv.Afford(op, body, c.ids)
-	if len(body) > e.longest || n > e.ops || code != jute.OK {
+	if e.most > 0 && len(e.costs) >= e.most || len(body) > e.longest || n > e.ops || code != jute.OK {
 		e.refused++
 		return false
 	}

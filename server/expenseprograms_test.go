@@ -45,7 +45,7 @@ func TestRandomExpenses(t *testing.T) {
 		}
 		var e *expenses
 		judge(t, func() *expenses {
-			e = play(t, program, jute.DefaultMaxBuffer-8, DefaultMaxMultiOps)
+			e = play(t, program, jute.DefaultMaxBuffer-8, DefaultMaxMultiOps, 0)
 			return e
 		})
 		requests, large, refused = requests+len(e.costs), large+e.large(), refused+e.refused
@@ -73,23 +73,23 @@ func (e *expenses) large() (n int) {
 func FuzzExpenses(f *testing.F) {
 	for seed := range uint64(8) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		program := make([]byte, programLength/2)
+		program := make([]byte, programLength/4)
 		for i := range program {
 			program[i] = byte(random.Uint32())
 		}
 		f.Add(program)
 	}
 	f.Fuzz(func(t *testing.T, program []byte) {
-		program = program[:min(len(program), programLength/2)]
-		judge(t, func() *expenses { return play(t, program, 16<<10, 200) })
+		program = program[:min(len(program), programLength/4)]
+		judge(t, func() *expenses { return play(t, program, 8<<10, 60, 50) })
 	})
 }
 
-// play runs a program, with requests of up to so many bytes and operations.
-func play(tb testing.TB, program []byte, longest, ops int) *expenses {
+// play runs a program, with up to so many requests, which have up to so many bytes and operations. 0 requests: any number.
+func play(tb testing.TB, program []byte, longest, ops, most int) *expenses {
 	d := &dice{program}
 	e := newExpenses(tb, &proto.TermStart{EnforceQuota: d.roll(2) == 0, Sasl: true, TtlNodes: true})
-	e.longest, e.ops = longest, ops
+	e.longest, e.ops, e.most = longest, ops, most
 	for i := range pick(d, 1, 2, 4) {
 		n := pick(d, 1, 8, DefaultMaxIdentities)
 		if d.roll(2) == 0 {
@@ -99,7 +99,7 @@ func play(tb testing.TB, program []byte, longest, ops int) *expenses {
 		}
 	}
 	places := []string{""}
-	for len(d.left) > 0 && e.used() < programState {
+	for len(d.left) > 0 && e.used() < programState && (most == 0 || len(e.costs) < most) {
 		places = append(places, e.prepare(d, places[d.roll(len(places))])...)
 		places = places[max(0, len(places)-1000):]
 	}

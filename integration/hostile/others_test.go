@@ -199,7 +199,7 @@ func (o *others) during(t *testing.T, attack func(ctx context.Context)) {
 		if ratio <= mostRatio {
 			return
 		}
-		if try == mostTries {
+		if try == mostTries || ratio > worstAttempt*mostRatio {
 			t.Errorf("others wait %v at p99 under attack, %v while calm: %.1f times as long, want at most %d", p99, calm, ratio, mostRatio)
 			return
 		}

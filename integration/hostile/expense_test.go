@@ -1,0 +1,237 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
+)
+
+const (
+	expenseLimit = 192 << 20 // the members' memoryLimit
+	expenseQuota = 48 << 20  // their dataQuota, if they have one
+	// expenseCollect is their GOMEMLIMIT: between memoryLimit and the most memory that they may have.
+	expenseCollect = "224MiB"
+	// expenseResident is the most memory that a member may have had: the limit and 30 %.
+	expenseResident = expenseLimit + expenseLimit*3/10
+	// expenseData is the most memory that a member can get. With more it ends, and the test fails, before the machine suffers.
+	expenseData = 2 << 30
+	expenseFrom = "127.66.66.80"
+	// expensePause is how long an attacker rests after what it sends at once. Without a rest the attackers would take a share of the
+	// processors, as any clients do; this is about what a few requests cost.
+	expensePause = time.Second
+	// expenseTime is how long others are measured during an attack, and expenseCalm before it.
+	expenseTime, expenseCalm = 3 * time.Second, 2 * time.Second
+	// mostExpenseRatio and freeExpenseTime limit how long others may wait at p99: so many times as long as before the attack, or
+	// freeExpenseTime if that is longer.
+	mostExpenseRatio = 3
+	freeExpenseTime  = 50 * time.Millisecond
+	// worstAttempt is how many times as long as that they may wait in an attempt that does not count. Something else may keep the
+	// machine busy for a moment, but a member that hangs does so in any attempt.
+	worstAttempt = 5
+)
+
+// besieged are three members with limits, and the others, during one attack.
+type besieged struct {
+	*process.Ensemble
+	others *others
+	done   atomic.Int64 // requests of the attackers that were answered, or connections that they have used up
+}
+
+// expense is an attack by requests that cost as much as the bounds allow.
+type expense struct {
+	name  string
+	fills bool // memory up to memoryLimit: there is no dataQuota
+	begin func(t *testing.T, b *besieged)
+	run   func(ctx context.Context, b *besieged) // until ctx ends
+	least int64                                  // of besieged.done, in an attempt; with less there was no attack
+}
+
+// besiege plays an attack. The others go on writing and reading, and no member has more memory than its limit allows. Then all
+// members are killed, and serve again from what the attack has left in their logs.
+func besiege(t *testing.T, a expense) {
+	lines := fmt.Sprintf("memoryLimit=%dM\nmaxClientCnxns=0\n%s", expenseLimit>>20, process.AnyHTTP)
+	if !a.fills {
+		lines += fmt.Sprintf("dataQuota=%dM\n", expenseQuota>>20)
+	}
+	e, o := startMembers(t, expenseCollect, lines)
+	b := &besieged{Ensemble: e, others: o}
+	b.confine(t)
+	if a.begin != nil {
+		a.begin(t, b)
+	}
+	b.judge(t, a)
+	for _, m := range e.Members {
+		if peak := peakMemory(t, m); peak > expenseResident {
+			t.Errorf("member %d had %d MiB in memory, want at most %d", m.ID, peak>>20, expenseResident>>20)
+		}
+	}
+	e.KillAll()
+	for _, m := range e.Members {
+		e.Start(m)
+	}
+	b.confine(t)
+	began := time.Now()
+	e.Settle()
+	t.Logf("after all members were killed, they serve after %v", time.Since(began))
+	for i, m := range e.Members {
+		lives(t, m)
+		c := &other{Conn: dial(t, m, ""), member: m, path: o.sessions[i].path}
+		if _, err := c.Open(othersTimeout); err != nil {
+			t.Fatal(err)
+		}
+		c.call(t, jute.OpSetData, jute.SetDataRequest{Path: c.path, Data: []byte("x"), Version: -1})
+	}
+}
+
+// confine limits the memory that the members' processes can get.
+func (b *besieged) confine(t *testing.T) {
+	t.Helper()
+	limit := unix.Rlimit{Cur: expenseData, Max: expenseData}
+	for _, m := range b.Members {
+		if err := unix.Prlimit(m.Process.Cmd.Process.Pid, unix.RLIMIT_DATA, &limit, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lives asks a member's probe.
+func lives(t *testing.T, m *process.Member) {
+	t.Helper()
+	addr, err := m.HTTP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Timeout: process.Patience}
+	res, err := client.Get("http://" + addr + "/livez")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("member %d: livez: %s, %s, %v", m.ID, res.Status, text, err)
+	}
+}
+
+// judge measures the others before the attack and during it, in one of mostTries attempts.
+func (b *besieged) judge(t *testing.T, a expense) {
+	t.Helper()
+	for try := 1; ; try++ {
+		calm := max(b.others.write(t, expenseCalm).p99(t, "while calm"), leastP99)
+		most := max(mostExpenseRatio*calm, freeExpenseTime)
+		b.done.Store(0)
+		ctx, cancel := context.WithCancel(t.Context())
+		var attacking sync.WaitGroup
+		attacking.Go(func() { a.run(ctx, b) })
+		beside := b.others.write(t, expenseTime)
+		cancel()
+		attacking.Wait()
+		p99, longest := beside.p99(t, "beside "+a.name), beside.longest()
+		t.Logf("attempt %d: %d requests of attackers; others wait %v at p99, at most %v allowed, and %v at most", try, b.done.Load(), p99, most, longest)
+		if done := b.done.Load(); done < a.least {
+			t.Errorf("the attackers got through %d times, want at least %d", done, a.least)
+		}
+		switch {
+		case t.Failed() || p99 <= most && longest <= mostWait:
+			return
+		case try == mostTries || p99 > worstAttempt*most || longest > worstAttempt*mostWait:
+			t.Errorf("others wait %v at p99 beside %s, want at most %v; %v at most, want %v", p99, a.name, most, longest, mostWait)
+			return
+		}
+	}
+}
+
+// attackers runs as many attackers until ctx ends, each with a session on one of the members.
+func (b *besieged) attackers(ctx context.Context, n int, attack func(ctx context.Context, i int, c *wire.Conn) error) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if c, ok := openAttacker(ctx, b.Members[i%len(b.Members)]); ok {
+					_ = attack(ctx, i, c) // ends with the connection, at the latest when ctx ends
+					_ = c.Close()
+				}
+				pause(ctx, expensePause)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// openAttacker opens a session on a connection that is closed when ctx ends.
+func openAttacker(ctx context.Context, m *process.Member) (*wire.Conn, bool) {
+	sock, err := dialFrom(ctx, m, expenseFrom)
+	if err != nil {
+		return nil, false
+	}
+	context.AfterFunc(ctx, func() { _ = sock.Close() })
+	c := wire.New(sock)
+	if _, err := c.Open(othersTimeout); err != nil {
+		_ = sock.Close()
+		return nil, false
+	}
+	return c, true
+}
+
+// request sends one request and returns the code of its reply. Events that come before it are dropped.
+func request(c *wire.Conn, op jute.Op, rec wire.Record) (jute.Code, error) {
+	reply, _, err := c.Call(1, op, rec)
+	return reply.Err, err
+}
+
+// bursts sends so many frames at once, reads their replies, and rests, until ctx ends.
+func (b *besieged) bursts(ctx context.Context, c *wire.Conn, n int, frame func(i int) []byte) error {
+	for first := 0; ; first += n {
+		var burst []byte
+		for i := range n {
+			burst = appendFrame(burst, frame(first+i))
+		}
+		sent := make(chan error, 1)
+		go func() { // beside the replies, which the member would otherwise have to keep
+			_, err := c.Write(burst)
+			sent <- err
+		}()
+		for range n {
+			if err := b.reply(c); err != nil {
+				_ = c.Close()
+				<-sent
+				return err
+			}
+		}
+		if err := <-sent; err != nil {
+			return err
+		}
+		pause(ctx, expensePause)
+	}
+}
+
+// reply reads frames up to the next reply.
+func (b *besieged) reply(c *wire.Conn) error {
+	for {
+		switch r, err := c.Recv(); {
+		case err != nil:
+			return err
+		case r.Xid != jute.XidNotification:
+			b.done.Add(1)
+			return nil
+		}
+	}
+}
