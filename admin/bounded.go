@@ -166,6 +166,14 @@ func (c *boundConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// Close implements net.Conn. A connection that is closed has no place any more, whoever closes it.
+func (c *boundConn) Close() error {
+	c.of.mu.Lock()
+	c.of.forget(c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
 func (c *boundConn) note(at time.Time) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -174,11 +182,14 @@ func (c *boundConn) note(at time.Time) {
 
 // boundOf returns the connection below TLS, or nil if it is none of a bounded's.
 func boundOf(c net.Conn) *boundConn {
-	if over, ok := c.(interface{ NetConn() net.Conn }); ok {
+	for {
+		over, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			one, _ := c.(*boundConn)
+			return one
+		}
 		c = over.NetConn()
 	}
-	one, _ := c.(*boundConn)
-	return one
 }
 
 // state implements http.Server.ConnState. The server calls it when the headers of a request have been read, when the request
@@ -216,6 +227,9 @@ func (b *bounded) rest(c *boundConn) {
 
 // forget removes c. The caller holds the lock.
 func (b *bounded) forget(c *boundConn) {
+	if !b.conns[c] {
+		return
+	}
 	b.leave(c)
 	delete(b.conns, c)
 	if b.from[c.addr]--; b.from[c.addr] <= 0 {
@@ -341,7 +355,7 @@ func (b *bounded) closeQuiet() {
 	defer b.mu.Unlock()
 	for c := range b.conns {
 		if c.quiet {
-			_ = c.Close() // does not wait: nothing is being written to it
+			_ = c.Conn.Close() // does not wait: nothing is being written to it
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"rollcall/digest"
+	"rollcall/keystore"
 	"rollcall/secretfile"
 	"rollcall/slowkey"
 	"rollcall/tokenproof"
@@ -56,10 +57,13 @@ func proved(r *http.Request) bool {
 }
 
 // who returns the administrator that the request proves to come from, "super" or "token", or "" if it
-// proves nothing. Another proof, such as a client's certificate, would be checked here.
+// proves nothing. TLS has checked a certificate.
 func (h *HTTP) who(r *http.Request) string {
 	if proved(r) {
 		return "token"
+	}
+	if h.cfg.Super != "" && verified(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == h.cfg.Super {
+		return "certificate"
 	}
 	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
 		return ""
@@ -175,8 +179,11 @@ func (h *HTTP) offeredRole(r *http.Request) role {
 
 // shown returns what the certificate that a client has shown allows. TLS has checked it.
 func (h *HTTP) shown(r *http.Request) role {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+	if !verified(r) {
 		return roleNone
 	}
 	return roleReads
 }
+
+// verified reports whether the client has shown a certificate that the trust store believes.
+func verified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,6 +67,9 @@ type HTTPSettings struct {
 	TokenFile   string // file with the token of administrators; "": there is none
 	// ReadTokenFile and MetricsTokenFile have tokens that only read, and that read nothing but metrics; "": there is none.
 	ReadTokenFile, MetricsTokenFile string
+	ForceHTTPS                      bool       // HTTPConfig.TLS alone is served
+	UnifyPorts                      bool       // HTTPConfig.TLS is served beside plain connections, unless ForceHTTPS is set
+	NeedClientAuth                  bool       // clients over TLS must show a certificate
 	LocalReads                      LocalReads // what callers without credentials may read
 	Hosts                           []string   // names for this member in the Host header, besides its own; "*": any
 	NoSnapshots                     bool       // ZooKeeper's command snapshot is refused
@@ -88,6 +92,8 @@ type HTTPConfig struct {
 	Audit       *slog.Logger   // what administrators do is logged here; default: Logger
 	Acts        Acts           // and is told here, too; nil: it is not
 	Anonymous   Anonymous      // what callers without credentials may read
+	TLS         *tls.Config    // for HTTPS; nil: there is none
+	Super       string         // the subject of the super user's certificate; "": nobody is super by certificate
 	Names       []string       // host names by which clients may call this member, besides addresses and localhost
 	Guesses     *guesses.Table // slows the addresses of wrong credentials; nil: none is slowed
 	Logger      *slog.Logger   // default: discard
@@ -169,24 +175,25 @@ func (h *HTTP) Stop() { h.stopping.Store(true) }
 func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
 	var g errgroup.Group
 	g.Go(func() error { h.streams.run(ctx); return nil })
-	g.Go(func() error { return h.serve(ctx, l, h.handler) })
+	g.Go(func() error { return h.serve(ctx, l, h.handler, h.cfg.TLS) })
 	return g.Wait()
 }
 
 // ServeSocket does the same on a socket of this machine, beside Serve.
 func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
-	return h.serve(ctx, l, h.handler)
+	return h.serve(ctx, l, h.handler, nil)
 }
 
 // ServeMetrics does the same with /metrics alone, for everybody who reaches l.
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 	e := metricsEndpoint
 	e.class = open
-	return h.serve(ctx, l, h.protect([]endpoint{e}))
+	return h.serve(ctx, l, h.protect([]endpoint{e}), nil)
 }
 
-func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler) error {
-	if h.cred.token.set {
+// serve serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
+func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, config *tls.Config) error {
+	if h.cred.token.set && config == nil {
 		proofs, err := tokenproof.NewListener(l, h.cred.tokenKey)
 		if err != nil {
 			return err
@@ -195,14 +202,16 @@ func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler) 
 		l = proofs
 	}
 	bounded := newBounded(l, maxConns)
+	listener, run := h.secured(bounded, config)
 	srv := &http.Server{
 		Handler: handler, ConnState: bounded.state, ConnContext: connContext,
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // what strangers send is not an operator's concern
 	}
 	var g errgroup.Group
+	g.Go(func() error { run(ctx); return nil })
 	g.Go(func() error {
-		if err := srv.Serve(bounded); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			h.log.Warn("no longer serving HTTP; clients are not affected", "addr", l.Addr().String(), "err", err)
 		}
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -242,11 +243,22 @@ func (l *Link) First(ctx context.Context) (*api.Client, error) {
 	return l.searched(ctx, auth)
 }
 
+// newHTTP returns a client for the URLs that --admin names. To those with https it shows the certificate of --tls-cert, and holds
+// theirs against --tls-ca, or against the authorities of the system.
+func (l *Link) newHTTP() (*http.Client, error) {
+	reach := newHTTP(l.world)
+	config, err := l.tls.config(l.world)
+	if config != nil {
+		reach.Transport.(*requests).TLSClientConfig = config
+	}
+	return reach, err
+}
+
 // answering returns a client of the first of the URLs where a member answers. It does not ask if there is only
 // one. Nothing gets the credentials before it has answered. Sockets go before URLs.
 func (l *Link) answering(ctx context.Context, auth string, bases []string) (*api.Client, error) {
 	if len(bases) == 1 {
-		return l.clientOf(bases[0], auth), nil
+		return l.clientOf(bases[0], auth)
 	}
 	var urls []string
 	for _, base := range bases {
@@ -255,14 +267,18 @@ func (l *Link) answering(ctx context.Context, auth string, bases []string) (*api
 		case !isSocket:
 			urls = append(urls, base)
 		case l.answers(ctx, path):
-			return l.clientOf(base, auth), nil
+			return l.clientOf(base, auth)
 		}
 	}
-	base, err := discover(ctx, newHTTP(l.world), urls)
+	reach, err := l.newHTTP()
+	if err != nil {
+		return nil, err
+	}
+	base, err := discover(ctx, reach, urls)
 	if err != nil {
 		return nil, fmt.Errorf("--admin: %w", err)
 	}
-	return l.clientOf(base, auth), nil
+	return l.clientOf(base, auth)
 }
 
 // searched returns a client of a member that search finds on the machines of --hosts.
@@ -275,7 +291,7 @@ func (l *Link) searched(ctx context.Context, auth string) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.clientOf(base, auth), nil
+	return l.clientOf(base, auth)
 }
 
 // find returns the address of the socket of this machine's member, or that of a port that search finds.
@@ -299,7 +315,11 @@ func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
 		return l.found(ctx, auth)
 	}
 	for _, base := range bases {
-		members = append(members, l.clientOf(base, auth))
+		member, err := l.clientOf(base, auth)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, member)
 	}
 	return members, nil
 }
@@ -342,7 +362,11 @@ func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, e
 			failed = append(failed, err)
 		case !known[base]:
 			known[base] = true
-			members = append(members, l.clientOf(base, auth))
+			member, err := l.clientOf(base, auth)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, member)
 		case auth != "":
 			failed = append(failed, With(WrongUse, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
 		}

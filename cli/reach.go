@@ -29,20 +29,21 @@ const (
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // clientOf returns a client of the member at base that shows auth, the value of a header. The token goes to a
-// socket as it is, because localsocket.Dial has checked who listens there. Over TCP it is proved, and not sent. The
+// socket as it is, because localsocket.Dial has checked who listens there, and so it goes over HTTPS. Over plain TCP it is proved, and not sent. The
 // password of the super user cannot be proved so, and goes to a socket alone: other questions need no credentials
 // on the member's machine.
-func (l *Link) clientOf(base, auth string) *api.Client {
+func (l *Link) clientOf(base, auth string) (*api.Client, error) {
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := tokenIn(auth); {
 	case isSocket:
-		return &api.Client{Base: "http://localhost", Auth: auth, HTTP: newHTTPOver(l.world, l.socketDial(path))}
+		return &api.Client{Base: "http://localhost", Auth: auth, HTTP: newHTTPOver(l.world, l.socketDial(path))}, nil
 	case strings.HasPrefix(base, "https://"):
-		return &api.Client{Base: base, Auth: auth, HTTP: newHTTP(l.world)}
+		reach, err := l.newHTTP()
+		return &api.Client{Base: base, Auth: auth, HTTP: reach}, err
 	case isToken:
-		return &api.Client{Base: base, HTTP: newHTTPOver(l.world, provedDial(token))}
+		return &api.Client{Base: base, HTTP: newHTTPOver(l.world, provedDial(token))}, nil
 	}
-	return &api.Client{Base: base, HTTP: newHTTP(l.world)}
+	return &api.Client{Base: base, HTTP: newHTTP(l.world)}, nil
 }
 
 // tokenIn returns the token in the value of a header, if there is one.

@@ -50,9 +50,9 @@ func (s *TLS) Args() []string {
 	return args
 }
 
-// Dialer returns how to connect to members: plainly, unless there are authorities. An error is about the flags,
-// and has the status WrongUse. It reads the files now.
-func (s *TLS) Dialer(w World) (Dialer, error) {
+// config returns what connections over TLS need, or nil if there are no authorities. An error is about the flags, and has the
+// status WrongUse. It reads the files now.
+func (s *TLS) config(w World) (*tls.Config, error) {
 	ca, cert := w.setting(s.ca, "ROLLCALL_TLS_CA"), w.setting(s.cert, "ROLLCALL_TLS_CERT")
 	key := w.setting(s.key, "ROLLCALL_TLS_KEY")
 	name := "--" + s.prefix + "tls-" // how a flag begins
@@ -60,8 +60,7 @@ func (s *TLS) Dialer(w World) (Dialer, error) {
 	case ca == "" && (cert != "" || key != ""):
 		return nil, With(WrongUse, fmt.Errorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name))
 	case ca == "":
-		var plain net.Dialer
-		return func(ctx context.Context, addr string) (net.Conn, error) { return plain.DialContext(ctx, "tcp", addr) }, nil
+		return nil, nil
 	case cert == "" && key != "":
 		return nil, With(WrongUse, fmt.Errorf("%skey needs %[1]scert", name))
 	case key == "":
@@ -71,8 +70,8 @@ func (s *TLS) Dialer(w World) (Dialer, error) {
 	if err != nil {
 		return nil, With(WrongUse, fmt.Errorf("%sca: %w", name, err))
 	}
-	d := tls.Dialer{Config: &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}}
-	if !d.Config.RootCAs.AppendCertsFromPEM(text) {
+	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !c.RootCAs.AppendCertsFromPEM(text) {
 		return nil, With(WrongUse, fmt.Errorf("%sca: there is no certificate in PEM in %s", name, ca))
 	}
 	if cert != "" {
@@ -80,8 +79,23 @@ func (s *TLS) Dialer(w World) (Dialer, error) {
 		if err != nil {
 			return nil, With(WrongUse, fmt.Errorf("%scert %s, %[1]skey %[3]s: %w", name, cert, key, err))
 		}
-		d.Config.Certificates = []tls.Certificate{own}
+		c.Certificates = []tls.Certificate{own}
 	}
+	return c, nil
+}
+
+// Dialer returns how to connect to members: plainly, unless there are authorities. An error is about the flags,
+// and has the status WrongUse. It reads the files now.
+func (s *TLS) Dialer(w World) (Dialer, error) {
+	config, err := s.config(w)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		var plain net.Dialer
+		return func(ctx context.Context, addr string) (net.Conn, error) { return plain.DialContext(ctx, "tcp", addr) }, nil
+	}
+	d := tls.Dialer{Config: config}
 	return func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
 }
 

@@ -196,10 +196,10 @@ func riskOfConnections(d *draft) string {
 }
 
 func riskOfAddress(d *draft) string {
-	if loopback(d.adminHost) {
+	if loopback(d.adminHost) || d.HTTP.ForceHTTPS {
 		return ""
 	}
-	return "there is no HTTPS yet: passwords and tokens that cross the network can be read on the way"
+	return "without admin.forceHttps=true, passwords and tokens that cross the network can be read on the way"
 }
 
 func riskOfLocalReads(d *draft) string {

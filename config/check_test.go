@@ -44,9 +44,11 @@ func TestCheckVerdicts(t *testing.T) {
 		{"jute.maxbuffer=4194305", Dangerous, "holds up the others"},
 		{"admin.serverAddress=127.0.0.2", InForce, ""},
 		{"admin.serverAddress=localhost", InForce, ""},
-		{"admin.serverAddress=0.0.0.0", Dangerous, "no HTTPS yet"},
+		{"admin.serverAddress=0.0.0.0", Dangerous, "without admin.forceHttps=true"},
 		{"metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", InForce, ""},
 		{"metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", Dangerous, "can read the metrics"},
+		{"admin.localReads=state", InForce, ""},
+		{"admin.localReads=data", Dangerous, "every process on this machine reads nodes"},
 		{"portUnification=false", InForce, ""},
 		{"portUnification=true", Dangerous, "may be a member"},
 		{"ssl.quorum.hostnameVerification=true", InForce, ""},
@@ -94,7 +96,7 @@ func TestCheckVerdicts(t *testing.T) {
 
 // Every risk of the table has a value that shows it in the test above.
 func TestEveryRiskIsTested(t *testing.T) {
-	tested := "tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes"
+	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes"
 	for i := range keys {
 		if k := &keys[i]; k.risk != nil && !strings.Contains(tested, k.name) {
 			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)

@@ -293,6 +293,20 @@ func (d *draft) finishAdmin() error {
 	if d.metricsEnabled {
 		d.HTTP.MetricsAddr = join(d.metricsHost, d.metricsPort)
 	}
+	asks := "admin.forceHttps"
+	if !d.HTTP.ForceHTTPS {
+		asks = "admin.portUnification"
+	}
+	switch c := d.Trust.Certificates; {
+	case !d.HTTP.ForceHTTPS && !d.HTTP.UnifyPorts:
+		if d.HTTP.NeedClientAuth {
+			d.warn(d.at("admin.needClientAuth"), "admin.needClientAuth has no effect without admin.forceHttps=true or admin.portUnification=true")
+		}
+	case c.Key.Location == "":
+		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location", d.at(asks), asks)
+	case d.HTTP.NeedClientAuth && c.Trust.Location == "":
+		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set ssl.quorum.trustStore.location", d.at("admin.needClientAuth"))
+	}
 	return nil
 }
 

@@ -71,7 +71,6 @@ const (
 
 // Why a group of keys is not served.
 const (
-	noHTTPS   = "HTTPS is not served yet"
 	noSASL    = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
 	noLocal   = "local sessions are not served: such a session ends when its client moves to another member"
 	noWeights = "a majority is counted by heads: hierarchical quorums are not served"
@@ -288,6 +287,18 @@ var keys = []key{
 	{
 		name: "admin.tokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.TokenFile }), unset: "none",
 		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
+	},
+	{
+		name: "admin.forceHttps", kind: boolean(func(d *draft) *bool { return &d.HTTP.ForceHTTPS }), def: "false",
+		doc: "true: HTTPS alone is served at admin.serverPort, with the keys of ssl.quorum.keyStore.location and ssl.quorum.trustStore.location; wins over admin.portUnification",
+	},
+	{
+		name: "admin.portUnification", kind: boolean(func(d *draft) *bool { return &d.HTTP.UnifyPorts }), def: "false",
+		doc: "true: HTTPS and plain HTTP are served at admin.serverPort",
+	},
+	{
+		name: "admin.needClientAuth", kind: boolean(func(d *draft) *bool { return &d.HTTP.NeedClientAuth }), def: "false",
+		doc: "true: over HTTPS, a client must show a certificate that ssl.quorum.trustStore.location believes. Without the key it may",
 	},
 	{
 		name: "admin.readTokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.ReadTokenFile }), unset: "none",
@@ -675,8 +686,5 @@ var keys = []key{
 	{name: "ssl.context.supplier.class", unset: "none", status: refused, doc: "Java classes cannot be loaded"},
 	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", secret: true},
 
-	{name: "admin.forceHttps", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
-	{name: "admin.portUnification", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
-	{name: "admin.needClientAuth", def: "false", status: noEffect, harmless: "false", doc: noHTTPS, kind: boolean(nil)},
 	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone", secret: true},
 }

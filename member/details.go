@@ -71,5 +71,8 @@ func (m *Member) certificates() map[string]int64 {
 	if m.keys != nil && m.keys.Certificate() != nil {
 		note("clients", m.keys.Certificate().Leaf.NotAfter)
 	}
+	if m.operatorKeys != nil && m.operatorKeys.Certificate() != nil {
+		note("operators", m.operatorKeys.Certificate().Leaf.NotAfter)
+	}
 	return left
 }

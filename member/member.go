@@ -172,33 +172,35 @@ type Member struct {
 	boot  uint64
 	own   *loopback // this member's gRPC services, called by itself
 
-	state      *znode.State
-	node       *quorum.Node
-	follower   *follower.Follower
-	server     *server.Server
-	keys       *keystore.Keys // for clients; nil: they do not connect over TLS
-	terms      *terms
-	succession *succession
-	peers      *peers
-	words      *admin.Words
-	audit      *audit.Log // nil: there is none
-	guesses    *guesses.Table
-	hashing    hashing
-	http       *admin.HTTP
-	viewer     viewer          // answers other members
-	view       *view.Collector // asks them
-	ports      ports
-	known      knownLists    // the servers of the ensemble
-	relisted   chan struct{} // their list has changed; one place
-	looked     chan struct{} // listLoop has seen another list; one place
-	removedIn  atomic.Int64  // version of the list without this member by which another member says that it was removed; 0: none
-	ready      chan struct{}
-	events     chan Event
-	yields     chan struct{} // closed when this member has been drained
-	yielded    sync.Once
-	damage     chan string // why this member's state is damaged; one place
-	dispute    atomic.Pointer[dispute]
-	backups    ownBackups
+	state    *znode.State
+	node     *quorum.Node
+	follower *follower.Follower
+	server   *server.Server
+	keys     *keystore.Keys // for clients; nil: they do not connect over TLS
+	// operatorKeys are for operators; nil: they are not served over HTTPS.
+	operatorKeys *keystore.Keys
+	terms        *terms
+	succession   *succession
+	peers        *peers
+	words        *admin.Words
+	audit        *audit.Log // nil: there is none
+	guesses      *guesses.Table
+	hashing      hashing
+	http         *admin.HTTP
+	viewer       viewer          // answers other members
+	view         *view.Collector // asks them
+	ports        ports
+	known        knownLists    // the servers of the ensemble
+	relisted     chan struct{} // their list has changed; one place
+	looked       chan struct{} // listLoop has seen another list; one place
+	removedIn    atomic.Int64  // version of the list without this member by which another member says that it was removed; 0: none
+	ready        chan struct{}
+	events       chan Event
+	yields       chan struct{} // closed when this member has been drained
+	yielded      sync.Once
+	damage       chan string // why this member's state is damaged; one place
+	dispute      atomic.Pointer[dispute]
+	backups      ownBackups
 
 	leaving   atomic.Bool                  // Run has been told to stop
 	announced atomic.Bool                  // this process is the member's current run
@@ -253,6 +255,9 @@ func (m *Member) assemble() (err error) {
 	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
 	if m.keys, err = m.openKeys(); err != nil {
+		return err
+	}
+	if m.operatorKeys, err = m.openOperatorKeys(); err != nil {
 		return err
 	}
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
@@ -341,7 +346,7 @@ func (m *Member) anonymous() admin.Anonymous {
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.anonymous(), Guesses: m.guesses, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.anonymous(), Guesses: m.guesses, TLS: m.operatorTLS(), Super: m.cfg.SuperSubject, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}

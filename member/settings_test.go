@@ -59,6 +59,9 @@ var reaches = map[string]string{
 	"HTTP.MetricsAddr":      "http.HTTPSettings.MetricsAddr",
 	"HTTP.BareMetrics":      "http.HTTPSettings.BareMetrics",
 	"HTTP.TokenFile":        "http.HTTPSettings.TokenFile",
+	"HTTP.ForceHTTPS":       "http.HTTPSettings.ForceHTTPS",
+	"HTTP.UnifyPorts":       "http.HTTPSettings.UnifyPorts",
+	"HTTP.NeedClientAuth":   "http.HTTPSettings.NeedClientAuth",
 	"HTTP.ReadTokenFile":    "http.HTTPSettings.ReadTokenFile",
 	"HTTP.MetricsTokenFile": "http.HTTPSettings.MetricsTokenFile",
 	"HTTP.LocalReads":       "http.Anonymous.Reads http.HTTPSettings.LocalReads words.Anonymous.Reads",
@@ -98,7 +101,7 @@ var reaches = map[string]string{
 	"Backup.Dir":            "", // TestOwnBackups
 	"Backup.Every":          "", // TestOwnBackups
 	"Backup.Keep":           "", // TestOwnBackups
-	"SuperSubject":          "server.SuperSubject",
+	"SuperSubject":          "http.Super server.SuperSubject",
 
 	"ClientTLS.Key.Location":   "keys.Key.Location",
 	"ClientTLS.Key.Password":   "keys.Key.Password",

@@ -26,6 +26,9 @@ const prometheusCfg = ensembleCfg + "metricsProvider.className=org.apache.zookee
 // tlsCfg is ensembleCfg with a port for clients over TLS.
 const tlsCfg = ensembleCfg + "secureClientPort=2281\nssl.keyStore.location=/key.pem\nssl.trustStore.location=/ca.pem\n"
 
+// quorumKeysCfg is ensembleCfg with the keys that HTTPS needs.
+const quorumKeysCfg = ensembleCfg + "ssl.quorum.keyStore.location=/key.pem\nssl.quorum.trustStore.location=/ca.pem\n"
+
 // jaasFile has users of SASL in two sections.
 const jaasFile = "Server{org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"b\";};" +
 	"Users{org.apache.zookeeper.server.auth.DigestLoginModule required user_eve=\"e\" user_ann=\"a\";};"
@@ -106,6 +109,9 @@ var settingCases = []settingCase{
 	{key: "admin.serverPort", value: "22", want: "HTTP.Addr 127.0.0.1:22"},
 	{key: "admin.commandURL", value: "/zk/commands", want: "HTTP.CommandURL /zk/commands"},
 	{key: "admin.idleTimeout", value: "2300", want: "HTTP.IdleTimeout 2.3s"},
+	{key: "admin.forceHttps", value: "true", base: quorumKeysCfg, want: "HTTP.ForceHTTPS true"},
+	{key: "admin.portUnification", value: "true", base: quorumKeysCfg, want: "HTTP.UnifyPorts true"},
+	{key: "admin.needClientAuth", value: "true", base: quorumKeysCfg + "admin.forceHttps=true\n", want: "HTTP.NeedClientAuth true"},
 	{key: "admin.readTokenFile", value: "DIR/token", want: "HTTP.ReadTokenFile DIR/token"},
 	{key: "admin.metricsTokenFile", value: "DIR/token", want: "HTTP.MetricsTokenFile DIR/token"},
 	{key: "admin.localReads", value: "none", want: "HTTP.LocalReads 1"},

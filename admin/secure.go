@@ -1,0 +1,96 @@
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+)
+
+// secured returns l with TLS, as the settings say: none without config, TLS alone, or beside plain connections. run must be called.
+func (h *HTTP) secured(l *bounded, config *tls.Config) (_ net.Listener, run func(context.Context)) {
+	switch {
+	case config == nil:
+		return l, func(context.Context) {}
+	case h.cfg.ForceHTTPS:
+		return tls.NewListener(l, config), func(context.Context) {}
+	}
+	u := &unified{bounded: l, config: config, ready: make(chan net.Conn), failed: make(chan error, 1)}
+	return u, u.run
+}
+
+// unified is a listener for connections with TLS and without. The first byte tells them apart.
+type unified struct {
+	*bounded
+	config *tls.Config
+	ready  chan net.Conn
+	failed chan error
+}
+
+// recordOfHandshake is the first byte of a connection over TLS. No method of HTTP begins with it.
+const recordOfHandshake = 0x16
+
+// run accepts connections until the listener is closed. Each waits for its first byte in a goroutine of its own, of which there
+// are as many as connections.
+func (u *unified) run(context.Context) {
+	for {
+		c, err := u.bounded.Accept()
+		if err != nil {
+			u.failed <- err
+			return
+		}
+		go u.tell(c)
+	}
+}
+
+// tell finds out what a connection speaks.
+func (u *unified) tell(c net.Conn) {
+	first := make([]byte, 1)
+	err := c.SetReadDeadline(time.Now().Add(headerTime))
+	if err == nil {
+		_, err = c.Read(first)
+	}
+	if err = errors.Join(err, c.SetReadDeadline(time.Time{})); err != nil {
+		_ = c.Close() // nobody waits for the outcome
+		return
+	}
+	c = &begunConn{Conn: c, first: first}
+	if first[0] == recordOfHandshake {
+		c = tls.Server(c, u.config)
+	}
+	select {
+	case u.ready <- c:
+	case <-u.closed:
+		_ = c.Close() // likewise
+	}
+}
+
+// Accept implements net.Listener.
+func (u *unified) Accept() (net.Conn, error) {
+	select {
+	case c := <-u.ready:
+		return c, nil
+	case err := <-u.failed:
+		return nil, err
+	}
+}
+
+// begunConn is a connection whose first bytes have been read.
+type begunConn struct {
+	net.Conn
+	first []byte
+}
+
+// Read implements net.Conn.
+func (c *begunConn) Read(b []byte) (int, error) {
+	if len(c.first) == 0 {
+		return c.Conn.Read(b)
+	}
+	n := copy(b, c.first)
+	c.first = c.first[n:]
+	return n, nil
+}
+
+// NetConn returns the connection below.
+func (c *begunConn) NetConn() net.Conn { return c.Conn }
