@@ -76,7 +76,7 @@ class Nodes {
 
   #actions(node) {
     if (authorization() === '') {
-      return [h('p', { class: 'sub' }, 'Sign in to change nodes.')];
+      return [h('p', { class: 'sub' }, node.hidden ? 'Sign in to see the data and to change nodes.' : 'Sign in to change nodes.')];
     }
     if (!me.changes) {
       return [h('p', { class: 'sub' }, `You cannot change nodes from here: ${me.why}.`)];
