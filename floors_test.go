@@ -15,9 +15,9 @@ import (
 // floors lists the packages by floor, the lowest first. A package imports only packages of lower
 // floors.
 var floors = [][]string{
-	{"secretfile", "roster", "slowkey"},
-	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model", "tokenproof", "localsocket"},
-	{"zkdata", "sessiontracker", "znode", "tally", "guesses", "logs", "logs/logtest"},
+	{"secretfile", "roster", "internal/slowkey"},
+	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model", "internal/tokenproof", "internal/localsocket"},
+	{"zkdata", "sessiontracker", "znode", "tally", "internal/guesses", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire", "crossing"},
 	{"quorum", "leader", "follower", "server", "client", "view", "backup"},

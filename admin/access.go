@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/localsocket"
+	"rollcall/internal/localsocket"
 )
 
 // class says who may use an endpoint.

@@ -14,7 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"rollcall/api"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/logs"
 )
 

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"rollcall/digest"
+	"rollcall/internal/slowkey"
+	"rollcall/internal/tokenproof"
 	"rollcall/keystore"
 	"rollcall/secretfile"
-	"rollcall/slowkey"
-	"rollcall/tokenproof"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	events "rollcall/audit"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 )
 
 // guarded returns next behind a check of the credentials of each request. A wrong one is counted, and leaves a line in the audit

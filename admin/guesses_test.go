@@ -10,7 +10,7 @@ import (
 	"time"
 
 	events "rollcall/audit"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 )
 
 // newGuessed returns an HTTP with a table of guesses, its log, and its audit log.

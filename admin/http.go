@@ -19,8 +19,8 @@ import (
 	"rollcall/api"
 	"rollcall/console"
 	"rollcall/digest"
-	"rollcall/guesses"
-	"rollcall/tokenproof"
+	"rollcall/internal/guesses"
+	"rollcall/internal/tokenproof"
 	"rollcall/view"
 )
 

@@ -3,7 +3,7 @@ package audit
 import (
 	"time"
 
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/api"
-	"rollcall/tokenproof"
+	"rollcall/internal/tokenproof"
 )
 
 // ask is what commands have that ask a member over HTTP: their surroundings, and flags.

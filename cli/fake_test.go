@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"rollcall/api"
-	"rollcall/tokenproof"
+	"rollcall/internal/tokenproof"
 )
 
 // hostile is what a client may choose as a path or an identity.

@@ -363,10 +363,10 @@ func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, e
 		case !known[base]:
 			known[base] = true
 			member, err := l.clientOf(base, auth)
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, member)
+			if err != nil {
+				return nil, err
+			}
+			members = append(members, member)
 		case auth != "":
 			failed = append(failed, With(WrongUse, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
 		}

@@ -12,8 +12,8 @@ import (
 
 	"rollcall/api"
 	"rollcall/config"
-	"rollcall/localsocket"
-	"rollcall/tokenproof"
+	"rollcall/internal/localsocket"
+	"rollcall/internal/tokenproof"
 )
 
 const (

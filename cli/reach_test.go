@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/localsocket"
+	"rollcall/internal/localsocket"
 )
 
 // onSocket serves the member on the socket of a data directory, and returns the variable that names its configuration.

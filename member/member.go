@@ -39,7 +39,7 @@ import (
 	"rollcall/audit"
 	"rollcall/config"
 	"rollcall/follower"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/leader"

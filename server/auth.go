@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"rollcall/audit"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/proto"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"rollcall/audit"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 )
 

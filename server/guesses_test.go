@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/audit"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sasl"

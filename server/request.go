@@ -3,7 +3,7 @@ package server
 import (
 	"bytes"
 
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"

@@ -46,7 +46,7 @@ import (
 
 	"rollcall/audit"
 	"rollcall/digest"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/audit"
-	"rollcall/guesses"
+	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/server/stream"

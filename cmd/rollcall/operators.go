@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"rollcall/config"
-	"rollcall/localsocket"
+	"rollcall/internal/localsocket"
 	"rollcall/member"
 )
 

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/internal/slowkey"
 	"rollcall/secretfile"
-	"rollcall/slowkey"
 )
 
 const (

@@ -28,7 +28,7 @@ import (
 	"math/big"
 	"net"
 
-	"rollcall/slowkey"
+	"rollcall/internal/slowkey"
 )
 
 const (

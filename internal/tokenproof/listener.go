@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 
-	"rollcall/slowkey"
+	"rollcall/internal/slowkey"
 )
 
 // Listener takes plain connections, and those on which the token is proved. The first byte tells them apart.
