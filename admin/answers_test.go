@@ -134,11 +134,12 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 	case status == http.StatusTooManyRequests:
 		v.header = append(slices.Clone(v.header), "Authorization", "Bearer wrong")
 		h.cfg.Guesses = guesses.New(nil)
+		other := visit{method: "GET", path: "/nosuch", from: v.from, header: v.header} // reaches no operation
 		for range 10 {
-			v.to(h)
+			other.to(h)
 		}
 		for range 3 { // they wait, so that there is no turn for another one
-			go v.to(h)
+			go other.to(h)
 		}
 		t.Cleanup(func() { time.Sleep(guesses.MaxWait) }) // within the bubble: until they are answered
 		synctest.Wait()
