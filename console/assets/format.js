@@ -4,10 +4,15 @@ const numbers = new Intl.NumberFormat('en');
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const day = new Intl.DateTimeFormat('en-GB', { day: '2-digit', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' });
 
-// shown returns a text that a client has chosen, such as a path, with its control characters written out. Some
-// of them are not seen, and some turn the text around, so that it looks like another.
-export const shown = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
-  (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+// shown returns a text that a client has chosen, such as a path, with the characters written out that nobody sees. Some
+// of them turn the text around, so that it looks like another.
+export const shown = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu, (c) => {
+  const code = c.codePointAt(0).toString(16);
+  return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, '0')}`;
+});
+
+// shownLines does the same with a text that may have tabs and several lines.
+export const shownLines = (text) => text.split(/(\r?\n|\t)/).map((part, i) => (i % 2 === 0 ? shown(part) : part)).join('');
 
 // What is not known.
 export const none = '–';

@@ -5,9 +5,9 @@ import { authorization, me } from './credentials.js';
 import { dump, text, toBase64, toBytes } from './data.js';
 import { confirm, form, show } from './dialog.js';
 import { $, badge, facts, h, say } from './dom.js';
-import { ago, bytes, count, moment, shown } from './format.js';
+import { ago, bytes, count, moment, shown, shownLines } from './format.js';
 import { describe } from './session.js';
-import { act } from './signin.js';
+import { act, signIn } from './signin.js';
 import { join, parentOf, Tree } from './tree.js';
 
 // longest is how many bytes of a node's data are shown.
@@ -16,7 +16,7 @@ const longest = 64 << 10;
 // start makes the view, and returns what main.js needs of it.
 export function start() {
   const nodes = new Nodes();
-  return { open: (path) => nodes.open(path || '/'), changed: () => nodes.draw() };
+  return { open: (path) => nodes.open(path || '/'), changed: () => nodes.changed() };
 }
 
 class Nodes {
@@ -27,6 +27,7 @@ class Nodes {
   #path = '/';
   #node = null; // as it was read
   #asked = 0;
+  #as = ''; // the credentials with which it was read
 
   constructor() {
     $('#path').addEventListener('submit', (event) => {
@@ -43,8 +44,19 @@ class Nodes {
     this.#tree.reveal(path).catch(() => {}); // the node's own page says what is wrong
   }
 
+  // changed shows what the user may do now. With other credentials, the user sees other data.
+  async changed() {
+    if (this.#asked === 0 || this.#as === authorization()) {
+      this.draw();
+      return;
+    }
+    await this.#read();
+    this.#tree.reveal(this.#path).catch(() => {}); // likewise
+  }
+
   async #read() {
     const asked = ++this.#asked;
+    this.#as = authorization();
     const busy = $('#node');
     busy.setAttribute('aria-busy', 'true');
     let node = null;
@@ -76,7 +88,7 @@ class Nodes {
 
   #actions(node) {
     if (authorization() === '') {
-      return [h('p', { class: 'sub' }, node.hidden ? 'Sign in to see the data and to change nodes.' : 'Sign in to change nodes.')];
+      return [h('p', { class: 'sub' }, 'Sign in to change nodes.')];
     }
     if (!me.changes) {
       return [h('p', { class: 'sub' }, `You cannot change nodes from here: ${me.why}.`)];
@@ -112,6 +124,7 @@ class Nodes {
       fields: [
         long && h('p', { class: 'note' }, `The node has ${bytes(node.stat.data_length)}. What you write here replaces all of them.`),
         now === null && h('p', { class: 'note' }, 'The data are not text. What you write here replaces them.'),
+        now !== null && shownLines(now) !== now && h('p', { class: 'note' }, 'The data have characters that nobody sees, or that turn the text around. Here they are as they are.'),
         end === null && h('p', { class: 'note' }, 'The lines of the data end in different ways. What you write here replaces them, with the same end for all lines.'),
         h('label', {}, 'Data', h('textarea', { name: 'data', rows: 10, autofocus: true, spellcheck: 'false' }, now ?? '')),
         h('p', { class: 'sub' }, `It is refused if somebody else has changed the node since: version ${node.stat.version} is replaced.`),
@@ -165,15 +178,19 @@ function lineEnd(text) {
 }
 
 function contents(node) {
+  if (node.hidden && node.stat.data_length > 0) {
+    const button = h('button', { type: 'button', onclick: () => signIn('To see the data, sign in.') }, 'Sign in to see the data');
+    return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, bytes(node.stat.data_length)), h('div', { class: 'buttons' }, button)];
+  }
   const all = toBytes(node.data);
   if (all.length === 0) {
     return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, 'none')];
   }
-  const written = text(all.slice(0, longest), all.length > longest);
+  const read = text(all.slice(0, longest), all.length > longest);
   const size = node.stat.data_length;
   const rest = size > longest ? `, of which the first ${bytes(longest)} are shown` : '';
-  return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, `${bytes(size)}${written === null ? ', in hexadecimal' : ''}${rest}`),
-    h('pre', { tabindex: '0', 'aria-label': 'Data' }, written ?? dump(all, longest))];
+  return [h('h3', {}, 'Data'), h('p', { class: 'sub' }, `${bytes(size)}${read === null ? ', in hexadecimal' : ''}${rest}`),
+    h('pre', { tabindex: '0', 'aria-label': 'Data' }, read === null ? dump(all, longest) : shownLines(read))];
 }
 
 function stat(s) {

@@ -16,12 +16,13 @@ func item(path string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('#tree [role=treeitem]')].find((e) => e.dataset.path === %q && e.checkVisibility())`, path)
 }
 
-// The tree is read with the keys of every tree, and shows data, stat and access. Only who has signed in may
-// create, set and delete, and a node that somebody else has changed meanwhile is not overwritten.
+// The tree is read with the keys of every tree, and shows stat and access. Only who has signed in sees data, and may
+// create, set and delete. A node that somebody else has changed meanwhile is not overwritten.
 func testNodes(t *testing.T, e *ensemble) {
 	c := e.session(t, e.Members[0], sessionTimeout)
 	create(t, c, "/tree", "root of it", jute.Persistent)
 	create(t, c, "/tree/a", "{\"a\": 1}", jute.Persistent)
+	create(t, c, "/tree/empty", "", jute.Persistent)
 	create(t, c, "/tree/b", "\x00\x01\xffbytes", jute.Ephemeral)
 	p := newTab(t, e.console(e.Members[0]), "#/nodes")
 	p.excused = []string{refused(404), refused(409)}
@@ -39,7 +40,8 @@ func testNodes(t *testing.T, e *ensemble) {
 	p.wait(`document.activeElement.dataset.path === '/tree/b'`)
 	p.press(kb.Enter)
 	p.shows("#node h2", "/tree/b")
-	p.shows("#node pre", "00 01 ff 62 79 74 65 73")
+	p.shows("#node button", "Sign in to see the data")
+	p.shows("#node", "8 B")
 	p.shows("#node .facts", idOf(c))
 	p.shows("#node", "world:anyone")
 	p.shows("#node", "Sign in to change nodes.")
@@ -48,6 +50,17 @@ func testNodes(t *testing.T, e *ensemble) {
 	p.press(kb.ArrowLeft)
 	p.wait("!" + item("/tree/a"))
 
+	p.click("#node button", "Sign in to see the data")
+	p.signIn()
+	p.shows("#node pre", "00 01 ff 62 79 74 65 73")
+	p.click("#sign", "Sign out")
+	p.wait(`!document.querySelector('#node pre')`) // the data go with the credentials
+	p.fill("#path-text", "/tree/empty")
+	p.press(kb.Enter)
+	p.shows("#node h2", "/tree/empty")
+	p.shows("#node .sub", "none") // no data are hidden
+	p.click("#sign", "Sign in")
+	p.signIn()
 	p.fill("#path-text", "/tree/none")
 	p.press(kb.Enter)
 	p.shows("#node .failure", "/tree/none")
@@ -56,8 +69,6 @@ func testNodes(t *testing.T, e *ensemble) {
 	p.shows("#node pre", `{"a": 1}`)
 	p.wait(item("/tree/a") + `.getAttribute('aria-selected') === 'true'`)
 
-	p.click("#sign", "Sign in")
-	p.signIn()
 	p.change(t, "Set data…", "dialog textarea", "new text", "Set")
 	p.shows("#node pre", "new text")
 	p.click("#node button", "Set data…")
@@ -115,9 +126,13 @@ var hostile = []string{
 	`%3Cscript%3Ewindow.harmed=1%3C%2Fscript%3E`,
 	`{{constructor.constructor('window.harmed=1')()}}`,
 	"\u202egnp.exe",
+	"\u200bzero\u00adwidth\u061c",
 	`__proto__`,
 	`../../v1/sessions?x=#y`,
 }
+
+// unseen writes out the characters of hostile that nobody sees, as the console does.
+var unseen = strings.NewReplacer("\u202e", `\u202e`, "\u200b", `\u200b`, "\u00ad", `\u00ad`, "\u061c", `\u061c`)
 
 // Whatever clients choose is shown as the text that it is.
 func testHostileStrings(t *testing.T, e *ensemble) {
@@ -130,14 +145,25 @@ func testHostileStrings(t *testing.T, e *ensemble) {
 	}
 	p := newTab(t, e.console(e.Members[0]), "#/nodes/%2Fhostile")
 	p.excused = []string{refused(400)}
+	p.click("#sign", "Sign in")
+	p.signIn()
 	for i, text := range hostile {
 		path := "/hostile/" + strings.ReplaceAll(text, "/", "⁄")
 		p.wait(item(path))
 		eval[string](p, fmt.Sprintf(`location.hash = '#/nodes/' + encodeURIComponent(%q)`, path+fmt.Sprint("/e", i)))
-		p.wait(fmt.Sprintf(`document.querySelector('#node pre')?.textContent === %q`, text))
+		p.wait(fmt.Sprintf(`document.querySelector('#node pre')?.textContent === %q`, unseen.Replace(text)))
 		p.wait(item(path + fmt.Sprint("/e", i)))
 	}
-	p.shows("#tree", `\u202egnp.exe`) // it does not turn around
+	for _, written := range []string{`\u202egnp.exe`, `\u200bzero\u00adwidth\u061c`} {
+		p.shows("#tree", written) // no name turns around, or looks like another
+	}
+	create(t, c, "/hostile/lines", "one\r\n\ttwo\u2066\U000e0041\n", jute.Ephemeral)
+	eval[string](p, `location.hash = '#/nodes/%2Fhostile%2Flines'`)
+	p.wait(`document.querySelector('#node pre')?.textContent === 'one\r\n\ttwo\\u2066\\u{e0041}\n'`)
+	p.click("#node button", "Set data…")
+	p.shows("dialog .note", "characters that nobody sees")
+	p.press(kb.Escape)
+	p.click("#sign", "Sign out")
 	p.click("nav a", "Sessions")
 	p.fill("#owner-path", "/hostile/"+strings.ReplaceAll(hostile[0], "/", "⁄")+"/e0")
 	p.press(kb.Enter)
