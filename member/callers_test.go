@@ -61,7 +61,7 @@ func TestConnectionsOfACaller(t *testing.T) {
 func TestSilentCallerIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoopback(1)
-		srv := memberServer(newSpeakers(nil, anyID))
+		srv := memberServer(newSpeakers(nil, anyID, inside))
 		go func() { _ = srv.Serve(l) }() // it ends with Stop
 		defer srv.Stop()
 		conn, err := l.dial(t.Context())

@@ -33,9 +33,10 @@ type identity struct {
 // known is the member at the other end of a connection. It implements credentials.AuthInfo.
 type known struct {
 	credentials.CommonAuthInfo
-	member uint32
-	disk   disk.ID // 0: a command, which has none
-	remote string
+	member   uint32
+	disk     disk.ID // 0: a command, which has none
+	remote   string
+	ensemble wire.EnsembleID // that it has named when it connected; zero: none
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -49,7 +50,7 @@ func (identity) who(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if !ok || c.Peer == 0 {
 		return nil, nil, errNoMember
 	}
-	return conn, known{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.Peer, c.Disk, conn.RemoteAddr().String()}, nil
+	return conn, known{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, c.Peer, c.Disk, conn.RemoteAddr().String(), c.Ensemble}, nil
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -112,18 +113,19 @@ var senders = map[string]func(message any) uint32{
 // them for ever.
 const impostorInterval = 10 * time.Second
 
-// speakers refuses what a member sends in another's name, and most of what a stranger to the server list sends. It is
-// safe for concurrent use. Ids are at most 255.
+// speakers refuses what a member sends in another's name, and most of what a stranger to the server list or to the ensemble
+// sends. It is safe for concurrent use. Ids are at most 255.
 type speakers struct {
-	log   *slog.Logger
-	known func(id uint32) bool // which members the ensemble has
+	log     *slog.Logger
+	known   func(id uint32) bool  // which members the ensemble has
+	outside func(from known) bool // who has not named this member's ensemble
 
 	mu   sync.Mutex
 	told map[uint32]time.Time // by member: when a message was last logged
 }
 
-func newSpeakers(log *slog.Logger, known func(id uint32) bool) *speakers {
-	return &speakers{log: log, known: known, told: map[uint32]time.Time{}}
+func newSpeakers(log *slog.Logger, listed func(id uint32) bool, outside func(from known) bool) *speakers {
+	return &speakers{log: log, known: listed, outside: outside, told: map[uint32]time.Time{}}
 }
 
 // check returns an error for a message of a method that its sender may not send.
@@ -136,6 +138,8 @@ func (s *speakers) check(ctx context.Context, method string, message any) error 
 	case method != proto.Follower_Hello_FullMethodName && !s.known(from):
 		// Whoever is not in the server list may only ask whether there is an ensemble.
 		return s.refuse(ctx, from, fmt.Sprintf("%s: it is not in the server list", method))
+	case method != proto.Follower_Hello_FullMethodName && s.outside(callerOf(ctx)):
+		return s.refuse(ctx, from, fmt.Sprintf("%s: its hello has not named the ensemble of this member, so it may only ask for that", method))
 	case sender == nil || sender(message) == from:
 		return nil
 	}

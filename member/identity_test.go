@@ -106,6 +106,9 @@ func as(l *loopback, member uint32) *peers {
 // anyID is the server list of tests in which all members are known.
 func anyID(uint32) bool { return true }
 
+// inside is the ensemble of tests in which every connection names it.
+func inside(known) bool { return false }
+
 // What a member says in its own name reaches the service, and what it says in another's does not. Who is not in the
 // server list may only say hello. It is
 // told, and its log line has its number and address, once in a while.
@@ -145,7 +148,7 @@ func TestMemberSpeaksForItselfOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				l, s := newLoopback(1), polite{reached: make(chan string, 10)}
-				srv := memberServer(newSpeakers(slog.New(slog.NewTextHandler(&log, nil)), func(id uint32) bool { return id != 9 }))
+				srv := memberServer(newSpeakers(slog.New(slog.NewTextHandler(&log, nil)), func(id uint32) bool { return id != 9 }, inside))
 				proto.RegisterFollowerServer(srv, s)
 				proto.RegisterLeaderServer(srv, s)
 				go func() { _ = srv.Serve(l) }() // it ends with Stop

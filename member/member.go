@@ -288,6 +288,7 @@ func (m *Member) open() (err error) {
 		return err
 	}
 	m.warnOfExposure()
+	m.ports.book.OnEnsemble(m.peers.renew)
 	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
 		return err
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,12 +41,12 @@ type peers struct {
 	mu    sync.Mutex
 	conns map[uint32]*grpc.ClientConn
 	live  map[uint32]net.Conn // newest connection to each member, which may have ended
-	moves map[uint32]int      // how often each member has moved
+	moves map[uint32]int      // how often each member has moved, or this member has entered an ensemble
 	fails map[uint32]error    // why the last connection to a member was not opened; nil: it was. gRPC passes on its text alone
 }
 
 // errMoved is why a connection is closed as soon as it is open.
-var errMoved = errors.New("member: the member has moved while it was dialed")
+var errMoved = errors.New("member: the member has moved while it was dialed, or this one has entered an ensemble")
 
 func newPeers(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peers {
 	return &peers{dial: dial, tick: tick, conns: make(map[uint32]*grpc.ClientConn), live: make(map[uint32]net.Conn), moves: make(map[uint32]int), fails: make(map[uint32]error)}
@@ -150,6 +152,17 @@ func (p *peers) moved(id uint32) {
 	p.moves[id]++
 	p.mu.Unlock()
 	p.redial(id)
+}
+
+// renew closes the connections to all members, and those that are being opened. Their hellos have not named the ensemble of this
+// member, so they are of use for Hello alone.
+func (p *peers) renew() {
+	p.mu.Lock()
+	ids := slices.Collect(maps.Keys(p.conns))
+	p.mu.Unlock()
+	for _, id := range ids {
+		p.moved(id)
+	}
 }
 
 // follower returns a client of a member's Follower service.

@@ -243,9 +243,17 @@ func memberServer(s *speakers) *grpc.Server {
 	)
 }
 
+// outside reports whether the process at the other end of a connection may be in no ensemble, or in another one than this member.
+// A member that has an ensemble names it whenever it connects, and connects anew when it gets one (peers.renew). While this member
+// has none, it has nothing that a process of another one could read or change, and cannot tell them apart.
+func (m *Member) outside(from known) bool {
+	own := m.ports.book.Ensemble()
+	return from.member != m.cfg.ID && own != wire.EnsembleID{} && from.ensemble != own
+}
+
 // serveMembers runs the gRPC services until ctx ends.
 func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
-	srv := memberServer(newSpeakers(m.log, m.ports.book.Known))
+	srv := memberServer(newSpeakers(m.log, m.ports.book.Known, m.outside))
 	s := services{terms: m.terms, viewer: m.viewer, m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)

@@ -119,6 +119,7 @@ func TestStolenIdentity(t *testing.T) {
 	e.Settle()
 
 	s.speaksForOthers(t)
+	s.namesNoEnsemble(t, guard)
 	victim, witness := s.grpc(t, 1), s.grpc(t, 2)
 	var before *proto.MemberStatus
 	err = process.Until(t.Context(), "the others have the marks of the victim, and can refute the thief", func() bool {
@@ -144,6 +145,25 @@ func TestStolenIdentity(t *testing.T) {
 		if m.Mode() == "" {
 			t.Errorf("member %d serves no more", m.ID)
 		}
+	}
+}
+
+// namesNoEnsemble checks that a member whose hello names no ensemble, as that of a new member, is shown nothing.
+func (s stolen) namesNoEnsemble(t *testing.T, guard *trust.Guard) {
+	t.Helper()
+	book := wire.NewBook(thief, s.list)
+	book.SetDisk(strangerDisk + 1) // another process has the other one
+	s.hello = wire.NewHello(book).Guarded(guard)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	conn := s.grpc(t, 1)
+	_, err := proto.NewFollowerClient(conn).View(ctx, &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "has not named the ensemble") {
+		t.Errorf("a view without an ensemble: %v", err)
+	}
+	_, err = proto.NewLeaderClient(conn).Kill(ctx, &proto.KillRequest{})
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "has not named the ensemble") {
+		t.Errorf("a kill without an ensemble: %v", err)
 	}
 }
 

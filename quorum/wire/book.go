@@ -29,11 +29,12 @@ type Book struct {
 	listed     []Peer
 	configured func() []Peer // raft's configuration; takes no lock of this package
 	changed    func(all []Peer)
+	entered    func()
 }
 
 // NewBook returns the book of member self, which so far knows what is configured. seeds includes self.
 func NewBook(self uint32, seeds []Peer) *Book {
-	b := &Book{seeds: Sorted(seeds), hash: EnsembleID(ConfigHash(seeds)), configured: func() []Peer { return nil }, changed: func([]Peer) {}}
+	b := &Book{seeds: Sorted(seeds), hash: EnsembleID(ConfigHash(seeds)), configured: func() []Peer { return nil }, changed: func([]Peer) {}, entered: func() {}}
 	var start [8]byte
 	_, _ = rand.Read(start[:]) // never fails: crypto/rand ends the program instead
 	b.start = binary.BigEndian.Uint64(start[:]) | 1
@@ -152,11 +153,20 @@ func (b *Book) Ensemble() EnsembleID {
 	return b.ensemble
 }
 
-// SetEnsemble sets it. Connections that are open stay open.
+// SetEnsemble sets it. Connections that are open stay open, unless what OnEnsemble has set closes them.
 func (b *Book) SetEnsemble(id EnsembleID) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.ensemble = id
+	entered := b.entered
+	b.mu.Unlock()
+	entered()
+}
+
+// OnEnsemble sets the function that is called when the ensemble has been set: connections that were made before have named none.
+func (b *Book) OnEnsemble(entered func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.entered = entered
 }
 
 // Hash returns the hash of the configured server list.

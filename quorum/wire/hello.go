@@ -23,7 +23,8 @@ import (
 //	dialed → 0, disk (8), start (8); or a code (1), the length of a text (1) and the text
 //
 // Integers are big-endian. A member that does not know its ensemble yet sends zeros for it. Raft's port refuses a dialer that
-// names another ensemble or none, because what comes there gets into the log. The disk of to is 0 if the dialer takes the member
+// names another ensemble or none, because what comes there gets into the log. gRPC's port lets it in, and the member holds every
+// call against the ensemble that the hello has named (Conn.Ensemble). The disk of to is 0 if the dialer takes the member
 // with any disk. raft's dialer always names a disk.
 //
 // The hello keeps misconfigured members from reaching raft or gRPC. It is no
@@ -114,10 +115,18 @@ func (h Hello) Guarded(guard *trust.Guard) Hello {
 // Conn is a connection that has begun with a hello.
 type Conn struct {
 	net.Conn
-	Peer  uint32  // the member at the other end
-	Disk  disk.ID // its disk; 0: a command asks, which runs beside no data
-	known *processes
-	of    Process
+	Peer uint32  // the member at the other end
+	Disk disk.ID // its disk; 0: a command asks, which runs beside no data
+	// Ensemble is what the hello has named, if the other end has dialed. Zero: none.
+	Ensemble EnsembleID
+	known    *processes
+	of       Process
+}
+
+// dialing is what a hello says of its dialer.
+type dialing struct {
+	Process
+	ensemble EnsembleID // zero: it names none
 }
 
 // Close implements net.Conn.
@@ -253,9 +262,9 @@ var errStranger = errors.New("not a Rollcall member: wrong magic")
 // errPrivate is for a stranger that begins as a member with TLS does.
 var errPrivate = errors.New("a TLS handshake, but this member takes plain connections only: neither ensembleSecretFile nor sslQuorum is set")
 
-// read reads a hello and returns the process that sent it. The error is a *refusal if the dialer
+// read reads a hello and returns what it says of the process that sent it. The error is a *refusal if the dialer
 // must be told. speaks returns an error if the dialer has proved that it is another member.
-func (h Hello) read(r io.Reader, speaks func(uint32) error) (of Process, err error) {
+func (h Hello) read(r io.Reader, speaks func(uint32) error) (of dialing, err error) {
 	var b [helloSize]byte
 	if _, err := io.ReadFull(r, b[:len(helloMagic)]); err != nil {
 		return of, fmt.Errorf("no hello: %w", err)
@@ -277,8 +286,9 @@ func (h Hello) read(r io.Reader, speaks func(uint32) error) (of Process, err err
 		return of, fmt.Errorf("hello cut short: %w", err)
 	}
 	to := binary.BigEndian.Uint32(rest[6:])
-	of = Process{ID: binary.BigEndian.Uint32(rest[2:]), Disk: disk.ID(binary.BigEndian.Uint64(rest[10:])), Start: binary.BigEndian.Uint64(rest[18:])}
-	meant, ensemble := disk.ID(binary.BigEndian.Uint64(rest[26:])), EnsembleID(rest[34:])
+	of.Process = Process{ID: binary.BigEndian.Uint32(rest[2:]), Disk: disk.ID(binary.BigEndian.Uint64(rest[10:])), Start: binary.BigEndian.Uint64(rest[18:])}
+	meant := disk.ID(binary.BigEndian.Uint64(rest[26:]))
+	of.ensemble = EnsembleID(rest[34:])
 	if err := speaks(of.ID); err != nil {
 		return of, err
 	}
@@ -291,10 +301,10 @@ func (h Hello) read(r io.Reader, speaks func(uint32) error) (of Process, err err
 	case meant != 0 && meant != own:
 		return of, &refusal{helloBadDisk, fmt.Sprintf("meant for member %d with the disk %v, and this one has the disk %v", to, meant, own)}
 	}
-	if err := h.checkEnsemble(of.ID, ensemble); err != nil {
+	if err := h.checkEnsemble(of.ID, of.ensemble); err != nil {
 		return of, err
 	}
-	return of, h.checkFrom(of)
+	return of, h.checkFrom(of.Process)
 }
 
 // checkEnsemble returns a *refusal for a member of another ensemble. Raft's port also refuses members while one of the two
@@ -454,7 +464,8 @@ func (l *Listener) answer(g *greeted) (*Conn, error) {
 func (l *Listener) answerHello(conn *trust.Conn) (c *Conn, err error) {
 	of, err := l.hello.read(conn, conn.Speaks)
 	if err == nil {
-		c, err = l.hello.connOf(conn, of)
+		c, err = l.hello.connOf(conn, of.Process)
+		c.Ensemble = of.ensemble
 	}
 	switch {
 	case errors.Is(err, ErrTwins):
@@ -464,7 +475,7 @@ func (l *Listener) answerHello(conn *trust.Conn) (c *Conn, err error) {
 	}
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
-			if r.passing() && l.hello.checkFrom(of) == nil { // a member dials often, as a leader does that looks for a lost disk
+			if r.passing() && l.hello.checkFrom(of.Process) == nil { // a member dials often, as a leader does that looks for a lost disk
 				l.hello.door.learn(of.ID, remoteIP(conn))
 			}
 			text := r.text[:min(len(r.text), 255)]
