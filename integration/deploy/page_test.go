@@ -25,9 +25,10 @@ import (
 // the reason.
 var outsideSecurity = map[string]string{
 	"old=$(kubectl get secret rollcall-secret -o jsonpath='{.data.secret}' | base64 -d)": "needs Kubernetes",
-	"umask 077":                    "TestEnsemble runs it, in containers",
-	"zookeeper.client.secure=true": "clients.TestZkCLITLS has such a file",
-	"rollcall_certificate_valid_seconds < 14 * 86400":                                                                      "an expression for an alert, not a command",
+	"umask 077": "TestEnsemble runs it, in containers",
+	"setAcl -R /zookeeper/quota world:anyone:r":       "a line of the shell; znode.TestWhoMakesQuotas checks the list",
+	"zookeeper.client.secure=true":                    "clients.TestZkCLITLS has such a file",
+	"rollcall_certificate_valid_seconds < 14 * 86400": "an expression for an alert, not a command",
 	"CLIENT_JVMFLAGS=-Djava.security.auth.login.config=/home/bob/client.jaas zkCli.sh -server zk1.example.org:2181 whoami": "needs Java; clients.TestSASLBesideZooKeeper logs in with such a file",
 }
 
