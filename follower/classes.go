@@ -1,11 +1,6 @@
 package follower
 
-import (
-	"math/bits"
-
-	"rollcall/proto"
-	"rollcall/znode"
-)
+import "math/bits"
 
 // Weights are in units of a 4096th of an entry. An entry holds 4096 operations, or 1 MiB.
 const (
@@ -22,10 +17,8 @@ const (
 	numClasses = 16
 )
 
-// weigh returns the weight, in units, of a transaction of size bytes.
-func weigh(txn *proto.Txn, size int) int {
-	return max((size+bytesPerUnit-1)/bytesPerUnit, znode.Weigh(txn))
-}
+// weigh returns the weight, in units, of a transaction of so many operations and size bytes.
+func weigh(ops, size int) int { return max((size+bytesPerUnit-1)/bytesPerUnit, ops) }
 
 // classOf returns the class of a weight: 0 for light writes, then one class for each doubling.
 func classOf(weight int) int {
@@ -62,14 +55,9 @@ func (c *classes) add(l *lane) {
 	class.turns.add(l)
 }
 
-// next returns the lane to be served, or nil if there is none. It compares the first lanes of all
-// classes, and takes the one with the write that would be done first. If light is set, it considers
-// only light writes.
-func (c *classes) next(light bool) *lane {
-	n := len(c.of)
-	if light {
-		n = 1
-	}
+// next returns the lane to be served, or nil if there is none. It compares the first lanes of the
+// first n classes, the lightest ones, and takes the one with the write that would be done first.
+func (c *classes) next(n int) *lane {
 	var next *lane
 	var done uint64
 	for i := range c.of[:n] {

@@ -72,6 +72,7 @@ type outbox struct {
 	sent      fifo.Queue[request] // numbered and not applied: seq-len+1 … seq
 	sentBytes int
 	sentHeavy int    // weight of the heavy ones among them
+	rest      rest   // of the long ones
 	resent    uint64 // how many were sent again, for the metric
 
 	standstill
@@ -97,7 +98,10 @@ type request struct {
 }
 
 // cost is what a write counts while it is held: its bytes and its weight.
-type cost struct{ size, weight int }
+type cost struct {
+	size, weight int
+	long         bool // see rest
+}
 
 func (c cost) heavy() bool { return c.weight > lightWeight }
 
@@ -168,7 +172,8 @@ func costOf(txn *proto.Txn) (cost, error) {
 		}
 		size += len(id.Scheme) + len(id.Id)
 	}
-	return cost{size, weigh(txn, size)}, nil
+	ops := znode.Weigh(txn)
+	return cost{size: size, weight: weigh(ops, size), long: ops > longOps}, nil
 }
 
 // enter puts txn into its lane. The caller has already counted it with hold.
@@ -396,7 +401,7 @@ func (o *outbox) number(now time.Time) bool {
 	l := o.urgent.first()
 	urgent := l != nil
 	if !urgent {
-		l = o.classes.next(o.sentHeavy >= maxHeavy)
+		l = o.classes.next(o.allowed(now))
 	}
 	if l == nil {
 		return false
@@ -417,8 +422,22 @@ func (o *outbox) number(now time.Time) bool {
 	if r.heavy() {
 		o.sentHeavy += r.weight
 	}
+	if r.long {
+		o.rest.sent++
+	}
 	o.sent.Push(r)
 	return true
+}
+
+// allowed returns how many classes may send a write, from the lightest on.
+func (o *outbox) allowed(now time.Time) int {
+	switch {
+	case o.sentHeavy >= maxHeavy:
+		return 1
+	case o.rest.needed(now):
+		return longClass
+	}
+	return numClasses
 }
 
 // wire returns the transaction to send for r. It is an empty one, with r's number, if the
@@ -469,6 +488,9 @@ func (o *outbox) pop() request {
 	o.sentBytes -= r.size
 	if r.heavy() {
 		o.sentHeavy -= r.weight
+	}
+	if r.long {
+		o.rest.applied(time.Since(r.sent), o.wake)
 	}
 	if o.held > 0 {
 		o.wake() // the link may have stopped at a bound
