@@ -13,10 +13,24 @@ const countWeight = 4096
 // listWeight is how many bytes of access control lists weigh as much as an operation. 4,096 operations are an entry, and so is 1 MiB.
 const listWeight = 256
 
+// levelWeight is how many levels of paths weigh as much as an operation. Where the nodes above must be copied, 4,096 operations,
+// an entry, are then as many levels as the paths of one request may have that share none.
+const levelWeight = 16
+
+// reconfigWeight is what a change of the list of servers weighs: as much as an entry, because the list has up to 255 lines of 1 KiB,
+// and each is read and written.
+const reconfigWeight = 4096
+
 // Weigh returns what a transaction weighs in apply, in operations: one for each operation of a multi, countWeight for each node
-// of a quota that it creates, and the lists that it stores. A short request can store long lists, see Expanded.
+// of a quota that it creates, the levels of its paths, and the lists that it stores. A short request can store long lists, see
+// Expanded.
 func Weigh(txn *proto.Txn) int {
-	return max(weighOps(jute.Op(txn.GetOp()), txn.GetBody()), int(txn.GetLists()/listWeight))
+	op, body := jute.Op(txn.GetOp()), txn.GetBody()
+	if op == jute.OpReconfig {
+		return reconfigWeight
+	}
+	levels := bytes.Count(body, []byte("/")) // or fewer: data may have slashes, too
+	return max(weighOps(op, body), levels/levelWeight, int(txn.GetLists()/listWeight))
 }
 
 func weighOps(op jute.Op, body []byte) int {

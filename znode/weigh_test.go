@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"strings"
 	"testing"
 
 	"rollcall/jute"
@@ -25,6 +26,9 @@ func TestWeigh(t *testing.T) {
 		{"setData", jute.OpSetData, jute.SetDataRequest{Path: []byte(quotaPath + "/q" + limitsName)}.Append(nil), 1},
 		{"multi", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), rm("/b", 0)}), 2},
 		{"empty multi", jute.OpMulti, jute.AppendMulti(nil, nil), 1},
+		{"path of 128 levels", jute.OpCreate, create(strings.Repeat("/x", 128)), 128 / levelWeight},
+		{"multi of a path of 128 levels", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk(strings.Repeat("/x", 128), 0)}), 128 / levelWeight},
+		{"reconfig", jute.OpReconfig, nil, reconfigWeight},
 		{"multi of quotas", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), quota, quota}), 3 + 2*countWeight},
 	} {
 		if got := Weigh(&proto.Txn{Op: int32(tt.op), Body: tt.body}); got != tt.want {

@@ -49,6 +49,8 @@ func BenchmarkWorst(b *testing.B) {
 		{"multi of 10000 checks, lists of 1000 entries, 64 identities", worstChecks},
 		{"multi of 10000 deletes, 10 watchers each", worstDeletes},
 		{"256 lists of 64 identities", worstIdentifies},
+		{"512 multis of one write with 128 levels, below enforced quotas", worstCopies},
+		{"reconfig of 255 servers", worstReconfig},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			k := newBench(b, 0)
@@ -323,5 +325,64 @@ func worstEnds(k *bench, b *testing.B) func() []*proto.Txn {
 			txns = append(txns, &proto.Txn{Session: int64(id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: 1 << 60})})
 		}
 		return txns
+	}
+}
+
+// worstCopies writes nodes of long paths that share no level, each in a multi of its own, so that the nodes above are copied each
+// time. These are as many as an entry has room for.
+func worstCopies(k *bench, b *testing.B) func() []*proto.Txn {
+	k.rules(b, 1, &proto.TermStart{Nonce: 7, EnforceQuota: true})
+	quotaNode(k, b, quotaPath+"/q", "")
+	quotaNode(k, b, quotaPath+"/q"+limitsName, "count=5")
+	const levels = 128
+	var paths []string
+	for i := range worstEntry * levelWeight / levels {
+		path := fmt.Sprintf("/c%d", i)
+		quotaNode(k, b, path, "")
+		for range levels - 1 {
+			path += "/x"
+			quotaNode(k, b, path, "")
+		}
+		paths = append(paths, path)
+	}
+	return func() (txns []*proto.Txn) {
+		weight := 0
+		for _, path := range paths {
+			t := multiOf([]jute.MultiOp{put(path, anyVersion)})
+			if weight += Weigh(t); weight > worstEntry {
+				b.Fatalf("the entry weighs %d", weight)
+			}
+			txns = append(txns, t)
+		}
+		return txns
+	}
+}
+
+// rules opens the term again, with other rules.
+func (k *bench) rules(b *testing.B, format uint32, start *proto.TermStart) {
+	k.apply(b, &proto.Entry{Format: format, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: message(start)}}})
+	k.format = format
+}
+
+// worstReconfig replaces the longest list of servers. An entry has room for one such change.
+func worstReconfig(k *bench, b *testing.B) func() []*proto.Txn {
+	list := &proto.Roster{Ensemble: make([]byte, 32)}
+	var lines, clients []string
+	var reached []uint32
+	for id := range uint32(255) {
+		host := fmt.Sprintf("%s%d", strings.Repeat("x.", 120), id)
+		line := fmt.Sprintf("server.%d=%s:1:2:participant;%s:9", id+1, host, host)
+		lines, clients = append(lines, line), append(clients, fmt.Sprintf("server.%d=%s:3:4:participant;%s:9", id+1, host, host))
+		reached = append(reached, id+1)
+	}
+	list.Servers = lines
+	k.rules(b, RosterFormat, &proto.TermStart{Nonce: 7, SkipAcl: true, Reconfig: true, Roster: list})
+	round := 0
+	return func() []*proto.Txn {
+		members := [][]string{clients, lines}[round%2]
+		round++
+		t := txn(jute.OpReconfig, jute.ReconfigRequest{NewMembers: []byte(strings.Join(members, ",")), CurConfigID: anyVersion}.Append(nil))
+		t.Reached = reached
+		return []*proto.Txn{t}
 	}
 }
