@@ -18,7 +18,7 @@ const (
 
 // Watches are memory of a member. TestWatchesAgain sets many of them at once.
 func TestExpensiveWatches(t *testing.T) {
-	besiege(t, expense{name: "watches on long paths", run: watchLong, least: 500})
+	besiege(t, expense{name: "watches on long paths", run: watchLong, least: 500, free: freeBytesTime})
 }
 
 // watchLong: each connection watches long paths on which there is no node.

@@ -86,7 +86,7 @@ func known(t *testing.T, m *process.Member) (e ensemble) {
 func ensembleIn(t *testing.T, dir string) wire.EnsembleID {
 	t.Helper()
 	stolen := filepath.Join(t.TempDir(), "copy")
-	if err := os.CopyFS(stolen, os.DirFS(dir)); err != nil {
+	if err := process.CopyData(stolen, dir); err != nil {
 		t.Fatal(err)
 	}
 	data, err := disk.OpenStopped(disk.Config{Dir: stolen, RaftLog: hclog.NewNullLogger()})

@@ -3,7 +3,6 @@ package kills
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
@@ -37,8 +36,8 @@ func freeze(members []*process.Member, dir string) (err error) {
 		defer func() { err = errors.Join(err, m.Process.Continue()) }()
 	}
 	for _, m := range members {
-		if err := os.CopyFS(folder(dir, m), os.DirFS(m.Data)); err != nil {
-			return fmt.Errorf("copy the folder of member %d: %w", m.ID, err)
+		if err := process.CopyData(folder(dir, m), m.Data); err != nil {
+			return fmt.Errorf("copy the directory of member %d: %w", m.ID, err)
 		}
 	}
 	return nil
