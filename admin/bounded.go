@@ -73,6 +73,18 @@ type boundConn struct {
 	writing time.Time // since when a write has not ended; zero: there is none
 }
 
+// CloseWrite implements what net/http asks of a connection before it closes one whose request it has not read to the end: without
+// it, the client would get a reset in place of the answer.
+func (c *boundConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+// closeWrite closes the writing side of a connection that has one.
+func closeWrite(c net.Conn) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 func newBounded(l net.Listener, most int) *bounded {
 	return &bounded{
 		Listener: l, most: most, left: make(chan struct{}, 1), closed: make(chan struct{}),

@@ -82,6 +82,9 @@ type begunConn struct {
 	first []byte
 }
 
+// CloseWrite is as that of boundConn.
+func (c *begunConn) CloseWrite() error { return closeWrite(c.Conn) }
+
 // Read implements net.Conn.
 func (c *begunConn) Read(b []byte) (int, error) {
 	if len(c.first) == 0 {

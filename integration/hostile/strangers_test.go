@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/crypto/argon2"
 
 	"rollcall/integration/process"
 	"rollcall/jute"
@@ -181,13 +182,26 @@ func keying(c *tls.Conn) []byte {
 	return k
 }
 
+// proofKeys has the keys of the secrets that strangers use: each takes a tenth of a second.
+var proofKeys sync.Map
+
+// proofKey returns the key that is derived from a secret.
+func proofKey(secret string) []byte {
+	if key, ok := proofKeys.Load(secret); ok {
+		return key.([]byte)
+	}
+	key := argon2.IDKey([]byte(secret), []byte("rollcall secret of an ensemble, 1"), 3, 32<<10, 1, 32)
+	proofKeys.Store(secret, key)
+	return key
+}
+
 // proof returns what a dialer sends that has a secret: see quorum/trust. It is written down here once
 // more, so that a change of it does not go unnoticed.
 func proof(secret string, from, to uint32, dialed [32]byte, keying []byte) []byte {
 	var ours [32]byte
 	_, _ = rand.Read(ours[:])
 	ids := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, from), to)
-	h := hmac.New(sha256.New, []byte(secret))
+	h := hmac.New(sha256.New, proofKey(secret))
 	for _, part := range [][]byte{[]byte("rollcall proof of a member, 1"), []byte("dialer"), ids, dialed[:], ours[:], keying} {
 		h.Write(part)
 	}

@@ -83,6 +83,17 @@ func (c *Conn) first(p []byte) (int, error) {
 	return private.Read(p)
 }
 
+// CloseWrite closes the writing side, if the connection has one.
+func (c *Conn) CloseWrite() error {
+	if c.private != nil {
+		return c.private.CloseWrite()
+	}
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.private != nil {
