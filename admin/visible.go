@@ -27,9 +27,6 @@ type Anonymous struct {
 	Proven bool
 }
 
-// data reports whether nodes are shown with their data.
-func (a Anonymous) data() bool { return a.Reads == ReadData && !a.Proven }
-
 // paths returns which paths are shown.
 func (a Anonymous) paths() sight {
 	switch {

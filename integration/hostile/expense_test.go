@@ -219,7 +219,7 @@ func (b *besieged) bursts(ctx context.Context, c *wire.Conn, n int, frame func(i
 		for range n {
 			if err := b.reply(c); err != nil {
 				_ = c.Close()
-				<-sent
+				_ = <-sent // the connection has ended
 				return err
 			}
 		}
