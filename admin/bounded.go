@@ -35,7 +35,7 @@ const (
 // that waits for longest, or else one whose client does not read. Until there is such a one, no connection is accepted. So
 // neither silent connections nor readers who do not read keep a probe out, wherever they are.
 //
-// A request takes a seat, which its connection keeps until the answer has been sent. A probe takes none.
+// A request takes a seat, which its connection keeps until the answer has been sent. A probe needs no seat.
 type bounded struct {
 	net.Listener
 	most   int
@@ -178,7 +178,7 @@ func (c *boundConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Close implements net.Conn. A connection that is closed has no place any more, whoever closes it.
+// Close implements net.Conn. It gives the place of the connection back, whichever side closes it.
 func (c *boundConn) Close() error {
 	c.of.mu.Lock()
 	c.of.forget(c)

@@ -130,7 +130,7 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
 			control := http.NewResponseController(w)
 			if e.probe { // neither the name of a balancer nor anything else keeps a probe out
-				w.Header().Set("Connection", "close") // so it leaves nothing unread before it, and is not behind others
+				w.Header().Set("Connection", "close") // so that no later request waits for this reply
 				_ = control.SetWriteDeadline(time.Now().Add(stuckTime))
 				e.serve(h, w, r)
 				return

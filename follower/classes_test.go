@@ -131,6 +131,27 @@ func TestHeavyWritesLeaveRoom(t *testing.T) {
 	}
 }
 
+// Heavy writes that are not long are under way together, up to maxHeavy units and one write more. A light write goes beside them,
+// and the next heavy one when one of them is applied.
+func TestHeavyWritesTogether(t *testing.T) {
+	const ops = 1_000
+	l := newLanes(t, 1<<30)
+	for conn := range uint64(32) {
+		l.put(100+conn, multiOf(ops))
+	}
+	if got, most := len(l.sends()), (maxHeavy+ops-1)/ops; got != most {
+		t.Fatalf("%d heavy writes are under way, want %d", got, most)
+	}
+	l.put(1, "light")
+	if got := l.sends(); !slices.Equal(got, []uint64{1}) {
+		t.Fatalf("sent for %v beside them, want the light write alone", got)
+	}
+	l.apply(1)
+	if got := len(l.sends()); got != 1 {
+		t.Errorf("%d heavy writes are sent after one is applied, want 1", got)
+	}
+}
+
 // While every class always has more to send, each is sent the same weight, whatever a single write
 // weighs and however many connections have writes.
 func TestClassesShareByWeight(t *testing.T) {

@@ -134,8 +134,8 @@ var mutants = []mutant{
 	},
 	{
 		"heavy writes sent without bound", "follower/outbox.go",
-		"l = o.classes.next(o.sentHeavy >= maxHeavy)", "l = o.classes.next(false)",
-		"./follower", "TestHeavyWritesLeaveRoom",
+		"case o.sentHeavy >= maxHeavy:", "case false:",
+		"./follower", "TestHeavyWritesTogether",
 	},
 	{
 		"writes share by number, not by weight", "follower/classes.go",

@@ -3,6 +3,7 @@ package hostile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -219,8 +220,7 @@ func (b *besieged) bursts(ctx context.Context, c *wire.Conn, n int, frame func(i
 		for range n {
 			if err := b.reply(c); err != nil {
 				_ = c.Close()
-				_ = <-sent // the connection has ended
-				return err
+				return errors.Join(err, <-sent)
 			}
 		}
 		if err := <-sent; err != nil {
