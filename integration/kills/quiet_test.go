@@ -12,14 +12,18 @@ import (
 	"rollcall/integration/process"
 )
 
-// Three healthy members that start, stop and start again log no warning and no error. Nor do they if the
-// leader is drained before they stop. The tick is long, so that a busy machine is not taken for a dead one.
+// Three healthy members that prove themselves to each other start, stop and start again without a warning or
+// an error. Nor do they log one if the leader is drained before they stop. The tick is long, so that a busy machine is not taken for a dead one.
 func TestHealthyLogs(t *testing.T) {
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("abcdefghijklmnop\n"), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	token, secret := filepath.Join(dir, "token"), filepath.Join(dir, "secret")
+	for file, text := range map[string]string{token: "abcdefghijklmnop\n", secret: strings.Repeat("s", 32) + "\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 4 * time.Second, Lines: process.AnyHTTP + "admin.tokenFile=" + token + "\n"})
+	lines := process.AnyHTTP + "admin.tokenFile=" + token + "\nensembleSecretFile=" + secret + "\n"
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 4 * time.Second, Lines: lines})
 	serves(t, e, 1)
 	drain(t, e, token)
 	e.StopAll()
