@@ -264,10 +264,14 @@ func (b *bounded) leave(c *boundConn) {
 }
 
 // sit gives c a seat of a kind for the request that it has. If there is none, one of the same kind makes room whose client does
-// not read; it is returned, to be closed. ok is false if there is no such one.
+// not read; it is returned, to be closed. ok is false if there is no such one, or if c has made room itself since its request came:
+// nothing would give its seat back.
 func (b *bounded) sit(c *boundConn, kind seat, now time.Time) (stuck *boundConn, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.conns[c] {
+		return nil, false
+	}
 	crowded := kind == anonymousSeat && b.taken[c.addr] >= addressSeats
 	if crowded || b.seats[kind] >= seatsOf(kind) {
 		for d := range b.conns {
