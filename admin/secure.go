@@ -16,7 +16,7 @@ func (h *HTTP) secured(l *bounded, config *tls.Config) (_ net.Listener, run func
 	case h.cfg.ForceHTTPS:
 		return tls.NewListener(l, config), func(context.Context) {}
 	}
-	u := &unified{bounded: l, config: config, ready: make(chan net.Conn), failed: make(chan error, 1)}
+	u := &unified{bounded: l, config: config, ready: make(chan net.Conn), failed: make(chan error)}
 	return u, u.run
 }
 
@@ -32,15 +32,19 @@ type unified struct {
 const recordOfHandshake = 0x16
 
 // run accepts connections until the listener is closed. Each waits for its first byte in a goroutine of its own, of which there
-// are as many as connections.
+// are as many as connections. The server gets each error: it tries again after one that passes, and closes the listener after others.
 func (u *unified) run(context.Context) {
 	for {
 		c, err := u.bounded.Accept()
-		if err != nil {
-			u.failed <- err
+		if err == nil {
+			go u.tell(c)
+			continue
+		}
+		select {
+		case u.failed <- err:
+		case <-u.closed:
 			return
 		}
-		go u.tell(c)
 	}
 }
 
@@ -73,6 +77,8 @@ func (u *unified) Accept() (net.Conn, error) {
 		return c, nil
 	case err := <-u.failed:
 		return nil, err
+	case <-u.closed:
+		return nil, net.ErrClosed
 	}
 }
 

@@ -8,7 +8,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/keystore"
@@ -159,4 +162,42 @@ func TestHTTPS(t *testing.T) {
 			t.Errorf("%s: the super user's certificate: %d", tt.name, status)
 		}
 	}
+}
+
+// shortOfFiles is a listener whose first Accept fails because the process has too many files open.
+type shortOfFiles struct {
+	net.Listener
+	failed atomic.Bool
+}
+
+func (l *shortOfFiles) Accept() (net.Conn, error) {
+	if !l.failed.Swap(true) {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+// A port for HTTPS and plain HTTP goes on after an error that passes.
+func TestPortSurvivesTemporaryErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		h.cfg.TLS, h.cfg.UnifyPorts = &tls.Config{}, true //nolint:gosec // no connection of this test uses it
+		p, done := newPipes(), make(chan error)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { done <- h.Serve(ctx, &shortOfFiles{Listener: p}) }()
+		synctest.Wait()
+		ours, theirs := net.Pipe()
+		select {
+		case p.conns <- localPipe{theirs}:
+			if status, err := ask(ours, "/livez"); status != http.StatusOK || err != nil {
+				t.Errorf("status %d: %v", status, err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("no connection is accepted any more")
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
