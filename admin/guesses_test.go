@@ -1,7 +1,10 @@
 package admin
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -117,6 +120,41 @@ func TestSlowedGuessesHoldNoPlaces(t *testing.T) {
 		synctest.Wait()
 		if n := len(rejected); n != 97 {
 			t.Errorf("%d attempts were rejected, want 97", n)
+		}
+	})
+}
+
+// Guesses at the port for metrics are slowed, too: with a right token it answers for any Host, so the status tells it from a wrong one.
+func TestGuessesAtPortForMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _ := newGuessed(t)
+		p, done := newPipes(), make(chan error)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { done <- h.ServeMetrics(ctx, p) }()
+		guess := func() int {
+			c := p.dial()
+			defer func() { _ = c.Close() }() // the answer has been read
+			if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: other.example\r\nAuthorization: Bearer wrong\r\nConnection: close\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer.StatusCode
+		}
+		begun := time.Now()
+		for range 12 {
+			if status := guess(); status != http.StatusForbidden {
+				t.Errorf("status %d", status)
+			}
+		}
+		if took := time.Since(begun).Round(time.Millisecond); took != 2*time.Second {
+			t.Errorf("12 guesses took %v, want 2s", took)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

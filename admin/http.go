@@ -188,7 +188,7 @@ func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 	e := metricsEndpoint
 	e.class = open
-	return h.serve(ctx, l, h.protect([]endpoint{e}), nil)
+	return h.serve(ctx, l, h.guarded(h.protect([]endpoint{e})), nil)
 }
 
 // serve serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
