@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -124,14 +123,6 @@ func (a *audit) refused(e *endpoint, r *http.Request, who, why string) {
 	}
 	a.log.Info("audit", line...)
 	a.act(e, r, who, "refused: "+why)
-}
-
-// proofEndpoint stands for the endpoint in the line about a wrong proof of the token, which comes before any request.
-var proofEndpoint = &endpoint{action: "prove the token"}
-
-// refusedProof logs a connection on which the token was proved wrongly, as a refused request.
-func (a *audit) refusedProof(c net.Conn) {
-	a.refused(proofEndpoint, &http.Request{RemoteAddr: c.RemoteAddr().String()}, "", "the proof of the token is wrong: the other side has another one")
 }
 
 // short returns text, or the beginning of it.

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"cmp"
+	"net"
 	"net/http"
 	"strings"
 
@@ -13,7 +15,7 @@ import (
 func (h *HTTP) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, offered := h.offered(r); offered {
-			attempt := h.cfg.Guesses.Begin(hostOfCaller(r))
+			attempt := h.cfg.Guesses.Begin(guesserOf(r))
 			if err := attempt.Wait(r.Context(), guesses.MaxWait); err != nil {
 				ignoreBody(w)
 				setHeaders(w.Header())
@@ -28,6 +30,9 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// guesserOf returns what the failures of a caller are counted under: its address without the port, or the user at a socket.
+func guesserOf(r *http.Request) string { return cmp.Or(hostOfCaller(r), r.RemoteAddr) }
 
 // offered returns the kind of the credential of a request. It reports false if the request has none that can be right.
 func (h *HTTP) offered(r *http.Request) (kind guesses.Kind, offered bool) {
@@ -54,4 +59,15 @@ func (a *audit) guessed(r *http.Request, kind guesses.Kind) {
 		Address: r.RemoteAddr, Operation: events.Authenticate, Target: "http " + kind.String(), Result: events.Failure,
 		Error: "wrong " + kind.String(), Reason: short(r.Method + " " + r.URL.Path),
 	})
+}
+
+// proofEndpoint stands for the endpoint in the line about a wrong proof of the token, which comes before any request.
+var proofEndpoint = &endpoint{action: "prove the token"}
+
+// refusedProof counts and logs a connection on which the token was proved wrongly, as a refused request. It slows nobody: the key
+// of a proof is derived slowly.
+func (h *HTTP) refusedProof(c net.Conn) {
+	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
+	h.cfg.Guesses.Count(guesserOf(r), guesses.Token)
+	h.audit.refused(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")
 }

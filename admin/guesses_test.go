@@ -40,10 +40,12 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	offering("10.0.0.6:5", "digest super:secret").to(h)
 	offering("10.0.0.6:5", "Basic eDp5").to(h) // not checked by anything
 	visit{method: "GET", path: "/v1/sessions", from: "10.0.0.6:5"}.to(h)
-	if counts := h.cfg.Guesses.Counts(); counts["token"] != 2 || counts["password"] != 1 || counts["super"] != 0 {
+	offering("unix:1000", "Bearer wrong").to(h)
+	h.refusedProof(farPipe{})
+	if counts := h.cfg.Guesses.Counts(); counts["token"] != 4 || counts["password"] != 1 || counts["super"] != 0 {
 		t.Errorf("counts %v", counts)
 	}
-	for _, line := range []string{"address=10.0.0.7 kind=token failures=1", "address=10.0.0.8 kind=password failures=1", "address=10.0.0.9 kind=token"} {
+	for _, line := range []string{"address=10.0.0.7 kind=token failures=1", "address=10.0.0.8 kind=password failures=1", "address=10.0.0.9 kind=token", "address=unix:1000 kind=token", "address=10.0.0.1 kind=token"} {
 		if !strings.Contains(log.String(), line) {
 			t.Errorf("no line %q in\n%s", line, log)
 		}
@@ -51,7 +53,7 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	if strings.Contains(log.String(), "10.0.0.6") {
 		t.Errorf("a line about right credentials:\n%s", log)
 	}
-	if len(*all) != 3 {
+	if len(*all) != 5 {
 		t.Fatalf("audit log %+v", *all)
 	}
 	want := events.Event{

@@ -198,7 +198,7 @@ func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, 
 		if err != nil {
 			return err
 		}
-		proofs.Refused = h.audit.refusedProof
+		proofs.Refused = h.refusedProof
 		l = proofs
 	}
 	bounded := newBounded(l, maxConns)
