@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -121,101 +120,6 @@ func (e *endpoint) kind() string {
 	}
 	return e.class.String()
 }
-
-// protect returns the mux of some endpoints, behind the checks of their classes and with the headers
-// that all answers carry.
-func (h *HTTP) protect(all []endpoint) http.Handler {
-	mux := http.NewServeMux()
-	for _, e := range all {
-		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
-			control := http.NewResponseController(w)
-			if e.probe { // neither the name of a balancer nor anything else keeps a probe out
-				w.Header().Set("Connection", "close") // so that no later request waits for this reply
-				_ = control.SetWriteDeadline(time.Now().Add(stuckTime))
-				e.serve(h, w, r)
-				return
-			}
-			if !h.seated(w, r) {
-				_ = control.SetWriteDeadline(time.Now().Add(refusalTime))
-				errNoSeat.write(w, r)
-				return
-			}
-			_ = control.SetWriteDeadline(time.Now().Add(answerPart)) // of the answer that the request is refused
-			failure := h.refuse(e.class, r)
-			if failure == nil {
-				failure = h.withholds(&e, r)
-			}
-			if failure == nil {
-				if failure = e.mistyped(r); failure != nil {
-					ignoreBody(w)
-				}
-			}
-			if failure != nil {
-				if e.class == changes {
-					h.audit.refused(&e, r, h.who(r), failure.Text)
-				}
-				failure.write(w, r)
-				return
-			}
-			if e.class == changes {
-				if failure = h.audit.required(&e, r, h.who(r)); failure != nil {
-					ignoreBody(w)
-					h.audit.refused(&e, r, h.who(r), failure.Text)
-					failure.write(w, r)
-					return
-				}
-			}
-			h.answer(&e, w, r)
-		})
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && h.refuse(changes, r) != nil {
-			ignoreBody(w)
-		}
-		setHeaders(w.Header())
-		if _, pattern := mux.Handler(r); pattern == "" {
-			w.Header().Set("Connection", "close") // there is no seat for it
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(refusalTime))
-			if underV1(r) {
-				w = &noEndpoint{ResponseWriter: w, r: r}
-			}
-		}
-		mux.ServeHTTP(w, r)
-	})
-}
-
-// setHeaders sets the headers that all answers carry.
-func setHeaders(header http.Header) {
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Frame-Options", "DENY")
-	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "no-referrer")
-}
-
-// ignoreBody sets a deadline for a body that no endpoint reads. Without it, the server would wait for all of the body before it answers.
-func ignoreBody(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a recorder of a test has none
-}
-
-// noEndpoint turns the mux's answer to a request for which there is no endpoint into JSON.
-type noEndpoint struct {
-	http.ResponseWriter
-	r *http.Request
-}
-
-// WriteHeader implements http.ResponseWriter. It sends the body, too.
-func (n *noEndpoint) WriteHeader(status int) {
-	text := fmt.Sprintf("there is no endpoint %.100q; /v1/openapi.json describes all", n.r.URL.Path)
-	if status == http.StatusMethodNotAllowed {
-		text = fmt.Sprintf("%.20s is not allowed here; send %s", n.r.Method, n.Header().Get("Allow"))
-	}
-	(&Failure{status, text}).write(n.ResponseWriter, n.r)
-}
-
-// Write implements http.ResponseWriter: it drops the mux's text.
-func (n *noEndpoint) Write(b []byte) (int, error) { return len(b), nil }
 
 // answer lets an endpoint answer, within bounds of time, and a long answer only if there is a place
 // for it.

@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// protect returns the mux of some endpoints, behind the checks of their classes and with the headers that all answers carry.
+func (h *HTTP) protect(all []endpoint) http.Handler {
+	mux := http.NewServeMux()
+	for _, e := range all {
+		handle := h.handle
+		if e.probe {
+			handle = h.probe
+		}
+		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) { handle(&e, w, r) })
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && h.refuse(changes, r) != nil {
+			ignoreBody(w)
+		}
+		setHeaders(w.Header())
+		if _, pattern := mux.Handler(r); pattern == "" {
+			w.Header().Set("Connection", "close") // there is no seat for it
+			limitWrite(w, refusalTime)
+			if underV1(r) {
+				w = &noEndpoint{ResponseWriter: w, r: r}
+			}
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// probe answers a probe. Neither the name of a balancer nor anything else keeps it out.
+func (h *HTTP) probe(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close") // so that no later request waits for this reply
+	limitWrite(w, stuckTime)
+	e.serve(h, w, r)
+}
+
+// handle answers a request to an endpoint, if there is a seat for it and nothing forbids it.
+func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	if !h.seated(w, r) {
+		limitWrite(w, refusalTime)
+		errNoSeat.write(w, r)
+		return
+	}
+	limitWrite(w, answerPart) // of the answer that the request is refused
+	failure := h.forbids(e, w, r)
+	if failure == nil {
+		h.answer(e, w, r)
+		return
+	}
+	if e.class == changes {
+		h.audit.refused(e, r, h.who(r), failure.Text)
+	}
+	failure.write(w, r)
+}
+
+// forbids returns nil if an endpoint may answer a request, or the reason why not: who the caller is, what the answer would show,
+// the type of the body, or the audit log, which must have a line about a change before it is made.
+func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
+	if failure := h.refuse(e.class, r); failure != nil {
+		return failure
+	}
+	if failure := h.withholds(e, r); failure != nil {
+		return failure
+	}
+	failure := e.mistyped(r)
+	if failure == nil && e.class == changes {
+		failure = h.audit.required(e, r, h.who(r))
+	}
+	if failure != nil {
+		ignoreBody(w)
+	}
+	return failure
+}
+
+// setHeaders sets the headers that all answers carry.
+func setHeaders(header http.Header) {
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
+}
+
+// limitWrite sets the time that the client has for an answer.
+func limitWrite(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // a recorder of a test has none
+}
+
+// ignoreBody sets a deadline for a body that no endpoint reads. Without it, the server would wait for all of the body before it answers.
+func ignoreBody(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a recorder of a test has none
+}
+
+// noEndpoint turns the mux's answer to a request for which there is no endpoint into JSON.
+type noEndpoint struct {
+	http.ResponseWriter
+	r *http.Request
+}
+
+// WriteHeader implements http.ResponseWriter. It sends the body, too.
+func (n *noEndpoint) WriteHeader(status int) {
+	text := fmt.Sprintf("there is no endpoint %.100q; /v1/openapi.json describes all", n.r.URL.Path)
+	if status == http.StatusMethodNotAllowed {
+		text = fmt.Sprintf("%.20s is not allowed here; send %s", n.r.Method, n.Header().Get("Allow"))
+	}
+	(&Failure{status, text}).write(n.ResponseWriter, n.r)
+}
+
+// Write implements http.ResponseWriter: it drops the mux's text.
+func (n *noEndpoint) Write(b []byte) (int, error) { return len(b), nil }
