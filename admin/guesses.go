@@ -18,6 +18,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 			attempt := h.cfg.Guesses.Begin(guesserOf(r))
 			if err := attempt.Wait(r.Context(), guesses.MaxWait); err != nil {
 				ignoreBody(w)
+				limitWrite(w, refusalTime)
 				setHeaders(w.Header())
 				(&Failure{http.StatusTooManyRequests, err.Error()}).write(w, r)
 				return

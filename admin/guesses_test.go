@@ -6,8 +6,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,5 +160,47 @@ func TestGuessesAtPortForMetrics(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// notingPipe is a connection that says when the server has closed it.
+type notingPipe struct {
+	localPipe
+	closed chan struct{}
+	once   *sync.Once
+}
+
+func (p notingPipe) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return p.localPipe.Close()
+}
+
+// A client that does not read the answers to its guesses holds its connection no longer than others.
+func TestUnreadRejectionsAreCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _ := newGuessed(t)
+		p, stop := serveOn(t, h)
+		var others sync.WaitGroup
+		for range 13 { // the last three wait for their turn
+			others.Go(func() { offering("127.0.0.1:5", "Bearer wrong").to(h) })
+			synctest.Wait()
+		}
+		ours, theirs := net.Pipe()
+		conn := notingPipe{localPipe{theirs}, make(chan struct{}), new(sync.Once)}
+		p.conns <- conn
+		if _, err := io.WriteString(ours, "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		select {
+		case <-conn.closed:
+		case <-time.After(time.Minute):
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("the connection was closed after %v", took)
+		}
+		_ = ours.Close()
+		others.Wait()
+		stop()
 	})
 }
