@@ -115,13 +115,21 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 	case <-r.Context().Done():
 		return
 	}
-	begun, kept := time.Now(), keptAnswer{header: w.Header()}
-	e.serve(h, &kept, r)
-	time.AfterFunc(min(max(restShare*time.Since(begun), pagePause), maxRest), func() { <-h.turn })
+	kept := keptAnswer{header: w.Header()}
+	h.takeTurn(func() { e.serve(h, &kept, r) })
 	if kept.status != 0 {
 		w.WriteHeader(kept.status)
 	}
 	_, _ = w.Write(kept.body.Bytes()) // a client that left needs no answer
+}
+
+// takeTurn does something for the caller who has the turn, and gives it back after a rest.
+func (h *HTTP) takeTurn(do func()) {
+	begun := time.Now()
+	defer func() {
+		time.AfterFunc(min(max(restShare*time.Since(begun), pagePause), maxRest), func() { <-h.turn })
+	}()
+	do()
 }
 
 // keptAnswer is an answer that is sent later.

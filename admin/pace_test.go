@@ -2,6 +2,8 @@ package admin
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -102,4 +104,21 @@ func TestFiguresInTurn(t *testing.T) {
 			time.Sleep(maxRest)
 		})
 	}
+}
+
+// An answer that panics gives its turn back, as the server of HTTP goes on.
+func TestTurnOfPanicEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		broken := &endpoint{serve: func(*HTTP, http.ResponseWriter, *http.Request) { panic("broken") }}
+		func() {
+			defer func() { _ = recover() }() // as net/http does
+			h.serveInTurn(broken, httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		}()
+		time.Sleep(maxRest)
+		if w := (visit{method: "GET", path: "/metrics"}).to(h); w.Code != http.StatusOK {
+			t.Errorf("after a panic: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(maxRest)
+	})
 }
