@@ -36,22 +36,17 @@ type Extents struct {
 
 // Restored is what rollcall backup restore prints with -o json.
 type Restored struct {
-	File     string           `json:"file"`
-	Index    uint64           `json:"index"`    // of the last entry of the log in the restored state
-	Zxid     int64            `json:"zxid"`     // the last one in the restored state
-	Term     uint64           `json:"term"`     // the first leader leads in a later term; the upper half of new zxids is above it
-	Nodes    uint64           `json:"nodes"`    // in the restored state
-	Sessions uint64           `json:"sessions"` // in the restored state
-	Closed   int              `json:"closed"`   // sessions of the backup that have ended
-	Digest   string           `json:"digest"`   // only members with the same one form an ensemble
-	Filled   []RestoredMember `json:"filled"`   // the members whose folders were filled
-}
-
-// RestoredMember is a member whose folders were filled.
-type RestoredMember struct {
-	Member uint32 `json:"member"`
-	Config string `json:"config"` // its zoo.cfg
-	Data   string `json:"data"`   // its data folder
+	File     string `json:"file"`
+	Index    uint64 `json:"index"`    // of the last entry of the log in the restored state
+	Zxid     int64  `json:"zxid"`     // the last one in the restored state
+	Term     uint64 `json:"term"`     // the first leader leads in a later term; the upper half of new zxids is above it
+	Nodes    uint64 `json:"nodes"`    // in the restored state
+	Sessions uint64 `json:"sessions"` // in the restored state
+	Closed   int    `json:"closed"`   // sessions of the backup that have ended
+	Digest   string `json:"digest"`   // of the restored state
+	Member   uint32 `json:"member"`   // that has the state and begins the ensemble
+	Config   string `json:"config"`   // its zoo.cfg
+	Data     string `json:"data"`     // its data directory
 }
 
 // Exported is what rollcall export prints with -o json.

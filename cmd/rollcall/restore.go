@@ -86,7 +86,8 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	}
 	h := state.Head()
 	done := cli.Restored{
-		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.Nodes, Sessions: h.Sessions, Closed: closed, Filled: []cli.RestoredMember{},
+		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.Nodes, Sessions: h.Sessions, Closed: closed,
+		Member: cfg.MyID, Config: r.config, Data: cfg.Dir,
 	}
 	warnOfNewPlace(cfg, logger)
 	work = cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
@@ -95,7 +96,6 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.config, err)
 	}
-	done.Filled = append(done.Filled, cli.RestoredMember{Member: cfg.MyID, Config: r.config, Data: cfg.Dir})
 	return cli.PrintText(out, restoredText(done, len(servers(cfg))), done)
 }
 
@@ -158,12 +158,10 @@ func restoredText(done cli.Restored, members int) string {
 		fmt.Fprintf(&b, "; %d sessions are closed", done.Closed)
 	}
 	fmt.Fprintf(&b, "\nThe last zxid is 0x%x. New ones begin above 0x%x.\n", done.Zxid, done.Term<<32)
-	for _, m := range done.Filled {
-		fmt.Fprintf(&b, "Member %d has it in %s.\n", m.Member, m.Data)
-	}
+	fmt.Fprintf(&b, "Member %d has it in %s.\n", done.Member, done.Data)
 	if members > 1 {
 		fmt.Fprintf(&b, "Start all %d members now. The others start with empty directories, and copy it.\n", members)
 	}
-	fmt.Fprintf(&b, "Start this one with: rollcall serve %s\n", done.Filled[0].Config)
+	fmt.Fprintf(&b, "Start this one with: rollcall serve %s\n", done.Config)
 	return b.String()
 }
