@@ -80,3 +80,11 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 		t.Errorf("the table in docs/admin.md differs from the program's, which is\n%s", want)
 	}
 }
+
+// kind returns the class of an endpoint, and whether it shows paths, as docs/admin.md has them.
+func (e *endpoint) kind() string {
+	if e.shows == showsPaths {
+		return e.class.String() + ", paths"
+	}
+	return e.class.String()
+}

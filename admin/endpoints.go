@@ -113,14 +113,6 @@ func CheckCommandURL(path string) error {
 	return nil
 }
 
-// kind returns the class of an endpoint, and whether it shows paths, as docs/admin.md has them.
-func (e *endpoint) kind() string {
-	if e.shows == showsPaths {
-		return e.class.String() + ", paths"
-	}
-	return e.class.String()
-}
-
 // answer lets an endpoint answer, within bounds of time, and a long answer only if there is a place
 // for it.
 func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {

@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollcall/tally"
@@ -90,17 +88,6 @@ func many[N int | int64 | uint64](values func(*Details) map[string]N) func(*Deta
 		}
 		return all
 	}
-}
-
-// unit returns the unit that the metric's name has, or "".
-func (m *ownMetric) unit() string {
-	name := strings.TrimSuffix(m.name, "_total")
-	for _, unit := range []string{"seconds", "bytes"} {
-		if strings.HasSuffix(name, "_"+unit) {
-			return unit
-		}
-	}
-	return ""
 }
 
 // desc returns the metric's description for Prometheus.

@@ -187,3 +187,14 @@ func TestOwnNames(t *testing.T) {
 		}
 	}
 }
+
+// unit returns the unit that the metric's name has, or "".
+func (m *ownMetric) unit() string {
+	name := strings.TrimSuffix(m.name, "_total")
+	for _, unit := range []string{"seconds", "bytes"} {
+		if strings.HasSuffix(name, "_"+unit) {
+			return unit
+		}
+	}
+	return ""
+}

@@ -87,9 +87,6 @@ func (a *Authority) Files() (cert, key []byte, err error) {
 	return pemCert(a.cert), key, err
 }
 
-// Until returns when the authority's certificate expires.
-func (a *Authority) Until() time.Time { return a.cert.NotAfter }
-
 // Issue returns a new key with a certificate, in PEM, and in one file as ZooKeeper reads it. The certificate
 // is good for both sides of a connection, and for each of names: DNS names, which may begin with "*.", and
 // addresses. Its subject is the first of them. It expires no later than the authority.

@@ -47,8 +47,8 @@ func TestIssue(t *testing.T) {
 	if got := keystore.Subject(leaf); got != "CN=zk1.example.org" {
 		t.Errorf("the subject is %s", got)
 	}
-	if !leaf.NotAfter.Equal(a.Until()) {
-		t.Errorf("the certificate expires at %v, after its authority: %v", leaf.NotAfter, a.Until())
+	if !leaf.NotAfter.Equal(a.cert.NotAfter) {
+		t.Errorf("the certificate expires at %v, after its authority: %v", leaf.NotAfter, a.cert.NotAfter)
 	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		for _, name := range []string{"zk1.example.org", "10.0.0.1", "::1", "a.members"} {
