@@ -297,14 +297,7 @@ func TestWipedMemberThatKnowsNobody(t *testing.T) {
 	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		e.Joined()
 		for id, gone := range map[uint32]uint32{4: a, 5: leader} {
-			e.Add(id)
-			e.Boot(id)
-			time.Sleep(2 * tick) // it waits for its place in the list
-			for _, c := range []roster.Change{comes(e, id), leaves(gone)} {
-				mustChange(t, e, e.Leader(), c)
-				e.Follow()
-				e.Healed()
-			}
+			replace(t, e, gone, id)
 			e.Kill(gone)
 		}
 		e.Kill(b)
@@ -316,6 +309,19 @@ func TestWipedMemberThatKnowsNobody(t *testing.T) {
 	})
 }
 
+// replace lets a member without data take the place of another one in the list, which runs on.
+func replace(t *testing.T, e *cluster.Ensemble, gone, id uint32) {
+	t.Helper()
+	e.Add(id)
+	e.Boot(id)
+	time.Sleep(2 * tick) // it waits for its place in the list
+	for _, c := range []roster.Change{comes(e, id), leaves(gone)} {
+		mustChange(t, e, e.Leader(), c)
+		e.Follow()
+		e.Healed()
+	}
+}
+
 // The others in the server lines of member 1 were replaced. They run again with empty disks, and have heard of the list. Then
 // member 1 loses its disk, too. All in its lines say that they have no data, but it hears from them who has: it begins no second
 // ensemble.
@@ -323,14 +329,7 @@ func TestWipedMemberAmongRemovedOnes(t *testing.T) {
 	changeable(t, func(t *testing.T, e *cluster.Ensemble, _, _, _ uint32) {
 		e.Joined()
 		for id, gone := range map[uint32]uint32{4: 2, 5: 3} {
-			e.Add(id)
-			e.Boot(id)
-			time.Sleep(2 * tick) // it waits for its place in the list
-			for _, c := range []roster.Change{comes(e, id), leaves(gone)} {
-				mustChange(t, e, e.Leader(), c)
-				e.Follow()
-				e.Healed()
-			}
+			replace(t, e, gone, id)
 		}
 		for _, gone := range []uint32{2, 3} {
 			e.Kill(gone)

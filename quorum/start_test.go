@@ -389,19 +389,26 @@ func TestReplacedVotersAreNotLost(t *testing.T) {
 	})
 }
 
+// twoAndAnObserver returns an ensemble of two voters, of which member 1 leads, and member 3 without a vote.
+func twoAndAnObserver(t *testing.T) *ensemble {
+	t.Helper()
+	e := listed(t, 2, 3)
+	e.beginListed(2)
+	e.start(3)
+	e.propose(listPrefix+"1 2 (3)", 1, 2)
+	e.follows(1, "1 2 (3)")
+	e.joined(3)
+	if e.leader(1, 2) != 1 {
+		t.Fatal("member 1 does not lead")
+	}
+	return e
+}
+
 // The leader of two dies after it has given a third one a vote. The second one does not know of that, and votes for it.
 func TestVoterUnknownToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := listed(t, 2, 3)
-		e.beginListed(2)
-		e.start(3)
-		e.propose(listPrefix+"1 2 (3)", 1, 2)
-		e.follows(1, "1 2 (3)")
-		e.joined(3)
-		if e.leader(1, 2) != 1 {
-			t.Fatal("member 1 does not lead")
-		}
+		e := twoAndAnObserver(t)
 		e.net.partition(1, 2)
 		third := e.members[3].node.self()
 		future := e.members[1].node.raft.Load().AddVoter(third.ServerID(), third.ServerAddress(), 0, time.Second)
@@ -421,15 +428,7 @@ func TestVoterUnknownToAnother(t *testing.T) {
 func TestNonvoterGetsCommittedEntries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := listed(t, 2, 3)
-		e.beginListed(2)
-		e.start(3)
-		e.propose(listPrefix+"1 2 (3)", 1, 2)
-		e.follows(1, "1 2 (3)")
-		e.joined(3)
-		if e.leader(1, 2) != 1 {
-			t.Fatal("member 1 does not lead")
-		}
+		e := twoAndAnObserver(t)
 		before := e.members[3].node.LastIndex()
 		e.net.partition(1, 2)
 		lost := e.members[1].node.Propose([]byte("uncommitted"), nil)

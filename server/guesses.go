@@ -32,11 +32,16 @@ func (c *conn) attempt(r *request, a guesses.Attempt, check func(a *guesses.Atte
 		c.flushLater() // the reader that begins with this sends nothing by itself
 		return more
 	}
+	return c.inReader(r, inTurn)
+}
+
+// inReader calls do, which takes r and may wait. In a loop it leaves that to a reader of the connection.
+func (c *conn) inReader(r *request, do func() (more bool)) (more bool) {
 	if !c.stream.InLoop() {
-		return inTurn()
+		return do()
 	}
 	r.keep()
-	c.stream.Later(inTurn)
+	c.stream.Later(do)
 	return true
 }
 

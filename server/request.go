@@ -97,12 +97,7 @@ func (c *conn) submitAudited(r *request) bool {
 		c.flushLater() // the reader that begins with this sends nothing by itself
 		return more
 	}
-	if !c.stream.InLoop() {
-		return write()
-	}
-	r.keep()
-	c.stream.Later(write)
-	return true
+	return c.inReader(r, write)
 }
 
 // closeSession sends the close to the log. Requests after it are dropped.
