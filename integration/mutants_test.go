@@ -144,7 +144,7 @@ var mutants = []mutant{
 	},
 	{
 		"multis of any length", "server/request.go",
-		"jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {", "false {",
+		"jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {\n\t\tc.srv.cfg.Audit", "false {\n\t\tc.srv.cfg.Audit",
 		"./server", "TestMultiLimit",
 	},
 	{

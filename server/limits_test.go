@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,8 +53,8 @@ func TestNoConnectionLimit(t *testing.T) {
 }
 
 // A multi with more operations than allowed ends the connection, as a request that is too long
-// does. No part of it reaches the log. A multi with as many as allowed is run. A multiRead may have
-// more.
+// does. No part of it reaches the log. A multi with as many as allowed is run. The same holds for a
+// multiRead.
 func TestMultiLimit(t *testing.T) {
 	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
 		t.Run(name, func(t *testing.T) {
@@ -65,9 +66,12 @@ func TestMultiLimit(t *testing.T) {
 				}
 				return jute.AppendMulti(nil, ops)
 			}
-			c, other := w.connect(), w.connect()
+			c, other, reader := w.connect(), w.connect(), w.connect()
 			c.must(jute.OpMulti, multi(jute.OpCheck, 3))
-			c.must(jute.OpMultiRead, multi(jute.OpGetData, 4))
+			reader.must(jute.OpMultiRead, multi(jute.OpGetData, 3))
+			reader.request(jute.OpMultiRead, multi(jute.OpGetData, 4))
+			reader.expectClosed()
+			waitFor(t, func() bool { return w.srv.Stats().Ended["multi_too_long"] == 1 })
 			zxid := func() int64 {
 				w.state.RLock()
 				defer w.state.RUnlock()
@@ -79,7 +83,7 @@ func TestMultiLimit(t *testing.T) {
 			if after := zxid(); after != before {
 				t.Errorf("zxid %#x, was %#x: the multi is in the log", after, before)
 			}
-			waitFor(t, func() bool { return w.srv.Stats().Ended["multi_too_long"] == 1 })
+			waitFor(t, func() bool { return w.srv.Stats().Ended["multi_too_long"] == 2 })
 			other.must(jute.OpMulti, multi(jute.OpCheck, 3))
 		})
 	}
@@ -145,6 +149,29 @@ func TestMultiReadToTheByte(t *testing.T) {
 		if h, _ := c.call(jute.OpMultiRead, raw(jute.AppendMulti(nil, []jute.MultiOp{get, get}))); h.Err != code {
 			t.Errorf("a second result after %d bytes, at most %d allowed: %v, want %v", one, one-less, h.Err, code)
 		}
+	}
+}
+
+// A multiRead takes no memory for operations that are decoded together, which would be 25 times as much as the request has.
+func TestMultiReadMemory(t *testing.T) {
+	const ops, perOp = 1000, 16 // bytes that one operation may take; a decoded one takes hundreds
+	w := newWorld(t, false, nil)
+	w.connect().must(jute.OpCreate, create("/n", "", 0))
+	read := make([]jute.MultiOp, ops)
+	for i := range read {
+		read[i] = jute.MultiOp{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/n")}}
+	}
+	r := &request{op: jute.OpMultiRead, body: jute.AppendMulti(nil, read)}
+	c, reply := &conn{srv: w.srv}, make([]byte, 0, 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, code := c.multiRead(reply, r)
+	runtime.ReadMemStats(&after)
+	if code != jute.OK {
+		t.Fatal(code)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > ops*perOp {
+		t.Errorf("a multiRead of %d operations takes %d bytes beside its reply, want at most %d", ops, n, ops*perOp)
 	}
 }
 

@@ -58,7 +58,7 @@ func operations() map[jute.Op]operation {
 		jute.OpGetACL:               {take: (*conn).look, answer: (*conn).getACL, weigh: (*conn).weighUnknown, aside: always},
 		jute.OpGetChildren:          {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren},
 		jute.OpGetChildren2:         {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren},
-		jute.OpMultiRead:            {take: (*conn).look, answer: (*conn).multiRead, weigh: (*conn).weighUnknown, aside: always},
+		jute.OpMultiRead:            {take: (*conn).lookAtMany, answer: (*conn).multiRead, weigh: (*conn).weighUnknown, aside: always},
 		jute.OpGetEphemerals:        {take: (*conn).look, answer: (*conn).getEphemerals, weigh: (*conn).weighUnknown, aside: always},
 		jute.OpGetAllChildrenNumber: {take: (*conn).look, answer: (*conn).getAllChildrenNumber, aside: always},
 

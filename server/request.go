@@ -66,6 +66,15 @@ func (c *conn) multi(r *request) bool {
 	return c.submitBounded(r)
 }
 
+// lookAtMany answers a multiRead, unless it is too long: apply waits while one is answered.
+func (c *conn) lookAtMany(r *request) bool {
+	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
+		c.stream.Drop(multiTooLong)
+		return false
+	}
+	return c.look(r)
+}
+
 // submitBounded sends a write to the log, unless it costs too much or would add data while this member is short of memory: then
 // the code is jute.NoRoom. A write that is refused takes no zxid. A multi gets the code in the header.
 func (c *conn) submitBounded(r *request) bool {
