@@ -286,6 +286,41 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 	}
 }
 
+// Of reads that may take long, one is answered under the tree's lock, which apply waits for, before the lock is released.
+// Otherwise one client could stop apply for as long as all reads take that it may have in flight.
+func TestLongReadsReleaseTheLock(t *testing.T) {
+	const reads = 3
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		c.must(jute.OpCreate, create("/a", "", 0))
+		xid := c.xid
+		w.hold()
+		c.request(jute.OpSetData, setData("/a", "x"))
+		for range reads {
+			c.request(jute.OpGetAllChildrenNumber, jute.GetAllChildrenNumberRequest{Path: []byte("/")})
+		}
+		synctest.Wait()
+		left := -1
+		w.entryEnd = func() {
+			if left < 0 {
+				k := w.srv.connections()[0]
+				k.stream.Lock()
+				k.answerReady(false) // as Resume does, which waits for apply
+				left = k.queue.n
+				k.stream.Unlock()
+			}
+		}
+		w.release()
+		for i := range int32(1 + reads) {
+			c.expect(xid+1+i, jute.OK)
+		}
+		if left != reads-1 {
+			t.Errorf("%d of %d reads unanswered, want all but one", left, reads)
+		}
+	})
+}
+
 // Large data are sent from the tree's own memory. Whichever way they take to the socket, they
 // arrive whole, between the right frames, and as they were when the request was answered.
 func TestSharedData(t *testing.T) {

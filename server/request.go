@@ -361,7 +361,8 @@ func (r *request) applied(res *znode.Result) {
 // too much is unsent; then the flusher calls it again. That limit is much higher if a write is on
 // its way to the log, because a read before the write must not see it. For the same reason the
 // budget does not hold back such a read. If applying is true, apply waits for this call or will
-// soon, and answers that may take long are left to another goroutine. The caller holds the lock and
+// soon, and answers that may take long are left to another goroutine. answerReady makes one such answer at most, so that
+// the caller releases the tree's lock, for which apply waits, before the next one. The caller holds the lock and
 // the tree's.
 func (c *conn) answerReady(applying bool) {
 	most := stream.HighWater
@@ -384,7 +385,11 @@ func (c *conn) answerReady(applying bool) {
 			c.queue.pop()
 			c.srv.stats.outstanding.Add(-1)
 			r.share = shareWaiting
-			c.answer(r)
+			long := r.aside // answer frees r
+			if c.answer(r); long {
+				c.stream.ResumeLater()
+				break
+			}
 			continue
 		}
 		c.queue.pop()
