@@ -13,6 +13,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/keystore/authority"
+	"rollcall/secretfile"
 )
 
 const (
@@ -33,7 +34,7 @@ func newCerts(w cli.World) *cobra.Command {
 		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the folder --out it writes ca.pem, which everybody may have, ca.key, which signs " +
 			"certificates and is best kept off the members' machines, and HOST.pem for each host: a private key with its certificate. That is good for both sides of a connection: " +
 			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. Further names and addresses of a host follow after commas. If there " +
-			"is an authority in the folder, it signs certificates for further hosts. No file is overwritten.",
+			"is an authority in the folder, it signs certificates for further hosts. No file is overwritten. The folder must belong to you, and no other user may write in it or replace it.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			files, err := c.make(args, time.Now())
 			if err == nil {
@@ -72,12 +73,16 @@ type newFile struct {
 	mode fs.FileMode
 }
 
-// make returns the files for hosts, of which none is there. Each host is its names, with commas.
+// make returns the files for hosts, of which none is there. Each host is its names, with commas. An authority in a directory that
+// other users can change could be theirs, and so could each certificate that it signs.
 func (c *certs) make(hosts []string, now time.Time) ([]newFile, error) {
 	for flag, days := range map[string]int{"--days": c.days, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {
 			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
 		}
+	}
+	if _, err := secretfile.Directory(c.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	ca, files, err := c.authority(now)
 	if err != nil {
@@ -133,10 +138,11 @@ func write(files []newFile) error {
 		}
 	}
 	for _, f := range files {
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		dir, err := secretfile.MakeDirectory(filepath.Dir(f.path))
+		if err != nil {
 			return err
 		}
-		if err := writeNew(f); err != nil {
+		if err := writeNew(newFile{filepath.Join(dir, filepath.Base(f.path)), f.text, f.mode}); err != nil {
 			return err
 		}
 	}

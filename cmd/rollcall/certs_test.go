@@ -101,6 +101,36 @@ func TestCertsRefuses(t *testing.T) {
 	}
 }
 
+// An authority in a directory that another user can change could be his. Whoever trusted a certificate that it signed would trust him.
+func TestCertsAmongOthers(t *testing.T) {
+	prepare := map[string]func(dir string) error{
+		"other users may write in the directory": func(dir string) error { return os.Chmod(dir, 0o777) },
+	}
+	if os.Geteuid() == 0 { // only root can give files away
+		prepare["belongs to the user 65534"] = func(dir string) error { return os.Chown(dir, stranger, stranger) }
+	}
+	for want, others := range prepare {
+		dir := filepath.Join(t.TempDir(), "made")
+		if _, err := certsIn(t, dir, "decoy"); err != nil {
+			t.Fatal(err)
+		}
+		before := listing(t, dir)
+		if err := others(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := certsIn(t, dir, "zk1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		if after := listing(t, dir); after != before {
+			t.Errorf("the directory has %s, and had %s", after, before)
+		}
+		below := filepath.Join(dir, "below")
+		if _, err := certsIn(t, below, "zk1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a directory to be made: %v, want %s", err, want)
+		}
+	}
+}
+
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
