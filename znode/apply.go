@@ -45,12 +45,11 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		s.stamp(entry)
 		s.format, s.removals = entry.GetFormat(), s.perEntry
 		s.watches.steps = 0
-		s.keepHashes()
+		s.hashed = 0
 		for _, txn := range entry.GetTxns() {
 			s.step(txn)
 		}
 	}
-	s.forgetHashes()
 	if s.marksHere(start != nil, before) {
 		s.mark()
 	}

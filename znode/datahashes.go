@@ -1,42 +1,22 @@
 package znode
 
-import "unsafe"
-
-// longData is the length of data, in bytes, from which their hash is kept until the end of an entry. A create and a delete change
-// the parent, and so count its hash anew. Below a node with 1 MB of data, a multi of 10,000 of them would read 20 GB.
+// longData is the length of data, in bytes, from which their hash is kept beside them. A create and a delete change the parent, and so
+// count its hash anew: a multi of 10,000 of them below a node with 1 MB of data would read 20 GB, and one below 1,000 such nodes 2 GB.
 const longData = 4 << 10
 
-// sameData names data that do not change. It keeps them in memory, so that no other data have the same name meanwhile.
-type sameData struct {
-	first *byte
-	n     int
-}
+// maxHashed is how many bytes of long data an entry reads for their hashes: a few milliseconds. After that the hashes that
+// are kept count, and damage to these data shows with the next entry that reads them, or with a snapshot.
+const maxHashed = 16 << 20
 
-// hash returns n.hash(). It reads long data once in an entry.
+// hash returns n.hash(). It reads at most maxHashed bytes of long data in an entry.
 func (t *tree) hash(n *node) uint64 {
 	data, version := n.replicated()
-	if t.dataHashes == nil || len(data) < longData {
+	if len(data) < longData {
 		return n.hashWith(hashData(data), version)
 	}
-	key := sameData{unsafe.SliceData(data), len(data)}
-	sum, ok := t.dataHashes[key]
-	if !ok {
-		sum = hashData(data)
-		t.dataHashes[key] = sum
+	if t.hashed >= maxHashed {
+		return n.hashWith(n.data.sum(), version)
 	}
-	return n.hashWith(sum, version)
-}
-
-// keepHashes is called when an entry begins, and forgetHashes when it ends. Damage to long data therefore shows with the next entry
-// that changes their node.
-func (t *tree) keepHashes() {
-	if t.dataHashes == nil {
-		t.dataHashes = map[sameData]uint64{}
-	}
-}
-
-func (t *tree) forgetHashes() {
-	if len(t.dataHashes) > 0 {
-		t.dataHashes = nil
-	}
+	t.hashed += len(data)
+	return n.hashWith(hashData(data), version)
 }

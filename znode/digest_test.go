@@ -50,7 +50,7 @@ var uncovered = map[string]string{
 	"tree.ephemerals":  "derived: nodes have owners",
 	"tree.dataSize":    "derived",
 	"tree.listSize":    "derived",
-	"tree.dataHashes":  "derived, and empty between entries",
+	"tree.hashed":      "of the running entry",
 	"acl.nodes":        "derived",
 	"tree.candidates":  "derived: nodes have lives",
 	"tree.quotas":      "derived: nodes have paths",

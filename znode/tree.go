@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"bytes"
 	"math"
 	"strings"
 
@@ -20,7 +19,7 @@ type tree struct {
 	dataSize   int64                       // bytes of all paths and data
 	listSize   int64                       // bytes of the access control lists that nodes have, each once
 	nodeSum    uint64                      // of the hashes of all nodes; see DigestVersion
-	dataHashes map[sameData]uint64         // of the long data that the running entry has hashed
+	hashed     int                         // bytes of long data that the running entry has read for their hashes
 }
 
 // node is one znode. A node of an older generation than the present one is never written. If a node
@@ -113,7 +112,7 @@ func newTree(gen uint64, acls *acls) tree {
 // the next change.
 func (t *tree) copy() tree {
 	c := *t
-	c.paths, c.dataHashes = nil, nil
+	c.paths = nil
 	return c
 }
 
@@ -387,7 +386,7 @@ func (t *tree) placeConfig(gen uint64, text []byte) {
 	t.dataSize += int64(len(text) - n.data.len())
 	n.data = pack([]byte{})
 	if text != nil {
-		n.data = pack(bytes.Clone(text))
+		n.data = packCopy(text)
 		n.data.version = -1
 	}
 }

@@ -51,6 +51,7 @@ func BenchmarkWorst(b *testing.B) {
 		{"256 lists of 64 identities", worstIdentifies},
 		{"512 multis of one write with 128 levels, below enforced quotas", worstCopies},
 		{"reconfig of 255 servers", worstReconfig},
+		{"multi of 500 creates below nodes with 1 MB of data each, undone", worstLongData},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			k := newBench(b, 0)
@@ -224,6 +225,19 @@ func worstDeletes(k *bench, b *testing.B) func() []*proto.Txn {
 		}
 		return []*proto.Txn{multiOf(ops)}
 	}
+}
+
+// worstLongData creates nodes below parents with data of the longest request, and a last one that fails.
+func worstLongData(k *bench, b *testing.B) func() []*proto.Txn {
+	const parents = 500
+	var ops []jute.MultiOp
+	for i := range parents {
+		path := fmt.Sprintf("/l%d", i)
+		quotaNode(k, b, path, strings.Repeat("x", 1_000_000))
+		ops = append(ops, mk(path+"/c", 0))
+	}
+	ops = append(ops, mk("/none/c", 0))
+	return func() []*proto.Txn { return []*proto.Txn{multiOf(ops)} }
 }
 
 func quotaNode(k *bench, b *testing.B, path, data string) {

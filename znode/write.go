@@ -99,7 +99,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 		return nil, jute.NoRoom
 	}
 	n := &node{
-		gen: s.gen.Load(), path: strings.Clone(path), data: pack(bytes.Clone(req.Data)), family: &list.plain,
+		gen: s.gen.Load(), path: strings.Clone(path), data: packCopy(req.Data), family: &list.plain,
 		czxid: s.zxid, mzxid: s.zxid, ctime: s.now, mtime: s.now,
 	}
 	n.setLife(l)
@@ -212,7 +212,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 	n = s.edit(gen, path)
 	s.willUndo(undo{edited: *n})
 	more, had := len(req.Data)-n.data.len(), n.data
-	s.setBytes(n, bytes.Clone(req.Data))
+	s.setPacked(n, packCopy(req.Data))
 	n.data.version++
 	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
 	s.count(n)
@@ -220,6 +220,13 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 	s.use(n.path, 0, more)
 	s.keepUsage(n, had)
 	return n, jute.OK
+}
+
+// setPacked does what setBytes does.
+func (s *State) setPacked(n *node, data packed) {
+	s.dataSize += int64(data.len() - n.data.len())
+	data.version = n.data.version
+	n.data = data
 }
 
 func (s *State) runSetACL(txn *proto.Txn, r *Result) {
