@@ -187,6 +187,26 @@ func TestIdentityBoundIsExact(t *testing.T) {
 	}
 }
 
+// Identities that a client proves without writing leave nothing in the log, and all of them go into one transaction before its next write.
+// If each had one of its own with all before it, the log would have fifty times as many bytes as the client sent.
+func TestIdentitiesWaitForAWrite(t *testing.T) {
+	w := newWorld(t, false, nil)
+	c := w.connect()
+	before := w.forwarded()
+	for i := range DefaultMaxIdentities - 1 {
+		c.must(jute.OpAuth, auth("digest", fmt.Sprintf("user%d:p", i)))
+	}
+	if n := w.forwarded() - before; n != 0 {
+		t.Errorf("%d transactions before the client writes", n)
+	}
+	for _, want := range []uint64{2, 3} { // the identities and the write, then a write
+		c.must(jute.OpSetData, setData("/", ""))
+		if n := w.forwarded() - before; n != want {
+			t.Errorf("%d transactions, want %d", n, want)
+		}
+	}
+}
+
 // A connection names its identities once, when they have changed. Its writes have the same size in the log with 64 identities of
 // together 4 KiB as with its address alone.
 func TestWritesDoNotNameIdentities(t *testing.T) {
@@ -196,6 +216,7 @@ func TestWritesDoNotNameIdentities(t *testing.T) {
 		for i := range identities {
 			c.must(jute.OpAuth, auth("digest", fmt.Sprintf("%025d%03d:p", 0, i)))
 		}
+		c.must(jute.OpSetData, setData("/", "")) // after it the record of the session has the identities
 		before := w.forwarded()
 		c.must(jute.OpAuth, auth("ip", "")) // it has this one already
 		if n := w.forwarded() - before; n != 0 {
