@@ -136,4 +136,8 @@ func TestCheckReportsAll(t *testing.T) {
 	if r := Check(filepath.Join(concerns, "zoo.cfg"), nil, Flags{}); len(r.Errors) != 1 || len(r.Config.Keys) == 0 {
 		t.Errorf("two keys that do not fit: %v, %d keys", r.Errors, len(r.Config.Keys))
 	}
+	audited, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\naudit.required=true\n"})
+	if r := Check(filepath.Join(audited, "zoo.cfg"), nil, Flags{}); len(r.Errors) != 1 || !strings.Contains(r.Errors[0].Error(), "audit.required=true needs audit.enable=true") {
+		t.Errorf("audit.required without audit.enable: %v", r.Errors)
+	}
 }

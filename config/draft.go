@@ -92,7 +92,7 @@ func (d *draft) accept(list []setting) (failed []error) {
 // that for logins.
 func (d *draft) finish() error {
 	for _, step := range []func() error{
-		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishReadOnly,
+		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit, d.finishReadOnly,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -306,6 +306,14 @@ func (d *draft) finishAdmin() error {
 		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location", d.at(asks), asks)
 	case d.HTTP.NeedClientAuth && c.Trust.Location == "":
 		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set ssl.quorum.trustStore.location", d.at("admin.needClientAuth"))
+	}
+	return nil
+}
+
+// finishAudit checks that there is an audit log if lines in it are required.
+func (d *draft) finishAudit() error {
+	if d.Audit.Required && !d.Audit.Enable {
+		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out", d.at("audit.required"))
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ var settingCases = []settingCase{
 	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
 	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},
 	{key: "audit.enable", value: "true", want: "Audit.Enable true"},
-	{key: "audit.required", value: "true", want: "Audit.Required true"},
+	{key: "audit.required", value: "true", base: ensembleCfg + "audit.enable=true\n", want: "Audit.Required true"},
 	{key: "audit.format", value: "zookeeper", want: "Audit.ZooKeeper true"},
 	{key: "audit.file", value: "DIR/audit", want: "Audit.File DIR/audit"},
 	{key: "audit.fileSize", value: "70000", want: "Audit.FileSize 70000"},
