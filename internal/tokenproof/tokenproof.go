@@ -49,6 +49,9 @@ func KeyOf(token string) slowkey.Key { return slowkey.Of(keyPurpose, token) }
 // ErrOther is wrapped if what answers does not prove the token.
 var ErrOther = errors.New("what answers there does not prove that it has the token: another program listens at this address, or the member has another token")
 
+// errProtocol is the error of an end that does not prove tokens. A member that serves HTTPS is such an end.
+var errProtocol = errors.New("it speaks another protocol over TLS; a member that serves HTTPS is named by https://")
+
 // exchange is what both ends know of one connection, except for the key.
 type exchange struct {
 	member, command [nonceSize]byte
@@ -67,7 +70,7 @@ func (e *exchange) prove(key slowkey.Key, by string) (proof [sha256.Size]byte) {
 func begin(conn *tls.Conn) (e exchange, err error) {
 	state := conn.ConnectionState()
 	if state.NegotiatedProtocol != Protocol {
-		return e, fmt.Errorf("it speaks another protocol over TLS")
+		return e, errProtocol
 	}
 	e.keying, err = state.ExportKeyingMaterial(keyingLabel, nil, 32)
 	return e, err
@@ -93,6 +96,9 @@ func Prove(conn net.Conn, key slowkey.Key) (net.Conn, error) {
 // prove exchanges the proofs, and reports whether that of the member is right.
 func prove(private *tls.Conn, key slowkey.Key) (right bool, err error) {
 	if err := private.Handshake(); err != nil {
+		if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" { // such as that no protocol is known
+			err = fmt.Errorf("%w (%w)", errProtocol, err)
+		}
 		return false, err
 	}
 	e, err := begin(private)

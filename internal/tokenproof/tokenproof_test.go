@@ -171,3 +171,43 @@ func relay(command net.Conn, config *tls.Config, member string) (*relayed, error
 	to := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, InsecureSkipVerify: true})
 	return &relayed{to, from}, to.Handshake()
 }
+
+// Servers of HTTPS do not prove the token, whether or not they choose among protocols. The error says how to reach a member there,
+// and they get no proof.
+func TestServerOfHTTPS(t *testing.T) {
+	for _, protocols := range [][]string{nil, {"h2", "http/1.1"}} {
+		config, err := configuration()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.NextProtos = protocols
+		inner, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan []byte, 1)
+		go func() {
+			defer close(got)
+			c, err := tls.NewListener(inner, config).Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write(make([]byte, nonceSize)) // as if it were a nonce
+			text, _ := io.ReadAll(c)
+			got <- text
+			_ = c.Close()
+		}()
+		c := dial(t, inner.Addr().String())
+		_, err = Prove(c, KeyOf(token))
+		if !errors.Is(err, ErrOther) || !errors.Is(err, errProtocol) {
+			t.Errorf("%v: %v", protocols, err)
+		}
+		_ = c.Close()
+		if text := <-got; len(text) > 0 {
+			t.Errorf("%v: it got %q", protocols, text)
+		}
+		if err := inner.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
