@@ -128,6 +128,18 @@ func TestTurnsOfOneAddress(t *testing.T) {
 		if waited, rejected := table.Slowed(); waited != uint64(MaxWait/pause) || rejected != 100-waited {
 			t.Errorf("%d waited, and %d were rejected", waited, rejected)
 		}
+		if waited, err := guess(t, table, "10.0.0.1"); err != nil || waited.Round(time.Millisecond) != pause {
+			t.Errorf("after those that were rejected, one waits for %v: %v", waited, err)
+		}
+		for range MaxWait / pause {
+			all.Go(func() { _, _ = guess(t, table, "10.0.0.1") })
+		}
+		synctest.Wait()
+		a := table.Begin("10.0.0.1")
+		if err := a.Wait(t.Context(), time.Hour); !errors.Is(err, ErrSlowed) {
+			t.Errorf("an attempt that may wait for an hour: %v", err)
+		}
+		all.Wait()
 	})
 }
 
@@ -200,14 +212,75 @@ func TestLines(t *testing.T) {
 		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "kind=super failures=1 slowed=false unlogged=181") {
 			t.Errorf("after many addresses %q", all)
 		}
+		table.Count("10.0.3.2", Super)
+		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "unlogged=0") {
+			t.Errorf("after those that were not logged had been named %q", all)
+		}
 	})
+}
+
+// After the lines that there may be at once, each pause has room for one more.
+func TestLinesComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		table := New(slog.New(slog.NewTextHandler(&out, nil)))
+		for i := range maxLines + 1 {
+			table.Count(fmt.Sprint("10.0.2.", i), Certificate)
+		}
+		out.Reset()
+		for i := range 3 {
+			time.Sleep(linesPause)
+			table.Count(fmt.Sprint("10.0.3.", i), Certificate)
+			table.Count(fmt.Sprint("10.0.4.", i), Certificate)
+		}
+		if n := strings.Count(out.String(), "\n"); n != 3 {
+			t.Errorf("%d lines in 3 pauses:\n%s", n, out.String())
+		}
+	})
+}
+
+// What is counted alone slows nobody.
+func TestCountSlowsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := New(nil)
+		for range 3 * freeFailures {
+			table.Count("10.0.0.1", SASL)
+		}
+		if a := table.Begin("10.0.0.1"); a.Slowed() {
+			t.Error("the address is slowed")
+		}
+	})
+}
+
+// An attempt that has waited for its turn pays with it alone, also if its check takes long.
+func TestTurnIsPaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := New(nil)
+		fail(t, table, "10.0.0.1")
+		a := table.Begin("10.0.0.1")
+		if err := a.Wait(t.Context(), MaxWait); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(pause)
+		a.Failed(Token)
+		if next := table.Begin("10.0.0.1"); next.Slowed() {
+			t.Error("the failure has taken a second turn")
+		}
+	})
+}
+
+// The bounds are those of the documentation.
+func TestBounds(t *testing.T) {
+	if freeFailures != 10 || pause != time.Second || MaxWait != 3*time.Second || maxWaiting != 64 || maxAddresses != 4096 || linePause != time.Minute || maxLines != 20 || linesPause != 3*time.Second {
+		t.Error("a bound has changed: change docs/security.md, docs/dev/limits.md and this test with it")
+	}
 }
 
 // A network of IPv6 is one address, and so are all of this machine's own.
 func TestNames(t *testing.T) {
 	for host, want := range map[string]string{
 		"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "::ffff:10.0.0.1", "2001:db8:1:2:3::4": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
-		"127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "pipe": "pipe", "": "",
+		"127.0.0.1": "loopback", "::ffff:127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "pipe": "pipe", "": "",
 	} {
 		if got := nameOf(host); got != want {
 			t.Errorf("%s counts as %s, want %s", host, got, want)

@@ -1,6 +1,7 @@
 package localsocket
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -126,8 +127,15 @@ func TestSocketWhereOthersWrite(t *testing.T) {
 	}
 }
 
-// TestMain listens on a socket until its input ends, if another test asks for it.
+// TestMain connects to a socket, or listens on one until its input ends, if another test runs it for that.
 func TestMain(m *testing.M) {
+	if path := os.Getenv("LOCALSOCKET_DIAL"); path != "" {
+		if _, err := Dial(context.Background(), path); err != nil {
+			_, _ = os.Stdout.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	path := os.Getenv("LOCALSOCKET_LISTEN")
 	if path == "" {
 		os.Exit(m.Run())
@@ -143,6 +151,49 @@ func TestMain(m *testing.M) {
 	_ = l.Close()
 }
 
+// asStranger returns a command that runs this binary as another user, with a variable.
+func asStranger(t *testing.T, variable string) *exec.Cmd {
+	t.Helper()
+	binary, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(t.TempDir(), "stranger") // go test keeps the binary where others cannot read it
+	if err := errors.Join(os.WriteFile(exe, binary, 0o755), os.Chmod(filepath.Dir(exe), 0o755), os.Chmod(filepath.Dir(filepath.Dir(exe)), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	other := exec.CommandContext(t.Context(), exe)
+	other.Env = []string{variable}
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	return other
+}
+
+// Every user believes root, whose members may run here, and no user gets to a socket that is not open to him.
+func TestSocketOfRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // only root can run a process as another user
+	}
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, l)
+	path := filepath.Join(dir, Name)
+	if text, err := asStranger(t, "LOCALSOCKET_DIAL="+path).Output(); err == nil || !strings.Contains(string(text), "permission denied") {
+		t.Errorf("another user: %v, %s", err, text)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := asStranger(t, "LOCALSOCKET_DIAL="+path).Output(); err != nil {
+		t.Errorf("root listens: %v, %s", err, text)
+	}
+}
+
 // A command sends nothing to a socket of another user, also if its file was given to this user: the listener
 // counts, too.
 func TestSocketOfAnother(t *testing.T) {
@@ -154,17 +205,7 @@ func TestSocketOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, Name)
-	binary, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe := filepath.Join(t.TempDir(), "listen") // go test keeps the binary where others cannot read it
-	if err := errors.Join(os.WriteFile(exe, binary, 0o755), os.Chmod(filepath.Dir(exe), 0o755), os.Chmod(filepath.Dir(filepath.Dir(exe)), 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	other := exec.CommandContext(t.Context(), exe)
-	other.Env = []string{"LOCALSOCKET_LISTEN=" + path}
-	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	other := asStranger(t, "LOCALSOCKET_LISTEN="+path)
 	in, err := other.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

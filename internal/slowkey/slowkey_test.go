@@ -4,7 +4,16 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/argon2"
 )
+
+// A key is that of Argon2id with the purpose as its salt. The costs stand here once more: another end of a proof uses the same.
+func TestCosts(t *testing.T) {
+	if got, want := Of("one purpose", "one secret"), argon2.IDKey([]byte("one secret"), []byte("one purpose"), 3, 32<<10, 1, 32); string(got[:]) != string(want) {
+		t.Errorf("%x, want %x", got[:], want)
+	}
+}
 
 // A new key is slow to derive, and a known one is not. Each secret and purpose has a key of its own.
 func TestOf(t *testing.T) {

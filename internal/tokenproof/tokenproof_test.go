@@ -2,6 +2,8 @@ package tokenproof
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -208,6 +210,22 @@ func TestServerOfHTTPS(t *testing.T) {
 		}
 		if err := inner.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A proof is what the comment of the package says. It is written down here once more, so that it does not lose a part: each keeps
+// proofs from being used otherwise.
+func TestPartsOfProof(t *testing.T) {
+	e := exchange{member: [32]byte{1}, command: [32]byte{2}, keying: []byte("the keying of a session")}
+	key := KeyOf(token)
+	for _, by := range []string{"member", "command"} {
+		h := hmac.New(sha256.New, key[:])
+		for _, part := range [][]byte{[]byte("rollcall proof of the token, 1"), []byte(by), e.member[:], e.command[:], e.keying} {
+			h.Write(part)
+		}
+		if got := e.prove(key, by); !hmac.Equal(got[:], h.Sum(nil)) {
+			t.Errorf("the proof of a %s is %x", by, got)
 		}
 	}
 }
