@@ -30,10 +30,10 @@ const (
 	maxAnswers = 256
 )
 
-// bounded is a listener with a bound on its connections, and on those that have a request under way. If there is no room for a
-// new connection, one makes room that has no request and is not new, among those of the address with most connections the one
-// that waits for longest, or else one whose client does not read. Until there is such a one, no connection is accepted. So
-// neither silent connections nor readers who do not read keep a probe out, wherever they are.
+// bounded is a listener with a bound on its connections, and on those that have a request under way. If there is no room for a new
+// connection, another one is closed. That is one without a request that is not new: the one that has waited for longest, of the
+// address with most connections. If all have requests, it is one whose client does not read the answer. If there is none of these
+// either, the new connection waits. So neither silent clients nor clients that do not read keep a probe out.
 //
 // A request takes a seat, which its connection keeps until the answer has been sent. A probe needs no seat.
 type bounded struct {

@@ -10,8 +10,8 @@ import (
 	"rollcall/internal/guesses"
 )
 
-// guarded returns next behind a check of the credentials of each request. A wrong one is counted, and leaves a line in the audit
-// log, whichever endpoint it was sent to. An address of which too many were wrong waits for its turn, or gets the status 429.
+// guarded returns a handler that checks the credentials of each request before it calls next. A wrong one is counted, and leaves a line in the audit
+// log, whichever endpoint it was sent to. An address that sent too many wrong ones waits for its turn, or gets the status 429.
 func (h *HTTP) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, offered := h.offered(r); offered {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// protect returns the mux of some endpoints, behind the checks of their classes and with the headers that all answers carry.
+// protect returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
+// headers that all answers have.
 func (h *HTTP) protect(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {

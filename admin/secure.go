@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// secured returns l with TLS, as the settings say: none without config, TLS alone, or beside plain connections. run must be called.
+// secured returns a listener for the connections of l: plain ones if config is nil, those over TLS if ForceHTTPS is set, and otherwise
+// both. The caller must call run.
 func (h *HTTP) secured(l *bounded, config *tls.Config) (_ net.Listener, run func(context.Context)) {
 	switch {
 	case config == nil:

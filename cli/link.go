@@ -39,7 +39,7 @@ type Link struct {
 	jaas      string
 	tls       TLS
 
-	tokenOwners []int // the owner of the token file, once it was read: who may listen on a socket
+	tokenOwners []int // the owner of the token file, once it was read; this user may listen on a socket, too
 }
 
 // NewLink returns a Link whose settings come from the variables and defaults.

@@ -33,7 +33,7 @@ func (f *fakeMember) onSocket(t *testing.T) (dir, variable string) {
 	return dir, "ZOO_CONF_DIR=" + dir
 }
 
-// A command asks the member of its own machine at its socket, unless it is told of another one. Credentials go there as
+// A command asks the member of its own machine at its socket, unless another one is named. Credentials go there as
 // they are.
 func TestMemberOfThisMachine(t *testing.T) {
 	f := newFakeMember(t)

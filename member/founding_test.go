@@ -8,7 +8,7 @@ import (
 	"rollcall/integration/cluster"
 )
 
-// A new ensemble serves nobody before most voters of the server lines vote, so that no client is told of what one disk alone has.
+// A new ensemble serves nobody before most voters of the server lines vote, so that a client never sees a write that only one disk has.
 func TestServesOnceMostVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})

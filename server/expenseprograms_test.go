@@ -33,7 +33,7 @@ func (d *dice) roll(n int) int {
 
 func pick[T any](d *dice, of ...T) T { return of[d.roll(len(of))] }
 
-// Whatever clients do within the bounds, no request of theirs is expensive. A program makes products: operations, times lengths and
+// No request that clients send within the bounds is expensive. A program makes products: operations, times lengths and
 // levels of paths, entries of lists, identities, watchers, quotas. Each of its requests, also those that only prepare others, is judged.
 func TestRandomExpenses(t *testing.T) {
 	requests, large, refused := 0, 0, 0

@@ -2,7 +2,7 @@ package znode
 
 import "rollcall/jute"
 
-// Public reports whether everybody may know that a node is at path: every node above it exists, and its list lets
+// Public reports whether everybody may know that a node is at path: every node above it exists, and has a list that lets
 // everybody read it. It stops at the first node that is missing. The caller holds at least the read lock.
 func (s *State) Public(path string) bool {
 	for end := range len(path) {

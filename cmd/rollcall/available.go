@@ -45,8 +45,8 @@ func availableMemory() int64 {
 	return least(limit, systemMemory())
 }
 
-// freeMemory returns the bytes of memory that this process may still take, as far as that is known: what Linux can make
-// free without swapping, and what availableMemory returns. It returns 0 if none is known.
+// freeMemory returns the bytes of memory that this process may still take: the smaller one of what availableMemory returns and
+// what Linux can free without swapping. It returns 0 if neither is known.
 func freeMemory() int64 {
 	return least(availableMemory(), meminfo(os.DirFS("/"), "MemAvailable:"))
 }

@@ -70,7 +70,7 @@ func (u *upFiles) writeOnce(name, text string) error {
 	return u.write(name, text)
 }
 
-// write writes a new file, and gives it its name: what has had the name before, be it a link, is gone.
+// write writes a new file and renames it to name. A file or a link that had the name before is replaced.
 func (u *upFiles) write(name, text string) error {
 	next := name + "." + rand.Text()
 	f, err := u.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -1,6 +1,6 @@
 // Package guesses counts failed credentials, and slows the addresses that they come from.
 //
-//   - Table has the addresses of which a credential failed lately. It is bounded: if it is full, it drops the
+//   - Table has the addresses from which wrong credentials came lately. It is bounded: if it is full, it drops the
 //     address whose last failure is the longest ago.
 //   - Attempt is one credential that is about to be checked. An address may fail freeFailures times at once. After
 //     that its attempts wait for each other, so that pause passes between two of them.
@@ -45,7 +45,7 @@ const (
 	// maxAddresses is the number of addresses that are remembered. They have about 1 MB.
 	maxAddresses = 4096
 	// networkBits are those of an IPv6 address that tell networks apart. A network counts as one address, because
-	// whoever has one has all of its addresses.
+	// a user who has one of its addresses usually has all of them.
 	networkBits = 64
 
 	// linePause is the least time between two lines of the log about one address.
@@ -59,7 +59,7 @@ const (
 // ErrSlowed is the error of an attempt that was rejected without a check.
 var ErrSlowed = errors.New("too many failed credentials from this address; try again in some seconds")
 
-// Table has the addresses of which a credential failed lately. Make one with New. It is safe for concurrent use. A nil
+// Table has the addresses from which wrong credentials came lately. Make one with New. It is safe for concurrent use. A nil
 // *Table slows nobody and counts nothing.
 type Table struct {
 	log              *slog.Logger
@@ -142,8 +142,8 @@ func (a *Attempt) Wait(ctx context.Context, longest time.Duration) error {
 	}
 }
 
-// reserve takes the next turn of an address, and returns the time until then. It takes none if that is longer than longest, or if too
-// many attempts wait.
+// reserve takes the next turn of an address, and returns the time until then. If that is longer than longest, or too many attempts
+// wait, it takes no turn and returns false.
 func (t *Table) reserve(a *address, longest time.Duration) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
