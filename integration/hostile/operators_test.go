@@ -22,9 +22,10 @@ const (
 	// operatorFiles is how many more descriptors a member may have open than before: its limit of
 	// connections over HTTP, and some that are being closed.
 	operatorFiles = 1100
-	// unreadConns is how many connections ask and do not read, and unreadRequests how much each of them asks for.
-	unreadConns, unreadRequests = 400, 400
-	unreadPause                 = 50 * time.Millisecond
+	// fewUnread and unreadConns are how many connections ask and do not read, at first and then, and unreadRequests how much each of
+	// them asks for.
+	fewUnread, unreadConns, unreadRequests = 200, 400, 400
+	unreadPause                            = 50 * time.Millisecond
 	// probes is how often a probe is sent beside them, one each probeEvery, and probeTime how long each may take: Kubernetes' default.
 	probes, probeTime = 200, time.Second
 	probeEvery        = 20 * time.Millisecond
@@ -93,24 +94,40 @@ func openFiles(t *testing.T, m *process.Member) int {
 }
 
 // Hundreds of connections of this machine that send requests without credentials and do not read the answers, and come back when
-// they are cut off, fail no probe.
+// they are cut off, fail no probe. They also come to a member that starts again.
 func TestProbesBesideUnreadAnswers(t *testing.T) {
-	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: process.AnyHTTP})
-	addr, err := e.Members[0].HTTP()
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := process.FreePort(t)
+	e := process.StartEnsemble(t, process.Config{
+		Binary: rollcall, Size: 1, Tick: tick, Lines: process.AnyHTTP,
+		Flags: []string{"--set", "admin.serverAddress=" + at.IP.String(), "--set", fmt.Sprint("admin.serverPort=", at.Port)},
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
-	for range unreadConns {
-		readers.Go(func() {
-			for ctx.Err() == nil {
-				askInVain(ctx, addr)
-			}
-		})
+	come := func(n int) {
+		for range n {
+			readers.Go(func() {
+				for ctx.Err() == nil {
+					askInVain(ctx, at.String())
+					pause(ctx, unreadPause)
+				}
+			})
+		}
 	}
 	defer readers.Wait()
 	defer stop()
+	come(fewUnread)
+	probe(t, at.String(), fmt.Sprintf("beside %d connections", fewUnread))
+	come(unreadConns - fewUnread)
+	probe(t, at.String(), fmt.Sprintf("beside %d connections", unreadConns))
+	e.KillAll()
+	e.Start(e.Members[0])
+	e.Settle()
+	probe(t, at.String(), fmt.Sprintf("beside %d connections after a restart", unreadConns))
+}
+
+// probe sends probes to a member. None may fail.
+func probe(t *testing.T, addr, when string) {
+	t.Helper()
 	failed := map[string]int{}
 	for i := range probes {
 		time.Sleep(probeEvery)
@@ -127,7 +144,7 @@ func TestProbesBesideUnreadAnswers(t *testing.T) {
 		}
 	}
 	if len(failed) > 0 {
-		t.Errorf("of %d probes failed %v", probes, failed)
+		t.Errorf("%s: of %d probes failed %v", when, probes, failed)
 	}
 }
 

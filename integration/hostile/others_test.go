@@ -78,6 +78,18 @@ func openOther(t *testing.T, m *process.Member, i int) *other {
 	return c
 }
 
+// comeBack opens a new session for each of the others, after all members have started again. Each writes its node.
+func (o *others) comeBack(t *testing.T) {
+	t.Helper()
+	for _, c := range o.sessions {
+		c.Conn = dial(t, c.member, "")
+		if _, err := c.Open(othersTimeout); err != nil {
+			t.Fatal(err)
+		}
+		c.call(t, jute.OpSetData, jute.SetDataRequest{Path: c.path, Data: []byte("x"), Version: -1})
+	}
+}
+
 // dial connects to a member's port for clients, from an address of this machine if from is not "".
 // Call it only from the test's own goroutine.
 func dial(t *testing.T, m *process.Member, from string) *wire.Conn {
