@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
 	"rollcall/digest"
@@ -101,6 +102,11 @@ func (s *HTTPSettings) tokenFiles() []tokenFile {
 		{"admin.readTokenFile", s.ReadTokenFile, func(c *credentials) *tokenSum { return &c.reads }},
 		{"admin.metricsTokenFile", s.MetricsTokenFile, func(c *credentials) *tokenSum { return &c.metrics }},
 	}
+}
+
+// HasToken reports whether callers may have a token that the member knows, of whichever role.
+func (s *HTTPSettings) HasToken() bool {
+	return slices.ContainsFunc(s.tokenFiles(), func(f tokenFile) bool { return f.path != "" })
 }
 
 // readTokens reads the files with tokens.

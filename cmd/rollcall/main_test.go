@@ -129,7 +129,8 @@ func TestHTTPPortInUse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("abcdefghijklmnop\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"admin.tokenFile=" + filepath.Join(dir, "token"), "DigestAuthenticationProvider.superDigest=super:xQJmxLMiHGwaqBvst5y6rkB6HQs="} {
+	token := filepath.Join(dir, "token")
+	for _, line := range []string{"admin.tokenFile=" + token, "admin.readTokenFile=" + token, "admin.metricsTokenFile=" + token, "DigestAuthenticationProvider.superDigest=super:xQJmxLMiHGwaqBvst5y6rkB6HQs="} {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		err := runCommand(ctx, []string{"serve", "--set", line, filepath.Join(dir, "zoo.cfg")}, nil, io.Discard, io.Discard)
 		if !errors.Is(err, syscall.EADDRINUSE) || !strings.HasSuffix(err.Error(), "set another admin.serverPort, or admin.enableServer=false") {
