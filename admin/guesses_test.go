@@ -204,3 +204,21 @@ func TestUnreadRejectionsAreCutOff(t *testing.T) {
 		stop()
 	})
 }
+
+// A credential of a kind that the member does not know is no guess. Each of the tokens makes guesses of the others count.
+func TestGuessesOfWhatIsThere(t *testing.T) {
+	for _, tt := range []struct {
+		cred            credentials
+		password, token bool
+	}{
+		{credentials{}, false, false}, {credentials{superDigest: "super:x"}, true, false}, {credentials{token: tokenSum{set: true}}, false, true},
+		{credentials{reads: tokenSum{set: true}}, false, true}, {credentials{metrics: tokenSum{set: true}}, false, true},
+	} {
+		h := &HTTP{cred: tt.cred}
+		for authorization, want := range map[string]bool{"digest super:x": tt.password, "Bearer wrong": tt.token, "Basic eDp5": false} {
+			if _, got := h.offered(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != want {
+				t.Errorf("%+v: %s is a guess: %t, want %t", tt.cred, authorization, got, want)
+			}
+		}
+	}
+}

@@ -201,3 +201,45 @@ func TestPortSurvivesTemporaryErrors(t *testing.T) {
 		}
 	})
 }
+
+// A connection that says nothing is closed, also where the first byte tells TLS from plain connections.
+func TestSilenceBeforeTLS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		h.cfg.TLS, h.cfg.UnifyPorts = &tls.Config{}, true
+		p, stop := serveOn(t, h)
+		if took := ended(p.dial()); took != headerTime {
+			t.Errorf("it was closed after %v, want %v", took, headerTime)
+		}
+		stop()
+	})
+}
+
+// halfConn is a connection that notes whether its writing side was closed.
+type halfConn struct {
+	net.Conn
+	closed bool
+}
+
+func (c *halfConn) CloseWrite() error {
+	c.closed = true
+	return nil
+}
+
+// The writing side of a connection whose first byte was read can be closed alone, so that its client reads an answer to the end.
+func TestBegunConnectionClosesItsSide(t *testing.T) {
+	below := &halfConn{}
+	if err := (&begunConn{Conn: below}).CloseWrite(); err != nil || !below.closed {
+		t.Errorf("%v, closed: %t", err, below.closed)
+	}
+}
+
+// If nobody is super by certificate, a certificate with an empty subject is not either.
+func TestNobodyIsSuperByCertificate(t *testing.T) {
+	h, _ := newTestHTTP(t, "leader")
+	empty := &x509.Certificate{RawSubject: []byte{0x30, 0}}
+	r := &http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{empty}, VerifiedChains: [][]*x509.Certificate{{empty}}}}
+	if who := h.who(r); who != "" {
+		t.Errorf("it is the administrator's: %q", who)
+	}
+}

@@ -229,3 +229,50 @@ func TestPartsOfProof(t *testing.T) {
 		}
 	}
 }
+
+// Each end can close its writing side alone, with a proof and without one.
+func TestOneSideCloses(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewListener(inner, KeyOf(token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for _, proves := range []bool{true, false} {
+		served := make(chan error, 1)
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				served <- err
+				return
+			}
+			defer func() { _ = c.Close() }()
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+			_, err = c.Read(make([]byte, 1))
+			err = errors.Join(err, c.(*Conn).CloseWrite())
+			_, last := c.Read(make([]byte, 1))
+			served <- errors.Join(err, last)
+		}()
+		c := dial(t, inner.Addr().String())
+		if proves {
+			if c, err = Prove(c, KeyOf(token)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(c); err != nil || len(text) > 0 {
+			t.Errorf("proof %t: %q, %v", proves, text, err)
+		}
+		if _, err := c.Write([]byte("y")); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("proof %t: the other end: %v", proves, err)
+		}
+	}
+}
