@@ -36,7 +36,7 @@ func (l List) Apply(c Change) (List, error) {
 		}
 		kept := slices.DeleteFunc(slices.Clone(l), func(s Server) bool {
 			_, joins := named.Find(s.ID)
-			return joins || slices.Contains(left, int64(s.ID))
+			return joins || left[s.ID]
 		})
 		if next, err = append(kept, named...).finish(); err != nil {
 			return nil, err
@@ -83,19 +83,20 @@ func (c Change) named() (List, error) {
 	return ParseLines(strings.Split(c.Joining, ","))
 }
 
-// parseIDs returns the ids of a text with commas. ZooKeeper accepts any number, so there may be ids that no
-// server can have.
-func parseIDs(text string) ([]int64, error) {
-	var ids []int64
-	for _, field := range strings.Split(text, ",") {
+// parseIDs returns which servers a text with commas names. ZooKeeper accepts any number, so there may be ids that no
+// server can have. A text of a megabyte has half a million ids, so they are not compared with each server.
+func parseIDs(text string) (named [MaxID + 1]bool, err error) {
+	for field := range strings.SplitSeq(text, ",") {
 		if field = strings.TrimSpace(field); field == "" {
 			continue
 		}
 		id, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("leaving server %.80q: allowed are the ids of servers, with commas between them", field)
+			return named, fmt.Errorf("leaving server %.80q: allowed are the ids of servers, with commas between them", field)
 		}
-		ids = append(ids, id)
+		if id >= 0 && id <= MaxID {
+			named[id] = true
+		}
 	}
-	return ids, nil
+	return named, nil
 }

@@ -93,6 +93,7 @@ func TestApplyChanges(t *testing.T) {
 		{"nothing", Change{}, three},
 		{"an unknown id leaves", Change{Leaving: "7, 4000000000"}, three},
 		{"one joins", Change{Joining: "server.4=d:1:2;3"}, join(one, two, "server.4=d:1:2:participant;0.0.0.0:3", ten)},
+		{"ids that no server can have leave", Change{Leaving: "-1,0,256,4000000000"}, three},
 		{"two leave", Change{Leaving: "1,10"}, two},
 		{"one becomes a participant", Change{Joining: "server.10=c:1:2:participant;3"}, join(one, two, "server.10=c:1:2:participant;0.0.0.0:3")},
 		{"one takes the address of another that leaves", Change{Joining: "server.3=a:1:2;3", Leaving: "1"}, join(two, "server.3=a:1:2:participant;0.0.0.0:3", ten)},
