@@ -26,9 +26,6 @@ const (
 	// freeGrowth is how many bytes a request may store besides: some short lists. One takes three times as many bytes as the
 	// shortest request that stores it.
 	freeGrowth = 4 << 10
-	// maxQuotaNodes is how many nodes of quotas a request may create: the two of one quota. With each of them the usage is
-	// counted, on all members, which costs as much as the subtree has nodes.
-	maxQuotaNodes = 2
 )
 
 // expense is what a write costs every member, as far as bounds limit it. The sum over a multi counts, because two bounds that a
@@ -43,13 +40,11 @@ type expense struct {
 	levels   int        // without those that a path shares with the one before it
 	path     []byte     // the path before
 	last     []jute.ACL // the list before: equal lists are stored once
-	quotas   int        // nodes of quotas that are created
 	exceeded jute.Code  // the answer; OK: no bound is exceeded
 }
 
 // Afford returns OK if a write of a client with these identities may enter the log, or the answer: BadArguments for a path that is
-// too long or too deep, for paths that have too many levels together, and for more than one quota, InvalidACL for lists that are
-// too long. A record that cannot be read costs nothing. Afford reads the record once, and needs no more memory than one of its
+// too long or too deep, and for paths that have too many levels together, InvalidACL for lists that are too long. A record that cannot be read costs nothing. Afford reads the record once, and needs no more memory than one of its
 // operations has. lists is what Txn.lists must be.
 func (s *Server) Afford(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
 	e := expense{limits: &s.cfg.Limits, ids: ids, most: maxGrowth*(len(record)+bytesOf(ids)) + freeGrowth}
@@ -93,12 +88,6 @@ func (e *expense) create(req *jute.CreateRequest) {
 	if len(req.Path) > e.limits.MaxPath || levels > maxLevels || levels > freeLevels && levels*len(req.Path) > maxPathReads {
 		e.exceeded = jute.BadArguments
 		return
-	}
-	if _, ok := znode.QuotaOf(string(req.Path)); ok {
-		if e.quotas++; e.quotas > maxQuotaNodes {
-			e.exceeded = jute.BadArguments
-			return
-		}
 	}
 	e.stored += len(req.Path) + len(req.Data)
 	e.list(req.ACL)

@@ -12,7 +12,6 @@ import (
 
 	"rollcall/jute"
 	"rollcall/proto"
-	"rollcall/znode"
 )
 
 const (
@@ -21,11 +20,11 @@ const (
 	// mostGrowth is how many times as long as a request, with its client's identities, the bytes are that it may add to
 	// State.DataUsed, besides freeGrowth.
 	mostGrowth = 4
-	// nodeMemory is how many bytes of memory a node may take besides mostGrowth. A container with a name of a few letters takes 312,
-	// and its part of the request 46.
-	nodeMemory = 128
-	// freeMemory is the memory by which tables may grow when a request is applied, and what the measurement gets wrong.
-	freeMemory = 512 << 10
+	// mostMemory is how many times as long as a request, with its client's identities, the memory is that it may take, besides
+	// freeMemory. Containers with names of a few letters take 5.6 times as much, and long lists 5.3 times.
+	mostMemory = 6
+	// freeMemory is what the lists of a short request take, see freeGrowth, and what the measurement gets wrong.
+	freeMemory = 16 << 10
 	// mostTold is how many bytes of paths the events of one request may have.
 	mostTold = 80 << 20
 	// expenseTries is how often a slow program is run from its beginning. The least time of each request counts, because the
@@ -47,13 +46,12 @@ func (*spender) Watching(int)                                   {}
 
 // cost is what a request that entered the log took.
 type cost struct {
-	what   string
-	ops    int
-	paid   int           // bytes of the request and its client's identities
-	took   time.Duration // of the thread's own time
-	grown  int64         // of State.DataUsed
-	told   int           // bytes of paths in events
-	counts bool          // it creates a node of a quota, which counts the subtree: see limits.md
+	what  string
+	ops   int
+	paid  int           // bytes of the request and its client's identities
+	took  time.Duration // of the thread's own time
+	grown int64         // of State.DataUsed
+	told  int           // bytes of paths in events
 }
 
 // expenses are a state, the server that decides what enters its log, and clients.
@@ -144,11 +142,10 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 		return false
 	}
 	before, told := e.used(), e.told()
-	counts := op != jute.OpSetData && znode.Weigh(&proto.Txn{Op: int32(op), Body: body}) > n
 	took := e.commit(c, &proto.Txn{Op: int32(op), Body: body, Lists: lists})
 	e.costs = append(e.costs, cost{
 		what: fmt.Sprintf("%v of %d operations, %d bytes", op, n, len(body)), ops: n, paid: len(body) + bytesOf(c.ids),
-		took: took, grown: e.used() - before, told: e.told() - told, counts: counts,
+		took: took, grown: e.used() - before, told: e.told() - told,
 	})
 	return true
 }
@@ -269,7 +266,7 @@ func judge(tb testing.TB, run func() *expenses) {
 				least = append(least, c)
 			}
 			least[i].took = min(least[i].took, c.took)
-			slow = slow || least[i].took > mostApply && !c.counts
+			slow = slow || least[i].took > mostApply
 		}
 		if !slow || try == expenseTries {
 			break
@@ -278,11 +275,10 @@ func judge(tb testing.TB, run func() *expenses) {
 	}
 	var slowest cost
 	for _, c := range least {
-		if c.took > slowest.took && !c.counts {
+		if c.took > slowest.took {
 			slowest = c
 		}
 		switch {
-		case c.counts:
 		case c.took > mostApply:
 			tb.Errorf("%s: apply took %v, want at most %v", c.what, c.took, mostApply)
 		case c.grown > int64(mostGrowth*c.paid+freeGrowth):

@@ -22,6 +22,7 @@ func TestKnownExpenses(t *testing.T) {
 		"deep paths beside a thousand quotas":  deepPathsBesideQuotas,
 		"deep ephemeral nodes of a session":    deepEphemerals,
 		"a list of its own for each node":      manyLists,
+		"quotas of a large subtree":            quotasOfMany,
 	} {
 		t.Run(name, func(t *testing.T) {
 			judge(t, func() *expenses {
@@ -120,8 +121,10 @@ func deepPathsBesideQuotas(e *expenses, c *spender) {
 	}
 	e.watch(parts, jute.AddWatchPersistentRecursive, c.ids)
 	var ops []jute.MultiOp
-	for range 3700 {
-		ops = append(ops, writing(parts))
+	for i := range 3700 {
+		op := writing(parts)
+		op.SetData.Data = make([]byte, i%2) // so that all nodes above have more or less below them
+		ops = append(ops, op)
 	}
 	for n := len(ops); n > 50; n = n * 9 / 10 {
 		if e.multi(c, ops[:n]) {
@@ -156,6 +159,27 @@ func manyLists(e *expenses, c *spender) {
 	}
 }
 
+// quotasOfMany: the usage of a quota is that of the whole subtree when one of the quota's two nodes is created.
+func quotasOfMany(e *expenses, c *spender) {
+	parent := e.chain(c, "", 1, 1)
+	for range 5 {
+		var ops []jute.MultiOp
+		for range e.ops {
+			ops = append(ops, making(parent+"/"+e.name(1)))
+		}
+		_ = e.multi(c, ops)
+	}
+	on := "/zookeeper/quota" + parent
+	_ = e.request(c, jute.OpCreate, node(on, jute.OpenACL))
+	_ = e.request(c, jute.OpCreate, node(on+"/zookeeper_stats", jute.OpenACL))
+	var ops []jute.MultiOp
+	for range e.ops / 2 {
+		limits := on + "/zookeeper_limits"
+		ops = append(ops, making(limits), jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(limits), Version: -1}})
+	}
+	_ = e.multi(c, ops)
+}
+
 // What a request adds takes little more memory than the state counts.
 func TestMemoryOfExpenses(t *testing.T) {
 	tiny := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: []byte("::")}}}
@@ -177,6 +201,11 @@ func TestMemoryOfExpenses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newExpenses(t, &proto.TermStart{})
 			c := e.client(identities(0, DefaultMaxIdentities, "digest", "%d-%d:0123456789012345678901234567"))
+			var filling []jute.MultiOp
+			for range e.ops {
+				filling = append(filling, making("/"+e.name(8)))
+			}
+			_ = e.multi(c, filling) // the index of nodes has its least size by then
 			var grown, paid int64
 			ops := 0
 			for n := e.ops; n > 0 && paid == 0; n /= 2 { // the largest multi of this kind that is allowed
@@ -184,20 +213,30 @@ func TestMemoryOfExpenses(t *testing.T) {
 				for i := range n {
 					all = append(all, make(i))
 				}
-				_ = e.multi(c, []jute.MultiOp{writing("/")}) // the memory of a large multi is kept until the next one
+				e.forget(c)
 				before := heap()
 				if e.multi(c, all) {
-					_ = e.multi(c, []jute.MultiOp{writing("/")})
-					grown, paid, ops = heap()-before, int64(e.costs[len(e.costs)-2].paid), n
+					cost := e.costs[len(e.costs)-1]
+					paid, ops = int64(cost.paid), cost.ops
+					e.forget(c)
+					grown = heap() - before
 				}
 				runtime.KeepAlive(all)
 			}
 			t.Logf("%d bytes of memory for a request of %d with %d operations", grown, paid, ops)
-			if most := mostGrowth*paid + nodeMemory*int64(ops) + freeMemory; paid == 0 || grown > most {
+			if most := mostMemory*paid + freeMemory; paid == 0 || grown > most {
 				t.Errorf("%d bytes of memory for a request of %d, want at most %d", grown, paid, most)
 			}
 			runtime.KeepAlive(e)
 		})
+	}
+}
+
+// forget makes the state and the server forget the last large multi, which they keep until later ones.
+func (e *expenses) forget(c *spender) {
+	gone := jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/gone"), Version: -1}}
+	for range 2 {
+		_ = e.multi(c, []jute.MultiOp{making("/gone"), gone})
 	}
 }
 

@@ -254,7 +254,7 @@ func (f *filler) readNodes() {
 	known := map[*acl]bool{}
 	f.head.Nodes = b.u64()
 	for count := f.head.Nodes; count > 0 && b.err == nil; count-- {
-		n, aversion := f.readNode()
+		n, l, aversion := f.readNode()
 		if number := b.u32(); int(number) < len(lists) {
 			n.setACL(lists[number], aversion)
 		} else if a, ok := f.acls.parseACL(b.data()); ok && int(number) == len(lists) && !known[a] {
@@ -266,7 +266,7 @@ func (f *filler) readNodes() {
 		if b.err != nil {
 			return
 		}
-		f.check(f.takeNode(n))
+		f.check(f.takeNode(n, l))
 		if b.err == nil && f.visit.Node != nil {
 			b.fail(f.visit.Node(f.imageOf(n)))
 		}
@@ -276,16 +276,18 @@ func (f *filler) readNodes() {
 	}
 }
 
-// readNode reads a node without its access control list, which comes next. aversion is how often the list was replaced.
-func (f *filler) readNode() (n *node, aversion int32) {
+// readNode reads a node, which ends as l says, without its access control list, which comes next. aversion is how often the list was
+// replaced.
+func (f *filler) readNode() (n *node, l life, aversion int32) {
 	b := f.b
 	n = &node{gen: f.gen, path: b.text(), data: pack(b.data()), czxid: int64(b.u64()), mzxid: int64(b.u64())}
 	pzxid := int64(b.u64())
 	n.ctime, n.mtime = int64(b.u64()), int64(b.u64())
 	n.data.version, aversion = int32(b.u32()), int32(b.u32())
 	n.setFamily(pzxid, int32(b.u32()))
-	n.setLife(f.readLife())
-	return n, aversion
+	l = f.readLife()
+	n.setLife(l)
+	return n, l, aversion
 }
 
 // readLife reads what sections.life wrote.
@@ -326,9 +328,9 @@ func (f *filler) mayOwn(l life) bool {
 	return l.ttl == 0 || l.ttl > 0 && l.ttl <= jute.MaxTTL && !l.container
 }
 
-// takeNode takes the next node, or returns why it cannot be the next one.
-func (f *filler) takeNode(n *node) (why string) {
-	if !f.mayOwn(n.life()) {
+// takeNode takes the next node, which ends as l says, or returns why it cannot be the next one.
+func (f *filler) takeNode(n *node, l life) (why string) {
+	if !f.mayOwn(l) {
 		return wrongLife
 	}
 	if why := f.misplaced(n, f.lastPath); why != "" {

@@ -136,7 +136,9 @@ func nodeOf(n Node, list *acl) *node {
 	}
 	to.data.version = n.Version
 	to.setFamily(n.Pzxid, n.Creates)
-	to.setLife(life{owner: n.Owner, container: n.Container, ttl: n.TTL})
+	to.setLife(n.life())
 	to.setACL(list, n.Aversion)
 	return to
 }
+
+func (n *Node) life() life { return life{owner: n.Owner, container: n.Container, ttl: n.TTL} }

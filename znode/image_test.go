@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -288,6 +289,7 @@ func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 	both(Node{Path: "/zz", ACL: open, Owner: first, Container: true})
 	both(Node{Path: "/zz", ACL: open, Owner: first, TTL: 1})
 	both(Node{Path: "/zz", ACL: open, Container: true, TTL: 1})
+	both(Node{Path: "/zz", ACL: open, TTL: math.MinInt64})
 }
 
 // An error of the writer below ends an image.

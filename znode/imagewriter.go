@@ -96,7 +96,7 @@ func (w *ImageWriter) Node(n Node) error {
 		if uint64(len(n.Path)) > math.MaxInt32 || uint64(len(n.Data)) > math.MaxInt32 {
 			return w.refuse(fmt.Sprintf("node %q has %d bytes of data", n.Path, len(n.Data)))
 		}
-		if why := w.f.takeNode(to); why != "" {
+		if why := w.f.takeNode(to, n.life()); why != "" {
 			return w.refuse(why)
 		}
 		w.out.node(to)

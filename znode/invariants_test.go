@@ -70,7 +70,7 @@ func checkTree(t testing.TB, s *State) {
 			if _, ok := s.candidates.get(c); !ok {
 				t.Errorf("%s is not among the reaper's candidates", n.path)
 			}
-			if n.numChildren() > 0 || n.life().owner != 0 || n.ttl != 0 && n.container {
+			if n.numChildren() > 0 || n.life().owner != 0 || n.life().ttl != 0 && n.life().container {
 				t.Errorf("%s is a candidate of the reaper: %s", n.path, n.describe())
 			}
 		}
@@ -78,6 +78,13 @@ func checkTree(t testing.TB, s *State) {
 			quotas++
 			if _, ok := s.quotas.get(name(root)); !ok {
 				t.Errorf("%s has no quota", root)
+			}
+		}
+		if n.path != rootPath {
+			counted, length := int64(0), int64(0)
+			s.walk(n, func(n *node) bool { counted++; length += int64(n.data.len()); return true })
+			if nodes, bytes := n.subtree(); nodes != counted || bytes != length {
+				t.Errorf("%s and below: %d nodes with %d bytes, counted %d with %d", n.path, nodes, bytes, counted, length)
 			}
 		}
 		count := int32(0)

@@ -24,19 +24,30 @@ func (n *node) life() life {
 	if n.plain() {
 		return life{}
 	}
-	return life{owner: n.owner, ttl: n.ttl, container: n.container}
+	return life{owner: n.owner, ttl: n.reaping.ttl(), container: n.reaping == ofContainer}
 }
 
 // setLife sets how n may end. n must be of the present generation.
 func (n *node) setLife(l life) {
 	if l != (life{}) || !n.plain() {
 		f := n.found()
-		f.owner, f.ttl, f.container = l.owner, l.ttl, l.container
+		f.owner, f.reaping = l.owner, reaping(l.ttl)
+		if l.container {
+			f.reaping = ofContainer
+		}
 	}
 }
 
+// ttl returns the time to live that r has, or 0 if it has none.
+func (r reaping) ttl() int64 {
+	if r == ofContainer {
+		return 0
+	}
+	return int64(r)
+}
+
 // reapable reports whether the reaper may ever remove n.
-func (n *node) reapable() bool { return !n.plain() && (n.container || n.ttl != 0) }
+func (n *node) reapable() bool { return !n.plain() && n.reaping != 0 }
 
 // Candidate is a node without children that the reaper may remove, now or later. The zero value
 // comes before all candidates.
@@ -72,8 +83,8 @@ func (n *node) candidacy() (Candidate, bool) {
 	switch {
 	case !n.reapable() || n.children.n > 0:
 		return Candidate{}, false
-	case n.ttl != 0:
-		return Candidate{Path: n.path, class: outdated, at: end(n.mtime, n.ttl)}, true
+	case n.reaping.ttl() != 0:
+		return Candidate{Path: n.path, class: outdated, at: end(n.mtime, n.reaping.ttl())}, true
 	case n.creates > 0:
 		return Candidate{Path: n.path, class: emptied}, true
 	}

@@ -179,7 +179,7 @@ func (s *State) goBack() {
 			s.link(gen, u.unlinked)
 		default:
 			n := s.edit(gen, u.edited.path)
-			s.dataSize += int64(u.edited.data.len() - n.data.len())
+			s.resize(n, u.edited.data.len()-n.data.len())
 			s.recast(gen, n, func() {
 				u.edited.gen = n.gen
 				if !n.plain() {

@@ -156,29 +156,19 @@ func (s *State) use(path string, nodes, bytes int) {
 	}
 }
 
-// QuotaOf returns the subtree whose quota has a node at path, its limits or its usage, and false if path is neither.
-func QuotaOf(path string) (root string, ok bool) {
-	if root, ok = quotaOf(path, usageName); !ok {
-		root, ok = limited(path)
-	}
-	return root, ok
-}
-
 // measure computes a usage if a client has created one of the quota's two nodes, because the subtree may have changed while there
-// was no quota. That costs time in proportion to the subtree: 40 ms for a million nodes. So a request may create the two nodes of
-// one quota at most, and the leader puts one such request into an entry; see Steps.
+// was no quota. The cost does not depend on the subtree: see totals.
 func (s *State) measure(path string) {
-	root, ok := QuotaOf(path)
+	root, ok := limited(path)
+	if !ok {
+		root, ok = quotaOf(path, usageName)
+	}
 	if !ok || s.get(quotaPath+root+usageName) == nil {
 		return
 	}
 	used := quota{}
 	if top := s.get(root); top != nil {
-		s.walk(top, func(n *node) bool {
-			used.count++
-			used.bytes += int64(n.data.len())
-			return true
-		})
+		used.count, used.bytes = top.subtree()
 	}
 	s.setUsage(root, used)
 }
@@ -199,12 +189,7 @@ func (s *State) setUsage(root string, used quota) {
 }
 
 // setBytes replaces the data of n but not their version. n must be of the present generation.
-func (s *State) setBytes(n *node, data []byte) {
-	s.dataSize += int64(len(data) - n.data.len())
-	version := n.data.version
-	n.data = pack(data)
-	n.data.version = version
-}
+func (s *State) setBytes(n *node, data []byte) { s.setPacked(n, pack(data)) }
 
 // tellQuotas reports to Hooks the quotas that the running transaction has left exceeded.
 func (s *State) tellQuotas() {

@@ -110,8 +110,7 @@ func (s *State) Weight(path []byte) (data, children int) {
 	return 0, 0
 }
 
-// AllChildrenNumber returns how many nodes there are below a node. The cost is in proportion to
-// that number. As in ZooKeeper, the empty path counts one more than the root.
+// AllChildrenNumber returns how many nodes there are below a node. As in ZooKeeper, the empty path counts one more than the root.
 func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
 	n, code := s.read(path, jute.PermRead, who)
 	if code != jute.OK {

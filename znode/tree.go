@@ -40,15 +40,28 @@ type node struct {
 // replaced. acl.plain never changes: found makes a new family for a node that needs its own. Without this
 // split a node would take 136 bytes and not 80.
 type family struct {
-	acl       *acl
-	children  sorted[name, *node]
-	owner     jute.SessionID // the session of an ephemeral node
-	pzxid     int64
-	ttl       int64 // without children, the node is deleted so many ms after its last change
-	creates   int32 // how many children were ever created: the next sequential number
-	aversion  int32 // how often acl was replaced
-	container bool  // the node is deleted after its last child
+	acl      *acl
+	below    *totals // nil: nothing was ever below the node
+	children sorted[name, *node]
+	owner    jute.SessionID // the session of an ephemeral node
+	pzxid    int64
+	reaping  reaping
+	creates  int32 // how many children were ever created: the next sequential number
+	aversion int32 // how often acl was replaced
 }
+
+// totals are what there is below a node. With them, the usage of a quota costs the same however large the subtree is. They are
+// not copied on write, so only the present tree has them, and not a copy.
+type totals struct {
+	nodes int64
+	bytes int64 // of data
+}
+
+// reaping says when the reaper removes a node without children: so many ms after its last change, never if it is 0, and after
+// its last child if it is ofContainer. A family with a field more would take 80 bytes and not 64.
+type reaping int64
+
+const ofContainer reaping = math.MinInt64
 
 // name is the last part of a path.
 type name string
@@ -182,6 +195,7 @@ func (t *tree) link(gen uint64, n *node) (parent *node) {
 	above, last := cutPath(n.path)
 	parent = t.writable(gen, above)
 	t.recast(gen, parent, func() { parent.found().children.put(gen, name(last), n) })
+	t.grow(parent, 1, n.data.len())
 	if owner := n.life().owner; owner != 0 {
 		t.ephemerals.put(gen, ephemeral{owner, n.path}, struct{}{})
 	}
@@ -204,6 +218,7 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 	above, last := cutPath(n.path)
 	parent = t.writable(gen, above)
 	t.recast(gen, parent, func() { parent.children.drop(gen, name(last)) })
+	t.grow(parent, -1, -n.data.len())
 	if owner := n.life().owner; owner != 0 {
 		t.ephemerals.drop(gen, ephemeral{owner, n.path})
 	}
@@ -214,6 +229,32 @@ func (t *tree) unlink(gen uint64, n *node) (parent *node) {
 		t.quotas.drop(gen, name(root))
 	}
 	return parent
+}
+
+// grow counts so many more nodes and bytes of data below parent and below each node above it. parent has a child and is of the
+// present generation, and so are the nodes above it. The root is left out: there can be no quota on it.
+func (t *tree) grow(parent *node, nodes, bytes int) {
+	for n := parent; n.path != rootPath; n = t.above(n) {
+		if n.below == nil {
+			n.below = &totals{}
+		}
+		n.below.nodes += int64(nodes)
+		n.below.bytes += int64(bytes)
+	}
+}
+
+// above returns n's parent. n is not the root.
+func (t *tree) above(n *node) *node {
+	path, _ := cutPath(n.path)
+	return t.get(path)
+}
+
+// resize counts that n, which is of the present generation, gets data that are so many bytes longer.
+func (t *tree) resize(n *node, bytes int) {
+	t.dataSize += int64(bytes)
+	if bytes != 0 && n.path != rootPath {
+		t.grow(t.above(n), 0, bytes)
+	}
 }
 
 // give notes that one more node has a list, and withdraw that one fewer has it.
@@ -231,12 +272,22 @@ func (t *tree) withdraw(a *acl) {
 
 // descendants returns how many nodes there are below n.
 func (t *tree) descendants(n *node) int {
-	if n.path == rootPath {
+	switch {
+	case n.path == rootPath:
 		return t.nodes - 1
+	case n.below == nil:
+		return 0
 	}
-	count := 0
-	t.walk(n, func(*node) bool { count++; return true })
-	return count - 1
+	return int(n.below.nodes)
+}
+
+// subtree returns how many nodes a subtree has, and how many bytes of data. n is its root, and not that of the tree.
+func (n *node) subtree() (nodes, bytes int64) {
+	nodes, bytes = 1, int64(n.data.len())
+	if n.below != nil {
+		nodes, bytes = nodes+n.below.nodes, bytes+n.below.bytes
+	}
+	return nodes, bytes
 }
 
 // walk calls visit for n and everything below it, parents first and children in order,
@@ -383,7 +434,7 @@ func (t *tree) placeConfig(gen uint64, text []byte) {
 	if n.mzxid != 0 {
 		return
 	}
-	t.dataSize += int64(len(text) - n.data.len())
+	t.resize(n, len(text)-n.data.len())
 	n.data = pack([]byte{})
 	if text != nil {
 		n.data = packCopy(text)

@@ -7,9 +7,6 @@ import (
 	"rollcall/proto"
 )
 
-// countWeight is what the count of a subtree weighs, in operations: as much as an entry, because the subtree may be the whole tree.
-const countWeight = 4096
-
 // listWeight is how many bytes of access control lists weigh as much as an operation. 4,096 operations are an entry, and so is 1 MiB.
 const listWeight = 256
 
@@ -17,32 +14,21 @@ const listWeight = 256
 // an entry, are then as many levels as the paths of one request may have that share none.
 const levelWeight = 16
 
-// reconfigWeight is what a change of the list of servers weighs: as much as an entry, because the list has up to 255 lines of 1 KiB,
-// and each is read and written.
+// reconfigWeight is what a change of the list of servers weighs: as much as an entry, because the list has up to 255 lines of 548
+// bytes, and each is read and written.
 const reconfigWeight = 4096
 
-// Weigh returns what a transaction weighs in apply, in operations: one for each operation of a multi, countWeight for each node
-// of a quota that it creates, the levels of its paths, and the lists that it stores. A short request can store long lists, see
-// Expanded.
+// Weigh returns what a transaction weighs in apply, in operations: one for each operation of a multi, the levels of its paths, and
+// the lists that it stores. A short request can store long lists, see Expanded.
 func Weigh(txn *proto.Txn) int {
 	op, body := jute.Op(txn.GetOp()), txn.GetBody()
-	if op == jute.OpReconfig {
+	n := 1
+	switch op {
+	case jute.OpReconfig:
 		return reconfigWeight
+	case jute.OpMulti:
+		n = max(1, jute.CountMulti(body))
 	}
 	levels := bytes.Count(body, []byte("/")) // or fewer: data may have slashes, too
-	return max(weighOps(op, body), levels/levelWeight, int(txn.GetLists()/listWeight))
-}
-
-func weighOps(op jute.Op, body []byte) int {
-	n := 1
-	switch {
-	case op == jute.OpMulti:
-		n = max(1, jute.CountMulti(body))
-	case !op.Creates():
-		return n
-	}
-	if bytes.Contains(body, []byte(quotaPath+"/")) {
-		n += countWeight * (bytes.Count(body, []byte(limitsName)) + bytes.Count(body, []byte(usageName)))
-	}
-	return n
+	return max(n, levels/levelWeight, int(txn.GetLists()/listWeight))
 }

@@ -10,7 +10,6 @@ import (
 
 func TestWeigh(t *testing.T) {
 	create := func(path string) []byte { return createOp(path, "", 0, jute.OpenACL).Append(nil) }
-	quota := mk(quotaPath+"/q"+limitsName, 0)
 	for _, tt := range []struct {
 		name string
 		op   jute.Op
@@ -18,18 +17,13 @@ func TestWeigh(t *testing.T) {
 		want int
 	}{
 		{"create", jute.OpCreate, create("/a"), 1},
-		{"node of that name elsewhere", jute.OpCreate, create("/a" + limitsName), 1},
-		{"parent of a quota", jute.OpCreate, create(quotaPath + "/q"), 1},
-		{"limits", jute.OpCreate, create(quotaPath + "/q" + limitsName), 1 + countWeight},
-		{"usage", jute.OpCreate2, create(quotaPath + "/q" + usageName), 1 + countWeight},
-		{"container", jute.OpCreateContainer, create(quotaPath + "/q" + usageName), 1 + countWeight},
 		{"setData", jute.OpSetData, jute.SetDataRequest{Path: []byte(quotaPath + "/q" + limitsName)}.Append(nil), 1},
 		{"multi", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), rm("/b", 0)}), 2},
 		{"empty multi", jute.OpMulti, jute.AppendMulti(nil, nil), 1},
 		{"path of 128 levels", jute.OpCreate, create(strings.Repeat("/x", 128)), 128 / levelWeight},
 		{"multi of a path of 128 levels", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk(strings.Repeat("/x", 128), 0)}), 128 / levelWeight},
 		{"reconfig", jute.OpReconfig, nil, reconfigWeight},
-		{"multi of quotas", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk("/a", 0), quota, quota}), 3 + 2*countWeight},
+		{"multi of quotas", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk(quotaPath+"/q"+limitsName, 0), mk(quotaPath+"/q"+usageName, 0)}), 2},
 	} {
 		if got := Weigh(&proto.Txn{Op: int32(tt.op), Body: tt.body}); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)

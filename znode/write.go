@@ -224,7 +224,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 
 // setPacked does what setBytes does.
 func (s *State) setPacked(n *node, data packed) {
-	s.dataSize += int64(data.len() - n.data.len())
+	s.resize(n, data.len()-n.data.len())
 	data.version = n.data.version
 	n.data = data
 }
