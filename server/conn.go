@@ -51,6 +51,7 @@ type conn struct {
 	spared  bool           // its own closeSession is applied: no lease is needed any more
 	word    bool           // a four-letter word instead of a handshake
 	traffic traffic        // for operators
+	missed  missedCheck
 
 	// readOnly says that the session is one of the read-only mode: it is this connection's alone, and
 	// Config.Member does not know it. It is set, once, before the stream is opened.
@@ -87,14 +88,23 @@ func (c *conn) run(sock net.Conn) {
 }
 
 // MaySend implements stream.Permit. Every byte to a client that has a session tells it that the
-// session lives, so a valid lease is needed. A session of the read-only mode lives as long as its connection.
+// session lives, so a valid lease is needed. A session of the read-only mode lives as long as its connection. A client that may have
+// missed a change of what it watches is sent nothing until that is known: see missed.go.
 func (c *conn) MaySend(now time.Time) bool {
+	return c.missedNothing() && c.mayTell(now)
+}
+
+// mayTell reports whether the client may be told that its session lives.
+func (c *conn) mayTell(now time.Time) bool {
 	return c.spared || c.readOnly || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session, now)
 }
 
-// AwaitPermit implements stream.Permit. It waits half a tick at most.
+// AwaitPermit implements stream.Permit. It waits half a tick at most, and as long as a search of the connection's watches takes.
 func (c *conn) AwaitPermit(ctx context.Context) bool {
-	if c.srv.cfg.Member.Vouch(ctx, c.session) == nil {
+	if !c.missedNothing() && !c.search() {
+		return false
+	}
+	if c.readOnly || c.srv.cfg.Member.Vouch(ctx, c.session) == nil {
 		return true
 	}
 	// A session that was closed meanwhile has no lease any more. If this connection closed it, the
@@ -125,10 +135,8 @@ func (c *conn) Resume() {
 // Ended implements stream.Frames. It removes the connection from everything that knows it.
 func (c *conn) Ended(why stream.Reason) {
 	defer c.port.conns.Done()
-	for tree, more := c.srv.cfg.State, true; more; {
-		tree.RLock()
-		more = tree.DropWatcher(c) // no further request of this connection sets a watch
-		tree.RUnlock()
+	for more := true; more; {
+		more = c.dropWatches()
 	}
 	c.stream.Lock()
 	session, unanswered, refused, readOnly := c.session, c.queue.n, c.refused, c.readOnly
@@ -200,13 +208,6 @@ func (c *conn) noteFilled(with int) {
 	if c.stream.NoteOutput() {
 		c.srv.fill(c, with)
 	}
-}
-
-// Cut implements znode.Watcher, under the tree's write lock.
-func (c *conn) Cut() {
-	c.stream.Lock()
-	defer c.stream.Unlock()
-	c.stream.DropLocked(tooManyEvents)
 }
 
 // Watching implements znode.Watcher.

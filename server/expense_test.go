@@ -41,7 +41,6 @@ type spender struct {
 
 func (c *spender) Event(_ jute.EventType, path string, _ int64) { c.told += len(path) }
 func (c *spender) Identities() []*proto.Identity                { return c.ids }
-func (c *spender) Cut()                                         {}
 func (*spender) Watching(int)                                   {}
 
 // cost is what a request that entered the log took.

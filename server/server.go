@@ -131,7 +131,8 @@ type Server struct {
 	stats   counters
 	streams stream.Config // shared by all streams
 	again   chan struct{} // has an element while a part of a setWatches is served
-	tokens  *bucket       // of Limits.Throttle
+	missed  missedSweep
+	tokens  *bucket // of Limits.Throttle
 
 	openings   openings // the places of clients that wait for a new session
 	secure     *secure  // nil: no TLS
@@ -521,6 +522,9 @@ func (s *Server) Swept(id jute.SessionID) {
 // watch what one has written. Apply calls it after each entry, when it has released the tree's
 // lock.
 func (s *Server) Flush() {
+	if s.missed.begin(s.cfg.State.MissedPaths()) {
+		go s.searchAll()
+	}
 	s.fillMu.Lock()
 	filled := s.filled
 	s.filled = [2][]*conn{}

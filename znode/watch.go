@@ -15,9 +15,6 @@ type Watcher interface {
 	// Identities returns the connection's identities: an event goes only to connections that may
 	// read the node. It is called under the tree's write lock, and never blocks.
 	Identities() []*proto.Identity
-	// Cut ends the connection, because to tell it and others of the changes of one entry takes too long. It is called
-	// under the tree's write lock, and never blocks.
-	Cut()
 	// Watching notes that the connection's watches take so many more bytes of memory, or fewer if more is negative. It is called
 	// under locks for which other connections wait, and does no more than that.
 	Watching(more int)
@@ -34,7 +31,7 @@ func (e *watch) bytes() int { return watchOverhead + len(e.path.path) }
 // A visit of a watch takes one step, an event eventSteps and one for each eventBytes of its path, the removal of a one-shot watch
 // removeSteps, and each identity that is compared with a list one. An address is looked up once for each number of bits that count
 // in the list, which takes lengthSteps. The sum for one entry is at most maxFireSteps, which take less than 100 ms: BenchmarkWorst.
-// The watches that are met after that go, and their connections end. Their clients come back and set them again.
+// Whatever is met after that is missed: see missed.go.
 const (
 	maxFireSteps = 4 << 20
 	eventSteps   = 8
@@ -90,13 +87,11 @@ func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl
 		return
 	}
 	var next *watch
-	for e := p.first; e != nil; e = next {
+	for e := p.first; e != nil && !s.spent(k, p); e = next {
 		next = e.samePath.next
-		if !s.spent(k, e) {
-			s.tell(e.who, event, path, a)
-			if w.subtract(k, e, once) {
-				w.steps += removeSteps
-			}
+		s.tell(e.who, event, path, a)
+		if w.subtract(k, e, once) {
+			w.steps += removeSteps
 		}
 	}
 }
@@ -109,25 +104,20 @@ func (s *State) fireAbove(c *change) {
 			above = rootPath
 		}
 		if p := data.paths[above]; p != nil {
-			var next *watch
-			for e := p.first; e != nil && e.modes&recursive != 0; e = next {
-				next = e.samePath.next
-				if !s.spent(dataTable, e) {
-					s.tell(e.who, c.event, c.path, c.acl)
-				}
+			for e := p.first; e != nil && e.modes&recursive != 0 && !s.spent(dataTable, p); e = e.samePath.next {
+				s.tell(e.who, c.event, c.path, c.acl)
 			}
 		}
 	}
 }
 
-// spent reports whether the running entry has no steps left to visit a watch. Then it removes the watch and ends its connection.
-func (s *State) spent(k tableKind, e *watch) bool {
+// spent reports whether the running entry has no steps left to visit a watch of a path. Then the change is missed.
+func (s *State) spent(k tableKind, p *watched) bool {
 	w := &s.watches
 	if w.steps++; w.steps <= maxFireSteps {
 		return false
 	}
-	e.who.watcher.Cut()
-	w.subtract(k, e, e.modes)
+	w.miss(k, p)
 	return true
 }
 

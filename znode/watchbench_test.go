@@ -13,7 +13,6 @@ import (
 type ear struct{ heard int }
 
 func (*ear) Watching(int)                          {}
-func (*ear) Cut()                                  {}
 func (e *ear) Event(jute.EventType, string, int64) { e.heard++ }
 func (e *ear) Identities() []*proto.Identity       { return nil }
 

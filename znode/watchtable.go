@@ -1,6 +1,9 @@
 package znode
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // watches holds this member's watches on nodes and on their children. The zero value is ready.
 //
@@ -11,8 +14,9 @@ type watches struct {
 	mu       sync.Mutex
 	tables   [tableKinds]watchTable
 	watchers map[Watcher]*watching
-	turn     uint64 // counted up for each event that a watcher gets at most once
-	steps    int    // see maxFireSteps
+	turn     uint64        // counted up for each event that a watcher gets at most once
+	steps    int           // see maxFireSteps
+	missed   atomic.Uint64 // paths that miss took out; see MissedPaths
 }
 
 // tableKind says what the watches of a table are set on.
@@ -51,6 +55,7 @@ type watched struct {
 	first, last *watch
 	crowd       map[*watching]*watch // all of them; nil as long as there are few
 	n           int
+	missed      bool // a change was not reported, and the path is in no table: see miss
 }
 
 // few is the number of watches on one path up to which a linear search is used. A map for so few
@@ -64,6 +69,8 @@ type watching struct {
 	n       int    // the number of its watches, in all tables
 	told    uint64 // the turn of the last event that it got, or would have got if it might read the node
 	asker   *asker // the watcher's identities; nil: no list was compared with them yet
+
+	unsearched [tableKinds]*watch // the first watches that search has not looked at
 }
 
 // watch is one entry of a table.
@@ -285,7 +292,7 @@ func (w *watches) subtract(k tableKind, e *watch, m modes) bool {
 	if e.modes != 0 {
 		return true
 	}
-	if e.path.delist(e); e.path.first == nil {
+	if e.path.delist(e); e.path.first == nil && !e.path.missed {
 		delete(t.paths, e.path.path)
 	}
 	t.n--
@@ -389,6 +396,9 @@ func (r *watching) unlink(k tableKind, e *watch) {
 	}
 	if next != nil {
 		next.sameWatcher.prev = prev
+	}
+	if r.unsearched[k] == e {
+		r.unsearched[k] = next
 	}
 	e.sameWatcher = neighbours{}
 	r.n--

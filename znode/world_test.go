@@ -347,10 +347,7 @@ func (c *client) stat(path string) jute.Stat {
 	return st
 }
 
-// Cut records that the connection was ended.
 func (c *client) Watching(more int) { c.watching += more }
-
-func (c *client) Cut() { c.events = append(c.events, "cut") }
 
 func (c *client) Event(t jute.EventType, path string, zxid int64) {
 	if zxid != c.w.s().zxid {

@@ -52,6 +52,8 @@ func BenchmarkWorst(b *testing.B) {
 		{"path of 1 KiB and 512 levels, 1024 times, below a quota, with a recursive watcher", worstLevels},
 		{"multi of 10000 checks, lists of 1000 entries, 64 identities", worstChecks},
 		{"multi of 10000 deletes, 10 watchers each", worstDeletes},
+		{"multi of 10000 setData, a million watches of 1000 connections", worstHeld(10_000)},
+		{"multi of 1000 setData, a million watches of 1000 connections", worstHeld(1000)},
 		{"256 lists of 64 identities", worstIdentifies},
 		{"512 multis of one write with 128 levels, below enforced quotas", worstCopies},
 		{"multi of 500 creates below nodes with 1 MB of data each, undone", worstLongData},
@@ -131,13 +133,11 @@ func worstCreates(k *bench, _ *testing.B) func() []*proto.Txn {
 type silent struct {
 	who  []*proto.Identity
 	told int
-	cut  bool
 }
 
 func (s *silent) Event(jute.EventType, string, int64) { s.told++ }
 func (s *silent) Identities() []*proto.Identity       { return s.who }
 func (s *silent) Watching(int)                        {}
-func (s *silent) Cut()                                { s.cut = true }
 
 // worstSets writes 10,000 nodes, each with a list of its own, below so many recursive watchers.
 func worstSets(entries, watchers int) func(k *bench, b *testing.B) func() []*proto.Txn {
@@ -264,6 +264,36 @@ func worstLongData(k *bench, b *testing.B) func() []*proto.Txn {
 	}
 	ops = append(ops, mk("/none/c", 0))
 	return func() []*proto.Txn { return []*proto.Txn{multiOf(ops)} }
+}
+
+// worstHeld writes nodes that 1,000 connections watch: each node has as many watches as the others, a million together.
+func worstHeld(nodes int) func(k *bench, b *testing.B) func() []*proto.Txn {
+	return func(k *bench, b *testing.B) func() []*proto.Txn {
+		var ops []jute.MultiOp
+		for i := range nodes {
+			path := fmt.Sprintf("/n%d", i)
+			quotaNode(k, b, path, "")
+			ops = append(ops, put(path, anyVersion))
+		}
+		body := jute.AppendMulti(nil, ops)
+		var held []*silent
+		return func() []*proto.Txn {
+			for _, w := range held {
+				for k.s.DropWatcher(w) {
+					continue
+				}
+			}
+			held = make([]*silent, 1000)
+			for i := range held {
+				held[i] = &silent{}
+			}
+			for i := range million() {
+				path := fmt.Sprintf("/n%d", i%nodes)
+				_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistent, held[(i+i/nodes)%len(held)])
+			}
+			return []*proto.Txn{txn(jute.OpMulti, body)}
+		}
+	}
 }
 
 func quotaNode(k *bench, b *testing.B, path, data string) {

@@ -24,6 +24,9 @@ func (a *account) passing() int64 { return a.held.Load() - a.kept.Load() }
 // budget learns of them with the next Count. Keep takes no lock.
 func (s *Stream) Keep(n int64) { s.account.keeps.Add(n) }
 
+// Keeps reports whether the owner keeps anything. It takes no lock.
+func (s *Stream) Keeps() bool { return s.account.keeps.Load() != 0 }
+
 // Count updates what the budget counts for the stream: bytes that the client has not taken, frames
 // that wait at the owner, a long frame that is being read, and what the owner keeps. The owner calls it when the size of
 // its waiting frames has changed. The caller holds the lock.

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// If the changes of an entry have too many watchers, some of them miss changes: see znode/missed.go. Their connections end here. Until
+// it is known which these are, no connection that watches anything is sent anything (conn.MaySend). A connection that has something
+// to send finds that out for itself (conn.AwaitPermit), so its client waits no longer than a search of its own watches takes.
+// searchAll does so for the others.
+
+// missedCheck is what a connection knows about the changes that it may have missed.
+type missedCheck struct {
+	mu   sync.Mutex    // held during a search
+	none atomic.Uint64 // of so many State.MissedPaths none was the connection's
+}
+
+// missedNothing reports whether the client has been told of all changes of what it watches. It takes no lock.
+func (c *conn) missedNothing() bool {
+	return c.missed.none.Load() == c.srv.cfg.State.MissedPaths() || !c.stream.Keeps()
+}
+
+// search drops the connection if the client has missed a change of what it watches. It reports whether it has not. The caller holds
+// no lock.
+func (c *conn) search() bool {
+	c.missed.mu.Lock()
+	defer c.missed.mu.Unlock()
+	paths := c.srv.cfg.State.MissedPaths()
+	for again, more := true, true; more; again = false {
+		var missed bool
+		if missed, more = c.searchPart(again); missed {
+			c.stream.Drop(tooManyEvents)
+			return false
+		}
+	}
+	c.missed.none.Store(paths)
+	return true
+}
+
+func (c *conn) searchPart(again bool) (missed, more bool) {
+	c.srv.missed.turn.Lock()
+	defer c.srv.missed.turn.Unlock()
+	c.srv.cfg.State.RLock()
+	defer c.srv.cfg.State.RUnlock()
+	return c.srv.cfg.State.Search(c, again)
+}
+
+// dropWatches removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
+// a watch.
+func (c *conn) dropWatches() (more bool) {
+	c.srv.missed.turn.Lock()
+	defer c.srv.missed.turn.Unlock()
+	c.srv.cfg.State.RLock()
+	defer c.srv.cfg.State.RUnlock()
+	return c.srv.cfg.State.DropWatcher(c)
+}
+
+// missedSweep has the connections searched that have nothing to send. The zero value is ready.
+type missedSweep struct {
+	// turn is held while a part of a connection's watches is searched or removed. Many connections may do so at the same time. All but
+	// one would otherwise wait with the tree's read lock in hand, and apply would wait for them all.
+	turn sync.Mutex
+
+	mu      sync.Mutex
+	wanted  uint64 // the last State.MissedPaths that begin was called with
+	swept   uint64 // that of the last search of all connections
+	running bool
+}
+
+// begin reports whether the caller must start searchAll.
+func (m *missedSweep) begin(paths uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wanted = paths; m.swept == paths || m.running {
+		return false
+	}
+	m.running = true
+	return true
+}
+
+// next reports whether all connections must be searched, or searched again. If not, searchAll has ended.
+func (m *missedSweep) next() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running = m.swept != m.wanted
+	m.swept = m.wanted
+	return m.running
+}
+
+// searchAll ends all connections that have missed a change. One runs at a time.
+func (s *Server) searchAll() {
+	for s.missed.next() {
+		for _, c := range s.connections() {
+			if !c.missedNothing() {
+				_ = c.search()
+			}
+		}
+	}
+}
