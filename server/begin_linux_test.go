@@ -1,10 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
 	"rollcall/jute"
+	"rollcall/proto"
 	"rollcall/server/stream"
 )
 
@@ -67,6 +69,24 @@ func TestBeginWaits(t *testing.T) {
 				return w.having(func(s stream.State) bool { return !s.InLoop }) == 0
 			})
 		})
+	}
+}
+
+// A client that is ahead of this member waits with a reader, and its password outlives the loop's buffer.
+func TestBeginAhead(t *testing.T) {
+	w := newWorld(t, true, func(c *Config) { c.Tick = time.Minute })
+	old := w.connect()
+	w.hold()
+	w.inject(other, &proto.Txn{Session: other << 56, Conn: 7, Op: int32(jute.OpCreateSession), Body: encode(&proto.OpenSession{TimeoutMs: 10000, Password: make([]byte, passwordSize)})})
+	c := w.open()
+	c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password, LastZxidSeen: w.zxid() + 1})
+	waitFor(t, func() bool { return w.having(func(s stream.State) bool { return !s.InLoop }) == 1 })
+	for range 10 {
+		w.open().write(bytes.Repeat([]byte{1}, 1000)) // others use the loop's buffer
+	}
+	w.release()
+	if res := c.welcome(); res.SessionID != old.id {
+		t.Errorf("resumed %v, want %v", res.SessionID, old.id)
 	}
 }
 

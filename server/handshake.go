@@ -95,8 +95,7 @@ func (c *conn) greet(frame []byte) bool {
 func (c *conn) connect(req *jute.ConnectRequest) bool {
 	record, known, zxid := c.lookup(req.SessionID)
 	if req.LastZxidSeen > zxid {
-		c.stream.Drop(clientAhead) // another member may have applied that zxid
-		return false
+		return c.catchUp(req)
 	}
 	if c.srv.readOnly.Load() {
 		return c.connectReadOnly(req, time.Now())

@@ -150,6 +150,40 @@ func TestClientAhead(t *testing.T) {
 	}
 }
 
+// A client that has seen a transaction of another member is served when that is applied here too. If that takes half
+// a tick, the client is dropped, and its sync is forgotten.
+func TestClientAheadWaitsForTheCommit(t *testing.T) {
+	const id, allowed = jute.SessionID(other<<56 + 1), testTick / catchUpShare
+	password := bytes.Repeat([]byte{5}, passwordSize)
+	begin := func(t *testing.T, wait time.Duration) (w *world, c *client) {
+		w = newWorld(t, false, nil)
+		w.hold()
+		w.inject(other, &proto.Txn{
+			Session: int64(id), Conn: 7, Op: int32(jute.OpCreateSession), Body: encode(&proto.OpenSession{TimeoutMs: 10000, Password: password}),
+		})
+		c = w.open()
+		c.send(jute.ConnectRequest{TimeOut: 10000, LastZxidSeen: w.zxid() + 1, SessionID: id, Passwd: password})
+		time.Sleep(wait)
+		synctest.Wait()
+		return w, c
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w, c := begin(t, allowed-time.Millisecond)
+		w.release()
+		if res := c.welcome(); res.SessionID != id {
+			t.Errorf("resumed %v, want %v", res.SessionID, id)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w, c := begin(t, allowed)
+		c.expectClosed()
+		synctest.Wait()
+		if n := w.srv.Stats().Ended["client_ahead"]; n != 1 || len(w.detached) != 1 {
+			t.Errorf("%d clients dropped, %d detached", n, len(w.detached))
+		}
+	})
+}
+
 // A refusal arrives whole before the end of the connection, although the client has sent more than
 // the server has read. (A close with unread bytes would reset the connection.)
 func TestRefusals(t *testing.T) {

@@ -48,6 +48,7 @@ type Member interface {
 	Sync(conn uint64, w znode.Waiter)
 
 	// Detach says that the connection is gone: its creates and attaches that are not
-	// applied are no longer wanted, and nothing touches its session any more.
+	// applied are no longer wanted, its syncs are forgotten, and nothing touches its session any more.
+	// A connection without a session detaches session 0.
 	Detach(id jute.SessionID, conn uint64)
 }

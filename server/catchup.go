@@ -1,0 +1,62 @@
+package server
+
+import (
+	"bytes"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/znode"
+)
+
+// catchUpShare is the part of a tick, as one in so many, for which a handshake waits until this member has applied
+// what its client has seen. A round trip to the leader is enough in a healthy ensemble. Afterwards the client has
+// time to try other members.
+const catchUpShare = 2
+
+// catchUp serves a client that has seen a zxid which is not applied here: it was connected to another member a moment
+// ago. Whoever has seen a zxid has seen a committed transaction, and a sync ends when all that was committed before
+// it is applied here. So a client that is ahead after a sync has seen another history, and is dropped. It is dropped
+// too if the sync takes longer than half a tick. catchUp blocks the reader for that time.
+func (c *conn) catchUp(req *jute.ConnectRequest) (more bool) {
+	if c.srv.readOnly.Load() { // no leader could say what is committed
+		c.stream.Drop(clientAhead)
+		return false
+	}
+	if c.stream.InLoop() {
+		kept := *req
+		kept.Passwd = bytes.Clone(req.Passwd) // a loop uses its buffer again
+		c.stream.Later(func() bool { return c.connectAfterSync(&kept) })
+		return true
+	}
+	return c.connectAfterSync(req)
+}
+
+func (c *conn) connectAfterSync(req *jute.ConnectRequest) (more bool) {
+	c.awaitSync(c.srv.cfg.Tick / catchUpShare)
+	if _, _, zxid := c.lookup(req.SessionID); req.LastZxidSeen > zxid {
+		c.stream.Drop(clientAhead)
+		return false
+	}
+	return c.connect(req)
+}
+
+// awaitSync waits for a sync, for limit at most. It is for connections without a session.
+func (c *conn) awaitSync(limit time.Duration) {
+	done := make(syncDone)
+	c.srv.cfg.Member.Sync(c.number, done)
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		c.srv.cfg.Member.Detach(0, c.number)
+	case <-c.stream.Context().Done():
+		c.srv.cfg.Member.Detach(0, c.number)
+	}
+}
+
+// syncDone is the Waiter of a sync. It is closed when the sync has ended.
+type syncDone chan struct{}
+
+// Applied implements znode.Waiter.
+func (s syncDone) Applied(*znode.Result) { close(s) }
