@@ -9,7 +9,7 @@
 // it needs no goroutine while it waits. A session that only pings therefore costs one goroutine and a
 // few hundred bytes of buffers.
 //
-// If a connection breaks, or nothing is received for two thirds of the session's timeout, the
+// If a connection breaks, or nothing is received for two thirds of the session's timeout or for 30 s, the
 // requests in flight end with ErrConnectionLost. They are not sent again. The reader tries the
 // servers in turn to resume the session, sends its identities, sets its watches again, and only
 // then lets requests pass.

@@ -102,6 +102,31 @@ func TestPing(t *testing.T) {
 	})
 }
 
+// The client of a long session sends a ping every ten seconds, and leaves a silent server after thirty.
+func TestPingOfLongSession(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var a *peer
+		f.open(Config{Timeout: 30 * time.Minute}, func() {
+			a = <-f.peers
+			a.accept()
+		})
+		start := time.Now()
+		for range 3 {
+			a.want(jute.OpPing)
+			a.reply(jute.XidPing, 0, jute.OK, nil)
+		}
+		if d := time.Since(start); d != 30*time.Second {
+			t.Errorf("three pings in %v, want them in 30s", d)
+		}
+		a.want(jute.OpPing)
+		a.want(jute.OpPing)
+		a.ended()
+		if d := time.Since(start); d != time.Minute {
+			t.Errorf("left after %v, want 1m0s: 30s after the last reply", d)
+		}
+	})
+}
+
 // A client leaves a server that has been silent for two thirds of the timeout. The requests in
 // flight end in order with ErrConnectionLost and are not sent again. The session resumes at the
 // next server.

@@ -157,9 +157,9 @@ func (c *Client) connected(l *link) {
 	c.changed = make(chan struct{})
 	l.sent = c.now()
 	if c.timer == nil {
-		c.timer = time.AfterFunc(c.timeout/3, c.look)
+		c.timer = time.AfterFunc(c.pingPause(), c.look)
 	} else {
-		c.timer.Reset(c.timeout / 3)
+		c.timer.Reset(c.pingPause())
 	}
 	c.mu.Unlock()
 	c.reportState(Connected, nil)
@@ -235,22 +235,32 @@ func (c *Client) look() {
 	}
 }
 
-// pings sends a ping if nothing has been sent for a third of the timeout. If nothing has been
-// received for two thirds, it gives the connection up and returns the reason. It returns when it
+// maxPingPause is the longest time without a ping, as for ZooKeeper's Java client, and maxSilence is three of them:
+// the client of a session of half an hour notices within 30 s that its connection is dead.
+const (
+	maxPingPause = 10 * time.Second
+	maxSilence   = 3 * maxPingPause
+)
+
+// pings sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If nothing has been
+// received for two thirds, or for maxSilence, it gives the connection up and returns the reason. It returns when it
 // has to be called next, and reports whether the caller has to call write. The lock is held.
 func (c *Client) pings(l *link, now time.Duration) (next time.Duration, write bool, end error) {
+	pause, limit := c.pingPause(), min(c.timeout*2/3, maxSilence)
 	silent := now - time.Duration(l.heard.Load())
-	if silent >= c.timeout*2/3 {
+	if silent >= limit {
 		return 0, false, fmt.Errorf("%w: nothing received for %v", errSilent, silent)
 	}
-	next = c.timeout / 3 // while a write is running, its reply or its failure will tell
+	next = pause // while a write is running, its reply or its failure will tell
 	if !l.writing && len(l.out) == 0 {
-		if now-l.sent >= c.timeout/3 {
+		if now-l.sent >= pause {
 			write = l.ping(now)
 		}
-		next = c.timeout/3 - (now - l.sent)
+		next = pause - (now - l.sent)
 	}
-	return min(next, c.timeout*2/3-silent), write, nil
+	return min(next, limit-silent), write, nil
 }
+
+func (c *Client) pingPause() time.Duration { return min(c.timeout/3, maxPingPause) }
 
 var errSilent = errors.New("client: server is silent")
