@@ -10,10 +10,10 @@ import (
 
 // Main builds the binary under test in a folder that it removes at the end. It puts the path of the
 // binary into binary, and runs the tests of a package. It returns the exit status. A process that
-// was started as Disk.Binary runs no tests, but the Disk's binary.
+// was started as Calls.Binary runs no tests, but the binary of the Calls.
 func Main(m *testing.M, binary *string, build func(dir string) (string, error)) int {
-	if socket := os.Getenv(diskSocket); socket != "" {
-		fmt.Fprintln(os.Stderr, runOnDisk(socket))
+	if socket := os.Getenv(callsSocket); socket != "" {
+		fmt.Fprintln(os.Stderr, runWithCalls(socket))
 		return 1
 	}
 	dir, err := os.MkdirTemp("", "rollcall-binary-")

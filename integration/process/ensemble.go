@@ -35,6 +35,7 @@ type Member struct {
 	Log     string   // the path of its output
 	Audit   string   // the path of its audit log, if Config.Audited
 	Binary  string   // the binary for its next start; "": Config.Binary
+	Env     []string // more environment variables for its next start, each NAME=value
 	Process *Process // the last process; nil before the first start
 }
 
@@ -50,6 +51,7 @@ type Config struct {
 	Lines     string        // more lines of zoo.cfg, each with its line end
 	Audited   bool          // each member has an audit log in Member.Audit
 	Patience  time.Duration // how long members may take until they serve; default: Patience
+	Prepare   func(*Member) // called for each member before its first start; nil: nothing
 }
 
 // StartEnsemble starts the members and waits until they serve, and until none of them joins. A member that joins makes no
@@ -62,6 +64,9 @@ func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 	}
 	for _, m := range e.Members {
 		e.configure(m)
+		if cfg.Prepare != nil {
+			cfg.Prepare(m)
+		}
 		e.Start(m)
 	}
 	e.Settle()
@@ -159,7 +164,7 @@ func (e *Ensemble) Start(m *Member) {
 	}
 	defer func() { _ = log.Close() }() // the process has a descriptor of its own
 	cmd := exec.Command(cmp.Or(m.Binary, e.cfg.Binary), append(append([]string{"serve"}, e.cfg.Flags...), m.Config)...)
-	cmd.Env = append(os.Environ(), e.cfg.Env...)
+	cmd.Env = append(append(os.Environ(), e.cfg.Env...), m.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	m.Process = Start(e.t, fmt.Sprintf("member %d", m.ID), cmd, func() string {
 		if m.Process.Cmd != cmd {

@@ -26,8 +26,13 @@ var hurried = []Changed{
 
 // BuildHurried does what Build does, with constants that make snapshots frequent and the log before
 // them short, and with more lines changed. root is the path of the repository.
+//
+// If GOFLAGS has an overlay, such as that of a mutant, what it replaces is built, too.
 func BuildHurried(root, dir string, more ...Changed) (string, error) {
-	replace := map[string]string{}
+	replace, err := overlaid()
+	if err != nil {
+		return "", err
+	}
 	for i, h := range slices.Concat(hurried, more) {
 		file, err := filepath.Abs(filepath.Join(root, h.File))
 		if err != nil {
@@ -54,4 +59,23 @@ func BuildHurried(root, dir string, more ...Changed) (string, error) {
 		return "", err
 	}
 	return Build(dir, "-overlay", file)
+}
+
+// overlaid returns the files that GOFLAGS replaces.
+func overlaid() (map[string]string, error) {
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for flag := range strings.FieldsSeq(os.Getenv("GOFLAGS")) {
+		file, ok := strings.CutPrefix(flag, "-overlay=")
+		if !ok {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &overlay); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return overlay.Replace, nil
 }
