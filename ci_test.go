@@ -69,7 +69,7 @@ func (c *checkout) run(env []string, args ...string) (out string, ok bool) {
 const everySuite = `
 case $1 in
   test) for s in unit cases schedules sequences clients few-kills; do echo "suite $s: 1 s"; done ;;
-  proof) for s in race benches model race-drills changes more-clients kills wipes moves trials hostile console packages deploy differential builds lint some-mutants fuzz; do echo "suite $s: 1 s"; done ;;
+  proof) for s in race benches model race-drills changes more-clients kills wipes moves trials power hostile console packages deploy differential builds lint some-mutants fuzz; do echo "suite $s: 1 s"; done ;;
 esac
 `
 

@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"member", "bench", "cli"},
 	{"cmd/rollcall", "integration/wire", "integration/process", "integration/alone", "integration/history", "ci/pictures"},
 	{"integration/cluster"},
-	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/moves", "integration/trials", "integration/hostile", "integration/differential", "integration/applications", "integration/console"},
+	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/moves", "integration/trials", "integration/power", "integration/hostile", "integration/differential", "integration/applications", "integration/console"},
 }
 
 // Every folder with Go files has a floor, and no package imports from its own floor or above. Tests

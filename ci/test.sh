@@ -126,7 +126,7 @@ race-drills() {
   packages=$(drilled_packages) || return
   ROLLCALL_SCHEDULES=20 raced "drills cases" $packages rollcall/integration/cases | quiet
 }
-drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|model|moves|trials|hostile|differential|applications|console)'; }
+drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|model|moves|trials|power|hostile|differential|applications|console)'; }
 
 # quiet drops the lines of go test -v about tests that started or passed. What the tests print stays.
 quiet() { grep -vE '^ *(=== (RUN|PAUSE|CONT|NAME)|--- PASS)' || true; }
@@ -157,6 +157,10 @@ moves() { tests ./integration/moves | quiet; }
 # trials damages files of members that are down, and starts the real binary on them. ROLLCALL_TRIALS
 # sets the number of trials; the default is the test's.
 trials() { tests ./integration/trials | quiet; }
+
+# power takes the power of members while they write, and of commands, and starts from what their disks may have kept. ROLLCALL_OUTAGES
+# sets how often it does that to each; the default is the test's.
+power() { tests ./integration/power | quiet; }
 
 # hostile attacks processes of the real binary as clients can. It judges how long other clients wait, and
 # the members' memory.
@@ -215,7 +219,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills wipes moves trials hostile console packages deploy differential builds lint some-mutants fuzz
+[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills wipes moves trials power hostile console packages deploy differential builds lint some-mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

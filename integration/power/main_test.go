@@ -1,0 +1,18 @@
+package power
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"rollcall/integration/process"
+)
+
+// rollcall is the binary under test, built once per run.
+var rollcall string
+
+func TestMain(m *testing.M) { os.Exit(process.Main(m, &rollcall, build)) }
+
+func build(dir string) (string, error) {
+	return process.BuildHurried(filepath.Join("..", ".."), dir)
+}
