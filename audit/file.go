@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"rollcall/internal/durable"
 )
 
 const (
@@ -76,7 +78,7 @@ func (w *file) open() error {
 		w.size, err = trim(f, info.Size())
 	}
 	if err == nil && w.synced {
-		err = syncDirectory(filepath.Dir(w.path)) // the file may be new
+		err = durable.SyncDirectory(filepath.Dir(w.path)) // the file may be new
 	}
 	if err != nil {
 		_ = f.Close() // the error before is the one that matters
@@ -149,15 +151,6 @@ func (w *file) ready(more int64) error {
 		return w.rotate()
 	}
 	return nil
-}
-
-// syncDirectory writes the names of the files in a directory to the disk.
-func syncDirectory(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // look closes the file if it does not have its name any more. It also finds out whether somebody has emptied it.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"rollcall/internal/durable"
 	"rollcall/quorum/disk"
 )
 
@@ -60,17 +61,8 @@ func (p *Part) Commit(name string) error {
 	if err := errors.Join(err, os.Remove(p.Name())); err != nil {
 		return err
 	}
-	return syncDir(p.dir)
+	return durable.SyncDirectory(p.dir)
 }
 
 // Abort removes the file.
 func (p *Part) Abort() error { return errors.Join(p.Close(), os.Remove(p.Name())) }
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
+	"rollcall/internal/durable"
 	"rollcall/jute"
 )
 
@@ -124,6 +125,7 @@ func replaceFile(name string, write func(io.Writer) error) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
+		return err
 	}
-	return err
+	return durable.SyncDirectory(filepath.Dir(name))
 }

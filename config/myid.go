@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rollcall/internal/durable"
 	"rollcall/roster"
 )
 
@@ -166,7 +167,7 @@ func (c *Config) SaveMyID() error {
 }
 
 func (c *Config) saveMyID() error {
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+	if err := durable.MakeDirectory(c.Dir, 0o700); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(c.Dir, "myid.*")
@@ -182,11 +183,7 @@ func (c *Config) saveMyID() error {
 	if err := os.Link(f.Name(), filepath.Join(c.Dir, "myid")); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	dir, err := os.Open(c.Dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.SyncDirectory(c.Dir)
 }
 
 // withAdvice adds advice to the error of a file or folder. It returns other errors, and nil, as they are.

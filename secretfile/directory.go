@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"rollcall/internal/durable"
 )
 
 // writersBits are the bits of a mode that let users besides the owner change what is in a directory.
@@ -71,7 +73,7 @@ func checkPart(part string, end bool, others []int) error {
 	return nil
 }
 
-// MakeDirectory makes a directory and those above it, unless they are there, and returns what Directory does. It makes
+// MakeDirectory makes a directory and those above it, unless they are there, durably, and returns what Directory does. It makes
 // nothing below a directory that somebody else could change.
 func MakeDirectory(path string) (string, error) {
 	path, err := filepath.Abs(path)
@@ -94,7 +96,7 @@ func MakeDirectory(path string) (string, error) {
 		}
 		break
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := durable.MakeDirectory(path, 0o700); err != nil {
 		return "", err
 	}
 	return Directory(path) // somebody may have been faster

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 
+	"rollcall/internal/durable"
 	"rollcall/jute"
 )
 
@@ -38,7 +39,7 @@ func (s *State) Write(dir string) error {
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(partial, 0o700); err != nil {
+	if err := durable.MakeDirectory(partial, 0o700); err != nil {
 		return err
 	}
 	if err := writeFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
@@ -60,13 +61,13 @@ func (s *State) Write(dir string) error {
 			return err
 		}
 	}
-	if err := syncFolder(partial); err != nil {
+	if err := durable.SyncDirectory(partial); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, to); err != nil {
 		return err
 	}
-	return syncFolder(dir)
+	return durable.SyncDirectory(dir)
 }
 
 // writable checks that ZooKeeper can start from s.
@@ -106,15 +107,6 @@ func writeFile(path string, write func(w io.Writer) error) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// syncFolder waits until the names in dir are on the disk.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // appendHead returns what readHead reads, with the number of the database that ZooKeeper writes.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli"
+	"rollcall/internal/durable"
 	"rollcall/keystore/authority"
 	"rollcall/secretfile"
 )
@@ -149,12 +150,18 @@ func write(files []newFile) error {
 	return nil
 }
 
-// writeNew writes one file, which must not be there.
+// writeNew writes one file, which must not be there, durably.
 func writeNew(f newFile) error {
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(f.text)
-	return errors.Join(err, file.Close())
+	if err == nil {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return durable.SyncDirectory(filepath.Dir(f.path))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"rollcall/secretfile"
 )
@@ -48,9 +49,13 @@ func (u *upFiles) checkOwned(name string) error {
 	return nil
 }
 
-// makeDirectory makes a directory, unless it is there.
+// makeDirectory makes a directory, unless it is there, durably.
 func (u *upFiles) makeDirectory(name string) error {
-	if err := u.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	err := u.Mkdir(name, 0o700)
+	if err == nil {
+		err = u.syncNames(filepath.Dir(name))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := u.checkOwned(name); err != nil {
@@ -70,7 +75,16 @@ func (u *upFiles) writeOnce(name, text string) error {
 	return u.write(name, text)
 }
 
-// write writes a new file and renames it to name. A file or a link that had the name before is replaced.
+// syncNames makes the names in a directory durable.
+func (u *upFiles) syncNames(directory string) error {
+	d, err := u.Open(directory)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// write writes a new file durably and renames it to name. A file or a link that had the name before is replaced.
 func (u *upFiles) write(name, text string) error {
 	next := name + "." + rand.Text()
 	f, err := u.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -78,11 +92,14 @@ func (u *upFiles) write(name, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = u.Rename(next, name)
 	}
 	if err != nil {
 		return errors.Join(err, u.Remove(next))
 	}
-	return nil
+	return u.syncNames(filepath.Dir(name))
 }
