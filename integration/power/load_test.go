@@ -42,6 +42,12 @@ func (a acknowledged) String() string {
 	return fmt.Sprintf("%s, acknowledged at %d", a.path, a.place)
 }
 
+// before returns what was acknowledged before a place.
+func before(acked []acknowledged, place int) []acknowledged {
+	n, _ := slices.BinarySearchFunc(acked, place+1, func(a acknowledged, place int) int { return a.place - place })
+	return acked[:n]
+}
+
 // load is clients that write, and what they were told.
 type load struct {
 	recorder *recorder

@@ -40,18 +40,12 @@ func TestAllLosePower(t *testing.T) {
 		place := first + rng.IntN(len(changes)-first)
 		t.Run(fmt.Sprintf("seed=%d", i), func(t *testing.T) {
 			dirs, o := cut(t, changes, place, len(e.Members), uint64(i))
-			var promised []acknowledged
-			for _, a := range acked {
-				if a.place <= place {
-					promised = append(promised, a)
-				}
-			}
 			all, err := readAll(dirs, servers(e))
 			if err == nil {
-				err = judge(all, promised, 2)
+				err = judge(all, before(acked, place), 2)
 			}
 			if err != nil {
-				t.Errorf("power was lost after change %d, the disk %v: %v", place, o, err)
+				t.Errorf("power was lost after change %d, and the disk %v: %v", place, o, err)
 			}
 		})
 	}
