@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -72,10 +73,7 @@ func (w *file) open() error {
 		err = fmt.Errorf("%s is not a file", w.path)
 	}
 	if err == nil {
-		err = checkLog(f)
-	}
-	if err == nil {
-		w.size, err = trim(f, info.Size())
+		w.size, err = recoverLines(f, info.Size())
 	}
 	if err == nil && w.synced {
 		err = durable.SyncDirectory(filepath.Dir(w.path)) // the file may be new
@@ -86,6 +84,43 @@ func (w *file) open() error {
 	}
 	w.f, w.due, w.looked = f, w.most, time.Now()
 	return nil
+}
+
+// recoverLines removes what a crash has left of lines, and returns the new size. It returns an error for a file that is no audit log.
+func recoverLines(f *os.File, size int64) (int64, error) {
+	lost, err := lostBeginning(f, size)
+	if err != nil {
+		return size, err
+	}
+	if lost {
+		return 0, f.Truncate(0)
+	}
+	if err := checkLog(f); err != nil {
+		return size, err
+	}
+	return trim(f, size)
+}
+
+// sectorSize is the size of a sector, or a part of it, in bytes: a loss of power leaves a whole one, or none of it.
+const sectorSize = 512
+
+// lostBeginning reports whether a file has only what a loss of power may leave of the first lines, which were not on the disk
+// yet: the size, zeros at the beginning, and some sectors.
+func lostBeginning(f *os.File, size int64) (bool, error) {
+	if size < int64(headSize) || size > maxLine { // a line is longer, and no more is written before it is synced
+		return false, nil
+	}
+	text := make([]byte, size)
+	if _, err := f.ReadAt(text, 0); err != nil {
+		return false, err
+	}
+	for sector := range slices.Chunk(text, sectorSize) {
+		lost := len(bytes.Trim(sector, "\x00")) == 0
+		if !lost && bytes.IndexByte(sector, 0) >= 0 {
+			return false, nil
+		}
+	}
+	return text[0] == 0, nil
 }
 
 // checkLog returns an error unless a file is empty or begins as an audit log does. A wrong path must not cost another
@@ -118,13 +153,19 @@ func trim(f *os.File, size int64) (int64, error) {
 	return size - torn, f.Truncate(size - torn)
 }
 
+// write writes lines. The first ones are on the disk under the file's name when it returns, so that a file that has lost its
+// beginning to a loss of power has no others: see lostBeginning.
 func (w *file) write(lines []byte) error {
 	if err := w.ready(int64(len(lines))); err != nil {
 		return err
 	}
+	first := w.size == 0
 	n, err := w.f.Write(lines)
-	if err == nil && w.synced {
+	if err == nil && (w.synced || first) {
 		err = w.f.Sync()
+	}
+	if err == nil && first {
+		err = durable.SyncDirectory(filepath.Dir(w.path))
 	}
 	if err != nil && n > 0 {
 		if e := w.f.Truncate(w.size); e != nil {

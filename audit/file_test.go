@@ -43,6 +43,41 @@ func read(t *testing.T, path string) string {
 	return strings.ReplaceAll(string(text), jsonBegin, "")
 }
 
+// A loss of power may leave the size of the first lines and only some of their sectors. Such a file is emptied. Another file that begins
+// with zeros is refused and not changed.
+func TestLostBeginning(t *testing.T) {
+	zeros := strings.Repeat("\x00", sectorSize)
+	lines := strings.Repeat(jsonBegin+"a line\n", sectorSize)
+	for name, tt := range map[string]struct {
+		text    string
+		emptied bool
+	}{
+		"zeros":               {zeros[:100], true},
+		"zeros, then lines":   {zeros + zeros + lines, true},
+		"zeros in a sector":   {zeros + "text\x00" + lines, false},
+		"zeros after a line":  {jsonBegin + "\n" + zeros, false},
+		"more than was lost":  {strings.Repeat(zeros, maxLine/sectorSize+1), false},
+		"text of other kinds": {"other\n" + zeros, false},
+	} {
+		path := filepath.Join(t.TempDir(), "audit")
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := openFile(path, 100, 2, false, nil)
+		if err == nil {
+			err = w.close()
+		}
+		info, serr := os.Stat(path)
+		if serr != nil {
+			t.Fatal(serr)
+		}
+		isLog := tt.emptied || strings.HasPrefix(tt.text, jsonBegin)
+		if (err == nil) != isLog || (info.Size() == 0) != tt.emptied {
+			t.Errorf("%s: %v, and %d bytes are left of %d; want it emptied: %t", name, err, info.Size(), len(tt.text), tt.emptied)
+		}
+	}
+}
+
 // A file that is full is renamed, and so many are kept. No line is in two files or in none.
 func TestRotation(t *testing.T) {
 	w, path, _ := opened(t)
