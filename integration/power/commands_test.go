@@ -165,13 +165,6 @@ func run(t *testing.T, binary string, env []string, args ...string) {
 	}
 }
 
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // filesBelow returns the content of a file, or of all files in a directory, by path relative to it. Without it there is none.
 func filesBelow(t *testing.T, path string) map[string][]byte {
 	t.Helper()

@@ -1,62 +1,203 @@
 package power
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"rollcall/integration/process"
+	"rollcall/integration/wire"
+	"rollcall/jute"
 )
 
-// startRecorded starts an ensemble whose members' data directories are recorded.
-func startRecorded(t *testing.T, r *recorder, size int, lines string) (*process.Ensemble, map[*process.Member]*recorded) {
+// majority is how many of the three members must have what was acknowledged.
+const majority = 2
+
+// story is what three members did, from their first start on, and what their clients were told.
+type story struct {
+	ensemble *process.Ensemble
+	servers  []string // the server lines
+	changes  []change
+	acked    []acknowledged
+	syncs    map[string][]int // the places of the syncs of each class
+}
+
+// tell runs three members under load. They take snapshots, one of them loses its disk and copies the log, and then the leader is killed.
+func tell(t *testing.T, seed uint64) *story {
 	t.Helper()
-	disks := map[*process.Member]*recorded{}
+	r, disks := &recorder{}, map[*process.Member]*recorded{}
 	e := process.StartEnsemble(t, process.Config{
-		Size: size, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\n" + lines,
+		Size: 3, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n",
 		Prepare: func(m *process.Member) {
 			disks[m] = r.record(t, rollcall, m.Data, m.ID)
 			m.Binary, m.Env = disks[m].Binary, disks[m].Env
 		},
 	})
-	return e, disks
-}
-
-// All members lose their power at the same moment, under load. None refuses to start, and most of them have everything that was
-// acknowledged.
-func TestAllLosePower(t *testing.T) {
-	const seed = 1
-	r := &recorder{}
-	e, _ := startRecorded(t, r, 3, "snapCount=40\n")
-	first := r.place()
-	l := startLoad(t, r, e.Members, seed)
-	l.await(t, 300)
-	acked := l.stop()
-	e.KillAll()
-	changes := r.all()
-	rng := rand.New(rand.NewPCG(seed, 2))
-	for i := range process.Setting(t, "ROLLCALL_OUTAGES", 1, 40) {
-		place := first + rng.IntN(len(changes)-first)
-		t.Run(fmt.Sprintf("seed=%d", i), func(t *testing.T) {
-			dirs, o := cut(t, changes, place, len(e.Members), uint64(i))
-			all, err := readAll(dirs, servers(e))
-			if err == nil {
-				err = judge(all, before(acked, place), 2)
-			}
-			if err != nil {
-				t.Errorf("power was lost after change %d, and the disk %v: %v", place, o, err)
-			}
-		})
-	}
-}
-
-// servers returns the server lines of an ensemble as the members' directories have them.
-func servers(e *process.Ensemble) []string {
-	var lines []string
+	s := &story{ensemble: e}
 	for _, m := range e.Members {
 		_, line, _ := strings.Cut(m.Line, "=")
-		lines = append(lines, line)
+		s.servers = append(s.servers, line)
 	}
-	return lines
+	l := startLoad(t, r, e.Members, seed)
+	l.await(t, 150)
+	wiped := e.Members[e.Settle().ID%3]
+	wiped.Process.Kill()
+	e.Empty(wiped)
+	disks[wiped].format(t)
+	e.Start(wiped)
+	e.Settle()
+	e.Joined()
+	l.await(t, 100)
+	leader := e.Settle()
+	leader.Process.Kill()
+	e.Start(leader)
+	l.await(t, 100)
+	s.acked = l.stop()
+	e.KillAll()
+	s.changes = r.all()
+	s.syncs = syncsOf(s.changes)
+	return s
+}
+
+// place draws a moment: any, or one just before or after a sync, of each class as often as of any other.
+func (s *story) place(rng *rand.Rand) int {
+	if rng.IntN(3) == 0 {
+		return 1 + rng.IntN(len(s.changes))
+	}
+	classes := sortedKeys(s.syncs)
+	places := s.syncs[classes[rng.IntN(len(classes))]]
+	return max(1, min(len(s.changes), places[rng.IntN(len(places))]+rng.IntN(4)))
+}
+
+// survives returns an error if three members that lose their power at a place are not as they must be. If the disks forget, too, the
+// members must notice that.
+func (s *story) survives(t *testing.T, changes []change, place int, seed uint64, forget bool) error {
+	dirs, o := cut(t, changes, place, len(s.servers), seed)
+	defer func() {
+		for _, dir := range dirs {
+			_ = os.RemoveAll(dir) // otherwise it would be removed only at the end of the test
+		}
+	}()
+	acked := before(s.acked, place)
+	if forget {
+		forgets(t, dirs)
+	}
+	all, err := readAll(dirs, s.servers)
+	if forget && err != nil {
+		return nil
+	}
+	if err == nil {
+		err = judge(all, acked, majority)
+	}
+	if err != nil {
+		return fmt.Errorf("power was lost after change %d of %d, the disk %v, and has forgotten the last segments of the log: %t: %w", place, len(changes), o, forget, err)
+	}
+	return nil
+}
+
+// forgets zeroes the last segment of each member's log, as a disk does that says that bytes are stored and loses them. The members
+// must refuse to start, unless nothing that was acknowledged was in these segments.
+func forgets(t *testing.T, dirs []string) {
+	t.Helper()
+	for _, dir := range dirs {
+		segments, err := filepath.Glob(filepath.Join(dir, "rollcall", "wal", "*.wal"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range slices.Backward(segments) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(strings.Trim(string(text), "\x00")) > 0 {
+				writeFile(t, path, string(make([]byte, len(text))))
+				break
+			}
+		}
+	}
+}
+
+// All members lose their power at the same moment. None refuses to start, and most of them have everything that was
+// acknowledged. The same story without one kind of sync ends badly.
+func TestAllLosePower(t *testing.T) {
+	s := tell(t, 1)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for seed := range process.Setting(t, "ROLLCALL_OUTAGES", 1, 60) {
+		for _, forget := range []bool{false, seed%4 == 0}[:1+(4-seed%4)/4] {
+			if err := s.survives(t, s.changes, s.place(rng), uint64(seed), forget); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+	t.Run("serve", s.serves)
+	t.Run("syncs", s.needsEverySync)
+}
+
+// serves starts the members on what a loss of power leaves. They must serve everything that was acknowledged.
+func (s *story) serves(t *testing.T) {
+	const seed = 0 // keeps nothing that was not synced
+	o := newOutage(seed, len(s.changes))
+	for _, m := range s.ensemble.Members {
+		v := after(s.changes, len(s.changes), m.ID)
+		if err := v.cut(o).put(m.Data, v.root); err != nil {
+			t.Fatal(err)
+		}
+		m.Binary, m.Env = rollcall, nil
+		s.ensemble.Start(m)
+	}
+	s.ensemble.Settle()
+	for _, m := range s.ensemble.Members {
+		if err := shows(m, s.acked); err != nil {
+			t.Errorf("the disk %v: member %d: %v", o, m.ID, err)
+		}
+	}
+	s.ensemble.KillAll()
+}
+
+// shows reads the nodes that were acknowledged from a member.
+func shows(m *process.Member, acked []acknowledged) error {
+	raw, err := net.DialTimeout("tcp", m.Clients, answers)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	if err := raw.SetDeadline(time.Now().Add(process.Patience)); err != nil {
+		return err
+	}
+	conn := wire.New(raw)
+	if _, err := conn.Open(sessionTimeout); err != nil {
+		return err
+	}
+	if r, _, err := conn.Call(1, jute.OpSync, &jute.SyncRequest{Path: []byte("/")}); err != nil || r.Err != jute.OK {
+		return errors.Join(fmt.Errorf("sync: %v", r), err)
+	}
+	for _, a := range acked {
+		if a.session != 0 {
+			continue
+		}
+		r, _, err := conn.Call(2, jute.OpGetData, &jute.GetDataRequest{Path: []byte(a.path)})
+		var found jute.GetDataResponse
+		if err == nil {
+			err = r.Into(&found)
+		}
+		if err != nil || string(found.Data) != a.data {
+			return fmt.Errorf("%v: %d bytes, %w", a, len(found.Data), err)
+		}
+	}
+	return nil
+}
+
+// writeFile writes a text file.
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

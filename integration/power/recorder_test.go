@@ -269,7 +269,7 @@ func (d *recorded) changeFile(c *process.Call) {
 	}
 	switch c.Number {
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
-		d.note(change{kind: sync, on: id})
+		d.note(change{kind: sync, on: id, name: d.nameOf(c.Thread, fd)})
 		c.Return(0, 0)
 		return
 	case unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE, unix.SYS_SPLICE: // Go's library then writes the bytes
@@ -344,6 +344,18 @@ func (d *recorded) opened(thread int, fd uint64) (int, bool) {
 	}
 	id, ok := d.nodes[inode{stat.Dev, stat.Ino}]
 	return id, ok
+}
+
+// nameOf returns the path of what a process has open, relative to the root.
+func (d *recorded) nameOf(thread int, fd uint64) string {
+	path, err := os.Readlink(descriptor(thread, fd))
+	if err == nil {
+		path, err = filepath.Rel(d.root, path)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return path
 }
 
 // known returns the number of the file at a path.

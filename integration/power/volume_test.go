@@ -2,7 +2,6 @@ package power
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -36,11 +35,12 @@ const (
 	write
 	resize // to a size, which may be smaller
 	grow   // to a size, unless the file has it already
-	sync
+	sync   // name is the path of the file or directory, relative to the root
+	nothing
 )
 
 func (k kind) String() string {
-	return []string{"format", "make", "link", "remove", "rename", "write", "resize", "grow", "sync"}[k]
+	return []string{"format", "make", "link", "remove", "rename", "write", "resize", "grow", "sync", "nothing"}[k]
 }
 
 // volume is a disk after a prefix of the changes that were recorded.
@@ -93,7 +93,9 @@ func (v *volume) apply(c change, place int) {
 		v.nodes[c.node] = &node{directory: c.directory, names: map[string]int{}}
 	case sync:
 		n := v.nodes[c.on]
-		n.file, n.names, n.since = n.kept(whole{}), n.namesKept(whole{}), nil
+		n.file, n.names, n.since = contentAfter(n.file, n.since, whole{}), n.namesKept(whole{}), nil
+		return
+	case nothing:
 		return
 	}
 	n := v.nodes[c.on]
@@ -115,8 +117,15 @@ func (whole) keepsName(int) bool                 { return true }
 func (whole) keepsSize(_ int, _, to int64) int64 { return to }
 func (whole) keepsSector(int) bool               { return true }
 func (whole) sector() int64                      { return 4096 }
-func (n *node) namesKept(l loss) map[string]int  { return namesAfter(n.names, n.since, l) }
-func (n *node) kept(l loss) content              { return contentAfter(n.file, n.since, l) }
+
+func (n *node) namesKept(l loss) map[string]int { return namesAfter(n.names, n.since, l) }
+
+func (n *node) kept(l loss) content {
+	if len(n.since) == 0 {
+		return n.file
+	}
+	return contentAfter(content{slices.Clone(n.file.data), n.file.size}, n.since, l)
+}
 
 // namesAfter returns the names of a directory if l keeps what it keeps of the changes since.
 func namesAfter(names map[string]int, since []pending, l loss) map[string]int {
@@ -140,12 +149,8 @@ func namesAfter(names map[string]int, since []pending, l loss) map[string]int {
 	return left
 }
 
-// contentAfter returns the content of a file if l keeps what it keeps of the changes since.
-func contentAfter(file content, since []pending, l loss) content {
-	if len(since) == 0 {
-		return file
-	}
-	after := content{slices.Clone(file.data), file.size}
+// contentAfter returns the content of a file if l keeps what it keeps of the changes since. It may write into the content before.
+func contentAfter(after content, since []pending, l loss) content {
 	for _, p := range since {
 		switch p.kind {
 		case write:
@@ -293,5 +298,3 @@ func (o *outage) keepsSize(place int, from, to int64) int64 {
 	}
 	return from
 }
-
-func sortedKeys(names map[string]int) []string { return slices.Sorted(maps.Keys(names)) }

@@ -1,0 +1,112 @@
+package power
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// tries is in how many outages the lack of a kind of sync must show.
+const tries = 400
+
+// classes are the syncs of members below their data directories. A loss of power needs each of them.
+var classes = []string{
+	".", // the data directory
+	"rollcall",
+	"rollcall/identity.json.tmp",
+	"rollcall/raft.db",
+	"rollcall/raft.durable.tmp",
+	"rollcall/snapshots",
+	"rollcall/snapshots/#-#-#.tmp",
+	"rollcall/snapshots/#-#-#.tmp/meta.json.tmp",
+	"rollcall/snapshots/#-#-#.tmp/state.bin",
+	"rollcall/wal",
+	"rollcall/wal/durable",
+	"rollcall/wal/durable.tmp",
+	"rollcall/wal/segment, before it is written",
+	"rollcall/wal/segment, first batch",
+	"rollcall/wal/segment, later",
+	"rollcall/wal/wal-meta.db",
+	"rollcall/wal/wal-meta.db.tmp",
+}
+
+// figures are the numbers in paths, which differ from one sync of a class to the next.
+var figures = regexp.MustCompile(`[0-9a-f]{8,}|[0-9]+`)
+
+// syncsOf returns the places of all syncs, by their classes. A class is the path of what is synced, relative to the data directory,
+// without its numbers. Those of a segment of the log have a class for each of its times.
+func syncsOf(changes []change) map[string][]int {
+	syncs, written := map[string][]int{}, map[[2]int]string{}
+	for place, c := range changes {
+		id := [2]int{c.disk, c.on}
+		switch c.kind {
+		case makes:
+			written[[2]int{c.disk, c.node}] = "before it is written"
+		case write:
+			if written[id] != "later" {
+				written[id] = "first batch"
+			}
+		case sync:
+			class := figures.ReplaceAllString(c.name, "#")
+			if path.Ext(c.name) == ".wal" {
+				class = path.Join(path.Dir(c.name), "segment, "+cmp.Or(written[id], "later"))
+			}
+			if written[id] == "first batch" {
+				written[id] = "later"
+			}
+			syncs[class] = append(syncs[class], place)
+		}
+	}
+	return syncs
+}
+
+// needsEverySync leaves one kind of sync out of the story, each kind at a time. Then a loss of power must do harm.
+func (s *story) needsEverySync(t *testing.T) {
+	if got := sortedKeys(s.syncs); !slices.Equal(got, classes) {
+		t.Fatalf("the members sync %q, want %q; a sync that is missing has been removed, and a new one must be listed", got, classes)
+	}
+	rng := rand.New(rand.NewPCG(1, 3))
+	for _, class := range classes {
+		switch try, err := s.harm(t, class, rng); {
+		case err == nil:
+			t.Errorf("without the %d syncs of %s, %d outages did no harm", len(s.syncs[class]), class, tries)
+		case os.Getenv("ROLLCALL_LOG") != "":
+			t.Logf("%s, %d times; without it, outage %d: %v", class, len(s.syncs[class]), try, err)
+		}
+	}
+}
+
+// harm returns what harm is done by an outage if there are no syncs of a class, or nil if there is none. The power is lost after such a
+// sync would have been, and not after the next one of the same file.
+func (s *story) harm(t *testing.T, class string, rng *rand.Rand) (try int, err error) {
+	left := slices.Clone(s.changes)
+	places := s.syncs[class]
+	for _, place := range places {
+		left[place] = change{disk: left[place].disk, kind: nothing}
+	}
+	for ; try < tries; try++ {
+		from := places[rng.IntN(len(places))]
+		lost := s.changes[from]
+		next := from + 1 + slices.IndexFunc(left[from+1:], func(c change) bool {
+			return c.kind == sync && c.disk == lost.disk && c.on == lost.on || c.kind == format && c.disk == lost.disk
+		})
+		if next == from {
+			next = len(left)
+		}
+		place := next
+		if try%2 == 0 {
+			place -= rng.IntN(next - from)
+		}
+		if err := s.survives(t, left, place, uint64(try), try%4 == 1); err != nil {
+			return try, err
+		}
+	}
+	return try, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
