@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"admin", "cli/subtree", "cli/shell"},
 	{"config"},
 	{"member", "bench", "cli"},
-	{"cmd/rollcall", "integration/wire", "integration/process", "integration/alone", "integration/history", "ci/pictures"},
+	{"cmd/rollcall", "integration/wire", "integration/process", "integration/alone", "integration/history", "ci/pictures", "ci/mutants"},
 	{"integration/cluster"},
 	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/moves", "integration/trials", "integration/power", "integration/hostile", "integration/differential", "integration/applications", "integration/console"},
 }

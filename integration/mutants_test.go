@@ -891,7 +891,7 @@ const (
 func TestMutants(t *testing.T) {
 	only := os.Getenv("ROLLCALL_MUTANTS")
 	if only == "" {
-		t.Skip("ROLLCALL_MUTANTS is not set; make mutants sets it")
+		t.Skip("ROLLCALL_MUTANTS is not set; ci/test.sh mutants sets it")
 	}
 	var caught atomic.Int64
 	t.Run("caught", func(t *testing.T) { // returns when all of them have

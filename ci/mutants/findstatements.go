@@ -1,0 +1,154 @@
+package main
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// statement finds the faults of a statement in a list.
+func (f *finder) statement(s ast.Stmt) {
+	if !f.listed(s) {
+		return
+	}
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		if call, ok := s.X.(*ast.CallExpr); ok && !f.onlyText(call) && !f.unseen(call) {
+			f.skip("call", s)
+		}
+	case *ast.SendStmt:
+		f.skip("call", s)
+	case *ast.DeferStmt:
+		if !f.unseen(s.Call) {
+			f.skip("call", s)
+		}
+	case *ast.GoStmt:
+		f.skip("call", s)
+	case *ast.AssignStmt:
+		f.assignment(s)
+	case *ast.IncDecStmt:
+		f.skip("assignment", s)
+		to := f.text(s.X) + opposite[s.Tok].to.String()
+		f.add("arithmetic", s, f.edit(s, to, instead(to)))
+	case *ast.BranchStmt:
+		if s.Tok != token.FALLTHROUGH {
+			f.skip("jump", s)
+		}
+	case *ast.ReturnStmt:
+		f.returns(s)
+	}
+}
+
+// skip adds a fault that leaves a statement out.
+func (f *finder) skip(kind string, s ast.Stmt) { f.add(kind, s, f.edit(s, "", skipped)) }
+
+// unseenNames are calls without which a program stops at once, or does the same at another cost.
+var unseenNames = []string{"Lock", "Unlock", "RLock", "RUnlock", "Grow", "KeepAlive", "Helper"}
+
+func (f *finder) unseen(call *ast.CallExpr) bool {
+	callee := f.callee(call)
+	return callee != nil && slices.Contains(unseenNames, callee.Name())
+}
+
+func (f *finder) assignment(s *ast.AssignStmt) {
+	if s.Tok == token.DEFINE {
+		return
+	}
+	for _, left := range s.Lhs {
+		if name, ok := left.(*ast.Ident); ok && name.Name == "_" {
+			return
+		}
+	}
+	f.skip("assignment", s)
+	against, ok := opposite[s.Tok]
+	if basic, numeric := f.info.Types[s.Lhs[0]].Type.Underlying().(*types.Basic); ok && numeric && basic.Info()&types.IsNumeric != 0 {
+		to := f.text(s.Lhs[0]) + " " + against.to.String() + " " + f.text(s.Rhs[0])
+		f.add("arithmetic", s, f.edit(s, to, instead(to)))
+	}
+}
+
+// returns finds the faults of a return: it is left out, or its error is lost.
+func (f *finder) returns(s *ast.ReturnStmt) {
+	f.skip("jump", s)
+	if len(s.Results) == 0 {
+		return
+	}
+	last := s.Results[len(s.Results)-1]
+	t := f.info.Types[last]
+	if t.Type == nil || t.IsNil() || !types.AssignableTo(t.Type, types.Universe.Lookup("error").Type()) {
+		return
+	}
+	var texts []string
+	for _, r := range s.Results[:len(s.Results)-1] {
+		texts = append(texts, f.text(r))
+	}
+	lost := "return " + strings.Join(append(texts, "nil"), ", ")
+	f.add("lost error", s, f.edit(s, lost, first(lost)))
+}
+
+// anyOrder are functions whose arguments may change places.
+var anyOrder = []string{"min", "max", "Join", "Equal", "EqualFold", "ConstantTimeCompare", "append"}
+
+// arguments finds arguments of one type, beside each other, that are simple enough to change places.
+func (f *finder) arguments(call *ast.CallExpr) {
+	callee := f.callee(call)
+	if callee != nil && slices.Contains(anyOrder, callee.Name()) || call.Ellipsis.IsValid() {
+		return
+	}
+	for i := range len(call.Args) - 1 {
+		a, b := call.Args[i], call.Args[i+1]
+		ta, tb := f.info.Types[a].Type, f.info.Types[b].Type
+		if ta == nil || tb == nil || !types.Identical(ta, tb) || !f.simple(a) || !f.simple(b) || f.text(a) == f.text(b) {
+			continue
+		}
+		if name := f.typeName(ta); name != "" {
+			f.add("swap", call, f.edit(a, f.text(b), value(name, f.text(b))), f.edit(b, f.text(a), value(name, f.text(a))))
+		}
+	}
+}
+
+// simple reports whether an expression only names a value.
+func (f *finder) simple(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return !f.info.Types[e].IsNil()
+	case *ast.SelectorExpr:
+		return f.simple(e.X)
+	case *ast.BasicLit:
+		return true
+	}
+	return false
+}
+
+// fields finds the fields of a struct that may be left out. Constant texts and logs are for people, and a field that is
+// zero anyway cannot be missed.
+func (f *finder) fields(lit *ast.CompositeLit) {
+	t := f.info.Types[lit].Type
+	if pointer, ok := t.Underlying().(*types.Pointer); ok {
+		t = pointer.Elem()
+	}
+	if _, ok := t.Underlying().(*types.Struct); !ok {
+		return
+	}
+	for _, e := range lit.Elts {
+		pair, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, ok := pair.Key.(*ast.Ident)
+		if !ok || f.info.Uses[key] == nil {
+			continue
+		}
+		v := f.info.Types[pair.Value]
+		if v.IsNil() || v.Value != nil && (v.Value.Kind() == constant.String || v.Value.Kind() == constant.Bool || constant.Sign(v.Value) == 0) {
+			continue
+		}
+		if name := f.typeName(f.info.Uses[key].Type()); name != "" && !strings.HasSuffix(name, "slog.Logger") {
+			zero := "*new(" + name + ")"
+			f.add("field", pair, f.edit(pair.Value, zero, value(name, zero)))
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// mutant is a fault in one line.
+type mutant struct {
+	number int // from 1 on, of those that are drawn
+	kind   string
+	pkg    string // import path
+	file   *file
+	line   int
+	edits  []edit
+}
+
+// edit replaces a part of a file.
+type edit struct {
+	from, to int    // bytes of the file
+	plain    string // what the fault puts there
+	guarded  form   // what stands there while the fault can be switched
+}
+
+// form returns code that does the fault if on holds, and else what the original does. The original may itself have
+// faults that can be switched.
+type form func(on, original string) string
+
+// These forms fit expressions. The fault must have the type of the original.
+func never(on, original string) string  { return "(!" + on + " && (" + original + "))" }
+func always(on, original string) string { return "(" + on + " || (" + original + "))" }
+func negated(on, original string) string {
+	return "(" + on + " != (" + original + "))"
+}
+
+// either is for conditions: only one of the two texts is evaluated.
+func either(fault string) form {
+	return func(on, original string) string {
+		return "(" + on + " && (" + fault + ") || !" + on + " && (" + original + "))"
+	}
+}
+
+// value is for expressions of a type whose name is given.
+func value(typ, fault string) form {
+	return func(on, original string) string {
+		return "(func() " + typ + " { if " + on + " { return " + fault + " }; return " + original + " }())"
+	}
+}
+
+// These forms fit statements.
+func skipped(on, original string) string { return "if !" + on + " { " + original + " }" }
+
+func instead(fault string) form {
+	return func(on, original string) string { return "if " + on + " { " + fault + " } else { " + original + " }" }
+}
+
+func first(fault string) form {
+	return func(on, original string) string { return "if " + on + " { " + fault + " }; " + original }
+}
+
+// plain returns the file's text with the fault in it.
+func (m *mutant) plain() string {
+	edits := slices.SortedFunc(slices.Values(m.edits), func(a, b edit) int { return cmp.Compare(b.from, a.from) })
+	text := string(m.file.text)
+	for _, e := range edits {
+		text = text[:e.from] + e.plain + text[e.to:]
+	}
+	return text
+}
+
+// lines returns the lines that the fault changes, before and after, without the space around them.
+func (m *mutant) lines() (before, after string) {
+	text, changed := string(m.file.text), m.plain()
+	from, to := len(text), 0
+	for _, e := range m.edits {
+		from, to = min(from, e.from), max(to, e.to)
+	}
+	from = strings.LastIndexByte(text[:from], '\n') + 1
+	rest := len(text) - to
+	if end := strings.IndexByte(text[to:], '\n'); end >= 0 {
+		rest -= end
+	}
+	return oneLine(text[from : len(text)-rest]), oneLine(changed[from : len(changed)-rest])
+}
+
+// maxShown is how many bytes of a line are printed: enough to find it, and a long condition still fits a screen.
+const maxShown = 240
+
+// oneLine returns text in one line of at most maxShown bytes.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxShown {
+		text = text[:maxShown] + "…"
+	}
+	return text
+}
+
+// guard returns the file's text with all of the mutants, each of which mutantOn switches.
+func guard(f *file, mutants []*mutant) string {
+	var places []place
+	for _, m := range mutants {
+		for _, e := range m.edits {
+			places = append(places, place{e, fmt.Sprintf("mutantOn(%d)", m.number)})
+		}
+	}
+	// Outer places come first, and of the same place the one that was drawn first.
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) })
+	text, rest := fill(string(f.text), 0, len(f.text), places)
+	if len(rest) > 0 {
+		panic(fmt.Sprintf("%s: places overlap at %d", f.name, rest[0].from))
+	}
+	return text
+}
+
+// place is an edit with the condition that switches it on.
+type place struct {
+	edit
+	on string
+}
+
+// fill returns the text from from to to, with the places inside it, and the places behind it.
+func fill(text string, from, to int, places []place) (string, []place) {
+	var b strings.Builder
+	for len(places) > 0 && places[0].from >= from && places[0].to <= to {
+		p := places[0]
+		b.WriteString(text[from:p.from])
+		var inner string
+		inner, places = fill(text, p.from, p.to, places[1:])
+		b.WriteString(p.guarded(p.on, inner))
+		from = p.to
+	}
+	b.WriteString(text[from:to])
+	return b.String(), places
+}
+
+// These variables of the environment switch a test binary: to the number of a fault, to 0 for none, or to reach to
+// write the numbers of those that are reached to a file.
+const (
+	mutantVariable  = "ROLLCALL_MUTANT"
+	reachedVariable = "ROLLCALL_MUTANTS_REACHED"
+	reach           = "-1"
+)
+
+// guardFile is the file that each package with faults gets. Its variables depend on nothing of the package, so they are
+// set before any other variable of it.
+const guardFile = `package %s
+
+import (
+	"os"
+	"strconv"
+	"sync"
+)
+
+var (
+	mutantSet, _ = strconv.Atoi(os.Getenv("` + mutantVariable + `"))
+	mutantFile   = os.Getenv("` + reachedVariable + `")
+	mutantSeen   sync.Map
+)
+
+func mutantOn(n int) bool {
+	return mutantSet != 0 && (mutantSet == n || mutantSet < 0 && mutantReached(n))
+}
+
+func mutantReached(n int) bool {
+	if _, seen := mutantSeen.LoadOrStore(n, true); seen {
+		return false
+	}
+	f, err := os.OpenFile(mutantFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(strconv.Itoa(n) + "\n")
+		f.Close()
+	}
+	if err != nil {
+		panic(err)
+	}
+	return false
+}
+`
+
+// guarded returns the texts of a package with mutants, by the paths of their files.
+func guarded(s *source, mutants []*mutant) map[string]string {
+	texts := map[string]string{filepath.Join(s.Dir, "mutants_on.go"): fmt.Sprintf(guardFile, s.types.Name())}
+	for _, f := range s.files {
+		var here []*mutant
+		for _, m := range mutants {
+			if m.file == f {
+				here = append(here, m)
+			}
+		}
+		if len(here) > 0 {
+			texts[f.path] = guard(f, here)
+		}
+	}
+	return texts
+}

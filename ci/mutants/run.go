@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// limits bound what the tests may take.
+type limits struct {
+	longest time.Duration // A longer test does not hunt faults: it would cost more than it finds.
+	others  time.Duration // what tests of other packages may take for one fault; those of its own package all run
+	// With a fault, tests may take slower times as long as without one, and least on top, because the machine may be busy.
+	slower, least time.Duration
+	quick         time.Duration // shorter tests run first
+}
+
+// usual are the limits of a sample that takes twenty minutes.
+func usual() limits {
+	return limits{longest: 15 * time.Second, others: 20 * time.Second, slower: 4, least: 15 * time.Second, quick: 300 * time.Millisecond}
+}
+
+const (
+	// memory, in KiB, is what a process may map, because a fault may grow a list for ever. The tests map a third of it.
+	memory = 12 << 20
+	// attempts is how often a test that has failed runs again, to see that chance alone did not fail it.
+	attempts = 3
+)
+
+// bench has the test binaries with all faults inside.
+type bench struct {
+	tree    *tree
+	work    string // a temporary directory
+	overlay string
+	workers int
+	limits  limits
+
+	binaries map[string]*binary // by import path
+}
+
+// binary is the test binary of a package.
+type binary struct {
+	path  string
+	dir   string // in which its tests run
+	tests []*test
+	bad   []string // tests that fail without a fault
+}
+
+// test is one test, with what a run without faults has shown.
+type test struct {
+	name    string
+	took    time.Duration
+	reaches map[int]bool // faults, by number
+}
+
+// writeFaults writes the code with the faults to the directory work, and the overlay that puts it in the tree's place.
+func (b *bench) writeFaults(drawn []*mutant) error {
+	replace := map[string]string{}
+	packages := map[string]bool{}
+	for _, m := range drawn {
+		if packages[m.pkg] {
+			continue
+		}
+		packages[m.pkg] = true
+		ours := slices.DeleteFunc(slices.Clone(drawn), func(d *mutant) bool { return d.pkg != m.pkg })
+		for path, text := range guarded(b.tree.parsed[m.pkg], ours) {
+			file := filepath.Join(b.work, fmt.Sprintf("%d-%s", len(replace), filepath.Base(path)))
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				return err
+			}
+			replace[path] = file
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	b.overlay = filepath.Join(b.work, "overlay.json")
+	return os.WriteFile(b.overlay, text, 0o600)
+}
+
+// build builds the test binaries of packages, and runs each of their tests once.
+func (b *bench) build(packages map[string]bool) error {
+	for _, path := range b.tree.order {
+		if !packages[path] || b.binaries[path] != nil {
+			continue
+		}
+		bin := &binary{path: filepath.Join(b.work, fmt.Sprintf("%d.test", len(b.binaries))), dir: b.tree.packages[path].Dir}
+		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+b.overlay, "-o", bin.path, path)
+		cmd.Dir = b.tree.dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s with the faults behind their switches: %w\n%s", path, err, out)
+		}
+		if err := b.measure(bin); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		b.binaries[path] = bin
+	}
+	return nil
+}
+
+// measure runs each test alone, without a fault. It notes how long the test takes and which faults it reaches.
+func (b *bench) measure(bin *binary) error {
+	out, err := b.run(bin, time.Minute, nil, "-test.list=.")
+	if err != nil {
+		return fmt.Errorf("list of tests: %w\n%s", err, out)
+	}
+	for line := range strings.Lines(out) {
+		if name := strings.TrimSpace(line); listedTest.MatchString(name) {
+			bin.tests = append(bin.tests, &test{name: name})
+		}
+	}
+	errs := make([]error, len(bin.tests))
+	b.parallel(len(bin.tests), func(i int) { errs[i] = b.measureTest(bin, bin.tests[i]) })
+	var good []*test
+	for i, t := range bin.tests {
+		if errs[i] == nil {
+			good = append(good, t)
+		} else {
+			bin.bad = append(bin.bad, t.name)
+		}
+	}
+	bin.tests = good
+	return nil
+}
+
+// listedTest matches what a binary lists and can run without a benchmark.
+var listedTest = regexp.MustCompile(`^(Test|Fuzz|Example)`)
+
+// measureTest returns an error if the test fails, also when it is run again, or takes too long.
+func (b *bench) measureTest(bin *binary, t *test) (err error) {
+	file := bin.path + "." + t.name // of what it reaches, if it reaches anything
+	defer os.Remove(file)
+	for range 2 {
+		start := time.Now()
+		_, err = b.run(bin, b.limits.longest, []string{mutantVariable + "=" + reach, reachedVariable + "=" + file}, only(t))
+		t.took = time.Since(start)
+		if err == nil || t.took > b.limits.longest {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	t.reaches = map[int]bool{}
+	for _, number := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return err
+		}
+		t.reaches[n] = true
+	}
+	return nil
+}
+
+// only returns the flag that selects tests.
+func only(tests ...*test) string {
+	var names []string
+	for _, t := range tests {
+		names = append(names, t.name)
+	}
+	return "-test.run=^(" + strings.Join(names, "|") + ")$"
+}
+
+// errHung is the error of tests that do not end in time.
+var errHung = errors.New("the tests do not end")
+
+// run runs a test binary in its package's directory, and ends all processes that it has started.
+func (b *bench) run(bin *binary, limit time.Duration, env []string, args ...string) (out string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit+5*time.Second) // the binary ends itself before, and prints where it hung
+	defer cancel()
+	args = append([]string{"-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, memory), bin.path, "-test.short", "-test.failfast", "-test.timeout=" + limit.String()}, args...)
+	cmd := exec.CommandContext(ctx, "/bin/sh", args...)
+	cmd.Dir = bin.dir
+	cmd.Env = append(os.Environ(), append([]string{"ROLLCALL_SCHEDULES=10", "GOFLAGS=-overlay=" + b.overlay}, env...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	err = cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || strings.Contains(text.String(), "panic: test timed out after") {
+		err = errHung
+	}
+	return text.String(), err
+}
+
+// parallel calls do for each index below n, on all workers.
+func (b *bench) parallel(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	indexes := make(chan int)
+	for range b.workers {
+		wg.Go(func() {
+			for i := range indexes {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		indexes <- i
+	}
+	close(indexes)
+	wg.Wait()
+}
+
+// verdict is what the tests have said about a fault.
+type verdict struct {
+	by      string // the test that notices it; "" if none does
+	hung    bool   // it does not end
+	reached int    // tests that come by it
+	ran     int    // of these, the ones that ran
+	took    time.Duration
+}
+
+// hunt runs the tests of packages that reach the fault until one notices it, and adds to the verdict. If within is not 0,
+// they take at most that long.
+func (b *bench) hunt(m *mutant, packages []string, within time.Duration, v *verdict) {
+	start := time.Now()
+	defer func() { v.took += time.Since(start) }()
+	budget := within
+	for _, path := range packages {
+		var groups [2][]*test // quick ones, and others
+		bin := b.binaries[path]
+		tests := slices.DeleteFunc(slices.Clone(bin.tests), func(t *test) bool { return !t.reaches[m.number] })
+		v.reached += len(tests)
+		slices.SortStableFunc(tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
+		for _, t := range tests {
+			if budget -= t.took; within > 0 && budget < 0 {
+				break
+			}
+			group := 0
+			if t.took > b.limits.quick {
+				group = 1
+			}
+			groups[group] = append(groups[group], t)
+		}
+		for _, group := range groups {
+			v.ran += len(group)
+			if by, hung := b.huntWith(bin, group, m.number); by != "" {
+				v.by, v.hung = b.tree.short(path)+"."+by, hung
+				return
+			}
+		}
+	}
+}
+
+// failed matches the line with which a test reports that it has failed.
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+
+// huntWith runs tests with a fault, and returns which of them notices it, if any does. A test that fails and then
+// passes each time it is run alone has not noticed anything, and the others run without it.
+func (b *bench) huntWith(bin *binary, tests []*test, number int) (by string, hung bool) {
+	env := []string{mutantVariable + "=" + strconv.Itoa(number)}
+	for len(tests) > 0 {
+		limit := b.limits.least
+		for _, t := range tests {
+			limit += b.limits.slower * t.took
+		}
+		out, err := b.run(bin, limit, env, only(tests...))
+		if err == nil {
+			return "", false
+		}
+		if errors.Is(err, errHung) {
+			return tests[0].name, true
+		}
+		suspects := tests
+		if match := failed.FindStringSubmatch(out); match != nil {
+			if i := slices.IndexFunc(tests, func(t *test) bool { return t.name == match[1] }); i >= 0 {
+				suspects = tests[i : i+1]
+			}
+		}
+		for range attempts {
+			if _, err := b.run(bin, limit, env, only(suspects...)); err != nil {
+				return suspects[0].name, errors.Is(err, errHung)
+			}
+		}
+		tests = slices.DeleteFunc(slices.Clone(tests), func(t *test) bool { return slices.Contains(suspects, t) })
+	}
+	return "", false
+}
