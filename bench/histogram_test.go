@@ -61,6 +61,26 @@ func TestHistogramQuantiles(t *testing.T) {
 	}
 }
 
+// Each figure of a summary is the quantile that its name says.
+func TestSummary(t *testing.T) {
+	var h Histogram
+	for i := range 10_000 {
+		h.Add(time.Duration(i+1) * time.Microsecond)
+	}
+	s := summary(&h)
+	for _, tt := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"mean", s.Mean, 5000.5}, {"p50", s.P50, 5000}, {"p90", s.P90, 9000}, {"p99", s.P99, 9900}, {"p99.9", s.P999, 9990}, {"max", s.Max, 10_000},
+	} {
+		// The quantiles that are named differ by more than this.
+		if math.Abs(tt.got-tt.want) > tt.want/128/2 {
+			t.Errorf("%s is %v, want %v", tt.name, tt.got, tt.want)
+		}
+	}
+}
+
 // A histogram handles few values, none at all, and impossible ones.
 func TestHistogramEdges(t *testing.T) {
 	var h Histogram

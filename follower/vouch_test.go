@@ -282,6 +282,41 @@ func TestVouchEnds(t *testing.T) {
 	})
 }
 
+// A Vouch that gives up leaves the others that wait for the same session waiting.
+func TestOneVouchGivesUp(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		id := r.session(r.announced(), 8, 0)
+		s := r.pings(1, 1001)
+		defer s.cancel()
+		time.Sleep(timeout)
+		s.ping(&proto.Ping{Number: 1})
+		s.pong(0)
+		time.Sleep(tick / 4) // unasked flushes keep apart
+		r.f.Touch(id, timeout)
+		ctx, cancel := context.WithCancel(t.Context())
+		first, others := make(chan error, 1), make(chan error, 2)
+		go func() { first <- r.f.Vouch(ctx, id) }()
+		for range cap(others) {
+			go func() { others <- r.f.Vouch(t.Context(), id) }()
+		}
+		synctest.Wait()
+		cancel()
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Errorf("the first one: %v, want %v", err, context.Canceled)
+		}
+		began := time.Now()
+		s.ack(s.pong(0))
+		for range cap(others) {
+			if err := <-others; err != nil || time.Since(began) != 0 {
+				t.Errorf("another one: %v after %v", err, time.Since(began))
+			}
+		}
+		if n := len(r.f.leases.waiting); n != 0 {
+			t.Errorf("%d still wait", n)
+		}
+	})
+}
+
 // A Vouch renews nothing by itself, however much there is to tell a silent client.
 func TestVouchIsNoTouch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {

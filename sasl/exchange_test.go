@@ -165,6 +165,24 @@ func TestResponses(t *testing.T) {
 	}
 }
 
+// The digest of a user that does not exist is known: it is zero. Nobody logs in with it, whatever the name is.
+func TestUnknownUserWithItsDigest(t *testing.T) {
+	for _, name := range []string{"eve", ""} {
+		x := New(NewUsers(map[string]string{"bob": "secret"}))
+		challenge, _, err := x.Step(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, done, err := x.Step(respond(t, challenge, "", func(d directives) {
+			d["username"] = name
+			d["response"] = d.digest([md5.Size]byte{}, "AUTHENTICATE")
+		}))
+		if err == nil || done || answer != nil || x.User() != "" || !strings.Contains(err.Error(), "no user") {
+			t.Errorf("user %q is in: %t, %q, user %q, %v", name, done, answer, x.User(), err)
+		}
+	}
+}
+
 // A name without a charset is in ISO 8859-1.
 func TestLatin1Name(t *testing.T) {
 	x := New(NewUsers(map[string]string{"\u00fclf": "p"}))

@@ -424,6 +424,69 @@ func TestRelay(t *testing.T) {
 	})
 }
 
+// Both ends choose a new nonce for each connection.
+func TestNoncesAreFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newGuard(t, 1, false, old), newGuard(t, 2, false, old)
+		seen := map[nonce]string{{}: "zero"}
+		check := func(end string, n nonce) {
+			if seen[n] != "" {
+				t.Errorf("the nonce of the %s is that of the %s", end, seen[n])
+			}
+			seen[n] = end
+		}
+		for range 3 {
+			msg, _ := capture(t, two, nonce{}, nil)
+			check("dialer", nonce(msg[8:]))
+			c, in, err := tlsTo(t, one, proofTLS())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var n nonce
+			if _, err := io.ReadFull(c, n[:]); err != nil {
+				t.Fatal(err)
+			}
+			check("dialed", n)
+			_ = c.NetConn().Close()
+			<-in
+		}
+	})
+}
+
+// A dialer that has proved itself and goes before the reply is not kept.
+func TestDialerGoesBeforeTheReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, 1, false, old)
+		c, in, err := tlsTo(t, g, proofTLS())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := &Conn{Conn: c}
+		e, err := conn.begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.from, e.to = 2, 1
+		if _, err := io.ReadFull(c, e.dialed[:]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write(e.dialerMessage([]secret{old})); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the reply waits for a reader
+		if len(g.open) != 1 {
+			t.Errorf("%d connections are kept before the reply, want 1", len(g.open))
+		}
+		_ = c.NetConn().Close()
+		if err := (<-in).err; err == nil || !strings.HasPrefix(err.Error(), "send proof: ") {
+			t.Errorf("dialed: %v", err)
+		}
+		if len(g.open) != 0 {
+			t.Errorf("%d connections are kept", len(g.open))
+		}
+	})
+}
+
 // A proof depends on everything that both ends know of their connection, on the secret and on whose proof it is.
 func TestProofDependsOnEverything(t *testing.T) {
 	e := exchange{from: 1, to: 2, dialed: nonce{3}, dialer: nonce{4}, keying: []byte("keying")}
