@@ -94,8 +94,7 @@ var anyOrder = []string{"min", "max", "Join", "Equal", "EqualFold", "ConstantTim
 
 // arguments finds arguments of one type, beside each other, that are simple enough to change places.
 func (f *finder) arguments(call *ast.CallExpr) {
-	callee := f.callee(call)
-	if callee != nil && slices.Contains(anyOrder, callee.Name()) || call.Ellipsis.IsValid() {
+	if callee := f.callee(call); call.Ellipsis.IsValid() || callee != nil && (slices.Contains(anyOrder, callee.Name()) || isText(callee)) {
 		return
 	}
 	for i := range len(call.Args) - 1 {
@@ -109,6 +108,9 @@ func (f *finder) arguments(call *ast.CallExpr) {
 		}
 	}
 }
+
+// isText reports whether a function formats text for people.
+func isText(callee types.Object) bool { return callee.Pkg() != nil && callee.Pkg().Path() == "fmt" }
 
 // simple reports whether an expression only names a value.
 func (f *finder) simple(e ast.Expr) bool {
