@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net"
@@ -220,6 +221,31 @@ func TestEnvi(t *testing.T) {
 		if key, value, ok := strings.Cut(l, "="); !ok || key == "" || value == "" {
 			t.Errorf("line %q", l)
 		}
+	}
+}
+
+// The commands environment and system_properties have what envi has.
+func TestEnvironmentCommands(t *testing.T) {
+	h, _ := newTestHTTP(t, "")
+	get := func(name string) (fields map[string]any) {
+		v := visit{method: "GET", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret"}}
+		if err := json.Unmarshal(v.to(h).Body.Bytes(), &fields); err != nil {
+			t.Fatal(name, err)
+		}
+		return fields
+	}
+	environment, named := get("environment"), 0
+	h.words.environment(func(name, value string) {
+		named++
+		if _, there := environment[name]; !there {
+			t.Errorf("environment has no %s, which is %s", name, value)
+		}
+	})
+	if named < 10 {
+		t.Errorf("envi has %d names", named)
+	}
+	if properties := get("system_properties"); properties["user.dir"] != environment["user.dir"] || properties["host.name"] != nil {
+		t.Errorf("system_properties: %v", properties)
 	}
 }
 

@@ -232,6 +232,7 @@ func TestSessionsAsks(t *testing.T) {
 		{"sessions --sort left --limit 1", []string{"GET /v1/sessions", "GET /v1/sessions?from=2"}},
 		{"sessions --state connected --member 2 --address 10.0.0.1 --auth digest:super:x", []string{"GET /v1/sessions?address=10.0.0.1&member=2&state=connected"}},
 		{"connections --member 2 --address [fd00::7]:41234 --limit 1", []string{"GET /v1/connections?address=%5Bfd00%3A%3A7%5D%3A41234&limit=1&member=2"}},
+		{"watches --limit 1 /app", []string{"GET /v1/watches?limit=1&path=%2Fapp"}},
 		{"why --since 1s", []string{"GET /v1/ends?limit=20", "GET /v1/removals?limit=20"}},
 		{"why --limit 1", []string{"GET /v1/ends?limit=1", "GET /v1/removals?limit=1"}},
 		{"why --limit 1 10.0.0.7", []string{"GET /v1/ends?address=10.0.0.7&limit=1"}},

@@ -68,6 +68,22 @@ func TestNoProgress(t *testing.T) {
 	})
 }
 
+// The progress of a backup counts each MiB that arrives, in whatever parts.
+func TestBackupCountsItsProgress(t *testing.T) {
+	for _, part := range []int{1 << 10, 700 << 10, 1 << 20, 3 << 20} {
+		p := &Progress{}
+		c := &counter{saving: &saving{}, out: io.Discard, progress: p}
+		for n := part; n <= 21<<20; n += part {
+			if _, err := c.Write(make([]byte, part)); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := p.done.Load(), int64(n>>20); got != want {
+				t.Fatalf("in parts of %d bytes: %d MiB after %d bytes, want %d", part, got, n, want)
+			}
+		}
+	}
+}
+
 // More than all is a full bar.
 func TestProgressLine(t *testing.T) {
 	p := &Progress{what: "nodes"}

@@ -48,6 +48,33 @@ func TestConnectionsFrom(t *testing.T) {
 	})
 }
 
+// Parts of connections, put together, have each of them once and in order, also from the middle on.
+func TestPartsOfConnections(t *testing.T) {
+	for _, n := range []uint64{0, 1, listedPerLock - 1, listedPerLock, listedPerLock + 1, 3*listedPerLock + 1} {
+		s := &Server{}
+		for i := range n {
+			s.conns.add(&conn{ordinal: 2*i + 1})
+		}
+		for _, first := range []uint64{0, 2, n} {
+			next := first | 1 // the numbers are odd
+			for part := range s.parts(first) {
+				if len(part) > listedPerLock {
+					t.Errorf("a part of %d", len(part))
+				}
+				for _, c := range part {
+					if c.ordinal != next {
+						t.Fatalf("from %d of %d: connection %d follows, want %d", first, n, c.ordinal, next)
+					}
+					next += 2
+				}
+			}
+			if want := max(2*n+1, first|1); next != want {
+				t.Errorf("from %d of %d: the parts end before %d, want %d", first, n, next, want)
+			}
+		}
+	}
+}
+
 // Carried finds the connection of a session that has one.
 func TestCarried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -114,6 +141,10 @@ func TestWatchPages(t *testing.T) {
 		}
 		if page, _ := w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/", tally.Place{}); !slices.Equal(page, ofB[:1]) {
 			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
+		}
+		page := append(make([]tally.Watch, 0, 3), onThree[0]) // a page that has been begun
+		if page, next := w.srv.WatchesFrom(t.Context(), page, b.id, ""); next != "/1" || !slices.Equal(page, []tally.Watch{onThree[0], ofB[0], ofB[1]}) {
+			t.Errorf("a page of 3 that had one watch: %+v, next %q", page, next)
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()

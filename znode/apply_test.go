@@ -47,6 +47,20 @@ func TestInTurn(t *testing.T) {
 	}
 }
 
+// The member with the greatest id takes part like any other.
+func TestGreatestMember(t *testing.T) {
+	w := newWorld(t)
+	w.announce(maxMember, 0, bootOf(maxMember))
+	c := &client{w: w, member: maxMember, conn: 100, id: jute.SessionID(-1<<56 + 1)} // the id of the member is in the top byte
+	c.open()
+	if s, ok := w.s().Session(c.id); !ok || s.Owner.Member != maxMember {
+		t.Errorf("its session is there: %t, %+v", ok, s)
+	}
+	if boot, cursor := w.s().Boot(maxMember); boot != bootOf(maxMember) || cursor != 1 {
+		t.Errorf("boot %d, cursor %d", boot, cursor)
+	}
+}
+
 // An announcement replaces the run that it names, if that one is current.
 func TestAnnounce(t *testing.T) {
 	w := newWorld(t)
@@ -69,9 +83,10 @@ func TestAnnounce(t *testing.T) {
 	}
 	w.announce(1, bootOf(1), 99) // comes late, from an older run
 	w.announce(300, 0, 5)
+	w.announce(maxMember+1, 0, 5)
 	w.announce(0, 0, 5)
 	w.wantLog("dropped announce 0", "end", "dropped announce 0", "end", "dropped announce 0", "end",
-		"announced 1 88 1001", "end", "dropped announce 0", "end", "end", "end")
+		"announced 1 88 1001", "end", "dropped announce 0", "end", "end", "end", "end")
 	old := w.next(1, k.txn(jute.OpCreate, createOp("/old", "", 0, jute.OpenACL).Append(nil)))
 	w.entry(old)
 	w.wantLog("dropped create 1", "end")
