@@ -86,7 +86,7 @@ func TestPlantRefuses(t *testing.T) {
 		spoil func(*Planting)
 		want  string
 	}{
-		{"index", func(p *Planting) { p.Index = 1 }, "index 1"},
+		{"index", func(p *Planting) { p.Index = disk.BootstrapIndex }, "index 1 of a planting is not above 1"},
 		{"term", func(p *Planting) { p.Term = 0 }, "term 0"},
 		{"late term", func(p *Planting) { p.Term = MaxPlantedTerm + 1 }, "is not between"},
 		{"stranger", func(p *Planting) { p.Self = 9 }, "this member, 9"},
