@@ -131,6 +131,21 @@ func TestEveryEndpointKeepsPaths(t *testing.T) {
 	}
 }
 
+// A session of whose watches none is shown is left out with them: its id would confirm that it watches something.
+func TestSessionsWithoutVisibleWatches(t *testing.T) {
+	all := func(yield func(jute.SessionID, []string) bool) {
+		_ = yield(1, []string{"/b/x"}) && yield(2, []string{"/a", "/b/x"}) && yield(3, nil)
+	}
+	f := &pathFilter{source: guardedSource{}, sight: publicPaths}
+	got := map[jute.SessionID]string{}
+	for id, paths := range f.watches(all) {
+		got[id] = strings.Join(paths, " ")
+	}
+	if len(got) != 1 || got[2] != "/a" {
+		t.Errorf("shown are %v, want /a of session 2 alone", got)
+	}
+}
+
 // A path below a node that not everybody may read is not confirmed by any question about it.
 func TestPathsThatAreAskedFor(t *testing.T) {
 	for _, tt := range anonymousCases {

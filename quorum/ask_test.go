@@ -26,10 +26,10 @@ func TestComplaintsAreLoggedOnce(t *testing.T) {
 		lines int // with the text
 	}{
 		{failed(errors.New("down")), "level=ERROR", 0},
+		{failed(fmt.Errorf("as a hello has it: %w", wire.ErrOtherEnsemble)), other, 1},
 		{failed(wire.ErrOtherEnsemble), other, 1},
-		{failed(fmt.Errorf("again: %w", wire.ErrOtherEnsemble)), other, 1},
+		{failed(fmt.Errorf("at one port: %w", wire.ErrTwins)), twins, 1},
 		{failed(wire.ErrTwins), twins, 1},
-		{failed(fmt.Errorf("at another port: %w", wire.ErrTwins)), twins, 1},
 		{replied(""), "level=ERROR", 2},
 		{failed(wire.ErrTwins), twins, 2},
 		{replied("two"), rival, 1},

@@ -212,6 +212,35 @@ func TestHandOverToNobody(t *testing.T) {
 	})
 }
 
+// A hand-over goes on if a member refuses to which it is not: that refusal may be of an earlier hand-over, and late.
+func TestRefusalOfAnotherMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n, to, other := e.members[lead].node, others(lead)[0], others(lead)[1]
+		e.net.partition(lead, to) // the hand-over waits
+		done := make(chan error, 1)
+		go func() { done <- n.HandOverTo(t.Context(), to) }()
+		synctest.Wait()
+		n.declined.Store(&refusal{other, errDeclining})
+		time.Sleep(2 * handOverPoll)
+		synctest.Wait()
+		if len(done) != 0 {
+			t.Fatalf("the refusal of member %d ends the hand-over to %d: %v", other, to, <-done)
+		}
+		n.declined.Store(&refusal{to, errDeclining})
+		time.Sleep(2 * handOverPoll)
+		synctest.Wait()
+		if len(done) != 1 {
+			t.Error("the refusal of the member itself does not end the hand-over")
+		}
+		if err := <-done; err == nil || !strings.Contains(err.Error(), errDeclining.Error()) {
+			t.Errorf("handed over: %v", err)
+		}
+	})
+}
+
 // slowReader takes its time to read a snapshot.
 type slowReader struct {
 	Machine

@@ -89,6 +89,7 @@ func TestPlantRefuses(t *testing.T) {
 		{"index", func(p *Planting) { p.Index = disk.BootstrapIndex }, "index 1 of a planting is not above 1"},
 		{"term", func(p *Planting) { p.Term = 0 }, "term 0"},
 		{"late term", func(p *Planting) { p.Term = MaxPlantedTerm + 1 }, "is not between"},
+		{"last term", func(p *Planting) { p.Term = MaxPlantedTerm }, ""},
 		{"stranger", func(p *Planting) { p.Self = 9 }, "this member, 9"},
 		{"observer", func(p *Planting) { p.Peers = slices.Clone(p.Peers); p.Peers[0].Observer = true }, "member 1 has no vote"},
 		{"log store", func(p *Planting) { p.LogKind = "paper" }, `"paper"`},

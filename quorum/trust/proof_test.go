@@ -453,6 +453,26 @@ func TestNoncesAreFresh(t *testing.T) {
 	})
 }
 
+// A process that goes after the handshake, before its nonce, is no member.
+func TestNoNonce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, 2, false, old)
+		a, b := net.Pipe()
+		out := dials(g, a, 1)
+		cfg, err := secretConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tls.Server(b, cfg).Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.Close()
+		if got := <-out; got.err == nil || !strings.HasPrefix(got.err.Error(), "no nonce: ") || len(g.open) != 0 {
+			t.Errorf("dialer: %v, %d connections kept", got.err, len(g.open))
+		}
+	})
+}
+
 // A dialer that has proved itself and goes before the reply is not kept.
 func TestDialerGoesBeforeTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
