@@ -16,17 +16,23 @@ import (
 
 	"rollcall/internal/durable"
 	"rollcall/jute"
+	"rollcall/secretfile"
 )
 
 // Write writes a folder version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot,
 // the epochs, and a log without transactions, which shows that no dataLogDir was forgotten. There must be no folder version-2 in dir yet, and it appears as a whole: if Write
-// fails or is interrupted, there is at most a folder version-2.partial, which the next Write replaces.
+// fails or is interrupted, there is at most a folder version-2.partial, which the next Write replaces. No other user may own dir,
+// write in it or replace it: he could put a link where a file is to be written.
 //
 // The nodes that ZooKeeper itself makes must be there, and the session of every ephemeral node, or
 // ZooKeeper would not start, or would remove the node.
 func (s *State) Write(dir string) error {
 	if err := s.writable(); err != nil {
 		return err
+	}
+	dir, err := secretfile.MakeDirectory(dir)
+	if err != nil {
+		return fmt.Errorf("zkdata: %w", err)
 	}
 	to := filepath.Join(dir, version2)
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
@@ -39,13 +45,13 @@ func (s *State) Write(dir string) error {
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
-	if err := durable.MakeDirectory(partial, 0o700); err != nil {
+	if err := os.Mkdir(partial, 0o700); err != nil { // which fails if there is something, such as a link
 		return err
 	}
 	if err := writeFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
 		return err
 	}
-	err := writeFile(filepath.Join(partial, "log."+strconv.FormatInt(s.Zxid+1, 16)), func(w io.Writer) error {
+	err = writeFile(filepath.Join(partial, "log."+strconv.FormatInt(s.Zxid+1, 16)), func(w io.Writer) error {
 		_, err := w.Write(appendHead(logMagic, 0))
 		return err
 	})

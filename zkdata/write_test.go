@@ -60,6 +60,40 @@ func TestWriteAgain(t *testing.T) {
 	}
 }
 
+// In a directory that another user can change, that user could put a link in the place of a file before it is written. Write writes
+// nothing there.
+func TestWriteAmongOthers(t *testing.T) {
+	s := mustRead(t, filepath.Join("testdata", "plain"))
+	for _, below := range []string{"", "new"} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Write(filepath.Join(dir, below))
+		if want := "other users may write in the directory " + dir; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", below, err, want)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("%q: %v, %v was written", below, err, left)
+		}
+	}
+}
+
+// A link in the place of the unfinished folder is removed and not followed.
+func TestWriteFollowsNoLink(t *testing.T) {
+	s := mustRead(t, filepath.Join("testdata", "plain"))
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	if err := os.Symlink(elsewhere, filepath.Join(dir, version2+".partial")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(elsewhere); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v was written through the link", err, left)
+	}
+}
+
 // Write refuses a state from which ZooKeeper would not start, or would lose a node.
 func TestWriteRefuses(t *testing.T) {
 	for _, tt := range []struct {
