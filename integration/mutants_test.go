@@ -399,7 +399,7 @@ var mutants = []mutant{
 	},
 	{
 		"read overtakes the connection's writes", "server/request.go",
-		"	if c.queue.n > 0 || r.parts || !c.affords(r) {\n", "	if r.parts {\n",
+		"	if c.queue.n > 0 || r.parts || long || !c.affords(r) {\n", "	if r.parts || long {\n",
 		"./server", wholePackage,
 	},
 	{

@@ -33,7 +33,7 @@ func (c *conn) startParts(r *request) {
 		if c.stream.Closing() {
 			return
 		}
-		r.code, r.done = code, true
+		r.code, r.working, r.done = code, false, true
 		c.answerReady(false)
 		c.stream.Count()
 		c.stream.FlushLater()
@@ -53,7 +53,7 @@ func (c *conn) setParts(r *request) jute.Code {
 	for part := cutPart(req, partPaths); part != nil; {
 		next := cutPart(req, partPaths)
 		select {
-		case c.srv.again <- struct{}{}:
+		case c.srv.turn <- struct{}{}:
 		case <-c.stream.Context().Done():
 			return jute.OK // nobody gets it
 		}
@@ -62,7 +62,7 @@ func (c *conn) setParts(r *request) jute.Code {
 		if next != nil {
 			time.Sleep(time.Since(began))
 		}
-		<-c.srv.again
+		<-c.srv.turn
 		part = next
 	}
 	return jute.OK

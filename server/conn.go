@@ -188,17 +188,26 @@ func (c *conn) Event(t jute.EventType, path string, zxid int64) {
 }
 
 // event queues a WatcherEvent. If the client leaves too much unread, event drops the connection,
-// because events never wait. The caller holds the lock, and the stream has not ended.
+// because events wait for nothing but the answer to a long read. The caller holds the lock, and the stream has not ended.
 func (c *conn) event(t jute.EventType, path string, zxid int64) {
-	out := c.stream.Output()
-	b, mark := jute.BeginFrame(out.B)
+	var to *[]byte
+	read := c.queue.reading()
+	if read != nil {
+		to = &read.events
+	} else {
+		to = &c.stream.Output().B
+	}
+	b, mark := jute.BeginFrame(*to)
 	b = jute.ReplyHeader{Xid: jute.XidNotification, Zxid: zxid}.Append(b)
 	b = jute.AppendInt32(b, int32(t))
 	b = jute.AppendInt32(b, int32(jute.StateSyncConnected))
-	out.B = jute.EndFrame(jute.AppendString(b, path), mark)
+	*to = jute.EndFrame(jute.AppendString(b, path), mark)
 	c.shown = max(c.shown, zxid)
 	c.traffic.sent++
-	c.srv.stats.event(t, len(out.B)-mark-lengthSize)
+	c.srv.stats.event(t, len(*to)-mark-lengthSize)
+	if read != nil {
+		read.hold(len(*to) - mark)
+	}
 	c.stream.CheckUnread()
 }
 

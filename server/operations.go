@@ -32,6 +32,12 @@ type operation struct {
 	// lock.
 	aside func(c *conn, r *request) bool
 
+	// long reports whether a read must be answered without the tree's lock, because it takes long. freeze takes a copy of what
+	// the answer shows, in constant time, and returns a function that appends the record. Both are nil if no such read
+	// takes long. The caller holds the lock and the tree's lock, and calls write without them.
+	long   func(c *conn, r *request) bool
+	freeze func(c *conn, r *request) (write func(b []byte) ([]byte, jute.Code))
+
 	// result appends the record of a write that succeeded, alone or in a multi. It is nil if
 	// the reply is a header.
 	result func(b []byte, path string, stat *jute.Stat) []byte
@@ -56,10 +62,10 @@ func operations() map[jute.Op]operation {
 		jute.OpExists:               {take: (*conn).look, answer: (*conn).exists},
 		jute.OpGetData:              {take: (*conn).look, answer: (*conn).getData, weigh: (*conn).weighData},
 		jute.OpGetACL:               {take: (*conn).look, answer: (*conn).getACL, weigh: (*conn).weighUnknown, aside: always},
-		jute.OpGetChildren:          {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren},
-		jute.OpGetChildren2:         {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren},
-		jute.OpMultiRead:            {take: (*conn).lookAtMany, answer: (*conn).multiRead, weigh: (*conn).weighUnknown, aside: always},
-		jute.OpGetEphemerals:        {take: (*conn).look, answer: (*conn).getEphemerals, weigh: (*conn).weighUnknown, aside: always},
+		jute.OpGetChildren:          {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren, long: longChildren, freeze: freezeChildren},
+		jute.OpGetChildren2:         {take: (*conn).look, answer: (*conn).getChildren, weigh: (*conn).weighChildren, aside: (*conn).manyChildren, long: longChildren, freeze: freezeChildren},
+		jute.OpMultiRead:            {take: (*conn).lookAtMany, answer: (*conn).multiRead, weigh: (*conn).weighUnknown, aside: always, long: longMultiRead, freeze: freezeMultiRead},
+		jute.OpGetEphemerals:        {take: (*conn).look, answer: (*conn).getEphemerals, weigh: (*conn).weighUnknown, aside: always, long: longEphemerals, freeze: freezeEphemerals},
 		jute.OpGetAllChildrenNumber: {take: (*conn).look, answer: (*conn).getAllChildrenNumber, aside: always},
 
 		jute.OpSetWatches:    {take: (*conn).setAgain, before: (*conn).setWatches, weigh: (*conn).weighPaths, aside: (*conn).manyPaths},

@@ -33,7 +33,8 @@ type request struct {
 	ends    bool          // the reply is the connection's last
 	aside   bool          // apply does not answer it; see operation.aside
 	parts   bool          // a setWatches that is served in parts; see startParts
-	working bool          // its parts are being served
+	working bool          // its parts are being served, or read is under way
+	read    *longRead     // serves it without the tree's lock; nil: it is not that long
 	share   int           // data of at least so many bytes are not copied into the reply
 
 	own  []byte // memory for body
@@ -77,7 +78,7 @@ func (r *request) keep() {
 }
 
 // due reports whether the request may be answered when it is the first of its queue.
-func (r *request) due() bool { return r.done || !r.logged && !r.proves && !r.working }
+func (r *request) due() bool { return !r.working && (r.done || !r.logged && !r.proves) }
 
 // queue holds requests in the order of their replies. The zero value is empty.
 type queue struct {

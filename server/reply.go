@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/jute"
+	"rollcall/proto"
 	"rollcall/server/stream"
 	"rollcall/znode"
 )
@@ -37,7 +38,10 @@ func (c *conn) answer(r *request) {
 	begin := len(b)
 	b = header.Append(b)
 	extra := out.Extra()
-	if header.Err = r.code; r.code == jute.OK && r.how.answer != nil {
+	switch header.Err = r.code; {
+	case r.read != nil:
+		b, header.Err = r.read.appendRecord(b)
+	case r.code == jute.OK && r.how.answer != nil:
 		b, header.Err = r.how.answer(c, b, r)
 	}
 	if header.Err != jute.OK {
@@ -54,6 +58,9 @@ func (c *conn) answer(r *request) {
 	if len(b)-begin+extra >= stream.AccountStep {
 		c.stream.Count() // smaller replies are counted when they are about to be sent
 	}
+	if r.read != nil {
+		r.read.appendEvents()
+	}
 	c.replied(r)
 }
 
@@ -65,6 +72,8 @@ func (c *conn) zxidOf(r *request) int64 {
 		return 0
 	case r.ends && r.why == unknownOp:
 		return noReplyZxid
+	case r.read != nil && !r.working:
+		return r.read.zxid
 	}
 	c.shown = max(c.shown, c.srv.cfg.State.Zxid())
 	return c.shown
@@ -140,13 +149,19 @@ func (c *conn) getChildren(b []byte, r *request) ([]byte, jute.Code) {
 // small request could ask for any amount. It sets no watches. It decodes one operation at a time: decoded
 // together they would take 25 times as much memory as the request.
 func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
+	now := c.srv.cfg.State.Look()
+	return c.readAll(b, &now, r.body, r.ids)
+}
+
+// readAll does the same from the tree at one time.
+func (c *conn) readAll(b []byte, from *znode.Copy, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
 	begin, code := len(b), jute.OK
-	whole := jute.EachOfMulti(r.body, func(op *jute.MultiOp) (more bool) {
+	whole := jute.EachOfMulti(body, func(op *jute.MultiOp) (more bool) {
 		if op.Op.IsWrite() || len(b)-begin > c.srv.cfg.Limits.MaxUnread {
 			code = jute.MarshallingError
 			return false
 		}
-		b, code = c.readOne(b, r, op)
+		b, code = readOne(b, from, op, ids)
 		return code == jute.OK
 	})
 	if code == jute.OK && !whole {
@@ -159,18 +174,18 @@ func (c *conn) multiRead(b []byte, r *request) ([]byte, jute.Code) {
 }
 
 // readOne appends the result of one operation of a multiRead. A null path makes the whole multiRead fail.
-func (c *conn) readOne(b []byte, r *request, op *jute.MultiOp) ([]byte, jute.Code) {
+func readOne(b []byte, from *znode.Copy, op *jute.MultiOp, ids []*proto.Identity) ([]byte, jute.Code) {
 	mark := len(b)
 	b = jute.MultiHeader{Type: op.Op}.Append(b)
 	var code jute.Code
 	if op.Op == jute.OpGetData {
 		var res jute.GetDataResponse
-		res.Data, res.Stat, code = c.srv.cfg.State.GetData(op.GetData.Path, r.ids, nil)
+		res.Data, res.Stat, code = from.GetData(op.GetData.Path, ids)
 		b = res.Append(b)
 	} else { // getChildren: no other reads are in a multi
-		var names []string
-		names, _, code = c.srv.cfg.State.Children(op.GetChildren.Path, r.ids, nil)
-		b = appendNames(b, names)
+		var names znode.Names
+		names, code = from.Children(op.GetChildren.Path, ids)
+		b = appendListed(b, names)
 	}
 	if code != jute.OK && code != jute.MarshallingError {
 		return appendError(b[:mark], code), jute.OK

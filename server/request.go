@@ -288,13 +288,18 @@ func (c *conn) local(r *request) bool {
 		return false
 	}
 	c.traffic.received++
-	if c.queue.n > 0 || r.parts || !c.affords(r) {
+	long := r.long()
+	if c.queue.n > 0 || r.parts || long || !c.affords(r) {
 		r.keep()
 		r.held, r.aside = len(r.body), r.how.aside != nil && r.how.aside(c, r)
 		c.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
 		c.stream.Count()
-		if r.parts && c.queue.first == r && c.affords(r) {
+		switch {
+		case c.queue.first != r:
+		case long:
+			startRead(r)
+		case r.parts && c.affords(r):
 			c.startParts(r)
 		}
 		return !r.ends
@@ -369,6 +374,10 @@ func (c *conn) answerReady(applying bool) {
 		if !r.logged {
 			if applying && r.aside && !r.parts {
 				c.stream.ResumeLater()
+				break
+			}
+			if r.long() {
+				startRead(r)
 				break
 			}
 			if !r.done && c.queue.unapplied == 0 && !c.affords(r) {

@@ -130,7 +130,7 @@ type Server struct {
 	begun   time.Time
 	stats   counters
 	streams stream.Config // shared by all streams
-	again   chan struct{} // has an element while a part of a setWatches is served
+	turn    chan struct{} // has an element while a part of a setWatches, or a long read, is served
 	missed  missedSweep
 	tokens  *bucket // of Limits.Throttle
 
@@ -190,7 +190,7 @@ func New(cfg Config) (*Server, error) {
 		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		byAddr:   make(map[string]int),
 		sessions: make(map[jute.SessionID]*conn),
-		again:    make(chan struct{}, 1),
+		turn:     make(chan struct{}, 1),
 		tokens:   newBucket(l.Throttle, time.Now()),
 		openings: newOpenings(),
 

@@ -62,11 +62,8 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 		s.watches.watchChildren(n.path, w)
 	}
 	names := make([]string, 0, n.numChildren())
-	if !n.plain() {
-		skip := len(strings.TrimSuffix(n.path, rootPath)) + len("/") // where the names begin in the paths
-		for child := range n.children.values() {
-			names = append(names, child.path[skip:])
-		}
+	for name := range n.names().All() {
+		names = append(names, name)
 	}
 	return names, n.stat(), jute.OK
 }
@@ -123,20 +120,11 @@ func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, ju
 	return int32(count), jute.OK
 }
 
-// GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix, in order.
-// A prefix that is null, blank or "/" selects all; spaces and control characters around the slash
-// are ignored.
+// GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix, in order. See ownedPaths.
 func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
-	switch string(bytes.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })) {
-	case "", rootPath:
-		prefix = nil
-	}
 	paths := []string{}
-	for e := range s.ephemerals.from(ephemeral{id, borrow(prefix)}) {
-		if e.owner != id || !strings.HasPrefix(e.path, borrow(prefix)) {
-			break
-		}
-		paths = append(paths, e.path)
+	for path := range s.ownedPaths(id, prefix).All() {
+		paths = append(paths, path)
 	}
 	return paths
 }
@@ -201,11 +189,15 @@ func (s *State) read(path []byte, perms jute.Perm, who []*proto.Identity) (*node
 	if path == nil {
 		return nil, jute.MarshallingError
 	}
-	n := s.get(borrow(path))
+	return readable(s.get(borrow(path)), perms, who, &s.term.Rules)
+}
+
+// readable returns n if it is not nil and who has any of the permissions on it.
+func readable(n *node, perms jute.Perm, who []*proto.Identity, rules *Rules) (*node, jute.Code) {
 	switch {
 	case n == nil:
 		return nil, jute.NoNode
-	case !s.allows(n.acl, perms, who):
+	case !rules.allow(n.acl, perms, who):
 		return nil, jute.NoAuth
 	}
 	return n, jute.OK
