@@ -5,12 +5,14 @@ import (
 	"sort"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/znode"
 )
 
 func TestAuth(t *testing.T) {
@@ -205,6 +207,43 @@ func TestIdentitiesWaitForAWrite(t *testing.T) {
 			t.Errorf("%d transactions, want %d", n, want)
 		}
 	}
+}
+
+// A client that proves identities and writes by turns makes the log longer by each identity once. If it were longer by all identities
+// each time, its record would have twenty times as many bytes as the client sent.
+func TestIdentitiesAreLoggedOnce(t *testing.T) {
+	const most = 3 // times the auth packets: a hash and the transaction's numbers are longer than a password
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c := w.connect()
+		sent, logged := 0, 0
+		for i := range DefaultMaxIdentities - 1 {
+			packet := auth("digest", fmt.Sprintf("user%d:p", i))
+			sent += len(frameOf(jute.RequestHeader{Op: jute.OpAuth}, packet))
+			c.must(jute.OpAuth, packet)
+			w.hold()
+			c.request(jute.OpSetData, setData("/", ""))
+			synctest.Wait()
+			w.mu.Lock()
+			if len(w.pending) != 2 || jute.Op(w.pending[0].Op) != jute.OpIdentify {
+				t.Fatalf("%d transactions wait, want the identity and the write", len(w.pending))
+			}
+			logged += protobuf.Size(w.pending[0])
+			w.mu.Unlock()
+			w.release()
+			c.expect(c.xid, jute.OK)
+		}
+		t.Logf("%d bytes of auth packets made %d bytes of log", sent, logged)
+		if logged > most*sent {
+			t.Errorf("%d bytes of auth packets made %d bytes of log, want at most %d times as many", sent, logged, most)
+		}
+		k := w.srv.carrier(c.id)
+		w.state.RLock()
+		defer w.state.RUnlock()
+		if record, _ := w.state.Session(c.id); record.Who != znode.IdentitiesOf(*k.ids.Load()) {
+			t.Errorf("the record has %d identities, the connection %d", len(record.Who.List()), len(*k.ids.Load()))
+		}
+	})
 }
 
 // A connection names its identities once, when they have changed. Its writes have the same size in the log with 64 identities of

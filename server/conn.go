@@ -28,10 +28,10 @@ type conn struct {
 	ordinal uint64 // counts the server's connections, from 1; set by register
 	number  uint64 // unique over members and their restarts: ordinal above Config.ConnBase
 
-	login      *sasl.Exchange // nil: the client has sent no token of SASL
-	proved     bool           // entitled has found an identity that the client needs
-	used       bool           // a request was served that does more than prove an identity
-	unrecorded bool           // the client has proved identities that the record of its session does not have
+	login    *sasl.Exchange // nil: the client has sent no token of SASL
+	proved   bool           // entitled has found an identity that the client needs
+	used     bool           // a request was served that does more than prove an identity
+	recorded int            // how many of the identities the record of the session has, or has on its way through the log
 
 	tlsVersion, cipher string // of TLS; "": none. Guarded by the stream's lock
 	subject            string // the client certificate's subject; "": none was verified

@@ -244,7 +244,7 @@ func (h *handshake) transaction(since uint64) (txn *proto.Txn, ok bool) {
 	}
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.session = h.session
+	c.session, c.recorded = h.session, len(txn.Ids)
 	return txn, !c.stream.Dead()
 }
 

@@ -66,6 +66,21 @@ func (s *Server) LacksMemory(op jute.Op, record []byte, ids []*proto.Identity) b
 	return true
 }
 
+// freeIdentities is how many bytes of identities the record of a session may have while this member is short of memory. The record
+// takes about as many without them, and a client must be able to prove who it is before it can delete.
+const freeIdentities = 512
+
+// lacksRecord reports whether a write of a client is refused because these identities, which the record of its session does not
+// have yet, would take memory of which this member is short. It counts the write.
+func (s *Server) lacksRecord(ids []*proto.Identity) bool {
+	m := s.cfg.Memory
+	if !m.Full() || bytesOf(ids) <= freeIdentities {
+		return false
+	}
+	m.refused.Add(1)
+	return true
+}
+
 // adds reports whether a write adds data.
 func (s *Server) adds(op jute.Op, record []byte, ids []*proto.Identity) bool {
 	adds := false

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"testing"
 
 	"rollcall/jute"
@@ -117,4 +118,45 @@ func TestShortOfMemoryInOrder(t *testing.T) {
 	w.release()
 	c.expect(first, jute.OK)
 	c.expect(first+1, jute.NoRoom)
+}
+
+// While a member is short of memory, a client that has proved few identities can delete what they protect. One that has proved so many
+// that the record of its session would take more memory than before cannot write until there is room, and then with all of them.
+func TestShortOfMemoryForIdentities(t *testing.T) {
+	memory := NewMemory(1000)
+	w := newWorld(t, false, func(c *Config) { c.Memory = memory })
+	own := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}}
+	owner := w.connect()
+	owner.must(jute.OpAuth, auth("digest", "owner:p"))
+	for _, path := range []string{"/a", "/b"} {
+		owner.must(jute.OpCreate, node(path, own))
+	}
+	memory.Note(1001)
+	few, many := w.connect(), w.connect()
+	few.must(jute.OpAuth, auth("digest", "owner:p"))
+	few.must(jute.OpDelete, jute.DeleteRequest{Path: []byte("/a"), Version: -1})
+	for i := range DefaultMaxIdentities - 2 {
+		many.must(jute.OpAuth, auth("digest", fmt.Sprintf("user%d:p", i)))
+	}
+	many.must(jute.OpAuth, auth("digest", "owner:p"))
+	before := w.forwarded()
+	for range 2 {
+		if h, _ := many.call(jute.OpDelete, jute.DeleteRequest{Path: []byte("/b"), Version: -1}); h.Err != jute.NoRoom {
+			t.Errorf("%v with many identities, want %v", h.Err, jute.NoRoom)
+		}
+	}
+	many.must(jute.OpGetData, getData("/b", false))
+	if n := w.forwarded() - before; n != 0 {
+		t.Errorf("%d transactions are in the log, want none", n)
+	}
+	if s := w.srv.Stats(); s.NoMemory != 2 {
+		t.Errorf("%d writes refused, want 2", s.NoMemory)
+	}
+	memory.Note(0)
+	many.must(jute.OpDelete, jute.DeleteRequest{Path: []byte("/b"), Version: -1})
+	memory.Note(1001)
+	many.must(jute.OpSetData, setData("/", "")) // the record has them
+	if h, _ := w.connect().call(jute.OpCloseSession, raw("")); h.Err != jute.OK {
+		t.Errorf("close: %v", h.Err)
+	}
 }

@@ -14,8 +14,11 @@ import (
 type Identities struct{ text unique.Handle[string] }
 
 // IdentitiesOf returns the list of these identities, in their order.
-func IdentitiesOf(ids []*proto.Identity) Identities {
-	var b []byte
+func IdentitiesOf(ids []*proto.Identity) Identities { return Identities{}.with(ids) }
+
+// with returns a list that has these identities after those of i.
+func (i Identities) with(ids []*proto.Identity) Identities {
+	b := []byte(i.encoded())
 	for _, id := range ids {
 		b = jute.AppendString(jute.AppendString(b, id.GetScheme()), id.GetId())
 	}

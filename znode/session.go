@@ -134,7 +134,7 @@ func (s *State) attach(txn *proto.Txn, r *Result) {
 	s.hooks.Attached(session, old.Owner)
 }
 
-// identify gives a session the identities that its owner has proved by now. It takes no zxid.
+// identify adds to a session identities that its owner has proved. It takes no zxid.
 func (s *State) identify(txn *proto.Txn, r *Result) {
 	if r.Code = s.refuse(txn); r.Code != jute.OK {
 		return
@@ -145,7 +145,7 @@ func (s *State) identify(txn *proto.Txn, r *Result) {
 		return
 	}
 	session := *old
-	session.Who = IdentitiesOf(txn.GetIds())
+	session.Who = old.Who.with(txn.GetIds())
 	s.putSession(s.gen.Load(), &session)
 }
 

@@ -18,6 +18,10 @@ const levelWeight = 16
 // bytes, and each is read and written.
 const reconfigWeight = 4096
 
+// identifyWeight is what an identify weighs: the list of identities in the record, of up to 4 KiB, is made anew, however short the one
+// is that is added. An entry then has as many of them as of such lists in 1 MiB.
+const identifyWeight = 16
+
 // Weigh returns what a transaction weighs in apply, in operations: one for each operation of a multi, the levels of its paths, and
 // the lists that it stores. A short request can store long lists, see Expanded.
 func Weigh(txn *proto.Txn) int {
@@ -26,6 +30,8 @@ func Weigh(txn *proto.Txn) int {
 	switch op {
 	case jute.OpReconfig:
 		return reconfigWeight
+	case jute.OpIdentify:
+		return identifyWeight
 	case jute.OpMulti:
 		n = max(1, jute.CountMulti(body))
 	}

@@ -22,6 +22,7 @@ func TestWeigh(t *testing.T) {
 		{"empty multi", jute.OpMulti, jute.AppendMulti(nil, nil), 1},
 		{"path of 128 levels", jute.OpCreate, create(strings.Repeat("/x", 128)), 128 / levelWeight},
 		{"multi of a path of 128 levels", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk(strings.Repeat("/x", 128), 0)}), 128 / levelWeight},
+		{"identify", jute.OpIdentify, nil, identifyWeight},
 		{"reconfig", jute.OpReconfig, nil, reconfigWeight},
 		{"multi of quotas", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk(quotaPath+"/q"+limitsName, 0), mk(quotaPath+"/q"+usageName, 0)}), 2},
 	} {

@@ -228,8 +228,10 @@ func (c *client) auth(scheme, id string) *client {
 func (c *client) txn(op jute.Op, body []byte) *proto.Txn {
 	txn := &proto.Txn{Session: int64(c.id), Conn: c.conn, Op: int32(op), Body: body}
 	switch op {
-	case jute.OpCreateSession, jute.OpAttach, jute.OpIdentify:
+	case jute.OpCreateSession, jute.OpAttach:
 		txn.Ids = c.ids
+	case jute.OpIdentify: // the others are in the record
+		txn.Ids = c.ids[len(c.ids)-1:]
 	}
 	return txn
 }

@@ -54,7 +54,7 @@ func BenchmarkWorst(b *testing.B) {
 		{"multi of 10000 deletes, 10 watchers each", worstDeletes},
 		{"multi of 10000 setData, a million watches of 1000 connections", worstHeld(10_000)},
 		{"multi of 1000 setData, a million watches of 1000 connections", worstHeld(1000)},
-		{"256 lists of 64 identities", worstIdentifies},
+		{"256 identities, each beside 63 others", worstIdentifies},
 		{"512 multis of one write with 128 levels, below enforced quotas", worstCopies},
 		{"multi of 500 creates below nodes with 1 MB of data each, undone", worstLongData},
 		{"reconfig of 255 servers with lines of 548 bytes", worstReconfig},
@@ -187,14 +187,17 @@ func (k *bench) identify(b *testing.B, who []*proto.Identity) {
 	k.apply(b, k.entry(t))
 }
 
-// worstIdentifies replaces the identities of a session by others, as often as an entry has room for.
-func worstIdentifies(*bench, *testing.B) func() []*proto.Txn {
-	round := 0
+// worstIdentifies adds an identity to as many sessions as an entry has room for, each of which has as many others as it may have.
+func worstIdentifies(k *bench, b *testing.B) func() []*proto.Txn {
+	id := jute.SessionID(1 << 56)
 	return func() (txns []*proto.Txn) {
-		for range requestBytes / (worstIdentities * 64) {
-			round++
+		for range worstEntry / identifyWeight {
+			id++
+			open := openTxn(id)
+			open.Ids = append(manyIDs(worstIdentities-2), &proto.Identity{Scheme: "digest", Id: fmt.Sprintf("%055d:", id)}) // a list that no other session has
+			k.apply(b, k.entry(open))
 			t := txn(jute.OpIdentify, nil)
-			t.Ids = append(manyIDs(worstIdentities-1), &proto.Identity{Scheme: "digest", Id: fmt.Sprintf("%060d", round)})
+			t.Session, t.Ids = int64(id), []*proto.Identity{{Scheme: "digest", Id: "u:p"}}
 			txns = append(txns, t)
 		}
 		return txns
