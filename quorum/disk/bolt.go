@@ -140,6 +140,9 @@ const boltMarkName = "raft.durable"
 // openBolt opens a BoltDB, and maps the given number of bytes from the start.
 func openBolt(path string, mapped int) (store *boltFile, err error) {
 	err = openSafely(path, func() error {
+		if err := makeBolt(path); err != nil {
+			return err
+		}
 		store = &boltFile{path: path, values: map[string][]byte{}}
 		now, err := store.readState()
 		if err != nil {
@@ -157,6 +160,30 @@ func openBolt(path string, mapped int) (store *boltFile, err error) {
 		return nil, err
 	}
 	return store, nil
+}
+
+// makeBolt makes an empty BoltDB, unless there is a file. The file gets its name when it is whole, and the name is durable before there is a
+// mark. Otherwise a loss of power during the first start could leave a part of the file, or a mark without the file, and both would be taken
+// for damage.
+func makeBolt(path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	tmp := path + tmpSuffix
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) { // what a crash has left
+		return err
+	}
+	store, err := raftboltdb.New(raftboltdb.Options{Path: tmp, BoltOptions: boltOptions(0)})
+	if err != nil {
+		return err
+	}
+	if err := store.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
 }
 
 // readState reads the file before bbolt writes to it, and returns what its mark should be.
