@@ -3,6 +3,7 @@ FUZZTIME ?= 20000x
 SCHEDULES ?= 5000
 SEQUENCES ?= 20000
 TRIALS ?= 3000
+OUTAGES ?= 1000
 WIPES ?= 20m
 N ?= 200
 ROLLCALL_IMAGE ?= rollcall
@@ -43,8 +44,8 @@ up: image ## starts three members in containers, with clients at 127.0.0.1:2181 
 	deploy/ensemble.sh up
 down: ## stops them; VOLUMES=1 also deletes their data
 	VOLUMES=$(VOLUMES) deploy/ensemble.sh down
-soak: ## the model with larger bounds; the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, SEQUENCES beside ZooKeeper, kills and wipes of processes for WIPES; then real applications
+soak: ## the model with larger bounds; the random suites from seed FIRST on, or with new seeds: SCHEDULES of faults, TRIALS of damaged files, OUTAGES of power, SEQUENCES beside ZooKeeper, kills and wipes of processes for WIPES; then real applications
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
-	TIMEOUT=0 ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ci/test.sh model cases drills race-drills trials differential wipes applications
+	TIMEOUT=0 ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_OUTAGES=$(OUTAGES) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ci/test.sh model cases drills race-drills trials power differential wipes applications
 help: ## this list
 	@sed -nE 's/^([a-z]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8

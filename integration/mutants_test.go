@@ -31,7 +31,7 @@ const (
 	wholePackage = "."
 )
 
-var mutants = []mutant{
+var mutants = append([]mutant{
 	{
 		"owner unchecked", "znode/session.go",
 		"case r.Owner != ownerOf(txn):", "case r.Owner != ownerOf(txn) && false:",
@@ -847,7 +847,7 @@ var mutants = []mutant{
 		"case s.disk(h.ID) != h.Disk:", "case false:",
 		"./quorum", "TestNextChange",
 	},
-}
+}, syncMutants...)
 
 // mutate writes the file with the mutant in it, and returns both paths, absolute.
 func (m mutant) mutate(dir string) (original, changed string, err error) {

@@ -143,10 +143,15 @@ func judge(all []kept, acked []acknowledged, majority int) error {
 	return nil
 }
 
-// cut computes what the disks, which have the numbers 1 to disks, keep of the first changes, and writes it to directories.
+// cut takes the power after some changes, in the way of a seed, and writes what the disks, which have the numbers 1 to disks, keep to directories.
 func cut(t *testing.T, changes []change, place, disks int, seed uint64) (dirs []string, o *outage) {
 	t.Helper()
 	o = newOutage(seed, place)
+	return cutAll(t, changes, place, disks, o), o
+}
+
+func cutAll(t *testing.T, changes []change, place, disks int, l loss) (dirs []string) {
+	t.Helper()
 	base, err := os.MkdirTemp(memory(), "rollcall-power-")
 	if err != nil {
 		t.Fatal(err)
@@ -155,12 +160,12 @@ func cut(t *testing.T, changes []change, place, disks int, seed uint64) (dirs []
 	for number := 1; number <= disks; number++ {
 		dir := filepath.Join(base, fmt.Sprint(number))
 		v := after(changes, place, number)
-		if err := v.cut(o).put(dir, v.root); err != nil {
+		if err := v.cut(l).put(dir, v.root); err != nil {
 			t.Fatal(err)
 		}
 		dirs = append(dirs, dir)
 	}
-	return dirs, o
+	return dirs
 }
 
 // memory returns a directory whose files are in memory, where an fsync takes no time, or "" if there is none.

@@ -27,6 +27,7 @@ type story struct {
 	changes  []change
 	acked    []acknowledged
 	syncs    map[string][]int // the places of the syncs of each class
+	settled  uint64           // the last term before the leader is killed; those of later leaders had two votes of disks that are still there
 }
 
 // tell runs three members under load. They take snapshots, one of them loses its disk and copies the log, and then the leader is killed.
@@ -55,6 +56,7 @@ func tell(t *testing.T, seed uint64) *story {
 	e.Settle()
 	e.Joined()
 	l.await(t, 100)
+	settled := r.place()
 	leader := e.Settle()
 	leader.Process.Kill()
 	e.Start(leader)
@@ -63,7 +65,34 @@ func tell(t *testing.T, seed uint64) *story {
 	e.KillAll()
 	s.changes = r.all()
 	s.syncs = syncsOf(s.changes)
+	all, err := readAll(cutAll(t, s.changes, settled, len(s.servers), whole{}), s.servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.settled = lastTerm(all)
 	return s
+}
+
+// lastTerm returns the last term of which a member has an entry.
+func lastTerm(all []kept) (term uint64) {
+	for _, k := range all {
+		term = max(term, k.lastTerm)
+	}
+	return term
+}
+
+// votes returns an error if too few members have kept that they voted in the last term that had a leader.
+func (s *story) votes(all []kept) error {
+	term, voted := lastTerm(all), 0
+	for _, k := range all {
+		if k.voted >= term {
+			voted++
+		}
+	}
+	if term > s.settled && voted < majority {
+		return fmt.Errorf("term %d had a leader, and %d members have kept that they voted in it, want %d", term, voted, majority)
+	}
+	return nil
 }
 
 // place draws a moment: any, or one just before or after a sync, of each class as often as of any other.
@@ -94,7 +123,7 @@ func (s *story) survives(t *testing.T, changes []change, place int, seed uint64,
 		return nil
 	}
 	if err == nil {
-		err = judge(all, acked, majority)
+		err = errors.Join(judge(all, acked, majority), s.votes(all))
 	}
 	if err != nil {
 		return fmt.Errorf("power was lost after change %d of %d, the disk %v, and has forgotten the last segments of the log: %t: %w", place, len(changes), o, forget, err)

@@ -20,7 +20,7 @@ import (
 func TestNewDirectoryLosesPower(t *testing.T) {
 	t.Run("serve", func(t *testing.T) {
 		conf, address := t.TempDir(), process.FreePort(t)
-		losesNewDirectory(t, address, filepath.Join("new", "data"), func(dir string) *exec.Cmd {
+		losesNewDirectory(t, address, filepath.Join("new", "data"), []string{"new/data/myid"}, func(dir string) *exec.Cmd {
 			writeFile(t, filepath.Join(conf, "zoo.cfg"), fmt.Sprintf("tickTime=%d\ndataDir=%s\nclientPortAddress=%s\nclientPort=%d\nadmin.enableServer=false\n4lw.commands.whitelist=*\n",
 				tick.Milliseconds(), filepath.Join(dir, "new", "data"), address.IP, address.Port))
 			cmd := exec.Command("", "serve")
@@ -30,7 +30,7 @@ func TestNewDirectoryLosesPower(t *testing.T) {
 	})
 	t.Run("up", func(t *testing.T) {
 		address := portOfUp(t)
-		losesNewDirectory(t, address, filepath.Join("new", "up", "1"), func(dir string) *exec.Cmd {
+		losesNewDirectory(t, address, filepath.Join("new", "up", "1"), []string{"new/up/token", "new/up/secret"}, func(dir string) *exec.Cmd {
 			cmd := exec.Command("", "up", "--data", filepath.Join(dir, "new", "up"), "--members", "1", "--port", fmt.Sprint(address.Port))
 			cmd.Env = os.Environ()
 			return cmd
@@ -39,8 +39,8 @@ func TestNewDirectoryLosesPower(t *testing.T) {
 }
 
 // losesNewDirectory starts a member with a command, whose path it sets, and takes the power from its disk. data is the member's
-// data directory, below the directory that the command is for.
-func losesNewDirectory(t *testing.T, address *net.TCPAddr, data string, command func(dir string) *exec.Cmd) {
+// data directory, below the directory that the command is for, and files are other files there that must be kept.
+func losesNewDirectory(t *testing.T, address *net.TCPAddr, data string, files []string, command func(dir string) *exec.Cmd) {
 	dir, r := t.TempDir(), &recorder{}
 	d := r.record(t, rollcall, dir, 1)
 	cmd, printed := command(dir), &bytes.Buffer{}
@@ -59,7 +59,13 @@ func losesNewDirectory(t *testing.T, address *net.TCPAddr, data string, command 
 	for seed := range process.Setting(t, "ROLLCALL_OUTAGES", 1, 40) {
 		place := 1 + rng.IntN(len(changes))
 		dirs, o := cut(t, changes, place, 1, uint64(seed))
-		if err := keepsNew(filepath.Join(dirs[0], data), before(acked, place)); err != nil {
+		err := keepsNew(filepath.Join(dirs[0], data), before(acked, place))
+		for _, name := range files {
+			if left := filesBelow(t, filepath.Join(dirs[0], name)); !same(left, filesBelow(t, filepath.Join(dir, name))) && (len(left) > 0 || place >= acked[0].place) {
+				err = errors.Join(err, fmt.Errorf("%s has lost its content: %v", name, sizes(left)))
+			}
+		}
+		if err != nil {
 			t.Errorf("seed %d: power was lost after change %d, and the disk %v: %v", seed, place, o, err)
 		}
 	}
@@ -67,12 +73,6 @@ func losesNewDirectory(t *testing.T, address *net.TCPAddr, data string, command 
 
 // keepsNew returns an error if a member does not start with what is left of its data directory, or has not kept what was acknowledged.
 func keepsNew(data string, acked []acknowledged) error {
-	switch number, err := os.ReadFile(filepath.Join(data, "myid")); {
-	case err == nil && string(number) != "1\n":
-		return fmt.Errorf("the member's number is %q", number)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
 	if _, err := os.Stat(data); len(acked) == 0 && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {

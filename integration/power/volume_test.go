@@ -258,11 +258,14 @@ type outage struct {
 	size                  int64
 }
 
-// newOutage returns an outage after n changes. Of the first ones each is of a kind of its own, and all others are random.
+// Of so many seeds in a row, the first fixed ones have outages of a kind of their own, and the others random ones.
+const kinds, fixed = 8, 5
+
+// newOutage returns the outage of a seed after n changes.
 func newOutage(seed uint64, n int) *outage {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	o := &outage{rng: rng, size: []int64{512, 4096}[rng.IntN(2)]}
-	switch seed % 8 {
+	switch seed % kinds {
 	case 0: // nothing is kept
 	case 1: // names, but no bytes
 		o.names, o.sizes = 4, 4
