@@ -134,3 +134,26 @@ func TestFireStepsOfRemovals(t *testing.T) {
 		t.Errorf("%d of %d watchers were told, want %d; %d missed the change", told, watchers, maxFireSteps/each, missed)
 	}
 }
+
+// A search goes on after the watch that it would look at next has fired and is gone.
+func TestWatchFiresDuringASearch(t *testing.T) {
+	w := newWorld(t)
+	writer, who := w.connect(), w.connect()
+	writer.must(writer.create("/missed", 0))
+	for _, path := range []string{"/missed", "/next"} {
+		_ = who.watchExists(path)
+	}
+	for i := range watchesPerLock { // newer ones, which are searched first
+		_ = who.watchExists(fmt.Sprint("/none", i))
+	}
+	tables := &w.s().watches
+	tables.miss(dataTable, tables.tables[dataTable].paths["/missed"])
+	if missed, more := w.s().Search(who, true); missed || !more {
+		t.Fatalf("the first part: missed %t, more %t", missed, more)
+	}
+	writer.must(writer.create("/next", 0))
+	who.wantEvents("Created(/next)")
+	if missed, _ := w.s().Search(who, false); !missed {
+		t.Error("the search has not found the change that was missed")
+	}
+}
