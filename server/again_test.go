@@ -80,3 +80,38 @@ func TestLongSetWatchesIsRefusedWhole(t *testing.T) {
 		t.Errorf("%d watches are set", n)
 	}
 }
+
+// Others change the tree before the first part of a long setWatches and between two parts. The client hears of what a part has missed.
+func TestLongSetWatchesGivesWay(t *testing.T) {
+	const paths = 3 * partPaths
+	w := newWorld(t, false, nil)
+	c, other := w.connect(), w.connect()
+	other.must(jute.OpCreate, create("/kept", "", 0))
+	watched := []string{"/kept"}
+	for i := range paths {
+		watched = append(watched, fmt.Sprint("/gone", i))
+	}
+	turn := w.srv.again
+	turn <- struct{}{} // as while another client's part is served
+	c.request(jute.OpSetWatches2, jute.SetWatches2{
+		RelativeZxid: w.zxid(), Data: pathList(watched), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{},
+	})
+	waitFor(t, func() bool { return w.srv.Stats().Outstanding == 1 })
+	first, last := watched[1], watched[paths]
+	other.must(jute.OpCreate, create(first, "", 0))
+	waitFor(t, func() bool { // the first part, which watches /kept, is served, and the second one waits for its turn
+		<-turn
+		turn <- struct{}{}
+		w.state.RLock()
+		defer w.state.RUnlock()
+		return w.state.WatchCount() == 1
+	})
+	other.must(jute.OpCreate, create(last, "", 0))
+	<-turn
+	c.expectEvent(jute.EventNodeDataChanged, first)
+	for _, path := range watched[2:paths] {
+		c.expectEvent(jute.EventNodeDeleted, path)
+	}
+	c.expectEvent(jute.EventNodeDataChanged, last)
+	c.expect(1, jute.OK)
+}
