@@ -41,9 +41,12 @@ func (l *lanes) put(conn uint64, body string) bool {
 	return l.offer(&proto.Txn{Conn: conn, Op: int32(op), Body: []byte(body)}, nil)
 }
 
-// sends returns the connections of the writes that are sent now.
-func (l *lanes) sends() (conns []uint64) {
-	for _, txn := range l.take(nil, time.Time{}) {
+// sends returns the connections of the writes that are sent during a rest, if there has been a long write.
+func (l *lanes) sends() []uint64 { return l.sendsAt(time.Time{}) }
+
+// sendsAt returns the connections of the writes that are sent at a time.
+func (l *lanes) sendsAt(now time.Time) (conns []uint64) {
+	for _, txn := range l.take(nil, now) {
 		conns = append(conns, txn.Conn)
 	}
 	return conns
@@ -119,8 +122,7 @@ func TestHeavyWritesLeaveRoom(t *testing.T) {
 		if got := l.sends(); !slices.Equal(got, []uint64{1}) {
 			t.Fatalf("sent for %v during the rest after a multi, want the light write alone", got)
 		}
-		l.rest.until = time.Time{}
-		if got, next := l.sends(), 100+(i+1)%hostile; !slices.Equal(got, []uint64{next}) {
+		if got, next := l.sendsAt(time.Now().Add(maxRest)), 100+(i+1)%hostile; !slices.Equal(got, []uint64{next}) {
 			t.Fatalf("sent for %v after the rest, want the multi of %d", got, next)
 		}
 		l.apply(2)
@@ -169,7 +171,7 @@ func TestClassesShareByWeight(t *testing.T) {
 	}
 	for range 40_000 {
 		l.mu.Lock()
-		ok := l.number(time.Time{})
+		ok := l.number(time.Now().Add(maxRest)) // after each rest, so that all classes are compared, and not only lighter ones
 		r := *l.sent.At(l.sent.Len() - 1)
 		l.mu.Unlock()
 		if !ok {
@@ -177,7 +179,6 @@ func TestClassesShareByWeight(t *testing.T) {
 		}
 		sent[classOf(r.weight)] += r.weight
 		l.apply(1)
-		l.rest.until = time.Time{} // otherwise only lighter classes would be compared
 		next(r.txn.Conn)
 	}
 	most := slices.Max(sent[:])
