@@ -30,14 +30,24 @@ func owned(entries, of int) (list []jute.ACL) {
 	return append(list, jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}})
 }
 
-// prove proves so many identities.
+// prove proves so many identities. It sends all of them at once, so that an attacker takes little of the processors for that.
 func prove(c *wire.Conn, identities int) error {
+	var burst []byte
 	for i := range identities {
-		switch code, err := request(c, jute.OpAuth, jute.AuthPacket{Scheme: []byte("digest"), Auth: fmt.Appendf(nil, "user%d:x", i)}); {
+		burst = appendFrame(burst, wire.Frame(1, jute.OpAuth, jute.AuthPacket{Scheme: []byte("digest"), Auth: fmt.Appendf(nil, "user%d:x", i)}))
+	}
+	if _, err := c.Write(burst); err != nil {
+		return err
+	}
+	for proved := 0; proved < identities; {
+		switch reply, err := c.Recv(); {
 		case err != nil:
 			return err
-		case code != jute.OK:
-			return code
+		case reply.Xid == jute.XidNotification:
+		case reply.Err != jute.OK:
+			return reply.Err
+		default:
+			proved++
 		}
 	}
 	return nil
