@@ -156,9 +156,13 @@ var permissionEvents = map[string]struct {
 		func(k *client, above string) jute.Code { return k.watchData(above + "/node") },
 		func(super *client, above string, _ []jute.ACL) Result { return super.setData(above+"/node", "y", -1) },
 	},
-	"event/children": {
+	"event/childCreated": {
 		func(k *client, above string) jute.Code { return k.watchChildren(above) },
 		func(super *client, above string, _ []jute.ACL) Result { return super.create(above+"/new", 0) },
+	},
+	"event/childDeleted": {
+		func(k *client, above string) jute.Code { return k.watchChildren(above) },
+		func(super *client, above string, _ []jute.ACL) Result { return super.delete(above+"/node", -1) },
 	},
 }
 
