@@ -9,6 +9,7 @@ require (
 	github.com/chromedp/chromedp v0.23.0 // tests only: drives Chromium
 	github.com/getkin/kin-openapi v0.152.0 // tests only: holds api/openapi.json against the answers
 	github.com/go-zookeeper/zk v1.0.4 // tests only: a client of others
+	github.com/golang/snappy v1.0.0
 	github.com/hashicorp/go-hclog v1.6.2
 	github.com/hashicorp/go-msgpack/v2 v2.1.2
 	github.com/hashicorp/raft v1.7.3
@@ -46,7 +47,6 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 	github.com/go-openapi/jsonpointer v0.22.5 // indirect
 	github.com/go-openapi/swag/jsonname v0.25.5 // indirect
-	github.com/golang/snappy v1.0.0 // indirect
 	github.com/hashicorp/go-immutable-radix v1.3.0 // indirect
 	github.com/hashicorp/go-metrics v0.5.4 // indirect
 	github.com/hashicorp/golang-lru v0.5.4 // indirect

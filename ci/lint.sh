@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the format, runs go vet and the linters, and compares the generated code with what
-# proto/rollcall.proto generates. With the argument "tools" it only builds the tools that it needs.
+# Checks the format, runs go vet and the linters, checks that the modules are tidy, and compares the generated
+# code with what proto/rollcall.proto generates. With the argument "tools" it only builds the tools that it needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,6 +18,9 @@ golangci-lint run ./... || failed=1
 (cd bench/figures && go vet ./... && golangci-lint run ./...) || failed=1
 (cd tools && go vet ./... && golangci-lint run ./...) || failed=1
 ci/structures.sh vet || failed=1
+for module in . bench/figures ci/structures; do
+  go -C "$module" mod tidy -diff || { echo "$module/go.mod is not tidy: go -C $module mod tidy"; failed=1; }
+done
 
 buf generate proto --template proto/buf.gen.yaml -o "$fresh"
 for file in "$fresh"/*.go proto/*.pb.go; do
