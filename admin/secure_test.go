@@ -181,7 +181,7 @@ func (l *shortOfFiles) Accept() (net.Conn, error) {
 func TestPortSurvivesTemporaryErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
-		h.cfg.TLS, h.cfg.UnifyPorts = &tls.Config{}, true //nolint:gosec // no connection of this test uses it
+		h.cfg.TLS, h.cfg.UnifyPorts = &tls.Config{}, true // no connection of this test uses it
 		p, done := newPipes(), make(chan error)
 		ctx, stop := context.WithCancel(t.Context())
 		go func() { done <- h.Serve(ctx, &shortOfFiles{Listener: p}) }()

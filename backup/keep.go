@@ -126,7 +126,7 @@ func (k *Keeper) room(size int64) error {
 	if err := syscall.Statfs(k.dir, &fs); err != nil {
 		return fmt.Errorf("%s: %w", k.dir, err)
 	}
-	if free := int64(fs.Bavail) * int64(fs.Bsize); free < size { //nolint:unconvert // the types depend on the system
+	if free := int64(fs.Bavail) * int64(fs.Bsize); free < size { // the types depend on the system
 		return fmt.Errorf("%s has %d bytes left, and the backup may take %d; delete files, lower backup.keep, or set backup.dir to a larger disk", k.dir, free, size)
 	}
 	return nil

@@ -45,7 +45,7 @@ func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
 		case <-ticker.C:
 		case <-n.wanted:
 		}
-		for r.State() == raft.Leader && ctx.Err() == nil && f.step(ctx) { //nolint:revive // each step is one change
+		for r.State() == raft.Leader && ctx.Err() == nil && f.step(ctx) { // each step is one change
 		}
 		if f.busy { // a member is catching up: the next step comes soon
 			ticker.Reset(min(followInterval, n.election/2))

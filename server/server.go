@@ -306,7 +306,7 @@ func (s *Server) acceptOne(p *port) error {
 	}
 	sock, err := p.Accept()
 	if err != nil {
-		return err //nolint:wrapcheck // accept logs it, or returns it with its context
+		return err // accept logs it, or returns it with its context
 	}
 	c := newConn(s, sock.RemoteAddr(), p)
 	c.stream.Init(sock, &p.streams, c)
@@ -322,7 +322,7 @@ func (s *Server) acceptOne(p *port) error {
 func (s *Server) acceptForLoop(p *port) error {
 	sock, err := p.acceptor.Accept()
 	if err != nil {
-		return err //nolint:wrapcheck // as in acceptOne
+		return err // as in acceptOne
 	}
 	c := newConn(s, sock.Addr, p)
 	c.stream.InitAccepted(sock, &p.streams, c)

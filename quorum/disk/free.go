@@ -20,5 +20,5 @@ func freeAt(dir string) (int64, error) {
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return 0, err
 	}
-	return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:unconvert // the types depend on the system
+	return int64(fs.Bavail) * int64(fs.Bsize), nil // the types depend on the system
 }
