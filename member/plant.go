@@ -24,17 +24,19 @@ type Planting struct {
 	// later term than this, so zxids with Term+1 in their upper half must be above every zxid that a client
 	// has seen.
 	Term uint64
+	// Command is the command line that an operator runs again after an error.
+	Command string
 	// Image writes the image.
 	Image func(w io.Writer) error
 }
 
 // Plant fills the empty directories of the member that begins a new ensemble with a state. The other members start with empty
-// directories and copy the state. The directories must not be in use. It is all or nothing: after a crash in the
-// middle no member starts there, and Plant can be repeated.
+// directories and copy the state. The directories must not be in use. It is all or nothing: after an error or a crash in
+// the middle no member starts there, and Plant can be repeated.
 func Plant(p Planting) error {
 	return quorum.Plant(quorum.Planting{
 		Dir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, Self: p.ID, Peers: raftPeers(p.Servers), Logger: p.Logger,
 		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)},
-		Index:   p.Index, Term: p.Term, State: p.Image,
+		Index:   p.Index, Term: p.Term, State: p.Image, Command: p.Command,
 	})
 }

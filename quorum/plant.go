@@ -26,6 +26,8 @@ type Planting struct {
 	// State writes the state, as a snapshot of Machine.
 	State func(w io.Writer) error
 
+	// Command is the command line that an operator runs again after an error. Default: the commands that fill directories
+	Command      string
 	SegmentBytes int          // as in Config
 	Logger       *slog.Logger // default: discard
 }
@@ -56,8 +58,7 @@ func (p *Planting) check() error {
 
 // Plant fills the empty directories of the member that begins a new ensemble with a state. That disk is the only voter, and all
 // others start with empty directories and copy the state. It is all or nothing: see disk.Plant.
-func Plant(p Planting) (err error) {
-	defer func() { err = disk.Explain(err, false) }()
+func Plant(p Planting) error {
 	if err := p.check(); err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func Plant(p Planting) (err error) {
 	return disk.Plant(disk.Config{
 		Member: p.Self, Servers: wire.Canonical(p.Peers), Dir: p.Dir, LogDir: p.LogDir, Stores: p.Stores, LogKind: p.LogKind,
 		SegmentBytes: p.SegmentBytes, Logger: logger, RaftLog: newRaftLog(logger),
-	}, p.fill)
+	}, p.Command, p.fill)
 }
 
 // fill writes the stores.

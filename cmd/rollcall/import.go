@@ -41,6 +41,7 @@ func newImport(w cli.World) *cobra.Command {
 				}
 				i.cfg, i.logger = cfg, log.Logger()
 			}
+			i.again = commandLine(cmd, args)
 			if err := i.run(cmd.Context(), args); err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
@@ -68,6 +69,7 @@ type importing struct {
 	done    cli.Imported // so far
 	flags   memberFlags
 	file    string
+	again   string // the command line
 	check   bool
 	few     bool
 	running bool
@@ -219,7 +221,7 @@ func (i *importing) plant(plan *crossing.Plan) error {
 	digest := uint64(0)
 	err := member.Plant(member.Planting{
 		ID: i.cfg.MyID, Servers: servers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
-		Index: plan.Head().Index, Term: plan.Term,
+		Index: plan.Head().Index, Term: plan.Term, Command: i.again,
 		Image: func(to io.Writer) (err error) {
 			digest, err = plan.Write(to)
 			return err

@@ -23,6 +23,7 @@ type restoring struct {
 	file     string
 	config   string
 	sessions string
+	again    string // the command line
 }
 
 // newRestore returns the command that fills the directories of the member that begins a new ensemble with a backup.
@@ -56,7 +57,7 @@ func newRestore(w cli.World) *cobra.Command {
 		if len(args) == 1 { // with --subtree
 			return live.Run(cmd.Context(), args[0])
 		}
-		r.file, r.config = args[0], args[1]
+		r.file, r.config, r.again = args[0], args[1], commandLine(cmd, args)
 		if err := r.restore(cmd.Context(), w, out); err != nil {
 			return fmt.Errorf("backup restore: %w", err)
 		}
@@ -91,7 +92,7 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	}
 	warnOfNewPlace(cfg, logger)
 	work = cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
-	done.Digest, err = fill(cfg, state)
+	done.Digest, err = fill(cfg, state, r.again)
 	work.Done()
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.config, err)
@@ -136,11 +137,11 @@ func (u untilDone) Read(p []byte) (int, error) {
 	return u.Reader.Read(p)
 }
 
-// fill fills the directories of a member, and returns the digest of its state.
-func fill(cfg config.Config, state *member.Restored) (digest string, err error) {
+// fill fills the directories of a member, and returns the digest of its state. again is the command line that fills them.
+func fill(cfg config.Config, state *member.Restored, again string) (digest string, err error) {
 	err = member.Plant(member.Planting{
 		ID: cfg.MyID, Servers: servers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
-		Index: state.Head().Index, Term: state.Term(),
+		Index: state.Head().Index, Term: state.Term(), Command: again,
 		Image: func(w io.Writer) error {
 			sum, err := state.WriteImage(w)
 			digest = backup.Digest(sum)

@@ -289,3 +289,51 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
+
+// After a restore or an import that failed in the middle, serve refuses the directories and names the command to run again.
+func TestServeRefusesWhatIsIncomplete(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "the operator's")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, source := writeBackup(t, dir), zooKeepers(t)
+	for _, tt := range []struct {
+		args []string // before the zoo.cfg
+		want string   // the command, before the zoo.cfg
+	}{
+		{[]string{"backup", "restore", "--sessions", "close", file}, "rollcall backup restore --sessions=close '" + strings.ReplaceAll(file, "'", `'\''`) + "' "},
+		{[]string{"import", "--no-logs", source, "--config"}, "rollcall import --config="},
+	} {
+		logs := t.TempDir()
+		zoo, data := zooCfg(t, "dataLogDir="+logs)
+		release := lockLogs(t, logs)
+		args := append(tt.args, zoo)
+		if _, err := command(t, args...); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), "run the command again: "+tt.want+zoo) {
+			t.Errorf("%q: %v", args, err)
+		}
+		release()
+		if _, err := command(t, "serve", zoo); !errors.Is(err, disk.ErrPlanting) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+zoo) || !strings.Contains(err.Error(), filepath.Join(data, "rollcall")) {
+			t.Errorf("%q, and then serve: %v", args, err)
+		}
+		if out, err := command(t, args...); err != nil {
+			t.Errorf("%q again: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// lockLogs locks the log directory of a member that has none yet, as another process would, until release.
+func lockLogs(t *testing.T, dir string) (release func()) {
+	t.Helper()
+	own := filepath.Join(dir, "rollcall")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(own, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = lock.Close() }
+}

@@ -141,6 +141,9 @@ func (d *Data) openFolders(cfg Config) (err error) {
 	if err := checkWhole(d.folders); err != nil {
 		return err
 	}
+	if err := unmark(d.folders); err != nil { // as in openFolders
+		return err
+	}
 	d.servers = d.folders[0].id.Servers
 	d.bare, d.closer, err = openStores(d.folders, storeOf(d.folders), cfg)
 	return err

@@ -77,8 +77,14 @@ type folder struct {
 
 // OwnFolder returns the folder in which the files of a member are, or will be, whose data folder or
 // log folder is dir. It creates nothing. Other files in dir do not matter, with two exceptions:
-// ZooKeeper's data are refused, and incomplete data of a member give ErrDamaged.
-func OwnFolder(dir string) (string, error) { return ownFolder(dir, "") }
+// ZooKeeper's data are refused, and incomplete data of a member give ErrDamaged or, if they have a mark, ErrPlanting.
+func OwnFolder(dir string) (string, error) {
+	own, err := ownFolder(dir, "")
+	if err == nil && own != dir {
+		err = checkMark(own)
+	}
+	return own, err
+}
 
 // ownFolder is OwnFolder for a member that has another folder too, other. In earlier versions that
 // could be a subfolder of dir with the name ownName; its files do not belong to dir.
@@ -107,7 +113,7 @@ func ownFolder(dir, other string) (string, error) {
 	case now:
 		return own, nil
 	}
-	if err := checkPlanted(own); err != nil {
+	if err := checkMark(own); err != nil {
 		return "", err
 	}
 	return own, checkOthers(dir)
@@ -326,7 +332,7 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 		}
 	}
 	complete := fs[0].id.Log
-	if complete { // a crash may have left marks in what was already whole
+	if complete { // the removal of a mark by Plant may not be durable yet
 		if err := unmark(fs); err != nil {
 			return fs, s, nil, err
 		}
@@ -367,13 +373,18 @@ func lockFolders(dir, logDir string) (fs []*folder, err error) {
 				f.own = own != d
 			}
 		}
+		if err == nil {
+			fs = append(fs, f)
+		}
+		if err == nil && i == 0 && f.own { // Plant may have been killed before the lock
+			err = checkMark(own)
+		}
 		if err != nil {
 			for _, f := range fs {
 				err = errors.Join(err, f.close())
 			}
 			return nil, err
 		}
-		fs = append(fs, f)
 	}
 	return fs, nil
 }

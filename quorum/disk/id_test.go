@@ -199,7 +199,7 @@ func plantedDiskID(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
 		cfg := plantConfig(t, kind, apart)
 		var filled ID
-		err := Plant(cfg, func(d *Data) error {
+		err := Plant(cfg, again, func(d *Data) error {
 			filled = d.ID()
 			return fillIn(func() {})(d)
 		})

@@ -9,10 +9,6 @@ import (
 	"path/filepath"
 )
 
-// plantingName is the file that marks a folder while Plant fills it. As long as the folder has no
-// identity, no member starts from it, and the next Plant begins anew.
-const plantingName = "planting"
-
 // Faults of Plant, for errors.Is.
 var (
 	// ErrPlanting says that a folder was not filled to the end.
@@ -22,40 +18,38 @@ var (
 )
 
 // Plant fills the folders of a member that has never run: fill writes its stores. Of cfg it uses what
-// Open does, except what is for a running member. Files of others may be beside the member's own folder, those
-// of ZooKeeper too.
+// Open does, except what is for a running member. command is the command line that an operator runs again after an
+// error. Files of others may be beside the member's own folder, those of ZooKeeper too.
 //
-// It is all or nothing. After an error the folders are as empty as before. After a crash they are either
-// complete, or a start refuses them with ErrPlanting and Plant can be repeated. The identity in the data
-// folder is written last: with it the folders are complete.
+// It is all or nothing. Until the mark exists the folders are as before. From then on a start refuses them with
+// ErrPlanting, and Plant can be repeated. They are complete once the mark is removed: see markName.
 //
 // cfg.Stores, if set, are filled in place of folders. They are empty, and only tests have them.
-func Plant(cfg Config, fill func(*Data) error) (err error) {
+func Plant(cfg Config, command string, fill func(*Data) error) (err error) {
 	if cfg.Dir == "" {
 		d := &Data{bare: cfg.Stores}
 		return d.plant(fill)
 	}
-	fs, err := plantedFolders(cfg.Dir, cfg.LogDir)
+	fs, begun, err := plantedFolders(cfg.Dir, cfg.LogDir, command)
 	defer func() {
 		for _, f := range fs {
 			err = errors.Join(err, f.close())
 		}
+		err = planted(err, begun, command)
 	}()
 	if err != nil {
 		return err
-	}
-	for i := len(fs) - 1; i >= 0; i-- { // the data folder's mark is there while anything else is
-		if err := replaceFile(filepath.Join(fs[i].dir, plantingName), []byte("This folder is being filled.\n")); err != nil {
-			return errors.Join(fmt.Errorf("quorum: mark data folder: %w", err), unplant(fs))
-		}
 	}
 	if err = clearAll(fs); err == nil {
 		err = plant(fs, cfg, fill)
 	}
 	if err != nil {
-		return errors.Join(err, unplant(fs))
+		return errors.Join(err, clearAll(fs)) // what is left would take space
 	}
-	return unmark(fs)
+	if err := unmark(fs); err != nil {
+		return errors.Join(err, fs[0].mark(command)) // as the caller is told
+	}
+	return nil
 }
 
 // plant fills empty folders, and gives them their identity.
@@ -73,11 +67,6 @@ func plant(fs []*folder, cfg Config, fill func(*Data) error) error {
 	}()
 	if err = errors.Join(err, d.Close()); err != nil {
 		return err
-	}
-	for _, f := range fs {
-		if err := syncDir(filepath.Dir(f.dir)); err != nil {
-			return fmt.Errorf("quorum: create data folder: %w", err)
-		}
 	}
 	for i := len(fs) - 1; i >= 0; i-- {
 		if err := fs[i].write(id); err != nil {
@@ -98,32 +87,56 @@ func (d *Data) plant(fill func(*Data) error) (err error) {
 	return fill(d)
 }
 
-// plantedFolders locks the folders that Plant may fill. It makes them if they do not exist.
-func plantedFolders(dir, logDir string) (fs []*folder, err error) {
+// plantedFolders locks and marks the folders that Plant may fill, that of the data first. It makes them if they do not
+// exist. begun says whether the data folder has a mark.
+func plantedFolders(dir, logDir, command string) (fs []*folder, begun bool, err error) {
 	dirs := []string{dir}
 	if logDir != "" && filepath.Clean(logDir) != filepath.Clean(dir) {
 		dirs = append(dirs, logDir)
 	}
-	for _, d := range dirs {
+	for _, d := range dirs { // before anything is written
 		if err := mayPlant(d, dirs); err != nil {
-			return fs, err
+			return nil, false, err
 		}
 	}
 	for _, d := range dirs {
-		f, err := lockEmpty(filepath.Join(d, ownName))
+		f, err := lockOwn(d)
 		if err != nil {
-			return fs, err
+			return fs, begun, err
 		}
 		fs = append(fs, f)
+		if err = mayPlant(d, dirs); err == nil { // another process may have filled it before the lock
+			err = f.mark(command)
+		}
+		if there, merr := marked(fs[0].dir); merr == nil {
+			begun = there
+		}
+		if err != nil {
+			return fs, begun, err
+		}
 	}
-	return fs, nil
+	return fs, begun, nil
+}
+
+// lockOwn makes and locks a member's own folder in an operator's folder.
+func lockOwn(dir string) (*folder, error) {
+	own := filepath.Join(dir, ownName)
+	err := makeFolder(own)
+	if err == nil { // a command that made it may have been killed before it was durable
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("quorum: create data folder: %w", err)
+	}
+	return lockPath(own)
 }
 
 // elsewhere is the advice for a folder that is not empty. To fill one again after its ensemble has started would
 // begin another ensemble.
 const elsewhere = "if a member of this ensemble has ever started, do not fill any folder again: start a member that has lost its data with an empty folder, and it joins. Otherwise choose an empty folder"
 
-// mayPlant returns an error if a member has begun in an operator's folder, or cannot begin there.
+// mayPlant returns an error if a member has begun in an operator's folder, or cannot begin there. Of a member's own folder,
+// it accepts one with a mark, and one that holds only what a start that was killed early leaves.
 func mayPlant(dir string, dirs []string) error {
 	own := filepath.Join(dir, ownName)
 	for _, other := range dirs {
@@ -131,43 +144,33 @@ func mayPlant(dir string, dirs []string) error {
 			return fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which must not be its other folder too (dataDir, dataLogDir); choose another one", dir, ownName)
 		}
 	}
-	for _, path := range []string{filepath.Join(dir, identityName), filepath.Join(own, identityName)} {
-		there, err := exists(path)
-		if err != nil {
-			return fmt.Errorf("quorum: read data folder: %w", err)
-		}
-		marked := false
-		if there && dir != dirs[0] { // the identity in the data folder is the last to be written
-			marked, err = exists(filepath.Join(filepath.Dir(path), plantingName))
-			if err != nil {
-				return fmt.Errorf("quorum: read data folder: %w", err)
-			}
-		}
-		if there && !marked {
-			return explained{fmt.Errorf("quorum: data folder %s %w: it has %s, so it is that of a member. The way out: %s", dir, ErrHasData, path, elsewhere)}
+	before, err := exists(filepath.Join(dir, identityName))
+	if err != nil {
+		return fmt.Errorf("quorum: read data folder: %w", err)
+	}
+	if before {
+		return notEmpty(dir, identityName)
+	}
+	if err := checkLeftovers(dir); err != nil {
+		return err
+	}
+	if again, err := marked(own); again || err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(own)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("quorum: read data folder: %w", err)
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != lockName && name != identityName+tmpSuffix {
+			return notEmpty(own, name)
 		}
 	}
-	return checkLeftovers(dir)
+	return nil
 }
 
-// lockEmpty makes and locks a member's own folder. It returns an error if the folder holds anything that
-// neither Plant nor a start that was killed early has left.
-func lockEmpty(own string) (*folder, error) {
-	marked, err := exists(filepath.Join(own, plantingName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("quorum: read data folder: %w", err)
-	}
-	if entries, err := os.ReadDir(own); err == nil && !marked {
-		for _, e := range entries {
-			if name := e.Name(); name != lockName && name != identityName+tmpSuffix && name != plantingName+tmpSuffix {
-				return nil, explained{fmt.Errorf("quorum: data folder %s %w: it has %s. The way out: %s", own, ErrHasData, name, elsewhere)}
-			}
-		}
-	}
-	if err := makeFolder(own); err != nil {
-		return nil, fmt.Errorf("quorum: create data folder: %w", err)
-	}
-	return lockPath(own)
+func notEmpty(dir, name string) error {
+	return explained{fmt.Errorf("quorum: data folder %s %w: it has %s. The way out: %s", dir, ErrHasData, name, elsewhere)}
 }
 
 // clearAll removes everything from the folders but their locks and marks.
@@ -178,7 +181,7 @@ func clearAll(fs []*folder) error {
 			return fmt.Errorf("quorum: read data folder: %w", err)
 		}
 		for _, e := range entries {
-			if name := e.Name(); name == lockName || name == plantingName {
+			if name := e.Name(); name == lockName || name == markName {
 				continue
 			}
 			if err := os.RemoveAll(filepath.Join(f.dir, e.Name())); err != nil {
@@ -189,38 +192,14 @@ func clearAll(fs []*folder) error {
 	return nil
 }
 
-// unplant makes the folders empty again.
-func unplant(fs []*folder) error {
-	if err := clearAll(fs); err != nil {
-		return err
-	}
-	return unmark(fs)
-}
-
-// unmark removes the marks of complete or empty folders, that of the data folder last.
+// unmark removes the marks of complete folders, that of the data first: with it the folders are complete.
 func unmark(fs []*folder) error {
-	for i := len(fs) - 1; i >= 0; i-- {
-		err := os.Remove(filepath.Join(fs[i].dir, plantingName))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = syncDir(fs[i].dir)
-		}
-		if err != nil {
-			return fmt.Errorf("quorum: mark data folder: %w", err)
+	for _, f := range fs {
+		if err := f.unmark(); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// checkPlanted returns ErrPlanting if a crash has interrupted Plant in a member's own folder.
-func checkPlanted(own string) error {
-	marked, err := exists(filepath.Join(own, plantingName))
-	if err != nil || !marked {
-		return err
-	}
-	return explained{fmt.Errorf("quorum: data folder %s %w: it has %s. The way out: run the command that filled it again", own, ErrPlanting, plantingName)}
 }
 
 // VerifyNewest reads all of the newest snapshot with verify, and compares it with what its metadata say.

@@ -2,11 +2,13 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -21,6 +23,9 @@ func plantConfig(t *testing.T, kind LogKind, apart bool) Config {
 	}
 	return cfg
 }
+
+// again is the command that the operator of these tests runs.
+const again = "rollcall backup restore --sessions=close the.backup zoo.cfg"
 
 // fillIn writes a term and a snapshot, and calls step after each.
 func fillIn(step func()) func(*Data) error {
@@ -61,7 +66,7 @@ func checkFilled(t *testing.T, cfg Config) {
 		t.Errorf("term %d, snapshots %v: %v, %v", term, list, err, lerr)
 	}
 	for _, f := range d.folders {
-		if there, err := exists(filepath.Join(f.dir, plantingName)); there || err != nil {
+		if there, err := exists(filepath.Join(f.dir, markName)); there || err != nil {
 			t.Errorf("%s is still marked: %v", f.dir, err)
 		}
 	}
@@ -75,10 +80,10 @@ func plantFolders(t *testing.T, kind LogKind) {
 		cfg := plantConfig(t, kind, apart)
 		write(t, filepath.Join(cfg.Dir, "version-2", "snapshot.0"), "ZooKeeper's")
 		write(t, filepath.Join(cfg.Dir, "myid"), "1")
-		if err := Plant(cfg, fillIn(func() {})); err != nil {
+		if err := Plant(cfg, again, fillIn(func() {})); err != nil {
 			t.Fatal(err)
 		}
-		if err := Plant(cfg, fillIn(func() {})); !errors.Is(err, ErrHasData) {
+		if err := Plant(cfg, again, fillIn(func() {})); !errors.Is(err, ErrHasData) {
 			t.Errorf("filled twice: %v", err)
 		}
 		checkFilled(t, cfg)
@@ -86,74 +91,131 @@ func plantFolders(t *testing.T, kind LogKind) {
 }
 
 // After a kill at any step no member starts in the folders, and Plant can be repeated; or the folders are
-// complete. After an error they are empty.
+// complete. After an error it is so, too.
 func TestPlantInterrupted(t *testing.T) { kinds(t, plantInterrupted) }
 
 func plantInterrupted(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
 		cfg := plantConfig(t, kind, apart)
 		var killed []Config // a copy of the folders at each step
-		if err := Plant(cfg, fillIn(func() { killed = append(killed, copied(t, cfg)) })); err != nil {
+		if err := Plant(cfg, again, fillIn(func() { killed = append(killed, copied(t, cfg)) })); err != nil {
 			t.Fatal(err)
 		}
 		for i := range ownFolders(cfg) { // the steps before and after
 			c := copied(t, cfg)
 			for j, other := range ownFolders(c) { // killed before the identity of data, of the log
-				write(t, filepath.Join(other, plantingName), "")
+				write(t, filepath.Join(other, markName), "")
 				if j <= i {
 					remove(t, filepath.Join(other, identityName))
 				}
 			}
 			killed = append(killed, c)
-			c = copied(t, cfg) // killed when only marks were written, the log's first
-			for _, other := range ownFolders(c) {
-				remove(t, other)
-			}
+			c = copied(t, cfg) // killed when only marks were made, that of the data first
 			for j, other := range ownFolders(c) {
-				if j >= i {
-					write(t, filepath.Join(other, plantingName), "")
+				remove(t, other)
+				if j <= i {
+					write(t, filepath.Join(other, markName), "")
 				}
 			}
 			killed = append(killed, c)
 		}
-		for i, c := range killed {
-			d, err := Open(c)
-			if err == nil {
-				d.Close()
-			}
-			if !errors.Is(err, ErrPlanting) {
-				t.Errorf("%s, apart %t, kill %d: a start says %v", kind, apart, i, err)
-			}
-			if _, err := Examine(c.Dir, c.LogDir); err == nil {
-				t.Errorf("kill %d: data are found", i)
-			}
-			if err := Plant(c, fillIn(func() {})); err != nil {
-				t.Errorf("kill %d: not repeated: %v", i, err)
-				continue
-			}
-			checkFilled(t, c)
-		}
 		whole := copied(t, cfg) // killed before the marks were removed
 		for _, own := range ownFolders(whole) {
-			write(t, filepath.Join(own, plantingName), "")
+			write(t, filepath.Join(own, markName), "")
 		}
-		if err := Plant(whole, fillIn(func() {})); !errors.Is(err, ErrHasData) {
-			t.Errorf("a complete folder is filled again: %v", err)
-		}
-		checkFilled(t, whole)
-		checkFilled(t, cfg)
-
-		broken := errors.New("disk full")
-		c := plantConfig(t, kind, apart)
-		err := Plant(c, func(d *Data) error { return errors.Join(fillIn(func() {})(d), broken) })
-		if !errors.Is(err, broken) {
+		broken := errors.New("broken")
+		failed := plantConfig(t, kind, apart)
+		if err := Plant(failed, again, func(d *Data) error { return errors.Join(fillIn(func() {})(d), broken) }); !errors.Is(err, broken) {
 			t.Errorf("%v", err)
 		}
-		for _, own := range ownFolders(c) {
-			entries, err := os.ReadDir(own)
-			if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != lockName }) {
-				t.Errorf("%v is left in %s: %v", entries, own, err)
+		for _, own := range ownFolders(failed) {
+			if left := listed(t, own); len(left) != 1 || filepath.Base(left[0]) != markName {
+				t.Errorf("after an error %s has %v", own, left)
 			}
+		}
+		for i, c := range append(killed, whole, failed) {
+			checkRefused(t, c, fmt.Sprintf("%s, apart %t, end %d", kind, apart, i))
+		}
+		checkFilled(t, cfg)
+	}
+}
+
+// checkRefused checks that nobody uses the folders of a Plant that did not end, and that it can be repeated.
+func checkRefused(t *testing.T, c Config, when string) {
+	t.Helper()
+	d, err := Open(c)
+	if err == nil {
+		d.Close()
+	}
+	if !errors.Is(err, ErrPlanting) {
+		t.Errorf("%s: a start says %v", when, err)
+	}
+	if _, err := Examine(c.Dir, c.LogDir); !errors.Is(err, ErrPlanting) {
+		t.Errorf("%s: a recovery says %v", when, err)
+	}
+	if _, err := OwnFolder(c.Dir); !errors.Is(err, ErrPlanting) {
+		t.Errorf("%s: the folder is %v", when, err)
+	}
+	if err := Plant(c, again, fillIn(func() {})); err != nil {
+		t.Errorf("%s: not repeated: %v", when, err)
+		return
+	}
+	checkFilled(t, c)
+}
+
+// Once the mark of the data is removed the folders are complete, although the log's still has its own. The next start removes it.
+func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
+	cfg := plantConfig(t, LogWAL, true)
+	if err := Plant(cfg, again, fillIn(func() {})); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(cfg.LogDir, ownName, markName)
+	write(t, left, "")
+	if err := Plant(cfg, again, fillIn(func() {})); !errors.Is(err, ErrHasData) {
+		t.Errorf("complete folders are filled again: %v", err)
+	}
+	checkFilled(t, cfg)
+}
+
+// A mark counts whatever is in it. If it is whole, it names the command to run again.
+func TestMarkNamesTheCommand(t *testing.T) {
+	whole := markText(again)
+	for _, tt := range []struct{ text, want string }{
+		{whole, again},
+		{"", anyCommand},
+		{whole[:len(whole)-1], anyCommand},
+		{whole[:10], anyCommand},
+		{"rollcall backup restore other.backup zoo.cfg" + whole[len(again):], anyCommand},
+		{whole + "more", anyCommand},
+		{markText(strings.Repeat("x", maxMark)), anyCommand},
+		{strings.Repeat("x", 2*maxMark), anyCommand},
+	} {
+		cfg := plantConfig(t, LogWAL, false)
+		write(t, filepath.Join(cfg.Dir, ownName, markName), tt.text)
+		if _, err := Open(cfg); !errors.Is(err, ErrPlanting) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+". ") {
+			t.Errorf("mark %.80q: %v, want %q", tt.text, err, tt.want)
+		}
+		if err := Plant(cfg, again, fillIn(func() {})); err != nil {
+			t.Errorf("mark %.80q: not repeated: %v", tt.text, err)
+		}
+	}
+}
+
+// An error of Plant says whether anything was written, and which command to run again. It never advises to start the member.
+func TestPlantAdvises(t *testing.T) {
+	full := &os.PathError{Op: "write", Path: "state.bin", Err: syscall.ENOSPC}
+	for _, tt := range []struct {
+		err   error
+		begun bool
+		want  string
+	}{
+		{full, true, "the disk is full (write state.bin: no space left on device). No member starts there until the data folders are filled. The way out: free space there, and run the command again: " + again},
+		{full, false, "the disk is full (write state.bin: no space left on device). Nothing was written: the data folders are as they were, and a member that starts there begins without data. The way out: free space there, and run the command again: " + again},
+		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data folders are filled. The way out: run the command again: " + again},
+		{io.ErrUnexpectedEOF, false, "unexpected EOF"},
+	} {
+		if err := planted(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || err != Explain(err, false) {
+			t.Errorf("%v, begun %t: %q, want %q", tt.err, tt.begun, err, tt.want)
 		}
 	}
 }
@@ -216,7 +278,7 @@ func TestPlantRefuses(t *testing.T) {
 		cfg := plantConfig(t, LogWAL, true)
 		tt.spoil(t, &cfg)
 		before := listed(t, cfg.Dir)
-		err := Plant(cfg, func(*Data) error { t.Errorf("%s: filled", tt.name); return nil })
+		err := Plant(cfg, again, func(*Data) error { t.Errorf("%s: filled", tt.name); return nil })
 		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.say) {
 			t.Errorf("%s: %v, want %v and %q", tt.name, err, tt.want, tt.say)
 		}
