@@ -52,7 +52,7 @@ func (h *HTTP) refuse(c class, r *http.Request) *Failure {
 	}
 	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
 	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), foreign) {
-		return &Failure{http.StatusForbidden, "requests from pages of another origin are refused"}
+		return &Failure{Status: http.StatusForbidden, Text: "requests from pages of another origin are refused"}
 	}
 	has := h.role(r)
 	needs := h.needs(r)
@@ -61,22 +61,22 @@ func (h *HTTP) refuse(c class, r *http.Request) *Failure {
 	}
 	switch {
 	case !local(r.RemoteAddr) && c != changes:
-		return &Failure{http.StatusUnauthorized, "from another machine " + needs}
+		return &Failure{Status: http.StatusUnauthorized, Text: "from another machine " + needs}
 	case !local(r.RemoteAddr):
-		return &Failure{http.StatusForbidden, "this is answered on the member's own machine alone: connect to a loopback address"}
+		return &Failure{Status: http.StatusForbidden, Text: "this is answered on the member's own machine alone: connect to a loopback address"}
 	case !h.known(r.Host):
 		return errMisnamed
 	case c == changes && has > roleNone && has < roleAdmin:
-		return &Failure{http.StatusForbidden, "these credentials only read; an administrator's are needed"}
+		return &Failure{Status: http.StatusForbidden, Text: "these credentials only read; an administrator's are needed"}
 	case c == changes && has < roleAdmin:
-		return &Failure{http.StatusUnauthorized, needs}
+		return &Failure{Status: http.StatusUnauthorized, Text: needs}
 	}
 	return nil
 }
 
 // errMisnamed is the answer to a request for another host. A page of another site whose name leads to this machine sends such a
 // request.
-var errMisnamed = &Failure{http.StatusForbidden, "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
+var errMisnamed = &Failure{Status: http.StatusForbidden, Text: "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
 
 // misnamed returns errMisnamed if a request without credentials is for a host that is not this member. Some probes name no host,
 // and every browser does.
@@ -94,7 +94,7 @@ func (e *endpoint) mistyped(r *http.Request) *Failure {
 	if e.class != changes || r.Method != http.MethodPost || sends(r, wanted) {
 		return nil
 	}
-	return &Failure{http.StatusUnsupportedMediaType, "the Content-Type of this request must be " + wanted}
+	return &Failure{Status: http.StatusUnsupportedMediaType, Text: "the Content-Type of this request must be " + wanted}
 }
 
 // needs says what is wrong with the credentials of a request that proves nothing.

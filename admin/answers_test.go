@@ -155,7 +155,7 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 	case status == http.StatusNotFound && e.class == reads:
 		opsOf(h).rows = nil
 	default:
-		opsOf(h).err = &Failure{status, "it failed"} // h.cfg.Log is nil
+		opsOf(h).err = &Failure{Status: status, Text: "it failed"} // h.cfg.Log is nil
 	}
 	return v
 }

@@ -94,7 +94,7 @@ func (a *audit) required(e *endpoint, r *http.Request, who string) *Failure {
 		return nil
 	}
 	if err := a.acts.Require(r.Context(), actOf(e, r, who)); err != nil {
-		return &Failure{http.StatusServiceUnavailable, err.Error() + "; nothing was done, because audit.required is set"}
+		return &Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done, because audit.required is set"}
 	}
 	return nil
 }

@@ -47,12 +47,12 @@ func TestAudit(t *testing.T) {
 		},
 		{
 			visit{method: "POST", path: "/v1/sessions/0x7/kill", header: bearer},
-			&Failure{404, "no such session"},
+			&Failure{Status: 404, Text: "no such session"},
 			`level=INFO msg=audit action="kill session" target=0x7 by=token from=127.0.0.1:1 outcome="failed: no such session"`,
 		},
 		{
 			visit{method: "POST", path: "/v1/sessions/0x7/kill", header: bearer},
-			&Failure{504, "nobody knows"},
+			&Failure{Status: 504, Text: "nobody knows"},
 			`level=INFO msg=audit action="kill session" target=0x7 by=token from=127.0.0.1:1 outcome="unknown: nobody knows"`,
 		},
 		{

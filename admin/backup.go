@@ -59,7 +59,7 @@ func (h *HTTP) sendCopy(w http.ResponseWriter, r *http.Request, rate int64) *Fai
 	case h.backups <- struct{}{}:
 		defer func() { <-h.backups }()
 	default:
-		return &Failure{http.StatusServiceUnavailable, "other backups of this member are being made; try again when they are done"}
+		return &Failure{Status: http.StatusServiceUnavailable, Text: "other backups of this member are being made; try again when they are done"}
 	}
 	c, err := h.ops.Copy(r.Context())
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *HTTP) sendCopy(w http.ResponseWriter, r *http.Request, rate int64) *Fai
 	}
 	if err := c.Send(r.Context(), w, rate); err != nil {
 		h.log.Warn("a backup was not finished", "index", c.Head.Index, "to", r.RemoteAddr, "err", err)
-		noteOutcome(w, &Failure{http.StatusInternalServerError, err.Error()})
+		noteOutcome(w, &Failure{Status: http.StatusInternalServerError, Text: err.Error()})
 	}
 	return nil
 }

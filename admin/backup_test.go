@@ -69,8 +69,8 @@ func TestV1BackupWithoutState(t *testing.T) {
 	if w := (visit{method: "HEAD", path: "/v1/backup", header: signedIn}).to(h); w.Code != 200 || w.Body.Len() > 0 || w.Header().Get("Content-Disposition") == "" {
 		t.Errorf("HEAD: %d with %d bytes", w.Code, w.Body.Len())
 	}
-	opsOf(h).err = &Failure{http.StatusServiceUnavailable, "this member is joining"}
-	if w := (visit{method: "GET", path: "/v1/backup", header: signedIn}).to(h); w.Code != 503 || w.Body.String() != `{"error":"this member is joining"}`+"\n" {
+	opsOf(h).err = &Failure{Status: http.StatusServiceUnavailable, Text: "this member is joining"}
+	if w := (visit{method: "GET", path: "/v1/backup", header: signedIn}).to(h); w.Code != 503 || w.Body.String() != `{"error":"this member is joining","reason":""}`+"\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -346,7 +346,7 @@ func (c *boundConn) answered() int {
 }
 
 // errNoSeat is the answer to a request for which there is no seat.
-var errNoSeat = &Failure{http.StatusServiceUnavailable, "too many requests are under way; try again"}
+var errNoSeat = &Failure{Status: http.StatusServiceUnavailable, Text: "too many requests are under way; try again"}
 
 // networkOf returns the address that a connection is counted under: all loopback addresses are one, and a /64 of IPv6 is.
 func networkOf(a net.Addr) netip.Addr {

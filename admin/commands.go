@@ -124,7 +124,7 @@ func (h *HTTP) say(w http.ResponseWriter, status int, name string, answer func(*
 		if why == "" {
 			j.field("error", nil)
 		} else {
-			noteOutcome(w, &Failure{http.StatusOK, why}) // a status as ZooKeeper's
+			noteOutcome(w, &Failure{Status: http.StatusOK, Text: why}) // a status as ZooKeeper's
 			j.field("error", why)
 		}
 	})

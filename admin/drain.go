@@ -38,7 +38,7 @@ func (h *HTTP) v1Drain(q *query) (any, error) {
 	begun := time.Now()
 	closed, leads := h.ops.Drain(q.Context(), over)
 	if err := q.Context().Err(); err != nil {
-		return nil, &Failure{http.StatusServiceUnavailable, fmt.Sprintf("the request ended after %d connections were closed; drain again to close the rest", closed)}
+		return nil, &Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; drain again to close the rest", closed)}
 	}
 	return api.Drained{Connections: closed, Leads: leads, TookMs: time.Since(begun).Milliseconds()}, nil
 }
@@ -46,7 +46,7 @@ func (h *HTTP) v1Drain(q *query) (any, error) {
 // drainTimeOf returns the time of a drain that a request gives.
 func drainTimeOf(ms int64) (time.Duration, error) {
 	if ms < 0 || ms > MaxDrainOver.Milliseconds() {
-		return 0, &Failure{http.StatusBadRequest, fmt.Sprintf("over_ms: %d; allowed is 0 to %d", ms, MaxDrainOver.Milliseconds())}
+		return 0, &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("over_ms: %d; allowed is 0 to %d", ms, MaxDrainOver.Milliseconds())}
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }

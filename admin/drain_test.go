@@ -52,7 +52,7 @@ func TestV1DrainMember(t *testing.T) {
 	}{
 		{`{"member":3}`, nil, 200, `{"connections":3,"leads":false,"took_ms":0}`, "drain member 3 over 5s for super from 127.0.0.1:1"},
 		{`{"member":4,"over_ms":0}`, nil, 200, `{"connections":4,`, "drain member 4 over 0s for super from 127.0.0.1:1"},
-		{`{"member":9}`, &Failure{404, "the ensemble has no member 9"}, 404, "no member 9", "drain member 9 over 5s for super from 127.0.0.1:1"},
+		{`{"member":9}`, &Failure{Status: 404, Text: "the ensemble has no member 9"}, 404, "no member 9", "drain member 9 over 5s for super from 127.0.0.1:1"},
 		{`{"member":3,"over_ms":60001}`, nil, 400, "over_ms: 60001; allowed is 0 to 60000", ""},
 		{`{"over_ms":1}`, nil, 400, "member: 0; allowed are the numbers from 1 to 255", ""},
 		{`{"member":256}`, nil, 400, "member: 256; allowed are", ""},

@@ -24,6 +24,7 @@ type endpoint struct {
 	probe  bool          // it is answered whatever the Host header says, and whatever else is under way
 	long   bool          // its answer can be long or slow: at most maxLong of them are made at once
 	lasts  time.Duration // how long its answer may take; default answerTime
+	shared bool          // it changes the ensemble and not this member alone, so a member that was removed refuses it
 	alias  bool          // another path of the endpoint before it
 	help   string
 	serve  func(h *HTTP, w http.ResponseWriter, r *http.Request)
@@ -122,7 +123,7 @@ func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {
 		}
 		leave := h.enter(e, r)
 		if leave == nil {
-			busy := &Failure{http.StatusServiceUnavailable, "too many long answers are being made; try again"}
+			busy := &Failure{Status: http.StatusServiceUnavailable, Text: "too many long answers are being made; try again"}
 			if e.class == changes {
 				h.audit.refused(e, r, h.who(r), busy.Text)
 			}

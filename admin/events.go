@@ -84,12 +84,12 @@ func (s *streams) join(by string) (*reader, *Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil {
-		return nil, &Failure{http.StatusServiceUnavailable, "this member is stopping"}
+		return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member is stopping"}
 	}
 	if len(s.readers) == maxStreams {
 		oldest := s.oldestAnonymous()
 		if by == "" || oldest == nil {
-			return nil, &Failure{http.StatusServiceUnavailable, "this member serves as many streams of events as it can; close one, sign in, or ask another member"}
+			return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member serves as many streams of events as it can; close one, sign in, or ask another member"}
 		}
 		s.drop(oldest)
 	}

@@ -190,7 +190,7 @@ func (f *fakeOps) Load() Load { return f.load }
 func (f *fakeOps) Node(q NodeQuery) (Node, error) {
 	f.asked, f.node = "node", q
 	if len(f.rows) == 0 {
-		return Node{}, &Failure{404, "no such node"}
+		return Node{}, &Failure{Status: 404, Text: "no such node"}
 	}
 	return f.shown, f.err
 }
@@ -264,7 +264,7 @@ func (f *fakeOps) Restore(ctx context.Context, r Restoring) (Restored, error) {
 	body, err := io.ReadAll(r.Body)
 	f.asked, f.path, f.address = "restore", string(body), r.Host
 	if err != nil {
-		return Restored{}, &Failure{400, err.Error()}
+		return Restored{}, &Failure{Status: 400, Text: err.Error()}
 	}
 	return Restored{Zxid: 0x600000001, Nodes: 9, Created: 2, Set: 3, ACLs: 4, Deleted: 5, Left: 6, Skipped: 7}, f.err
 }

@@ -20,7 +20,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 				ignoreBody(w)
 				limitWrite(w, refusalTime)
 				setHeaders(w.Header())
-				(&Failure{http.StatusTooManyRequests, err.Error()}).write(w, r)
+				(&Failure{Status: http.StatusTooManyRequests, Text: err.Error()}).write(w, r)
 				return
 			}
 			if h.offeredRole(r) == roleNone {

@@ -33,7 +33,7 @@ var logEndpoints = []endpoint{
 	},
 }
 
-var errNoLog = &Failure{http.StatusNotImplemented, "this process keeps no log that can be asked for"}
+var errNoLog = &Failure{Status: http.StatusNotImplemented, Text: "this process keeps no log that can be asked for"}
 
 func (h *HTTP) v1Log(*query) (any, error) {
 	if h.cfg.Log == nil {
@@ -59,7 +59,7 @@ func (h *HTTP) v1SetLogLevel(q *query) (any, error) {
 	}
 	level, err := logs.ParseLevel(wanted.Level)
 	if err != nil {
-		return nil, &Failure{http.StatusBadRequest, "level: " + err.Error()}
+		return nil, &Failure{Status: http.StatusBadRequest, Text: "level: " + err.Error()}
 	}
 	h.cfg.Log.SetLevel(level)
 	q.SetPathValue("level", logs.LevelName(level)) // for the audit log

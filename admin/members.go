@@ -24,15 +24,15 @@ var membersEndpoints = []endpoint{
 		help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", ask: (*HTTP).v1Members,
 	},
 	{
-		method: "POST", path: "/v1/members", class: changes, action: "change members", target: membersTarget, answers: api.MembersChanged{}, takes: api.MembersChange{}, fails: membersFailures,
+		method: "POST", path: "/v1/members", class: changes, shared: true, action: "change members", target: membersTarget, answers: api.MembersChanged{}, takes: api.MembersChange{}, fails: membersFailures,
 		help: "adds, changes or removes servers, through the log", ask: (*HTTP).v1ChangeMembers,
 	},
 	{
-		method: "POST", path: "/v1/members/lead", class: changes, action: "hand over leadership", target: membersTarget, answers: api.MembersLed{}, takes: api.MembersLead{}, fails: append([]int{http.StatusNotFound}, membersFailures...),
+		method: "POST", path: "/v1/members/lead", class: changes, shared: true, action: "hand over leadership", target: membersTarget, answers: api.MembersLed{}, takes: api.MembersLead{}, fails: append([]int{http.StatusNotFound}, membersFailures...),
 		help: "hands leadership over to a member, and answers when that one leads", ask: (*HTTP).v1Lead,
 	},
 	{
-		method: "POST", path: "/v1/members/drain", class: changes, action: "drain", target: membersTarget, lasts: drainTime, answers: api.Drained{}, takes: api.MembersDrain{}, fails: drainFailures,
+		method: "POST", path: "/v1/members/drain", class: changes, shared: true, action: "drain", target: membersTarget, lasts: drainTime, answers: api.Drained{}, takes: api.MembersDrain{}, fails: drainFailures,
 		help: "drains any member as `/v1/drain` does the one that is asked", ask: (*HTTP).v1DrainMember,
 	},
 }
@@ -62,7 +62,9 @@ func (h *HTTP) v1Members(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return membersRow(m), nil
+	row := membersRow(m)
+	row.Removed = h.source.Health().Removed != 0
+	return row, nil
 }
 
 func membersRow(m view.Members) api.Members {

@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
+	"rollcall/api"
 	"rollcall/roster"
 )
 
@@ -50,7 +52,7 @@ func TestV1Lead(t *testing.T) {
 		asked  string
 	}{
 		{`{"member":2}`, nil, 200, `{"leader":2}`, "lead 2"},
-		{`{"member":2}`, &Failure{http.StatusConflict, "member 2 is an observer"}, 409, "member 2 is an observer", "lead 2"},
+		{`{"member":2}`, &Failure{Status: http.StatusConflict, Text: "member 2 is an observer"}, 409, "member 2 is an observer", "lead 2"},
 		{`{"member":0}`, nil, 400, "member: 0; allowed are the numbers from 1 to 255", ""},
 		{`{"member":256}`, nil, 400, "member: 256; allowed", ""},
 		{`{}`, nil, 400, "member: 0; allowed", ""},
@@ -72,6 +74,44 @@ func TestMembersAreAudited(t *testing.T) {
 	for _, want := range []string{`action="change members" target="joining=server.4=d:1:2;3 leaving=1 version=0x1 forced" by=super`, `action="hand over leadership" target="member 3" by=super`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
+		}
+	}
+}
+
+// A member that was removed refuses what changes the ensemble, with a reason for programs, before the member is asked. What is about
+// the member itself it does.
+func TestRemovedMemberRefusesChanges(t *testing.T) {
+	refused := 0
+	all := endpoints(DefaultCommandURL)
+	for i := range all {
+		e := &all[i]
+		if e.class != changes || e.method != http.MethodPost || e.takesType != "" {
+			continue
+		}
+		h, source := newTestHTTP(t, "")
+		source.health.Removed = 0x400000007
+		w := visit{method: e.method, path: concrete(e.path), header: signedIn, body: `{}`}.to(h)
+		var failure api.Failure
+		_ = json.Unmarshal(w.Body.Bytes(), &failure) // an answer that is none is no refusal
+		isRefused := w.Code == http.StatusServiceUnavailable && failure.Reason == api.ReasonRemoved && opsOf(h).asked == ""
+		if isRefused && !strings.HasPrefix(failure.Error, "this member was removed from the ensemble (the list of version 0x400000007)") {
+			t.Errorf("%s: %s", e.path, failure.Error)
+		}
+		if shared := strings.HasPrefix(e.path, "/v1/members") || strings.HasPrefix(e.path, "/v1/nodes") || strings.HasSuffix(e.path, "/kill"); isRefused != shared {
+			t.Errorf("%s: %d %s, asked %q; refused: %t, want %t", e.path, w.Code, w.Body, opsOf(h).asked, isRefused, shared)
+		}
+		if isRefused {
+			refused++
+		}
+	}
+	if refused != 7 {
+		t.Errorf("%d endpoints refuse, want 7", refused)
+	}
+	for removed, want := range map[int64]string{0: `"removed":false`, 7: `"removed":true`} {
+		h, source := newTestHTTP(t, "follower")
+		source.health.Removed = removed
+		if w := (visit{method: "GET", path: "/v1/members", header: signedIn}).to(h); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("the list: %d %s, want %s", w.Code, w.Body, want)
 		}
 	}
 }

@@ -31,15 +31,15 @@ var nodeEndpoints = []endpoint{
 		help:  "a node as the caller may see it: its data, its ACL, and its children by name", ask: (*HTTP).v1Node,
 	},
 	{
-		method: "POST", path: "/v1/nodes/create", class: changes, long: true, answers: api.NodeChanged{}, takes: api.NodeCreate{}, fails: nodeFailures,
+		method: "POST", path: "/v1/nodes/create", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeCreate{}, fails: nodeFailures,
 		action: "create node", target: nodeTarget, help: "creates a node", ask: (*HTTP).v1CreateNode,
 	},
 	{
-		method: "POST", path: "/v1/nodes/set", class: changes, long: true, answers: api.NodeChanged{}, takes: api.NodeSet{}, fails: nodeFailures,
+		method: "POST", path: "/v1/nodes/set", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeSet{}, fails: nodeFailures,
 		action: "set node", target: nodeTarget, help: "sets the data of a node", ask: (*HTTP).v1SetNode,
 	},
 	{
-		method: "POST", path: "/v1/nodes/delete", class: changes, long: true, answers: api.NodeChanged{}, takes: api.NodeDelete{}, fails: nodeFailures,
+		method: "POST", path: "/v1/nodes/delete", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeDelete{}, fails: nodeFailures,
 		action: "delete node", target: nodeTarget, help: "deletes a node without children", ask: (*HTTP).v1DeleteNode,
 	},
 }

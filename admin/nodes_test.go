@@ -140,7 +140,7 @@ func TestV1NodeBadRequests(t *testing.T) {
 	}
 	for path, body := range map[string]string{"/create": `{"path":"/a"}`, "/set": `{"path":"/a","data":""}`, "/delete": `{"path":"/a"}`} {
 		h, log := newAudited(t)
-		opsOf(h).err = &Failure{409, "its version is another one"}
+		opsOf(h).err = &Failure{Status: 409, Text: "its version is another one"}
 		w := visit{method: "POST", path: "/v1/nodes" + path, body: body, header: signedIn}.to(h)
 		if w.Code != 409 || !strings.Contains(log.String(), `target=/a by=super from=127.0.0.1:1 outcome="failed: its version is another one"`) {
 			t.Errorf("%s: %d, the log has %s", path, w.Code, log)

@@ -68,6 +68,7 @@ type Operations interface {
 type Failure struct {
 	Status int    // of HTTP; not 200
 	Text   string // what was wrong, what is allowed, what to do
+	Reason string // for programs, such as api.ReasonRemoved; "": the status says enough
 }
 
 // Error implements error.
@@ -83,7 +84,7 @@ func (f *Failure) write(w http.ResponseWriter, r *http.Request) {
 	}
 	noteOutcome(w, f)
 	if underV1(r) {
-		writeJSON(w, f.Status, api.Failure{Error: f.Text})
+		writeJSON(w, f.Status, api.Failure{Error: f.Text, Reason: f.Reason})
 		return
 	}
 	http.Error(w, f.Text, f.Status)

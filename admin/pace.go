@@ -110,7 +110,7 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 	select {
 	case h.turn <- struct{}{}:
 	case <-over.C:
-		(&Failure{http.StatusServiceUnavailable, "too many others ask for this without credentials; try again"}).write(w, r)
+		(&Failure{Status: http.StatusServiceUnavailable, Text: "too many others ask for this without credentials; try again"}).write(w, r)
 		return
 	case <-r.Context().Done():
 		return

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"rollcall/api"
 )
 
 // protect returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
@@ -60,7 +62,7 @@ func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
 }
 
 // forbids returns nil if an endpoint may answer a request, or the reason why not: who the caller is, what the answer would show,
-// the type of the body, or the audit log, which must have a line about a change before it is made.
+// the type of the body, a removal of this member, or the audit log, which must have a line about a change before it is made.
 func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
 	if failure := h.refuse(e.class, r); failure != nil {
 		return failure
@@ -69,6 +71,9 @@ func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Fai
 		return failure
 	}
 	failure := e.mistyped(r)
+	if failure == nil && e.shared {
+		failure = h.removed()
+	}
 	if failure == nil && e.class == changes {
 		failure = h.audit.required(e, r, h.who(r))
 	}
@@ -76,6 +81,17 @@ func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Fai
 		ignoreBody(w)
 	}
 	return failure
+}
+
+// removed returns nil, or why a member that was removed changes nothing in the ensemble. It would wait for a leader that does not
+// know it any more.
+func (h *HTTP) removed() *Failure {
+	health := h.source.Health()
+	if health.Removed == 0 {
+		return nil
+	}
+	text, _ := health.Text()
+	return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; nothing was done: ask a member that is in the ensemble", Reason: api.ReasonRemoved}
 }
 
 // setHeaders sets the headers that all answers carry.
@@ -110,7 +126,7 @@ func (n *noEndpoint) WriteHeader(status int) {
 	if status == http.StatusMethodNotAllowed {
 		text = fmt.Sprintf("%.20s is not allowed here; send %s", n.r.Method, n.Header().Get("Allow"))
 	}
-	(&Failure{status, text}).write(n.ResponseWriter, n.r)
+	(&Failure{Status: status, Text: text}).write(n.ResponseWriter, n.r)
 }
 
 // Write implements http.ResponseWriter: it drops the mux's text.

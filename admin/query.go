@@ -60,7 +60,7 @@ func newQuery(e *endpoint, r *http.Request, who string) *query {
 // wrong keeps what is wrong with the request, if nothing was before.
 func (q *query) wrong(format string, args ...any) {
 	if q.err == nil {
-		q.err = &Failure{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+		q.err = &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -125,7 +125,7 @@ func (q *query) path() string {
 		q.wrong("path=%.100q: give the path of a node, such as path=/locks/a", path)
 	}
 	if q.err == nil && !q.paths.shows(path) {
-		q.err = &Failure{http.StatusUnauthorized, "this path is below a node that not everybody may read; this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
+		q.err = &Failure{Status: http.StatusUnauthorized, Text: "this path is below a node that not everybody may read; this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"}
 	}
 	return path
 }

@@ -59,16 +59,16 @@ func (h *HTTP) takeRestore(w http.ResponseWriter, r *http.Request) (Restored, *F
 	switch {
 	case h.cfg.NoRestores:
 		ignoreBody(w)
-		return Restored{}, &Failure{http.StatusServiceUnavailable, "admin.restore.enabled=false has switched this command off"}
+		return Restored{}, &Failure{Status: http.StatusServiceUnavailable, Text: "admin.restore.enabled=false has switched this command off"}
 	case r.ContentLength == 0:
-		return Restored{}, &Failure{http.StatusBadRequest, "the body is empty; send a backup, as the command snapshot and rollcall backup save make it"}
+		return Restored{}, &Failure{Status: http.StatusBadRequest, Text: "the body is empty; send a backup, as the command snapshot and rollcall backup save make it"}
 	}
 	select {
 	case h.restores <- struct{}{}:
 	default:
 		ignoreBody(w)
 		w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
-		return Restored{}, &Failure{http.StatusTooManyRequests, fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", h.cfg.SnapshotInterval)}
+		return Restored{}, &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", h.cfg.SnapshotInterval)}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), restoreTime)
 	defer cancel()

@@ -29,7 +29,7 @@ func TestRestoreCommand(t *testing.T) {
 		{"a backup", visit{header: withBackup}, false, nil, 200, "{\n  \"last_zxid\" : 25769803777,\n  \"nodes\" : 9,\n  \"created\" : 2,\n  \"set\" : 3,\n  \"acls\" : 4,\n  \"deleted\" : 5,\n  \"left\" : 6,\n  \"skipped\" : 7,\n  \"command\" : \"restore\",\n  \"error\" : null\n}"},
 		{"by its other name", visit{header: withBackup, path: "/commands/rest"}, false, nil, 200, `"last_zxid" : 25769803777`},
 		{"switched off", visit{header: withBackup}, true, nil, 503, "admin.restore.enabled=false"},
-		{"not sound", visit{header: withBackup}, false, &Failure{400, "the body is no backup"}, 400, `"error" : "the body is no backup"`},
+		{"not sound", visit{header: withBackup}, false, &Failure{Status: 400, Text: "the body is no backup"}, 400, `"error" : "the body is no backup"`},
 		{"without credentials", visit{header: withBackup[2:]}, false, nil, 401, "credentials"},
 		{"from elsewhere", visit{header: withBackup, from: "10.0.0.9:5"}, false, nil, 403, "own machine"},
 		{"of another type", visit{header: []string{"Authorization", "digest super:secret", "Content-Type", "application/json"}}, false, nil, 415, "must be application/octet-stream"},
@@ -75,7 +75,7 @@ func TestRestoresAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, log := newAudited(t)
 		request := visit{method: "POST", path: "/commands/restore", header: withBackup, body: "b"}
-		opsOf(h).err = &Failure{http.StatusInternalServerError, "ended when 3 of 9 nodes were as in the backup"}
+		opsOf(h).err = &Failure{Status: http.StatusInternalServerError, Text: "ended when 3 of 9 nodes were as in the backup"}
 		for range 2 {
 			if w := request.to(h); w.Code != 500 || !strings.Contains(w.Body.String(), "3 of 9 nodes") {
 				t.Errorf("%d %s", w.Code, w.Body)
@@ -182,7 +182,7 @@ func TestRestoreEndsWithItsClient(t *testing.T) {
 			begun := time.Now()
 			<-ctx.Done()
 			ended <- time.Since(begun)
-			return Restored{}, &Failure{http.StatusInternalServerError, "the request ended"}
+			return Restored{}, &Failure{Status: http.StatusInternalServerError, Text: "the request ended"}
 		}
 		p, stop := serveOn(t, h)
 		defer stop()

@@ -42,7 +42,7 @@ func (h *HTTP) sendSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
 	case h.snapshots <- struct{}{}:
 	default:
 		w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
-		return &Failure{http.StatusTooManyRequests, fmt.Sprintf("this member sends one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save", h.cfg.SnapshotInterval)}
+		return &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member sends one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save", h.cfg.SnapshotInterval)}
 	}
 	failed := h.sendCopy(w, r, backup.DefaultRate)
 	if failed != nil {
@@ -57,11 +57,11 @@ func (h *HTTP) sendSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
 func (h *HTTP) snapshotFault(r *http.Request) *Failure {
 	switch streaming := r.URL.Query()["streaming"]; {
 	case h.cfg.NoSnapshots:
-		return &Failure{http.StatusServiceUnavailable, "admin.snapshot.enabled=false has switched this command off"}
+		return &Failure{Status: http.StatusServiceUnavailable, Text: "admin.snapshot.enabled=false has switched this command off"}
 	case len(streaming) == 1 && streaming[0] == "false":
-		return &Failure{http.StatusBadRequest, "streaming=false would write a snapshot to this member's disk, which members do by themselves; leave it out"}
+		return &Failure{Status: http.StatusBadRequest, Text: "streaming=false would write a snapshot to this member's disk, which members do by themselves; leave it out"}
 	case len(streaming) > 1, len(streaming) == 1 && streaming[0] != "true":
-		return &Failure{http.StatusBadRequest, "allowed is streaming=true, once, or no such parameter"}
+		return &Failure{Status: http.StatusBadRequest, Text: "allowed is streaming=true, once, or no such parameter"}
 	}
 	return nil
 }

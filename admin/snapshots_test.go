@@ -50,7 +50,7 @@ func TestSnapshotsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
 		request := visit{method: "GET", path: "/commands/snapshot", header: signedIn}
-		opsOf(h).err = &Failure{http.StatusServiceUnavailable, "this member is joining"}
+		opsOf(h).err = &Failure{Status: http.StatusServiceUnavailable, Text: "this member is joining"}
 		if w := request.to(h); w.Code != 503 || !strings.Contains(w.Body.String(), `"error" : "this member is joining"`) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}

@@ -45,7 +45,7 @@ var v1 = []endpoint{
 		help: "one session", ask: (*HTTP).v1Session,
 	},
 	{
-		method: "POST", path: "/v1/sessions/{id}/kill", class: changes, answers: api.End{}, takes: struct{}{}, fails: []int{404, 409, 501, 503, 504},
+		method: "POST", path: "/v1/sessions/{id}/kill", class: changes, shared: true, answers: api.End{}, takes: struct{}{}, fails: []int{404, 409, 501, 503, 504},
 		action: "kill session", target: sessionTarget,
 		help: "ends a session with its ephemeral nodes, and answers with its end", ask: (*HTTP).v1Kill,
 	},
@@ -130,9 +130,9 @@ func failure(err error) *Failure {
 		return f
 	}
 	if errors.Is(err, view.ErrCursor) {
-		return &Failure{http.StatusBadRequest, "from: this is not the next of an earlier page of this list; leave it out to begin with the first page"}
+		return &Failure{Status: http.StatusBadRequest, Text: "from: this is not the next of an earlier page of this list; leave it out to begin with the first page"}
 	}
-	return &Failure{http.StatusServiceUnavailable, strings.TrimPrefix(err.Error(), "view: ")}
+	return &Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "view: ")}
 }
 
 // writeJSON sends v with a status.
@@ -200,7 +200,7 @@ func (h *HTTP) v1Session(q *query) (any, error) {
 	case err != nil:
 		return nil, err
 	case len(a.Rows) == 0:
-		return nil, &Failure{http.StatusNotFound, fmt.Sprintf("there is no session %v; if it has ended, /v1/ends?session=%v says how", id, id)}
+		return nil, &Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no session %v; if it has ended, /v1/ends?session=%v says how", id, id)}
 	}
 	return api.OneSession{Session: sessionRow(a.Rows[0]), Silent: silences(a.Silent)}, nil
 }
@@ -219,7 +219,7 @@ func (h *HTTP) v1Kill(q *query) (any, error) {
 	for end := range h.ops.Ends(id, "", 0) {
 		return endRow(end), nil
 	}
-	return nil, &Failure{http.StatusGatewayTimeout, fmt.Sprintf("session %v has ended, but this member has not applied that yet; /v1/ends?session=%v will say how", id, id)}
+	return nil, &Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("session %v has ended, but this member has not applied that yet; /v1/ends?session=%v will say how", id, id)}
 }
 
 func (h *HTTP) v1Ephemerals(q *query) (any, error) {

@@ -51,7 +51,7 @@ func TestV1Answers(t *testing.T) {
 		{"removals?path=/old", `{"path":"/old","removed":"2026-11-20T02:43:20Z","zxid":"0x4000000a1","cause":"session ended","session":"0x77","address":"10.0.0.3:1","member":3,"end":null},
 			{"path":"/ttl","removed":"2026-11-20T02:43:20Z","zxid":"0x4000000a0","cause":"ttl","session":"","address":"","member":0,"end":null},
 			{"path":"/container","removed":"2026-11-20T02:43:20Z","zxid":"0x40000009f","cause":"container","session":"","address":"","member":0,"end":null}],"next":"","silent":[{"member":3,`},
-		{"members", `{"ensemble":"ab12","version":"0x400000005","leader":1,"committed":91,"settled":false,"items":[
+		{"members", `{"ensemble":"ab12","version":"0x400000005","leader":1,"committed":91,"removed":false,"settled":false,"items":[
 			{"member":1,"server":"server.1=a:2888:3888:participant;0.0.0.0:2181","quorum":"a:2888","election":"a:3888","clients":"0.0.0.0:2181","configured":"a:3888","role":"participant","voter":true,
 			"state":"leader","applied":90,"lag":1,"needed":true,"drained":false,"detail":""},
 			{"member":2,"server":"server.2=b:2888:3888:observer","quorum":"b:2888","election":"b:3888","clients":"","configured":"","role":"observer","voter":true,"state":"observer","applied":91,"lag":0,"needed":false,"drained":true,"detail":""},
@@ -159,11 +159,12 @@ func TestV1BadRequests(t *testing.T) {
 	}
 }
 
-// failureOf returns the text of a body that is {"error":…}.
+// failureOf returns the text of a body that is {"error":…,"reason":""}.
 func failureOf(t *testing.T, body []byte) string {
 	t.Helper()
 	var f map[string]string
-	if err := json.Unmarshal(body, &f); err != nil || len(f) != 1 || f["error"] == "" {
+	err := json.Unmarshal(body, &f)
+	if reason, has := f["reason"]; err != nil || len(f) != 2 || f["error"] == "" || !has || reason != "" {
 		t.Errorf("no JSON with an error: %v: %s", err, body)
 	}
 	return f["error"]
@@ -179,7 +180,7 @@ func TestV1Failures(t *testing.T) {
 		{view.ErrCursor, 400, "not the next of an earlier page"},
 		{view.ErrBusy, 503, "too many questions"},
 		{errors.New("view: this member, 1: no answer in time"), 503, "this member, 1"},
-		{&Failure{409, "moved"}, 409, "moved"},
+		{&Failure{Status: 409, Text: "moved"}, 409, "moved"},
 	} {
 		for _, path := range []string{"status", "sessions", "sessions/0x1", "sessions/0x1/watches", "sessions/0x1/ephemerals", "connections", "watches?path=/a", "owner?path=/a", "removals", "buckets"} {
 			h, _ := newTestHTTP(t, "leader")
@@ -246,7 +247,7 @@ func TestV1Kill(t *testing.T) {
 	if w := (visit{method: "POST", path: path, header: signedIn}).to(h); w.Code != 504 || !strings.Contains(failureOf(t, w.Body.Bytes()), "has ended") {
 		t.Errorf("without an end: %d %s", w.Code, w.Body)
 	}
-	opsOf(h).err = &Failure{404, "no such session"}
+	opsOf(h).err = &Failure{Status: 404, Text: "no such session"}
 	if w := (visit{method: "POST", path: path, header: signedIn}).to(h); w.Code != 404 || failureOf(t, w.Body.Bytes()) != "no such session" {
 		t.Errorf("of no session: %d %s", w.Code, w.Body)
 	}

@@ -129,11 +129,11 @@ func (h *HTTP) withholds(e *endpoint, r *http.Request) *Failure {
 	a := h.cfg.Anonymous
 	switch {
 	case a.Reads == ReadNothing:
-		return &Failure{http.StatusUnauthorized, "admin.localReads=none: " + h.needs(r)}
+		return &Failure{Status: http.StatusUnauthorized, Text: "admin.localReads=none: " + h.needs(r)}
 	case e.class == measures || e.shows == showsState:
 		return nil
 	case e.shows == showsPaths && a.paths() != noPaths:
 		return nil
 	}
-	return &Failure{http.StatusUnauthorized, "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + h.needs(r)}
+	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + h.needs(r)}
 }

@@ -90,6 +90,7 @@ type Members struct {
 	Version   string    `json:"version"`   // "0x…", of the list: the zxid of the change that set it
 	Leader    uint32    `json:"leader"`    // the member that leads; 0: this member knows none
 	Committed *uint64   `json:"committed"` // index of the last log entry that the leader knows to be committed; null: the leader did not answer
+	Removed   bool      `json:"removed"`   // the member that answers was removed from the ensemble, so this may be an old list
 	Settled   bool      `json:"settled"`   // raft's configuration is as the list says, for all servers that answer
 	Items     []Server  `json:"items"`     // the servers of the list and of raft's configuration, by id
 	Silent    []Silence `json:"silent"`    // the members that did not answer, by id
@@ -411,7 +412,11 @@ type Drained struct {
 	TookMs      int64 `json:"took_ms"`     // how long that took
 }
 
+// ReasonRemoved is the reason of a Failure of a member that was removed from the ensemble.
+const ReasonRemoved = "removed"
+
 // Failure is the body of an answer whose status is not 200.
 type Failure struct {
-	Error string `json:"error"` // what was wrong, what is allowed, and what to do
+	Error  string `json:"error"`  // what was wrong, what is allowed, and what to do
+	Reason string `json:"reason"` // for programs: "removed" if the member was removed from the ensemble, so that another one must be asked; "": the status says enough
 }

@@ -37,6 +37,7 @@ type Client struct {
 type Error struct {
 	Status int    // of HTTP
 	Text   string // what the member said
+	Reason string // for programs, such as ReasonRemoved; "": the status says enough
 }
 
 // Error implements error.
@@ -198,5 +199,5 @@ func failure(status int, text []byte) error {
 		line, _, _ := strings.Cut(string(text), "\n")
 		f.Error = fmt.Sprintf("status %d: %.200q", status, line)
 	}
-	return &Error{Status: status, Text: f.Error}
+	return &Error{Status: status, Text: f.Error, Reason: f.Reason}
 }
