@@ -76,7 +76,7 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 }
 
 // checkChange returns why a change is refused before the leader is asked: what it says is wrong, servers would take each
-// other's addresses, or the list would have no majority that is alive.
+// other's addresses or ports, a new server is of another ensemble, or the list would have no majority that is alive.
 func (o operations) checkChange(ctx context.Context, c admin.MembersChange) error {
 	members, err := o.Members(ctx)
 	if err != nil {
@@ -84,11 +84,15 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 	}
 	next, err := members.List.Apply(c.Change)
 	if err == nil {
-		err = cmp.Or(members.List.Moves(next), o.m.configuredList().Moves(next))
+		err = cmp.Or(members.List.Moves(next), o.m.configuredList().Moves(next), members.List.ClientPortTaken(next))
+	}
+	if err != nil {
+		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
+	}
+	if err := o.m.checkNewcomers(ctx, members.List, next); err != nil {
+		return &admin.Failure{Status: http.StatusConflict, Text: err.Error()}
 	}
 	switch {
-	case err != nil:
-		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
 	case c.Force:
 		return nil
 	case len(next.Voters()) == 1 && len(members.List.Voters()) > 1:

@@ -14,6 +14,7 @@ import (
 	"rollcall/admin"
 	"rollcall/api"
 	"rollcall/integration/cluster"
+	"rollcall/member"
 	"rollcall/roster"
 	"rollcall/view"
 )
@@ -326,5 +327,50 @@ func TestMembersAreChanged(t *testing.T) {
 			text, serves := e.Member(4).Health().Text()
 			return !serves && strings.Contains(text, "this member was removed from the ensemble (the list of version 0x")
 		})
+	})
+}
+
+// A server that cannot work is not added, as a voter or as an observer: the answer names the cause, within 3 s. One has data of another
+// ensemble, and another one would take clients at the port of a member of its host.
+func TestServersThatCannotWorkAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		alone := func(cfg *member.Config) { // member 4 begins an ensemble of its own
+			if cfg.ID == 4 {
+				cfg.Servers = slices.DeleteFunc(slices.Clone(cfg.Servers), func(s member.Server) bool { return s.ID != 4 })
+				cfg.EnsembleText = []byte("server.4=m4:2888:3888:participant;0.0.0.0:2181")
+			}
+		}
+		e := cluster.Start(t, 3, cluster.Options{Adjust: alone})
+		leader := e.Ready()
+		e.Joined()
+		e.Add(4)
+		e.Boot(4)
+		e.Wait("member 4 to serve by itself", time.Minute, func() bool { return e.Member(4).Role() == "leader" })
+		for _, asked := range []uint32{leader, e.Followers()[0]} {
+			ops := e.Member(asked).Operations()
+			before, err := ops.Members(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tt := range []struct {
+				joining string
+				status  int
+				want    string
+			}{
+				{e.Line(4, false), http.StatusConflict, "member 4 at m4:2888 has data of another ensemble"},
+				{e.Line(4, true), http.StatusConflict, "member 4 at m4:2888 has data of another ensemble"},
+				{"server.5=m1:2889:3889;2181", http.StatusBadRequest, "server.5 would have the address m1:2181 (clientPort), which server.1 has (clientPort); give it a port that is free"},
+			} {
+				begun := time.Now()
+				_, err := ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Joining: tt.joining}, Version: -1})
+				failed(t, err, tt.status, tt.want)
+				if took := time.Since(begun); took > 3*time.Second {
+					t.Errorf("member %d refuses %s after %v", asked, tt.joining, took)
+				}
+			}
+			if after, err := ops.Members(t.Context()); err != nil || after.Version != before.Version {
+				t.Errorf("the list has the version 0x%x, and had 0x%x: %v", after.Version, before.Version, err)
+			}
+		}
 	})
 }

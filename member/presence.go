@@ -2,9 +2,14 @@ package member
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"sync"
+	"time"
 
 	"rollcall/proto"
+	"rollcall/quorum/wire"
 	"rollcall/roster"
 	"rollcall/znode"
 )
@@ -73,5 +78,31 @@ func (m *Member) askAt(ctx context.Context, s roster.Server) (*proto.HelloReply,
 	if err != nil {
 		return nil, err
 	}
-	return c.Hello(ctx, m.hello())
+	reply, err := c.Hello(ctx, m.hello())
+	return reply, there.explain(s.ID, err)
+}
+
+// newcomerWait is how long a change of an operator waits for what the servers say that it brings in: a reply takes a few round trips.
+const newcomerWait = 2 * time.Second
+
+// checkNewcomers returns an error if a server that comes in or moves from one list to the next has data of another ensemble: it would
+// refuse every member of this one for ever, and only its own log would say so. A server that is not reached may be started later.
+func (m *Member) checkNewcomers(ctx context.Context, list, next roster.List) error {
+	ctx, cancel := context.WithTimeout(ctx, newcomerWait)
+	defer cancel()
+	outcomes := make([]error, len(next))
+	var all sync.WaitGroup
+	for i, s := range next {
+		known, listed := list.Find(s.ID)
+		if s.ID == m.cfg.ID || listed && known.QuorumAddr() == s.QuorumAddr() {
+			continue
+		}
+		all.Go(func() {
+			if _, err := m.askAt(ctx, s); errors.Is(err, wire.ErrOtherEnsemble) {
+				outcomes[i] = fmt.Errorf("member %d at %s has data of another ensemble (%w); if it must come into this one, stop it, empty its data directory but for its number, and start it again", s.ID, s.QuorumAddr(), err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(outcomes...)
 }

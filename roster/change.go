@@ -72,6 +72,49 @@ func (l List) Moves(next List) error {
 	return nil
 }
 
+// ClientPortTaken returns an error if a server that comes in, or has another line in the next list, takes clients at a port that another
+// server of the same host has, or has a port at which another one takes clients. Only one of two such processes starts. Lines that do not
+// change are not compared, so that a list that has such servers can be repaired.
+func (l List) ClientPortTaken(next List) error {
+	for _, s := range next {
+		if known, listed := l.Find(s.ID); listed && known == s {
+			continue
+		}
+		for _, other := range next {
+			if other.ID == s.ID {
+				continue
+			}
+			for _, a := range s.ports() {
+				for _, b := range other.ports() {
+					if (a.name == portForClients || b.name == portForClients) && a.addr == b.addr {
+						return fmt.Errorf("server.%d would have the address %s (%s), which server.%d has (%s); give it a port that is free on its host", s.ID, a.addr, a.name, other.ID, b.name)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+const portForClients = "clientPort"
+
+// port is a port of a server, at the host where it is reached.
+type port struct{ name, addr string }
+
+// ports returns the ports of a server that its line names. A server that listens at a wildcard or at a loopback address for clients
+// takes the port of its host.
+func (s Server) ports() []port {
+	all := []port{{"quorumPort", normal(s.QuorumAddr())}, {"electionPort", normal(s.ElectionAddr())}}
+	if s.ClientPort == 0 {
+		return all
+	}
+	host := s.ClientHost
+	if local(host) {
+		host = s.Host
+	}
+	return append(all, port{portForClients, normal(join(host, s.ClientPort))})
+}
+
 // named returns the servers whose lines the change has. Nobody needs to join.
 func (c Change) named() (List, error) {
 	if c.Members != "" {
