@@ -24,7 +24,7 @@ const (
 	operatorFiles = 1100
 	// fewUnread and unreadConns are how many connections ask and do not read, at first and then, and unreadRequests how much each of
 	// them asks for.
-	fewUnread, unreadConns, unreadRequests = 200, 400, 400
+	fewUnread, unreadConns, unreadRequests = 200, 600, 400
 	unreadPause                            = 50 * time.Millisecond
 	// probes is how often a probe is sent beside them, one each probeEvery, and probeTime how long each may take: Kubernetes' default.
 	probes, probeTime = 200, time.Second
