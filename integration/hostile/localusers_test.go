@@ -117,7 +117,7 @@ func (h *upHome) refuses(cmd func(ctx context.Context) *exec.Cmd, words string) 
 	defer stop()
 	text, err := cmd(ctx).CombinedOutput()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() < 1 || !strings.Contains(string(text), words) {
-		h.t.Errorf("it must end with %q: %v\n%s", words, err, text)
+		h.t.Fatalf("it must end with %q: %v\n%s", words, err, text)
 	}
 	h.keeps()
 }
