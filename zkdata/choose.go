@@ -13,6 +13,7 @@ var sums = maphash.MakeSeed()
 type survey struct {
 	epoch, zxid int64 // by which ZooKeeper elects
 	accepted    int64
+	bare        bool             // the folder has no log
 	sums        map[int64]uint64 // of the newest transactions, by zxid
 }
 
@@ -20,15 +21,26 @@ type survey struct {
 // and have at most a few snapshots' worth of them.
 const maxSums = 1 << 20
 
+// checkLogs returns an error if there is a snapshot and no log, unless that is allowed.
+func (fs *files) checkLogs(allowed bool) error {
+	if allowed || len(fs.logs) > 0 || len(fs.snapshots) == 0 {
+		return nil
+	}
+	return &Damage{File: fs.snapshots[0].path, What: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, add --no-logs"}
+}
+
 // choose returns which of several folders to read and why, the highest epoch that a server has
 // accepted, and notes about transactions in which the folders differ. Damage that hides transactions is an error, unless
-// losses are taken: a folder that is sound but older must not win unnoticed.
-func choose(folders []Folder, losses bool) (chosen int, why string, accepted int64, notes []string, err error) {
+// losses are taken: a folder that is sound but older must not win unnoticed. For the same reason each folder must have logs.
+func choose(folders []Folder, options Options) (chosen int, why string, accepted int64, notes []string, err error) {
 	var all []survey
 	for _, f := range folders {
-		one, err := look(f, losses)
+		one, err := look(f, options)
 		if err != nil {
 			return 0, "", 0, nil, err
+		}
+		if one.bare {
+			notes = append(notes, fmt.Sprintf("%s has no log: what its server wrote after its newest snapshot, up to %s, would be missing", f, zxidText(one.zxid)))
 		}
 		all = append(all, one)
 		accepted = max(accepted, one.accepted, one.epoch)
@@ -63,18 +75,21 @@ func (one *survey) contradicts(other *survey) (zxid int64, differs bool) {
 }
 
 // look reads the logs of a folder after its newest snapshot, but applies nothing.
-func look(f Folder, losses bool) (survey, error) {
+func look(f Folder, options Options) (survey, error) {
 	files, err := f.list()
+	if err == nil {
+		err = files.checkLogs(options.NoLogs)
+	}
 	if err != nil {
 		return survey{}, err
 	}
-	one := survey{accepted: files.accepted, sums: map[int64]uint64{}}
+	one := survey{accepted: files.accepted, bare: len(files.logs) == 0, sums: map[int64]uint64{}}
 	if len(files.snapshots) > 0 {
 		one.zxid = files.snapshots[0].zxid
 	}
 	logs := files.logsFrom(one.zxid)
 	for i, log := range logs {
-		if err := one.lookAt(log, i == len(logs)-1, losses); err != nil {
+		if err := one.lookAt(log, i == len(logs)-1, options.AsZooKeeper); err != nil {
 			return survey{}, fmt.Errorf("%w (or leave this folder out)", err)
 		}
 	}

@@ -259,6 +259,32 @@ func TestDigestInASCII(t *testing.T) {
 	}
 }
 
+// Every folder must have logs, not only the one that is chosen: a server that is behind would win over those whose logs were
+// forgotten.
+func TestChooseWithoutLogs(t *testing.T) {
+	behind, ahead, logs := t.TempDir(), t.TempDir(), t.TempDir()
+	writeBase(t, behind, 1, nil)
+	writeLog(t, behind, noop(2, 5)...)
+	writeBase(t, ahead, 1, nil)
+	writeLog(t, logs, noop(2, 900)...)
+	given := []Folder{{Data: behind}, {Data: ahead}}
+	for range 2 {
+		var d *Damage
+		if _, _, err := Read(given, Options{}); !errors.As(err, &d) || !strings.HasPrefix(d.File, ahead) || !strings.Contains(d.Remedy, "name the dataLogDir") {
+			t.Errorf("%v: %v, want that %s has no log", given, err, ahead)
+		}
+		given[0], given[1] = given[1], given[0]
+	}
+	_, report, err := Read(given, Options{NoLogs: true})
+	if err != nil || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], ahead+" has no log") {
+		t.Errorf("if that is allowed: %v, %v, want a note", report, err)
+	}
+	s, report, err := Read([]Folder{{Data: behind}, {Data: ahead, Logs: logs}}, Options{})
+	if err != nil || s.Zxid != 900 || len(report.Notes) != 0 {
+		t.Errorf("with all logs: %v, %v", report, err)
+	}
+}
+
 // A folder whose log is damaged before its end is refused even beside a sound one that is older. What ZooKeeper
 // would do, it does only if asked.
 func TestChooseDamaged(t *testing.T) {

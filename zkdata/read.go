@@ -17,7 +17,7 @@ func Read(folders []Folder, options Options) (*State, *Report, error) {
 	case 1:
 		return readFolder(folders[0], options)
 	}
-	chosen, why, accepted, notes, err := choose(folders, options.AsZooKeeper)
+	chosen, why, accepted, notes, err := choose(folders, options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -128,10 +128,10 @@ func (r *reader) begin(s *State, snap *snapshot) {
 
 // readLogs applies all transactions after the snapshot.
 func (r *reader) readLogs() error {
-	logs := r.files.logsFrom(r.state.Zxid)
-	if len(logs) == 0 && !r.options.NoLogs {
-		return &Damage{File: r.report.Snapshot, What: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, add --no-logs"}
+	if err := r.files.checkLogs(r.options.NoLogs); err != nil {
+		return err
 	}
+	logs := r.files.logsFrom(r.state.Zxid)
 	for i, log := range logs {
 		if err := r.readLog(log, i == len(logs)-1); err != nil {
 			return err

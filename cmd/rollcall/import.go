@@ -155,11 +155,15 @@ func (i *importing) checkSources(given []zkdata.Folder) error {
 		}
 		return cli.With(cli.WrongUse, err)
 	}
-	apart := func(f zkdata.Folder) bool { return f.Logs != "" }
-	if dir := i.cfg.LogDir; dir != "" && filepath.Clean(dir) != filepath.Clean(i.cfg.Dir) && !i.options.NoLogs && !slices.ContainsFunc(given, apart) {
-		return cli.With(cli.WrongUse, fmt.Errorf("%s has a dataLogDir, and no server's is given: name it after a comma, as in %s,LOGS, or give --no-logs if there are none", i.file, given[0].Data))
+	if dir := i.cfg.LogDir; dir == "" || filepath.Clean(dir) == filepath.Clean(i.cfg.Dir) || i.options.NoLogs {
+		return nil
 	}
-	return nil
+	// Logs that are left in a dataDir from before may not be the newest, so each folder needs its dataLogDir.
+	without := slices.IndexFunc(given, func(f zkdata.Folder) bool { return f.Logs == "" })
+	if without < 0 {
+		return nil
+	}
+	return cli.With(cli.WrongUse, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.file, given[without].Data))
 }
 
 // votersAmong returns how many of the servers vote, and how many of the folders are certainly those of voters. The file myid says

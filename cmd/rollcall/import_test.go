@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -294,13 +295,46 @@ func TestImportWithoutLogs(t *testing.T) {
 	}
 	file, _ := zooCfg(t)
 	apart, _ := zooCfg(t, "dataLogDir="+t.TempDir())
-	for _, tt := range []struct{ file, want string }{{file, "there is a snapshot, but no log beside it"}, {apart, apart + " has a dataLogDir, and no server's is given: name it after a comma, as in " + source + ",LOGS"}} {
+	for _, tt := range []struct{ file, want string }{{file, "there is a snapshot, but no log beside it"}, {apart, apart + " has a dataLogDir, and that of " + source + " is not given: name it after a comma, as in " + source + ",LOGS"}} {
 		if _, err := command(t, "import", "--config", tt.file, source); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)
 		}
 		if out, err := command(t, "import", "--check", "--no-logs", "--config", tt.file, source); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
+	}
+}
+
+// If zoo.cfg has a dataLogDir, each server's is asked for. That of one server does not stand for the others'.
+func TestImportAsksForEachLogFolder(t *testing.T) {
+	file, _ := zooCfg(t, "dataLogDir="+t.TempDir(), "initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890")
+	first, second := zooKeepers(t), zooKeepers(t)
+	check := []string{"import", "--check", "--myid", "1", "--config", file}
+	_, err := command(t, append(check, first+","+first, second)...)
+	if want := file + " has a dataLogDir, and that of " + second + " is not given"; cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	if out, err := command(t, append(check, first+","+first, second+","+second)...); err != nil {
+		t.Errorf("with all: %v\n%s", err, out)
+	}
+}
+
+// The sed of docs/moving-in.md keeps a dataLogDir apart from the dataDir, by which an import asks for the logs.
+func TestMovingInKeepsTheLogFolder(t *testing.T) {
+	page, err := os.ReadFile("../../docs/moving-in.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "    $ sed ")
+	line, _, ok := strings.Cut(rest, " /etc/zookeeper/conf/zoo.cfg >")
+	if !ok {
+		t.Fatal("the page has no such sed")
+	}
+	cmd := exec.Command("sh", "-c", "sed "+line)
+	cmd.Stdin = strings.NewReader("dataDir=/srv/zk\n dataLogDir = /srv/logs\nclientPort=2181\n")
+	out, err := cmd.CombinedOutput()
+	if want := "dataDir=/var/lib/rollcall\ndataLogDir=/var/lib/rollcall/log\nclientPort=2181\n"; err != nil || string(out) != want {
+		t.Errorf("%v: %q, want %q", err, out, want)
 	}
 }
 
