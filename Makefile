@@ -24,7 +24,7 @@ race: ## the tests of all packages outside integration, with the race detector
 	ci/test.sh race
 drill: ## whole ensembles with faults, in one process, also with the race detector
 	ci/test.sh cases drills race-drills
-mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or from all, and which of them no test notices; 200 take 20 minutes
+mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or from all, and which of them no test notices
 	go run ./ci/mutants -n $(N) $(if $(SEED),-seed $(SEED)) $(PACKAGES)
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh

@@ -30,11 +30,8 @@ type edit struct {
 type form func(on, original string) string
 
 // These forms fit expressions. The fault must have the type of the original.
-func never(on, original string) string  { return "(!" + on + " && (" + original + "))" }
-func always(on, original string) string { return "(" + on + " || (" + original + "))" }
-func negated(on, original string) string {
-	return "(" + on + " != (" + original + "))"
-}
+func never(on, original string) string   { return "(!" + on + " && (" + original + "))" }
+func negated(on, original string) string { return "(" + on + " != (" + original + "))" }
 
 // either is for conditions: only one of the two texts is evaluated.
 func either(fault string) form {

@@ -136,8 +136,8 @@ func TestFaultsInsideOneAnother(t *testing.T) {
 		from := bytes.Index(f.text, []byte(part))
 		return &mutant{number: number, file: f, edits: []edit{{from: from, to: from + len(part), guarded: guarded}}}
 	}
-	got := guard(f, []*mutant{at(1, "b < 1", either("b <= 1")), at(2, "a && b < 1", never), at(3, "c()", skipped), at(4, "a && b < 1", always), at(5, "a", never)})
-	const want = "if (!mutantOn(2) && ((mutantOn(4) || ((!mutantOn(5) && (a)) && (mutantOn(1) && (b <= 1) || !mutantOn(1) && (b < 1)))))) { if !mutantOn(3) { c() } }"
+	got := guard(f, []*mutant{at(1, "b < 1", either("b <= 1")), at(2, "a && b < 1", never), at(3, "c()", skipped), at(4, "a && b < 1", negated), at(5, "a", never)})
+	const want = "if (!mutantOn(2) && ((mutantOn(4) != ((!mutantOn(5) && (a)) && (mutantOn(1) && (b <= 1) || !mutantOn(1) && (b < 1)))))) { if !mutantOn(3) { c() } }"
 	if got != want {
 		t.Errorf("guarded:\n%s\nwant\n%s", got, want)
 	}

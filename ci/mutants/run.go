@@ -28,7 +28,7 @@ type limits struct {
 	quick         time.Duration // shorter tests run first
 }
 
-// usual are the limits of a sample that takes twenty minutes.
+// usual are the limits of make mutants.
 func usual() limits {
 	return limits{longest: 15 * time.Second, others: 20 * time.Second, slower: 4, least: 15 * time.Second, quick: 300 * time.Millisecond}
 }
