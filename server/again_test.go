@@ -91,7 +91,7 @@ func TestLongSetWatchesGivesWay(t *testing.T) {
 	for i := range paths {
 		watched = append(watched, fmt.Sprint("/gone", i))
 	}
-	turn := w.srv.again
+	turn := w.srv.turn
 	turn <- struct{}{} // as while another client's part is served
 	c.request(jute.OpSetWatches2, jute.SetWatches2{
 		RelativeZxid: w.zxid(), Data: pathList(watched), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{},
