@@ -3,6 +3,7 @@ package member_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/keystore/authority"
+	"rollcall/logs/logtest"
 	"rollcall/member"
 )
 
@@ -40,7 +42,9 @@ func TestExposure(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := cluster.Start(t, tt.members, cluster.Options{Adjust: tt.adjust})
+				var log logtest.Buffer
+				logger := slog.New(slog.NewTextHandler(&log, nil))
+				e := cluster.Start(t, tt.members, cluster.Options{Adjust: tt.adjust, Logger: func(uint32) *slog.Logger { return logger }})
 				at := e.Ready()
 				if got := statusOf(t, e, at).Exposed; got != tt.want {
 					t.Errorf("the status says %q, want %q", got, tt.want)
@@ -50,6 +54,13 @@ func TestExposure(t *testing.T) {
 				}
 				if got := e.Member(at).Health().Exposed; got != tt.want {
 					t.Errorf("health says %q, want %q", got, tt.want)
+				}
+				warned, want := strings.Count(log.String(), "whoever reaches the ports for members"), tt.members
+				if tt.want == "" {
+					want = 0
+				}
+				if warned != want || !strings.Contains(log.String(), tt.want) {
+					t.Errorf("%d of %d members warned, want %d of %q:\n%s", warned, tt.members, want, tt.want, log.String())
 				}
 			})
 		})
