@@ -211,8 +211,11 @@ func TestGuessesOfWhatIsThere(t *testing.T) {
 		cred            credentials
 		password, token bool
 	}{
-		{credentials{}, false, false}, {credentials{superDigest: "super:x"}, true, false}, {credentials{token: tokenSum{set: true}}, false, true},
-		{credentials{reads: tokenSum{set: true}}, false, true}, {credentials{metrics: tokenSum{set: true}}, false, true},
+		{credentials{}, false, false},
+		{credentials{superDigest: "super:x"}, true, false},
+		{credentials{token: tokenSum{set: true}}, false, true},
+		{credentials{reads: tokenSum{set: true}}, false, true},
+		{credentials{metrics: tokenSum{set: true}}, false, true},
 	} {
 		h := &HTTP{cred: tt.cred}
 		for authorization, want := range map[string]bool{"digest super:x": tt.password, "Bearer wrong": tt.token, "Basic eDp5": false} {
