@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,11 +83,11 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s %s:\n%s\nwant\n%s", tt.visit.method, tt.visit.path, got, tt.want)
 		}
 		outcome := "done"
-		if len(*acts) == 1 && (*acts)[0].Result == events.Failure {
-			outcome = (*acts)[0].Error
+		if len(acts.events) == 1 && acts.events[0].Result == events.Failure {
+			outcome = acts.events[0].Error
 		}
-		if len(*acts) != strings.Count(tt.want, "\n")+min(1, len(tt.want)) || tt.want != "" && !strings.Contains(tt.want, outcome) {
-			t.Errorf("%s %s: the audit log is told %+v, want what the log says: %s", tt.visit.method, tt.visit.path, *acts, tt.want)
+		if len(acts.events) != strings.Count(tt.want, "\n")+min(1, len(tt.want)) || tt.want != "" && !strings.Contains(tt.want, outcome) {
+			t.Errorf("%s %s: the audit log is told %+v, want what the log says: %s", tt.visit.method, tt.visit.path, acts.events, tt.want)
 		}
 	}
 	h, log := newAudited(t)
@@ -142,10 +143,17 @@ func TestAuditIsBounded(t *testing.T) {
 	})
 }
 
-// acts is an audit log that keeps what it is told.
-type acts []events.Event
+// acts is an audit log that keeps its events.
+type acts struct {
+	mu     sync.Mutex
+	events []events.Event
+}
 
-func (a *acts) Add(e events.Event) { *a = append(*a, e) }
+func (a *acts) Add(e events.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, e)
+}
 
 func (a *acts) Require(context.Context, events.Event) error { return nil }
 

@@ -55,13 +55,13 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	if strings.Contains(log.String(), "10.0.0.6") {
 		t.Errorf("a line about right credentials:\n%s", log)
 	}
-	if len(*all) != 5 {
-		t.Fatalf("audit log %+v", *all)
+	if len(all.events) != 5 {
+		t.Fatalf("audit log %+v", all.events)
 	}
 	want := events.Event{
 		Address: "10.0.0.8:5", Operation: events.Authenticate, Target: "http password", Result: events.Failure, Error: "wrong password", Reason: "GET /v1/sessions",
 	}
-	if got := (*all)[1]; got.Address != want.Address || got.Operation != want.Operation || got.Target != want.Target || got.Result != want.Result || got.Error != want.Error || got.Reason != want.Reason {
+	if got := all.events[1]; got.Address != want.Address || got.Operation != want.Operation || got.Target != want.Target || got.Result != want.Result || got.Error != want.Error || got.Reason != want.Reason {
 		t.Errorf("audited %+v, want %+v", got, want)
 	}
 }
