@@ -24,7 +24,7 @@ func comesBackAtOnce(e *cluster.Ensemble, path string, from, to uint32) error {
 	}
 	created, _, err := c.Call(1, jute.OpCreate, &jute.CreateRequest{Path: []byte(path), ACL: jute.OpenACL})
 	if err != nil || created.Err != jute.OK {
-		return fmt.Errorf("create through member %d: %v, %w", from, created.Err, err)
+		return fmt.Errorf("create through member %d: %w, %w", from, created.Err, err)
 	}
 	_ = c.Close()
 	if c, err = e.Dial(to); err != nil {

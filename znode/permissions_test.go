@@ -91,7 +91,9 @@ var permissionOps = map[string]func(k *client, above string) jute.Code{
 	"missed/changed": func(k *client, above string) jute.Code {
 		code := jute.Code(jute.NoAuth)
 		req := jute.SetWatches2{Data: [][]byte{[]byte(above + "/node")}, Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}
-		k.w.s().SetWatches(&req, k, func(jute.EventType, []byte) { code = jute.OK })
+		if set := k.w.s().SetWatches(&req, k, func(jute.EventType, []byte) { code = jute.OK }); set != jute.OK {
+			return set
+		}
 		return code
 	},
 }

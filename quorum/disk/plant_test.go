@@ -214,7 +214,7 @@ func TestPlantAdvises(t *testing.T) {
 		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data folders are filled. The way out: run the command again: " + again},
 		{io.ErrUnexpectedEOF, false, "unexpected EOF"},
 	} {
-		if err := planted(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || err != Explain(err, false) {
+		if err := planted(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || Explain(err, false).Error() != tt.want {
 			t.Errorf("%v, begun %t: %q, want %q", tt.err, tt.begun, err, tt.want)
 		}
 	}
