@@ -42,6 +42,9 @@ const (
 	// (znode.maxFireSteps) on each of three members, which share two processors here with the test. Others wait for up to 115 ms at p99
 	// if nothing else runs.
 	freeEventsTime = 400 * time.Millisecond
+	// freeMultisTime is freeExpenseTime beside other multis of as many changes as one may have. Three members on two processors apply
+	// each of them at the same time, so others wait for two applies: 20 to 155 ms at p99.
+	freeMultisTime = 250 * time.Millisecond
 	// freeBytesTime is freeExpenseTime beside requests of 32 MB in each second.
 	freeBytesTime = 250 * time.Millisecond
 	// worstAttempt is how many times as long as that they may wait in an attempt that does not count. Something else may keep the
