@@ -61,8 +61,8 @@ func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	failure.write(w, r)
 }
 
-// forbids returns nil if an endpoint may answer a request, or the reason why not: who the caller is, what the answer would show,
-// the type of the body, a removal of this member, or the audit log, which must have a line about a change before it is made.
+// forbids returns why an endpoint must not serve a request, or nil. The reason is the caller, the content of the answer, the type of
+// the body, the removal of this member, or an audit log that has no line about the change yet.
 func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
 	if failure := h.refuse(e.class, r); failure != nil {
 		return failure

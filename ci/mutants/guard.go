@@ -118,7 +118,7 @@ type place struct {
 	on string
 }
 
-// fill returns the text from from to to, with the places inside it, and the places behind it.
+// fill returns the text between the offsets from and to with its places filled in, and the places after it.
 func fill(text string, from, to int, places []place) (string, []place) {
 	var b strings.Builder
 	for len(places) > 0 && places[0].from >= from && places[0].to <= to {
