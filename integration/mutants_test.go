@@ -580,7 +580,7 @@ var mutants = append([]mutant{
 	{
 		"lists of a request not added up", "server/bounds.go",
 		"e.lists += size", "e.lists = size",
-		"./server", "TestBoundsOfWrites",
+		"./server", "TestWritesWeighTheirLists",
 	},
 	{
 		"list counted for each node that has it", "znode/tree.go",

@@ -174,11 +174,12 @@ func TestWritesWeighTheirLists(t *testing.T) {
 	w.hold()
 	c.request(jute.OpCreate, node("/own", ownList(1)))
 	c.request(jute.OpCreate, node("/open", jute.OpenACL))
+	c.request(jute.OpMulti, multiOf(node("/first", ownList(1)), node("/second", ownList(2)[1:])))
 	c.expectSilence(10 * time.Millisecond)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.pending) != 2 {
-		t.Fatalf("%d writes wait, want 2", len(w.pending))
+	if len(w.pending) != 3 {
+		t.Fatalf("%d writes wait, want 3", len(w.pending))
 	}
 	const entry = 4 + 4 + 6 + 4 + 30 // permissions, digest, and a name with its hash, at least
 	if got := w.pending[0].Lists; got < (identitiesInTest-1)*entry {
@@ -186,5 +187,8 @@ func TestWritesWeighTheirLists(t *testing.T) {
 	}
 	if got := w.pending[1].Lists; got != 0 {
 		t.Errorf("a create with a list of its own has %d bytes of lists beyond its body", got)
+	}
+	if got, one := w.pending[2].Lists, w.pending[0].Lists; got != 2*one {
+		t.Errorf("a multi that stores two different lists of %d bytes has %d bytes of lists", one, got)
 	}
 }

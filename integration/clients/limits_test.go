@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +19,10 @@ import (
 // Each limit of zoo.cfg is enforced by a process that was started with it: a client runs into it on
 // the wire. The exact bounds are tested in the packages that implement them.
 func TestLimitsOfConnections(t *testing.T) {
-	const maxBuffer = 4096
+	const (
+		maxBuffer     = 4096
+		maxOperations = 100
+	)
 	m := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: fmt.Sprintf(`maxClientCnxns=3
 maxCnxns=5
 jute.maxbuffer=%d
@@ -26,12 +30,12 @@ minSessionTimeout=4000
 maxSessionTimeout=12000
 connectionOutstandingLimit=1
 connectionUnreadLimit=65536
-multiOperationLimit=3
+multiOperationLimit=%d
 handshakeTimeout=2000
 enforceQuota=true
 znode.container.checkIntervalMs=100
 4lw.commands.whitelist=mntr
-`, maxBuffer)}).Members[0]
+`, maxBuffer, maxOperations)}).Members[0]
 
 	t.Run("4lw.commands.whitelist", func(t *testing.T) {
 		wantWord(t, m, "srvr", "Mode: standalone") // always
@@ -81,20 +85,16 @@ znode.container.checkIntervalMs=100
 	t.Run("multiOperationLimit", func(t *testing.T) {
 		check := jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte("/"), Version: -1}}
 		c, _ := openFrom(t, m, "", longTimeout)
-		must(t, c, jute.OpMulti, ops{check, check, check})
-		wantClosed(t, c, jute.OpMulti, ops{check, check, check, check})
+		must(t, c, jute.OpMulti, ops(slices.Repeat([]jute.MultiOp{check}, maxOperations)))
+		wantClosed(t, c, jute.OpMulti, ops(slices.Repeat([]jute.MultiOp{check}, maxOperations+1)))
 	})
 	t.Run("connectionUnreadLimit", func(t *testing.T) {
 		c, _ := openFrom(t, m, "", longTimeout)
 		must(t, c, jute.OpCreate, create("/unread", make([]byte, 1024), jute.Persistent))
 		get := jute.MultiOp{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/unread")}}
-		few, many := make(ops, 10), make(ops, 100) // results of 11 KB and of 110 KB
-		for i := range many {
-			many[i] = get
-		}
-		copy(few, many)
-		must(t, c, jute.OpMultiRead, few)
-		wantCode(t, c, jute.OpMultiRead, many, jute.MarshallingError)
+		gets := ops(slices.Repeat([]jute.MultiOp{get}, maxOperations)) // results of 110 KB
+		must(t, c, jute.OpMultiRead, gets[:10])
+		wantCode(t, c, jute.OpMultiRead, gets, jute.MarshallingError)
 	})
 	t.Run("connectionOutstandingLimit", func(t *testing.T) { wantOneByOne(t, m) })
 	t.Run("enforceQuota", func(t *testing.T) {
