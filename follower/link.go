@@ -76,7 +76,7 @@ type linkReport struct {
 	patience time.Duration // how long the links of a new term may fail: its leader may be starting
 
 	term   *term
-	since  time.Time // when the first link of the term began
+	since  time.Time // when the first link of the term began, or the last that worked ended
 	failed bool      // that links of the term fail has been logged
 }
 
@@ -94,6 +94,9 @@ func (r *linkReport) begin(t *term, now time.Time) {
 // ended records why a link has ended. lived reports whether it had worked.
 func (r *linkReport) ended(lived bool, err error) {
 	stepsDown := lived && status.Code(err) == codes.FailedPrecondition
+	if lived {
+		r.since = time.Now()
+	}
 	switch {
 	case errors.Is(err, errNewTerm) || stepsDown: // the next leader is logged
 	case lived:
