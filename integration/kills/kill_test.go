@@ -20,7 +20,7 @@ const (
 	starting role = "starting" // started a moment ago, does not serve yet
 )
 
-// round is one kill: the victim, and whether to kill in the middle of a snapshot.
+// round is one kill: the victim, and whether to kill while a snapshot is written, or while the log is shortened after it.
 type round struct {
 	role     role
 	snapshot bool
@@ -48,7 +48,13 @@ func (r *run) kill(what round) {
 		victims = r.Members
 	}
 	if what.snapshot {
-		r.awaitSnapshot(victims[r.rng.IntN(len(victims))])
+		victim := victims[r.rng.IntN(len(victims))]
+		r.awaitSnapshot(victim)
+		if r.rng.IntN(2) == 0 {
+			r.awaitShortening(victim)
+		} else {
+			time.Sleep(time.Duration(r.rng.Int64N(int64(20 * time.Millisecond))))
+		}
 	}
 	if what.role != starting {
 		r.strike(what.role, victims)
@@ -109,13 +115,23 @@ func (r *run) awaitReceiving(m *process.Member) {
 // glance is the interval at which a folder is checked for files that exist only for milliseconds.
 const glance = 100 * time.Microsecond
 
-// awaitSnapshot waits until a member writes a snapshot, and then a moment longer.
+// awaitSnapshot waits until a member writes a snapshot.
 func (r *run) awaitSnapshot(m *process.Member) {
 	limit := time.Now().Add(5 * time.Second)
 	for len(unfinished(m)) == 0 && time.Now().Before(limit) {
 		time.Sleep(glance)
 	}
-	time.Sleep(time.Duration(r.rng.Int64N(int64(20 * time.Millisecond))))
+}
+
+// awaitShortening waits until a member that writes a snapshot has finished it and shortens its log.
+func (r *run) awaitShortening(m *process.Member) {
+	limit := time.Now().Add(5 * time.Second)
+	for len(unfinished(m)) > 0 && time.Now().Before(limit) {
+		time.Sleep(glance)
+	}
+	for shortening(m) && !strings.Contains(lastSnapshot(m), "raft: compacting logs") && time.Now().Before(limit) {
+		time.Sleep(glance)
+	}
 }
 
 // unfinished returns the snapshots that are being written, or were when the process died.
@@ -174,9 +190,17 @@ func (r *run) fresh(paths []string) (some bool) {
 // shortening reports whether the last process has logged that it began a snapshot, and not that it
 // has shortened the log after it.
 func shortening(m *process.Member) bool {
+	log := lastSnapshot(m)
+	return log != "" && !strings.Contains(log, "raft: snapshot complete up to")
+}
+
+// lastSnapshot returns what the last process has logged since it began its last snapshot, or nothing if it has begun none.
+func lastSnapshot(m *process.Member) string {
 	log := lastWords(m)
-	began := strings.LastIndex(log, "raft: starting snapshot up to")
-	return began >= 0 && !strings.Contains(log[began:], "raft: snapshot complete up to")
+	if began := strings.LastIndex(log, "raft: starting snapshot up to"); began >= 0 {
+		return log[began:]
+	}
+	return ""
 }
 
 // led reports whether the last process led until its end.
