@@ -136,10 +136,10 @@ func lives(t *testing.T, m *process.Member) {
 	}
 }
 
-// judge measures the others before the attack and during it, in one of mostTries attempts.
+// judge measures the others before the attack and during it.
 func (b *besieged) judge(t *testing.T, a expense) {
 	t.Helper()
-	for try := 1; ; try++ {
+	retry(t, func() verdict {
 		calm := max(b.others.write(t, expenseCalm).p99(t, "while calm"), leastP99)
 		most := max(mostExpenseRatio*calm, cmp.Or(a.free, freeExpenseTime))
 		b.done.Store(0)
@@ -150,18 +150,18 @@ func (b *besieged) judge(t *testing.T, a expense) {
 		cancel()
 		attacking.Wait()
 		p99, longest := beside.p99(t, "beside "+a.name), beside.longest()
-		t.Logf("attempt %d: %d requests of attackers; others wait %v at p99, at most %v allowed, and %v at most", try, b.done.Load(), p99, most, longest)
+		t.Logf("%d requests of attackers; others wait %v at p99, at most %v allowed, and %v at most", b.done.Load(), p99, most, longest)
 		if done := b.done.Load(); done < a.least {
 			t.Errorf("the attackers got through %d times, want at least %d", done, a.least)
 		}
-		switch {
-		case t.Failed() || p99 <= most && longest <= mostWait:
-			return
-		case try == mostTries || p99 > worstAttempt*most || longest > worstAttempt*mostWait:
-			t.Errorf("others wait %v at p99 beside %s, want at most %v; %v at most, want %v", p99, a.name, most, longest, mostWait)
-			return
+		if p99 <= most && longest <= mostWait {
+			return verdict{}
 		}
-	}
+		return verdict{
+			wrong: fmt.Sprintf("others wait %v at p99 beside %s, want at most %v; %v at most, want %v", p99, a.name, most, longest, mostWait),
+			final: p99 > worstAttempt*most || longest > worstAttempt*mostWait,
+		}
+	})
 }
 
 // attackers runs as many attackers until ctx ends, each with a session on one of the members.

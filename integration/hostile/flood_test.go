@@ -31,8 +31,7 @@ func TestFloodOfLargeWrites(t *testing.T) {
 	for i := range floodConns {
 		o.sessions[0].call(t, jute.OpCreate, jute.CreateRequest{Path: floodPath(i), Data: []byte{}, ACL: jute.OpenACL})
 	}
-	var worst []string
-	for range mostTries {
+	retry(t, func() verdict {
 		large, small := o.inFlood(t, e.Members[0])
 		large.p99(t, "that attack")
 		p99, limit, longest := small.p99(t, "in the flood"), large.median()/floodPart, small.longest()
@@ -40,14 +39,13 @@ func TestFloodOfLargeWrites(t *testing.T) {
 			t.Fatalf("%d large writes were answered, want at least %d", len(large), least)
 		}
 		if p99 <= limit && longest <= mostWait {
-			return
+			return verdict{}
 		}
-		worst = append(worst, fmt.Sprintf("others wait %v at p99, and %v at most; want at most %v, a part of what large writes wait, and %v", p99, longest, limit, mostWait))
-		if p99 > worstAttempt*limit || longest > worstAttempt*mostWait {
-			break
+		return verdict{
+			wrong: fmt.Sprintf("others wait %v at p99, and %v at most; want at most %v, a part of what large writes wait, and %v", p99, longest, limit, mostWait),
+			final: p99 > worstAttempt*limit || longest > worstAttempt*mostWait,
 		}
-	}
-	t.Error(worst)
+	})
 }
 
 // inFlood lets the others write for floodTime during large writes. It returns how long both kinds

@@ -30,7 +30,6 @@ const (
 	// mostRatio is how many times as long as in a calm ensemble others may wait at p99 during an
 	// attack.
 	mostRatio = 10
-	mostTries = 3
 	// leastP99 replaces a smaller p99: a single request that waited for a garbage collection or a
 	// slow write to the disk is no attack.
 	leastP99 = 2 * time.Millisecond
@@ -192,12 +191,11 @@ func (o *others) measure(t *testing.T, d time.Duration) time.Duration {
 
 // during measures the others while attack runs, and in a calm ensemble before and after that.
 // attack must last until its context ends. The test fails if they wait more than mostRatio times as
-// long as in the worse of the two calm times. Something else may keep the machine busy for a
-// moment, so the test fails only if that happens in each of mostTries attacks.
+// long as in the worse of the two calm times, in each try.
 func (o *others) during(t *testing.T, attack func(ctx context.Context)) {
 	t.Helper()
 	before := o.measure(t, calmTime)
-	for try := 1; ; try++ {
+	retry(t, func() verdict {
 		ctx, cancel := context.WithCancel(t.Context())
 		var attacking sync.WaitGroup
 		attacking.Go(func() { attack(ctx) })
@@ -208,13 +206,13 @@ func (o *others) during(t *testing.T, attack func(ctx context.Context)) {
 		calm := max(before, after, leastP99)
 		ratio := float64(p99) / float64(calm)
 		t.Logf("others: p99 %v while calm, %v under attack: ratio %.1f", calm, p99, ratio)
-		if ratio <= mostRatio {
-			return
-		}
-		if try == mostTries || ratio > worstAttempt*mostRatio {
-			t.Errorf("others wait %v at p99 under attack, %v while calm: %.1f times as long, want at most %d", p99, calm, ratio, mostRatio)
-			return
-		}
 		before = after
-	}
+		if ratio <= mostRatio {
+			return verdict{}
+		}
+		return verdict{
+			wrong: fmt.Sprintf("others wait %v at p99 under attack, %v while calm: %.1f times as long, want at most %d", p99, calm, ratio, mostRatio),
+			final: ratio > worstAttempt*mostRatio,
+		}
+	})
 }

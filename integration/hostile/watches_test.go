@@ -34,8 +34,7 @@ func TestWatchesAgain(t *testing.T) {
 	none := [][]byte{}
 	var again raw = jute.SetWatches2{Data: none, Exist: paths, Child: none, Persistent: none, Recursive: none}.Append(nil)
 	t.Logf("%d bytes", len(again))
-	var worst []string
-	for range mostTries {
+	retry(t, func() verdict {
 		calm := o.write(t, calmTime).p99(t, "while calm")
 		ctx, cancel := context.WithCancel(t.Context())
 		var attackers sync.WaitGroup
@@ -48,11 +47,10 @@ func TestWatchesAgain(t *testing.T) {
 		attackers.Wait()
 		t.Logf("%d answered; ratio %.1f", answered.Load(), float64(attack)/float64(calm))
 		if attack <= max(mostAgain*calm, leastAgain) {
-			return
+			return verdict{}
 		}
-		worst = append(worst, fmt.Sprintf("others wait %v at p99, %v while calm: want at most %d times as long, or %v", attack, calm, mostAgain, leastAgain))
-	}
-	t.Error(worst)
+		return verdict{wrong: fmt.Sprintf("others wait %v at p99, %v while calm: want at most %d times as long, or %v", attack, calm, mostAgain, leastAgain)}
+	})
 }
 
 func sendAgain(ctx context.Context, m *process.Member, again raw) (answered int) {
