@@ -213,6 +213,32 @@ func comparisons(text string) (rows []string) {
 	return rows
 }
 
+// README.md has one table of figures before its tour. The pages to which it links have the others.
+func TestReadmeHasOneTableBeforeTheTour(t *testing.T) {
+	before, _, found := strings.Cut(pages(t)["README.md"], "\n## A tour\n")
+	if tables := strings.Count(before, "\n|---|"); !found || tables != 1 || len(comparisons(before)) == 0 {
+		t.Errorf("README.md has a tour: %t, %d tables before it, and %d rows of figures there; want one table of figures", found, tables, len(comparisons(before)))
+	}
+}
+
+// The commands of docs/getting-started.md leave its clone before anything but make writes a file, and run the interpreter that
+// has Debian's kazoo.
+func TestGettingStartedLeavesTheClone(t *testing.T) {
+	commands := strings.Join(codeLine.FindAllString(pages(t)["docs/getting-started.md"], -1), "\n")
+	inside, outside, left := strings.Cut(commands, " && cd ../rollcall-trial\n")
+	if !left || strings.ContainsAny(inside, ">") || strings.Contains(inside, " serve ") || strings.Contains(inside, " up\n") || strings.Contains(outside, "bin/rollcall") {
+		t.Errorf("the page works in its clone, or leaves it by no cd ../rollcall-trial:\n%s", commands)
+	}
+	if !strings.HasSuffix(commands, "$ cd .. && rm -r rollcall-trial") {
+		t.Error("the last command of the page does not remove what it has made")
+	}
+	for line := range strings.Lines(commands) {
+		if at := strings.Index(line, "python3 "); at >= 0 && !strings.HasSuffix(line[:at], "$ /usr/bin/") {
+			t.Errorf("another interpreter than Debian's may have no kazoo: %s", line)
+		}
+	}
+}
+
 // docs/upgrade.md has a row for each format of the log that this version knows, and for no other, and the version of backups.
 func TestUpgradePage(t *testing.T) {
 	page, err := os.ReadFile("docs/upgrade.md")
