@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// docs/commands.md lists all verbs as help prints them.
+// docs/commands/nodes.md lists all verbs as help prints them.
 func TestDocsHaveTheVerbs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/commands.md")
+	page, err := os.ReadFile("../../docs/commands/nodes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,6 +18,6 @@ func TestDocsHaveTheVerbs(t *testing.T) {
 		want.WriteString("    " + strings.TrimSpace(line) + "\n")
 	}
 	if !strings.Contains(string(page), "\n\n"+want.String()+"\n") {
-		t.Errorf("docs/commands.md lacks\n%s", &want)
+		t.Errorf("docs/commands/nodes.md lacks\n%s", &want)
 	}
 }

@@ -25,8 +25,43 @@ import (
 	"rollcall/jute"
 )
 
-// commandsPage describes every command. Its examples are run, and its help texts are those of the commands.
+// commandsPage lists the groups of commands in the order in which their examples are run. The pages of the groups, in its
+// folder, describe every command, and their help texts are those of the commands.
 const commandsPage = "../../docs/commands.md"
+
+// groupPage is the page of one group of commands.
+type groupPage struct{ path, text string }
+
+// groupPages returns the pages of the groups in the order of the index. The test fails if the folder has another page.
+func groupPages(t *testing.T, index string) (list []groupPage) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`(?m)^\| \[[^]]+\]\((commands/\w+\.md)\) \|`).FindAllStringSubmatch(index, -1) {
+		path := filepath.Join(filepath.Dir(commandsPage), m[1])
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, groupPage{path, string(text)})
+	}
+	files, err := filepath.Glob(strings.TrimSuffix(commandsPage, ".md") + "/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != len(list) {
+		t.Fatalf("%s lists %d pages, and its folder has %d", commandsPage, len(list), len(files))
+	}
+	return list
+}
+
+// readIndex returns the text of commandsPage.
+func readIndex(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(commandsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 // notShared are the commands whose examples on the page are not run, because they run or stop members, read a terminal or a
 // password, or take long. Other tests run them.
@@ -35,34 +70,46 @@ var notShared = []string{"up", "serve", "health", "recover", "import", "export",
 // pageSession is the id of the session that holds /locks/backup on the page.
 const pageSession = "0x1000012f99a0001"
 
-// Every command has a section on the page, with its help.
+// Every command has a section with its help on the page of one group, and the index leads to it.
 func TestCommandsPageHelp(t *testing.T) {
-	page, err := os.ReadFile(commandsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, anew := string(page), string(page)
+	index := readIndex(t)
+	pages := groupPages(t, index)
 	for _, cmd := range everyCommand(newRoot(cli.World{}), nil) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "rollcall ")
-		help, _, _ := strings.Cut(helpOf(t, name), "\nWhich ensemble, and how to print:\n") // these flags have a section of their own
-		want := "    " + strings.ReplaceAll(strings.TrimSpace(help), "\n", "\n    ")
-		want = regexp.MustCompile(`(?m) +$`).ReplaceAllString(want, "")
-		if strings.Contains(text, "\n"+want+"\n") {
+		at := slices.IndexFunc(pages, func(p groupPage) bool { return strings.Contains(p.text, "\n## rollcall "+name+"\n") })
+		if at < 0 {
+			t.Errorf("no page below %s has a section of %s", commandsPage, name)
 			continue
 		}
-		// The block ends before the first example, a line that begins with "$ ".
-		block := regexp.MustCompile(`(?m)^    rollcall ` + regexp.QuoteMeta(name) + `(?: \[.*| [A-Z].*)?\n(?:(?:    (?:[^$\n]|\$[^ \n]).*)?\n)*`)
-		if old := block.FindString(anew); *update && old != "" {
-			anew = strings.Replace(anew, old, want+"\n\n", 1)
-			continue
+		page := &pages[at]
+		if link := fmt.Sprintf("[`%s`](commands/%s#rollcall-%s)", name, filepath.Base(page.path), strings.ReplaceAll(name, " ", "-")); !strings.Contains(index, link) {
+			t.Errorf("%s lacks %s", commandsPage, link)
 		}
-		t.Errorf("%s lacks the help of %s:\n%s", commandsPage, name, want)
+		page.help(t, name)
 	}
-	if *update {
-		if err := os.WriteFile(commandsPage, []byte(anew), 0o600); err != nil {
+	for _, page := range pages {
+		if err := os.WriteFile(page.path, []byte(page.text), 0o600); *update && err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// help checks that the page has the help of a command. With -update it replaces the one that is there.
+func (p *groupPage) help(t *testing.T, name string) {
+	t.Helper()
+	help, _, _ := strings.Cut(helpOf(t, name), "\nWhich ensemble, and how to print:\n") // these flags have a section of their own
+	want := "    " + strings.ReplaceAll(strings.TrimSpace(help), "\n", "\n    ")
+	want = regexp.MustCompile(`(?m) +$`).ReplaceAllString(want, "")
+	if strings.Contains(p.text, "\n"+want+"\n") {
+		return
+	}
+	// The block ends before the first example, a line that begins with "$ ".
+	block := regexp.MustCompile(`(?m)^    rollcall ` + regexp.QuoteMeta(name) + `(?: \[.*| [A-Z].*)?\n(?:(?:    (?:[^$\n]|\$[^ \n]).*)?\n)*`)
+	if old := block.FindString(p.text); *update && old != "" {
+		p.text = strings.Replace(p.text, old, want+"\n\n", 1)
+		return
+	}
+	t.Errorf("%s lacks the help of %s:\n%s", p.path, name, want)
 }
 
 // everyCommand adds cmd's subcommands that do something, and theirs, to list.
@@ -85,7 +132,7 @@ func helpOf(t *testing.T, command string) string {
 	return out.String()
 }
 
-// example is a command line on the page, with the output that it shows.
+// example is a command line on a page, with the output that it shows.
 type example struct{ line, output string }
 
 var exampleBlock = regexp.MustCompile(`(?m)^    \$ (rollcall .*)\n((?:\n?    [^$\n].*\n)*)`) // an output may have an empty line
@@ -105,26 +152,25 @@ const (
 	mostAgain = 4
 )
 
-// Every command that asks an ensemble has an example on the page. The examples are run against an ensemble of
-// three members, one after another, and print what the page shows, but for numbers.
+// Every command that asks an ensemble has an example on the page of its group. The examples are run against an ensemble of
+// three members, one after another, and print what the pages show, but for numbers.
 func TestCommandsPageExamples(t *testing.T) {
-	page, err := os.ReadFile(commandsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
 	schemas, err := filepath.Abs("../../docs/commands.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := startUp(t)
 	id := e.hold(t)
+	var all []example
+	for _, page := range groupPages(t, readIndex(t)) {
+		all = append(all, examples(page.text)...)
+	}
 	t.Chdir(t.TempDir())
-	all := examples(string(page))
 	for _, cmd := range everyCommand(newRoot(cli.World{}), nil) {
 		name := cmd.CommandPath() + " "
 		ours := func(x example) bool { return strings.HasPrefix(x.line+" ", name) }
 		if !slices.Contains(notShared, strings.TrimPrefix(cmd.CommandPath(), "rollcall ")) && !slices.ContainsFunc(all, ours) {
-			t.Errorf("%s has no example of %s", commandsPage, name)
+			t.Errorf("no page below %s has an example of %s", commandsPage, name)
 		}
 	}
 	ran, again := 0, 0
