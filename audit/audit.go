@@ -27,10 +27,12 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"rollcall/internal/durable"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -54,6 +56,9 @@ const (
 	warnPause = time.Minute
 )
 
+// fileAdvice is the end of the error of a file that cannot be opened.
+const fileAdvice = "set audit.file to a path where this user may write, or audit.enable=false"
+
 // Defaults of Settings. The table of keys in package config takes them from here.
 const (
 	DefaultFileSize = 10 << 20 // bytes, as in ZooKeeper's sample configuration of its log
@@ -66,6 +71,7 @@ type Settings struct {
 	Required  bool   // a change waits until a line about it is on the disk, and is rejected if there is none
 	ZooKeeper bool   // lines are as ZooKeeper's; default: JSON
 	File      string // where lines go; default: standard output
+	OwnFolder bool   // the folder of File is the audit log's own, and made if it is missing
 	FileSize  int64  // bytes of a file, at which the next one begins; default DefaultFileSize
 	Files     int    // old files that are kept; default DefaultFiles
 }
@@ -139,9 +145,14 @@ func Open(cfg Config) (*Log, error) {
 		l.out = stream{cfg.Out}
 		return l, nil
 	}
+	if cfg.OwnFolder {
+		if err := durable.MakeDirectory(filepath.Dir(cfg.File), folderMode); err != nil {
+			return nil, fmt.Errorf("audit: %w; %s", err, fileAdvice)
+		}
+	}
 	f, err := openFile(cfg.File, cfg.FileSize, cfg.Files, cfg.Required, l.log.Warn)
 	if err != nil {
-		return nil, fmt.Errorf("audit: %w; set audit.file to a path where this user may write, or audit.enable=false", err)
+		return nil, fmt.Errorf("audit: %w; %s", err, fileAdvice)
 	}
 	l.out = f
 	return l, nil

@@ -114,7 +114,7 @@ var tellings = []told{
 	},
 	{
 		op: jute.OpCreate2, body: create(jute.Ephemeral), result: znode.Result{Code: jute.NodeExists},
-		json: []string{`"operation":"create","path":"/a","type":"ephemeral","result":"failure","error":"node exists"`},
+		json: []string{`"operation":"create","path":"/a","type":"ephemeral","result":"unchanged","reason":"node exists"`},
 		zk:   []string{"operation=create\tznode=/a\tznode_type=ephemeral\tresult=failure"},
 	},
 	{
@@ -181,6 +181,14 @@ var tellings = []told{
 			{Op: jute.OpError}, {Op: jute.OpError}, {Op: jute.OpError}, {Op: jute.OpError, Code: jute.NoNode}, {Op: jute.OpError, Code: jute.RuntimeInconsistency},
 		}},
 		json: []string{`"operation":"multiOperation","target":"/gone","result":"failure","error":"no node"`},
+		zk:   []string{"operation=multiOperation\tresult=failure"},
+	},
+	{
+		op: jute.OpMulti, body: multiBody("/a"), // nothing of it was done, so the create of what exists made it fail
+		result: znode.Result{Multi: []znode.OpResult{
+			{Op: jute.OpError}, {Op: jute.OpError}, {Op: jute.OpError, Code: jute.NodeExists}, {Op: jute.OpError, Code: jute.RuntimeInconsistency}, {Op: jute.OpError, Code: jute.RuntimeInconsistency},
+		}},
+		json: []string{`"operation":"multiOperation","target":"/box","result":"failure","error":"node exists"`},
 		zk:   []string{"operation=multiOperation\tresult=failure"},
 	},
 	{

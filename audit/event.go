@@ -26,14 +26,19 @@ const (
 // Result says what came of an operation.
 type Result uint8
 
-// These are the results, as in ZooKeeper's audit log.
+// These are the results. All but Unchanged are as in ZooKeeper's audit log.
 const (
 	Success Result = iota
 	Failure
-	Invoked // it has begun
+	Invoked   // it has begun
+	Unchanged // a create of a node that exists; ZooKeeper calls it a failure
 )
 
-var resultNames = [...]string{Success: "success", Failure: "failure", Invoked: "invoked"}
+// resultNames are the results in JSON, and zooKeeperResults those in ZooKeeper's format.
+var (
+	resultNames      = [...]string{Success: "success", Failure: "failure", Invoked: "invoked", Unchanged: "unchanged"}
+	zooKeeperResults = [...]string{Success: "success", Failure: "failure", Invoked: "invoked", Unchanged: "failure"}
+)
 
 // Event is something that leaves a line. A field that is zero is left out of the line, except Result.
 type Event struct {
@@ -218,7 +223,7 @@ func (f *formatter) appendZooKeeper(b []byte, e *Event) []byte {
 	b = entry(b, begin, "znode", path, e.most())
 	b = entry(b, begin, "znode_type", e.Type, maxName)
 	b = entry(b, begin, "acl", e.ACL, maxText)
-	b = entry(b, begin, "result", resultNames[e.Result], maxName)
+	b = entry(b, begin, "result", zooKeeperResults[e.Result], maxName)
 	b = entry(b, begin, "fingerprint", strings.Join(slices.Collect(e.fingerprints()), ","), maxName)
 	if e.Dropped != 0 {
 		b = entry(b, begin, "dropped", strconv.FormatUint(e.Dropped, 10), maxName)

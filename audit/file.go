@@ -22,6 +22,8 @@ const (
 	maxLine = 256 << 10
 	// fileMode is that of the files: the owner writes them, and the group may read them.
 	fileMode = 0o640
+	// folderMode is that of the audit log's own folder, likewise.
+	folderMode = 0o750
 	// headSize is how many bytes of a file show whether it is an audit log: the beginning of a line in the longer format.
 	headSize = len(zooKeeperStamp + zooKeeperName)
 )

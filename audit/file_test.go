@@ -43,6 +43,22 @@ func read(t *testing.T, path string) string {
 	return strings.ReplaceAll(string(text), jsonBegin, "")
 }
 
+// Open makes the folder of the default file, and no other one: a wrong path is an error.
+func TestOwnFolder(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		path := filepath.Join(t.TempDir(), "data", "audit", "audit.log")
+		l, err := Open(Config{Settings: Settings{Enable: true, File: path, OwnFolder: own}})
+		if (err == nil) != own {
+			t.Fatalf("own folder %t: %v", own, err)
+		}
+		l.Close()
+		info, err := os.Stat(filepath.Dir(path))
+		if own && (err != nil || info.Mode().Perm()&0o007 != 0) || !own && err == nil {
+			t.Errorf("own folder %t: %v, %v", own, info, err)
+		}
+	}
+}
+
 // A loss of power may leave the size of the first lines and only some of their sectors. Such a file is emptied. Another file that begins
 // with zeros is refused and not changed.
 func TestLostBeginning(t *testing.T) {

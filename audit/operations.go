@@ -13,6 +13,7 @@ type operation struct {
 	// describe sets what the body of a request says. It is nil for a multi. A body that cannot be read
 	// leaves the fields as they are.
 	describe func(e *Event, body []byte)
+	creates  bool // the code NodeExists is no failure: many clients create what they need whenever they start
 	retried  bool // after the code SessionMoved the server or the client tries again, so that result leaves no line
 }
 
@@ -21,10 +22,10 @@ type operation struct {
 // as an Event.
 var operations = func() (table [operationCount + 1]operation) {
 	for op, how := range map[jute.Op]operation{
-		jute.OpCreate:          {name: "create", describe: describeCreate},
-		jute.OpCreate2:         {name: "create", describe: describeCreate},
-		jute.OpCreateContainer: {name: "create", describe: describeContainer},
-		jute.OpCreateTTL:       {name: "create", describe: describeCreate},
+		jute.OpCreate:          {name: "create", describe: describeCreate, creates: true},
+		jute.OpCreate2:         {name: "create", describe: describeCreate, creates: true},
+		jute.OpCreateContainer: {name: "create", describe: describeContainer, creates: true},
+		jute.OpCreateTTL:       {name: "create", describe: describeCreate, creates: true},
 		jute.OpDelete:          {name: "delete", describe: describeDelete},
 		jute.OpSetData:         {name: "setData", describe: describeSetData},
 		jute.OpSetACL:          {name: "setAcl", describe: describeSetACL},
@@ -64,7 +65,11 @@ func (o *operation) tell(e *Event, body []byte, r *znode.Result) {
 	if r.Path != "" {
 		e.Path = r.Path // of a node that was created
 	}
-	if r.Code != jute.OK {
+	switch {
+	case r.Code == jute.OK:
+	case r.Code == jute.NodeExists && o.creates:
+		e.Result, e.Reason = Unchanged, r.Code.Error()
+	default:
 		e.Result, e.Error = Failure, r.Code.Error()
 	}
 }

@@ -310,10 +310,17 @@ func (d *draft) finishAdmin() error {
 	return nil
 }
 
-// finishAudit checks that there is an audit log if lines in it are required.
+// finishAudit checks that there is an audit log if lines in it are required, and sets where they go.
 func (d *draft) finishAudit() error {
 	if d.Audit.Required && !d.Audit.Enable {
 		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out", d.at("audit.required"))
+	}
+	switch {
+	case !d.Audit.Enable:
+	case d.Audit.File == auditStdout:
+		d.Audit.File = ""
+	case d.Audit.File == "":
+		d.Audit.File, d.Audit.OwnFolder = filepath.Join(d.Dir, "audit", "audit.log"), true
 	}
 	return nil
 }

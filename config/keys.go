@@ -85,7 +85,7 @@ var keys = []key{
 	{
 		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: option{"data", "`folder` of this member's data (dataDir)"},
 		kind: filePath(func(d *draft) *string { return &d.Dir }), unset: "required",
-		doc: "folder of `myid`, and of this member's data in its subfolder `rollcall`; Rollcall leaves everything else in it alone",
+		doc: "folder of `myid`, and of this member's data in its subfolder `rollcall`. An audit log without audit.file is in its subfolder `audit`. Rollcall leaves everything else in it alone",
 	},
 	{
 		name: "dataLogDir", env: variable{line: 2, name: "ZOO_DATA_LOG_DIR"},
@@ -357,8 +357,8 @@ var keys = []key{
 		doc: "Rollcall's own: a line of the audit log is a JSON object, or as in ZooKeeper's",
 	},
 	{
-		name: "audit.file", kind: filePath(func(d *draft) *string { return &d.Audit.File }), unset: "standard output",
-		doc: "Rollcall's own: file of the audit log. Each member needs its own",
+		name: "audit.file", kind: auditFile(), unset: "`audit/audit.log` in dataDir",
+		doc: "Rollcall's own: file of the audit log. Each member needs its own. `-` is standard output",
 	},
 	{
 		name: "audit.fileSize", kind: number(minAuditFile, maxAuditFile, func(d *draft) *int64 { return &d.Audit.FileSize }), def: text(audit.DefaultFileSize),

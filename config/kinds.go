@@ -248,6 +248,16 @@ func filePath(field func(*draft) *string) kind {
 	}
 }
 
+// auditStdout is the value of audit.file that stands for standard output.
+const auditStdout = "-"
+
+// auditFile takes the path of the audit log.
+func auditFile() kind {
+	k := filePath(func(d *draft) *string { return &d.Audit.File })
+	k.allowed = "a path, or " + auditStdout
+	return k
+}
+
 // host takes a name or an address.
 func host(field func(*draft) *string) kind {
 	return kind{

@@ -109,7 +109,7 @@ func TestAuditOfAnEnsemble(t *testing.T) {
 		if got := lines.find(t, "create", "/mine"); len(got) != 1 || got[0].Address == "" {
 			t.Errorf("%+v, want the address of the client", got)
 		}
-		if got := lines.find(t, "create", "/box"); len(got) != 2 || got[0].Result != "success" || got[1].Error != "node exists" || got[0].Zxid >= got[1].Zxid {
+		if got := lines.find(t, "create", "/box"); len(got) != 2 || got[0].Result != "success" || got[1].Result != "unchanged" || got[1].Reason != "node exists" || got[0].Zxid >= got[1].Zxid {
 			t.Errorf("%+v", got)
 		}
 		if got := lines.find(t, "expireSession", ""); expiries(got, session) != 1 || got[0].Member != leader || !strings.HasPrefix(got[0].Reason, "not heard from for ") {

@@ -103,7 +103,7 @@ func TestAuditLogs(t *testing.T) {
 			"bob create /audit persistent digest:bob",
 			"bob create /audit/e ephemeral digest:bob",
 			"bob create /audit/s-0000000001 persistent_sequential digest:bob",
-			"bob create /audit persistent digest:bob node exists failure",
+			"bob create /audit persistent digest:bob unchanged",
 			"bob setData /audit digest:bob",
 			"bob setData /audit digest:bob bad version failure",
 			"bob delete /audit/none digest:bob no node failure",
