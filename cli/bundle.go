@@ -38,6 +38,7 @@ type part struct {
 var (
 	ensembleParts = []part{
 		{"status.json", listPart[api.Member]("status")},
+		{"members.json", textPart("/v1/members")},
 		{"sessions.json", listPart[api.Session]("sessions")},
 		{"connections.json", listPart[api.Connection]("connections")},
 		{"ends.json", listPart[api.End]("ends")},
@@ -87,20 +88,17 @@ func newBundle(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: Look, Args: Takes(0, 0, "flags only"),
 		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each member at --hosts the configuration, the last lines of the log, " +
-			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what could not be collected. The archive has no passwords, digests, tokens or data of " +
+			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what could not be collected, and each server of the ensemble that was not asked, with the reason. The archive has no passwords, digests, tokens or data of " +
 			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", bundleRows),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			members, err := link.admins(cmd.Context())
 			if len(members) == 0 {
 				return err
 			}
-			if err != nil {
-				warn(w, "missing: %v", err)
-			}
 			if file == "" {
 				file = "rollcall-support-" + w.Now().UTC().Format("20060102-150405") + ".tar.gz"
 			}
-			return writeBundle(cmd.Context(), w, out, file, members)
+			return writeBundle(cmd.Context(), w, out, file, members, err)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "`name` of the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
@@ -109,8 +107,8 @@ func newBundle(w World) *cobra.Command {
 	return cmd
 }
 
-// writeBundle makes the archive. If that fails, it removes it.
-func writeBundle(ctx context.Context, w World, out *Output, file string, members []*api.Client) error {
+// writeBundle makes the archive. If that fails, it removes it. notFound is about the addresses where no member was found.
+func writeBundle(ctx context.Context, w World, out *Output, file string, members []*api.Client, notFound error) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("support-bundle: %w; --file takes another name", err)
@@ -118,6 +116,7 @@ func writeBundle(ctx context.Context, w World, out *Output, file string, members
 	b := newArchive(f, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
 	b.progress = NewProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))
 	defer b.progress.Done()
+	b.skipAddresses(notFound)
 	err = errors.Join(b.collect(ctx, members), b.close(), f.Close())
 	if err != nil {
 		return errors.Join(fmt.Errorf("support-bundle: %w", err), os.Remove(file))
@@ -125,13 +124,14 @@ func writeBundle(ctx context.Context, w World, out *Output, file string, members
 	for _, line := range b.missing {
 		_, _ = fmt.Fprintln(w.Err, "missing:", Visible(line)) // it is in the archive, too
 	}
-	return PrintText(out, file+"\n", bundled{file, append([]string{}, b.missing...)})
+	return PrintText(out, file+"\n", bundled{file, append([]string{}, b.missing...), append([]notAsked{}, b.notAsked...)})
 }
 
 // bundled is an archive that was written, as JSON has it.
 type bundled struct {
-	File    string   `json:"file"`
-	Missing []string `json:"missing"` // what could not be had, with the reasons
+	File     string     `json:"file"`
+	Missing  []string   `json:"missing"`   // what could not be had, with the reasons
+	NotAsked []notAsked `json:"not_asked"` // the servers that were not asked; missing has a line for each
 }
 
 // archive is a bundle that is written.
@@ -142,32 +142,47 @@ type archive struct {
 	top     string // folder of all files
 	missing []string
 
+	asked    map[uint32]bool // the members that have files of their own, by id
+	notAsked []notAsked
+
 	progress *Progress // counts the parts
 }
 
 func newArchive(out io.Writer, now time.Time, top string) *archive {
 	zip := gzip.NewWriter(out)
-	return &archive{zip: zip, tar: tar.NewWriter(zip), now: now, top: top}
+	return &archive{zip: zip, tar: tar.NewWriter(zip), now: now, top: top, asked: map[uint32]bool{}}
 }
 
-// collect asks the members for all parts. A part that cannot be had is noted.
+// collect asks the members for all parts. A part that cannot be had is noted, and so is a server that was not asked.
 func (b *archive) collect(ctx context.Context, members []*api.Client) error {
 	whole := false // a member has answered for the ensemble
-	for i, member := range members {
+	var reached []*api.Client
+	for _, member := range members {
+		if !b.reach(ctx, member) {
+			b.progress.Add(len(memberParts))
+			continue
+		}
+		reached = append(reached, member)
 		folder := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.Base)
 		if !whole {
 			n := len(b.missing)
 			if err := b.parts(ctx, "ensemble", member, ensembleParts); err != nil {
 				return err
 			}
-			whole = len(b.missing)-n < len(ensembleParts) || i == len(members)-1
+			whole = len(b.missing)-n < len(ensembleParts)
 		}
 		if err := b.parts(ctx, folder, member, memberParts); err != nil {
 			return err
 		}
 	}
+	b.skipRest(ctx, reached)
+	if ctx.Err() != nil {
+		return errBundleStopped
+	}
 	return b.add("MISSING", []byte(strings.Join(append(b.missing, ""), "\n")))
 }
+
+var errBundleStopped = errors.New("stopped before the archive was complete")
 
 func (b *archive) parts(ctx context.Context, folder string, member *api.Client, parts []part) error {
 	for _, p := range parts {
@@ -177,7 +192,7 @@ func (b *archive) parts(ctx context.Context, folder string, member *api.Client, 
 		b.progress.Add(1)
 		switch {
 		case ctx.Err() != nil:
-			return errors.New("stopped before the archive was complete")
+			return errBundleStopped
 		case err != nil:
 			b.missing = append(b.missing, fmt.Sprintf("%s/%s: %v", folder, p.name, err))
 		default:

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"rollcall/api"
 )
 
 // bundleOf runs the command against members, and returns the files of the archive by name.
@@ -60,7 +62,7 @@ func bundleOf(t *testing.T, members ...string) (files map[string]string, said st
 }
 
 // A bundle has each part once for the ensemble, and once for each member. What a member does not answer is
-// named.
+// named, and so is each server that was not asked.
 func TestBundle(t *testing.T) {
 	pages := 0
 	member := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -75,6 +77,10 @@ func TestBundle(t *testing.T) {
 		case r.URL.Path == "/v1/sessions":
 			pages++
 			_, _ = io.WriteString(w, `{"items":[{"id":"0x2"}],"next":"","silent":[]}`)
+		case r.URL.Path == "/v1/whoami":
+			_, _ = io.WriteString(w, `{"member":1}`)
+		case r.URL.Path == "/v1/members":
+			_, _ = io.WriteString(w, `{"items":[{"member":1,"quorum":"a:2888"},{"member":2,"quorum":"b:2888"},{"member":3}],"silent":[{"member":3,"reason":"down","detail":"refused"}]}`)
 		case strings.HasPrefix(r.URL.Path, "/v1/") && r.URL.Path != "/v1/buckets":
 			_, _ = io.WriteString(w, `{"items":[],"next":"","silent":[]}`)
 		default:
@@ -104,9 +110,39 @@ func TestBundle(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	missing := files["MISSING"]
-	for _, line := range []string{folder + "/log.json: not from here", "http-127.0.0.1-1/config.json: ", "ensemble/status.json: "} {
+	for _, line := range []string{
+		folder + "/log.json: not from here\n", "http://127.0.0.1:1: not asked: ",
+		"member 2 (b:2888): not asked: none of the addresses that were asked is its own; name its port for operators with --admin\n",
+		"member 3: not asked: the other members get no answer from it either: down (refused)\n",
+	} {
 		if !strings.Contains(missing, line) || !strings.Contains(said, "missing: "+line) {
 			t.Errorf("MISSING is\n%s\nstderr\n%s\nwant %s", missing, said, line)
+		}
+	}
+	if n := strings.Count(missing, "\n"); n != 4 {
+		t.Errorf("MISSING has %d lines, want 4:\n%s", n, missing)
+	}
+}
+
+// A bundle in whose making no member answers names all addresses, also those of --hosts where no port for operators was found.
+func TestBundleOfNobody(t *testing.T) {
+	var out, errs strings.Builder
+	w := World{Out: &out, Err: &errs, Now: time.Now}
+	notFound := errors.Join(errors.New("no member at a"), errors.New("no member at b"))
+	if err := writeBundle(t.Context(), w, &Output{world: w, format: "json"}, filepath.Join(t.TempDir(), "b.tar.gz"), []*api.Client{{Base: "http://127.0.0.1:1", HTTP: http.DefaultClient}}, notFound); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), `"reason":`); n != 4 {
+		t.Errorf("%d servers that were not asked, want 4:\n%s", n, out.String())
+	}
+	missing := strings.Split(strings.TrimSpace(errs.String()), "\n")
+	want := []string{"no member at a", "no member at b", "http://127.0.0.1:1: not asked: ", "the list of the ensemble's servers: no member was reached; there may be servers that were not asked"}
+	if len(missing) != len(want) {
+		t.Fatalf("missing %q", missing)
+	}
+	for i, line := range want {
+		if !strings.HasPrefix(missing[i], "missing: "+line) {
+			t.Errorf("line %d: %s, want %s", i, missing[i], line)
 		}
 	}
 }
