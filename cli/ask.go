@@ -80,6 +80,7 @@ func counted[T any](w World, what string, rows iter.Seq2[T, error]) iter.Seq2[T,
 func Explained(err error) error {
 	var answer *api.Error
 	var transport *url.Error
+	var nobody *unreached
 	switch {
 	case errors.As(err, &answer) && answer.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them, the password only at the socket of a member (--admin unix:DATADIR/admin.sock)", err)
@@ -87,6 +88,8 @@ func Explained(err error) error {
 		return fmt.Errorf("%w; run this command on the machine of a member, with --admin http://127.0.0.1:%d", err, defaultPort)
 	case errors.Is(err, tokenproof.ErrOther):
 		return With(Refused, err)
+	case errors.As(err, &nobody) && !errors.Is(err, context.Canceled):
+		return With(NoMember, fmt.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin", nobody.place, nobody.error))
 	case errors.As(err, &transport) && !errors.Is(err, context.Canceled):
 		return With(NoMember, err)
 	}

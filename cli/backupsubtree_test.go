@@ -263,3 +263,12 @@ func TestSubtreeRestoreRefuses(t *testing.T) {
 		t.Errorf("there is %s", got)
 	}
 }
+
+// A restore goes on to the next of --hosts if nobody listens at the first.
+func TestSubtreeRestoreGoesOn(t *testing.T) {
+	w, s := nodeWorld(t)
+	w.Env = []string{"ROLLCALL_HOSTS=127.0.0.1:1," + memberAddr + s.Root}
+	if _, errs, err := restoreTree(t, w, "--subtree", "/app", "--yes", savedApp(t, s.Root)); err != nil {
+		t.Errorf("%v: %s", err, errs)
+	}
+}

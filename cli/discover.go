@@ -35,7 +35,7 @@ const (
 // newHTTP returns a client that goes straight to a member: through no proxy, which would learn the
 // credentials, and to no other place that an answer names. The terminal of w shows what the client waits for.
 func newHTTP(w World) *http.Client {
-	return newHTTPOver(w, (&net.Dialer{Timeout: probeTime}).DialContext)
+	return newHTTPOver(w, dialMember)
 }
 
 // isHere reports whether host is a loopback address or localhost.
@@ -45,13 +45,14 @@ func isHere(host string) bool {
 }
 
 // search returns the URL of a member that answers operators on one of the machines of hosts. If there will be credentials, it tries the default address alone, and finds nothing if none of
-// hosts is on this machine: any user can listen at a free port, answer as a member does, and get what is sent there.
-func search(ctx context.Context, w World, hosts []string, credentials bool) (base string, err error) {
-	reach := newHTTP(w)
+// hosts is on this machine: any user can listen at a free port, answer as a member does, and get what is sent there. It passes over
+// removed members.
+func (l *Link) search(ctx context.Context, hosts []string, credentials bool) (base string, err error) {
+	w := l.world
 	if !credentials {
-		base, err = discover(ctx, reach, candidates(w, hosts))
+		base, err = l.discover(ctx, candidates(w, hosts))
 		if err != nil {
-			err = fmt.Errorf("%w; --admin names the URL of one", err)
+			err = fmt.Errorf("%w; start the ensemble first, or name the URL of a member with --admin", err)
 		}
 		return base, err
 	}
@@ -59,11 +60,19 @@ func search(ctx context.Context, w World, hosts []string, credentials bool) (bas
 		return "", With(WrongUse, fmt.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
 			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultPort))))
 	}
-	base, err = discover(ctx, reach, []string{"http://" + net.JoinHostPort("127.0.0.1", w.operatorPort())})
+	base, err = l.discover(ctx, []string{"http://" + net.JoinHostPort("127.0.0.1", w.operatorPort())})
 	if err != nil {
-		err = fmt.Errorf("%w; --admin names the URL of one, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone; rollcall up prints the URLs of its members", err)
+		err = fmt.Errorf("%w; start it first, or name another: --admin names the URL of one, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone; rollcall up prints the URLs of its members", err)
 	}
 	return base, err
+}
+
+// discover returns the first of the URLs where a member answers that was not removed.
+func (l *Link) discover(ctx context.Context, urls []string) (string, error) {
+	if urls = l.present(urls); len(urls) == 0 {
+		return "", errNoOther
+	}
+	return discover(ctx, newHTTP(l.world), urls)
 }
 
 // operatorPort returns the port at which a member answers operators by default.
@@ -84,7 +93,7 @@ func hostOf(addr string) string {
 func baseURL(text string) (string, error) {
 	if path, ok := strings.CutPrefix(text, socketScheme); ok {
 		if path == "" || strings.HasPrefix(path, "//") {
-			return "", With(WrongUse, fmt.Errorf("--admin: after unix: comes the path of a member's socket, such as unix:/var/lib/rollcall/admin.sock"))
+			return "", errors.New("after unix: comes the path of a member's socket, such as unix:/var/lib/rollcall/admin.sock")
 		}
 		return text, nil
 	}
@@ -93,7 +102,7 @@ func baseURL(text string) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", With(WrongUse, fmt.Errorf("--admin: allowed is a URL such as http://127.0.0.1:%d", defaultPort))
+		return "", fmt.Errorf("allowed is a URL such as http://127.0.0.1:%d", defaultPort)
 	}
 	return strings.TrimSuffix(u.String(), "/"), nil
 }
@@ -115,8 +124,9 @@ func candidates(w World, hosts []string) []string {
 }
 
 // discover returns the first of the URLs where a member of Rollcall answers. It asks all of them at once, and
-// waits for those before a good one for at most graceTime, so that one that hangs delays little.
-func discover(ctx context.Context, c *http.Client, urls []string) (string, error) {
+// waits for those before a good one for at most graceTime, so that one that hangs delays little. silent says of other addresses
+// why no member answers there, for the error.
+func discover(ctx context.Context, c *http.Client, urls []string, silent ...string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, probeTime)
 	defer stop()
 	type outcome struct {
@@ -143,9 +153,9 @@ func discover(ctx context.Context, c *http.Client, urls []string) (string, error
 			return urls[best], nil
 		}
 	}
-	reasons := make([]string, len(bad))
-	for i, err := range bad {
-		reasons[i] = err.Error()
+	reasons := slices.Clone(silent)
+	for _, err := range bad {
+		reasons = append(reasons, err.Error())
 	}
 	return "", With(NoMember, fmt.Errorf("no member answers operators (%s)", strings.Join(reasons, ", ")))
 }

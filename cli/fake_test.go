@@ -34,6 +34,7 @@ type fakeMember struct {
 	broken   string // the cursor of a page of sessions that fails
 	backup   []byte // what a backup sends
 	refusal  int    // the status of a refused backup; 0: none is
+	removed  bool   // it was removed from the ensemble
 
 	mu    sync.Mutex
 	asked []string // "METHOD path?query Authorization"
@@ -118,7 +119,7 @@ func (f *fakeMember) mux() http.Handler {
 			v := answer(r)
 			status := http.StatusOK
 			if e, refused := v.(*api.Error); refused {
-				v, status = api.Failure{Error: e.Text}, e.Status
+				v, status = api.Failure{Error: e.Text, Reason: e.Reason}, e.Status
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)
@@ -252,12 +253,17 @@ func (f *fakeMember) watches() []api.Watch {
 	}
 }
 
+// goneRefusal is how a member that was removed answers a change.
+var goneRefusal = &api.Error{Status: 503, Text: "this member was removed from the ensemble", Reason: api.ReasonRemoved}
+
 // kill ends a session for who shows the token.
 func (f *fakeMember) kill(r *http.Request) any {
 	id := r.PathValue("id")
 	switch i := slices.IndexFunc(f.sessions, func(s api.Session) bool { return s.ID == id }); {
 	case r.Header.Get("Authorization") != "Bearer abcdefghijklmnop":
 		return &api.Error{Status: 401, Text: "this needs credentials"}
+	case f.removed:
+		return goneRefusal
 	case id == "0xdead":
 		return &api.Error{Status: 504, Text: "the leader was lost"}
 	case i < 0:

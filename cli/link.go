@@ -2,17 +2,14 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/sasl"
@@ -39,7 +36,8 @@ type Link struct {
 	jaas      string
 	tls       TLS
 
-	tokenOwners []int // the owner of the token file, once it was read; this user may listen on a socket, too
+	tokenOwners []int    // the owner of the token file, once it was read; this user may listen on a socket, too
+	removed     []string // addresses of members that have said that they were removed from the ensemble; they are passed over
 }
 
 // NewLink returns a Link whose settings come from the variables and defaults.
@@ -82,6 +80,12 @@ func (l *Link) hostsText() string {
 	return defaultHosts
 }
 
+// hostsOrigin returns what names the addresses where members take clients: --hosts, or its variable.
+func (l *Link) hostsOrigin() string { return l.world.origin(l.hosts, "hosts", "ROLLCALL_HOSTS") }
+
+// adminOrigin returns what names the addresses of members' ports for operators: --admin, or its variable.
+func (l *Link) adminOrigin() string { return l.world.origin(l.admin, "admin", "ROLLCALL_ADMIN") }
+
 // Hosts returns the addresses where members take clients. There is at least one.
 func (l *Link) Hosts() ([]string, error) {
 	hosts, _, err := l.target()
@@ -93,7 +97,7 @@ func (l *Link) Hosts() ([]string, error) {
 func (l *Link) target() (hosts []string, root string, err error) {
 	hosts, root, err = parseHosts(l.hostsText())
 	if err != nil {
-		err = With(WrongUse, fmt.Errorf("--hosts: %w", err))
+		err = With(WrongUse, fmt.Errorf("%s: %w", l.hostsOrigin(), err))
 	}
 	return hosts, root, err
 }
@@ -106,15 +110,15 @@ func (l *Link) space() (subtree.Space, error) {
 
 // identities returns the identities to show.
 func (l *Link) identities() ([]client.Auth, error) {
-	texts := l.auth
+	texts, origin := l.auth, "--auth"
 	if v := l.world.Getenv("ROLLCALL_AUTH"); len(texts) == 0 && v != "" {
-		texts = []string{v}
+		texts, origin = []string{v}, "ROLLCALL_AUTH"
 	}
 	var list []client.Auth
 	for _, text := range texts {
 		scheme, identity, _ := strings.Cut(text, ":")
 		if scheme == "" || identity == "" { // the text is not shown: it may be a password
-			return nil, With(WrongUse, errors.New("--auth: allowed is scheme:identity, such as digest:user:password"))
+			return nil, With(WrongUse, fmt.Errorf("%s: allowed is scheme:identity, such as digest:user:password", origin))
 		}
 		list = append(list, client.Auth{Scheme: scheme, Auth: []byte(identity)})
 	}
@@ -125,8 +129,11 @@ func (l *Link) identities() ([]client.Auth, error) {
 func (l *Link) authorization() (string, error) {
 	if name := l.world.setting(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
 		token, owner, err := readToken(name)
+		if err != nil {
+			return "", With(WrongUse, fmt.Errorf("%s: %w", l.world.origin(l.tokenFile, "token-file", "ROLLCALL_TOKEN_FILE"), err))
+		}
 		l.tokenOwners = []int{owner}
-		return "Bearer " + token, err
+		return "Bearer " + token, nil
 	}
 	list, err := l.identities()
 	for _, a := range list {
@@ -141,22 +148,22 @@ func (l *Link) authorization() (string, error) {
 func readToken(name string) (token string, owner int, err error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %w", err))
+		return "", 0, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	if err != nil {
-		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %w", err))
+		return "", 0, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxToken))
 	token = strings.TrimSpace(string(text))
 	switch {
 	case err != nil:
-		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %w", err))
+		return "", 0, err
 	case token == "":
-		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %s is empty", name))
+		return "", 0, fmt.Errorf("%s is empty", name)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(text) == maxToken:
-		return "", 0, With(WrongUse, fmt.Errorf("--token-file: %s does not hold one token of visible characters", name))
+		return "", 0, fmt.Errorf("%s does not hold one token of visible characters", name)
 	}
 	return token, secretfile.Owner(info), nil
 }
@@ -194,7 +201,7 @@ func (l *Link) login() (*client.Login, error) {
 		who.User, who.Password, err = sasl.ParseClient(file.Text, loginSection)
 	}
 	if err != nil {
-		return nil, With(WrongUse, fmt.Errorf("--jaas %s: %w", path, err))
+		return nil, With(WrongUse, fmt.Errorf("%s %s: %w", l.world.origin(l.jaas, "jaas", "ROLLCALL_JAAS"), path, err))
 	}
 	return &who, nil
 }
@@ -213,163 +220,5 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; %s", strings.Join(cfg.Servers, ","), openTime, err, l.tls.advice(l.world, err)))
-}
-
-// Admin returns a client of a member's port for operators: of the first that --admin names where a member
-// answers, or else of one that search finds on the machines of --hosts. If --admin names one alone, that one is
-// used, whether or not it answers.
-func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
-	auth, bases, err := l.named()
-	if err != nil {
-		return nil, err
-	}
-	if len(bases) > 0 {
-		return l.answering(ctx, auth, bases)
-	}
-	return l.searched(ctx, auth)
-}
-
-// First returns a client of the first member that --admin names, or else of the one that Admin returns. A command
-// that is about the member itself uses it: it must not act on another one because this one is down.
-func (l *Link) First(ctx context.Context) (*api.Client, error) {
-	auth, bases, err := l.named()
-	if err != nil {
-		return nil, err
-	}
-	if len(bases) > 0 {
-		return l.answering(ctx, auth, bases[:1])
-	}
-	return l.searched(ctx, auth)
-}
-
-// newHTTP returns a client for the URLs that --admin names. To those with https it shows the certificate of --tls-cert, and holds
-// theirs against --tls-ca, or against the authorities of the system.
-func (l *Link) newHTTP() (*http.Client, error) {
-	reach := newHTTP(l.world)
-	config, err := l.tls.config(l.world)
-	if config != nil {
-		reach.Transport.(*requests).TLSClientConfig = config
-	}
-	return reach, err
-}
-
-// answering returns a client of the first of the URLs where a member answers. It does not ask if there is only
-// one. Nothing gets the credentials before it has answered. Sockets go before URLs.
-func (l *Link) answering(ctx context.Context, auth string, bases []string) (*api.Client, error) {
-	if len(bases) == 1 {
-		return l.clientOf(bases[0], auth)
-	}
-	var urls []string
-	for _, base := range bases {
-		path, isSocket := strings.CutPrefix(base, socketScheme)
-		switch {
-		case !isSocket:
-			urls = append(urls, base)
-		case l.answers(ctx, path):
-			return l.clientOf(base, auth)
-		}
-	}
-	reach, err := l.newHTTP()
-	if err != nil {
-		return nil, err
-	}
-	base, err := discover(ctx, reach, urls)
-	if err != nil {
-		return nil, fmt.Errorf("--admin: %w", err)
-	}
-	return l.clientOf(base, auth)
-}
-
-// searched returns a client of a member that search finds on the machines of --hosts.
-func (l *Link) searched(ctx context.Context, auth string) (*api.Client, error) {
-	hosts, err := l.Hosts()
-	if err != nil {
-		return nil, err
-	}
-	base, err := l.find(ctx, hosts, auth)
-	if err != nil {
-		return nil, err
-	}
-	return l.clientOf(base, auth)
-}
-
-// find returns the address of the socket of this machine's member, or that of a port that search finds.
-func (l *Link) find(ctx context.Context, hosts []string, auth string) (string, error) {
-	if socket := l.here(ctx, hosts); socket != "" {
-		return socket, nil
-	}
-	_, isToken := tokenIn(auth)
-	return search(ctx, l.world, hosts, isToken)
-}
-
-// admins returns a client of the port for operators of each member: of those that --admin names, separated
-// by commas, or else of those that search finds on the machine of each of --hosts. The error is about those
-// that it does not find.
-func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
-	auth, bases, err := l.named()
-	if err != nil {
-		return nil, err
-	}
-	if len(bases) == 0 {
-		return l.found(ctx, auth)
-	}
-	for _, base := range bases {
-		member, err := l.clientOf(base, auth)
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, member)
-	}
-	return members, nil
-}
-
-// named returns the credentials, and the URLs that --admin names, if any.
-func (l *Link) named() (auth string, bases []string, err error) {
-	if auth, err = l.authorization(); err != nil {
-		return "", nil, err
-	}
-	text := l.world.setting(l.admin, "ROLLCALL_ADMIN")
-	if text == "" {
-		return auth, nil, nil
-	}
-	for one := range strings.SplitSeq(text, ",") {
-		base, err := baseURL(strings.TrimSpace(one))
-		if err != nil {
-			return "", nil, err
-		}
-		bases = append(bases, base)
-	}
-	if len(bases) > maxURLs {
-		return "", nil, With(WrongUse, fmt.Errorf("--admin: %d URLs; at most %d are allowed", len(bases), maxURLs))
-	}
-	return auth, bases, nil
-}
-
-// found returns a client of each member that search finds on the machines of --hosts, and an error about
-// those where it finds none.
-func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, err error) {
-	hosts, err := l.Hosts()
-	if err != nil {
-		return nil, err
-	}
-	var failed []error
-	known := map[string]bool{}
-	for i := range hosts {
-		base, err := l.find(ctx, hosts[i:i+1], auth)
-		switch {
-		case err != nil:
-			failed = append(failed, err)
-		case !known[base]:
-			known[base] = true
-			member, err := l.clientOf(base, auth)
-			if err != nil {
-				return nil, err
-			}
-			members = append(members, member)
-		case auth != "":
-			failed = append(failed, With(WrongUse, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
-		}
-	}
-	return members, errors.Join(failed...)
+	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; %s", l.place(strings.Join(cfg.Servers, ","), l.hostsOrigin()), openTime, err, l.tls.advice(l.world, err)))
 }

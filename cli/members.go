@@ -53,7 +53,9 @@ func newMembersList(w World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !members.Settled {
+			if members.Removed {
+				warn(w, "the member that answers was removed from the ensemble: the list is as this member last knew it")
+			} else if !members.Settled {
 				warn(w, "raft's configuration does not follow the list yet")
 			}
 			return Print(a.Output, serverColumns, rowsOf(rows))
@@ -65,7 +67,7 @@ func newMembersList(w World) *cobra.Command {
 
 // serverRows returns the servers by id. If one of them catches up, it asks twice.
 func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Members, err error) {
-	if members, err = one[api.Members](ctx, a, "members", nil); err != nil {
+	if members, err = listServers(ctx, a); err != nil {
 		return nil, members, err
 	}
 	before, asked := map[uint32]uint64{}, time.Now()
@@ -78,7 +80,7 @@ func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Memb
 		if err := pause(ctx, rateTime); err != nil {
 			return nil, members, err
 		}
-		if members, err = one[api.Members](ctx, a, "members", nil); err != nil {
+		if members, err = listServers(ctx, a); err != nil {
 			return nil, members, err
 		}
 	}
@@ -90,6 +92,25 @@ func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Memb
 		rows = append(rows, row)
 	}
 	return rows, members, nil
+}
+
+// listServers asks for the list of servers. A member that was removed has the list as it was then: listServers returns that one only
+// if no other member answers.
+func listServers(ctx context.Context, a *ask) (m api.Members, err error) {
+	err = a.inEnsemble(ctx, func(c *api.Client) error {
+		answer, err := api.Get[api.Members](ctx, c, "members", nil)
+		if err != nil {
+			return err
+		}
+		if m = answer; m.Removed {
+			return errOldList
+		}
+		return nil
+	})
+	if errors.Is(err, errOldList) {
+		return m, nil
+	}
+	return m, Explained(err)
 }
 
 // rateOf returns how many entries in a second a server has applied. It is nil if none were, or if it has begun anew.
@@ -214,9 +235,12 @@ func (k *work) Register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&k.force, "force", false, "leave it to the leader, which only refuses a list of whose voters it reaches no majority")
 }
 
-// look asks for the list.
+// look asks for the list. If only a member answers that was removed, look returns its list and an error.
 func (k *work) look(ctx context.Context) (api.Members, error) {
-	m, err := one[api.Members](ctx, k.ask, "members", nil)
+	m, err := listServers(ctx, k.ask)
+	if err == nil && m.Removed {
+		err = With(NoMember, errOldList)
+	}
 	return m, k.wrap(err)
 }
 
@@ -230,12 +254,8 @@ func (k *work) wrap(err error) error {
 
 // change asks for a change of the list as it is in m.
 func (k *work) change(ctx context.Context, m api.Members, c api.MembersChange) error {
-	admin, err := k.Admin(ctx)
-	if err != nil {
-		return k.wrap(err)
-	}
 	c.Version, c.Force = m.Version, k.force
-	_, err = api.Post[api.MembersChanged](ctx, admin, "members", c)
+	_, err := post[api.MembersChanged](ctx, k.Link, "members", c)
 	var answer *api.Error
 	switch {
 	case err == nil:

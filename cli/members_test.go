@@ -29,6 +29,8 @@ type fakeEnsemble struct {
 	stuck   int        // for how many looks nothing moves on
 	broken  int        // how many looks fail
 	refusal *api.Error // of the next change
+	removed bool       // the member that answers was removed, and has an old list
+	self    uint32     // the member that answers, unless it is 0; it is removed when the list lacks it
 	posts   []string
 	onLook  func(n int)
 }
@@ -75,6 +77,8 @@ func (f *fakeEnsemble) look(w http.ResponseWriter) {
 			m.Items = append(m.Items, s)
 		}
 	}
+	_, listed := f.list.Find(f.self)
+	m.Removed = f.removed || f.self != 0 && !listed
 	_ = json.NewEncoder(w).Encode(m)
 	if f.stuck > 0 {
 		f.stuck--
@@ -93,6 +97,8 @@ func (f *fakeEnsemble) server(id uint32) (api.Server, bool) {
 	switch {
 	case f.down[id]:
 		s.State, s.Detail, s.Applied = api.Silent, "down: connection refused", 0
+	case !listed && !in && id == f.self:
+		s.State = api.Removed
 	case !listed:
 		s.State = api.Leaving
 	case !in:
@@ -104,7 +110,7 @@ func (f *fakeEnsemble) server(id uint32) (api.Server, bool) {
 	case id == f.leader:
 		s.State = api.Leading
 	}
-	return s, in || listed
+	return s, in || listed || id == f.self
 }
 
 func (f *fakeEnsemble) needed(id uint32) bool {
@@ -154,7 +160,7 @@ func (f *fakeEnsemble) post(w http.ResponseWriter, r *http.Request) {
 	f.posts = append(f.posts, r.PathValue("what")+" "+string(body))
 	if f.refusal != nil {
 		w.WriteHeader(f.refusal.Status)
-		_ = json.NewEncoder(w).Encode(api.Failure{Error: f.refusal.Text})
+		_ = json.NewEncoder(w).Encode(api.Failure{Error: f.refusal.Text, Reason: f.refusal.Reason})
 		f.refusal = nil
 		return
 	}

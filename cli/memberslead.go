@@ -36,11 +36,7 @@ func (k *work) lead(ctx context.Context, id uint32) error {
 		return err
 	}
 	if m.Leader != id {
-		admin, err := k.Admin(ctx)
-		if err != nil {
-			return k.wrap(err)
-		}
-		if _, err := api.Post[api.MembersLed](ctx, admin, "members/lead", api.MembersLead{Member: id}); err != nil {
+		if _, err := post[api.MembersLed](ctx, k.Link, "members/lead", api.MembersLead{Member: id}); err != nil {
 			return k.wrap(Explained(err))
 		}
 		k.changed, m.Leader = true, id
@@ -83,11 +79,11 @@ func (k *work) drain(ctx context.Context, id uint32, over time.Duration) error {
 	case s.Needed && !k.force:
 		return With(Conflict, k.wrap(fmt.Errorf("without member %d no majority of the voters would be alive, so the ensemble would stop; start the members that are down first, or add --force", id)))
 	}
-	admin, err := k.Admin(ctx)
-	if err != nil {
-		return k.wrap(err)
-	}
-	done, err := drainOver(ctx, admin, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
+	var done api.Drained
+	err = k.inEnsemble(ctx, func(c *api.Client) (err error) {
+		done, err = drainOver(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
+		return err
+	})
 	if err != nil {
 		return k.wrap(err)
 	}

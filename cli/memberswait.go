@@ -27,7 +27,7 @@ func (k *work) until(ctx context.Context, id uint32, rest string, ok func(m api.
 	for {
 		m, err := k.look(ctx)
 		switch {
-		case err == nil && ok(m):
+		case (err == nil || isGone(m, id)) && ok(m):
 			return m, nil
 		case err == nil:
 			answered = time.Now()
@@ -39,6 +39,12 @@ func (k *work) until(ctx context.Context, id uint32, rest string, ok func(m api.
 			return m, With(Failed, k.wrap(fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest)))
 		}
 	}
+}
+
+// isGone reports whether the server with an id is the member that answers, and was removed from the ensemble.
+func isGone(m api.Members, id uint32) bool {
+	s, _ := find(m, id)
+	return m.Removed && s.State == api.Removed
 }
 
 // every returns the time between two looks.

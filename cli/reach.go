@@ -36,14 +36,46 @@ func (l *Link) clientOf(base, auth string) (*api.Client, error) {
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := tokenIn(auth); {
 	case isSocket:
-		return &api.Client{Base: "http://localhost", Auth: auth, HTTP: newHTTPOver(l.world, l.socketDial(path))}, nil
+		return &api.Client{Base: "http://localhost", Auth: auth, HTTP: newHTTPOver(l.world, l.at(base, l.socketDial(path)))}, nil
 	case strings.HasPrefix(base, "https://"):
 		reach, err := l.newHTTP()
+		if err == nil {
+			transport := reach.Transport.(*requests)
+			transport.DialContext = l.at(base, transport.DialContext)
+		}
 		return &api.Client{Base: base, Auth: auth, HTTP: reach}, err
 	case isToken:
-		return &api.Client{Base: base, HTTP: newHTTPOver(l.world, provedDial(token))}, nil
+		return &api.Client{Base: base, HTTP: newHTTPOver(l.world, l.at(base, provedDial(token)))}, nil
 	}
-	return &api.Client{Base: base, HTTP: newHTTP(l.world)}, nil
+	return &api.Client{Base: base, HTTP: newHTTPOver(l.world, l.at(base, dialMember))}, nil
+}
+
+// unreached is the error of an attempt to connect to a member's port for operators.
+type unreached struct {
+	place string // the address, and what names it
+	error
+}
+
+func (u *unreached) Unwrap() error { return u.error }
+
+// at returns a dial whose errors say at which address they are, and what names that.
+func (l *Link) at(base string, dial dialFunc) dialFunc {
+	place := base
+	if l.world.setting(l.admin, "ROLLCALL_ADMIN") != "" {
+		place = l.place(base, l.adminOrigin())
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, &unreached{place, err}
+		}
+		return conn, nil
+	}
+}
+
+// dialMember connects to a member's port.
+func dialMember(ctx context.Context, network, addr string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: probeTime}).DialContext(ctx, network, addr)
 }
 
 // tokenIn returns the token in the value of a header, if there is one.
@@ -61,7 +93,7 @@ func (l *Link) socketDial(path string) dialFunc {
 func provedDial(token string) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		key := tokenproof.KeyOf(token)
-		conn, err := (&net.Dialer{Timeout: probeTime}).DialContext(ctx, network, addr)
+		conn, err := dialMember(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -103,21 +135,17 @@ func (l *Link) here(ctx context.Context, hosts []string) string {
 			continue
 		}
 		path := filepath.Join(at.Dir, localsocket.Name)
-		if l.answers(ctx, path) {
-			return socketScheme + path
+		socket := socketScheme + path
+		if len(l.present([]string{socket})) == 0 {
+			continue
+		}
+		conn, err := localsocket.Dial(ctx, path, l.tokenOwners...)
+		if err == nil {
+			_ = conn.Close() // nothing was sent
+			return socket
 		}
 	}
 	return ""
-}
-
-// answers reports whether a member that may get credentials listens on the socket at path.
-func (l *Link) answers(ctx context.Context, path string) bool {
-	conn, err := localsocket.Dial(ctx, path, l.tokenOwners...)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close() // nothing was sent
-	return true
 }
 
 // newHTTPOver returns what newHTTP does, with connections that dial opens.

@@ -207,39 +207,58 @@ func Confirm(w World, command, question string) error {
 // maxAnswer is how much of an answer is read, in bytes.
 const maxAnswer = 64
 
+// killing is a command that ends sessions.
+type killing struct {
+	*ask
+	left     []string // the sessions that it has not tried to end
+	ends     []api.End
+	first    error // the first error about one of them
+	progress *Progress
+}
+
 // kill ends the sessions one after another and prints how they ended. It goes on after an error, and returns
 // the first.
 func kill(ctx context.Context, a *ask, ids []string) error {
-	c, err := a.Admin(ctx)
-	if err != nil {
-		return err
+	k := &killing{ask: a, left: ids, progress: NewProgress(a.World, "sessions", len(ids))}
+	err := a.inEnsemble(ctx, func(c *api.Client) error { return k.by(ctx, c) })
+	k.progress.Done()
+	if k.first == nil {
+		k.first = Explained(err)
+	} else if err != nil {
+		warn(a.World, "%v", err)
 	}
-	var ends []api.End
-	var first error
-	progress := NewProgress(a.World, "sessions", len(ids))
-	for _, id := range ids {
+	if len(k.ends) == 0 {
+		return k.first
+	}
+	return errors.Join(k.first, Print(a.Output, endColumns(a.Now()), rowsOf(k.ends)))
+}
+
+// by ends the sessions that are left by way of a member. It returns an error if that was removed, and others can be asked.
+func (k *killing) by(ctx context.Context, c *api.Client) error {
+	for len(k.left) > 0 {
+		id := k.left[0]
 		end, err := api.Post[api.End](ctx, c, "sessions/"+url.PathEscape(id)+"/kill", struct{}{})
-		progress.Add(1)
+		if isRemoval(err) {
+			return fmt.Errorf("session kill %s: %w", id, err)
+		}
+		k.left = k.left[1:]
+		k.progress.Add(1)
 		if err == nil {
-			ends = append(ends, end)
+			k.ends = append(k.ends, end)
 			continue
 		}
-		err = killError(ctx, a, id, err)
-		if first == nil {
-			first = err
+		err = killError(ctx, k.ask, id, err)
+		if k.first == nil {
+			k.first = err
 		} else {
-			progress.Done()
-			warn(a.World, "%v", err)
+			k.progress.Done()
+			warn(k.World, "%v", err)
 		}
 		if s := StatusOf(err); s == Refused || s == NoMember || ctx.Err() != nil {
-			break // the others would fail likewise
+			k.left = nil // the others would fail likewise
 		}
 	}
-	progress.Done()
-	if len(ends) > 0 {
-		err = Print(a.Output, endColumns(a.Now()), rowsOf(ends))
-	}
-	return errors.Join(first, err)
+	return nil
 }
 
 // killError returns what the error of a kill means.

@@ -56,6 +56,8 @@ func (s *TLS) config(w World) (*tls.Config, error) {
 	ca, cert := w.setting(s.ca, "ROLLCALL_TLS_CA"), w.setting(s.cert, "ROLLCALL_TLS_CERT")
 	key := w.setting(s.key, "ROLLCALL_TLS_KEY")
 	name := "--" + s.prefix + "tls-" // how a flag begins
+	caName, certName := w.origin(s.ca, s.prefix+"tls-ca", "ROLLCALL_TLS_CA"), w.origin(s.cert, s.prefix+"tls-cert", "ROLLCALL_TLS_CERT")
+	keyName := w.origin(s.key, s.prefix+"tls-key", "ROLLCALL_TLS_KEY")
 	switch {
 	case ca == "" && (cert != "" || key != ""):
 		return nil, With(WrongUse, fmt.Errorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name))
@@ -68,16 +70,16 @@ func (s *TLS) config(w World) (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(ca)
 	if err != nil {
-		return nil, With(WrongUse, fmt.Errorf("%sca: %w", name, err))
+		return nil, With(WrongUse, fmt.Errorf("%s: %w", caName, err))
 	}
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	if !c.RootCAs.AppendCertsFromPEM(text) {
-		return nil, With(WrongUse, fmt.Errorf("%sca: there is no certificate in PEM in %s", name, ca))
+		return nil, With(WrongUse, fmt.Errorf("%s: there is no certificate in PEM in %s", caName, ca))
 	}
 	if cert != "" {
 		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, With(WrongUse, fmt.Errorf("%scert %s, %[1]skey %[3]s: %w", name, cert, key, err))
+			return nil, With(WrongUse, fmt.Errorf("%s %s, %s %s: %w", certName, cert, keyName, key, err))
 		}
 		c.Certificates = []tls.Certificate{own}
 	}
@@ -113,6 +115,8 @@ func (s *TLS) advice(w World, err error) string {
 		return "--tls-cert must name a certificate that the member accepts; its log says why it refuses this one"
 	case w.setting(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so a port for TLS ends a plain connection
 		return "--hosts names others; if that is secureClientPort, --tls-ca must name the authority of its certificate"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "start one of them first, or name others with --hosts"
 	}
 	return "--hosts names others"
 }

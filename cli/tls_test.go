@@ -94,7 +94,8 @@ func TestAdviceForPlainClients(t *testing.T) {
 	}{
 		{nil, io.EOF, plain},
 		{nil, syscall.ECONNRESET, plain},
-		{nil, syscall.ECONNREFUSED, other},
+		{nil, syscall.ECONNREFUSED, "start one of them first, or name others with --hosts"},
+		{nil, syscall.ETIMEDOUT, other},
 		{[]string{"--tls-ca", "ca.pem"}, io.EOF, other},
 	} {
 		link := linkOf(t, nil, tt.args...)

@@ -94,6 +94,15 @@ func (w World) setting(flag, variable string) string {
 	return w.Getenv(variable)
 }
 
+// origin returns what names a setting in errors: the variable, if the flag is not given and the variable is set, or else the flag.
+// name is that of the flag.
+func (w World) origin(flag, name, variable string) string {
+	if flag == "" && w.Getenv(variable) != "" {
+		return variable
+	}
+	return "--" + name
+}
+
 // colours reports whether the output may have colours: on a terminal that can show them, unless the
 // user has set NO_COLOR.
 func (w World) colours() bool {
