@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"rollcall/follower"
 )
 
 // A member ends although one of its goroutines hangs in a disk, and says why it ended.
@@ -22,6 +24,8 @@ func TestEndDoesNotWaitForADisk(t *testing.T) {
 		{"told to end", time.Hour, nil, errNotEnded},
 		{"something failed", time.Hour, broken, broken},
 		{"the disk responds again", endTimeout - time.Second, broken, broken},
+		{"it has to start again", time.Hour, follower.ErrAddedAgain, errNotEnded},
+		{"it has to start again, and the disk responds", endTimeout - time.Second, follower.ErrAddedAgain, follower.ErrAddedAgain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,6 +47,9 @@ func TestEndDoesNotWaitForADisk(t *testing.T) {
 				err := awaitEnd(inner, g)
 				if took := time.Since(begun); !errors.Is(err, tt.want) || took != min(tt.hangs, endTimeout) {
 					t.Errorf("%v after %v, want %v after %v", err, took, tt.want, min(tt.hangs, endTimeout))
+				}
+				if again := CanRestart(err); again != (tt.want == follower.ErrAddedAgain) {
+					t.Errorf("after %v this process may start another one: %t", err, again)
 				}
 				time.Sleep(tt.hangs) // the bubble waits for it
 			})

@@ -372,7 +372,12 @@ func (m *Member) Run(ctx context.Context) error {
 	defer stop()
 	m.audit.Start()
 	g, inner := errgroup.WithContext(inner)
-	g.Go(func() error { return m.node.Run(inner) })
+	var inUse atomic.Bool // raft still uses the stores
+	g.Go(func() error {
+		err := m.node.Run(inner)
+		inUse.Store(errors.Is(err, quorum.ErrNotEnded))
+		return err
+	})
 	g.Go(func() error { return m.follower.Run(inner) })
 	g.Go(func() error { return m.terms.run(inner) })
 	if m.cfg.Clients != nil {
@@ -416,6 +421,9 @@ func (m *Member) Run(ctx context.Context) error {
 		return nil
 	})
 	err := awaitEnd(inner, g)
+	if inUse.Load() && !errors.Is(err, quorum.ErrNotEnded) { // it was not the first error
+		err = errors.Join(err, quorum.ErrNotEnded)
+	}
 	m.audit.Close()
 	m.peers.close()
 	m.closePorts()
@@ -444,9 +452,18 @@ func awaitEnd(ctx context.Context, g *errgroup.Group) error {
 	case <-time.After(endTimeout):
 	}
 	if why := context.Cause(ctx); !errors.Is(why, context.Canceled) {
-		return why
+		return errors.Join(why, errNotEnded)
 	}
 	return errNotEnded
+}
+
+// CanRestart reports whether an error of Run is corrected by another start. Nothing of the member runs any more, so the same process may make
+// another Member, with the same settings and new listeners.
+func CanRestart(err error) bool {
+	if errors.Is(err, errNotEnded) || errors.Is(err, quorum.ErrNotEnded) {
+		return false
+	}
+	return errors.Is(err, wire.ErrRestart) || errors.Is(err, follower.ErrAddedAgain)
 }
 
 // announceReady closes ready once this member serves for the first time.

@@ -538,7 +538,7 @@ func TestRunEndsProposals(t *testing.T) {
 		p := n.Propose([]byte("hangs"), nil)
 		synctest.Wait() // the machine hangs; an entry that raft has not passed to it would never get an outcome
 		n.fatal(errKilled)
-		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, errNotEnded) {
+		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, ErrNotEnded) {
 			t.Errorf("Run: %v, want it killed while raft hangs", err)
 		}
 		time.Sleep(2 * time.Minute) // the machine has woken

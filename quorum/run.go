@@ -13,14 +13,14 @@ import (
 
 // Run starts this member, waiting for other members where it must, and runs raft until ctx ends.
 // Then it tries once to hand leadership over, stops and returns nil. In all other cases it returns
-// an error, and the process must exit. The error wire.ErrRestart means that it should be started
-// again at once. Run may be called only once.
+// an error. The error wire.ErrRestart means that the member should be started again at once. After ErrNotEnded, only the
+// end of the process releases the stores. Run may be called only once.
 func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
 	}
 	err := disk.Explain(n.run(ctx), !n.alone())
-	if !errors.Is(err, errNotEnded) { // otherwise raft still uses the stores
+	if !errors.Is(err, ErrNotEnded) { // otherwise raft still uses the stores
 		err = errors.Join(err, n.Close())
 		close(n.leadership)
 	}
@@ -150,6 +150,6 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return errNotEnded
+		return ErrNotEnded
 	}
 }

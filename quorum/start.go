@@ -319,4 +319,5 @@ func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	return nil
 }
 
-var errNotEnded = errors.New("quorum: raft did not stop in time")
+// ErrNotEnded says that raft still uses the stores after Run.
+var ErrNotEnded = errors.New("quorum: raft did not stop in time")

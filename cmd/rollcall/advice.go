@@ -10,8 +10,8 @@ import (
 	"syscall"
 
 	"rollcall/cli"
+	"rollcall/member"
 	"rollcall/quorum/disk"
-	"rollcall/quorum/wire"
 )
 
 // advice is a row of the table of advice. It says what an operator can do about an error that ends
@@ -37,7 +37,7 @@ var advices = []advice{
 	{on("up"), unusableFile, "--data must name a folder that this user may make and write"},
 	{on("serve", "recover"), is(disk.ErrUnusable), "dataDir and dataLogDir must be folders that this user may make and write"},
 	{on("serve", "recover", "up"), is(syscall.EIO), "the disk cannot be read or written there: look at the kernel's log, and replace it if it fails"},
-	{on("serve", "up"), is(wire.ErrRestart), "start this member again: it goes on"},
+	{on("serve", "up"), member.CanRestart, "start this member again: it goes on"},
 
 	{on("health"), is(syscall.ECONNREFUSED), "no process listens there: start the member with rollcall serve, or name its address with --addr"},
 	{on("health"), is(os.ErrDeadlineExceeded), "the member is starting, hangs or is overloaded: its log says which; a port for TLS alone does not answer either"},

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"rollcall/admin"
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/logs"
@@ -47,55 +50,101 @@ func newServe(w cli.World) *cobra.Command {
 
 // serve runs one member until ctx ends.
 func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) error {
-	logger, systemd := log.Logger(), newNotifier(w)
-	warnOfNewPlace(cfg, logger)
+	warnOfNewPlace(cfg, log.Logger())
 	if err := cfg.SaveMyID(); err != nil {
 		return told{fmt.Errorf("serve: %w", err)}
 	}
-	memory := newMemory(cfg.Memory, availableMemory(), logger)
+	memory := newMemory(cfg.Memory, availableMemory(), log.Logger())
 	keepWithin(systemMemory(), w.Env)
-	settings := memberConfig(cfg, log)
-	settings.Memory = memory
-	var err error
-	if settings.Clients, err = listenClients(cfg.ClientAddr); err != nil {
-		return fmt.Errorf("serve: clients: %w", err)
-	}
-	if settings.Secure, err = listenClients(cfg.SecureAddr); err != nil {
-		closeListeners(settings)
-		return fmt.Errorf("serve: clients over TLS: %w", err)
-	}
-	if settings.Operators, err = listenOperators(cfg, "set another admin.serverPort, or admin.enableServer=false", logger); err != nil {
-		closeListeners(settings)
-		return fmt.Errorf("serve: %w", err)
-	}
-	settings.Collectors = listenHTTP(cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", logger)
-	settings.Events = func(e member.Event) { logger.Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
-	systemd.send("STATUS=opening the data folder")
-	m, err := member.New(settings)
-	if err != nil {
-		closeListeners(settings) // the error of New is the one to return
-		if errors.Is(err, disk.ErrOtherMember) {
-			err = fmt.Errorf("%w; the number of this member is from %s", err, cfg.IDFrom)
-		}
-		return fmt.Errorf("serve: %w", err)
-	}
-	serveSocket(m, settings, logger)
-	logger.Info("member starts", "member", cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.Clients), "tls", addrOf(settings.Secure),
-		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", cfg.Tick)
-	var beside sync.WaitGroup
+	p := &serving{cfg: cfg, log: log, world: w, settings: memberConfig(cfg, log), systemd: newNotifier(w), begun: make(chan struct{})}
+	p.settings.Memory = memory
+	p.settings.Events = func(e member.Event) { log.Logger().Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	over, stop := context.WithCancel(ctx)
-	beside.Go(func() { keepSmall(over, w.Env, m.Ready()) })
-	beside.Go(func() { watchMemory(over, memory, logger) })
-	beside.Go(func() { systemd.run(over, m.Health) })
-	beside.Go(func() { reloadFiles(over, m) })
-	err = m.Run(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { watchMemory(over, memory, log.Logger()) })
+	beside.Go(func() {
+		select {
+		case <-p.begun:
+			p.systemd.run(over, p.health)
+		case <-over.Done():
+		}
+	})
+	err := runAgain(ctx, log.Logger(), p.run)
 	stop()
 	beside.Wait()
 	if err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	logger.Info("member stopped", "member", cfg.MyID)
+	log.Logger().Info("member stopped", "member", cfg.MyID)
 	return nil
+}
+
+// serving is the process of `rollcall serve`, in which one member after the other may run. They all have the same disk and ports.
+type serving struct {
+	cfg      config.Config
+	log      *logs.Log
+	world    cli.World
+	settings member.Config // those of each member, without its listeners
+	systemd  *notifier
+	member   atomic.Pointer[member.Member] // the newest one
+	begun    chan struct{}                 // closed when the first member is there
+}
+
+// run runs one member until ctx ends, or the member cannot continue.
+func (p *serving) run(ctx context.Context) error {
+	logger := p.log.Logger()
+	settings, err := p.listen()
+	if err != nil {
+		closeListeners(settings)
+		return err
+	}
+	p.systemd.send("STATUS=opening the data folder")
+	m, err := member.New(settings)
+	if err != nil {
+		closeListeners(settings) // the error of New is the one to return
+		if errors.Is(err, disk.ErrOtherMember) {
+			err = fmt.Errorf("%w; the number of this member is from %s", err, p.cfg.IDFrom)
+		}
+		return err
+	}
+	serveSocket(m, settings, logger)
+	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.Clients), "tls", addrOf(settings.Secure),
+		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", p.cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
+	if p.member.Swap(m) == nil {
+		close(p.begun)
+	} else {
+		debug.FreeOSMemory() // the state of the member before is garbage, and this one loads its own
+	}
+	over, stop := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() { keepSmall(over, p.world.Env, m.Ready()) })
+	beside.Go(func() { reloadFiles(over, m) })
+	err = m.Run(ctx)
+	stop()
+	beside.Wait()
+	return err
+}
+
+// health returns how the newest member fares.
+func (p *serving) health() admin.Health { return p.member.Load().Health() }
+
+// listen returns the settings with listeners, which the caller closes. A later member listens on the ports of the first one, also if the
+// configuration leaves their choice to the system. After an error, the settings may have listeners.
+func (p *serving) listen() (settings member.Config, err error) {
+	settings = p.settings
+	if settings.Clients, err = listenClients(p.cfg.ClientAddr); err != nil {
+		return settings, fmt.Errorf("clients: %w", err)
+	}
+	if settings.Secure, err = listenClients(p.cfg.SecureAddr); err != nil {
+		return settings, fmt.Errorf("clients over TLS: %w", err)
+	}
+	if settings.Operators, err = listenOperators(p.cfg, "set another admin.serverPort, or admin.enableServer=false", p.log.Logger()); err != nil {
+		return settings, err
+	}
+	settings.Collectors = listenHTTP(p.cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", p.log.Logger())
+	p.cfg.ClientAddr, p.cfg.SecureAddr = samePort(p.cfg.ClientAddr, settings.Clients), samePort(p.cfg.SecureAddr, settings.Secure)
+	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = samePort(p.cfg.HTTP.Addr, settings.Operators), samePort(p.cfg.HTTP.MetricsAddr, settings.Collectors)
+	return settings, nil
 }
 
 // eventLevel returns the level at which an event is logged. Events of every client's normal work
@@ -204,6 +253,16 @@ func addrOf(l net.Listener) string {
 		return ""
 	}
 	return l.Addr().String()
+}
+
+// samePort returns the address to listen on once l is closed: addr, with l's port if addr leaves the port to the system. l may be nil.
+func samePort(addr string, l net.Listener) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || port != "0" || l == nil {
+		return addr
+	}
+	_, port, _ = net.SplitHostPort(l.Addr().String()) // a listener's address has a port
+	return net.JoinHostPort(host, port)
 }
 
 // closeListeners closes the listeners of a member that could not be made.

@@ -50,7 +50,8 @@ func TestKazooReconfig(t *testing.T) {
 }
 
 // go-zookeeper adds and removes an observer that nobody runs. It removes a follower, which then serves nobody, and adds
-// it to the list again. That one ends, as docs/members.md says, and serves once it was started again. It watches the list meanwhile.
+// it to the list again. That one serves again, in the same process, and has a node and an ephemeral that were made while it was out. It watches
+// the list meanwhile.
 func TestGoReconfig(t *testing.T) {
 	ctx, e := changeable(t)
 	leader := e.Settle()
@@ -100,6 +101,9 @@ func TestGoReconfig(t *testing.T) {
 		{leaving: fmt.Sprint(follower.ID)},
 		{joining: own, want: own, serves: true},
 	} {
+		if s.joining == own {
+			makeNodes(t, c, "/kept", "/mine")
+		}
 		_, _, changed, err := c.GetW(configNode)
 		if err != nil {
 			t.Fatal(err)
@@ -115,21 +119,34 @@ func TestGoReconfig(t *testing.T) {
 		if !strings.HasSuffix(text, fmt.Sprintf("\nversion=%x", stat.Mzxid)) || !strings.Contains(text, s.want) || s.leaving != "" && strings.Contains(text, "server."+s.leaving+"=") {
 			t.Errorf("after joining %q, leaving %q the list is %s, zxid %#x", s.joining, s.leaving, text, stat.Mzxid)
 		}
-		if s.joining == own {
-			if status, err := follower.Process.Status(ctx); err != nil || status == 0 {
-				t.Fatalf("the follower that was added again: exit status %d, %v; it was to end, so that it is started again", status, err)
-			}
-			follower.Process.Forgive()
-			e.Start(follower)
-		}
 		if err := process.Until(ctx, fmt.Sprintf("the follower to serve: %t", s.serves), func() bool { return (follower.Mode() != "") == s.serves }); err != nil {
 			t.Errorf("after joining %q, leaving %q: %v", s.joining, s.leaving, err)
 		}
+	}
+	there, err := dialGo(ctx, seat{name: "there", hosts: []string{follower.Clients}}, sessionTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	data, _, err := there.Get("/kept")
+	_, mine, merr := there.Exists("/mine")
+	if err := errors.Join(err, merr); err != nil || string(data) != "/kept" || mine.EphemeralOwner != c.sid || !follower.Process.Running() {
+		t.Errorf("the follower that was added again has %q and %+v, runs: %t, %v", data, mine, follower.Process.Running(), err)
 	}
 	if err := c.undisturbed(); err != nil {
 		t.Error(err)
 	}
 	fmt.Println("client scenario: go-reconfig ok")
+}
+
+// makeNodes makes a node with its own path as data, and an ephemeral.
+func makeNodes(t *testing.T, c *goClient, node, ephemeral string) {
+	t.Helper()
+	_, err := c.Create(node, []byte(node), 0, world)
+	_, eerr := c.Create(ephemeral, nil, zk.FlagEphemeral, world)
+	if err := errors.Join(err, eerr); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // again returns a server line with another id and other ports.

@@ -249,8 +249,8 @@ func (r *run) leads() (found *process.Member) {
 	return found
 }
 
-// awaitAllServing waits until all members serve, and starts members again that ended in order to be
-// restarted.
+// awaitAllServing waits until all members serve, and starts members again that ended because they had started again
+// in their processes too often.
 func (r *run) awaitAllServing() {
 	r.t.Helper()
 	if err := process.Until(r.t.Context(), "all members serve", func() bool {
@@ -266,7 +266,7 @@ func (r *run) awaitAllServing() {
 	}
 }
 
-// again calls do with each of members that has ended because it must be started again: raft's memory
+// again calls do with each of members that has ended because it must be started again, and has done so too often by itself: raft's memory
 // of the log was wrong.
 func (r *run) again(members []*process.Member, do func([]*process.Member)) {
 	for _, m := range members {

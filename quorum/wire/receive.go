@@ -13,7 +13,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// ErrRestart means that the process must start again, which corrects what it wraps: raft's memory of the log no longer fits
+// ErrRestart means that the member must start again, which corrects what it wraps: raft's memory of the log no longer fits
 // what it has stored, or this member was about to come into an ensemble that is no more.
 var ErrRestart = errors.New("quorum: this member must start again")
 

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/config"
+	"rollcall/follower"
+	"rollcall/logs"
+	"rollcall/quorum"
+	"rollcall/quorum/wire"
+)
+
+// A member starts again in the process after errors that a start corrects, but not more often than the bound within its window, not after other
+// errors, and not once the process was told to end.
+func TestMemberStartsAgain(t *testing.T) {
+	added, snapshot := fmt.Errorf("member: %w", follower.ErrAddedAgain), fmt.Errorf("quorum: %w", wire.ErrRestart)
+	broken := errors.New("input/output error")
+	loop := func(lasts time.Duration, n int) (all []spell) {
+		for range n {
+			all = append(all, spell{lasts, snapshot})
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		name string
+		runs []spell
+		stop time.Duration // when the process is told to end; 0: never
+		want int           // runs
+		err  error         // of the last one
+	}{
+		{"added again", []spell{{time.Hour, added}, {time.Hour, nil}}, 0, 2, nil},
+		{"a snapshot came twice", []spell{{time.Second, snapshot}, {time.Hour, broken}}, 0, 2, broken},
+		{"another error", []spell{{time.Hour, broken}}, 0, 1, broken},
+		{"raft still uses the disk", []spell{{time.Hour, errors.Join(snapshot, quorum.ErrNotEnded)}}, 0, 1, quorum.ErrNotEnded},
+		{"told to end", []spell{{time.Hour, added}}, time.Minute, 1, follower.ErrAddedAgain},
+		{"a loop", loop(time.Second, maxRestarts+1), 0, maxRestarts + 1, wire.ErrRestart},
+		{"as often as the bound allows", append(loop(time.Second, maxRestarts), spell{time.Second, nil}), 0, maxRestarts + 1, nil},
+		// The oldest of the starts in the window is forgotten at the very moment at which another one is due.
+		{"now and then", append(loop(restartWindow/maxRestarts, 50), spell{time.Second, nil}), 0, 51, nil},
+		{"a little more often", loop(restartWindow/maxRestarts-time.Second, 50), 0, maxRestarts + 1, wire.ErrRestart},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if tt.stop > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.stop)
+					defer cancel()
+				}
+				got := 0
+				var log strings.Builder
+				err := runAgain(ctx, slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error {
+					r := tt.runs[got]
+					got++
+					time.Sleep(r.lasts)
+					return r.err
+				})
+				if got != tt.want || !errors.Is(err, tt.err) {
+					t.Errorf("%d runs, then %v; want %d, then %v", got, err, tt.want, tt.err)
+				}
+				if lines := strings.Count(log.String(), "this member starts again in the same process"); lines != got-1 {
+					t.Errorf("%d lines in the log about %d starts:\n%s", lines, got-1, log.String())
+				}
+				if advice := advised("serve", err); got > maxRestarts && err != nil && !strings.Contains(advice.Error(), fmt.Sprintf("again %d times within 10m0s, so it ends; start this member again", maxRestarts)) {
+					t.Errorf("after too many starts: %v", advice)
+				}
+			})
+		})
+	}
+}
+
+// spell is how long a member runs, and the error with which it ends.
+type spell struct {
+	lasts time.Duration
+	err   error
+}
+
+// A later member in the process listens where the first one did, also if the system has chosen the ports.
+func TestPortsStay(t *testing.T) {
+	p := &serving{cfg: config.Config{ClientAddr: "127.0.0.1:0"}, log: logs.New(io.Discard, logs.Settings{}, false)}
+	p.cfg.HTTP.Addr = "127.0.0.1:0"
+	var first []string
+	for range 2 {
+		settings, err := p.listen()
+		closeListeners(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := []string{addrOf(settings.Clients), addrOf(settings.Operators)}
+		if first == nil {
+			first = at
+		}
+		if !slices.Equal(at, first) {
+			t.Errorf("listens at %v, first at %v", at, first)
+		}
+	}
+}
