@@ -84,6 +84,18 @@ func (h *HTTP) who(r *http.Request) string {
 	return ""
 }
 
+// accepts returns which secrets make their holder an administrator here: "super" and "token", as who names them.
+func (c *credentials) accepts() []string {
+	all := []string{}
+	if c.superDigest != "" {
+		all = append(all, "super")
+	}
+	if c.token.set {
+		all = append(all, "token")
+	}
+	return all
+}
+
 // super reports whether text is "super:" and the password of the super user.
 func (c *credentials) super(text string) bool {
 	return subtle.ConstantTimeCompare([]byte(c.alg.ID(text)), []byte(c.superDigest)) == 1

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,8 @@ const (
 	maxSessionEvents = 50
 	// maxNoted is how many events about sessions may wait to be sent: those of a few entries of the log.
 	maxNoted = 256
-	// maxLeaders is the same for changes of the leader, of which an election takes longer than a look.
+	// maxLeaders is the same for changes of the leader, of which an election takes longer than a look. As many of the last ones are
+	// kept for streams that begin.
 	maxLeaders = 8
 )
 
@@ -36,10 +38,11 @@ const (
 // for all of them. Make one with newStreams. It is safe for concurrent use.
 type streams struct {
 	ops      Operations
-	listened atomic.Bool           // there are readers
-	noted    chan api.SessionEvent // what apply has reported, and is not sent yet
-	leaders  chan api.LeaderEvent  // likewise
-	omitted  atomic.Int64          // events about sessions that were not sent
+	listened atomic.Bool                       // there are readers
+	noted    chan api.SessionEvent             // what apply has reported, and is not sent yet
+	leaders  chan api.LeaderEvent              // likewise
+	led      atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
+	omitted  atomic.Int64                      // events about sessions that were not sent
 
 	mu      sync.Mutex
 	ctx     context.Context // of run; nil: it does not run
@@ -95,6 +98,9 @@ func (s *streams) join(by string) (*reader, *Failure) {
 	}
 	s.joined++
 	r := &reader{frames: make(chan []byte, maxBehind), gone: make(chan struct{}), by: by, number: s.joined}
+	for _, e := range s.lastLeaders() {
+		r.frames <- frame("leader", e) // it has room
+	}
 	if s.readers[r] = true; len(s.readers) == 1 {
 		s.start()
 	}
@@ -208,8 +214,8 @@ func (s *streams) sendNoted(ctx context.Context) {
 	}
 }
 
-// send sends an event to all readers, and drops those that are too far behind.
-func (s *streams) send(name string, event any) {
+// frame returns an event as it is sent.
+func frame(name string, event any) []byte {
 	var b bytes.Buffer
 	b.WriteString("event: " + name + "\ndata: ")
 	e := json.NewEncoder(&b)
@@ -218,11 +224,17 @@ func (s *streams) send(name string, event any) {
 		panic("admin: the types of package api do not encode: " + err.Error())
 	}
 	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// send sends an event to all readers, and drops those that are too far behind.
+func (s *streams) send(name string, event any) {
+	sent := frame(name, event)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range s.readers {
 		select {
-		case r.frames <- b.Bytes():
+		case r.frames <- sent:
 		default:
 			s.drop(r)
 		}
@@ -267,15 +279,27 @@ func (h *HTTP) SessionEnded(s znode.Session, end znode.End) {
 	}
 }
 
-// LeaderChanged reports that a leader has opened its term.
-func (h *HTTP) LeaderChanged(leader uint32, term uint64) {
+// LeaderChanged reports that a leader has opened its term, and when by the log's time.
+func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
+	e := api.LeaderEvent{At: at(opened), Leader: leader, Term: term}
+	last := h.streams.lastLeaders()
+	last = append(slices.Clone(last[max(0, len(last)-maxLeaders+1):]), e)
+	h.streams.led.Store(&last)
 	if !h.streams.listened.Load() {
 		return
 	}
 	select {
-	case h.streams.leaders <- api.LeaderEvent{At: at(time.Now()), Leader: leader, Term: term}:
+	case h.streams.leaders <- e:
 	default: // the next status shows it
 	}
+}
+
+// lastLeaders returns the last changes of the leader, oldest first.
+func (s *streams) lastLeaders() []api.LeaderEvent {
+	if led := s.led.Load(); led != nil {
+		return *led
+	}
+	return nil
 }
 
 func sessionEvent(kind string, s znode.Session) api.SessionEvent {

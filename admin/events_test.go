@@ -117,7 +117,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 			for range 2 * maxNoted {
 				h.SessionOpened(znode.Session{})
 			}
-			h.LeaderChanged(1, 2)
+			h.LeaderChanged(1, 2, time.Now())
 		}()
 		kinds, seen := described(t).Components.Schemas["Events"].Value.Properties, map[string]bool{}
 		for begun := time.Now(); time.Since(begun) < 3*lookEvery; {
@@ -170,7 +170,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s, want %s", got, want)
 			}
 		}
-		h.LeaderChanged(2, 10)
+		h.LeaderChanged(2, 10, time.Now())
 		if got, want := l.until(t, "leader"), fmt.Sprintf(`{"at":"%s","leader":2,"term":10}`, now); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -192,6 +192,30 @@ func TestEvents(t *testing.T) {
 		}
 		if !maps.Equal(seen, want) || l.beats < 2*int(answerTime/heartbeat)-1 {
 			t.Errorf("in %v: %v and %d comments, want %v", 2*answerTime, seen, l.beats, want)
+		}
+	})
+}
+
+// A stream begins with the last changes of the leader, oldest first, also those before anybody read.
+func TestEventsBeginWithLeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, p, stop := serveEvents(t)
+		defer stop()
+		begun := time.Now()
+		for term := range uint64(maxLeaders + 2) {
+			h.LeaderChanged(uint32(term%3+1), term+1, begun.Add(time.Duration(term)*time.Minute))
+		}
+		for range 2 { // readers
+			l := listen(t, p, "/v1/events")
+			for term := uint64(3); term <= maxLeaders+2; term++ {
+				opened := at(begun.Add(time.Duration(term-1) * time.Minute)).Format(time.RFC3339)
+				if got, want := l.until(t, "leader"), fmt.Sprintf(`{"at":"%s","leader":%d,"term":%d}`, opened, (term-1)%3+1, term); got != want {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

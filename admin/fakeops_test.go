@@ -43,6 +43,7 @@ type fakeOps struct {
 
 	asked   string // method
 	filter  view.Filter
+	order   view.Order
 	conn    view.ConnectionFilter
 	page    view.Page
 	id      jute.SessionID
@@ -143,6 +144,11 @@ func (f *fakeOps) Status(context.Context) (view.Answer[view.Status], error) {
 func (f *fakeOps) Sessions(_ context.Context, filter view.Filter, p view.Page) (view.Answer[view.Session], error) {
 	f.filter = filter
 	return answerOf(f, "sessions", p, f.rows)
+}
+
+func (f *fakeOps) SessionsBy(_ context.Context, filter view.Filter, by view.Order, p view.Page) (view.Answer[view.Session], error) {
+	f.filter, f.order = filter, by
+	return answerOf(f, "sessions by", p, f.rows)
 }
 
 func (f *fakeOps) Session(_ context.Context, id jute.SessionID) (view.Answer[view.Session], error) {

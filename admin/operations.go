@@ -18,6 +18,7 @@ import (
 type Operations interface {
 	Status(ctx context.Context) (view.Answer[view.Status], error)
 	Sessions(ctx context.Context, f view.Filter, p view.Page) (view.Answer[view.Session], error)
+	SessionsBy(ctx context.Context, f view.Filter, by view.Order, p view.Page) (view.Answer[view.Session], error)
 	Session(ctx context.Context, id jute.SessionID) (view.Answer[view.Session], error)
 	SessionWatches(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[view.Watch], error)
 	Ephemerals(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[string], error)

@@ -108,6 +108,19 @@ func (q *query) address() string {
 	return text
 }
 
+// order returns the parameter sort, or 0. An order has one page.
+func (q *query) order() view.Order {
+	for _, o := range []view.Order{view.ByLeft, view.ByWatches, view.ByEphemerals} {
+		if q.values.Get("sort") == o.String() {
+			if q.values.Has("from") {
+				q.wrong("from: a list with the parameter sort has one page; leave one of the two out")
+			}
+			return o
+		}
+	}
+	return 0
+}
+
 // state returns the parameter state.
 func (q *query) state() view.State {
 	for _, s := range []view.State{view.Connected, view.Disconnected, view.Unknown} {

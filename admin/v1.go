@@ -37,8 +37,8 @@ var v1 = []endpoint{
 		help: "the members: roles, terms, lag, what they hold, whether their states agree", ask: (*HTTP).v1Status,
 	},
 	{
-		method: "GET", path: "/v1/sessions", class: reads, shows: showsState, long: true, answers: api.List[api.Session]{}, params: []string{"limit", "from", "id", "member", "state", "address"},
-		help: "the sessions by id: where each is connected, when it was last heard, what it holds", ask: (*HTTP).v1Sessions,
+		method: "GET", path: "/v1/sessions", class: reads, shows: showsState, long: true, answers: api.List[api.Session]{}, params: []string{"limit", "from", "id", "member", "state", "address", "sort"},
+		help: "the sessions by id, or the first ones of another order: where each is connected, when it was last heard, what it holds", ask: (*HTTP).v1Sessions,
 	},
 	{
 		method: "GET", path: "/v1/sessions/{id}", class: reads, shows: showsState, answers: api.OneSession{}, fails: []int{404, 503},
@@ -163,7 +163,7 @@ func (h *HTTP) v1Description(*query) (any, error) { return json.RawMessage(api.O
 // v1WhoAmI says what a POST with the credentials, from the address and by the name of this request would be
 // told.
 func (h *HTTP) v1WhoAmI(q *query) (any, error) {
-	me := api.Caller{Member: h.source.Ensemble().Self, Administrator: q.who, Changes: true}
+	me := api.Caller{Member: h.source.Ensemble().Self, Administrator: q.who, Changes: true, Accepts: h.cred.accepts()}
 	if f := h.refuse(changes, q.Request); f != nil {
 		me.Changes, me.Why = false, f.Text
 	}
@@ -182,9 +182,13 @@ func (h *HTTP) v1Config(*query) (any, error) {
 
 func (h *HTTP) v1Sessions(q *query) (any, error) {
 	f := view.Filter{ID: q.id("id"), Member: uint32(q.number("member")), State: q.state(), Address: q.address()}
-	p := q.page()
+	p, by := q.page(), q.order()
 	if q.err != nil {
 		return nil, q.err
+	}
+	if by != 0 {
+		a, err := h.ops.SessionsBy(q.Context(), f, by, p)
+		return listOf(a, sessionRow), err
 	}
 	a, err := h.ops.Sessions(q.Context(), f, p)
 	return listOf(a, sessionRow), err

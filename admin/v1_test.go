@@ -83,6 +83,9 @@ func TestV1Parameters(t *testing.T) {
 			asked: "sessions", page: view.Page{Limit: 7, From: "abc"}, filter: view.Filter{ID: 255, Member: 2, State: view.Disconnected, Address: "10.0.0.1"},
 		}},
 		{"sessions?address=%5B::1%5D:5&limit=1000", fakeOps{asked: "sessions", page: view.Page{Limit: 1000}, filter: view.Filter{Address: "[::1]:5"}}},
+		{"sessions?sort=left&member=2&limit=7", fakeOps{asked: "sessions by", order: view.ByLeft, page: view.Page{Limit: 7}, filter: view.Filter{Member: 2}}},
+		{"sessions?sort=watches", fakeOps{asked: "sessions by", order: view.ByWatches}},
+		{"sessions?sort=ephemerals", fakeOps{asked: "sessions by", order: view.ByEphemerals}},
 		{"sessions/0xffffffffffffffff/watches?limit=1&from=b", fakeOps{asked: "session watches", id: -1, page: view.Page{Limit: 1, From: "b"}}},
 		{"sessions/0x12/ephemerals?limit=1&from=b", fakeOps{asked: "ephemerals", id: 18, page: view.Page{Limit: 1, From: "b"}}},
 		{"connections?limit=1&from=b", fakeOps{asked: "connections", page: view.Page{Limit: 1, From: "b"}}},
@@ -107,7 +110,7 @@ func TestV1BadRequests(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, tt := range []struct{ path, want string }{
 		{"status?limit=1", `there is no parameter "limit" here; none is allowed`},
-		{"sessions?what=1", `there is no parameter "what" here; allowed are limit, from, id, member, state, address`},
+		{"sessions?what=1", `there is no parameter "what" here; allowed are limit, from, id, member, state, address, sort`},
 		{"sessions?" + long + "=1", `there is no parameter "` + long[:100] + `" here`},
 		{"sessions?limit=1&limit=1", `the parameter limit is given 2 times; give it once`},
 		{"sessions?limit=%zz", `invalid URL escape "%zz"; write NAME=VALUE`},
@@ -120,6 +123,8 @@ func TestV1BadRequests(t *testing.T) {
 		{"connections?limit=1e2", `allowed are the numbers from 1 to 1000`},
 		{"sessions?member=256", `member="256": allowed are the numbers from 1 to 255`},
 		{"sessions?state=alive", `state="alive": allowed are connected, disconnected and unknown`},
+		{"sessions?sort=age", `sort="age": allowed are left, watches and ephemerals`},
+		{"sessions?sort=left&from=abc", `from: a list with the parameter sort has one page`},
 		{"sessions?address=myhost", `address="myhost": allowed are an IP address`},
 		{"ends?address=", `address="": allowed are an IP address`},
 		{"connections?address=10.0.0.0/8", `address="10.0.0.0/8": allowed are an IP address`},
@@ -282,8 +287,8 @@ func TestV1WhoAmI(t *testing.T) {
 		want  string
 	}{
 		{visit{}, `{"member":1,"administrator":"","changes":false,"why":"this needs credentials:`},
-		{visit{header: signedIn}, `{"member":1,"administrator":"super","changes":true,"why":""}`},
-		{visit{header: token}, `{"member":1,"administrator":"token","changes":true,"why":""}`},
+		{visit{header: signedIn}, `{"member":1,"administrator":"super","changes":true,"why":"","accepts":["super","token"]}`},
+		{visit{header: token}, `{"member":1,"administrator":"token","changes":true,"why":"","accepts":["super","token"]}`},
 		{visit{header: []string{"Authorization", "Bearer wrong"}}, `"administrator":"","changes":false,"why":"the credentials of this request are wrong:`},
 		{visit{header: token, from: "10.0.0.9:5"}, `"administrator":"token","changes":false,"why":"this is answered on the member's own machine alone`},
 		{visit{header: token, host: "evil.example:8080"}, `"administrator":"token","changes":false,"why":"the Host header`},
@@ -292,6 +297,25 @@ func TestV1WhoAmI(t *testing.T) {
 		tt.visit.method, tt.visit.path = "GET", "/v1/whoami"
 		if w := tt.visit.to(h); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), tt.want) {
 			t.Errorf("%+v: %d %s, want %s", tt.visit, w.Code, w.Body, tt.want)
+		}
+	}
+}
+
+// A caller learns which credentials the member knows, so that nobody is asked for others.
+func TestV1WhoAmIAccepts(t *testing.T) {
+	for _, tt := range []struct {
+		cred credentials
+		want string
+	}{
+		{credentials{}, `"accepts":[]`},
+		{credentials{superDigest: "super:x"}, `"accepts":["super"]`},
+		{credentials{token: tokenSum{set: true}}, `"accepts":["token"]`},
+		{credentials{reads: tokenSum{set: true}, metrics: tokenSum{set: true}}, `"accepts":[]`},
+	} {
+		h, _ := newTestHTTP(t, "leader")
+		h.cred = tt.cred
+		if w := (visit{method: "GET", path: "/v1/whoami"}).to(h); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), tt.want) {
+			t.Errorf("%+v: %d %s, want %s", tt.cred, w.Code, w.Body, tt.want)
 		}
 	}
 }

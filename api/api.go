@@ -32,6 +32,8 @@ type Caller struct {
 	Administrator string `json:"administrator"` // "super" or "token", whose credentials the request has; "": nobody's
 	Changes       bool   `json:"changes"`       // whether the caller may change something
 	Why           string `json:"why"`           // why the caller may not change anything; "" if it may
+	// Accepts has "super" if the member knows a password of the super user, and "token" if it knows a token of administrators.
+	Accepts []string `json:"accepts"`
 }
 
 // ReadOnly is the role of a member that knows no leader, and serves the clients that ask for a read-only server.
@@ -269,7 +271,7 @@ type Events struct {
 	Load    Load         `json:"load"`    // each second
 	Session SessionEvent `json:"session"` // at once; at most 50 in a second
 	Omitted Omitted      `json:"omitted"` // after a second with more
-	Leader  LeaderEvent  `json:"leader"`  // at once
+	Leader  LeaderEvent  `json:"leader"`  // the last ones when the stream begins, and then at once
 }
 
 // SessionEvent says that a session was created, has moved to another connection, or has ended.
@@ -293,9 +295,10 @@ type Omitted struct {
 	Sessions int64 `json:"sessions"` // since the last Omitted
 }
 
-// LeaderEvent says that a leader has opened its term.
+// LeaderEvent says that a leader has opened its term. A stream of events begins with the last ones that the member that answers
+// has applied since its start, at most 8, oldest first. One may come twice.
 type LeaderEvent struct {
-	At     time.Time `json:"at"`     // when the member that answers has applied it, by its clock
+	At     time.Time `json:"at"`     // when it opened its term, by the log's time
 	Leader uint32    `json:"leader"` // the member that leads
 	Term   uint64    `json:"term"`   // raft's
 }

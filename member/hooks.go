@@ -1,6 +1,8 @@
 package member
 
 import (
+	"time"
+
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -16,7 +18,7 @@ func (h hooks) TermStarted(t znode.Term) {
 	h.m.filling = 0
 	h.m.succession.started(t)
 	h.m.follower.TermStarted(t)
-	h.m.http.LeaderChanged(t.Leader, t.Term)
+	h.m.http.LeaderChanged(t.Leader, t.Term, time.UnixMilli(h.m.state.TimeMs()))
 	h.m.cfg.Hooks.TermStarted(t)
 }
 

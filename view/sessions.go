@@ -56,10 +56,8 @@ func (c *Collector) sessions(ctx context.Context, f Filter, first uint64, limit 
 		case err != nil:
 			return err
 		}
-		a.Silent = append(a.Silent, c.facts(ctx, rows, a.Silent)...)
-		if f.State != 0 {
-			rows = slices.DeleteFunc(rows, func(s Session) bool { return s.State != f.State })
-		}
+		a.Silent = append(a.Silent, c.facts(ctx, rows, everything, a.Silent)...)
+		rows = f.inState(rows)
 		if len(a.Rows) == 0 {
 			a.Rows = rows // in most cases, these are all: a copy would be half of the garbage
 		} else {
@@ -98,9 +96,17 @@ func (c *Collector) records(ctx context.Context, f Filter, first uint64, limit i
 	return rows, next, err
 }
 
-// facts fills in what only the members that serve the sessions, and the leader, know. It does not ask
-// members that have been silent, and returns those that are silent now.
-func (c *Collector) facts(ctx context.Context, rows []Session, silent []Silence) []Silence {
+// knowledge is what only some members know of a session.
+type knowledge struct {
+	connections bool // the member that serves the session: its connection and its watches
+	times       bool // the leader: when it was heard, and how much time it has left
+}
+
+var everything = knowledge{connections: true, times: true}
+
+// facts fills in what is needed of what only the members that serve the sessions, and the leader, know. It does not ask
+// members that have been silent, and returns those that are silent now. The rows are in the order of their ids.
+func (c *Collector) facts(ctx context.Context, rows []Session, need knowledge, silent []Silence) []Silence {
 	requests := map[uint32]*proto.ViewRequest{}
 	want := func(member uint32, id jute.SessionID) {
 		if member == 0 || isSilent(silent, member) {
@@ -118,7 +124,10 @@ func (c *Collector) facts(ctx context.Context, rows []Session, silent []Silence)
 		if row.State = Unknown; row.Member == 0 {
 			row.State = Disconnected
 		}
-		if want(row.Member, row.ID); leader != row.Member {
+		if need.connections {
+			want(row.Member, row.ID)
+		}
+		if need.times && !(need.connections && leader == row.Member) {
 			want(leader, row.ID)
 		}
 	}

@@ -1,0 +1,106 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Order is an order of sessions.
+type Order int
+
+// These are the orders. Sessions that are equal follow each other by their ids.
+const (
+	ByLeft       Order = iota + 1 // the least time left first; the sessions whose time the leader has not said come last
+	ByWatches                     // the most watches first
+	ByEphemerals                  // the most ephemeral nodes first
+)
+
+var orderNames = map[Order]string{ByLeft: "left", ByWatches: "watches", ByEphemerals: "ephemerals"}
+
+// String returns the order as operators write it.
+func (o Order) String() string { return orderNames[o] }
+
+// SessionsBy returns the first sessions of an order among those that a filter selects. There is one page of them, because their
+// order changes all the time: p.From must be empty, and Answer.Next is.
+//
+// It looks at all sessions that the filter selects, MaxRows at a time, and keeps as many as the page has. If there are too many of
+// them for the deadline, it returns an error: the first of some would not be the first of all.
+func (c *Collector) SessionsBy(ctx context.Context, f Filter, by Order, p Page) (a Answer[Session], err error) {
+	limit, err := p.limit()
+	if err != nil {
+		return a, err
+	}
+	if p.From != "" {
+		return a, ErrCursor
+	}
+	err = c.within(ctx, func(ctx context.Context) error { return c.sorted(ctx, f, by, limit, &a) })
+	if err != nil {
+		return Answer[Session]{}, err
+	}
+	return a, nil
+}
+
+// sorted makes a.Rows the first sessions of the order. A scan asks for no more than the order depends on.
+func (c *Collector) sorted(ctx context.Context, f Filter, by Order, limit int, a *Answer[Session]) error {
+	need := knowledge{connections: by == ByWatches || f.State != 0, times: by == ByLeft}
+	last := time.Now().Add(c.cfg.Deadline * 3 / 4) // what is left is for the rows of the page
+	looked := 0
+	for first := uint64(f.ID); ; {
+		rows, next, err := c.records(ctx, f, first, MaxRows)
+		if err != nil {
+			return err
+		}
+		a.Silent = append(a.Silent, c.facts(ctx, rows, need, a.Silent)...)
+		looked += len(rows)
+		a.Rows = firstBy(by, append(a.Rows, f.inState(rows)...), limit)
+		if next == 0 || f.ID != 0 {
+			break
+		}
+		if first = next; time.Now().After(last) {
+			return fmt.Errorf("view: there are too many sessions to sort: %d of them took %v, and there are more; choose those of one member or of one address", looked, c.cfg.Deadline*3/4)
+		}
+	}
+	slices.SortFunc(a.Rows, byID) // as facts needs them
+	for i := range a.Rows {
+		row := &a.Rows[i]
+		row.Watches, row.Connection, row.Timed = 0, nil, false
+	}
+	a.Silent = byMember(append(a.Silent, c.facts(ctx, a.Rows, everything, a.Silent)...))
+	a.Rows = firstBy(by, a.Rows, limit)
+	return nil
+}
+
+// inState returns the rows that are in the filter's state. It uses the memory of rows.
+func (f Filter) inState(rows []Session) []Session {
+	if f.State == 0 {
+		return rows
+	}
+	return slices.DeleteFunc(rows, func(s Session) bool { return s.State != f.State })
+}
+
+// firstBy sorts rows, and returns the first of them, at most limit.
+func firstBy(by Order, rows []Session, limit int) []Session {
+	slices.SortFunc(rows, func(a, b Session) int { return cmp.Or(by.compare(&a, &b), byID(a, b)) })
+	return rows[:min(limit, len(rows))]
+}
+
+// compare returns less than 0 if a comes before b in the order, and 0 if they are equal.
+func (o Order) compare(a, b *Session) int {
+	switch {
+	case o == ByWatches:
+		return cmp.Compare(b.Watches, a.Watches)
+	case o == ByEphemerals:
+		return cmp.Compare(b.Ephemerals, a.Ephemerals)
+	case a.Timed != b.Timed:
+		if a.Timed {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(a.Left, b.Left)
+}
+
+func byID(a, b Session) int { return cmp.Compare(uint64(a.ID), uint64(b.ID)) }
