@@ -17,8 +17,9 @@ go vet ./... || failed=1
 golangci-lint run ./... || failed=1
 (cd bench/figures && go vet ./... && golangci-lint run ./...) || failed=1
 (cd tools && go vet ./... && golangci-lint run ./...) || failed=1
+(cd ci/chart && go vet ./... && golangci-lint run ./...) || failed=1
 ci/structures.sh vet || failed=1
-for module in . bench/figures ci/structures; do
+for module in . bench/figures ci/chart ci/structures tools; do
   go -C "$module" mod tidy -diff || { echo "$module/go.mod is not tidy: go -C $module mod tidy"; failed=1; }
 done
 

@@ -174,12 +174,16 @@ console() { tests ./integration/console | quiet; }
 
 # deploy runs the container image, as a pod and with compose.yaml. ROLLCALL_NO_DOCKER=1 leaves it out.
 # packages runs all other tests of that package, which need no container engine: the packages, the unit
-# and the manifests.
+# and the manifests. Then it renders the Helm chart with Helm's library, in the module ci/chart.
 deploy() {
   [ "${ROLLCALL_NO_DOCKER:-}" != 1 ] || return "$left_out"
   tests -run "$in_containers" ./integration/deploy
 }
-packages() { tests -skip "$in_containers" ./integration/deploy; }
+packages() { tests -skip "$in_containers" ./integration/deploy && chart; }
+chart() {
+  local running=chart
+  go -C ci/chart test -count=1 -v ./... | tee "$seen" && at_least chart "$seen"
+}
 in_containers='^Test(Ensemble|Pods)$'
 
 # differential sends the same operations to ZooKeeper and to Rollcall. ROLLCALL_SEQUENCES sets the number
