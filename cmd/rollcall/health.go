@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/internal/localsocket"
 )
 
 const (
@@ -28,17 +32,15 @@ func newHealth(w cli.World) *cobra.Command {
 	addr, out := "", cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.Run,
-		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not and exits with 1. " +
+		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not, as /readyz does, and exits with 1. " +
 			"If something is wrong although clients are served, it says so in further lines: members are not authenticated, or the member is short of memory. It exits with 0 then, too.",
 		Args: cli.Takes(0, 1, oneFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if addr == "" {
-				var err error
-				if addr, err = healthAddr(fileOf(args), w.Env); err != nil {
-					return told{fmt.Errorf("health: %w", err)}
-				}
+			at, err := placeOf(addr, fileOf(args), w.Env)
+			if err != nil {
+				return told{fmt.Errorf("health: %w", err)}
 			}
-			return health(cmd.Context(), addr, out)
+			return health(cmd.Context(), at, out)
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "", "`host:port` of the member (default: where the configuration puts its clients)")
@@ -46,15 +48,16 @@ func newHealth(w cli.World) *cobra.Command {
 	return cmd
 }
 
-// health asks the member at addr for its role and its problems and prints them. It returns an error if there is no
+// health asks the member for its role and its problems and prints them. It returns an error if there is no
 // answer within healthTimeout, or if the member does not serve clients.
-func health(ctx context.Context, addr string, out *cli.Output) error {
+func health(ctx context.Context, at place, out *cli.Output) error {
+	addr := at.clients
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return cli.With(cli.WrongUse, fmt.Errorf("health: --addr %s: allowed is host:port", config.Brief(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
-	answer, err := askHealth(ctx, addr)
+	answer, err := askHealth(ctx, at)
 	if err != nil {
 		return fmt.Errorf("health: %s: %w", addr, err)
 	}
@@ -62,24 +65,50 @@ func health(ctx context.Context, addr string, out *cli.Output) error {
 	return cli.PrintText(out, strings.Join(lines, "\n")+"\n", answer)
 }
 
-// healthAddr returns where the member that file or env describes takes clients, as seen from its own
-// machine.
-func healthAddr(file string, env []string) (string, error) {
+// place is where a member can be asked, as seen from its own machine.
+type place struct {
+	clients   string // host:port where it takes clients
+	dir       string // its data directory, with its socket for operators; "": not known
+	id        uint32
+	operators string // host:port for operators, where another member may answer; "": there is none, or it is not known
+}
+
+// placeOf returns the place of the member at addr. If addr is "", it is that of the member that file or env describes.
+func placeOf(addr, file string, env []string) (place, error) {
+	if addr == "" {
+		return configuredPlace(file, env)
+	}
+	at := place{clients: addr}
+	host, port, _ := net.SplitHostPort(addr) // health checks it
+	here, err := config.Locate(file, env)
+	if ip, parsed := netip.ParseAddr(host); err == nil && slices.Contains(here.Ports, port) && (host == "localhost" || parsed == nil && ip.IsLoopback()) {
+		at.dir = here.Dir
+	}
+	return at, nil
+}
+
+// configuredPlace returns the place of the member that file or env describes.
+func configuredPlace(file string, env []string) (place, error) {
 	cfg, _, err := config.Load(file, env, config.Flags{})
 	if err != nil {
-		return "", err
+		return place{}, err
 	}
+	at := place{dir: cfg.Dir, id: cfg.MyID}
 	addr, ok := fromHere(cfg.ClientAddr)
 	ready, served := fromHere(cfg.HTTP.Addr)
+	if served {
+		at.operators = ready
+	}
 	switch {
 	case ok:
-		return addr, nil
+		at.clients = addr
+		return at, nil
 	case cfg.SecureAddr != "" && served:
-		return "", fmt.Errorf("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; ask http://%s/readyz instead, which answers 200 if the member serves clients", ready)
+		return at, fmt.Errorf("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; ask http://%s/readyz instead, which answers 200 if the member serves clients", ready)
 	case cfg.SecureAddr != "":
-		return "", errors.New("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; set admin.enableServer=true and admin.serverPort, and ask /readyz there instead")
+		return at, errors.New("health speaks no TLS, and the configuration has no port for plain clients, only secureClientPort; set admin.enableServer=true and admin.serverPort, and ask /readyz there instead")
 	}
-	return "", errors.New("the configuration names no port for clients; use --addr host:port")
+	return at, errors.New("the configuration names no port for clients; use --addr host:port")
 }
 
 // fromHere returns an address on which a member listens as its own machine reaches it. It reports whether the
@@ -98,9 +127,9 @@ func fromHere(listens string) (addr string, ok bool) {
 	return net.JoinHostPort(host, port), true
 }
 
-// askHealth sends srvr to the member at addr and returns what the answer says.
-func askHealth(ctx context.Context, addr string) (h cli.Health, err error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+// askHealth sends srvr to the member and returns what the answer says. If the member does not serve clients, the error has the reason.
+func askHealth(ctx context.Context, at place) (h cli.Health, err error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at.clients)
 	if err != nil {
 		return h, err
 	}
@@ -117,9 +146,12 @@ func askHealth(ctx context.Context, addr string) (h cli.Health, err error) {
 	switch h = healthIn(string(answer)); h.Role {
 	case "":
 	case api.ReadOnly:
+		if reason := at.reason(ctx); reason != "" {
+			return h, told{errors.New(reason)}
+		}
 		return h, errors.New("read-only: the member knows no leader, and serves only clients that ask for a read-only server; it serves all when a majority of the members is up and has a leader")
 	default:
-		h.Address = addr
+		h.Address = at.clients
 		return h, nil
 	}
 	if err != nil {
@@ -129,7 +161,49 @@ func askHealth(ctx context.Context, addr string) (h cli.Health, err error) {
 	if line == "" {
 		return h, errors.New("closed without an answer; is that the port where a member takes clients?")
 	}
-	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader", config.Brief(line))
+	if reason := at.reason(ctx); reason != "" {
+		return h, told{fmt.Errorf("not serving: %s", reason)}
+	}
+	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; /readyz on its port for operators gives the reason, and so does its log", config.Brief(line))
+}
+
+// reason returns why the member does not serve clients, as its /readyz says it. It is "" if nobody says that.
+func (p place) reason(ctx context.Context) string {
+	if p.dir != "" {
+		socket := filepath.Join(p.dir, localsocket.Name)
+		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, socket) }
+		if text := notReady(ctx, "http://localhost", &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
+			return text
+		}
+	}
+	if p.operators == "" {
+		return ""
+	}
+	base, over := "http://"+p.operators, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	who, err := api.Get[api.Caller](ctx, &api.Client{Base: base, HTTP: over}, "whoami", nil)
+	if err != nil || who.Member != p.id {
+		return ""
+	}
+	return notReady(ctx, base, over)
+}
+
+// notReady returns the first line of the answer of /readyz at base, or "" if that is not an answer of a member that serves no clients.
+func notReady(ctx context.Context, base string, over *http.Client) string {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
+	if err != nil {
+		return ""
+	}
+	answer, err := over.Do(r)
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthAnswer))
+	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
 }
 
 // healthIn reads an answer to srvr. Without a role, the member does not serve clients.

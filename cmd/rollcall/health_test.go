@@ -3,12 +3,19 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"rollcall/api"
 	"rollcall/cli"
+	"rollcall/internal/localsocket"
 )
 
 // answerWord accepts connections at addr until the test ends, and answers srvr with text.
@@ -53,7 +60,7 @@ func TestHealth(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			addr := answerWord(t, tt.answer)
 			var out bytes.Buffer
-			err := health(t.Context(), addr, cli.NewOutput(cli.World{Out: &out}))
+			err := health(t.Context(), place{clients: addr}, cli.NewOutput(cli.World{Out: &out}))
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -88,7 +95,7 @@ func TestHealthSilent(t *testing.T) {
 		}
 		_, _ = conn.Read(make([]byte, 1)) // until the other side closes
 	}()
-	_, err = askHealth(ctx, l.Addr().String())
+	_, err = askHealth(ctx, place{clients: l.Addr().String()})
 	if err == nil || !strings.HasPrefix(err.Error(), "no answer in time") {
 		t.Errorf("askHealth: %v", err)
 	}
@@ -102,12 +109,12 @@ func TestHealthRefused(t *testing.T) {
 	addr := l.Addr().String()
 	_ = l.Close()
 	var out bytes.Buffer
-	if err := health(t.Context(), addr, cli.NewOutput(cli.World{Out: &out})); err == nil || out.Len() > 0 {
+	if err := health(t.Context(), place{clients: addr}, cli.NewOutput(cli.World{Out: &out})); err == nil || out.Len() > 0 {
 		t.Errorf("health: %v, printed %q", err, out.String())
 	}
 }
 
-func TestHealthAddr(t *testing.T) {
+func TestHealthPlace(t *testing.T) {
 	tests := []struct{ name, cfg, want string }{
 		{"all interfaces", "clientPort=2182", "127.0.0.1:2182"},
 		{"all interfaces, IPv6", "clientPort=2182\nclientPortAddress=::", "[::1]:2182"},
@@ -119,9 +126,9 @@ func TestHealthAddr(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\n" + tt.cfg})
-			got, err := healthAddr(dir+"/zoo.cfg", nil)
-			if got != tt.want || (err != nil) != (tt.want == "") {
-				t.Errorf("healthAddr = %q, %v, want %q", got, err, tt.want)
+			got, err := placeOf("", dir+"/zoo.cfg", nil)
+			if got.clients != tt.want || (err != nil) != (tt.want == "") {
+				t.Errorf("placeOf = %q, %v, want %q", got.clients, err, tt.want)
 			}
 		})
 	}
@@ -130,12 +137,68 @@ func TestHealthAddr(t *testing.T) {
 		"": "ask http://127.0.0.1:8080/readyz instead", "admin.serverAddress=::\nadmin.serverPort=8081\n": "ask http://[::1]:8081/readyz instead", "admin.enableServer=false\n": "set admin.enableServer=true",
 	} {
 		dir, _ := inDir(t, map[string]string{"zoo.cfg": secure + lines})
-		if _, err := healthAddr(dir+"/zoo.cfg", nil); err == nil || !strings.Contains(err.Error(), "only secureClientPort; "+want) {
-			t.Errorf("healthAddr with TLS alone, %q: %v, want %s", lines, err, want)
+		if _, err := placeOf("", dir+"/zoo.cfg", nil); err == nil || !strings.Contains(err.Error(), "only secureClientPort; "+want) {
+			t.Errorf("placeOf with TLS alone, %q: %v, want %s", lines, err, want)
 		}
 	}
 	env := []string{"ZOO_CONF_DIR=" + t.TempDir(), "ZOO_DATA_DIR=" + t.TempDir()}
-	if got, err := healthAddr("", env); got != "127.0.0.1:2181" || err != nil {
-		t.Errorf("healthAddr without a configuration = %q, %v", got, err)
+	if got, err := placeOf("", "", env); got.clients != "127.0.0.1:2181" || err != nil {
+		t.Errorf("placeOf without a configuration = %q, %v", got.clients, err)
+	}
+}
+
+// A member that does not serve clients gives one reason: health says what /readyz says. It asks at the socket of the member's data directory, or at
+// its port for operators, where another member may answer.
+func TestHealthReason(t *testing.T) {
+	const sentence, reason = "This ZooKeeper instance is not currently serving requests\n", "this member was removed from the ensemble"
+	var status atomic.Int32
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/whoami" {
+			_ = json.NewEncoder(w).Encode(api.Caller{Member: 3})
+			return
+		}
+		w.WriteHeader(int(status.Load()))
+		_, _ = io.WriteString(w, reason+"\nmore\n")
+	})
+	tcp := httptest.NewServer(handler)
+	defer tcp.Close()
+	dir := t.TempDir()
+	l, err := localsocket.Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := httptest.NewUnstartedServer(handler)
+	_ = local.Listener.Close()
+	local.Listener = l
+	local.Start()
+	defer local.Close()
+	operators := tcp.Listener.Addr().String()
+	for _, tt := range []struct {
+		name, answer string
+		at           place
+		status       int32
+		want         string
+	}{
+		{"the socket", sentence, place{dir: dir}, 503, "not serving: " + reason},
+		{"the port", sentence, place{dir: t.TempDir(), id: 3, operators: operators}, 503, "not serving: " + reason},
+		{"the port of another member", sentence, place{id: 4, operators: operators}, 503, "not serving: This ZooKeeper"},
+		{"read-only", "Mode: read-only\n", place{dir: dir}, 503, reason},
+		{"nobody says it", sentence, place{}, 503, "not serving: This ZooKeeper"},
+		{"it serves meanwhile", sentence, place{dir: dir}, 200, "not serving: This ZooKeeper"},
+	} {
+		tt.at.clients = answerWord(t, tt.answer)
+		status.Store(tt.status)
+		err := health(t.Context(), tt.at, cli.NewOutput(cli.World{}))
+		if want := "health: " + tt.at.clients + ": " + tt.want; err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %s", tt.name, err, want)
+		}
+	}
+	if err := os.WriteFile(dir+"/zoo.cfg", []byte("dataDir="+dir+"\nclientPort=2181\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[string]string{"": dir, "127.0.0.1:2181": dir, "localhost:2181": dir, "127.0.0.1:2182": "", "10.0.0.1:2181": ""} {
+		if at, err := placeOf(addr, dir+"/zoo.cfg", nil); err != nil || at.dir != want {
+			t.Errorf("%q: %+v, %v, want the data directory %q", addr, at, err, want)
+		}
 	}
 }
