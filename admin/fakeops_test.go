@@ -75,7 +75,7 @@ func newFakeOps() *fakeOps {
 	return &fakeOps{
 		members: []view.Status{
 			{
-				Member: 1, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Role: "leader", Term: 4, Leader: 1, Applied: 90, Committed: 91, Zxid: 0x4000000a1,
+				Member: 1, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Console: "http://10.0.1.1:8080", Role: "leader", Term: 4, Leader: 1, Applied: 90, Committed: 91, Zxid: 0x4000000a1,
 				Lag: 1, LagKnown: true, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, SnapshotIndex: 50, SnapshotAt: began,
 				Digest: view.Agrees, DigestIndex: 64, Version: "1", Started: began, ClockAhead: -20 * time.Millisecond,
 			},

@@ -31,7 +31,7 @@ func silences(all []view.Silence) []api.Silence {
 
 func memberRow(s view.Status) api.Member {
 	row := api.Member{
-		Member: s.Member, Role: s.Role, Leader: s.Leader, Term: s.Term, Clients: s.Clients, Quorum: s.Quorum, Election: s.Election,
+		Member: s.Member, Console: s.Console, Role: s.Role, Leader: s.Leader, Term: s.Term, Clients: s.Clients, Quorum: s.Quorum, Election: s.Election,
 		Zxid: hexOf(s.Zxid), Applied: s.Applied, Committed: s.Committed, Sessions: s.Sessions, Connections: s.Connections, Watches: s.Watches,
 		DataBytes: s.DataBytes, LogBytes: s.LogBytes, Snapshot: s.SnapshotIndex, Digest: s.Digest.String(), DigestIndex: s.DigestIndex,
 		Version: s.Version, Started: at(s.Started), ClockMs: s.ClockAhead.Milliseconds(), Joining: s.Joining, Drained: s.Drained, NoMemory: s.NoMemory, Removed: s.Removed, Exposed: s.Exposed, Stalled: s.Stalled, Damaged: s.Damaged,

@@ -27,12 +27,12 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	for _, tt := range []struct{ got, want any }{
 		{
 			memberRow(view.Status{
-				Member: 1, Clients: "c", Quorum: "q", Election: "e", Role: "r", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Lag: lag, LagKnown: true,
+				Member: 1, Clients: "c", Quorum: "q", Election: "e", Console: "h", Role: "r", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Lag: lag, LagKnown: true,
 				Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11, SnapshotIndex: 12, SnapshotAt: written, Digest: view.Agrees, DigestIndex: 13,
 				Version: "v", Started: when(14), ClockAhead: 15 * ms, Joining: true, Drained: true, NoMemory: true, Removed: true, Exposed: "e", Stalled: "s", Damaged: "d",
 			}),
 			api.Member{
-				Member: 1, Clients: "c", Quorum: "q", Election: "e", Role: "r", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: "0x6", Lag: &lag,
+				Member: 1, Clients: "c", Quorum: "q", Election: "e", Console: "h", Role: "r", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: "0x6", Lag: &lag,
 				Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11, Snapshot: 12, SnapshotAt: &written, Digest: "agrees", DigestIndex: 13,
 				Version: "v", Started: when(14), ClockMs: 15, Joining: true, Drained: true, NoMemory: true, Removed: true, Exposed: "e", Stalled: "s", Damaged: "d",
 			},

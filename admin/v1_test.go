@@ -25,7 +25,7 @@ func TestV1Answers(t *testing.T) {
 	const session = `"id":"0x1000012f99a0001","state":"connected","member":1,"address":"10.0.0.1:46396","timeout_ms":15000,"left_ms":13500,"heard_ms":1500,
 		"created":"2026-11-20T02:43:20.123Z","ephemerals":2,"watches":3,"connection":{`
 	for _, tt := range []struct{ path, want string }{
-		{"status", `{"items":[{"member":1,"role":"leader","leader":1,"term":4,"clients":"10.0.1.1:2181","quorum":"a:2888","election":"a:3888","zxid":"0x4000000a1",
+		{"status", `{"items":[{"member":1,"role":"leader","leader":1,"term":4,"clients":"10.0.1.1:2181","quorum":"a:2888","election":"a:3888","console":"http://10.0.1.1:8080","zxid":"0x4000000a1",
 			"applied":90,"committed":91,"lag":1,"sessions":1,"connections":2,"watches":3,"data_bytes":510,"log_bytes":1000,"snapshot":50,"snapshot_at":"2026-11-20T02:43:20Z",
 			"digest":"agrees","digest_index":64,"version":"1","started":"2026-11-20T02:43:20Z","clock_ahead_ms":-20,"joining":false,"drained":false,"exposed":"","removed":false,"no_memory":false,"stalled":"","damaged":""},{"member":2,`},
 		{"status", `"lag":null,`},

@@ -48,6 +48,7 @@ type Member struct {
 	Clients     string     `json:"clients"`        // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
 	Quorum      string     `json:"quorum"`         // host:port of its port for members
 	Election    string     `json:"election"`       // host:port of its port for the log
+	Console     string     `json:"console"`        // URL of its console; "": it serves none, or its version is older. An address of the loopback interface is reached on its own machine alone
 	Zxid        string     `json:"zxid"`           // "0x…", of the last transaction applied
 	Applied     uint64     `json:"applied"`        // index of the last log entry applied
 	Committed   uint64     `json:"committed"`      // index of the last log entry that it knows to be committed

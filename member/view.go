@@ -91,6 +91,21 @@ func (m *Member) clientAddress() string {
 	return ""
 }
 
+// operatorsURL returns where this member listens for operators, or "" if nowhere.
+func (m *Member) operatorsURL() string {
+	if m.cfg.Operators == nil {
+		return ""
+	}
+	addr, ok := m.cfg.Operators.Addr().(*net.TCPAddr)
+	switch {
+	case !ok || addr.Zone != "": // of a test, or one that no URL can name
+		return ""
+	case m.cfg.HTTP.ForceHTTPS:
+		return "https://" + addr.String()
+	}
+	return "http://" + addr.String()
+}
+
 // status returns what an operator sees of this member. While its disk or apply hangs, it takes neither
 // the tree's lock nor reads the disk.
 func (v viewer) status() *proto.MemberStatus {
@@ -102,7 +117,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Damage(), m.disputed()), Drained: m.server.Draining(),
-		Exposed: m.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removed() != 0,
+		Exposed: m.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removed() != 0, Operators: m.operatorsURL(),
 	}
 	if err := m.node.Stalled(); err != nil {
 		s.Stalled = err.Error()

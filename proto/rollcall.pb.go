@@ -3007,6 +3007,7 @@ type MemberStatus struct {
 	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and refuses its clients' writes that add data; older members do not say so
 	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                   // it was removed from the ensemble; older members do not say so
 	Disk          uint64                 `protobuf:"fixed64,27,opt,name=disk,proto3" json:"disk,omitempty"`                        // the member's disk
+	Operators     string                 `protobuf:"bytes,28,opt,name=operators,proto3" json:"operators,omitempty"`                // "http://" or "https://" and the address where it listens for operators; "": nowhere; older members do not say so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3228,6 +3229,13 @@ func (x *MemberStatus) GetDisk() uint64 {
 		return x.Disk
 	}
 	return 0
+}
+
+func (x *MemberStatus) GetOperators() string {
+	if x != nil {
+		return x.Operators
+	}
+	return ""
 }
 
 // ViewSessions asks for the sessions in the member's state, from an id on.
@@ -5041,7 +5049,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\abuckets\x18\t \x01(\v2\x17.rollcall.v1.BucketRowsH\x00R\abucketsB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\x80\x06\n" +
+	"ViewStatus\"\x9e\x06\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -5073,7 +5081,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\aexposed\x18\x18 \x01(\tR\aexposed\x12\x1b\n" +
 	"\tno_memory\x18\x19 \x01(\bR\bnoMemory\x12\x18\n" +
 	"\aremoved\x18\x1a \x01(\bR\aremoved\x12\x12\n" +
-	"\x04disk\x18\x1b \x01(\x06R\x04disk\"l\n" +
+	"\x04disk\x18\x1b \x01(\x06R\x04disk\x12\x1c\n" +
+	"\toperators\x18\x1c \x01(\tR\toperators\"l\n" +
 	"\fViewSessions\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +

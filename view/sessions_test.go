@@ -327,6 +327,7 @@ func TestLies(t *testing.T) {
 		{"buckets without a width", buckets(0), axis, "without a width"},
 		{"unsorted buckets", buckets(9, &proto.BucketRow{DueMs: 5, Sessions: 1}, &proto.BucketRow{DueMs: 5, Sessions: 1}), axis, "due in 5 ms, comes after one that is due in 5 ms"},
 		{"an empty bucket", buckets(9, &proto.BucketRow{DueMs: 5}), axis, "a bucket of 0 sessions"},
+		{"no console", state(&proto.MemberStatus{Operators: "javascript:alert(1)"}), members, "no URL with an address alone"},
 		{"a long text", state(&proto.MemberStatus{Version: strings.Repeat("x", maxText+1)}), members, "a text of 4097 bytes"},
 	}
 	for _, tt := range tests {

@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"rollcall/proto"
@@ -16,6 +20,7 @@ type Status struct {
 	Clients  string // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
 	Quorum   string // host:port of its port for members
 	Election string // host:port of its port for the log
+	Console  string // URL of its page for operators; "": it serves none; members of older versions do not say so
 	Role     string // "leader", "follower", "observer", "standalone", "read-only"; "": it serves no client
 	Term     uint64 // raft's
 	Leader   uint32 // that it knows; 0: none
@@ -105,14 +110,19 @@ func (c *Collector) status(a answer) (s Status, err error) {
 	case len(r.GetMarks().GetIndexes()) != len(r.GetMarks().GetDigests()) || len(r.GetMarks().GetIndexes()) > maxMarks:
 		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetMarks().GetIndexes()), len(r.GetMarks().GetDigests()), maxMarks)
 	}
-	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed} {
+	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed, r.Operators} {
 		if len(text) > maxText {
 			return s, fmt.Errorf("a text of %d bytes, at most %d are allowed", len(text), maxText)
 		}
 	}
 	member := c.member(a.member)
+	console, err := consoleURL(r.Operators, member.Quorum)
+	if err != nil {
+		return s, err
+	}
 	s = Status{
-		Member: a.member, Clients: r.ClientAddress, Quorum: member.Quorum, Election: member.Election,
+		Console: console,
+		Member:  a.member, Clients: r.ClientAddress, Quorum: member.Quorum, Election: member.Election,
 		Role: r.Role, Term: r.Term, Leader: r.Leader, Applied: r.Applied, Committed: r.Committed, Zxid: r.Zxid,
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, SnapshotIndex: r.SnapshotIndex,
@@ -124,6 +134,27 @@ func (c *Collector) status(a answer) (s Status, err error) {
 	}
 	s.ClockAhead = time.UnixMilli(r.ClockMs).Sub(a.asked.Add(a.came.Sub(a.asked) / 2).Round(0))
 	return s, nil
+}
+
+// consoleURL returns the URL of a member's console. listens is where the member says that it listens. If that is every address of
+// its machine, the URL has the host at which other members reach it, which is that of quorum.
+func consoleURL(listens, quorum string) (string, error) {
+	if listens == "" {
+		return "", nil
+	}
+	u, err := url.Parse(listens)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || listens != u.Scheme+"://"+u.Host {
+		return "", fmt.Errorf("it listens for operators at %.100q, which is no URL with an address alone", listens)
+	}
+	at, err := netip.ParseAddrPort(u.Host)
+	if err != nil {
+		return "", fmt.Errorf("it listens for operators at %.100q, which has no address and port", listens)
+	}
+	host, _, err := net.SplitHostPort(quorum)
+	if err == nil && at.Addr().IsUnspecified() {
+		return u.Scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(at.Port()))), nil
+	}
+	return listens, nil
 }
 
 // measureLag fills in by how much the members lag behind the leader, if that has answered.

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,6 +102,30 @@ func TestNames(t *testing.T) {
 	} {
 		if name.got != name.want {
 			t.Errorf("%q, want %q", name.got, name.want)
+		}
+	}
+}
+
+// The console of a member that listens on all addresses is at the host where the other members reach it. What is no address of a
+// console is refused, because a browser would follow it.
+func TestConsoleURL(t *testing.T) {
+	for _, tt := range []struct{ listens, quorum, want, fails string }{
+		{"", "zoo1:2888", "", ""},
+		{"http://127.0.0.1:8080", "zoo1:2888", "http://127.0.0.1:8080", ""},
+		{"https://10.0.0.7:8080", "zoo1:2888", "https://10.0.0.7:8080", ""},
+		{"http://0.0.0.0:8081", "zoo1:2888", "http://zoo1:8081", ""},
+		{"https://[::]:8081", "[fd00::7]:2888", "https://[fd00::7]:8081", ""},
+		{"http://[::]:8081", "", "http://[::]:8081", ""}, // a standalone member has no other host
+		{"javascript:alert(1)", "zoo1:2888", "", "no URL with an address alone"},
+		{"ftp://10.0.0.7:8080", "zoo1:2888", "", "no URL with an address alone"},
+		{"http://10.0.0.7:8080/x", "zoo1:2888", "", "no URL with an address alone"},
+		{"http://me@10.0.0.7:8080", "zoo1:2888", "", "no URL with an address alone"},
+		{"http://example.com:8080", "zoo1:2888", "", "no address and port"},
+		{"http://10.0.0.7", "zoo1:2888", "", "no address and port"},
+	} {
+		got, err := consoleURL(tt.listens, tt.quorum)
+		if got != tt.want || (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+			t.Errorf("%q at %q: %q, %v, want %q, %q", tt.listens, tt.quorum, got, err, tt.want, tt.fails)
 		}
 	}
 }
