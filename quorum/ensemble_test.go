@@ -273,6 +273,7 @@ type machine struct {
 	restored int
 	restores time.Duration // how long Restore takes
 	gaps     []uint64
+	hold     <-chan struct{}      // see machineSnapshot
 	at       map[string]time.Time // when a command was applied in this process
 }
 
@@ -299,14 +300,28 @@ func (m *machine) Apply(batch []Committed) error {
 	return nil
 }
 
-type machineSnapshot struct{ bytes.Buffer }
+type machineSnapshot struct {
+	bytes.Buffer
+	index uint64
+	hold  <-chan struct{} // it is written when this is closed; nil: at once
+}
+
+// Zxid returns the index with a bit of an epoch.
+func (s *machineSnapshot) Zxid() int64 { return 1<<32 | int64(s.index) }
+
+func (s *machineSnapshot) WriteTo(w io.Writer) (int64, error) {
+	if s.hold != nil {
+		<-s.hold
+	}
+	return s.Buffer.WriteTo(w)
+}
 
 func (*machineSnapshot) Release() {}
 
 func (m *machine) Snapshot() (Snapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &machineSnapshot{}
+	s := &machineSnapshot{index: m.Index, hold: m.hold}
 	return s, json.NewEncoder(s).Encode(m)
 }
 

@@ -38,6 +38,8 @@ type Committed struct {
 // needed any more, whether it was written or not.
 type Snapshot interface {
 	WriteTo(w io.Writer) (int64, error)
+	// Zxid returns the zxid of the last transaction in it.
+	Zxid() int64
 	Release()
 }
 
@@ -56,10 +58,13 @@ type fsm struct {
 	// timed runs an operation that may hang; what names it in an error.
 	timed    func(what string, op func() error) error
 	metrics  *metrics
-	running  func() bool     // false while raft looks for a snapshot to start from
-	refused  func(why error) // called with the reason if a snapshot is not restored then
-	failed   bool            // only for raft's FSM goroutine
-	noPauses atomic.Bool     // snapshots are written without pauses, because no client is served
+	running  func() bool                    // false while raft looks for a snapshot to start from
+	refused  func(why error)                // called with the reason if a snapshot is not restored then
+	failed   bool                           // only for raft's FSM goroutine
+	writing  atomic.Bool                    // a snapshot is being written
+	demanded atomic.Bool                    // TakeSnapshot waits for one
+	stored   atomic.Pointer[StoredSnapshot] // Zxid and Took of the last one that was written
+	noPauses atomic.Bool                    // snapshots are written without pauses, because no client is served
 	batch    []Committed
 	index    atomic.Uint64 // last entry applied
 	term     atomic.Uint64 // term of the last command applied, or contained in an installed snapshot
@@ -123,6 +128,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		f.fail(err)
 		return nil, err
 	}
+	f.writing.Store(true)
 	return fsmSnapshot{s, f, time.Now()}, nil
 }
 
@@ -156,5 +162,12 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 		return err
 	}
 	s.fsm.metrics.snapshot.Since(s.begun)
+	s.fsm.stored.Store(&StoredSnapshot{Zxid: s.Zxid(), Took: time.Since(s.begun)})
 	return nil
+}
+
+// Release implements raft.FSMSnapshot. raft calls it once for each snapshot, whether it was written or not.
+func (s fsmSnapshot) Release() {
+	s.Snapshot.Release()
+	s.fsm.writing.Store(false)
 }
