@@ -49,7 +49,7 @@ var commands = []command{
 	{"ruok", nil, open, unstated, true, false, "no error, if this member serves clients", (*HTTP).nothing, nil},
 	{"server_stats", []string{"srvr"}, reads, showsState, true, false, "what srvr says", (*HTTP).serverStats, nil},
 	{"set_trace_mask", []string{"stmk"}, changes, unstated, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask, nil},
-	{"snapshot", []string{"snap"}, changes, unstated, false, false, "a backup, as `/v1/backup` sends it, at most one in `admin.rateLimiterIntervalInMS`", nil, &snapshotCommand},
+	{"snapshot", []string{"snap"}, changes, unstated, false, false, "a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, &snapshotCommand},
 	{"stat_reset", []string{"srst"}, changes, unstated, true, false, "sets the counters of the member to zero", (*HTTP).resetStats, nil},
 	{"stats", []string{"stat"}, reads, showsState, true, true, "what stat says", (*HTTP).stats, nil},
 	{"system_properties", []string{"sysp"}, reads, showsState, false, false, "those of Java's properties that mean something here", (*HTTP).systemProperties, nil},

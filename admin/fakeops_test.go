@@ -262,6 +262,14 @@ func (f *fakeOps) Copy(context.Context) (Copy, error) {
 	return c, nil
 }
 
+func (f *fakeOps) StoreSnapshot(context.Context) (Stored, error) {
+	f.asked = "snapshot"
+	if f.err != nil {
+		return Stored{}, f.err
+	}
+	return Stored{Index: 9, Term: 4, Zxid: 0x500000009, Bytes: 4096, Took: 1500 * time.Millisecond}, nil
+}
+
 // Restore reads the whole body, and keeps it in path.
 func (f *fakeOps) Restore(ctx context.Context, r Restoring) (Restored, error) {
 	if f.restore != nil {

@@ -56,6 +56,9 @@ type Operations interface {
 	KillSession(ctx context.Context, id jute.SessionID, by string) error
 	// Copy returns a copy of the state at one index, for a backup. The error is a *Failure.
 	Copy(ctx context.Context) (Copy, error)
+	// StoreSnapshot writes a snapshot of the state to this member's disk, and returns when it is there or ctx ends; then it is
+	// finished all the same. One is written at a time. The error is a *Failure.
+	StoreSnapshot(ctx context.Context) (Stored, error)
 	// Drain hands leadership over, takes no more clients and closes the connections of the present ones,
 	// spread over a time. It returns how many it has closed, and whether this member still leads. If ctx
 	// ends, it returns early.

@@ -15,13 +15,17 @@ const DefaultSnapshotInterval = 5 * time.Minute
 // lastZxid is the header in which ZooKeeper's command snapshot gives the last zxid of its answer, and the field in which restore does.
 const lastZxid = "last_zxid"
 
+// streamingParam is the parameter of ZooKeeper's command snapshot: false has the snapshot written to the disk alone.
+const streamingParam = "streaming"
+
 // snapshotCommand and restoreCommand are ZooKeeper's commands about whole states. ZooKeeper 3.9 has them.
 var (
 	snapshotCommand = endpoint{method: http.MethodGet, lasts: backupTime, serve: (*HTTP).snapshot}
 	restoreCommand  = endpoint{method: http.MethodPost, takesType: "application/octet-stream", lasts: restoreTime, serve: (*HTTP).restore}
 )
 
-// snapshot sends a backup, as v1Backup does, and at most one in the interval. It says why there is none with the statuses of ZooKeeper's command.
+// snapshot sends a backup, as v1Backup does, or writes a snapshot to the disk, as v1Snapshot does: at most one in the interval. It says why there is
+// none with the statuses of ZooKeeper's command.
 func (h *HTTP) snapshot(w http.ResponseWriter, r *http.Request) {
 	failed := h.snapshotFault(r)
 	switch {
@@ -29,22 +33,27 @@ func (h *HTTP) snapshot(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodHead: // it gets no bytes of the backup, so it does not count
 		failed = h.sendCopy(w, r, backup.DefaultRate)
 	default:
-		failed = h.sendSnapshot(w, r)
+		failed = h.takeSnapshot(w, r)
 	}
 	if failed != nil {
 		h.say(w, failed.Status, "snapshot", func(*pretty) string { return failed.Text })
 	}
 }
 
-// sendSnapshot sends a backup unless one was sent in the interval, or is being sent.
-func (h *HTTP) sendSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
+// takeSnapshot sends a backup or writes a snapshot, unless one was taken in the interval, or is being taken.
+func (h *HTTP) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
 	select {
 	case h.snapshots <- struct{}{}:
 	default:
 		w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
-		return &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member sends one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save", h.cfg.SnapshotInterval)}
+		return &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save or rollcall snapshot", h.cfg.SnapshotInterval)}
 	}
-	failed := h.sendCopy(w, r, backup.DefaultRate)
+	var failed *Failure
+	if r.URL.Query().Get(streamingParam) == "false" {
+		failed = h.storeSnapshot(w, r)
+	} else {
+		failed = h.sendCopy(w, r, backup.DefaultRate)
+	}
 	if failed != nil {
 		<-h.snapshots
 		return failed
@@ -55,13 +64,11 @@ func (h *HTTP) sendSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
 
 // snapshotFault returns why a request for a snapshot is not answered, or nil.
 func (h *HTTP) snapshotFault(r *http.Request) *Failure {
-	switch streaming := r.URL.Query()["streaming"]; {
+	switch streaming := r.URL.Query()[streamingParam]; {
 	case h.cfg.NoSnapshots:
 		return &Failure{Status: http.StatusServiceUnavailable, Text: "admin.snapshot.enabled=false has switched this command off"}
-	case len(streaming) == 1 && streaming[0] == "false":
-		return &Failure{Status: http.StatusBadRequest, Text: "streaming=false would write a snapshot to this member's disk, which members do by themselves; leave it out"}
-	case len(streaming) > 1, len(streaming) == 1 && streaming[0] != "true":
-		return &Failure{Status: http.StatusBadRequest, Text: "allowed is streaming=true, once, or no such parameter"}
+	case len(streaming) > 1, len(streaming) == 1 && streaming[0] != "true" && streaming[0] != "false":
+		return &Failure{Status: http.StatusBadRequest, Text: "allowed is streaming=true or streaming=false, once, or no such parameter"}
 	}
 	return nil
 }

@@ -409,6 +409,16 @@ type Drain struct {
 	OverMs int64 `json:"over_ms"` // how long closing the clients' connections takes
 }
 
+// Snapshot describes a snapshot that a member has written to its disk.
+type Snapshot struct {
+	Member uint32 `json:"member"`  // that wrote it
+	Index  uint64 `json:"index"`   // of the last log entry in it
+	Term   uint64 `json:"term"`    // of that entry
+	Zxid   string `json:"zxid"`    // "0x…", of the last transaction in it
+	Bytes  int64  `json:"bytes"`   // of its state
+	TookMs int64  `json:"took_ms"` // from copying the state until the snapshot was on the disk
+}
+
 // Drained says what a drain has done.
 type Drained struct {
 	Connections int   `json:"connections"` // that were closed

@@ -52,6 +52,6 @@ var groups = []*cobra.Group{
 
 // commands makes each command of this package.
 var commands = []func(World) *cobra.Command{
-	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newWord, newLogLevel, newMembers, newDrain, newBackup, newBundle, newShell,
+	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newWord, newLogLevel, newMembers, newDrain, newSnapshot, newBackup, newBundle, newShell,
 	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newWatch, newDump, newLoad, newHash,
 }

@@ -31,7 +31,7 @@ var outputs = map[string]any{
 	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
 	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
-	"drain": drainedRow{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{}, "backup restore": Restored{},
+	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{}, "backup restore": Restored{},
 	"import": Imported{}, "export": Exported{}, "backup restore --subtree": loadedRow{}, "backup restore --subtree --dry-run": []changeRow{},
 }
 
@@ -191,6 +191,7 @@ func TestResultsAsJSON(t *testing.T) {
 	if fits(t, "drain", got); !strings.Contains(got, `"connections": 7`) {
 		t.Errorf("drain -o json printed %s", got)
 	}
+	fits(t, "snapshot", must(t, w, "snapshot -o json"))
 	got = must(t, w, "support-bundle -o json --file "+filepath.Join(t.TempDir(), "b.tar.gz"))
 	if fits(t, "support-bundle", got); !strings.Contains(got, "/log.json: status 403") {
 		t.Errorf("support-bundle -o json printed %s", got)

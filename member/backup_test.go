@@ -79,8 +79,25 @@ func TestCopy(t *testing.T) {
 				t.Errorf("member %d: restored to digest %016x with %d bytes, %+v", id, restored.Digest(), restored.DataSize(), h)
 			}
 			restored.RUnlock()
+			stored(t, e.Member(id).Operations(), h.Index)
 		}
 	})
+}
+
+// stored has a member write a snapshot to its disk, which must go to an index or further, and have the zxid of the state.
+func stored(t *testing.T, ops admin.Operations, index uint64) {
+	t.Helper()
+	s, err := ops.StoreSnapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ops.Copy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Index < index || s.Index > c.Head.Index || s.Zxid != c.Head.Zxid || s.Bytes == 0 {
+		t.Errorf("snapshot %+v of the state at %d, zxid 0x%x", s, c.Head.Index, c.Head.Zxid)
+	}
 }
 
 // A member without a majority makes a backup of what it has, and says that the last writes may be missing.
@@ -138,5 +155,8 @@ func TestNoCopy(t *testing.T) {
 		e.Member(one).Break("a test says so")
 		e.Wait("the member to know of its damage", time.Minute, func() bool { return e.Member(one).Damage() != "" })
 		refused("a test says so")
+		if _, err := e.Member(one).Operations().StoreSnapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "would take the place of a sound one") {
+			t.Errorf("a snapshot of a damaged state: %v", err)
+		}
 	})
 }

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollcall/api"
+)
+
+// snapshotWait is how long a member may take to write a snapshot.
+const snapshotWait = 2 * time.Hour
+
+// newSnapshot returns the command that has a member write a snapshot to its disk.
+func newSnapshot(w World) *cobra.Command {
+	link, out := NewLink(w), NewOutput(w)
+	cmd := &cobra.Command{
+		Use: "snapshot [flags]", Short: "have a member write a snapshot to its disk", GroupID: Act, Args: Takes(0, 0, "flags only"),
+		Long: "Has the member of this machine write a snapshot of its state to its disk, and waits until it is there. A member does that by itself, too (snapCount). After a snapshot, a start of the member applies less of the log, " +
+			"and the member removes the log that the snapshot replaces. The member makes pauses for its clients while it writes, and writes one at a time: a second one is refused. A snapshot is no backup: rollcall backup save makes one. " +
+			"It needs the credentials of an administrator.",
+		Example: "  rollcall snapshot --token-file /etc/rollcall/token",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := link.First(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if t, ok := admin.HTTP.Transport.(*requests); ok {
+				t.ResponseHeaderTimeout += snapshotWait
+			}
+			done, err := api.Post[api.Snapshot](cmd.Context(), admin, "snapshot", struct{}{})
+			switch {
+			case err != nil && arrived(err):
+				return With(Unknown, fmt.Errorf("snapshot: %s: it is not known whether it is done: %w; rollcall status shows the newest one", admin.Base, err))
+			case err != nil:
+				return fmt.Errorf("snapshot: %s: %w", admin.Base, Explained(err))
+			}
+			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.Member, done.Index, done.Zxid, Size(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
+			return PrintText(out, text, done)
+		},
+	}
+	link.Register(cmd)
+	out.Register(cmd)
+	return cmd
+}

@@ -1,0 +1,35 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"rollcall/admin"
+	"rollcall/quorum"
+)
+
+// StoreSnapshot implements admin.Operations.
+func (o operations) StoreSnapshot(ctx context.Context) (admin.Stored, error) {
+	if health := o.m.Health(); health.Damage != "" || health.Disputed != "" {
+		text, _ := health.Text()
+		return admin.Stored{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; a snapshot of this state would take the place of a sound one"}
+	}
+	s, err := o.m.node.TakeSnapshot(ctx)
+	if err != nil {
+		return admin.Stored{}, snapshotFailure(ctx, err)
+	}
+	return admin.Stored{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, Took: s.Took}, nil
+}
+
+// snapshotFailure returns the error of a snapshot as an operator sees it.
+func snapshotFailure(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, quorum.ErrSnapshotRuns):
+		return &admin.Failure{Status: http.StatusConflict, Text: "this member is writing a snapshot already; /v1/status shows it when it is done"}
+	case ctx.Err() != nil:
+		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended, and the snapshot goes on; /v1/status shows it when it is done"}
+	}
+	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "quorum: ") + "; try again when /v1/status shows a leader"}
+}
