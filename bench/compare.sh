@@ -185,7 +185,7 @@ failover_turn() {
 
 # hold_sessions N holds N sessions until it is killed.
 hold_sessions() {
-  exec timeout -k 5 1800 "$rollcall" bench -servers "$(servers 3)" -o json -warmup 1s -duration 30m "sessions:hold=$1,timeout=10s" >/dev/null 2>&1
+  exec timeout -k 5 1800 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 30m "sessions:hold=$1,timeout=10s" >/dev/null 2>&1
 }
 
 # break_leader ROW SIDE ROUND SIGNAL runs clients while the leader gets a signal, and starts it again.
@@ -194,7 +194,7 @@ break_leader() {
   i=$(member_that_is leader) && pid=$(pid_of "$i") || return
   hook="echo 127.0.0.1:$((first + i)); kill -s $4 $pid"
   [ "$4" != STOP ] || hook+="; sleep 5; kill -s CONT $pid"
-  result=$(timeout -k 20 120 "$rollcall" bench -servers "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
+  result=$(timeout -k 20 120 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
   if [ "$4" != STOP ]; then
     while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
     launch "$2" "$i" 3

@@ -130,7 +130,7 @@ load() {
   local n=$1 over=()
   shift
   [ -z "${TLS:-}" ] || over=(-tls-ca "$WORK/tls/ca.pem" -tls-cert "$WORK/tls/127.0.0.1.pem")
-  timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" -servers "$(servers "$n")" -pids "$(pids)" -o json "$@"
+  timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" --hosts "$(servers "$n")" -pids "$(pids)" -o json "$@"
 }
 
 # kept PART ROW SIDE ROUND succeeds if that was measured already.

@@ -51,8 +51,9 @@ func NewRoot(w World, version string, built time.Time) *cobra.Command {
 		if errors.As(err, &value) {
 			return With(WrongUse, fmt.Errorf("%s: --%s %.100q: %w", name(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap()))
 		}
-		return With(WrongUse, fmt.Errorf("%s: %w; %s -h lists its flags", name(cmd), err, cmd.CommandPath()))
+		return With(WrongUse, fmt.Errorf("%s: %w; %s%s -h lists its flags", name(cmd), err, nearFlags(cmd, err), cmd.CommandPath()))
 	})
+	root.SetGlobalNormalizationFunc(oneName)
 	root.AddCommand(newMan(w, built))
 	for _, create := range commands {
 		root.AddCommand(create(w))
@@ -75,6 +76,40 @@ func unknownCommand(root *cobra.Command, name string) error {
 		return fmt.Errorf("unknown command %q; did you mean %s? rollcall help lists all of them", name, strings.Join(similar, " or "))
 	}
 	return fmt.Errorf("unknown command %q; rollcall help lists them", name)
+}
+
+// oneName gives a flag that has had another name the one that all commands use.
+func oneName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "servers" {
+		name = "hosts"
+	}
+	return pflag.NormalizedName(name)
+}
+
+// nearFlags returns a question that names the flags of cmd which err, the error of an unknown flag, may mean. It is "" if there are none.
+func nearFlags(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	typed := unknown.GetSpecifiedName()
+	if letters := unknown.GetSpecifiedShortnames(); letters != "" { // one dash stands for two
+		typed, _, _ = strings.Cut(letters, "=")
+	}
+	if len(typed) < 2 {
+		return ""
+	}
+	flags := &cobra.Command{SuggestionsMinimumDistance: min(2, len(typed)/2)} // cobra finds near commands only
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	near := flags.SuggestionsFor(typed)
+	if len(near) == 0 {
+		return ""
+	}
+	return "did you mean --" + strings.Join(near, " or --") + "? "
 }
 
 // Takes returns a check of a command's arguments: there must be least to most of them. what names them

@@ -66,6 +66,13 @@ func TestWrongUse(t *testing.T) {
 		{"man a b", `man: unexpected argument "b"; it takes one folder`},
 		{"man -x", "man: unknown shorthand flag: 'x' in -x; rollcall man -h lists its flags"},
 		{"man --why", "man: unknown flag: --why; rollcall man -h lists its flags"},
+		{"sessions --limt 3", "sessions: unknown flag: --limt; did you mean --limit? rollcall sessions -h lists its flags"},
+		{"sessions -limt=3", "sessions: unknown shorthand flag: 'l' in -limt=3; did you mean --limit? rollcall sessions -h lists its flags"},
+		{"sessions --host a:1", "sessions: unknown flag: --host; did you mean --hosts or --sort? rollcall sessions -h lists its flags"},
+		{"sessions --toke a", "sessions: unknown flag: --toke; did you mean --token-file? rollcall sessions -h lists its flags"},
+		{"sessions --xy", "sessions: unknown flag: --xy; rollcall sessions -h lists its flags"},
+		{"status --servers x", `--hosts: "x" has no port; allowed is host:port`}, // an alias
+		{"status -servers x", `--hosts: "x" has no port; allowed is host:port`},
 	} {
 		w, out, _ := testWorld()
 		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))

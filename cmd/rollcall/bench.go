@@ -39,8 +39,8 @@ type benchFlags struct {
 
 // sideFlags are the flags about one ensemble.
 type sideFlags struct {
-	name, servers, pids, start, stop string
-	tls                              cli.TLS
+	name, hosts, pids, start, stop string
+	tls                            cli.TLS
 }
 
 // keepCommand is the argument of the processes that a bench starts for more sessions than one process may
@@ -78,7 +78,7 @@ func newKeeper(w cli.World) *cobra.Command {
 // newBench returns the command that measures an ensemble.
 func newBench(w cli.World) *cobra.Command {
 	cmd := newBenchCommand(w, "bench", (*benchFlags).measure, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
-		f.a.register(cmd, fs, "servers", "")
+		f.a.register(cmd, fs, "hosts", "")
 	})
 	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.Tools
 	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + listOfCases()
@@ -106,11 +106,11 @@ func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Con
 				err = f.useCPUs(cases)
 			}
 			if err != nil {
-				return cli.With(cli.WrongUse, fmt.Errorf("%s: %w", command, err))
+				return cli.With(cli.WrongUse, benchError{command, err})
 			}
 			progress, clear := onTerminal(w)
 			if err := run(f, cmd.Context(), cases, w.Out, progress, clear); err != nil {
-				return fmt.Errorf("%s: %w", command, err)
+				return benchError{command, err}
 			}
 			return nil
 		},
@@ -130,6 +130,18 @@ func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Con
 	return cmd
 }
 
+// benchError is the error of a command. The command's name stands before it in place of that of package bench.
+type benchError struct {
+	command string
+	error
+}
+
+func (e benchError) Error() string {
+	return e.command + ": " + strings.Replace(e.error.Error(), "bench: ", "", 1)
+}
+
+func (e benchError) Unwrap() error { return e.error }
+
 // listOfCases returns a line for each case.
 func listOfCases() string {
 	text := ""
@@ -140,14 +152,14 @@ func listOfCases() string {
 }
 
 // register adds the flags of one ensemble; prefix tells two apart.
-func (s *sideFlags) register(cmd *cobra.Command, fs *flag.FlagSet, servers, prefix string) {
+func (s *sideFlags) register(cmd *cobra.Command, fs *flag.FlagSet, hosts, prefix string) {
 	s.tls.Register(cmd, prefix)
-	fs.StringVar(&s.servers, servers, "", "`host:port,...` of the members; connections are spread over them")
+	fs.StringVar(&s.hosts, hosts, "", "`host:port,...` of the members; connections are spread over them")
 	fs.StringVar(&s.pids, prefix+"pids", "", "process `ids` of the servers, with commas, for CPU and memory per op")
 	if prefix == "" {
 		return
 	}
-	fs.StringVar(&s.name, prefix+"name", strings.ToUpper(servers), "`name` in the report")
+	fs.StringVar(&s.name, prefix+"name", strings.ToUpper(hosts), "`name` in the report")
 	fs.StringVar(&s.start, prefix+"start", "", "shell `command` that starts it before its turn, returns when it serves, and prints its process ids")
 	fs.StringVar(&s.stop, prefix+"stop", "", "shell `command` that stops it after its turn")
 }
@@ -171,7 +183,7 @@ func (f *benchFlags) cases(args []string) ([]bench.Params, error) {
 			used = used || k.Takes(p.Case)
 		}
 		if !used {
-			return nil, fmt.Errorf("-%s: none of the cases takes it", k.Name)
+			return nil, fmt.Errorf("--%s: none of the cases takes it", k.Name)
 		}
 	}
 	return list, nil
@@ -200,18 +212,18 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 	return nil
 }
 
-// target returns the ensemble that the flags describe. flagName is the flag of its servers.
+// target returns the ensemble that the flags describe. flagName is the flag of its addresses, with its dashes.
 func (s *sideFlags) target(w cli.World, flagName string) (bench.Target, error) {
 	t := bench.Target{Name: s.name, Keeper: keeperCommand(&s.tls)}
-	if s.servers == "" {
-		return t, fmt.Errorf("-%s host:port,... names the servers", flagName)
+	if s.hosts == "" {
+		return t, fmt.Errorf("%s host:port,... names the servers", flagName)
 	}
-	servers, root, err := client.ParseServers(s.servers, 0)
+	servers, root, err := client.ParseServers(s.hosts, 0)
 	if err == nil && root != "" {
 		err = fmt.Errorf("the path %.200q: loads begin at the root of the tree, so give addresses alone", root)
 	}
 	if err != nil {
-		return t, fmt.Errorf("-%s: %w", flagName, err)
+		return t, fmt.Errorf("%s: %w", flagName, err)
 	}
 	t.Servers = servers
 	if t.PIDs, err = bench.ParsePIDs(s.pids); err != nil {
@@ -226,7 +238,7 @@ func (f *benchFlags) measure(ctx context.Context, cases []bench.Params, stdout i
 	if f.output != "table" && f.output != "json" {
 		return fmt.Errorf("-o %q; there are table and json", f.output)
 	}
-	target, err := f.a.target(f.world, "servers")
+	target, err := f.a.target(f.world, "--hosts")
 	if err != nil {
 		return err
 	}
@@ -259,7 +271,7 @@ func (f *benchFlags) compare(ctx context.Context, cases []bench.Params, stdout i
 	}
 	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress}
 	for i, s := range []*sideFlags{&f.a, &f.b} {
-		t, err := s.target(f.world, string("ab"[i]))
+		t, err := s.target(f.world, "-"+string("ab"[i]))
 		if err != nil {
 			return err
 		}

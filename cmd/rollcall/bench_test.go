@@ -9,19 +9,19 @@ import (
 
 // If something is wrong with a command line, the error names it, and nothing is sent.
 func TestBenchFlags(t *testing.T) {
-	const at = "-servers=127.0.0.1:1"
+	const at = "-hosts=127.0.0.1:1"
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0)) // bench changes it
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{nil, "bench: name a case; rollcall bench -h lists them"},
-		{[]string{"get"}, "bench: -servers host:port,... names the servers"},
-		{[]string{"-servers=localhost", "get"}, `-servers: "localhost" has no port; allowed is host:port`},
-		{[]string{"-servers=a:1,:2", "get"}, `-servers: ":2" has no host; allowed is host:port`},
-		{[]string{"-servers=a:70000", "get"}, `-servers: "a:70000": a port is a number from 1 to 65535`},
-		{[]string{"-servers=a:1/app", "get"}, `-servers: the path "/app": loads begin at the root of the tree`},
-		{[]string{at, "put"}, `unknown case "put"`},
+		{[]string{"get"}, "bench: --hosts host:port,... names the servers"},
+		{[]string{"-servers=localhost", "get"}, `bench: --hosts: "localhost" has no port; allowed is host:port`},
+		{[]string{"--servers=a:1,:2", "get"}, `bench: --hosts: ":2" has no host; allowed is host:port`},
+		{[]string{"-hosts=a:70000", "get"}, `bench: --hosts: "a:70000": a port is a number from 1 to 65535`},
+		{[]string{"--hosts=a:1/app", "get"}, `bench: --hosts: the path "/app": loads begin at the root of the tree`},
+		{[]string{at, "put"}, `bench: unknown case "put"`},
 		{[]string{at, "-conns=0", "get"}, `bench: --conns "0": 0 connections; allowed are 1 to 100000`},
 		{[]string{at, "-hold=5", "get", "set"}, "-hold: none of the cases takes it"},
 		{[]string{at, "get", "-conns=0"}, `bench: --conns "0": 0 connections; allowed are 1 to 100000`}, // a flag may follow the cases

@@ -45,7 +45,7 @@ func newRestore(w cli.World) *cobra.Command {
 		asked, err := live.Asked(cmd.Flags())
 		switch {
 		case err != nil:
-			return fmt.Errorf("backup restore: %w", err)
+			return err
 		case asked && cmd.Flags().Changed("sessions"):
 			return cli.With(cli.WrongUse, errors.New("backup restore: --sessions is for a new ensemble; --subtree restores no sessions"))
 		case asked:

@@ -18,7 +18,7 @@ func TestBenchTLS(t *testing.T) {
 	run := func(ca, cert string, args ...string) (string, error) {
 		// A process may have 16 connections besides the 64 files that bench keeps for other things.
 		const limited = `ulimit -n 80 && exec "$0" bench "$@"`
-		args = append([]string{"-c", limited, rollcall, "--servers=" + s.addr, "--tls-ca=" + s.file(ca), "--tls-cert=" + s.file(cert), "--duration=500ms", "--warmup=0s", "-o=json"}, args...)
+		args = append([]string{"-c", limited, rollcall, "--hosts=" + s.addr, "--tls-ca=" + s.file(ca), "--tls-cert=" + s.file(cert), "--duration=500ms", "--warmup=0s", "-o=json"}, args...)
 		var said strings.Builder
 		cmd := exec.CommandContext(ctx, "sh", args...)
 		cmd.Stderr = &said
