@@ -35,8 +35,8 @@ func sampleBackup(t *testing.T) []byte {
 func TestBackupSave(t *testing.T) {
 	f, token, dir := newFakeMember(t), tokenFile(t), t.TempDir()
 	f.backup = sampleBackup(t)
-	named := filepath.Join(dir, "mine.backup")
-	for _, tt := range []struct{ target, file string }{{named, named}, {dir, filepath.Join(dir, sampleName)}, {"-", ""}} {
+	named, other := filepath.Join(dir, "mine.backup"), filepath.Join(dir, "of today")
+	for _, tt := range []struct{ target, file string }{{named, named}, {other, other}, {dir, filepath.Join(dir, sampleName)}, {"-", ""}} {
 		out, errs, err := f.execute(t, nil, "backup", "save", "--token-file", token, "--rate", "5", tt.target)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.target, err)
@@ -57,7 +57,7 @@ func TestBackupSave(t *testing.T) {
 			t.Errorf("%s: asked %q", tt.target, asked)
 		}
 	}
-	if names := filesIn(t, dir); len(names) != 2 {
+	if names := filesIn(t, dir); len(names) != 3 {
 		t.Errorf("there are %q", names)
 	}
 	for _, format := range []string{"json", "yaml"} {
@@ -91,8 +91,8 @@ func TestBackupSaveFails(t *testing.T) {
 		{"joining", "DIR", nil, 503, nil, NoMember, "is joining"},
 		{"without credentials", "DIR", nil, 401, nil, Refused, "--token-file"},
 		{"no such folder above", "DIR/a/b.backup", whole, 0, nil, Failed, "no such file or directory"},
-		{"no such folder", "DIR/nix", whole, 0, nil, WrongUse, "there is no such folder, and the name of a new file ends in .backup; make the folder, or write "},
-		{"no such folder, with a slash", "DIR/nix/", whole, 0, nil, WrongUse, "nix.backup"},
+		{"no such folder", "DIR/nix/", whole, 0, nil, WrongUse, "there is no such folder; make it, or leave out the slash at the end for a new file"},
+		{"cut, under any name", "DIR/nix", whole[:900], 0, nil, Failed, "cut short at byte 900"},
 		{"a file that exists", sampleFile, whole, 0, nil, Failed, "there is such a file already"},
 		{"to a terminal", "-", whole, 0, full, WrongUse, "no text for a terminal"},
 	} {

@@ -30,7 +30,7 @@ func newBackupSave(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "save [flags] FILE|FOLDER|-", Short: "save the whole state of an ensemble to a file", Args: Takes(1, 1, "a file, a folder, or - for standard output"),
 		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, with all nodes and sessions. It checks the backup while it arrives. " +
-			"The name of a file ends in " + backup.Suffix + ". The file has it once it is whole and on the disk, and replaces no other file. In a folder, which must exist, its name has the time and the index. " +
+			"A file has its name, which must be new, once it is whole and on the disk. In a folder, which must exist, the name has the time and the index. Of a folder, rollcall backup verify reads the files whose names end in " + backup.Suffix + ". " +
 			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
 			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is given. It needs the credentials of an administrator.",
 		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
@@ -207,8 +207,8 @@ func destinationOf(w World, target string) (destination, error) {
 		return &toFile{dir: target}, nil
 	case err == nil:
 		return nil, fmt.Errorf("%s: %w", target, backup.ErrExists)
-	case errors.Is(err, os.ErrNotExist) && !strings.HasSuffix(target, backup.Suffix):
-		return nil, With(WrongUse, fmt.Errorf("%s: there is no such folder, and the name of a new file ends in %s; make the folder, or write %s%s", target, backup.Suffix, strings.TrimRight(target, "/"), backup.Suffix))
+	case errors.Is(err, os.ErrNotExist) && strings.HasSuffix(target, string(filepath.Separator)):
+		return nil, With(WrongUse, fmt.Errorf("%s: there is no such folder; make it, or leave out the slash at the end for a new file", target))
 	case errors.Is(err, os.ErrNotExist):
 		return &toFile{dir: filepath.Dir(target), name: filepath.Base(target)}, nil
 	}

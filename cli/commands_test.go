@@ -88,7 +88,9 @@ func TestCommandsFail(t *testing.T) {
 		{"session show ../../x", WrongUse, "is not the id"},
 		{"session show 0x77", NotFound, "there is no session 0x77"},
 		{"session show 0x1000012f99a0009", NotFound, "session 0x1000012f99a0009 has ended: it was expired 3m ago; rollcall why 0x1000012f99a0009 says more"},
-		{"session kill 0x1000012f99a0001", WrongUse, "there is no terminal to ask on; --yes"},
+		{"session kill 0x1000012f99a0001", Refused, "session kill: this needs credentials; --token-file or --auth"},
+		{"session kill --token-file TOKEN 0x77", NotFound, "there is no session 0x77"},
+		{"session kill --token-file TOKEN 0x1000012f99a0001", WrongUse, "there is no terminal to ask on; --yes"},
 		{"session kill --yes 0x1000012f99a0001", Refused, "--token-file or --auth digest:super:PASSWORD gives them"},
 		{"session kill --yes --token-file TOKEN 0x77", NotFound, "there is no session 0x77"},
 		{"session kill --yes --token-file TOKEN 0xdead", Unknown, "the leader was lost"},
@@ -200,7 +202,7 @@ func TestKillGoesOn(t *testing.T) {
 func TestKillAsks(t *testing.T) {
 	f := newFakeMember(t)
 	f.sessions[0].Ephemerals = 1
-	_, errs, err := f.execute(t, func(w *World) { w.InTerminal = true }, "session", "kill", "0x1000012f99a0001")
+	_, errs, err := f.execute(t, func(w *World) { w.InTerminal = true }, "session", "kill", "--token-file", tokenFile(t), "0x1000012f99a0001")
 	if want := "on member 1, with 1 ephemeral node\nEnd 1 session?"; err == nil || !strings.Contains(errs.String(), want) {
 		t.Errorf("%v: %s, want %s", err, errs, want)
 	}

@@ -151,7 +151,12 @@ func (f *fakeMember) mux() http.Handler {
 	handle("GET /v1/sessions/{id}/watches", func(r *http.Request) any { return pageOf(r, f.watches()) })
 	handle("GET /v1/watches", func(r *http.Request) any { return pageOf(r, f.watches()) })
 	handle("POST /v1/sessions/{id}/kill", f.kill)
-	handle("GET /v1/whoami", func(*http.Request) any { return api.Caller{Member: 2} })
+	handle("GET /v1/whoami", func(r *http.Request) any {
+		if r.Header.Get("Authorization") != "Bearer abcdefghijklmnop" {
+			return api.Caller{Member: 2, Why: "this needs credentials"}
+		}
+		return api.Caller{Member: 2, Administrator: "token", Changes: true}
+	})
 	handle("GET /v1/log-level", func(*http.Request) any { return api.LogLevel{Level: f.level} })
 	handle("POST /v1/log-level", func(r *http.Request) any {
 		if r.Header.Get("Authorization") != "Bearer abcdefghijklmnop" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,13 +19,19 @@ import (
 
 // newMembers returns the command about the servers of the ensemble.
 func newMembers(w World) *cobra.Command {
+	a := newAsk(w)
 	cmd := &cobra.Command{
-		Use: "members", Short: "list the servers of the ensemble, and add, change, remove or drain one", GroupID: Act,
-		Args: func(*cobra.Command, []string) error {
-			return With(WrongUse, errors.New("members: say list, add, remove, replace, address, promote, demote, lead or drain: rollcall members list"))
+		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one", GroupID: Act,
+		Long: "Without a subcommand it lists the servers, as rollcall members list does.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return With(WrongUse, fmt.Errorf("members: %w", unknownCommand(cmd, args[0])))
 		},
-		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
+		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
 	}
+	a.Register(cmd)
 	cmd.AddCommand(newMembersList(w), newMembersAdd(w), newMembersRemove(w), newMembersReplace(w), newMembersAddress(w),
 		newMembersRole(w, "promote"), newMembersRole(w, "demote"), newMembersLead(w), newMembersDrain(w))
 	return cmd
@@ -48,21 +55,24 @@ func newMembersList(w World) *cobra.Command {
 		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is", Args: Takes(0, 0, "flags only"),
 		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which servers the ensemble wants. Raft's configuration says which ones have a copy of the log and a vote, " +
 			"and follows the list. A server that catches up has how far it is and at what rate, for which the command asks twice, a second apart.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, members, err := serverRows(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			if members.Removed {
-				warn(w, "the member that answers was removed from the ensemble: the list is as this member last knew it")
-			} else if !members.Settled {
-				warn(w, "raft's configuration does not follow the list yet")
-			}
-			return Print(a.Output, serverColumns, rowsOf(rows))
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
 	}
 	a.Register(cmd)
 	return cmd
+}
+
+// printServers prints the servers.
+func printServers(ctx context.Context, a *ask) error {
+	rows, members, err := serverRows(ctx, a)
+	if err != nil {
+		return err
+	}
+	if members.Removed {
+		warn(a.World, "the member that answers was removed from the ensemble: the list is as this member last knew it")
+	} else if !members.Settled {
+		warn(a.World, "raft's configuration does not follow the list yet")
+	}
+	return Print(a.Output, serverColumns, rowsOf(rows))
 }
 
 // serverRows returns the servers by id. If one of them catches up, it asks twice.
@@ -177,8 +187,14 @@ func serverTint(r serverRow) Tint {
 	return Plain
 }
 
-// serverOf returns the server that a line such as server.4=zoo4:2888:3888;2181 means.
+// shortLine fits the line of a server without the beginning of its key in zoo.cfg.
+var shortLine = regexp.MustCompile(`^\s*[0-9]+\s*=`)
+
+// serverOf returns the server that a line such as server.4=zoo4:2888:3888;2181 or 4=zoo4:2888:3888;2181 means.
 func serverOf(line string) (roster.Server, error) {
+	if shortLine.MatchString(line) {
+		line = "server." + strings.TrimSpace(line)
+	}
 	list, err := roster.ParseList(line)
 	switch {
 	case err != nil:

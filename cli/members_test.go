@@ -225,6 +225,10 @@ func TestMembersCommands(t *testing.T) {
 			out: "member 4 votes; the list has version 0x400000006\n", shows: []string{"member 4: joining", "member 4: catching up 0 of 1000"},
 		},
 		{
+			line: "add 4=d:2888:3888;2181", sent: []string{`members {"joining":"server.4=d:2888:3888:participant;0.0.0.0:2181"`},
+			out: "member 4 votes; the list has version 0x400000006\n",
+		},
+		{
 			line: "add server.4=d:2888:3888:observer;2181 --force", sent: []string{`members {"joining":"server.4=d:2888:3888:observer;0.0.0.0:2181","leaving":"","members":"","version":"0x400000005","force":true}`},
 			out: "member 4 observes; the list has version 0x400000006\n", shows: []string{"member 4: joining", "member 4: catching up"},
 		},
@@ -276,11 +280,14 @@ func TestMembersCommands(t *testing.T) {
 				t.Errorf("%s: tells %q, want %q", tt.line, errs, line)
 			}
 		}
+		words := strings.Fields(tt.line)
+		if words[0] == "remove" {
+			tt.line += " --if-exists"
+		}
 		again, _, err := f.run(t, tt.line)
 		if sent := f.sent(); err != nil || len(sent) != 0 || again != unchanged(tt.out) {
 			t.Errorf("%s, again: printed %q, sent %q, %v", tt.line, again, sent, err)
 		}
-		words := strings.Fields(tt.line)
 		printed, _, err := f.run(t, tt.line+" -o json")
 		if err != nil {
 			t.Errorf("%s -o json: %v", tt.line, err)
@@ -303,7 +310,9 @@ func TestMembersCommandsRefuse(t *testing.T) {
 		status  Status
 		want    string
 	}{
-		{"", nil, WrongUse, "say list, add, remove"},
+		{"lst", nil, WrongUse, `members: unknown command "lst"; did you mean list? rollcall members -h lists all of them`},
+		{"remove 9", nil, NotFound, "members remove: the ensemble has no member 9; rollcall members list shows the servers, and --if-exists makes this a success"},
+		{"add 4=d:1", nil, WrongUse, "members add: server.4: allowed is host:quorumPort"},
 		{"add", nil, WrongUse, "it takes the line of a server"},
 		{"add server.4=d:1", nil, WrongUse, "members add: server.4: allowed is host:quorumPort"},
 		{"add server.4=d:1:2", nil, WrongUse, "the port for clients is missing; write the line with ;clientPort at the end"},
@@ -422,5 +431,16 @@ func TestMembersListHasRates(t *testing.T) {
 	row := serverRow{Server: api.Server{State: api.CatchingUp, Applied: 1200}, Target: ptr(uint64(5000)), Rate: ptr(int64(800))}
 	if got := serverText(row); got != "catching up 1200 of 5000, 800/s" {
 		t.Errorf("%q", got)
+	}
+}
+
+// Without a subcommand the command lists the servers, in the same formats.
+func TestMembersLists(t *testing.T) {
+	f := newFakeEnsemble(t, oneToThree)
+	for _, format := range []string{"table", "json"} {
+		want, _, err := f.run(t, "list -o "+format)
+		if got, _, bare := f.run(t, "-o "+format); err != nil || bare != nil || got != want || !strings.Contains(got, "c:2888") {
+			t.Errorf("%s: printed %q, %v, want %q, %v", format, got, bare, want, err)
+		}
 	}
 }

@@ -28,7 +28,7 @@ func withServer(w World, name, use, short, long, example string, arguments int, 
 // newMembersAdd returns the command that adds a server.
 func newMembersAdd(w World) *cobra.Command {
 	return withServer(w, "add", "LINE", "add a server, and wait until it votes or observes",
-		"Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort to the ensemble, and waits until it has copied the log and votes, or until it serves clients, if its role is observer. "+
+		"Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort, which may begin with N=, to the ensemble, and waits until it has copied the log and votes, or until it serves clients, if its role is observer. "+
 			"Start the server before: its zoo.cfg has its own line and those of the others, and its data folder is empty.",
 		"'server.4=zoo4:2888:3888;2181'", 1, "the line of a server",
 		func(ctx context.Context, k *work, args []string) error {
@@ -89,33 +89,40 @@ func works(s api.Server) bool {
 
 // newMembersRemove returns the command that removes a server.
 func newMembersRemove(w World) *cobra.Command {
-	return withServer(w, "remove", "ID", "remove a server",
+	ifExists := false
+	cmd := withServer(w, "remove", "ID", "remove a server",
 		"Removes a server from the ensemble, and waits until raft's configuration does not have it any more. If it leads, it hands leadership over. Afterwards it serves nobody: stop it. "+
-			"The command refuses if too few of the remaining voters would be alive for a majority, or if one voter would be left, unless --force is given.",
+			"A server that is not in the ensemble is an error, unless --if-exists is given. The command refuses if too few of the remaining voters would be alive for a majority, or if one voter would be left, unless --force is given.",
 		"4", 1, "the id of a server",
 		func(ctx context.Context, k *work, args []string) error {
 			id, err := idOf(args[0])
 			if err != nil {
 				return k.wrap(err)
 			}
-			m, err := k.remove(ctx, id)
+			m, err := k.remove(ctx, id, ifExists)
 			if err != nil {
 				return err
 			}
 			return k.done(m, id, "removed", fmt.Sprintf("member %d is not in the ensemble", id))
 		})
+	cmd.Flags().BoolVar(&ifExists, "if-exists", false, "succeed also if the ensemble has no such server")
+	return cmd
 }
 
-// remove removes a server if the list has it, and waits until raft's configuration does not have it.
-func (k *work) remove(ctx context.Context, id uint32) (api.Members, error) {
+// remove removes a server if the list has it, and waits until raft's configuration does not have it. If neither has it, that is an error
+// unless ifExists is set.
+func (k *work) remove(ctx context.Context, id uint32, ifExists bool) (api.Members, error) {
 	m, err := k.look(ctx)
 	if err != nil {
 		return m, err
 	}
-	if _, listed := find(m, id); listed {
+	switch s, listed := find(m, id); {
+	case listed:
 		if err := k.change(ctx, m, api.MembersChange{Leaving: fmt.Sprint(id)}); err != nil {
 			return m, err
 		}
+	case s.Member == 0 && !ifExists:
+		return m, With(NotFound, k.wrap(fmt.Errorf("the ensemble has no member %d; rollcall members list shows the servers, and --if-exists makes this a success", id)))
 	}
 	return k.until(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
 		s, listed := find(m, id)
@@ -160,7 +167,7 @@ func (k *work) replace(ctx context.Context, old uint32, s roster.Server) error {
 		}
 		return err
 	}
-	m, err = k.remove(ctx, old)
+	m, err = k.remove(ctx, old, true)
 	if err != nil {
 		return err
 	}

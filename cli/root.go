@@ -70,12 +70,17 @@ func name(cmd *cobra.Command) string {
 	return rest
 }
 
-func unknownCommand(root *cobra.Command, name string) error {
-	root.SuggestionsMinimumDistance = 2
-	if similar := root.SuggestionsFor(name); len(similar) > 0 {
-		return fmt.Errorf("unknown command %q; did you mean %s? rollcall help lists all of them", name, strings.Join(similar, " or "))
+// unknownCommand returns the error of a name that is none of parent's commands.
+func unknownCommand(parent *cobra.Command, name string) error {
+	parent.SuggestionsMinimumDistance = 2
+	help := "rollcall help"
+	if parent.HasParent() {
+		help = parent.CommandPath() + " -h"
 	}
-	return fmt.Errorf("unknown command %q; rollcall help lists them", name)
+	if similar := parent.SuggestionsFor(name); len(similar) > 0 {
+		return fmt.Errorf("unknown command %q; did you mean %s? %s lists all of them", name, strings.Join(similar, " or "), help)
+	}
+	return fmt.Errorf("unknown command %q; %s lists them", name, help)
 }
 
 // oneName gives a flag that has had another name the one that all commands use.

@@ -171,22 +171,44 @@ func newSessionKill(w World) *cobra.Command {
 	return cmd
 }
 
-// confirmKills shows the sessions, and returns an error unless the user wants to end them.
+// confirmKills shows the sessions, and returns an error unless the user wants to end them. Before it asks, it checks that the user may end
+// them, and that they exist.
 func confirmKills(ctx context.Context, a *ask, ids []string) error {
-	if !a.InTerminal {
-		return With(WrongUse, errors.New("session kill: there is no terminal to ask on; --yes ends the sessions without asking"))
+	if err := mayChange(ctx, a); err != nil {
+		return fmt.Errorf("session kill: %w", err)
 	}
+	var sessions []api.OneSession
 	for _, id := range ids[:min(len(ids), listedKills)] {
 		s, err := one[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 		if err != nil {
 			return howItEnded(ctx, a, id, err)
 		}
+		sessions = append(sessions, s)
+	}
+	if !a.InTerminal {
+		return With(WrongUse, errors.New("session kill: there is no terminal to ask on; --yes ends the sessions without asking"))
+	}
+	for _, s := range sessions {
 		_, _ = fmt.Fprintln(a.Err, Visible(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID, orDash(s.Address), member(s.Member), plural(s.Ephemerals, "ephemeral node", "ephemeral nodes")))) // nothing can be done about an error
 	}
 	if more := len(ids) - listedKills; more > 0 {
 		_, _ = fmt.Fprintf(a.Err, "and %d more\n", more) // likewise
 	}
 	return Confirm(a.World, "session kill", fmt.Sprintf("End %s?", plural(len(ids), "session", "sessions")))
+}
+
+// mayChange returns an error if the member that answers would refuse a change, with the reason.
+func mayChange(ctx context.Context, a *ask) error {
+	me, err := one[api.Caller](ctx, a, "whoami", nil)
+	switch {
+	case err != nil:
+		return err
+	case me.Changes:
+		return nil
+	case me.Administrator == "":
+		return Explained(&api.Error{Status: http.StatusUnauthorized, Text: me.Why})
+	}
+	return Explained(&api.Error{Status: http.StatusForbidden, Text: me.Why})
 }
 
 // Confirm asks a question on the terminal, and returns an error unless the answer is yes. command begins the

@@ -227,7 +227,7 @@ func (w *wipes) begin(round wipeRound) (changed <-chan error, finish func()) {
 		w.newest = w.comes()
 		args, finish = []string{"replace", fmt.Sprint(leaving.ID), line(w.newest)}, retire
 	case remove:
-		args, finish = []string{"remove", fmt.Sprint(leaving.ID)}, retire
+		args, finish = []string{"remove", fmt.Sprint(leaving.ID), "--if-exists"}, retire
 	}
 	done := make(chan error, 1)
 	if args == nil {
