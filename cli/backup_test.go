@@ -71,6 +71,37 @@ func TestBackupSave(t *testing.T) {
 	}
 }
 
+// Every command that writes a file or a folder takes its name with --out. --file is another name of it where it was the first one.
+func TestOut(t *testing.T) {
+	f, token, dir := newFakeMember(t), tokenFile(t), t.TempDir()
+	f.backup = sampleBackup(t)
+	for _, tt := range []struct{ line, file string }{
+		{"backup save --token-file TOKEN --out DIR/a", "a"},
+		{"backup save --token-file TOKEN -out DIR/b -o json", "b"},
+		{"man --out DIR/man", "man/rollcall.1"},
+		{"support-bundle --token-file TOKEN --out DIR/c.tar.gz", "c.tar.gz"},
+		{"support-bundle --token-file TOKEN --file DIR/d.tar.gz", "d.tar.gz"},
+		{"dump / --hosts MEMBER --out DIR/e", "e"},
+		{"dump / --hosts MEMBER --file DIR/f", "f"},
+	} {
+		line := strings.NewReplacer("TOKEN", token, "DIR", dir, "MEMBER", memberAddr).Replace(tt.line)
+		if _, _, err := f.execute(t, nil, strings.Fields(line)...); err != nil {
+			t.Errorf("%s: %v", tt.line, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, tt.file)); err != nil {
+			t.Errorf("%s: %v", tt.line, err)
+		}
+	}
+	for line, want := range map[string]string{
+		"backup save --out x y": `backup save: unexpected argument "x"; it takes a file, a folder, or - for standard output`,
+		"backup save":           "backup save: an argument is missing; it takes a file, a folder, or - for standard output",
+	} {
+		if _, _, err := f.execute(t, nil, strings.Fields(line)...); StatusOf(err) != WrongUse || err.Error() != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
 // A backup that is not whole leaves no file, and the error says why.
 func TestBackupSaveFails(t *testing.T) {
 	whole := sampleBackup(t)

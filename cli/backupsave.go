@@ -58,6 +58,7 @@ func newBackupSave(w World) *cobra.Command {
 			return printOne(out, backupColumns, row)
 		},
 	}
+	WithOut(cmd, "`file`, folder, or - for standard output, in place of the argument")
 	cmd.Flags().Var(&rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate))
 	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
 	link.Register(cmd)

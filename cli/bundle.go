@@ -101,7 +101,7 @@ func newBundle(w World) *cobra.Command {
 			return writeBundle(cmd.Context(), w, out, file, members, err)
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "`name` of the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
+	registerOut(cmd, &file, "`file` for the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
 	link.Register(cmd)
 	out.Register(cmd)
 	return cmd
@@ -111,7 +111,7 @@ func newBundle(w World) *cobra.Command {
 func writeBundle(ctx context.Context, w World, out *Output, file string, members []*api.Client, notFound error) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("support-bundle: %w; --file takes another name", err)
+		return fmt.Errorf("support-bundle: %w; --out takes another name", err)
 	}
 	b := newArchive(f, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
 	b.progress = NewProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))

@@ -25,7 +25,7 @@ func bundleOf(t *testing.T, members ...string) (files map[string]string, said st
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	var out, errs strings.Builder
 	w := World{Out: &out, Err: &errs, Now: func() time.Time { return time.Unix(1000, 0) }}
-	args := []string{"support-bundle", "--file", file, "--admin", strings.Join(members, ","), "--token-file", tokenFile(t)}
+	args := []string{"support-bundle", "--out", file, "--admin", strings.Join(members, ","), "--token-file", tokenFile(t)}
 	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), args); err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +173,8 @@ func TestBundleBounds(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"support-bundle", "--file", file, "--admin", member.URL})
-	if text, _ := os.ReadFile(file); err == nil || !strings.Contains(err.Error(), "--file takes another name") || string(text) != "mine" {
+	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"support-bundle", "--out", file, "--admin", member.URL})
+	if text, _ := os.ReadFile(file); err == nil || !strings.Contains(err.Error(), "--out takes another name") || string(text) != "mine" {
 		t.Errorf("%v, %q", err, text)
 	}
 }

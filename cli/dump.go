@@ -30,9 +30,9 @@ func newDump(w World) *cobra.Command {
 		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +
 			"which end with their sessions, and at / the servers' own nodes below " + subtree.Servers + ". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
 			"set them. It leaves out whether a node is a container or has a time to live, because the protocol does not show it.\n\nEach node is as it was when it was read. If others write meanwhile, the dump is no picture of one moment, and the summary says so.",
-		Example: "  rollcall dump /app >app.json\n  rollcall dump / --file backup.json",
+		Example: "  rollcall dump /app >app.json\n  rollcall dump / --out backup.json",
 	}, false, d.run)
-	cmd.Flags().StringVar(&d.file, "file", "", "write to this `file`, which is replaced only when the dump is whole")
+	registerOut(cmd, &d.file, "write to this `file`, which is replaced only when the dump is whole")
 	cmd.Flags().BoolVar(&d.ephemerals, "with-ephemerals", false, "show ephemeral nodes, too; rollcall load leaves them out")
 	return cmd
 }
@@ -109,11 +109,11 @@ func (e missingError) Unwrap() []error { return []error{e.error, errMissing} }
 // replaceFile writes a file under another name, and gives it its name when it is complete.
 func replaceFile(name string, write func(io.Writer) error) error {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		return With(WrongUse, fmt.Errorf("--file: %s is no regular file, and is not replaced; leave --file out and redirect the output", name))
+		return With(WrongUse, fmt.Errorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output", name))
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return With(WrongUse, fmt.Errorf("--file: %w", err))
+		return With(WrongUse, fmt.Errorf("--out: %w", err))
 	}
 	err = write(f)
 	if err == nil {

@@ -11,8 +11,8 @@ import (
 
 // newMan returns the command that writes the manual pages.
 func newMan(w World, built time.Time) *cobra.Command {
-	return &cobra.Command{
-		Use: "man DIR", Short: "write a manual page for each command into a folder", GroupID: Tools, Args: Takes(1, 1, "one folder"),
+	cmd := &cobra.Command{
+		Use: "man [flags] DIR", Short: "write a manual page for each command into a folder", GroupID: Tools, Args: Takes(1, 1, "one folder"),
 		Long: "Writes a manual page for each command into a folder, which is made if it is missing. man -l DIR/rollcall.1 shows the first one.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
@@ -26,4 +26,6 @@ func newMan(w World, built time.Time) *cobra.Command {
 			return err
 		},
 	}
+	WithOut(cmd, "`folder`, in place of the argument")
+	return cmd
 }

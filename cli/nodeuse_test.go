@@ -394,7 +394,7 @@ func TestRmAsks(t *testing.T) {
 	}
 }
 
-// dump --file replaces a file only by a whole dump. A dump that lacks nodes is whole, with an error.
+// dump --out replaces a file only by a whole dump. A dump that lacks nodes is whole, with an error.
 func TestDumpFile(t *testing.T) {
 	w, s := nodeWorld(t)
 	must(t, w, "create /a 1")
@@ -402,7 +402,7 @@ func TestDumpFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := on(t, w, "dump --file "+file+" /none"); StatusOf(err) != NotFound {
+	if err := on(t, w, "dump --out "+file+" /none"); StatusOf(err) != NotFound {
 		t.Errorf("no node: %v", err)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "old" {
@@ -414,7 +414,7 @@ func TestDumpFile(t *testing.T) {
 	}
 	errs := new(bytes.Buffer)
 	w.Err = errs
-	if err := on(t, w, "dump --file "+file+" /a"); StatusOf(err) != Refused || !strings.Contains(err.Error(), "dump: /a: the dump lacks parts of 1 node") {
+	if err := on(t, w, "dump --out "+file+" /a"); StatusOf(err) != Refused || !strings.Contains(err.Error(), "dump: /a: the dump lacks parts of 1 node") {
 		t.Errorf("a node that may not be read: %v (status %d)", err, StatusOf(err))
 	}
 	if want := "/a/b: it may not be read"; !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "dumped 1 node with 1 B of data; left out 1 ephemeral node") {
@@ -431,7 +431,7 @@ func TestDumpFile(t *testing.T) {
 	if rest, err := os.ReadDir(filepath.Dir(file)); err != nil || len(rest) != 1 {
 		t.Errorf("files are left: %v, %v", rest, err)
 	}
-	if err := on(t, w, "dump --file "+filepath.Join(file, "x")+" /a"); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "--file:") {
+	if err := on(t, w, "dump --out "+filepath.Join(file, "x")+" /a"); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "--out:") {
 		t.Errorf("a file that cannot be made: %v", err)
 	}
 	if err := on(t, w, "load --replace "+file); err == nil || !strings.Contains(err.Error(), "--merge deletes nothing; nothing was changed") {
@@ -478,7 +478,7 @@ func TestInterruptedNodes(t *testing.T) {
 	w, _ := nodeWorld(t)
 	must(t, w, "create -p /a/b/c 1")
 	file := filepath.Join(t.TempDir(), "a.json")
-	must(t, w, "dump --file "+file+" /a")
+	must(t, w, "dump --out "+file+" /a")
 	for _, tt := range []struct{ line, want string }{
 		{"dump /a", "interrupted after"},
 		{"load --into /x " + file, "interrupted after 0 of 0 nodes; with --merge, the same command does the rest"},

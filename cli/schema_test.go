@@ -192,7 +192,7 @@ func TestResultsAsJSON(t *testing.T) {
 		t.Errorf("drain -o json printed %s", got)
 	}
 	fits(t, "snapshot", must(t, w, "snapshot -o json"))
-	got = must(t, w, "support-bundle -o json --file "+filepath.Join(t.TempDir(), "b.tar.gz"))
+	got = must(t, w, "support-bundle -o json --out "+filepath.Join(t.TempDir(), "b.tar.gz"))
 	if fits(t, "support-bundle", got); !strings.Contains(got, "/log.json: status 403") {
 		t.Errorf("support-bundle -o json printed %s", got)
 	}

@@ -47,6 +47,7 @@ func newExport(w cli.World) *cobra.Command {
 			return cli.PrintText(e.out, exportText(done), done)
 		},
 	}
+	cli.WithOut(cmd, "`folder`, in place of the argument")
 	e.flags.register(cmd)
 	cmd.Flags().StringVar(&e.file, "config", "", "`zoo.cfg` of the member")
 	cmd.Flags().StringVar(&e.backup, "backup", "", "write the state in this backup `file`, instead of a member's")

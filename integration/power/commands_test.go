@@ -50,7 +50,7 @@ var commands = []command{
 	{
 		name: "dump", target: "dump.json", before: map[string]string{"dump.json": "an older dump\n"},
 		args: func(s source, dir string) []string {
-			return []string{"dump", "--hosts", s.member.Clients, "--file", filepath.Join(dir, "dump.json"), "/"}
+			return []string{"dump", "--hosts", s.member.Clients, "--out", filepath.Join(dir, "dump.json"), "/"}
 		},
 	},
 	{
