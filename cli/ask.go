@@ -96,6 +96,14 @@ func Explained(err error) error {
 	return err
 }
 
+// explainedAt returns the error of the member at an address as Explained does, with the address.
+func explainedAt(base string, err error) error {
+	if nobody := new(unreached); errors.As(err, &nobody) {
+		return Explained(err) // it has the address
+	}
+	return fmt.Errorf("%s: %w", base, Explained(err))
+}
+
 // arrived reports whether a request may have reached the member although it failed.
 func arrived(err error) bool {
 	var answer *api.Error

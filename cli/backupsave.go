@@ -113,6 +113,7 @@ func (s *saving) save(ctx context.Context, link *Link, target string) (row backu
 		return err
 	})
 	var refused *api.Error
+	var nobody *unreached
 	switch {
 	case err == nil:
 		return row, nil
@@ -122,8 +123,8 @@ func (s *saving) save(ctx context.Context, link *Link, target string) (row backu
 		return row, fmt.Errorf("%s: nothing was saved: %w", admin.Base, context.Cause(ctx))
 	case errors.Is(err, errUnconfirmed):
 		return row, With(NoMember, fmt.Errorf("%s: nothing was saved: %w", admin.Base, errUnconfirmed))
-	case errors.As(err, &refused):
-		return row, fmt.Errorf("%s: %w", admin.Base, Explained(err))
+	case errors.As(err, &refused), errors.As(err, &nobody):
+		return row, explainedAt(admin.Base, err)
 	}
 	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.Base, Explained(err))
 }

@@ -61,7 +61,7 @@ func drainOver(ctx context.Context, admin *api.Client, path string, over time.Du
 	case err != nil && arrived(err):
 		return done, With(Unknown, fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.Base, err))
 	case err != nil:
-		return done, fmt.Errorf("%s: %w", admin.Base, Explained(err))
+		return done, explainedAt(admin.Base, err)
 	}
 	return done, nil
 }

@@ -89,6 +89,10 @@ func TestOriginsOfSettings(t *testing.T) {
 		{"ROLLCALL_HOSTS=x", "status --hosts y", WrongUse, `--hosts: "y" has no port`},
 		{"ROLLCALL_TOKEN_FILE=/nowhere", "status", WrongUse, "ROLLCALL_TOKEN_FILE: open /nowhere: "},
 		{"ROLLCALL_AUTH=secret", "status", WrongUse, "ROLLCALL_AUTH: allowed is scheme:identity"},
+		{"ROLLCALL_ADMIN=" + nobody, "drain", NoMember, "drain: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
+		{"ROLLCALL_ADMIN=" + nobody, "backup save -", NoMember, "backup save: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
+		{"ROLLCALL_HOSTS=127.0.0.1:1", "word mntr", NoMember, "word: 127.0.0.1:1 (from ROLLCALL_HOSTS): " + refused + "; start it first, or name another one with --hosts"},
+		{"ROLLCALL_HOSTS=x", "word mntr --hosts 127.0.0.1:1 -o json", NoMember, "word: 127.0.0.1:1: " + refused + "; start it first, or name another one with --hosts"},
 		{"ROLLCALL_JAAS=/nowhere", "get /a", WrongUse, "ROLLCALL_JAAS /nowhere: "},
 		{"ROLLCALL_TLS_CA=/nowhere", "get /a", WrongUse, "ROLLCALL_TLS_CA: open /nowhere: "},
 	} {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,14 +50,15 @@ func newWord(w World) *cobra.Command {
 				return err
 			}
 			if !out.Text() {
-				return printAnswers(cmd.Context(), w, dial, out, hosts, args[0])
+				return link.printAnswers(cmd.Context(), dial, out, hosts, args[0])
 			}
 			var failed []error
 			for i, addr := range hosts {
 				if len(hosts) > 1 {
 					_, _ = fmt.Fprintln(w.Out, map[bool]string{true: "\n"}[i > 0]+addr) // the answer's error counts
 				}
-				failed = append(failed, askWord(cmd.Context(), w, dial, addr, args[0], func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) }))
+				err := askWord(cmd.Context(), w, dial, addr, args[0], func(answer *bufio.Reader) error { return copyVisible(w.Out, answer) })
+				failed = append(failed, link.wordError(addr, err))
 			}
 			return errors.Join(failed...)
 		},
@@ -75,14 +77,14 @@ type wordAnswer struct {
 
 // printAnswers prints a row for each server that answers. It asks a server when the answer of the one before is
 // printed. If none answers, it prints nothing.
-func printAnswers(ctx context.Context, w World, dial Dialer, out *Output, hosts []string, word string) error {
+func (l *Link) printAnswers(ctx context.Context, dial Dialer, out *Output, hosts []string, word string) error {
 	var failed []error
 	answered := 0
 	err := Print(out, nil, func(yield func(wordAnswer, error) bool) {
 		for _, addr := range hosts {
 			text := new(strings.Builder)
-			if err := askWord(ctx, w, dial, addr, word, func(answer *bufio.Reader) error { return copyBounded(text, answer) }); err != nil {
-				failed = append(failed, err)
+			if err := askWord(ctx, l.world, dial, addr, word, func(answer *bufio.Reader) error { return copyBounded(text, answer) }); err != nil {
+				failed = append(failed, l.wordError(addr, err))
 				continue
 			}
 			if answered++; !yield(wordAnswer{addr, word, text.String()}, nil) {
@@ -99,13 +101,21 @@ func printAnswers(ctx context.Context, w World, dial Dialer, out *Output, hosts 
 	return errors.Join(append(failed, err)...)
 }
 
+// wordError returns err, the error of a word for the member at addr, with the address, what names that, and what to do. It keeps nil.
+func (l *Link) wordError(addr string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("word: %s: %w; start it first, or name another one with --hosts", l.place(addr, l.hostsOrigin()), err)
+	}
+	return fmt.Errorf("word: %s: %w", l.place(addr, l.hostsOrigin()), err)
+}
+
 // askWord sends a word to the member at addr, and shows that it waits. take reads the answer.
 func askWord(ctx context.Context, w World, dial Dialer, addr, word string, take func(answer *bufio.Reader) error) error {
 	defer waiting(w, addr).Done()
-	if err := sendWord(ctx, dial, addr, word, take); err != nil {
-		return fmt.Errorf("word: %s: %w", addr, err)
-	}
-	return nil
+	return sendWord(ctx, dial, addr, word, take)
 }
 
 // copyBounded copies an answer of at most maxHeld bytes.
