@@ -10,7 +10,7 @@ export const changes = new EventTarget();
 let held = stored();
 
 // me is what the member says about whoever holds the credentials (GET /v1/whoami), as it was asked last.
-export const me = { member: 0, administrator: '', changes: false, why: '' };
+export const me = { member: 0, administrator: '', changes: false, why: '', accepts: null };
 
 function stored() {
   try {

@@ -18,7 +18,40 @@ export function signIn(reason) {
   return shown;
 }
 
+// The credentials that a member may know, by its names for them.
+const kinds = [
+  { name: 'super', value: 'password', title: 'Password of super' },
+  { name: 'token', value: 'token', title: 'Token' },
+];
+
+// choice returns the fields for the secret. The user chooses among the credentials that the member has. If it has not said which
+// ones it has, as to another machine without credentials, these are all.
+function choice() {
+  const offered = kinds.filter((k) => me.accepts?.includes(k.name) ?? true);
+  if (offered.length === 0) {
+    return null;
+  }
+  const secret = (title) => h('label', {}, title, h('input', { type: 'password', name: 'secret', required: true, autofocus: true, autocomplete: 'off' }));
+  if (offered.length === 1) {
+    return [h('input', { type: 'hidden', name: 'kind', value: offered[0].value }), secret(offered[0].title)];
+  }
+  return [
+    h('div', { class: 'choice', role: 'radiogroup', 'aria-label': 'Sign in with' }, offered.map((k, i) => h('label', {},
+      h('input', { type: 'radio', name: 'kind', value: k.value, checked: i === 0 }), k.title))),
+    secret('Password or token'),
+  ];
+}
+
 function ask(reason) {
+  const secret = choice();
+  if (!secret) {
+    return new Promise((resolve) => {
+      show({
+        title: 'Sign in', kind: 'narrow', ended: () => resolve(false),
+        build: () => h('p', {}, 'This member knows no credentials, so nobody can sign in. Set admin.tokenFile or DigestAuthenticationProvider.superDigest in its configuration, and start it again.'),
+      });
+    });
+  }
   return new Promise((resolve) => {
     show({
       title: 'Sign in',
@@ -27,10 +60,7 @@ function ask(reason) {
       build: (close) => form({
         fields: [
           reason && h('p', {}, reason),
-          h('div', { class: 'choice', role: 'radiogroup', 'aria-label': 'Sign in with' },
-            h('label', {}, h('input', { type: 'radio', name: 'kind', value: 'password', checked: true }), 'Password of super'),
-            h('label', {}, h('input', { type: 'radio', name: 'kind', value: 'token' }), 'Token')),
-          h('label', {}, 'Password or token', h('input', { type: 'password', name: 'secret', required: true, autofocus: true, autocomplete: 'off' })),
+          ...secret,
           h('p', { class: 'sub' }, 'It stays in this tab, until you sign out or close it.'),
         ],
         verb: 'Sign in',

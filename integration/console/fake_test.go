@@ -28,7 +28,13 @@ type fake struct {
 	silent  []api.Silence // the members that do not answer
 	secret  string        // what the header Authorization must have; "": anything
 	exposed string        // what member 1 says of its ports for members
+	accepts []string      // the credentials that it knows
 	streams int           // how often the events were asked for
+	frozen  bool          // the events have no status and no buckets
+	broken  string        // requests below this path get status 503; "": none
+	gone    int           // the first sessions, which have ended
+	text    string        // of every node
+	names   []string      // of the nodes below /
 	asked   []url.Values  // by the requests for sessions
 }
 
@@ -48,7 +54,7 @@ func newFake(t *testing.T, n int) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{begun: time.Now().Add(-time.Hour)}
+	f := &fake{begun: time.Now().Add(-time.Hour), accepts: []string{"super", "token"}, names: []string{"app", "locks", "zookeeper"}}
 	for i := range n {
 		s := fakeSession{id: fmt.Sprintf("0x%x", 0x2a1f80663020000+i), timeout: time.Duration(1+i%3) * 10 * time.Second}
 		s.phase = time.Duration(uint64(i) * 2654435761 % uint64(s.timeout/3))
@@ -59,7 +65,7 @@ func newFake(t *testing.T, n int) *fake {
 	mux.HandleFunc("GET "+console.Prefix, page.Asset)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { reply(w, f.status()) })
 	mux.HandleFunc("GET /v1/whoami", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, map[string]any{"member": 2, "administrator": r.Header.Get("Authorization"), "changes": r.Header.Get("Authorization") != "", "why": ""})
+		reply(w, map[string]any{"member": 2, "administrator": r.Header.Get("Authorization"), "changes": r.Header.Get("Authorization") != "", "why": "", "accepts": f.accepts})
 	})
 	mux.HandleFunc("GET /v1/sessions", f.list)
 	mux.HandleFunc("GET /v1/sessions/{id}", f.one)
@@ -70,7 +76,12 @@ func newFake(t *testing.T, n int) *fake {
 		reply(w, api.List[api.End]{Items: []api.End{}, Silent: []api.Silence{}})
 	})
 	mux.HandleFunc("GET /v1/ends", func(w http.ResponseWriter, r *http.Request) {
-		reply(w, api.List[api.End]{Items: f.ends(), Silent: []api.Silence{}})
+		all := f.ends()
+		if id := r.URL.Query().Get("session"); id != "" {
+			all[0].ID = id
+			all = all[:1]
+		}
+		reply(w, api.List[api.End]{Items: all, Silent: []api.Silence{}})
 	})
 	mux.HandleFunc("GET /v1/buckets", func(w http.ResponseWriter, r *http.Request) { reply(w, f.buckets()) })
 	mux.HandleFunc("GET /v1/nodes", f.node)
@@ -87,7 +98,7 @@ func newFake(t *testing.T, n int) *fake {
 func (f *fake) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
-		secret := f.secret
+		secret, broken := f.secret, f.broken != "" && strings.HasPrefix(r.URL.Path, f.broken)
 		if r.URL.Path == "/v1/events" {
 			f.streams++
 		}
@@ -97,8 +108,20 @@ func (f *fake) guard(next http.Handler) http.Handler {
 			reply(w, api.Failure{Error: "from another machine this needs credentials"})
 			return
 		}
+		if broken {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			reply(w, api.Failure{Error: "this member has too many questions to answer"})
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// set changes the fake.
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
 }
 
 func (f *fake) ends() []api.End {
@@ -191,11 +214,23 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 		}
 		a.Items = append(a.Items, row)
 	}
+	switch q.Get("sort") { // of the first rows: the page cannot tell
+	case "left":
+		slices.SortStableFunc(a.Items, func(a, b api.Session) int { return int(*a.LeftMs - *b.LeftMs) })
+	case "watches":
+		slices.SortStableFunc(a.Items, func(a, b api.Session) int { return b.Watches - a.Watches })
+	}
+	if q.Has("sort") {
+		a.Next = ""
+	}
 	reply(w, a)
 }
 
 func (f *fake) one(w http.ResponseWriter, r *http.Request) {
-	for i := range f.sessions {
+	f.mu.Lock()
+	gone := f.gone
+	f.mu.Unlock()
+	for i := gone; i < len(f.sessions); i++ {
 		if f.sessions[i].id == r.PathValue("id") {
 			reply(w, f.row(i, time.Now()))
 			return
@@ -224,11 +259,13 @@ func (f *fake) buckets() api.Buckets {
 
 func (f *fake) node(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Query().Get("path")
-	n := api.Node{Path: path, Children: []string{}, Data: []byte("text of " + path), ACL: []api.ACL{{Scheme: "world", ID: "anyone", Perms: "cdrwa"}}}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := api.Node{Path: path, Children: []string{}, Data: []byte("text of " + path + f.text), ACL: []api.ACL{{Scheme: "world", ID: "anyone", Perms: "cdrwa"}}}
 	if path == "/" {
-		n.Children = []string{"app", "locks", "zookeeper"}
+		n.Children = f.names
 	}
-	n.Stat.NumChildren = int32(len(n.Children))
+	n.Stat.DataLength, n.Stat.NumChildren = int32(len(n.Data)), int32(len(n.Children))
 	reply(w, n)
 }
 
@@ -238,11 +275,19 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 		text, _ := json.Marshal(v)
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text)
 	}
+	for term := range uint64(2) {
+		send("leader", api.LeaderEvent{At: f.begun.Add(time.Duration(term) * 10 * time.Minute), Leader: uint32(1 + term), Term: 6 + term})
+	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; ; i++ {
-		send("status", f.status())
-		send("buckets", f.buckets())
+		f.mu.Lock()
+		frozen := f.frozen
+		f.mu.Unlock()
+		if !frozen {
+			send("status", f.status())
+			send("buckets", f.buckets())
+		}
 		send("load", map[string]any{"requests_per_s": 1200 + 300*(i%7), "avg_us": 400 + 90*(i%5)})
 		w.(http.Flusher).Flush()
 		select {
@@ -252,3 +297,6 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 }
+
+// silentThird says that the third member is down.
+var silentThird = []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused"}}
