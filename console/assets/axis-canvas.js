@@ -1,13 +1,14 @@
 // Draws the time axis on a canvas.
 
 import { sample, step } from './axis-bars.js';
-import { count, short, span } from './format.js';
+import { short, span } from './format.js';
 
 // Lengths are pixels of CSS.
 const edge = { left: 44, right: 14, top: 22, bottom: 26 };
 const overdue = 22; // room left of "now" for what is due already
 const thinnest = 5; // a bar; if there were more bars, neighbours become one
 const fewest = 12; // up to so many sessions in the largest bucket, each is drawn by itself
+const figure = 16; // the height of a figure over a bar
 const flight = 700; // ms that a dot is under way
 
 // Canvas draws Bars on an element.
@@ -34,7 +35,7 @@ export class Canvas {
   // dress takes the colours of the page, and its size.
   dress() {
     const style = getComputedStyle(this.#canvas);
-    for (const name of ['ink', 'soft', 'line', 'far', 'middle', 'near', 'due', 'panel', 'accent']) {
+    for (const name of ['ink', 'soft', 'line', 'far', 'middle', 'near', 'due', 'panel', 'accent', 'good']) {
       this.#colours[name] = style.getPropertyValue(`--${name}`).trim();
     }
     this.#colours.font = style.fontFamily;
@@ -92,6 +93,7 @@ export class Canvas {
     } else {
       this.#flights(bars.now(local), local);
     }
+    this.#counts(this.step(bars.tick)); // above the dots
   }
 
   // x returns where a bar stands that falls due in ahead milliseconds, and y where one of n sessions ends.
@@ -179,7 +181,6 @@ export class Canvas {
     }
     p.globalAlpha = 1;
     p.restore();
-    this.#counts(wide);
   }
 
   // shades is the colour of what is far from its end, and in the last ticks that of what is near. Clients
@@ -225,6 +226,9 @@ export class Canvas {
   #counts(wide) {
     const p = this.#paint;
     p.fillStyle = this.#colours.ink;
+    p.strokeStyle = this.#colours.panel; // an edge around the figures, so that a dot behind them does not disturb
+    p.lineWidth = 4;
+    p.lineJoin = 'round';
     p.textAlign = 'center';
     p.textBaseline = 'bottom';
     for (const g of this.#groups) {
@@ -232,6 +236,7 @@ export class Canvas {
       const middle = g.x + g.width / 2;
       const fits = g.width >= p.measureText(text).width + 3 && middle > edge.left + 8 && middle < this.width - edge.right;
       if (g.count > 0 && (fits || (this.chosen !== null && same(this.chosen, g.due, wide)))) {
+        p.strokeText(text, middle, this.#crown(g.height) - 3);
         p.fillText(text, middle, this.#crown(g.height) - 3);
       }
     }
@@ -242,11 +247,11 @@ export class Canvas {
     return Math.min(this.height - edge.bottom - 2, this.y(n));
   }
 
-  // crownAt returns the middle of the bar that falls due at a time, and where it ends.
+  // crownAt returns the middle of the bar that falls due at a time, and where its figure ends.
   #crownAt(due, now) {
     const x = this.x(due - now);
     const group = this.#groups.find((g) => x > g.x && x <= g.x + g.width + 0.5);
-    return group ? { x: group.x + group.width / 2, y: this.#crown(group.height) } : { x, y: this.height - edge.bottom };
+    return group ? { x: group.x + group.width / 2, y: this.#crown(group.height) - figure } : { x, y: this.height - edge.bottom };
   }
 
   #flights(now, local) {
@@ -266,7 +271,7 @@ export class Canvas {
       const x = from.x + (to.x - from.x) * eased + (d.lane - 0.5) * 12;
       const y = from.y + (to.y - from.y) * eased - 5 - rise;
       p.globalAlpha = Math.min(1, 3 * Math.sin(Math.PI * t));
-      p.fillStyle = d.kind === 'end' ? this.#colours.due : this.#colours.accent;
+      p.fillStyle = this.#colours[{ move: 'accent', open: 'good', end: 'due' }[d.kind]];
       p.beginPath();
       p.arc(x, Math.max(4, y), 3, 0, 2 * Math.PI);
       p.fill();

@@ -69,6 +69,7 @@ class Axis {
   lost() {
     this.#bars.forget();
     this.#answer = null;
+    write($('#axis-text'), 'The member does not answer, so nobody can say when sessions fall due.');
     this.#run();
   }
 

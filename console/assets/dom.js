@@ -70,10 +70,25 @@ export function say(text) {
   line.textContent = text;
 }
 
+// put makes value, a text or an element, the content of an element. What reads the same stays, so that it keeps the focus.
+export function put(parent, value) {
+  if (!(value instanceof Node)) {
+    write(parent, String(value));
+  } else if (parent.childNodes.length !== 1 || !parent.firstChild.isEqualNode(value)) {
+    parent.replaceChildren(value);
+  }
+}
+
 // facts returns a list of names and values. A row whose value is null is left out.
-export function facts(rows) {
-  return h('dl', { class: 'facts' }, rows.filter(([, value]) => value != null)
-    .map(([name, value, kind]) => h('div', {}, h('dt', {}, name), h('dd', { class: kind }, value))));
+export const facts = (rows) => renew(h('dl', { class: 'facts' }), rows);
+
+// renew makes rows those of a list that facts has returned, and returns the list.
+export function renew(list, rows) {
+  keep(list, rows.filter(([, value]) => value != null), ([name]) => name, ([name]) => h('div', {}, h('dt', {}, name), h('dd')), (div, [, value, kind = '']) => {
+    div.lastChild.className = kind;
+    put(div.lastChild, value);
+  });
+  return list;
 }
 
 // badge returns a word that stands out. tone is "good", "warn", "bad" or "plain".

@@ -80,6 +80,9 @@ export function ago(at) {
   return ms < 1500 ? 'now' : `${span(ms)} ago`;
 }
 
+// asOf says since when something is old, given in milliseconds since 1970.
+export const asOf = (ms) => `as of ${clock.format(ms)}`;
+
 // moment returns a point in time: of today the clock, and of other days the date, too.
 export function moment(at) {
   const date = new Date(at);

@@ -1,25 +1,28 @@
 // A table whose rows are updated in place, and whose keys work as in a list.
 
-import { h, keep, write } from './dom.js';
+import { h, keep, put } from './dom.js';
 
 // Table shows rows. Columns have a title, a class, and a cell(row) that returns a text or an element. The
 // first column is the row's name: if open is given, it is a button that calls open(row). Arrow keys, Home
-// and End go from one to the next. key returns a row's key.
+// and End go from one to the next. key returns a row's key. The title of a column with an order is a button that calls sort(order).
 export class Table {
   #columns;
   #key;
   #open;
   #body = h('tbody', { role: 'rowgroup' });
   #empty;
+  #head;
   #rows = new WeakMap(); // of the elements
 
-  constructor({ label, columns, key, open, empty }) {
+  constructor({ label, columns, key, open, empty, sort }) {
     this.#columns = columns;
     this.#key = key;
     this.#open = open;
     this.#empty = h('p', { class: 'empty', hidden: true }, empty);
     // The roles are named because narrow screens lay the table out as cards.
-    const head = h('tr', { role: 'row' }, columns.map((c) => h('th', { role: 'columnheader', scope: 'col', class: c.kind }, c.title)));
+    const head = h('tr', { role: 'row' }, columns.map((c) => h('th', { role: 'columnheader', scope: 'col', class: c.kind, 'data-order': c.order },
+      c.order ? h('button', { type: 'button', class: 'order', onclick: () => sort(c.order) }, c.title) : c.title)));
+    this.#head = head;
     this.element = h('div', { class: 'scroll' },
       h('table', { role: 'table', 'aria-label': label }, h('thead', { role: 'rowgroup' }, head), this.#body), this.#empty);
     this.#body.addEventListener('keydown', (event) => this.#move(event));
@@ -33,9 +36,19 @@ export class Table {
     this.#rest(this.#body.querySelector('tr:focus-within') ?? this.#body.querySelector('tr:has([tabindex="0"])') ?? this.#body.firstElementChild);
   }
 
+  // sorted marks the column by whose order the rows come. direction is "ascending" or "descending".
+  sorted(order, direction) {
+    for (const th of this.#head.children) {
+      th.removeAttribute('aria-sort');
+      if (order && th.dataset.order === order) {
+        th.setAttribute('aria-sort', direction);
+      }
+    }
+  }
+
   // explain sets what is said if there are no rows.
   explain(text) {
-    write(this.#empty, text);
+    put(this.#empty, text);
   }
 
   #make() {
@@ -54,12 +67,7 @@ export class Table {
     this.#rows.set(tr, row);
     this.#columns.forEach((column, i) => {
       const cell = tr.children[i];
-      const value = column.cell(row);
-      if (value instanceof Node) {
-        cell.replaceChildren(value);
-      } else {
-        write(i === 0 && this.#open ? cell.firstChild : cell, String(value));
-      }
+      put(i === 0 && this.#open ? cell.firstChild : cell, column.cell(row));
     });
   }
 

@@ -29,7 +29,7 @@ export class Tree {
     let item = this.#root.firstElementChild;
     for (const part of path.split('/').filter(Boolean)) {
       await this.#expand(item);
-      item = [...(group(item)?.children ?? [])].find((child) => child.dataset.name === part) ?? await this.#beyond(item, part);
+      item = child(item, part) ?? this.#beyond(item, part) ?? await this.#young(item, part);
       if (!item) {
         return;
       }
@@ -48,19 +48,85 @@ export class Tree {
     }
   }
 
+  // refresh asks again for the children that are shown, one node after the other. What is open stays open.
+  async refresh() {
+    for (const item of [...this.#root.querySelectorAll('[aria-expanded=true]')].filter((one) => one.offsetParent !== null)) {
+      await this.#renewed(item).catch(() => {}); // the node's own page says what is wrong
+    }
+  }
+
+  // grown says how many children a node has, which may have been a leaf.
+  grown(path, children) {
+    const item = this.#find(path);
+    if (item && children > 0 && !item.hasAttribute('aria-expanded')) {
+      item.setAttribute('aria-expanded', 'false');
+    }
+  }
+
+  // renewed makes the list of an open node that of its children as they are now, as far as it has been asked for.
+  async #renewed(item) {
+    const list = group(item);
+    const had = list.children.length;
+    let [names, next] = [[], ''];
+    do {
+      const part = await this.#children(item.dataset.path, next, page);
+      names = names.concat(part.names);
+      next = part.next;
+    } while (next !== '' && names.length < had - 1);
+    if (!item.isConnected || group(item) !== list) {
+      return; // it was renewed meanwhile
+    }
+    const here = new Map([...list.children].map((child) => [child.dataset.name, child]));
+    const level = Number(item.getAttribute('aria-level')) + 1;
+    const kept = names.map((name) => here.get(name) ?? this.#item(join(item.dataset.path, name), name, level));
+    // A child that was looked for by its path may be further down than the list goes.
+    const beyond = next === '' ? [] : [...list.children].filter((child) => child.dataset.beyond && !names.includes(child.dataset.name));
+    const all = [...kept, ...beyond, ...(next === '' ? [] : [here.get(undefined) ?? more(level)])];
+    if (next !== '') {
+      all.at(-1).dataset.from = next;
+    }
+    const lost = list.contains(document.activeElement) && !all.some((child) => child.contains(document.activeElement));
+    arrange(list, all);
+    if (list.children.length === 0) {
+      list.remove();
+      item.removeAttribute('aria-expanded');
+    }
+    if (lost || !$('[tabindex="0"]', this.#root)) {
+      this.#rest(item, lost);
+    }
+  }
+
+  // rest makes an item the one that the key Tab goes to, and gives it the focus if the one that had it is gone.
+  #rest(item, focus) {
+    item.tabIndex = 0;
+    if (focus) {
+      this.#focus(item);
+    }
+  }
+
   #find(path) {
     return [...this.#root.querySelectorAll('[role=treeitem]')].find((item) => item.dataset.path === path);
+  }
+
+  // young looks for a child that has come since the list was made.
+  async #young(parent, name) {
+    if (!group(parent)) {
+      return null;
+    }
+    await this.#renewed(parent);
+    return child(parent, name);
   }
 
   // beyond adds a child that is not among those asked for so far.
   #beyond(parent, name) {
     const list = group(parent);
-    const more = list && $(':scope > .more', list);
-    if (!more) {
+    const last = list && $(':scope > .more', list);
+    if (!last) {
       return null;
     }
     const item = this.#item(join(parent.dataset.path, name), name, Number(parent.getAttribute('aria-level')) + 1);
-    more.before(item);
+    item.dataset.beyond = 'yes';
+    last.before(item);
     return item;
   }
 
@@ -76,11 +142,16 @@ export class Tree {
     item.setAttribute('aria-busy', 'true');
     try {
       const list = group(item) ?? h('ul', { role: 'group' });
-      if (!list.isConnected) {
+      const again = list.isConnected;
+      if (!again) {
         await this.#more(item, list, '');
         item.append(list);
       }
       item.setAttribute('aria-expanded', 'true');
+      if (again) {
+        await this.#renewed(item);
+        return;
+      }
       if (list.children.length === 0) {
         list.remove();
         item.removeAttribute('aria-expanded'); // a leaf
@@ -97,15 +168,16 @@ export class Tree {
     const there = new Set([...list.children].map((child) => child.dataset.name));
     list.append(...names.filter((name) => !there.has(name)).map((name) => this.#item(join(item.dataset.path, name), name, level)));
     if (next !== '') {
-      list.append(h('li', { role: 'treeitem', class: 'more', 'aria-level': level, 'aria-selected': 'false', tabindex: '-1', 'data-from': next }, h('span', { class: 'label' }, 'more…')));
+      list.append(more(level));
+      list.lastChild.dataset.from = next;
     }
   }
 
-  async #turn(more) {
-    const list = more.parentElement;
-    const before = more.previousElementSibling;
-    await this.#more(list.parentElement, list, more.dataset.from);
-    more.remove();
+  async #turn(line) {
+    const list = line.parentElement;
+    const before = line.previousElementSibling;
+    await this.#more(list.parentElement, list, line.dataset.from);
+    line.remove();
     this.#focus(before?.nextElementSibling ?? list.lastElementChild);
   }
 
@@ -179,6 +251,28 @@ export class Tree {
     item.querySelector('.label').scrollIntoView({ block: 'nearest' });
   }
 }
+
+// more returns the line that adds further children.
+const more = (level) => h('li', { role: 'treeitem', class: 'more', 'aria-level': level, 'aria-selected': 'false', tabindex: '-1' }, h('span', { class: 'label' }, 'more…'));
+
+// arrange makes all the children of list, and moves none that is in its place.
+function arrange(list, all) {
+  let next = list.firstElementChild;
+  for (const child of all) {
+    if (child === next) {
+      next = next.nextElementSibling;
+    } else {
+      list.insertBefore(child, next);
+    }
+  }
+  while (next) {
+    const gone = next;
+    next = next.nextElementSibling;
+    gone.remove();
+  }
+}
+
+const child = (item, name) => [...(group(item)?.children ?? [])].find((one) => one.dataset.name === name);
 
 const group = (item) => $(':scope > [role=group]', item);
 
