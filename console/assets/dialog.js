@@ -32,7 +32,12 @@ export function show({ title, kind = '', build, ended = () => {} }) {
 
 let opened = 0;
 
-
+// leave closes all dialogs, as a user does who leaves them. The last one opened closes first.
+export function leave() {
+  for (const dialog of [...document.querySelectorAll('dialog')].reverse()) {
+    dialog.close();
+  }
+}
 
 // confirm asks the user, and resolves to true or false. act may do it meanwhile: if it fails, the dialog
 // says why and stays.

@@ -1,12 +1,13 @@
 // How sessions ended: the last few of them, and the list.
 
+import { page, rename } from './address.js';
 import { get } from './ask.js';
-import { show } from './dialog.js';
-import { $, badge, facts } from './dom.js';
-import { ago, count, moment, none, shown, span } from './format.js';
+import { $, badge } from './dom.js';
+import { count, moment, none, shown, span } from './format.js';
 import { Pages } from './pages.js';
 import { removed } from './removals.js';
 import { Table } from './table.js';
+import { visit } from './windows.js';
 
 // few is how many ends the overview shows.
 const few = 5;
@@ -32,33 +33,8 @@ const columns = [
 
 // newTable returns a table of ends.
 function newTable(label, columns) {
-  return new Table({ label, key: (e) => e.number, open: describe, empty: 'No session has ended yet.', columns });
+  return new Table({ label, key: (e) => e.number, open: (e) => visit('end', e.id), empty: 'No session has ended yet.', columns });
 }
-
-// describe shows an end in full.
-export function describe(e) {
-  show({ title: `Session ${e.id}`, build: () => facts(rows(e)) });
-}
-
-// rows are the facts of an end.
-export const rows = (e) => [
-  ['Ended', `${moment(e.ended)} (${ago(e.ended)})`],
-  ['Reason', `${e.reason}: ${sentence(e)}`],
-  ['By', shown(e.by) || null],
-  ['Address', e.address || none, 'code'],
-  ['Member', e.member ? `member ${e.member}` : none],
-  ['Leader', `member ${e.leader}, term ${count(e.term)}`],
-  ['Zxid', e.zxid, 'code'],
-  ['Not heard for', span(e.silent_ms)],
-  ['Timeout', span(e.timeout_ms)],
-  ['Ephemerals', `${count(e.ephemerals)} removed with it`],
-];
-
-const sentence = (e) => ({
-  closed: 'its client closed it.',
-  expired: `the leader had not heard from it for ${span(e.silent_ms)}, and its timeout is ${span(e.timeout_ms)}.`,
-  killed: 'an operator ended it.',
-}[e.reason] ?? '');
 
 // start makes both tables, and returns what main.js needs of a view.
 export function start() {
@@ -80,32 +56,36 @@ export function start() {
     (node ? ends : removals).stop();
     (node ? removals : ends).first();
   };
+  // What is looked up is part of the address, so that it can be sent, and windows over the list know it.
+  const ask = () => {
+    rename(page('ends', text()));
+    list();
+  };
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    list();
+    ask();
   });
-  form.addEventListener('reset', () => setTimeout(list));
+  form.addEventListener('reset', () => setTimeout(ask));
 
   let timer = 0;
   const look = async () => {
     timer = 0;
+    ends.refresh();
+    removals.refresh();
     if (!$('#overview').hidden) {
       latest.show((await get('ends', { limit: few })).items);
     }
-    ends.refresh();
-    removals.refresh();
   };
+  // If the member does not answer, it is asked again, as long as the stream does not say that it is lost.
   const soon = () => {
-    timer ||= setTimeout(() => look().catch(() => {}), calm); // the stream tells of a member that is lost
+    timer ||= setTimeout(() => look().catch(() => document.body.hasAttribute('data-stale') || soon()), calm);
   };
   return {
     hear: { session: (e) => e.kind === 'ended' && soon(), omitted: soon },
     live: soon,
     overview: soon,
     open: (about) => {
-      if (about) {
-        form.elements.about.value = about;
-      }
+      form.elements.about.value = about;
       list();
     },
     close: () => {

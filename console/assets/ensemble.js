@@ -1,9 +1,12 @@
 // The members of the ensemble: a table, and one member in full.
 
-import { show } from './dialog.js';
-import { $, badge, facts, h } from './dom.js';
+import { get } from './ask.js';
+import { current } from './current.js';
+import { $, badge, facts, h, renew } from './dom.js';
 import { ago, bytes, count, moment, none, span } from './format.js';
+import { way } from './peers.js';
 import { Table } from './table.js';
+import { register, visit } from './windows.js';
 
 // A clock that is off by more than this is marked, in milliseconds: the stamps of nodes come from it.
 const clockLimit = 1000;
@@ -15,7 +18,7 @@ export function start() {
   const table = new Table({
     label: 'Members of the ensemble',
     key: (m) => m.member,
-    open: (m) => describe(m),
+    open: (m) => visit('member', m.member),
     empty: 'No member has answered yet.',
     columns: [
       { title: 'Member', cell: (m) => `member ${m.member}` },
@@ -32,6 +35,7 @@ export function start() {
     ],
   });
   $('#ensemble .rows').append(table.element);
+  register('member', describe);
   return { hear: { status: (answer) => table.show(members(answer)) } };
 }
 
@@ -79,9 +83,24 @@ function clock(m) {
 
 const clockWords = (ms) => (ms === 0 ? 'as that of the member that serves this page' : `${span(Math.abs(ms))} ${ms > 0 ? 'ahead of' : 'behind'} that of the member that serves this page`);
 
-// describe shows a member in full.
-function describe(m) {
-  const rows = m.silent ? [['Silent', m.silent.reason], ['Detail', m.silent.detail]] : [
+// describe opens the window of a member.
+const describe = (id) => current({
+  title: `Member ${id}`,
+  read: async (signal) => {
+    const member = members(await get('status', {}, signal)).find((m) => String(m.member) === id);
+    if (!member) {
+      throw new Error(`The ensemble has no member ${id}.`);
+    }
+    return member;
+  },
+  fill: (m, body) => (body.firstChild ? renew(body.firstChild, rows(m)) : body.append(facts(rows(m)))),
+});
+
+function rows(m) {
+  if (m.silent) {
+    return [['Silent', m.silent.reason], ['Detail', m.silent.detail]];
+  }
+  return [
     ['Role', m.role || 'serves nobody'],
     ['Leader', m.leader === 0 ? 'knows none' : `member ${m.leader}, term ${count(m.term)}`],
     ['Damaged', m.damaged || null, 'bad'],
@@ -101,9 +120,9 @@ function describe(m) {
     ['Data', `${bytes(m.data_bytes)}, and ${bytes(m.log_bytes)} of log`],
     ['Clock', clockWords(m.clock_ahead_ms)],
     ['Clients', m.clients],
+    ['Console', way(m)],
     ['Members', `${m.quorum}, log ${m.election}`],
     ['Version', m.version],
     ['Started', moment(m.started)],
   ];
-  show({ title: `Member ${m.member}`, build: () => facts(rows) });
 }

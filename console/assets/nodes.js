@@ -1,22 +1,26 @@
 // The tree of nodes, and one node. Who is signed in may create, set and delete.
 
+import { page } from './address.js';
 import { get } from './ask.js';
 import { authorization, me } from './credentials.js';
 import { dump, text, toBase64, toBytes } from './data.js';
 import { confirm, form, show } from './dialog.js';
-import { $, badge, facts, h, say } from './dom.js';
-import { ago, bytes, count, moment, shown, shownLines } from './format.js';
-import { describe } from './session.js';
+import { $, badge, facts, h, put, renew, say, write } from './dom.js';
+import { ago, asOf, bytes, count, moment, shown, shownLines } from './format.js';
 import { act, signIn } from './signin.js';
 import { join, parentOf, Tree } from './tree.js';
+import { visit } from './windows.js';
 
 // longest is how many bytes of a node's data are shown.
 const longest = 64 << 10;
 
+// every is how often a node that is looked at is read again, and the tree beside it, in milliseconds.
+const every = 3000;
+
 // start makes the view, and returns what main.js needs of it.
 export function start() {
   const nodes = new Nodes();
-  return { open: (path) => nodes.open(path || '/'), changed: () => nodes.changed() };
+  return { open: (path) => nodes.open(path || '/'), close: () => nodes.close(), changed: () => nodes.changed() };
 }
 
 class Nodes {
@@ -26,22 +30,35 @@ class Nodes {
   }, (path) => go(path));
   #path = '/';
   #node = null; // as it was read
+  #heard = 0; // when that was
   #asked = 0;
   #as = ''; // the credentials with which it was read
+  #open = false;
+  #timer = 0;
+  #note = h('p', { class: 'note', role: 'status', hidden: true });
+  #body = h('div');
 
   constructor() {
+    $('#node').append(this.#note, this.#body);
     $('#path').addEventListener('submit', (event) => {
       event.preventDefault();
       go(event.target.elements.path.value.trim());
     });
+    document.addEventListener('visibilitychange', () => this.#again());
   }
 
-  // open shows a node.
+  // open shows a node, and keeps it up to date until close.
   async open(path) {
+    this.#open = true;
     this.#path = path;
     $('#path').elements.path.value = path;
     await this.#read();
     this.#tree.reveal(path).catch(() => {}); // the node's own page says what is wrong
+  }
+
+  close() {
+    this.#open = false;
+    clearTimeout(this.#timer);
   }
 
   // changed shows what the user may do now. With other credentials, the user sees other data.
@@ -54,11 +71,23 @@ class Nodes {
     this.#tree.reveal(this.#path).catch(() => {}); // likewise
   }
 
-  async #read() {
+  // again reads the node and the tree again, if they are looked at.
+  async #again() {
+    clearTimeout(this.#timer);
+    if (this.#open && !document.hidden) {
+      await this.#read(true);
+      await this.#tree.refresh();
+    }
+  }
+
+  // read reads the node. One that is read again stays as it was if the member does not answer, and the page says as of when it is.
+  async #read(again = false) {
+    clearTimeout(this.#timer);
     const asked = ++this.#asked;
     this.#as = authorization();
-    const busy = $('#node');
-    busy.setAttribute('aria-busy', 'true');
+    if (!again) {
+      $('#node').setAttribute('aria-busy', 'true');
+    }
     let node = null;
     let failure;
     try {
@@ -66,26 +95,46 @@ class Nodes {
     } catch (err) {
       failure = err;
     }
-    if (asked === this.#asked) {
-      busy.removeAttribute('aria-busy');
+    if (asked !== this.#asked) {
+      return;
+    }
+    $('#node').removeAttribute('aria-busy');
+    const old = again && this.#node !== null && failure && !(failure.status >= 400 && failure.status < 500);
+    this.#note.hidden = !old;
+    this.#body.toggleAttribute('data-old', !!old);
+    if (old) {
+      write(this.#note, `${failure.message} This node is ${asOf(this.#heard)}.`);
+    } else {
       this.#node = node;
+      this.#heard = Date.now();
       this.draw(failure);
+    }
+    if (this.#open) {
+      this.#timer = setTimeout(() => this.#again(), every);
     }
   }
 
-  // draw shows the node that was read, or why there is none.
+  // draw shows the node that was read, or why there is none. What has not changed stays, with its focus and what is selected in it.
   draw(failure) {
     const node = this.#node;
     if (!node) {
       if (failure) {
-        $('#node').replaceChildren(h('h2', { class: 'path' }, shown(this.#path)), h('p', { class: 'failure' }, failure.message));
+        put(this.#body, h('div', {}, h('h2', { class: 'path' }, shown(this.#path)), h('p', { class: 'failure' }, failure.message),
+          failure.status === 404 && h('p', {}, h('a', { href: page('ends', this.#path) }, 'What removed it'))));
       }
       return;
     }
-    $('#node').replaceChildren(h('h2', { class: 'path' }, shown(node.path)), ...this.#actions(node), ...contents(node),
-      h('h3', {}, 'Stat'), facts(stat(node.stat)), h('h3', {}, 'Access'), access(node.acl));
+    if (this.#body.children.length !== 5) {
+      this.#body.replaceChildren(h('div'), h('h3', {}, 'Stat'), facts([]), h('h3', {}, 'Access'), h('div'));
+    }
+    const [top, , list, , acl] = this.#body.children;
+    put(top, h('div', {}, h('h2', { class: 'path' }, shown(node.path)), ...this.#actions(node), ...contents(node)));
+    renew(list, stat(node.stat));
+    put(acl, access(node.acl));
+    this.#tree.grown(node.path, node.stat.children);
   }
 
+  // The buttons act on the node as it is when they are pressed.
   #actions(node) {
     if (authorization() === '') {
       return [h('p', { class: 'sub' }, 'Sign in to change nodes.')];
@@ -93,9 +142,9 @@ class Nodes {
     if (!me.changes) {
       return [h('p', { class: 'sub' }, `You cannot change nodes from here: ${me.why}.`)];
     }
-    const button = (title, tone, run) => h('button', { type: 'button', class: tone, onclick: run }, title);
-    return [h('div', { class: 'buttons' }, button('Create a child…', '', () => this.#create(node)),
-      button('Set data…', '', () => this.#set(node)), node.path !== '/' && button('Delete…', 'danger', () => this.#delete(node)))];
+    const button = (title, tone, run) => h('button', { type: 'button', class: tone, onclick: () => run(this.#node) }, title);
+    return [h('div', { class: 'buttons' }, button('Create a child…', '', (now) => this.#create(now)),
+      button('Set data…', '', (now) => this.#set(now)), node.path !== '/' && button('Delete…', 'danger', (now) => this.#delete(now)))];
   }
 
   #create(node) {
@@ -163,7 +212,7 @@ class Nodes {
 
 // go shows a node, and makes it the page's address.
 function go(path) {
-  location.hash = `#/nodes/${encodeURIComponent(path)}`;
+  location.hash = page('nodes', path);
 }
 
 // A text field turns every end of a line into \n, or into \r\n when it is sent. encoded puts the end that
@@ -195,7 +244,7 @@ function contents(node) {
 
 function stat(s) {
   return [
-    ['Owner', s.owner ? h('button', { type: 'button', class: 'name', onclick: () => describe(s.owner) }, s.owner) : 'none'],
+    ['Owner', s.owner ? h('button', { type: 'button', class: 'name', onclick: () => visit('session', s.owner) }, s.owner) : 'none'],
     ['Children', count(s.children)],
     ['Versions', `data ${s.version}, children ${s.cversion}, access ${s.aversion}`],
     ['Created', `${moment(s.ctime)} (${ago(s.ctime)}), zxid ${s.czxid}`],

@@ -1,12 +1,13 @@
 // What removed a node.
 
 import { get } from './ask.js';
-import { show } from './dialog.js';
-import { badge, facts, h } from './dom.js';
-import { rows as endRows } from './ends.js';
+import { current } from './current.js';
+import { badge, facts, h, renew } from './dom.js';
+import { rows as endRows } from './end.js';
 import { ago, moment, none, shown } from './format.js';
 import { Pages } from './pages.js';
 import { Table } from './table.js';
+import { register, visit } from './windows.js';
 
 const tones = { 'delete': 'plain', 'session ended': 'warn', 'ttl': 'plain', 'container': 'plain' };
 
@@ -18,7 +19,7 @@ export function removed(path) {
     table: new Table({
       label: 'Removals of the node',
       key: (r) => r.zxid,
-      open: describe,
+      open: (r) => visit('removal', r.zxid),
       empty: 'No removal of this node is remembered. A member remembers the last 10,000 since its start.',
       columns: [
         { title: 'Node', cell: (r) => shown(r.path) },
@@ -37,20 +38,36 @@ const sentences = {
   'delete': 'a client deleted it.', 'session ended': 'its session ended.', 'ttl': 'its time to live was over.', 'container': 'the last child of the container was gone.',
 };
 
-// describe shows a removal in full, with the end of the session that caused it.
-function describe(r) {
-  show({
-    title: shown(r.path),
-    build: () => [
-      facts([
-        ['Removed', `${moment(r.removed)} (${ago(r.removed)})`],
-        ['Cause', `${r.cause}: ${sentences[r.cause] ?? ''}`],
-        ['Session', r.session || null, 'code'],
-        ['Address', r.address || null, 'code'],
-        ['Member', r.member ? `member ${r.member}` : null],
-        ['Zxid', r.zxid, 'code'],
-      ]),
-      ...(r.end ? [h('h3', {}, 'How the session ended'), facts(endRows(r.end))] : []),
-    ],
+const rows = (r) => [
+  ['Removed', `${moment(r.removed)} (${ago(r.removed)})`],
+  ['Cause', `${r.cause}: ${sentences[r.cause] ?? ''}`],
+  ['Session', r.session || null, 'code'],
+  ['Address', r.address || null, 'code'],
+  ['Member', r.member ? `member ${r.member}` : null],
+  ['Zxid', r.zxid, 'code'],
+];
+
+// The window shows a removal of the node at a path, with the end of the session that caused it. It asks once: only ages change.
+register('removal', (zxid, path) => {
+  let removal;
+  return current({
+    title: shown(path),
+    read: async (signal) => {
+      removal ??= (await get('removals', { path }, signal)).items.find((r) => r.zxid === zxid);
+      if (!removal) {
+        throw new Error('This removal is not remembered.');
+      }
+      return removal;
+    },
+    fill: (r, body) => {
+      if (body.childElementCount === 0) {
+        body.append(facts([]), ...(r.end ? [h('h3', {}, 'How the session ended'), facts([])] : []));
+      }
+      const [own, end] = body.querySelectorAll('dl');
+      renew(own, rows(r));
+      if (end) {
+        renew(end, endRows(r.end));
+      }
+    },
   });
-}
+});

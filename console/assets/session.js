@@ -1,39 +1,81 @@
 // One session in full, and its end by an operator.
 
+import { page } from './address.js';
 import { get } from './ask.js';
-import { confirm, show } from './dialog.js';
-import { $, facts, h, say } from './dom.js';
-import { describe as describeEnd } from './ends.js';
+import { current } from './current.js';
+import { confirm } from './dialog.js';
+import { $, facts, h, put, renew, say } from './dom.js';
+import { endOf, rows as endRows } from './end.js';
 import { ago, count, micros, moment, none, plural, shown, span } from './format.js';
 import { act, signIn } from './signin.js';
+import { register } from './windows.js';
 
 // few is how many paths a session shows of its ephemeral nodes and of its watches.
 const few = 20;
+// pathsEvery is how many looks at a session there are to one at its paths.
+const pathsEvery = 3;
 
-// describe shows a session. If it has ended, the end is shown.
-export async function describe(id) {
-  let session;
-  try {
-    session = await get(`sessions/${encodeURIComponent(id)}`);
-  } catch (err) {
-    const end = err.status === 404 && (await get('ends', { session: id, limit: 1 }).catch(() => null))?.items[0];
-    if (end) {
-      describeEnd(end);
-    } else {
-      show({ title: `Session ${id}`, build: () => h('p', {}, err.message) });
-    }
-    return;
-  }
-  const dialog = show({
-    title: `Session ${session.id}`,
-    build: (close) => [
-      facts(rows(session)),
-      h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'danger', onclick: () => kill(session, close) }, 'Kill…')),
-      h('div', { class: 'paths' }), // comes last, because it comes late: no button moves
-    ],
+// start lets windows of sessions be opened.
+export const start = () => register('session', open);
+
+// open opens the window of a session. If the session has ended, the window says how.
+function open(id) {
+  let end = null; // how it ended, if it has
+  let looks = 0;
+  let paths = h('div');
+  return current({
+    title: `Session ${id}`,
+    read: async (signal) => {
+      if (end) {
+        return { end };
+      }
+      try {
+        const session = await get(at(id), {}, signal);
+        if (looks++ % pathsEvery === 0) {
+          paths = h('div', {}, await pathsOf(id, signal));
+        }
+        return { session, paths };
+      } catch (err) {
+        end = err.status === 404 ? await endOf(id, signal) : null;
+        if (!end) {
+          throw err;
+        }
+        return { end };
+      }
+    },
+    fill: (value, body, close) => {
+      if (body.childElementCount === 0) {
+        body.append(facts([]),
+          h('div', { class: 'buttons' }, h('button', { type: 'button', class: 'danger', onclick: () => kill(id, close) }, 'Kill…')),
+          h('div', { class: 'paths' })); // comes last, because it comes late: no button moves
+      }
+      const { end, session, paths } = value;
+      $('.buttons', body).hidden = !!end;
+      renew($('dl', body), end ? [['State', 'ended'], ...endRows(end)] : rows(session));
+      put($('.paths', body), end ? h('div') : paths);
+    },
   });
-  list(dialog, session.id).catch((err) => $('.paths', dialog).replaceChildren(err.message));
 }
+
+const at = (id) => `sessions/${encodeURIComponent(id)}`;
+
+// pathsOf resolves to the lists of a session's ephemeral nodes and of its watches, or to why there are none.
+async function pathsOf(id, signal) {
+  try {
+    const [ephemerals, watches] = await Promise.all(['ephemerals', 'watches'].map((list) => get(`${at(id)}/${list}`, { limit: few }, signal)));
+    return [...part('Ephemeral nodes', ephemerals), ...part('Watches', watches)];
+  } catch (err) {
+    if (err.name === 'AbortError') {
+      throw err;
+    }
+    return [h('p', {}, err.message)];
+  }
+}
+
+const part = (title, list) => (list.items.length === 0 ? [] : [
+  h('h3', {}, title, list.next !== '' && ` (the first ${few})`),
+  h('ul', {}, list.items.map((one) => h('li', {}, h('a', { class: 'code', href: page('nodes', one.path) }, shown(one.path))))),
+]);
 
 function rows(s) {
   const c = s.connection;
@@ -55,34 +97,25 @@ function rows(s) {
   ];
 }
 
-// list adds the paths of the session's ephemeral nodes and of its watches.
-async function list(dialog, id) {
-  const at = `sessions/${encodeURIComponent(id)}`;
-  const [ephemerals, watches] = await Promise.all([get(`${at}/ephemerals`, { limit: few }), get(`${at}/watches`, { limit: few })]);
-  const part = (title, page) => page.items.length > 0 && [
-    h('h3', {}, title, page.next !== '' && ` (the first ${few})`),
-    h('ul', {}, page.items.map((one) => h('li', {}, h('a', { class: 'code', href: `#/nodes/${encodeURIComponent(one.path)}`, onclick: () => dialog.close() }, shown(one.path))))),
-  ];
-  $('.paths', dialog).replaceChildren(...[part('Ephemeral nodes', ephemerals), part('Watches', watches)].flat().filter(Boolean));
-}
-
-// kill ends the session, if the user is sure. done is called when it has ended.
-async function kill(session, done) {
+// kill ends the session, if the user is sure. The question has what is known of the session when it is asked. done is called when
+// the session has ended.
+async function kill(id, done) {
   if (!await signIn('To kill a session, sign in.')) {
     return;
   }
+  const session = await get(at(id)).catch(() => null); // the kill says what is wrong
   const killed = await confirm({
-    title: `Kill session ${session.id}?`,
+    title: `Kill session ${id}?`,
     text: [
-      `Its client${session.address ? ` at ${session.address}` : ''} is told that the session has expired.`,
-      session.ephemerals > 0 ? `${plural(session.ephemerals, 'ephemeral node')} will be removed.` : 'It has no ephemeral nodes.',
+      `Its client${session?.address ? ` at ${session.address}` : ''} is told that the session has expired.`,
+      !session ? 'Its ephemeral nodes will be removed.' : session.ephemerals > 0 ? `${plural(session.ephemerals, 'ephemeral node')} will be removed.` : 'It has no ephemeral nodes.',
     ],
     verb: 'Kill',
-    act: () => act(`sessions/${encodeURIComponent(session.id)}/kill`, {}),
+    act: () => act(`${at(id)}/kill`, {}),
   });
   if (killed) {
     done();
-    say(`Session ${session.id} was killed.`);
+    say(`Session ${id} was killed.`);
     document.dispatchEvent(new Event('acted'));
   }
 }

@@ -57,8 +57,10 @@ func testOverview(t *testing.T, e *ensemble) {
 		p.wait(fmt.Sprintf(`document.querySelector('#tiles svg .line').getAttribute('d') !== %q`, before))
 		p.click("#ensemble .name", "member 2")
 		p.shows("dialog", "Committed")
+		p.wait(`location.hash === '#/overview?member=2'`)
+		p.wait(fmt.Sprintf(`document.querySelector('dialog .facts a').href === %q`, e.console(e.Members[1])+"/#/overview?member=2"))
 		p.press(kb.Escape)
-		p.wait(`!document.querySelector('dialog')`)
+		p.wait(`!document.querySelector('dialog') && location.hash === '#/overview'`)
 	}
 }
 
@@ -124,11 +126,16 @@ func testSessions(t *testing.T, e *ensemble) {
 		id := idOf(c)
 		p.wait(row("#sessions", id) + `?.innerText.includes('connected')`)
 		p.wait(row("#sessions", id) + fmt.Sprintf(`?.children[2].innerText === '%d'`, i+1))
+		p.shows("#sessions .total", " sessions")
 	}
 	eval[bool](p, `(() => { const s = document.querySelector('#filter [name=member]'); s.value = '2'; return s.dispatchEvent(new Event('change', {bubbles: true})); })()`)
 	p.wait("!" + row("#sessions", idOf(all[0])) + "&& " + row("#sessions", idOf(all[1])))
 	p.click("#filter button", "Clear")
 	p.wait(row("#sessions", idOf(all[0])))
+	create(t, all[1], "/lock-more", "", jute.Ephemeral)
+	p.click("#sessions th button", "Ephemerals")
+	p.wait(fmt.Sprintf(`document.querySelector('#sessions tbody tr').innerText.includes(%q)`, idOf(all[1]))) // the member sorts
+	p.click("#filter button", "Clear")
 	p.fill("#filter [name=text]", idOf(all[2]))
 	p.press(kb.Enter)
 	p.wait("!" + row("#sessions", idOf(all[0])) + "&& " + row("#sessions", idOf(all[2])))
@@ -171,6 +178,7 @@ func testKill(t *testing.T, e *ensemble) {
 	create(t, c, "/killed", "", jute.Ephemeral)
 	id := idOf(c)
 	p := newTab(t, e.console(e.Members[1]), "#/sessions")
+	p.excused = []string{refused(404)} // the window asks for a session that is gone
 	p.click("#sessions .name", id)
 	p.click("dialog button", "Kill…")
 	p.shows("dialog", "To kill a session, sign in.")
