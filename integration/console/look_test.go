@@ -86,7 +86,10 @@ func testPhone(t *testing.T, e *ensemble) {
 		if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > phoneWidth {
 			t.Errorf("%s is %d pixels wide", what, wide)
 		}
-		small := `[...document.querySelectorAll('button:not(.name), select, input:not([type=radio])')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 28).map((e) => e.outerHTML)`
+		small := `[...document.querySelectorAll('a[href], button, select, input, summary, [role=treeitem] > .label, [aria-expanded] > .label > .turn')].filter((e) => {
+			const box = e.getBoundingClientRect();
+			return e.checkVisibility() && (box.height < 24 || box.width < 24);
+		}).map((e) => e.outerHTML)`
 		if found := eval[[]string](p, small); len(found) > 0 {
 			t.Errorf("%s: too small to touch: %q", what, found)
 		}
@@ -102,6 +105,14 @@ func testPhone(t *testing.T, e *ensemble) {
 			p.shows("dialog .paths", "longlong")
 			fits("a session")
 			p.press(kb.Escape)
+			p.wait(`!document.querySelector('dialog')`)
+			p.click("#sign", "Sign in")
+			p.shows("dialog", "Password of super") // this ensemble has no token
+			fits("the sign-in")
+			p.press(kb.Escape)
+			p.wait(`!document.querySelector('dialog')`)
+		case "#/nodes":
+			p.wait(item("/zookeeper"))
 		case "#/overview":
 			p.wait(row("#ensemble", "member 3"))
 		}
@@ -196,7 +207,12 @@ func testMemberStops(t *testing.T, e *ensemble) {
 	p.shows("#alarm", "Trying again.")
 	p.shows("#live", "Not live")
 	p.shows("#alarm button", "Try now (")
-	p.wait(row("#ensemble", "member 3")) // what it knew
+	p.shows("#alarm", "What you see is as of")
+	for _, other := range e.Members[1:] {
+		p.wait(fmt.Sprintf(`[...document.querySelectorAll('#alarm a')].some((a) => a.innerText === 'Member %d' && a.href === %q)`, other.ID, e.console(other)+"/"))
+	}
+	p.wait(`document.querySelectorAll('#alarm a').length === 2`) // none to the member that is down
+	p.wait(row("#ensemble", "member 3"))                         // what it knew
 	p.click("nav a", "Sessions")
 	p.shows("#sessions .note", "The member does not answer.")
 
@@ -222,6 +238,8 @@ func testNoLeader(t *testing.T, e *ensemble) {
 	}
 	p := newTab(t, e.console(e.Members[2]), "")
 	p.shows("#live", "Live")
+	p.wait(`document.querySelector('#leaders tbody tr')`)
+	term := eval[string](p, `document.querySelector('#leaders tbody tr').children[2].innerText`)
 	for _, m := range e.Members[:2] {
 		m.Process.Kill()
 	}
@@ -237,4 +255,8 @@ func testNoLeader(t *testing.T, e *ensemble) {
 	p.click("nav a", "Overview")
 	p.wait(row("#ensemble", "member 1") + `?.innerText.match(/leader|follower/)`)
 	p.shows("#axis-text", "which leads")
+	leads := fmt.Sprintf(`document.querySelector('#leaders tbody tr')?.children[2].innerText > %q && document.querySelector('#leaders-text').innerText.includes(' has led since ')`, term)
+	p.wait(leads)
+	p.do(chromedp.Reload())
+	p.wait(leads) // the member remembers it
 }

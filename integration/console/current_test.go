@@ -1,0 +1,151 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// fact returns an expression for a fact of the window that is open, or of the node.
+func fact(name string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll('dialog .facts > div, #node .facts > div')].find((e) => e.firstChild.innerText === %q)?.lastChild.innerText`, name)
+}
+
+// The window of a session shows what is, and says as of when it is while the member does not answer. It has an address,
+// and closes when the page changes. When the session ends, the window says how.
+func TestSessionWindow(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 10)
+	id := f.sessions[4].id
+	p := newTab(t, f.URL, "#/overview?session="+id) // an address that somebody has sent
+	p.excused = []string{refused(503), refused(404)}
+	p.shows("dialog h2", "Session "+id)
+	p.shows("h1", "Overview")
+	p.wait(fact("Time left"))
+	before := eval[string](p, fact("Time left"))
+	p.wait(fact("Time left") + fmt.Sprintf(` !== %q`, before))
+
+	f.set(func() { f.broken = "/v1/sessions/" })
+	p.shows("dialog .note", "too many questions to answer")
+	p.shows("dialog .note", "This is as of")
+	f.set(func() { f.broken = "" })
+	p.wait(`!document.querySelector('dialog .note').checkVisibility()`)
+
+	p.press(kb.Escape)
+	p.wait(`location.hash === '#/overview' && !document.querySelector('dialog')`)
+	eval[string](p, fmt.Sprintf(`location.hash = '#/sessions?session=%s'`, id))
+	p.shows("dialog button", "Kill…")
+	p.click("dialog button", "Kill…")
+	p.shows("dialog", "To kill a session, sign in.")
+	eval[string](p, `location.hash = '#/nodes'`)
+	p.wait(`!document.querySelector('dialog')`) // neither of the two
+	p.shows("h1", "Nodes")
+
+	eval[bool](p, `history.back() || true`)
+	p.shows("dialog h2", "Session "+id)
+	p.wait(fact("Time left"))
+	f.set(func() { f.gone = 5 })
+	p.wait(fact("State") + ` === 'ended'`)
+	p.shows("dialog .facts", "an operator ended it")
+	if eval[bool](p, `[...document.querySelectorAll('dialog button')].some((e) => e.checkVisibility() && e.innerText.includes('Kill'))`) {
+		t.Error("a session that has ended can be killed")
+	}
+}
+
+// Ends, removals and members have windows with addresses, too.
+func TestWindowsOfEnds(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 10)
+	p := newTab(t, f.URL, "#/ends")
+	p.click("#ends-list .name", "0x1a1f80663010001")
+	p.shows("dialog .facts", "an operator ended it") // as the fake says of a session that is asked for
+	p.wait(`location.hash === '#/ends?end=0x1a1f80663010001'`)
+	p.do(chromedp.Reload())
+	p.shows("dialog h2", "0x1a1f80663010001")
+	p.press(kb.Escape)
+	p.wait(`!document.querySelector('dialog')`)
+	p.fill("#why-about", "10.0.0.4")
+	p.press(kb.Enter)
+	p.wait(`location.hash === '#/ends/10.0.0.4'`)
+	p.do(chromedp.Reload())
+	p.wait(`document.querySelector('#why-about').value === '10.0.0.4'`)
+	eval[string](p, `location.hash = '#/overview?member=3'`)
+	p.wait(fact("Version"))
+	f.set(func() { f.silent = silentThird })
+	p.wait(fact("Silent") + ` === 'down'`)
+}
+
+// A node and the tree show what is, also if others change them, and say as of when they are while the member does not answer. The
+// stream may be live meanwhile.
+func TestNodesStayCurrent(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 10)
+	p := newTab(t, f.URL, "#/nodes/%2Fapp")
+	p.excused = []string{refused(503)}
+	p.wait(`document.querySelector('#node pre')?.textContent === 'text of /app'`)
+	p.wait(item("/locks"))
+	eval[bool](p, fmt.Sprintf(`%s.focus() || true`, item("/locks")))
+	f.set(func() { f.text, f.names = ", changed", []string{"app", "fresh", "zookeeper"} })
+	p.wait(`document.querySelector('#node pre')?.textContent === 'text of /app, changed'`)
+	p.wait(item("/fresh") + " && !" + item("/locks"))
+	p.wait(`document.activeElement.dataset.path === '/'`) // the parent of the node that had the focus
+	if paths := eval[[]string](p, `[...document.querySelectorAll('#tree [role=treeitem]')].map((e) => e.dataset.path)`); !slices.Equal(paths, []string{"/", "/app", "/fresh", "/zookeeper"}) {
+		t.Errorf("the tree has %q", paths)
+	}
+	f.set(func() { f.broken = "/v1/nodes" })
+	p.shows("#node .note", "This node is as of")
+	p.shows("#node pre", "changed")
+	p.shows("#live", "Live")
+	f.set(func() { f.broken, f.text = "", ", again" })
+	p.wait(`document.querySelector('#node pre')?.textContent.endsWith('again') && !document.querySelector('#node .note').checkVisibility()`)
+}
+
+// A page whose stream has no news is not live, and says as of when it is. Lists that cannot be read again do the same. What is looked
+// up once always does.
+func TestOldPages(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 10)
+	p := newTab(t, f.URL, "#/sessions")
+	p.excused = []string{refused(503)}
+	p.shows("#live", "Live")
+	p.wait(row("#sessions", f.sessions[0].id))
+	f.set(func() { f.frozen, f.broken = true, "/v1/sessions" })
+	p.shows("#sessions .note", "These rows are as of")
+	p.wait(row("#sessions", f.sessions[0].id))
+	p.shows("#live", "Not live, as of")
+	f.set(func() { f.frozen, f.broken = false, "" })
+	p.wait(`document.querySelector('#live').innerText === 'Live'`)
+	p.wait(`!document.querySelector('#sessions .note').checkVisibility()`)
+}
+
+// The list says how many sessions there are, and begins with those of the order that the user chooses.
+func TestSessionOrders(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 500)
+	p := newTab(t, f.URL, "#/sessions")
+	p.shows("#sessions .total", "500 sessions")
+	p.click("#sessions th button", "Watches")
+	p.shows("#sessions .pager", "the 100 with the most watches")
+	p.wait(`document.querySelector('#sessions th[aria-sort=descending]').innerText.startsWith('Watches')`)
+	p.wait(`[...document.querySelectorAll('#sessions tbody tr')].every((tr, i, all) => i === 0 || Number(tr.lastChild.innerText) <= Number(all[i - 1].lastChild.innerText))`)
+	p.wait(`document.querySelector('#sessions [data-to=on]').disabled`)
+	eval[bool](p, `(() => { const s = document.querySelector('#filter [name=sort]'); s.value = 'left'; return s.dispatchEvent(new Event('change', {bubbles: true})); })()`)
+	p.shows("#sessions .pager", "the 100 with the least time left")
+	p.wait(`document.querySelector('#sessions th[aria-sort=ascending]').innerText.startsWith('Time left')`)
+	p.fill("#filter [name=text]", "10.0.0.7")
+	p.press(kb.Enter)
+	p.shows("#sessions .total", "1 of 500 sessions")
+	p.click("#filter button", "Clear")
+	p.shows("#sessions .pager", "sessions 1 to 100")
+	p.shows("#sessions .total", "500 sessions")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, query := range f.asked {
+		if query.Has("sort") && query.Has("from") {
+			t.Errorf("asked for %v: an order has one page", query)
+		}
+	}
+}
