@@ -268,8 +268,8 @@ func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
 	}
 }
 
-// Vouched reports, without waiting, whether the client may be told at now that its session lives.
-func (f *Follower) Vouched(id jute.SessionID, now time.Time) bool { return f.leases.vouched(id, now) }
+// Vouched reports, without waiting, whether the client may be told now that its session lives.
+func (f *Follower) Vouched(id jute.SessionID) bool { return f.leases.vouched(id, time.Now()) }
 
 // Vouch sends all unacknowledged touches to the leader at once and waits until the lease of id is
 // valid. It renews nothing itself: if the client was not heard from, its lease is not renewed,

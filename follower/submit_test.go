@@ -286,7 +286,7 @@ func TestRestored(t *testing.T) {
 		r.raftTerm.Store(2)
 		r.f.Restored()
 		r.state.Unlock()
-		if r.f.Vouched(id, time.Now()) {
+		if r.f.Vouched(id) {
 			t.Error("a lease is left")
 		}
 		if got, want := next.sent(), []string{"w2", "w3"}; !slices.Equal(got, want) {

@@ -40,14 +40,14 @@ func TestVouched(t *testing.T) {
 		check := func(id jute.SessionID, from time.Time, what string) {
 			t.Helper()
 			end := from.Add(timeout / 10 * 9)
-			if !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
-				t.Errorf("%s: vouched for at 0.9 T: %t, just after: %t", what, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+			if !r.f.leases.vouched(id, end) || r.f.leases.vouched(id, end.Add(1)) {
+				t.Errorf("%s: vouched for at 0.9 T: %t, just after: %t", what, r.f.leases.vouched(id, end), r.f.leases.vouched(id, end.Add(1)))
 			}
 		}
 		began := time.Now()
 		id := r.session(l, 8, time.Second)
 		check(id, began, "created")
-		if r.f.Vouched(id+1, began) {
+		if r.f.leases.vouched(id+1, began) {
 			t.Error("vouches for a session that no connection holds")
 		}
 
@@ -84,8 +84,8 @@ func TestVouchedFromFirstSending(t *testing.T) {
 		time.Sleep(time.Second)
 		r.commit(r.lead(2, 2), 1)
 		end := began.Add(timeout / 10 * 9)
-		if !r.f.Vouched(8, end) || r.f.Vouched(8, end.Add(1)) {
-			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.Vouched(8, end), r.f.Vouched(8, end.Add(1)))
+		if !r.f.leases.vouched(8, end) || r.f.leases.vouched(8, end.Add(1)) {
+			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.leases.vouched(8, end), r.f.leases.vouched(8, end.Add(1)))
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestLateHandshakeIsVouchedFor(t *testing.T) {
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
 		time.Sleep(tick / flushesPerTick)
-		if r.f.Vouched(id, time.Now()) {
+		if r.f.Vouched(id) {
 			t.Fatal("vouched for before anybody was asked")
 		}
 		sent := time.Now()
@@ -115,8 +115,8 @@ func TestLateHandshakeIsVouchedFor(t *testing.T) {
 			t.Errorf("Vouch: %v", err)
 		}
 		end := sent.Add(timeout / 10 * 9)
-		if !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
-			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+		if !r.f.leases.vouched(id, end) || r.f.leases.vouched(id, end.Add(1)) {
+			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.leases.vouched(id, end), r.f.leases.vouched(id, end.Add(1)))
 		}
 		time.Sleep(timeout)
 		if err := r.f.Vouch(t.Context(), id); !errors.Is(err, ErrNotVouched) {
@@ -148,7 +148,7 @@ func TestLeaseEnds(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
 				id := r.session(r.announced(), 8, 0)
 				tt.do(r.f)
-				if got := !r.f.Vouched(id, time.Now()); got != tt.ends {
+				if got := !r.f.Vouched(id); got != tt.ends {
 					t.Errorf("ended: %t, want %t", got, tt.ends)
 				}
 			})
@@ -353,8 +353,8 @@ func TestRefused(t *testing.T) {
 		if !slices.Equal(r.cut, []jute.SessionID{b}) {
 			t.Errorf("cut %v, want %v", r.cut, b)
 		}
-		if !r.f.Vouched(a, began.Add(timeout/10*9)) || r.f.Vouched(b, began) {
-			t.Errorf("vouched for: %t, %t", r.f.Vouched(a, began.Add(timeout/10*9)), r.f.Vouched(b, began))
+		if !r.f.leases.vouched(a, began.Add(timeout/10*9)) || r.f.leases.vouched(b, began) {
+			t.Errorf("vouched for: %t, %t", r.f.leases.vouched(a, began.Add(timeout/10*9)), r.f.leases.vouched(b, began))
 		}
 	})
 }
@@ -382,17 +382,17 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 		s.nonce = 1001
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(refused)}, Commit: r.state.index + 1}})
 		synctest.Wait()
-		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{refused}) || r.f.Vouched(refused, time.Now()) {
+		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{refused}) || r.f.Vouched(refused) {
 			t.Errorf("cut %v before the commit is applied, want %v", got, refused)
 		}
 		end := sent.Add(timeout / 10 * 9)
-		if r.f.Vouched(kept, end) {
+		if r.f.leases.vouched(kept, end) {
 			t.Error("renewed before the commit is applied")
 		}
 		r.apply()
 		synctest.Wait()
-		if got := r.cutSoFar(); !r.f.Vouched(kept, end) || len(got) != 1 {
-			t.Errorf("the commit is applied: cut %v; the other one renewed: %t", got, r.f.Vouched(kept, end))
+		if got := r.cutSoFar(); !r.f.leases.vouched(kept, end) || len(got) != 1 {
+			t.Errorf("the commit is applied: cut %v; the other one renewed: %t", got, r.f.leases.vouched(kept, end))
 		}
 	})
 }
@@ -414,7 +414,7 @@ func TestRefusedWhileClosing(t *testing.T) {
 		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{lives}) {
 			t.Errorf("cut %v, want %v", got, lives)
 		}
-		if r.f.Vouched(closes, time.Now()) {
+		if r.f.Vouched(closes) {
 			t.Error("vouches for a session that the leader refused")
 		}
 	})
@@ -444,7 +444,7 @@ func TestRefusedInParts(t *testing.T) {
 			t.Errorf("cut %v, want %v", r.cut, ids[:3])
 		}
 		for i, id := range ids {
-			if got := r.f.Vouched(id, time.Now()); got != (i == 3) {
+			if got := r.f.Vouched(id); got != (i == 3) {
 				t.Errorf("session %s vouched for: %t", id, got)
 			}
 		}
@@ -482,8 +482,8 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(id)}}})
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(id)}}})
 		end := began.Add(timeout / 10 * 9)
-		if len(r.cut) != 0 || !r.f.Vouched(id, end) || r.f.Vouched(id, end.Add(1)) {
-			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t", r.cut, r.f.Vouched(id, end), r.f.Vouched(id, end.Add(1)))
+		if len(r.cut) != 0 || !r.f.leases.vouched(id, end) || r.f.leases.vouched(id, end.Add(1)) {
+			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t", r.cut, r.f.leases.vouched(id, end), r.f.leases.vouched(id, end.Add(1)))
 		}
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
 		if !slices.Equal(r.cut, []jute.SessionID{id}) || !slices.Equal(r.conns, []uint64{5}) {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
-	"time"
 
 	"rollcall/jute"
 	"rollcall/proto"
@@ -90,13 +89,13 @@ func (c *conn) run(sock net.Conn) {
 // MaySend implements stream.Permit. Every byte to a client that has a session tells it that the
 // session lives, so a valid lease is needed. A session of the read-only mode lives as long as its connection. A client that may have
 // missed a change of what it watches is sent nothing until that is known: see missed.go.
-func (c *conn) MaySend(now time.Time) bool {
-	return c.missedNothing() && c.mayTell(now)
+func (c *conn) MaySend() bool {
+	return c.missedNothing() && c.mayTell()
 }
 
 // mayTell reports whether the client may be told that its session lives.
-func (c *conn) mayTell(now time.Time) bool {
-	return c.spared || c.readOnly || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session, now)
+func (c *conn) mayTell() bool {
+	return c.spared || c.readOnly || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session)
 }
 
 // AwaitPermit implements stream.Permit. It waits half a tick at most, and as long as a search of the connection's watches takes.

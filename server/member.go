@@ -23,9 +23,8 @@ type Member interface {
 	// never blocks: it runs for every request.
 	Touch(id jute.SessionID, timeout time.Duration)
 
-	// Vouched reports at once whether this member may tell a client, at now, that its session
-	// lives.
-	Vouched(id jute.SessionID, now time.Time) bool
+	// Vouched reports at once whether this member may tell a client now that its session lives.
+	Vouched(id jute.SessionID) bool
 
 	// Vouch reports the session's touches to the leader at once, and waits until the session's
 	// lease is valid. If it returns an error (refused, half a tick has passed, or ctx ended),

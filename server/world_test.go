@@ -115,7 +115,7 @@ func (m *fakeMember) Touch(id jute.SessionID, _ time.Duration) {
 	m.touches[id]++
 }
 
-func (m *fakeMember) Vouched(jute.SessionID, time.Time) bool {
+func (m *fakeMember) Vouched(jute.SessionID) bool {
 	return !m.mute.Load() // without mu, because the caller may hold it: apply sends queued replies
 }
 

@@ -379,9 +379,9 @@ func (l listening) Touch(id jute.SessionID, timeout time.Duration) {
 	l.Member.Touch(id, timeout)
 }
 
-func (l listening) Vouched(id jute.SessionID, now time.Time) bool {
-	ok := l.Member.Vouched(id, now)
-	l.w.to.Vouched(now.Sub(l.w.start), l.w.id, id, 0, ok)
+func (l listening) Vouched(id jute.SessionID) bool {
+	ok := l.Member.Vouched(id)
+	l.w.to.Vouched(l.w.now(), l.w.id, id, 0, ok)
 	return ok
 }
 

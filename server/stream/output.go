@@ -209,7 +209,7 @@ func (s *Stream) permitted(now time.Time) bool {
 // maySend asks the owner for its permit. If the owner permits, it sets the write deadline and
 // returns true. The caller holds the lock, and is the goroutine that sends.
 func (s *Stream) maySend(now time.Time) bool {
-	if !s.owner.MaySend(now) {
+	if !s.owner.MaySend() {
 		return false
 	}
 	s.armWrite(now)

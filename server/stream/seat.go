@@ -172,7 +172,7 @@ func (s *Stream) transmit() {
 	if s.end.dead || out == nil {
 		return
 	}
-	if out.extra > 0 || !s.owner.MaySend(time.Now()) {
+	if out.extra > 0 || !s.owner.MaySend() {
 		s.demote(nil, true)
 		return
 	}

@@ -92,9 +92,9 @@ type Frames interface {
 
 // Permit says whether the client may be sent what is queued. A stream asks before each write.
 type Permit interface {
-	// MaySend reports, without waiting, whether the client may be sent anything at now. The caller
+	// MaySend reports, without waiting, whether the client may be sent anything now. The caller
 	// holds the lock.
-	MaySend(now time.Time) bool
+	MaySend() bool
 
 	// AwaitPermit is called without the lock after MaySend has returned false. It waits until the
 	// client may be sent something, and reports whether it may. If it may not, the stream ends with

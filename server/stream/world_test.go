@@ -50,7 +50,7 @@ func (o *owner) Begin() bool {
 
 func (o *owner) Waiting() (frames, bytes int) { return o.frames, o.bytes }
 func (o *owner) Due() bool                    { return o.due }
-func (o *owner) MaySend(time.Time) bool       { return !o.mute }
+func (o *owner) MaySend() bool                { return !o.mute }
 
 func (o *owner) AwaitPermit(ctx context.Context) bool {
 	o.Lock()
