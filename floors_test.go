@@ -15,7 +15,7 @@ import (
 // floors lists the packages by floor, the lowest first. A package imports only packages of lower
 // floors.
 var floors = [][]string{
-	{"internal/durable"},
+	{"internal/durable", "internal/monotonic"},
 	{"secretfile", "roster", "internal/slowkey"},
 	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model", "internal/tokenproof", "internal/localsocket"},
 	{"zkdata", "sessiontracker", "znode", "tally", "internal/guesses", "logs", "logs/logtest"},

@@ -3,7 +3,6 @@ package follower
 import (
 	"context"
 	"slices"
-	"time"
 
 	"rollcall/jute"
 	"rollcall/proto"
@@ -115,7 +114,7 @@ func (f *Follower) acknowledge(a ack) {
 	for _, id := range a.refused {
 		refused[jute.SessionID(id)] = true
 	}
-	now := time.Now()
+	now := f.cfg.Monotonic.Now()
 	for _, b := range batches {
 		f.count.flushed.Add(now.Sub(b.Sent))
 		sent := b.Sent

@@ -9,6 +9,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/internal/monotonic"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -81,7 +82,7 @@ func BenchmarkRenew(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("touches=%d", n), func(b *testing.B) {
 			now := time.Now()
-			s, touched := newLeases(now), map[jute.SessionID]time.Duration{}
+			s, touched := newLeases(monotonic.System{}), map[jute.SessionID]time.Duration{}
 			for i := range n {
 				id := jute.SessionID(self<<56 + i)
 				s.take(id, uint64(i), timeout, now)

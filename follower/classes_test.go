@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/internal/monotonic"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -27,7 +28,7 @@ type lanes struct {
 }
 
 func newLanes(t *testing.T, maxBytes int) *lanes {
-	o := newOutbox(Config{Self: 1, Boot: 1, MaxInFlight: 1 << 20, MaxInFlightBytes: 1 << 30, MaxQueued: 1 << 20, MaxQueuedBytes: maxBytes})
+	o := newOutbox(Config{Self: 1, Boot: 1, Monotonic: monotonic.System{}, MaxInFlight: 1 << 20, MaxInFlightBytes: 1 << 30, MaxQueued: 1 << 20, MaxQueuedBytes: maxBytes})
 	o.open()
 	return &lanes{outbox: o, t: t}
 }

@@ -19,7 +19,8 @@
 //
 // # Time
 //
-// All time is monotonic and measured here, except for the base of session ids.
+// All time is monotonic and measured here, except for the base of session ids. Leases, and the ages of
+// touches, are counted by Config.Monotonic.
 //
 // # Locks
 //
@@ -40,6 +41,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"rollcall/internal/monotonic"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
@@ -115,6 +117,7 @@ type Config struct {
 	RaftLeader func() uint32    // the member that raft takes for the leader now, 0: none; must not block
 	Joining    func() bool      // reports whether this member does not take part in proofs yet; must not block
 	Wall       func() time.Time // the wall clock: base of session ids, also reported to the leader
+	Monotonic  monotonic.Clock  // default: monotonic.System
 
 	// The next four are for a leader's verdict that this member's state is wrong.
 	Members  func() []uint32                                            // returns the ids of the voters, perhaps this one included; must not block
@@ -194,10 +197,13 @@ func New(cfg Config) (*Follower, error) {
 	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultQueued)
 	cfg.MaxQueuedBytes = cmp.Or(cfg.MaxQueuedBytes, defaultQueuedBytes)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.Monotonic == nil {
+		cfg.Monotonic = monotonic.System{}
+	}
 	return &Follower{
 		cfg:       cfg,
 		log:       cfg.Logger.With("component", "follower"),
-		leases:    newLeases(time.Now()),
+		leases:    newLeases(cfg.Monotonic),
 		out:       newOutbox(cfg),
 		announced: make(chan struct{}),
 		replaced:  make(chan struct{}),
@@ -206,7 +212,7 @@ func New(cfg Config) (*Follower, error) {
 		synced:    make(chan struct{}, 1),
 		acked:     make(chan struct{}, 1),
 		accused:   make(chan accusation, 1),
-		term:      newTerm(znode.Term{}),
+		term:      newTerm(znode.Term{}, cfg.Monotonic.Now()),
 	}, nil
 }
 
@@ -264,12 +270,14 @@ func (f *Follower) OfferSession() (id jute.SessionID, ok bool) {
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
 	f.touched.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
 	if table := f.leading.Load(); table != nil {
-		table.Touch(id, time.Now(), timeout) // this member leads: touches of its own clients count without a ping
+		table.Touch(id, f.cfg.Monotonic.Now(), timeout) // this member leads: touches of its own clients count without a ping
 	}
 }
 
 // Vouched reports, without waiting, whether the client may be told now that its session lives.
-func (f *Follower) Vouched(id jute.SessionID) bool { return f.leases.vouched(id, time.Now()) }
+func (f *Follower) Vouched(id jute.SessionID) bool {
+	return f.leases.vouched(id, f.cfg.Monotonic.Now())
+}
 
 // Vouch sends all unacknowledged touches to the leader at once and waits until the lease of id is
 // valid. It renews nothing itself: if the client was not heard from, its lease is not renewed,
@@ -280,7 +288,7 @@ func (f *Follower) Vouched(id jute.SessionID) bool { return f.leases.vouched(id,
 // Vouch fails with ErrRefused, with ErrNotVouched after half a tick, or when ctx ends or no
 // connection holds id. The caller must then close the connection.
 func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
-	e, err := f.leases.expect(id, time.Now())
+	e, err := f.leases.expect(id, f.cfg.Monotonic.Now())
 	if e == nil {
 		return err
 	}
@@ -290,12 +298,10 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 	}
 	f.flush()
 	defer f.count.held.Since(time.Now())
-	timer := time.NewTimer(f.cfg.Tick / 2)
-	defer timer.Stop()
 	select {
 	case <-e.done:
 		return e.err
-	case <-timer.C:
+	case <-f.cfg.Monotonic.After(f.cfg.Tick / 2):
 		return ErrNotVouched
 	case <-ctx.Done():
 		return fmt.Errorf("follower: vouch for session %s: %w", id, ctx.Err())

@@ -15,13 +15,11 @@ const lapsesPerTick = 8
 // sends something later, its session may have expired. The loop costs nothing while
 // acknowledgements come. Otherwise it costs time for each touch that waits for one.
 func (f *Follower) lapseLoop(ctx context.Context) error {
-	ticker := time.NewTicker(f.cfg.Tick / lapsesPerTick)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-ticker.C:
+		case now := <-f.cfg.Monotonic.After(f.cfg.Tick / lapsesPerTick):
 			f.cutLapsed(now)
 			f.cutUnlinked(now)
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/monotonic"
 	"rollcall/jute"
 )
 
@@ -14,7 +15,8 @@ const perLock = 256
 // leases knows until when this member may speak for the sessions that its connections hold. Make
 // one with newLeases. It is safe for concurrent use, and nothing blocks.
 type leases struct {
-	base time.Time // all times below count from here
+	clock monotonic.Clock
+	base  time.Time // all times below count from here, by clock
 
 	mu      sync.Mutex
 	held    map[jute.SessionID]lease
@@ -39,9 +41,10 @@ type expectation struct {
 	n    int // number of waiting calls
 }
 
-func newLeases(now time.Time) *leases {
+func newLeases(clock monotonic.Clock) *leases {
 	return &leases{
-		base:    now.Add(-1), // so that begun is never 0
+		clock:   clock,
+		base:    clock.Now().Add(-1), // so that begun is never 0
 		held:    make(map[jute.SessionID]lease),
 		waiting: make(map[jute.SessionID]*expectation),
 	}
@@ -56,7 +59,7 @@ func (s *leases) take(id jute.SessionID, conn uint64, timeout time.Duration, sen
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	until := sent.Sub(s.base) + span(timeout)
-	s.held[id] = lease{conn: conn, timeout: timeout, until: until, late: time.Since(s.base) > until}
+	s.held[id] = lease{conn: conn, timeout: timeout, until: until, late: s.clock.Now().Sub(s.base) > until}
 	s.fresh = append(s.fresh, id)
 }
 
@@ -222,7 +225,7 @@ func (s *leases) renew(touched map[jute.SessionID]time.Duration, sent time.Time,
 			l.until = until
 			s.held[id] = l
 		}
-		if len(s.waiting) > 0 && time.Since(s.base) <= l.until { // usually nothing waits
+		if len(s.waiting) > 0 && s.clock.Now().Sub(s.base) <= l.until { // usually nothing waits
 			s.finish(id, nil)
 		}
 	}

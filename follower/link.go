@@ -33,9 +33,9 @@ type term struct {
 	cancel context.CancelFunc
 }
 
-func newTerm(t znode.Term) *term {
+func newTerm(t znode.Term, now time.Time) *term {
 	ctx, end := context.WithCancel(context.Background())
-	return &term{Term: t, reached: reached{at: time.Now()}, ctx: ctx, cancel: end}
+	return &term{Term: t, reached: reached{at: now}, ctx: ctx, cancel: end}
 }
 
 // isCurrent reports whether t's leader may still lead, as far as raft on this member knows. It may

@@ -417,7 +417,7 @@ func TestLinkReport(t *testing.T) {
 				return a
 			}
 			r := linkReport{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: brief})), self: self, patience: tick}
-			term := newTerm(znode.Term{Term: 7, Leader: tt.leader})
+			term := newTerm(znode.Term{Term: 7, Leader: tt.leader}, time.Now())
 			r.begin(term, time.Now())
 			time.Sleep(tt.after)
 			r.ended(tt.lived, tt.err)

@@ -1,8 +1,6 @@
 package follower
 
 import (
-	"time"
-
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
@@ -27,7 +25,7 @@ func (f *Follower) start(t znode.Term) {
 		f.retired = f.term.Nonce
 	}
 	f.term.cancel()
-	f.term = newTerm(t)
+	f.term = newTerm(t, f.cfg.Monotonic.Now())
 }
 
 // Announced implements znode.Hooks.
@@ -155,7 +153,7 @@ func (f *Follower) Dropped(*proto.Txn) {}
 // because the leader may name one of them in an acknowledgement or in the answer to a sync.
 func (f *Follower) EntryEnd(index uint64) {
 	f.applied.Store(index)
-	now := time.Now()
+	now := f.cfg.Monotonic.Now()
 	f.leases.entryApplied(now)
 	f.out.entryApplied(now)
 	f.mu.Lock()

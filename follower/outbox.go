@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"rollcall/fifo"
+	"rollcall/internal/monotonic"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -54,7 +55,8 @@ type outbox struct {
 	maxHeld      int // in lanes
 	maxHeldBytes int
 
-	work chan struct{} // one place: there may be something to send
+	clock monotonic.Clock // Config.Monotonic
+	work  chan struct{}   // one place: there may be something to send
 
 	mu        sync.Mutex
 	lanes     map[uint64]*lane // by connection; only those with something unapplied
@@ -94,7 +96,7 @@ type request struct {
 	waiter znode.Waiter // nil: there is none
 	lane   *lane
 	cost
-	sent time.Time // when it was first taken to be sent
+	sent time.Time // when it was first taken to be sent, by the outbox's clock
 }
 
 // cost is what a write counts while it is held: its bytes and its weight.
@@ -118,6 +120,7 @@ func newOutbox(cfg Config) *outbox {
 		member: cfg.Self, boot: cfg.Boot,
 		maxSent: cfg.MaxInFlight, maxSentBytes: cfg.MaxInFlightBytes,
 		maxHeld: cfg.MaxQueued, maxHeldBytes: cfg.MaxQueuedBytes,
+		clock: cfg.Monotonic,
 		work:  make(chan struct{}, 1),
 		lanes: make(map[uint64]*lane),
 		next:  1,
@@ -180,7 +183,7 @@ func costOf(txn *proto.Txn) (cost, error) {
 func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
 	if len(o.lanes) == 0 {
-		o.moved, o.changed = time.Now(), false
+		o.moved, o.changed = o.clock.Now(), false
 	}
 	l := o.lane(txn.Conn)
 	l.queue.Push(request{txn: txn, waiter: w, lane: l, cost: cost})
@@ -417,7 +420,7 @@ func (o *outbox) number(now time.Time) bool {
 	o.release(r.cost)
 	o.seq++
 	r.txn.Seq = o.seq
-	r.sent = now
+	r.sent = o.clock.Now()
 	o.sentBytes += r.size
 	if r.heavy() {
 		o.sentHeavy += r.weight
@@ -490,7 +493,7 @@ func (o *outbox) pop() request {
 		o.sentHeavy -= r.weight
 	}
 	if r.long {
-		o.rest.applied(time.Since(r.sent), o.wake)
+		o.rest.applied(o.clock.Now().Sub(r.sent), o.wake)
 	}
 	if o.held > 0 {
 		o.wake() // the link may have stopped at a bound

@@ -135,14 +135,14 @@ func (f *Follower) flush() {
 // that no ping asked for, if there is anything to flush.
 func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 	return func(yield func(*proto.Pong) bool) {
-		batches := f.touched.Flush(time.Now())
+		batches := f.touched.Flush(f.cfg.Monotonic.Now())
 		if number == 0 && len(batches) == 0 {
 			return
 		}
 		pong, room := f.pong(number), touchesPerPong
 		for _, b := range batches {
 			left := len(b.Touched)
-			part := appendBatch(pong, b, min(left, room))
+			part := f.appendBatch(pong, b, min(left, room))
 			for id, timeout := range b.Touched {
 				if room == 0 {
 					pong.More = true
@@ -150,7 +150,7 @@ func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
 						return
 					}
 					pong, room = f.pong(number), touchesPerPong
-					part = appendBatch(pong, b, min(left, room))
+					part = f.appendBatch(pong, b, min(left, room))
 				}
 				part.Sessions = append(part.Sessions, int64(id))
 				part.TimeoutsMs = append(part.TimeoutsMs, uint32(timeout.Milliseconds()))
@@ -167,15 +167,15 @@ func (f *Follower) pong(number uint64) *proto.Pong {
 	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Disk: f.cfg.Disk(), Applied: f.applied.Load()}
 	if number != 0 {
 		pong.Marks, pong.ClockMs = f.Marks(), f.cfg.Wall().UnixMilli()
-		pong.Unlinked = f.unlinked(time.Now()) > f.cfg.Tick
+		pong.Unlinked = f.unlinked(f.cfg.Monotonic.Now()) > f.cfg.Tick
 	}
 	return pong
 }
 
 // appendBatch adds a batch with room for n touches to pong, and returns it.
-func appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
+func (f *Follower) appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
 	part := &proto.Batch{
-		Number: b.Number, AgeUs: uint64(max(0, time.Since(b.Sent).Microseconds())),
+		Number: b.Number, AgeUs: uint64(max(0, f.cfg.Monotonic.Now().Sub(b.Sent).Microseconds())),
 		Sessions: make([]int64, 0, n), TimeoutsMs: make([]uint32, 0, n),
 	}
 	pong.Batches = append(pong.Batches, part)

@@ -19,7 +19,7 @@ func (f *Follower) probeLoop(ctx context.Context, t *term) {
 		err := f.cfg.Probe(probe, t.Leader)
 		cancel()
 		if err == nil {
-			t.reach(time.Now())
+			t.reach(f.cfg.Monotonic.Now())
 		}
 		select {
 		case <-ctx.Done():

@@ -464,7 +464,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"checks by the wall clock", "leader/expire.go",
-		"l.look(&r, time.Now())", "l.look(&r, l.cfg.Clock.Now())",
+		"l.look(&r, l.cfg.Monotonic.Now())", "l.look(&r, l.cfg.Clock.Now())",
 		here, "TestWallClocksJump",
 	},
 	{

@@ -51,7 +51,7 @@ const (
 func (l *Leader) batchLoop(ctx context.Context) error {
 	l.removals.unswept.Store(true) // an earlier term may have left some
 	for {
-		begun := time.Now()
+		begun := l.cfg.Monotonic.Now()
 		batch, err := l.seal(begun)
 		if err != nil {
 			return err
@@ -87,10 +87,8 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 // pause after removals is over. It returns false when the term ends, which is not a failure.
 func (l *Leader) awaitWork(ctx context.Context) bool {
 	var rested <-chan time.Time // nil, which never fires, unless there is a pause
-	if d := time.Until(l.removals.pausedUntil); d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		rested = timer.C
+	if d := l.removals.pausedUntil.Sub(l.cfg.Monotonic.Now()); d > 0 {
+		rested = l.cfg.Monotonic.After(d)
 	}
 	select {
 	case <-ctx.Done():

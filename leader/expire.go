@@ -39,17 +39,16 @@ type round struct {
 // machine expires sessions too.
 func (l *Leader) expireLoop(ctx context.Context) error {
 	l.pingAll()
-	timer := time.NewTimer(l.cfg.Sessions.Wait(time.Now()))
-	defer timer.Stop()
+	wait := l.cfg.Sessions.Wait(l.cfg.Monotonic.Now())
 	var r round
 	for {
 		select {
 		case <-ctx.Done():
 			return nil // stepping down is not a failure
-		case <-timer.C:
+		case <-l.cfg.Monotonic.After(wait):
 		case <-l.answered:
 		}
-		timer.Reset(l.look(&r, time.Now()))
+		wait = l.look(&r, l.cfg.Monotonic.Now())
 	}
 }
 

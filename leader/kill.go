@@ -73,7 +73,7 @@ func (l *Leader) Kill(ctx context.Context, request *proto.KillRequest) (*proto.K
 		return nil, status.Error(codes.Unimplemented, "leader: a member runs an older version, which cannot end sessions for operators")
 	}
 	k := &kill{id: jute.SessionID(request.Session), since: request.Since, by: request.By, done: make(chan proto.KillReply_Outcome, 1)}
-	heard, _ := l.cfg.Sessions.Heard(k.id, time.Now())
+	heard, _ := l.cfg.Sessions.Heard(k.id, l.cfg.Monotonic.Now())
 	k.silent = heard.Ago
 	outcome, err := awaitApplied(ctx, l, &l.kills.requests, k, k.done)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *Leader) answerKills(kills []*kill) {
 		if i := slices.Index(ended, k.id); i >= 0 {
 			ended = slices.Delete(ended, i, i+1) // a second kill of the session found it gone
 			outcome = proto.KillReply_CLOSED
-		} else if _, lives := l.cfg.Sessions.Heard(k.id, time.Now()); lives {
+		} else if _, lives := l.cfg.Sessions.Heard(k.id, l.cfg.Monotonic.Now()); lives {
 			outcome = proto.KillReply_MOVED
 		}
 		k.done <- outcome

@@ -39,6 +39,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"rollcall/internal/monotonic"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
@@ -77,10 +78,13 @@ type Config struct {
 	SyncLimit   int           // ticks after which the streams of a silent member are closed
 	// Parting is for how long a member that has left raft's configuration is still asked which clients it
 	// has heard. It must be longer than such a member serves them, by the time of two pings.
-	Parting  time.Duration
-	Clock    *Clock // the member's wall clock, for the stamps on entries and for the reaper
-	Log      Log
-	Sessions *sessiontracker.GlobalTable
+	Parting time.Duration
+	Clock   *Clock // the member's wall clock, for the stamps on entries and for the reaper
+	// Monotonic counts everything else that is compared with the time, above all the sessions' timeouts.
+	// The session table must have been made at a time of it. Default: monotonic.System.
+	Monotonic monotonic.Clock
+	Log       Log
+	Sessions  *sessiontracker.GlobalTable
 	// Members returns the servers of raft's latest configuration, committed or not, this member
 	// included. A majority of the voters among them proves that we lead. Members must not block,
 	// because a lock is held. The caller does not change the result.
@@ -150,12 +154,15 @@ func New(cfg Config) (*Leader, error) {
 	}
 	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, DefaultReapInterval)
 	cfg.Reaping.PerMinute = cmp.Or(cfg.Reaping.PerMinute, DefaultReapPerMinute)
+	if cfg.Monotonic == nil {
+		cfg.Monotonic = monotonic.System{}
+	}
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	l := &Leader{
 		cfg:      cfg,
 		log:      logger.With("component", "leader", "term", cfg.Term),
 		count:    cmp.Or(cfg.Counters, new(Counters)),
-		begun:    time.Now(),
+		begun:    cfg.Monotonic.Now(),
 		changed:  make(chan struct{}, 1),
 		answered: make(chan struct{}, 1),
 		handOver: make(chan handOver),
@@ -207,7 +214,7 @@ func (l *Leader) logExpired() {
 	l.expired = nil
 	l.expiredMu.Unlock()
 	if len(ids) > 0 {
-		l.countLate(ids, time.Now())
+		l.countLate(ids, l.cfg.Monotonic.Now())
 		l.count.Expired.Add(uint64(len(ids)))
 		l.log.Info("sessions expired", "count", len(ids), "first", ids[0])
 	}

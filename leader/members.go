@@ -44,7 +44,7 @@ func (l *Leader) memberLoop(ctx context.Context) error {
 		case <-ticker.C:
 		case <-l.changed:
 		}
-		l.renewLinks(time.Now())
+		l.renewLinks(l.cfg.Monotonic.Now())
 	}
 }
 

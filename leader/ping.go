@@ -74,7 +74,7 @@ func (l *Leader) pingLoop(ctx context.Context, m *link) {
 func (l *Leader) runStream(ctx context.Context, m *link) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	m.streamOpened(cut, time.Now(), l.cfg.Log.CommitIndex())
+	m.streamOpened(cut, l.cfg.Monotonic.Now(), l.cfg.Log.CommitIndex())
 	l.compared.forget(m.id)
 	l.clocks.forget(m.id)
 	to, err := l.cfg.Link(m.id)
@@ -144,7 +144,7 @@ func (l *Leader) receive(m *link, stream proto.Follower_PingsClient) error {
 		if err != nil {
 			return err
 		}
-		now := time.Now()
+		now := l.cfg.Monotonic.Now()
 		if back := m.heardFrom(now, pong, l.cfg.Tick); !m.parts() {
 			if err := l.countIn(m, pong, back, now); err != nil {
 				return err
@@ -211,7 +211,7 @@ func (l *Leader) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 // three cases. A member that refuses pings knows a newer term, and this one is about to end. A member
 // that has not answered in this term may be starting: it gets a tick. A member that has left may stop.
 func (l *Leader) markLost(m *link, err error) {
-	if status.Code(err) == codes.FailedPrecondition || m.parts() || !m.lose(time.Since(l.begun) > l.cfg.Tick) {
+	if status.Code(err) == codes.FailedPrecondition || m.parts() || !m.lose(l.cfg.Monotonic.Now().Sub(l.begun) > l.cfg.Tick) {
 		return
 	}
 	if errors.Is(err, io.EOF) {

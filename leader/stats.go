@@ -46,7 +46,7 @@ type Stats struct {
 
 // Stats returns the present values.
 func (l *Leader) Stats() Stats {
-	s := Stats{Syncs: int(l.syncing.Load()), Uptime: time.Since(l.begun)}
+	s := Stats{Syncs: int(l.syncing.Load()), Uptime: l.cfg.Monotonic.Now().Sub(l.begun)}
 	why, _ := l.clockFault()
 	s.Held = why != ""
 	_, _, s.Apart = l.clocks.compare(nil)

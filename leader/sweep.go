@@ -49,7 +49,7 @@ func (l *Leader) takeRemovals(now time.Time) (sweeps bool, kills []*kill, due []
 
 // pauseRemovals begins the pause after an entry that removed something and was begun at begun.
 func (l *Leader) pauseRemovals(begun time.Time) {
-	now := time.Now()
+	now := l.cfg.Monotonic.Now()
 	l.removals.pausedUntil = now.Add(now.Sub(begun))
 }
 

@@ -33,7 +33,7 @@ func (h hooks) Announced(member uint32, boot, replaced uint64) {
 
 func (h hooks) Opened(s znode.Session) {
 	if t := h.m.terms.table; t != nil {
-		t.Open(seed(s), now())
+		t.Open(seed(s), h.m.cfg.Monotonic.Now())
 		h.m.sessions.opened.Add(1)
 		h.m.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
@@ -44,7 +44,7 @@ func (h hooks) Opened(s znode.Session) {
 
 func (h hooks) Attached(s znode.Session, old znode.Owner) {
 	if t := h.m.terms.table; t != nil {
-		t.Attach(seed(s), now())
+		t.Attach(seed(s), h.m.cfg.Monotonic.Now())
 		h.m.sessions.resumed.Add(1)
 		h.m.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}

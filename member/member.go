@@ -40,6 +40,7 @@ import (
 	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/internal/guesses"
+	"rollcall/internal/monotonic"
 	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/leader"
@@ -98,6 +99,9 @@ type Config struct {
 	Log     *logs.Log                // operators can ask for it over HTTP; default: they cannot
 	Logger  *slog.Logger             // default: that of Log, or discard
 
+	// Monotonic counts the timeouts and the leases of sessions; raft counts by package time. Default: monotonic.System.
+	Monotonic monotonic.Clock
+
 	// The following are for tests that check what a member does. Hooks are called after the
 	// member's own hooks. Wrap wraps the member as its connections see it, and WrapLog wraps
 	// the log as a term of leading sees it.
@@ -152,6 +156,9 @@ func (c *Config) complete() error {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Monotonic == nil {
+		c.Monotonic = monotonic.System{}
 	}
 	return nil
 }
@@ -309,6 +316,7 @@ func (m *Member) followerConfig() follower.Config {
 		Joining:    func() bool { return m.node.Joining() },
 		Disk:       func() uint64 { return uint64(m.node.Disk()) },
 		Wall:       m.clock.Now,
+		Monotonic:  m.cfg.Monotonic,
 		Members:    m.voters, Ask: m.askMarks, Damaged: m.reportDamage, Disputed: m.reportDispute,
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
@@ -571,6 +579,3 @@ func (m *Member) eventLoop(ctx context.Context) error {
 		}
 	}
 }
-
-// now returns the time for the session table, which needs a monotonic clock.
-func now() time.Time { return time.Now() }

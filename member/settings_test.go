@@ -147,7 +147,7 @@ var reaches = map[string]string{
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
 // from others.
-var judges = []string{"Clients", "Secure", "Operators", "Collectors", "Network", "Memory", "Bind", "Stores", "Now", "Events", "Lines", "Log", "Logger", "Hooks", "Wrap", "WrapLog"}
+var judges = []string{"Clients", "Secure", "Operators", "Collectors", "Network", "Memory", "Bind", "Stores", "Now", "Monotonic", "Events", "Lines", "Log", "Logger", "Hooks", "Wrap", "WrapLog"}
 
 // defaults are the fields of rooms that no setting changes, and keys.Fixed, which a setting switches off.
 var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes keys.Fixed")

@@ -147,7 +147,7 @@ func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	if table == nil {
 		return nil, false
 	}
-	begun := s.m.clock.Now().Add(-table.Now(time.Now()))
+	begun := s.m.clock.Now().Add(-table.Now(s.m.cfg.Monotonic.Now()))
 	return func(yield func(jute.SessionID, time.Time) bool) {
 		for e := range table.Expiries() {
 			if !yield(e.ID, begun.Add(e.At)) {

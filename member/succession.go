@@ -35,7 +35,7 @@ func (s *succession) started(t znode.Term) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leader != t.Leader {
-		s.led[s.leader] = now()
+		s.led[s.leader] = time.Now()
 	}
 	s.leader = t.Leader
 }
@@ -50,7 +50,7 @@ func (s *succession) Reached(d time.Duration) []uint32 {
 func (s *succession) Heir(reached []uint32) (heir uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return heirOf(s.m.cfg.ID, reached, s.led, now(), time.Duration(heirPause*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
+	return heirOf(s.m.cfg.ID, reached, s.led, time.Now(), time.Duration(heirPause*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
 }
 
 func heirOf(self uint32, reached []uint32, led map[uint32]time.Time, now time.Time, rest time.Duration) (heir uint32) {
@@ -71,7 +71,7 @@ func heirOf(self uint32, reached []uint32, led map[uint32]time.Time, now time.Ti
 // HandOver implements leader.Ensemble.
 func (s *succession) HandOver(ctx context.Context, to uint32) error {
 	s.mu.Lock()
-	s.led[to] = now()
+	s.led[to] = time.Now()
 	s.mu.Unlock()
 	return s.m.node.HandOverTo(ctx, to)
 }

@@ -220,7 +220,7 @@ func (t *terms) config(o opening) leader.Config {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
-		Clock: t.m.clock, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
+		Clock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Ensemble: t.m.succession, Redial: t.m.peers.redial,
 		Members: t.m.members, RaftTerm: t.m.node.Term, Link: t.link, Present: t.m.present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
@@ -289,7 +289,7 @@ func (t *terms) started(start znode.Term) {
 		t.m.follower.Leading(nil)
 		return
 	}
-	t.table = sessiontracker.NewGlobalTable(time.Now(), t.m.cfg.Tick, seeds(t.m.state))
+	t.table = sessiontracker.NewGlobalTable(t.m.cfg.Monotonic.Now(), t.m.cfg.Tick, seeds(t.m.state))
 	t.m.follower.Leading(t.table)
 	opened <- opening{start, t.table}
 }

@@ -204,7 +204,7 @@ func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 			row.Connection, row.Watches = connectionRow(&c), uint32(watches)
 		}
 		if table != nil {
-			heard, ok := table.Heard(jute.SessionID(id), time.Now())
+			heard, ok := table.Heard(jute.SessionID(id), v.m.cfg.Monotonic.Now())
 			row.Timed, row.HeardMs, row.LeftMs = ok, uint64(heard.Ago.Milliseconds()), uint64(heard.Left.Milliseconds())
 		}
 		if carried || row.Timed {
@@ -222,7 +222,7 @@ func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 	if table == nil {
 		return &proto.BucketRows{}
 	}
-	buckets, later := table.Buckets(time.Now(), rows(q.Limit))
+	buckets, later := table.Buckets(v.m.cfg.Monotonic.Now(), rows(q.Limit))
 	r := &proto.BucketRows{Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()), ClockMs: v.m.clock.Now().UnixMilli(), Later: uint32(later)}
 	for _, b := range buckets {
 		r.Rows = append(r.Rows, &proto.BucketRow{DueMs: b.Due.Milliseconds(), Sessions: uint32(b.Sessions)})

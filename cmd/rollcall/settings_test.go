@@ -203,7 +203,7 @@ var settingCases = []settingCase{
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("Clients Secure Memory Operators Collectors Drain Version Built Network Stores Now Events Lines Log Logger Hooks Wrap WrapLog Login.Users")
+var given = strings.Fields("Clients Secure Memory Operators Collectors Drain Version Built Network Stores Now Monotonic Events Lines Log Logger Hooks Wrap WrapLog Login.Users")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.
