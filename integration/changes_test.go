@@ -108,6 +108,7 @@ func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *str
 		Events: sum.event(),
 		Adjust: func(cfg *member.Config) { cfg.Trust.SecretFile = secret },
 	})
+	e.DrawRates(rand.New(rand.NewPCG(seed, 3)))
 	e.Ready()
 	e.Joined()
 	writers := startWriters(t, e, rng, changingSessions, changingWrites, sessionTimeout, changingPace, cluster.NewIDs(members)...)

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/integration/history"
 	"rollcall/jute"
 	"rollcall/leader"
 	"rollcall/member"
@@ -292,4 +294,73 @@ func TestLeadersClockIsNotThatOfMost(t *testing.T) {
 			t.Errorf("all clocks are right: the node is there: %t, the reaper is held: %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
 		}
 	})
+}
+
+// A leader's clock is a tenth faster than that of a follower. A session whose client was heard only by this follower, which is
+// cut off, ends as early as that allows. Until then the follower served the client, and it serves it no more. If the leader's
+// clock is twice as fast, which is more than is promised, the follower still serves the client of a session
+// that has ended, and the checker of histories sees both.
+func TestClocksOfDifferentRates(t *testing.T) {
+	for _, tt := range []struct {
+		leader, follower float64
+		broken           bool
+	}{
+		{leader: 1, follower: 1},
+		{leader: 1.1, follower: 1},
+		{leader: 1, follower: 0.91},
+		{leader: 1, follower: 1.1},
+		{leader: 2, follower: 1, broken: true},
+		{leader: 1, follower: 0.5, broken: true},
+	} {
+		t.Run(fmt.Sprintf("leader %v, follower %v", tt.leader, tt.follower), func(t *testing.T) {
+			var h history.History
+			synctest.Test(t, func(t *testing.T) { h = cutOffWithRates(t, tt.leader, tt.follower) })
+			var vouched bool
+			for _, v := range history.Check(h) {
+				vouched = vouched || v.Rule == "f"
+				if !tt.broken {
+					t.Error(v)
+				}
+			}
+			if tt.broken && !vouched {
+				t.Error("the checker has not seen that a member vouched for a session that had ended")
+			}
+		})
+	}
+}
+
+// cutOffWithRates opens sessions on a follower, cuts the follower off, and lets the clients ping until their connections are
+// closed and the sessions have ended.
+func cutOffWithRates(t *testing.T, ofLeader, ofFollower float64) history.History {
+	e := cluster.Start(t, 3, cluster.Options{Record: true})
+	leader := e.Ready()
+	e.Joined()
+	a := e.Followers()[0]
+	e.SetRate(leader, ofLeader)
+	e.SetRate(a, ofFollower)
+	var open []jute.SessionID
+	for i := range 10 { // the pings of the leader come at different times after theirs
+		timeout := time.Duration(2+2*i) * tick
+		c, session := e.Open(a, timeout)
+		open = append(open, session.SessionID)
+		go func() {
+			for c.Send(jute.XidPing, jute.OpPing, nil) == nil {
+				if _, err := c.Recv(); err != nil {
+					return
+				}
+				time.Sleep(tick / 10)
+			}
+		}()
+		time.Sleep(tick / 7)
+	}
+	time.Sleep(2 * tick)
+	e.Play(cluster.Plan{{Kind: cluster.Isolate, Who: cluster.Target(fmt.Sprintf("m%d", a)), For: 25 * tick}}, nil, func() bool {
+		return !slices.ContainsFunc(open, func(id jute.SessionID) bool { return owner(e, leader, id) != 0 })
+	})
+	e.Ready()
+	h, err := e.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }

@@ -349,6 +349,44 @@ func TestLeaderPaused(t *testing.T) {
 	})
 }
 
+// The leader is paused for longer than its clients' timeouts, and still leads when it wakes, late for every check. It has not
+// heard the clients of the others meanwhile. No session is expired, and one whose client is silent ends after a full timeout.
+func TestPausedLeaderStillLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 4 * tick
+		var expired expiries
+		patient := func(cfg *member.Config) { cfg.Heartbeat = time.Minute }
+		e := cluster.Start(t, 3, cluster.Options{Events: expired.hear, Adjust: patient})
+		leader := e.Ready()
+		e.Joined()
+		a, b := e.Followers()[0], e.Followers()[1]
+		clients := []*cluster.Client{e.Connect(timeout, leader, a), e.Connect(timeout, a), e.Connect(timeout, b)}
+		for i, c := range clients {
+			if _, err := c.Create(fmt.Sprintf("/e%d", i), nil, jute.Ephemeral); err != nil {
+				t.Fatal(err)
+			}
+		}
+		silent := e.Connect(timeout, a)
+		start := term(e, leader)
+		e.Pause(leader)
+		silent.Abandon()
+		time.Sleep(2 * timeout)
+		e.Resume(leader)
+		time.Sleep(timeout / 2)
+		if n := expired.n.Load(); n != 0 {
+			t.Errorf("%d sessions expired as the leader woke", n)
+		}
+		sessionsLive(t, e, clients)
+		if now := term(e, leader); now != start {
+			t.Fatalf("term %v, want %v: the leader was lost, so this shows nothing", now, start)
+		}
+		e.Wait("the silent session to expire", timeout+3*tick, func() bool { return owner(e, leader, silent.Session()) == 0 })
+		if n := expired.n.Load(); n != 1 {
+			t.Errorf("%d sessions expired, want only the silent one", n)
+		}
+	})
+}
+
 // All members are paused for twice the longest timeout, and wake together. No client could be
 // heard, so no session is expired. A client that is silent after that loses its session.
 func TestAllPaused(t *testing.T) {

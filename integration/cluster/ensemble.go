@@ -4,7 +4,7 @@
 //
 //   - Ensemble: runs members, does to them what a test asks for, and connects clients. It can add and remove members.
 //   - Network: the connections and their faults. Disk: the stores and their faults. Clock: wall
-//     clocks.
+//     clocks. Monotonic: the clocks by which members count.
 //   - Gate: a leader's entries on their way to the log.
 //   - Plan: a list of faults with times, which can be printed and replayed from the printed text.
 //   - Client: a session, kept as a ZooKeeper client keeps it.
@@ -73,21 +73,22 @@ type Ensemble struct {
 
 // running is one member. Its stores outlive each run of it, as disks do.
 type running struct {
-	self   member.Server   // its addresses
-	moves  int             // how often they have changed
-	list   []member.Server // the server list with which it starts
-	disk   *Disk
-	clock  *Clock
-	gate   *Gate
-	stores disk.Stores // disk, as the current run sees it
-	member *member.Member
-	stop   context.CancelFunc
-	done   chan struct{} // closed when the run has ended; nil while the member is down
-	run    *run
-	seen   *witness // of the current run; nil: no history is recorded
-	booted time.Time
-	leaves bool     // it was asked to stop, and nothing has waited for that yet
-	hung   []uint32 // the hosts to which its links hang while it is paused
+	self      member.Server   // its addresses
+	moves     int             // how often they have changed
+	list      []member.Server // the server list with which it starts
+	disk      *Disk
+	clock     *Clock
+	monotonic *Monotonic
+	gate      *Gate
+	stores    disk.Stores // disk, as the current run sees it
+	member    *member.Member
+	stop      context.CancelFunc
+	done      chan struct{} // closed when the run has ended; nil while the member is down
+	run       *run
+	seen      *witness // of the current run; nil: no history is recorded
+	booted    time.Time
+	leaves    bool     // it was asked to stop, and nothing has waited for that yet
+	hung      []uint32 // the hosts to which its links hang while it is paused
 }
 
 // run is one run of a member: the error with which it ended, and whether its host was killed before. Such a run is a
@@ -144,7 +145,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 }
 
 func (e *Ensemble) newMember(self member.Server, list []member.Server) *running {
-	r := &running{self: self, list: list, disk: newDisk(), clock: newClock(), gate: new(Gate)}
+	r := &running{self: self, list: list, disk: newDisk(), clock: newClock(), monotonic: newMonotonic(), gate: new(Gate)}
 	if latency := e.opts.Write; e.opts.Speeds == nil {
 		r.disk.SetLatency(latency)
 	} else {
@@ -181,6 +182,7 @@ func (e *Ensemble) Boot(id uint32) {
 		e.t.Fatal(err)
 	}
 	r.stores = r.disk.mount()
+	r.monotonic.resume() // a pause was another process's
 	cfg := e.config(id, host, clients)
 	witness := e.record.observe(&cfg)
 	m, err := member.New(cfg)
@@ -214,7 +216,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 		},
 		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, Clients: clients,
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: nowhere},
-		Now:     e.members[id].clock.Now, Events: e.opts.Events,
+		Now:     e.members[id].clock.Now, Monotonic: e.members[id].monotonic, Events: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
 	}
 	if e.opts.HTTP {
@@ -394,9 +396,11 @@ func (e *Ensemble) Clock(id uint32) *Clock { return e.members[id].clock }
 func (e *Ensemble) Gate(id uint32) *Gate { return e.members[id].gate }
 
 // Pause makes a member appear paused to everything outside. Until Resume, nothing that it sends
-// arrives, nothing that is sent to it arrives, and its disk accepts no writes. Inside, its timers
-// go on, because a goroutine in a bubble cannot be stopped.
+// arrives, nothing that is sent to it arrives, and its disk accepts no writes. Inside, the timers of
+// its clock do not fire (see Monotonic). Those of raft and of its connections do, because a goroutine
+// in a bubble cannot be stopped.
 func (e *Ensemble) Pause(id uint32) {
+	e.members[id].monotonic.pause()
 	e.Disk(id).Stall()
 	e.members[id].hung = append(e.IDs(), 0)
 	e.links(id, e.Network.Hang)
@@ -406,6 +410,7 @@ func (e *Ensemble) Pause(id uint32) {
 func (e *Ensemble) Resume(id uint32) {
 	e.links(id, e.Network.Flow)
 	e.Disk(id).Release()
+	e.members[id].monotonic.resume()
 }
 
 // links calls do for each direction between a host and all others when it was paused, including the clients' host.

@@ -401,7 +401,9 @@ func (e *Ensemble) History() (history.History, error) {
 			e.record.to.Snapshot(e.record.now(), snapshotOf(id, e.Member(id).State()))
 		}
 	}
-	return e.record.to.History(e.record.now())
+	h, err := e.record.to.History(e.record.now())
+	h.Rates = e.rates()
+	return h, err
 }
 
 func snapshotOf(id uint32, s *znode.State) history.Snapshot {

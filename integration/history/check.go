@@ -105,6 +105,37 @@ func (h *History) step() time.Duration  { return h.Tick / 2 }     // from one ch
 func (h *History) late() time.Duration  { return h.Tick / 4 }     // a check that is later than this counts as a pause
 func (h *History) grace() time.Duration { return h.Tick * 3 / 2 } // a silent session is gone this long after its timeout
 
+// These are the slowest and the fastest clock that a member may have. Two clocks may differ by a tenth,
+// and one of them may be right.
+const (
+	minRate = 0.9
+	maxRate = 1.1
+)
+
+// rate returns the rate of a member's clock, as it is judged.
+func (h *History) rate(member uint32) float64 {
+	if r, known := h.Rates[member]; known {
+		return min(max(r, minRate), maxRate)
+	}
+	return 1
+}
+
+// counted returns what a clock of such a rate counts in d.
+func counted(rate float64, d time.Duration) time.Duration {
+	if rate == 1 {
+		return d // exactly
+	}
+	return time.Duration(rate * float64(d))
+}
+
+// rounding returns the error of what a clock of such a rate has counted.
+func rounding(rate float64) time.Duration {
+	if rate == 1 {
+		return 0
+	}
+	return time.Microsecond
+}
+
 // book is a history, sorted for the rules.
 type book struct {
 	*History

@@ -18,6 +18,10 @@
 // Times are time.Duration since the start of the harness's clock, virtual or real. Equal times are
 // common in virtual time; then the order of the calls to the Recorder decides, which is Moment.Seq.
 //
+// The clocks of the members may run at other rates (History.Rates). Timeouts run by the clock of the
+// leader, so (a) and (b) judge by it. What its members tell it of the age of a touch is counted by theirs.
+// A rate outside of the range from minRate to maxRate is judged as the end of that range.
+//
 // # Cost
 //
 // n records are judged in O(n log n), times the number of members, terms, snapshots or unanswered
@@ -38,8 +42,10 @@ type History struct {
 	Tick    time.Duration // of the ensemble
 	Slack   time.Duration // how much slow wires and disks may add to (b), besides Outages
 	Members []uint32      // with which it begins
-	Linear  bool          // every read must be linearizable, not only those after a sync
-	End     time.Duration // of the recording
+	// Rates are the seconds that the members' clocks count in one of the harness's. Default: 1 for each member.
+	Rates  map[uint32]float64
+	Linear bool          // every read must be linearizable, not only those after a sync
+	End    time.Duration // of the recording
 
 	// These fields are what clients asked and were told.
 	Calls       []Call // in the order of invocation

@@ -18,6 +18,8 @@ import (
 //     could not, the touch counts once the leader has heard the member for a tick, since touches
 //     are kept and sent again. The exception is a member that was down in between and has forgotten
 //     the touch.
+//   - The age of a touch is counted by the clock of its member. If that is faster than the leader's, the
+//     touch may seem older than it is.
 //   - The leader's time stops while it is paused. A pause counts if it is so long that a check must
 //     have been over a quarter tick late, after subtracting the half tick in which the check may
 //     not have been due yet.
@@ -66,8 +68,8 @@ type renewal struct {
 
 // tooEarly returns why a session must not have been expired in term, or "" if that was allowed.
 func (b *book) tooEarly(l *life, term Term) string {
-	lost := b.lost(term.Leader)
-	clock := func(at time.Duration) time.Duration { return at - lost.until(at) }
+	lost, rate := b.lost(term.Leader), b.rate(term.Leader)
+	clock := func(at time.Duration) time.Duration { return counted(rate, at-lost.until(at)) }
 	end := l.closed.At
 	var until time.Duration // by the leader's clock
 	var last renewal
@@ -78,13 +80,13 @@ func (b *book) tooEarly(l *life, term Term) string {
 			saved, until = forever, 0
 		case clock(r.arrives) > until:
 			saved = r.arrives
-		case saved != forever && r.arrives-saved > b.Tick:
+		case saved != forever && r.arrives-saved > counted(1/rate, b.Tick):
 			saved = forever
 		}
-		until = max(until, clock(r.at)+r.timeout)
+		until = max(until, clock(r.at)+r.timeout-b.older(r, rate))
 		last = r
 	}
-	if clock(end) >= until || saved != forever {
+	if clock(end)+rounding(rate) >= until || saved != forever {
 		return ""
 	}
 	what := "its term began"
@@ -96,12 +98,22 @@ func (b *book) tooEarly(l *life, term Term) string {
 	return fmt.Sprintf("%s at %v, its timeout is %v, the leader (member %d) could have known", what, last.at, last.timeout, term.Leader)
 }
 
+// older returns how much older than it is a touch may have seemed to a leader with a clock of that rate.
+func (b *book) older(r renewal, rate float64) time.Duration {
+	if r.member == 0 {
+		return 0
+	}
+	return counted(max(0, b.rate(r.member)-rate), r.arrives-r.at+b.Tick)
+}
+
 // lost returns the time that a leader's pauses must have taken from its table.
 func (b *book) lost(leader uint32) spans {
 	var out []span
+	rate := b.rate(leader)
+	step, late := counted(1/rate, b.step()), counted(1/rate, b.late())
 	for _, p := range b.paused(leader) {
-		if p.to-p.from > b.step()+b.late() {
-			out = append(out, span{from: p.from + b.step(), to: p.to})
+		if p.to-p.from > step+late {
+			out = append(out, span{from: p.from + step, to: p.to})
 		}
 	}
 	return union(out)
@@ -110,7 +122,7 @@ func (b *book) lost(leader uint32) spans {
 // renewals returns the renewals that the leader of term must have counted before l was closed.
 func (b *book) renewals(l *life, term Term) []renewal {
 	var out []renewal
-	end := l.closed.At
+	end, tick := l.closed.At, max(b.Tick, counted(1/b.rate(term.Leader), b.Tick))
 	if g := l.owner(term.From); g != nil {
 		out = append(out, renewal{arrives: term.From, at: term.From, timeout: g.Timeout, sets: true})
 	}
@@ -131,11 +143,11 @@ func (b *book) renewals(l *life, term Term) []renewal {
 			deaf[t.Member] = d
 		}
 		r := renewal{arrives: t.At, at: t.At, timeout: g.Timeout, member: t.Member}
-		if heard := d.clear(t.At, b.Tick, end); heard != t.At {
+		if heard := d.clear(t.At, tick, end); heard != t.At {
 			if b.paused(t.Member).meet(t.At, heard) {
 				continue
 			}
-			r.arrives = heard + b.Tick
+			r.arrives = heard + tick
 		}
 		if r.arrives < end {
 			out = append(out, r)

@@ -103,6 +103,42 @@ func TestLive(t *testing.T) {
 			p.Healed(2*sec, 1, 2)
 			p.expired(4500*ms, s, 1, 1)
 		}, ""},
+		{"the leader's clock is fast", func(p *tape) {
+			p.h.Rates = map[uint32]float64{1: 1.1}
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 1*sec)
+			p.expired(4640*ms, s, 1, 1)
+		}, ""},
+		{"the leader's clock is not that fast", func(p *tape) {
+			p.h.Rates = map[uint32]float64{1: 1.1}
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 1*sec)
+			p.expired(4630*ms, s, 1, 1)
+		}, liveExpired},
+		{"the leader's clock is faster than it may be", func(p *tape) {
+			p.h.Rates = map[uint32]float64{1: 2}
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 1*sec)
+			p.expired(3*sec, s, 1, 1)
+		}, liveExpired},
+		{"the leader's clock is slow", func(p *tape) {
+			p.h.Rates = map[uint32]float64{1: 0.9}
+			s := p.opened(0, 1, 1)
+			p.touches(1, s, 1*sec)
+			p.expired(5440*ms, s, 1, 1)
+		}, liveExpired},
+		{"a fast clock has counted the age of a touch", func(p *tape) {
+			p.h.Rates = map[uint32]float64{2: 1.1}
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.expired(4900*ms, s, 1, 1)
+		}, ""},
+		{"a fast clock has not counted that much", func(p *tape) {
+			p.h.Rates = map[uint32]float64{2: 1.1}
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 1*sec)
+			p.expired(4890*ms, s, 1, 1)
+		}, liveExpired},
 		{"cut only behind the close", func(p *tape) {
 			s := p.opened(0, 1, 2)
 			p.touches(2, s, 3800*ms)
@@ -269,6 +305,14 @@ func TestSilent(t *testing.T) {
 			s := p.opened(0, 1, 2)
 			p.Leads(5*sec, 2, 3)
 			p.expired(10501*ms, s, 2, 3)
+		}, silentKept},
+		{"the leader's clock is slow", func(p *tape) {
+			p.h.Rates = map[uint32]float64{1: 0.9}
+			p.expired(6110*ms, p.opened(0, 1, 1), 1, 1)
+		}, ""},
+		{"the leader's clock is not that slow", func(p *tape) {
+			p.h.Rates = map[uint32]float64{1: 0.9}
+			p.expired(6120*ms, p.opened(0, 1, 1), 1, 1)
 		}, silentKept},
 		{"put off once after a pause", func(p *tape) {
 			s := p.opened(0, 1, 2)

@@ -21,6 +21,8 @@ import (
 //   - If the leader was paused for over a quarter tick, a bucket may have been put off once, by
 //     half a tick, and the bucket after it has to wait for as long again.
 //
+// All of these times run by the leader's clock.
+//
 // The 1.5 ticks are ZooKeeper's rounding up to a bucket, and a PING round that some member does not
 // answer. History.Slack is added.
 func checkSilent(b *book, found func(Violation)) {
@@ -38,7 +40,7 @@ func checkSilent(b *book, found func(Violation)) {
 			if len(l.grants) == 0 || l.grants[0].At >= end {
 				continue
 			}
-			s := silence{book: b, term: term, alone: alone, paused: paused, end: end}
+			s := silence{book: b, term: term, alone: alone, paused: paused, end: end, rate: b.rate(term.Leader)}
 			if v, ok := s.find(l, s.signs(l, deaf)); ok {
 				found(v)
 			}
@@ -52,12 +54,13 @@ type silence struct {
 	term          Term
 	alone, paused spans
 	end           time.Duration
+	rate          float64 // of the leader's clock
 }
 
 // longPauses returns the pauses of a leader after which a check may be so late that it puts a
 // bucket off.
 func (b *book) longPauses(leader uint32) spans {
-	return union(slices.DeleteFunc(b.paused(leader), func(p span) bool { return p.to-p.from <= b.late() }))
+	return union(slices.DeleteFunc(b.paused(leader), func(p span) bool { return p.to-p.from <= counted(1/b.rate(leader), b.late()) }))
 }
 
 // find returns the first silence that lasted too long.
@@ -66,7 +69,7 @@ func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
 	var until time.Duration // by a clock that stops while the leader is alone
 	for _, r := range append(signs, renewal{at: s.end}) {
 		if last.timeout > 0 {
-			limit := s.grace() + s.Slack
+			limit := s.grace() + s.Slack + rounding(s.rate)
 			if s.paused.meet(last.at, r.at) {
 				limit += 2 * s.step() // its own bucket, and the one before
 			}
@@ -85,7 +88,7 @@ func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
 	return Violation{}, false
 }
 
-func (s *silence) clock(at time.Duration) time.Duration { return at - s.alone.until(at) }
+func (s *silence) clock(at time.Duration) time.Duration { return counted(s.rate, at-s.alone.until(at)) }
 
 // signs returns the latest moments from which l's timeout may have run.
 func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
@@ -114,7 +117,7 @@ func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
 			continue
 		}
 		for _, d := range deaf[t.Member] {
-			for _, at := range d.chances(max(t.At, s.term.From), s.step()) {
+			for _, at := range d.chances(max(t.At, s.term.From), counted(1/s.rate, s.step())) {
 				add(at, g.Timeout, false)
 			}
 		}
