@@ -101,10 +101,10 @@ benches() {
 # cases tests what one client sees, frame by frame.
 cases() { tests ./integration/cases | quiet; }
 
-# schedules plays 200 schedules of faults, with seeds that drills does not play.
+# schedules plays 200 schedules of faults, and one of 50 sessions, with seeds that drills does not play.
 schedules() {
   ROLLCALL_FIRST=${ROLLCALL_FIRST:-1000} ROLLCALL_SCHEDULES=${ROLLCALL_SCHEDULES:-200} \
-    tests -run '^TestSchedules$' ./integration | quiet
+    tests -run '^Test(Long)?Schedules$' ./integration | quiet
 }
 
 # changes plays schedules in which members come and go, and those in which they join while others are lost. ROLLCALL_SCHEDULES

@@ -36,6 +36,21 @@ const (
 	writersLimit     = 2 * time.Minute
 )
 
+// extent is how much the sessions of a schedule write, and for how long faults begin meanwhile.
+type extent struct {
+	sessions, writes int           // how many sessions, and how many writes each of them makes
+	pace, span       time.Duration // the longest pause between two writes of a session, and the time in which faults begin
+}
+
+// usual is the extent of most schedules, and long that of one whose history is judged in each run.
+var (
+	usual = extent{sessions, writesPerSession, writePace, faultSpan}
+	long  = extent{50, 110, 80 * time.Millisecond, 3 * time.Second}
+)
+
+// longWrites is how many writes of a long history must be acknowledged: 5,500 are made, and faults leave some without an answer.
+const longWrites = 5000
+
 // quiet is a length of time. If all faults, and an election after them, are over within it, clients
 // of members that were not hit notice nothing. It is the rest of a lease, 0.9T - T/3 - tick/2, less
 // the time to find the next leader, if the member's clock is a tenth fast and the leader's a tenth slow.
@@ -69,19 +84,7 @@ func TestSchedules(t *testing.T) {
 	seeds := seedsToRun(t, schedules)
 	start := time.Now()
 	for _, seed := range seeds {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			var h history.History
-			var about string // set once the schedule is drawn
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Logf("seed %d, %s\nto repeat it, as often as it takes: ROLLCALL_SEED=%d go test -count=50 -failfast -run '^TestSchedules$' ./integration", seed, about, seed)
-				}
-			})
-			synctest.Test(t, func(t *testing.T) { h = schedule(t, seed, &sum, &about) })
-			for _, v := range history.Check(h) {
-				t.Error(v)
-			}
-		})
+		playSeed(t, seed, usual, &sum)
 	}
 	fmt.Printf("%d schedules from seed %d on in %v: %d faults (%d more met nobody), %d leader changes, %d with a leader lost while writes were in flight, "+
 		"%d leaders crashed with followers ahead of their disks, "+
@@ -95,6 +98,38 @@ func TestSchedules(t *testing.T) {
 	if len(seeds) >= 50 {
 		sum.floors(t, uint64(len(seeds)))
 	}
+}
+
+// The history of many sessions with thousands of writes keeps the same promises. ROLLCALL_SEED and ROLLCALL_FIRST choose the seed of
+// the schedule.
+func TestLongSchedules(t *testing.T) {
+	var sum totals
+	seed := seedsToRun(t, 1)[0]
+	start := time.Now()
+	playSeed(t, seed, long, &sum)
+	fmt.Printf("a schedule of %d sessions, seed %d, in %v: %d faults, %d leader changes, %d writes acknowledged, %d of unknown outcome\n",
+		long.sessions, seed, time.Since(start).Round(time.Second/10), sum.faults.Load(), sum.leaders.Load(), sum.acknowledged.Load(), sum.unknown.Load())
+	if n := sum.acknowledged.Load(); n < longWrites {
+		t.Errorf("%d writes acknowledged, want at least %d", n, longWrites)
+	}
+}
+
+// playSeed plays the schedule of a seed and judges it, in a subtest.
+func playSeed(t *testing.T, seed uint64, size extent, sum *totals) {
+	name := t.Name()
+	t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+		var h history.History
+		var about string // set once the schedule is drawn
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("seed %d, %s\nto repeat it, as often as it takes: ROLLCALL_SEED=%d go test -count=50 -failfast -run '^%s$' ./integration", seed, about, seed, name)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) { h = schedule(t, seed, size, sum, &about) })
+		for _, v := range history.Check(h) {
+			t.Error(v)
+		}
+	})
 }
 
 // manySchedules is a number of schedules whose totals hardly vary.
@@ -171,14 +206,14 @@ type run struct {
 }
 
 // schedule runs one seed, and describes in about the schedule that it has drawn.
-func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.History {
+func schedule(t *testing.T, seed uint64, size extent, sum *totals, about *string) history.History {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	r := &run{T: t, sum: sum, rng: rng, deep: rng.IntN(deepEvery) == 0, hit: map[uint32]bool{}}
 	members := 3
 	if rng.IntN(10) == 0 {
 		members = 5
 	}
-	r.plan = r.faults(members)
+	r.plan = r.faults(members, size.span)
 	secret := ""
 	if seed%secretEvery == 0 {
 		secret = secretFile(t)
@@ -205,7 +240,7 @@ func schedule(t *testing.T, seed uint64, sum *totals, about *string) history.His
 	if _, err := silent.Create("/silent", nil, jute.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
-	r.writers = startWriters(t, r.Ensemble, rng, sessions, writesPerSession, sessionTimeout, writePace)
+	r.writers = startWriters(t, r.Ensemble, rng, size.sessions, size.writes, sessionTimeout, size.pace)
 	r.aging = startAging(t, r.Ensemble, sessionTimeout-time.Second)
 	started := time.Now()
 	r.Play(r.plan, r.began, func() bool {
@@ -230,11 +265,11 @@ func logger() func(uint32) *slog.Logger {
 }
 
 // faults returns the faults of a file, or draws some.
-func (r *run) faults(members int) cluster.Plan {
-	plan := cluster.RandomPlan(r.rng, members, faultSpan)
+func (r *run) faults(members int, span time.Duration) cluster.Plan {
+	plan := cluster.RandomPlan(r.rng, members, span)
 	if r.deep && !slices.ContainsFunc(plan, func(f cluster.Fault) bool { return f.Kind == cluster.Wipe }) {
 		plan = append(plan, cluster.Fault{
-			At: time.Duration(r.rng.Int64N(int64(faultSpan))), Kind: cluster.Wipe,
+			At: time.Duration(r.rng.Int64N(int64(span))), Kind: cluster.Wipe,
 			Who: cluster.Follower(1 + r.rng.IntN(members-1)), For: time.Second, Seed: 1,
 		})
 	}

@@ -22,6 +22,7 @@ const window = 5
 type writer struct {
 	client *cluster.Client
 	dir    string
+	shared string        // the node that it shares with others
 	n      int           // how many writes
 	pace   time.Duration // the longest pause between two writes
 	rng    *rand.Rand
@@ -53,7 +54,7 @@ func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n
 			}
 		}
 		w := &writer{
-			client: e.Connect(timeout, order...), dir: fmt.Sprintf("/s%d", i), n: n, pace: pace, linear: e.Linear(),
+			client: e.Connect(timeout, order...), dir: fmt.Sprintf("/s%d", i), shared: sharedBy(i), n: n, pace: pace, linear: e.Linear(),
 			rng:   rand.New(rand.NewPCG(rng.Uint64(), uint64(i))),
 			acked: map[int]bool{}, lost: map[int]bool{}, done: make(chan struct{}),
 		}
@@ -63,10 +64,12 @@ func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n
 		if _, err := w.client.Create(w.dir+"-alive", nil, jute.Ephemeral); err != nil {
 			t.Fatal(err)
 		}
+		if i%sharers == 0 {
+			if _, err := w.client.Create(w.shared, []byte("new"), jute.Persistent); err != nil {
+				t.Fatal(err)
+			}
+		}
 		writers = append(writers, w)
-	}
-	if _, err := writers[0].client.Create(shared, []byte("new"), jute.Persistent); err != nil {
-		t.Fatal(err)
 	}
 	for _, w := range writers {
 		go w.run()
@@ -97,19 +100,23 @@ func (w *writer) run() {
 	}
 }
 
-// shared is a node that all sessions write, read and watch.
-const shared = "/shared"
+// sharers is how many sessions write, read and watch a node together. Whether the history of one node is linearizable takes the longer to
+// decide, the more of them there are.
+const sharers = 4
+
+// sharedBy returns the node that a session shares with others.
+func sharedBy(session int) string { return fmt.Sprintf("/shared%d", session/sharers) }
 
 // share writes or reads the shared node. The history judges the results.
 func (w *writer) share(i int) {
 	if i%8 < 4 {
-		w.client.Go(jute.OpSetData, &jute.SetDataRequest{Path: []byte(shared), Data: fmt.Appendf(nil, "%s %d", w.dir, i), Version: -1})
+		w.client.Go(jute.OpSetData, &jute.SetDataRequest{Path: []byte(w.shared), Data: fmt.Appendf(nil, "%s %d", w.dir, i), Version: -1})
 		return
 	}
 	if !w.linear {
-		w.client.Go(jute.OpSync, &jute.SyncRequest{Path: []byte(shared)})
+		w.client.Go(jute.OpSync, &jute.SyncRequest{Path: []byte(w.shared)})
 	}
-	w.client.Go(jute.OpGetData, &jute.GetDataRequest{Path: []byte(shared), Watch: true})
+	w.client.Go(jute.OpGetData, &jute.GetDataRequest{Path: []byte(w.shared), Watch: true})
 }
 
 // awaitWrite waits for write i.
