@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -220,5 +221,16 @@ func (l *Link) openSession(ctx context.Context, cfg client.Config) (*client.Clie
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	return nil, With(NoMember, fmt.Errorf("no member takes a session at %s within %v: %w; %s", l.place(strings.Join(cfg.Servers, ","), l.hostsOrigin()), openTime, err, l.tls.advice(l.world, err)))
+	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s", l.place(strings.Join(cfg.Servers, ","), l.hostsOrigin()), openTime, lastAttempt(err), l.tls.advice(l.world, err))
+	return nil, With(NoMember, nodeError{text, err})
+}
+
+// lastAttempt returns why the last attempt to connect failed, from an error of client.Open whose time is over.
+func lastAttempt(err error) string {
+	var both interface{ Unwrap() []error } // that the time is over, and the last failure
+	if errors.As(err, &both) {
+		all := both.Unwrap()
+		err = all[len(all)-1]
+	}
+	return strings.TrimPrefix(err.Error(), "client: ")
 }

@@ -1,11 +1,27 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// The error of a session that was not opened in time is that of the last attempt, and the package's name is not in it.
+func TestLastAttempt(t *testing.T) {
+	refused := fmt.Errorf("client: connect to a:1: %w", syscall.ECONNREFUSED)
+	for err, want := range map[error]string{
+		fmt.Errorf("client: open: %w; last: %w", context.DeadlineExceeded, refused): "connect to a:1: connection refused",
+		fmt.Errorf("client: open: %w", context.DeadlineExceeded):                    "open: context deadline exceeded",
+	} {
+		if got := lastAttempt(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
 
 // A member that was removed from the ensemble is passed over: its list is not believed, and a change that it refuses goes to the next
 // address. So it does not matter that the operator names it first.
@@ -90,6 +106,7 @@ func TestOriginsOfSettings(t *testing.T) {
 		{"ROLLCALL_TOKEN_FILE=/nowhere", "status", WrongUse, "ROLLCALL_TOKEN_FILE: open /nowhere: "},
 		{"ROLLCALL_AUTH=secret", "status", WrongUse, "ROLLCALL_AUTH: allowed is scheme:identity"},
 		{"ROLLCALL_ADMIN=" + nobody, "drain", NoMember, "drain: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
+		{"ROLLCALL_ADMIN=" + nobody, "snapshot", NoMember, "snapshot: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
 		{"ROLLCALL_ADMIN=" + nobody, "backup save -", NoMember, "backup save: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
 		{"ROLLCALL_HOSTS=127.0.0.1:1", "word mntr", NoMember, "word: 127.0.0.1:1 (from ROLLCALL_HOSTS): " + refused + "; start it first, or name another one with --hosts"},
 		{"ROLLCALL_HOSTS=x", "word mntr --hosts 127.0.0.1:1 -o json", NoMember, "word: 127.0.0.1:1: " + refused + "; start it first, or name another one with --hosts"},

@@ -34,7 +34,7 @@ func newSnapshot(w World) *cobra.Command {
 			case err != nil && arrived(err):
 				return With(Unknown, fmt.Errorf("snapshot: %s: it is not known whether it is done: %w; rollcall status shows the newest one", admin.Base, err))
 			case err != nil:
-				return fmt.Errorf("snapshot: %s: %w", admin.Base, Explained(err))
+				return fmt.Errorf("snapshot: %w", explainedAt(admin.Base, err))
 			}
 			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.Member, done.Index, done.Zxid, Size(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
 			return PrintText(out, text, done)

@@ -197,7 +197,7 @@ func notReady(ctx context.Context, base string, over *http.Client) string {
 	if err != nil {
 		return ""
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }() // it was only read from
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthAnswer))
 	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
 		return ""
