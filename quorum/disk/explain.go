@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/hashicorp/raft-wal/types"
@@ -15,7 +16,18 @@ var ErrFull = errors.New("the disk is full")
 
 // full reports whether err means that a disk, or a quota on it, has no space left.
 func full(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return slices.ContainsFunc([]syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}, func(reason syscall.Errno) bool {
+		return errors.Is(err, reason) || failedToGrow(err, reason)
+	})
+}
+
+// failedToGrow reports whether err is bbolt's error for a file that could not grow because of reason. bbolt does not wrap the reason.
+func failedToGrow(err error, reason syscall.Errno) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	return strings.HasSuffix(text, reason.Error()) && (strings.Contains(text, "file resize error: ") || strings.Contains(text, "file sync error: "))
 }
 
 // ErrUnusable is matched by errors of a data folder or a folder of the log that this user may not make, read

@@ -46,10 +46,7 @@ func Plant(cfg Config, command string, fill func(*Data) error) (err error) {
 	if err != nil {
 		return errors.Join(err, clearAll(fs)) // what is left would take space
 	}
-	if err := unmark(fs); err != nil {
-		return errors.Join(err, fs[0].mark(command)) // as the caller is told
-	}
-	return nil
+	return finish(fs, command)
 }
 
 // plant fills empty folders, and gives them their identity.
@@ -190,6 +187,22 @@ func clearAll(fs []*folder) error {
 		}
 	}
 	return nil
+}
+
+// finish removes the marks of folders that Plant has filled, that of the data first: without it the folders are complete. The next start
+// removes the others if finish cannot.
+func finish(fs []*folder, command string) error {
+	err := fs[0].unmark()
+	if err == nil {
+		_ = unmark(fs[1:])
+		return nil
+	}
+	err = errors.Join(err, fs[0].mark(command)) // as the caller is told
+	if there, merr := marked(fs[0].dir); there || merr != nil {
+		return err
+	}
+	return explained{fmt.Errorf("%w. The data folders are complete, and a member that starts there has everything. If a start says after a loss of power that they were not filled to the end, run the command again: %s",
+		err, cmp.Or(command, anyCommand))}
 }
 
 // unmark removes the marks of complete folders, that of the data first: with it the folders are complete.

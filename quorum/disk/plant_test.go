@@ -177,6 +177,22 @@ func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
 	checkFilled(t, cfg)
 }
 
+// Once the mark of the data is removed, Plant has succeeded, also if that of the log cannot be removed: an error would make its caller run the command
+// again, which the complete folder of the log would refuse.
+func TestPlantEndsWithoutTheMarkOfTheData(t *testing.T) {
+	cfg := plantConfig(t, LogBolt, true)
+	left := filepath.Join(cfg.LogDir, ownName, markName)
+	if err := Plant(cfg, again, func(d *Data) error {
+		remove(t, left)
+		write(t, filepath.Join(left, "file"), "") // so that the mark cannot be removed
+		return fillIn(func() {})(d)
+	}); err != nil {
+		t.Errorf("the mark of the log cannot be removed: %v", err)
+	}
+	remove(t, filepath.Join(left, "file"))
+	checkFilled(t, cfg)
+}
+
 // A mark counts whatever is in it. If it is whole, it names the command to run again.
 func TestMarkNamesTheCommand(t *testing.T) {
 	whole := markText(again)
@@ -204,6 +220,7 @@ func TestMarkNamesTheCommand(t *testing.T) {
 // An error of Plant says whether anything was written, and which command to run again. It never advises to start the member.
 func TestPlantAdvises(t *testing.T) {
 	full := &os.PathError{Op: "write", Path: "state.bin", Err: syscall.ENOSPC}
+	grown := fmt.Errorf("file resize error: %s", &os.PathError{Op: "truncate", Path: "raft.db.tmp", Err: syscall.ENOSPC}) // as bbolt makes it
 	for _, tt := range []struct {
 		err   error
 		begun bool
@@ -211,6 +228,7 @@ func TestPlantAdvises(t *testing.T) {
 	}{
 		{full, true, "the disk is full (write state.bin: no space left on device). No member starts there until the data folders are filled. The way out: free space there, and run the command again: " + again},
 		{full, false, "the disk is full (write state.bin: no space left on device). Nothing was written: the data folders are as they were, and a member that starts there begins without data. The way out: free space there, and run the command again: " + again},
+		{grown, true, "the disk is full (file resize error: truncate raft.db.tmp: no space left on device). No member starts there until the data folders are filled. The way out: free space there, and run the command again: " + again},
 		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data folders are filled. The way out: run the command again: " + again},
 		{io.ErrUnexpectedEOF, false, "unexpected EOF"},
 	} {
