@@ -1,6 +1,7 @@
 package process
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -286,18 +287,32 @@ func giveListener(conn *net.UnixConn, numbers []int, flags int) error {
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_USER_NOTIF},
 	)
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|uintptr(flags), uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return fmt.Errorf("seccomp: %w", errno)
-	}
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
 	}
-	// sendmsg is none of the calls, and write may be.
-	var sent error
+	// Nobody gets this thread's calls until the listener is sent. Until then the thread must do none of them, and Go's runtime might, to
+	// allocate memory. So everything is made before.
+	rights, data := unix.UnixRights(0), []byte{0}
+	parts := []unix.Iovec{{Base: &data[0], Len: 1}}
+	message := unix.Msghdr{Iov: &parts[0], Iovlen: 1, Control: &rights[0]}
+	message.SetControllen(len(rights))
+	descriptor := rights[unix.CmsgLen(0):]
+	var made, sent syscall.Errno
 	err = raw.Control(func(to uintptr) {
-		sent = unix.Sendmsg(int(to), []byte{0}, unix.UnixRights(int(fd)), nil, 0)
+		var fd uintptr
+		if fd, _, made = unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|uintptr(flags), uintptr(unsafe.Pointer(&program))); made == 0 {
+			binary.NativeEndian.PutUint32(descriptor, uint32(fd))
+			_, _, sent = unix.RawSyscall(unix.SYS_SENDMSG, to, uintptr(unsafe.Pointer(&message)), 0)
+		}
 	})
-	return errors.Join(err, sent)
+	switch {
+	case err != nil:
+		return err
+	case made != 0:
+		return fmt.Errorf("seccomp: %w", made)
+	case sent != 0:
+		return fmt.Errorf("send a descriptor: %w", sent)
+	}
+	return nil
 }
