@@ -5,7 +5,7 @@ const unsynced = "./integration/power"
 
 // syncMutants are the syncs of files and directories that can be removed. Not here are those that a later sync makes up for before anything is
 // promised: of the directory of a new log (wal.go), of the directory above a new data directory if a start was killed in between
-// (folder.go), of Plant's marks, of the directory with a member's number, and of the directory of an audit log that is opened. The first
+// (folder.go), of the directory with a member's number, and of the directory of an audit log that is opened. The first
 // lines of an audit log matter only to a loss of power in the first moments of a file.
 var syncMutants = []mutant{
 	{
@@ -42,6 +42,21 @@ var syncMutants = []mutant{
 		"name of a replaced file not synced", "quorum/disk/folder.go",
 		"return syncDir(filepath.Dir(path))", "return nil",
 		unsynced, "^TestAllLosePower$",
+	},
+	{
+		"mark of a restore not synced", "quorum/disk/mark.go",
+		"errors.Join(err, file.Sync(), file.Close())", "errors.Join(err, file.Close())",
+		unsynced, "^TestMarksAreDurable$",
+	},
+	{
+		"name of the mark of a restore not synced", "quorum/disk/mark.go",
+		"\tif err == nil {\n\t\terr = syncDir(f.dir)\n", "\tif err == nil {\n\t\terr = nil\n",
+		unsynced, "^TestMarksAreDurable$",
+	},
+	{
+		"end of the mark of a restore not synced", "quorum/disk/mark.go",
+		"os.ErrNotExist) {\n\t\terr = syncDir(f.dir)\n", "os.ErrNotExist) {\n\t\terr = nil\n",
+		unsynced, "^TestMarksAreDurable$",
 	},
 	{
 		"snapshot not synced", "quorum/disk/snapshotfiles.go",

@@ -37,7 +37,8 @@ type source struct {
 	member *process.Member
 	token  string // the path of the member's token
 	backup string
-	config string // a zoo.cfg for a restore; its dataDir is the recorded directory's subdirectory data
+	config string // a zoo.cfg for a restore or an import; its dataDir is the recorded directory's subdirectory data
+	server string // a ZooKeeper server's dataDir
 }
 
 var commands = []command{
@@ -74,6 +75,15 @@ var commands = []command{
 // A command that has succeeded has done what it says, if the power is lost then. If it is lost before, nothing is left that looks complete and is
 // not.
 func TestCommandsLosePower(t *testing.T) {
+	s := saved(t)
+	for _, c := range commands {
+		t.Run(c.name, func(t *testing.T) { c.loses(t, s) })
+	}
+}
+
+// saved starts a member, which has at least 100 nodes, and saves a backup of it.
+func saved(t *testing.T) source {
+	t.Helper()
 	s := source{token: filepath.Join(t.TempDir(), "token"), backup: filepath.Join(t.TempDir(), "saved.backup")}
 	writeFile(t, s.token, "abcdefghijklmnop\n")
 	e := process.StartEnsemble(t, process.Config{Size: 1, Tick: tick, Binary: rollcall, Lines: process.AnyHTTP + "admin.tokenFile=" + s.token + "\n"})
@@ -84,9 +94,7 @@ func TestCommandsLosePower(t *testing.T) {
 	save := commands[0].args(s, filepath.Dir(s.backup))
 	save[len(save)-1] = s.backup
 	run(t, rollcall, nil, save...)
-	for _, c := range commands {
-		t.Run(c.name, func(t *testing.T) { c.loses(t, s) })
-	}
+	return s
 }
 
 // loses runs the command, and judges what may be left if the power is lost after it and in the middle of it.
@@ -156,13 +164,20 @@ func restored(dir string, done bool) error {
 // run runs a command, which must succeed.
 func run(t *testing.T, binary string, env []string, args ...string) {
 	t.Helper()
+	if out, err := output(t, binary, env, args...); err != nil {
+		t.Fatalf("rollcall %v: %v\n%s", args, err, out)
+	}
+}
+
+// output runs a command, and returns what it prints.
+func output(t *testing.T, binary string, env []string, args ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(os.Environ(), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("rollcall %v: %v\n%s", args, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // filesBelow returns the content of a file, or of all files in a directory, by path relative to it. Without it there is none.

@@ -30,8 +30,13 @@ type kept struct {
 
 // read opens a member's directory as a start does, and closes it again.
 func read(dir string, member uint32, servers []string) (k kept, err error) {
+	return readBoth(dir, "", member, servers)
+}
+
+// readBoth does the same for a member whose log is in another directory, unless that is "".
+func readBoth(dir, logs string, member uint32, servers []string) (k kept, err error) {
 	d, err := disk.Open(disk.Config{
-		Member: member, Servers: servers, Dir: dir,
+		Member: member, Servers: servers, Dir: dir, LogDir: logs,
 		Running: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
 	})
 	if err != nil {

@@ -127,6 +127,13 @@ func (d *recorded) learn(path string) (int, error) {
 	return d.recorder.nodes, nil
 }
 
+// refuse sets what decides whether the process gets an error in place of a change. If refuses is nil, nothing does.
+func (d *recorded) refuse(refuses func(*process.Call) syscall.Errno) {
+	d.recorder.mu.Lock()
+	defer d.recorder.mu.Unlock()
+	d.refuses = refuses
+}
+
 // handle notes what a call changes, and does it or lets the kernel do it.
 func (d *recorded) handle(c *process.Call) {
 	d.recorder.mu.Lock()
