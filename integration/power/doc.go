@@ -1,5 +1,5 @@
 // Package power holds only tests. The machines of members lose their power, and must lose nothing that they have promised to
-// keep.
+// keep. Commands that fill a member's directories are also killed, and find their disk full.
 //
 // kill -9 leaves the page cache of the system, so a missing fsync is not seen there. Here the processes of the real binary, and
 // its commands, run under a recorder. Before the kernel does a system call that changes a file or a directory, the recorder
