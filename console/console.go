@@ -3,6 +3,7 @@
 //
 //   - Console: serves the page and its assets.
 //   - assets/main.js: starts the views, and takes them from one to the other. Each view is a file.
+//   - assets/windows.js and assets/current.js: windows over a view, which have addresses and are read again while they are open.
 //   - assets/stream.js and assets/ask.js: the only ones that talk to the member.
 //
 // The page and the assets hold no data, so that everybody who reaches the port may load them. The script

@@ -2,7 +2,7 @@
 
 import { show } from './dialog.js';
 import { h, write } from './dom.js';
-import { asOf } from './format.js';
+import { asOf, sentence } from './format.js';
 
 // every is the time between an answer and the next question, in milliseconds.
 const every = 1000;
@@ -41,7 +41,7 @@ export function current({ title, read, fill }) {
         }
       } else {
         note.hidden = false;
-        write(note, `This is ${asOf(heard)}. ${err.message}`);
+        write(note, `This is ${asOf(heard)}. ${sentence(err.message)}`);
       }
     }
     body.toggleAttribute('data-old', !note.hidden);

@@ -80,6 +80,9 @@ export function ago(at) {
   return ms < 1500 ? 'now' : `${span(ms)} ago`;
 }
 
+// sentence returns a text with a full stop: members' errors have none.
+export const sentence = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
+
 // asOf says since when something is old, given in milliseconds since 1970.
 export const asOf = (ms) => `as of ${clock.format(ms)}`;
 

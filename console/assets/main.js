@@ -14,7 +14,7 @@ import { me } from './credentials.js';
 import { leave } from './dialog.js';
 import { $, put, write } from './dom.js';
 import { members } from './ensemble.js';
-import { asOf } from './format.js';
+import { asOf, sentence } from './format.js';
 import { peers } from './peers.js';
 import { Stream } from './stream.js';
 import { follow } from './windows.js';
@@ -165,7 +165,7 @@ const stream = new Stream(hear, (now, error, wait) => {
 // seconds until the next try only for the eye.
 function alarm(error, wait) {
   const last = seen();
-  write($('#alarm p'), `${error.message}${last === 0 ? '' : ` What you see is ${asOf(last)}.`} Trying again.`);
+  write($('#alarm p'), `${sentence(error.message)}${last === 0 ? '' : ` What you see is ${asOf(last)}.`} Trying again.`);
   const others = latest && peers(members(latest), me.member);
   $('#alarm .others').hidden = !others;
   put($('#alarm .others > div'), others ?? '');

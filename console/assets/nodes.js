@@ -6,7 +6,7 @@ import { authorization, me } from './credentials.js';
 import { dump, text, toBase64, toBytes } from './data.js';
 import { confirm, form, show } from './dialog.js';
 import { $, badge, facts, h, put, renew, say, write } from './dom.js';
-import { ago, asOf, bytes, count, moment, shown, shownLines } from './format.js';
+import { ago, asOf, bytes, count, moment, sentence, shown, shownLines } from './format.js';
 import { act, signIn } from './signin.js';
 import { join, parentOf, Tree } from './tree.js';
 import { visit } from './windows.js';
@@ -103,7 +103,7 @@ class Nodes {
     this.#note.hidden = !old;
     this.#body.toggleAttribute('data-old', !!old);
     if (old) {
-      write(this.#note, `${failure.message} This node is ${asOf(this.#heard)}.`);
+      write(this.#note, `${sentence(failure.message)} This node is ${asOf(this.#heard)}.`);
     } else {
       this.#node = node;
       this.#heard = Date.now();

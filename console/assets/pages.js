@@ -1,7 +1,7 @@
 // Lists that the member hands out page by page. The page of the browser holds one of them.
 
 import { $, write } from './dom.js';
-import { asOf, count } from './format.js';
+import { asOf, count, sentence } from './format.js';
 
 // size is how many rows a page has: enough to look through, and few enough for every browser.
 const size = 100;
@@ -109,7 +109,7 @@ export class Pages {
         this.#show({ items: [], next: '', silent: [] });
       }
       const old = !asked && this.rows > 0;
-      this.#note(old ? `${err.message} These rows are ${asOf(this.#heard)}.` : err.message, old);
+      this.#note(old ? `${sentence(err.message)} These rows are ${asOf(this.#heard)}.` : err.message, old);
     }
     this.#root.removeAttribute('aria-busy');
     if (this.#open) {

@@ -109,7 +109,7 @@ func TestOldPages(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)
 	p := newTab(t, f.URL, "#/sessions")
-	p.excused = []string{refused(503)}
+	p.excused = []string{refused(503), broken}
 	p.shows("#live", "Live")
 	p.wait(row("#sessions", f.sessions[0].id))
 	f.set(func() { f.frozen, f.broken = true, "/v1/sessions" })
@@ -119,6 +119,12 @@ func TestOldPages(t *testing.T) {
 	f.set(func() { f.frozen, f.broken = false, "" })
 	p.wait(`document.querySelector('#live').innerText === 'Live'`)
 	p.wait(`!document.querySelector('#sessions .note').checkVisibility()`)
+
+	f.set(func() { f.broken = "/v1/events" })
+	f.CloseClientConnections()
+	p.shows("#alarm", "What you see is as of")
+	p.wait(`[...document.querySelectorAll('#alarm a')].map((a) => a.href).join() === 'http://10.0.0.1:8080/#/sessions'`) // member 2 serves the page
+	p.shows("#alarm", "Member 3 only on its machine: ssh -L 8080:127.0.0.1:8080 zoo3")
 }
 
 // The list says how many sessions there are, and begins with those of the order that the user chooses.

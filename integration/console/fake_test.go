@@ -166,8 +166,12 @@ func (f *fake) status() api.List[api.Member] {
 			Digest: "agrees", DigestIndex: 120_000, Applied: 120_331, Committed: 120_331, Zxid: "0x700000f2a", DataBytes: 81 << 20, LogBytes: 12 << 20,
 			Version: "0.1.0-dev", Started: f.begun, ClockMs: int64(id)*3 - 6, Snapshot: 100_000,
 		}
-		if id == 1 {
+		m.Quorum, m.Election, m.Console = fmt.Sprintf("zoo%d:2888", id), fmt.Sprintf("zoo%d:3888", id), fmt.Sprintf("http://10.0.0.%d:8080", id)
+		switch id {
+		case 1:
 			m.Exposed = f.exposed
+		case 3:
+			m.Console = "http://127.0.0.1:8080"
 		}
 		if id == 2 {
 			m.Role, m.Sessions, m.Connections = "leader", len(f.sessions)-2*n, len(f.sessions)-2*n

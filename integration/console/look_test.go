@@ -239,7 +239,7 @@ func testNoLeader(t *testing.T, e *ensemble) {
 	p := newTab(t, e.console(e.Members[2]), "")
 	p.shows("#live", "Live")
 	p.wait(`document.querySelector('#leaders tbody tr')`)
-	term := eval[string](p, `document.querySelector('#leaders tbody tr').children[2].innerText`)
+	term := eval[int](p, `Number(document.querySelector('#leaders tbody tr').children[2].innerText)`)
 	for _, m := range e.Members[:2] {
 		m.Process.Kill()
 	}
@@ -255,7 +255,7 @@ func testNoLeader(t *testing.T, e *ensemble) {
 	p.click("nav a", "Overview")
 	p.wait(row("#ensemble", "member 1") + `?.innerText.match(/leader|follower/)`)
 	p.shows("#axis-text", "which leads")
-	leads := fmt.Sprintf(`document.querySelector('#leaders tbody tr')?.children[2].innerText > %q && document.querySelector('#leaders-text').innerText.includes(' has led since ')`, term)
+	leads := fmt.Sprintf(`Number(document.querySelector('#leaders tbody tr')?.children[2].innerText) > %d && document.querySelector('#leaders-text').innerText.includes(' has led since ')`, term)
 	p.wait(leads)
 	p.do(chromedp.Reload())
 	p.wait(leads) // the member remembers it
