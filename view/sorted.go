@@ -8,6 +8,10 @@ import (
 	"time"
 )
 
+// scanPause is how long a scan of all sessions waits between two parts of them. Without it, the members would work for the scan
+// alone, and clients would wait.
+const scanPause = 5 * time.Millisecond
+
 // Order is an order of sessions.
 type Order int
 
@@ -58,6 +62,10 @@ func (c *Collector) sorted(ctx context.Context, f Filter, by Order, limit int, a
 		a.Rows = firstBy(by, append(a.Rows, f.inState(rows)...), limit)
 		if next == 0 || f.ID != 0 {
 			break
+		}
+		select {
+		case <-time.After(scanPause):
+		case <-ctx.Done():
 		}
 		if first = next; time.Now().After(last) {
 			return fmt.Errorf("view: there are too many sessions to sort: %d of them took %v, and there are more; choose those of one member or of one address", looked, c.cfg.Deadline*3/4)

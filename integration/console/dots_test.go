@@ -51,7 +51,6 @@ func TestDots(t *testing.T) {
 	f := newFake(t, 10)
 	p := newTab(t, f.URL, "")
 	p.shows("#live", "Live")
-	p.excused = []string{"log: rendering: Canvas2D: Multiple readback operations"}
 	if over := eval[[]string](p, figures); len(over) > 0 {
 		t.Errorf("%d dots over figures: %s", len(over), strings.Join(over[:min(3, len(over))], ", "))
 	}
