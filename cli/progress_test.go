@@ -153,7 +153,8 @@ func TestProgressGoesAround(t *testing.T) {
 		counts, waits := NewProgress(w, "nodes", 0), waiting(w, "zoo1:2181")
 		after(progressAfter, clearLine+"   2 s  nodes")
 		_, _ = io.WriteString(w.Out, "a row\n")
-		after(progressAfter-time.Millisecond, clearLine+"a row\n")
+		_, _ = io.WriteString(w.Out, "and another\n") // the line is gone, and nothing else may be cleared
+		after(progressAfter-time.Millisecond, clearLine+"a row\nand another\n")
 		counts.Done()
 		after(time.Millisecond, clearLine+"   4 s  waiting for zoo1:2181")
 		_, _ = io.WriteString(w.Err, "Type yes: ")

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"rollcall/config"
 	"rollcall/keystore"
 	"rollcall/keystore/authority"
+	"rollcall/leader"
 )
 
 // A member serves clients over TLS, and on its plain port, too, if that is unified. New keys are in use after
@@ -117,6 +119,48 @@ func TestNoPlainPort(t *testing.T) {
 		t.Errorf("conf begins with %+v, want clientPort=-1", got)
 	}
 	stop()
+}
+
+// The seconds that a certificate is valid are those of the clients' and of the operators' certificate, each under its own
+// name. A port without TLS has none.
+func TestCertificatesAreShownByAudience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca, err := authority.New("rollcall", time.Now(), 100*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := func(valid time.Duration) *keystore.Keys {
+			own := filepath.Join(t.TempDir(), "own.pem")
+			text, err := ca.Issue([]string{"zoo1"}, time.Now(), valid)
+			if err == nil {
+				err = os.WriteFile(own, text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := keystore.Open(keystore.Options{Key: keystore.Store{Location: own}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return k
+		}
+		clients, operators := keys(10*time.Hour), keys(20*time.Hour)
+		time.Sleep(time.Hour)
+		for _, tt := range []struct {
+			clients, operators *keystore.Keys
+			want               map[string]int64
+		}{
+			{nil, nil, map[string]int64{}},
+			{clients, nil, map[string]int64{"clients": 9 * 3600}},
+			{nil, operators, map[string]int64{"operators": 19 * 3600}},
+			{clients, operators, map[string]int64{"clients": 9 * 3600, "operators": 19 * 3600}},
+		} {
+			m := &Member{clock: leader.NewClock(time.Now), keys: tt.clients, operatorKeys: tt.operators}
+			if got := m.certificates(); !maps.Equal(got, tt.want) {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		}
+	})
 }
 
 // runAlone runs a member that is alone, and returns it when it serves. stop waits for its end.

@@ -65,6 +65,37 @@ func TestEphemeralsOfOneSession(t *testing.T) {
 	})
 }
 
+// The watches that cover a path come in pages, each of which goes on where the one before ended.
+func TestWatchesInPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		e.Ready()
+		at := e.Followers()[0]
+		var want []jute.SessionID
+		for range 3 {
+			c, session := e.Open(at, 20*time.Second)
+			if _, _, err := c.Call(1, jute.OpExists, &jute.WatchedPath{Path: []byte("/w"), Watch: true}); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, session.SessionID)
+		}
+		var got []jute.SessionID
+		for p := (view.Page{Limit: 1}); len(got) == 0 || p.From != ""; {
+			a, err := e.Member(at).View().Watches(t.Context(), "/w", p)
+			if err != nil || len(got) > len(want) {
+				t.Fatalf("after %d watches: %+v, %v", len(got), a, err)
+			}
+			for _, w := range a.Rows {
+				got = append(got, w.Session)
+			}
+			p.From = a.Next
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("watches of sessions %v, want %v", got, want)
+		}
+	})
+}
+
 // A page that follows one from before a restart of its member begins with that member's first connection:
 // connections are numbered anew.
 func TestConnectionsAfterARestart(t *testing.T) {

@@ -311,6 +311,35 @@ func TestStrangers(t *testing.T) {
 	})
 }
 
+// A handshake of TLS begins only if the caller lets it. Otherwise the caller's error comes back, and the dialer has no
+// connection. A plain connection does not ask.
+func TestHandshakeMayNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full, asked := errors.New("no place"), 0
+		accept := func(g *Guard, conn net.Conn) error {
+			_, err := g.Accepted(conn, func() error { asked++; return full })
+			if err != nil {
+				_ = conn.Close()
+			}
+			return err
+		}
+		a, b := net.Pipe()
+		out := dials(newGuard(t, 2, false, old), a, 1)
+		if err := accept(newGuard(t, 1, false, old), b); !errors.Is(err, full) || asked != 1 {
+			t.Errorf("%v, asked %d times; want %v, once", err, asked, full)
+		}
+		if (<-out).err == nil {
+			t.Error("the dialer has a connection")
+		}
+		a, b = net.Pipe()
+		go func() { _, _ = a.Write([]byte("ROLLCALL")) }()
+		if err := accept(newGuard(t, 1, true, old), b); err != nil || asked != 1 {
+			t.Errorf("a plain connection: %v; asked %d times in all, want once", err, asked)
+		}
+		_ = a.Close()
+	})
+}
+
 // A slow stranger does not get more time by sending a byte now and then.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
