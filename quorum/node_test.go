@@ -158,6 +158,27 @@ func TestHandOverByTurns(t *testing.T) {
 	}
 }
 
+// A member that the leader does not reach is no heir, although its log is as long as any and the other one was tried in vain: raft
+// takes no entries while it waits for an heir.
+func TestNoHeirOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t, 3)
+		e.begin()
+		lead := e.leader(1, 2, 3)
+		n, gone, there := e.members[lead].node, others(lead)[0], others(lead)[1]
+		tried := map[uint32]int{there: 1}
+		e.wait("both logs to be as long", func() bool { return len(n.trans.Longest(n.election, n.LastIndex())) == 2 })
+		if heir, err := n.heir(tried, n.LastIndex()); err != nil || heir.ID != gone {
+			t.Errorf("while both are reached: %d, %v; want %d", heir.ID, err, gone)
+		}
+		e.net.partition(lead, gone)
+		time.Sleep(2 * n.election)
+		if heir, err := n.heir(tried, n.LastIndex()); err != nil || heir.ID != there {
+			t.Errorf("when member %d is out of reach: %d, %v; want %d", gone, heir.ID, err, there)
+		}
+	})
+}
+
 // A member that was tried comes after those that were not.
 func TestHeirByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
