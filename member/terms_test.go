@@ -67,6 +67,42 @@ func TestTermsWithinOneOfRaft(t *testing.T) {
 	})
 }
 
+// A term that hangs in the log is over on its member before that member's next one opens, even if raft has lost and regained
+// leadership meanwhile: two terms would write at the same time.
+func TestTermsDoNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		e.Joined()
+		other := e.Followers()[0]
+		c := e.Connect(20*time.Second, other)
+		e.Gate(leader).Hold()
+		written := make(chan error, 1)
+		go func() {
+			_, err := c.Create("/n", nil, jute.Persistent)
+			written <- err
+		}()
+		e.Wait("the write to hang", time.Minute, func() bool { return e.Gate(leader).Waiting() == 1 })
+		first := termOf(e, other)
+		for _, pair := range [][2]uint32{{leader, other}, {other, leader}} {
+			e.Wait("the former term", time.Minute, func() bool { return e.Member(pair[0]).Leading() })
+			if err := e.Member(pair[0]).HandOverTo(t.Context(), pair[1]); err != nil {
+				t.Fatalf("hand over from %d to %d: %v", pair[0], pair[1], err)
+			}
+			e.Wait("the next leader", time.Minute, func() bool { return e.Member(pair[1]).Leading() })
+		}
+		time.Sleep(2 * time.Second)
+		if now := termOf(e, other); !e.Member(leader).Leading() || now.Leader == leader && now != first {
+			t.Errorf("raft leads on member %d: %t; its term %+v has opened while %+v hangs there", leader, e.Member(leader).Leading(), now, first)
+		}
+		e.Gate(leader).Release()
+		if err := <-written; err != nil {
+			t.Errorf("the write: %v", err)
+		}
+		e.Equal()
+	})
+}
+
 // If stallLoop is slow to end a term, and the disk continues and the next term opens meanwhile, the
 // next term is left alone.
 func TestLateStallSparesTheNextTerm(t *testing.T) {
@@ -103,9 +139,12 @@ func TestFormat(t *testing.T) {
 	})
 }
 
-func raftTerm(e *cluster.Ensemble, at uint32) uint64 {
+func raftTerm(e *cluster.Ensemble, at uint32) uint64 { return termOf(e, at).Term }
+
+// termOf returns the newest term that a member has applied.
+func termOf(e *cluster.Ensemble, at uint32) znode.Term {
 	s := e.Member(at).State()
 	s.RLock()
 	defer s.RUnlock()
-	return s.Term().Term
+	return s.Term()
 }
