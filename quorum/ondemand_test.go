@@ -66,6 +66,9 @@ func TestSnapshotOnDemand(t *testing.T) {
 		close(hold)
 		e.wait("the snapshot of the caller who left", func() bool { index, _, err := n.NewestSnapshot(); return err == nil && index == n.AppliedIndex() })
 		synctest.Wait()
+		if took := n.fsm.stored.Load().Took; took < time.Second || took > 2*time.Second {
+			t.Errorf("it took %v, want the second that it was held up", took)
+		}
 		if _, err := n.TakeSnapshot(t.Context()); err != nil {
 			t.Errorf("after all: %v", err)
 		}
