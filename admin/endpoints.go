@@ -70,7 +70,7 @@ func endpoints(commandURL string) []endpoint {
 		{method: "GET", path: "/livez", class: open, probe: true, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: (*HTTP).livez},
 		{method: "GET", path: "/readyz", class: open, probe: true, help: "200 if clients are served here; 503 with the reason if not", serve: (*HTTP).readyz},
 	}
-	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, membersEndpoints, nodeEndpoints, logEndpoints, []endpoint{drainEndpoint, snapshotEndpoint, backupEndpoint}, profiles)
+	all = slices.Concat(all, consolePages, []endpoint{metricsEndpoint}, v1, membersEndpoints, nodeEndpoints, logEndpoints, []endpoint{rebalanceEndpoint, drainEndpoint, snapshotEndpoint, backupEndpoint}, profiles)
 	for i := range commands {
 		c := &commands[i]
 		serve := func(h *HTTP, w http.ResponseWriter, r *http.Request) { h.command(w, r, c) }

@@ -240,6 +240,16 @@ func (f *fakeOps) Drain(ctx context.Context, over time.Duration) (closed int, le
 	return closed, f.err != nil
 }
 
+// Rebalance moves six clients in 3 s.
+func (f *fakeOps) Rebalance(_ context.Context, perSecond int, by string) (Rebalanced, error) {
+	f.asked = fmt.Sprintf("rebalance %d for %s", perSecond, by)
+	if f.err != nil {
+		return Rebalanced{}, f.err
+	}
+	time.Sleep(3 * time.Second)
+	return Rebalanced{Members: []RebalancedMember{{Member: 1, Before: 9, After: 3, Closed: 6, Failed: "busy"}, {Member: 2, After: 6}}, Closed: 6, Balanced: true, Silent: silentThree}, nil
+}
+
 // DrainMember closes as many connections as the number of the member.
 func (f *fakeOps) DrainMember(_ context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error) {
 	f.asked = fmt.Sprintf("drain member %d over %v for %s", member, over, by)

@@ -104,8 +104,8 @@ func TestRemovedMemberRefusesChanges(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != 7 {
-		t.Errorf("%d endpoints refuse, want 7", refused)
+	if refused != 8 {
+		t.Errorf("%d endpoints refuse, want 8", refused)
 	}
 	for removed, want := range map[int64]string{0: `"removed":false`, 7: `"removed":true`} {
 		h, source := newTestHTTP(t, "follower")

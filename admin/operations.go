@@ -63,6 +63,9 @@ type Operations interface {
 	// spread over a time. It returns how many it has closed, and whether this member still leads. If ctx
 	// ends, it returns early.
 	Drain(ctx context.Context, over time.Duration) (closed int, leads bool)
+	// Rebalance has members with more clients than their share close up to perSecond connections in a second each, until all have about
+	// as many, or that does not get better. It returns early with an error if ctx ends. by says who asked. The error is a *Failure.
+	Rebalance(ctx context.Context, perSecond int, by string) (Rebalanced, error)
 	// DrainMember makes any member do the same, and returns when that is done or ctx ends. by says who asked. The
 	// error is a *Failure.
 	DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error)

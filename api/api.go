@@ -149,6 +149,29 @@ type MembersDrain struct {
 	OverMs int64  `json:"over_ms"` // how long closing the clients' connections takes
 }
 
+// MembersRebalance asks for about as many clients on each member.
+type MembersRebalance struct {
+	PerSecond int `json:"per_second"` // connections that a member closes in a second at most
+}
+
+// Rebalanced says what a rebalance has done.
+type Rebalanced struct {
+	Balanced    bool               `json:"balanced"`    // no member has clearly more clients than its share now
+	Connections int                `json:"connections"` // that were closed
+	TookMs      int64              `json:"took_ms"`     // how long that took
+	Items       []RebalancedMember `json:"items"`       // the members that take clients, by id
+	Silent      []Silence          `json:"silent"`      // the members that did not answer, by id
+}
+
+// RebalancedMember says what a rebalance has done on a member.
+type RebalancedMember struct {
+	Member uint32 `json:"member"` // its id
+	Before int    `json:"before"` // clients when it began
+	After  int    `json:"after"`  // clients when it ended
+	Closed int    `json:"closed"` // connections that it has closed
+	Failed string `json:"failed"` // why it closed none at last; "": it did, or had no more than its share
+}
+
 // Session is a session with what all members together know of it.
 type Session struct {
 	ID         string    `json:"id"`         // "0x…"

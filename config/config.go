@@ -68,6 +68,7 @@ type Settings struct {
 	SuperSubject    string             // the subject of the super user's certificate; "": nobody is super by certificate
 	Audit           audit.Settings     // the log of what clients change; default: there is none
 	Backup          backup.Schedule    // the backups that this member makes by itself; default: none
+	AutoRebalance   int                // connections in a second that members close while they have more clients than others; default: none
 	NewEnsemble     bool               // bootstrap with a majority of empty members instead of all
 }
 

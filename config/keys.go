@@ -335,6 +335,10 @@ var keys = []key{
 		doc: "false: /metrics leaves out the metrics of the Go runtime and of the process",
 	},
 	{
+		name: "autoRebalance", kind: number(0, admin.MaxRebalanceRate, func(d *draft) *int { return &d.AutoRebalance }), def: "0",
+		doc: "Rollcall's own: connections in a second that a member with clearly more clients than its share closes, so that the clients move to the others, while the leader has this key; 0: none ([members.md](members.md#rebalancing-the-clients))",
+	},
+	{
 		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"}, flag: option{"log-format", "format of the log: text or json (logFormat)"},
 		kind: choice("json", "text", func(d *draft) *bool { return &d.Log.JSON }), def: "text",
 		doc: "Rollcall's own: a line of the log is text, or a JSON object ([logs.md](logs.md))",

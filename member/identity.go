@@ -102,6 +102,7 @@ var senders = map[string]func(message any) uint32{
 	proto.Follower_Pings_FullMethodName:     func(m any) uint32 { return m.(*proto.Ping).GetLeader() },
 	proto.Follower_View_FullMethodName:      nil,
 	proto.Follower_Drain_FullMethodName:     nil,
+	proto.Follower_Rebalance_FullMethodName: nil,
 	proto.Leader_Forward_FullMethodName:     func(m any) uint32 { return m.(*proto.Forwarded).GetMember() }, // its transactions: leader.Forward
 	proto.Leader_Sync_FullMethodName:        func(m any) uint32 { return m.(*proto.SyncRequest).GetMember() },
 	proto.Leader_Kill_FullMethodName:        nil,

@@ -208,6 +208,7 @@ type Member struct {
 	damage       chan string // why this member's state is damaged; one place
 	dispute      atomic.Pointer[dispute]
 	backups      ownBackups
+	rebalancer   rebalancer
 
 	leaving   atomic.Bool                  // Run has been told to stop
 	announced atomic.Bool                  // this process is the member's current run
@@ -241,6 +242,7 @@ func New(cfg Config) (*Member, error) {
 		yields: make(chan struct{}), damage: make(chan string, 1),
 		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
+	m.rebalancer.m = m
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
 	m.guesses = guesses.New(m.log)
 	var err error
@@ -406,6 +408,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.removedLoop(inner) })
 	g.Go(func() error { return m.askLoop(inner) })
 	g.Go(func() error { return m.backupLoop(inner) })
+	g.Go(func() error { return m.rebalancer.loop(inner) })
 	g.Go(func() error { return m.ports.guard.Run(inner) })
 	g.Go(func() error { return m.ports.hello.Door().Run(inner, m.cfg.Network.Lookup) })
 	if m.cfg.Operators != nil {

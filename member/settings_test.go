@@ -102,6 +102,7 @@ var reaches = map[string]string{
 	"Backup.Dir":            "", // TestOwnBackups
 	"Backup.Every":          "", // TestOwnBackups
 	"Backup.Keep":           "", // TestOwnBackups
+	"AutoRebalance":         "", // TestAutoRebalance
 	"SuperSubject":          "http.Super server.SuperSubject",
 
 	"ClientTLS.Key.Location":   "keys.Key.Location",

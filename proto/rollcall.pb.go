@@ -2550,6 +2550,111 @@ func (x *DrainReply) GetLeads() bool {
 	return false
 }
 
+// RebalanceRequest asks a member to close some of its clients' connections. The clients' sessions go on elsewhere.
+type RebalanceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Connections   uint64                 `protobuf:"varint,1,opt,name=connections,proto3" json:"connections,omitempty"`     // how many are to be closed; at most 1,000 in a second of over_ms
+	OverMs        uint64                 `protobuf:"varint,2,opt,name=over_ms,json=overMs,proto3" json:"over_ms,omitempty"` // time over which they are closed, a minute at most
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // who asked
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceRequest) Reset() {
+	*x = RebalanceRequest{}
+	mi := &file_rollcall_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceRequest) ProtoMessage() {}
+
+func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
+func (*RebalanceRequest) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RebalanceRequest) GetConnections() uint64 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *RebalanceRequest) GetOverMs() uint64 {
+	if x != nil {
+		return x.OverMs
+	}
+	return 0
+}
+
+func (x *RebalanceRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type RebalanceReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Connections   uint64                 `protobuf:"varint,1,opt,name=connections,proto3" json:"connections,omitempty"` // that were closed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceReply) Reset() {
+	*x = RebalanceReply{}
+	mi := &file_rollcall_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceReply) ProtoMessage() {}
+
+func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceReply.ProtoReflect.Descriptor instead.
+func (*RebalanceReply) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RebalanceReply) GetConnections() uint64 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
 // ViewRequest asks a member for a page of what it knows. A limit is the most rows that the reply may
 // have; a reply has fewer if more would not fit its bytes. Ids of sessions are in unsigned order.
 type ViewRequest struct {
@@ -2572,7 +2677,7 @@ type ViewRequest struct {
 
 func (x *ViewRequest) Reset() {
 	*x = ViewRequest{}
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2689,7 @@ func (x *ViewRequest) String() string {
 func (*ViewRequest) ProtoMessage() {}
 
 func (x *ViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2702,7 @@ func (x *ViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
 func (*ViewRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{34}
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ViewRequest) GetAbout() isViewRequest_About {
@@ -2767,7 +2872,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2884,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2897,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{35}
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ViewReply) GetAbout() isViewReply_About {
@@ -2950,7 +3055,7 @@ type ViewStatus struct {
 
 func (x *ViewStatus) Reset() {
 	*x = ViewStatus{}
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3067,7 @@ func (x *ViewStatus) String() string {
 func (*ViewStatus) ProtoMessage() {}
 
 func (x *ViewStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3080,7 @@ func (x *ViewStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
 func (*ViewStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{36}
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
 }
 
 type MemberStatus struct {
@@ -3014,7 +3119,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3131,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3144,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{37}
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MemberStatus) GetMember() uint32 {
@@ -3251,7 +3356,7 @@ type ViewSessions struct {
 
 func (x *ViewSessions) Reset() {
 	*x = ViewSessions{}
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3368,7 @@ func (x *ViewSessions) String() string {
 func (*ViewSessions) ProtoMessage() {}
 
 func (x *ViewSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3381,7 @@ func (x *ViewSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
 func (*ViewSessions) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{38}
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ViewSessions) GetFirst() uint64 {
@@ -3317,7 +3422,7 @@ type SessionRows struct {
 
 func (x *SessionRows) Reset() {
 	*x = SessionRows{}
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3329,7 +3434,7 @@ func (x *SessionRows) String() string {
 func (*SessionRows) ProtoMessage() {}
 
 func (x *SessionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3447,7 @@ func (x *SessionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
 func (*SessionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{39}
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SessionRows) GetRows() []*SessionRow {
@@ -3373,7 +3478,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3490,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3503,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{40}
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SessionRow) GetId() uint64 {
@@ -3454,7 +3559,7 @@ type ViewFacts struct {
 
 func (x *ViewFacts) Reset() {
 	*x = ViewFacts{}
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3571,7 @@ func (x *ViewFacts) String() string {
 func (*ViewFacts) ProtoMessage() {}
 
 func (x *ViewFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3584,7 @@ func (x *ViewFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
 func (*ViewFacts) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{41}
+	return file_rollcall_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ViewFacts) GetIds() []uint64 {
@@ -3498,7 +3603,7 @@ type FactRows struct {
 
 func (x *FactRows) Reset() {
 	*x = FactRows{}
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3615,7 @@ func (x *FactRows) String() string {
 func (*FactRows) ProtoMessage() {}
 
 func (x *FactRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3628,7 @@ func (x *FactRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
 func (*FactRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{42}
+	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FactRows) GetRows() []*FactRow {
@@ -3547,7 +3652,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3664,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3677,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{43}
+	return file_rollcall_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FactRow) GetId() uint64 {
@@ -3630,7 +3735,7 @@ type ViewConnections struct {
 
 func (x *ViewConnections) Reset() {
 	*x = ViewConnections{}
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3747,7 @@ func (x *ViewConnections) String() string {
 func (*ViewConnections) ProtoMessage() {}
 
 func (x *ViewConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3760,7 @@ func (x *ViewConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
 func (*ViewConnections) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{44}
+	return file_rollcall_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ViewConnections) GetBoot() uint64 {
@@ -3697,7 +3802,7 @@ type ConnectionRows struct {
 
 func (x *ConnectionRows) Reset() {
 	*x = ConnectionRows{}
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3814,7 @@ func (x *ConnectionRows) String() string {
 func (*ConnectionRows) ProtoMessage() {}
 
 func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3827,7 @@ func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
 func (*ConnectionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{45}
+	return file_rollcall_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ConnectionRows) GetBoot() uint64 {
@@ -3777,7 +3882,7 @@ type ConnectionRow struct {
 
 func (x *ConnectionRow) Reset() {
 	*x = ConnectionRow{}
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3894,7 @@ func (x *ConnectionRow) String() string {
 func (*ConnectionRow) ProtoMessage() {}
 
 func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3907,7 @@ func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
 func (*ConnectionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{46}
+	return file_rollcall_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ConnectionRow) GetNumber() uint64 {
@@ -3976,7 +4081,7 @@ type ViewWatches struct {
 
 func (x *ViewWatches) Reset() {
 	*x = ViewWatches{}
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4093,7 @@ func (x *ViewWatches) String() string {
 func (*ViewWatches) ProtoMessage() {}
 
 func (x *ViewWatches) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4106,7 @@ func (x *ViewWatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
 func (*ViewWatches) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{47}
+	return file_rollcall_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ViewWatches) GetPath() []byte {
@@ -4058,7 +4163,7 @@ type WatchRows struct {
 
 func (x *WatchRows) Reset() {
 	*x = WatchRows{}
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4070,7 +4175,7 @@ func (x *WatchRows) String() string {
 func (*WatchRows) ProtoMessage() {}
 
 func (x *WatchRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4083,7 +4188,7 @@ func (x *WatchRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
 func (*WatchRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{48}
+	return file_rollcall_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchRows) GetBoot() uint64 {
@@ -4129,7 +4234,7 @@ type WatchRow struct {
 
 func (x *WatchRow) Reset() {
 	*x = WatchRow{}
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4141,7 +4246,7 @@ func (x *WatchRow) String() string {
 func (*WatchRow) ProtoMessage() {}
 
 func (x *WatchRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4154,7 +4259,7 @@ func (x *WatchRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
 func (*WatchRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{49}
+	return file_rollcall_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchRow) GetConnection() uint64 {
@@ -4216,7 +4321,7 @@ type ViewOwner struct {
 
 func (x *ViewOwner) Reset() {
 	*x = ViewOwner{}
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4228,7 +4333,7 @@ func (x *ViewOwner) String() string {
 func (*ViewOwner) ProtoMessage() {}
 
 func (x *ViewOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4241,7 +4346,7 @@ func (x *ViewOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
 func (*ViewOwner) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{50}
+	return file_rollcall_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ViewOwner) GetPath() []byte {
@@ -4262,7 +4367,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4379,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4392,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{51}
+	return file_rollcall_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *OwnerRow) GetKind() NodeKind {
@@ -4323,7 +4428,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4335,7 +4440,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4348,7 +4453,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{52}
+	return file_rollcall_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -4382,7 +4487,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4394,7 +4499,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4407,7 +4512,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{53}
+	return file_rollcall_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -4437,7 +4542,7 @@ type ViewRemovals struct {
 
 func (x *ViewRemovals) Reset() {
 	*x = ViewRemovals{}
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4554,7 @@ func (x *ViewRemovals) String() string {
 func (*ViewRemovals) ProtoMessage() {}
 
 func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4567,7 @@ func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
 func (*ViewRemovals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{54}
+	return file_rollcall_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ViewRemovals) GetPath() []byte {
@@ -4504,7 +4609,7 @@ type RemovalRows struct {
 
 func (x *RemovalRows) Reset() {
 	*x = RemovalRows{}
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4621,7 @@ func (x *RemovalRows) String() string {
 func (*RemovalRows) ProtoMessage() {}
 
 func (x *RemovalRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4634,7 @@ func (x *RemovalRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
 func (*RemovalRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{55}
+	return file_rollcall_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemovalRows) GetRows() []*RemovalRow {
@@ -4569,7 +4674,7 @@ type RemovalRow struct {
 
 func (x *RemovalRow) Reset() {
 	*x = RemovalRow{}
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4581,7 +4686,7 @@ func (x *RemovalRow) String() string {
 func (*RemovalRow) ProtoMessage() {}
 
 func (x *RemovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4594,7 +4699,7 @@ func (x *RemovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
 func (*RemovalRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{56}
+	return file_rollcall_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RemovalRow) GetPath() []byte {
@@ -4663,7 +4768,7 @@ type ViewBuckets struct {
 
 func (x *ViewBuckets) Reset() {
 	*x = ViewBuckets{}
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4675,7 +4780,7 @@ func (x *ViewBuckets) String() string {
 func (*ViewBuckets) ProtoMessage() {}
 
 func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4688,7 +4793,7 @@ func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
 func (*ViewBuckets) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{57}
+	return file_rollcall_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ViewBuckets) GetLimit() uint32 {
@@ -4711,7 +4816,7 @@ type BucketRows struct {
 
 func (x *BucketRows) Reset() {
 	*x = BucketRows{}
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4723,7 +4828,7 @@ func (x *BucketRows) String() string {
 func (*BucketRows) ProtoMessage() {}
 
 func (x *BucketRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4736,7 +4841,7 @@ func (x *BucketRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
 func (*BucketRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{58}
+	return file_rollcall_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BucketRows) GetLeads() bool {
@@ -4784,7 +4889,7 @@ type BucketRow struct {
 
 func (x *BucketRow) Reset() {
 	*x = BucketRow{}
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4796,7 +4901,7 @@ func (x *BucketRow) String() string {
 func (*BucketRow) ProtoMessage() {}
 
 func (x *BucketRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4809,7 +4914,7 @@ func (x *BucketRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
 func (*BucketRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{59}
+	return file_rollcall_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BucketRow) GetDueMs() int64 {
@@ -5021,7 +5126,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\n" +
 	"DrainReply\x12 \n" +
 	"\vconnections\x18\x01 \x01(\x04R\vconnections\x12\x14\n" +
-	"\x05leads\x18\x02 \x01(\bR\x05leads\"\x88\x04\n" +
+	"\x05leads\x18\x02 \x01(\bR\x05leads\"]\n" +
+	"\x10RebalanceRequest\x12 \n" +
+	"\vconnections\x18\x01 \x01(\x04R\vconnections\x12\x17\n" +
+	"\aover_ms\x18\x02 \x01(\x04R\x06overMs\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"2\n" +
+	"\x0eRebalanceReply\x12 \n" +
+	"\vconnections\x18\x01 \x01(\x04R\vconnections\"\x88\x04\n" +
 	"\vViewRequest\x121\n" +
 	"\x06status\x18\x01 \x01(\v2\x17.rollcall.v1.ViewStatusH\x00R\x06status\x127\n" +
 	"\bsessions\x18\x02 \x01(\v2\x19.rollcall.v1.ViewSessionsH\x00R\bsessions\x12.\n" +
@@ -5233,12 +5344,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x14REMOVAL_CAUSE_DELETE\x10\x01\x12\x1f\n" +
 	"\x1bREMOVAL_CAUSE_SESSION_ENDED\x10\x02\x12\x15\n" +
 	"\x11REMOVAL_CAUSE_TTL\x10\x03\x12\x1b\n" +
-	"\x17REMOVAL_CAUSE_CONTAINER\x10\x042\xf1\x01\n" +
+	"\x17REMOVAL_CAUSE_CONTAINER\x10\x042\xba\x02\n" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
 	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply\x12;\n" +
-	"\x05Drain\x12\x19.rollcall.v1.DrainRequest\x1a\x17.rollcall.v1.DrainReply2\xcf\x02\n" +
+	"\x05Drain\x12\x19.rollcall.v1.DrainRequest\x1a\x17.rollcall.v1.DrainReply\x12G\n" +
+	"\tRebalance\x12\x1d.rollcall.v1.RebalanceRequest\x1a\x1b.rollcall.v1.RebalanceReply2\xcf\x02\n" +
 	"\x06Leader\x12<\n" +
 	"\aForward\x12\x16.rollcall.v1.Forwarded\x1a\x17.rollcall.v1.ForwardEnd(\x01\x128\n" +
 	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReply\x128\n" +
@@ -5259,7 +5371,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 }
 
 var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_rollcall_proto_goTypes = []any{
 	(NodeKind)(0),              // 0: rollcall.v1.NodeKind
 	(RemovalCause)(0),          // 1: rollcall.v1.RemovalCause
@@ -5298,32 +5410,34 @@ var file_rollcall_proto_goTypes = []any{
 	(*HandOverReply)(nil),      // 34: rollcall.v1.HandOverReply
 	(*DrainRequest)(nil),       // 35: rollcall.v1.DrainRequest
 	(*DrainReply)(nil),         // 36: rollcall.v1.DrainReply
-	(*ViewRequest)(nil),        // 37: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),          // 38: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),         // 39: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),       // 40: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),       // 41: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),        // 42: rollcall.v1.SessionRows
-	(*SessionRow)(nil),         // 43: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),          // 44: rollcall.v1.ViewFacts
-	(*FactRows)(nil),           // 45: rollcall.v1.FactRows
-	(*FactRow)(nil),            // 46: rollcall.v1.FactRow
-	(*ViewConnections)(nil),    // 47: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),     // 48: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),      // 49: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),        // 50: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),          // 51: rollcall.v1.WatchRows
-	(*WatchRow)(nil),           // 52: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),          // 53: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),           // 54: rollcall.v1.OwnerRow
-	(*ViewEphemerals)(nil),     // 55: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),      // 56: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),       // 57: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),        // 58: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),         // 59: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),        // 60: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),         // 61: rollcall.v1.BucketRows
-	(*BucketRow)(nil),          // 62: rollcall.v1.BucketRow
+	(*RebalanceRequest)(nil),   // 37: rollcall.v1.RebalanceRequest
+	(*RebalanceReply)(nil),     // 38: rollcall.v1.RebalanceReply
+	(*ViewRequest)(nil),        // 39: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),          // 40: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),         // 41: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),       // 42: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),       // 43: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),        // 44: rollcall.v1.SessionRows
+	(*SessionRow)(nil),         // 45: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),          // 46: rollcall.v1.ViewFacts
+	(*FactRows)(nil),           // 47: rollcall.v1.FactRows
+	(*FactRow)(nil),            // 48: rollcall.v1.FactRow
+	(*ViewConnections)(nil),    // 49: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),     // 50: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),      // 51: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),        // 52: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),          // 53: rollcall.v1.WatchRows
+	(*WatchRow)(nil),           // 54: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),          // 55: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),           // 56: rollcall.v1.OwnerRow
+	(*ViewEphemerals)(nil),     // 57: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),      // 58: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),       // 59: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),        // 60: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),         // 61: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),        // 62: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),         // 63: rollcall.v1.BucketRows
+	(*BucketRow)(nil),          // 64: rollcall.v1.BucketRow
 }
 var file_rollcall_proto_depIdxs = []int32{
 	4,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
@@ -5338,54 +5452,56 @@ var file_rollcall_proto_depIdxs = []int32{
 	23, // 9: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
 	4,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
 	2,  // 11: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
-	39, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	41, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	44, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	47, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	50, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	53, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	55, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	57, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	60, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	40, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	42, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	45, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	48, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	51, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	54, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	56, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	58, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	61, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	41, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	43, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	46, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	49, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	52, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	55, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	57, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	59, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	62, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	42, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	44, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	47, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	50, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	53, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	56, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	58, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	60, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	63, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
 	23, // 30: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	43, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	46, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	49, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	49, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	52, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	45, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	48, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	51, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	51, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	54, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
 	0,  // 36: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	59, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	61, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
 	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	62, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	64, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
 	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
 	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	37, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	39, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
 	35, // 43: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	25, // 44: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	27, // 45: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	29, // 46: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
-	31, // 47: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
-	33, // 48: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	16, // 49: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	22, // 50: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	38, // 51: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	36, // 52: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	26, // 53: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	28, // 54: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	30, // 55: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
-	32, // 56: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
-	34, // 57: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	49, // [49:58] is the sub-list for method output_type
-	40, // [40:49] is the sub-list for method input_type
+	37, // 44: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
+	25, // 45: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	27, // 46: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	29, // 47: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
+	31, // 48: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
+	33, // 49: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	16, // 50: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	22, // 51: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	40, // 52: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	36, // 53: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	38, // 54: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
+	26, // 55: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	28, // 56: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	30, // 57: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
+	32, // 58: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
+	34, // 59: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	50, // [50:60] is the sub-list for method output_type
+	40, // [40:50] is the sub-list for method input_type
 	40, // [40:40] is the sub-list for extension type_name
 	40, // [40:40] is the sub-list for extension extendee
 	0,  // [0:40] is the sub-list for field type_name
@@ -5396,7 +5512,7 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
-	file_rollcall_proto_msgTypes[34].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[36].OneofWrappers = []any{
 		(*ViewRequest_Status)(nil),
 		(*ViewRequest_Sessions)(nil),
 		(*ViewRequest_Facts)(nil),
@@ -5407,7 +5523,7 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Removals)(nil),
 		(*ViewRequest_Buckets)(nil),
 	}
-	file_rollcall_proto_msgTypes[35].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[37].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
 		(*ViewReply_Sessions)(nil),
 		(*ViewReply_Facts)(nil),
@@ -5424,7 +5540,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   60,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -24,10 +24,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Follower_Hello_FullMethodName = "/rollcall.v1.Follower/Hello"
-	Follower_Pings_FullMethodName = "/rollcall.v1.Follower/Pings"
-	Follower_View_FullMethodName  = "/rollcall.v1.Follower/View"
-	Follower_Drain_FullMethodName = "/rollcall.v1.Follower/Drain"
+	Follower_Hello_FullMethodName     = "/rollcall.v1.Follower/Hello"
+	Follower_Pings_FullMethodName     = "/rollcall.v1.Follower/Pings"
+	Follower_View_FullMethodName      = "/rollcall.v1.Follower/View"
+	Follower_Drain_FullMethodName     = "/rollcall.v1.Follower/Drain"
+	Follower_Rebalance_FullMethodName = "/rollcall.v1.Follower/Rebalance"
 )
 
 // FollowerClient is the client API for Follower service.
@@ -47,6 +48,9 @@ type FollowerClient interface {
 	View(ctx context.Context, in *ViewRequest, opts ...grpc.CallOption) (*ViewReply, error)
 	// Drain prepares this member for its stop, for an operator of any member. It answers when that is done.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainReply, error)
+	// Rebalance closes some of this member's client connections, for a member that has counted those of all. It
+	// answers when that is done. A member that does so already refuses with Aborted.
+	Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceReply, error)
 }
 
 type followerClient struct {
@@ -100,6 +104,16 @@ func (c *followerClient) Drain(ctx context.Context, in *DrainRequest, opts ...gr
 	return out, nil
 }
 
+func (c *followerClient) Rebalance(ctx context.Context, in *RebalanceRequest, opts ...grpc.CallOption) (*RebalanceReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebalanceReply)
+	err := c.cc.Invoke(ctx, Follower_Rebalance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FollowerServer is the server API for Follower service.
 // All implementations must embed UnimplementedFollowerServer
 // for forward compatibility.
@@ -117,6 +131,9 @@ type FollowerServer interface {
 	View(context.Context, *ViewRequest) (*ViewReply, error)
 	// Drain prepares this member for its stop, for an operator of any member. It answers when that is done.
 	Drain(context.Context, *DrainRequest) (*DrainReply, error)
+	// Rebalance closes some of this member's client connections, for a member that has counted those of all. It
+	// answers when that is done. A member that does so already refuses with Aborted.
+	Rebalance(context.Context, *RebalanceRequest) (*RebalanceReply, error)
 	mustEmbedUnimplementedFollowerServer()
 }
 
@@ -138,6 +155,9 @@ func (UnimplementedFollowerServer) View(context.Context, *ViewRequest) (*ViewRep
 }
 func (UnimplementedFollowerServer) Drain(context.Context, *DrainRequest) (*DrainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Drain not implemented")
+}
+func (UnimplementedFollowerServer) Rebalance(context.Context, *RebalanceRequest) (*RebalanceReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rebalance not implemented")
 }
 func (UnimplementedFollowerServer) mustEmbedUnimplementedFollowerServer() {}
 func (UnimplementedFollowerServer) testEmbeddedByValue()                  {}
@@ -221,6 +241,24 @@ func _Follower_Drain_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Follower_Rebalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebalanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FollowerServer).Rebalance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Follower_Rebalance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FollowerServer).Rebalance(ctx, req.(*RebalanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Follower_ServiceDesc is the grpc.ServiceDesc for Follower service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -239,6 +277,10 @@ var Follower_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Drain",
 			Handler:    _Follower_Drain_Handler,
+		},
+		{
+			MethodName: "Rebalance",
+			Handler:    _Follower_Rebalance_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -314,6 +314,49 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// CloseOldest closes the connections that are open longest, at a steady pace. New ones are taken meanwhile, and the sessions stay.
+func TestCloseOldest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		const n, closing, over = 6, 4, 4 * time.Second
+		w.open() // it has no session, so it is nobody's client
+		var clients []*client
+		for range n {
+			clients = append(clients, w.connect())
+		}
+		closed := 0
+		go func() { closed = w.srv.CloseOldest(t.Context(), closing, over) }()
+		for i := range closing {
+			synctest.Wait()
+			if got := w.srv.Stats().Ended["rebalanced"]; got != uint64(i)+1 {
+				t.Errorf("after %d s: %d closed", i, got)
+			}
+			time.Sleep(over / closing)
+		}
+		synctest.Wait()
+		for _, c := range clients[:closing] {
+			c.expectClosed()
+		}
+		late := w.connect()
+		for _, c := range append(clients[closing:], late) {
+			c.must(jute.OpGetData, getData("/", false))
+		}
+		if st := w.srv.Stats(); closed != closing || st.Sessions != n-closing+1 || st.Ended["rebalanced"] != closing {
+			t.Errorf("closed %d, %d clients left, %v", closed, st.Sessions, st.Ended)
+		}
+		if got := w.srv.CloseOldest(t.Context(), 10*n, 0); got != n-closing+1 {
+			t.Errorf("closed %d of all", got)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.connect()
+		w.connect()
+		if got := w.srv.CloseOldest(ended, 2, time.Hour); got != 1 {
+			t.Errorf("closed %d after the end of the context", got)
+		}
+	})
+}
+
 // An idle connection holds no buffer.
 func TestIdleHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,6 +38,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -473,7 +474,22 @@ func (s *Server) Draining() bool {
 // many it has closed. If ctx ends it returns early, and Serve closes the rest.
 func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
 	s.RefuseNew()
-	conns := s.connections()
+	return closeOver(ctx, s.connections(), over, shutdown)
+}
+
+// CloseOldest closes n connections of clients with a session, or all if there are fewer, spread evenly over a time. It begins with
+// those that are open longest: a client that has come back here is not closed again soon. It returns how many it has closed. If
+// ctx ends, it returns early.
+func (s *Server) CloseOldest(ctx context.Context, n int, over time.Duration) (closed int) {
+	s.mu.Lock()
+	conns := slices.Collect(maps.Values(s.sessions))
+	s.mu.Unlock()
+	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.ordinal, b.ordinal) })
+	return closeOver(ctx, conns[:min(n, len(conns))], over, rebalanced)
+}
+
+// closeOver closes connections, spread evenly over a time. It returns how many it has closed when ctx ends.
+func closeOver(ctx context.Context, conns []*conn, over time.Duration, why stream.Reason) (closed int) {
 	begin := time.Now()
 	for i, c := range conns {
 		due := begin.Add(over * time.Duration(i) / time.Duration(len(conns)))
@@ -484,7 +500,7 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
 			case <-time.After(wait):
 			}
 		}
-		c.stream.Drop(shutdown)
+		c.stream.Drop(why)
 	}
 	return len(conns)
 }

@@ -47,6 +47,7 @@ const (
 	unknownOp                              // answered -6
 	restored                               // the state was replaced by a snapshot
 	cutByMember                            // Server.Cut
+	rebalanced                             // Server.CloseOldest
 	internal                               // a result that must not be sent to a client
 	numReasons
 )
@@ -59,7 +60,7 @@ var reasonNames = [numReasons]string{
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionGone: "session_gone", notVouched: "not_vouched",
 	authFailed: "auth_failed", slowed: "credentials_slowed", unproved: "not_authenticated", unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
-	restored: "restored", cutByMember: "cut", overBudget: "over_budget", internal: "internal",
+	restored: "restored", cutByMember: "cut", rebalanced: "rebalanced", overBudget: "over_budget", internal: "internal",
 }
 
 // Stats are counted since New or ResetStats, except where they say otherwise. Connections, Sessions,

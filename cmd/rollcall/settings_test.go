@@ -86,6 +86,7 @@ var settingCases = []settingCase{
 	{key: "logStore", value: "boltdb", want: "LogKind boltdb"},
 	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},
 	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "Whitelist [ruok mntr]"},
+	{key: "autoRebalance", value: "7", want: "AutoRebalance 7"},
 	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
 	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},
 	{key: "audit.enable", value: "true", want: "Audit.Enable true\nAudit.File DIR/audit/audit.log\nAudit.OwnFolder true"},

@@ -1,0 +1,274 @@
+package member
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/admin"
+	"rollcall/api"
+	"rollcall/proto"
+	"rollcall/view"
+)
+
+const (
+	// rebalanceRound is how long members close connections before all are counted again.
+	rebalanceRound = 5 * time.Second
+	// returnTime is how long the clients have to come back, most of them on another member, before they are counted: ZooKeeper's
+	// clients wait up to a second.
+	returnTime = 2 * time.Second
+	// vainRounds is how many rounds in a row may leave as many clients on the wrong members. Clients that know the address of one
+	// member alone come back to it.
+	vainRounds = 3
+	// rebalanceSlack is how much more than its share a member may have, in percent, and leastSlack in clients.
+	rebalanceSlack = 5
+	leastSlack     = 2
+
+	// autoEvery is the time between two rounds of a leader with autoRebalance. It closes connections for most of it, so a client
+	// loses its connection to it at most once in that time.
+	autoEvery = time.Minute
+	// autoSlack and leastAutoSlack replace rebalanceSlack and leastSlack then: nobody has asked for it, so a difference that does no
+	// harm is left alone.
+	autoSlack      = 20
+	leastAutoSlack = 10
+)
+
+// rebalancer moves clients from the members that have more than their share to the others. It is safe for concurrent use.
+type rebalancer struct {
+	m       *Member
+	leads   atomic.Bool // a rebalance that this member directs is under way
+	closing atomic.Bool // this member closes connections for one
+}
+
+// load is how many clients a member has.
+type load struct {
+	member  uint32
+	clients int
+}
+
+// loadsOf returns the clients of the members that take clients, by id. A member that is drained, that copies the log, or whose
+// state or disk has a fault is left out.
+func loadsOf(rows []view.Status) (loads []load) {
+	for _, r := range rows {
+		serves := r.Role != "" && r.Role != api.ReadOnly && r.Clients != ""
+		if serves && !r.Drained && !r.Joining && !r.Removed && r.Stalled == "" && r.Damaged == "" {
+			loads = append(loads, load{r.Member, r.Sessions})
+		}
+	}
+	return loads
+}
+
+// excess returns how many clients each member has above its share, if those are more than slack, in percent, and least. Shares
+// differ by one client at most.
+func excess(loads []load, slack, least int) (over []load) {
+	if len(loads) < 2 {
+		return nil
+	}
+	share := (clientsOf(loads) + len(loads) - 1) / len(loads)
+	for _, l := range loads {
+		if above := l.clients - share; above > max(share*slack/100, least-1) {
+			over = append(over, load{l.member, above})
+		}
+	}
+	return over
+}
+
+// clientsOf returns how many clients the loads are together.
+func clientsOf(loads []load) (n int) {
+	for _, l := range loads {
+		n += l.clients
+	}
+	return n
+}
+
+// Rebalance implements admin.Operations.
+func (o operations) Rebalance(ctx context.Context, perSecond int, by string) (admin.Rebalanced, error) {
+	r := &rebalance{perSecond: perSecond, by: by}
+	err := o.m.rebalancer.run(ctx, r)
+	return r.done, err
+}
+
+// rebalance is one that is under way.
+type rebalance struct {
+	perSecond int // connections that a member closes in a second
+	by        string
+
+	mu   sync.Mutex
+	done admin.Rebalanced
+}
+
+// row returns the row of a member, which it adds if there is none. The caller holds the lock.
+func (r *rebalance) row(member uint32) *admin.RebalancedMember {
+	i, found := slices.BinarySearchFunc(r.done.Members, member, func(m admin.RebalancedMember, id uint32) int { return cmp.Compare(m.Member, id) })
+	if !found {
+		r.done.Members = slices.Insert(r.done.Members, i, admin.RebalancedMember{Member: member, Before: -1})
+	}
+	return &r.done.Members[i]
+}
+
+// count notes how many clients each member has.
+func (r *rebalance) count(loads []load, silent []view.Silence) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done.Silent = silent
+	for _, l := range loads {
+		row := r.row(l.member)
+		if row.After = l.clients; row.Before < 0 {
+			row.Before = l.clients
+		}
+	}
+}
+
+// add notes what a member has closed in a round.
+func (r *rebalance) add(member uint32, closed int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	row := r.row(member)
+	r.done.Closed += closed
+	row.Closed += closed
+	if row.Failed = ""; err != nil {
+		row.Failed = status.Convert(err).Message()
+	}
+}
+
+// run moves clients, in rounds, until no member has more than its share, or that does not get better any more.
+func (b *rebalancer) run(ctx context.Context, r *rebalance) error {
+	if !b.leads.CompareAndSwap(false, true) {
+		return &admin.Failure{Status: http.StatusConflict, Text: "this member rebalances the clients already; wait until that is done"}
+	}
+	defer b.leads.Store(false)
+	for best, vain := 0, 0; ; {
+		a, err := b.m.view.Status(ctx)
+		if err != nil {
+			return err
+		}
+		loads := loadsOf(a.Rows)
+		r.count(loads, a.Silent)
+		over := excess(loads, rebalanceSlack, leastSlack)
+		wrong := clientsOf(over)
+		switch {
+		case wrong == 0:
+			r.done.Balanced = true
+			return nil
+		case best == 0 || wrong < best:
+			best, vain = wrong, 0
+		default:
+			vain++
+		}
+		if vain == vainRounds {
+			return nil
+		}
+		b.round(ctx, over, rebalanceRound, r)
+		select {
+		case <-ctx.Done():
+			return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; ask again to go on", r.done.Closed)}
+		case <-time.After(returnTime):
+		}
+	}
+}
+
+// round has the members close the connections that they have too many, as many as the rate allows in a time.
+func (b *rebalancer) round(ctx context.Context, over []load, longest time.Duration, r *rebalance) {
+	var all sync.WaitGroup
+	for _, l := range over {
+		n := min(l.clients, r.perSecond*int(longest/time.Second))
+		all.Go(func() {
+			closed, err := b.ask(ctx, l.member, n, time.Duration(n)*time.Second/time.Duration(r.perSecond), r.by)
+			r.add(l.member, closed, err)
+		})
+	}
+	all.Wait()
+}
+
+// ask has a member close n connections over a time.
+func (b *rebalancer) ask(ctx context.Context, member uint32, n int, over time.Duration, by string) (closed int, err error) {
+	if member == b.m.cfg.ID {
+		return b.close(ctx, n, over)
+	}
+	c, err := b.m.peers.follower(member)
+	if err != nil {
+		return 0, err
+	}
+	reply, err := c.Rebalance(ctx, &proto.RebalanceRequest{Connections: uint64(n), OverMs: uint64(over.Milliseconds()), By: by})
+	if status.Code(err) == codes.Unimplemented {
+		return 0, fmt.Errorf("member %d runs an older version, which closes no connections on request", member)
+	}
+	return int(reply.GetConnections()), err
+}
+
+// close closes connections of this member's clients. It returns an error while it does so for somebody else.
+func (b *rebalancer) close(ctx context.Context, n int, over time.Duration) (closed int, err error) {
+	if !b.closing.CompareAndSwap(false, true) {
+		return 0, status.Error(codes.Aborted, "this member closes connections for another rebalance already")
+	}
+	defer b.closing.Store(false)
+	return b.m.server.CloseOldest(ctx, n, over), nil
+}
+
+// Rebalance implements proto.FollowerServer.
+func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*proto.RebalanceReply, error) {
+	n, over := boundsOf(r)
+	s.m.log.Info("another member has this one close connections, so that its clients move", "peer", caller(ctx), "by", r.GetBy(), "connections", n, "over", over)
+	closed, err := s.m.rebalancer.close(ctx, n, over)
+	if err != nil {
+		return nil, err
+	}
+	return &proto.RebalanceReply{Connections: uint64(closed)}, nil
+}
+
+// boundsOf returns how many connections a request has this member close, and over which time: within what the message allows.
+func boundsOf(r *proto.RebalanceRequest) (n int, over time.Duration) {
+	over = time.Duration(min(r.GetOverMs(), uint64(autoEvery.Milliseconds()))) * time.Millisecond
+	most := uint64(over) * admin.MaxRebalanceRate / uint64(time.Second)
+	return int(min(r.GetConnections(), most)), over
+}
+
+// loop moves clients slowly while this member leads, if autoRebalance is set. It waits autoEvery after the beginning of a term, so
+// that the clients that an election has moved are back.
+func (b *rebalancer) loop(ctx context.Context) error {
+	perSecond := b.m.cfg.AutoRebalance
+	if perSecond == 0 {
+		return nil
+	}
+	led := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(autoEvery):
+		}
+		leads := b.m.node.Leading()
+		if led && leads {
+			b.auto(ctx, perSecond)
+		}
+		led = leads
+	}
+}
+
+// auto makes one round, unless somebody has asked for a rebalance.
+func (b *rebalancer) auto(ctx context.Context, perSecond int) {
+	if !b.leads.CompareAndSwap(false, true) {
+		return
+	}
+	defer b.leads.Store(false)
+	a, err := b.m.view.Status(ctx)
+	if err != nil || len(a.Silent) > 0 { // a member that restarts is about to get its clients back
+		return
+	}
+	loads := loadsOf(a.Rows)
+	over := excess(loads, autoSlack, leastAutoSlack)
+	if len(over) == 0 || len(loads) < len(a.Rows) {
+		return
+	}
+	r := &rebalance{perSecond: perSecond, by: fmt.Sprintf("autoRebalance of member %d", b.m.cfg.ID)}
+	b.round(ctx, over, autoEvery-returnTime, r)
+	b.m.log.Info("autoRebalance has moved clients", "excess", clientsOf(over), "connections", r.done.Closed)
+}
