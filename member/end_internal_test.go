@@ -48,7 +48,7 @@ func TestEndDoesNotWaitForADisk(t *testing.T) {
 				if took := time.Since(begun); !errors.Is(err, tt.want) || took != min(tt.hangs, endTimeout) {
 					t.Errorf("%v after %v, want %v after %v", err, took, tt.want, min(tt.hangs, endTimeout))
 				}
-				if again := CanRestart(err); again != (tt.want == follower.ErrAddedAgain) {
+				if again := CanRestart(err); again != errors.Is(tt.want, follower.ErrAddedAgain) {
 					t.Errorf("after %v this process may start another one: %t", err, again)
 				}
 				time.Sleep(tt.hangs) // the bubble waits for it
