@@ -33,7 +33,7 @@ func newMembers(w World) *cobra.Command {
 	}
 	a.Register(cmd)
 	cmd.AddCommand(newMembersList(w), newMembersAdd(w), newMembersRemove(w), newMembersReplace(w), newMembersAddress(w),
-		newMembersRole(w, "promote"), newMembersRole(w, "demote"), newMembersLead(w), newMembersDrain(w))
+		newMembersRole(w, "promote"), newMembersRole(w, "demote"), newMembersLead(w), newMembersDrain(w), newMembersRebalance(w))
 	return cmd
 }
 

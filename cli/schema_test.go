@@ -26,7 +26,7 @@ const schemaPage = "../docs/commands.schema.json"
 var outputs = map[string]any{
 	"status": []memberRow{}, "sessions": []api.Session{}, "session show": sessionDetail{}, "session kill": []api.End{}, "who-owns": api.Owner{},
 	"members list": []serverRow{}, "members add": membersDone{}, "members remove": membersDone{}, "members replace": membersDone{}, "members address": membersDone{},
-	"members promote": membersDone{}, "members demote": membersDone{}, "members lead": membersDone{}, "members drain": membersDone{},
+	"members promote": membersDone{}, "members demote": membersDone{}, "members lead": membersDone{}, "members drain": membersDone{}, "members rebalance": api.Rebalanced{},
 	"connections": []api.Connection{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
 	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
@@ -183,7 +183,7 @@ func TestResultsAsJSON(t *testing.T) {
 		if r.URL.Path == "/v1/log" {
 			w.WriteHeader(http.StatusForbidden)
 		}
-		_, _ = io.WriteString(w, `{"items":[],"next":"","silent":[],"connections":7,"leads":false,"took_ms":5}`)
+		_, _ = io.WriteString(w, `{"items":[],"next":"","silent":[],"connections":7,"balanced":true,"leads":false,"took_ms":5}`)
 	}))
 	defer server.Close()
 	w.Env = []string{"ROLLCALL_ADMIN=" + server.URL, "ROLLCALL_TOKEN_FILE=" + tokenFile(t)}
@@ -191,6 +191,7 @@ func TestResultsAsJSON(t *testing.T) {
 	if fits(t, "drain", got); !strings.Contains(got, `"connections": 7`) {
 		t.Errorf("drain -o json printed %s", got)
 	}
+	fits(t, "members rebalance", must(t, w, "members rebalance -o json"))
 	fits(t, "snapshot", must(t, w, "snapshot -o json"))
 	got = must(t, w, "support-bundle -o json --out "+filepath.Join(t.TempDir(), "b.tar.gz"))
 	if fits(t, "support-bundle", got); !strings.Contains(got, "/log.json: status 403") {
