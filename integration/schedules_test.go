@@ -61,6 +61,8 @@ type totals struct {
 	leaders, leaderLost, faults, resent, dropped, moves, installs, acknowledged, unknown, exits, quiet atomic.Uint64
 	missed                                                                                             atomic.Uint64 // faults that hit no member
 	outruns                                                                                            atomic.Uint64 // see cluster.Ensemble.Outruns
+	full, rotten, unread, flips, drained                                                               atomic.Uint64 // ends of members by full disks and by failed reads of logs and snapshots, flipped bits, and connections that drained members closed
+	expelled, restored, readers                                                                        atomic.Uint64 // see operated_test.go
 	stamps, reaped, held                                                                               atomic.Uint64 // see clocks_test.go
 }
 
@@ -90,11 +92,15 @@ func TestSchedules(t *testing.T) {
 		"%d leaders crashed with followers ahead of their disks, "+
 		"%d writes sent again, %d duplicates dropped, %d moves with requests in flight, %d snapshots installed, %d members restarted after an error, "+
 		"%d writes acknowledged, %d of unknown outcome, %d judged for undisturbed clients, "+
-		"%d stamps judged, %d nodes with a TTL removed and %d held by a wrong clock\n",
+		"%d stamps judged, %d nodes with a TTL removed and %d held by a wrong clock, "+
+		"%d ends by full disks, %d by failed reads of logs and %d of snapshots, %d flipped bits, %d connections closed by drained members, "+
+		"%d sessions killed, %d backups restored, %d readers of members without a leader\n",
 		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.faults.Load(), sum.missed.Load(), sum.leaders.Load(), sum.leaderLost.Load(), sum.outruns.Load(),
 		sum.resent.Load(), sum.dropped.Load(), sum.moves.Load(), sum.installs.Load(), sum.exits.Load(),
 		sum.acknowledged.Load(), sum.unknown.Load(), sum.quiet.Load(),
-		sum.stamps.Load(), sum.reaped.Load(), sum.held.Load())
+		sum.stamps.Load(), sum.reaped.Load(), sum.held.Load(),
+		sum.full.Load(), sum.rotten.Load(), sum.unread.Load(), sum.flips.Load(), sum.drained.Load(),
+		sum.expelled.Load(), sum.restored.Load(), sum.readers.Load())
 	if len(seeds) >= 50 {
 		sum.floors(t, uint64(len(seeds)))
 	}
@@ -159,6 +165,14 @@ func (s *totals) floors(t *testing.T, n uint64) {
 		{"stamps judged", s.stamps.Load(), 140_000, 1},
 		{"nodes with a TTL removed", s.reaped.Load(), 9_000, 3},
 		{"nodes with a TTL held by a wrong clock", s.held.Load(), 350, 30}, // 11 to 82 in 200 schedules
+		{"ends of members by full disks", s.full.Load(), 800, 3},
+		{"ends of members by failed reads of their logs", s.rotten.Load(), 66, 3},
+		{"ends of members by failed reads of snapshots", s.unread.Load(), 100, 3},
+		{"flipped bits", s.flips.Load(), 95, 3},
+		{"connections closed by drained members", s.drained.Load(), 340, 3},
+		{"sessions killed by operators", s.expelled.Load(), 70, 3},
+		{"backups restored", s.restored.Load(), 80, 3},
+		{"readers of members without a leader", s.readers.Load(), 40, 3},
 		{"schedules judged for undisturbed clients", s.quiet.Load(), 460, 3},
 	} {
 		least := f.thousand * n / 1000
@@ -190,39 +204,42 @@ func seedsToRun(t *testing.T, n int, always ...uint64) []uint64 {
 type run struct {
 	*testing.T
 	*cluster.Ensemble
-	sum     *totals
-	rng     *rand.Rand
-	plan    cluster.Plan
-	deep    bool
-	writers []*writer
-	aging   *aging
-	leaders atomic.Int64
-	faulted []cluster.Played // those that have hit a member
-	hit     map[uint32]bool  // members whose clients may notice something
-	first   time.Time        // when the first fault began
-	last    time.Time        // when the last fault was over
-	inHand  bool             // a fault hit the leader while writes were in flight
-	elected int64            // how many leaders had been elected by then
+	sum       *totals
+	rng       *rand.Rand
+	plan      cluster.Plan
+	deep      bool
+	writers   []*writer
+	aging     *aging
+	ids       []uint32 // of the members
+	operators *operators
+	leaders   atomic.Int64
+	faulted   []cluster.Played // those that have hit a member
+	hit       map[uint32]bool  // members whose clients may notice something
+	first     time.Time        // when the first fault began
+	last      time.Time        // when the last fault was over
+	inHand    bool             // a fault hit the leader while writes were in flight
+	elected   int64            // how many leaders had been elected by then
 }
 
 // schedule runs one seed, and describes in about the schedule that it has drawn.
 func schedule(t *testing.T, seed uint64, size extent, sum *totals, about *string) history.History {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	r := &run{T: t, sum: sum, rng: rng, deep: rng.IntN(deepEvery) == 0, hit: map[uint32]bool{}}
+	r := &run{T: t, sum: sum, rng: rng, deep: rng.IntN(deepEvery) == 0, hit: map[uint32]bool{}, operators: newOperators()}
 	members := 3
 	if rng.IntN(10) == 0 {
 		members = 5
 	}
-	r.plan = r.faults(members, size.span)
 	secret := ""
 	if seed%secretEvery == 0 {
 		secret = secretFile(t)
 	}
+	r.plan = r.faults(members, size.span, secret != "")
 	*about = fmt.Sprintf("%d members, long %t, secret %t; faults:\n%v", members, r.deep, secret != "", r.plan)
 	r.Ensemble = cluster.Start(t, members, cluster.Options{
 		Write: maxDiskWrite, Speeds: rand.New(rand.NewPCG(seed, 2)), Events: r.event, Logger: logger(), Record: true,
-		Linear: seed%linearEvery == 0,
+		Linear: seed%linearEvery == 0, HTTP: includes(r.plan, cluster.Expel) || includes(r.plan, cluster.Backup),
 		Adjust: func(cfg *member.Config) {
+			cfg.ReadOnlyMode = includes(r.plan, cluster.Forsake)
 			cfg.Reaping = reaping
 			cfg.Trust.SecretFile = secret
 			if r.deep {
@@ -231,6 +248,7 @@ func schedule(t *testing.T, seed uint64, size extent, sum *totals, about *string
 		},
 	})
 	r.DrawRates(rand.New(rand.NewPCG(seed, 3)))
+	r.ids = r.IDs()
 	r.Ready()
 	r.Joined() // the member that started last has a vote by then; otherwise it and a wiped member would be two of three without one
 	if r.deep {
@@ -240,6 +258,7 @@ func schedule(t *testing.T, seed uint64, size extent, sum *totals, about *string
 	if _, err := silent.Create("/silent", nil, jute.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
+	r.greet()
 	r.writers = startWriters(t, r.Ensemble, rng, size.sessions, size.writes, sessionTimeout, size.pace)
 	r.aging = startAging(t, r.Ensemble, sessionTimeout-time.Second)
 	started := time.Now()
@@ -265,13 +284,19 @@ func logger() func(uint32) *slog.Logger {
 }
 
 // faults returns the faults of a file, or draws some.
-func (r *run) faults(members int, span time.Duration) cluster.Plan {
+func (r *run) faults(members int, span time.Duration, protected bool) cluster.Plan {
 	plan := cluster.RandomPlan(r.rng, members, span)
 	if r.deep && !slices.ContainsFunc(plan, func(f cluster.Fault) bool { return f.Kind == cluster.Wipe }) {
 		plan = append(plan, cluster.Fault{
 			At: time.Duration(r.rng.Int64N(int64(span))), Kind: cluster.Wipe,
 			Who: cluster.Follower(1 + r.rng.IntN(members-1)), For: time.Second, Seed: 1,
 		})
+	}
+	plan = cluster.Operated(plan, members, span, protected)
+	if r.deep { // the member that was wiped needs a snapshot, which the leader of that moment reads
+		for _, who := range []cluster.Target{cluster.Leader, cluster.Follower(1)} {
+			plan = append(plan, cluster.Fault{At: span, Kind: cluster.Rot, Who: who, N: 1, Seed: 1})
+		}
 	}
 	return planFromFile(r.T, plan)
 }
@@ -327,6 +352,7 @@ func (r *run) began(p cluster.Played) {
 		return
 	}
 	r.sum.faults.Add(1)
+	r.operate(p)
 	r.faulted = append(r.faulted, p)
 	if now := time.Now(); now.Add(p.For).After(r.last) {
 		r.last = now.Add(p.For)
@@ -339,7 +365,8 @@ func (r *run) began(p cluster.Played) {
 		for _, id := range r.IDs() { // without a majority all of them notice
 			r.hit[id] = true
 		}
-	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand, cluster.Shut, cluster.ShutLog:
+	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand, cluster.Shut, cluster.ShutLog,
+		cluster.Full, cluster.Rot, cluster.Drain, cluster.Forsake:
 		r.hit[p.Hit] = true
 	}
 	if p.Who != cluster.Leader || r.inHand {
@@ -363,6 +390,7 @@ func (r *run) judge(silent *cluster.Client) {
 	silent.Abandon()
 	r.aging.stop()
 	r.Healed()
+	r.operated()
 	if r.isQuiet() {
 		r.sum.quiet.Add(1)
 		r.undisturbed()
@@ -379,22 +407,42 @@ func (r *run) judge(silent *cluster.Client) {
 	r.stamps()
 	r.aged()
 	r.large()
+	r.restored()
 	for _, id := range r.IDs() {
 		r.sum.installs.Add(uint64(r.Disk(id).Installs()))
 		if why := r.Member(id).Damage(); why != "" {
 			r.Errorf("member %d was taken for damaged: %s", id, why)
 		}
 	}
+	r.sum.drained.Add(r.Drained())
+	r.flipped()
 	s := r.Stats()
 	r.sum.outruns.Add(uint64(r.Outruns()))
 	r.sum.resent.Add(s.Resent)
 	r.sum.dropped.Add(s.Dropped)
 	for _, why := range r.Exits() {
 		r.sum.exits.Add(1)
-		if !strings.Contains(why, "input/output error") && !strings.Contains(why, "must start again") {
+		switch {
+		case strings.Contains(why, "read log: "):
+			r.sum.rotten.Add(1)
+		case strings.Contains(why, "read snapshot: "):
+			r.sum.unread.Add(1)
+		case strings.Contains(why, "no space left on device"):
+			r.sum.full.Add(1)
+		case !strings.Contains(why, "input/output error") && !strings.Contains(why, "must start again"):
 			r.Errorf("ended by itself: %s", why)
 		}
 	}
+}
+
+// flipped waits until no connection is left on which a bit was flipped.
+func (r *run) flipped() {
+	r.Wait("the connections with a flipped bit to end", 30*time.Second, func() bool {
+		_, open := r.Network.Flipped()
+		return open == 0
+	})
+	bits, _ := r.Network.Flipped()
+	r.sum.flips.Add(uint64(bits))
 }
 
 // isQuiet reports whether the faults were over soon enough for the promise that clients

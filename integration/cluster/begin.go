@@ -74,14 +74,29 @@ func Planted(t *testing.T, id uint32, s *znode.State) *Disk {
 	s.RLock()
 	image := s.Snapshot()
 	s.RUnlock()
-	d := newDisk()
-	stores := d.mount()
-	if err := member.Plant(member.Planting{
-		ID: id, Servers: lines(3), Stores: &stores, Index: image.Index(), Term: uint64(image.Term().Term), Image: func(w io.Writer) error {
+	return planted(t, member.Planting{
+		ID: id, Index: image.Index(), Term: uint64(image.Term().Term), Image: func(w io.Writer) error {
 			_, err := image.WriteTo(w)
 			return err
 		},
-	}); err != nil {
+	})
+}
+
+// Restored does the same with the state that a new ensemble gets from a backup.
+func Restored(t *testing.T, id uint32, from *member.Restored) *Disk {
+	t.Helper()
+	return planted(t, member.Planting{ID: id, Index: from.Head().Index, Term: from.Term(), Image: func(w io.Writer) error {
+		_, err := from.WriteImage(w)
+		return err
+	}})
+}
+
+func planted(t *testing.T, p member.Planting) *Disk {
+	t.Helper()
+	d := newDisk()
+	stores := d.mount()
+	p.Servers, p.Stores = lines(3), &stores
+	if err := member.Plant(p); err != nil {
 		t.Fatal(err)
 	}
 	d.crash(nil)

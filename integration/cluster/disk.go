@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -21,6 +22,7 @@ import (
 
 var (
 	errDisk     = errors.New("cluster: input/output error")
+	errFull     = fmt.Errorf("cluster: %w", syscall.ENOSPC)
 	errNotFound = errors.New("not found") // raft compares this text
 )
 
@@ -31,14 +33,16 @@ const keepSnapshots = 2
 //
 // A write is in the store after the disk's latency, and is durable from then on, like a synced
 // transaction. If the member crashes, writes in progress may or may not be there; of a batch of log
-// entries, a prefix may be there. Reads take no time and never fail, because a hanging disk still
-// has its cache. It is safe for concurrent use.
+// entries, a prefix may be there. Reads take no time, because a hanging disk still has its cache, and fail only if FailReadAt says
+// so. It is safe for concurrent use.
 type Disk struct {
 	mu       sync.Mutex
 	data     *content
 	latency  time.Duration
 	stalled  chan struct{} // closed when the stall ends; nil: no stall
 	failAt   int           // the number of the write from now on that fails; 0: none
+	readAt   [2]int        // the number of the read from now on that fails: of the log, and of a snapshot; 0: none
+	full     bool          // nothing can be written
 	keep     uint64        // log entries to keep before a snapshot; 0: as raft says
 	run      *diskRun      // of the member's current process
 	installs int
@@ -89,7 +93,7 @@ func (d *Disk) crash(rng *rand.Rand) {
 		}
 	}
 	close(d.run.crashed)
-	d.run, d.data, d.failAt = nil, after, 0
+	d.run, d.data, d.failAt, d.readAt = nil, after, 0, [2]int{}
 	d.releaseLocked()
 }
 
@@ -184,6 +188,34 @@ func (d *Disk) FailAt(n int) {
 	d.failAt = n
 }
 
+// Reads says what a read is of.
+type Reads int
+
+// These are the reads that can fail.
+const (
+	OfLog      Reads = iota // of an entry of the log, or of where it begins or ends
+	OfSnapshot              // of some bytes of a snapshot
+)
+
+// FailReadAt makes the n-th read of this run from now on fail; if n is 0, none fails.
+func (d *Disk) FailReadAt(n int, what Reads) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readAt[what] = n
+}
+
+// Fill makes all writes fail until Free, because the disk is full.
+func (d *Disk) Fill() { d.setFull(true) }
+
+// Free ends Fill.
+func (d *Disk) Free() { d.setFull(false) }
+
+func (d *Disk) setFull(full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = full
+}
+
 // KeepLog keeps only so many log entries before each snapshot, so that a member that comes back
 // needs the snapshot. If n is 0, raft decides how many.
 func (d *Disk) KeepLog(n uint64) {
@@ -263,12 +295,16 @@ func (r *diskRun) do(w *diskWrite) error {
 	d := r.disk
 	d.mu.Lock()
 	latency, stalled := d.latency, d.stalled
-	fails := false
+	var fails error
 	if d.run == r {
 		r.pending = append(r.pending, w)
+		if d.full {
+			fails = errFull
+		}
 		if d.failAt > 0 {
-			d.failAt--
-			fails = d.failAt == 0
+			if d.failAt--; d.failAt == 0 {
+				fails = errDisk
+			}
 		}
 	} else {
 		latency, stalled = 0, nil
@@ -288,8 +324,8 @@ func (r *diskRun) do(w *diskWrite) error {
 	if i := slices.Index(r.pending, w); i >= 0 {
 		r.pending = slices.Delete(r.pending, i, i+1)
 	}
-	if fails {
-		return errDisk
+	if fails != nil {
+		return fails
 	}
 	w.put(r.data)
 	return nil
@@ -302,19 +338,42 @@ func (r *diskRun) look(f func(c *content)) {
 	f(r.data)
 }
 
+// read counts a read, and returns an error if it fails. The disk's lock is held.
+func (r *diskRun) read(what Reads) error {
+	at := &r.disk.readAt[what]
+	if r.disk.run != r || *at == 0 {
+		return nil
+	}
+	if *at--; *at > 0 {
+		return nil
+	}
+	return errDisk
+}
+
 // FirstIndex implements raft.LogStore, as the next methods do.
 func (r *diskRun) FirstIndex() (i uint64, err error) {
-	r.look(func(c *content) { i = c.first })
-	return i, nil
+	r.look(func(c *content) {
+		if err = r.read(OfLog); err == nil {
+			i = c.first
+		}
+	})
+	return i, err
 }
 
 func (r *diskRun) LastIndex() (i uint64, err error) {
-	r.look(func(c *content) { i = c.last })
-	return i, nil
+	r.look(func(c *content) {
+		if err = r.read(OfLog); err == nil {
+			i = c.last
+		}
+	})
+	return i, err
 }
 
 func (r *diskRun) GetLog(index uint64, l *raft.Log) (err error) {
 	r.look(func(c *content) {
+		if err = r.read(OfLog); err != nil {
+			return
+		}
 		var ok bool
 		if *l, ok = c.logs[index]; !ok {
 			err = raft.ErrLogNotFound
@@ -391,11 +450,25 @@ func (r *diskRun) Open(id string) (meta *raft.SnapshotMeta, body io.ReadCloser, 
 		for _, s := range c.snapshots {
 			if s.meta.ID == id {
 				m := s.meta
-				meta, body, err = &m, io.NopCloser(bytes.NewReader(s.body)), nil
+				meta, body, err = &m, io.NopCloser(&snapshotReader{bytes.NewReader(s.body), r}), nil
 			}
 		}
 	})
 	return meta, body, err
+}
+
+// snapshotReader reads a snapshot.
+type snapshotReader struct {
+	body *bytes.Reader
+	run  *diskRun
+}
+
+func (s *snapshotReader) Read(p []byte) (n int, err error) {
+	s.run.look(func(*content) { err = s.run.read(OfSnapshot) })
+	if err != nil {
+		return 0, err
+	}
+	return s.body.Read(p)
 }
 
 // sink is a snapshot in progress.

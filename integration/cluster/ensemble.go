@@ -64,11 +64,12 @@ type Ensemble struct {
 	members map[uint32]*running // all that there have been
 	first   roster.List         // with which it begins
 	clients []*Client
-	record  *record      // nil: no history is recorded
-	exits   []string     // members that ended by themselves, with the reasons
-	ended   member.Stats // Resent and Dropped of runs that have ended
-	outruns int          // see Outruns
-	ghosts  []*running   // members that were killed and whose goroutines have not all ended
+	record  *record         // nil: no history is recorded
+	exits   []string        // members that ended by themselves, with the reasons
+	ended   member.Stats    // Resent and Dropped of runs that have ended
+	outruns int             // see Outruns
+	drained atomic.Uint64   // connections of clients that drained members have closed
+	ghosts  []chan struct{} // done of members that were killed and whose goroutines have not all ended
 }
 
 // running is one member. Its stores outlive each run of it, as disks do.
@@ -87,8 +88,10 @@ type running struct {
 	run       *run
 	seen      *witness // of the current run; nil: no history is recorded
 	booted    time.Time
-	leaves    bool     // it was asked to stop, and nothing has waited for that yet
-	hung      []uint32 // the hosts to which its links hang while it is paused
+	boots     atomic.Int64 // how often it was started
+	again     bool         // its disk kept it from starting, and Restart tries again
+	leaves    bool         // it was asked to stop, and nothing has waited for that yet
+	hung      []uint32     // the hosts to which its links hang while it is paused
 }
 
 // run is one run of a member: the error with which it ended, and whether its host was killed before. Such a run is a
@@ -133,7 +136,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 			e.crash(id, nil)
 		}
 		for _, g := range e.ghosts {
-			<-g.done
+			<-g
 		}
 		cancel()
 		e.Network.Close()
@@ -172,10 +175,34 @@ func (e *Ensemble) IDs() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 // Boot starts a member that is down, with the stores that it had.
 func (e *Ensemble) Boot(id uint32) {
 	e.t.Helper()
+	if err := e.boot(id); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// retry does what Boot does. If the member's disk keeps it from starting, Restart tries again.
+func (e *Ensemble) retry(id uint32) {
+	e.t.Helper()
+	err := e.boot(id)
+	e.members[id].again = err != nil
+	switch {
+	case err == nil:
+	case errors.Is(err, errDisk), errors.Is(err, errFull):
+		e.exits = append(e.exits, err.Error())
+		e.crash(id, nil)
+	default:
+		e.t.Fatal(err)
+	}
+}
+
+// boot starts a member that is down. It returns the error with which the member has not started.
+func (e *Ensemble) boot(id uint32) error {
+	e.t.Helper()
 	r := e.members[id]
 	if r.done != nil {
 		e.t.Fatalf("cluster: member %d runs already, or has ended and Restart was not called", id)
 	}
+	r.boots.Add(1)
 	host := e.Network.revive(id)
 	clients, err := host.Listen(clientAddr(id))
 	if err != nil {
@@ -187,7 +214,7 @@ func (e *Ensemble) Boot(id uint32) {
 	witness := e.record.observe(&cfg)
 	m, err := member.New(cfg)
 	if err != nil {
-		e.t.Fatalf("cluster: member %d: %v", id, err)
+		return fmt.Errorf("cluster: member %d: %w", id, err)
 	}
 	if witness != nil {
 		witness.state = m.State()
@@ -204,6 +231,7 @@ func (e *Ensemble) Boot(id uint32) {
 			e.Network.Kill(id)
 		}
 	}()
+	return nil
 }
 
 func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Config {
@@ -276,7 +304,7 @@ func (e *Ensemble) Kill(id uint32) { e.KillTorn(id, nil) }
 func (e *Ensemble) KillTorn(id uint32, rng *rand.Rand) {
 	e.crash(id, rng)
 	for _, g := range e.ghosts {
-		<-g.done
+		<-g
 	}
 	e.ghosts = nil
 }
@@ -302,8 +330,7 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	} else {
 		time.AfterFunc(e.opts.Tick, stop) // by then, cut off, it no longer leads, so it hands nothing over
 	}
-	ghost := *r
-	e.ghosts = append(e.ghosts, &ghost)
+	e.ghosts = append(e.ghosts, r.done)
 	r.done, r.member = nil, nil
 }
 
@@ -371,17 +398,23 @@ func (e *Ensemble) Exited(id uint32) error {
 
 var errEnded = errors.New("cluster: member ended without an error")
 
-// Restart boots the members that have ended by themselves.
+// Restart boots the members that have ended by themselves, and those that could not start.
 func (e *Ensemble) Restart() {
 	e.t.Helper()
 	for _, id := range e.IDs() {
-		if err := e.Exited(id); err != nil {
+		switch err := e.Exited(id); {
+		case err != nil:
 			e.exits = append(e.exits, fmt.Sprintf("member %d: %v", id, err))
 			e.crash(id, nil)
-			e.Boot(id)
+			e.retry(id)
+		case e.members[id].again && e.members[id].done == nil:
+			e.retry(id)
 		}
 	}
 }
+
+// Drained returns how many connections of clients drained members have closed.
+func (e *Ensemble) Drained() uint64 { return e.drained.Load() }
 
 // Exits returns the members that ended by themselves and were restarted, with the reasons.
 func (e *Ensemble) Exits() []string { return e.exits }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,8 @@ func nowhere(_ context.Context, host string) ([]netip.Addr, error) {
 //   - Orphan: one side has lost its connections and knows it; the other side still reads what was
 //     sent on them.
 //   - Forget: connections are dead, and neither side is told. New ones can be made.
-//   - Drop: the same, and attempts to make new ones wait until they are given up.
+//   - Flip: one bit of what is sent is another one when it arrives.
+//   - Drop: the same as Forget, and attempts to make new ones wait until they are given up.
 //
 // It is safe for concurrent use.
 type Network struct {
@@ -51,6 +53,8 @@ type Network struct {
 	hung      map[[2]uint32]int           // from, to: how many hangs are in force
 	slow      map[[2]uint32]time.Duration // from, to
 	narrow    map[[2]uint32]*strait       // from, to
+	flips     map[[2]uint32]int           // from, to: after how many bytes a bit is flipped; none: never
+	spoilt    []*conn                     // the ends that have sent a flipped bit
 	changed   chan struct{}               // closed and replaced when a Cut, a hang or a Drop ends
 }
 
@@ -74,6 +78,7 @@ func newNetwork() *Network {
 		hung:      make(map[[2]uint32]int),
 		slow:      make(map[[2]uint32]time.Duration),
 		narrow:    make(map[[2]uint32]*strait),
+		flips:     make(map[[2]uint32]int),
 		changed:   make(chan struct{}),
 	}
 }
@@ -279,6 +284,48 @@ func (n *Network) Narrow(from, to uint32, rate int) {
 	}
 }
 
+// Flip changes one bit of the n-th byte that one host sends to the other from now on, on whatever connection that is.
+func (n *Network) Flip(from, to uint32, at int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.flips[[2]uint32{from, to}] = at
+}
+
+// Flipped returns how many bits were flipped, and how many of the connections that carried them are still open where they
+// arrived.
+func (n *Network) Flipped() (bits, open int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, sent := range n.spoilt {
+		for c := range n.conns {
+			if c.in == sent.out {
+				open++
+			}
+		}
+	}
+	return len(n.spoilt), open
+}
+
+// spoil returns what arrives of b, which an end sends.
+func (n *Network) spoil(c *conn, b []byte) []byte {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	way := [2]uint32{c.from, c.to}
+	at, flips := n.flips[way]
+	switch {
+	case !flips || len(b) == 0:
+		return b
+	case at > len(b):
+		n.flips[way] = at - len(b)
+		return b
+	}
+	delete(n.flips, way)
+	n.spoilt = append(n.spoilt, c)
+	b = bytes.Clone(b)
+	b[max(at, 1)-1] ^= 1 << (at % 8)
+	return b
+}
+
 // Kill takes a host off the network as a crash would: nothing that it sends from now on arrives,
 // and its addresses are free.
 func (n *Network) Kill(host uint32) {
@@ -414,7 +461,7 @@ func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
 // are lost. gRPC relies on that: after a failed write it opens streams on the connection again,
 // without a pause, until Read fails.
 func (c *conn) Write(b []byte) (int, error) {
-	n, err := c.out.write(b)
+	n, err := c.out.write(c.network.spoil(c, b))
 	if !errors.Is(err, io.ErrClosedPipe) {
 		return n, err
 	}

@@ -37,6 +37,15 @@ const (
 	ShutLog Kind = "shutlog" // the same for raft's port
 	Forget  Kind = "forget"  // once: the network forgets the connections that Who has opened to Far; N: to which ports, a sum of Port
 
+	// Operated adds these to plans.
+	Full    Kind = "full"    // Who's disk is full; Who ends, and is restarted until there is space
+	Rot     Kind = "rot"     // once: the N-th read of Who's log from now on fails, or of a snapshot if Seed is odd; Who is restarted
+	Flip    Kind = "flip"    // once: one bit of the N-th byte that Who sends to Far from now on is another one
+	Drain   Kind = "drain"   // Who hands over and closes its clients' connections within By, and is stopped and started again after For
+	Forsake Kind = "forsake" // Who is cut off from the other members for so long that it serves readers alone
+	Expel   Kind = "expel"   // once: an operator kills a session through Who; the caller of Play does that
+	Backup  Kind = "backup"  // once: an operator makes a backup through Who; the caller of Play does that
+
 	// These change the list of members; see Ensemble.Insist. By is how long an operator insists.
 	Add     Kind = "add"     // Who comes in; a member that was there before has its old disk, or an empty one if Seed is odd
 	Remove  Kind = "remove"  // Who is removed, and is stopped then if Seed is odd
@@ -48,6 +57,9 @@ const (
 
 // changing lists the kinds that change the list of members.
 var changing = []Kind{Add, Remove, Replace, Demote, Promote, Move}
+
+// operated lists the kinds that Operated adds.
+var operated = []Kind{Full, Rot, Drain, Forsake, Expel, Backup}
 
 // Target names a member. "leader", "follower1", "follower2" and so on, in the order of ids, are
 // resolved when the fault begins; "m1" is always member 1. "" is no member.
@@ -131,7 +143,7 @@ func parseFault(words []string) (f Fault, err error) {
 		return f, err
 	}
 	f.Kind, f.Who = Kind(words[1]), Target(words[2])
-	if f.Kind != Narrow && f.Kind != Outrun && !slices.Contains(kinds, f.Kind) && !slices.Contains(changing, f.Kind) {
+	if !slices.Contains(slices.Concat(kinds, operated, changing, []Kind{Narrow, Outrun, Flip}), f.Kind) {
 		return f, fmt.Errorf("no such kind")
 	}
 	for _, w := range words[3:] {
@@ -220,6 +232,26 @@ func outrun(p Plan, members int, span time.Duration) Plan {
 	return append(p, randomFault(rng, Outrun, Leader, members, span))
 }
 
+// Operated adds a full disk, a failed read, a drained member or the like to a plan. If the members are protected, half of
+// these get a flipped bit: members that are not protected need not notice one. It draws its random numbers as narrowed does.
+func Operated(p Plan, members int, span time.Duration, protected bool) Plan {
+	rng := rand.New(rand.NewPCG(uint64(p[0].At), 2000+uint64(len(p))))
+	kind, who := operated[rng.IntN(len(operated))], Leader
+	if rng.IntN(2) == 0 {
+		who = Follower(1 + rng.IntN(members-1))
+	}
+	if protected && rng.IntN(2) == 0 {
+		kind = Flip
+	}
+	return sorted(append(p, randomFault(rng, kind, who, members, span)))
+}
+
+// sorted sorts a plan by time.
+func sorted(p Plan) Plan {
+	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
 // shorten limits how long a port stays shut. Of three members, one without data needs both others
 // to join, so nothing could go on meanwhile.
 func shorten(p Plan) {
@@ -287,8 +319,26 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 		}
 	case Strand:
 		f.For = draw(10*time.Millisecond, 2*time.Second)
+	default:
+		operatedFault(&f, rng, far, draw)
 	}
 	return f
+}
+
+// operatedFault draws the values of a fault of those that Operated adds.
+func operatedFault(f *Fault, rng *rand.Rand, far Target, draw func(least, most time.Duration) time.Duration) {
+	switch f.Kind {
+	case Full:
+		f.For = draw(50*time.Millisecond, time.Second)
+	case Rot:
+		f.N = 1 + rng.IntN(15)
+	case Flip:
+		f.Far, f.N = far, 1+rng.IntN(5000)
+	case Forsake:
+		f.For = draw(4500*time.Millisecond, 6*time.Second)
+	case Drain:
+		f.By, f.For = draw(0, 300*time.Millisecond), draw(300*time.Millisecond, 2*time.Second)
+	}
 }
 
 // Changes returns how many of the faults change the list of members.

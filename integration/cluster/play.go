@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"rollcall/member"
 	"rollcall/roster"
 )
 
@@ -61,6 +63,8 @@ func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	}
 	for _, id := range e.IDs() {
 		e.Disk(id).FailAt(0)
+		e.Disk(id).FailReadAt(0, OfLog)
+		e.Disk(id).FailReadAt(0, OfSnapshot)
 	}
 	e.Restart()
 }
@@ -169,7 +173,7 @@ func (pl *player) do(p Played) (end func()) {
 	case Pause:
 		e.Pause(id)
 		return func() { e.Resume(id) }
-	case Isolate:
+	case Isolate, Forsake:
 		e.Isolate(id)
 		return func() { e.Rejoin(id) }
 	case Cut:
@@ -211,6 +215,8 @@ func (pl *player) do(p Played) (end func()) {
 		pl.outrun(p)
 	case Fail:
 		e.Disk(id).FailAt(p.N)
+	case Full, Rot, Flip, Drain, Expel, Backup:
+		return pl.operated(p)
 	case Step:
 		e.Clock(id).Step(p.By)
 		if p.For > 0 {
@@ -236,6 +242,35 @@ func (pl *player) do(p Played) (end func()) {
 		e.t.Errorf("cluster: fault %s is not played", p.Kind)
 	}
 	return nil
+}
+
+// operated does a fault of those that Operated adds, and returns the function that ends it. An Expel and a Backup are done by the
+// caller of Play.
+func (pl *player) operated(p Played) (end func()) {
+	e, id := pl.e, p.Hit
+	switch p.Kind {
+	case Full:
+		e.Disk(id).Fill()
+		return func() { e.Disk(id).Free() }
+	case Rot:
+		e.Disk(id).FailReadAt(p.N, Reads(p.Seed%2))
+	case Flip:
+		e.Network.Flip(id, p.Far, p.N)
+	case Drain:
+		r := e.members[id]
+		go e.drain(id, r, r.member, r.boots.Load(), p.By)
+		return func() { pl.again(id) }
+	}
+	return nil
+}
+
+// again stops a member that has been drained, unless it was stopped meanwhile, and starts it.
+func (pl *player) again(id uint32) {
+	if e := pl.e; e.Running(id) {
+		e.stopSoon(id)
+		e.stopped(id)
+		e.start(id)
+	}
 }
 
 // joinPatience is how long a wiped member is watched, from its restart on, until it takes part
@@ -334,9 +369,26 @@ func (e *Ensemble) stopped(id uint32) {
 	}
 }
 
-// start boots a member unless another fault has done so.
+// start boots a member unless another fault has done so. If its disk keeps it from starting, Restart tries again.
 func (e *Ensemble) start(id uint32) {
 	if e.members[id].done == nil {
-		e.Boot(id)
+		e.retry(id)
+	}
+}
+
+// drain drains a member, which must open no session after that, until it starts again.
+func (e *Ensemble) drain(id uint32, r *running, m *member.Member, boots int64, over time.Duration) {
+	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
+	defer cancel()
+	closed, _ := m.Drain(ctx, over)
+	e.drained.Add(uint64(closed))
+	c, err := e.dial(ctx, id)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(e.opts.Tick / 20)) // fails only on a closed connection
+	if resp, err := c.Open(4 * e.opts.Tick); err == nil && resp.SessionID != 0 && r.boots.Load() == boots {
+		e.t.Errorf("cluster: member %d, which is drained, has opened session %v", id, resp.SessionID)
 	}
 }

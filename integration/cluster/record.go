@@ -176,7 +176,7 @@ func (r *record) fault(p Played, ids []uint32) {
 		for _, b := range others {
 			switch {
 			case a == b || b == 0:
-			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Move || p.Kind == Pause || p.Kind == Isolate || p.Kind == Cut:
+			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Move || p.Kind == Pause || p.Kind == Isolate || p.Kind == Forsake || p.Kind == Cut:
 				r.to.Cut(r.now(), a, b)
 				r.to.Healed(end, a, b)
 				r.to.Hampered(end, end+settling, a, b)
@@ -186,8 +186,8 @@ func (r *record) fault(p Played, ids []uint32) {
 		}
 	}
 	switch p.Kind {
-	case Step, Drift, Strand, Add, Remove, Replace, Demote, Promote: // listed records what they do
-	case Cut, Hang, Slow, Narrow, Reset:
+	case Step, Drift, Strand, Expel, Backup, Add, Remove, Replace, Demote, Promote: // listed records what they do
+	case Cut, Hang, Slow, Narrow, Reset, Flip:
 		pairs(p.Hit, p.Far)
 	default:
 		pairs(p.Hit, ids...)
