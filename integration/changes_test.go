@@ -32,8 +32,8 @@ var knownSeeds = []uint64{502802, 504462, 504345, 2202423, 2200861, 2200127}
 
 // changingTotals counts what happened in all schedules.
 type changingTotals struct {
-	changed, changes, faults, acknowledged, removed, leaders, wiped atomic.Uint64
-	grown                                                           [6]atomic.Uint64 // schedules in which the list changed, by the number of members in the beginning
+	changed, changes, faults, acknowledged, removed, leaders, wiped, observers atomic.Uint64
+	grown                                                                      [6]atomic.Uint64 // schedules in which the list changed, by the number of members in the beginning
 }
 
 // While the list of members changes, with other faults meanwhile, these must hold:
@@ -69,10 +69,10 @@ func TestChangingSchedules(t *testing.T) {
 		}
 	})
 	fmt.Printf("%d schedules with members that come and go from seed %d on in %v: the list changed in %d of them, %d times; "+
-		"it began with 1, 2, 3 and 5 members in %d, %d, %d and %d; %d disks wiped, %d faults beside, %d members removed, %d leader changes, %d writes acknowledged\n",
+		"it began with 1, 2, 3 and 5 members in %d, %d, %d and %d; %d disks wiped, %d faults beside, %d voters asked to become observers, %d members removed, %d leader changes, %d writes acknowledged\n",
 		len(seeds), seeds[0], time.Since(start).Round(time.Second), sum.changed.Load(), sum.changes.Load(),
 		sum.grown[1].Load(), sum.grown[2].Load(), sum.grown[3].Load(), sum.grown[5].Load(),
-		sum.wiped.Load(), sum.faults.Load(), sum.removed.Load(), sum.leaders.Load(), sum.acknowledged.Load())
+		sum.wiped.Load(), sum.faults.Load(), sum.observers.Load(), sum.removed.Load(), sum.leaders.Load(), sum.acknowledged.Load())
 	if len(seeds) >= 50 {
 		sum.floors(t, uint64(len(seeds)))
 	}
@@ -88,6 +88,7 @@ func (s *changingTotals) floors(t *testing.T, n uint64) {
 	}
 	atLeast("schedules in which the list changed", s.changed.Load(), n*1000/changingSchedules)
 	atLeast("disks wiped", s.wiped.Load(), n/10)
+	atLeast("voters asked to become observers", s.observers.Load(), n/40)
 	for _, members := range slices.Compact(slices.Clone(sizes)) {
 		atLeast(fmt.Sprintf("schedules that began with %d members and changed the list", members), s.grown[members].Load(), n/40)
 	}
@@ -155,6 +156,9 @@ func (s *changingTotals) event() func(member.Event) {
 
 // began counts a fault that has begun.
 func (s *changingTotals) began(p cluster.Played) {
+	if p.Hit != 0 && p.Kind == cluster.Demote {
+		s.observers.Add(1)
+	}
 	switch {
 	case p.Hit == 0 || p.Changing():
 	case p.Kind == cluster.Wipe:
