@@ -170,7 +170,10 @@ type blockReader struct {
 func newBlockReader(r io.Reader) *blockReader {
 	b := &blockReader{r: r, buf: make([]byte, 4+maxBlock+4)}
 	head := b.buf[:len(snapshotMagic)+4]
-	if !b.fill(head) || string(head[:len(snapshotMagic)]) != snapshotMagic {
+	if !b.fill(head) && !errors.Is(b.err, ErrCorrupt) {
+		return b // the reader has failed, which says nothing about the snapshot
+	}
+	if b.err != nil || string(head[:len(snapshotMagic)]) != snapshotMagic {
 		b.err = fmt.Errorf("%w: no magic number", ErrNotSnapshot)
 	} else if b.version = binary.BigEndian.Uint32(head[len(snapshotMagic):]); b.version < oldestVersion || b.version > snapshotVersion {
 		other := ErrSnapshotVersion

@@ -239,8 +239,11 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	binary.BigEndian.PutUint32(long[len(snapshotMagic)+4:], 1<<31)
 	reject("length", long, ErrCorrupt)
 	broken := errors.New("disk")
-	if err := s.Restore(io.MultiReader(bytes.NewReader(good[:40]), iotest.ErrReader(broken))); !errors.Is(err, broken) {
-		t.Errorf("%v", err)
+	for _, read := range []int{0, len(snapshotMagic), 40} {
+		err := s.Restore(io.MultiReader(bytes.NewReader(good[:read]), iotest.ErrReader(broken)))
+		if !errors.Is(err, broken) || errors.Is(err, ErrNotSnapshot) || errors.Is(err, ErrCorrupt) {
+			t.Errorf("a read that fails after %d bytes: %v", read, err)
+		}
 	}
 	if d := Diff(w.s(), s); d != "" {
 		t.Errorf("a failed restore left %s", d)
