@@ -30,10 +30,10 @@ func newBackupSave(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "save [flags] FILE|FOLDER|-", Short: "save the whole state of an ensemble to a file", Args: Takes(1, 1, "a file, a folder, or - for standard output"),
 		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, with all nodes and sessions. It checks the backup while it arrives. " +
-			"A file has its name, which must be new, once it is whole and on the disk. In a folder, which must exist, the name has the time and the index. Of a folder, rollcall backup verify reads the files whose names end in " + backup.Suffix + ". " +
+			"The name of a file must be new. The file gets it only when it is whole and on the disk. In a folder, which must exist, the name has the time and the index. Of the files in a folder, rollcall backup verify reads those that end in " + backup.Suffix + ". " +
 			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
 			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is given. It needs the credentials of an administrator.",
-		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
+		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups/\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && w.OutTerminal {
 				return With(WrongUse, errors.New("backup save: a backup is no text for a terminal; give a file or a folder, or redirect the output"))

@@ -62,7 +62,7 @@ func (l *Link) search(ctx context.Context, hosts []string, credentials bool) (ba
 	}
 	base, err = l.discover(ctx, []string{"http://" + net.JoinHostPort("127.0.0.1", w.operatorPort())})
 	if err != nil {
-		err = fmt.Errorf("%w; start it first, or name another: --admin names the URL of one, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone; rollcall up prints the URLs of its members", err)
+		err = fmt.Errorf("%w; start the member first, or name another one with --admin or ROLLCALL_ADMIN, because credentials go to no other address by themselves (rollcall up prints the URLs of its members)", err)
 	}
 	return base, err
 }

@@ -248,7 +248,7 @@ func newWork(w World, name string) *work { return &work{ask: newAsk(w), name: "m
 // Register adds the flags to cmd.
 func (k *work) Register(cmd *cobra.Command) {
 	k.ask.Register(cmd)
-	cmd.Flags().BoolVar(&k.force, "force", false, "leave it to the leader, which only refuses a list of whose voters it reaches no majority")
+	cmd.Flags().BoolVar(&k.force, "force", false, "skip this check; the leader still rejects a list if it reaches no majority of the list's voters")
 }
 
 // look asks for the list. If only a member answers that was removed, look returns its list and an error.

@@ -20,9 +20,9 @@ func newMembersRebalance(w World) *cobra.Command {
 	k, rate := &work{ask: newAsk(w), name: "members rebalance"}, 100
 	cmd := &cobra.Command{
 		Use: "rebalance [flags]", Short: "move clients, so that all members have about as many", Args: Takes(0, 0, "flags only"),
-		Long: "Has the members with more clients than their share close connections, so that these clients go to other members. Their sessions stay. The clients that are connected longest are the first. After five seconds all clients " +
-			"are counted again, until no member has more than its share, or that does not get better: clients that know the address of one member alone come back to it. Use it after a rolling restart, when the last member " +
-			"has few clients. Members that are drained, join or do not answer have no share. Any member passes the request on. It needs the credentials of an administrator, on the machine of a member.",
+		Long: "Moves clients from the members with more than their share to the others. These members close connections, those that are open longest first, and the clients connect to other members with the same sessions. " +
+			"A round takes at most five seconds. Two seconds later all clients are counted again. The command ends when no member has more than 5 % above its share, or when three rounds in a row have not helped, " +
+			"because clients that know the address of one member alone come back to it. Use it after a rolling restart, when the last member has few clients. Members that are drained, join or do not answer have no share. Any member passes the request on. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members rebalance --token-file /etc/rollcall/token --rate 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rate < 1 || rate > 1000 {
@@ -38,17 +38,19 @@ func newMembersRebalance(w World) *cobra.Command {
 }
 
 func (k *work) rebalance(ctx context.Context, rate int) error {
-	admin, err := k.Admin(ctx)
-	if err != nil {
-		return k.wrap(err)
-	}
-	if t, ok := admin.HTTP.Transport.(*requests); ok {
-		t.ResponseHeaderTimeout += rebalanceWait
-	}
-	done, err := api.Post[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate})
+	var done api.Rebalanced
+	var base string
+	err := k.inEnsemble(ctx, func(admin *api.Client) (err error) {
+		base = admin.Base
+		if t, ok := admin.HTTP.Transport.(*requests); ok {
+			t.ResponseHeaderTimeout += rebalanceWait
+		}
+		done, err = api.Post[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate})
+		return err
+	})
 	switch {
 	case err != nil && arrived(err):
-		return With(Unknown, k.wrap(fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.Base, err)))
+		return With(Unknown, k.wrap(fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", base, err)))
 	case err != nil:
 		return k.wrap(Explained(err))
 	}
@@ -59,7 +61,7 @@ func (k *work) rebalance(ctx context.Context, rate int) error {
 		return err
 	}
 	if !done.Balanced {
-		return k.wrap(errors.New("the members do not have about as many clients yet: some clients come back to the same member, as those do that know no other address, or a member has closed none; repeat the command, or look at rollcall connections"))
+		return k.wrap(errors.New("some members still have more clients than their share: clients that know no other address come back to the same member, or a member closed no connections; repeat the command, or see rollcall connections"))
 	}
 	return nil
 }

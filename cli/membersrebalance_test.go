@@ -23,7 +23,7 @@ func TestMembersRebalance(t *testing.T) {
 		exit   Status
 	}{
 		{nil, fmt.Sprintf(answer, true), 200, `{"per_second":100}`, text, "", OK},
-		{[]string{"--rate", "7"}, fmt.Sprintf(answer, false), 200, `{"per_second":7}`, text, "do not have about as many clients yet", Failed},
+		{[]string{"--rate", "7"}, fmt.Sprintf(answer, false), 200, `{"per_second":7}`, text, "still have more clients than their share", Failed},
 		{[]string{"--rate", "0"}, "", 200, "", "", "--rate 0; allowed is 1 to 1000", WrongUse},
 		{[]string{"--rate", "1001"}, "", 200, "", "", "--rate 1001; allowed is 1 to 1000", WrongUse},
 		{nil, `{"error":"it rebalances already"}`, 409, `{"per_second":100}`, "", "already", Conflict},

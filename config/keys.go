@@ -336,7 +336,7 @@ var keys = []key{
 	},
 	{
 		name: "autoRebalance", kind: number(0, admin.MaxRebalanceRate, func(d *draft) *int { return &d.AutoRebalance }), def: "0",
-		doc: "Rollcall's own: connections in a second that a member with clearly more clients than its share closes, so that the clients move to the others, while the leader has this key; 0: none ([members.md](members.md#rebalancing-the-clients))",
+		doc: "Rollcall's own: while the leader has this key, a member with clearly more clients than its share closes so many connections in a second, and these clients move to other members. If it is 0, none are closed ([members.md](members.md#rebalancing-the-clients))",
 	},
 	{
 		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"}, flag: option{"log-format", "format of the log: text or json (logFormat)"},

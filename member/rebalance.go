@@ -216,7 +216,7 @@ func (b *rebalancer) close(ctx context.Context, n int, over time.Duration) (clos
 // Rebalance implements proto.FollowerServer.
 func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*proto.RebalanceReply, error) {
 	n, over := boundsOf(r)
-	s.m.log.Info("another member has this one close connections, so that its clients move", "peer", caller(ctx), "by", r.GetBy(), "connections", n, "over", over)
+	s.m.log.Info("closing client connections for a rebalance that another member directs", "peer", caller(ctx), "by", r.GetBy(), "connections", n, "over", over)
 	closed, err := s.m.rebalancer.close(ctx, n, over)
 	if err != nil {
 		return nil, err
