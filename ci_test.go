@@ -97,7 +97,7 @@ func TestRaceDetectorGivesUp(t *testing.T) {
 		{"by a signal in Go's code", ofGo, passed, "", "a b,", false},
 		{"twice", gaveUp, gaveUp, passed, "a b,b,b,", true},
 		{"after its test", testA + gaveUp, `[[ $args == *" -skip ^(TestA)$|"* ]] && ` + ended, "", "a b,b,", true},
-		{"for ever", gaveUp, gaveUp, gaveUp, "a b,b,b,b,b,", false},
+		{"for ever", gaveUp, gaveUp, gaveUp, "a b,b,b,b,b,b,b,", false},
 		{"a failed test", failed, passed, "", "a b,", false},
 		{"a failed test, too", `echo "--- FAIL: TestA (0.00s)";` + gaveUp, passed, "", "a b,", false},
 		{"a race, too", `echo "WARNING: DATA RACE";` + gaveUp, passed, "", "a b,", false},

@@ -21,15 +21,15 @@ tests() {
 # raced ROWS PACKAGE... does the same under the race detector. ROWS names the suites whose rows of
 # ci/least-tests it goes by. In Go 1.26 the race detector may end itself in the middle of a synctest
 # bubble (golang/go#78156). Then nothing was found and nothing passed, and that package goes on with the
-# tests that have not passed, at most four times. After a race, a panic or a failed test it does not go on.
+# tests that have not passed, at most six times. After a race, a panic or a failed test it does not go on.
 raced() {
   local rows=$1 package packages try
   race_detected "${@:2}" | tee "$seen" && { at_least "$rows" "$seen"; return; }
   packages=$(given_up "$seen")
   [ -n "$packages" ] || return 1
   for package in $packages; do
-    for try in 1 2 3 4 5; do
-      [ "$try" != 5 ] || return 1
+    for try in 1 2 3 4 5 6 7; do
+      [ "$try" != 7 ] || return 1
       echo "the race detector ended itself (golang/go#78156): on with $package"
       race_detected -skip "^($(passed "$package" "$seen"))\$|$costs" "$package" | tee "$seen.try" && break
       cat "$seen.try" >>"$seen"
