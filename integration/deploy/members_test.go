@@ -43,6 +43,7 @@ func TestMembersPage(t *testing.T) {
 	p.restarts("Stop a member for a while", 2, p.Members[1])
 	p.Settle()
 	p.do("Stop a member for a while", 3)
+	p.do("Rebalancing the clients", 1)
 	p.do("Take a member out", 1)
 	p.wantList("1 2 5")
 	if err := session.same(0, true); err != nil {

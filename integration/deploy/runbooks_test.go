@@ -62,7 +62,7 @@ func (p *page) loseMajority(survivor, lost, stays *process.Member) {
 	for until := time.Now().Add(patience); err == nil && time.Now().Before(until); { // it leads on for some ticks
 		out, err = p.try(p.dir, p.fit(survivor, "rollcall health /etc/rollcall/zoo.cfg"))
 	}
-	p.shows(section, 1, "a member serves when a majority of the members is up and has a leader", out)
+	p.shows(section, 1, "not serving: no leader is known: a majority of the members must be up and reach each other", out)
 	lines := p.block(section, 2)
 	p.line(lines[0], survivor)
 	if out, err := p.try(p.dir, p.fit(survivor, lines[1])+" </dev/null"); err == nil || !strings.Contains(out, "has the most data") || !strings.Contains(out, "nothing was changed") {

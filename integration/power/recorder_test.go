@@ -154,10 +154,15 @@ func (d *recorded) handle(c *process.Call) {
 	}
 }
 
-// problem notes that the process did something that the recorder does not know.
+// problem notes that the process did something that the recorder does not know. It notes nothing if the process has been killed
+// meanwhile: then the call changes nothing.
 func (d *recorded) problem(c *process.Call, format string, args ...any) {
 	const enough = 10
-	if len(d.recorder.problems) < enough {
+	gone := slices.ContainsFunc(args, func(arg any) bool {
+		err, ok := arg.(error)
+		return ok && errors.Is(err, unix.ESRCH)
+	})
+	if !gone && len(d.recorder.problems) < enough {
 		d.recorder.problems = append(d.recorder.problems, fmt.Errorf("system call %d: "+format, append([]any{c.Number}, args...)...))
 	}
 }
