@@ -225,8 +225,8 @@ builds() { ci/builds.sh; }
 lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
-[ $# -gt 0 ] || set -- unit cases schedules sequences clients few-kills
-[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills wipes moves trials power hostile console packages deploy differential builds lint some-mutants fuzz
+[ $# -gt 0 ] || set -- unit cases schedules clients few-kills
+[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills wipes moves trials power hostile console packages deploy differential sequences builds lint some-mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

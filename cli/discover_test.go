@@ -52,7 +52,7 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 		bearer = "GET /v1/status Bearer abcdefghijklmnop"
 		super  = "--auth digest:super:x"
 		guess  = "credentials are not sent to 0.0.0.0 at a port that is only guessed; name the member's port for operators, such as --admin http://0.0.0.0:8080, or set ROLLCALL_ADMIN to it"
-		alone  = "--admin names the URL of one, and so does ROLLCALL_ADMIN: without them, credentials are sent to this address alone"
+		alone  = "name another one with --admin or ROLLCALL_ADMIN, because credentials go to no other address by themselves"
 	)
 	for _, tt := range []struct {
 		line   string
