@@ -54,6 +54,7 @@ type Member struct {
 type Collector struct {
 	cfg    Config
 	places chan struct{} // a place for each question under way
+	scans  chan struct{} // a place for each scan of all sessions, or for one that waits for a place among the questions
 }
 
 // New checks cfg and returns a Collector.
@@ -64,7 +65,7 @@ func New(cfg Config) (*Collector, error) {
 	case cfg.Leader == nil || cfg.Now == nil || cfg.Members == nil || cfg.Ensemble == nil:
 		return nil, errors.New("view: Leader, Now, Members and Ensemble are required")
 	}
-	return &Collector{cfg: cfg, places: make(chan struct{}, atOnce)}, nil
+	return &Collector{cfg: cfg, places: make(chan struct{}, atOnce), scans: make(chan struct{}, scansAtOnce)}, nil
 }
 
 // members returns the ids of the members, ascending. A question asks those that it begins with.
@@ -86,16 +87,18 @@ func (c *Collector) member(id uint32) Member {
 	return Member{}
 }
 
-// within calls collect with a context that ends at the deadline, when there is a place for it. An error
-// of the caller's context comes first.
-func (c *Collector) within(ctx context.Context, collect func(ctx context.Context) error) error {
+// within calls collect with a context that ends at the deadline, when there is a place for it: in each of first, and then among the
+// questions under way. An error of the caller's context comes first.
+func (c *Collector) within(ctx context.Context, collect func(ctx context.Context) error, first ...chan struct{}) error {
 	timed, cancel := context.WithTimeout(ctx, c.cfg.Deadline)
 	defer cancel()
-	select {
-	case c.places <- struct{}{}:
-		defer func() { <-c.places }()
-	case <-timed.Done():
-		return cmp.Or(ctx.Err(), ErrBusy)
+	for _, places := range append(first, c.places) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		case <-timed.Done():
+			return cmp.Or(ctx.Err(), ErrBusy)
+		}
 	}
 	err := collect(timed)
 	return cmp.Or(ctx.Err(), err)
@@ -169,8 +172,10 @@ func (c *Collector) settle(ctx context.Context, a answer, take func(answer) erro
 	return Silence{a.member, Down, a.err.Error()}, false
 }
 
-func (c *Collector) late(id uint32) Silence {
-	return Silence{id, Late, fmt.Sprintf("no answer within %v", c.cfg.Deadline)}
+func (c *Collector) late(id uint32) Silence { return lateAfter(id, c.cfg.Deadline) }
+
+func lateAfter(id uint32, wait time.Duration) Silence {
+	return Silence{id, Late, fmt.Sprintf("no answer within %v", wait)}
 }
 
 // askSelf asks this member, without which there is no answer.

@@ -105,7 +105,8 @@ type knowledge struct {
 var everything = knowledge{connections: true, times: true}
 
 // facts fills in what is needed of what only the members that serve the sessions, and the leader, know. It does not ask
-// members that have been silent, and returns those that are silent now. The rows are in the order of their ids.
+// members that have been silent, and returns those that are silent now. What they have said about a row before stays. The rows are in
+// the order of their ids.
 func (c *Collector) facts(ctx context.Context, rows []Session, need knowledge, silent []Silence) []Silence {
 	requests := map[uint32]*proto.ViewRequest{}
 	want := func(member uint32, id jute.SessionID) {
@@ -121,8 +122,11 @@ func (c *Collector) facts(ctx context.Context, rows []Session, need knowledge, s
 	leader := c.cfg.Leader()
 	for i := range rows {
 		row := &rows[i]
-		if row.State = Unknown; row.Member == 0 {
+		switch {
+		case row.Member == 0:
 			row.State = Disconnected
+		case row.State == 0:
+			row.State = Unknown
 		}
 		if need.connections {
 			want(row.Member, row.ID)
@@ -144,7 +148,7 @@ func (c *Collector) facts(ctx context.Context, rows []Session, need knowledge, s
 	})
 }
 
-// takeFacts adds what a member has said to the sessions. Both are in the order of their ids.
+// takeFacts adds what a member has said to the sessions, in place of what it said before. Both are in the order of their ids.
 func takeFacts(member, leader uint32, facts []*proto.FactRow, rows []Session) {
 	for i := range rows {
 		row := &rows[i]
@@ -153,7 +157,10 @@ func takeFacts(member, leader uint32, facts []*proto.FactRow, rows []Session) {
 			fact, facts = facts[0], facts[1:]
 		}
 		if member == row.Member {
-			row.State = Disconnected
+			row.State, row.Watches, row.Connection = Disconnected, 0, nil
+		}
+		if member == leader {
+			row.Timed, row.Heard, row.Left = false, 0, 0
 		}
 		if fact == nil {
 			continue

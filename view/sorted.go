@@ -8,9 +8,18 @@ import (
 	"time"
 )
 
-// scanPause is how long a scan of all sessions waits between two parts of them. Without it, the members would work for the scan
-// alone, and clients would wait.
-const scanPause = 5 * time.Millisecond
+const (
+	// scanPause is how long a scan of all sessions waits between two parts of them. Without it, the members would work for the scan
+	// alone, and clients would wait.
+	scanPause = 5 * time.Millisecond
+	// scansAtOnce is the number of scans that a Collector makes at a time. The others wait without a place for a question.
+	scansAtOnce = 1
+	// scanWait is the part of the deadline in which a member must answer one question of a scan: 1/scanWait. A member that hangs
+	// is asked once, so it costs the scan no more than that.
+	scanWait = 4
+	// scanRest is the part of the deadline that a scan leaves for the rows of the page: 1/scanRest.
+	scanRest = 4
+)
 
 // Order is an order of sessions.
 type Order int
@@ -31,7 +40,11 @@ func (o Order) String() string { return orderNames[o] }
 // order changes all the time: p.From must be empty, and Answer.Next is.
 //
 // It looks at all sessions that the filter selects, MaxRows at a time, and keeps as many as the page has. If there are too many of
-// them for the deadline, it returns an error: the first of some would not be the first of all.
+// them for the deadline, it returns an error: the first of some would not be the first of all. One call at a time looks at them. The
+// others wait, and return ErrBusy if too little of their deadline is left after that.
+//
+// The members are asked once more about the rows of the page. If a member does not answer then, its rows keep what it said before.
+// A row whose state is no longer that of the filter is left out.
 func (c *Collector) SessionsBy(ctx context.Context, f Filter, by Order, p Page) (a Answer[Session], err error) {
 	limit, err := p.limit()
 	if err != nil {
@@ -40,45 +53,71 @@ func (c *Collector) SessionsBy(ctx context.Context, f Filter, by Order, p Page) 
 	if p.From != "" {
 		return a, ErrCursor
 	}
-	err = c.within(ctx, func(ctx context.Context) error { return c.sorted(ctx, f, by, limit, &a) })
+	err = c.within(ctx, func(ctx context.Context) error { return c.sorted(ctx, f, by, limit, &a) }, c.scans)
 	if err != nil {
 		return Answer[Session]{}, err
 	}
 	return a, nil
 }
 
-// sorted makes a.Rows the first sessions of the order. A scan asks for no more than the order depends on.
+// sorted makes a.Rows the first sessions of the order.
 func (c *Collector) sorted(ctx context.Context, f Filter, by Order, limit int, a *Answer[Session]) error {
+	if err := c.scan(ctx, f, by, limit, a); err != nil {
+		return err
+	}
+	slices.SortFunc(a.Rows, byID) // as facts needs them
+	a.Silent = byMember(append(a.Silent, c.facts(ctx, a.Rows, everything, a.Silent)...))
+	a.Rows = firstBy(by, f.inState(a.Rows), limit)
+	return nil
+}
+
+// scan makes a.Rows the first sessions of the order, with what the order and the filter depend on. ctx has a deadline.
+func (c *Collector) scan(ctx context.Context, f Filter, by Order, limit int, a *Answer[Session]) error {
 	need := knowledge{connections: by == ByWatches || f.State != 0, times: by == ByLeft}
-	last := time.Now().Add(c.cfg.Deadline * 3 / 4) // what is left is for the rows of the page
-	looked := 0
+	begun, looked := time.Now(), 0
+	end, _ := ctx.Deadline()
+	last := end.Add(-c.cfg.Deadline / scanRest)
+	if begun.After(last) {
+		return ErrBusy
+	}
 	for first := uint64(f.ID); ; {
 		rows, next, err := c.records(ctx, f, first, MaxRows)
 		if err != nil {
 			return err
 		}
-		a.Silent = append(a.Silent, c.facts(ctx, rows, need, a.Silent)...)
+		a.Silent = append(a.Silent, c.scanFacts(ctx, rows, need, a.Silent)...)
 		looked += len(rows)
 		a.Rows = firstBy(by, append(a.Rows, f.inState(rows)...), limit)
 		if next == 0 || f.ID != 0 {
-			break
+			return nil
 		}
 		select {
 		case <-time.After(scanPause):
 		case <-ctx.Done():
 		}
-		if first = next; time.Now().After(last) {
-			return fmt.Errorf("view: there are too many sessions to sort: %d of them took %v, and there are more; choose those of one member or of one address", looked, c.cfg.Deadline*3/4)
+		if first = next; !time.Now().After(last) {
+			continue
+		}
+		took := time.Since(begun)
+		if took < c.cfg.Deadline/2 {
+			return ErrBusy // it has waited for others: alone, it may be fast enough
+		}
+		return fmt.Errorf("view: there are too many sessions to sort: %d of them took %v, and there are more; choose those of one member or of one address", looked, took.Round(time.Millisecond))
+	}
+}
+
+// scanFacts is facts for a part of a scan, which waits less long.
+func (c *Collector) scanFacts(ctx context.Context, rows []Session, need knowledge, silent []Silence) []Silence {
+	wait := c.cfg.Deadline / scanWait
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	more := c.facts(ctx, rows, need, silent)
+	for i, s := range more {
+		if s.Reason == Late {
+			more[i] = lateAfter(s.Member, wait)
 		}
 	}
-	slices.SortFunc(a.Rows, byID) // as facts needs them
-	for i := range a.Rows {
-		row := &a.Rows[i]
-		row.Watches, row.Connection, row.Timed = 0, nil, false
-	}
-	a.Silent = byMember(append(a.Silent, c.facts(ctx, a.Rows, everything, a.Silent)...))
-	a.Rows = firstBy(by, a.Rows, limit)
-	return nil
+	return more
 }
 
 // inState returns the rows that are in the filter's state. It uses the memory of rows.
