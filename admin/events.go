@@ -141,6 +141,7 @@ func (s *streams) start() {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(s.ctx)
 	drain(s.noted) // they are for earlier readers
+	drain(s.leaders)
 	s.listened.Store(true)
 	load := meter{ops: s.ops}
 	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.send("load", load.read(time.Now())) }} {
@@ -150,7 +151,7 @@ func (s *streams) start() {
 }
 
 // drain empties a channel. It does not wait, even if others receive from it, too.
-func drain(c <-chan api.SessionEvent) {
+func drain[T any](c <-chan T) {
 	for {
 		select {
 		case <-c:

@@ -220,6 +220,27 @@ func TestEventsBeginWithLeaders(t *testing.T) {
 	})
 }
 
+// A change of the leader that nobody has read when the last stream ends is not sent to the next one, which begins with the last changes.
+func TestEventsOfLeadersAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, p, stop := serveEvents(t)
+		defer stop()
+		h.LeaderChanged(1, 1, time.Now())
+		h.streams.leaders <- api.LeaderEvent{Leader: 1, Term: 1} // just before the last stream ended
+		h.LeaderChanged(2, 2, time.Now())
+		l := listen(t, p, "/v1/events")
+		defer func() { _ = l.Close() }()
+		synctest.Wait()
+		h.LeaderChanged(3, 3, time.Now())
+		for want := uint64(1); want <= 3; want++ {
+			var e api.LeaderEvent
+			if err := json.Unmarshal([]byte(l.until(t, "leader")), &e); err != nil || e.Term != want {
+				t.Errorf("%+v, %v, want term %d", e, err, want)
+			}
+		}
+	})
+}
+
 // When all places are taken, a reader with credentials gets that of the oldest reader without, who would be refused.
 // Nobody takes the place of a reader with credentials.
 func TestEventsForAdministrators(t *testing.T) {
