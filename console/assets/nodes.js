@@ -7,15 +7,13 @@ import { dump, text, toBase64, toBytes } from './data.js';
 import { confirm, form, show } from './dialog.js';
 import { $, badge, facts, h, put, renew, say, write } from './dom.js';
 import { ago, asOf, bytes, count, moment, sentence, shown, shownLines } from './format.js';
+import { pause } from './pages.js';
 import { act, signIn } from './signin.js';
 import { join, parentOf, Tree } from './tree.js';
 import { visit } from './windows.js';
 
 // longest is how many bytes of a node's data are shown.
 const longest = 64 << 10;
-
-// every is how often a node that is looked at is read again, and the tree beside it, in milliseconds.
-const every = 3000;
 
 // start makes the view, and returns what main.js needs of it.
 export function start() {
@@ -24,8 +22,8 @@ export function start() {
 }
 
 class Nodes {
-  #tree = new Tree($('#tree'), async (path, from, limit) => {
-    const node = await get('nodes', { path, from, limit });
+  #tree = new Tree($('#tree'), async (path, from, limit, signal) => {
+    const node = await get('nodes', { path, from, limit }, signal);
     return { names: node.children, next: node.next };
   }, (path) => go(path));
   #path = '/';
@@ -35,6 +33,7 @@ class Nodes {
   #as = ''; // the credentials with which it was read
   #open = false;
   #timer = 0;
+  #refresh = null; // AbortController of the last time that the tree was read again
   #note = h('p', { class: 'note', role: 'status', hidden: true });
   #body = h('div');
 
@@ -59,6 +58,7 @@ class Nodes {
   close() {
     this.#open = false;
     clearTimeout(this.#timer);
+    this.#refresh?.abort();
   }
 
   // changed shows what the user may do now. With other credentials, the user sees other data.
@@ -71,21 +71,39 @@ class Nodes {
     this.#tree.reveal(this.#path).catch(() => {}); // likewise
   }
 
-  // again reads the node and the tree again, if they are looked at.
+  // again reads the node and the tree again, if they are looked at. The user who opens another node ends it.
   async #again() {
     clearTimeout(this.#timer);
-    if (this.#open && !document.hidden) {
-      await this.#read(true);
-      await this.#tree.refresh();
+    this.#refresh?.abort();
+    if (!this.#open || document.hidden) {
+      return;
+    }
+    const begun = Date.now();
+    const refresh = new AbortController();
+    this.#refresh = refresh;
+    await this.#read(true);
+    await this.#tree.refresh(refresh.signal);
+    if (!refresh.signal.aborted) {
+      this.#wait(begun);
+    }
+  }
+
+  // wait has the node and the tree read again, after a while that depends on how long it took since begun.
+  #wait(begun) {
+    clearTimeout(this.#timer);
+    if (this.#open) {
+      this.#timer = setTimeout(() => this.#again(), pause(begun));
     }
   }
 
   // read reads the node. One that is read again stays as it was if the member does not answer, and the page says as of when it is.
   async #read(again = false) {
     clearTimeout(this.#timer);
+    const begun = Date.now();
     const asked = ++this.#asked;
     this.#as = authorization();
     if (!again) {
+      this.#refresh?.abort();
       $('#node').setAttribute('aria-busy', 'true');
     }
     let node = null;
@@ -109,8 +127,8 @@ class Nodes {
       this.#heard = Date.now();
       this.draw(failure);
     }
-    if (this.#open) {
-      this.#timer = setTimeout(() => this.#again(), every);
+    if (!again) {
+      this.#wait(begun);
     }
   }
 

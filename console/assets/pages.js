@@ -10,6 +10,9 @@ const size = 100;
 const every = 3000;
 const rest = 9;
 
+// pause returns how long to wait before the next question, in milliseconds, if the one before began at a time and is answered now.
+export const pause = (begun) => Math.max(every, rest * (Date.now() - begun));
+
 // Pages shows a list in root, whose elements are in page.html. ask(from, limit, signal) resolves to a page. words(pages) says which
 // rows are shown, if it is given and does not return "". loaded(pages) is called when they are shown.
 export class Pages {
@@ -113,7 +116,7 @@ export class Pages {
     }
     this.#root.removeAttribute('aria-busy');
     if (this.#open) {
-      this.#timer = setTimeout(() => this.refresh(), Math.max(every, rest * (Date.now() - begun)));
+      this.#timer = setTimeout(() => this.refresh(), pause(begun));
     }
   }
 

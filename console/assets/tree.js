@@ -7,8 +7,8 @@ import { shown } from './format.js';
 // page is how many children are asked for at a time.
 const page = 200;
 
-// Tree shows the nodes below / in a list. children(path, from, limit) resolves to {names, next}. choose(path)
-// is called for a node that the user picks.
+// Tree shows the nodes below / in a list. children(path, from, limit, signal) resolves to {names, next}; signal may be undefined.
+// choose(path) is called for a node that the user picks.
 export class Tree {
   #root;
   #children;
@@ -48,10 +48,13 @@ export class Tree {
     }
   }
 
-  // refresh asks again for the children that are shown, one node after the other. What is open stays open.
-  async refresh() {
+  // refresh asks again for the children that are shown, one node after the other, until signal ends it. What is open stays open.
+  async refresh(signal) {
     for (const item of [...this.#root.querySelectorAll('[aria-expanded=true]')].filter((one) => one.offsetParent !== null)) {
-      await this.#renewed(item).catch(() => {}); // the node's own page says what is wrong
+      if (signal.aborted) {
+        return;
+      }
+      await this.#renewed(item, signal).catch(() => {}); // the node's own page says what is wrong
     }
   }
 
@@ -64,12 +67,12 @@ export class Tree {
   }
 
   // renewed makes the list of an open node that of its children as they are now, as far as it has been asked for.
-  async #renewed(item) {
+  async #renewed(item, signal) {
     const list = group(item);
     const had = list.children.length;
     let [names, next] = [[], ''];
     do {
-      const part = await this.#children(item.dataset.path, next, page);
+      const part = await this.#children(item.dataset.path, next, page, signal);
       names = names.concat(part.names);
       next = part.next;
     } while (next !== '' && names.length < had - 1);

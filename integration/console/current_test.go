@@ -2,11 +2,16 @@ package console
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"rollcall/integration/process"
 )
 
 // fact returns an expression for a fact of the window that is open, or of the node.
@@ -101,6 +106,61 @@ func TestNodesStayCurrent(t *testing.T) {
 	p.shows("#live", "Live")
 	f.set(func() { f.broken, f.text = "", ", again" })
 	p.wait(`document.querySelector('#node pre')?.textContent.endsWith('again') && !document.querySelector('#node .note').checkVisibility()`)
+}
+
+// The page asks a member that is slow for one thing at a time, and for a tenth of the time at most. When the user leaves the page, it
+// gives up what it has asked for.
+func TestNodesOfSlowMember(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 10)
+	p := newTab(t, f.URL, "#/overview")
+	// The waits of the page pass 30 times as fast, and it waits for answers for ever.
+	eval[bool](p, `(() => {
+		const real = window.setTimeout;
+		window.waits = [];
+		window.setTimeout = (run, ms) => String(run).includes('again') ? (waits.push(ms), real(run, ms / 30)) : real(run, ms);
+		AbortSignal.timeout = () => new AbortController().signal;
+		return true;
+	})()`)
+	eval[string](p, `location.hash = '#/nodes/%2Fapp'`)
+	p.wait(fmt.Sprintf(`%s && !(%s).hasAttribute('aria-expanded')`, item("/app"), item("/app"))) // the way to it is open
+
+	const slow = 300 * time.Millisecond
+	var begun, open, together atomic.Int32
+	f.set(func() {
+		f.hold = func(*http.Request) {
+			begun.Add(1)
+			if open.Add(1) > 1 {
+				together.Add(1)
+			}
+			time.Sleep(slow)
+			open.Add(-1)
+		}
+	})
+	err := process.Until(t.Context(), "the page has asked for the node and the tree twice", func() bool { return begun.Load() >= 5 })
+	if err != nil || together.Load() > 0 {
+		t.Errorf("%v; %d questions while another one was open", err, together.Load())
+	}
+	if wait := time.Duration(eval[float64](p, `waits.at(-1)`)) * time.Millisecond; wait < 17*slow { // nine times both answers, rounded
+		t.Errorf("the page waits %v after two answers that took %v each", wait, slow)
+	}
+
+	const room = 100 // more than the page asks
+	asked, left := make(chan struct{}, room), make(chan struct{}, room)
+	f.set(func() {
+		f.hold = func(r *http.Request) {
+			if r.URL.Query().Get("limit") != "1" { // about the tree
+				asked <- struct{}{}
+				<-r.Context().Done()
+				left <- struct{}{}
+			}
+		}
+	})
+	<-asked
+	eval[string](p, `location.hash = '#/overview'`)
+	if err := process.Until(t.Context(), "the page has given up its question", func() bool { return len(left) > 0 }); err != nil {
+		t.Error(err)
+	}
 }
 
 // A page whose stream has no news is not live, and says as of when it is. Lists that cannot be read again do the same. What is looked

@@ -25,17 +25,18 @@ type fake struct {
 	sessions []fakeSession
 
 	mu      sync.Mutex
-	silent  []api.Silence // the members that do not answer
-	secret  string        // what the header Authorization must have; "": anything
-	exposed string        // what member 1 says of its ports for members
-	accepts []string      // the credentials that it knows
-	streams int           // how often the events were asked for
-	frozen  bool          // the events have no status and no buckets
-	broken  string        // requests below this path get status 503; "": none
-	gone    int           // the first sessions, which have ended
-	text    string        // of every node
-	names   []string      // of the nodes below /
-	asked   []url.Values  // by the requests for sessions
+	silent  []api.Silence       // the members that do not answer
+	secret  string              // what the header Authorization must have; "": anything
+	exposed string              // what member 1 says of its ports for members
+	accepts []string            // the credentials that it knows
+	streams int                 // how often the events were asked for
+	frozen  bool                // the events have no status and no buckets
+	broken  string              // requests below this path get status 503; "": none
+	gone    int                 // the first sessions, which have ended
+	text    string              // of every node
+	names   []string            // of the nodes below /
+	hold    func(*http.Request) // is called before a node is shown; nil: nothing
+	asked   []url.Values        // by the requests for sessions
 }
 
 // fakeSession is heard every third of its timeout, at its own times.
@@ -263,6 +264,12 @@ func (f *fake) buckets() api.Buckets {
 
 func (f *fake) node(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Query().Get("path")
+	f.mu.Lock()
+	hold := f.hold
+	f.mu.Unlock()
+	if hold != nil {
+		hold(r)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := api.Node{Path: path, Children: []string{}, Data: []byte("text of " + path + f.text), ACL: []api.ACL{{Scheme: "world", ID: "anyone", Perms: "cdrwa"}}}
