@@ -24,7 +24,7 @@ type Stored struct {
 var snapshotEndpoint = endpoint{
 	method: "POST", path: "/v1/snapshot", class: changes, action: "snapshot", lasts: snapshotTime, answers: api.Snapshot{}, takes: struct{}{},
 	fails: []int{http.StatusConflict, http.StatusServiceUnavailable},
-	help:  "writes a snapshot of the state to the member's disk, with pauses for its clients, and removes the log that it replaces; one at a time", ask: (*HTTP).v1Snapshot,
+	help:  "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", ask: (*HTTP).v1Snapshot,
 }
 
 func (h *HTTP) v1Snapshot(q *query) (any, error) {
