@@ -23,7 +23,7 @@ const (
 type Rebalanced struct {
 	Members  []RebalancedMember // those that take clients, by id
 	Closed   int                // connections
-	Balanced bool               // no member has more than its share now
+	Balanced bool               // all members answered, at least two of them take clients, and none has more than its share now
 	Silent   []view.Silence     // members that did not answer
 }
 

@@ -156,7 +156,7 @@ type MembersRebalance struct {
 
 // Rebalanced says what a rebalance has done.
 type Rebalanced struct {
-	Balanced    bool               `json:"balanced"`    // no member has clearly more clients than its share now
+	Balanced    bool               `json:"balanced"`    // all members answered, at least two take clients, and none has clearly more than its share now
 	Connections int                `json:"connections"` // that were closed
 	TookMs      int64              `json:"took_ms"`     // how long that took
 	Items       []RebalancedMember `json:"items"`       // the members that take clients, by id

@@ -22,7 +22,7 @@ func newMembersRebalance(w World) *cobra.Command {
 		Use: "rebalance [flags]", Short: "move clients, so that all members have about as many", Args: Takes(0, 0, "flags only"),
 		Long: "Moves clients from the members with more than their share to the others. These members close connections, those that are open longest first, and the clients connect to other members with the same sessions. " +
 			"A round takes at most five seconds. Two seconds later all clients are counted again. The command ends when no member has more than 5 % above its share, or when three rounds in a row have not helped, " +
-			"because clients that know the address of one member alone come back to it. Use it after a rolling restart, when the last member has few clients. Members that are drained, join or do not answer have no share. Any member passes the request on. It needs the credentials of an administrator, on the machine of a member.",
+			"because clients that know the address of one member alone come back to it. Use it after a rolling restart, when the last member has few clients. Members that are drained, join or do not answer have no share. If a member does not answer, or fewer than two take clients, the command ends with 1. Any member passes the request on. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members rebalance --token-file /etc/rollcall/token --rate 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rate < 1 || rate > 1000 {
@@ -60,10 +60,23 @@ func (k *work) rebalance(ctx context.Context, rate int) error {
 	if err := PrintText(k.Output, rebalancedText(done), done); err != nil {
 		return err
 	}
-	if !done.Balanced {
-		return k.wrap(errors.New("some members still have more clients than their share: clients that know no other address come back to the same member, or a member closed no connections; repeat the command, or see rollcall connections"))
+	if why := unbalanced(done); why != "" {
+		return k.wrap(errors.New(why))
 	}
 	return nil
+}
+
+// unbalanced returns why the members may not have about as many clients, and what to do; "": they have.
+func unbalanced(done api.Rebalanced) string {
+	switch {
+	case done.Balanced:
+		return ""
+	case len(done.Silent) > 0:
+		return "it is not known whether all members have about as many clients, because some did not answer; repeat the command when all members run and answer"
+	case len(done.Items) < 2:
+		return "fewer than two members take clients, so there is nothing to compare; repeat the command when another member serves, see rollcall status"
+	}
+	return "some members still have more clients than their share: clients that know no other address come back to the same member, or a member closed no connections; repeat the command, or see rollcall connections"
 }
 
 // rebalancedText returns a line for each member, and one about all.

@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
-// members rebalance sends the rate, says what each member has done, and fails if the members do not have about as many clients then.
+// members rebalance sends the rate, says what each member has done, and fails if the members do not have about as many clients then, or were not compared.
 func TestMembersRebalance(t *testing.T) {
-	const answer = `{"balanced":%t,"connections":8,"took_ms":6012,"items":[{"member":1,"before":12,"after":4,"closed":8,"failed":""},{"member":2,"before":0,"after":4,"closed":0,"failed":"busy"}],"silent":[{"member":3,"reason":"down","detail":""}]}`
+	const answer = `{"balanced":%t,"connections":8,"took_ms":6012,"items":[{"member":1,"before":12,"after":4,"closed":8,"failed":""},{"member":2,"before":0,"after":4,"closed":0,"failed":"busy"}],"silent":[%s]}`
+	const unknown = `{"balanced":false,"connections":0,"took_ms":4000,"items":[{"member":1,"before":4,"after":4,"closed":0,"failed":""}],"silent":[%s]}`
+	const one = "member 1: 4 clients, 4 before, 0 connections closed\n0 connections closed in 4s\n"
+	silentThree := `{"member":3,"reason":"down","detail":""}`
 	const text = "member 1: 4 clients, 12 before, 8 connections closed\nmember 2: 4 clients, 0 before, 0 connections closed (busy)\n8 connections closed in 6.012s\n"
 	for _, tt := range []struct {
 		args   []string
@@ -22,8 +25,11 @@ func TestMembersRebalance(t *testing.T) {
 		err    string
 		exit   Status
 	}{
-		{nil, fmt.Sprintf(answer, true), 200, `{"per_second":100}`, text, "", OK},
-		{[]string{"--rate", "7"}, fmt.Sprintf(answer, false), 200, `{"per_second":7}`, text, "still have more clients than their share", Failed},
+		{nil, fmt.Sprintf(answer, true, ""), 200, `{"per_second":100}`, text, "", OK},
+		{[]string{"--rate", "7"}, fmt.Sprintf(answer, false, ""), 200, `{"per_second":7}`, text, "still have more clients than their share", Failed},
+		{nil, fmt.Sprintf(answer, false, silentThree), 200, `{"per_second":100}`, text, "some did not answer; repeat the command when all members run", Failed},
+		{nil, fmt.Sprintf(unknown, silentThree), 200, `{"per_second":100}`, one, "some did not answer", Failed},
+		{nil, fmt.Sprintf(unknown, ""), 200, `{"per_second":100}`, one, "fewer than two members take clients", Failed},
 		{[]string{"--rate", "0"}, "", 200, "", "", "--rate 0; allowed is 1 to 1000", WrongUse},
 		{[]string{"--rate", "1001"}, "", 200, "", "", "--rate 1001; allowed is 1 to 1000", WrongUse},
 		{nil, `{"error":"it rebalances already"}`, 409, `{"per_second":100}`, "", "already", Conflict},
@@ -48,7 +54,7 @@ func TestMembersRebalance(t *testing.T) {
 		if out.String() != tt.out || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) || StatusOf(err) != tt.exit || sent != tt.sent {
 			t.Errorf("%v: printed %q, sent %s, %v, status %d", tt.args, out, sent, err, StatusOf(err))
 		}
-		if tt.out != "" && !strings.Contains(errs.String(), "member 3 has no share: down") {
+		if strings.Contains(errs.String(), "member 3 has no share: down") != strings.Contains(tt.answer, silentThree) {
 			t.Errorf("stderr %q", errs)
 		}
 	}

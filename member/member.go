@@ -242,7 +242,6 @@ func New(cfg Config) (*Member, error) {
 		yields: make(chan struct{}), damage: make(chan string, 1),
 		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
-	m.rebalancer.m = m
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
 	m.guesses = guesses.New(m.log)
 	var err error
@@ -278,6 +277,7 @@ func (m *Member) assemble() (err error) {
 	if m.view, err = m.newView(); err != nil {
 		return err
 	}
+	m.rebalancer.m, m.rebalancer.look, m.rebalancer.ask = m, m.view.Status, m.rebalancer.send
 	if m.http, err = admin.NewHTTP(m.httpConfig()); err != nil {
 		return err
 	}

@@ -44,8 +44,18 @@ const (
 // rebalancer moves clients from the members that have more than their share to the others. It is safe for concurrent use.
 type rebalancer struct {
 	m       *Member
-	leads   atomic.Bool // a rebalance that this member directs is under way
-	closing atomic.Bool // this member closes connections for one
+	look    func(context.Context) (view.Answer[view.Status], error) // asks all members
+	ask     func(context.Context, request) (closed int, err error)  // has a member close connections
+	leads   atomic.Bool                                             // a rebalance that this member directs is under way
+	closing atomic.Bool                                             // this member closes connections for one
+}
+
+// request asks a member to close n connections over a time. by says for whom.
+type request struct {
+	member uint32
+	n      int
+	over   time.Duration
+	by     string
 }
 
 // load is how many clients a member has.
@@ -114,17 +124,28 @@ func (r *rebalance) row(member uint32) *admin.RebalancedMember {
 	return &r.done.Members[i]
 }
 
-// count notes how many clients each member has.
-func (r *rebalance) count(loads []load, silent []view.Silence) {
+// count notes how many clients each member has, and returns those that have too many. The members have about as many if all that
+// take clients answered, there are at least two, and none has too many.
+func (r *rebalance) count(a view.Answer[view.Status]) (over []load) {
+	loads := loadsOf(a.Rows)
+	over = excess(loads, rebalanceSlack, leastSlack)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done.Silent = silent
+	r.done.Silent = a.Silent
+	r.done.Balanced = len(over) == 0 && len(a.Silent) == 0 && len(loads) >= 2
 	for _, l := range loads {
 		row := r.row(l.member)
 		if row.After = l.clients; row.Before < 0 {
 			row.Before = l.clients
 		}
 	}
+	for i := range r.done.Members {
+		row := &r.done.Members[i]
+		if !slices.ContainsFunc(over, func(l load) bool { return l.member == row.Member }) {
+			row.Failed = "" // nobody asks it to close connections any more
+		}
+	}
+	return over
 }
 
 // add notes what a member has closed in a round.
@@ -139,26 +160,28 @@ func (r *rebalance) add(member uint32, closed int, err error) {
 	}
 }
 
-// run moves clients, in rounds, until no member has more than its share, or that does not get better any more.
+// run moves clients, in rounds, until no member has more than its share, or that does not get better any more. A look that fails, or
+// that misses members, is a round in vain. It returns an error if the first look fails, or if ctx ends.
 func (b *rebalancer) run(ctx context.Context, r *rebalance) error {
 	if !b.leads.CompareAndSwap(false, true) {
 		return &admin.Failure{Status: http.StatusConflict, Text: "this member rebalances the clients already; wait until that is done"}
 	}
 	defer b.leads.Store(false)
-	for best, vain := 0, 0; ; {
-		a, err := b.m.view.Status(ctx)
-		if err != nil {
-			return err
-		}
-		loads := loadsOf(a.Rows)
-		r.count(loads, a.Silent)
-		over := excess(loads, rebalanceSlack, leastSlack)
-		wrong := clientsOf(over)
+	for first, best, vain := true, 0, 0; ; first = false {
+		var over []load
+		a, err := b.look(ctx)
 		switch {
-		case wrong == 0:
-			r.done.Balanced = true
+		case err == nil:
+			over = r.count(a)
+		case first:
+			return err
+		default:
+			b.m.log.Warn("clients not counted for a rebalance", "by", r.by, "err", err)
+		}
+		switch wrong := clientsOf(over); {
+		case r.done.Balanced:
 			return nil
-		case best == 0 || wrong < best:
+		case wrong > 0 && (best == 0 || wrong < best):
 			best, vain = wrong, 0
 		default:
 			vain++
@@ -181,25 +204,25 @@ func (b *rebalancer) round(ctx context.Context, over []load, longest time.Durati
 	for _, l := range over {
 		n := min(l.clients, r.perSecond*int(longest/time.Second))
 		all.Go(func() {
-			closed, err := b.ask(ctx, l.member, n, time.Duration(n)*time.Second/time.Duration(r.perSecond), r.by)
+			closed, err := b.ask(ctx, request{l.member, n, time.Duration(n) * time.Second / time.Duration(r.perSecond), r.by})
 			r.add(l.member, closed, err)
 		})
 	}
 	all.Wait()
 }
 
-// ask has a member close n connections over a time.
-func (b *rebalancer) ask(ctx context.Context, member uint32, n int, over time.Duration, by string) (closed int, err error) {
-	if member == b.m.cfg.ID {
-		return b.close(ctx, n, over)
+// send has a member do what a request asks for, and returns how many connections it closed.
+func (b *rebalancer) send(ctx context.Context, r request) (closed int, err error) {
+	if r.member == b.m.cfg.ID {
+		return b.close(ctx, r.n, r.over)
 	}
-	c, err := b.m.peers.follower(member)
+	c, err := b.m.peers.follower(r.member)
 	if err != nil {
 		return 0, err
 	}
-	reply, err := c.Rebalance(ctx, &proto.RebalanceRequest{Connections: uint64(n), OverMs: uint64(over.Milliseconds()), By: by})
+	reply, err := c.Rebalance(ctx, &proto.RebalanceRequest{Connections: uint64(r.n), OverMs: uint64(r.over.Milliseconds()), By: r.by})
 	if status.Code(err) == codes.Unimplemented {
-		return 0, fmt.Errorf("member %d runs an older version, which closes no connections on request", member)
+		return 0, fmt.Errorf("member %d runs an older version, which closes no connections on request", r.member)
 	}
 	return int(reply.GetConnections()), err
 }
@@ -259,7 +282,7 @@ func (b *rebalancer) auto(ctx context.Context, perSecond int) {
 		return
 	}
 	defer b.leads.Store(false)
-	a, err := b.m.view.Status(ctx)
+	a, err := b.look(ctx)
 	if err != nil || len(a.Silent) > 0 { // a member that restarts is about to get its clients back
 		return
 	}

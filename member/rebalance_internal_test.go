@@ -1,8 +1,11 @@
 package member
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,5 +83,80 @@ func TestExcess(t *testing.T) {
 	}
 	if got := fmt.Sprint(loadsOf(rows)); got != "[{1 7}]" {
 		t.Errorf("members that take clients: %s", got)
+	}
+}
+
+// counted is an answer in which members 1, 2 and so on have so many clients. One with -1 does not answer.
+func counted(clients ...int) (a view.Answer[view.Status]) {
+	for i, n := range clients {
+		id := uint32(i + 1)
+		if n < 0 {
+			a.Silent = append(a.Silent, view.Silence{Member: id, Reason: view.Down})
+			continue
+		}
+		a.Rows = append(a.Rows, view.Status{Member: id, Role: "follower", Clients: "a:1", Sessions: n})
+	}
+	return a
+}
+
+// scripted returns a rebalancer whose members have the clients that look returns, and close connections as ask says, and its log.
+func scripted(look func() (view.Answer[view.Status], error), ask func(request) (int, error)) (*rebalancer, *bytes.Buffer) {
+	var log bytes.Buffer
+	b := &rebalancer{m: &Member{cfg: Config{ID: 1}, log: slog.New(slog.NewTextHandler(&log, nil))}}
+	b.look = func(context.Context) (view.Answer[view.Status], error) { return look() }
+	b.ask = func(_ context.Context, r request) (int, error) { return ask(r) }
+	return b, &log
+}
+
+// A rebalance is done only if all members have been compared. A look that fails is a round in vain, and what was done before is kept.
+// The reason why a member closed no connections stays only as long as it has too many clients.
+func TestRebalanceCompares(t *testing.T) {
+	for name, tt := range map[string]struct {
+		looks    [][]int // what the members have by turns, the last again and again; nil: nobody can ask
+		refuse   bool    // member 1 closes no connections
+		balanced bool
+		closed   int
+		rows     int
+		failed   string // of member 1
+		fails    bool
+		looked   int
+	}{
+		"all answer":            {looks: [][]int{{4, 4, 4}}, balanced: true, rows: 3, looked: 1},
+		"one is silent":         {looks: [][]int{{4, 4, -1}}, rows: 2, looked: 3},
+		"one was silent":        {looks: [][]int{{4, 4, -1}, {4, 4, 4}}, balanced: true, rows: 3, looked: 2},
+		"one alone":             {looks: [][]int{{4}}, rows: 1, looked: 3},
+		"silent, and too many":  {looks: [][]int{{12, 0, -1}, {6, 6, -1}}, closed: 6, rows: 2, looked: 4},
+		"one look fails":        {looks: [][]int{{12, 0, 0}, nil, {4, 4, 4}}, balanced: true, closed: 8, rows: 3, looked: 3},
+		"all other looks fail":  {looks: [][]int{{12, 0, 0}, nil}, closed: 8, rows: 3, looked: 4},
+		"the first look fails":  {looks: [][]int{nil}, fails: true, looked: 1},
+		"refused":               {looks: [][]int{{12, 0, 0}}, refuse: true, rows: 3, failed: "older", looked: 4},
+		"refused, then too few": {looks: [][]int{{12, 0, 0}, {0, 12, 0}}, refuse: true, closed: 16, rows: 3, looked: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				looked := 0
+				b, _ := scripted(func() (view.Answer[view.Status], error) {
+					clients := tt.looks[min(looked, len(tt.looks)-1)]
+					if looked++; clients == nil {
+						return view.Answer[view.Status]{}, view.ErrBusy
+					}
+					return counted(clients...), nil
+				}, func(r request) (int, error) {
+					if tt.refuse && r.member == 1 {
+						return 0, errors.New("older")
+					}
+					return r.n, nil
+				})
+				r := &rebalance{perSecond: 100, by: "a test"}
+				err := b.run(t.Context(), r)
+				failed := ""
+				if len(r.done.Members) > 0 {
+					failed = r.done.Members[0].Failed
+				}
+				if got := r.done; (err != nil) != tt.fails || got.Balanced != tt.balanced || got.Closed != tt.closed || len(got.Members) != tt.rows || failed != tt.failed || looked != tt.looked {
+					t.Errorf("%+v after %d looks: %v", got, looked, err)
+				}
+			})
+		})
 	}
 }
