@@ -39,6 +39,11 @@ const (
 	// harm is left alone.
 	autoSlack      = 20
 	leastAutoSlack = 10
+	// autoProgress is how much less excess shows that rounds help, in percent. It is little, because a slow rate moves few of thousands
+	// of clients in a round, and not 0, because the excess changes a little by itself.
+	autoProgress = 2
+	// maxAutoPause is the longest time between two rounds that do not help.
+	maxAutoPause = time.Hour
 )
 
 // rebalancer moves clients from the members that have more than their share to the others. It is safe for concurrent use.
@@ -261,6 +266,7 @@ func (b *rebalancer) loop(ctx context.Context) error {
 	if perSecond == 0 {
 		return nil
 	}
+	var p patience
 	led := false
 	for {
 		select {
@@ -270,28 +276,81 @@ func (b *rebalancer) loop(ctx context.Context) error {
 		}
 		leads := b.m.node.Leading()
 		if led && leads {
-			b.auto(ctx, perSecond)
+			b.auto(ctx, perSecond, &p)
 		}
 		led = leads
 	}
 }
 
-// auto makes one round, unless somebody has asked for a rebalance.
-func (b *rebalancer) auto(ctx context.Context, perSecond int) {
+// auto makes one round if that is due, unless somebody has asked for a rebalance.
+func (b *rebalancer) auto(ctx context.Context, perSecond int, p *patience) {
 	if !b.leads.CompareAndSwap(false, true) {
 		return
 	}
 	defer b.leads.Store(false)
+	r := &rebalance{perSecond: perSecond, by: fmt.Sprintf("autoRebalance of member %d", b.m.cfg.ID)}
 	a, err := b.look(ctx)
-	if err != nil || len(a.Silent) > 0 { // a member that restarts is about to get its clients back
+	if err != nil {
+		b.m.log.Warn("clients not counted for a rebalance", "by", r.by, "err", err)
 		return
 	}
 	loads := loadsOf(a.Rows)
-	over := excess(loads, autoSlack, leastAutoSlack)
-	if len(over) == 0 || len(loads) < len(a.Rows) {
+	if len(a.Silent) > 0 || len(loads) < len(a.Rows) { // a member that restarts is about to get its clients back
 		return
 	}
-	r := &rebalance{perSecond: perSecond, by: fmt.Sprintf("autoRebalance of member %d", b.m.cfg.ID)}
+	over := excess(loads, autoSlack, leastAutoSlack)
+	if len(over) == 0 || !p.due(time.Now(), loads, clientsOf(over)) {
+		return
+	}
+	if p.vain == vainRounds {
+		b.m.log.Warn("autoRebalance does not help, and closes connections less often from now on", "excess", clientsOf(over), "rounds", vainRounds)
+	}
 	b.round(ctx, over, autoEvery-returnTime, r)
-	b.m.log.Info("autoRebalance has moved clients", "excess", clientsOf(over), "connections", r.done.Closed)
+	for _, m := range r.done.Members {
+		if m.Failed != "" {
+			b.m.log.Warn("a member closed no connections for autoRebalance", "peer", m.Member, "reason", m.Failed)
+		}
+	}
+	if r.done.Closed > 0 {
+		b.m.log.Info("autoRebalance has moved clients", "excess", clientsOf(over), "connections", r.done.Closed)
+	}
+}
+
+// patience spaces the rounds of autoRebalance. Rounds that do not help become rare, because clients that know the address of one
+// member alone come back to it each time. The zero value is ready. It is not safe for concurrent use.
+type patience struct {
+	members []uint32      // that take clients
+	clients int           // that the members had together when the fields below were set anew
+	least   int           // excess at that time
+	vain    int           // rounds in a row that have left clearly as many since then
+	pause   time.Duration // between the beginnings of two rounds
+	next    time.Time     // when the next round is due
+}
+
+// due reports whether a round is due, and notes it. above is the excess of the loads, and not 0. If the members, all clients or the
+// excess have changed clearly, a round is due at once, and the next ones as often as at first.
+func (p *patience) due(now time.Time, loads []load, above int) bool {
+	var members []uint32
+	for _, l := range loads {
+		members = append(members, l.member)
+	}
+	clients := clientsOf(loads)
+	switch {
+	case !slices.Equal(members, p.members), differ(clients, p.clients, autoSlack, leastAutoSlack),
+		above < p.least && differ(above, p.least, autoProgress, leastSlack), differ(above, p.least, autoSlack, leastAutoSlack):
+		*p = patience{members: members, clients: clients, least: above, pause: autoEvery}
+	case now.Before(p.next):
+		return false
+	default:
+		if p.vain++; p.vain >= vainRounds {
+			p.pause = min(2*p.pause, maxAutoPause)
+		}
+	}
+	p.next = now.Add(p.pause)
+	return true
+}
+
+// differ reports whether n differs from what it was by slack, in percent, and by least.
+func differ(n, was, slack, least int) bool {
+	return max(n-was, was-n) >= max(was*slack/100, least)
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,5 +160,66 @@ func TestRebalanceCompares(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// With autoRebalance, rounds that do not help become rare, which is logged once, until the members or their clients change clearly.
+func TestAutoRebalanceInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const helpless = "autoRebalance does not help"
+		clients, begun := []int{60, 0, 0}, time.Now()
+		var rounds []int // the minutes in which member 1 closed connections
+		var p patience
+		b, log := scripted(func() (view.Answer[view.Status], error) { return counted(clients...), nil }, func(r request) (int, error) {
+			rounds = append(rounds, int(time.Since(begun)/time.Minute))
+			return r.n, nil
+		})
+		for _, tt := range []struct {
+			name     string
+			clients  []int
+			minutes  int
+			rounds   []int
+			helpless int // lines in the log
+		}{
+			{"clients that know one address", []int{60, 0, 0}, 300, []int{0, 1, 2, 3, 5, 9, 17, 33, 65, 125, 185, 245}, 1},
+			{"a few clients more or less", []int{62, 1, 0}, 7, []int{5}, 0},
+			{"a member does not answer", []int{62, 1, -1}, 3, nil, 0},
+			{"it answers again", []int{60, 0, 0}, 30, nil, 0},
+			{"more clients everywhere", []int{90, 30, 30}, 8, []int{0, 1, 2, 3, 5}, 1},
+			{"a little less excess", []int{87, 31, 32}, 2, []int{0, 1}, 0},
+			{"fewer clients elsewhere", []int{90, 0, 0}, 8, []int{0, 1, 2, 3, 5}, 1},
+			{"a new member", []int{90, 0, 0, 0}, 2, []int{0, 1}, 0},
+			{"a round helps", []int{50, 14, 13, 13}, 4, []int{0, 1, 2, 3}, 1},
+			{"all have as many", []int{23, 23, 22, 22}, 4, nil, 0},
+			{"all on one again", []int{90, 0, 0, 0}, 2, []int{0, 1}, 0},
+		} {
+			clients, begun, rounds = tt.clients, time.Now(), nil
+			log.Reset()
+			for range tt.minutes {
+				b.auto(t.Context(), 1, &p)
+				time.Sleep(autoEvery)
+			}
+			if n := strings.Count(log.String(), helpless); !slices.Equal(rounds, tt.rounds) || n != tt.helpless {
+				t.Errorf("%s: rounds in the minutes %v, want %v; %d lines say that they do not help\n%s", tt.name, rounds, tt.rounds, n, log)
+			}
+			if n := strings.Count(log.String(), "autoRebalance has moved clients"); n != len(tt.rounds) {
+				t.Errorf("%s: %d lines about moved clients", tt.name, n)
+			}
+		}
+	})
+}
+
+// With autoRebalance, the log says why a member closed no connections and why nobody was counted, and of moved clients only if there are any.
+func TestAutoRebalanceFails(t *testing.T) {
+	var busy error
+	b, log := scripted(func() (view.Answer[view.Status], error) { return counted(60, 0, 0), busy }, func(request) (int, error) { return 0, errors.New("older") })
+	b.auto(t.Context(), 1, new(patience))
+	if got := log.String(); strings.Contains(got, "has moved clients") || !strings.Contains(got, "closed no connections for autoRebalance") || !strings.Contains(got, "peer=1 reason=older") {
+		t.Errorf("logged %s", got)
+	}
+	busy = view.ErrBusy
+	b.auto(t.Context(), 1, new(patience))
+	if got := log.String(); !strings.Contains(got, "clients not counted for a rebalance") || !strings.Contains(got, busy.Error()) {
+		t.Errorf("logged %s", got)
 	}
 }
