@@ -18,7 +18,7 @@ func newSnapshot(w World) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "snapshot [flags]", Short: "have a member write a snapshot to its disk", GroupID: Act, Args: Takes(0, 0, "flags only"),
 		Long: "Makes the member of this machine write a snapshot of its state to its disk, and waits until it is there. A member does that by itself, too (snapCount). After a snapshot, a start of the member applies less of the log, " +
-			"and the member removes the log that the snapshot replaces. The member writes in small steps and serves its clients in between. It writes one snapshot at a time, and rejects a second request. A snapshot is no backup: rollcall backup save makes one. " +
+			"and the member removes the log that the snapshot replaces. The member writes in small steps and serves its clients in between. It writes one snapshot at a time, and rejects a second request. It also rejects the request if its disk may have no room for the state once more, so a snapshot frees no full disk. A snapshot is no backup: rollcall backup save makes one. " +
 			"It needs the credentials of an administrator.",
 		Example: "  rollcall snapshot --token-file /etc/rollcall/token",
 		RunE: func(cmd *cobra.Command, _ []string) error {

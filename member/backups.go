@@ -73,7 +73,7 @@ func (m *Member) backUp(ctx context.Context, keeper *backup.Keeper) error {
 	if err != nil {
 		return err
 	}
-	begun, most := time.Now(), c.Head.DataBytes+int64(c.Head.Nodes+c.Head.Sessions+keptEnds)*backupRoom
+	begun, most := time.Now(), mostBytes(c.Head.DataBytes, c.Head.Nodes, c.Head.Sessions)
 	name, err := keeper.Save(ctx, c.Head, most, func(w io.Writer) error { return c.Send(ctx, w, backup.DefaultRate) })
 	if err != nil {
 		return fmt.Errorf("backup of index %d: %w", c.Head.Index, err)
@@ -86,4 +86,9 @@ func (m *Member) backUp(ctx context.Context, keeper *backup.Keeper) error {
 	}
 	m.log.Info("backup made", "file", name, "index", c.Head.Index, "took", took)
 	return nil
+}
+
+// mostBytes returns how many bytes a state takes at most in a backup or a snapshot. dataSize is the total of its paths and data.
+func mostBytes(dataSize int64, nodes, sessions int) int64 {
+	return dataSize + int64(nodes+sessions+keptEnds)*backupRoom
 }

@@ -12,11 +12,18 @@ import (
 
 // StoreSnapshot implements admin.Operations.
 func (o operations) StoreSnapshot(ctx context.Context) (admin.Stored, error) {
-	if health := o.m.Health(); health.Damage != "" || health.Disputed != "" {
+	switch health := o.m.Health(); {
+	case health.Damage != "" || health.Disputed != "":
 		text, _ := health.Text()
 		return admin.Stored{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; a snapshot of this state would take the place of a sound one"}
+	case health.Stalled != "": // apply may hold the state's lock
+		return admin.Stored{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: health.Stalled + "; try again when it responds"}
 	}
-	s, err := o.m.node.TakeSnapshot(ctx)
+	state := o.m.state
+	state.RLock()
+	most := mostBytes(state.DataSize(), state.NodeCount(), state.SessionCount())
+	state.RUnlock()
+	s, err := o.m.node.TakeSnapshot(ctx, most)
 	if err != nil {
 		return admin.Stored{}, snapshotFailure(ctx, err)
 	}
@@ -28,6 +35,8 @@ func snapshotFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, quorum.ErrSnapshotRuns):
 		return &admin.Failure{Status: http.StatusConflict, Text: "this member is writing a snapshot already; /v1/status shows it when it is done"}
+	case errors.Is(err, quorum.ErrNoRoom):
+		return &admin.Failure{Status: http.StatusConflict, Text: strings.TrimPrefix(err.Error(), "quorum: ") + "; nothing was written: free space there"}
 	case ctx.Err() != nil:
 		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended, and the snapshot goes on; /v1/status shows it when it is done"}
 	}

@@ -63,7 +63,7 @@ type fsm struct {
 	failed   bool                           // only for raft's FSM goroutine
 	writing  atomic.Bool                    // a snapshot is being written
 	demanded atomic.Bool                    // TakeSnapshot waits for one
-	stored   atomic.Pointer[StoredSnapshot] // Zxid and Took of the last one that was written
+	stored   atomic.Pointer[StoredSnapshot] // the last one that was written
 	noPauses atomic.Bool                    // snapshots are written without pauses, because no client is served
 	batch    []Committed
 	index    atomic.Uint64 // last entry applied
@@ -155,14 +155,16 @@ type fsmSnapshot struct {
 
 // Persist implements raft.FSMSnapshot.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	if _, err := s.WriteTo(disk.Paced(sink, &s.fsm.noPauses, s.begun)); err != nil {
+	n, err := s.WriteTo(disk.Paced(sink, &s.fsm.noPauses, s.begun))
+	if err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	if err := sink.Close(); err != nil {
 		return err
 	}
 	s.fsm.metrics.snapshot.Since(s.begun)
-	s.fsm.stored.Store(&StoredSnapshot{Zxid: s.Zxid(), Took: time.Since(s.begun)})
+	of := sink.(*disk.Sink) // raft has no others
+	s.fsm.stored.Store(&StoredSnapshot{Index: of.Index, Term: of.Term, Zxid: s.Zxid(), Bytes: n, Took: time.Since(s.begun)})
 	return nil
 }
 

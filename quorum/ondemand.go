@@ -9,8 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrSnapshotRuns is the error of TakeSnapshot while a snapshot is being written.
-var ErrSnapshotRuns = errors.New("quorum: a snapshot is being written")
+var (
+	// ErrSnapshotRuns is the error of TakeSnapshot while a snapshot is being written.
+	ErrSnapshotRuns = errors.New("quorum: a snapshot is being written")
+	// ErrNoRoom is wrapped by the error of TakeSnapshot if the disk may be too full for one more snapshot.
+	ErrNoRoom = errors.New("quorum: there may be no room for one more snapshot")
+)
+
+// snapshotReserve is how many bytes are left to the log while a snapshot on demand is written: two of its files. A snapshot that
+// does not fit on the disk ends the member.
+const snapshotReserve = 32 << 20
 
 // StoredSnapshot describes a snapshot that is on the disk.
 type StoredSnapshot struct {
@@ -21,9 +29,11 @@ type StoredSnapshot struct {
 }
 
 // TakeSnapshot writes a snapshot as raft does by itself: with the same pauses, and raft then removes the log that it does not
-// need any more. One is written at a time: the error is ErrSnapshotRuns while another one is written, also one of raft's own. If
-// ctx ends, TakeSnapshot returns its error, and the snapshot is finished all the same.
-func (n *Node) TakeSnapshot(ctx context.Context) (StoredSnapshot, error) {
+// need any more. most is how many bytes the snapshot may have. The error wraps ErrNoRoom if the disk has no room for them and
+// snapshotReserve; nothing is written then. One is written at a time: the error is ErrSnapshotRuns while another one is written,
+// also one of raft's own. If ctx ends, TakeSnapshot returns its error, and the snapshot is finished all the same. If the member
+// ends, TakeSnapshot returns why, or ErrNotRunning.
+func (n *Node) TakeSnapshot(ctx context.Context, most int64) (StoredSnapshot, error) {
 	r := n.raft.Load()
 	switch {
 	case r == nil:
@@ -38,31 +48,51 @@ func (n *Node) TakeSnapshot(ctx context.Context) (StoredSnapshot, error) {
 	done := make(chan outcome, 1)
 	go func() {
 		defer n.fsm.demanded.Store(false)
-		stored, err := n.fsm.takeSnapshot(r)
+		stored, err := n.takeSnapshot(r, most)
 		done <- outcome{stored, err}
 	}()
 	select {
 	case o := <-done:
 		return o.stored, o.err
+	case <-n.failed: // raft reports nothing if the write of a snapshot ends the member
+		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", n.failureNow())
+	case <-n.stopped:
+		return StoredSnapshot{}, ErrNotRunning
 	case <-ctx.Done():
 		return StoredSnapshot{}, context.Cause(ctx)
 	}
 }
 
-// takeSnapshot has raft take a snapshot, and waits until it is on the disk or raft stops.
-func (f *fsm) takeSnapshot(r *raft.Raft) (StoredSnapshot, error) {
-	taken := r.Snapshot()
-	if err := taken.Error(); errors.Is(err, raft.ErrRaftShutdown) {
+// takeSnapshot has raft take a snapshot of at most so many bytes, and waits until it is on the disk or raft stops. It never
+// returns if the write ends the member.
+func (n *Node) takeSnapshot(r *raft.Raft, most int64) (StoredSnapshot, error) {
+	if err := n.checkRoom(most); err != nil {
+		return StoredSnapshot{}, err
+	}
+	if err := r.Snapshot().Error(); errors.Is(err, raft.ErrRaftShutdown) {
 		return StoredSnapshot{}, ErrNotRunning
 	} else if err != nil {
 		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", err)
 	}
-	meta, state, err := taken.Open()
-	if err != nil {
-		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", err)
+	return *n.fsm.stored.Load(), nil // this one, or one that has followed at once
+}
+
+// checkRoom returns an error that wraps ErrNoRoom if the disk of the data has no room for a snapshot of so many bytes.
+func (n *Node) checkRoom(most int64) error {
+	if n.cfg.Dir == "" {
+		return nil // the stores are not files
 	}
-	_ = state.Close() // nothing was read
-	stored := *f.stored.Load()
-	stored.Index, stored.Term, stored.Bytes = meta.Index, meta.Term, meta.Size
-	return stored, nil
+	free, _, err := n.disk.Free()
+	if err != nil {
+		return fmt.Errorf("quorum: snapshot: space on the disk: %w", err)
+	}
+	return roomFor(most, free)
+}
+
+// roomFor returns an error that wraps ErrNoRoom if a snapshot of so many bytes and snapshotReserve are more than what is free.
+func roomFor(most, free int64) error {
+	if free-snapshotReserve < most {
+		return fmt.Errorf("%w: %d bytes are free where the data are; a snapshot of this state may take %d, and %d are left to the log", ErrNoRoom, free, most, snapshotReserve)
+	}
+	return nil
 }

@@ -6,22 +6,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotSink writes a snapshot. It yields to any goroutine that is ready to run, and ends the
-// member if the write fails.
-type snapshotSink struct {
+// Sink writes a snapshot. It yields to any goroutine that is ready to run, and ends the
+// member if the write fails. Data.Snapshots makes them.
+type Sink struct {
 	raft.SnapshotSink
+	Index, Term uint64 // of the last log entry in the snapshot
+
 	store  *snapshotStore
 	closed bool
 }
 
 // Write writes a block of a snapshot, or part of one.
-func (k *snapshotSink) Write(p []byte) (int, error) {
+func (k *Sink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
 	runtime.Gosched()
 	return n, k.store.check("write snapshot", err)
 }
 
-func (k *snapshotSink) Close() error {
+// Close implements raft.SnapshotSink. When it returns, the snapshot is stored.
+func (k *Sink) Close() error {
 	if k.closed {
 		return nil // raft calls Close once more
 	}
@@ -33,7 +36,8 @@ func (k *snapshotSink) Close() error {
 	return nil
 }
 
-func (k *snapshotSink) Cancel() error {
+// Cancel implements raft.SnapshotSink.
+func (k *Sink) Cancel() error {
 	k.closed = true
 	return k.SnapshotSink.Cancel()
 }

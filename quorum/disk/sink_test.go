@@ -26,7 +26,7 @@ func TestSnapshotIsWrittenOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := sink.(*snapshotSink).SnapshotSink.(*fileSink)
+	k := sink.(*Sink).SnapshotSink.(*fileSink)
 	block := bytes.Repeat([]byte("snapshot"), 8<<10)
 	for range 3 * writeOut / len(block) {
 		if _, err := sink.Write(block); err != nil {

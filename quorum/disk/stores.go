@@ -287,7 +287,7 @@ func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	if s.check("create snapshot", err) != nil {
 		return nil, err
 	}
-	return &snapshotSink{SnapshotSink: sink, store: s}, nil
+	return &Sink{SnapshotSink: sink, Index: index, Term: term, store: s}, nil
 }
 
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
