@@ -298,22 +298,24 @@ func (l *Log) gather() (open bool) {
 }
 
 // Close writes what is left, and closes the file. If the disk hangs, Close returns after stopTime, and the lines
-// that wait are lost.
-func (l *Log) Close() {
+// that wait are lost. It reports whether the log has ended. If it has not, it may still write to the file.
+func (l *Log) Close() (ended bool) {
 	if l == nil {
-		return
+		return true
 	}
 	l.close.Do(func() { close(l.closing) })
 	if !l.running.Load() {
 		_ = l.out.close() // nothing was written
-		return
+		return true
 	}
 	timer := time.NewTimer(stopTime)
 	defer timer.Stop()
 	select {
 	case <-l.done:
+		return true
 	case <-timer.C:
 		l.log.Warn("the last lines of the audit log are lost: its disk hangs")
+		return false
 	}
 }
 

@@ -449,12 +449,15 @@ func TestHangingDisk(t *testing.T) {
 		stuck = make(chan struct{})
 		d.set(nil, stuck)
 		begun = time.Now()
-		l.Close()
-		if took := time.Since(begun); took != stopTime || !strings.Contains(warnings.String(), "its disk hangs") {
-			t.Errorf("Close took %v; warnings %s", took, warnings)
+		ended := l.Close()
+		if took := time.Since(begun); ended || took != stopTime || !strings.Contains(warnings.String(), "its disk hangs") {
+			t.Errorf("Close: ended %t after %v; warnings %s", ended, took, warnings)
 		}
 		close(stuck)
 		synctest.Wait()
+		if !l.Close() {
+			t.Error("the disk has responded, and the log has not ended")
+		}
 	})
 }
 

@@ -3,13 +3,18 @@ package member
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
 
+	"rollcall/audit"
+	"rollcall/config"
 	"rollcall/follower"
+	"rollcall/quorum/disk"
 )
 
 // A member ends although one of its goroutines hangs in a disk, and says why it ended.
@@ -56,3 +61,49 @@ func TestEndDoesNotWaitForADisk(t *testing.T) {
 		})
 	}
 }
+
+// The audit log of a member that ends may still be written by a goroutine that hangs in its disk. Then this process does not start
+// another member, which would write to the same file.
+func TestEndWithAnAuditLogThatHangs(t *testing.T) {
+	for _, hangs := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			lines := &heldLines{hold: make(chan struct{})}
+			if !hangs {
+				close(lines.hold)
+			}
+			store := raft.NewInmemStore()
+			m, err := New(Config{
+				ID: 1, Servers: []Server{{ID: 1, Grpc: "a:1", Raft: "a:2"}}, Clients: failingListener{}, Lines: lines,
+				Stores:   &disk.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
+				Settings: config.Settings{Tick: time.Second, MinTimeout: 2 * time.Second, MaxTimeout: time.Minute, Audit: audit.Settings{Enable: true}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Run(t.Context()); !errors.Is(err, net.ErrClosed) || errors.Is(err, errNotEnded) != hangs {
+				t.Errorf("the audit log hangs: %t; %v", hangs, err)
+			}
+			if hangs {
+				close(lines.hold)
+			}
+		})
+	}
+}
+
+// heldLines takes no line before hold is closed.
+type heldLines struct{ hold chan struct{} }
+
+func (l *heldLines) Write(b []byte) (int, error) {
+	<-l.hold
+	return len(b), nil
+}
+
+// failingListener fails after a minute.
+type failingListener struct{}
+
+func (failingListener) Accept() (net.Conn, error) {
+	time.Sleep(time.Minute)
+	return nil, net.ErrClosed
+}
+func (failingListener) Close() error   { return nil }
+func (failingListener) Addr() net.Addr { return &net.TCPAddr{} }

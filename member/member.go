@@ -435,7 +435,9 @@ func (m *Member) Run(ctx context.Context) error {
 	if inUse.Load() && !errors.Is(err, quorum.ErrNotEnded) { // it was not the first error
 		err = errors.Join(err, quorum.ErrNotEnded)
 	}
-	m.audit.Close()
+	if !m.audit.Close() && err != nil { // what ends without an error is not started again
+		err = errors.Join(err, errNotEnded)
+	}
 	m.peers.close()
 	m.closePorts()
 	return err
