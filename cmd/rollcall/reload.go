@@ -76,6 +76,17 @@ func (f *memberFlags) reload(w cli.World, args []string, started config.Config, 
 	log.Always().Info("configuration read again", line...)
 }
 
+// changed reads the configuration again, and returns the keys whose new values only another process takes over. A configuration
+// that cannot be read has none: no process starts with it.
+func (f *memberFlags) changed(w cli.World, args []string, started config.Config, log *logs.Log) []string {
+	cfg, _, err := config.Load(fileOf(args), w.Env, f.config)
+	if err != nil {
+		log.Logger().Error("the configuration cannot be read again, so this member starts with the one before; correct it before the next start of the process", "err", err)
+		return nil
+	}
+	return changedKeys(started.Keys, cfg.Keys)
+}
+
 // changedKeys returns the names of the keys, but logLevel, that have other values in now than in then.
 func changedKeys(then, now []config.Key) (changed []string) {
 	values := map[string]string{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"rollcall/member"
@@ -19,8 +20,9 @@ const (
 )
 
 // runAgain calls run until ctx ends, or run ends without an error or with one that another start in this process does not correct, or
-// there were too many starts. It returns what run has returned last.
-func runAgain(ctx context.Context, logger *slog.Logger, run func(context.Context) error) error {
+// there were too many starts, or changed returns keys of the configuration: only another process starts with their new values. It
+// returns what run has returned last.
+func runAgain(ctx context.Context, logger *slog.Logger, run func(context.Context) error, changed func() []string) error {
 	var restarts []time.Time // those in the window
 	for {
 		err := run(ctx)
@@ -30,6 +32,10 @@ func runAgain(ctx context.Context, logger *slog.Logger, run func(context.Context
 		restarts = slices.DeleteFunc(restarts, func(t time.Time) bool { return time.Since(t) >= restartWindow })
 		if len(restarts) >= maxRestarts {
 			return fmt.Errorf("%w; this process has started the member again %d times within %v, so it ends", err, maxRestarts, restartWindow)
+		}
+		if keys := changed(); len(keys) > 0 {
+			logger.Warn("the configuration has changed, so this process ends; start the member again with the new one", "keys", strings.Join(keys, ", "))
+			return err
 		}
 		restarts = append(restarts, time.Now())
 		logger.Warn("this member starts again in the same process", "reason", err, "restarts", len(restarts), "most", maxRestarts)

@@ -6,15 +6,21 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/logs"
+	"rollcall/member"
 	"rollcall/quorum"
 	"rollcall/quorum/wire"
 )
@@ -63,7 +69,7 @@ func TestMemberStartsAgain(t *testing.T) {
 					got++
 					time.Sleep(r.lasts)
 					return r.err
-				})
+				}, func() []string { return nil })
 				if got != tt.want || !errors.Is(err, tt.err) {
 					t.Errorf("%d runs, then %v; want %d, then %v", got, err, tt.want, tt.err)
 				}
@@ -102,5 +108,90 @@ func TestPortsStay(t *testing.T) {
 		if !slices.Equal(at, first) {
 			t.Errorf("listens at %v, first at %v", at, first)
 		}
+	}
+}
+
+// A member does not start again in the process once the configuration has changed, because only another process reads it. A
+// configuration that cannot be read would end that one, too.
+func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
+	const base = "dataDir=DIR\nclientPort=2181\n"
+	dir, at := inDir(t, map[string]string{"zoo.cfg": base})
+	file := filepath.Join(dir, "zoo.cfg")
+	added := fmt.Errorf("member: %w", follower.ErrAddedAgain)
+	for _, tt := range []struct {
+		text string
+		runs int
+		log  string
+	}{
+		{base, 2, "this member starts again in the same process"},
+		{base + "logLevel=debug\n", 2, "this member starts again in the same process"},
+		{base + "logLevel=loud\n", 2, "the configuration cannot be read again, so this member starts with the one before"},
+		{base + "tickTime=500\nnosuch=1\n", 1, `so this process ends; start the member again with the new one" keys="nosuch, tickTime"`},
+	} {
+		var out strings.Builder
+		var f memberFlags
+		if err := os.WriteFile(file, []byte(at(base)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, log, err := f.configured(cli.World{Err: &out}, "serve", []string{file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(at(tt.text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		runs := 0
+		err = runAgain(t.Context(), log.Logger(), func(context.Context) error {
+			if runs++; runs > 1 {
+				return nil
+			}
+			return added
+		}, func() []string { return f.changed(cli.World{}, []string{file}, cfg, log) })
+		if runs != tt.runs || errors.Is(err, added) != (runs == 1) || !strings.Contains(out.String(), tt.log) {
+			t.Errorf("%q: %d runs, then %v; logged\n%s", tt.text, runs, err, out.String())
+		}
+	}
+}
+
+// While a start in the process hangs, the member is stalled for the watchdog, but not before the limit. Once the member is made, its
+// own health counts.
+func TestServingStartHangs(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	settings := config.Settings{Dir: t.TempDir(), Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}
+	p := &serving{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.World{}), begun: make(chan struct{})}
+	p.settings = member.Config{
+		Settings: settings, ID: 1, Servers: []member.Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}, {ID: 2, Grpc: "127.0.0.1:3", Raft: "127.0.0.1:4"}},
+		Network: member.Network{Listen: func(string) (net.Listener, error) {
+			once.Do(func() { close(entered) })
+			<-release
+			return net.Listen("tcp", "127.0.0.1:0")
+		}},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(ctx) }()
+	<-entered
+	since := p.starting.Load()
+	if since == nil {
+		t.Fatal("it does not say since when it starts")
+	}
+	if text := p.hangs(since.Add(startLimit - 1)); text != "" {
+		t.Errorf("before the limit: %s", text)
+	}
+	long := since.Add(-startLimit)
+	p.starting.Store(&long)
+	if health := p.health(); !strings.Contains(health.Stalled, "its next start in this process has taken 5m0s") {
+		t.Errorf("at the limit: %+v", health)
+	}
+	close(release)
+	<-p.begun
+	if health := p.health(); health.Stalled != "" {
+		t.Errorf("when it is made: %+v", health)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

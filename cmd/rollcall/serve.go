@@ -41,15 +41,15 @@ func newServe(w cli.World) *cobra.Command {
 			}
 			stop := f.reloadOnHangup(w, args, cfg, log)
 			defer stop()
-			return serve(cmd.Context(), cfg, log, w)
+			return serve(cmd.Context(), cfg, log, w, func() []string { return f.changed(w, args, cfg, log) })
 		},
 	}
 	f.register(cmd)
 	return cmd
 }
 
-// serve runs one member until ctx ends.
-func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) error {
+// serve runs one member until ctx ends. changed returns the keys that have changed since the configuration was read.
+func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World, changed func() []string) error {
 	warnOfNewPlace(cfg, log.Logger())
 	if err := cfg.SaveMyID(); err != nil {
 		return told{fmt.Errorf("serve: %w", err)}
@@ -69,7 +69,7 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World) e
 		case <-over.Done():
 		}
 	})
-	err := runAgain(ctx, log.Logger(), p.run)
+	err := runAgain(ctx, log.Logger(), p.run, changed)
 	stop()
 	beside.Wait()
 	if err != nil {
@@ -88,11 +88,13 @@ type serving struct {
 	systemd  *notifier
 	member   atomic.Pointer[member.Member] // the newest one
 	begun    chan struct{}                 // closed when the first member is there
+	starting atomic.Pointer[time.Time]     // since when a member is being made; nil: none is
 }
 
 // run runs one member until ctx ends, or the member cannot continue.
 func (p *serving) run(ctx context.Context) error {
-	logger := p.log.Logger()
+	logger, now := p.log.Logger(), time.Now()
+	p.starting.Store(&now)
 	settings, err := p.listen()
 	if err != nil {
 		closeListeners(settings)
@@ -110,7 +112,9 @@ func (p *serving) run(ctx context.Context) error {
 	serveSocket(m, settings, logger)
 	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.Clients), "tls", addrOf(settings.Secure),
 		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", p.cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
-	if p.member.Swap(m) == nil {
+	before := p.member.Swap(m)
+	p.starting.Store(nil)
+	if before == nil {
 		close(p.begun)
 	} else {
 		debug.FreeOSMemory() // the state of the member before is garbage, and this one loads its own
@@ -125,8 +129,26 @@ func (p *serving) run(ctx context.Context) error {
 	return err
 }
 
-// health returns how the newest member fares.
-func (p *serving) health() admin.Health { return p.member.Load().Health() }
+// startLimit is how long it may take to make a later member. systemd limits the first start likewise: see TimeoutStartSec in
+// deploy/systemd/rollcall.service.
+const startLimit = 5 * time.Minute
+
+// health returns how the newest member fares, or that the start of the next one hangs: the one before has ended, and its disk does
+// not show that.
+func (p *serving) health() admin.Health {
+	if text := p.hangs(time.Now()); text != "" {
+		return admin.Health{Stalled: text}
+	}
+	return p.member.Load().Health()
+}
+
+// hangs returns what is wrong if the member that is being made is not there after startLimit. Otherwise it returns "".
+func (p *serving) hangs(now time.Time) string {
+	if since := p.starting.Load(); since == nil || now.Sub(*since) < startLimit {
+		return ""
+	}
+	return fmt.Sprintf("this member has ended, and its next start in this process has taken %v: the data folder, or another file, does not open", startLimit)
+}
 
 // listen returns the settings with listeners, which the caller closes. A later member listens on the ports of the first one, also if the
 // configuration leaves their choice to the system. After an error, the settings may have listeners.
