@@ -27,7 +27,7 @@ func newAuditLines(t *testing.T) *auditLines {
 		t.Fatal(err)
 	}
 	a.log.Start()
-	t.Cleanup(a.log.Close)
+	t.Cleanup(func() { a.log.Close() })
 	return a
 }
 
@@ -82,7 +82,7 @@ func newRequiredWorld(t *testing.T, tcp bool) (*world, *faulty) {
 		t.Fatal(err)
 	}
 	log.Start()
-	t.Cleanup(log.Close)
+	t.Cleanup(func() { log.Close() })
 	return newWorld(t, tcp, func(cfg *Config) { cfg.Audit = log }), out
 }
 
