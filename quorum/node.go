@@ -188,7 +188,7 @@ func (n *Node) Stalled() error { return n.disk.Stalled() }
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
-		Raft: n.raft.Load, Fail: n.fatal, Durable: n.disk.Durable, Spool: n.disk.NewSpool, Inspect: n.inspect,
+		Raft: n.raft.Load, Fail: n.fatal, Durable: n.disk.Durable, Stored: n.storedTerm, Spool: n.disk.NewSpool, Inspect: n.inspect,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
@@ -203,6 +203,15 @@ func (n *Node) newTransport() *wire.Transport {
 		Declined: func(by raft.ServerID, why error) { n.declined.Store(&refusal{wire.MemberID(by), why}) },
 		Stalled:  n.silent, Leads: n.leadsIn,
 	})
+}
+
+// storedTerm returns the term of an entry of this member's log, if the log has it.
+func (n *Node) storedTerm(index uint64) (term uint64, ok bool) {
+	var entry raft.Log
+	if n.disk.Log().GetLog(index, &entry) != nil {
+		return 0, false
+	}
+	return entry.Term, true
 }
 
 // mayStand returns nil if this member may be a candidate, or why not.

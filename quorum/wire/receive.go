@@ -175,6 +175,29 @@ func (t *Transport) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) 
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
 }
 
+// skipStored returns the request without those of its first entries that are stored here, if the entry before them is not: a snapshot has
+// taken its place. raft would look for that entry, and refuse the request. The leader would send the snapshot again, and then the same
+// request, without end. An entry with the index and term of one that is stored is the same, and so are all before it: raft's log matching.
+func skipStored(req *raft.AppendEntriesRequest, stored func(index uint64) (term uint64, ok bool)) *raft.AppendEntriesRequest {
+	if _, ok := stored(req.PrevLogEntry); ok || req.PrevLogEntry == 0 {
+		return req
+	}
+	same := 0
+	for _, entry := range req.Entries {
+		if term, ok := stored(entry.Index); !ok || term != entry.Term {
+			break
+		}
+		same++
+	}
+	if same == 0 {
+		return req
+	}
+	rest := *req
+	last := req.Entries[same-1]
+	rest.PrevLogEntry, rest.PrevLogTerm, rest.Entries = last.Index, last.Term, req.Entries[same:]
+	return &rest
+}
+
 // installs reports whether raft is installing a snapshot of the leader of term, and so follows that
 // leader and no other. raft's main loop does nothing else while it stores the snapshot and restores
 // from it. A leader of two members would lose its lease, so Transport answers its heartbeats. If

@@ -362,6 +362,9 @@ func (t *Transport) answer(r *raft.Raft, from raft.ServerID, command any) (any, 
 		if heartbeat(req) {
 			return t.answerHeartbeat(r, req)
 		}
+		if req.PrevLogEntry < r.LastIndex() { // entries that are stored here come again
+			command = skipStored(req, t.cfg.Stored)
+		}
 	case *raft.RequestVoteRequest:
 		nameVoter(r, &req.RPCHeader)
 	case *raft.RequestPreVoteRequest:

@@ -51,6 +51,10 @@ type Config struct {
 	// are on its disk.
 	Durable func(index uint64) uint64
 
+	// Stored returns the term of an entry of this member's log; ok reports whether the log has it. A request has few entries that were
+	// stored before, so it may read the disk.
+	Stored func(index uint64) (term uint64, ok bool)
+
 	// Inspect reads all of a received snapshot, which may take long, and compares it with what its
 	// request says. If it returns an error the snapshot is refused.
 	Inspect   func(s io.Reader, req *raft.InstallSnapshotRequest) error
@@ -74,6 +78,8 @@ type Config struct {
 //   - A pipeline ends at its first failure.
 //   - A snapshot is received and verified outside the main loop, and the leader's heartbeats
 //     are answered while raft installs it.
+//   - Entries that come again, from behind a snapshot that this member has, are not compared with what
+//     the snapshot has replaced: see skipStored.
 //   - A request that would make raft panic is refused.
 //   - A request that speaks for another member than its sender is refused.
 //   - raft votes without regard to its own configuration: see nameVoter.
