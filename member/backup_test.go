@@ -87,11 +87,11 @@ func TestCopy(t *testing.T) {
 // stored has a member write a snapshot to its disk, which must go to an index or further, and have the zxid of the state.
 func stored(t *testing.T, ops admin.Operations, index uint64) {
 	t.Helper()
-	s, err := ops.StoreSnapshot(t.Context())
+	c, err := ops.Copy(t.Context()) // waits until the member has applied what is committed; a snapshot on demand does not
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ops.Copy(t.Context())
+	s, err := ops.StoreSnapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
