@@ -291,25 +291,31 @@ func (n *Network) Flip(from, to uint32, at int) {
 	n.flips[[2]uint32{from, to}] = at
 }
 
-// Flipped returns how many bits were flipped, and how many of the connections that carried them are still open where they
-// arrived.
-func (n *Network) Flipped() (bits, open int) {
+// Flipped returns how many bits were flipped, how many of the connections that carried them are still open where they arrived, and on how
+// many of these the other end cannot know it yet.
+func (n *Network) Flipped() (bits, open, early int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, sent := range n.spoilt {
 		for c := range n.conns {
 			if c.in == sent.out {
 				open++
+				if sent.since < longestRecord {
+					early++
+				}
 			}
 		}
 	}
-	return len(n.spoilt), open
+	return len(n.spoilt), open, early
 }
 
 // spoil returns what arrives of b, which an end sends.
 func (n *Network) spoil(c *conn, b []byte) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if c.spoilt {
+		c.since += len(b)
+	}
 	way := [2]uint32{c.from, c.to}
 	at, flips := n.flips[way]
 	switch {
@@ -321,6 +327,7 @@ func (n *Network) spoil(c *conn, b []byte) []byte {
 	}
 	delete(n.flips, way)
 	n.spoilt = append(n.spoilt, c)
+	c.spoilt = true
 	b = bytes.Clone(b)
 	b[max(at, 1)-1] ^= 1 << (at % 8)
 	return b
@@ -451,7 +458,13 @@ type conn struct {
 	remote   string
 	in, out  *pipe
 	orphaned atomic.Bool // the other end is gone, and what it had sent still arrives
+	spoilt   bool        // this end has sent a flipped bit; guarded by network.mu
+	since    int         // bytes that it has sent since then; guarded by network.mu
 }
+
+// longestRecord is the length of the longest record of TLS 1.3, with its header (RFC 8446, 5.2). If the flipped bit is in the length
+// of a record, the other end cannot know it before that many bytes have arrived.
+const longestRecord = 5 + 1<<14 + 256
 
 // Read returns what has arrived.
 func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
