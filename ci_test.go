@@ -3,7 +3,6 @@ package rollcall_test
 import (
 	"cmp"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,7 +102,7 @@ func TestRaceDetectorGivesUp(t *testing.T) {
 		{"a race, too", `echo "WARNING: DATA RACE";` + gaveUp, passed, "", "a b,", false},
 		{"a panic", `echo "panic: x";` + gaveUp, passed, "", "a b,", false},
 		{"a failed test afterwards", gaveUp, failed, "", "a b,b,", false},
-		{"fewer tests", gaveUp, ended, "", "a b,b,", false},
+		{"a skipped test", gaveUp, `echo "--- SKIP: TestA (0.00s)";` + ended, "", "a b,b,", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCheckout(t, map[string]string{"go": `
@@ -121,8 +120,7 @@ case $(wc -l <tries) in 1) out=$(first b) ;; 2) out=$(second b) ;; *) out=$(thir
 echo "$out"
 case $out in *FAIL*) exit 1 ;; esac
 `})
-			c.write("ci/least-tests", "unit rollcall/a 1\nunit rollcall/b 1\n")
-			out, ok := c.run(nil, "-c", `source ci/suite.sh; source <(sed '/^\[ \$# -gt 0/,$d' ci/test.sh | sed 's,^cd .*,,'); raced unit rollcall/a rollcall/b`)
+			out, ok := c.run(nil, "-c", `source ci/suite.sh; source <(sed '/^\[ \$# -gt 0/,$d' ci/test.sh | sed 's,^cd .*,,'); raced rollcall/a rollcall/b`)
 			runs, _ := os.ReadFile(filepath.Join(c.dir, "runs"))
 			if ok != tt.ok || string(runs) != tt.runs {
 				t.Errorf("success %v after the runs %s, want %v after %s:\n%s", ok, runs, tt.ok, tt.runs, out)
@@ -209,34 +207,19 @@ func TestCIKnowsEverySuite(t *testing.T) {
 	}
 }
 
-// A suite fails if a package ran fewer tests than its row in ci/least-tests says.
-func TestLeastTests(t *testing.T) {
-	const rows = "# comment\nunit rollcall/a 2\nunit rollcall/b 1\nbenches rollcall/a 1\nmutants rollcall/m 2\n"
-	const a, b = "--- PASS: TestOne (0.00s)\n    --- PASS: TestOne/x\n--- PASS: TestTwo (0.00s)\nok  \trollcall/a\t0.1s\n", "--- PASS: TestOne (0.00s)\nok  \trollcall/b\t0.1s\n"
-	for _, tt := range []struct {
-		name, rows, suite, printed string
-		want                       string // part of the output; "": it succeeds and prints nothing
-	}{
-		{"as many", rows, "unit", a + b, ""},
-		{"fewer", rows, "unit", strings.Replace(a, "--- PASS: TestTwo", "--- SKIP: TestTwo", 1) + b, "rollcall/a: 1 tests ran; ci/least-tests says at least 2"},
-		{"one twice", rows, "unit", strings.Replace(a, "TestTwo", "TestOne", 1) + b, "rollcall/a: 1 tests ran"},
-		{"none", rows, "unit", "ok  \trollcall/a\t0.1s [no tests to run]\n" + b, "rollcall/a: 0 tests ran"},
-		{"not run", rows, "unit", a, "rollcall/b: its tests did not run"},
-		{"no row", rows, "unit", a + b + strings.ReplaceAll(b, "/b", "/c"), `rollcall/c: no row in ci/least-tests: add "unit rollcall/c 1"`},
-		{"no tests and no row", rows, "unit", a + b + "ok  \trollcall/c\t0.1s [no tests to run]\n?   \trollcall/d\t[no test files]\n", ""},
-		{"a count of 0", strings.Replace(rows, "unit rollcall/b 1", "unit rollcall/b 0", 1), "unit", a + b, "at least one test must run"},
-		{"benchmarks", rows, "benches", "BenchmarkX\nBenchmarkX/n=1-2  1  5 ns/op\nok  \trollcall/a\t0.1s\n", ""},
-		{"a benchmark that was skipped", rows, "benches", "BenchmarkX\n--- SKIP: BenchmarkX\nok  \trollcall/a\t0.1s\n", "rollcall/a: 0 tests ran"},
-		{"rows of two suites", strings.Replace(rows, "unit rollcall/b", "drills rollcall/b", 1), "'unit drills'", a + b, ""},
-		{"rows of two suites, fewer", strings.Replace(rows, "unit rollcall/b 1", "drills rollcall/b 2", 1), "'unit drills'", a + b, "rollcall/b: 1 tests ran; ci/least-tests says at least 2"},
-		{"rows of a suite whose name is a part of this one's", rows + "more-unit rollcall/b 1\n", "more-unit", b, ""},
-		{"mutants", rows, "mutants", "mutant caught: one, by TestX, in 1s\n--- PASS: TestMutants (1s)\nok  \trollcall/m\t0.1s\n", "rollcall/m: 1 tests ran"},
+// A suite fails if a test was skipped or a package ran none. Packages without tests and skipped subtests are no failure.
+func TestNoTestIsLost(t *testing.T) {
+	const ran = "--- PASS: TestOne (0.00s)\n    --- SKIP: TestOne/x\nok  \trollcall/a\t0.1s\n?   \trollcall/d\t[no test files]\n"
+	for _, tt := range []struct{ name, printed, want string }{
+		{"all ran", ran, ""},
+		{"a skipped test", ran + "--- SKIP: TestTwo (0.00s)\n", "must run: --- SKIP: TestTwo"},
+		{"a skipped benchmark", ran + "--- SKIP: BenchmarkX\n", "must run: --- SKIP: BenchmarkX"},
+		{"none", ran + "ok  \trollcall/b\t0.1s [no tests to run]\n", "must run: ok  \trollcall/b"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCheckout(t, nil)
-			c.write("ci/least-tests", tt.rows)
 			c.write("printed", tt.printed)
-			out, ok := c.run(nil, "-c", ". ci/suite.sh; at_least "+tt.suite+" printed")
+			out, ok := c.run(nil, "-c", ". ci/suite.sh; whole printed")
 			if ok != (tt.want == "") || tt.want == "" && out != "" || !strings.Contains(out, tt.want) {
 				t.Errorf("succeeds %t and prints %q, want %q", ok, out, tt.want)
 			}
@@ -254,7 +237,6 @@ func TestClientScenariosByName(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCheckout(t, map[string]string{"go": `printf '    client scenario: two a ok\nclient scenario: one ok\n--- PASS: TestX (0s)\nok  \trollcall/c\t1s\n'`})
-			c.write("ci/least-tests", "clients rollcall/c 1\n")
 			c.write("ci/client-scenarios", tt.kept)
 			out, ok := c.run(nil, "ci/test.sh", "clients")
 			if ok != (tt.want == "") || !strings.Contains(out, tt.want) {
@@ -268,7 +250,6 @@ func TestClientScenariosByName(t *testing.T) {
 // package deploy that need none still run: the two suites share its tests, and no test is in both.
 func TestSuiteLeftOut(t *testing.T) {
 	c := newCheckout(t, map[string]string{"go": `echo "go $*"; printf -- '--- PASS: TestX (0s)\nok  \trollcall/d\t1s\n'`})
-	c.write("ci/least-tests", "deploy rollcall/d 1\npackages rollcall/d 1\nchart rollcall/d 1\n")
 	out, ok := c.run([]string{"ROLLCALL_NO_DOCKER=1"}, "ci/test.sh", "packages", "deploy")
 	if !ok || !strings.Contains(out, "suite deploy: LEFT OUT\n") || !regexp.MustCompile(`suite packages: \d+ s\n`).MatchString(out) || strings.Count(out, "go test") != 1 || strings.Count(out, "go -C ci/chart test") != 1 {
 		t.Errorf("succeeds %t, want true, packages and the chart run and deploy left out:\n%s", ok, out)
@@ -312,7 +293,6 @@ func TestUnitTestsRunInFull(t *testing.T) {
 echo "$*" >>runs
 printf -- '--- PASS: TestA (0s)\nok \trollcall/a\t1s\n'
 `})
-	c.write("ci/least-tests", "unit rollcall/a 1\n")
 	if out, ok := c.run(nil, "ci/test.sh", "unit", "race"); !ok {
 		t.Fatal(out)
 	}
@@ -330,23 +310,24 @@ printf -- '--- PASS: TestA (0s)\nok \trollcall/a\t1s\n'
 	}
 }
 
-// ci/fuzz.sh fails if fewer fuzz targets run than ci/least-tests says, if one of them fails, or if
-// they are given no time.
+// ci/fuzz.sh fails if a fuzz target of the tree did not run, if one of them fails, or if they are
+// given no time.
 func TestFuzzScript(t *testing.T) {
 	const program = `case " $* " in *" -list "*) printf 'FuzzA\nFuzzB\nok \trollcall/f\t0s\n' ;; *FuzzB*) exit ${B:-0} ;; esac`
+	const two = "func FuzzA(f *testing.F) {}\nfunc FuzzB(f *testing.F) {}\n"
 	for _, tt := range []struct {
-		name, rows string
-		env        []string
-		want       string // "": it succeeds
+		name, tests string
+		env         []string
+		want        string // "": it succeeds
 	}{
-		{"as many", "fuzz rollcall/f 2\n", nil, ""},
-		{"fewer", "fuzz rollcall/f 3\n", nil, "rollcall/f: 2 tests ran"},
-		{"one fails", "fuzz rollcall/f 2\n", []string{"B=1"}, "failed: 1"},
-		{"no time", "fuzz rollcall/f 2\n", []string{"FUZZTIME=0s"}, "FUZZTIME=0s: want a time or a count above 0"},
+		{"all", two, nil, ""},
+		{"fewer", two + "func FuzzC(f *testing.F) {}\n", nil, "the tree has 3 fuzz targets"},
+		{"one fails", two, []string{"B=1"}, "failed: 1"},
+		{"no time", two, []string{"FUZZTIME=0s"}, "FUZZTIME=0s: want a time or a count above 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCheckout(t, map[string]string{"go": program})
-			c.write("ci/least-tests", tt.rows)
+			c.write("f/f_test.go", tt.tests)
 			out, ok := c.run(append([]string{"FUZZTIME=1s"}, tt.env...), "ci/fuzz.sh")
 			if ok != (tt.want == "") || !strings.Contains(out, tt.want) {
 				t.Errorf("succeeds %t, want %q:\n%s", ok, tt.want, out)
@@ -385,31 +366,5 @@ func TestStamp(t *testing.T) {
 	c.write("file", "two")
 	if got, want := stamp(), "-X main.stamp="+id+"-modified,2026-11-20T23:38:42+01:00\n"; got != want {
 		t.Errorf("%q with changes, want %q", got, want)
-	}
-}
-
-// Every package with tests has its row in ci/least-tests.
-func TestEveryPackageHasItsLeast(t *testing.T) {
-	text, err := os.ReadFile("ci/least-tests")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := strings.Fields(string(text))
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (path == "tools" || d.Name() == "testdata" || path != "." && strings.HasPrefix(d.Name(), ".")) {
-			return filepath.SkipDir
-		}
-		pkg := filepath.Join("rollcall", filepath.Dir(path))
-		if strings.HasSuffix(path, "_test.go") && !slices.Contains(rows, pkg) {
-			t.Errorf("%s has tests, but no row in ci/least-tests", pkg)
-			return filepath.SkipDir
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,19 +1,15 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the module for FUZZTIME each, a number of inputs (default 20000x) or a time
-# (1h). It also fails if a package has fewer targets than ci/least-tests says.
+# (1h). It also fails if a target of the tree did not run.
 #
 # With a time, Go 1.26 sometimes reports "context deadline exceeded", and writes the input that it was
 # shortening as a failing one, although nothing was found. So the default is a number. Inputs are shortened
 # 10 times at most: otherwise Go spends most of the run on that.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. ci/suite.sh
 
 fuzztime=${FUZZTIME:-20000x}
 [[ $fuzztime =~ [1-9] ]] || { echo "FUZZTIME=$fuzztime: want a time or a count above 0" >&2; exit 2; }
-
-passed=$(mktemp)
-trap 'rm -f "$passed"' EXIT
 
 # An input of FuzzExpenses is a whole history of expensive requests and takes 30 ms, so by default it gets 1,000.
 fuzz() {
@@ -32,17 +28,14 @@ while read -r word package _; do
     ok)
       for target in "${targets[@]}"; do
         found=$((found + 1))
-        if fuzz "$package" "$target" </dev/null; then
-          echo "--- PASS: $target" >>"$passed"
-        else
-          failed=$((failed + 1))
-        fi
+        fuzz "$package" "$target" </dev/null || failed=$((failed + 1))
       done
-      [ ${#targets[@]} -eq 0 ] || echo "ok $package" >>"$passed"
       targets=()
       ;;
   esac
 done <<<"$listed"
 
 echo "fuzz targets run: $found, failed: $failed"
-at_least fuzz "$passed" && [ "$failed" -eq 0 ]
+written=$(grep -rhE '^func Fuzz' --include='*_test.go' . | wc -l)
+[ "$found" -eq "$written" ] || { echo "the tree has $written fuzz targets"; exit 1; }
+[ "$failed" -eq 0 ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the test suites that its arguments name. Without arguments it runs those of make test, and with
-# "proof" those of make proof. A suite fails if a package ran fewer tests than ci/least-tests says, or if
+# "proof" those of make proof. A suite fails if a test was skipped, if a package ran none, or if
 # ZooKeeper's clients did not go through each scenario in ci/client-scenarios, so no test is lost unseen.
 # A test binary that runs for longer than TIMEOUT is ended (default 10m; 0: none is).
 set -euo pipefail
@@ -11,20 +11,18 @@ seen=$(mktemp)
 trap 'rm -f "$seen" "$seen.try"' EXIT
 timeout=${TIMEOUT:-10m}
 
-# tests runs go test -v with its arguments. It also fails if fewer tests ran than ci/least-tests says for
-# the suite.
+# tests runs go test -v with its arguments. It also fails if a test was skipped, or if a package ran none.
 tests() {
   go test -count=1 -v -timeout "$timeout" "$@" | tee "$seen" || return
-  at_least "$running" "$seen"
+  whole "$seen"
 }
 
-# raced ROWS PACKAGE... does the same under the race detector. ROWS names the suites whose rows of
-# ci/least-tests it goes by. In Go 1.26 the race detector may end itself in the middle of a synctest
+# raced PACKAGE... does the same under the race detector. In Go 1.26 the race detector may end itself in the middle of a synctest
 # bubble (golang/go#78156). Then nothing was found and nothing passed, and that package goes on with the
 # tests that have not passed, at most six times. After a race, a panic or a failed test it does not go on.
 raced() {
-  local rows=$1 package packages try
-  race_detected "${@:2}" | tee "$seen" && { at_least "$rows" "$seen"; return; }
+  local package packages try
+  race_detected "$@" | tee "$seen" && { whole "$seen"; return; }
   packages=$(given_up "$seen")
   [ -n "$packages" ] || return 1
   for package in $packages; do
@@ -37,12 +35,13 @@ raced() {
     done
     cat "$seen.try" >>"$seen"
   done
-  at_least "$rows" "$seen"
+  whole "$seen"
 }
 race_detected() { go test -count=1 -v -timeout "$timeout" -race -skip "$costs" "$@"; }
 
 # costs are the longest tests of what requests cost. They run in one goroutine, so the race detector has nothing to find.
-costs='^Test(Random|Known)Expenses$'
+# TestMutants has a suite of its own.
+costs='^Test((Random|Known)Expenses|Mutants)$'
 
 # given_up OUTPUT prints the packages that failed because the race detector ended itself: by a check, or by a
 # signal outside Go's code, of which these tests have none of their own. It prints none if another package failed, or if
@@ -82,12 +81,11 @@ unit() {
 race() {
   local packages
   packages=$(unit_packages) || return
-  raced "unit race" $packages | quiet
+  raced $packages | quiet
 }
 unit_packages() { go list ./... | grep -vE '^rollcall/integration(/|$)'; }
 figures() {
-  local running=figures
-  go -C bench/figures test -count=1 -v ./... | tee "$seen" && at_least figures "$seen"
+  go -C bench/figures test -count=1 -v ./... | tee "$seen" && whole "$seen"
 }
 
 # benches runs each benchmark once, at its smallest size, so that none stops working unseen. make bench
@@ -122,12 +120,12 @@ with_changes='^Test(Changing|Joining)Schedules$'
 drills() {
   local packages
   packages=$(drilled_packages) || return
-  tests $packages | quiet
+  tests -skip '^TestMutants$' $packages | quiet
 }
 race-drills() {
   local packages
   packages=$(drilled_packages) || return
-  ROLLCALL_SCHEDULES=20 raced "drills cases" $packages rollcall/integration/cases | quiet
+  ROLLCALL_SCHEDULES=20 raced $packages rollcall/integration/cases | quiet
 }
 drilled_packages() { go list ./integration/... | grep -vxE 'rollcall/integration/(cases|clients|deploy|kills|model|moves|trials|power|hostile|differential|applications|console)'; }
 
@@ -181,8 +179,7 @@ deploy() {
 }
 packages() { tests -skip "$in_containers" ./integration/deploy && chart; }
 chart() {
-  local running=chart
-  go -C ci/chart test -count=1 -v ./... | tee "$seen" && at_least chart "$seen"
+  go -C ci/chart test -count=1 -v ./... | tee "$seen" && whole "$seen"
 }
 in_containers='^Test(Ensemble|Pods)$'
 
@@ -202,8 +199,7 @@ applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/ap
 model() { tests ./integration/model | quiet; }
 
 # mutants puts errors of one line into the code, one at a time, and runs the test that must notice each.
-# ROLLCALL_MUTANTS picks those whose names contain it. Then the suite fails, because they are too few for
-# ci/least-tests. some-mutants takes an eighth of them: which one depends on how many commits there are, so that eight
+# ROLLCALL_MUTANTS picks those whose names contain it. some-mutants takes an eighth of them: which one depends on how many commits there are, so that eight
 # commits take all.
 mutants() { timeout=1h ROLLCALL_MUTANTS=${ROLLCALL_MUTANTS:-1} tests -run '^TestMutants$' ./integration | quiet; }
 some-mutants() { ROLLCALL_MUTANTS=$(($(git rev-list --count HEAD) % 8))/8 mutants; }
