@@ -114,7 +114,7 @@ type outcome struct {
 }
 
 // explain returns every key with what holds for it.
-func (d *draft) explain() []Key {
+func (d *rawConfig) explain() []Key {
 	var rows, unknown []Key
 	set := map[*key][]outcome{}
 	for _, o := range d.outcomes {
@@ -137,7 +137,7 @@ func (d *draft) explain() []Key {
 }
 
 // explainOne returns what holds for a key that was set.
-func (d *draft) explainOne(o outcome) Key {
+func (d *rawConfig) explainOne(o outcome) Key {
 	k := o.key
 	row := Key{Name: o.setting.key, Value: Brief(o.value), Default: cmp.Or(k.def, k.unset), From: o.where, Verdict: InForce}
 	if k.secret {
@@ -160,77 +160,77 @@ func (d *draft) explainOne(o outcome) Key {
 
 // These say why a value is dangerous, or "".
 
-func riskOfTick(d *draft) string {
+func riskOfTick(d *rawConfig) string {
 	if d.Tick.Milliseconds() >= leastTick {
 		return ""
 	}
 	return fmt.Sprintf("below %d ms a session of 2 ticks may be over before a leader that is cut off is replaced", leastTick)
 }
 
-func riskOfFailover(d *draft) string {
+func riskOfFailover(d *rawConfig) string {
 	if d.Heartbeat >= leastFailover {
 		return ""
 	}
 	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands", leastFailover.Milliseconds())
 }
 
-func riskOfMinTimeout(d *draft) string {
+func riskOfMinTimeout(d *rawConfig) string {
 	if d.MinTimeout >= 2*d.Tick {
 		return ""
 	}
 	return "below 2 ticks a session may expire while a leader is replaced"
 }
 
-func riskOfBuffer(d *draft) string {
+func riskOfBuffer(d *rawConfig) string {
 	if d.Limits.MaxBuffer <= usualBuffer {
 		return ""
 	}
 	return "a large request holds up the others, and clients read answers of this length only if they have the same setting"
 }
 
-func riskOfConnections(d *draft) string {
+func riskOfConnections(d *rawConfig) string {
 	if d.Limits.MaxClientConns >= 0 {
 		return ""
 	}
 	return "one client that opens connections in a loop takes all file descriptors"
 }
 
-func riskOfAddress(d *draft) string {
-	if loopback(d.adminHost) || d.HTTP.ForceHTTPS {
+func riskOfAddress(d *rawConfig) string {
+	if loopback(d.admin.host) || d.HTTP.ForceHTTPS {
 		return ""
 	}
 	return "without admin.forceHttps=true, passwords and tokens that cross the network can be read on the way"
 }
 
-func riskOfLocalReads(d *draft) string {
+func riskOfLocalReads(d *rawConfig) string {
 	if d.HTTP.LocalReads != admin.ReadData {
 		return ""
 	}
 	return "every process on this machine reads nodes over HTTP as a client without an identity does, and the names of all nodes that are ephemeral, watched or removed"
 }
 
-func riskOfMetrics(d *draft) string {
-	if !d.metricsEnabled || loopback(d.metricsHost) {
+func riskOfMetrics(d *rawConfig) string {
+	if !d.metrics.enabled || loopback(d.metrics.host) {
 		return ""
 	}
 	return "everybody who reaches the port can read the metrics"
 }
 
-func riskOfACL(d *draft) string {
+func riskOfACL(d *rawConfig) string {
 	if !d.Rules.SkipACL {
 		return ""
 	}
 	return "every client may read and change every node"
 }
 
-func riskOfPlainMembers(d *draft) string {
+func riskOfPlainMembers(d *rawConfig) string {
 	if !d.Trust.Unify {
 		return ""
 	}
 	return "every process that reaches a port for members may be a member; set it to false once every member has ensembleSecretFile or sslQuorum"
 }
 
-func riskOfAnyHost(d *draft) string {
+func riskOfAnyHost(d *rawConfig) string {
 	if !d.Trust.Certificates.AnyHost {
 		return ""
 	}

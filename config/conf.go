@@ -55,7 +55,7 @@ var confLines = []confLine{
 // Conf returns what conf shows of a member, line by line. s are its settings, with every default filled
 // in. The list of members, which comes after these lines, is not among them.
 func Conf(s Settings, r Running) []admin.Line {
-	d := &draft{Config: Config{Settings: s}}
+	d := &rawConfig{Config: Config{Settings: s}}
 	lines := make([]admin.Line, 0, len(confLines))
 	for _, c := range confLines {
 		if c.ensemble && r.Ensemble == "" {

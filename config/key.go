@@ -21,7 +21,7 @@ type key struct {
 	doc      string                // served: what it sets; else why it is not served
 	harmless string                // value that asks for nothing beyond what Rollcall does: no warning, not refused; "*": every one
 	secret   bool                  // no message shows the value
-	risk     func(d *draft) string // why the value that d has is dangerous, or ""; nil: none is
+	risk     func(d *rawConfig) string // why the value that d has is dangerous, or ""; nil: none is
 }
 
 // variable is an environment variable of ZooKeeper's official Docker image.
@@ -81,7 +81,7 @@ func lookup(name string) *key {
 
 // accept checks s and keeps its value in d, if the key's kind has a field for it. It returns a warning
 // for the operator, or "". Its error names the place of s and says what is allowed.
-func (k *key) accept(d *draft, s setting) (warning string, err error) {
+func (k *key) accept(d *rawConfig, s setting) (warning string, err error) {
 	if err := k.parse(d, s); err != nil {
 		return "", k.blame(s, err.Error())
 	}
@@ -98,7 +98,7 @@ func (k *key) accept(d *draft, s setting) (warning string, err error) {
 }
 
 // parse checks s by the key's kind. Its error says what is allowed.
-func (k *key) parse(d *draft, s setting) error {
+func (k *key) parse(d *rawConfig, s setting) error {
 	if k.kind.parse == nil {
 		return nil
 	}

@@ -84,280 +84,280 @@ const (
 var keys = []key{
 	{
 		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: option{"data", "`folder` of this member's data (dataDir)"},
-		kind: filePath(func(d *draft) *string { return &d.Dir }), unset: "required",
+		kind: filePath(func(d *rawConfig) *string { return &d.Dir }), unset: "required",
 		doc: "folder of `myid`, and of this member's data in its subfolder `rollcall`. An audit log without audit.file is in its subfolder `audit`. Rollcall leaves everything else in it alone",
 	},
 	{
 		name: "dataLogDir", env: variable{line: 2, name: "ZOO_DATA_LOG_DIR"},
-		kind: filePath(func(d *draft) *string { return &d.LogDir }), unset: "dataDir",
+		kind: filePath(func(d *rawConfig) *string { return &d.LogDir }), unset: "dataDir",
 		doc: "folder of the log, which is in its subfolder `rollcall`; neither of the two folders may be the subfolder `rollcall` of the other",
 	},
 	{
-		name: "clientPort", kind: number(0, maxPort, func(d *draft) *int { return &d.clientPort }), unset: "that of this member's server line",
+		name: "clientPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.client.port }), unset: "that of this member's server line",
 		doc: "port for clients; 0: the system chooses one",
 	},
 	{
-		name: "clientPortAddress", kind: host(func(d *draft) *string { return &d.clientHost }), unset: "all interfaces",
+		name: "clientPortAddress", kind: host(func(d *rawConfig) *string { return &d.client.host }), unset: "all interfaces",
 		doc: "address for clients; needs clientPort",
 	},
 	{
 		name: "tickTime", env: variable{3, "ZOO_TICK_TIME", "2000"}, flag: option{"tick", "tickTime in `ms`"},
-		kind: millis(1, maxTickMillis, func(d *draft) *time.Duration { return &d.Tick }), def: "3000",
+		kind: millis(1, maxTickMillis, func(d *rawConfig) *time.Duration { return &d.Tick }), def: "3000",
 		risk: riskOfTick,
 		doc:  "one tick, in ms",
 	},
 	{
 		name: "initLimit", env: variable{4, "ZOO_INIT_LIMIT", "5"}, status: noEffect, harmless: "*",
-		kind: number(0, maxTicks, func(d *draft) *int { return &d.InitLimit }), unset: "required in an ensemble",
+		kind: number(0, maxTicks, func(d *rawConfig) *int { return &d.InitLimit }), unset: "required in an ensemble",
 		doc: "must be set, as for ZooKeeper, but a member takes as long to catch up as it needs",
 	},
 	{
 		name: "syncLimit", env: variable{5, "ZOO_SYNC_LIMIT", "2"},
-		kind: number(0, maxTicks, func(d *draft) *int { return &d.SyncLimit }), unset: "required in an ensemble",
+		kind: number(0, maxTicks, func(d *rawConfig) *int { return &d.SyncLimit }), unset: "required in an ensemble",
 		doc: "ticks. After so long a leader cuts off a silent member, a leader that cannot do its work hands over, and a member that cannot reach the leader closes its clients' connections",
 	},
 	{
-		name: "failover", kind: failover(func(d *draft) *time.Duration { return &d.Heartbeat }), def: "normal",
+		name: "failover", kind: failover(func(d *rawConfig) *time.Duration { return &d.Heartbeat }), def: "normal",
 		risk: riskOfFailover,
 		doc:  "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: 150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent))",
 	},
 	{
-		name: "minSessionTimeout", kind: timeout(func(d *draft) *time.Duration { return &d.MinTimeout }), unset: fmt.Sprint(server.DefaultMinTicks, " ticks"),
+		name: "minSessionTimeout", kind: timeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }), unset: fmt.Sprint(server.DefaultMinTicks, " ticks"),
 		risk: riskOfMinTimeout,
 		doc:  "shortest session timeout granted, in ms; -1: the default",
 	},
 	{
-		name: "maxSessionTimeout", kind: timeout(func(d *draft) *time.Duration { return &d.MaxTimeout }), unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
+		name: "maxSessionTimeout", kind: timeout(func(d *rawConfig) *time.Duration { return &d.MaxTimeout }), unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
 		doc: "longest session timeout granted, in ms; -1: the default",
 	},
 	{
 		name: "maxClientCnxns", env: variable{8, "ZOO_MAX_CLIENT_CNXNS", "60"},
-		kind: limit(maxCount, func(d *draft) *int { return &d.Limits.MaxClientConns }), def: text(server.DefaultMaxClientConns),
+		kind: limit(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxClientConns }), def: text(server.DefaultMaxClientConns),
 		risk: riskOfConnections,
 		doc:  "connections per client address; 0: no limit",
 	},
 	{
-		name: "maxCnxns", kind: limit(maxCount, func(d *draft) *int { return &d.Limits.MaxConns }), def: "0",
+		name: "maxCnxns", kind: limit(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxConns }), def: "0",
 		doc: "connections of all clients; 0: no limit",
 	},
 	{
-		name: "connection_throttle_tokens", kind: number(0, maxCount, func(d *draft) *int { return &d.Limits.Throttle.Tokens }), def: "0",
+		name: "connection_throttle_tokens", kind: number(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
 		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a connection that finds none is closed; 0: no throttle ([security.md](security.md#connection-throttle))",
 	},
 	{
-		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.Limits.Throttle.FillTime }), def: text(server.DefaultFillTime),
+		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }), def: text(server.DefaultFillTime),
 		doc: "ms after which tokens are added to the bucket, again and again",
 	},
 	{
-		name: "connection_throttle_fill_count", kind: number(1, maxCount, func(d *draft) *int { return &d.Limits.Throttle.FillCount }), def: text(server.DefaultFillCount),
+		name: "connection_throttle_fill_count", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }), def: text(server.DefaultFillCount),
 		doc: "tokens that are added each time",
 	},
 	{
-		name: "connection_throttle_freeze_time", kind: timeout(func(d *draft) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
+		name: "connection_throttle_freeze_time", kind: timeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
 		doc: "new sessions are also refused by chance, and this is the least time between two changes of that chance, in ms; -1: nothing is refused by chance",
 	},
 	{
-		name: "connection_throttle_drop_increase", kind: share(leastShare, func(d *draft) *float64 { return &d.Limits.Throttle.Increase }), def: text(server.DefaultIncrease),
+		name: "connection_throttle_drop_increase", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }), def: text(server.DefaultIncrease),
 		doc: "added to that chance when the bucket is empty",
 	},
 	{
-		name: "connection_throttle_drop_decrease", kind: share(leastShare, func(d *draft) *float64 { return &d.Limits.Throttle.Decrease }), def: text(server.DefaultDecrease),
+		name: "connection_throttle_drop_decrease", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }), def: text(server.DefaultDecrease),
 		doc: "taken from that chance when few tokens are missing",
 	},
 	{
-		name: "connection_throttle_decrease_ratio", kind: share(0, func(d *draft) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
+		name: "connection_throttle_decrease_ratio", kind: share(0, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
 		doc: "how many tokens may be missing then, as a share of the bucket; 0: none",
 	},
 	{
-		name: "connection_throttle_weight_enabled", kind: boolean(func(d *draft) *bool { return &d.Limits.Throttle.Weighted }), def: "false",
+		name: "connection_throttle_weight_enabled", kind: boolean(func(d *rawConfig) *bool { return &d.Limits.Throttle.Weighted }), def: "false",
 		doc: "true: opening a session and resuming one take as many tokens as the next two keys say. connection_throttle_tokens and connection_throttle_fill_count then count new sessions, not tokens",
 	},
 	{
-		name: "connection_throttle_global_session_weight", kind: number(1, maxWeight, func(d *draft) *int { return &d.Limits.Throttle.GlobalWeight }), def: text(server.DefaultGlobalWeight),
+		name: "connection_throttle_global_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }), def: text(server.DefaultGlobalWeight),
 		doc: "tokens that a new session takes, with weights",
 	},
 	{
-		name: "connection_throttle_renew_session_weight", kind: number(1, maxWeight, func(d *draft) *int { return &d.Limits.Throttle.RenewWeight }), def: text(server.DefaultRenewWeight),
+		name: "connection_throttle_renew_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }), def: text(server.DefaultRenewWeight),
 		doc: "tokens that resuming a session takes, with weights",
 	},
 	{
-		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer, func(d *draft) *int { return &d.Limits.MaxBuffer }), def: text(jute.DefaultMaxBuffer),
+		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer, func(d *rawConfig) *int { return &d.Limits.MaxBuffer }), def: text(jute.DefaultMaxBuffer),
 		risk: riskOfBuffer,
 		doc:  "longest request, in bytes; decimal, or hexadecimal with 0x",
 	},
 	{
-		name: "globalOutstandingLimit", kind: number(1, maxInFlight, func(d *draft) *int { return &d.InFlight }), def: text(follower.DefaultMaxInFlight),
+		name: "globalOutstandingLimit", kind: number(1, maxInFlight, func(d *rawConfig) *int { return &d.InFlight }), def: text(follower.DefaultMaxInFlight),
 		doc: "writes of a member's clients in flight, over all connections",
 	},
 	{
-		name: "connectionOutstandingLimit", kind: number(1, maxConnFlight, func(d *draft) *int { return &d.Limits.MaxInFlight }), def: text(server.DefaultMaxInFlight),
+		name: "connectionOutstandingLimit", kind: number(1, maxConnFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }), def: text(server.DefaultMaxInFlight),
 		doc: "Rollcall's own: requests of one connection that are read and not yet answered; beyond that the connection is not read",
 	},
 	{
-		name: "connectionUnreadLimit", kind: number(minUnread, maxUnread, func(d *draft) *int { return &d.Limits.MaxUnread }), def: text(server.DefaultMaxUnread),
+		name: "connectionUnreadLimit", kind: number(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }), def: text(server.DefaultMaxUnread),
 		doc: "Rollcall's own: bytes of events and replies that a client may leave unread; beyond that its connection is closed",
 	},
 	{
-		name: "multiOperationLimit", kind: number(1, maxMultiOps, func(d *draft) *int { return &d.Limits.MaxMultiOps }), def: text(server.DefaultMaxMultiOps),
+		name: "multiOperationLimit", kind: number(1, maxMultiOps, func(d *rawConfig) *int { return &d.Limits.MaxMultiOps }), def: text(server.DefaultMaxMultiOps),
 		doc: "Rollcall's own: operations of one multi; beyond that the connection is closed, as for a request that is too long",
 	},
 	{
-		name: "pathLengthLimit", kind: number(1<<10, maxPath, func(d *draft) *int { return &d.Limits.MaxPath }), def: text(server.DefaultMaxPath),
+		name: "pathLengthLimit", kind: number(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }), def: text(server.DefaultMaxPath),
 		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is refused with -8 (bad arguments). A path has at most 128 levels, and 64 KiB only with a few",
 	},
 	{
-		name: "aclEntryLimit", kind: number(1, maxACL, func(d *draft) *int { return &d.Limits.MaxACL }), def: text(server.DefaultMaxACL),
+		name: "aclEntryLimit", kind: number(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }), def: text(server.DefaultMaxACL),
 		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the client's identities; a longer one is refused with -114 (invalid ACL)",
 	},
 	{
-		name: "identityLimit", kind: number(1, maxIdentities, func(d *draft) *int { return &d.Limits.MaxIdentities }), def: text(server.DefaultMaxIdentities),
+		name: "identityLimit", kind: number(1, maxIdentities, func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: text(server.DefaultMaxIdentities),
 		doc: "Rollcall's own: identities of one connection, its address among them; one more is refused with -115 (authentication failed), and the connection is closed. All of them together have at most 4 KiB",
 	},
 	{
-		name: "clientMemoryLimit", kind: number(MinClientMemory, maxClientMemory, func(d *draft) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
+		name: "clientMemoryLimit", kind: number(MinClientMemory, maxClientMemory, func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
 		doc: "Rollcall's own: bytes for all connections together, of requests that wait, of replies and events that clients leave unread, and of watches, which may take half. When they are used up, large requests wait, and the connections that hold the most are closed",
 	},
 	{
-		name: "memoryLimit", kind: memory(func(d *draft) *MemoryLimit { return &d.Memory }), def: text(DefaultMemoryPercent) + "%",
+		name: "memoryLimit", kind: memory(func(d *rawConfig) *MemoryLimit { return &d.Memory }), def: text(DefaultMemoryPercent) + "%",
 		doc: "Rollcall's own: memory in use past which this member refuses its clients' creates, and data and access control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
 	},
 	{
-		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.Limits.Handshake }), def: text(server.DefaultHandshake),
+		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: text(server.DefaultHandshake),
 		doc: "Rollcall's own: ms from accepting a connection to its session, including the wait for a leader, which takes at most a third of the session's timeout",
 	},
 	{
-		name: "readConsistency", kind: choice("linearizable", "sequential", func(d *draft) *bool { return &d.LinearizableReads }), def: "sequential",
+		name: "readConsistency", kind: choice("linearizable", "sequential", func(d *rawConfig) *bool { return &d.LinearizableReads }), def: "sequential",
 		doc: "Rollcall's own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no read is stale, and each waits for the leader",
 	},
 	{
-		name: readOnlyKey, kind: boolean(func(d *draft) *bool { return &d.ReadOnlyMode }), def: "false",
+		name: readOnlyKey, kind: boolean(func(d *rawConfig) *bool { return &d.ReadOnlyMode }), def: "false",
 		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only read ([sessions.md](sessions.md#read-only-mode)), and isro is always answered; not with readConsistency=linearizable",
 	},
 	{
-		name: "snapCount", kind: number(2, maxCount, func(d *draft) *uint64 { return &d.SnapCount }), def: text(quorum.DefaultSnapshotEvery),
+		name: "snapCount", kind: number(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }), def: text(quorum.DefaultSnapshotEvery),
 		doc: "log entries between two snapshots",
 	},
 	{
-		name: "logStore", kind: logKind(func(d *draft) *disk.LogKind { return &d.LogKind }), unset: fmt.Sprintf("that of the folder; %s for a new one", disk.DefaultLogKind),
+		name: "logStore", kind: logKind(func(d *rawConfig) *disk.LogKind { return &d.LogKind }), unset: fmt.Sprintf("that of the folder; %s for a new one", disk.DefaultLogKind),
 		doc: "Rollcall's own: what the log is kept in. A folder keeps its kind, and a member that is told another one does not start ([storage.md](storage.md))",
 	},
 	{
-		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *draft) *time.Duration { return &d.StoreStallLimit }), def: text(disk.DefaultStallLimit),
+		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: text(disk.DefaultStallLimit),
 		doc: "Rollcall's own: ms that writing or applying the log may hang. After that a leader gives up, and any member closes its clients' connections",
 	},
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},
-		kind: words(func(d *draft) *[]string { return &d.Whitelist }), def: "srvr",
+		kind: words(func(d *rawConfig) *[]string { return &d.Whitelist }), def: "srvr",
 		doc: "four-letter commands that are answered; `*`: all; srvr always is",
 	},
 	{
 		name: "admin.enableServer", env: variable{10, "ZOO_ADMINSERVER_ENABLED", "true"},
-		kind: boolean(func(d *draft) *bool { return &d.adminEnabled }), def: "true",
+		kind: boolean(func(d *rawConfig) *bool { return &d.admin.enabled }), def: "true",
 		doc: "true: operators are served over HTTP ([admin.md](admin.md))",
 	},
 	{
-		name: "admin.serverAddress", kind: host(func(d *draft) *string { return &d.adminHost }), def: "127.0.0.1",
+		name: "admin.serverAddress", kind: host(func(d *rawConfig) *string { return &d.admin.host }), def: "127.0.0.1",
 		risk: riskOfAddress,
 		doc:  "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or DigestAuthenticationProvider.superDigest",
 	},
 	{
-		name: "admin.serverPort", kind: number(0, maxPort, func(d *draft) *int { return &d.adminPort }), def: "8080",
+		name: "admin.serverPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.admin.port }), def: "8080",
 		doc: "port for HTTP; 0: the system chooses one. If the port is in use, the member warns and runs without HTTP",
 	},
 	{
-		name: "admin.commandURL", kind: urlPath(func(d *draft) *string { return &d.HTTP.CommandURL }), def: admin.DefaultCommandURL,
+		name: "admin.commandURL", kind: urlPath(func(d *rawConfig) *string { return &d.HTTP.CommandURL }), def: admin.DefaultCommandURL,
 		doc: "path of ZooKeeper's AdminServer commands",
 	},
 	{
-		name: "admin.idleTimeout", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.HTTP.IdleTimeout }), def: text(admin.DefaultIdleTimeout),
+		name: "admin.idleTimeout", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.IdleTimeout }), def: text(admin.DefaultIdleTimeout),
 		doc: "ms after which an HTTP connection without a request is closed",
 	},
 	{
-		name: "admin.snapshot.enabled", kind: choice("false", "true", func(d *draft) *bool { return &d.HTTP.NoSnapshots }), def: "true",
+		name: "admin.snapshot.enabled", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoSnapshots }), def: "true",
 		doc: "false: the AdminServer command snapshot is refused. `rollcall backup` works all the same",
 	},
 	{
-		name: "admin.restore.enabled", kind: choice("false", "true", func(d *draft) *bool { return &d.HTTP.NoRestores }), def: "true",
+		name: "admin.restore.enabled", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoRestores }), def: "true",
 		doc: "false: the AdminServer command restore is refused. `rollcall backup restore` works all the same",
 	},
 	{
-		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.HTTP.SnapshotInterval }), def: text(admin.DefaultSnapshotInterval),
+		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }), def: text(admin.DefaultSnapshotInterval),
 		doc: "ms in which a member answers the AdminServer command snapshot once, and ms after a restore until the AdminServer command restore takes the next one",
 	},
 	{
-		name: "admin.tokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.TokenFile }), unset: "none",
+		name: "admin.tokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.TokenFile }), unset: "none",
 		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer TOKEN`. It is read at the start. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "admin.forceHttps", kind: boolean(func(d *draft) *bool { return &d.HTTP.ForceHTTPS }), def: "false",
+		name: "admin.forceHttps", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.ForceHTTPS }), def: "false",
 		doc: "true: HTTPS alone is served at admin.serverPort, with the keys of ssl.quorum.keyStore.location and ssl.quorum.trustStore.location; wins over admin.portUnification",
 	},
 	{
-		name: "admin.portUnification", kind: boolean(func(d *draft) *bool { return &d.HTTP.UnifyPorts }), def: "false",
+		name: "admin.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.UnifyPorts }), def: "false",
 		doc: "true: HTTPS and plain HTTP are served at admin.serverPort",
 	},
 	{
-		name: "admin.needClientAuth", kind: boolean(func(d *draft) *bool { return &d.HTTP.NeedClientAuth }), def: "false",
+		name: "admin.needClientAuth", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.NeedClientAuth }), def: "false",
 		doc: "true: over HTTPS, a client must show a certificate that ssl.quorum.trustStore.location believes. Without the key it may",
 	},
 	{
-		name: "admin.readTokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.ReadTokenFile }), unset: "none",
+		name: "admin.readTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.ReadTokenFile }), unset: "none",
 		doc: "Rollcall's own: file with a token like that of admin.tokenFile, which reads and changes nothing",
 	},
 	{
-		name: "admin.metricsTokenFile", kind: filePath(func(d *draft) *string { return &d.HTTP.MetricsTokenFile }), unset: "none",
+		name: "admin.metricsTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.MetricsTokenFile }), unset: "none",
 		doc: "Rollcall's own: file with a token like that of admin.tokenFile, which reads /metrics and nothing else",
 	},
 	{
-		name: "admin.localReads", kind: localReads(func(d *draft) *admin.LocalReads { return &d.HTTP.LocalReads }), def: "state",
+		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.HTTP.LocalReads }), def: "state",
 		risk: riskOfLocalReads,
 		doc:  "Rollcall's own: what is read without credentials, over HTTP on the member's machine and by four-letter commands: none; state: no data of nodes, and no path below a node that not everybody may read; data: all paths, and what everybody may read ([admin.md](admin.md#what-is-shown-without-credentials))",
 	},
 	{
-		name: "admin.hosts", kind: words(func(d *draft) *[]string { return &d.HTTP.Hosts }), unset: "none",
+		name: "admin.hosts", kind: words(func(d *rawConfig) *[]string { return &d.HTTP.Hosts }), unset: "none",
 		doc: "Rollcall's own: names for this member that the Host header of a request without credentials may have, besides addresses, localhost, the name of the machine, that of its server line and admin.serverAddress; `*`: any",
 	},
 	{
-		name: "metricsProvider.className", kind: metricsProvider(func(d *draft) *bool { return &d.metricsEnabled }), unset: "none",
+		name: "metricsProvider.className", kind: metricsProvider(func(d *rawConfig) *bool { return &d.metrics.enabled }), unset: "none",
 		risk: riskOfMetrics,
 		doc:  "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
 	},
 	{
-		name: "metricsProvider.httpHost", kind: host(func(d *draft) *string { return &d.metricsHost }), def: roster.AllHosts,
+		name: "metricsProvider.httpHost", kind: host(func(d *rawConfig) *string { return &d.metrics.host }), def: roster.AllHosts,
 		doc: "address of that port",
 	},
 	{
-		name: "metricsProvider.httpPort", kind: number(0, maxPort, func(d *draft) *int { return &d.metricsPort }), def: "7000",
+		name: "metricsProvider.httpPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.metrics.port }), def: "7000",
 		doc: "0: the system chooses a port. If it is in use, the member warns and runs without it",
 	},
 	{
-		name: "metricsProvider.exportJvmInfo", kind: choice("false", "true", func(d *draft) *bool { return &d.HTTP.BareMetrics }), def: "true",
+		name: "metricsProvider.exportJvmInfo", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.HTTP.BareMetrics }), def: "true",
 		doc: "false: /metrics leaves out the metrics of the Go runtime and of the process",
 	},
 	{
-		name: "autoRebalance", kind: number(0, admin.MaxRebalanceRate, func(d *draft) *int { return &d.AutoRebalance }), def: "0",
+		name: "autoRebalance", kind: number(0, admin.MaxRebalanceRate, func(d *rawConfig) *int { return &d.AutoRebalance }), def: "0",
 		doc: "Rollcall's own: while the leader has this key, a member with clearly more clients than its share closes so many connections in a second, and these clients move to other members. If it is 0, none are closed ([members.md](members.md#rebalancing-the-clients))",
 	},
 	{
 		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"}, flag: option{"log-format", "format of the log: text or json (logFormat)"},
-		kind: choice("json", "text", func(d *draft) *bool { return &d.Log.JSON }), def: "text",
+		kind: choice("json", "text", func(d *rawConfig) *bool { return &d.Log.JSON }), def: "text",
 		doc: "Rollcall's own: a line of the log is text, or a JSON object ([logs.md](logs.md))",
 	},
 	{
 		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"}, flag: option{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
-		kind: logLevel(func(d *draft) *slog.Level { return &d.Log.Level }), def: "info",
+		kind: logLevel(func(d *rawConfig) *slog.Level { return &d.Log.Level }), def: "info",
 		doc: "Rollcall's own: events of this level and of higher ones are in the log. A running member reads it again at SIGHUP ([logs.md](logs.md))",
 	},
 	{
-		name: "audit.enable", kind: boolean(func(d *draft) *bool { return &d.Audit.Enable }), def: "false",
+		name: "audit.enable", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Enable }), def: "false",
 		doc: "true: the audit log has a line for each change of a client, each session that begins or ends, each failed authentication and each act of an administrator ([audit.md](audit.md))",
 	},
 	{
-		name: "audit.required", kind: boolean(func(d *draft) *bool { return &d.Audit.Required }), def: "false",
+		name: "audit.required", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Required }), def: "false",
 		doc: "Rollcall's own: true: a change of a client or an administrator waits until a line about it is on the disk, and is rejected if the audit log cannot be written ([audit.md](audit.md#no-change-without-a-line)). It needs audit.enable",
 	},
 	{
-		name: "audit.format", kind: choice("zookeeper", "json", func(d *draft) *bool { return &d.Audit.ZooKeeper }), def: "json",
+		name: "audit.format", kind: choice("zookeeper", "json", func(d *rawConfig) *bool { return &d.Audit.ZooKeeper }), def: "json",
 		doc: "Rollcall's own: a line of the audit log is a JSON object, or as in ZooKeeper's",
 	},
 	{
@@ -365,169 +365,169 @@ var keys = []key{
 		doc: "Rollcall's own: file of the audit log. Each member needs its own. `-` is standard output",
 	},
 	{
-		name: "audit.fileSize", kind: number(minAuditFile, maxAuditFile, func(d *draft) *int64 { return &d.Audit.FileSize }), def: text(audit.DefaultFileSize),
+		name: "audit.fileSize", kind: number(minAuditFile, maxAuditFile, func(d *rawConfig) *int64 { return &d.Audit.FileSize }), def: text(audit.DefaultFileSize),
 		doc: "Rollcall's own: bytes of that file at which it is renamed to audit.file with `.1` at its end, and a new one begins",
 	},
 	{
-		name: "audit.files", kind: number(1, maxAuditFiles, func(d *draft) *int { return &d.Audit.Files }), def: text(audit.DefaultFiles),
+		name: "audit.files", kind: number(1, maxAuditFiles, func(d *rawConfig) *int { return &d.Audit.Files }), def: text(audit.DefaultFiles),
 		doc: "Rollcall's own: old files of the audit log that are kept",
 	},
 	{
-		name: "backup.dir", kind: filePath(func(d *draft) *string { return &d.Backup.Dir }), unset: "no backups are made",
+		name: "backup.dir", kind: filePath(func(d *rawConfig) *string { return &d.Backup.Dir }), unset: "no backups are made",
 		doc: "Rollcall's own: folder where this member puts backups by itself ([backup.md](backup.md#regular-backups)). It must exist; members may share it",
 	},
 	{
-		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery, func(d *draft) *time.Duration { return &d.Backup.Every }), def: text(backup.DefaultEvery),
+		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery, func(d *rawConfig) *time.Duration { return &d.Backup.Every }), def: text(backup.DefaultEvery),
 		doc: "Rollcall's own: time in ms from one of these backups to the next",
 	},
 	{
-		name: "backup.keep", kind: number(1, maxBackups, func(d *draft) *int { return &d.Backup.Keep }), def: text(backup.DefaultKeep),
+		name: "backup.keep", kind: number(1, maxBackups, func(d *rawConfig) *int { return &d.Backup.Keep }), def: text(backup.DefaultKeep),
 		doc: "Rollcall's own: how many of these backups are kept. The oldest is deleted when a newer one has been read back",
 	},
 	{
-		name: "skipACL", kind: yesNo(func(d *draft) *bool { return &d.Rules.SkipACL }), def: "no",
+		name: "skipACL", kind: yesNo(func(d *rawConfig) *bool { return &d.Rules.SkipACL }), def: "no",
 		risk: riskOfACL,
 		doc:  "yes: ACLs are not checked; the leader's value counts",
 	},
 	{
-		name: "extendedTypesEnabled", kind: boolean(func(d *draft) *bool { return &d.Rules.TTLNodes }), def: "false",
+		name: "extendedTypesEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.TTLNodes }), def: "false",
 		doc: "true: nodes with a TTL can be created, and myid 255 is refused; the leader's value counts",
 	},
 	{
-		name: "enforceQuota", kind: boolean(func(d *draft) *bool { return &d.Rules.EnforceQuota }), def: "false",
+		name: "enforceQuota", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.EnforceQuota }), def: "false",
 		doc: "true: a write beyond a hard limit of a quota is refused; the leader's value counts",
 	},
 	{
-		name: "dataQuota", kind: size(minDataQuota, maxSize, func(d *draft) *uint64 { return &d.Rules.DataQuota }), def: "0",
+		name: "dataQuota", kind: size(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }), def: "0",
 		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that is refused with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
 	},
 	{
-		name: jaasKey, kind: filePath(func(d *draft) *string { return &d.jaasFile }), unset: "none",
+		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.login.jaasFile }), unset: "none",
 		doc: "path of a JAAS file with the users who may log in by SASL ([security.md](security.md#passwords-and-sasl)); as in ZooKeeper, also as `-D` in SERVER_JVMFLAGS. A running member reads the file again at SIGHUP",
 	},
 	{
-		name: "sasl.serverconfig", kind: filled("a name", func(d *draft) *string { return &d.jaasSection }), def: "Server",
+		name: "sasl.serverconfig", kind: filled("a name", func(d *rawConfig) *string { return &d.login.jaasSection }), def: "Server",
 		doc: "section of the JAAS file that has the users",
 	},
 	{
-		name: "superUser", kind: filled("a name", func(d *draft) *string { return &d.Login.SuperUser }), unset: "none",
+		name: "superUser", kind: filled("a name", func(d *rawConfig) *string { return &d.Login.SuperUser }), unset: "none",
 		doc: "user of SASL who becomes the super user",
 	},
 	{
-		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *draft) *bool { return &d.requireSASL }), def: "false",
+		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.login.requireSASL }), def: "false",
 		doc: "true: a client is served only after it has logged in by SASL; other requests are answered with -124, and its connection is closed",
 	},
 	{
-		name: "allowSaslFailedClients", kind: boolean(func(d *draft) *bool { return &d.Login.KeepFailed }), def: "false",
+		name: "allowSaslFailedClients", kind: boolean(func(d *rawConfig) *bool { return &d.Login.KeepFailed }), def: "false",
 		risk: riskOfFailedClients,
 		doc:  "true: a client whose login by SASL fails stays connected without an identity, unless SASL is required",
 	},
 	{
-		name: "enforce.auth.enabled", kind: boolean(func(d *draft) *bool { return &d.enforceAuth }), def: "false",
+		name: "enforce.auth.enabled", kind: boolean(func(d *rawConfig) *bool { return &d.login.enforceAuth }), def: "false",
 		doc: "true: a client is served only after it has proved an identity of one of enforce.auth.schemes",
 	},
 	{
-		name: "enforce.auth.schemes", kind: schemes(func(d *draft) *[]string { return &d.enforced }), unset: "none",
+		name: "enforce.auth.schemes", kind: schemes(func(d *rawConfig) *[]string { return &d.login.schemes }), unset: "none",
 		risk: riskOfSchemes,
 		doc:  "the schemes, with commas between them; sessionRequireClientSASLAuth=true wins over both keys",
 	},
 	{
-		name: "znode.container.checkIntervalMs", kind: millis(1, maxMillis, func(d *draft) *time.Duration { return &d.Reaping.Interval }), def: text(leader.DefaultReapInterval),
+		name: "znode.container.checkIntervalMs", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.Interval }), def: text(leader.DefaultReapInterval),
 		doc: "ms between two searches for containers and nodes with a TTL that are due for removal; the leader's value counts. While the leader's clock is not trusted, none is removed ([clocks.md](clocks.md))",
 	},
 	{
-		name: "znode.container.maxPerMinute", kind: number(1, maxCount, func(d *draft) *int { return &d.Reaping.PerMinute }), def: text(leader.DefaultReapPerMinute),
+		name: "znode.container.maxPerMinute", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.Reaping.PerMinute }), def: text(leader.DefaultReapPerMinute),
 		doc: "most of them that are removed in a minute; the leader's value counts",
 	},
 	{
-		name: "znode.container.maxNeverUsedIntervalMs", kind: millis(0, maxMillis, func(d *draft) *time.Duration { return &d.Reaping.NeverUsed }), def: "0",
+		name: "znode.container.maxNeverUsedIntervalMs", kind: millis(0, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.NeverUsed }), def: "0",
 		doc: "ms after its last change that an empty container which never had a child is removed, too; 0: never; the leader's value counts",
 	},
 	{
-		name: "DigestAuthenticationProvider.enabled", kind: choice("false", "true", func(d *draft) *bool { return &d.NoDigest }), def: "true",
+		name: "DigestAuthenticationProvider.enabled", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
 		doc: "false: nobody can authenticate with a password in the scheme digest, nor over HTTP as the super user",
 	},
 	{
-		name: "DigestAuthenticationProvider.digestAlg", kind: digestAlg(func(d *draft) *digest.Alg { return &d.Digest }), def: "SHA1",
+		name: "DigestAuthenticationProvider.digestAlg", kind: digestAlg(func(d *rawConfig) *digest.Alg { return &d.Digest }), def: "SHA1",
 		doc: "hash of passwords in the scheme digest, in any case of letters. All members must have the same one, and ACLs keep the digests that they have ([security.md](security.md#passwords))",
 	},
 	{
-		name: "DigestAuthenticationProvider.superDigest", secret: true, kind: superDigest(func(d *draft) *string { return &d.SuperDigest }), unset: "none",
+		name: "DigestAuthenticationProvider.superDigest", secret: true, kind: superDigest(func(d *rawConfig) *string { return &d.SuperDigest }), unset: "none",
 		doc: "`super:` and the digest of the super user's password",
 	},
 	{
 		name: "DigestAuthenticationProvider.superDigestPath", unset: "none",
-		kind: secretFile("DigestAuthenticationProvider.superDigest", superDigest(func(d *draft) *string { return &d.SuperDigest })),
+		kind: secretFile("DigestAuthenticationProvider.superDigest", superDigest(func(d *rawConfig) *string { return &d.SuperDigest })),
 		doc:  "Rollcall's own: file whose first line is the value of DigestAuthenticationProvider.superDigest, so that it is in no command line and no zoo.cfg. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "secureClientPort", kind: number(0, maxPort, func(d *draft) *int { return &d.securePort }), unset: "none",
+		name: "secureClientPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.secure.port }), unset: "none",
 		doc: "port for clients over TLS, which needs ssl.keyStore.location and, unless ssl.clientAuth=none, ssl.trustStore.location; 0: the system chooses one. [security.md](security.md#clients) has an example",
 	},
 	{
-		name: "secureClientPortAddress", kind: host(func(d *draft) *string { return &d.secureHost }), unset: "all interfaces",
+		name: "secureClientPortAddress", kind: host(func(d *rawConfig) *string { return &d.secure.host }), unset: "all interfaces",
 		doc: "address for clients over TLS; needs secureClientPort",
 	},
 	{
-		name: "client.portUnification", kind: boolean(func(d *draft) *bool { return &d.ClientTLS.Unified }), def: "false",
+		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.Unified }), def: "false",
 		doc: "clientPort takes connections over TLS, too, so that clients can be changed one by one",
 	},
 	{
-		name: "ssl.keyStore.location", kind: filePath(func(d *draft) *string { return &d.ClientTLS.Key.Location }), unset: "none",
+		name: "ssl.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Key.Location }), unset: "none",
 		doc: "file with the private key, its certificate and the chain to an authority, which the member shows to clients",
 	},
 	{
-		name: "ssl.keyStore.password", kind: filled("text", func(d *draft) *string { return &d.ClientTLS.Key.Password }), unset: "none", secret: true,
+		name: "ssl.keyStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password }), unset: "none", secret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.keyStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.keyStore.password", filled("text", func(d *draft) *string { return &d.ClientTLS.Key.Password })),
+		kind: secretFile("ssl.keyStore.password", filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.keyStore.type", kind: storeType(func(d *draft) *string { return &d.ClientTLS.Key.Type }), unset: "by the file's extension: .pem, .p12, .pfx or .jks",
+		name: "ssl.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Key.Type }), unset: "by the file's extension: .pem, .p12, .pfx or .jks",
 		doc: "format of the file. Files of PKCS12 and JKS are told apart by their content, as Java does",
 	},
 	{
-		name: "ssl.trustStore.location", kind: filePath(func(d *draft) *string { return &d.ClientTLS.Trust.Location }), unset: "none",
+		name: "ssl.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Location }), unset: "none",
 		doc: "file with the authorities whose certificates clients may show",
 	},
 	{
-		name: "ssl.trustStore.password", kind: filled("text", func(d *draft) *string { return &d.ClientTLS.Trust.Password }), unset: "none", secret: true,
+		name: "ssl.trustStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password }), unset: "none", secret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.trustStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.trustStore.password", filled("text", func(d *draft) *string { return &d.ClientTLS.Trust.Password })),
+		kind: secretFile("ssl.trustStore.password", filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.trustStore.type", kind: storeType(func(d *draft) *string { return &d.ClientTLS.Trust.Type }), unset: "by the file's extension",
+		name: "ssl.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Type }), unset: "by the file's extension",
 		doc: "format of the file, as with ssl.keyStore.type",
 	},
 	{
-		name: "ssl.clientAuth", kind: clientAuth(func(d *draft) *keystore.Auth { return &d.ClientTLS.Terms.Auth }), def: "need",
+		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.Auth { return &d.ClientTLS.Terms.Auth }), def: "need",
 		doc: "whether a client over TLS shows a certificate: it must, it may, or it is not asked. The subject of one is an identity of the scheme x509",
 	},
 	{
-		name: "ssl.protocol", kind: protocols(func(d *draft) *keystore.Terms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
+		name: "ssl.protocol", kind: protocols(func(d *rawConfig) *keystore.Terms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
 		doc: "versions of TLS for clients, unless ssl.enabledProtocols says which",
 	},
 	{
-		name: "ssl.enabledProtocols", kind: protocols(func(d *draft) *keystore.Terms { return &d.enabledProtocols }), unset: "as ssl.protocol",
+		name: "ssl.enabledProtocols", kind: protocols(func(d *rawConfig) *keystore.Terms { return &d.enabledProtocols }), unset: "as ssl.protocol",
 		doc: "versions of TLS for clients",
 	},
 	{
-		name: "ssl.ciphersuites", kind: cipherSuites(func(d *draft) *[]uint16 { return &d.ClientTLS.Terms.Ciphers }), unset: "those that Go chooses",
+		name: "ssl.ciphersuites", kind: cipherSuites(func(d *rawConfig) *[]uint16 { return &d.ClientTLS.Terms.Ciphers }), unset: "those that Go chooses",
 		doc: "cipher suites of TLS 1.2, by Java's names. All of TLS 1.3 are always allowed",
 	},
 	{
-		name: "ssl.crl", kind: boolean(func(d *draft) *bool { return &d.ClientTLS.CRL }), def: "false",
+		name: "ssl.crl", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CRL }), def: "false",
 		doc: "a client's certificate is believed only if a current list of its issuer, in ssl.crl.location, does not have it",
 	},
 	{
-		name: "ssl.crl.location", kind: filePath(func(d *draft) *string { return &d.ClientTLS.CRLs }), unset: "none",
+		name: "ssl.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.CRLs }), unset: "none",
 		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
 	},
 	{
@@ -535,19 +535,19 @@ var keys = []key{
 		doc: "what makes an identity of a client's certificate. Java classes cannot be loaded",
 	},
 	{
-		name: "ssl.handshakeDetectionTimeoutMillis", kind: millis(1, maxHandshake, func(d *draft) *time.Duration { return &d.ClientTLS.Detection }), def: text(server.DefaultDetection),
+		name: "ssl.handshakeDetectionTimeoutMillis", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.ClientTLS.Detection }), def: text(server.DefaultDetection),
 		doc: "with client.portUnification, ms that a client may take for its first byte",
 	},
 	{
-		name: "netty.server.outstandingHandshake.limit", kind: number(1, maxCount, func(d *draft) *int { return &d.ClientTLS.Handshakes }), def: text(server.DefaultHandshakes),
+		name: "netty.server.outstandingHandshake.limit", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.Handshakes }), def: text(server.DefaultHandshakes),
 		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been incomplete for longest. If there is none, it is refused and tries another member",
 	},
 	{
-		name: "client.certReload", kind: boolean(func(d *draft) *bool { return &d.ClientTLS.CertReload }), def: "true",
+		name: "client.certReload", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CertReload }), def: "true",
 		doc: "files with keys and certificates for clients are read again when they change. SIGHUP has them read at once, with this key or without",
 	},
 	{
-		name: "X509AuthenticationProvider.superUser", kind: filled("text", func(d *draft) *string { return &d.SuperSubject }), unset: "none",
+		name: "X509AuthenticationProvider.superUser", kind: filled("text", func(d *rawConfig) *string { return &d.SuperSubject }), unset: "none",
 		doc: "subject of the certificate whose owner is super, as in an ACL: `CN=admin,O=Example`",
 	},
 	{
@@ -556,88 +556,88 @@ var keys = []key{
 	},
 	{
 		name: "serverIdFromHostname", env: variable{line: 22, name: "ROLLCALL_ID_FROM_HOSTNAME"},
-		kind: boolean(func(d *draft) *bool { return &d.idFromHost }), def: "false",
+		kind: boolean(func(d *rawConfig) *bool { return &d.idFromHost }), def: "false",
 		doc: "Rollcall's own. true: the name of the machine ends in a dash and a number from 0 to 254, as in a StatefulSet of Kubernetes, and this member's number is one more. It is written to `myid`, and a `myid` with another number is an error",
 	},
 	{
 		name: "standaloneEnabled", env: variable{9, "ZOO_STANDALONE_ENABLED", "true"},
-		kind: boolean(func(d *draft) *bool { return &d.standaloneEnabled }), def: "true",
+		kind: boolean(func(d *rawConfig) *bool { return &d.standaloneEnabled }), def: "true",
 		doc: "false: one server line is an ensemble of one",
 	},
 	{
-		name: "peerType", kind: choice("observer", "participant", func(d *draft) *bool { return &d.observes }), def: "participant",
+		name: "peerType", kind: choice("observer", "participant", func(d *rawConfig) *bool { return &d.observes }), def: "participant",
 		doc: "participant: this member votes; observer: it does not. Its server line says so, too (`:observer`), and counts if the two differ; the member warns then",
 	},
 	{
-		name: "reconfigEnabled", kind: boolean(func(d *draft) *bool { return &d.Rules.Reconfig }), def: "false",
+		name: "reconfigEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.Reconfig }), def: "false",
 		doc: "true: clients that may write `/zookeeper/config` can change the list of servers (`reconfig`). The value of the leader counts, from the beginning of its term. Operators can change the list with either value",
 	},
 	{
-		name: "dynamicConfigFile", kind: filePath(func(d *draft) *string { return &d.dynamicFile }), unset: "none",
+		name: "dynamicConfigFile", kind: filePath(func(d *rawConfig) *string { return &d.dynamicFile }), unset: "none",
 		doc: "file with the server lines, and nothing else; then zoo.cfg has none. It is read at the start and never written",
 	},
 	{
-		name: "quorumListenOnAllIPs", kind: boolean(func(d *draft) *bool { return &d.ListenOnAllIPs }), def: "false",
+		name: "quorumListenOnAllIPs", kind: boolean(func(d *rawConfig) *bool { return &d.ListenOnAllIPs }), def: "false",
 		doc: "true: listen for other members on all interfaces, not only on the address of this member's server line",
 	},
 	{
 		name: "ensembleSecretFile", env: variable{line: 23, name: "ROLLCALL_ENSEMBLE_SECRET_FILE"},
-		kind: filePath(func(d *draft) *string { return &d.Trust.SecretFile }), unset: "none",
+		kind: filePath(func(d *rawConfig) *string { return &d.Trust.SecretFile }), unset: "none",
 		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the connections between members are TLS, and both ends prove that they have the secret ([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "sslQuorum", kind: boolean(func(d *draft) *bool { return &d.Trust.SSL }), def: "false",
+		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.SSL }), def: "false",
 		doc: "true: the connections between members are TLS, and each member shows a certificate for the host in its server line ([security.md](security.md#certificates-of-members)). It needs ssl.quorum.keyStore.location and ssl.quorum.trustStore.location",
 	},
 	{
-		name: "ssl.quorum.keyStore.location", kind: filePath(func(d *draft) *string { return &d.Trust.Certificates.Key.Location }), unset: "none",
+		name: "ssl.quorum.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Location }), unset: "none",
 		doc: "file with this member's private key, its certificate and the chain to an authority. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.keyStore.password", kind: filled("text", func(d *draft) *string { return &d.Trust.Certificates.Key.Password }), unset: "none", secret: true,
+		name: "ssl.quorum.keyStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Password }), unset: "none", secret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.keyStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.keyStore.password", filled("text", func(d *draft) *string { return &d.Trust.Certificates.Key.Password })),
+		kind: secretFile("ssl.quorum.keyStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.quorum.keyStore.type", kind: storeType(func(d *draft) *string { return &d.Trust.Certificates.Key.Type }), unset: "by the file's extension",
+		name: "ssl.quorum.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Type }), unset: "by the file's extension",
 		doc: "format of that file",
 	},
 	{
-		name: "ssl.quorum.trustStore.location", kind: filePath(func(d *draft) *string { return &d.Trust.Certificates.Trust.Location }), unset: "none",
+		name: "ssl.quorum.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Location }), unset: "none",
 		doc: "file with the authorities of the members' certificates. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.trustStore.password", kind: filled("text", func(d *draft) *string { return &d.Trust.Certificates.Trust.Password }), unset: "none", secret: true,
+		name: "ssl.quorum.trustStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Password }), unset: "none", secret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.trustStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.trustStore.password", filled("text", func(d *draft) *string { return &d.Trust.Certificates.Trust.Password })),
+		kind: secretFile("ssl.quorum.trustStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.quorum.trustStore.type", kind: storeType(func(d *draft) *string { return &d.Trust.Certificates.Trust.Type }), unset: "by the file's extension",
+		name: "ssl.quorum.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Type }), unset: "by the file's extension",
 		doc: "format of that file",
 	},
 	{
-		name: "ssl.quorum.hostnameVerification", kind: choice("false", "true", func(d *draft) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
+		name: "ssl.quorum.hostnameVerification", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
 		risk: riskOfAnyHost,
 		doc:  "false: a member's certificate need not be for its host",
 	},
 	{
-		name: "ssl.quorum.crl", kind: boolean(func(d *draft) *bool { return &d.Trust.Certificates.CRL }), def: "false",
+		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CRL }), def: "false",
 		doc: "a member's certificate is believed only if a current list of its issuer, in ssl.quorum.crl.location, does not have it",
 	},
 	{
-		name: "ssl.quorum.crl.location", kind: filePath(func(d *draft) *string { return &d.Trust.Certificates.CRLs }), unset: "none",
+		name: "ssl.quorum.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.CRLs }), unset: "none",
 		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
 	},
 	{
-		name: "portUnification", kind: boolean(func(d *draft) *bool { return &d.Trust.Unify }), def: "false",
+		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Unify }), def: "false",
 		risk: riskOfPlainMembers,
 		doc:  "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
 	},

@@ -21,26 +21,26 @@ type kind struct {
 	allowed string // in words, for errors and the docs
 	// parse checks a value and keeps it in d. If it returns errAllowed, the error that the operator
 	// sees is made of allowed.
-	parse func(d *draft, s setting) error
-	show  func(d *draft) string // returns the value as conf shows it; nil: conf does not show it
+	parse func(d *rawConfig, s setting) error
+	show  func(d *rawConfig) string // returns the value as conf shows it; nil: conf does not show it
 	of    string                // of a secretFile: the key whose value the file has
 }
 
 // errAllowed says that a value is not one of those that its kind allows.
 var errAllowed = errors.New("not allowed")
 
-// The kinds below take the field of a draft that they set. If it is nil, the value is checked and not
+// The kinds below take the field of a rawConfig that they set. If it is nil, the value is checked and not
 // kept.
 
-func boolean(field func(*draft) *bool) kind { return choice("true", "false", field) }
+func boolean(field func(*rawConfig) *bool) kind { return choice("true", "false", field) }
 
-func yesNo(field func(*draft) *bool) kind { return choice("yes", "no", field) }
+func yesNo(field func(*rawConfig) *bool) kind { return choice("yes", "no", field) }
 
 // choice takes one of two words, in any case of letters. yes sets the field to true.
-func choice(yes, no string, field func(*draft) *bool) kind {
+func choice(yes, no string, field func(*rawConfig) *bool) kind {
 	return kind{
 		allowed: yes + " or " + no,
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			is := strings.EqualFold(s.value, yes)
 			if !is && !strings.EqualFold(s.value, no) {
 				return errAllowed
@@ -51,26 +51,26 @@ func choice(yes, no string, field func(*draft) *bool) kind {
 }
 
 // number takes a decimal number between least and most.
-func number[T int | int64 | uint64](least, most int64, field func(*draft) *T) kind {
+func number[T int | int64 | uint64](least, most int64, field func(*rawConfig) *T) kind {
 	return kind{
 		allowed: fmt.Sprintf("%d to %d", least, most),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			n, err := within(s.value, least, most)
 			if err != nil {
 				return err
 			}
 			return keep(d, field, T(n))
 		},
-		show: func(d *draft) string { return fmt.Sprint(*field(d)) },
+		show: func(d *rawConfig) string { return fmt.Sprint(*field(d)) },
 	}
 }
 
 // limit takes a number up to most. 0 means no limit; in the field that is -1, because 0 means the
 // default there.
-func limit(most int64, field func(*draft) *int) kind {
+func limit(most int64, field func(*rawConfig) *int) kind {
 	return kind{
 		allowed: fmt.Sprintf("0 to %d", most),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			n, err := within(s.value, 0, most)
 			if n == 0 {
 				n = -1
@@ -80,15 +80,15 @@ func limit(most int64, field func(*draft) *int) kind {
 			}
 			return keep(d, field, int(n))
 		},
-		show: func(d *draft) string { return strconv.Itoa(max(*field(d), 0)) },
+		show: func(d *rawConfig) string { return strconv.Itoa(max(*field(d), 0)) },
 	}
 }
 
 // share takes a number between least and 1, with decimals.
-func share(least float64, field func(*draft) *float64) kind {
+func share(least float64, field func(*rawConfig) *float64) kind {
 	return kind{
 		allowed: fmt.Sprintf("%v to 1, with decimals", least),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			n, err := strconv.ParseFloat(s.value, 64)
 			if err != nil || !(n >= least && n <= 1) { // this also refuses what is no number
 				return errAllowed
@@ -120,10 +120,10 @@ func parseSize(value string) (int64, error) {
 }
 
 // size takes a number of bytes between least and most, with a unit after it. 0 is allowed, too.
-func size[T int64 | uint64](least, most int64, field func(*draft) *T) kind {
+func size[T int64 | uint64](least, most int64, field func(*rawConfig) *T) kind {
 	return kind{
 		allowed: fmt.Sprintf("0, or %s to %s; bytes, or with K, M, G or T after the number", sizeText(least), sizeText(most)),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			n, err := parseSize(s.value)
 			if err != nil || n != 0 && (n < least || n > most) {
 				return errAllowed
@@ -144,13 +144,13 @@ func sizeText(n int64) string {
 }
 
 // memory takes a size, or a percentage of the memory.
-func memory(field func(*draft) *MemoryLimit) kind {
+func memory(field func(*rawConfig) *MemoryLimit) kind {
 	bytes := func(l *MemoryLimit) kind {
-		return size(minMemoryLimit, maxSize, func(*draft) *int64 { return &l.Bytes })
+		return size(minMemoryLimit, maxSize, func(*rawConfig) *int64 { return &l.Bytes })
 	}
 	return kind{
 		allowed: "1% to 90%, or " + bytes(nil).allowed,
-		parse: func(d *draft, s setting) (err error) {
+		parse: func(d *rawConfig, s setting) (err error) {
 			var l MemoryLimit
 			digits, percent := strings.CutSuffix(s.value, "%")
 			if !percent {
@@ -169,17 +169,17 @@ func memory(field func(*draft) *MemoryLimit) kind {
 }
 
 // millis takes a number of milliseconds between least and most.
-func millis(least, most int64, field func(*draft) *time.Duration) kind {
+func millis(least, most int64, field func(*rawConfig) *time.Duration) kind {
 	return kind{
 		allowed: fmt.Sprintf("%d to %d (ms)", least, most),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			n, err := within(s.value, least, most)
 			if err != nil {
 				return err
 			}
 			return keep(d, field, time.Duration(n)*time.Millisecond)
 		},
-		show: func(d *draft) string { return text(*field(d)) },
+		show: func(d *rawConfig) string { return text(*field(d)) },
 	}
 }
 
@@ -187,11 +187,11 @@ func millis(least, most int64, field func(*draft) *time.Duration) kind {
 var failovers = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": quorum.DefaultHeartbeat, "wan": time.Second}
 
 // failover takes one of these names, or a number of milliseconds.
-func failover(field func(*draft) *time.Duration) kind {
+func failover(field func(*rawConfig) *time.Duration) kind {
 	number := millis(minFailover, maxFailover, field)
 	return kind{
 		allowed: "fast, normal, wan, or " + number.allowed,
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if named, ok := failovers[strings.ToLower(s.value)]; ok {
 				return keep(d, field, named)
 			}
@@ -202,25 +202,25 @@ func failover(field func(*draft) *time.Duration) kind {
 }
 
 // timeout takes a number of milliseconds. -1 means the default, as for ZooKeeper; in the field that is 0.
-func timeout(field func(*draft) *time.Duration) kind {
+func timeout(field func(*rawConfig) *time.Duration) kind {
 	return kind{
 		allowed: fmt.Sprintf("1 to %d (ms), or -1 for the default", maxMillis),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			n, err := within(s.value, -1, maxMillis)
 			if err != nil || n == 0 {
 				return errAllowed
 			}
 			return keep(d, field, max(0, time.Duration(n)*time.Millisecond))
 		},
-		show: func(d *draft) string { return text(*field(d)) },
+		show: func(d *rawConfig) string { return text(*field(d)) },
 	}
 }
 
 // bytesOrHex takes a number between least and most, decimal or, after 0x, hexadecimal.
-func bytesOrHex(least, most int64, field func(*draft) *int) kind {
+func bytesOrHex(least, most int64, field func(*rawConfig) *int) kind {
 	return kind{
 		allowed: fmt.Sprintf("%d to %d (bytes)", least, most),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			digits, base := s.value, 10
 			if len(digits) > 2 && strings.EqualFold(digits[:2], "0x") {
 				digits, base = digits[2:], 16
@@ -235,16 +235,16 @@ func bytesOrHex(least, most int64, field func(*draft) *int) kind {
 }
 
 // filePath takes the path of a file or folder.
-func filePath(field func(*draft) *string) kind {
+func filePath(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: "a path",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if s.value == "" || strings.ContainsRune(s.value, 0) {
 				return errAllowed
 			}
 			return keep(d, field, s.value)
 		},
-		show: func(d *draft) string { return *field(d) },
+		show: func(d *rawConfig) string { return *field(d) },
 	}
 }
 
@@ -253,16 +253,16 @@ const auditStdout = "-"
 
 // auditFile takes the path of the audit log.
 func auditFile() kind {
-	k := filePath(func(d *draft) *string { return &d.Audit.File })
+	k := filePath(func(d *rawConfig) *string { return &d.Audit.File })
 	k.allowed = "a path, or " + auditStdout
 	return k
 }
 
 // host takes a name or an address.
-func host(field func(*draft) *string) kind {
+func host(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: roster.HostAllowed,
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			h, err := roster.ParseHost(s.value)
 			if err != nil {
 				return err
@@ -273,10 +273,10 @@ func host(field func(*draft) *string) kind {
 }
 
 // words takes a list with commas.
-func words(field func(*draft) *[]string) kind {
+func words(field func(*rawConfig) *[]string) kind {
 	return kind{
 		allowed: "words with commas between them",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			var list []string
 			for word := range strings.SplitSeq(s.value, ",") {
 				if word = strings.TrimSpace(word); word != "" {
@@ -289,10 +289,10 @@ func words(field func(*draft) *[]string) kind {
 }
 
 // localReads takes a word that says what callers without credentials may read.
-func localReads(field func(*draft) *admin.LocalReads) kind {
+func localReads(field func(*rawConfig) *admin.LocalReads) kind {
 	return kind{
 		allowed: "none, state or data",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			reads, ok := map[string]admin.LocalReads{"none": admin.ReadNothing, "state": admin.ReadState, "data": admin.ReadData}[strings.ToLower(s.value)]
 			if !ok {
 				return errAllowed
@@ -303,10 +303,10 @@ func localReads(field func(*draft) *admin.LocalReads) kind {
 }
 
 // superDigest takes "super:" and what follows it.
-func superDigest(field func(*draft) *string) kind {
+func superDigest(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: "super:<digest>",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if digest, ok := strings.CutPrefix(s.value, "super:"); !ok || digest == "" {
 				return errAllowed
 			}
@@ -316,10 +316,10 @@ func superDigest(field func(*draft) *string) kind {
 }
 
 // digestAlg takes the name of a hash function, as Java has it.
-func digestAlg(field func(*draft) *digest.Alg) kind {
+func digestAlg(field func(*rawConfig) *digest.Alg) kind {
 	return kind{
 		allowed: digest.Allowed,
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			alg, err := digest.Parse(s.value)
 			if err != nil {
 				return err
@@ -330,10 +330,10 @@ func digestAlg(field func(*draft) *digest.Alg) kind {
 }
 
 // urlPath takes the path of a URL.
-func urlPath(field func(*draft) *string) kind {
+func urlPath(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: "a path such as /commands",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if err := admin.CheckCommandURL(s.value); err != nil {
 				return err
 			}
@@ -350,10 +350,10 @@ var metricsProviders = map[string]bool{
 }
 
 // metricsProvider takes the name of a provider's class, and keeps whether it opens a port.
-func metricsProvider(field func(*draft) *bool) kind {
+func metricsProvider(field func(*rawConfig) *bool) kind {
 	return kind{
 		allowed: "the class of ZooKeeper's PrometheusMetricsProvider, DefaultMetricsProvider or NullMetricsProvider",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			opens, known := metricsProviders[s.value]
 			if !known {
 				return errAllowed
@@ -364,10 +364,10 @@ func metricsProvider(field func(*draft) *bool) kind {
 }
 
 // logKind takes the name of a log store.
-func logKind(field func(*draft) *disk.LogKind) kind {
+func logKind(field func(*rawConfig) *disk.LogKind) kind {
 	return kind{
 		allowed: fmt.Sprintf("%s or %s", disk.LogBolt, disk.LogWAL),
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			kind := disk.LogKind(strings.ToLower(s.value))
 			if !kind.Known() {
 				return errAllowed
@@ -378,10 +378,10 @@ func logKind(field func(*draft) *disk.LogKind) kind {
 }
 
 // logLevel takes the name of a level of the log.
-func logLevel(field func(*draft) *slog.Level) kind {
+func logLevel(field func(*rawConfig) *slog.Level) kind {
 	return kind{
 		allowed: logs.AllowedLevels,
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			level, err := logs.ParseLevel(s.value)
 			if err != nil {
 				return err
@@ -392,7 +392,7 @@ func logLevel(field func(*draft) *slog.Level) kind {
 }
 
 // keep sets the field of d, if there is one, and returns nil.
-func keep[T any](d *draft, field func(*draft) *T, value T) error {
+func keep[T any](d *rawConfig, field func(*rawConfig) *T, value T) error {
 	if field != nil {
 		*field(d) = value
 	}
@@ -420,7 +420,7 @@ func text(value any) string {
 func serverLine() kind {
 	return kind{
 		allowed: "`host:quorumPort:electionPort[:participant or :observer][;[clientHost:]clientPort]`",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			id, err := roster.ParseID(strings.TrimPrefix(s.key, "server."), roster.MaxID)
 			if err != nil {
 				return fmt.Errorf("the number after server. must be %w", err)

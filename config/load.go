@@ -17,8 +17,8 @@ func Load(file string, env []string, flags Flags) (Config, []Warning, error) {
 	return r.Config, r.Warnings, nil
 }
 
-// read returns the settings of all sources, and a draft that has none of them yet.
-func read(file string, env []string, flags Flags) (*draft, settings, error) {
+// read returns the settings of all sources, and a rawConfig that has none of them yet.
+func read(file string, env []string, flags Flags) (*rawConfig, settings, error) {
 	vars := readEnviron(env)
 	base, name, err := vars.base(file)
 	if err != nil {
@@ -30,7 +30,7 @@ func read(file string, env []string, flags Flags) (*draft, settings, error) {
 			return nil, all, err
 		}
 	}
-	return newDraft(name, vars, flags, all.warnings), all, nil
+	return newRawConfig(name, vars, flags, all.warnings), all, nil
 }
 
 // Warning is about a part of a configuration that may not work as its author thinks. The member starts

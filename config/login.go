@@ -16,11 +16,11 @@ const jaasKey = "java.security.auth.login.config"
 var loginSchemes = []string{"digest", "ip", "sasl", "x509"}
 
 // schemes takes a list of schemes with commas.
-func schemes(field func(*draft) *[]string) kind {
+func schemes(field func(*rawConfig) *[]string) kind {
 	list := words(field)
 	return kind{
 		allowed: strings.Join(loginSchemes, ", ") + ", with commas between them",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if err := list.parse(d, s); err != nil {
 				return err
 			}
@@ -36,19 +36,19 @@ func schemes(field func(*draft) *[]string) kind {
 
 // finishLogin reads the users of SASL, and decides which identities clients need. As in ZooKeeper,
 // sessionRequireClientSASLAuth wins over enforce.auth.enabled.
-func (d *draft) finishLogin() error {
+func (d *rawConfig) finishLogin() error {
 	if err := d.readUsers(); err != nil {
-		return fmt.Errorf("%s: %s=%s: %w", d.at(jaasKey), jaasKey, Brief(d.jaasFile), err)
+		return fmt.Errorf("%s: %s=%s: %w", d.at(jaasKey), jaasKey, Brief(d.login.jaasFile), err)
 	}
 	from := "enforce.auth.schemes"
 	switch {
-	case d.requireSASL:
+	case d.login.requireSASL:
 		from, d.Login.Schemes = "sessionRequireClientSASLAuth", []string{"sasl"}
-	case d.enforceAuth && len(d.enforced) == 0:
+	case d.login.enforceAuth && len(d.login.schemes) == 0:
 		return fmt.Errorf("%s: enforce.auth.enabled=true needs enforce.auth.schemes; allowed are %s", d.at("enforce.auth.enabled"), strings.Join(loginSchemes, ", "))
-	case d.enforceAuth:
-		d.Login.Schemes = d.enforced
-	case len(d.enforced) > 0:
+	case d.login.enforceAuth:
+		d.Login.Schemes = d.login.schemes
+	case len(d.login.schemes) > 0:
 		d.warn(d.at(from), "enforce.auth.schemes has no effect without enforce.auth.enabled=true")
 	}
 	if d.Login.Users == nil && slices.Equal(d.Login.Schemes, []string{"sasl"}) {
@@ -58,22 +58,22 @@ func (d *draft) finishLogin() error {
 }
 
 // readUsers reads the users in the JAAS file, if there is one.
-func (d *draft) readUsers() error {
-	if d.jaasFile == "" {
+func (d *rawConfig) readUsers() error {
+	if d.login.jaasFile == "" {
 		return nil
 	}
-	f, err := secretfile.Read(d.jaasFile, sasl.MaxFile)
+	f, err := secretfile.Read(d.login.jaasFile, sasl.MaxFile)
 	if err != nil {
 		return err
 	}
-	users, err := sasl.ParseJAAS(f.Text, d.jaasSection)
+	users, err := sasl.ParseJAAS(f.Text, d.login.jaasSection)
 	if err != nil {
 		return err
 	}
 	d.expose(jaasKey, f.Exposed())
 	if super := d.Login.SuperUser; super != "" {
 		if _, ok := users[super]; !ok {
-			d.warn(d.at("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL", Brief(super), Brief(d.jaasSection))
+			d.warn(d.at("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL", Brief(super), Brief(d.login.jaasSection))
 		}
 	}
 	d.Login.Users, d.Rules.SASL = sasl.NewUsers(users), true
@@ -82,15 +82,15 @@ func (d *draft) readUsers() error {
 
 // These say why a value is dangerous, or "".
 
-func riskOfFailedClients(d *draft) string {
+func riskOfFailedClients(d *rawConfig) string {
 	if !d.Login.KeepFailed {
 		return ""
 	}
 	return "a client whose login fails is served without an identity, and does not notice"
 }
 
-func riskOfSchemes(d *draft) string {
-	if !slices.Contains(d.enforced, "ip") {
+func riskOfSchemes(d *rawConfig) string {
+	if !slices.Contains(d.login.schemes, "ip") {
 		return ""
 	}
 	return "every client has an identity of the scheme ip, so none is refused"

@@ -15,7 +15,7 @@ import (
 )
 
 // finishID sets the number of this member.
-func (d *draft) finishID() error {
+func (d *rawConfig) finishID() error {
 	most := uint32(roster.MaxID)
 	if d.Rules.TTLNodes {
 		most-- // as for ZooKeeper: TTL nodes take the topmost number for themselves
@@ -61,7 +61,7 @@ func (d *draft) finishID() error {
 }
 
 // environID sets the number that is in myid at path, onDisk, or else the one in the environment.
-func (d *draft) environID(path string, onDisk, most uint32) error {
+func (d *rawConfig) environID(path string, onDisk, most uint32) error {
 	fromEnv, err := d.vars.myID(most)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (d *draft) environID(path string, onDisk, most uint32) error {
 
 // checkHostID sets the number that the name of this machine stands for. If there is a myid at path, which
 // says onDisk, it must agree: the folder of another member may be mounted here.
-func (d *draft) checkHostID(path string, onDisk, most uint32) error {
+func (d *rawConfig) checkHostID(path string, onDisk, most uint32) error {
 	name, _ := d.vars.get("HOSTNAME")
 	if name == "" {
 		var err error
@@ -111,7 +111,7 @@ func hostID(name string, most uint32) (uint32, error) {
 }
 
 // standaloneID sets the number of a standalone server. ZooKeeper needs none there.
-func (d *draft) standaloneID() {
+func (d *rawConfig) standaloneID() {
 	if len(d.Servers) == 0 {
 		if d.MyID == 0 {
 			d.MyID, d.IDFrom = 1, "the default of a standalone server"

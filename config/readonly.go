@@ -6,7 +6,7 @@ import "fmt"
 const readOnlyKey = "readonlymode.enabled"
 
 // finishReadOnly checks what the read-only mode needs of other keys.
-func (d *draft) finishReadOnly() error {
+func (d *rawConfig) finishReadOnly() error {
 	switch {
 	case !d.ReadOnlyMode:
 	case d.LinearizableReads:

@@ -19,7 +19,7 @@ func secretFile(of string, value kind) kind {
 	return kind{
 		allowed: "the path of a file with one line",
 		of:      of,
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if s.value == "" || strings.ContainsRune(s.value, 0) {
 				return errAllowed
 			}
@@ -55,7 +55,7 @@ func readSecret(path string) (line, exposed string, err error) {
 }
 
 // expose notes, unless exposed is "", that others may read the file that a key names.
-func (d *draft) expose(key, exposed string) {
+func (d *rawConfig) expose(key, exposed string) {
 	if exposed == "" {
 		return
 	}
@@ -64,7 +64,7 @@ func (d *draft) expose(key, exposed string) {
 }
 
 // finishSecrets refuses a secret that is given by its key and by a file.
-func (d *draft) finishSecrets() error {
+func (d *rawConfig) finishSecrets() error {
 	for i := range keys {
 		k := &keys[i]
 		if k.kind.of == "" || d.where[k.name] == "" || d.where[k.kind.of] == "" {
@@ -77,7 +77,7 @@ func (d *draft) finishSecrets() error {
 
 // finishDigest checks that the digest of the super user and its algorithm fit. Without the scheme digest there is
 // no super user with a password.
-func (d *draft) finishDigest() error {
+func (d *rawConfig) finishDigest() error {
 	const key = "DigestAuthenticationProvider.superDigest"
 	where := cmp.Or(d.where[key], d.where[key+"Path"])
 	switch {

@@ -22,10 +22,10 @@ type ClientTLS struct {
 }
 
 // filled takes any text that is not empty. allowed says what it should be.
-func filled(allowed string, field func(*draft) *string) kind {
+func filled(allowed string, field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: allowed,
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if s.value == "" {
 				return errAllowed
 			}
@@ -35,10 +35,10 @@ func filled(allowed string, field func(*draft) *string) kind {
 }
 
 // storeType takes the format of a key store or trust store.
-func storeType(field func(*draft) *string) kind {
+func storeType(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: "PEM, PKCS12 or JKS",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			if strings.EqualFold(s.value, "BCFKS") {
 				return keystore.ErrBCFKS
 			}
@@ -51,10 +51,10 @@ func storeType(field func(*draft) *string) kind {
 }
 
 // clientAuth takes a word that says whether clients show a certificate.
-func clientAuth(field func(*draft) *keystore.Auth) kind {
+func clientAuth(field func(*rawConfig) *keystore.Auth) kind {
 	return kind{
 		allowed: "need, want or none",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			auth, ok := keystore.ParseAuth(s.value)
 			if !ok {
 				return errAllowed
@@ -65,10 +65,10 @@ func clientAuth(field func(*draft) *keystore.Auth) kind {
 }
 
 // protocols takes versions of TLS.
-func protocols(terms func(*draft) *keystore.Terms) kind {
+func protocols(terms func(*rawConfig) *keystore.Terms) kind {
 	return kind{
 		allowed: "TLSv1.2, TLSv1.3, or both with a comma between them",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			least, most, ok := keystore.ParseProtocols(s.value)
 			if !ok {
 				return errAllowed
@@ -81,10 +81,10 @@ func protocols(terms func(*draft) *keystore.Terms) kind {
 }
 
 // cipherSuites takes cipher suites by their names in Java.
-func cipherSuites(field func(*draft) *[]uint16) kind {
+func cipherSuites(field func(*rawConfig) *[]uint16) kind {
 	return kind{
 		allowed: "cipher suites with commas between them, of those that Go holds to be safe",
-		parse: func(d *draft, s setting) error {
+		parse: func(d *rawConfig, s setting) error {
 			ids, err := keystore.ParseCiphers(s.value)
 			if err != nil {
 				return err
@@ -98,7 +98,7 @@ func cipherSuites(field func(*draft) *[]uint16) kind {
 func word(only string) kind {
 	return kind{
 		allowed: only,
-		parse: func(_ *draft, s setting) error {
+		parse: func(_ *rawConfig, s setting) error {
 			if !strings.EqualFold(s.value, only) {
 				return errAllowed
 			}
@@ -108,22 +108,22 @@ func word(only string) kind {
 }
 
 // finishSecure sets the address where clients connect over TLS.
-func (d *draft) finishSecure() error {
-	if d.securePort < 0 {
+func (d *rawConfig) finishSecure() error {
+	if d.secure.port < 0 {
 		if where := d.where["secureClientPortAddress"]; where != "" {
 			return fmt.Errorf("%s: secureClientPortAddress without secureClientPort; set secureClientPort, too", where)
 		}
 		return nil
 	}
-	d.SecureAddr = join(d.secureHost, d.securePort)
-	if d.SecureAddr == d.ClientAddr && d.securePort > 0 {
+	d.SecureAddr = join(d.secure.host, d.secure.port)
+	if d.SecureAddr == d.ClientAddr && d.secure.port > 0 {
 		return fmt.Errorf("%s: secureClientPort is clientPort; choose another port, or leave secureClientPort out and set client.portUnification=true", d.at("secureClientPort"))
 	}
 	return nil
 }
 
 // finishTLS checks that there is what connections over TLS need.
-func (d *draft) finishTLS() error {
+func (d *rawConfig) finishTLS() error {
 	t, opens := &d.ClientTLS, "secureClientPort"
 	if p := d.enabledProtocols; p.Min > 0 {
 		t.Terms.Min, t.Terms.Max = p.Min, p.Max

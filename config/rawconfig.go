@@ -14,8 +14,8 @@ import (
 	"rollcall/server"
 )
 
-// draft is a Config that is not complete yet.
-type draft struct {
+// rawConfig is a Config that is not complete yet.
+type rawConfig struct {
 	Config
 	name     string // the main source's name: errors about what is missing begin with it
 	vars     environ
@@ -25,33 +25,35 @@ type draft struct {
 	warnings []Warning
 	exposed  map[string]string // key → what is said of its file, which others may read
 
-	clientPort        int    // -1: not set
-	clientHost        string // clientPortAddress
-	securePort        int    // -1: not set
-	secureHost        string // secureClientPortAddress
+	client, secure    listener
+	admin, metrics    listener
+	login             loginKeys
 	enabledProtocols  keystore.Terms
 	standaloneEnabled bool
 	observes          bool // peerType=observer
 	idFromHost        bool
 	dynamicFile       string
-	adminEnabled      bool
-	adminHost         string
-	adminPort         int
-	metricsEnabled    bool
-	metricsHost       string
-	metricsPort       int
-	jaasFile          string
-	jaasSection       string
-	requireSASL       bool
-	enforceAuth       bool
-	enforced          []string // schemes
 }
 
-// newDraft returns a draft in which every key that is served has its default.
-func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft {
-	d := &draft{
+// listener holds the keys of one port. Those of clients have no key that enables them.
+type listener struct {
+	enabled bool
+	host    string
+	port    int // -1: not set
+}
+
+// loginKeys are the keys about logins.
+type loginKeys struct {
+	jaasFile, jaasSection    string
+	requireSASL, enforceAuth bool
+	schemes                  []string // that enforceAuth accepts
+}
+
+// newRawConfig returns a rawConfig in which every key that is served has its default.
+func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *rawConfig {
+	d := &rawConfig{
 		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string), exposed: make(map[string]string),
-		clientPort: -1, clientHost: roster.AllHosts, securePort: -1, secureHost: roster.AllHosts,
+		client: listener{host: roster.AllHosts, port: -1}, secure: listener{host: roster.AllHosts, port: -1},
 	}
 	d.NewEnsemble = flags.newEnsemble
 	for i := range keys {
@@ -66,13 +68,13 @@ func newDraft(name string, vars environ, flags Flags, warnings []Warning) *draft
 	return d
 }
 
-func (d *draft) warn(where, format string, args ...any) {
+func (d *rawConfig) warn(where, format string, args ...any) {
 	d.warnings = append(d.warnings, Warning{Where: where, Text: fmt.Sprintf(format, args...)})
 }
 
 // accept checks the settings one by one and keeps their values. It returns an error for each that is
 // wrong.
-func (d *draft) accept(list []setting) (failed []error) {
+func (d *rawConfig) accept(list []setting) (failed []error) {
 	for _, s := range list {
 		d.where[s.key] = s.where
 		o := outcome{setting: s, key: lookup(s.key)}
@@ -90,7 +92,7 @@ func (d *draft) accept(list []setting) (failed []error) {
 
 // finish checks what concerns several settings, and sets the values that follow from them. finishLogin does
 // that for logins.
-func (d *draft) finish() error {
+func (d *rawConfig) finish() error {
 	for _, step := range []func() error{
 		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit, d.finishReadOnly,
 	} {
@@ -102,9 +104,9 @@ func (d *draft) finish() error {
 }
 
 // at returns where a key was set, or the name of the main source.
-func (d *draft) at(key string) string { return cmp.Or(d.where[key], d.name) }
+func (d *rawConfig) at(key string) string { return cmp.Or(d.where[key], d.name) }
 
-func (d *draft) finishFolders() error {
+func (d *rawConfig) finishFolders() error {
 	if d.Dir == "" {
 		return fmt.Errorf("%s: dataDir is not set; set dataDir=FOLDER, or give -data FOLDER", d.name)
 	}
@@ -119,7 +121,7 @@ func (d *draft) finishFolders() error {
 	return nil
 }
 
-func (d *draft) finishTimes() error {
+func (d *rawConfig) finishTimes() error {
 	d.MinTimeout = cmp.Or(d.MinTimeout, server.DefaultMinTicks*d.Tick)
 	d.MaxTimeout = cmp.Or(d.MaxTimeout, server.DefaultMaxTicks*d.Tick)
 	if d.MinTimeout > d.MaxTimeout {
@@ -131,7 +133,7 @@ func (d *draft) finishTimes() error {
 }
 
 // readDynamic reads the server lines in dynamicConfigFile. Anything else in that file is an error.
-func (d *draft) readDynamic() error {
+func (d *rawConfig) readDynamic() error {
 	if d.dynamicFile == "" {
 		return nil
 	}
@@ -163,7 +165,7 @@ func (d *draft) readDynamic() error {
 
 // finishServers decides, as ZooKeeper does, whether this is a standalone server or a member of an
 // ensemble.
-func (d *draft) finishServers() error {
+func (d *rawConfig) finishServers() error {
 	slices.SortFunc(d.Servers, func(a, b roster.Server) int { return cmp.Compare(a.ID, b.ID) })
 	voters := len(roster.List(d.Servers).Voters())
 	if err := d.checkObservers(voters); err != nil {
@@ -201,7 +203,7 @@ func (d *draft) finishServers() error {
 
 // checkObservers checks that observers have an ensemble to observe. voters is how many of the servers are
 // participants.
-func (d *draft) checkObservers(voters int) error {
+func (d *rawConfig) checkObservers(voters int) error {
 	first := slices.IndexFunc(d.Servers, func(s roster.Server) bool { return s.Observer })
 	if first < 0 {
 		return nil
@@ -218,7 +220,7 @@ func (d *draft) checkObservers(voters int) error {
 }
 
 // finishPeerType compares peerType with this member's server line. If they differ the line counts, as in ZooKeeper.
-func (d *draft) finishPeerType() error {
+func (d *rawConfig) finishPeerType() error {
 	where := d.where["peerType"]
 	if where == "" {
 		return nil
@@ -238,7 +240,7 @@ func (d *draft) finishPeerType() error {
 
 // finishMembers checks that the stores with the certificates of members are named if they are read, and read if the
 // first of them is named.
-func (d *draft) finishMembers() error {
+func (d *rawConfig) finishMembers() error {
 	if key, err := d.Trust.Missing(); err != nil {
 		return fmt.Errorf("%s: %w", d.at(key), err)
 	}
@@ -250,17 +252,17 @@ func (d *draft) finishMembers() error {
 }
 
 // finishClient sets the address where clients connect.
-func (d *draft) finishClient() error {
-	if d.clientPort < 0 && d.where["clientPortAddress"] != "" {
+func (d *rawConfig) finishClient() error {
+	if d.client.port < 0 && d.where["clientPortAddress"] != "" {
 		return fmt.Errorf("%s: clientPortAddress without clientPort; set clientPort, too", d.at("clientPortAddress"))
 	}
-	if d.clientPort >= 0 {
-		d.ClientAddr = join(d.clientHost, d.clientPort)
+	if d.client.port >= 0 {
+		d.ClientAddr = join(d.client.host, d.client.port)
 	}
 	self, _ := d.Self()
 	if line := self.ClientAddr(); line != "" {
-		same := d.clientPort == self.ClientPort && (d.clientHost == roster.AllHosts || strings.EqualFold(d.clientHost, self.ClientHost))
-		if d.clientPort >= 0 && !same && d.flags.client == "" {
+		same := d.client.port == self.ClientPort && (d.client.host == roster.AllHosts || strings.EqualFold(d.client.host, self.ClientHost))
+		if d.client.port >= 0 && !same && d.flags.client == "" {
 			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and clientPortAddress out", d.at("clientPort"), d.ClientAddr, self.ID, line)
 		}
 		d.ClientAddr = line
@@ -279,19 +281,19 @@ func (d *draft) finishClient() error {
 		}
 		d.ClientAddr = join(h, int(n))
 	}
-	if d.ClientAddr == "" && d.securePort < 0 {
+	if d.ClientAddr == "" && d.secure.port < 0 {
 		d.warn(d.name, "no clientPort: no client can connect here")
 	}
 	return nil
 }
 
 // finishAdmin sets the addresses where operators and collectors are served over HTTP.
-func (d *draft) finishAdmin() error {
-	if d.adminEnabled {
-		d.HTTP.Addr = join(d.adminHost, d.adminPort)
+func (d *rawConfig) finishAdmin() error {
+	if d.admin.enabled {
+		d.HTTP.Addr = join(d.admin.host, d.admin.port)
 	}
-	if d.metricsEnabled {
-		d.HTTP.MetricsAddr = join(d.metricsHost, d.metricsPort)
+	if d.metrics.enabled {
+		d.HTTP.MetricsAddr = join(d.metrics.host, d.metrics.port)
 	}
 	asks := "admin.forceHttps"
 	if !d.HTTP.ForceHTTPS {
@@ -311,7 +313,7 @@ func (d *draft) finishAdmin() error {
 }
 
 // finishAudit checks that there is an audit log if lines in it are required, and sets where they go.
-func (d *draft) finishAudit() error {
+func (d *rawConfig) finishAudit() error {
 	if d.Audit.Required && !d.Audit.Enable {
 		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out", d.at("audit.required"))
 	}
