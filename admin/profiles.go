@@ -11,7 +11,7 @@ import (
 const profileTime = 3 * time.Minute
 
 // profiles are the endpoints of Go's profiler. Its profiles show the memory of the member, and so
-// the data of its clients. The command line is not among them: -set can give a secret there.
+// the data of its clients. The command line is not among them: --set can give a secret there.
 var profiles = []endpoint{
 	{method: "GET", path: "/debug/pprof/", class: changes, action: "profile", long: true, lasts: profileTime, help: "Go's profiles: their list, and each under its name", serve: profile(pprof.Index)},
 	{method: "GET", path: "/debug/pprof/profile", class: changes, action: "profile", long: true, lasts: profileTime, help: "a profile of the processor time, over the parameter seconds", serve: profile(pprof.Profile)},

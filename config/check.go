@@ -31,7 +31,7 @@ type Key struct {
 	Name    string
 	Value   string // as it was set, or the default; "" if it is secret or the key is unknown
 	Default string // or, in words, what holds without the key
-	From    string // "zoo.cfg:12", "ZOO_TICK_TIME", "-tick"; "default"
+	From    string // "zoo.cfg:12", "ZOO_TICK_TIME", "--tick"; "default"
 	Verdict Verdict
 	Why     string // the reason for NoEffect, Unknown, Dangerous and Refused
 }

@@ -116,7 +116,7 @@ func TestCheckReportsAll(t *testing.T) {
 	if _, _, err := Load(file, nil, Flags{}); err == nil || err.Error() != r.Errors[0].Error() {
 		t.Errorf("Load: %v, want %v", err, r.Errors[0])
 	}
-	from := map[string]string{"snapCount": file + ":4", "skipACL": "JVMFLAGS", "enforceQuota": "-set", "syncLimit": "default", "no.such": file + ":5"}
+	from := map[string]string{"snapCount": file + ":4", "skipACL": "JVMFLAGS", "enforceQuota": "--set", "syncLimit": "default", "no.such": file + ":5"}
 	for _, k := range r.Config.Keys {
 		if want := from[k.Name]; want != "" && k.From != want {
 			t.Errorf("%s is from %s, want %s", k.Name, k.From, want)

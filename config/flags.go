@@ -23,7 +23,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 			continue
 		}
 		fs.Func(k.flag.name, k.flag.usage, func(value string) error {
-			f.settings = append(f.settings, setting{k.name, value, "-" + k.flag.name})
+			f.settings = append(f.settings, setting{k.name, value, "--" + k.flag.name})
 			return nil
 		})
 	}
@@ -35,7 +35,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 		if !ok {
 			return errors.New("allowed is key=value")
 		}
-		f.settings = append(f.settings, setting{strings.TrimSpace(key), strings.TrimSpace(value), "-set"})
+		f.settings = append(f.settings, setting{strings.TrimSpace(key), strings.TrimSpace(value), "--set"})
 		return nil
 	})
 }

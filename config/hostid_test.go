@@ -23,7 +23,7 @@ func TestIDFromHostname(t *testing.T) {
 		{"my-pods-2.members.default.svc", "", "", 3, "the host name my-pods-2.members.default.svc", "3\n"},
 		{"rollcall-1", "2\n", "", 2, "the host name rollcall-1", "2\n"},
 		{"rollcall-1", "1\n", "", 0, "DIR/data/myid: it says 1, and the host name rollcall-1 stands for member 2: this is the folder of another member; give each member its own", "1\n"},
-		{"rollcall-1", "1\n", "1", 1, "-myid", "1\n"},
+		{"rollcall-1", "1\n", "1", 1, "--myid", "1\n"},
 		{"rollcall-3", "", "", 0, "DIR/zoo.cfg: this is member 4 (the host name rollcall-3), and there is no server.4: correct one of the two", ""},
 		{"rollcall", "", "", 0, "DIR/zoo.cfg:5: serverIdFromHostname: host name rollcall: allowed is a name that ends in a dash and a number from 0 to 254, such as rollcall-0", ""},
 		{"17", "", "", 0, "host name 17: allowed", ""},

@@ -36,7 +36,7 @@ func read(file string, env []string, flags Flags) (*rawConfig, settings, error) 
 // Warning is about a part of a configuration that may not work as its author thinks. The member starts
 // all the same.
 type Warning struct {
-	Where    string // "zoo.cfg:12", "ZOO_MY_ID", "-set", or the file as a whole
+	Where    string // "zoo.cfg:12", "ZOO_MY_ID", "--set", or the file as a whole
 	Text     string
 	NoEffect string // the key that has no effect, if the warning is about that
 }
@@ -46,7 +46,7 @@ func (w Warning) String() string { return w.Where + ": " + w.Text }
 // setting is a key with its value as somebody wrote them.
 type setting struct {
 	key, value string
-	where      string // "zoo.cfg:12", "ZOO_TICK_TIME", "-tick"; errors and warnings begin with it
+	where      string // "zoo.cfg:12", "ZOO_TICK_TIME", "--tick"; errors and warnings begin with it
 }
 
 // settings are those of all sources, each key once.

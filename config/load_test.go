@@ -72,7 +72,7 @@ func TestLoadCases(t *testing.T) {
 				c.MaxTimeout == time.Minute && c.ClientAddr == "0.0.0.0:2181" && c.MyID == 1
 		}},
 		{name: "case 366 tickTime 0", cfg: "tickTime=0", err: "DIR/zoo.cfg:2: tickTime=0: allowed is 1 to 3600000 (ms)"},
-		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set; set dataDir=FOLDER, or give -data FOLDER"},
+		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set; set dataDir=FOLDER, or give --data FOLDER"},
 		{name: "case 367 empty dataDir", noData: true, cfg: "dataDir=", err: "DIR/zoo.cfg:1: dataDir=: allowed is a path"},
 		{name: "case 368 clientPortAddress alone", cfg: "clientPortAddress=::1", err: "DIR/zoo.cfg:2: clientPortAddress without clientPort; set clientPort, too"},
 		{name: "case 369 no initLimit", cfg: strings.Replace(three, "initLimit=5", "", 1), myid: "1", err: "DIR/zoo.cfg: initLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
@@ -335,17 +335,17 @@ func TestLoadFlags(t *testing.T) {
 		cfg.SnapCount != 20 || cfg.SyncLimit != 9 || cfg.Servers[1].QuorumAddr() != "bb:1" {
 		t.Errorf("Load = %+v", cfg)
 	}
-	want := at("-set: snapCount again, first in -set: this one counts\n-set: unknown key foo\n-myid: DIR/myid says 1; 3 counts")
+	want := at("--set: snapCount again, first in --set: this one counts\n--set: unknown key foo\n--myid: DIR/myid says 1; 3 counts")
 	if got := texts(warnings); got != want {
 		t.Errorf("warnings:\n%s\nwant\n%s", got, want)
 	}
 	for args, want := range map[string]string{
-		"-tick=2s":          "-tick: tickTime=2s: allowed is 1 to 3600000 (ms)",
-		"-myid=0":           "-myid 0: allowed is 1 to 255",
-		"-client=2181":      "-client 2181: allowed is host:port",
-		"-client=h:65536":   "-client h:65536: port: allowed is 0 to 65535",
-		"-client=a b:2181":  `-client: host "a b": allowed is a name, an IPv4 address or an IPv6 address in brackets`,
-		"-set=sslQuorum=on": "-set: sslQuorum=on: allowed is true or false",
+		"-tick=2s":          "--tick: tickTime=2s: allowed is 1 to 3600000 (ms)",
+		"-myid=0":           "--myid 0: allowed is 1 to 255",
+		"-client=2181":      "--client 2181: allowed is host:port",
+		"-client=h:65536":   "--client h:65536: port: allowed is 0 to 65535",
+		"-client=a b:2181":  `--client: host "a b": allowed is a name, an IPv4 address or an IPv6 address in brackets`,
+		"-set=sslQuorum=on": "--set: sslQuorum=on: allowed is true or false",
 	} {
 		if _, _, err := Load(filepath.Join(dir, "zoo.cfg"), nil, parseFlags(t, "-data", dir, args)); err == nil || err.Error() != want {
 			t.Errorf("Load with %s: %v, want %s", args, err, want)

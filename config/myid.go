@@ -40,12 +40,12 @@ func (d *rawConfig) finishID() error {
 	if d.flags.myID != "" {
 		id, err := roster.ParseID(d.flags.myID, most)
 		if err != nil {
-			return fmt.Errorf("-myid %s: allowed is %w", Brief(d.flags.myID), err)
+			return fmt.Errorf("--myid %s: allowed is %w", Brief(d.flags.myID), err)
 		}
 		if onDisk != 0 && id != onDisk {
-			d.warn("-myid", "%s says %d; %d counts", path, onDisk, id)
+			d.warn("--myid", "%s says %d; %d counts", path, onDisk, id)
 		}
-		d.MyID, d.newID, d.IDFrom = id, 0, "-myid"
+		d.MyID, d.newID, d.IDFrom = id, 0, "--myid"
 	}
 	if d.Standalone {
 		d.standaloneID()

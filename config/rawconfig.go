@@ -108,7 +108,7 @@ func (d *rawConfig) at(key string) string { return cmp.Or(d.where[key], d.name) 
 
 func (d *rawConfig) finishFolders() error {
 	if d.Dir == "" {
-		return fmt.Errorf("%s: dataDir is not set; set dataDir=FOLDER, or give -data FOLDER", d.name)
+		return fmt.Errorf("%s: dataDir is not set; set dataDir=FOLDER, or give --data FOLDER", d.name)
 	}
 	d.LogDir = cmp.Or(d.LogDir, d.Dir)
 	for _, dir := range []*string{&d.Dir, &d.LogDir} {
@@ -270,14 +270,14 @@ func (d *rawConfig) finishClient() error {
 	if d.flags.client != "" {
 		h, port, err := net.SplitHostPort(d.flags.client)
 		if err != nil {
-			return fmt.Errorf("-client %s: allowed is host:port", Brief(d.flags.client))
+			return fmt.Errorf("--client %s: allowed is host:port", Brief(d.flags.client))
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return fmt.Errorf("-client %s: port: allowed is 0 to %d", Brief(d.flags.client), maxPort)
+			return fmt.Errorf("--client %s: port: allowed is 0 to %d", Brief(d.flags.client), maxPort)
 		}
 		if h, err = roster.ParseHost(cmp.Or(h, roster.AllHosts)); err != nil {
-			return fmt.Errorf("-client: %w", err)
+			return fmt.Errorf("--client: %w", err)
 		}
 		d.ClientAddr = join(h, int(n))
 	}

@@ -206,7 +206,7 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 		}
 	}
 	if n < 1 || n > maxCPUs {
-		return fmt.Errorf("-cpus %d; allowed are 1 to %d", n, maxCPUs)
+		return fmt.Errorf("--cpus %d; allowed are 1 to %d", n, maxCPUs)
 	}
 	runtime.GOMAXPROCS(n)
 	return nil
@@ -271,7 +271,7 @@ func (f *benchFlags) compare(ctx context.Context, cases []bench.Params, stdout i
 	}
 	cfg := bench.CompareConfig{Cases: cases, Rounds: f.rounds, Progress: progress}
 	for i, s := range []*sideFlags{&f.a, &f.b} {
-		t, err := s.target(f.world, "-"+string("ab"[i]))
+		t, err := s.target(f.world, "--"+string("ab"[i]))
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{at, "-tls-ca=no-such-file", "get"}, "bench: --tls-ca: open no-such-file"},
 		{[]string{"compare", "-a=a:1", "-b=b:1", "-b-tls-ca=no-such-file", "get"}, "bench compare: --b-tls-ca: open no-such-file"},
 		{[]string{"keep-sessions", "-tls-ca=no-such-file"}, "--tls-ca: open no-such-file"},
-		{[]string{"compare", "get"}, "bench compare: -a host:port,... names the servers"},
+		{[]string{"compare", "get"}, "bench compare: --a host:port,... names the servers"},
 		{[]string{"compare", "-a=a:1", "get"}, "-b host:port,... names the servers"},
 		{[]string{"compare", "-a=a:1", "-b=b:1", "-o=xml", "get"}, "there are table, json and markdown"},
 		{[]string{"compare", "-a=a:1", "-b=b:1", "-rounds=2", "get"}, "2 rounds; allowed are 3 to 100"},

@@ -28,7 +28,7 @@ func TestConfigCheck(t *testing.T) {
 			"KEY VALUE STATE FROM WARNING", "dataLogDir (dataDir) default default", "skipACL yes dangerous DIR/good:3 every client may read and change every node",
 			"superDigest in force DIR/good:6", "leaderServes no no effect DIR/good:4 the leader takes clients, too", `no.such unknown DIR/good:5 there is no such key`,
 		}, ""},
-		{"config check -o wide -tick 700 DIR/good", cli.OK, []string{"FROM DEFAULT WARNING", "tickTime 700 in force -tick 3000"}, ""},
+		{"config check -o wide -tick 700 DIR/good", cli.OK, []string{"FROM DEFAULT WARNING", "tickTime 700 in force --tick 3000"}, ""},
 		{"config check DIR/bad", cli.Failed, []string{"tickTime x refused DIR/bad:3", "snapCount 1 refused DIR/bad:4"}, "2 values are refused; DIR/bad:3: tickTime=x: allowed is"},
 		{"config check DIR/two", cli.Failed, []string{"syncLimit 2 in force"}, "warning: DIR/two: 2 members"},
 		{"config check DIR/none", cli.Failed, nil, "DIR/none"},

@@ -252,7 +252,7 @@ func (f *upFlags) config(i int, out *teller) (config.Config, error) {
 	var flags config.Flags
 	set := flag.NewFlagSet("up", flag.ContinueOnError)
 	flags.Register(set)
-	if err := set.Parse([]string{"-myid", strconv.Itoa(i + 1)}); err != nil {
+	if err := set.Parse([]string{"--myid", strconv.Itoa(i + 1)}); err != nil {
 		return config.Config{}, err
 	}
 	cfg, warnings, err := config.Load(name, nil, flags)
