@@ -1,6 +1,7 @@
 package power
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,7 +12,16 @@ import (
 // rollcall is the binary under test, built once per run.
 var rollcall string
 
-func TestMain(m *testing.M) { os.Exit(process.Main(m, &rollcall, build)) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(keeperDir); dir != "" && !process.Wrapped() {
+		if err := keep(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(process.Main(m, &rollcall, build))
+}
 
 func build(dir string) (string, error) {
 	return process.BuildHurried(filepath.Join("..", ".."), dir)

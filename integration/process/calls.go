@@ -238,6 +238,9 @@ func receiveDescriptor(conn *net.UnixConn) (int, error) {
 	return fds[0], nil // the kernel sends no message without one
 }
 
+// Wrapped reports whether this process was started as Calls.Binary, and has not become the binary of the Calls yet.
+func Wrapped() bool { return os.Getenv(callsSocket) != "" }
+
 // runWithCalls gives the Calls that wait on socket a listener for this process, and executes their
 // binary. It returns only if that fails.
 func runWithCalls(socket string) error {

@@ -1,0 +1,415 @@
+package power
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"golang.org/x/sys/unix"
+
+	"rollcall/integration/process"
+	"rollcall/quorum/disk"
+)
+
+const (
+	// keeperDir is the variable that makes the test binary a keeper, in the directory that it names.
+	keeperDir = "ROLLCALL_KEEPER"
+	// journalName is the file in which a keeper says what it begins and what it has done.
+	journalName = "journal"
+	// keeperSteps is how many writes a keeper makes: rounds of all kinds of step.
+	keeperSteps = 5 * len(stepKinds)
+	// restartEvery is how many steps a keeper makes before it opens its stores again: a number without a factor in common with that of the kinds.
+	restartEvery = 9
+)
+
+// stepKinds are the writes of a keeper, in the order of a round. Each is durable when it returns.
+var stepKinds = [...]string{"term", "vote's term", "vote's candidate", "entries", "list", "first entries go", "server lines", "last entries go"}
+
+// These are keys of raft and of package quorum in the stable store.
+var (
+	voteTermKey  = []byte("LastVoteTerm")
+	candidateKey = []byte("LastVoteCand")
+	listKey      = []byte("RollcallList")
+)
+
+// holding is what a keeper's stores hold.
+type holding struct {
+	term, voteTerm uint64
+	candidate      string
+	list           int    // the length of the server list
+	first, last    uint64 // of the log; 0: it is empty
+	servers        string
+}
+
+// holdingAfter returns what the stores hold after the first n steps.
+func holdingAfter(n int) holding {
+	h := holding{servers: "1"}
+	for step := range n {
+		h.step(step)
+	}
+	return h
+}
+
+// step makes a step in the model, and returns the write that makes it in the stores.
+func (h *holding) step(step int) (write func(d *disk.Data) error) {
+	switch stepKinds[step%len(stepKinds)] {
+	case "term":
+		h.term++
+		return func(d *disk.Data) error { return d.Stable().SetTerm(h.term) }
+	case "vote's term":
+		h.voteTerm = h.term
+		return func(d *disk.Data) error { return d.Stable().SetUint64(voteTermKey, h.voteTerm) }
+	case "vote's candidate":
+		h.candidate = fmt.Sprintf("member %d", h.term)
+		return func(d *disk.Data) error { return d.Stable().Set(candidateKey, []byte(h.candidate)) }
+	case "entries":
+		var logs []*raft.Log
+		for range 6 {
+			h.last++
+			logs = append(logs, &raft.Log{Index: h.last, Term: h.term, Type: raft.LogCommand, Data: make([]byte, 500*h.last)})
+		}
+		h.first = max(h.first, 1)
+		return func(d *disk.Data) error { return d.Log().StoreLogs(logs) }
+	case "list": // it takes several pages, and the file grows
+		h.list = 20_000 * int(h.term)
+		return func(d *disk.Data) error { return d.Stable().Set(listKey, make([]byte, h.list)) }
+	case "first entries go":
+		from := h.first
+		h.first += 2
+		return func(d *disk.Data) error { return d.Log().DeleteRange(from, h.first-1) }
+	case "server lines":
+		h.servers = fmt.Sprintf("1 %d", h.term)
+		return func(d *disk.Data) error { return d.Rename(1, strings.Fields(h.servers)) }
+	default: // "last entries go"
+		to := h.last
+		h.last -= 2
+		return func(d *disk.Data) error { return d.Log().DeleteRange(h.last+1, to) }
+	}
+}
+
+// held reads what stores hold.
+func held(d *disk.Data) (h holding, err error) {
+	s := d.Stable()
+	if h.term, err = s.Term(); err != nil {
+		return h, err
+	}
+	if h.voteTerm, err = s.GetUint64(voteTermKey); err != nil {
+		return h, err
+	}
+	candidate, err := s.Value(candidateKey)
+	if err != nil {
+		return h, err
+	}
+	list, err := s.Value(listKey)
+	if err != nil {
+		return h, err
+	}
+	h.candidate, h.list, h.servers = string(candidate), len(list), strings.Join(d.Servers(), " ")
+	if h.first, err = d.Log().FirstIndex(); err != nil {
+		return h, err
+	}
+	if h.last, err = d.Log().LastIndex(); err != nil {
+		return h, err
+	}
+	for i := h.first; i > 0 && i <= h.last; i++ {
+		if err := d.Log().GetLog(i, new(raft.Log)); err != nil {
+			return h, fmt.Errorf("entry %d: %w", i, err)
+		}
+	}
+	return h, nil
+}
+
+// openKept opens the stores in a keeper's directory.
+func openKept(dir string) (*disk.Data, error) {
+	return disk.Open(disk.Config{
+		Member: 1, Servers: []string{"1"}, Dir: filepath.Join(dir, "data"), LogKind: disk.LogBolt,
+		Running: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+	})
+}
+
+// keep is the process of a keeper. It begins in an empty directory, and makes all steps. The journal has a line for each start
+// with the id of the disk, one before each step, and one after it.
+func keep(dir string) error {
+	journal, err := os.OpenFile(filepath.Join(dir, journalName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+	var h holding
+	for step := 0; step < keeperSteps; {
+		d, err := openKept(dir)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(journal, "id %v\n", d.ID()); err != nil {
+			return err
+		}
+		for end := min(step+restartEvery, keeperSteps); step < end; step++ {
+			if _, err := fmt.Fprintf(journal, "begin %d\n", step+1); err != nil {
+				return err
+			}
+			if err := h.step(step)(d); err != nil {
+				return fmt.Errorf("step %d: %w", step+1, err)
+			}
+			if _, err := fmt.Fprintf(journal, "done %d\n", step+1); err != nil {
+				return err
+			}
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told is what a keeper has said up to a place.
+type told struct {
+	id          string // of the disk; "": none
+	begun, done int    // steps
+}
+
+func (k *told) read(journal string) {
+	for line := range strings.Lines(journal) {
+		_, _ = fmt.Sscanf(line, "id %s", &k.id)
+		_, _ = fmt.Sscanf(line, "begin %d", &k.begun)
+		_, _ = fmt.Sscanf(line, "done %d", &k.done)
+	}
+}
+
+// judge opens what is left in a keeper's directory. It has what the keeper has said to be done, or also the step that it had begun,
+// and nothing else. The disk has kept its id. Once it is open, the next vote is taken.
+func (k told) judge(dir string) error {
+	d, err := openKept(dir)
+	if err != nil {
+		return fmt.Errorf("a start refuses: %w", err)
+	}
+	h, err := held(d)
+	switch {
+	case err != nil:
+	case k.id != "" && d.ID().String() != k.id:
+		err = fmt.Errorf("the disk has the id %v, and had %s", d.ID(), k.id)
+	case h != holdingAfter(k.done) && h != holdingAfter(k.begun):
+		err = fmt.Errorf("there is %+v, want %+v or %+v", h, holdingAfter(k.done), holdingAfter(k.begun))
+	default:
+		err = d.Stable().SetUint64(voteTermKey, h.term+1)
+	}
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// keeping is the record of a keeper.
+type keeping struct {
+	dir string
+	d   *recorded
+}
+
+func newKeeping(t *testing.T) *keeping {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeping{dir: t.TempDir()}
+	k.d = (&recorder{}).record(t, self, k.dir, 1)
+	k.d.Env = append(k.d.Env, keeperDir+"="+k.dir)
+	return k
+}
+
+// run runs a keeper in the empty directory, with a fault at a place of its calls, and returns what it has said.
+func (k *keeping) run(t *testing.T, at *place) (said told, out string, err error) {
+	t.Helper()
+	for _, name := range []string{"data", journalName} {
+		if err := os.RemoveAll(filepath.Join(k.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.d.format(t)
+	k.d.refuse(func(c *process.Call) syscall.Errno {
+		if c.Number == unix.SYS_WRITE && k.d.nameOf(c.Thread, c.Args[0]) == journalName {
+			return 0 // the journal is the test's
+		}
+		return at.refuses(c)
+	})
+	defer k.d.refuse(nil)
+	out, err = output(t, k.d.Binary, k.d.Env)
+	text, rerr := os.ReadFile(filepath.Join(k.dir, journalName))
+	if rerr != nil && at.n == 0 {
+		t.Fatal(rerr)
+	}
+	said.read(string(text))
+	return said, out, err
+}
+
+// A BoltDB keeps terms, votes, the id of the disk, entries and the server lines, whatever a loss of power leaves of the writes since the
+// last sync: what was acknowledged is there, and what was under way is there as a whole or not at all.
+func TestBoltLosesPower(t *testing.T) {
+	k := newKeeping(t)
+	said, out, err := k.run(t, &place{recorded: k.d})
+	if err != nil || said.done != keeperSteps {
+		t.Fatalf("%d of %d steps: %v\n%s", said.done, keeperSteps, err, out)
+	}
+	changes := k.d.recorder.all()
+	seeds, tried := process.Setting(t, "ROLLCALL_OUTAGES", 1, 2), 0
+	replay(changes, func(place int, v *volume, said told) bool {
+		for i := range seeds {
+			o := newOutage(uint64(place*seeds+i), place)
+			if err := survivesIn(t, v, o, said); err != nil {
+				t.Errorf("power was lost after change %d of %d, in step %d, and the disk %v: %v", place, len(changes), said.begun, o, err)
+			}
+			tried++
+		}
+		return !t.Failed()
+	})
+	fmt.Printf("power: %s: %d outages at %d places\n", t.Name(), tried, len(changes))
+	t.Run("syncs", func(t *testing.T) { keeperNeedsSyncs(t, changes) })
+}
+
+// replay calls do for the disk after each change, with what the keeper has said by then, until do returns false.
+func replay(changes []change, do func(place int, v *volume, said told) bool) {
+	v, said, journal := &volume{}, told{}, 0
+	for i, c := range changes {
+		v.apply(c, i)
+		switch {
+		case c.kind == makes && c.name == journalName:
+			journal = c.node
+		case c.kind == write && c.on == journal:
+			said.read(string(c.data))
+		}
+		if !do(i+1, v, said) {
+			return
+		}
+	}
+}
+
+// survivesIn judges what an outage leaves of a disk.
+func survivesIn(t *testing.T, v *volume, o *outage, said told) error {
+	t.Helper()
+	dir, err := os.MkdirTemp(memory(), "rollcall-power-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := v.cut(o).put(dir, v.root); err != nil {
+		t.Fatal(err)
+	}
+	return said.judge(dir)
+}
+
+// keeperClasses are the syncs of a keeper. A loss of power needs each of them.
+var keeperClasses = []string{
+	".",
+	"data",
+	"data/rollcall",
+	"data/rollcall/identity.json.tmp",
+	"data/rollcall/raft.db, a meta page",
+	"data/rollcall/raft.db, other pages",
+	"data/rollcall/raft.db.tmp",
+	"data/rollcall/raft.durable.tmp",
+}
+
+// keeperSyncs returns the places of all syncs, by their classes: the path of what is synced. Those of raft.db have a class for the two
+// syncs of each transaction. The sync that follows a new size alone is left out: the sync of the pages keeps the size, too.
+func keeperSyncs(changes []change) map[string][]int {
+	const metaPages = 2 * 4096
+	syncs, last := map[string][]int{}, map[int]change{}
+	for place, c := range changes {
+		switch c.kind {
+		case write, resize, grow:
+			last[c.on] = c
+		case sync:
+			class := c.name
+			if path.Base(c.name) == "raft.db" {
+				switch last := last[c.on]; {
+				case last.kind == resize:
+					continue
+				case last.at < metaPages:
+					class += ", a meta page"
+				default:
+					class += ", other pages"
+				}
+			}
+			syncs[class] = append(syncs[class], place)
+		}
+	}
+	return syncs
+}
+
+// without leaves some syncs out of what was done. near has the places from such a sync to the next one of the same file.
+func without(changes []change, syncs []int) (left []change, near map[int]bool) {
+	left, near = slices.Clone(changes), map[int]bool{}
+	for _, at := range syncs {
+		left[at] = change{disk: changes[at].disk, kind: nothing}
+		for place := at + 1; place <= len(changes); place++ {
+			near[place] = true
+			if place < len(changes) && changes[place].kind == sync && changes[place].on == changes[at].on {
+				break
+			}
+		}
+	}
+	return left, near
+}
+
+// keeperNeedsSyncs leaves one kind of sync out, each kind at a time. Then a loss of power must do harm.
+func keeperNeedsSyncs(t *testing.T, changes []change) {
+	syncs := keeperSyncs(changes)
+	if got := sortedKeys(syncs); !slices.Equal(got, keeperClasses) {
+		t.Fatalf("a keeper syncs %q, want %q; a sync that is missing has been removed, and a new one must be listed", got, keeperClasses)
+	}
+	for _, class := range keeperClasses {
+		left, near := without(changes, syncs[class])
+		rng, tried, harmed := rand.New(rand.NewPCG(1, 4)), 0, error(nil)
+		for pass := 0; pass < 40 && harmed == nil; pass++ {
+			replay(left, func(place int, v *volume, said told) bool {
+				if near[place] {
+					tried++
+					harmed = survivesIn(t, v, newOutage(rng.Uint64(), place), said)
+				}
+				return harmed == nil
+			})
+		}
+		if harmed == nil {
+			t.Errorf("without the %d syncs of %s, %d outages did no harm", len(syncs[class]), class, tried)
+		} else if os.Getenv("ROLLCALL_LOG") != "" {
+			t.Logf("%s, %d times; without it, outage %d: %v", class, len(syncs[class]), tried, harmed)
+		}
+	}
+}
+
+// A process that is killed, or finds no space, at any of its calls leaves a BoltDB with what it has acknowledged, and with the step that it had begun or
+// without it. The next start takes votes.
+func TestBoltIsInterrupted(t *testing.T) {
+	k := newKeeping(t)
+	whole := &place{recorded: k.d}
+	if _, out, err := k.run(t, whole); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
+	for _, kind := range faults {
+		places, failed := sample(rng, whole.calls, process.Setting(t, "ROLLCALL_OUTAGES", 1, 8)), 0
+		for _, n := range places {
+			at := &place{recorded: k.d, fault: kind, n: n}
+			said, out, err := k.run(t, at)
+			if err != nil {
+				failed++
+			}
+			if err := said.judge(k.dir); err != nil {
+				t.Errorf("%s at call %d of %d, %s, in step %d: %v\n%s", kind.name, n, whole.calls, at.what, said.begun, err, out)
+			}
+		}
+		fmt.Printf("power: %s: %s at %d of %d calls, of which %d ended the process\n", t.Name(), kind.name, len(places), whole.calls, failed)
+		if failed == 0 {
+			t.Errorf("%s: no process ended", kind.name)
+		}
+	}
+}
