@@ -37,8 +37,8 @@ type Part struct {
 	dir string
 }
 
-// Create makes a file in dir that is to become a backup. name is a part of its name meanwhile. Its owner alone can
-// read it, because a backup has the passwords of sessions and all data.
+// Create makes a file in dir that is to become a backup, or a bundle for support. name is a part of its name meanwhile. Its owner alone
+// can read it, because a backup has the passwords of sessions and all data.
 func Create(dir, name string) (*Part, error) {
 	f, err := os.CreateTemp(dir, name+".*"+partSuffix)
 	if err != nil {

@@ -8,15 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollcall/api"
+	"rollcall/backup"
 )
 
 const (
@@ -107,24 +110,38 @@ func newBundle(w World) *cobra.Command {
 	return cmd
 }
 
-// writeBundle makes the archive. If that fails, it removes it. notFound is about the addresses where no member was found.
+// writeBundle makes the archive. It has its name only when it is whole and durable: until then a machine that loses its power, or a
+// command that is killed, would leave a part of it under that name. notFound is about the addresses where no member was found.
 func writeBundle(ctx context.Context, w World, out *Output, file string, members []*api.Client, notFound error) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	part, err := createBundle(file)
 	if err != nil {
 		return fmt.Errorf("support-bundle: %w; --out takes another name", err)
 	}
-	b := newArchive(f, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
+	b := newArchive(part, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
 	b.progress = NewProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))
 	defer b.progress.Done()
 	b.skipAddresses(notFound)
-	err = errors.Join(b.collect(ctx, members), b.close(), f.Close())
-	if err != nil {
-		return errors.Join(fmt.Errorf("support-bundle: %w", err), os.Remove(file))
+	if err := errors.Join(b.collect(ctx, members), b.close()); err != nil {
+		return errors.Join(fmt.Errorf("support-bundle: %w", err), part.Abort())
+	}
+	if err := part.Commit(filepath.Base(file)); err != nil {
+		return fmt.Errorf("support-bundle: %w", err)
 	}
 	for _, line := range b.missing {
 		_, _ = fmt.Fprintln(w.Err, "missing:", Visible(line)) // it is in the archive, too
 	}
 	return PrintText(out, file+"\n", bundled{file, append([]string{}, b.missing...), append([]notAsked{}, b.notAsked...)})
+}
+
+// createBundle makes the file that is to become the archive. There must be no file of that name.
+func createBundle(file string) (*backup.Part, error) {
+	switch _, err := os.Lstat(file); {
+	case err == nil:
+		return nil, fmt.Errorf("%s: %w", file, fs.ErrExist)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	return backup.Create(filepath.Dir(file), filepath.Base(file))
 }
 
 // bundled is an archive that was written, as JSON has it.
