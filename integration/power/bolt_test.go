@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,55 +254,37 @@ func (k *keeping) run(t *testing.T, at *place) (said told, out string, err error
 // last sync: what was acknowledged is there, and what was under way is there as a whole or not at all.
 func TestBoltLosesPower(t *testing.T) {
 	k := newKeeping(t)
-	said, out, err := k.run(t, &place{recorded: k.d})
-	if err != nil || said.done != keeperSteps {
-		t.Fatalf("%d of %d steps: %v\n%s", said.done, keeperSteps, err, out)
+	all, out, err := k.run(t, &place{recorded: k.d})
+	if err != nil || all.done != keeperSteps {
+		t.Fatalf("%d of %d steps: %v\n%s", all.done, keeperSteps, err, out)
 	}
 	changes := k.d.recorder.all()
-	seeds, tried := process.Setting(t, "ROLLCALL_OUTAGES", 1, 2), 0
-	replay(changes, func(place int, v *volume, said told) bool {
-		for i := range seeds {
-			o := newOutage(uint64(place*seeds+i), place)
-			if err := survivesIn(t, v, o, said); err != nil {
-				t.Errorf("power was lost after change %d of %d, in step %d, and the disk %v: %v", place, len(changes), said.begun, o, err)
-			}
-			tried++
+	said := saidAt(changes)
+	survives := func(place int, v *volume, o *outage) error {
+		if err := onDisk(t, v, o, said[place].judge); err != nil {
+			return fmt.Errorf("in step %d: %w", said[place].begun, err)
 		}
-		return !t.Failed()
-	})
+		return nil
+	}
+	tried := losesPowerEverywhere(t, changes, process.Setting(t, "ROLLCALL_OUTAGES", 1, 2), survives)
 	fmt.Printf("power: %s: %d outages at %d places\n", t.Name(), tried, len(changes))
-	t.Run("syncs", func(t *testing.T) { keeperNeedsSyncs(t, changes) })
+	t.Run("syncs", func(t *testing.T) { needsSyncs(t, changes, keeperSyncs(changes), keeperClasses, survives) })
 }
 
-// replay calls do for the disk after each change, with what the keeper has said by then, until do returns false.
-func replay(changes []change, do func(place int, v *volume, said told) bool) {
-	v, said, journal := &volume{}, told{}, 0
-	for i, c := range changes {
-		v.apply(c, i)
+// saidAt returns what a keeper has said after each number of changes.
+func saidAt(changes []change) (said []told) {
+	journal, k := 0, told{}
+	said = append(said, k)
+	for _, c := range changes {
 		switch {
 		case c.kind == makes && c.name == journalName:
 			journal = c.node
 		case c.kind == write && c.on == journal:
-			said.read(string(c.data))
+			k.read(string(c.data))
 		}
-		if !do(i+1, v, said) {
-			return
-		}
+		said = append(said, k)
 	}
-}
-
-// survivesIn judges what an outage leaves of a disk.
-func survivesIn(t *testing.T, v *volume, o *outage, said told) error {
-	t.Helper()
-	dir, err := os.MkdirTemp(memory(), "rollcall-power-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := v.cut(o).put(dir, v.root); err != nil {
-		t.Fatal(err)
-	}
-	return said.judge(dir)
+	return said
 }
 
 // keeperClasses are the syncs of a keeper. A loss of power needs each of them.
@@ -343,47 +324,6 @@ func keeperSyncs(changes []change) map[string][]int {
 		}
 	}
 	return syncs
-}
-
-// without leaves some syncs out of what was done. near has the places from such a sync to the next one of the same file.
-func without(changes []change, syncs []int) (left []change, near map[int]bool) {
-	left, near = slices.Clone(changes), map[int]bool{}
-	for _, at := range syncs {
-		left[at] = change{disk: changes[at].disk, kind: nothing}
-		for place := at + 1; place <= len(changes); place++ {
-			near[place] = true
-			if place < len(changes) && changes[place].kind == sync && changes[place].on == changes[at].on {
-				break
-			}
-		}
-	}
-	return left, near
-}
-
-// keeperNeedsSyncs leaves one kind of sync out, each kind at a time. Then a loss of power must do harm.
-func keeperNeedsSyncs(t *testing.T, changes []change) {
-	syncs := keeperSyncs(changes)
-	if got := sortedKeys(syncs); !slices.Equal(got, keeperClasses) {
-		t.Fatalf("a keeper syncs %q, want %q; a sync that is missing has been removed, and a new one must be listed", got, keeperClasses)
-	}
-	for _, class := range keeperClasses {
-		left, near := without(changes, syncs[class])
-		rng, tried, harmed := rand.New(rand.NewPCG(1, 4)), 0, error(nil)
-		for pass := 0; pass < 40 && harmed == nil; pass++ {
-			replay(left, func(place int, v *volume, said told) bool {
-				if near[place] {
-					tried++
-					harmed = survivesIn(t, v, newOutage(rng.Uint64(), place), said)
-				}
-				return harmed == nil
-			})
-		}
-		if harmed == nil {
-			t.Errorf("without the %d syncs of %s, %d outages did no harm", len(syncs[class]), class, tried)
-		} else if os.Getenv("ROLLCALL_LOG") != "" {
-			t.Logf("%s, %d times; without it, outage %d: %v", class, len(syncs[class]), tried, harmed)
-		}
-	}
 }
 
 // A process that is killed, or finds no space, at any of its calls leaves a BoltDB with what it has acknowledged, and with the step that it had begun or

@@ -85,7 +85,7 @@ func (v *volume) apply(c change, place int) {
 	case format:
 		v.root, v.nodes = c.on, map[int]*node{c.on: {directory: true, names: map[string]int{}}}
 		for _, f := range c.everything {
-			v.nodes[f.node] = &node{directory: f.directory, file: f.content, names: map[string]int{}}
+			v.nodes[f.node] = &node{directory: f.directory, file: content{slices.Clone(f.data), f.size}, names: map[string]int{}} // a sync writes into it
 			v.nodes[f.parent].names[f.name] = f.node
 		}
 		return

@@ -1,0 +1,98 @@
+package power
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+)
+
+// survival judges what an outage leaves of a disk after so many changes.
+type survival func(place int, v *volume, o *outage) error
+
+// eachPlace calls do for the disk after each of the changes, until it returns false.
+func eachPlace(changes []change, do func(place int, v *volume) bool) {
+	v := &volume{}
+	for i, c := range changes {
+		v.apply(c, i)
+		if !do(i+1, v) {
+			return
+		}
+	}
+}
+
+// losesPowerEverywhere takes the power after each of the changes, so many times, and returns how many outages that were.
+func losesPowerEverywhere(t *testing.T, changes []change, times int, survives survival) (tried int) {
+	t.Helper()
+	eachPlace(changes, func(place int, v *volume) bool {
+		for i := range times {
+			tried++
+			o := newOutage(uint64(place*times+i), place)
+			if err := survives(place, v, o); err != nil {
+				t.Errorf("power was lost after change %d of %d, and the disk %v: %v", place, len(changes), o, err)
+			}
+		}
+		return !t.Failed()
+	})
+	return tried
+}
+
+// onDisk writes what an outage leaves to a directory, judges that, and removes it.
+func onDisk(t *testing.T, v *volume, o *outage, judge func(dir string) error) error {
+	t.Helper()
+	dir, err := os.MkdirTemp(memory(), "rollcall-power-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := v.cut(o).put(dir, v.root); err != nil {
+		t.Fatal(err)
+	}
+	return judge(dir)
+}
+
+// nearby is how many places are tried before each sync that follows one that is left out.
+const nearby = 12
+
+// without leaves some syncs out of what was done. near has the last places before the next sync of the same file, or before the end:
+// by then the most has been done that relies on the sync.
+func without(changes []change, syncs []int) (left []change, near map[int]bool) {
+	left, near = slices.Clone(changes), map[int]bool{}
+	for _, at := range syncs {
+		left[at] = change{disk: changes[at].disk, kind: nothing}
+		end := at + 1
+		for end < len(changes) && (changes[end].kind != sync || changes[end].on != changes[at].on) {
+			end++
+		}
+		for place := max(at+1, end-nearby); place <= end; place++ {
+			near[place] = true
+		}
+	}
+	return left, near
+}
+
+// needsSyncs leaves one class of sync out, each class at a time. Then a loss of power must do harm.
+func needsSyncs(t *testing.T, changes []change, syncs map[string][]int, want []string, survives survival) {
+	t.Helper()
+	if got := sortedKeys(syncs); !slices.Equal(got, want) {
+		t.Fatalf("the syncs are of %q, want %q; one that is missing has been removed, and a new one must be listed", got, want)
+	}
+	for _, class := range want {
+		left, near := without(changes, syncs[class])
+		rng, tried, harm := rand.New(rand.NewPCG(1, 4)), 0, error(nil)
+		for harm == nil && tried < tries {
+			eachPlace(left, func(place int, v *volume) bool {
+				if near[place] {
+					tried++
+					harm = survives(place, v, newOutage(rng.Uint64(), place))
+				}
+				return harm == nil
+			})
+		}
+		if harm == nil {
+			t.Errorf("without the %d syncs of %s, %d outages did no harm", len(syncs[class]), class, tried)
+		} else if os.Getenv("ROLLCALL_LOG") != "" {
+			t.Logf("%s, %d times; without it, outage %d: %v", class, len(syncs[class]), tried, harm)
+		}
+	}
+}

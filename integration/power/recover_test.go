@@ -1,0 +1,303 @@
+package power
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"rollcall/integration/process"
+	"rollcall/member"
+	"rollcall/quorum/disk"
+)
+
+// raisedTerms is by how much a recovery raises the term at least.
+const raisedTerms = 1 << 16
+
+// survivor is a member of three, of which the two others are lost, and what rollcall recover needs.
+type survivor struct {
+	id      uint32
+	wal     bool // its log is in raft-wal, not in a BoltDB
+	member  member.Server
+	data    string // its directory, as it was when it was killed
+	dir     string // has its directory while the command runs
+	config  string // zoo.cfg, whose list has this member alone
+	d       *recorded
+	before  recovery
+	servers string // the server lines from now on, as the directory names them
+}
+
+// recovery is what a start finds in a survivor's directory.
+type recovery struct {
+	digest   uint64 // of the state
+	term     uint64
+	ensemble string
+	alone    bool   // the disk is the only one in raft's configuration
+	servers  string // for which the directory was made
+}
+
+// boltMember is the member whose log is in a BoltDB.
+const boltMember = 2
+
+// survivors returns two of three members that were killed. The first has its log in raft-wal, the second one in a BoltDB.
+func survivors(t *testing.T) (all []*survivor) {
+	t.Helper()
+	e := process.StartEnsemble(t, process.Config{
+		Size: 3, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n",
+		Prepare: func(m *process.Member) {
+			if m.ID == boltMember {
+				text, err := os.ReadFile(m.Config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				writeFile(t, m.Config, string(text)+"logStore=boltdb\n")
+			}
+		},
+	})
+	l := startLoad(t, &recorder{}, e.Members, 1)
+	l.await(t, 70)
+	l.stop()
+	e.KillAll()
+	for _, m := range e.Members[:2] {
+		_, line, _ := strings.Cut(m.Line, "=")
+		parts := strings.Split(line, ":")
+		self := member.Server{ID: uint32(m.ID), Grpc: parts[0] + ":" + parts[1], Raft: parts[0] + ":" + parts[2]}
+		s := &survivor{
+			id: self.ID, wal: m.ID != boltMember, member: self, data: m.Data, dir: t.TempDir(), config: filepath.Join(t.TempDir(), "zoo.cfg"),
+			servers: strings.Join(member.ServerLines([]member.Server{self}), " "),
+		}
+		writeFile(t, s.config, fmt.Sprintf("tickTime=1000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=1\nadmin.enableServer=false\nstandaloneEnabled=false\n%s\n", filepath.Join(s.dir, "data"), m.Line))
+		s.d = (&recorder{}).record(t, rollcall, s.dir, m.ID)
+		s.reset(t)
+		var err error
+		if s.before, err = s.read(s.dir); err != nil {
+			t.Fatal(err)
+		}
+		if s.before.alone || s.before.servers == s.servers {
+			t.Fatalf("the survivor has %+v before the recovery", s.before)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// reset gives the survivor the directory that it had when it was killed.
+func (s *survivor) reset(t *testing.T) {
+	t.Helper()
+	data := filepath.Join(s.dir, "data")
+	if err := errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(s.data))); err != nil {
+		t.Fatal(err)
+	}
+	s.d.format(t)
+}
+
+// run runs the command on the directory as it was, with a fault at a place of its calls.
+func (s *survivor) run(t *testing.T, at *place) (string, error) {
+	t.Helper()
+	s.reset(t)
+	s.d.refuse(at.refuses)
+	defer s.d.refuse(nil)
+	return output(t, s.d.Binary, s.d.Env, "recover", "--yes", s.config)
+}
+
+// read opens a survivor's directory in dir as a start does.
+func (s *survivor) read(dir string) (r recovery, err error) {
+	d, err := disk.Open(disk.Config{
+		Member: s.id, Servers: []string{s.servers}, Dir: filepath.Join(dir, "data"),
+		SegmentBytes: 128 << 10, Running: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+	})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.Repair(verify); err != nil {
+		return r, err
+	}
+	var k kept
+	if err := k.replay(d); err != nil {
+		return r, err
+	}
+	ensemble, err := d.Stable().Value([]byte("RollcallEnsemble"))
+	if err != nil {
+		return r, err
+	}
+	configuration, err := configurationOf(d)
+	if err != nil {
+		return r, err
+	}
+	r = recovery{digest: k.state.Digest(), ensemble: string(ensemble), servers: strings.Join(d.Servers(), " ")}
+	r.alone = len(configuration.Servers) == 1 && strings.Contains(string(configuration.Servers[0].ID), d.ID().String())
+	r.term, err = d.Stable().Term()
+	return r, err
+}
+
+// configurationOf returns the configuration with which raft would start: that of the newest snapshot, or of an entry after it.
+func configurationOf(d *disk.Data) (c raft.Configuration, err error) {
+	list, err := d.Snapshots().List()
+	if err != nil {
+		return c, err
+	}
+	next := uint64(1)
+	if len(list) > 0 {
+		c, next = list[0].Configuration, list[0].Index+1
+	}
+	last, err := d.Log().LastIndex()
+	if err != nil {
+		return c, err
+	}
+	for ; next <= last; next++ {
+		var l raft.Log
+		if err := d.Log().GetLog(next, &l); err != nil {
+			return c, err
+		}
+		if l.Type == raft.LogConfiguration {
+			c = raft.DecodeConfiguration(l.Data)
+		}
+	}
+	return c, nil
+}
+
+// judge judges what the command has left in dir. The state is as it was. The disk is alone in raft's configuration only if the data are
+// those of another ensemble in a later term. A command that is done leaves it alone, in a directory for the new list.
+func (s *survivor) judge(dir string, done bool) error {
+	now, err := s.read(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("a start refuses: %w", err)
+	case now.digest != s.before.digest:
+		return fmt.Errorf("the state has the digest %x, and had %x", now.digest, s.before.digest)
+	case now.term != s.before.term && now.term < s.before.term+raisedTerms:
+		return fmt.Errorf("it is in term %d, and was in %d", now.term, s.before.term)
+	case now.alone && now.term == s.before.term:
+		return fmt.Errorf("it votes alone, and in term %d of the members that are lost", now.term)
+	case now.alone && now.ensemble == s.before.ensemble:
+		return errors.New("it votes alone in the ensemble of the members that are lost")
+	case done && (!now.alone || now.servers != s.servers):
+		return fmt.Errorf("the command has succeeded, and the disk is alone: %t; made for %q, want %q", now.alone, now.servers, s.servers)
+	}
+	return nil
+}
+
+// repeat recovers what is left in dir once more.
+func (s *survivor) repeat(dir string) error {
+	if err := member.Recover(member.Recovery{ID: s.id, Servers: []member.Server{s.member}, Dir: filepath.Join(dir, "data")}); err != nil {
+		return fmt.Errorf("the recovery cannot be repeated: %w", err)
+	}
+	if err := s.judge(dir, true); err != nil {
+		return fmt.Errorf("after the recovery was repeated: %w", err)
+	}
+	return nil
+}
+
+// recoveryClasses are the syncs of a recovery that a loss of power needs. A member with its log in raft-wal has more.
+var recoveryClasses = []string{
+	"data/rollcall",
+	"data/rollcall/identity.json.tmp",
+	"data/rollcall/raft.db, before it does",
+	"data/rollcall/snapshots",
+	"data/rollcall/snapshots/#-#-#.tmp",
+	"data/rollcall/snapshots/#-#-#.tmp/meta.json.tmp",
+	"data/rollcall/snapshots/#-#-#.tmp/state.bin",
+}
+
+var recoveryClassesWAL = slices.Concat(recoveryClasses, []string{
+	"data/rollcall/raft.db, while raft runs",
+	"data/rollcall/wal",
+	"data/rollcall/wal/segment, first batch",
+	"data/rollcall/wal/wal-meta.db",
+})
+
+// needed are the syncs of a recovery by their classes. Those of new segments of the log are left out: no entry follows that would
+// need them.
+func needed(changes []change) map[string][]int {
+	syncs := syncsOf(changes)
+	delete(syncs, "data/rollcall/wal/segment, before it is written")
+	return syncs
+}
+
+// repeatEvery is how many places there are to one at which the recovery is repeated, which takes ten times as long as to read what is left.
+const repeatEvery = 7
+
+// A survivor that loses its power during a recovery has lost nothing, and is alone only in a new ensemble. The recovery can be
+// repeated. One that has succeeded stays.
+func TestRecoverLosesPower(t *testing.T) {
+	for _, s := range survivors(t) {
+		t.Run(fmt.Sprintf("member %d", s.id), func(t *testing.T) {
+			if out, err := s.run(t, &place{recorded: s.d}); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			changes := s.d.recorder.all()
+			changes = changes[lastFormat(changes):]
+			survives := func(place int, v *volume, o *outage) error {
+				return onDisk(t, v, o, func(dir string) error { return s.judge(dir, place == len(changes)) })
+			}
+			repeats := func(place int, v *volume, o *outage) error {
+				return onDisk(t, v, o, func(dir string) error {
+					err := s.judge(dir, place == len(changes))
+					if err == nil && place%repeatEvery == 0 {
+						err = s.repeat(dir)
+					}
+					return err
+				})
+			}
+			tried := losesPowerEverywhere(t, changes, process.Setting(t, "ROLLCALL_OUTAGES", 1, 1), repeats)
+			fmt.Printf("power: %s: %d outages at %d places\n", t.Name(), tried, len(changes))
+			classes := slices.Sorted(slices.Values(recoveryClasses))
+			if s.wal {
+				classes = slices.Sorted(slices.Values(recoveryClassesWAL))
+			}
+			t.Run("syncs", func(t *testing.T) { needsSyncs(t, changes, needed(changes), classes, survives) })
+		})
+	}
+}
+
+// lastFormat returns the place of the last format.
+func lastFormat(changes []change) int {
+	place := len(changes) - 1
+	for changes[place].kind != format {
+		place--
+	}
+	return place
+}
+
+// A recovery that is killed, or finds no space, leaves a survivor with all that it had, and can be repeated.
+func TestRecoverIsInterrupted(t *testing.T) {
+	for _, s := range survivors(t) {
+		t.Run(fmt.Sprintf("member %d", s.id), func(t *testing.T) {
+			all := &place{recorded: s.d}
+			if out, err := s.run(t, all); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
+			for _, kind := range faults {
+				places, failures := sample(rng, all.calls, process.Setting(t, "ROLLCALL_OUTAGES", 1, 4)), 0
+				for _, n := range places {
+					at := &place{recorded: s.d, fault: kind, n: n}
+					out, failed := s.run(t, at)
+					if failed != nil {
+						failures++
+					}
+					err := s.judge(s.dir, failed == nil)
+					if err == nil && failed != nil {
+						err = s.repeat(s.dir)
+					}
+					if err != nil {
+						t.Errorf("%s at call %d of %d, %s; the command: %v; %v\n%s", kind.name, n, all.calls, at.what, failed, err, out)
+					}
+				}
+				fmt.Printf("power: %s: %s at %d of %d calls; the command failed %d times\n", t.Name(), kind.name, len(places), all.calls, failures)
+				if failures == 0 {
+					t.Errorf("%s: the command never failed", kind.name)
+				}
+			}
+		})
+	}
+}
