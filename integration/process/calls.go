@@ -145,10 +145,12 @@ func (c *Call) send(r response) {
 }
 
 // ReturnFile gives the process the open file fd of this process, and ends the call with its new number there. It will be
-// closed when the process executes another binary.
+// closed when the process executes another binary. The kernel does both in one step, too (SECCOMP_ADDFD_FLAG_SEND). But if a signal
+// interrupts this thread in that step, the process can get the number 0 and no file.
 func (c *Call) ReturnFile(fd int) {
-	a := addition{id: c.id, flags: unix.SECCOMP_ADDFD_FLAG_SEND, from: uint32(fd), newFlags: unix.O_CLOEXEC}
-	_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&a))
+	a := addition{id: c.id, from: uint32(fd), newFlags: unix.O_CLOEXEC}
+	number, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(c.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
+	c.Return(int64(number), errno)
 }
 
 // Memory returns n bytes of the process's memory.
