@@ -96,3 +96,6 @@ func (m *Member) Break(why string) { m.reportDamage(why) }
 
 // Details returns the metrics that only Prometheus gets.
 func (m *Member) Details() admin.Details { return source{m}.Details() }
+
+// NoHooks is the Config.Hooks of a member that nobody else observes.
+type NoHooks = deaf
