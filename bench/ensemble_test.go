@@ -1,0 +1,406 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/jute"
+)
+
+// fakeEnsemble is a standalone server with nodes, watches and ephemeral nodes, as far as the cases need them. Each request
+// of a connection takes delay.
+type fakeEnsemble struct {
+	delay    time.Duration
+	late     time.Duration // how long after its timeout a silent session expires
+	rejected jute.Op       // is rejected for a time, except on the first connection
+	rejects  time.Duration // this time, from the connection of the first client that is measured
+	serving  sync.WaitGroup
+	mu       sync.Mutex
+	conns    int
+	begun    time.Time // when the second connection opened
+	zxid     int64
+	nodes    map[string]*fakeNode
+	requests map[jute.Op]int // those that a case sends beside its set-up: on every connection but the first
+	sizes    map[int]int     // how often data of each size were set or created on these
+	watchers map[string][]*fakeConn
+	above    map[string][]*fakeConn // recursive watches
+}
+
+type fakeNode struct {
+	data    []byte
+	version int32
+	owner   jute.SessionID
+}
+
+type fakeConn struct {
+	id      jute.SessionID
+	out     chan []byte // has room for all frames of a test
+	expires *time.Timer
+}
+
+func (f *fakeEnsemble) dial(context.Context, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	f.serving.Go(func() { f.serve(theirs) })
+	return ours, nil
+}
+
+func (f *fakeEnsemble) serve(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	frame, err := jute.ReadFrame(r, nil, 1<<20)
+	if err != nil {
+		return
+	}
+	time.Sleep(f.delay)
+	var connect jute.ConnectRequest
+	d := jute.NewDecoder(frame)
+	connect.Decode(&d)
+	f.mu.Lock()
+	f.conns++
+	first := f.conns == 1
+	if f.conns == 2 {
+		f.begun = time.Now()
+	}
+	c := &fakeConn{id: jute.SessionID(f.conns), out: make(chan []byte, 1<<16)}
+	f.mu.Unlock()
+	timeout := time.Duration(connect.TimeOut) * time.Millisecond
+	c.expires = time.AfterFunc(timeout+f.late, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.end(c.id)
+	})
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for b := range c.out {
+			_ = jute.WriteFrame(conn, b) // after an error the reader ends
+		}
+	}()
+	defer func() { f.forget(c); close(c.out); <-written }()
+	c.out <- jute.ConnectResponse{TimeOut: connect.TimeOut, SessionID: c.id, Passwd: make([]byte, 16)}.Append(nil)
+	for {
+		if frame, err = jute.ReadFrame(r, nil, 1<<20); err != nil {
+			return
+		}
+		c.expires.Reset(timeout + f.late)
+		time.Sleep(f.delay)
+		d := jute.NewDecoder(frame)
+		var h jute.RequestHeader
+		h.Decode(&d)
+		f.mu.Lock()
+		if !first {
+			f.requests[h.Op]++
+		}
+		body, code := []byte(nil), jute.NoAuth
+		if h.Op != f.rejected || first || time.Since(f.begun) > f.rejects {
+			body, code = f.answer(c, h.Op, &d, !first)
+		}
+		f.zxid++
+		c.out <- append(jute.ReplyHeader{Xid: h.Xid, Zxid: f.zxid, Err: code}.Append(nil), body...)
+		f.mu.Unlock()
+		if h.Op == jute.OpCloseSession {
+			c.expires.Stop()
+			return
+		}
+	}
+}
+
+// forget drops the watches of a connection.
+func (f *fakeEnsemble) forget(c *fakeConn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, watches := range []map[string][]*fakeConn{f.watchers, f.above} {
+		for path, conns := range watches {
+			var left []*fakeConn
+			for _, w := range conns {
+				if w != c {
+					left = append(left, w)
+				}
+			}
+			watches[path] = left
+		}
+	}
+}
+
+// answer carries out a request, and returns what follows the header of the reply.
+func (f *fakeEnsemble) answer(c *fakeConn, op jute.Op, d *jute.Decoder, counted bool) (body []byte, code jute.Code) {
+	switch op {
+	case jute.OpCreate, jute.OpCreate2, jute.OpSetData, jute.OpDelete:
+		var one jute.MultiOp
+		one.Op = op
+		switch op {
+		case jute.OpSetData:
+			one.SetData.Decode(d)
+		case jute.OpDelete:
+			one.Delete.Decode(d)
+		default:
+			one.Create.Decode(d)
+		}
+		return f.write(c, &one, counted)
+	case jute.OpMulti:
+		ops, err := jute.DecodeMulti(d, nil)
+		if err != nil {
+			return nil, jute.MarshallingError
+		}
+		for i := range ops {
+			text, code := f.write(c, &ops[i], counted)
+			if code != jute.OK {
+				return nil, code // the cases do not look at what is not done then
+			}
+			body = append(jute.MultiHeader{Type: ops[i].Op}.Append(body), text...)
+		}
+		return jute.AppendMultiEnd(body), jute.OK
+	case jute.OpAddWatch:
+		var r jute.AddWatchRequest
+		r.Decode(d)
+		f.above[string(r.Path)] = append(f.above[string(r.Path)], c)
+		return nil, jute.OK
+	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:
+		var r jute.GetDataRequest // all begin so
+		r.Decode(d)
+		return f.read(c, op, string(r.Path), r.Watch)
+	case jute.OpSync:
+		var r jute.SyncRequest
+		r.Decode(d)
+		return jute.SyncResponse(r).Append(nil), jute.OK
+	case jute.OpCloseSession:
+		f.end(c.id)
+	}
+	return nil, jute.OK
+}
+
+func (f *fakeEnsemble) read(c *fakeConn, op jute.Op, path string, watch bool) ([]byte, jute.Code) {
+	n := f.nodes[path]
+	if n == nil {
+		return nil, jute.NoNode
+	}
+	if watch {
+		f.watchers[path] = append(f.watchers[path], c)
+	}
+	stat := jute.Stat{Version: n.version, EphemeralOwner: n.owner, DataLength: int32(len(n.data))}
+	switch op {
+	case jute.OpGetData:
+		return jute.GetDataResponse{Data: n.data, Stat: stat}.Append(nil), jute.OK
+	case jute.OpExists:
+		return jute.ExistsResponse{Stat: stat}.Append(nil), jute.OK
+	}
+	var children [][]byte
+	for other := range f.nodes {
+		if name, below := strings.CutPrefix(other, path+"/"); below && !strings.Contains(name, "/") {
+			children = append(children, []byte(name))
+		}
+	}
+	if op == jute.OpGetChildren {
+		return jute.GetChildrenResponse{Children: children}.Append(nil), jute.OK
+	}
+	return jute.GetChildren2Response{Children: children, Stat: stat}.Append(nil), jute.OK
+}
+
+func (f *fakeEnsemble) write(c *fakeConn, op *jute.MultiOp, counted bool) ([]byte, jute.Code) {
+	switch op.Op {
+	case jute.OpSetData:
+		n := f.nodes[string(op.SetData.Path)]
+		if n == nil {
+			return nil, jute.NoNode
+		}
+		n.data, n.version = op.SetData.Data, n.version+1
+		if counted {
+			f.sizes[len(n.data)]++
+		}
+		f.notify(jute.EventNodeDataChanged, string(op.SetData.Path))
+		return jute.SetDataResponse{Stat: jute.Stat{Version: n.version}}.Append(nil), jute.OK
+	case jute.OpDelete:
+		return nil, f.remove(string(op.Delete.Path))
+	}
+	path := string(op.Create.Path)
+	if parent := path[:strings.LastIndexByte(path, '/')]; parent != "" && f.nodes[parent] == nil {
+		return nil, jute.NoNode
+	}
+	if f.nodes[path] != nil {
+		return nil, jute.NodeExists
+	}
+	n := &fakeNode{data: op.Create.Data}
+	if op.Create.Flags == jute.Ephemeral {
+		n.owner = c.id
+	}
+	if counted {
+		f.sizes[len(n.data)]++
+	}
+	f.nodes[path] = n
+	f.notify(jute.EventNodeCreated, path)
+	return jute.CreateResponse{Path: op.Create.Path}.Append(nil), jute.OK
+}
+
+func (f *fakeEnsemble) remove(path string) jute.Code {
+	if f.nodes[path] == nil {
+		return jute.NoNode
+	}
+	for other := range f.nodes {
+		if strings.HasPrefix(other, path+"/") {
+			return jute.NotEmpty
+		}
+	}
+	delete(f.nodes, path)
+	f.notify(jute.EventNodeDeleted, path)
+	return jute.OK
+}
+
+// end removes the ephemeral nodes of a session.
+func (f *fakeEnsemble) end(id jute.SessionID) {
+	for path, n := range f.nodes {
+		if n.owner == id {
+			f.remove(path)
+		}
+	}
+}
+
+func (f *fakeEnsemble) notify(kind jute.EventType, path string) {
+	conns := f.watchers[path]
+	delete(f.watchers, path)
+	for folder, watching := range f.above {
+		if strings.HasPrefix(path, folder+"/") {
+			conns = append(conns, watching...)
+		}
+	}
+	event := jute.WatcherEvent{Type: kind, State: jute.StateSyncConnected, Path: []byte(path)}
+	for _, c := range conns {
+		c.out <- event.Append(jute.ReplyHeader{Xid: jute.XidNotification, Zxid: -1}.Append(nil))
+	}
+}
+
+// run runs a case in virtual time, and returns its result and the lines that it printed.
+func (f *fakeEnsemble) run(t *testing.T, text string, base Params) (r Result, lines []string) {
+	t.Helper()
+	f.nodes, f.requests, f.sizes = map[string]*fakeNode{}, map[jute.Op]int{}, map[int]int{}
+	f.watchers, f.above = map[string][]*fakeConn{}, map[string][]*fakeConn{}
+	p, err := ParseCase(text, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err = Run(t.Context(), Config{
+		Target: Target{Name: "fake", Servers: []string{"fake"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
+		Progress: func(line string) { lines = append(lines, line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.serving.Wait()
+	time.Sleep(2 * p.Timeout) // no timer of a session is left
+	if (len(f.nodes) > 0) != p.Keep {
+		t.Errorf("%s: %d nodes are left", text, len(f.nodes))
+	}
+	return r, lines
+}
+
+// Each case sends its kind of requests, for its time, from each of its connections; it measures how long they take and removes
+// what it has made. The fake takes exactly a millisecond for each request, so every figure is known.
+func TestCases(t *testing.T) {
+	const ms = 1000.0 // µs
+	figures := func(names ...any) map[string]float64 {
+		want := map[string]float64{}
+		for i := 0; i < len(names); i += 2 {
+			want[names[i].(string)] = names[i+1].(float64)
+		}
+		return want
+	}
+	for _, tt := range []struct {
+		text     string
+		ops      int64 // ± 2 %
+		p50      float64
+		requests map[jute.Op]int64 // ± 15 %: the warm-up, too
+		size     int               // of the data that are written; -1: none
+		extra    map[string]float64
+	}{
+		{"get", 2000, ms, map[jute.Op]int64{jute.OpGetData: 2200}, -1, nil},
+		{"set:size=7", 2000, ms, map[jute.Op]int64{jute.OpSetData: 2200}, 7, nil},
+		{"create:size=7", 2000, ms, map[jute.Op]int64{jute.OpCreate: 2200}, 7, nil},
+		{"mix:reads=75", 2000, ms, map[jute.Op]int64{jute.OpGetData: 1650, jute.OpSetData: 550}, 100, nil},
+		{"children:children=5", 2000, ms, map[jute.Op]int64{jute.OpGetChildren: 2200}, -1, nil},
+		{"multi:ops=3,size=9", 2000, ms, map[jute.Op]int64{jute.OpMulti: 2200}, 9, nil},
+		{"sessions", 1000, 2 * ms, map[jute.Op]int64{jute.OpCloseSession: 1100}, -1, figures("open p50", 1.0, "open p99", 1.0, "close p50", 1.0, "close p99", 1.0)},
+		// A session is opened, creates three nodes and closes.
+		{"ephemerals:each=3", 400, ms, map[jute.Op]int64{jute.OpCloseSession: 440, jute.OpCreate: 1320}, 0, figures("whole session p50", 5.0, "whole session p99", 5.0)},
+		// A write takes a millisecond, in which its events arrive. Then each session sets its watch again.
+		{"watches:watchers=5", 2500, ms, map[jute.Op]int64{jute.OpGetData: 2750}, -1, figures("writes", 500.0, "write p50", 1.0, "first event p50", 1.0, "last event p50", 1.0, "last event max", 1.0)},
+		{"expiry:silent=5", 15, 100 * ms, map[jute.Op]int64{jute.OpCreate: 15, jute.OpExists: 15}, 0, figures("early", 0.0, "earliest by", 0.0, "first to last", 0.0, "first to last at most", 0.0)},
+		{"failover", 4000, ms, map[jute.Op]int64{jute.OpGetData: 2200, jute.OpSetData: 2200}, 100, figures("sessions lost", 0.0, "acknowledged writes lost", 0.0, "longest gap of writes", 1.0, "longest gap of reads, fake", 1.0)},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeEnsemble{delay: time.Millisecond, late: 100 * time.Millisecond}
+				base := quick()
+				base.Hook, base.Timeout = "true", 4*time.Second
+				r, lines := f.run(t, tt.text, base)
+				if r.Ops < tt.ops*98/100 || r.Ops > tt.ops*102/100 || r.Latency.P50 != tt.p50 || len(r.Errors) > 0 || len(r.Notes) > 0 || r.Target != "fake" {
+					t.Errorf("%+v, want %d ops of %v µs", r, tt.ops, tt.p50)
+				}
+				for op, want := range tt.requests {
+					if got := int64(f.requests[op]); got < want*85/100 || got > want*115/100 {
+						t.Errorf("%d requests %v, want %d", got, op, want)
+					}
+				}
+				if n := f.sizes[max(tt.size, 0)]; len(f.sizes) > 1 || n == 0 != (tt.size < 0) {
+					t.Errorf("data of these sizes were written: %v, want %d bytes", f.sizes, tt.size)
+				}
+				got := map[string]float64{}
+				for _, e := range r.Extra {
+					got[e.Name] = e.Value
+				}
+				for name, want := range tt.extra {
+					if value, found := got[name]; !found || value < want*0.98 || value > want*1.02 {
+						t.Errorf("%s is %v, want %v", name, got[name], want)
+					}
+				}
+				if first, last := lines[0], lines[len(lines)-1]; !strings.HasSuffix(first, ": connecting") || !strings.HasSuffix(last, ": removing the nodes") {
+					t.Errorf("it said first %q and last %q", first, last)
+				}
+			})
+		})
+	}
+}
+
+// A client whose request fails pauses before it tries again, so that it does not flood servers that reject it.
+func TestFailedRequestsPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeEnsemble{delay: time.Millisecond, rejected: jute.OpCreate, rejects: time.Minute}
+		r, _ := f.run(t, "ephemerals:each=1", quick())
+		failed, most := r.Errors[jute.NoAuth.Error()], 2*int64(time.Second/retryPause)
+		if r.Ops != 0 || failed < most/2 || failed > most || len(r.Errors) > 1 {
+			t.Errorf("%d sessions were counted, errors %v; want %q, at most %d times", r.Ops, r.Errors, jute.NoAuth.Error(), most)
+		}
+	})
+}
+
+// The nodes of a run stay if the user wants to look at them.
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := quick()
+		p.Keep = true
+		(&fakeEnsemble{delay: time.Millisecond}).run(t, "set", p)
+	})
+}
+
+// What fails in the warm-up is no error of the measured time, and what the end of the run breaks off is none, either.
+func TestErrorsOfWarmUpDoNotCount(t *testing.T) {
+	for text, op := range map[string]jute.Op{"get": jute.OpGetData, "ephemerals:each=1": jute.OpCreate, "failover": jute.OpSetData} {
+		synctest.Test(t, func(t *testing.T) {
+			base := quick()
+			base.Hook = "true"
+			f := &fakeEnsemble{delay: time.Millisecond, rejected: op, rejects: base.Warmup / 2}
+			r, _ := f.run(t, text, base)
+			if len(r.Errors) > 0 || r.Ops == 0 || f.requests[op] == 0 {
+				t.Errorf("%s: %d ops, errors %v", text, r.Ops, r.Errors)
+			}
+			f = &fakeEnsemble{delay: time.Millisecond, rejected: op, rejects: base.Warmup * 2}
+			if r, _ = f.run(t, text, base); r.Errors[jute.NoAuth.Error()] == 0 || len(r.Errors) > 1 {
+				t.Errorf("%s: errors %v of the measured time", text, r.Errors)
+			}
+		})
+	}
+}
