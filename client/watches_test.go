@@ -171,3 +171,19 @@ func TestWatchesSetAgainInParts(t *testing.T) {
 		t.Errorf("%d watches set, %d bytes left", len(seen), len(out))
 	}
 }
+
+// A request sets as many watches again as it has room for, also after others. A path that is too long for that goes alone.
+func TestWatchesSetAgainFillRequests(t *testing.T) {
+	for _, tt := range []struct{ paths, length, requests int }{
+		{8, maxBatch/4 - 4, 2}, {9, maxBatch/4 - 4, 3}, {8, maxBatch/4 - 3, 3}, {3, 2 * maxBatch, 3},
+	} {
+		var w watches
+		for i := range tt.paths {
+			w.replied(call{op: jute.OpGetData, path: fmt.Sprintf("/%d", i) + strings.Repeat("x", tt.length-2), set: watchData}, jute.OK)
+		}
+		var out []byte
+		if n := w.appendSet(&out, 5); n != tt.requests {
+			t.Errorf("%d paths of %d bytes were set again in %d requests, want %d", tt.paths, tt.length, n, tt.requests)
+		}
+	}
+}
