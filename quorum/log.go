@@ -6,52 +6,53 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 )
 
 // debugOnly holds those of raft's messages that repeat many times a second while a member is away,
 // or that report every step. They are logged at debug level. Other messages report the same facts.
-var debugOnly = map[string]bool{
-	"failed to heartbeat to":                                     true,
-	"failed to appendEntries to":                                 true,
-	"failed to make requestVote RPC":                             true,
-	"failed to contact":                                          true,
-	"failed to pipeline appendEntries":                           true,
-	"failed to start pipeline replication to":                    true,
-	"failed to get log":                                          true, // a follower lacks entries that the log no longer has: it gets a snapshot
-	"failed to take snapshot":                                    true, // there is nothing new to snapshot; if a store fails, the member ends
-	"appendEntries rejected, sending older logs":                 true,
-	"Election timeout reached, restarting election":              true,
-	"no known peers, aborting election":                          true,
-	"pipelining replication":                                     true,
-	"aborting pipeline replication":                              true,
-	"entering follower state":                                    true,
-	"entering candidate state":                                   true,
-	"entering leader state":                                      true,
-	"election won":                                               true,
-	"new leader elected, stepping down":                          true, // when several members stand for election
-	"rejecting vote request since we have a leader":              true,
-	"rejecting vote request since our last term is greater":      true,
-	"rejecting vote request since our last index is greater":     true,
-	"rejecting pre-vote request since our last term is greater":  true,
-	"rejecting pre-vote request since our last index is greater": true,
-	"duplicate requestVote for same term":                        true,
-	"duplicate requestVote from":                                 true,
-	"not part of stable configuration, aborting election":        true, // while this member joins
-	"peer has newer term, stopping replication":                  true,
-	"added peer, starting replication":                           true,
-	"initial configuration":                                      true,
-	"pre-vote campaign failed, waiting for election timeout":     true,
-	"pre-vote successful, starting election":                     true,
-	"rejecting pre-vote request since we have a leader":          true,
-	"no logs to truncate":                                        true,
-	"compacting logs":                                            true,
-	"creating new snapshot":                                      true,
-	"reaping snapshot":                                           true,
-	"previous log term mis-match":                                true,
-	"failed to get previous log":                                 true,
-	"snapshot restore progress":                                  true,
+var debugOnly = []string{
+	"failed to heartbeat to",
+	"failed to appendEntries to",
+	"failed to make requestVote RPC",
+	"failed to contact",
+	"failed to pipeline appendEntries",
+	"failed to start pipeline replication to",
+	"failed to get log",       // a follower lacks entries that the log no longer has: it gets a snapshot
+	"failed to take snapshot", // there is nothing new to snapshot; if a store fails, the member ends
+	"appendEntries rejected, sending older logs",
+	"Election timeout reached, restarting election",
+	"no known peers, aborting election",
+	"pipelining replication",
+	"aborting pipeline replication",
+	"entering follower state",
+	"entering candidate state",
+	"entering leader state",
+	"election won",
+	"new leader elected, stepping down", // when several members stand for election
+	"rejecting vote request since we have a leader",
+	"rejecting vote request since our last term is greater",
+	"rejecting vote request since our last index is greater",
+	"rejecting pre-vote request since our last term is greater",
+	"rejecting pre-vote request since our last index is greater",
+	"duplicate requestVote for same term",
+	"duplicate requestVote from",
+	"not part of stable configuration, aborting election", // while this member joins
+	"peer has newer term, stopping replication",
+	"added peer, starting replication",
+	"initial configuration",
+	"pre-vote campaign failed, waiting for election timeout",
+	"pre-vote successful, starting election",
+	"rejecting pre-vote request since we have a leader",
+	"no logs to truncate",
+	"compacting logs",
+	"creating new snapshot",
+	"reaping snapshot",
+	"previous log term mis-match",
+	"failed to get previous log",
+	"snapshot restore progress",
 }
 
 // electionStarts is raft's message when it has not heard from a leader in time. It is a warning only
@@ -87,7 +88,7 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 		to = slog.LevelWarn
 	}
 	switch {
-	case debugOnly[msg]:
+	case slices.Contains(debugOnly, msg):
 		to = slog.LevelDebug
 	case msg == electionStarts && !hadLeader(args):
 		to = slog.LevelInfo
