@@ -318,6 +318,18 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
+// A file in which one list is damaged is rejected, because the certificates in that list would count as good.
+func TestDamagedList(t *testing.T) {
+	good, err := os.ReadFile("testdata/revoked.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, t.TempDir(), "lists.pem", good, pemOf("X509 CRL", []byte("damaged")))
+	if _, err := Open(Options{Prefix: "ssl", CRL: true, CRLs: file}); err == nil || !strings.Contains(err.Error(), "list 2: ") {
+		t.Errorf("%v, want an error that names the second list", err)
+	}
+}
+
 // A list counts only while it is current, and only if the issuer of the certificate has signed it.
 func TestListThatDoesNotCount(t *testing.T) {
 	dir := t.TempDir()
