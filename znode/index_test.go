@@ -78,3 +78,21 @@ func TestIndex(t *testing.T) {
 		t.Errorf("%d slots for %d nodes", places, nodes)
 	}
 }
+
+// A look for a node costs few steps, however many nodes there are: they lie near their homes.
+func TestIndexFindsNodesNearTheirHomes(t *testing.T) {
+	x := newIndex()
+	const nodes = 100_000
+	for i := range nodes {
+		x.put(&node{path: fmt.Sprint("/", i)})
+	}
+	steps := 0
+	for i := range nodes {
+		path := fmt.Sprint("/", i)
+		p, hash := x.part(path)
+		steps += p.distance(p.home(hash), p.find(hash, path))
+	}
+	if mean := float64(steps) / nodes; mean > 8 {
+		t.Errorf("a node lies %.1f slots after its home on the average", mean)
+	}
+}
