@@ -93,11 +93,17 @@ func TestCertsRefuses(t *testing.T) {
 	if after := listing(t, dir); after != before {
 		t.Errorf("the folder has %s, and had %s", after, before)
 	}
-	if err := os.Remove(filepath.Join(dir, "ca.key")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := certsIn(t, dir, "zk2"); err == nil || !strings.Contains(err.Error(), "one of the two cannot be read") {
-		t.Errorf("without ca.key: %v", err)
+	for _, name := range []string{"ca.pem", "ca.key"} {
+		path := filepath.Join(dir, name)
+		if err := os.Rename(path, path+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := certsIn(t, dir, "zk2"); err == nil || !strings.Contains(err.Error(), "one of the two cannot be read") {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

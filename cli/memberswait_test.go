@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/api"
+)
+
+// A command that waits for a server that catches up says every few seconds how far it is, and from the second time on how fast.
+func TestWaitingTellsTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs bytes.Buffer
+		p := &pursuit{work: newWork(World{Err: &errs}, "add"), id: 4}
+		defer p.end()
+		committed := uint64(9000)
+		tell := func(state string, applied uint64) {
+			p.tell(api.Members{Committed: &committed, Items: []api.Server{{Member: 4, State: state, Applied: applied}}})
+		}
+		tell(api.Waiting, 0)
+		for second := range uint64(12) {
+			tell(api.CatchingUp, 1000+100*second)
+			time.Sleep(time.Second)
+		}
+		tell(api.Following, 9000)
+		want := []string{
+			"rollcall: member 4: joining", "rollcall: member 4: catching up 1000 of 9000",
+			"rollcall: member 4: catching up 1500 of 9000, 100/s", "rollcall: member 4: catching up 2000 of 9000, 100/s", "rollcall: member 4: follower",
+		}
+		if got := strings.TrimSpace(errs.String()); got != strings.Join(want, "\n") {
+			t.Errorf("it says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+		}
+	})
+}
