@@ -485,8 +485,11 @@ func TestLongAnswersAreBounded(t *testing.T) {
 	for range maxLong {
 		h.long <- struct{}{}
 	}
-	if w := (visit{method: "GET", path: "/commands/connections"}).to(h); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("connections beside %d long answers: %d", maxLong, w.Code)
+	for _, name := range []string{"connections", "dump", "stats", "watches", "watches_by_path"} {
+		v := visit{method: "GET", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret"}}
+		if w := v.to(h); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s beside %d long answers: %d", name, maxLong, w.Code)
+		}
 	}
 	if w := (visit{method: "GET", path: "/commands/isro"}).to(h); w.Code != http.StatusOK {
 		t.Errorf("isro beside %d long answers: %d", maxLong, w.Code)
