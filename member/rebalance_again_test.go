@@ -15,9 +15,14 @@ import (
 func TestNextRebalance(t *testing.T) {
 	errLook := errors.New("a look failed")
 	for name, first := range map[string]func(ctx context.Context, stop func()) (view.Answer[view.Status], error){
-		"it was done":     func(context.Context, func()) (view.Answer[view.Status], error) { return counted(4, 4, 4), nil },
-		"it failed":       func(context.Context, func()) (view.Answer[view.Status], error) { return view.Answer[view.Status]{}, errLook },
-		"it was stopped":  func(_ context.Context, stop func()) (view.Answer[view.Status], error) { stop(); return counted(12, 0, 0), nil },
+		"it was done": func(context.Context, func()) (view.Answer[view.Status], error) { return counted(4, 4, 4), nil },
+		"it failed": func(context.Context, func()) (view.Answer[view.Status], error) {
+			return view.Answer[view.Status]{}, errLook
+		},
+		"it was stopped": func(_ context.Context, stop func()) (view.Answer[view.Status], error) {
+			stop()
+			return counted(12, 0, 0), nil
+		},
 		"it was in vain":  func(context.Context, func()) (view.Answer[view.Status], error) { return counted(4, 4, -1), nil },
 		"it moved nobody": func(context.Context, func()) (view.Answer[view.Status], error) { return counted(12, 0, 0), nil },
 	} {
