@@ -49,7 +49,7 @@ func (k *work) rebalance(ctx context.Context, rate int) error {
 		return err
 	})
 	switch {
-	case err != nil && arrived(err):
+	case err != nil && base != "" && arrived(err):
 		return With(Unknown, k.wrap(fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", base, err)))
 	case err != nil:
 		return k.wrap(Explained(err))
