@@ -173,9 +173,12 @@ func (f *Follower) completeLoop(ctx context.Context) error {
 			return nil
 		case <-f.synced:
 		}
-		for done := f.syncs.done(f.applied.Load(), syncsPerLock); len(done) > 0; {
+		for {
+			done := f.syncs.done(f.applied.Load(), syncsPerLock)
+			if len(done) == 0 {
+				break
+			}
 			f.complete(done)
-			done = f.syncs.done(f.applied.Load(), syncsPerLock)
 		}
 	}
 }
