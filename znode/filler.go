@@ -173,10 +173,7 @@ func (f *filler) readUnswept() {
 	f.head.Unswept = b.u64()
 	for count := f.head.Unswept; count > 0 && b.err == nil; count-- {
 		id := jute.SessionID(b.u64())
-		if b.err != nil {
-			return
-		}
-		f.check(f.takeUnswept(id))
+		f.check(f.takeUnswept(id)) // if id could not be read, b keeps that error
 		if b.err == nil && f.visit.Unswept != nil {
 			b.fail(f.visit.Unswept(id))
 		}
