@@ -266,7 +266,7 @@ func TestBoltLosesPower(t *testing.T) {
 		}
 		return nil
 	}
-	tried := losesPowerEverywhere(t, changes, process.Setting(t, "ROLLCALL_OUTAGES", 1, 2), survives)
+	tried := losesPowerEverywhere(t, changes, 1, survives)
 	fmt.Printf("power: %s: %d outages at %d places\n", t.Name(), tried, len(changes))
 	t.Run("syncs", func(t *testing.T) { needsSyncs(t, changes, keeperSyncs(changes), keeperClasses, survives) })
 }

@@ -51,6 +51,7 @@ func before(acked []acknowledged, place int) []acknowledged {
 // load is clients that write, and what they were told.
 type load struct {
 	recorder *recorder
+	first    int // the number of each client's first node
 	cancel   context.CancelFunc
 	wg       gosync.WaitGroup
 
@@ -61,8 +62,14 @@ type load struct {
 // startLoad starts clients of the members.
 func startLoad(t *testing.T, r *recorder, members []*process.Member, seed uint64) *load {
 	t.Helper()
+	return startLoadAt(t, r, members, seed, 0)
+}
+
+// startLoadAt starts clients whose nodes have numbers from first on.
+func startLoadAt(t *testing.T, r *recorder, members []*process.Member, seed uint64, first int) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{recorder: r, cancel: cancel}
+	l := &load{recorder: r, cancel: cancel, first: first}
 	var addresses []string
 	for _, m := range members {
 		addresses = append(addresses, m.Clients)
@@ -110,7 +117,7 @@ func (l *load) acknowledge(a acknowledged) {
 
 // write is one client, which opens a new session whenever its connection ends.
 func (l *load) write(ctx context.Context, writer int, addresses []string, rng *rand.Rand) {
-	for n, at := 0, writer; ctx.Err() == nil; at++ {
+	for n, at := l.first, writer; ctx.Err() == nil; at++ {
 		n = l.session(ctx, writer, n, addresses[at%len(addresses)], rng)
 		select {
 		case <-ctx.Done():

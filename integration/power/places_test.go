@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"rollcall/integration/process"
 )
 
 // survival judges what an outage leaves of a disk after so many changes.
@@ -21,13 +23,16 @@ func eachPlace(changes []change, do func(place int, v *volume) bool) {
 	}
 }
 
-// losesPowerEverywhere takes the power after each of the changes, so many times, and returns how many outages that were.
+// losesPowerEverywhere takes the power after each of the changes, so many times, and returns how many outages that were. ROLLCALL_OUTAGES is about
+// how many there are in all.
 func losesPowerEverywhere(t *testing.T, changes []change, times int, survives survival) (tried int) {
 	t.Helper()
+	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0)
+	times = max(times, process.Setting(t, "ROLLCALL_OUTAGES", 1, 1)/len(changes))
 	eachPlace(changes, func(place int, v *volume) bool {
 		for i := range times {
 			tried++
-			o := newOutage(uint64(place*times+i), place)
+			o := newOutage(uint64(first+place*times+i), place)
 			if err := survives(place, v, o); err != nil {
 				t.Errorf("power was lost after change %d of %d, and the disk %v: %v", place, len(changes), o, err)
 			}

@@ -248,7 +248,7 @@ func TestRecoverLosesPower(t *testing.T) {
 					return err
 				})
 			}
-			tried := losesPowerEverywhere(t, changes, process.Setting(t, "ROLLCALL_OUTAGES", 1, 1), repeats)
+			tried := losesPowerEverywhere(t, changes, 1, repeats)
 			fmt.Printf("power: %s: %d outages at %d places\n", t.Name(), tried, len(changes))
 			classes := slices.Sorted(slices.Values(recoveryClasses))
 			if s.wal {
@@ -278,7 +278,7 @@ func TestRecoverIsInterrupted(t *testing.T) {
 			}
 			rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
 			for _, kind := range faults {
-				places, failures := sample(rng, all.calls, process.Setting(t, "ROLLCALL_OUTAGES", 1, 4)), 0
+				places, failures := sample(rng, all.calls, process.Setting(t, "ROLLCALL_OUTAGES", 1, 3)), 0
 				for _, n := range places {
 					at := &place{recorded: s.d, fault: kind, n: n}
 					out, failed := s.run(t, at)
