@@ -124,7 +124,7 @@ func (f *finder) onlyText(call *ast.CallExpr) bool {
 		return true
 	case path == "errors":
 		return callee.Name() == "New"
-	case path == "fmt":
+	case path == "fmt", path == "google.golang.org/grpc/status":
 		return callee.Name() == "Errorf"
 	default:
 		return strings.HasPrefix(path, "github.com/prometheus/") && (strings.HasPrefix(callee.Name(), "New") || callee.Name() == "BuildFQName")
