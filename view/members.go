@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -103,14 +102,15 @@ func (s *Server) alive() bool { return s.Answered && !s.Lost && s.State != api.I
 
 // ids returns the ids of the servers of the list and of raft's configuration, and that of self.
 func (e Ensemble) ids(self uint32) []uint32 {
-	all := map[uint32]bool{self: true}
+	all := []uint32{self}
 	for _, s := range e.List {
-		all[s.ID] = true
+		all = append(all, s.ID)
 	}
 	for _, s := range e.Configured {
-		all[s.Member] = true
+		all = append(all, s.Member)
 	}
-	return slices.Sorted(maps.Keys(all))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // configured returns a server of raft's configuration, and whether that has it.
