@@ -16,6 +16,7 @@ func TestText(t *testing.T) {
 		{`"\`, `\"\\`, `"\\`},
 		{"ä€\U0001f600", "ä€\U0001f600", "ä€\U0001f600"},
 		{"\u202e\u2028\u0085\ufeff\U000e0001", `\u202e\u2028\u0085\ufeff\udb40\udc01`, `\u202e\u2028\u0085\ufeff\udb40\udc01`},
+		{"\ufffd", "\ufffd", "\ufffd"}, // a client may send it as it is
 		{"\xff\xc3", `\ufffd\ufffd`, `\ufffd\ufffd`},
 		{strings.Repeat("x", 20), strings.Repeat("x", 20), strings.Repeat("x", 20)},
 		{strings.Repeat("x", 21), strings.Repeat("x", 20) + "…", strings.Repeat("x", 20) + "…"},

@@ -92,3 +92,39 @@ func TestRequestsOfCalls(t *testing.T) {
 		})
 	}
 }
+
+// A caller that gives up gets the reason, whatever it waits for.
+func TestCallersGiveUp(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		c := f.open(Config{}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		defer c.Abandon()
+		go func() {
+			for {
+				if _, err := jute.ReadFrame(p.r, nil, 1<<20); err != nil {
+					return
+				}
+			}
+		}()
+		for name, call := range map[string]func(ctx context.Context) error{
+			"addAuth": func(ctx context.Context) error { return c.AddAuth(ctx, Auth{Scheme: "digest", Auth: []byte("a:b")}) },
+			"get":     func(ctx context.Context) error { _, _, err := c.Get(ctx, "/a", false); return err },
+			"create": func(ctx context.Context) error {
+				_, err := c.Create(ctx, "/a", nil, jute.Persistent, nil)
+				return err
+			},
+			"delete": func(ctx context.Context) error { return c.Delete(ctx, "/a", -1) },
+			"sync":   func(ctx context.Context) error { return c.Sync(ctx, "/a") },
+			"multi":  func(ctx context.Context) error { _, err := c.Multi(ctx, nil); return err },
+		} {
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			stop()
+		}
+	})
+}
