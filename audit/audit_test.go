@@ -302,6 +302,15 @@ func TestFingerprints(t *testing.T) {
 	if err := json.Unmarshal((&formatter{}).append(nil, &e), &line); err != nil || len(line.Who) != maxNames || len(line.Fingerprints) != maxNames-1 {
 		t.Errorf("%d names and %d fingerprints: %v", len(line.Who), len(line.Fingerprints), err)
 	}
+	for i := range 2 * maxNames {
+		e.Ids = append(e.Ids, &proto.Identity{Scheme: "sasl", Id: fmt.Sprint("user", i)})
+	}
+	text := string((&formatter{zooKeeper: true}).append(nil, &e))
+	_, users, _ := strings.Cut(text, "user=")
+	users, _, _ = strings.Cut(users, "\t")
+	if n := strings.Count(users, ",") + 1; n != maxNames+1 { // the address is the last one
+		t.Errorf("%d names in %s", n, text)
+	}
 }
 
 // Events that no transaction of a client causes, and the lines of the start and the stop.
