@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,6 +88,9 @@ func TestHoldInProcesses(t *testing.T) {
 	if r.Ops == 0 || r.Latency.P50 <= 0 || r.Latency.P50 > r.Latency.Max || r.ToolCPU <= 0 {
 		t.Errorf("%+v", r)
 	}
+	if pids := children(t); len(pids) > 0 {
+		t.Errorf("processes %v are left", pids)
+	}
 	extra := map[string]float64{}
 	for _, e := range r.Extra {
 		extra[e.Name] = e.Value
@@ -94,6 +99,25 @@ func TestHoldInProcesses(t *testing.T) {
 	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 || extra["not closed"] > extra["connections dropped"] || extra["opened"] <= 0 || extra["closed"] <= 0 {
 		t.Errorf("%d connections, %v", n, extra)
 	}
+}
+
+// children returns the processes that this one has started, and that have not ended.
+func children(t *testing.T) (pids []string) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, after, _ := strings.Cut(string(text), ") ")
+		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) { // see proc(5)
+			pids = append(pids, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return pids
 }
 
 // A run refuses more sessions than its processes can hold. If an order to a keeper fails, the error
