@@ -12,6 +12,7 @@ type Details struct {
 	Applied      uint64            // index of the last entry of the log that is applied here
 	Certificates map[string]int64  // seconds until the certificate shown to "members" or "clients" expires; none is shown to others
 	TooFast      map[string]uint64 // connections to the ports for members that came too fast, by whether they came from addresses of "members" or from "others"
+	Corrupted    uint64            // connections between members that ended because bytes were changed on the way
 	Clients      int               // sessions whose clients are connected to this member
 
 	ReadOnlyClients int // clients with sessions of the read-only mode

@@ -288,6 +288,16 @@ var mutants = append([]mutant{
 		"./quorum/disk", "TestSnapshotBitFlips",
 	},
 	{
+		"checksum between members unchecked", "quorum/wire/checksum.go",
+		"if c.sumIn != sum {", "if c.sumIn != sum && n == 0 {",
+		"./quorum/wire", "TestEveryFlippedBitIsNoticed",
+	},
+	{
+		"length of a record between members unchecked", "quorum/wire/checksum.go",
+		"here != there || n > maxRecord", "n > maxRecord",
+		"./quorum/wire", "TestEveryFlippedBitIsNoticed",
+	},
+	{
 		"received snapshot handed over unread", "quorum/wire/receive.go",
 		"if err := t.cfg.Inspect(s, req); err != nil {", "if err := t.cfg.Inspect(s, req); err != nil && req == nil {",
 		"./quorum", "TestBadSnapshotIsRefused",

@@ -40,7 +40,7 @@ func (s source) Details() admin.Details {
 			"requests": int(clients.Held), "waiting": own.Waiting.Bytes, "sent": own.Sent.Bytes, "proposals": 0,
 		},
 	}
-	d.Certificates, d.TooFast = m.certificates(), m.ports.hello.Door().Refused()
+	d.Certificates, d.TooFast, d.Corrupted = m.certificates(), m.ports.hello.Door().Refused(), m.ports.hello.Corruptions().Count()
 	for _, why := range endReasons {
 		d.Ended[why.String()] = m.sessions.ended[why].Load()
 	}

@@ -119,6 +119,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 			{p.waiting, []string{`rollcall_queue_length{queue="proposals"}`, `rollcall_queue_bytes{queue="proposals"}`, `rollcall_queue_bytes{queue="requests"}`}},
 			{p.changeOfLeader, []string{`rollcall_write_gap_seconds_count`, `rollcall_writes_resent_total`}},
 			{p.fullMemory, []string{`rollcall_memory_full`, `rollcall_memory_used_bytes`, `rollcall_writes_refused_total`}},
+			{p.corrupted, []string{`rollcall_member_connections_corrupted_total`}},
 			{p.joining, []string{`rollcall_joining`}},
 			{p.stalled, []string{`rollcall_stalled`}},
 			{p.damaged, []string{`rollcall_damaged`, `rollcall_leader_pauses_total`}},
@@ -181,6 +182,12 @@ func (p *provoked) guesses() {
 	for range 11 {
 		p.must(c.Do(jute.OpAuth, jute.AuthPacket{Scheme: []byte("digest"), Auth: []byte("super:guess")}))
 	}
+}
+
+// corrupted has a bit change of what the leader sends to a follower.
+func (p *provoked) corrupted() {
+	p.Network.Flip(p.leader, p.a, 400) // a new connection has had its hello by then
+	time.Sleep(2 * ownTick)
 }
 
 // closed, killed and expired have a session end in one of these ways.

@@ -38,7 +38,7 @@ func (m *Member) openPorts() (p ports, err error) {
 	if p.guard, err = trust.New(trust.Config{Settings: m.cfg.Trust, Self: m.cfg.ID, Hosts: hostsOf(m.cfg.Servers), Known: p.book.Hosts, Logger: m.log, Now: m.cfg.Now}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
-	p.hello = wire.NewHello(p.book).Guarded(p.guard)
+	p.hello = wire.NewHello(p.book).Guarded(p.guard).Logging(m.log)
 	if m.alone() {
 		p.hello = p.hello.Guarded(nil) // its log stays in memory
 		p.stream = wire.NewStream(wire.NewListener(newLoopback(m.cfg.ID), p.hello, m.log), p.hello, m.cfg.Network.Dial)

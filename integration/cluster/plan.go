@@ -58,6 +58,9 @@ const (
 // changing lists the kinds that change the list of members.
 var changing = []Kind{Add, Remove, Replace, Demote, Promote, Move}
 
+// flipEvery is how many plans of Operated there are for each one with a flipped bit.
+const flipEvery = 6
+
 // operated lists the kinds that Operated adds.
 var operated = []Kind{Full, Rot, Drain, Forsake, Expel, Backup}
 
@@ -232,15 +235,15 @@ func outrun(p Plan, members int, span time.Duration) Plan {
 	return append(p, randomFault(rng, Outrun, Leader, members, span))
 }
 
-// Operated adds a full disk, a failed read, a drained member or the like to a plan. If the members are protected, half of
-// these get a flipped bit: members that are not protected need not notice one. It draws its random numbers as narrowed does.
-func Operated(p Plan, members int, span time.Duration, protected bool) Plan {
+// Operated adds a full disk, a failed read, a drained member or the like to a plan. One plan in flipEvery gets a flipped bit instead. It
+// draws its random numbers as narrowed does.
+func Operated(p Plan, members int, span time.Duration) Plan {
 	rng := rand.New(rand.NewPCG(uint64(p[0].At), 2000+uint64(len(p))))
 	kind, who := operated[rng.IntN(len(operated))], Leader
 	if rng.IntN(2) == 0 {
 		who = Follower(1 + rng.IntN(members-1))
 	}
-	if protected && rng.IntN(2) == 0 {
+	if rng.IntN(flipEvery) == 0 {
 		kind = Flip
 	}
 	return sorted(append(p, randomFault(rng, kind, who, members, span)))

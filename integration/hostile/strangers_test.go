@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/big"
 	"net"
@@ -110,7 +111,8 @@ func (e ensemble) hello(from, to uint32) []byte {
 	for _, n := range []uint64{strangerDisk, 1, 0} { // its disk, its start, and any disk of the other one
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
-	return append(b, e.id[:]...)
+	b = append(b, e.id[:]...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // try is one connection of a stranger to a member's port. Its steps fail once one has failed.

@@ -68,3 +68,9 @@ func (h *heard) Read(p []byte) (int, error) {
 	h.anything = h.anything || n > 0
 	return n, err
 }
+
+// Private reports whether a connection that Dialed, DialedAt or Accepted returned is over TLS.
+func Private(conn net.Conn) bool {
+	c, ok := conn.(*Conn)
+	return ok && c.guard != nil
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -19,9 +20,10 @@ import (
 
 // Every connection between members begins with the hello, on both ports:
 //
-//	dialer → magic (8), version (2), from (4), to (4), disk of from (8), start (8), disk of to (8), ensemble (32)
-//	dialed → 0, disk (8), start (8); or a code (1), the length of a text (1) and the text
+//	dialer → magic (8), version (2), from (4), to (4), disk of from (8), start (8), disk of to (8), ensemble (32), checksum (4)
+//	dialed → code (1), length of the rest (1), the rest, checksum (4)
 //
+// The rest is disk (8) and start (8) if the code is 0, and otherwise a text. A checksum is the CRC-32C of all bytes before it.
 // Integers are big-endian. A member that does not know its ensemble yet sends zeros for it. Raft's port refuses a dialer that
 // names another ensemble or none, because what comes there gets into the log. gRPC's port lets it in, and the member holds every
 // call against the ensemble that the hello has named (Conn.Ensemble). The disk of to is 0 if the dialer takes the member
@@ -32,9 +34,10 @@ import (
 const (
 	helloMagic   = "ROLLCALL"
 	helloVersion = 3
-	helloSize    = len(helloMagic) + 2 + 4 + 4 + 3*8 + hashSize
-	welcomeSize  = 8 + 8 // of the answer, after the 0
+	helloSize    = len(helloMagic) + 2 + 4 + 4 + 3*8 + hashSize + checksumSize
+	welcomeSize  = 8 + 8 // the rest of the answer with code 0
 	hashSize     = 32
+	checksumSize = 4
 
 	// helloTimeout limits a handshake on both sides. It allows for several round trips of a bad
 	// network, and is short enough that a silent stranger soon frees its place.
@@ -81,14 +84,29 @@ type Hello struct {
 	host  string       // of the members that are dialed; "": the book and the guard know them
 	disk  disk.ID      // that the members that are dialed must have; 0: any
 	known *processes   // of the Listeners and dialers with this hello
+	log   *slog.Logger // for corruptions
+	// corruptions are those of the connections of the Listeners and dialers with this hello.
+	corruptions *Corruptions
 	// within limits the handshake and the hello with a member that is dialed; 0: helloTimeout.
 	within time.Duration
 }
 
 // NewHello returns the hello of the member whose book it is.
 func NewHello(book *Book) Hello {
-	return Hello{self: book.Self().ID, book: book, door: newDoor(book), known: newProcesses()}
+	return Hello{
+		self: book.Self().ID, book: book, door: newDoor(book), known: newProcesses(), log: slog.New(slog.DiscardHandler),
+		corruptions: &Corruptions{logged: map[uint32]time.Time{}},
+	}
 }
+
+// Logging returns the hello for connections that log when a checksum does not match.
+func (h Hello) Logging(log *slog.Logger) Hello {
+	h.log = log
+	return h
+}
+
+// Corruptions returns the Corruptions that all connections with this hello share.
+func (h Hello) Corruptions() *Corruptions { return h.corruptions }
 
 // Open returns the hello of a Listener that also lets in members that know no ensemble, which ask for it, and commands, which
 // have no disk.
@@ -141,9 +159,13 @@ func (c *Conn) Close() error {
 // closes the connections of both and returns an error.
 func (h Hello) Heard(of Process) error { return h.known.met(of, nil) }
 
-// connOf returns the connection to a process, or an error if its disk has another process that runs. It never closes private.
+// connOf returns the connection to a process, or an error if its disk has another process that runs. It never closes private. What
+// the hello itself has yet to write goes to private: a plain connection has checksums only after the hello.
 func (h Hello) connOf(private net.Conn, of Process) (*Conn, error) {
 	of.Addr = private.RemoteAddr().String()
+	if !trust.Private(private) {
+		private = newChecksummed(private, func(err error) { h.corruptions.note(h.log, of.ID, of.Addr, err) })
+	}
 	conn := &Conn{Conn: private, Peer: of.ID, Disk: of.Disk, known: h.known, of: of}
 	if of.Disk == 0 {
 		return conn, nil
@@ -202,33 +224,24 @@ func (h Hello) greet(conn net.Conn, to uint32) (of Process, err error) {
 	if _, err := conn.Write(h.preface(to)); err != nil {
 		return of, err
 	}
-	var head [2]byte
-	if _, err := io.ReadFull(conn, head[:1]); err != nil {
-		return of, fmt.Errorf("no answer: %w", err)
+	code, rest, err := readAnswer(conn)
+	switch {
+	case err != nil:
+		return of, err
+	case code == helloBadEnsemble:
+		return of, fmt.Errorf("%w: %w: %q", errRefused, ErrOtherEnsemble, rest)
+	case code == helloTwins:
+		return of, fmt.Errorf("%w: %w: %q", errRefused, ErrTwins, rest)
+	case code != helloOK:
+		return of, fmt.Errorf("%w: %q", errRefused, rest)
+	case len(rest) != welcomeSize:
+		return of, fmt.Errorf("the answer has %d bytes, want %d", len(rest), welcomeSize)
 	}
-	if head[0] == helloOK {
-		var b [welcomeSize]byte
-		if _, err := io.ReadFull(conn, b[:]); err != nil {
-			return of, fmt.Errorf("answer cut short: %w", err)
-		}
-		of = Process{ID: to, Disk: disk.ID(binary.BigEndian.Uint64(b[:])), Start: binary.BigEndian.Uint64(b[8:])}
-		if h.disk != 0 && of.Disk != h.disk {
-			return of, fmt.Errorf("meant for the disk %v, and the disk %v has answered", h.disk, of.Disk)
-		}
-		return of, conn.SetDeadline(time.Time{})
+	of = Process{ID: to, Disk: disk.ID(binary.BigEndian.Uint64(rest)), Start: binary.BigEndian.Uint64(rest[8:])}
+	if h.disk != 0 && of.Disk != h.disk {
+		return of, fmt.Errorf("meant for the disk %v, and the disk %v has answered", h.disk, of.Disk)
 	}
-	if _, err := io.ReadFull(conn, head[1:]); err != nil {
-		return of, fmt.Errorf("%w (code %d)", errRefused, head[0])
-	}
-	text := make([]byte, head[1])
-	n, _ := io.ReadFull(conn, text) // whatever arrived is the best there is
-	switch head[0] {
-	case helloBadEnsemble:
-		return of, fmt.Errorf("%w: %w: %q", errRefused, ErrOtherEnsemble, text[:n])
-	case helloTwins:
-		return of, fmt.Errorf("%w: %w: %q", errRefused, ErrTwins, text[:n])
-	}
-	return of, fmt.Errorf("%w: %q", errRefused, text[:n])
+	return of, conn.SetDeadline(time.Time{})
 }
 
 func (h Hello) preface(to uint32) []byte {
@@ -240,7 +253,7 @@ func (h Hello) preface(to uint32) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(h.book.Self().Disk))
 	b = binary.BigEndian.AppendUint64(b, h.book.Start())
 	b = binary.BigEndian.AppendUint64(b, uint64(h.disk))
-	return append(b, ensemble[:]...)
+	return appendSum(append(b, ensemble[:]...))
 }
 
 // refusal is the reason why a hello was refused: code for the dialer, text for both sides.
@@ -285,10 +298,13 @@ func (h Hello) read(r io.Reader, speaks func(uint32) error) (of dialing, err err
 	if _, err := io.ReadFull(r, rest[2:]); err != nil {
 		return of, fmt.Errorf("hello cut short: %w", err)
 	}
+	if err := checkSum(b[:]); err != nil {
+		return of, fmt.Errorf("hello: %w", err)
+	}
 	to := binary.BigEndian.Uint32(rest[6:])
 	of.Process = Process{ID: binary.BigEndian.Uint32(rest[2:]), Disk: disk.ID(binary.BigEndian.Uint64(rest[10:])), Start: binary.BigEndian.Uint64(rest[18:])}
 	meant := disk.ID(binary.BigEndian.Uint64(rest[26:]))
-	of.ensemble = EnsembleID(rest[34:])
+	of.ensemble = EnsembleID(rest[34 : 34+hashSize])
 	if err := speaks(of.ID); err != nil {
 		return of, err
 	}
@@ -478,8 +494,7 @@ func (l *Listener) answerHello(conn *trust.Conn) (c *Conn, err error) {
 			if r.passing() && l.hello.checkFrom(of.Process) == nil { // a member dials often, as a leader does that looks for a lost disk
 				l.hello.door.learn(of.ID, remoteIP(conn))
 			}
-			text := r.text[:min(len(r.text), 255)]
-			_, _ = conn.Write(append([]byte{r.code, byte(len(text))}, text...)) // the dialer may have gone
+			_, _ = conn.Write(answerWith(r.code, []byte(r.text[:min(len(r.text), math.MaxUint8)]))) // the dialer may have gone
 		}
 		return nil, err
 	}
@@ -495,8 +510,8 @@ func (l *Listener) answerHello(conn *trust.Conn) (c *Conn, err error) {
 
 // welcome returns the answer to a hello that is taken.
 func (h Hello) welcome() []byte {
-	b := binary.BigEndian.AppendUint64([]byte{helloOK}, uint64(h.book.Self().Disk))
-	return binary.BigEndian.AppendUint64(b, h.book.Start())
+	b := binary.BigEndian.AppendUint64(nil, uint64(h.book.Self().Disk))
+	return answerWith(helloOK, binary.BigEndian.AppendUint64(b, h.book.Start()))
 }
 
 // refused logs a refusal, each kind at most once in refusalInterval.

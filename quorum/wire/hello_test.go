@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -65,15 +64,19 @@ func TestHello(t *testing.T) {
 		for _, n := range []uint64{uint64(testDisk(from)), 7, uint64(testDisk(1))} {
 			b = binary.BigEndian.AppendUint64(b, n)
 		}
-		return append(b, hash...)
+		return appendSum(append(b, hash...))
 	}
+	summed := func(hello []byte) []byte { return appendSum(hello[:helloSize-checksumSize]) }
 	without := func(hello []byte, at int) []byte { // with a zero in place of one of the three numbers
 		clear(hello[18+8*at : 26+8*at])
-		return hello
+		return summed(hello)
 	}
 	other := bytes.Repeat([]byte{7}, hashSize)
 	lost := preface("ROLLCALL", 3, 2, 1, right)
 	lost[34]++
+	lost = summed(lost)
+	changed := preface("ROLLCALL", 3, 2, 1, right)
+	changed[30]++
 	tests := []struct {
 		name string
 		sent []byte
@@ -98,6 +101,7 @@ func TestHello(t *testing.T) {
 		{"from member 256", preface("ROLLCALL", 3, 256, 1, right), int(helloBadFrom), "member id 256 is not between 1 and 255"},
 		{"from a member that came in meanwhile", preface("ROLLCALL", 3, 9, 1, right), 0, ""},
 		{"cut short", preface("ROLLCALL", 3, 2, 1, right)[:20], -1, "cut short"},
+		{"changed on the way", changed, -1, "bytes were changed on the way"},
 		{"silent", nil, -1, "no hello"},
 	}
 	for _, tt := range tests {
@@ -108,22 +112,17 @@ func TestHello(t *testing.T) {
 				conn := come.from("m2:1")
 				begin := time.Now()
 				go func() { _, _ = conn.Write(tt.sent) }()
-				answer := make([]byte, 1)
-				_, err := io.ReadFull(conn, answer)
+				code, text, err := readAnswer(conn)
 				if took := time.Since(begin); took != 0 && took != helloTimeout {
 					t.Errorf("answered after %v", took)
 				}
-				if code := int(answer[0]); tt.code < 0 && err == nil || tt.code >= 0 && (err != nil || code != tt.code) {
+				if tt.code < 0 && err == nil || tt.code >= 0 && (err != nil || int(code) != tt.code) {
 					t.Errorf("answer %d, %v; want %d", code, err, tt.code)
 				}
-				if tt.code > 0 {
-					text, _ := io.ReadAll(conn)
-					if len(text) != 1+int(text[0]) || !strings.Contains(string(text[1:]), tt.say) {
-						t.Errorf("told %q, want %q", text, tt.say)
-					}
+				if tt.code > 0 && !strings.Contains(string(text), tt.say) {
+					t.Errorf("told %q, want %q", text, tt.say)
 				}
 				if tt.code == 0 {
-					_, _ = io.ReadFull(conn, make([]byte, welcomeSize))
 					c, err := l.Accept()
 					if from := binary.BigEndian.Uint32(tt.sent[10:]); err != nil || c.(*Conn).Peer != from || c.(*Conn).Disk != testDisk(from) {
 						t.Errorf("Accept: %v, %v", c, err)
@@ -175,18 +174,16 @@ func TestHelloOfUnsettledMembers(t *testing.T) {
 					if _, err := conn.Write(dialer.preface(1)); err != nil {
 						t.Fatal(err)
 					}
-					answer := make([]byte, 1+welcomeSize)
-					n, err := io.ReadAtLeast(conn, answer, 2)
-					if code := int(answer[0]); want == untold && !errors.Is(err, io.EOF) || want != untold && (err != nil || code != want) {
+					code, answer, err := readAnswer(conn)
+					if want == untold && !errors.Is(err, io.EOF) || want != untold && (err != nil || int(code) != want) {
 						t.Errorf("open %t: answer %d, %v; want %d", port.open, code, err, want)
 					}
 					if time.Since(begin) != 0 {
 						t.Errorf("open %t: answered after %v", port.open, time.Since(begin))
 					}
 					if want == 0 {
-						_, _ = io.ReadFull(conn, answer[n:])
 						c, err := l.Accept()
-						if err != nil || c.(*Conn).Disk != tt.from || binary.BigEndian.Uint64(answer[1:]) != uint64(tt.at) || binary.BigEndian.Uint64(answer[9:]) != dialed.book.Start() {
+						if err != nil || c.(*Conn).Disk != tt.from || binary.BigEndian.Uint64(answer) != uint64(tt.at) || binary.BigEndian.Uint64(answer[8:]) != dialed.book.Start() {
 							t.Errorf("open %t: %+v, %v; answer %x", port.open, c, err, answer)
 						}
 					}
@@ -218,13 +215,15 @@ func TestDialed(t *testing.T) {
 		want   string
 		is     error
 	}{
-		{"taken", append([]byte{0}, make([]byte, welcomeSize)...), "", nil},
-		{"taken, and cut short", make([]byte, 9), "cut short", io.ErrUnexpectedEOF},
-		{"of another ensemble", append([]byte{helloBadEnsemble, 2}, "no"...), `"no"`, ErrOtherEnsemble},
-		{"twice", append([]byte{helloTwins, 2}, "no"...), `"no"`, ErrTwins},
-		{"refused", append([]byte{4, 5}, "no \nwa"...), `"no \nw"`, errRefused},
-		{"refused without a word", []byte{4}, "code 4", errRefused},
-		{"text cut short", append([]byte{4, 200}, "half"...), "half", errRefused},
+		{"taken", answerWith(helloOK, make([]byte, welcomeSize)), "", nil},
+		{"taken, and cut short", answerWith(helloOK, make([]byte, welcomeSize))[:9], "cut short", io.ErrUnexpectedEOF},
+		{"taken, with too few bytes", answerWith(helloOK, make([]byte, welcomeSize-1)), "15 bytes", nil},
+		{"of another ensemble", answerWith(helloBadEnsemble, []byte("no")), `"no"`, ErrOtherEnsemble},
+		{"twice", answerWith(helloTwins, []byte("no")), `"no"`, ErrTwins},
+		{"refused", answerWith(helloBadTo, []byte("no \nw")), `"no \nw"`, errRefused},
+		{"refused without a text", answerWith(helloBadTo, nil), `""`, errRefused},
+		{"code alone", []byte{4}, "cut short", io.EOF},
+		{"text cut short", append([]byte{4, 200}, "half"...), "cut short", io.ErrUnexpectedEOF},
 		{"closed", nil, "no answer", io.EOF},
 	}
 	for _, tt := range tests {
@@ -250,7 +249,7 @@ func TestDialed(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.want) {
+			if tt.is != nil && !errors.Is(err, tt.is) || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Dialed: %v, want %q", err, tt.want)
 			}
 		})
@@ -665,9 +664,14 @@ func TestUnifiedPorts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, private := in.(*Conn).Conn.(*trust.Conn).Conn.(*tls.Conn)
-				if private != tt.private || in.(*Conn).Peer != 2 {
-					t.Errorf("private %t from member %d, want %t from 2", private, in.(*Conn).Peer, tt.private)
+				_, plain := in.(*Conn).Conn.(*checksummed)
+				if plain == tt.private || in.(*Conn).Peer != 2 {
+					t.Errorf("plain %t from member %d, want %t from 2", plain, in.(*Conn).Peer, !tt.private)
+				}
+				go func() { _, _ = io.WriteString(conn, "after the hello") }()
+				heard := make([]byte, len("after the hello"))
+				if _, err := io.ReadFull(in, heard); err != nil || string(heard) != "after the hello" {
+					t.Errorf("heard %q, %v", heard, err)
 				}
 				in.Close()
 				conn.Close()
@@ -710,12 +714,12 @@ func FuzzHello(f *testing.F) {
 // comesIn returns the member that comes in with a hello to member 1 of the ensemble own, or 0 if nobody does. On raft's port
 // both must say the same ensemble. Anybody may ask, unless it says another ensemble.
 func comesIn(sent []byte, own EnsembleID, anybody bool) (from uint32) {
-	if len(sent) < helloSize || string(sent[:8]) != "ROLLCALL" {
+	if len(sent) < helloSize || string(sent[:8]) != "ROLLCALL" || checkSum(sent[:helloSize]) != nil {
 		return 0
 	}
 	version, from, to := binary.BigEndian.Uint16(sent[8:]), binary.BigEndian.Uint32(sent[10:]), binary.BigEndian.Uint32(sent[14:])
 	disk, meant := binary.BigEndian.Uint64(sent[18:]), disk.ID(binary.BigEndian.Uint64(sent[34:]))
-	theirs, none := EnsembleID(sent[42:helloSize]), EnsembleID{}
+	theirs, none := EnsembleID(sent[42:42+hashSize]), EnsembleID{}
 	switch {
 	case version != 3 || to != 1 || from < 2 || from > 255 || meant != 0 && meant != testDisk(1):
 		return 0

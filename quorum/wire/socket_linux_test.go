@@ -50,7 +50,7 @@ func TestUserTimeout(t *testing.T) {
 	if got := userTimeout(t, conn); got != want {
 		t.Errorf("the dialer's end has %d ms, want %d", got, want)
 	}
-	if got := userTimeout(t, in.(*Conn).Conn.(*trust.Conn).NetConn()); got != want {
+	if got := userTimeout(t, in.(*Conn).Conn.(*checksummed).Conn.(*trust.Conn).NetConn()); got != want {
 		t.Errorf("the listener's end has %d ms, want %d", got, want)
 	}
 	plain, err := net.Dial("tcp", inner.Addr().String())

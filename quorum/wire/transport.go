@@ -2,7 +2,8 @@
 //
 //   - Peer: one member of the server list, which every member writes in the same form.
 //   - Hello, Listener, Stream: the hello with which every connection between members begins, on
-//     both of their ports, and raft's connections after it.
+//     both of their ports, and raft's connections after it. Plain ones carry checksums after the
+//     hello.
 //   - Door: bounds how many TLS handshakes strangers can begin, and whose addresses are members'.
 //   - Transport: raft's transport. It speaks the bytes of raft's own transport, and frames with
 //     members that take them. It checks the size of what arrives before decoding it, and avoids raft's known
