@@ -320,3 +320,39 @@ func TestSubtrees(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// A backup is saved by way of a member of the ensemble, also if one that was removed comes first. The backup of a removed member is saved
+// only if no other member answers, and --unconfirmed is given.
+func TestBackupSavePassesOverRemovedMember(t *testing.T) {
+	dir := t.TempDir()
+	gone, present := newFakeMember(t), newFakeMember(t)
+	gone.removed, gone.backup, present.backup = true, unconfirmedBackup(t), sampleBackup(t)
+	both := func(w *World) { w.Env = []string{"ROLLCALL_ADMIN=" + gone.URL + "," + present.URL} }
+	for _, tt := range []struct {
+		name, flags string
+		prepare     func(*World)
+		saved       []byte // nil: nothing is
+		status      Status
+		said        string
+	}{
+		{"removed first", "", both, present.backup, OK, ""},
+		{"removed first, any backup will do", "--unconfirmed", both, present.backup, OK, ""},
+		{"removed alone", "", nil, nil, NoMember, "was removed from the ensemble, so its state may be old"},
+		{"removed alone, any backup will do", "--unconfirmed", nil, gone.backup, OK, "no leader has confirmed"},
+	} {
+		file := filepath.Join(dir, strings.ReplaceAll(tt.name, " ", "-"))
+		line := append(strings.Fields("backup save "+tt.flags), "--token-file", tokenFile(t), file)
+		_, errs, err := gone.execute(t, tt.prepare, line...)
+		got, _ := os.ReadFile(file)
+		said := errs.String()
+		if err != nil {
+			said += err.Error()
+		}
+		if StatusOf(err) != tt.status || !bytes.Equal(got, tt.saved) || !strings.Contains(said, tt.said) || tt.said == "" && said != "" {
+			t.Errorf("%s: status %d, %d bytes; %s", tt.name, StatusOf(err), len(got), said)
+		}
+	}
+	if names := filesIn(t, dir); len(names) != 3 {
+		t.Errorf("left are %q", names)
+	}
+}

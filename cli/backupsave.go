@@ -93,23 +93,34 @@ type saving struct {
 	w           World
 	query       url.Values
 	unconfirmed bool  // a backup that no leader has confirmed is saved, too
+	removed     bool  // likewise one of a member that was removed from the ensemble
 	wrote       error // the error of the file
 }
 
-// save asks for a backup and saves it to target.
+// save asks for a backup and saves it to target. It passes over members that were removed from the ensemble. If no other member answers
+// and --unconfirmed is given, it saves the backup of a removed one.
 func (s *saving) save(ctx context.Context, link *Link, target string) (row backupRow, err error) {
 	to, err := destinationOf(s.w, target)
 	if err != nil {
 		return row, err
 	}
-	admin, err := link.Admin(ctx)
-	if err != nil {
-		return row, err
+	by := func(admin *api.Client) error {
+		row, err = s.by(ctx, admin, to)
+		return err
 	}
+	if err = link.inEnsemble(ctx, by); errors.Is(err, errOldState) && s.unconfirmed {
+		s.removed = true
+		err = link.inEnsemble(ctx, by)
+	}
+	return row, err
+}
+
+// by asks one member for a backup and saves it.
+func (s *saving) by(ctx context.Context, admin *api.Client, to destination) (row backupRow, err error) {
 	ctx, quiet := context.WithCancelCause(ctx)
 	defer quiet(nil)
 	err = admin.Stream(ctx, "backup", s.query, func(body io.Reader) error {
-		row, err = s.receive(&lively{from: body, quiet: quiet}, to)
+		row, err = s.receive(&lively{from: body, quiet: quiet}, to, func() error { return s.checkUnconfirmed(ctx, admin) })
 		return err
 	})
 	var refused *api.Error
@@ -121,16 +132,29 @@ func (s *saving) save(ctx context.Context, link *Link, target string) (row backu
 		return row, s.wrote
 	case context.Cause(ctx) != nil:
 		return row, fmt.Errorf("%s: nothing was saved: %w", admin.Base, context.Cause(ctx))
-	case errors.Is(err, errUnconfirmed):
-		return row, With(NoMember, fmt.Errorf("%s: nothing was saved: %w", admin.Base, errUnconfirmed))
+	case errors.Is(err, errUnconfirmed), errors.Is(err, errOldState):
+		return row, With(NoMember, fmt.Errorf("%s: nothing was saved: %w", admin.Base, err))
 	case errors.As(err, &refused), errors.As(err, &nobody):
 		return row, explainedAt(admin.Base, err)
 	}
 	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.Base, Explained(err))
 }
 
-// receive saves a backup that arrives.
-func (s *saving) receive(body io.Reader, to destination) (row backupRow, err error) {
+// checkUnconfirmed returns nil if a backup of a member is saved that no leader has confirmed, or why it is not.
+func (s *saving) checkUnconfirmed(ctx context.Context, admin *api.Client) error {
+	if !s.removed {
+		if m, err := api.Get[api.Members](ctx, admin, "members", nil); err == nil && m.Removed {
+			return errOldState
+		}
+	}
+	if !s.unconfirmed {
+		return errUnconfirmed
+	}
+	return nil
+}
+
+// receive saves a backup that arrives. If no leader has confirmed it, unconfirmed returns an error unless it is to be saved.
+func (s *saving) receive(body io.Reader, to destination, unconfirmed func() error) (row backupRow, err error) {
 	out, err := to.open()
 	if err != nil {
 		s.wrote = err
@@ -141,8 +165,8 @@ func (s *saving) receive(body io.Reader, to destination) (row backupRow, err err
 	var first bytes.Buffer // what is read with the head; the output gets it if the head is accepted
 	c := &counter{s, &first, progress, 0}
 	in, err := backup.NewReader(io.TeeReader(body, c))
-	if err == nil && !in.Head.Confirmed && !s.unconfirmed {
-		err = errUnconfirmed
+	if err == nil && !in.Head.Confirmed {
+		err = unconfirmed()
 	}
 	if err == nil {
 		c.out = out

@@ -234,7 +234,7 @@ func (f *fakeMember) status() api.List[api.Member] {
 
 func (f *fakeMember) members() api.Members {
 	return api.Members{
-		Ensemble: "ab12", Version: "0x400000005", Leader: 1, Committed: ptr(uint64(91)), Settled: true,
+		Ensemble: "ab12", Version: "0x400000005", Leader: 1, Committed: ptr(uint64(91)), Settled: true, Removed: f.removed,
 		Items: []api.Server{
 			{
 				Member: 1, Server: "server.1=a:2888:3888:participant;0.0.0.0:2181", Quorum: "a:2888", Election: "a:3888", Clients: "0.0.0.0:2181", Configured: "a:3888", Role: "participant", Voter: true,

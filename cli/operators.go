@@ -92,10 +92,13 @@ func (l *Link) try(ctx context.Context, request func(c *api.Client) error) (base
 // errOldList is the error of a list of servers that comes from a removed member.
 var errOldList = errors.New("the member that answers was removed from the ensemble, so its list of servers may be old; --admin names a member that is in the ensemble")
 
+// errOldState is the error of a backup that comes from a removed member.
+var errOldState = errors.New("the member that answers was removed from the ensemble, so its state may be old; --admin names a member that is in the ensemble")
+
 // isRemoval reports whether err says that the member that was asked was removed from the ensemble.
 func isRemoval(err error) bool {
 	var answer *api.Error
-	return errors.As(err, &answer) && answer.Reason == api.ReasonRemoved || errors.Is(err, errOldList)
+	return errors.As(err, &answer) && answer.Reason == api.ReasonRemoved || errors.Is(err, errOldList) || errors.Is(err, errOldState)
 }
 
 // post sends a change as api.Post does, to a member that was not removed from the ensemble.
