@@ -38,7 +38,7 @@ var v1 = []endpoint{
 	},
 	{
 		method: "GET", path: "/v1/sessions", class: reads, shows: showsState, long: true, answers: api.List[api.Session]{}, params: []string{"limit", "from", "id", "member", "state", "address", "sort"},
-		help: "the sessions by id, or the first ones of another order: where each is connected, when it was last heard, what it holds", ask: (*HTTP).v1Sessions,
+		help: "the sessions in the order of their ids, or the first ones in another order; each with the member that it is connected to, the time when a member last heard from it, and the number of its nodes and watches", ask: (*HTTP).v1Sessions,
 	},
 	{
 		method: "GET", path: "/v1/sessions/{id}", class: reads, shows: showsState, answers: api.OneSession{}, fails: []int{404, 503},

@@ -101,7 +101,8 @@ func (l *Link) printAnswers(ctx context.Context, dial Dialer, out *Output, hosts
 	return errors.Join(append(failed, err)...)
 }
 
-// wordError returns err, the error of a word for the member at addr, with the address, what names that, and what to do. It keeps nil.
+// wordError adds to err, the error of a four-letter word, the address of the member, the flag or variable that named the address, and what to do.
+// It returns nil if err is nil.
 func (l *Link) wordError(addr string, err error) error {
 	switch {
 	case err == nil:
