@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"rollcall/cli"
-	"rollcall/member"
 	"rollcall/view"
 )
 
@@ -46,7 +45,7 @@ func (b block) draw() string {
 }
 
 // showLive keeps the members and sessions below out's lines until ctx ends.
-func showLive(ctx context.Context, w cli.World, members []*member.Member, out *teller) {
+func showLive(ctx context.Context, w cli.World, members []*upMember, out *teller) {
 	tick := time.NewTicker(liveInterval)
 	defer tick.Stop()
 	defer out.show(nil)
@@ -74,8 +73,9 @@ type ensemble struct {
 }
 
 // look asks the members in turn until one answers.
-func look(ctx context.Context, members []*member.Member) (e ensemble) {
-	for _, m := range members {
+func look(ctx context.Context, members []*upMember) (e ensemble) {
+	for _, u := range members {
+		m := u.newest.Load()
 		status, err := m.View().Status(ctx)
 		if err != nil {
 			e.err = err

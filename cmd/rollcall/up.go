@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -143,10 +144,11 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 		watchMemory(ctx, f.memory, logger)
 		return nil
 	})
-	var members []*member.Member
+	var members []*upMember
 	var urls []string // for operators, of the members that serve them
 	for i := range f.ports {
-		m, operators, err := f.member(i, out, out.above(w.Err))
+		m := &upMember{open: func() (*member.Member, string, error) { return f.member(i, out, out.above(w.Err)) }}
+		operators, err := m.make()
 		if err != nil {
 			return fmt.Errorf("up: member %d: %w", i+1, err)
 		}
@@ -155,7 +157,7 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 		}
 		members = append(members, m)
 		g.Go(func() error {
-			if err := m.Run(ctx); err != nil {
+			if err := m.run(ctx, logger.With("member", i+1)); err != nil {
 				return fmt.Errorf("up: member %d: %w", i+1, err)
 			}
 			return nil
@@ -164,7 +166,7 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 	g.Go(func() error {
 		for _, m := range members {
 			select {
-			case <-m.Ready():
+			case <-m.newest.Load().Ready():
 			case <-ctx.Done():
 				return nil
 			}
@@ -178,6 +180,35 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 	err = g.Wait()
 	out.say("stopped")
 	return err
+}
+
+// upMember is one of the members. Another start in this process replaces it, as with rollcall serve.
+type upMember struct {
+	open   func() (m *member.Member, operators string, err error) // makes a member, which does not run yet
+	newest atomic.Pointer[member.Member]
+}
+
+// make makes a member, and returns where it answers operators, or "".
+func (u *upMember) make() (operators string, err error) {
+	m, operators, err := u.open()
+	if err == nil {
+		u.newest.Store(m)
+	}
+	return operators, err
+}
+
+// run runs the member that was made, and those that replace it.
+func (u *upMember) run(ctx context.Context, logger *slog.Logger) error {
+	made := true
+	return runAgain(ctx, logger, func(ctx context.Context) error {
+		if !made {
+			if _, err := u.make(); err != nil {
+				return err
+			}
+		}
+		made = false
+		return u.newest.Load().Run(ctx)
+	}, func() []string { return nil }) // rollcall up writes the configuration itself
 }
 
 // sayReady prints where clients can connect, and operators, at urls. Other programs may listen where members do

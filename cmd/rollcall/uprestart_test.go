@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rollcall/cli"
+	"rollcall/integration/process"
+)
+
+// A member of rollcall up that was removed and is added again starts again in the process, and the others go on meanwhile.
+func TestUpStartsMemberAgain(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := &upFlags{data: filepath.Join(dir, "data"), ports: upPorts(t)}
+	var out, errs locked
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.run(ctx, cli.World{Out: &out, Err: &errs}) }()
+	defer func() {
+		if stop(); <-ended != nil {
+			t.Error("it ended with an error")
+		}
+	}()
+	waitFor(t, "the ensemble", func() bool { return strings.Contains(out.String(), "ready: connect to") })
+	members := func(args ...string) {
+		t.Helper()
+		w := cli.World{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + at(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.data, upToken)}}
+		if _, err := cli.Execute(t.Context(), cli.NewRoot(w, "1", time.Time{}), append([]string{"members"}, args...)); err != nil {
+			t.Fatalf("members %q: %v\n%s%s", args, err, out.String(), errs.String())
+		}
+	}
+	members("remove", "3")
+	members("add", fmt.Sprintf("server.3=127.0.0.1:%d:%d;127.0.0.1:%d", f.ports[2]+upQuorum, f.ports[2]+upElection, f.ports[2]))
+	if n := strings.Count(errs.String(), "this member starts again in the same process"); n != 1 || !strings.Contains(errs.String(), "member=3") {
+		t.Errorf("%d starts:\n%s", n, errs.String())
+	}
+}
+
+// upPorts returns ports for three members of which those above are free, too.
+func upPorts(t *testing.T) (ports []int) {
+	t.Helper()
+	used := map[int]bool{}
+	for len(ports) < upMembers {
+		p := 20_000 + process.FreePort(t).Port%10_000 + 17*len(ports)
+		free := true
+		for _, above := range []int{0, upQuorum, upElection, upHTTP} {
+			l, err := net.Listen("tcp", at(p+above))
+			if free = free && err == nil && !used[p+above]; err == nil {
+				_ = l.Close()
+			}
+		}
+		if free {
+			ports = append(ports, p)
+			for _, above := range []int{0, upQuorum, upElection, upHTTP} {
+				used[p+above] = true
+			}
+		}
+	}
+	return ports
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("no %s after a minute", what)
+		}
+	}
+}
+
+// locked is a buffer that several goroutines write to.
+type locked struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
