@@ -74,7 +74,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"request for another member passed to raft", "quorum/wire/serve.go",
-		"err = t.checkSpeaker(in.from, command)", "err = nil",
+		"err = rc.checkSpeaker(in.from, command)", "err = nil",
 		"./quorum/wire", "TestImpostorIsRefused",
 	},
 	{
@@ -274,7 +274,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"snapshot received in raft's main loop", "quorum/wire/serve.go",
-		"t.install(r, install, io.LimitReader(in.r, install.Size))", "t.pass(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
+		"rc.install(r, install, io.LimitReader(in.r, install.Size))", "rc.pass(raft.RPC{Command: install, Reader: io.LimitReader(in.r, install.Size)}, nil)",
 		"./quorum", "TestLeaderDiesSendingSnapshot|TestSnapshotIsInstalled",
 	},
 	{
@@ -299,7 +299,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"received snapshot handed over unread", "quorum/wire/receive.go",
-		"if err := t.cfg.Inspect(s, req); err != nil {", "if err := t.cfg.Inspect(s, req); err != nil && req == nil {",
+		"if err := rc.cfg.Inspect(s, req); err != nil {", "if err := rc.cfg.Inspect(s, req); err != nil && req == nil {",
 		"./quorum", "TestBadSnapshotIsRefused",
 	},
 	{
@@ -544,7 +544,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"heartbeats unanswered while a snapshot is installed", "quorum/wire/receive.go",
-		"for !t.installs(r, req.Term) {", "for r != nil {",
+		"for !rc.installs(r, req.Term) {", "for r != nil {",
 		"./quorum", "TestLongInstall",
 	},
 	{

@@ -27,16 +27,7 @@ func brokenOff(err error) bool {
 }
 
 // Connected reports whether a server has a connection to this member's port.
-func (t *Transport) Connected(server raft.ServerID) bool {
-	t.conns.mu.Lock()
-	defer t.conns.mu.Unlock()
-	for in := range t.conns.open {
-		if in.from == server {
-			return true
-		}
-	}
-	return false
-}
+func (t *Transport) Connected(server raft.ServerID) bool { return t.receiver.conns.from(server) }
 
 // Knock is the result of a dial to a member's port, as evidence of whether its process lives.
 type Knock int
@@ -75,7 +66,7 @@ func (t *Transport) knock(addr raft.ServerAddress) Knock {
 // Settle waits until raft's main loop has done what it is doing, which may be to store a vote. It returns an error if
 // that takes longer than a time. raft ignores a request of term 0.
 func (t *Transport) Settle(within time.Duration) error {
-	_, err := t.pass(raft.RPC{Command: &raft.AppendEntriesRequest{
+	_, err := t.receiver.pass(raft.RPC{Command: &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 	}}, time.After(within))
 	return err
@@ -84,7 +75,7 @@ func (t *Transport) Settle(within time.Duration) error {
 // Stand makes this member's raft stand for election at once, as if the leader had handed over to it. If raft does not
 // take the request within a time, it is busy with what another member has sent, and Stand returns an error.
 func (t *Transport) Stand(within time.Duration) error {
-	_, err := t.pass(raft.RPC{Command: &raft.TimeoutNowRequest{
+	_, err := t.receiver.pass(raft.RPC{Command: &raft.TimeoutNowRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax},
 	}}, time.After(within))
 	return err

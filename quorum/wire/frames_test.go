@@ -176,7 +176,7 @@ func TestSenderIsKeptShort(t *testing.T) {
 				t.Fatal("not answered")
 			}
 			synctest.Wait()
-			for in := range tr.conns.open {
+			for in := range tr.receiver.conns.open {
 				if n := cap(in.sender.ID) + cap(in.sender.Addr); n > 100 {
 					t.Errorf("%d bytes are kept", n)
 				}

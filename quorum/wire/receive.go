@@ -24,46 +24,46 @@ const maxSnapshot = 1 << 40
 // install receives the body of a snapshot, and passes the request to r when it is complete. r is nil
 // until raft runs. install runs in the goroutine of its connection, so this member continues to vote and
 // answer however slow the sender is. inConn ends a body that stalls.
-func (t *Transport) install(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+func (rc *receiver) install(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
 	if req.Size < 0 || req.Size > maxSnapshot {
 		return nil, errBadRequest // the answer ends its connection
 	}
 	// The sender reads the answer only when it has sent all of the body.
 	defer func() { _, _ = io.Copy(io.Discard, body) }()
-	if !t.running.Load() || r == nil {
+	if !rc.running.Load() || r == nil {
 		return nil, errStarting
 	}
-	if resp, done, err := t.answerKnown(r, req); done {
+	if resp, done, err := rc.answerKnown(r, req); done {
 		return resp, err
 	}
-	mine := t.receipts.begin(req.Term)
+	mine := rc.receipts.begin(req.Term)
 	if mine == nil {
 		return nil, errReceiving
 	}
-	defer t.receipts.remove(mine)
-	s, err := t.cfg.Spool()
+	defer rc.receipts.remove(mine)
+	s, err := rc.cfg.Spool()
 	if err != nil {
-		t.cfg.Fail(fmt.Errorf("quorum: receive snapshot: %w", err))
+		rc.cfg.Fail(fmt.Errorf("quorum: receive snapshot: %w", err))
 		return nil, err
 	}
 	defer s.Close()
-	if err := t.collect(s, body, req.Size); err != nil {
+	if err := rc.collect(s, body, req.Size); err != nil {
 		return nil, err
 	}
-	if err := t.cfg.Inspect(s, req); err != nil {
-		t.cfg.Refused(req, err)
+	if err := rc.cfg.Inspect(s, req); err != nil {
+		rc.cfg.Refused(req, err)
 		return nil, fmt.Errorf("quorum: snapshot refused: %w", err)
 	}
-	if err := t.rewind(s); err != nil {
+	if err := rc.rewind(s); err != nil {
 		return nil, err
 	}
-	if !t.receipts.complete(mine) {
+	if !rc.receipts.complete(mine) {
 		return nil, errReplaced
 	}
-	if resp, done, err := t.answerKnown(r, req); done { // again, because time has passed
+	if resp, done, err := rc.answerKnown(r, req); done { // again, because time has passed
 		return resp, err
 	}
-	return t.handOver(r, req, s)
+	return rc.handOver(r, req, s)
 }
 
 // looksPerElection is how often within one election timeout a heartbeat that waits for raft's main
@@ -113,7 +113,7 @@ func (s *receipts) remove(r *receipt) {
 }
 
 // collect copies size bytes from the network into s.
-func (t *Transport) collect(s disk.Spool, from io.Reader, size int64) error {
+func (rc *receiver) collect(s disk.Spool, from io.Reader, size int64) error {
 	src := &source{r: from}
 	n, err := io.Copy(s, src)
 	switch {
@@ -121,19 +121,19 @@ func (t *Transport) collect(s disk.Spool, from io.Reader, size int64) error {
 		return fmt.Errorf("quorum: receive snapshot: %w", src.err)
 	case err != nil:
 		err = fmt.Errorf("quorum: store received snapshot: %w", err)
-		t.cfg.Fail(err)
+		rc.cfg.Fail(err)
 		return err
 	case n != size:
 		return fmt.Errorf("quorum: received %d of %d bytes of a snapshot", n, size)
 	}
-	return t.rewind(s)
+	return rc.rewind(s)
 }
 
-func (t *Transport) rewind(s disk.Spool) error {
+func (rc *receiver) rewind(s disk.Spool) error {
 	err := s.Rewind()
 	if err != nil {
 		err = fmt.Errorf("quorum: read received snapshot: %w", err)
-		t.cfg.Fail(err)
+		rc.cfg.Fail(err)
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (s *source) Read(p []byte) (int, error) {
 // that everything up to an applied index is here without asking raft. If the leader sends the same
 // snapshot again, though, raft's in-memory view of the log must be wrong and is making it refuse
 // the entries that follow.
-func (t *Transport) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
+func (rc *receiver) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) (resp any, done bool, err error) {
 	term := r.CurrentTerm()
 	if req.Term < term {
 		return &raft.InstallSnapshotResponse{Term: term}, true, nil
@@ -168,8 +168,8 @@ func (t *Transport) answerKnown(r *raft.Raft, req *raft.InstallSnapshotRequest) 
 	if req.Term > term {
 		return nil, true, fmt.Errorf("quorum: snapshot of term %d in term %d; try again", req.Term, term)
 	}
-	if t.installed.Swap(req.LastLogIndex) == req.LastLogIndex {
-		t.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: that of index %d came a second time", ErrRestart, req.LastLogIndex))
+	if rc.installed.Swap(req.LastLogIndex) == req.LastLogIndex {
+		rc.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: that of index %d came a second time", ErrRestart, req.LastLogIndex))
 		return nil, true, ErrRestart
 	}
 	return &raft.InstallSnapshotResponse{Term: term, Success: true}, true, nil
@@ -203,15 +203,15 @@ func skipStored(req *raft.AppendEntriesRequest, stored func(index uint64) (term 
 // from it. A leader of two members would lose its lease, so Transport answers its heartbeats. If
 // raft has finished by now and has voted in a later term, this answer is the same as one that was
 // under way for a while.
-func (t *Transport) installs(r *raft.Raft, term uint64) bool {
-	return term != 0 && t.busy.Load() == term && r.CurrentTerm() == term
+func (rc *receiver) installs(r *raft.Raft, term uint64) bool {
+	return term != 0 && rc.busy.Load() == term && r.CurrentTerm() == term
 }
 
 // answerHeartbeat passes a heartbeat to raft. If raft's main loop does not take it, because that is
 // installing a snapshot of the same leader, answerHeartbeat answers itself.
-func (t *Transport) answerHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
-	for !t.installs(r, req.Term) {
-		resp, err := t.pass(raft.RPC{Command: req}, time.After(t.cfg.Election/looksPerElection))
+func (rc *receiver) answerHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest) (any, error) {
+	for !rc.installs(r, req.Term) {
+		resp, err := rc.pass(raft.RPC{Command: req}, time.After(rc.cfg.Election/looksPerElection))
 		if !errors.Is(err, errInterrupted) {
 			return resp, err
 		}
@@ -220,17 +220,17 @@ func (t *Transport) answerHeartbeat(r *raft.Raft, req *raft.AppendEntriesRequest
 }
 
 // handOver passes a complete snapshot to raft and waits for its answer.
-func (t *Transport) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
-	t.installed.Store(req.LastLogIndex)
-	t.busy.Store(req.Term)
-	defer t.busy.Store(0)
-	answer, err := t.pass(raft.RPC{Command: req, Reader: body}, nil)
+func (rc *receiver) handOver(r *raft.Raft, req *raft.InstallSnapshotRequest, body io.Reader) (any, error) {
+	rc.installed.Store(req.LastLogIndex)
+	rc.busy.Store(req.Term)
+	defer rc.busy.Store(0)
+	answer, err := rc.pass(raft.RPC{Command: req, Reader: body}, nil)
 	if resp, ok := answer.(*raft.InstallSnapshotResponse); ok && resp.Success {
-		t.cfg.Installed(req.LastLogTerm)
+		rc.cfg.Installed(req.LastLogTerm)
 		// raft has emptied the log store but still remembers its end. If that is at or above the
 		// snapshot, raft would rely on it: refuse entries, and compare votes with it.
 		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {
-			t.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
+			rc.cfg.Fail(fmt.Errorf("%w after a snapshot was installed: the log had reached index %d, the snapshot %d", ErrRestart, last, req.LastLogIndex))
 		}
 	}
 	return answer, err

@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
@@ -287,23 +288,48 @@ func (c *inConn) Close() error {
 	return c.Conn.Close()
 }
 
+// from reports whether a connection of a server is open.
+func (c *conns) from(server raft.ServerID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for in := range c.open {
+		if in.from == server {
+			return true
+		}
+	}
+	return false
+}
+
+// receiver answers the requests of other members, or passes them to raft. It is the half of a Transport that listens.
+type receiver struct {
+	cfg       *Config
+	conns     *conns
+	rpcs      chan raft.RPC
+	running   atomic.Bool // raft's goroutines run, or are about to start
+	receipts  receipts
+	busy      atomic.Uint64 // term of the leader whose snapshot raft is installing; 0: none
+	installed atomic.Uint64 // index of the last snapshot that was passed to raft
+	closed    chan struct{} // by Transport.Close
+	wg        sync.WaitGroup
+}
+
 // acceptLoop serves every connection that another member opens.
-func (t *Transport) acceptLoop() {
+func (rc *receiver) acceptLoop() {
 	for {
-		conn, err := t.cfg.Stream.Accept()
+		conn, err := rc.cfg.Stream.Accept()
 		if err != nil {
 			select {
-			case <-t.closed:
+			case <-rc.closed:
 			default:
-				t.cfg.Logger.Error("no other member can connect any more", "err", err)
+				rc.cfg.Logger.Error("no other member can connect any more", "err", err)
 			}
 			return
 		}
-		in := t.conns.add(conn)
-		t.wg.Go(func() {
-			err := t.serve(in)
-			if _ = in.Close(); brokenOff(err) && in.from != "" && !t.Connected(in.from) {
-				t.cfg.Lost(in.from)
+		in := rc.conns.add(conn)
+		rc.wg.Go(func() {
+			err := rc.serve(in)
+			if _ = in.Close(); brokenOff(err) && in.from != "" && !rc.conns.from(in.from) {
+				rc.cfg.Lost(in.from)
 			}
 		})
 	}
@@ -313,25 +339,25 @@ func (t *Transport) acceptLoop() {
 // The connection ends at a request that cannot be decoded, that speaks for another member, or that is a notice in a frame
 // and refused by raft. It also ends after a snapshot: raft sends no request after it, and what comes may be the rest of its
 // body.
-func (t *Transport) serve(in *inConn) error {
+func (rc *receiver) serve(in *inConn) error {
 	for {
 		command, err := in.next()
 		if err == nil {
 			err = checkRequest(command)
 		}
 		if err == nil {
-			err = t.checkSpeaker(in.from, command)
+			err = rc.checkSpeaker(in.from, command)
 		}
 		if req, ok := command.(*raft.AppendEntriesRequest); ok && err == nil {
 			in.sender = req.RPCHeader
 		}
-		r := t.cfg.Raft() // once: a request that is checked before raft runs must not get to it
+		r := rc.cfg.Raft() // once: a request that is checked before raft runs must not get to it
 		if err == nil && r != nil {
 			err = checkTerm(termOf(command), r.CurrentTerm())
 		}
 		impostor := errors.Is(err, errImpostor)
 		if impostor || errors.Is(err, errBounds) || errors.Is(err, errRequests) {
-			t.conns.refused(in, err)
+			rc.conns.refused(in, err)
 		}
 		if command == nil {
 			return err
@@ -341,9 +367,9 @@ func (t *Transport) serve(in *inConn) error {
 		switch {
 		case err != nil:
 		case isInstall:
-			resp, err = t.install(r, install, io.LimitReader(in.r, install.Size))
+			resp, err = rc.install(r, install, io.LimitReader(in.r, install.Size))
 		default:
-			resp, err = t.answer(r, in.from, command)
+			resp, err = rc.answer(r, in.from, command)
 		}
 		if broken := in.respond(resp, err); broken != nil || isInstall || impostor {
 			return broken
@@ -353,28 +379,28 @@ func (t *Transport) serve(in *inConn) error {
 
 // answer answers a request of a server, with r's answer unless raft must not see the request. r is nil
 // until raft runs.
-func (t *Transport) answer(r *raft.Raft, from raft.ServerID, command any) (any, error) {
-	if !t.running.Load() || r == nil {
+func (rc *receiver) answer(r *raft.Raft, from raft.ServerID, command any) (any, error) {
+	if !rc.running.Load() || r == nil {
 		return nil, errStarting
 	}
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
 		if heartbeat(req) {
-			return t.answerHeartbeat(r, req)
+			return rc.answerHeartbeat(r, req)
 		}
 		if req.PrevLogEntry < r.LastIndex() { // entries that are stored here come again
-			command = skipStored(req, t.cfg.Stored)
+			command = skipStored(req, rc.cfg.Stored)
 		}
 	case *raft.RequestVoteRequest:
 		nameVoter(r, &req.RPCHeader)
 	case *raft.RequestPreVoteRequest:
 		nameVoter(r, &req.RPCHeader)
 	case *raft.TimeoutNowRequest:
-		if err := cmp.Or(checkHandOver(r, from), t.cfg.MayStand(), t.cfg.MayTake()); err != nil {
+		if err := cmp.Or(checkHandOver(r, from), rc.cfg.MayStand(), rc.cfg.MayTake()); err != nil {
 			return nil, err
 		}
 	}
-	return t.pass(raft.RPC{Command: command}, nil)
+	return rc.pass(raft.RPC{Command: command}, nil)
 }
 
 // nameVoter makes raft vote without regard to its own configuration, as Ongaro's dissertation has it (4.1): it puts a voter
@@ -395,20 +421,20 @@ var errInterrupted = errors.New("quorum: interrupted")
 
 // pass passes a request to raft's main loop and waits for the answer. If interrupt fires before the
 // main loop takes the request, it returns errInterrupted.
-func (t *Transport) pass(rpc raft.RPC, interrupt <-chan time.Time) (any, error) {
+func (rc *receiver) pass(rpc raft.RPC, interrupt <-chan time.Time) (any, error) {
 	answer := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = answer
 	select {
-	case t.rpcs <- rpc:
+	case rc.rpcs <- rpc:
 	case <-interrupt:
 		return nil, errInterrupted
-	case <-t.closed:
+	case <-rc.closed:
 		return nil, raft.ErrTransportShutdown
 	}
 	select {
 	case got := <-answer:
 		return got.Response, got.Error
-	case <-t.closed:
+	case <-rc.closed:
 		return nil, raft.ErrTransportShutdown
 	}
 }

@@ -26,7 +26,7 @@ var errNotLeader = errors.New("quorum: leadership is taken over from the leader 
 //
 // raft tells candidates apart by the address alone, and stores it with its vote. Addresses change and may
 // pass from one server to another, so checkSpeaker puts the server's name in place of the address.
-func (t *Transport) checkSpeaker(peer raft.ServerID, command any) error {
+func (rc *receiver) checkSpeaker(peer raft.ServerID, command any) error {
 	if peer == "" {
 		return fmt.Errorf("%w: the connection is not known to be a member's", errImpostor)
 	}

@@ -37,28 +37,28 @@ func TestCheckSpeaker(t *testing.T) {
 	tr := New(Config{Stream: newPipes(nil)})
 	defer tr.Close()
 	for name, request := range kinds {
-		if err := tr.checkSpeaker(named(2), request(own)); err != nil {
+		if err := tr.receiver.checkSpeaker(named(2), request(own)); err != nil {
 			t.Errorf("%s of its own: %v", name, err)
 		}
 		for _, addr := range []raft.RPCHeader{own, others} { // raft must not see it
 			req := request(raft.RPCHeader{ID: own.ID, Addr: addr.Addr})
-			if err := tr.checkSpeaker(named(2), req); err != nil || string(senderOf(req).Addr) != string(named(2)) {
+			if err := tr.receiver.checkSpeaker(named(2), req); err != nil || string(senderOf(req).Addr) != string(named(2)) {
 				t.Errorf("%s of member 2 at %s: %v, raft sees %q", name, addr.Addr, err, senderOf(req).Addr)
 			}
 		}
 		for _, h := range halves {
-			if err := tr.checkSpeaker(named(2), request(h)); !errors.Is(err, errImpostor) {
+			if err := tr.receiver.checkSpeaker(named(2), request(h)); !errors.Is(err, errImpostor) {
 				t.Errorf("%s as member %q at %q: %v", name, h.ID, h.Addr, err)
 			}
 		}
 		for _, stranger := range []raft.ServerID{"", named(9), "2.00000000000000d3"} {
-			if err := tr.checkSpeaker(stranger, request(own)); !errors.Is(err, errImpostor) {
+			if err := tr.receiver.checkSpeaker(stranger, request(own)); !errors.Is(err, errImpostor) {
 				t.Errorf("%s on a connection of %q: %v", name, stranger, err)
 			}
 		}
 	}
 	long := headerOf(3, strings.Repeat("\x00", maxSmall))
-	if err := tr.checkSpeaker(named(2), kinds["vote"](long)); len(err.Error()) > 2000 {
+	if err := tr.receiver.checkSpeaker(named(2), kinds["vote"](long)); len(err.Error()) > 2000 {
 		t.Errorf("the error has %d bytes", len(err.Error()))
 	}
 }

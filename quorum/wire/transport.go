@@ -18,7 +18,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -88,37 +87,32 @@ type Config struct {
 //   - A leader sends nothing while its stores or state machine hang, or if its state is
 //     damaged.
 type Transport struct {
-	cfg    Config
-	dialer *dialer
-	conns  *conns
-	rpcs   chan raft.RPC
+	cfg      Config
+	dialer   *dialer
+	receiver *receiver
 
-	running   atomic.Bool // raft's goroutines run, or are about to start
-	receipts  receipts
-	busy      atomic.Uint64 // term of the leader whose snapshot raft is installing; 0: none
-	installed atomic.Uint64 // index of the last snapshot that was passed to raft
 	contacts  contacts
 	pipelines sync.Map // *pipeline → nil: those that are open
 	notices   notices
 	commits   signal // entries were committed
 	closed    chan struct{}
 	closing   sync.Once
-	wg        sync.WaitGroup
 }
 
 // New returns a Transport over cfg.Stream, which it owns. The caller must call Close, even if it
 // does not call Start.
 func New(cfg Config) *Transport {
-	t := &Transport{cfg: cfg, conns: newConns(cfg.Logger), rpcs: make(chan raft.RPC), closed: make(chan struct{})}
+	t := &Transport{cfg: cfg, closed: make(chan struct{})}
+	t.receiver = &receiver{cfg: &t.cfg, conns: newConns(cfg.Logger), rpcs: make(chan raft.RPC), closed: t.closed}
 	t.dialer = &dialer{stream: cfg.Stream, timeout: rpcTimeout(cfg.Election), at: t.addressOf}
 	return t
 }
 
 // Start starts answering requests.
-func (t *Transport) Start() { t.wg.Go(t.acceptLoop) }
+func (t *Transport) Start() { t.receiver.wg.Go(t.receiver.acceptLoop) }
 
 // Running reports whether raft's goroutines run, or are about to start.
-func (t *Transport) Running() bool { return t.running.Load() }
+func (t *Transport) Running() bool { return t.receiver.running.Load() }
 
 // Configured reports that another configuration of raft's was committed: connections to addresses that members have
 // left are closed. It does not wait: with TLS that may take time.
@@ -151,7 +145,7 @@ func (t *Transport) Longest(d time.Duration, index uint64) []raft.ServerID {
 }
 
 // Consumer implements raft.Transport.
-func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
+func (t *Transport) Consumer() <-chan raft.RPC { return t.receiver.rpcs }
 
 // LocalAddr implements raft.Transport.
 func (t *Transport) LocalAddr() raft.ServerAddress {
@@ -167,7 +161,7 @@ func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.Server
 // SetHeartbeatHandler implements raft.Transport by ignoring the handler. The handler would change
 // terms outside raft's main loop, which can lead to two leaders or a forked log. raft calls this
 // method last before it starts its goroutines.
-func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) { t.running.Store(true) }
+func (t *Transport) SetHeartbeatHandler(func(raft.RPC)) { t.receiver.running.Store(true) }
 
 // Close implements raft.WithClose. It closes every connection and waits for the Transport's
 // goroutines.
@@ -177,8 +171,8 @@ func (t *Transport) Close() error {
 		close(t.closed)
 		err = t.cfg.Stream.Close()
 		t.dialer.close()
-		t.conns.close()
-		t.wg.Wait()
+		t.receiver.conns.close()
+		t.receiver.wg.Wait()
 	})
 	return err
 }

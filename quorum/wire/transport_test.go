@@ -90,7 +90,7 @@ func TestNoHeartbeatHandler(t *testing.T) {
 			rpc := <-tr.Consumer()
 			rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 		}()
-		resp, err := tr.answerHeartbeat(nil, &raft.AppendEntriesRequest{Term: 5})
+		resp, err := tr.receiver.answerHeartbeat(nil, &raft.AppendEntriesRequest{Term: 5})
 		if got, ok := resp.(*raft.AppendEntriesResponse); err != nil || !ok || !got.Success {
 			t.Errorf("the heartbeat is answered with %+v, %v", resp, err)
 		}
