@@ -94,7 +94,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"leader taken for lost at the end of any connection", "quorum/wire/serve.go",
-		"brokenOff(err) && in.from != \"\" && !t.Connected(in.from) {", "brokenOff(err) && in.peer != 0 {",
+		"brokenOff(err) && in.from != \"\" && !rc.conns.from(in.from) {", "brokenOff(err) && in.peer != 0 {",
 		"./quorum/wire", "TestLastConnectionIsLost",
 	},
 	{
