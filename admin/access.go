@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -40,22 +41,44 @@ const (
 	roleAdmin
 )
 
+// authorizer decides what the sender of a request may do, by its credentials, its address and the names in its headers.
+// It does not change.
+type authorizer struct {
+	credentials credentials
+	super       string    // the subject of the super user's certificate; "": nobody is super by certificate
+	names       []string  // of this member in the Host header, in lower case
+	anonymous   Anonymous // what callers without credentials may read
+	source      Source
+}
+
+// newAuthorizer reads the files with tokens.
+func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
+	a := &authorizer{
+		credentials: credentials{superDigest: cfg.SuperDigest, alg: cfg.Digest},
+		super:       cfg.Super, anonymous: cfg.Anonymous, source: cfg.Source,
+	}
+	for _, name := range slices.Concat([]string{"localhost"}, cfg.Names, cfg.Hosts) {
+		a.names = append(a.names, strings.ToLower(name))
+	}
+	return a, a.credentials.readTokens(&cfg.HTTPSettings, log)
+}
+
 // needed is the lowest role that an endpoint of a class demands from another machine, or from everybody if it changes something.
 var needed = map[class]role{open: roleNone, measures: roleMetrics, reads: roleReads, changes: roleAdmin}
 
 // refuse returns nil if the request may be answered by an endpoint of the class, or the reason why
 // not. A web page that a browser on this machine shows must not act for its author: it names its
 // origin, or its own host name if that name resolves to this machine.
-func (h *HTTP) refuse(c class, r *http.Request) *Failure {
+func (a *authorizer) refuse(c class, r *http.Request) *Failure {
 	if c == open {
-		return h.misnamed(r)
+		return a.misnamed(r)
 	}
 	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
 	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), foreign) {
 		return &Failure{Status: http.StatusForbidden, Text: "requests from pages of another origin are refused"}
 	}
-	has := h.role(r)
-	needs := h.needs(r)
+	has := a.role(r)
+	needs := a.needs(r)
 	if c != changes && has >= needed[c] {
 		return nil
 	}
@@ -64,7 +87,7 @@ func (h *HTTP) refuse(c class, r *http.Request) *Failure {
 		return &Failure{Status: http.StatusUnauthorized, Text: "from another machine " + needs}
 	case !local(r.RemoteAddr):
 		return &Failure{Status: http.StatusForbidden, Text: "this is answered on the member's own machine alone: connect to a loopback address"}
-	case !h.known(r.Host):
+	case !a.known(r.Host):
 		return errMisnamed
 	case c == changes && has > roleNone && has < roleAdmin:
 		return &Failure{Status: http.StatusForbidden, Text: "these credentials only read; an administrator's are needed"}
@@ -80,8 +103,8 @@ var errMisnamed = &Failure{Status: http.StatusForbidden, Text: "the Host header 
 
 // misnamed returns errMisnamed if a request without credentials is for a host that is not this member. Some probes name no host,
 // and every browser does.
-func (h *HTTP) misnamed(r *http.Request) *Failure {
-	if r.Host == "" || h.known(r.Host) || h.role(r) > roleNone {
+func (a *authorizer) misnamed(r *http.Request) *Failure {
+	if r.Host == "" || a.known(r.Host) || a.role(r) > roleNone {
 		return nil
 	}
 	return errMisnamed
@@ -98,9 +121,9 @@ func (e *endpoint) mistyped(r *http.Request) *Failure {
 }
 
 // needs says what is wrong with the credentials of a request that proves nothing.
-func (h *HTTP) needs(r *http.Request) string {
+func (a *authorizer) needs(r *http.Request) string {
 	switch {
-	case h.cred == (credentials{alg: h.cred.alg}):
+	case a.credentials == (credentials{alg: a.credentials.alg}):
 		return "this needs credentials, and the member knows none: set admin.tokenFile or DigestAuthenticationProvider.superDigest, and start it again"
 	case len(r.Header.Values("Authorization")) > 0:
 		return "the credentials of this request are wrong: the member knows another token or password (admin.tokenFile, DigestAuthenticationProvider.superDigest), or the header is not Authorization: Bearer TOKEN, or digest super:PASSWORD"
@@ -128,7 +151,7 @@ func sameOrigin(origin, host string) bool {
 func foreign(site string) bool { return site != "" && site != "same-origin" && site != "none" }
 
 // known reports whether host is an address or one of this member's names, with or without a port.
-func (h *HTTP) known(host string) bool {
+func (a *authorizer) known(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.Trim(host, "[]")
@@ -136,7 +159,7 @@ func (h *HTTP) known(host string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	return slices.Contains(h.names, strings.ToLower(name)) || slices.Contains(h.names, "*")
+	return slices.Contains(a.names, strings.ToLower(name)) || slices.Contains(a.names, "*")
 }
 
 func sends(r *http.Request, wanted string) bool {

@@ -38,7 +38,7 @@ var backupParams = []string{"rate"}
 
 // v1Backup sends a backup.
 func (h *HTTP) v1Backup(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(&endpoint{params: backupParams}, r, h.who(r))
+	q := newQuery(&endpoint{params: backupParams}, r, h.authorizer.who(r))
 	rate := int64(q.number("rate")) << 20
 	if rate == 0 {
 		rate = backup.DefaultRate

@@ -322,7 +322,7 @@ func (h *HTTP) seated(w http.ResponseWriter, r *http.Request) bool {
 		return true // a test without connections
 	}
 	kind := anonymousSeat
-	if h.role(r) > roleNone {
+	if h.authorizer.role(r) > roleNone {
 		kind = ownSeat
 	}
 	stuck, ok := c.of.sit(c, kind, time.Now())

@@ -97,7 +97,7 @@ func (h *HTTP) command(w http.ResponseWriter, r *http.Request, c *command) {
 		}
 	}
 	h.say(w, http.StatusOK, c.name, func(j *pretty) string {
-		j.paths = h.pathsFor(r)
+		j.paths = h.authorizer.pathsFor(r)
 		if c.long {
 			j.p.walker = h.words.pace.enter()
 			defer j.p.walker.leave()

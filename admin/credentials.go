@@ -59,11 +59,11 @@ func proved(r *http.Request) bool {
 
 // who returns the administrator that the request proves to come from, "super" or "token", or "" if it
 // proves nothing. TLS has checked a certificate.
-func (h *HTTP) who(r *http.Request) string {
+func (a *authorizer) who(r *http.Request) string {
 	if proved(r) {
 		return "token"
 	}
-	if h.cfg.Super != "" && verified(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == h.cfg.Super {
+	if a.super != "" && verified(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == a.super {
 		return "certificate"
 	}
 	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
@@ -73,11 +73,11 @@ func (h *HTTP) who(r *http.Request) string {
 	proof = strings.TrimSpace(proof)
 	switch strings.ToLower(scheme) {
 	case "digest": // as ZooKeeper's AdminServer: the text of addauth
-		if h.cred.super(proof) {
+		if a.credentials.super(proof) {
 			return "super"
 		}
 	case "bearer":
-		if h.cred.token.is(proof) {
+		if a.credentials.token.is(proof) {
 			return "token"
 		}
 	}
@@ -176,27 +176,27 @@ func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
 }
 
 // role returns what the credentials of a request allow, or the certificate that its client has shown.
-func (h *HTTP) role(r *http.Request) role { return max(h.offeredRole(r), h.shown(r)) }
+func (a *authorizer) role(r *http.Request) role { return max(a.offeredRole(r), a.shown(r)) }
 
 // offeredRole returns what the header Authorization of a request allows.
-func (h *HTTP) offeredRole(r *http.Request) role {
-	if h.who(r) != "" {
+func (a *authorizer) offeredRole(r *http.Request) role {
+	if a.who(r) != "" {
 		return roleAdmin
 	}
 	scheme, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	proof = strings.TrimSpace(proof)
 	switch {
 	case len(r.Header.Values("Authorization")) != 1 || !strings.EqualFold(scheme, "bearer"):
-	case h.cred.reads.is(proof):
+	case a.credentials.reads.is(proof):
 		return roleReads
-	case h.cred.metrics.is(proof):
+	case a.credentials.metrics.is(proof):
 		return roleMetrics
 	}
 	return roleNone
 }
 
 // shown returns what the certificate that a client has shown allows. TLS has checked it.
-func (h *HTTP) shown(r *http.Request) role {
+func (a *authorizer) shown(r *http.Request) role {
 	if !verified(r) {
 		return roleNone
 	}

@@ -125,7 +125,7 @@ func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {
 		if leave == nil {
 			busy := &Failure{Status: http.StatusServiceUnavailable, Text: "too many long answers are being made; try again"}
 			if e.class == changes {
-				h.audit.refused(e, r, h.who(r), busy.Text)
+				h.audit.refused(e, r, h.authorizer.who(r), busy.Text)
 			}
 			busy.write(w, r)
 			return
@@ -142,7 +142,7 @@ func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {
 		e.serve(h, p, r)
 	}
 	if e.class == changes {
-		h.audit.allowed(e, r, h.who(r), p.failure)
+		h.audit.allowed(e, r, h.authorizer.who(r), p.failure)
 	}
 }
 
@@ -247,7 +247,7 @@ func (h *HTTP) readyz(w http.ResponseWriter, r *http.Request) {
 
 // sayHealth answers a probe. Under another name than this member's, which a page of another site may have, there is no text.
 func (h *HTTP) sayHealth(w http.ResponseWriter, r *http.Request, status int, text string) {
-	if h.misnamed(r) != nil {
+	if h.authorizer.misnamed(r) != nil {
 		text = strings.ToLower(http.StatusText(status))
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -14,7 +14,7 @@ import (
 // log, whichever endpoint it was sent to. An address that sent too many wrong ones waits for its turn, or gets the status 429.
 func (h *HTTP) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if kind, offered := h.offered(r); offered {
+		if kind, offered := h.authorizer.offered(r); offered {
 			attempt := h.cfg.Guesses.Begin(guesserOf(r))
 			if err := attempt.Wait(r.Context(), guesses.MaxWait); err != nil {
 				ignoreBody(w)
@@ -23,7 +23,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 				(&Failure{Status: http.StatusTooManyRequests, Text: err.Error()}).write(w, r)
 				return
 			}
-			if h.offeredRole(r) == roleNone {
+			if h.authorizer.offeredRole(r) == roleNone {
 				attempt.Failed(kind)
 				h.audit.guessed(r, kind)
 			}
@@ -36,7 +36,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 func guesserOf(r *http.Request) string { return cmp.Or(hostOfCaller(r), r.RemoteAddr) }
 
 // offered returns the kind of the credential of a request. It reports false if the request has none that can be right.
-func (h *HTTP) offered(r *http.Request) (kind guesses.Kind, offered bool) {
+func (a *authorizer) offered(r *http.Request) (kind guesses.Kind, offered bool) {
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {
 		return 0, false
@@ -44,9 +44,9 @@ func (h *HTTP) offered(r *http.Request) (kind guesses.Kind, offered bool) {
 	scheme, _, _ := strings.Cut(all[0], " ")
 	switch strings.ToLower(scheme) {
 	case "digest":
-		return guesses.Password, h.cred.superDigest != ""
+		return guesses.Password, a.credentials.superDigest != ""
 	case "bearer":
-		return guesses.Token, h.cred.token.set || h.cred.reads.set || h.cred.metrics.set
+		return guesses.Token, a.credentials.token.set || a.credentials.reads.set || a.credentials.metrics.set
 	}
 	return 0, false
 }

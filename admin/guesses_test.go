@@ -217,9 +217,9 @@ func TestGuessesOfWhatIsThere(t *testing.T) {
 		{credentials{reads: tokenSum{set: true}}, false, true},
 		{credentials{metrics: tokenSum{set: true}}, false, true},
 	} {
-		h := &HTTP{cred: tt.cred}
+		a := &authorizer{credentials: tt.cred}
 		for authorization, want := range map[string]bool{"digest super:x": tt.password, "Bearer wrong": tt.token, "Basic eDp5": false} {
-			if _, got := h.offered(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != want {
+			if _, got := a.offered(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != want {
 				t.Errorf("%+v: %s is a guess: %t, want %t", tt.cred, authorization, got, want)
 			}
 		}

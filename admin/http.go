@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -102,23 +100,22 @@ type HTTPConfig struct {
 // HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
 // use.
 type HTTP struct {
-	cfg     HTTPConfig
-	words   *Words
-	source  Source
-	ops     Operations
-	audit   audit
-	log     *slog.Logger
-	handler http.Handler
-	metrics http.Handler // of /metrics
-	console *console.Console
-	cred    credentials
-	names   []string      // lower case
-	streams *streams      // of events
-	long    chan struct{} // has room for maxLong: the long answers that are under way
-	turn    chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
-	pages   chan struct{} // has room for maxPages: the same for those under /v1/
-	own     chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
-	backups chan struct{} // has room for maxBackups: the backups that are under way
+	cfg        HTTPConfig
+	words      *Words
+	source     Source
+	ops        Operations
+	audit      audit
+	log        *slog.Logger
+	handler    http.Handler
+	metrics    http.Handler // of /metrics
+	console    *console.Console
+	authorizer *authorizer
+	streams    *streams      // of events
+	long       chan struct{} // has room for maxLong: the long answers that are under way
+	turn       chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
+	pages      chan struct{} // has room for maxPages: the same for those under /v1/
+	own        chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
+	backups    chan struct{} // has room for maxBackups: the backups that are under way
 	// snapshots has room for the last snapshot until its interval is over.
 	snapshots chan struct{}
 	restores  chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
@@ -148,14 +145,10 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		backups: make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1), restores: make(chan struct{}, 1),
 	}
 	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
-	h.cred.superDigest, h.cred.alg = cfg.SuperDigest, cfg.Digest
-	if err := h.cred.readTokens(&cfg.HTTPSettings, h.log); err != nil {
+	var err error
+	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Concat([]string{"localhost"}, cfg.Names, cfg.Hosts) {
-		h.names = append(h.names, strings.ToLower(name))
-	}
-	var err error
 	if h.metrics, err = newMetrics(h.words, h.source, cfg.BareMetrics); err != nil {
 		return nil, err
 	}
@@ -193,8 +186,8 @@ func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 
 // serve serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
 func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, config *tls.Config) error {
-	if h.cred.token.set && config == nil {
-		proofs, err := tokenproof.NewListener(l, h.cred.tokenKey)
+	if h.authorizer.credentials.token.set && config == nil {
+		proofs, err := tokenproof.NewListener(l, h.authorizer.credentials.tokenKey)
 		if err != nil {
 			return err
 		}

@@ -101,7 +101,7 @@ func walkPairs[K, V any](w *walker, all iter.Seq2[K, V]) iter.Seq2[K, V] {
 // serveInTurn lets an endpoint with figures answer: one after the other, each followed by a rest, unless the caller has
 // credentials. The answer is sent after that, so that a slow reader keeps no turn.
 func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	if h.role(r) > roleNone {
+	if h.authorizer.role(r) > roleNone {
 		e.serve(h, w, r)
 		return
 	}

@@ -20,7 +20,7 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) { handle(&e, w, r) })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && h.refuse(changes, r) != nil {
+		if r.ContentLength != 0 && h.authorizer.refuse(changes, r) != nil {
 			ignoreBody(w)
 		}
 		setHeaders(w.Header())
@@ -56,7 +56,7 @@ func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if e.class == changes {
-		h.audit.refused(e, r, h.who(r), failure.Text)
+		h.audit.refused(e, r, h.authorizer.who(r), failure.Text)
 	}
 	failure.write(w, r)
 }
@@ -64,10 +64,10 @@ func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
 // forbids returns why an endpoint must not serve a request, or nil. The reason is the caller, the content of the answer, the type of
 // the body, the removal of this member, or an audit log that has no line about the change yet.
 func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
-	if failure := h.refuse(e.class, r); failure != nil {
+	if failure := h.authorizer.refuse(e.class, r); failure != nil {
 		return failure
 	}
-	if failure := h.withholds(e, r); failure != nil {
+	if failure := h.authorizer.withholds(e, r); failure != nil {
 		return failure
 	}
 	failure := e.mistyped(r)
@@ -75,7 +75,7 @@ func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Fai
 		failure = h.removed()
 	}
 	if failure == nil && e.class == changes {
-		failure = h.audit.required(e, r, h.who(r))
+		failure = h.audit.required(e, r, h.authorizer.who(r))
 	}
 	if failure != nil {
 		ignoreBody(w)

@@ -239,7 +239,7 @@ func TestNobodyIsSuperByCertificate(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	empty := &x509.Certificate{RawSubject: []byte{0x30, 0}}
 	r := &http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{empty}, VerifiedChains: [][]*x509.Certificate{{empty}}}}
-	if who := h.who(r); who != "" {
+	if who := h.authorizer.who(r); who != "" {
 		t.Errorf("it is the administrator's: %q", who)
 	}
 }

@@ -18,11 +18,11 @@ const (
 
 // v1Events sends events until the client leaves, falls behind, or the member stops.
 func (h *HTTP) v1Events(w http.ResponseWriter, r *http.Request) {
-	if q := newQuery(&endpoint{}, r, h.who(r)); q.err != nil {
+	if q := newQuery(&endpoint{}, r, h.authorizer.who(r)); q.err != nil {
 		q.err.write(w, r)
 		return
 	}
-	by, lasts := h.who(r), streamTime
+	by, lasts := h.authorizer.who(r), streamTime
 	if by == "" {
 		lasts = anonymousTime
 	}

@@ -107,8 +107,8 @@ func underV1(r *http.Request) bool {
 
 // serveJSON sends what an endpoint under /v1/ answers.
 func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	q := newQuery(e, r, h.who(r))
-	q.paths = h.pathsFor(r)
+	q := newQuery(e, r, h.authorizer.who(r))
+	q.paths = h.authorizer.pathsFor(r)
 	var answer any
 	var err error
 	if q.err == nil {
@@ -163,8 +163,8 @@ func (h *HTTP) v1Description(*query) (any, error) { return json.RawMessage(api.O
 // v1WhoAmI says what a POST with the credentials, from the address and by the name of this request would be
 // told.
 func (h *HTTP) v1WhoAmI(q *query) (any, error) {
-	me := api.Caller{Member: h.source.Ensemble().Self, Administrator: q.who, Changes: true, Accepts: h.cred.accepts()}
-	if f := h.refuse(changes, q.Request); f != nil {
+	me := api.Caller{Member: h.source.Ensemble().Self, Administrator: q.who, Changes: true, Accepts: h.authorizer.credentials.accepts()}
+	if f := h.authorizer.refuse(changes, q.Request); f != nil {
 		me.Changes, me.Why = false, f.Text
 	}
 	return me, nil

@@ -313,7 +313,7 @@ func TestV1WhoAmIAccepts(t *testing.T) {
 		{credentials{reads: tokenSum{set: true}, metrics: tokenSum{set: true}}, `"accepts":[]`},
 	} {
 		h, _ := newTestHTTP(t, "leader")
-		h.cred = tt.cred
+		h.authorizer.credentials = tt.cred
 		if w := (visit{method: "GET", path: "/v1/whoami"}).to(h); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), tt.want) {
 			t.Errorf("%+v: %d %s, want %s", tt.cred, w.Code, w.Body, tt.want)
 		}

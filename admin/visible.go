@@ -113,27 +113,26 @@ func (f *pathFilter) watches(all iter.Seq2[jute.SessionID, []string]) iter.Seq2[
 }
 
 // pathsFor returns what decides which paths the answer to a request shows.
-func (h *HTTP) pathsFor(r *http.Request) *pathFilter {
-	f := &pathFilter{source: h.source, sight: allPaths}
-	if h.role(r) < roleReads {
-		f.sight = h.cfg.Anonymous.paths()
+func (a *authorizer) pathsFor(r *http.Request) *pathFilter {
+	f := &pathFilter{source: a.source, sight: allPaths}
+	if a.role(r) < roleReads {
+		f.sight = a.anonymous.paths()
 	}
 	return f
 }
 
 // withholds returns nil if the caller may have the answer of an endpoint that shows content, or the reason why not.
-func (h *HTTP) withholds(e *endpoint, r *http.Request) *Failure {
-	if e.class != reads && e.class != measures || h.role(r) >= needed[e.class] {
+func (a *authorizer) withholds(e *endpoint, r *http.Request) *Failure {
+	if e.class != reads && e.class != measures || a.role(r) >= needed[e.class] {
 		return nil
 	}
-	a := h.cfg.Anonymous
 	switch {
-	case a.Reads == ReadNothing:
-		return &Failure{Status: http.StatusUnauthorized, Text: "admin.localReads=none: " + h.needs(r)}
+	case a.anonymous.Reads == ReadNothing:
+		return &Failure{Status: http.StatusUnauthorized, Text: "admin.localReads=none: " + a.needs(r)}
 	case e.class == measures || e.shows == showsState:
 		return nil
-	case e.shows == showsPaths && a.paths() != noPaths:
+	case e.shows == showsPaths && a.anonymous.paths() != noPaths:
 		return nil
 	}
-	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + h.needs(r)}
+	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + a.needs(r)}
 }

@@ -62,7 +62,8 @@ func newGuarded(t *testing.T, a Anonymous) (*HTTP, *Words) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.source, h.ops, h.cfg.Anonymous, h.words = guarded, guardedOps{newFakeOps()}, a, words
+	h.source, h.ops, h.words = guarded, guardedOps{newFakeOps()}, words
+	h.authorizer.source, h.authorizer.anonymous = guarded, a
 	return h, words
 }
 
