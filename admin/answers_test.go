@@ -88,15 +88,15 @@ func example(e *endpoint) visit {
 // every failure that it names.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	doc := described(t)
-	for _, e := range endpoints(DefaultCommandURL) {
+	for _, e := range testRoutes(t) {
 		if !strings.HasPrefix(e.path, "/v1/") || e.ask == nil { // TestEvents reads the stream of events
 			continue
 		}
 		t.Run(e.method+e.path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, ops := range []*fakeOps{newFakeOps(), {rows: newFakeOps().rows[:1], ends: newFakeOps().ends[:1]}} {
-					h, _ := newTestHTTP(t, "leader")
-					h.ops, h.cfg.Log = ops, logs.New(io.Discard, logs.Settings{}, false)
+					h, _ := newTestHTTP(t, "leader", on(ops))
+					h.member.log = logs.New(io.Discard, logs.Settings{}, false)
 					w := example(&e).to(h)
 					if w.Code != http.StatusOK {
 						t.Errorf("%d %s", w.Code, w.Body)
@@ -147,15 +147,15 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 		v.header = signedIn[:2]
 	case status == http.StatusServiceUnavailable && e.long:
 		for range maxPages {
-			h.pages <- struct{}{}
-			h.own <- struct{}{}
+			h.places.pages <- struct{}{}
+			h.places.own <- struct{}{}
 		}
 	case status == http.StatusServiceUnavailable && e.class == changes:
 		h.audit.acts = &fullLog{}
 	case status == http.StatusNotFound && e.class == reads:
 		opsOf(h).rows = nil
 	default:
-		opsOf(h).err = &Failure{Status: status, Text: "it failed"} // h.cfg.Log is nil
+		opsOf(h).err = &Failure{Status: status, Text: "it failed"} // h.member.log is nil
 	}
 	return v
 }

@@ -99,7 +99,7 @@ func TestAudit(t *testing.T) {
 
 // Every endpoint that changes something has a name for the audit log.
 func TestEveryChangeHasAnAction(t *testing.T) {
-	for _, e := range endpoints(DefaultCommandURL) {
+	for _, e := range testRoutes(t) {
 		if (e.action != "") != (e.class == changes) {
 			t.Errorf("%s %s, of class %v, has the action %q", e.method, e.path, e.class, e.action)
 		}

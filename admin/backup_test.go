@@ -142,7 +142,7 @@ func TestStalledBackupEnds(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 		synctest.Wait()
-		if len(h.backups) != 0 {
+		if len(h.copies.backups) != 0 {
 			t.Error("its place is taken")
 		}
 	})

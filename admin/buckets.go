@@ -5,8 +5,8 @@ import (
 	"rollcall/view"
 )
 
-func (h *HTTP) v1Buckets(q *query) (any, error) {
-	b, err := h.ops.Buckets(q.Context())
+func (e *ensembleAPI) buckets(q *query) (any, error) {
+	b, err := e.ops.Buckets(q.Context())
 	return bucketsRow(b), err
 }
 

@@ -12,20 +12,20 @@ import (
 )
 
 // connections lists the connections with everything known about them.
-func (h *HTTP) connections(j *pretty, _ *Stats, _ url.Values) string {
-	h.connectionList(j, false)
+func (a *adminServer) connections(j *pretty, _ *Stats, _ url.Values) string {
+	a.connectionList(j, false)
 	return ""
 }
 
 // connectionList writes the fields with the connections: one with the plain ones, and one with those over
 // TLS. brief leaves out what is known of their sessions.
-func (h *HTTP) connectionList(j *pretty, brief bool) {
+func (a *adminServer) connectionList(j *pretty, brief bool) {
 	for _, list := range []struct {
 		name   string
 		secure bool
 	}{{"connections", false}, {"secure_connections", true}} {
 		j.values(list.name, func() {
-			for c := range walk(j.p.walker, h.source.Connections()) {
+			for c := range walk(j.p.walker, a.source.Connections()) {
 				if j.p.err != nil {
 					return // checked for each connection: this list may write nothing more that would fail again
 				}
@@ -70,18 +70,18 @@ func (j *pretty) connection(c *tally.Connection, brief bool) {
 
 // dump shows the sessions by the time at which they expire, in ms since 1970, and their ephemeral
 // nodes.
-func (h *HTTP) dump(j *pretty, _ *Stats, _ url.Values) string {
-	h.words.alone(func() {
-		j.fields("expiry_time_to_session_ids", func() { h.expiries(j) })
+func (a *adminServer) dump(j *pretty, _ *Stats, _ url.Values) string {
+	a.words.alone(func() {
+		j.fields("expiry_time_to_session_ids", func() { a.expiries(j) })
 	})
-	j.fields("session_id_to_ephemeral_paths", func() { h.ephemerals(j) })
+	j.fields("session_id_to_ephemeral_paths", func() { a.ephemerals(j) })
 	return ""
 }
 
 // expiries collects the sessions of a leader by the time at which they expire. Other members do not
 // know that time.
-func (h *HTTP) expiries(j *pretty) {
-	all, leads := h.source.Expiries()
+func (a *adminServer) expiries(j *pretty) {
+	all, leads := a.source.Expiries()
 	if !leads {
 		return
 	}
@@ -103,9 +103,9 @@ func (h *HTTP) expiries(j *pretty) {
 }
 
 // ephemerals writes the paths of each session. The source yields them together.
-func (h *HTTP) ephemerals(j *pretty) {
+func (a *adminServer) ephemerals(j *pretty) {
 	j.grouped(func(yield func(string, func()) bool) {
-		for owner, path := range j.paths.ephemerals(walkPairs(j.p.walker, h.source.Ephemerals())) {
+		for owner, path := range j.paths.ephemerals(walkPairs(j.p.walker, a.source.Ephemerals())) {
 			if !yield(strconv.FormatInt(int64(owner), 10), func() { j.value(path) }) {
 				return
 			}
@@ -135,16 +135,16 @@ func (j *pretty) grouped(all func(yield func(key string, value func()) bool)) {
 	}
 }
 
-func (h *HTTP) watchSummary(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) watchSummary(j *pretty, s *Stats, _ url.Values) string {
 	j.field("num_connections", s.Watching)
 	j.field("num_paths", s.WatchedPaths)
 	j.field("num_total_watches", s.DataWatches)
 	return ""
 }
 
-func (h *HTTP) watches(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) watches(j *pretty, _ *Stats, _ url.Values) string {
 	j.fields("session_id_to_watched_paths", func() {
-		for id, paths := range j.paths.watches(walkPairs(j.p.walker, h.source.Watches())) {
+		for id, paths := range j.paths.watches(walkPairs(j.p.walker, a.source.Watches())) {
 			j.values(strconv.FormatInt(int64(id), 10), func() {
 				for _, path := range paths {
 					j.item()
@@ -159,9 +159,9 @@ func (h *HTTP) watches(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) watchesByPath(j *pretty, _ *Stats, _ url.Values) string {
-	h.words.alone(func() {
-		all := watchesByPath(j.paths.watches(walkPairs(j.p.walker, h.source.Watches())))
+func (a *adminServer) watchesByPath(j *pretty, _ *Stats, _ url.Values) string {
+	a.words.alone(func() {
+		all := watchesByPath(j.paths.watches(walkPairs(j.p.walker, a.source.Watches())))
 		j.fields("path_to_session_ids", func() {
 			j.grouped(func(yield func(string, func()) bool) {
 				for _, o := range all {
@@ -175,12 +175,12 @@ func (h *HTTP) watchesByPath(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) serverStats(j *pretty, s *Stats, _ url.Values) string {
-	data, log, err := h.source.DiskUsage()
+func (a *adminServer) serverStats(j *pretty, s *Stats, _ url.Values) string {
+	data, log, err := a.source.DiskUsage()
 	if err != nil {
 		data, log = 0, 0 // as ZooKeeper
 	}
-	j.field("version", h.words.version)
+	j.field("version", a.words.version)
 	j.field("read_only", s.Role == api.ReadOnly)
 	j.fields("server_stats", func() {
 		j.field("packets_sent", s.Sent)
@@ -219,8 +219,8 @@ func (j *pretty) spread(name string, s tally.Spread) {
 }
 
 // stats is server_stats with the list of connections.
-func (h *HTTP) stats(j *pretty, s *Stats, query url.Values) string {
-	why := h.serverStats(j, s, query)
-	h.connectionList(j, true)
+func (a *adminServer) stats(j *pretty, s *Stats, query url.Values) string {
+	why := a.serverStats(j, s, query)
+	a.connectionList(j, true)
 	return why
 }

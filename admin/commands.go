@@ -24,56 +24,95 @@ type command struct {
 	help    string
 	// answer writes the fields of the answer, or returns why there are none. stats is filled in only
 	// if serving is set.
-	answer func(h *HTTP, j *pretty, s *Stats, query url.Values) (why string)
-	// own is what an endpoint has that does not answer as the others: its method, the type of its body, its time, and serve. Then answer is nil.
-	own *endpoint
+	answer func(a *adminServer, j *pretty, s *Stats, query url.Values) (why string)
+	// own returns what an endpoint has that does not answer as the others: its method, the type of its body, its time, and serve. Then
+	// answer is nil.
+	own func(c *copies) endpoint
 }
 
 // commands are all of them, by name. Their fields and the types of these are ZooKeeper's.
 var commands = []command{
-	{"configuration", []string{"conf", "config"}, reads, showsState, true, false, "what conf says", (*HTTP).configuration, nil},
-	{"connection_stat_reset", []string{"crst"}, changes, unstated, true, false, "sets the counters of the connections to zero", (*HTTP).resetConnections, nil},
-	{"connections", []string{"cons"}, reads, showsState, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*HTTP).connections, nil},
-	{"dirs", nil, reads, showsState, true, false, "bytes of the log's files and of all others", (*HTTP).dirs, nil},
-	{"dump", nil, reads, showsState, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*HTTP).dump, nil},
-	{"environment", []string{"env", "envi"}, reads, showsState, false, false, "the environment of the process", (*HTTP).environment, nil},
-	{"get_trace_mask", []string{"gtmk"}, reads, showsState, false, false, "the trace mask; nothing is traced", (*HTTP).traceMask, nil},
-	{"hash", nil, reads, showsState, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*HTTP).hash, nil},
-	{"initial_configuration", []string{"icfg"}, reads, showsState, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*HTTP).initialConfiguration, nil},
-	{"is_read_only", []string{"isro"}, reads, showsState, true, false, "whether this member serves in read-only mode", (*HTTP).readOnly, nil},
-	{"leader", []string{"lead"}, reads, showsState, true, false, "whether this member leads, and which one does", (*HTTP).leader, nil},
-	{"monitor", []string{"mntr"}, reads, showsState, true, false, "all metrics, without the zk_ of mntr", (*HTTP).monitor, nil},
-	{"observer_connection_stat_reset", []string{"orst"}, changes, unstated, true, false, "nothing: this member keeps no counters of its own for observers", (*HTTP).nothing, nil},
-	{"observers", []string{"obsr"}, reads, showsState, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*HTTP).observers, nil},
-	{"restore", []string{"rest"}, changes, unstated, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, &restoreCommand},
-	{"ruok", nil, open, unstated, true, false, "no error, if this member serves clients", (*HTTP).nothing, nil},
-	{"server_stats", []string{"srvr"}, reads, showsState, true, false, "what srvr says", (*HTTP).serverStats, nil},
-	{"set_trace_mask", []string{"stmk"}, changes, unstated, false, false, "sets the trace mask to the parameter traceMask", (*HTTP).setTraceMask, nil},
-	{"snapshot", []string{"snap"}, changes, unstated, false, false, "a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, &snapshotCommand},
-	{"stat_reset", []string{"srst"}, changes, unstated, true, false, "sets the counters of the member to zero", (*HTTP).resetStats, nil},
-	{"stats", []string{"stat"}, reads, showsState, true, true, "what stat says", (*HTTP).stats, nil},
-	{"system_properties", []string{"sysp"}, reads, showsState, false, false, "those of Java's properties that mean something here", (*HTTP).systemProperties, nil},
-	{"voting_view", nil, reads, showsState, true, false, "the servers of the list that vote", (*HTTP).votingView, nil},
-	{"watch_summary", []string{"wchs"}, reads, showsState, true, false, "how many watches this member's connections have", (*HTTP).watchSummary, nil},
-	{"watches", []string{"wchc"}, reads, showsPaths, true, true, "their paths, by session", (*HTTP).watches, nil},
-	{"watches_by_path", []string{"wchp"}, reads, showsPaths, true, true, "their sessions, by path", (*HTTP).watchesByPath, nil},
-	{"zabstate", nil, reads, showsState, false, false, "this member's addresses, and whether it takes part in an election", (*HTTP).zabState, nil},
+	{"configuration", []string{"conf", "config"}, reads, showsState, true, false, "what conf says", (*adminServer).configuration, nil},
+	{"connection_stat_reset", []string{"crst"}, changes, unstated, true, false, "sets the counters of the connections to zero", (*adminServer).resetConnections, nil},
+	{"connections", []string{"cons"}, reads, showsState, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*adminServer).connections, nil},
+	{"dirs", nil, reads, showsState, true, false, "bytes of the log's files and of all others", (*adminServer).dirs, nil},
+	{"dump", nil, reads, showsState, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*adminServer).dump, nil},
+	{"environment", []string{"env", "envi"}, reads, showsState, false, false, "the environment of the process", (*adminServer).environment, nil},
+	{"get_trace_mask", []string{"gtmk"}, reads, showsState, false, false, "the trace mask; nothing is traced", (*adminServer).traceMask, nil},
+	{"hash", nil, reads, showsState, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*adminServer).hash, nil},
+	{"initial_configuration", []string{"icfg"}, reads, showsState, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*adminServer).initialConfiguration, nil},
+	{"is_read_only", []string{"isro"}, reads, showsState, true, false, "whether this member serves in read-only mode", (*adminServer).readOnly, nil},
+	{"leader", []string{"lead"}, reads, showsState, true, false, "whether this member leads, and which one does", (*adminServer).leader, nil},
+	{"monitor", []string{"mntr"}, reads, showsState, true, false, "all metrics, without the zk_ of mntr", (*adminServer).monitor, nil},
+	{"observer_connection_stat_reset", []string{"orst"}, changes, unstated, true, false, "nothing: this member keeps no counters of its own for observers", (*adminServer).nothing, nil},
+	{"observers", []string{"obsr"}, reads, showsState, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*adminServer).observers, nil},
+	{"restore", []string{"rest"}, changes, unstated, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, (*copies).restoreCommand},
+	{"ruok", nil, open, unstated, true, false, "no error, if this member serves clients", (*adminServer).nothing, nil},
+	{"server_stats", []string{"srvr"}, reads, showsState, true, false, "what srvr says", (*adminServer).serverStats, nil},
+	{"set_trace_mask", []string{"stmk"}, changes, unstated, false, false, "sets the trace mask to the parameter traceMask", (*adminServer).setTraceMask, nil},
+	{"snapshot", []string{"snap"}, changes, unstated, false, false, "a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, (*copies).snapshotCommand},
+	{"stat_reset", []string{"srst"}, changes, unstated, true, false, "sets the counters of the member to zero", (*adminServer).resetStats, nil},
+	{"stats", []string{"stat"}, reads, showsState, true, true, "what stat says", (*adminServer).stats, nil},
+	{"system_properties", []string{"sysp"}, reads, showsState, false, false, "those of Java's properties that mean something here", (*adminServer).systemProperties, nil},
+	{"voting_view", nil, reads, showsState, true, false, "the servers of the list that vote", (*adminServer).votingView, nil},
+	{"watch_summary", []string{"wchs"}, reads, showsState, true, false, "how many watches this member's connections have", (*adminServer).watchSummary, nil},
+	{"watches", []string{"wchc"}, reads, showsPaths, true, true, "their paths, by session", (*adminServer).watches, nil},
+	{"watches_by_path", []string{"wchp"}, reads, showsPaths, true, true, "their sessions, by path", (*adminServer).watchesByPath, nil},
+	{"zabstate", nil, reads, showsState, false, false, "this member's addresses, and whether it takes part in an election", (*adminServer).zabState, nil},
+}
+
+// adminServer answers the commands of ZooKeeper's AdminServer.
+type adminServer struct {
+	url        string // the path that theirs begin with
+	words      *Words
+	source     Source
+	authorizer *authorizer
+	copies     *copies
+}
+
+// routes returns a row for each command and for each of its aliases. The row of the commands' list is the last one; it also answers
+// unknown commands.
+func (a *adminServer) routes() (all []endpoint) {
+	for i := range commands {
+		c := &commands[i]
+		e := endpoint{method: http.MethodGet, path: a.url + "/" + c.name, class: c.class, shows: c.shows, long: c.long, help: c.help}
+		e.serve = func(w http.ResponseWriter, r *http.Request) { a.command(w, r, c) }
+		if c.class == changes {
+			e.method, e.action = http.MethodPost, c.name
+		}
+		if c.long {
+			e.lasts = longTime
+		}
+		e.paced = c.name == "monitor" || c.name == "watch_summary"
+		if c.own != nil {
+			own := c.own(a.copies)
+			e.method, e.takesType, e.lasts, e.serve = own.method, own.takesType, own.lasts, own.serve
+		}
+		all = append(all, e)
+		for _, name := range c.aliases {
+			e.path, e.alias = a.url+"/"+name, true
+			all = append(all, e)
+		}
+	}
+	return append(all,
+		endpoint{method: "GET", path: a.url, class: reads, shows: showsState, help: "the commands, as links", serve: a.list},
+		endpoint{method: "GET", path: a.url + "/", class: reads, shows: showsState, alias: true, help: "the answer to an unknown command", serve: a.unknown})
 }
 
 // list shows the commands as links, as ZooKeeper does.
-func (h *HTTP) list(w http.ResponseWriter, _ *http.Request) {
+func (a *adminServer) list(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p := &page{w: w}
 	for i := range commands {
-		p.printf("<a href=\"%s/%s\">%s</a>\n<br/>\n", h.cfg.CommandURL, commands[i].name, commands[i].name)
+		p.printf("<a href=\"%s/%s\">%s</a>\n<br/>\n", a.url, commands[i].name, commands[i].name)
 	}
 }
 
 // unknown answers a request for a command that does not exist, or that GET must not reach.
-func (h *HTTP) unknown(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(r.URL.Path, h.cfg.CommandURL+"/")
+func (a *adminServer) unknown(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, a.url+"/")
 	if name == "" {
-		h.list(w, r)
+		a.list(w, r)
 		return
 	}
 	status, why := http.StatusOK, "Unknown command: "+name
@@ -83,37 +122,37 @@ func (h *HTTP) unknown(w http.ResponseWriter, r *http.Request) {
 			status, name, why = http.StatusMethodNotAllowed, c.name, "this command changes the member: send it with POST"
 		}
 	}
-	h.say(w, status, name, func(*pretty) string { return why })
+	writeCommand(w, status, name, func(*pretty) string { return why })
 }
 
 // command answers one of ZooKeeper's commands. As in ZooKeeper the status is 200 also if there is
 // an error.
-func (h *HTTP) command(w http.ResponseWriter, r *http.Request, c *command) {
+func (a *adminServer) command(w http.ResponseWriter, r *http.Request, c *command) {
 	var stats Stats
 	if c.serving {
-		if h.source.Health().Role == "" || h.serving(&stats) == "" {
-			h.say(w, http.StatusOK, c.name, func(*pretty) string { return strings.TrimSuffix(notServing, "\n") })
+		if a.source.Health().Role == "" || a.serving(&stats) == "" {
+			writeCommand(w, http.StatusOK, c.name, func(*pretty) string { return strings.TrimSuffix(notServing, "\n") })
 			return
 		}
 	}
-	h.say(w, http.StatusOK, c.name, func(j *pretty) string {
-		j.paths = h.authorizer.pathsFor(r)
+	writeCommand(w, http.StatusOK, c.name, func(j *pretty) string {
+		j.paths = a.authorizer.pathsFor(r)
 		if c.long {
-			j.p.walker = h.words.pace.enter()
+			j.p.walker = a.words.pace.enter()
 			defer j.p.walker.leave()
 		}
-		return c.answer(h, j, &stats, r.URL.Query())
+		return c.answer(a, j, &stats, r.URL.Query())
 	})
 }
 
 // serving fills in s and returns the member's role.
-func (h *HTTP) serving(s *Stats) string {
-	*s = h.source.Stats()
+func (a *adminServer) serving(s *Stats) string {
+	*s = a.source.Stats()
 	return s.Role
 }
 
-// say writes the answer to a command: the fields that answer writes, the command and the error.
-func (h *HTTP) say(w http.ResponseWriter, status int, name string, answer func(*pretty) string) {
+// writeCommand writes the answer to a command: the fields that answer writes, the command and the error.
+func writeCommand(w http.ResponseWriter, status int, name string, answer func(*pretty) string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	out := bufio.NewWriterSize(w, partSize)
@@ -131,7 +170,7 @@ func (h *HTTP) say(w http.ResponseWriter, status int, name string, answer func(*
 	_ = out.Flush() // a client that left needs no answer
 }
 
-func (h *HTTP) nothing(*pretty, *Stats, url.Values) string { return "" }
+func (a *adminServer) nothing(*pretty, *Stats, url.Values) string { return "" }
 
 // configurationFields are the lines of conf that ZooKeeper shows by HTTP, with their names there.
 var configurationFields = map[string]string{
@@ -140,8 +179,8 @@ var configurationFields = map[string]string{
 	"serverId": "server_id", "clientPortListenBacklog": "client_port_listen_backlog",
 }
 
-func (h *HTTP) configuration(j *pretty, _ *Stats, _ url.Values) string {
-	lines, _ := h.source.Settings(0, 0)
+func (a *adminServer) configuration(j *pretty, _ *Stats, _ url.Values) string {
+	lines, _ := a.source.Settings(0, 0)
 	for _, line := range lines {
 		name, shown := configurationFields[line.Name]
 		switch _, err := strconv.Atoi(line.Value); {
@@ -155,18 +194,18 @@ func (h *HTTP) configuration(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) resetConnections(*pretty, *Stats, url.Values) string {
-	h.source.ResetConnections()
+func (a *adminServer) resetConnections(*pretty, *Stats, url.Values) string {
+	a.source.ResetConnections()
 	return ""
 }
 
-func (h *HTTP) resetStats(*pretty, *Stats, url.Values) string {
-	h.words.reset()
+func (a *adminServer) resetStats(*pretty, *Stats, url.Values) string {
+	a.words.reset()
 	return ""
 }
 
-func (h *HTTP) dirs(j *pretty, _ *Stats, _ url.Values) string {
-	data, log, err := h.source.DiskUsage()
+func (a *adminServer) dirs(j *pretty, _ *Stats, _ url.Values) string {
+	data, log, err := a.source.DiskUsage()
 	if err != nil {
 		return fmt.Sprintf("the data folder cannot be read: %v", err)
 	}
@@ -175,13 +214,13 @@ func (h *HTTP) dirs(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) environment(j *pretty, _ *Stats, _ url.Values) string {
-	h.words.environment(func(name, value string) { j.field(name, value) })
+func (a *adminServer) environment(j *pretty, _ *Stats, _ url.Values) string {
+	a.words.environment(func(name, value string) { j.field(name, value) })
 	return ""
 }
 
-func (h *HTTP) systemProperties(j *pretty, _ *Stats, _ url.Values) string {
-	h.words.environment(func(name, value string) {
+func (a *adminServer) systemProperties(j *pretty, _ *Stats, _ url.Values) string {
+	a.words.environment(func(name, value string) {
 		kind, rest, _ := strings.Cut(name, ".")
 		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unset && !strings.HasPrefix(rest, "memory.") {
 			j.field(name, value)
@@ -190,12 +229,12 @@ func (h *HTTP) systemProperties(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) traceMask(j *pretty, _ *Stats, _ url.Values) string {
-	j.field("tracemask", h.words.mask.Load())
+func (a *adminServer) traceMask(j *pretty, _ *Stats, _ url.Values) string {
+	j.field("tracemask", a.words.mask.Load())
 	return ""
 }
 
-func (h *HTTP) setTraceMask(j *pretty, s *Stats, query url.Values) string {
+func (a *adminServer) setTraceMask(j *pretty, s *Stats, query url.Values) string {
 	const need = "setTraceMask requires long traceMask argument"
 	if !query.Has("traceMask") {
 		return need
@@ -204,36 +243,36 @@ func (h *HTTP) setTraceMask(j *pretty, s *Stats, query url.Values) string {
 	if err != nil {
 		return need + ", got " + query.Get("traceMask")
 	}
-	h.words.mask.Store(mask)
-	return h.traceMask(j, s, query)
+	a.words.mask.Store(mask)
+	return a.traceMask(j, s, query)
 }
 
-func (h *HTTP) hash(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) hash(j *pretty, _ *Stats, _ url.Values) string {
 	j.values("digests", func() {})
 	return ""
 }
 
 // initialConfiguration shows nothing: a zoo.cfg may contain the digest of the super user.
-func (h *HTTP) initialConfiguration(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) initialConfiguration(j *pretty, _ *Stats, _ url.Values) string {
 	j.field("initial_configuration", nil)
 	return ""
 }
 
-func (h *HTTP) readOnly(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) readOnly(j *pretty, s *Stats, _ url.Values) string {
 	j.field("read_only", s.Role == api.ReadOnly)
 	return ""
 }
 
-func (h *HTTP) monitor(j *pretty, s *Stats, _ url.Values) string {
-	h.words.monitor(s, func(name, value string) { j.field(name, value) }, j.number)
+func (a *adminServer) monitor(j *pretty, s *Stats, _ url.Values) string {
+	a.words.monitor(s, func(name, value string) { j.field(name, value) }, j.number)
 	return ""
 }
 
 // observers lists the observers on a leader. Elsewhere the list is empty, as with ZooKeeper.
-func (h *HTTP) observers(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) observers(j *pretty, s *Stats, _ url.Values) string {
 	j.field("synced_observers", s.SyncedObservers)
 	j.values("observers", func() {
-		for _, peer := range h.source.Ensemble().Peers {
+		for _, peer := range a.source.Ensemble().Peers {
 			if s.Role == "leader" && peer.Observer {
 				j.item()
 				j.object(func() {
@@ -246,8 +285,8 @@ func (h *HTTP) observers(j *pretty, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) leader(j *pretty, s *Stats, _ url.Values) string {
-	e := h.source.Ensemble()
+func (a *adminServer) leader(j *pretty, s *Stats, _ url.Values) string {
+	e := a.source.Ensemble()
 	if len(e.Peers) == 0 {
 		return "server is not initialized" // ZooKeeper's answer for a standalone server
 	}
@@ -261,9 +300,9 @@ func (h *HTTP) leader(j *pretty, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) votingView(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) votingView(j *pretty, _ *Stats, _ url.Values) string {
 	j.fields("current_config", func() {
-		for _, peer := range h.source.Ensemble().Peers {
+		for _, peer := range a.source.Ensemble().Peers {
 			if peer.Observer {
 				continue
 			}
@@ -278,8 +317,8 @@ func (h *HTTP) votingView(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (h *HTTP) zabState(j *pretty, _ *Stats, _ url.Values) string {
-	e, health := h.source.Ensemble(), h.source.Health()
+func (a *adminServer) zabState(j *pretty, _ *Stats, _ url.Values) string {
+	e, health := a.source.Ensemble(), a.source.Health()
 	voting := false
 	for _, peer := range e.Peers {
 		if peer.ID == e.Self {
@@ -296,7 +335,7 @@ func (h *HTTP) zabState(j *pretty, _ *Stats, _ url.Values) string {
 	if len(e.Peers) > 0 {
 		var zxid int64
 		if health.Stalled == "" { // otherwise apply may hold the tree's lock
-			zxid = h.source.Stats().Zxid
+			zxid = a.source.Stats().Zxid
 		}
 		j.field("last_zxid", fmt.Sprintf("0x%x", uint64(zxid)))
 		j.field("zab_epoch", zxid>>32)

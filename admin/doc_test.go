@@ -61,7 +61,7 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 	}
 	var rows []string
 	paths := ""
-	all := endpoints(DefaultCommandURL)
+	all := testRoutes(t)
 	for i, e := range all {
 		paths += "`" + strings.TrimSuffix(e.path, "{$}") + "`"
 		if i+1 < len(all) && all[i+1].alias {

@@ -20,13 +20,7 @@ const (
 	drainTime = 2*MaxDrainOver + answerTime
 )
 
-// drainEndpoint is the row of the drain.
-var drainEndpoint = endpoint{
-	method: "POST", path: "/v1/drain", class: changes, action: "drain", lasts: drainTime, answers: api.Drained{}, takes: api.Drain{},
-	help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", ask: (*HTTP).v1Drain,
-}
-
-func (h *HTTP) v1Drain(q *query) (any, error) {
+func (m *membersAPI) drain(q *query) (any, error) {
 	wanted := api.Drain{OverMs: drainOver.Milliseconds()}
 	if q.body(&wanted); q.err != nil {
 		return nil, q.err
@@ -36,7 +30,7 @@ func (h *HTTP) v1Drain(q *query) (any, error) {
 		return nil, err
 	}
 	begun := time.Now()
-	closed, leads := h.ops.Drain(q.Context(), over)
+	closed, leads := m.ops.Drain(q.Context(), over)
 	if err := q.Context().Err(); err != nil {
 		return nil, &Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("the request ended after %d connections were closed; drain again to close the rest", closed)}
 	}
@@ -51,8 +45,8 @@ func drainTimeOf(ms int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// v1DrainMember drains any member.
-func (h *HTTP) v1DrainMember(q *query) (any, error) {
+// drainMember drains any member.
+func (m *membersAPI) drainMember(q *query) (any, error) {
 	wanted := api.MembersDrain{OverMs: drainOver.Milliseconds()}
 	if q.body(&wanted); wanted.Member < 1 || wanted.Member > maxMember {
 		q.wrong("member: %d; allowed are the numbers from 1 to %d", wanted.Member, maxMember)
@@ -66,7 +60,7 @@ func (h *HTTP) v1DrainMember(q *query) (any, error) {
 	}
 	q.SetPathValue(membersPath, fmt.Sprintf("member %d", wanted.Member))
 	begun := time.Now()
-	closed, leads, err := h.ops.DrainMember(q.Context(), wanted.Member, over, q.who+" from "+q.RemoteAddr)
+	closed, leads, err := m.ops.DrainMember(q.Context(), wanted.Member, over, q.who+" from "+q.RemoteAddr)
 	if err != nil {
 		return nil, err
 	}

@@ -37,12 +37,13 @@ const (
 // streams has the streams of events that clients read. While there are any, one set of loops looks at the ensemble
 // for all of them. Make one with newStreams. It is safe for concurrent use.
 type streams struct {
-	ops      Operations
-	listened atomic.Bool                       // there are readers
-	noted    chan api.SessionEvent             // what apply has reported, and is not sent yet
-	leaders  chan api.LeaderEvent              // likewise
-	led      atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
-	omitted  atomic.Int64                      // events about sessions that were not sent
+	ops        Operations
+	authorizer *authorizer
+	listened   atomic.Bool                       // there are readers
+	noted      chan api.SessionEvent             // what apply has reported, and is not sent yet
+	leaders    chan api.LeaderEvent              // likewise
+	led        atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
+	omitted    atomic.Int64                      // events about sessions that were not sent
 
 	mu      sync.Mutex
 	ctx     context.Context // of run; nil: it does not run
@@ -60,9 +61,9 @@ type reader struct {
 	number uint64        // in the order in which streams began
 }
 
-func newStreams(ops Operations) *streams {
+func newStreams(ops Operations, a *authorizer) *streams {
 	return &streams{
-		ops: ops, noted: make(chan api.SessionEvent, maxNoted), leaders: make(chan api.LeaderEvent, maxLeaders), readers: map[*reader]bool{},
+		ops: ops, authorizer: a, noted: make(chan api.SessionEvent, maxNoted), leaders: make(chan api.LeaderEvent, maxLeaders), readers: map[*reader]bool{},
 	}
 }
 

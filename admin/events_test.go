@@ -39,9 +39,8 @@ func (o *watchedOps) Load() Load { return Load{} }
 // serveEvents starts an HTTP over pipes on a fake ensemble. stop ends it.
 func serveEvents(t *testing.T) (h *HTTP, ops *watchedOps, p *pipes, stop func()) {
 	t.Helper()
-	h, _ = newTestHTTP(t, "leader")
 	ops = &watchedOps{fakeOps: newFakeOps()}
-	h.ops, h.streams = ops, newStreams(ops)
+	h, _ = newTestHTTP(t, "leader", on(ops))
 	p, stop = serveOn(t, h)
 	synctest.Wait()
 	return h, ops, p, stop

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -101,25 +100,23 @@ type HTTPConfig struct {
 // use.
 type HTTP struct {
 	cfg        HTTPConfig
-	words      *Words
-	source     Source
-	ops        Operations
-	audit      audit
 	log        *slog.Logger
 	handler    http.Handler
-	metrics    http.Handler // of /metrics
-	console    *console.Console
 	authorizer *authorizer
-	streams    *streams      // of events
-	long       chan struct{} // has room for maxLong: the long answers that are under way
+	audit      audit
+	places     *places
 	turn       chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
-	pages      chan struct{} // has room for maxPages: the same for those under /v1/
-	own        chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
-	backups    chan struct{} // has room for maxBackups: the backups that are under way
-	// snapshots has room for the last snapshot until its interval is over.
-	snapshots chan struct{}
-	restores  chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
-	stopping  atomic.Bool
+
+	health   *healthProbes
+	console  *console.Console
+	metrics  http.Handler // of /metrics
+	member   *memberAPI
+	ensemble *ensembleAPI
+	streams  *streams
+	members  *membersAPI
+	nodes    *nodesAPI
+	copies   *copies
+	commands *adminServer
 }
 
 // Defaults of HTTPSettings, which are ZooKeeper's.
@@ -139,29 +136,33 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if err := CheckCommandURL(cfg.CommandURL); err != nil {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
-	h := &HTTP{
-		cfg: cfg, words: cfg.Words, source: cfg.Source, ops: cfg.Operations, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
-		streams: newStreams(cfg.Operations), long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), turn: make(chan struct{}, 1), own: make(chan struct{}, maxPages),
-		backups: make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1), restores: make(chan struct{}, 1),
-	}
+	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), places: newPlaces(), turn: make(chan struct{}, 1)}
 	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
 	var err error
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
 		return nil, err
 	}
-	if h.metrics, err = newMetrics(h.words, h.source, cfg.BareMetrics); err != nil {
+	if h.metrics, err = newMetrics(cfg.Words, cfg.Source, cfg.BareMetrics); err != nil {
 		return nil, err
 	}
 	if h.console, err = console.New(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
-	h.handler = h.guarded(h.protect(endpoints(cfg.CommandURL)))
+	h.health = &healthProbes{source: cfg.Source, authorizer: h.authorizer}
+	h.member = &memberAPI{source: cfg.Source, authorizer: h.authorizer, settings: cfg.Keys, log: cfg.Log}
+	h.ensemble = &ensembleAPI{ops: cfg.Operations}
+	h.streams = newStreams(cfg.Operations, h.authorizer)
+	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}
+	h.nodes = &nodesAPI{ops: cfg.Operations}
+	h.copies = newCopies(&cfg, h.authorizer, h.log)
+	h.commands = &adminServer{url: cfg.CommandURL, words: cfg.Words, source: cfg.Source, authorizer: h.authorizer, copies: h.copies}
+	h.handler = h.guarded(h.protect(h.routes()))
 	return h, nil
 }
 
 // Stop makes /readyz say that this member is about to stop. The endpoints are answered until the
 // context of Serve ends.
-func (h *HTTP) Stop() { h.stopping.Store(true) }
+func (h *HTTP) Stop() { h.health.stopping.Store(true) }
 
 // Serve answers requests on l until ctx ends, and closes l. It then waits up to shutdownTime for
 // the answers that are under way.
@@ -179,7 +180,7 @@ func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
 
 // ServeMetrics does the same with /metrics alone, for everybody who reaches l.
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
-	e := metricsEndpoint
+	e := h.metricsRoute()
 	e.class = open
 	return h.serve(ctx, l, h.guarded(h.protect([]endpoint{e})), nil)
 }

@@ -30,22 +30,36 @@ const (
 	testToken = "0123456789abcdef-token"
 )
 
-// newTestHTTP returns an HTTP that knows a super user and a token.
-func newTestHTTP(t *testing.T, role string) (*HTTP, *fakeSource) {
+// newTestHTTP returns an HTTP that knows a super user and a token. change changes its configuration.
+func newTestHTTP(t *testing.T, role string, change ...func(*HTTPConfig)) (*HTTP, *fakeSource) {
 	t.Helper()
 	words, source := newTestWords(t, role)
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(testToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h, err := NewHTTP(HTTPConfig{
+	cfg := HTTPConfig{
 		HTTPSettings: HTTPSettings{TokenFile: file}, Anonymous: Anonymous{Reads: ReadData}, SuperDigest: testSuper, Words: words, Source: source, Operations: newFakeOps(), Names: []string{"Zoo1"},
 		Keys: []api.Setting{{Key: "tickTime", Value: "100", Default: "3000", From: "zoo.cfg:1", State: "dangerous", Warning: "short"}},
-	})
+	}
+	for _, one := range change {
+		one(&cfg)
+	}
+	h, err := NewHTTP(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h, source
+}
+
+// on has an HTTP ask ops.
+func on(ops Operations) func(*HTTPConfig) { return func(cfg *HTTPConfig) { cfg.Operations = ops } }
+
+// testRoutes returns the table of endpoints.
+func testRoutes(t *testing.T) []endpoint {
+	t.Helper()
+	h, _ := newTestHTTP(t, "leader")
+	return h.routes()
 }
 
 // visit is a request, by default from this machine without credentials.
@@ -85,9 +99,9 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	const json, remote = "application/json", "10.0.0.9:5"
 	allowed := []string{"Authorization", "digest super:secret", "Content-Type", json}
 	h, _ := newTestHTTP(t, "leader")
-	all := endpoints(DefaultCommandURL)
+	all := testRoutes(t)
 	for i := range all {
-		all[i].serve, all[i].ask = func(*HTTP, http.ResponseWriter, *http.Request) {}, nil // a profile takes long
+		all[i].serve, all[i].ask = func(http.ResponseWriter, *http.Request) {}, nil // a profile takes long
 	}
 	h.handler = h.protect(all)
 	with := func(header ...string) []string { return append(slices.Clone(allowed), header...) }
@@ -154,7 +168,7 @@ func concrete(pattern string) string {
 // A method that the table does not have is refused, and a refused request has no effect.
 func TestOtherMethods(t *testing.T) {
 	h, source := newTestHTTP(t, "leader")
-	all := endpoints(DefaultCommandURL)
+	all := testRoutes(t)
 	served := map[string]bool{}
 	for _, e := range all {
 		served[e.method+e.path] = true
@@ -442,8 +456,8 @@ func TestCommandsChange(t *testing.T) {
 	if got := post("stmk?traceMask=x"); !strings.Contains(got, "argument, got x") {
 		t.Errorf("a mask that is no number: %s", got)
 	}
-	if got := post("stmk?traceMask=-5"); !strings.Contains(got, `"tracemask" : -5`) || h.words.mask.Load() != -5 {
-		t.Errorf("a mask: %s, kept %d", got, h.words.mask.Load())
+	if got := post("stmk?traceMask=-5"); !strings.Contains(got, `"tracemask" : -5`) || h.cfg.Words.mask.Load() != -5 {
+		t.Errorf("a mask: %s, kept %d", got, h.cfg.Words.mask.Load())
 	}
 }
 
@@ -483,7 +497,7 @@ func (stream) SetWriteDeadline(time.Time) error { return nil }
 func TestLongAnswersAreBounded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	for range maxLong {
-		h.long <- struct{}{}
+		h.places.long <- struct{}{}
 	}
 	for _, name := range []string{"connections", "dump", "stats", "watches", "watches_by_path"} {
 		v := visit{method: "GET", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret"}}
@@ -494,7 +508,7 @@ func TestLongAnswersAreBounded(t *testing.T) {
 	if w := (visit{method: "GET", path: "/commands/isro"}).to(h); w.Code != http.StatusOK {
 		t.Errorf("isro beside %d long answers: %d", maxLong, w.Code)
 	}
-	<-h.long
+	<-h.places.long
 	for range maxLong + 1 {
 		if w := (visit{method: "GET", path: "/commands/connections"}).to(h); w.Code != http.StatusOK {
 			t.Errorf("connections: %d", w.Code)

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"log/slog"
 	"net/http"
 
@@ -16,52 +15,35 @@ type Log interface {
 	Lines() []api.Line // the last ones, oldest first; at most api.PageRows
 }
 
-// logEndpoints are the endpoints of the log. Its lines have the addresses and session ids of clients, so
-// they are shown to administrators alone.
-var logEndpoints = []endpoint{
-	{
-		method: "GET", path: "/v1/log", class: changes, action: "read log", long: true, answers: api.List[api.Line]{}, fails: []int{http.StatusNotImplemented},
-		help: "the last lines of the member's log, at most 1,000, oldest first", ask: (*HTTP).v1Log,
-	},
-	{
-		method: "GET", path: "/v1/log-level", class: reads, shows: showsState, answers: api.LogLevel{}, fails: []int{http.StatusNotImplemented},
-		help: "the level from which on the member logs", ask: (*HTTP).v1LogLevel,
-	},
-	{
-		method: "POST", path: "/v1/log-level", class: changes, answers: api.LogLevel{}, takes: api.LogLevel{}, fails: []int{http.StatusNotImplemented}, action: "set log level", target: func(r *http.Request) string { return cmp.Or(r.PathValue("level"), "this member") },
-		help: "sets that level until the next start or SIGHUP, and answers with it", ask: (*HTTP).v1SetLogLevel,
-	},
-}
-
 var errNoLog = &Failure{Status: http.StatusNotImplemented, Text: "this process keeps no log that can be asked for"}
 
-func (h *HTTP) v1Log(*query) (any, error) {
-	if h.cfg.Log == nil {
+func (m *memberAPI) lines(*query) (any, error) {
+	if m.log == nil {
 		return nil, errNoLog
 	}
-	return api.List[api.Line]{Items: h.cfg.Log.Lines(), Silent: []api.Silence{}}, nil
+	return api.List[api.Line]{Items: m.log.Lines(), Silent: []api.Silence{}}, nil
 }
 
-func (h *HTTP) v1LogLevel(*query) (any, error) {
-	if h.cfg.Log == nil {
+func (m *memberAPI) level(*query) (any, error) {
+	if m.log == nil {
 		return nil, errNoLog
 	}
-	return api.LogLevel{Level: logs.LevelName(h.cfg.Log.Level())}, nil
+	return api.LogLevel{Level: logs.LevelName(m.log.Level())}, nil
 }
 
-func (h *HTTP) v1SetLogLevel(q *query) (any, error) {
+func (m *memberAPI) setLevel(q *query) (any, error) {
 	var wanted api.LogLevel
 	if q.body(&wanted); q.err != nil {
 		return nil, q.err
 	}
-	if h.cfg.Log == nil {
+	if m.log == nil {
 		return nil, errNoLog
 	}
 	level, err := logs.ParseLevel(wanted.Level)
 	if err != nil {
 		return nil, &Failure{Status: http.StatusBadRequest, Text: "level: " + err.Error()}
 	}
-	h.cfg.Log.SetLevel(level)
+	m.log.SetLevel(level)
 	q.SetPathValue("level", logs.LevelName(level)) // for the audit log
-	return h.v1LogLevel(q)
+	return m.level(q)
 }

@@ -16,7 +16,7 @@ import (
 func TestLogLevel(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	log := logs.New(io.Discard, logs.Settings{}, false)
-	h.cfg.Log, h.audit.log = log, log.Always()
+	h.member.log, h.audit.log = log, log.Always()
 	for _, tt := range []struct {
 		visit  visit
 		status int
@@ -55,7 +55,7 @@ func TestLogLevel(t *testing.T) {
 func TestLogLines(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	log := logs.New(io.Discard, logs.Settings{JSON: true}, false)
-	h.cfg.Log = log
+	h.member.log = log
 	if w := (visit{method: "GET", path: "/v1/log", header: signedIn}).to(h); w.Body.String() != `{"items":[],"next":"","silent":[]}`+"\n" {
 		t.Errorf("of an empty log: %s", w.Body)
 	}

@@ -17,24 +17,40 @@ import (
 // a few ticks.
 const membersTime = killTime
 
-// membersEndpoints are the endpoints of the list of servers.
-var membersEndpoints = []endpoint{
-	{
-		method: "GET", path: "/v1/members", class: reads, shows: showsState, answers: api.Members{}, fails: []int{http.StatusServiceUnavailable},
-		help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", ask: (*HTTP).v1Members,
-	},
-	{
-		method: "POST", path: "/v1/members", class: changes, shared: true, action: "change members", target: membersTarget, answers: api.MembersChanged{}, takes: api.MembersChange{}, fails: membersFailures,
-		help: "adds, changes or removes servers, through the log", ask: (*HTTP).v1ChangeMembers,
-	},
-	{
-		method: "POST", path: "/v1/members/lead", class: changes, shared: true, action: "hand over leadership", target: membersTarget, answers: api.MembersLed{}, takes: api.MembersLead{}, fails: append([]int{http.StatusNotFound}, membersFailures...),
-		help: "hands leadership over to a member, and answers when that one leads", ask: (*HTTP).v1Lead,
-	},
-	{
-		method: "POST", path: "/v1/members/drain", class: changes, shared: true, action: "drain", target: membersTarget, lasts: drainTime, answers: api.Drained{}, takes: api.MembersDrain{}, fails: drainFailures,
-		help: "drains any member as `/v1/drain` does the one that is asked", ask: (*HTTP).v1DrainMember,
-	},
+// membersAPI has the endpoints that change the list of servers, the leader, or where clients are connected.
+type membersAPI struct {
+	ops    Operations
+	source Source
+}
+
+func (m *membersAPI) routes() []endpoint {
+	return []endpoint{
+		{
+			method: "GET", path: "/v1/members", class: reads, shows: showsState, answers: api.Members{}, fails: []int{http.StatusServiceUnavailable},
+			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", ask: m.list,
+		},
+		{
+			method: "POST", path: "/v1/members", class: changes, shared: true, action: "change members", target: membersTarget, answers: api.MembersChanged{}, takes: api.MembersChange{}, fails: membersFailures,
+			help: "adds, changes or removes servers, through the log", ask: m.change,
+		},
+		{
+			method: "POST", path: "/v1/members/lead", class: changes, shared: true, action: "hand over leadership", target: membersTarget, answers: api.MembersLed{}, takes: api.MembersLead{}, fails: append([]int{http.StatusNotFound}, membersFailures...),
+			help: "hands leadership over to a member, and answers when that one leads", ask: m.lead,
+		},
+		{
+			method: "POST", path: "/v1/members/drain", class: changes, shared: true, action: "drain", target: membersTarget, lasts: drainTime, answers: api.Drained{}, takes: api.MembersDrain{}, fails: drainFailures,
+			help: "drains any member as `/v1/drain` does the one that is asked", ask: m.drainMember,
+		},
+		{
+			method: "POST", path: "/v1/members/rebalance", class: changes, shared: true, action: "rebalance", target: membersTarget, lasts: rebalanceTime + answerTime, answers: api.Rebalanced{}, takes: api.MembersRebalance{},
+			fails: []int{http.StatusConflict, http.StatusServiceUnavailable},
+			help:  "has members with more clients than their share close connections, at a bounded rate, until all have about as many", ask: m.rebalance,
+		},
+		{
+			method: "POST", path: "/v1/drain", class: changes, action: "drain", lasts: drainTime, answers: api.Drained{}, takes: api.Drain{},
+			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", ask: m.drain,
+		},
+	}
 }
 
 // membersFailures are the statuses with which a change of the list fails.
@@ -57,13 +73,13 @@ type MembersChanged struct {
 	List    roster.List
 }
 
-func (h *HTTP) v1Members(q *query) (any, error) {
-	m, err := h.ops.Members(q.Context())
+func (m *membersAPI) list(q *query) (any, error) {
+	servers, err := m.ops.Members(q.Context())
 	if err != nil {
 		return nil, err
 	}
-	row := membersRow(m)
-	row.Removed = h.source.Health().Removed != 0
+	row := membersRow(servers)
+	row.Removed = m.source.Health().Removed != 0
 	return row, nil
 }
 
@@ -100,7 +116,7 @@ func serverRow(s view.Server, known bool) api.Server {
 	return row
 }
 
-func (h *HTTP) v1ChangeMembers(q *query) (any, error) {
+func (m *membersAPI) change(q *query) (any, error) {
 	var body api.MembersChange
 	q.body(&body)
 	c := MembersChange{
@@ -126,14 +142,14 @@ func (h *HTTP) v1ChangeMembers(q *query) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), membersTime)
 	defer cancel()
-	done, err := h.ops.ChangeMembers(ctx, c)
+	done, err := m.ops.ChangeMembers(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	return api.MembersChanged{Version: hexOf(done.Version), Servers: append([]string{}, done.List.Lines()...)}, nil
 }
 
-func (h *HTTP) v1Lead(q *query) (any, error) {
+func (m *membersAPI) lead(q *query) (any, error) {
 	var body api.MembersLead
 	if q.body(&body); body.Member < 1 || body.Member > maxMember {
 		q.wrong("member: %d; allowed are the numbers from 1 to %d", body.Member, maxMember)
@@ -144,7 +160,7 @@ func (h *HTTP) v1Lead(q *query) (any, error) {
 	q.SetPathValue(membersPath, fmt.Sprintf("member %d", body.Member))
 	ctx, cancel := context.WithTimeout(q.Context(), membersTime)
 	defer cancel()
-	if err := h.ops.Lead(ctx, body.Member); err != nil {
+	if err := m.ops.Lead(ctx, body.Member); err != nil {
 		return nil, err
 	}
 	return api.MembersLed{Leader: body.Member}, nil

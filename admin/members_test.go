@@ -82,7 +82,7 @@ func TestMembersAreAudited(t *testing.T) {
 // the member itself it does.
 func TestRemovedMemberRefusesChanges(t *testing.T) {
 	refused := 0
-	all := endpoints(DefaultCommandURL)
+	all := testRoutes(t)
 	for i := range all {
 		e := &all[i]
 		if e.class != changes || e.method != http.MethodPost || e.takesType != "" {

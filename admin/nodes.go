@@ -23,25 +23,29 @@ const (
 	changeTime = killTime
 )
 
-// nodeEndpoints are the endpoints of nodes.
-var nodeEndpoints = []endpoint{
-	{
-		method: "GET", path: "/v1/nodes", class: reads, shows: showsPaths, long: true, answers: api.Node{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
-		fails: []int{http.StatusNotFound, http.StatusServiceUnavailable},
-		help:  "a node as the caller may see it: its data, its ACL, and its children by name", ask: (*HTTP).v1Node,
-	},
-	{
-		method: "POST", path: "/v1/nodes/create", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeCreate{}, fails: nodeFailures,
-		action: "create node", target: nodeTarget, help: "creates a node", ask: (*HTTP).v1CreateNode,
-	},
-	{
-		method: "POST", path: "/v1/nodes/set", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeSet{}, fails: nodeFailures,
-		action: "set node", target: nodeTarget, help: "sets the data of a node", ask: (*HTTP).v1SetNode,
-	},
-	{
-		method: "POST", path: "/v1/nodes/delete", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeDelete{}, fails: nodeFailures,
-		action: "delete node", target: nodeTarget, help: "deletes a node without children", ask: (*HTTP).v1DeleteNode,
-	},
+// nodesAPI has the endpoints that show and change nodes.
+type nodesAPI struct{ ops Operations }
+
+func (n *nodesAPI) routes() []endpoint {
+	return []endpoint{
+		{
+			method: "GET", path: "/v1/nodes", class: reads, shows: showsPaths, long: true, answers: api.Node{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
+			fails: []int{http.StatusNotFound, http.StatusServiceUnavailable},
+			help:  "a node as the caller may see it: its data, its ACL, and its children by name", ask: n.get,
+		},
+		{
+			method: "POST", path: "/v1/nodes/create", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeCreate{}, fails: nodeFailures,
+			action: "create node", target: nodeTarget, help: "creates a node", ask: n.create,
+		},
+		{
+			method: "POST", path: "/v1/nodes/set", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeSet{}, fails: nodeFailures,
+			action: "set node", target: nodeTarget, help: "sets the data of a node", ask: n.set,
+		},
+		{
+			method: "POST", path: "/v1/nodes/delete", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeDelete{}, fails: nodeFailures,
+			action: "delete node", target: nodeTarget, help: "deletes a node without children", ask: n.delete,
+		},
+	}
 }
 
 // nodeFailures are the statuses with which a change of a node fails.
@@ -86,7 +90,7 @@ type NodeChange struct {
 // childCursor is what cursors of a node's children begin with. The name of the page's last child follows.
 const childCursor = "after-"
 
-func (h *HTTP) v1Node(q *query) (any, error) {
+func (n *nodesAPI) get(q *query) (any, error) {
 	path, after := q.path(), ""
 	if from := q.values.Get("from"); from != "" {
 		name, ok := strings.CutPrefix(from, childCursor)
@@ -99,11 +103,11 @@ func (h *HTTP) v1Node(q *query) (any, error) {
 		return nil, q.err
 	}
 	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.number("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), Super: q.who != ""}}
-	n, err := h.ops.Node(asked)
+	node, err := n.ops.Node(asked)
 	if err != nil {
 		return nil, err
 	}
-	row := nodeRow(path, n)
+	row := nodeRow(path, node)
 	if q.paths.sight != allPaths {
 		row.Data, row.Hidden = []byte{}, true
 	}
@@ -131,32 +135,32 @@ func statRow(s jute.Stat) api.Stat {
 	}
 }
 
-func (h *HTTP) v1CreateNode(q *query) (any, error) {
+func (n *nodesAPI) create(q *query) (any, error) {
 	var body api.NodeCreate
 	q.bodyOf(&body, maxNodeBody)
 	c := NodeChange{Op: jute.OpCreate, Path: body.Path, Data: body.Data, ACL: q.acl(body.ACL)}
 	if body.Sequential {
 		c.Mode = jute.PersistentSequential
 	}
-	return h.changeNode(q, c)
+	return n.change(q, c)
 }
 
-func (h *HTTP) v1SetNode(q *query) (any, error) {
+func (n *nodesAPI) set(q *query) (any, error) {
 	var body api.NodeSet
 	if q.bodyOf(&body, maxNodeBody); body.Data == nil { // it must not be lost by a slip
 		q.wrong(`data is missing: give it in base64, or "" for none`)
 	}
-	return h.changeNode(q, NodeChange{Op: jute.OpSetData, Path: body.Path, Data: body.Data, Version: version(body.Version)})
+	return n.change(q, NodeChange{Op: jute.OpSetData, Path: body.Path, Data: body.Data, Version: version(body.Version)})
 }
 
-func (h *HTTP) v1DeleteNode(q *query) (any, error) {
+func (n *nodesAPI) delete(q *query) (any, error) {
 	var body api.NodeDelete
 	q.bodyOf(&body, maxNodeBody)
-	return h.changeNode(q, NodeChange{Op: jute.OpDelete, Path: body.Path, Version: version(body.Version)})
+	return n.change(q, NodeChange{Op: jute.OpDelete, Path: body.Path, Version: version(body.Version)})
 }
 
-// changeNode makes a change of a node for the administrator who asks.
-func (h *HTTP) changeNode(q *query, c NodeChange) (any, error) {
+// change makes a change of a node for the administrator who asks.
+func (n *nodesAPI) change(q *query, c NodeChange) (any, error) {
 	q.SetPathValue(nodePath, c.Path)
 	if sequence := c.Mode.IsSequential(); !jute.ValidPath(c.Path) && !(sequence && jute.ValidPath(c.Path+"0")) {
 		q.wrong("path: %.100q is not the path of a node; write one such as /locks/a", c.Path)
@@ -167,7 +171,7 @@ func (h *HTTP) changeNode(q *query, c NodeChange) (any, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), changeTime)
 	defer cancel()
 	c.Host = hostOfCaller(q.Request)
-	path, stat, err := h.ops.ChangeNode(ctx, c)
+	path, stat, err := n.ops.ChangeNode(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func textOf(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.T
 func (d *description) all() object {
 	d.schema(reflect.TypeFor[api.Failure]())
 	paths := object{}
-	for _, e := range endpoints(DefaultCommandURL) {
+	for _, e := range testRoutes(d.t) {
 		if !strings.HasPrefix(e.path, "/v1/") {
 			continue
 		}

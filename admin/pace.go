@@ -102,7 +102,7 @@ func walkPairs[K, V any](w *walker, all iter.Seq2[K, V]) iter.Seq2[K, V] {
 // credentials. The answer is sent after that, so that a slow reader keeps no turn.
 func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if h.authorizer.role(r) > roleNone {
-		e.serve(h, w, r)
+		e.serve(w, r)
 		return
 	}
 	over := time.NewTimer(placeTime)
@@ -116,7 +116,7 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	kept := keptAnswer{header: w.Header()}
-	h.takeTurn(func() { e.serve(h, &kept, r) })
+	h.takeTurn(func() { e.serve(&kept, r) })
 	if kept.status != 0 {
 		w.WriteHeader(kept.status)
 	}

@@ -110,7 +110,7 @@ func TestFiguresInTurn(t *testing.T) {
 func TestTurnOfPanicEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
-		broken := &endpoint{serve: func(*HTTP, http.ResponseWriter, *http.Request) { panic("broken") }}
+		broken := &endpoint{serve: func(http.ResponseWriter, *http.Request) { panic("broken") }}
 		func() {
 			defer func() { _ = recover() }() // as net/http does
 			h.serveInTurn(broken, httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))

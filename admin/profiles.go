@@ -21,8 +21,8 @@ var profiles = []endpoint{
 
 // profile runs one of the profiler's handlers until it has finished, the client has left or the time
 // for the profile is over.
-func profile(serve http.HandlerFunc) func(*HTTP, http.ResponseWriter, *http.Request) {
-	return func(_ *HTTP, w http.ResponseWriter, r *http.Request) {
+func profile(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), profileTime-answerPart)
 		defer cancel()
 		serve(w, r.WithContext(ctx))

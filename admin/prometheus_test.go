@@ -149,7 +149,7 @@ func TestMetricsOfEachRole(t *testing.T) {
 		if v, ok := got.value[`readlatency{quantile="0.99"}`]; ok != tt.sessions || ok && !math.IsNaN(v) {
 			t.Errorf("%q: without measurements a quantile is %v", tt.role, v)
 		}
-		if v := got.value[`rollcall_build_info{version="`+h.words.version+`"}`]; v != 1 {
+		if v := got.value[`rollcall_build_info{version="`+h.cfg.Words.version+`"}`]; v != 1 {
 			t.Errorf("%q: no version among %v", tt.role, got.value)
 		}
 	}
@@ -180,12 +180,12 @@ func TestCountersNeverFall(t *testing.T) {
 	}
 	source.grow(1001)
 	look("at first", true)
-	h.words.reset()
+	h.cfg.Words.reset()
 	look("after a reset", false)
 	source.grow(11)
 	look("fewer than before the reset", true)
-	h.words.reset()
-	h.words.reset()
+	h.cfg.Words.reset()
+	h.cfg.Words.reset()
 	look("after two resets", false)
 }
 

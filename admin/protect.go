@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"rollcall/api"
 )
 
 // protect returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
@@ -39,7 +37,7 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 func (h *HTTP) probe(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close") // so that no later request waits for this reply
 	limitWrite(w, stuckTime)
-	e.serve(h, w, r)
+	e.serve(w, r)
 }
 
 // handle answers a request to an endpoint, if there is a seat for it and nothing forbids it.
@@ -72,7 +70,7 @@ func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Fai
 	}
 	failure := e.mistyped(r)
 	if failure == nil && e.shared {
-		failure = h.removed()
+		failure = h.health.removed()
 	}
 	if failure == nil && e.class == changes {
 		failure = h.audit.required(e, r, h.authorizer.who(r))
@@ -81,17 +79,6 @@ func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Fai
 		ignoreBody(w)
 	}
 	return failure
-}
-
-// removed returns nil, or why a member that was removed changes nothing in the ensemble. It would wait for a leader that does not
-// know it any more.
-func (h *HTTP) removed() *Failure {
-	health := h.source.Health()
-	if health.Removed == 0 {
-		return nil
-	}
-	text, _ := health.Text()
-	return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; nothing was done: ask a member that is in the ensemble", Reason: api.ReasonRemoved}
 }
 
 // setHeaders sets the headers that all answers carry.

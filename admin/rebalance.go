@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"rollcall/api"
@@ -35,14 +34,7 @@ type RebalancedMember struct {
 	Failed        string // why it closed none in the last round; "": it did, or had none too many
 }
 
-// rebalanceEndpoint is the row of the rebalance.
-var rebalanceEndpoint = endpoint{
-	method: "POST", path: "/v1/members/rebalance", class: changes, shared: true, action: "rebalance", target: membersTarget, lasts: rebalanceTime + answerTime, answers: api.Rebalanced{}, takes: api.MembersRebalance{},
-	fails: []int{http.StatusConflict, http.StatusServiceUnavailable},
-	help:  "has members with more clients than their share close connections, at a bounded rate, until all have about as many", ask: (*HTTP).v1Rebalance,
-}
-
-func (h *HTTP) v1Rebalance(q *query) (any, error) {
+func (m *membersAPI) rebalance(q *query) (any, error) {
 	wanted := api.MembersRebalance{PerSecond: rebalanceRate}
 	if q.body(&wanted); wanted.PerSecond < 1 || wanted.PerSecond > MaxRebalanceRate {
 		q.wrong("per_second: %d; allowed is 1 to %d", wanted.PerSecond, MaxRebalanceRate)
@@ -53,7 +45,7 @@ func (h *HTTP) v1Rebalance(q *query) (any, error) {
 	ctx, cancel := context.WithTimeout(q.Context(), rebalanceTime)
 	defer cancel()
 	begun := time.Now()
-	done, err := h.ops.Rebalance(ctx, wanted.PerSecond, q.who+" from "+q.RemoteAddr)
+	done, err := m.ops.Rebalance(ctx, wanted.PerSecond, q.who+" from "+q.RemoteAddr)
 	if err != nil {
 		return nil, err
 	}

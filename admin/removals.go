@@ -8,7 +8,7 @@ import (
 	"rollcall/view"
 )
 
-func (h *HTTP) v1Removals(q *query) (any, error) {
+func (e *ensembleAPI) removals(q *query) (any, error) {
 	path, p := "", q.page()
 	if q.values.Has("path") {
 		path = q.path()
@@ -16,17 +16,17 @@ func (h *HTTP) v1Removals(q *query) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	a, err := h.ops.Removals(q.Context(), path, p)
+	a, err := e.ops.Removals(q.Context(), path, p)
 	if err != nil {
 		return nil, err
 	}
 	a.Rows = slices.DeleteFunc(a.Rows, func(r view.Removal) bool { return !q.paths.shows(r.Path) })
-	ends := h.endsOf(a.Rows)
+	ends := e.endsOf(a.Rows)
 	return listOf(a, func(r view.Removal) api.Removal { return removalRow(r, ends[r.Session]) }), nil
 }
 
 // endsOf returns the ends of the sessions whose ends have removed a node, as far as they are kept.
-func (h *HTTP) endsOf(removals []view.Removal) map[jute.SessionID]*api.End {
+func (e *ensembleAPI) endsOf(removals []view.Removal) map[jute.SessionID]*api.End {
 	ends, missing := map[jute.SessionID]*api.End{}, 0
 	for _, r := range removals {
 		if _, there := ends[r.Session]; r.Cause == view.SessionEnded && !there {
@@ -37,7 +37,7 @@ func (h *HTTP) endsOf(removals []view.Removal) map[jute.SessionID]*api.End {
 	if missing == 0 {
 		return nil
 	}
-	for end := range h.ops.Ends(0, "", 0) {
+	for end := range e.ops.Ends(0, "", 0) {
 		if known, wanted := ends[end.Session]; !wanted || known != nil {
 			continue
 		}

@@ -35,13 +35,13 @@ type Restored struct {
 
 // restore writes a backup into the ensemble: one at a time, and one that is done in the interval. ZooKeeper's command gives its server
 // another state instead, which would differ from that of the other members.
-func (h *HTTP) restore(w http.ResponseWriter, r *http.Request) {
-	done, failed := h.takeRestore(w, r)
+func (c *copies) restore(w http.ResponseWriter, r *http.Request) {
+	done, failed := c.takeRestore(w, r)
 	if failed != nil {
-		h.say(w, failed.Status, "restore", func(*pretty) string { return failed.Text })
+		writeCommand(w, failed.Status, "restore", func(*pretty) string { return failed.Text })
 		return
 	}
-	h.say(w, http.StatusOK, "restore", func(j *pretty) string {
+	writeCommand(w, http.StatusOK, "restore", func(j *pretty) string {
 		j.field(lastZxid, done.Zxid)
 		j.field("nodes", done.Nodes)
 		j.field("created", done.Created)
@@ -55,30 +55,30 @@ func (h *HTTP) restore(w http.ResponseWriter, r *http.Request) {
 }
 
 // takeRestore has the body restored, or returns why it is not, or not wholly.
-func (h *HTTP) takeRestore(w http.ResponseWriter, r *http.Request) (Restored, *Failure) {
+func (c *copies) takeRestore(w http.ResponseWriter, r *http.Request) (Restored, *Failure) {
 	switch {
-	case h.cfg.NoRestores:
+	case c.settings.noRestores:
 		ignoreBody(w)
 		return Restored{}, &Failure{Status: http.StatusServiceUnavailable, Text: "admin.restore.enabled=false has switched this command off"}
 	case r.ContentLength == 0:
 		return Restored{}, &Failure{Status: http.StatusBadRequest, Text: "the body is empty; send a backup, as the command snapshot and rollcall backup save make it"}
 	}
 	select {
-	case h.restores <- struct{}{}:
+	case c.restores <- struct{}{}:
 	default:
 		ignoreBody(w)
-		w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
-		return Restored{}, &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", h.cfg.SnapshotInterval)}
+		w.Header().Set("Retry-After", strconv.Itoa(int(c.settings.interval/time.Second)+1))
+		return Restored{}, &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", c.settings.interval)}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), restoreTime)
 	defer cancel()
 	body := &pacedBody{body: r.Body, control: http.NewResponseController(w)}
-	done, err := h.ops.Restore(ctx, Restoring{Body: body, Size: r.ContentLength, Host: hostOfCaller(r)})
+	done, err := c.ops.Restore(ctx, Restoring{Body: body, Size: r.ContentLength, Host: hostOfCaller(r)})
 	if err != nil {
-		<-h.restores // it can be sent again at once
+		<-c.restores // it can be sent again at once
 		return done, failure(err)
 	}
-	time.AfterFunc(h.cfg.SnapshotInterval, func() { <-h.restores })
+	time.AfterFunc(c.settings.interval, func() { <-c.restores })
 	return done, nil
 }
 

@@ -37,7 +37,7 @@ func TestRestoreCommand(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h, _ := newTestHTTP(t, "leader")
-			h.cfg.NoRestores, opsOf(h).err = tt.off, tt.fails
+			h.copies.settings.noRestores, opsOf(h).err = tt.off, tt.fails
 			tt.visit.body = "the backup"
 			if tt.visit.method == "" {
 				tt.visit.method = "POST"
@@ -65,7 +65,7 @@ func TestEmptyRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, failed := h.takeRestore(recorder{}, r); failed == nil || failed.Status != 400 || !strings.Contains(failed.Text, "empty") || opsOf(h).asked != "" {
+	if _, failed := h.copies.takeRestore(recorder{}, r); failed == nil || failed.Status != 400 || !strings.Contains(failed.Text, "empty") || opsOf(h).asked != "" {
 		t.Errorf("%v, asked for %q", failed, opsOf(h).asked)
 	}
 }
@@ -126,7 +126,7 @@ func sendRestore(t *testing.T, c net.Conn, size int) {
 func TestSlowRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
-		h.cfg.SnapshotInterval = time.Nanosecond
+		h.copies.settings.interval = time.Nanosecond
 		p, stop := serveOn(t, h)
 		defer stop()
 		c := p.dial()
@@ -154,11 +154,11 @@ func TestSlowRestore(t *testing.T) {
 			t.Errorf("half a body: %v, %v after %v; the member got %q", answer, err, time.Since(begun), opsOf(h).path)
 		}
 		synctest.Wait()
-		if len(h.restores) != 0 {
+		if len(h.copies.restores) != 0 {
 			t.Error("its place is taken")
 		}
 		c.Close()
-		h.restores <- struct{}{}
+		h.copies.restores <- struct{}{}
 		c = p.dial()
 		sendRestore(t, c, 10)
 		begun = time.Now()

@@ -38,9 +38,9 @@ func TestLesserTokens(t *testing.T) {
 		{testToken, "10.0.0.9:5", map[class]int{open: 200, measures: 200, reads: 200, changes: 403}},
 		{metricsToken + "x", "127.0.0.1:1", map[class]int{open: 200, measures: 401, reads: 401, changes: 401}},
 	} {
-		all := endpoints(DefaultCommandURL)
+		all := testRoutes(t)
 		for i := range all {
-			all[i].serve, all[i].ask = func(*HTTP, http.ResponseWriter, *http.Request) {}, nil
+			all[i].serve, all[i].ask = func(http.ResponseWriter, *http.Request) {}, nil
 		}
 		h.handler = h.protect(all)
 		for _, e := range all {

@@ -19,53 +19,56 @@ const lastZxid = "last_zxid"
 const streamingParam = "streaming"
 
 // snapshotCommand and restoreCommand are ZooKeeper's commands about whole states. ZooKeeper 3.9 has them.
-var (
-	snapshotCommand = endpoint{method: http.MethodGet, lasts: backupTime, serve: (*HTTP).snapshot}
-	restoreCommand  = endpoint{method: http.MethodPost, takesType: "application/octet-stream", lasts: restoreTime, serve: (*HTTP).restore}
-)
+func (c *copies) snapshotCommand() endpoint {
+	return endpoint{method: http.MethodGet, lasts: backupTime, serve: c.snapshot}
+}
 
-// snapshot sends a backup, as v1Backup does, or writes a snapshot to the disk, as v1Snapshot does: at most one in the interval. It says why there is
+func (c *copies) restoreCommand() endpoint {
+	return endpoint{method: http.MethodPost, takesType: "application/octet-stream", lasts: restoreTime, serve: c.restore}
+}
+
+// snapshot sends a backup, as /v1/backup does, or writes a snapshot to the disk, as /v1/snapshot does: at most one in the interval. It says why there is
 // none with the statuses of ZooKeeper's command.
-func (h *HTTP) snapshot(w http.ResponseWriter, r *http.Request) {
-	failed := h.snapshotFault(r)
+func (c *copies) snapshot(w http.ResponseWriter, r *http.Request) {
+	failed := c.snapshotFault(r)
 	switch {
 	case failed != nil:
 	case r.Method == http.MethodHead: // it gets no bytes of the backup, so it does not count
-		failed = h.sendCopy(w, r, backup.DefaultRate)
+		failed = c.send(w, r, backup.DefaultRate)
 	default:
-		failed = h.takeSnapshot(w, r)
+		failed = c.takeSnapshot(w, r)
 	}
 	if failed != nil {
-		h.say(w, failed.Status, "snapshot", func(*pretty) string { return failed.Text })
+		writeCommand(w, failed.Status, "snapshot", func(*pretty) string { return failed.Text })
 	}
 }
 
 // takeSnapshot sends a backup or writes a snapshot, unless one was taken in the interval, or is being taken.
-func (h *HTTP) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
+func (c *copies) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
 	select {
-	case h.snapshots <- struct{}{}:
+	case c.snapshots <- struct{}{}:
 	default:
-		w.Header().Set("Retry-After", strconv.Itoa(int(h.cfg.SnapshotInterval/time.Second)+1))
-		return &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save or rollcall snapshot", h.cfg.SnapshotInterval)}
+		w.Header().Set("Retry-After", strconv.Itoa(int(c.settings.interval/time.Second)+1))
+		return &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save or rollcall snapshot", c.settings.interval)}
 	}
 	var failed *Failure
 	if r.URL.Query().Get(streamingParam) == "false" {
-		failed = h.storeSnapshot(w, r)
+		failed = c.storeSnapshot(w, r)
 	} else {
-		failed = h.sendCopy(w, r, backup.DefaultRate)
+		failed = c.send(w, r, backup.DefaultRate)
 	}
 	if failed != nil {
-		<-h.snapshots
+		<-c.snapshots
 		return failed
 	}
-	time.AfterFunc(h.cfg.SnapshotInterval, func() { <-h.snapshots })
+	time.AfterFunc(c.settings.interval, func() { <-c.snapshots })
 	return nil
 }
 
 // snapshotFault returns why a request for a snapshot is not answered, or nil.
-func (h *HTTP) snapshotFault(r *http.Request) *Failure {
+func (c *copies) snapshotFault(r *http.Request) *Failure {
 	switch streaming := r.URL.Query()[streamingParam]; {
-	case h.cfg.NoSnapshots:
+	case c.settings.noSnapshots:
 		return &Failure{Status: http.StatusServiceUnavailable, Text: "admin.snapshot.enabled=false has switched this command off"}
 	case len(streaming) > 1, len(streaming) == 1 && streaming[0] != "true" && streaming[0] != "false":
 		return &Failure{Status: http.StatusBadRequest, Text: "allowed is streaming=true or streaming=false, once, or no such parameter"}

@@ -20,32 +20,25 @@ type Stored struct {
 	Took        time.Duration // from copying the state until the snapshot was on the disk
 }
 
-// snapshotEndpoint is the row of snapshots on demand.
-var snapshotEndpoint = endpoint{
-	method: "POST", path: "/v1/snapshot", class: changes, action: "snapshot", lasts: snapshotTime, answers: api.Snapshot{}, takes: struct{}{},
-	fails: []int{http.StatusConflict, http.StatusServiceUnavailable},
-	help:  "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", ask: (*HTTP).v1Snapshot,
-}
-
-func (h *HTTP) v1Snapshot(q *query) (any, error) {
+func (c *copies) store(q *query) (any, error) {
 	if q.body(&struct{}{}); q.err != nil {
 		return nil, q.err
 	}
-	s, err := h.ops.StoreSnapshot(q.Context())
+	s, err := c.ops.StoreSnapshot(q.Context())
 	if err != nil {
 		return nil, err
 	}
-	return api.Snapshot{Member: h.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: hexOf(s.Zxid), Bytes: s.Bytes, TookMs: s.Took.Milliseconds()}, nil
+	return api.Snapshot{Member: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: hexOf(s.Zxid), Bytes: s.Bytes, TookMs: s.Took.Milliseconds()}, nil
 }
 
 // storeSnapshot answers ZooKeeper's command snapshot with streaming=false: at most one in the interval, with ZooKeeper's headers.
-func (h *HTTP) storeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
-	s, err := h.ops.StoreSnapshot(r.Context())
+func (c *copies) storeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
+	s, err := c.ops.StoreSnapshot(r.Context())
 	if err != nil {
 		return failure(err)
 	}
 	w.Header().Set(lastZxid, fmt.Sprintf("0x%x", uint64(s.Zxid)))
 	w.Header().Set("snapshot_size", strconv.FormatInt(s.Bytes, 10))
-	h.say(w, http.StatusOK, "snapshot", func(*pretty) string { return "" })
+	writeCommand(w, http.StatusOK, "snapshot", func(*pretty) string { return "" })
 	return nil
 }

@@ -3,6 +3,8 @@ package admin
 import (
 	"net/http"
 	"time"
+
+	"rollcall/api"
 )
 
 const (
@@ -16,22 +18,31 @@ const (
 	anonymousTime = 10 * time.Minute
 )
 
-// v1Events sends events until the client leaves, falls behind, or the member stops.
-func (h *HTTP) v1Events(w http.ResponseWriter, r *http.Request) {
-	if q := newQuery(&endpoint{}, r, h.authorizer.who(r)); q.err != nil {
+func (s *streams) routes() []endpoint {
+	return []endpoint{
+		{
+			method: "GET", path: "/v1/events", class: reads, shows: showsState, lasts: streamTime, answers: api.Events{}, fails: []int{http.StatusServiceUnavailable},
+			help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: s.serve,
+		},
+	}
+}
+
+// serve sends events until the client leaves, falls behind, or the member stops.
+func (s *streams) serve(w http.ResponseWriter, r *http.Request) {
+	if q := newQuery(&endpoint{}, r, s.authorizer.who(r)); q.err != nil {
 		q.err.write(w, r)
 		return
 	}
-	by, lasts := h.authorizer.who(r), streamTime
+	by, lasts := s.authorizer.who(r), streamTime
 	if by == "" {
 		lasts = anonymousTime
 	}
-	one, failure := h.streams.join(by)
+	one, failure := s.join(by)
 	if failure != nil {
 		failure.write(w, r)
 		return
 	}
-	defer h.streams.leave(one)
+	defer s.leave(one)
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {

@@ -18,7 +18,7 @@ import (
 var signedIn = []string{"Authorization", "digest super:secret", "Content-Type", "application/json"}
 
 // opsOf returns what h asks.
-func opsOf(h *HTTP) *fakeOps { return h.ops.(*fakeOps) }
+func opsOf(h *HTTP) *fakeOps { return h.cfg.Operations.(*fakeOps) }
 
 // The answers have the values of the member, under the keys of package api.
 func TestV1Answers(t *testing.T) {
@@ -96,9 +96,8 @@ func TestV1Parameters(t *testing.T) {
 		{"owner?path=/", fakeOps{asked: "owner", path: "/"}},
 		{"ends?session=0x5&address=10.0.0.1:7&from=before-9&limit=1", fakeOps{asked: "ends", id: 5, address: "10.0.0.1:7", before: 9}},
 	} {
-		h, _ := newTestHTTP(t, "leader")
 		f := &fakeOps{}
-		h.ops = f
+		h, _ := newTestHTTP(t, "leader", on(f))
 		if w := (visit{method: "GET", path: "/v1/" + tt.path}).to(h); w.Code != http.StatusOK || !reflect.DeepEqual(*f, tt.want) {
 			t.Errorf("%s: %d %s, asked %+v, want %+v", tt.path, w.Code, w.Body, *f, tt.want)
 		}
@@ -361,7 +360,7 @@ func TestV1ListsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
 		for range maxPages {
-			h.pages <- struct{}{}
+			h.places.pages <- struct{}{}
 		}
 		for _, path := range []string{"/v1/status", "/v1/owner?path=/a", "/commands/connections"} {
 			if w := (visit{method: "GET", path: path}).to(h); w.Code != http.StatusOK {
@@ -378,7 +377,7 @@ func TestV1ListsAreBounded(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			<-h.pages
+			<-h.places.pages
 		}()
 		for range 2 {
 			begun = time.Now()

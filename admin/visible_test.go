@@ -56,15 +56,15 @@ func (g guardedOps) Node(q NodeQuery) (Node, error) {
 // newGuarded returns an HTTP and the four-letter words of such a member.
 func newGuarded(t *testing.T, a Anonymous) (*HTTP, *Words) {
 	t.Helper()
-	h, source := newTestHTTP(t, "leader")
-	guarded := guardedSource{source}
-	words, err := NewWords(WordsConfig{Whitelist: []string{"*"}, Version: "1", Source: guarded, Anonymous: a})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.source, h.ops, h.words = guarded, guardedOps{newFakeOps()}, words
-	h.authorizer.source, h.authorizer.anonymous = guarded, a
-	return h, words
+	h, _ := newTestHTTP(t, "leader", func(cfg *HTTPConfig) {
+		guarded := guardedSource{cfg.Source.(*fakeSource)}
+		words, err := NewWords(WordsConfig{Whitelist: []string{"*"}, Version: "1", Source: guarded, Anonymous: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Source, cfg.Operations, cfg.Words, cfg.Anonymous = guarded, guardedOps{newFakeOps()}, words, a
+	})
+	return h, h.cfg.Words
 }
 
 // what a text shows of the guarded member.
@@ -99,7 +99,7 @@ func TestEveryEndpointKeepsPaths(t *testing.T) {
 	for _, tt := range anonymousCases {
 		h, _ := newGuarded(t, tt.a)
 		most := noPaths
-		for _, e := range endpoints(DefaultCommandURL) {
+		for _, e := range testRoutes(t) {
 			if e.method != "GET" || e.class == changes || e.path == "/v1/events" {
 				continue
 			}
@@ -186,13 +186,13 @@ func TestEveryWordKeepsPaths(t *testing.T) {
 // A row of the table that forgets to say what it shows is refused without credentials, and no row does.
 func TestUnstatedShowsNothing(t *testing.T) {
 	h, _ := newGuarded(t, Anonymous{})
-	for _, e := range endpoints(DefaultCommandURL) {
+	for _, e := range testRoutes(t) {
 		if (e.class == reads) != (e.shows != unstated) {
 			t.Errorf("%s %s, of class %v, shows %d", e.method, e.path, e.class, e.shows)
 		}
 	}
 	served := false
-	h.handler = h.protect([]endpoint{{method: "GET", path: "/new", class: reads, serve: func(*HTTP, http.ResponseWriter, *http.Request) { served = true }}})
+	h.handler = h.protect([]endpoint{{method: "GET", path: "/new", class: reads, serve: func(http.ResponseWriter, *http.Request) { served = true }}})
 	if w := (visit{method: "GET", path: "/new"}).to(h); w.Code != http.StatusUnauthorized || served {
 		t.Errorf("a row that does not say what it shows: %d, served %t", w.Code, served)
 	}

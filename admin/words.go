@@ -3,8 +3,9 @@
 // and lists from the rest of the member through a Source.
 //
 //   - Words has the whitelist, and the short answers.
-//   - HTTP serves what endpoints lists. Each endpoint has a class that says who may use it. commands
-//     are those of ZooKeeper's AdminServer.
+//   - HTTP serves the table that HTTP.routes returns. Each row has a class that says who may use it. A type for each
+//     family has the rows and the handlers: healthProbes, memberAPI, ensembleAPI, streams, membersAPI, nodesAPI, copies,
+//     and adminServer, which has the commands of ZooKeeper's AdminServer.
 //   - table has all metrics, which mntr prints and collector hands to Prometheus.
 //   - lists.go has the answers that grow with connections, sessions and watches. They are written
 //     while the lists are read. An answer that must be sorted first is made one at a time.

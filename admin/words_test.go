@@ -235,7 +235,7 @@ func TestEnvironmentCommands(t *testing.T) {
 		return fields
 	}
 	environment, named := get("environment"), 0
-	h.words.environment(func(name, value string) {
+	h.cfg.Words.environment(func(name, value string) {
 		named++
 		if _, there := environment[name]; !there {
 			t.Errorf("environment has no %s, which is %s", name, value)
