@@ -46,14 +46,14 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetACLResponse
-	if err := s.session.do(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.real(path))}, &got); err != nil {
+	if err := s.session.do(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.space.Full(path))}, &got); err != nil {
 		return err
 	}
 	for _, entry := range got.ACL {
 		s.screen.printf("'%s,'%s\n: %s", entry.ID.Scheme, entry.ID.ID, entry.Perms.Letters())
 	}
 	if a.has("s") {
-		s.printStat(got.Stat)
+		s.screen.printStat(got.Stat)
 	}
 	return nil
 }
@@ -65,8 +65,8 @@ func (s *Shell) setACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	if a.has("R") {
-		return s.visit(ctx, a.path(), false, func(path string) error {
-			_, err := s.setNodeACL(ctx, path, acl, version)
+		return s.nodes.visit(ctx, a.path(), false, func(path string) error {
+			_, err := s.nodes.setACL(ctx, path, acl, version)
 			if f, ok := errors.AsType[*failure](err); ok { // zkCli.sh goes on, and ends no line
 				s.screen.print(f.exception())
 				return nil
@@ -74,21 +74,9 @@ func (s *Shell) setACL(ctx context.Context, a *arguments) error {
 			return err
 		})
 	}
-	stat, err := s.setNodeACL(ctx, a.path(), acl, version)
+	stat, err := s.nodes.setACL(ctx, a.path(), acl, version)
 	if err == nil && a.has("s") {
-		s.printStat(stat)
+		s.screen.printStat(stat)
 	}
 	return err
-}
-
-func (s *Shell) setNodeACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return jute.Stat{}, err
-	}
-	if len(acl) == 0 {
-		return jute.Stat{}, &failure{code: jute.InvalidACL}
-	}
-	var got jute.SetACLResponse
-	err := s.session.do(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(s.session.real(path)), ACL: acl, Version: version}, &got)
-	return got.Stat, err
 }

@@ -118,7 +118,7 @@ func (e *editor) key(line string, pos int, key rune) (newLine string, newPos int
 	e.keys.during(cancel)
 	defer e.keys.during(nil)
 	completed, choices := complete(line[:pos], e.shell.verbs, func(path string) []string {
-		names, _, err := e.shell.children(ctx, path, false)
+		names, _, err := e.shell.nodes.children(ctx, path, false)
 		if err != nil {
 			return nil
 		}

@@ -31,7 +31,7 @@ func (s *Shell) config(ctx context.Context, a *arguments) error {
 	}
 	s.screen.print(text + "\n")
 	if a.has("s") {
-		s.printStat(got.Stat)
+		s.screen.printStat(got.Stat)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (s *Shell) reconfig(ctx context.Context, a *arguments) error {
 	}
 	s.screen.print("Committed new configuration:\n" + textOf(got.Data) + "\n")
 	if a.has("s") {
-		s.printStat(got.Stat)
+		s.screen.printStat(got.Stat)
 	}
 	return nil
 }

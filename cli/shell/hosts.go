@@ -2,8 +2,8 @@ package shell
 
 import (
 	"fmt"
-	"strings"
 
+	"rollcall/cli/subtree"
 	"rollcall/client"
 )
 
@@ -12,9 +12,9 @@ const defaultPort = 2181
 
 // target is what a shell connects to.
 type target struct {
-	text    string   // as it was given
-	servers []string // host:port
-	root    string   // the node that is / for the shell; "": the root of the tree
+	text    string        // as it was given
+	servers []string      // host:port
+	space   subtree.Space // its root is the node that is / for the shell
 }
 
 // parseTarget reads "host:port,host:port/root", as -server of zkCli.sh takes it. The root may be
@@ -29,28 +29,5 @@ func parseTarget(text string) (*target, error) {
 			return nil, fmt.Errorf("%q: %w; allowed is host:port,host:port/root", text, err)
 		}
 	}
-	return &target{text: text, servers: servers, root: root}, nil
-}
-
-// real returns the path of a node in the tree, given its path in the shell.
-func (t *target) real(path string) string {
-	switch {
-	case t.root == "":
-		return path
-	case path == "/":
-		return t.root
-	}
-	return t.root + path
-}
-
-// seen returns the path of a node in the shell, given its path in the tree.
-func (t *target) seen(path string) string {
-	rest, below := strings.CutPrefix(path, t.root)
-	switch {
-	case !below || rest != "" && rest[0] != '/':
-		return path
-	case rest == "":
-		return "/"
-	}
-	return rest
+	return &target{text: text, servers: servers, space: subtree.Space{Root: root}}, nil
 }

@@ -3,6 +3,8 @@ package shell
 import (
 	"fmt"
 	"testing"
+
+	"rollcall/cli/subtree"
 )
 
 func TestTarget(t *testing.T) {
@@ -21,7 +23,7 @@ func TestTarget(t *testing.T) {
 		target, err := parseTarget(tt.text)
 		got := fmt.Sprint(err)
 		if err == nil {
-			got = fmt.Sprint(target.servers) + " " + target.root
+			got = fmt.Sprint(target.servers) + " " + target.space.Root
 		}
 		if got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.text, got, tt.want)
@@ -37,12 +39,12 @@ func TestRoot(t *testing.T) {
 		{"/app", "/", "/app"},
 		{"/app", "/a/b", "/app/a/b"},
 	} {
-		target := &target{root: tt.root}
-		if real, seen := target.real(tt.seen), target.seen(tt.real); real != tt.real || seen != tt.seen {
+		space := subtree.Space{Root: tt.root}
+		if real, seen := space.Full(tt.seen), space.Short(tt.real); real != tt.real || seen != tt.seen {
 			t.Errorf("%+v: %s, %s", tt, real, seen)
 		}
 	}
-	if got := (&target{root: "/app"}).seen("/apple"); got != "/apple" {
+	if got := (subtree.Space{Root: "/app"}).Short("/apple"); got != "/apple" {
 		t.Errorf("a node beside the root is seen as %s", got)
 	}
 }

@@ -35,7 +35,7 @@ func (s *Shell) create(ctx context.Context, a *arguments) error {
 	if err := checkPath(checked); err != nil {
 		return err
 	}
-	made, err := s.createNode(ctx, path, data, acl, mode, ttl)
+	made, err := s.nodes.create(ctx, path, data, acl, mode, ttl)
 	if f, ok := errors.AsType[*failure](err); ok && f.code == jute.InvalidACL {
 		s.screen.say(problem, f.exception())
 	}
@@ -77,97 +77,14 @@ func createMode(a *arguments) (mode jute.CreateMode, ttl int64, err error) {
 	return jute.Persistent, 0, nil
 }
 
-// createNode creates a node, and returns its path in the shell.
-func (s *Shell) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL, mode jute.CreateMode, ttl int64) (string, error) {
-	if len(acl) == 0 {
-		return "", &failure{code: jute.InvalidACL}
-	}
-	rec := jute.CreateRequest{Path: []byte(s.session.real(path)), Data: data, ACL: acl, Flags: mode}
-	var made jute.Create2Response
-	var err error
-	switch {
-	case mode.IsTTL():
-		err = s.session.do(ctx, jute.OpCreateTTL, path, jute.CreateTTLRequest{CreateRequest: rec, TTL: ttl}, &made)
-	case mode.IsContainer():
-		err = s.session.do(ctx, jute.OpCreateContainer, path, rec, &made)
-	default:
-		var name jute.CreateResponse
-		err = s.session.do(ctx, jute.OpCreate, path, rec, &name)
-		made.Path = name.Path
-	}
-	return s.session.seen(string(made.Path)), err
-}
-
-// getData returns a node's data and Stat.
-func (s *Shell) getData(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return nil, jute.Stat{}, err
-	}
-	var got jute.GetDataResponse
-	rec := jute.GetDataRequest{Path: []byte(s.session.real(path)), Watch: watch}
-	err := s.session.watch(ctx, kindIf(watch, watchData), jute.OpGetData, path, rec, &got)
-	return got.Data, got.Stat, err
-}
-
-func kindIf(watch bool, kind watchKind) watchKind {
-	if watch {
-		return kind
-	}
-	return 0
-}
-
-// children returns the names of a node's children, sorted, and its Stat.
-func (s *Shell) children(ctx context.Context, path string, watch bool) ([]string, jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return nil, jute.Stat{}, err
-	}
-	var got jute.GetChildren2Response
-	rec := jute.GetChildrenRequest{Path: []byte(s.session.real(path)), Watch: watch}
-	err := s.session.watch(ctx, kindIf(watch, watchChild), jute.OpGetChildren2, path, rec, &got)
-	names := make([]string, len(got.Children))
-	for i, name := range got.Children {
-		names[i] = string(name)
-	}
-	slices.Sort(names)
-	return names, got.Stat, err
-}
-
-// exists returns a node's Stat.
-func (s *Shell) exists(ctx context.Context, path string, watch bool) (jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return jute.Stat{}, err
-	}
-	var got jute.ExistsResponse
-	rec := jute.ExistsRequest{Path: []byte(s.session.real(path)), Watch: watch}
-	err := s.session.watch(ctx, kindIf(watch, watchExist), jute.OpExists, path, rec, &got)
-	return got.Stat, err
-}
-
-func (s *Shell) setData(ctx context.Context, path string, data []byte, version int32) (jute.Stat, error) {
-	if err := checkPath(path); err != nil {
-		return jute.Stat{}, err
-	}
-	var got jute.SetDataResponse
-	rec := jute.SetDataRequest{Path: []byte(s.session.real(path)), Data: data, Version: version}
-	err := s.session.do(ctx, jute.OpSetData, path, rec, &got)
-	return got.Stat, err
-}
-
-func (s *Shell) deleteNode(ctx context.Context, path string, version int32) error {
-	if err := checkPath(path); err != nil {
-		return err
-	}
-	return s.session.do(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(s.session.real(path)), Version: version}, nil)
-}
-
 func (s *Shell) get(ctx context.Context, a *arguments) error {
-	data, stat, err := s.getData(ctx, a.path(), a.has("w"))
+	data, stat, err := s.nodes.get(ctx, a.path(), a.has("w"))
 	if err != nil {
 		return err
 	}
 	s.screen.print(textOf(data) + "\n")
 	if a.has("s") {
-		s.printStat(stat)
+		s.screen.printStat(stat)
 	}
 	return nil
 }
@@ -185,9 +102,9 @@ func (s *Shell) set(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	stat, err := s.setData(ctx, a.path(), []byte(a.words[2]), version)
+	stat, err := s.nodes.set(ctx, a.path(), []byte(a.words[2]), version)
 	if err == nil && a.has("s") {
-		s.printStat(stat)
+		s.screen.printStat(stat)
 	}
 	return err
 }
@@ -197,13 +114,13 @@ func (s *Shell) delete(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	return s.deleteNode(ctx, a.path(), version)
+	return s.nodes.delete(ctx, a.path(), version)
 }
 
 func (s *Shell) stat(ctx context.Context, a *arguments) error {
-	stat, err := s.exists(ctx, a.path(), a.has("w"))
+	stat, err := s.nodes.exists(ctx, a.path(), a.has("w"))
 	if err == nil {
-		s.printStat(stat)
+		s.screen.printStat(stat)
 	}
 	return err
 }
@@ -211,50 +128,20 @@ func (s *Shell) stat(ctx context.Context, a *arguments) error {
 func (s *Shell) ls(ctx context.Context, a *arguments) error {
 	path, watch := a.path(), a.has("w")
 	if a.has("R") {
-		return s.visit(ctx, path, watch, func(path string) error {
+		return s.nodes.visit(ctx, path, watch, func(path string) error {
 			s.screen.print(path + "\n")
 			return nil
 		})
 	}
-	names, stat, err := s.children(ctx, path, watch)
+	names, stat, err := s.nodes.children(ctx, path, watch)
 	if err != nil {
 		return err
 	}
 	s.screen.print("[" + strings.Join(names, ", ") + "]\n")
 	if a.has("s") {
-		s.printStat(stat)
+		s.screen.printStat(stat)
 	}
 	return nil
-}
-
-// visit calls do with a node and all below it. The children of a node come together, and the nodes
-// below them follow. Nodes that disappear meanwhile are left out.
-func (s *Shell) visit(ctx context.Context, path string, watch bool, do func(path string) error) error {
-	if _, _, err := s.getData(ctx, path, watch); err != nil {
-		return err
-	}
-	if err := do(path); err != nil {
-		return err
-	}
-	return s.visitBelow(ctx, path, watch, do)
-}
-
-func (s *Shell) visitBelow(ctx context.Context, path string, watch bool, do func(path string) error) error {
-	names, _, err := s.children(ctx, path, watch)
-	if failed(err, jute.NoNode) {
-		return nil
-	}
-	for _, name := range names {
-		if err := do(join(path, name)); err != nil {
-			return err
-		}
-	}
-	for _, name := range names {
-		if err := s.visitBelow(ctx, join(path, name), watch, do); err != nil {
-			return err
-		}
-	}
-	return err
 }
 
 const errPartly = message("Failed to delete some node(s) in the subtree!")
@@ -268,7 +155,7 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 	}
 	all := []string{a.path()}
 	for i := 0; i < len(all); i++ {
-		names, _, err := s.children(ctx, all[i], false)
+		names, _, err := s.nodes.children(ctx, all[i], false)
 		if err != nil {
 			return err
 		}
@@ -292,7 +179,7 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 func (s *Shell) deleteAtOnce(ctx context.Context, paths []string) error {
 	ops := make(client.MultiRequest, len(paths))
 	for i, path := range paths {
-		ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.session.real(path)), Version: -1}}
+		ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.session.space.Full(path)), Version: -1}}
 	}
 	var answer client.MultiResponse
 	err := s.session.do(ctx, jute.OpMulti, paths[0], ops, &answer)
@@ -311,7 +198,7 @@ func (s *Shell) sync(ctx context.Context, a *arguments) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	err := s.session.do(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(s.session.real(path))}, nil)
+	err := s.session.do(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(s.session.space.Full(path))}, nil)
 	if f, ok := errors.AsType[*failure](err); ok {
 		s.screen.printf("Sync has failed. rc=%d", f.code)
 		return nil
@@ -328,7 +215,7 @@ func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetAllChildrenNumberResponse
-	rec := jute.GetAllChildrenNumberRequest{Path: []byte(s.session.real(path))}
+	rec := jute.GetAllChildrenNumberRequest{Path: []byte(s.session.space.Full(path))}
 	if err := s.session.do(ctx, jute.OpGetAllChildrenNumber, path, rec, &got); err != nil {
 		return err
 	}
@@ -347,7 +234,7 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetEphemeralsResponse
-	if err := s.session.do(ctx, jute.OpGetEphemerals, path, jute.GetEphemeralsRequest{Path: []byte(s.session.real(path))}, &got); err != nil {
+	if err := s.session.do(ctx, jute.OpGetEphemerals, path, jute.GetEphemeralsRequest{Path: []byte(s.session.space.Full(path))}, &got); err != nil {
 		return err
 	}
 	paths := make([]string, len(got.Ephemerals))
@@ -361,9 +248,9 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 // javaDate is the layout of times, which are in this machine's time zone.
 const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 
-func (s *Shell) printStat(stat jute.Stat) {
+func (s *screen) printStat(stat jute.Stat) {
 	at := func(ms int64) string { return time.UnixMilli(ms).Format(javaDate) }
-	s.screen.print(fmt.Sprintf("cZxid = 0x%x\nctime = %s\nmZxid = 0x%x\nmtime = %s\npZxid = 0x%x\n",
+	s.print(fmt.Sprintf("cZxid = 0x%x\nctime = %s\nmZxid = 0x%x\nmtime = %s\npZxid = 0x%x\n",
 		uint64(stat.Czxid), at(stat.Ctime), uint64(stat.Mzxid), at(stat.Mtime), uint64(stat.Pzxid)) +
 		fmt.Sprintf("cversion = %d\ndataVersion = %d\naclVersion = %d\nephemeralOwner = 0x%x\ndataLength = %d\nnumChildren = %d\n",
 			stat.Cversion, stat.Version, stat.Aversion, uint64(stat.EphemeralOwner), stat.DataLength, stat.NumChildren))

@@ -89,10 +89,21 @@ func (u amounts) String() string {
 	return text + "=;" + strings.Join(others, ";")
 }
 
-func (s *Shell) setQuota(ctx context.Context, a *arguments) error {
+// quotas has the verbs that set, list and remove quotas.
+type quotas struct {
+	nodes  *nodes
+	screen *screen
+}
+
+// quotaVerb returns what runs one of these verbs.
+func quotaVerb(run func(q quotas, ctx context.Context, a *arguments) error) func(*Shell, context.Context, *arguments) error {
+	return func(s *Shell, ctx context.Context, a *arguments) error { return run(quotas{s.nodes, s.screen}, ctx, a) }
+}
+
+func (q quotas) set(ctx context.Context, a *arguments) error {
 	path := a.path()
 	if strings.HasPrefix(path, quotaRoot) {
-		s.screen.say(problem, "cannot set a quota under the path: "+quotaRoot)
+		q.screen.say(problem, "cannot set a quota under the path: "+quotaRoot)
 		return nil
 	}
 	limits := noLimits()
@@ -104,30 +115,30 @@ func (s *Shell) setQuota(ctx context.Context, a *arguments) error {
 		n, err := strconv.ParseInt(text, 10, f.bits)
 		switch {
 		case err != nil:
-			s.screen.say(problem, "NumberFormatException happens when parsing the option value")
+			q.screen.say(problem, "NumberFormatException happens when parsing the option value")
 			return nil
 		case n < f.least:
-			s.screen.say(problem, f.wrong)
+			q.screen.say(problem, f.wrong)
 			return nil
 		}
 		limits.values[f.key] = n
 	}
-	if _, err := s.exists(ctx, path, false); failed(err, jute.NoNode) {
+	if _, err := q.nodes.exists(ctx, path, false); failed(err, jute.NoNode) {
 		return message(path + " does not exist.")
 	} else if err != nil {
 		return err
 	}
-	if err := s.otherQuota(ctx, path); err != nil {
+	if err := q.other(ctx, path); err != nil {
 		return err
 	}
-	return s.storeQuota(ctx, path, limits)
+	return q.store(ctx, path, limits)
 }
 
-// otherQuota returns an error if a node above or below the path has a quota: there can be one on
+// other returns an error if a node above or below the path has a quota: there can be one on
 // each way from the root.
-func (s *Shell) otherQuota(ctx context.Context, path string) error {
-	err := s.visit(ctx, quotaRoot+path, false, func(at string) error {
-		has, err := s.hasLimits(ctx, at)
+func (q quotas) other(ctx context.Context, path string) error {
+	err := q.nodes.visit(ctx, quotaRoot+path, false, func(at string) error {
+		has, err := q.hasLimits(ctx, at)
 		if has && at != quotaRoot+path {
 			return message(path + " has a child " + strings.TrimPrefix(at, quotaRoot) + " which has a quota")
 		}
@@ -139,7 +150,7 @@ func (s *Shell) otherQuota(ctx context.Context, path string) error {
 	at := quotaRoot
 	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		at = join(at, name)
-		has, err := s.hasLimits(ctx, at)
+		has, err := q.hasLimits(ctx, at)
 		if has && at != quotaRoot+path {
 			return message(path + " has a parent " + strings.TrimPrefix(at, quotaRoot) + " which has a quota")
 		}
@@ -151,16 +162,16 @@ func (s *Shell) otherQuota(ctx context.Context, path string) error {
 }
 
 // hasLimits reports whether a node below quotaRoot holds a quota. One that does not exist holds none.
-func (s *Shell) hasLimits(ctx context.Context, at string) (bool, error) {
-	names, _, err := s.children(ctx, at, false)
+func (q quotas) hasLimits(ctx context.Context, at string) (bool, error) {
+	names, _, err := q.nodes.children(ctx, at, false)
 	if failed(err, jute.NoNode) {
 		return false, nil
 	}
 	return slices.Contains(names, limitsName), err
 }
 
-// storeQuota writes the limits that are set, and warns if the node exceeds them already.
-func (s *Shell) storeQuota(ctx context.Context, path string, limits amounts) error {
+// store writes the limits that are set, and warns if the node exceeds them already.
+func (q quotas) store(ctx context.Context, path string, limits amounts) error {
 	at := quotaRoot
 	nodes := []string{systemRoot, quotaRoot}
 	for name := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
@@ -168,21 +179,21 @@ func (s *Shell) storeQuota(ctx context.Context, path string, limits amounts) err
 		nodes = append(nodes, at)
 	}
 	for _, node := range nodes {
-		if err := s.ensure(ctx, node, nil); err != nil {
+		if err := q.nodes.ensure(ctx, node, nil); err != nil {
 			return err
 		}
 	}
-	before, _, err := s.getData(ctx, join(at, limitsName), false)
+	before, _, err := q.nodes.get(ctx, join(at, limitsName), false)
 	switch {
 	case failed(err, jute.NoNode):
-		if err := s.ensure(ctx, join(at, limitsName), []byte(limits.String())); err != nil {
+		if err := q.nodes.ensure(ctx, join(at, limitsName), []byte(limits.String())); err != nil {
 			return err
 		}
 		none := amounts{map[string]int64{countKey: 0, bytesKey: 0}}
-		if err := s.ensure(ctx, join(at, usedName), []byte(none.String())); err != nil {
+		if err := q.nodes.ensure(ctx, join(at, usedName), []byte(none.String())); err != nil {
 			return err
 		}
-		return s.warnExceeded(ctx, at, limits)
+		return q.warnExceeded(ctx, at, limits)
 	case err != nil:
 		return err
 	}
@@ -192,70 +203,57 @@ func (s *Shell) storeQuota(ctx context.Context, path string, limits amounts) err
 			merged.values[f.key] = n
 		}
 	}
-	if err := s.warnExceeded(ctx, at, merged); err != nil {
+	if err := q.warnExceeded(ctx, at, merged); err != nil {
 		return err
 	}
-	_, err = s.setData(ctx, join(at, limitsName), []byte(merged.String()), -1)
-	return err
-}
-
-// ensure creates a node unless it exists.
-func (s *Shell) ensure(ctx context.Context, path string, data []byte) error {
-	_, err := s.exists(ctx, path, false)
-	if !failed(err, jute.NoNode) {
-		return err
-	}
-	_, err = s.createNode(ctx, path, data, jute.OpenACL, jute.Persistent, 0)
-	if failed(err, jute.NodeExists) {
-		return nil
-	}
+	_, err = q.nodes.set(ctx, join(at, limitsName), []byte(merged.String()), -1)
 	return err
 }
 
 // warnExceeded prints a warning for each limit below what is used.
-func (s *Shell) warnExceeded(ctx context.Context, at string, limits amounts) error {
-	data, _, err := s.getData(ctx, join(at, usedName), false)
+func (q quotas) warnExceeded(ctx context.Context, at string, limits amounts) error {
+	data, _, err := q.nodes.get(ctx, join(at, usedName), false)
 	if err != nil {
 		return err
 	}
 	used := parseAmounts(data)
 	below := func(key string, n int64) bool { return limits.get(key) > -1 && limits.get(key) < n }
 	if n := used.get(countKey); below(countKey, n) || below(countHardKey, n) {
-		s.screen.printf("[Warning]: the count quota you create is less than the existing count:%d", n)
+		q.screen.printf("[Warning]: the count quota you create is less than the existing count:%d", n)
 	}
 	if n := used.get(bytesKey); below(bytesKey, n) || below(bytesHardKey, n) {
-		s.screen.printf("[Warning]: the bytes quota you create is less than the existing bytes:%d", n)
+		q.screen.printf("[Warning]: the bytes quota you create is less than the existing bytes:%d", n)
 	}
 	return nil
 }
 
-func (s *Shell) listQuota(ctx context.Context, a *arguments) error {
+func (q quotas) list(ctx context.Context, a *arguments) error {
 	path := a.path()
-	s.screen.say(plain, "absolute path is "+quotaRoot+path+"/"+limitsName)
-	limits, _, err := s.getData(ctx, quotaRoot+path+"/"+limitsName, false)
+	q.screen.say(plain, "absolute path is "+quotaRoot+path+"/"+limitsName)
+	limits, _, err := q.nodes.get(ctx, quotaRoot+path+"/"+limitsName, false)
 	var used []byte
 	if err == nil {
-		used, _, err = s.getData(ctx, quotaRoot+path+"/"+usedName, false)
+		used, _, err = q.nodes.get(ctx, quotaRoot+path+"/"+usedName, false)
 	}
 	if failed(err, jute.NoNode) {
-		s.screen.say(problem, "quota for "+path+" does not exist.")
+		q.screen.say(problem, "quota for "+path+" does not exist.")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s.screen.printf("Output quota for %s %v", path, parseAmounts(limits))
-	s.screen.printf("Output stat for %s %v", path, parseAmounts(used))
+	q.screen.printf("Output quota for %s %v", path, parseAmounts(limits))
+	q.screen.printf("Output stat for %s %v", path, parseAmounts(used))
 	return nil
 }
 
-// delQuota removes one limit of a node, or the whole quota if no flag says which.
-func (s *Shell) delQuota(ctx context.Context, a *arguments) error {
+// delete removes one limit of a node, or the whole quota if no flag says which.
+func (q quotas) delete(ctx context.Context, a *arguments) error {
 	path := a.path()
 	at := quotaRoot + path
-	data, _, err := s.getData(ctx, at+"/"+limitsName, false)
+	data, _, err := q.nodes.get(ctx, at+"/"+limitsName, false)
 	if failed(err, jute.NoNode) {
-		s.screen.print("Quota does not exist for " + path + "\n")
+		q.screen.print("Quota does not exist for " + path + "\n")
 		return nil
 	}
 	if err != nil {
@@ -265,30 +263,30 @@ func (s *Shell) delQuota(ctx context.Context, a *arguments) error {
 	for _, f := range quotaFlags {
 		if a.has(f.flag) {
 			limits.values[f.key] = -1
-			_, err := s.setData(ctx, at+"/"+limitsName, []byte(limits.String()), -1)
+			_, err := q.nodes.set(ctx, at+"/"+limitsName, []byte(limits.String()), -1)
 			return err
 		}
 	}
-	names, _, err := s.children(ctx, at, false)
+	names, _, err := q.nodes.children(ctx, at, false)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := s.deleteNode(ctx, join(at, name), -1); err != nil {
+		if err := q.nodes.delete(ctx, join(at, name), -1); err != nil {
 			return err
 		}
 	}
-	return s.trimQuota(ctx, at)
+	return q.trim(ctx, at)
 }
 
-// trimQuota deletes a node below quotaRoot, and those above it, as long as they have no children.
-func (s *Shell) trimQuota(ctx context.Context, at string) error {
+// trim deletes a node below quotaRoot, and those above it, as long as they have no children.
+func (q quotas) trim(ctx context.Context, at string) error {
 	for at != quotaRoot {
-		names, _, err := s.children(ctx, at, false)
+		names, _, err := q.nodes.children(ctx, at, false)
 		if err != nil || len(names) > 0 {
 			return err
 		}
-		if err := s.deleteNode(ctx, at, -1); err != nil {
+		if err := q.nodes.delete(ctx, at, -1); err != nil {
 			return err
 		}
 		at = at[:strings.LastIndexByte(at, '/')]

@@ -97,7 +97,7 @@ func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // fired is called with the events of nodes.
 func (s *session) fired(e jute.WatcherEvent, _ int64) {
-	path := s.seen(string(e.Path))
+	path := s.space.Short(string(e.Path))
 	s.watching.fired(e.Type, path)
 	s.event(e.Type, e.State, path)
 }

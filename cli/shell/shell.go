@@ -4,7 +4,8 @@
 //
 //   - Shell runs commands. verbs.go has the table of them, and words.go and options.go read a line as
 //     zkCli.sh does.
-//   - session is the connection with an ensemble.
+//   - session is the connection with an ensemble, and nodes sends requests over it.
+//   - quotas has the verbs about quotas, which are nodes under /zookeeper/quota.
 //   - screen is all that is printed, and editor the line that is edited on a terminal.
 //
 // Commands run one at a time on the goroutine of Run. The events of watches come at any time; screen
@@ -73,6 +74,7 @@ type Shell struct {
 	target       *target
 	screen       *screen
 	session      *session
+	nodes        *nodes                  // of session
 	sessions     atomic.Pointer[session] // session, for the prompt, which any goroutine may print
 	printWatches atomic.Bool
 	past         past
@@ -112,6 +114,7 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 // open begins a session in place of the last one.
 func (s *Shell) open() {
 	s.session = openSession(s.cfg, s.target, s.event, s.screen.hint)
+	s.nodes = &nodes{s.session}
 	s.sessions.Store(s.session)
 }
 
