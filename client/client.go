@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -114,7 +113,6 @@ func (s State) String() string {
 // Client holds one session. It is safe for concurrent use.
 type Client struct {
 	cfg     Config
-	servers []string
 	log     *slog.Logger
 	base    time.Time // the start of all durations below
 	ctx     context.Context
@@ -122,12 +120,6 @@ type Client struct {
 	ended   chan struct{} // closed when the reader ends
 	zxid    atomic.Int64  // the greatest zxid in a reply; set by the reader
 	waiters sync.Pool     // of *waiter
-
-	// The next fields belong to the reader.
-	watches watches
-	turn    int           // how many attempts to connect
-	failed  int           // how many of the last ones failed in a row
-	begun   time.Duration // when the last attempt began
 
 	mu       sync.Mutex
 	session  Resume           // without its zxid
@@ -152,7 +144,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	go c.run()
+	go newReader(c).run()
 	if err := c.Ready(ctx); err != nil {
 		c.mu.Lock()
 		last := c.lastFail
@@ -190,11 +182,8 @@ func newClient(cfg Config) (*Client, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{
-		cfg: cfg, servers: slices.Clone(cfg.Servers), log: cfg.Logger, base: time.Now(),
+		cfg: cfg, log: cfg.Logger, base: time.Now(),
 		ended: make(chan struct{}), changed: make(chan struct{}), timeout: cfg.Timeout,
-	}
-	if cfg.Shuffle {
-		rand.Shuffle(len(c.servers), func(i, j int) { c.servers[i], c.servers[j] = c.servers[j], c.servers[i] })
 	}
 	if r := cfg.Resume; r != nil {
 		c.session = Resume{ID: r.ID, Password: slices.Clone(r.Password)}

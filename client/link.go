@@ -25,11 +25,12 @@ const (
 
 // link is one connection.
 type link struct {
-	c      *Client
-	conn   *wire
-	addr   string
-	forget func() bool  // stops the end of the Client from closing conn
-	heard  atomic.Int64 // when bytes last arrived, since the Client's base
+	c       *Client
+	watches *watches // the reader's
+	conn    *wire
+	addr    string
+	forget  func() bool  // stops the end of the Client from closing conn
+	heard   atomic.Int64 // when bytes last arrived, since the Client's base
 
 	// The next fields belong to the reader.
 	opening int // replies that must arrive before requests can be sent
@@ -55,8 +56,9 @@ type link struct {
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-func newLink(c *Client, conn net.Conn, addr string) *link {
-	l := &link{c: c, conn: newWire(conn), addr: addr}
+func newLink(r *reader, conn net.Conn, addr string) *link {
+	c := r.c
+	l := &link{c: c, watches: &r.watches, conn: newWire(conn), addr: addr}
 	l.idle = sync.NewCond(&c.mu)
 	l.buf = l.small[:]
 	l.forget = context.AfterFunc(c.ctx, func() { _ = conn.Close() })
@@ -197,7 +199,7 @@ func (l *link) handshake() error {
 		l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
 		l.opening++
 	}
-	l.opening += c.watches.appendSet(&l.out, c.zxid.Load())
+	l.opening += l.watches.appendSet(&l.out, c.zxid.Load())
 	return nil // the reader writes them when it waits for the replies
 }
 
@@ -265,7 +267,7 @@ func (l *link) event(r Reply) error {
 	if err := r.Into(&e); err != nil {
 		return err
 	}
-	l.c.watches.fired(e)
+	l.watches.fired(e)
 	if l.c.cfg.Watch != nil {
 		l.c.callsOut()
 		l.c.cfg.Watch(e, r.Zxid)
@@ -300,7 +302,7 @@ func (l *link) reply(r Reply) error {
 		c.zxid.Store(r.Zxid)
 	}
 	if next.set != 0 {
-		c.watches.replied(next, r.Err)
+		l.watches.replied(next, r.Err)
 	}
 	if next.op == jute.OpCloseSession && r.Err == jute.OK {
 		c.stop() // the connection's end that follows is expected, not a loss

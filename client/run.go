@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"rollcall/jute"
@@ -26,33 +27,51 @@ func backoff(timeout time.Duration, failed int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// run is the reader: it keeps a connection until the session or the Client ends. While a connection
+// reader keeps a connection until the session or the Client ends. Only its goroutine uses it.
+type reader struct {
+	c        *Client
+	servers  []string
+	watches  watches
+	attempts int           // to connect
+	failures int           // how many of the last attempts failed in a row
+	begun    time.Duration // when the last attempt began
+}
+
+func newReader(c *Client) *reader {
+	r := &reader{c: c, servers: slices.Clone(c.cfg.Servers)}
+	if c.cfg.Shuffle {
+		rand.Shuffle(len(r.servers), func(i, j int) { r.servers[i], r.servers[j] = r.servers[j], r.servers[i] })
+	}
+	return r
+}
+
+// run keeps a connection until the session or the Client ends. While a connection
 // is idle, only run, serve, next and Read are on its stack, which therefore stays small.
-func (c *Client) run() {
+func (r *reader) run() {
 	for {
 		passed := false
-		l, err := c.connect()
+		l, err := r.connect()
 		if err == nil {
-			c.connected(l)
+			r.connected(l)
 			err = l.serve()
-			passed = c.lost(l, err)
+			passed = r.lost(l, err)
 		}
-		if c.endIfFinal(err) {
+		if r.endIfFinal(err) {
 			return
 		}
-		c.pause(passed, err)
+		r.pause(passed, err)
 	}
 }
 
 // endIfFinal ends the Client if there is no reason left to connect, and reports whether it did.
-func (c *Client) endIfFinal(err error) bool {
+func (r *reader) endIfFinal(err error) bool {
 	switch {
-	case c.ctx.Err() != nil:
-		c.shutDown(Closed, nil, ErrClosed)
+	case r.c.ctx.Err() != nil:
+		r.shutDown(Closed, nil, ErrClosed)
 	case errors.Is(err, ErrExpired):
-		c.shutDown(Expired, err, ErrExpired)
+		r.shutDown(Expired, err, ErrExpired)
 	case errors.Is(err, jute.AuthFailed):
-		c.shutDown(Closed, err, err)
+		r.shutDown(Closed, err, err)
 	default:
 		return false
 	}
@@ -61,47 +80,47 @@ func (c *Client) endIfFinal(err error) bool {
 
 // pause waits before the next attempt; the wait grows with the number of failures. It does not wait
 // after a connection on which requests passed for a while.
-func (c *Client) pause(passed bool, err error) {
-	if passed && c.now()-c.begun > minLife {
-		c.failed = 0
+func (r *reader) pause(passed bool, err error) {
+	if passed && r.c.now()-r.begun > minLife {
+		r.failures = 0
 		return
 	}
-	c.failed++
-	if c.failed == len(c.servers) {
-		c.log.Warn("cannot connect to any server", "session", c.session.ID, "err", err)
+	r.failures++
+	if r.failures == len(r.servers) {
+		r.c.log.Warn("cannot connect to any server", "session", r.c.session.ID, "err", err)
 	}
-	c.mu.Lock()
-	c.lastFail = err
-	timeout := c.timeout
-	c.mu.Unlock()
+	r.c.mu.Lock()
+	r.c.lastFail = err
+	timeout := r.c.timeout
+	r.c.mu.Unlock()
 	select {
-	case <-time.After(backoff(timeout, c.failed)):
-	case <-c.ctx.Done():
+	case <-time.After(backoff(timeout, r.failures)):
+	case <-r.c.ctx.Done():
 	}
 }
 
 // shutDown ends the Client: no request will be sent any more, because of end.
-func (c *Client) shutDown(s State, why, end error) {
-	c.stop()
-	c.mu.Lock()
-	c.end = end
-	c.link = nil
-	close(c.changed)
-	c.wakeAll()
-	c.mu.Unlock()
-	c.failCalls(end)
-	c.reportState(s, why)
-	close(c.ended)
+func (r *reader) shutDown(s State, why, end error) {
+	r.c.stop()
+	r.c.mu.Lock()
+	r.c.end = end
+	r.c.link = nil
+	close(r.c.changed)
+	r.c.wakeAll()
+	r.c.mu.Unlock()
+	r.failCalls(end)
+	r.reportState(s, why)
+	close(r.c.ended)
 }
 
-func (c *Client) reportState(s State, why error) {
+func (r *reader) reportState(s State, why error) {
 	if s != Closed || why != nil {
-		id, _ := c.Session()
-		c.log.Info("session "+s.String(), "session", id, "server", c.Server(), "reason", why)
+		id, _ := r.c.Session()
+		r.c.log.Info("session "+s.String(), "session", id, "server", r.c.Server(), "reason", why)
 	}
-	if c.cfg.State != nil {
-		c.callsOut()
-		c.cfg.State(s, why)
+	if r.c.cfg.State != nil {
+		r.c.callsOut()
+		r.c.cfg.State(s, why)
 	}
 }
 
@@ -118,65 +137,65 @@ func (c *Client) callsOut() {
 // connect opens a connection to the next server and resumes the session on it, or opens a new one.
 // The server gets its share of the session's timeout for that and for everything that precedes
 // requests.
-func (c *Client) connect() (*link, error) {
-	addr := c.servers[c.turn%len(c.servers)]
-	c.turn++
-	c.begun = c.now()
-	_, timeout := c.Session()
-	by := time.Now().Add(max(timeout/time.Duration(len(c.servers)), time.Millisecond))
-	conn, err := c.dial(addr, by)
+func (r *reader) connect() (*link, error) {
+	addr := r.servers[r.attempts%len(r.servers)]
+	r.attempts++
+	r.begun = r.c.now()
+	_, timeout := r.c.Session()
+	by := time.Now().Add(max(timeout/time.Duration(len(r.servers)), time.Millisecond))
+	conn, err := r.dial(addr, by)
 	if err != nil {
 		return nil, fmt.Errorf("client: connect to %s: %w", addr, err)
 	}
 	_ = conn.SetDeadline(by) // until requests can be sent
-	l := newLink(c, conn, addr)
+	l := newLink(r, conn, addr)
 	err = l.handshake()
 	if err == nil {
 		err = l.open()
 	}
 	if err != nil {
-		c.lost(l, err)
+		r.lost(l, err)
 		return nil, fmt.Errorf("client: connect to %s: %w", addr, err)
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return l, nil
 }
 
-func (c *Client) dial(addr string, by time.Time) (net.Conn, error) {
-	ctx, cancel := context.WithDeadline(c.ctx, by)
+func (r *reader) dial(addr string, by time.Time) (net.Conn, error) {
+	ctx, cancel := context.WithDeadline(r.c.ctx, by)
 	defer cancel()
-	return c.cfg.Dial(ctx, addr)
+	return r.c.cfg.Dial(ctx, addr)
 }
 
 // connected lets requests pass on l.
-func (c *Client) connected(l *link) {
-	c.mu.Lock()
-	c.link = l
-	c.lastFail = nil
-	close(c.changed)
-	c.changed = make(chan struct{})
-	l.sent = c.now()
-	if c.timer == nil {
-		c.timer = time.AfterFunc(c.pingPause(), c.look)
+func (r *reader) connected(l *link) {
+	r.c.mu.Lock()
+	r.c.link = l
+	r.c.lastFail = nil
+	close(r.c.changed)
+	r.c.changed = make(chan struct{})
+	l.sent = r.c.now()
+	if r.c.timer == nil {
+		r.c.timer = time.AfterFunc(r.c.pingPause(), r.c.look)
 	} else {
-		c.timer.Reset(c.pingPause())
+		r.c.timer.Reset(r.c.pingPause())
 	}
-	c.mu.Unlock()
-	c.reportState(Connected, nil)
+	r.c.mu.Unlock()
+	r.reportState(Connected, nil)
 }
 
 // lost cleans up after a connection that has broken and ends the requests that were in flight on
 // it. It reports whether requests had passed.
-func (c *Client) lost(l *link, why error) bool {
+func (r *reader) lost(l *link, why error) bool {
 	l.release()
-	c.mu.Lock()
-	passed := c.link == l
+	r.c.mu.Lock()
+	passed := r.c.link == l
 	if passed {
-		c.link = nil
-		if c.timer != nil {
-			c.timer.Stop()
+		r.c.link = nil
+		if r.c.timer != nil {
+			r.c.timer.Stop()
 		}
-		c.wakeAll()
+		r.c.wakeAll()
 	}
 	for l.writing {
 		l.idle.Wait()
@@ -185,12 +204,12 @@ func (c *Client) lost(l *link, why error) bool {
 		why = l.end
 	}
 	l.failAuths(why)
-	c.mu.Unlock()
-	if !passed || c.ctx.Err() != nil || errors.Is(why, jute.AuthFailed) {
+	r.c.mu.Unlock()
+	if !passed || r.c.ctx.Err() != nil || errors.Is(why, jute.AuthFailed) {
 		return passed
 	}
-	c.failCalls(ErrConnectionLost)
-	c.reportState(Disconnected, why)
+	r.failCalls(ErrConnectionLost)
+	r.reportState(Disconnected, why)
 	return passed
 }
 
@@ -202,15 +221,15 @@ func (c *Client) wakeAll() {
 }
 
 // failCalls ends all requests in flight with err. No request can be sent meanwhile.
-func (c *Client) failCalls(err error) {
+func (r *reader) failCalls(err error) {
 	for {
-		c.mu.Lock()
-		if c.calls.Len() == 0 {
-			c.mu.Unlock()
+		r.c.mu.Lock()
+		if r.c.calls.Len() == 0 {
+			r.c.mu.Unlock()
 			return
 		}
-		next := c.calls.Pop()
-		c.mu.Unlock()
+		next := r.c.calls.Pop()
+		r.c.mu.Unlock()
 		next.done(Reply{}, err)
 	}
 }
