@@ -87,22 +87,19 @@ func sessionTarget(r *http.Request) string {
 }
 
 func (e *ensembleAPI) status(q *query) (any, error) {
-	a, err := e.ops.Status(q.Context())
-	return listOf(a, memberRow), err
+	return e.ops.Status(q.Context())
 }
 
 func (e *ensembleAPI) sessions(q *query) (any, error) {
-	f := view.Filter{ID: q.id("id"), Member: uint32(q.number("member")), State: q.state(), Address: q.address()}
+	f := view.Filter{ID: q.id("id"), Member: uint32(q.number("member")), State: q.values.Get("state"), Address: q.address()}
 	p, by := q.page(), q.order()
 	if q.err != nil {
 		return nil, q.err
 	}
 	if by != 0 {
-		a, err := e.ops.SessionsBy(q.Context(), f, by, p)
-		return listOf(a, sessionRow), err
+		return e.ops.SessionsBy(q.Context(), f, by, p)
 	}
-	a, err := e.ops.Sessions(q.Context(), f, p)
-	return listOf(a, sessionRow), err
+	return e.ops.Sessions(q.Context(), f, p)
 }
 
 func (e *ensembleAPI) session(q *query) (any, error) {
@@ -114,10 +111,10 @@ func (e *ensembleAPI) session(q *query) (any, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case len(a.Rows) == 0:
+	case len(a.Items) == 0:
 		return nil, &Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no session %v; if it has ended, /v1/ends?session=%v says how", id, id)}
 	}
-	return api.OneSession{Session: sessionRow(a.Rows[0]), Silent: silences(a.Silent)}, nil
+	return api.OneSession{Session: a.Items[0], Silent: a.Silent}, nil
 }
 
 func (e *ensembleAPI) kill(q *query) (any, error) {
@@ -143,8 +140,8 @@ func (e *ensembleAPI) ephemerals(q *query) (any, error) {
 		return nil, q.err
 	}
 	a, err := e.ops.Ephemerals(q.Context(), id, p)
-	a.Rows = slices.DeleteFunc(a.Rows, func(path string) bool { return !q.paths.shows(path) })
-	return listOf(a, func(path string) api.Ephemeral { return api.Ephemeral{Path: path} }), err
+	a.Items = slices.DeleteFunc(a.Items, func(e api.Ephemeral) bool { return !q.paths.shows(e.Path) })
+	return a, err
 }
 
 func (e *ensembleAPI) sessionWatches(q *query) (any, error) {
@@ -153,8 +150,8 @@ func (e *ensembleAPI) sessionWatches(q *query) (any, error) {
 		return nil, q.err
 	}
 	a, err := e.ops.SessionWatches(q.Context(), id, p)
-	a.Rows = slices.DeleteFunc(a.Rows, func(w view.Watch) bool { return !q.paths.shows(w.Path) })
-	return listOf(a, watchRow), err
+	a.Items = slices.DeleteFunc(a.Items, func(w api.Watch) bool { return !q.paths.shows(w.Path) })
+	return a, err
 }
 
 func (e *ensembleAPI) connections(q *query) (any, error) {
@@ -162,8 +159,7 @@ func (e *ensembleAPI) connections(q *query) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	a, err := e.ops.Connections(q.Context(), f, p)
-	return listOf(a, connectionRow), err
+	return e.ops.Connections(q.Context(), f, p)
 }
 
 func (e *ensembleAPI) watches(q *query) (any, error) {
@@ -172,8 +168,8 @@ func (e *ensembleAPI) watches(q *query) (any, error) {
 		return nil, q.err
 	}
 	a, err := e.ops.Watches(q.Context(), path, p)
-	a.Rows = slices.DeleteFunc(a.Rows, func(w view.Watch) bool { return !q.paths.shows(w.Path) })
-	return listOf(a, watchRow), err
+	a.Items = slices.DeleteFunc(a.Items, func(w api.Watch) bool { return !q.paths.shows(w.Path) })
+	return a, err
 }
 
 func (e *ensembleAPI) owner(q *query) (any, error) {
@@ -181,8 +177,7 @@ func (e *ensembleAPI) owner(q *query) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	o, err := e.ops.Owner(q.Context(), path)
-	return ownerRow(path, o), err
+	return e.ops.Owner(q.Context(), path)
 }
 
 // endCursor is what cursors of the list of ends begin with. The number of the page's last end follows.
@@ -212,3 +207,5 @@ func (e *ensembleAPI) ends(q *query) (any, error) {
 	}
 	return page, nil
 }
+
+func (e *ensembleAPI) buckets(q *query) (any, error) { return e.ops.Buckets(q.Context()) }

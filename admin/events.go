@@ -180,13 +180,13 @@ func every(ctx context.Context, look func(context.Context)) {
 // itself, there is none.
 func (s *streams) sendStatus(ctx context.Context) {
 	if a, err := s.ops.Status(ctx); err == nil {
-		s.send("status", listOf(a, memberRow))
+		s.send("status", a)
 	}
 }
 
 func (s *streams) sendBuckets(ctx context.Context) {
 	if b, err := s.ops.Buckets(ctx); err == nil {
-		s.send("buckets", bucketsRow(b))
+		s.send("buckets", b)
 	}
 }
 

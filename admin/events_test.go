@@ -17,7 +17,6 @@ import (
 
 	"rollcall/api"
 	"rollcall/tally"
-	"rollcall/view"
 	"rollcall/znode"
 )
 
@@ -27,12 +26,12 @@ type watchedOps struct {
 	looks atomic.Int32
 }
 
-func (o *watchedOps) Status(context.Context) (view.Answer[view.Status], error) {
+func (o *watchedOps) Status(context.Context) (api.List[api.Member], error) {
 	o.looks.Add(1)
-	return view.Answer[view.Status]{Rows: o.members, Silent: silentThree}, nil
+	return api.List[api.Member]{Items: o.members, Silent: silentThree}, nil
 }
 
-func (o *watchedOps) Buckets(context.Context) (view.Buckets, error) { return o.buckets, nil }
+func (o *watchedOps) Buckets(context.Context) (api.Buckets, error) { return o.buckets, nil }
 
 func (o *watchedOps) Load() Load { return Load{} }
 

@@ -11,7 +11,6 @@ import (
 	"rollcall/backup"
 	"rollcall/jute"
 	"rollcall/roster"
-	"rollcall/tally"
 	"rollcall/view"
 	"rollcall/znode"
 )
@@ -19,20 +18,20 @@ import (
 // fakeOps is an ensemble of three members, of which the third is down. Its lists have what the fields
 // say. It keeps the last question.
 type fakeOps struct {
-	members  []view.Status
-	rows     []view.Session
-	conns    []view.Connection
-	watches  []view.Watch
-	paths    []string
-	owner    view.Owner
+	members  []api.Member
+	rows     []api.Session
+	conns    []api.Connection
+	watches  []api.Watch
+	paths    []api.Ephemeral
+	owner    api.Owner
 	ends     []znode.End
-	removals []view.Removal
-	buckets  view.Buckets
+	removals []api.Removal
+	buckets  api.Buckets
 	load     Load
 	shown    Node
 	node     NodeQuery
 	change   NodeChange
-	next     view.Cursor
+	next     string
 	handOver time.Duration // how long a drain tries to
 	err      error         // of all questions
 	servers  view.Members
@@ -59,38 +58,38 @@ var testList = roster.List{
 	{ID: 2, Host: "b", QuorumPort: 2888, ElectionPort: 3888, Observer: true},
 }
 
-var silentThree = []view.Silence{{Member: 3, Reason: view.Down, Detail: "connection refused"}}
+var silentThree = []api.Silence{{Member: 3, Reason: view.Down, Detail: "connection refused"}}
 
 // newFakeOps returns a fakeOps with a row of each kind, as full and as empty as it can be.
 func newFakeOps() *fakeOps {
-	conn := tally.Connection{
-		Number: 7, Addr: "10.0.0.1:46396", Reading: true, Queued: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001, Timeout: 15 * time.Second,
-		Established: began, Replies: 9, Op: jute.OpGetChildren2, Xid: 7, Zxid: 0x20000000a, LastLatency: 2 * time.Millisecond,
-		MinLatency: 900 * time.Microsecond, AvgLatency: time.Millisecond, MaxLatency: 4 * time.Millisecond,
+	conn := api.Connection{
+		Member: 1, Number: 7, Address: "10.0.0.1:46396", Queued: 2, Received: 8, Sent: 9, Session: "0x1000012f99a0001", TimeoutMs: 15000,
+		Established: began, LastOp: "getChildren2", LastZxid: "0x20000000a", LastUs: 2000, MinUs: 900, AvgUs: 1000, MaxUs: 4000,
 	}
-	session := view.Session{
-		ID: 0x1000012f99a0001, State: view.Connected, Member: 1, Address: "10.0.0.1:46396", Timeout: 15 * time.Second, Created: began.Add(123456789 * time.Nanosecond),
-		Ephemerals: 2, Watches: 3, Connection: &conn, Timed: true, Heard: 1500 * time.Millisecond, Left: 13500 * time.Millisecond,
+	one, lag, heard, left := uint64(1), uint64(0), int64(1500), int64(13500)
+	session := api.Session{
+		ID: "0x1000012f99a0001", State: view.Connected, Member: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, Created: began.Add(123 * time.Millisecond),
+		Ephemerals: 2, Watches: 3, Connection: &conn, HeardMs: &heard, LeftMs: &left,
 	}
 	return &fakeOps{
-		members: []view.Status{
+		members: []api.Member{
 			{
-				Member: 1, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Console: "http://10.0.1.1:8080", Role: "leader", Term: 4, Leader: 1, Applied: 90, Committed: 91, Zxid: 0x4000000a1,
-				Lag: 1, LagKnown: true, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, SnapshotIndex: 50, SnapshotAt: began,
-				Digest: view.Agrees, DigestIndex: 64, Version: "1", Started: began, ClockAhead: -20 * time.Millisecond,
+				Member: 1, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Console: "http://10.0.1.1:8080", Role: "leader", Term: 4, Leader: 1, Applied: 90, Committed: 91, Zxid: "0x4000000a1",
+				Lag: &one, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, Snapshot: 50, SnapshotAt: &began,
+				Digest: view.Agrees, DigestIndex: 64, Version: "1", Started: began, ClockMs: -20,
 			},
-			{Member: 2, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, Removed: true, NoMemory: true},
+			{Member: 2, Zxid: "0x0", Digest: view.Unmarked, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, Removed: true, NoMemory: true},
 		},
-		rows: []view.Session{session, {ID: -0x7fffffffffffffff, State: view.Unknown, Member: 3, Timeout: time.Second}},
-		conns: []view.Connection{
-			{Member: 1, Connection: conn}, {Member: 2, Connection: tally.Connection{Number: 1, Addr: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256"}},
+		rows: []api.Session{session, {ID: "0x8000000000000001", State: view.Unknown, Member: 3, TimeoutMs: 1000}},
+		conns: []api.Connection{
+			conn, {Member: 2, Number: 1, Address: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", LastZxid: "0x0"},
 		},
-		watches: []view.Watch{
-			{Member: 1, Watch: tally.Watch{Connection: 7, Session: 0x1000012f99a0001, Path: "/a", Data: true, Children: true}},
-			{Member: 2, Watch: tally.Watch{Connection: 1, Session: 2, Path: "/é", Persistent: true, Recursive: true}},
+		watches: []api.Watch{
+			{Member: 1, Connection: 7, Session: "0x1000012f99a0001", Path: "/a", Data: true, Children: true},
+			{Member: 2, Connection: 1, Session: "0x2", Path: "/é", Persistent: true, Recursive: true},
 		},
-		paths: []string{"/a", "/b/c"},
-		owner: view.Owner{Kind: view.Ephemeral, ID: session.ID, Session: session, Silent: silentThree},
+		paths: []api.Ephemeral{{Path: "/a"}, {Path: "/b/c"}},
+		owner: api.Owner{Kind: view.Ephemeral, ID: session.ID, Session: &session, Silent: silentThree},
 		ends: []znode.End{
 			{
 				Number: 2, Session: 0x1000012f99a0001, Address: "10.0.0.1:46396", Member: 1, Leader: 2, Term: 4, AtMs: began.UnixMilli(), Zxid: 0x4000000a2,
@@ -110,83 +109,90 @@ func newFakeOps() *fakeOps {
 			},
 			Leader: 1, Committed: 91, Known: true, Silent: silentThree,
 			Servers: []view.Server{
-				{Member: 1, Listed: testList[0], Election: "a:3888", Configured: "a:3888", Voter: true, Needed: true, State: api.Leading, Answered: true, Applied: 90, Lag: 1},
-				{Member: 2, Listed: testList[1], Election: "b:3888", Voter: true, State: api.Observing, Answered: true, Applied: 91, Drained: true},
-				{Member: 3, Election: "c:3888", State: api.Silent, Detail: "down: connection refused"},
+				{Listed: testList[0], Answered: true, Server: api.Server{
+					Member: 1, Server: testList[0].String(), Quorum: "a:2888", Election: "a:3888", Clients: "0.0.0.0:2181", Configured: "a:3888", Role: "participant",
+					Voter: true, Needed: true, State: api.Leading, Applied: 90, Lag: &one,
+				}},
+				{Listed: testList[1], Answered: true, Server: api.Server{
+					Member: 2, Server: testList[1].String(), Quorum: "b:2888", Election: "b:3888", Role: "observer", Voter: true, State: api.Observing, Applied: 91, Lag: &lag, Drained: true,
+				}},
+				{Server: api.Server{Member: 3, Election: "c:3888", State: api.Silent, Detail: "down: connection refused"}},
 			},
 		},
-		buckets: view.Buckets{
-			Leader: 2, Tick: 2 * time.Second, At: began, Buckets: []view.Bucket{{Due: -5 * time.Millisecond, Sessions: 3}, {Due: 1995 * time.Millisecond, Sessions: 40}},
+		buckets: api.Buckets{
+			Leader: 2, TickMs: 2000, At: began, Buckets: []api.Bucket{{DueMs: -5, Sessions: 3}, {DueMs: 1995, Sessions: 40}},
 			Later: 1, Silent: silentThree,
 		},
-		removals: []view.Removal{
-			{Path: "/é", Removed: began, Zxid: 0x4000000a3, Part: 2, Cause: view.Deleted, Session: 5, Address: "10.0.0.2:1", Member: 2},
-			{Path: "/swept", Removed: began, Zxid: 0x4000000a2, Part: 1, Cause: view.SessionEnded, Session: 0x1000012f99a0001},
-			{Path: "/old", Removed: began, Zxid: 0x4000000a1, Part: 1, Cause: view.SessionEnded, Session: 0x77, Address: "10.0.0.3:1", Member: 3},
-			{Path: "/ttl", Removed: began, Zxid: 0x4000000a0, Part: 1, Cause: view.TimeOver},
-			{Path: "/container", Removed: began, Zxid: 0x40000009f, Part: 1, Cause: view.Unused},
+		removals: []api.Removal{
+			{Path: "/é", Removed: began, Zxid: "0x4000000a3", Cause: view.Deleted, Session: "0x5", Address: "10.0.0.2:1", Member: 2},
+			{Path: "/swept", Removed: began, Zxid: "0x4000000a2", Cause: view.SessionEnded, Session: "0x1000012f99a0001"},
+			{Path: "/old", Removed: began, Zxid: "0x4000000a1", Cause: view.SessionEnded, Session: "0x77", Address: "10.0.0.3:1", Member: 3},
+			{Path: "/ttl", Removed: began, Zxid: "0x4000000a0", Cause: view.TimeOver},
+			{Path: "/container", Removed: began, Zxid: "0x40000009f", Cause: view.Unused},
 		},
 	}
 }
 
-func answerOf[T any](f *fakeOps, method string, p view.Page, rows []T) (view.Answer[T], error) {
+func answerOf[T any](f *fakeOps, method string, p view.Page, rows []T) (api.List[T], error) {
 	f.asked, f.page = method, p
 	if f.err != nil {
-		return view.Answer[T]{}, f.err
+		return api.List[T]{}, f.err
 	}
-	return view.Answer[T]{Rows: rows, Next: f.next, Silent: silentThree}, nil
+	return api.List[T]{Items: append([]T{}, rows...), Next: f.next, Silent: silentThree}, nil
 }
 
-func (f *fakeOps) Status(context.Context) (view.Answer[view.Status], error) {
+func (f *fakeOps) Status(context.Context) (api.List[api.Member], error) {
 	return answerOf(f, "status", view.Page{}, f.members)
 }
 
-func (f *fakeOps) Sessions(_ context.Context, filter view.Filter, p view.Page) (view.Answer[view.Session], error) {
+func (f *fakeOps) Sessions(_ context.Context, filter view.Filter, p view.Page) (api.List[api.Session], error) {
 	f.filter = filter
 	return answerOf(f, "sessions", p, f.rows)
 }
 
-func (f *fakeOps) SessionsBy(_ context.Context, filter view.Filter, by view.Order, p view.Page) (view.Answer[view.Session], error) {
+func (f *fakeOps) SessionsBy(_ context.Context, filter view.Filter, by view.Order, p view.Page) (api.List[api.Session], error) {
 	f.filter, f.order = filter, by
 	return answerOf(f, "sessions by", p, f.rows)
 }
 
-func (f *fakeOps) Session(_ context.Context, id jute.SessionID) (view.Answer[view.Session], error) {
+func (f *fakeOps) Session(_ context.Context, id jute.SessionID) (api.List[api.Session], error) {
 	f.id = id
 	for _, s := range f.rows {
-		if s.ID == id {
-			return answerOf(f, "session", view.Page{}, []view.Session{s})
+		if s.ID == id.String() {
+			return answerOf(f, "session", view.Page{}, []api.Session{s})
 		}
 	}
-	return answerOf(f, "session", view.Page{}, []view.Session(nil))
+	return answerOf(f, "session", view.Page{}, []api.Session(nil))
 }
 
-func (f *fakeOps) SessionWatches(_ context.Context, id jute.SessionID, p view.Page) (view.Answer[view.Watch], error) {
+func (f *fakeOps) SessionWatches(_ context.Context, id jute.SessionID, p view.Page) (api.List[api.Watch], error) {
 	f.id = id
 	return answerOf(f, "session watches", p, f.watches)
 }
 
-func (f *fakeOps) Ephemerals(_ context.Context, id jute.SessionID, p view.Page) (view.Answer[string], error) {
+func (f *fakeOps) Ephemerals(_ context.Context, id jute.SessionID, p view.Page) (api.List[api.Ephemeral], error) {
 	f.id = id
 	return answerOf(f, "ephemerals", p, f.paths)
 }
 
-func (f *fakeOps) Connections(_ context.Context, filter view.ConnectionFilter, p view.Page) (view.Answer[view.Connection], error) {
+func (f *fakeOps) Connections(_ context.Context, filter view.ConnectionFilter, p view.Page) (api.List[api.Connection], error) {
 	f.conn = filter
 	return answerOf(f, "connections", p, f.conns)
 }
 
-func (f *fakeOps) Watches(_ context.Context, path string, p view.Page) (view.Answer[view.Watch], error) {
+func (f *fakeOps) Watches(_ context.Context, path string, p view.Page) (api.List[api.Watch], error) {
 	f.path = path
 	return answerOf(f, "watches", p, f.watches)
 }
 
-func (f *fakeOps) Owner(_ context.Context, path string) (view.Owner, error) {
+func (f *fakeOps) Owner(_ context.Context, path string) (api.Owner, error) {
 	f.asked, f.path = "owner", path
-	return f.owner, f.err
+	o := f.owner
+	o.Path, o.Silent = path, append([]api.Silence{}, o.Silent...)
+	return o, f.err
 }
 
-func (f *fakeOps) Removals(_ context.Context, path string, p view.Page) (view.Answer[view.Removal], error) {
+func (f *fakeOps) Removals(_ context.Context, path string, p view.Page) (api.List[api.Removal], error) {
 	f.path = path
 	return answerOf(f, "removals", p, f.removals)
 }
@@ -209,9 +215,11 @@ func (f *fakeOps) ChangeNode(_ context.Context, c NodeChange) (string, jute.Stat
 	return c.Path, f.shown.Stat, f.err
 }
 
-func (f *fakeOps) Buckets(context.Context) (view.Buckets, error) {
+func (f *fakeOps) Buckets(context.Context) (api.Buckets, error) {
 	f.asked = "buckets"
-	return f.buckets, f.err
+	b := f.buckets
+	b.Buckets, b.Silent = append([]api.Bucket{}, b.Buckets...), append([]api.Silence{}, b.Silent...)
+	return b, f.err
 }
 
 func (f *fakeOps) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.End] {

@@ -78,42 +78,9 @@ func (m *membersAPI) list(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := membersRow(servers)
+	row := servers.Row()
 	row.Removed = m.source.Health().Removed != 0
 	return row, nil
-}
-
-func membersRow(m view.Members) api.Members {
-	row := api.Members{
-		Ensemble: m.ID, Version: hexOf(m.Version), Leader: m.Leader, Settled: m.Settled(), Silent: silences(m.Silent),
-		Items: make([]api.Server, len(m.Servers)),
-	}
-	if m.Known {
-		row.Committed = &m.Committed
-	}
-	for i := range m.Servers {
-		row.Items[i] = serverRow(m.Servers[i], m.Known)
-	}
-	return row
-}
-
-func serverRow(s view.Server, known bool) api.Server {
-	row := api.Server{
-		Member: s.Member, Election: s.Election, Configured: s.Configured, Voter: s.Voter, Needed: s.Needed, State: s.State, Applied: s.Applied, Drained: s.Drained, Detail: s.Detail,
-	}
-	if s.Listed.ID != 0 {
-		row.Role = "participant"
-		if s.Listed.Observer {
-			row.Role = "observer"
-		}
-	}
-	if s.Listed.Host != "" { // a standalone server has no ports for members
-		row.Server, row.Quorum, row.Clients = s.Listed.String(), s.Listed.QuorumAddr(), s.Listed.ClientAddr()
-	}
-	if known && s.Answered {
-		row.Lag = &s.Lag
-	}
-	return row
 }
 
 func (m *membersAPI) change(q *query) (any, error) {
@@ -146,7 +113,7 @@ func (m *membersAPI) change(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.MembersChanged{Version: hexOf(done.Version), Servers: append([]string{}, done.List.Lines()...)}, nil
+	return api.MembersChanged{Version: view.ZxidText(done.Version), Servers: append([]string{}, done.List.Lines()...)}, nil
 }
 
 func (m *membersAPI) lead(q *query) (any, error) {

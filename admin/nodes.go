@@ -130,8 +130,8 @@ func nodeRow(path string, n Node) api.Node {
 
 func statRow(s jute.Stat) api.Stat {
 	return api.Stat{
-		Czxid: hexOf(s.Czxid), Mzxid: hexOf(s.Mzxid), Pzxid: hexOf(s.Pzxid), Ctime: at(time.UnixMilli(s.Ctime)), Mtime: at(time.UnixMilli(s.Mtime)),
-		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: idOf(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
+		Czxid: view.ZxidText(s.Czxid), Mzxid: view.ZxidText(s.Mzxid), Pzxid: view.ZxidText(s.Pzxid), Ctime: at(time.UnixMilli(s.Ctime)), Mtime: at(time.UnixMilli(s.Mtime)),
+		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: view.SessionText(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
 	}
 }
 

@@ -16,17 +16,17 @@ import (
 // of sessions, and the end of one. It is safe for concurrent use. A view.Collector has the methods of the
 // view; they return within its deadline.
 type Operations interface {
-	Status(ctx context.Context) (view.Answer[view.Status], error)
-	Sessions(ctx context.Context, f view.Filter, p view.Page) (view.Answer[view.Session], error)
-	SessionsBy(ctx context.Context, f view.Filter, by view.Order, p view.Page) (view.Answer[view.Session], error)
-	Session(ctx context.Context, id jute.SessionID) (view.Answer[view.Session], error)
-	SessionWatches(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[view.Watch], error)
-	Ephemerals(ctx context.Context, id jute.SessionID, p view.Page) (view.Answer[string], error)
-	Connections(ctx context.Context, f view.ConnectionFilter, p view.Page) (view.Answer[view.Connection], error)
-	Watches(ctx context.Context, path string, p view.Page) (view.Answer[view.Watch], error)
-	Owner(ctx context.Context, path string) (view.Owner, error)
-	Buckets(ctx context.Context) (view.Buckets, error)
-	Removals(ctx context.Context, path string, p view.Page) (view.Answer[view.Removal], error)
+	Status(ctx context.Context) (api.List[api.Member], error)
+	Sessions(ctx context.Context, f view.Filter, p view.Page) (api.List[api.Session], error)
+	SessionsBy(ctx context.Context, f view.Filter, by view.Order, p view.Page) (api.List[api.Session], error)
+	Session(ctx context.Context, id jute.SessionID) (api.List[api.Session], error)
+	SessionWatches(ctx context.Context, id jute.SessionID, p view.Page) (api.List[api.Watch], error)
+	Ephemerals(ctx context.Context, id jute.SessionID, p view.Page) (api.List[api.Ephemeral], error)
+	Connections(ctx context.Context, f view.ConnectionFilter, p view.Page) (api.List[api.Connection], error)
+	Watches(ctx context.Context, path string, p view.Page) (api.List[api.Watch], error)
+	Owner(ctx context.Context, path string) (api.Owner, error)
+	Buckets(ctx context.Context) (api.Buckets, error)
+	Removals(ctx context.Context, path string, p view.Page) (api.List[api.Removal], error)
 
 	// Members returns the servers of the ensemble, with what each of them says of itself.
 	Members(ctx context.Context) (view.Members, error)

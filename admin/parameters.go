@@ -33,7 +33,7 @@ var parameters = map[string]parameter{
 	"rate":    {help: "the most MiB in a second; default 8", most: backup.MaxRate},
 	"session": {help: "only those of the session with this id", pattern: sessionPattern},
 	"sort":    {help: "the order: the least time left, the most watches, or the most ephemeral nodes first; there is one page", values: []string{view.ByLeft.String(), view.ByWatches.String(), view.ByEphemerals.String()}},
-	"state":   {help: "only those in this state", values: []string{view.Connected.String(), view.Disconnected.String(), view.Unknown.String()}},
+	"state":   {help: "only those in this state", values: []string{view.Connected, view.Disconnected, view.Unknown}},
 }
 
 // maxMember is the highest id of a member.

@@ -66,7 +66,7 @@ func (q *query) wrong(format string, args ...any) {
 
 // page returns the parameters limit and from.
 func (q *query) page() view.Page {
-	return view.Page{Limit: q.number("limit"), From: view.Cursor(q.values.Get("from"))}
+	return view.Page{Limit: q.number("limit"), From: q.values.Get("from")}
 }
 
 // number returns a parameter that is a number, or 0 if it is missing.
@@ -116,16 +116,6 @@ func (q *query) order() view.Order {
 				q.wrong("from: a list with the parameter sort has one page; leave one of the two out")
 			}
 			return o
-		}
-	}
-	return 0
-}
-
-// state returns the parameter state.
-func (q *query) state() view.State {
-	for _, s := range []view.State{view.Connected, view.Disconnected, view.Unknown} {
-		if q.values.Get("state") == s.String() {
-			return s
 		}
 	}
 	return 0

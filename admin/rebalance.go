@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"rollcall/api"
-	"rollcall/view"
 )
 
 const (
@@ -23,7 +22,7 @@ type Rebalanced struct {
 	Members  []RebalancedMember // those that take clients, by id
 	Closed   int                // connections
 	Balanced bool               // all members answered, at least two of them take clients, and none has more than its share now
-	Silent   []view.Silence     // members that did not answer
+	Silent   []api.Silence      // members that did not answer
 }
 
 // RebalancedMember is what a rebalance has done on a member.
@@ -49,7 +48,7 @@ func (m *membersAPI) rebalance(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	row := api.Rebalanced{Balanced: done.Balanced, Connections: done.Closed, TookMs: time.Since(begun).Milliseconds(), Silent: silences(done.Silent), Items: make([]api.RebalancedMember, len(done.Members))}
+	row := api.Rebalanced{Balanced: done.Balanced, Connections: done.Closed, TookMs: time.Since(begun).Milliseconds(), Silent: append([]api.Silence{}, done.Silent...), Items: make([]api.RebalancedMember, len(done.Members))}
 	for i, m := range done.Members {
 		row.Items[i] = api.RebalancedMember{Member: m.Member, Before: m.Before, After: m.After, Closed: m.Closed, Failed: m.Failed}
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"rollcall/api"
-	"rollcall/jute"
 	"rollcall/view"
 )
 
@@ -20,14 +19,20 @@ func (e *ensembleAPI) removals(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Rows = slices.DeleteFunc(a.Rows, func(r view.Removal) bool { return !q.paths.shows(r.Path) })
-	ends := e.endsOf(a.Rows)
-	return listOf(a, func(r view.Removal) api.Removal { return removalRow(r, ends[r.Session]) }), nil
+	a.Items = slices.DeleteFunc(a.Items, func(r api.Removal) bool { return !q.paths.shows(r.Path) })
+	ends := e.endsOf(a.Items)
+	for i := range a.Items {
+		if r := &a.Items[i]; r.Cause == view.SessionEnded && ends[r.Session] != nil {
+			r.End = ends[r.Session]
+			r.Address, r.Member = r.End.Address, r.End.Member
+		}
+	}
+	return a, nil
 }
 
 // endsOf returns the ends of the sessions whose ends have removed a node, as far as they are kept.
-func (e *ensembleAPI) endsOf(removals []view.Removal) map[jute.SessionID]*api.End {
-	ends, missing := map[jute.SessionID]*api.End{}, 0
+func (e *ensembleAPI) endsOf(removals []api.Removal) map[string]*api.End {
+	ends, missing := map[string]*api.End{}, 0
 	for _, r := range removals {
 		if _, there := ends[r.Session]; r.Cause == view.SessionEnded && !there {
 			ends[r.Session] = nil
@@ -38,26 +43,14 @@ func (e *ensembleAPI) endsOf(removals []view.Removal) map[jute.SessionID]*api.En
 		return nil
 	}
 	for end := range e.ops.Ends(0, "", 0) {
-		if known, wanted := ends[end.Session]; !wanted || known != nil {
+		if known, wanted := ends[end.Session.String()]; !wanted || known != nil {
 			continue
 		}
 		row := endRow(end)
-		ends[end.Session] = &row
+		ends[row.ID] = &row
 		if missing--; missing == 0 {
 			break
 		}
 	}
 	return ends
-}
-
-// removalRow returns a removal as it is sent. end is that of the removal's session, or nil.
-func removalRow(r view.Removal, end *api.End) api.Removal {
-	row := api.Removal{
-		Path: r.Path, Removed: at(r.Removed), Zxid: hexOf(r.Zxid), Cause: r.Cause.String(),
-		Session: idOf(r.Session), Address: r.Address, Member: r.Member,
-	}
-	if r.Cause == view.SessionEnded && end != nil {
-		row.End, row.Address, row.Member = end, end.Address, end.Member
-	}
-	return row
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rollcall/api"
+	"rollcall/view"
 )
 
 // snapshotTime is how long a snapshot on demand may take. The member makes pauses while it writes one: see disk.Paced.
@@ -28,7 +29,7 @@ func (c *copies) store(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Snapshot{Member: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: hexOf(s.Zxid), Bytes: s.Bytes, TookMs: s.Took.Milliseconds()}, nil
+	return api.Snapshot{Member: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: view.ZxidText(s.Zxid), Bytes: s.Bytes, TookMs: s.Took.Milliseconds()}, nil
 }
 
 // storeSnapshot answers ZooKeeper's command snapshot with streaming=false: at most one in the interval, with ZooKeeper's headers.

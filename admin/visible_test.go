@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/view"
 )
@@ -31,22 +32,22 @@ func (guardedSource) Watches() iter.Seq2[jute.SessionID, []string] {
 // guardedOps says the same of the ensemble.
 type guardedOps struct{ *fakeOps }
 
-func (guardedOps) Ephemerals(context.Context, jute.SessionID, view.Page) (view.Answer[string], error) {
-	return view.Answer[string]{Rows: []string{"/b/secret", "/open/e"}}, nil
+func (guardedOps) Ephemerals(context.Context, jute.SessionID, view.Page) (api.List[api.Ephemeral], error) {
+	return api.List[api.Ephemeral]{Items: []api.Ephemeral{{Path: "/b/secret"}, {Path: "/open/e"}}}, nil
 }
 
-func (guardedOps) SessionWatches(context.Context, jute.SessionID, view.Page) (view.Answer[view.Watch], error) {
-	a := view.Answer[view.Watch]{Rows: make([]view.Watch, 2)}
-	a.Rows[0].Path, a.Rows[1].Path = "/b/secret", "/open/e"
+func (guardedOps) SessionWatches(context.Context, jute.SessionID, view.Page) (api.List[api.Watch], error) {
+	a := api.List[api.Watch]{Items: make([]api.Watch, 2)}
+	a.Items[0].Path, a.Items[1].Path = "/b/secret", "/open/e"
 	return a, nil
 }
 
-func (g guardedOps) Watches(ctx context.Context, _ string, p view.Page) (view.Answer[view.Watch], error) {
+func (g guardedOps) Watches(ctx context.Context, _ string, p view.Page) (api.List[api.Watch], error) {
 	return g.SessionWatches(ctx, 0, p)
 }
 
-func (guardedOps) Removals(context.Context, string, view.Page) (view.Answer[view.Removal], error) {
-	return view.Answer[view.Removal]{Rows: []view.Removal{{Path: "/b/secret"}, {Path: "/open/e"}}}, nil
+func (guardedOps) Removals(context.Context, string, view.Page) (api.List[api.Removal], error) {
+	return api.List[api.Removal]{Items: []api.Removal{{Path: "/b/secret"}, {Path: "/open/e"}}}, nil
 }
 
 func (g guardedOps) Node(q NodeQuery) (Node, error) {

@@ -76,7 +76,7 @@ func listAll(ctx context.Context, b *testing.B, c *view.Collector, least int) (m
 		if err != nil || len(a.Silent) > 0 {
 			b.Fatalf("after %d sessions: %v, silent %+v", listed, err, a.Silent)
 		}
-		if listed += len(a.Rows); a.Next == "" {
+		if listed += len(a.Items); a.Next == "" {
 			break
 		}
 		p.From = a.Next

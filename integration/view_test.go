@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/api"
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/view"
@@ -54,7 +55,7 @@ func startViewed(t *testing.T) *viewed {
 // sessions returns all sessions as a member shows them, in pages of five, and the members that were
 // silent, with the reasons of the first page on which they were. The times that the leader tells are left
 // out, because they change.
-func (v *viewed) sessions(at uint32, f view.Filter) (all []view.Session, silent []view.Silence) {
+func (v *viewed) sessions(at uint32, f view.Filter) (all []api.Session, silent []api.Silence) {
 	v.t.Helper()
 	for p := (view.Page{Limit: 5}); ; {
 		begun := time.Now()
@@ -67,8 +68,8 @@ func (v *viewed) sessions(at uint32, f view.Filter) (all []view.Session, silent 
 				silent = append(silent, one)
 			}
 		}
-		for _, s := range a.Rows {
-			s.Timed, s.Heard, s.Left = false, 0, 0
+		for _, s := range a.Items {
+			s.HeardMs, s.LeftMs = nil, nil
 			all = append(all, s)
 		}
 		if a.Next == "" {
@@ -97,7 +98,7 @@ func TestViewFromAnyMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Equal()
-		var first []view.Session
+		var first []api.Session
 		for _, at := range v.IDs() {
 			got, silent := v.sessions(at, view.Filter{})
 			if len(silent) > 0 || len(got) != len(v.members) {
@@ -119,25 +120,30 @@ func TestViewFromAnyMember(t *testing.T) {
 	})
 }
 
+func idOf(s api.Session) jute.SessionID {
+	id, _ := jute.ParseSessionID(s.ID)
+	return id
+}
+
 // compare checks rows against what is known of the sessions. Those of a silent member are unknown.
-func (v *viewed) compare(at uint32, rows []view.Session, silent uint32) {
+func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 	v.t.Helper()
 	for i, s := range rows {
 		want := view.Connected
 		switch {
 		case s.Member == silent:
 			want = view.Unknown
-		case v.lost[s.ID]:
+		case v.lost[idOf(s)]:
 			want = view.Disconnected
 		}
 		ephemerals := 0
-		if s.ID == v.owner.Session() {
+		if idOf(s) == v.owner.Session() {
 			ephemerals = 3
 		}
-		if s.Member != v.members[s.ID] || s.State != want || s.Timeout != viewTimeout || s.Ephemerals != ephemerals {
-			v.t.Errorf("member %d shows %+v, want member %d, %v, %d ephemerals", at, s, v.members[s.ID], want, ephemerals)
+		if s.Member != v.members[idOf(s)] || s.State != want || s.TimeoutMs != viewTimeout.Milliseconds() || s.Ephemerals != ephemerals {
+			v.t.Errorf("member %d shows %+v, want member %d, %v, %d ephemerals", at, s, v.members[idOf(s)], want, ephemerals)
 		}
-		if i > 0 && uint64(s.ID) <= uint64(rows[i-1].ID) || (s.Connection != nil && s.Connection.Session == s.ID) != (want == view.Connected) {
+		if i > 0 && uint64(idOf(s)) <= uint64(idOf(rows[i-1])) || (s.Connection != nil && s.Connection.Session == s.ID) != (want == view.Connected) {
 			v.t.Errorf("member %d shows %+v after %v", at, s, rows[max(i, 1)-1].ID)
 		}
 	}
@@ -150,9 +156,9 @@ func (v *viewed) showsTimes(at uint32) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	for _, s := range a.Rows {
-		if lived := time.Since(s.Created); !s.Timed || s.Heard+s.Left != viewTimeout || s.Heard > lived+time.Second {
-			v.t.Errorf("member %d: session %v of %v ago: heard %v ago, %v left of %v", at, s.ID, lived, s.Heard, s.Left, viewTimeout)
+	for _, s := range a.Items {
+		if lived := time.Since(s.Created); s.HeardMs == nil || s.LeftMs == nil || *s.HeardMs+*s.LeftMs != viewTimeout.Milliseconds() || *s.HeardMs > (lived+time.Second).Milliseconds() {
+			v.t.Errorf("member %d: session %v of %v ago: %+v, of %v", at, s.ID, lived, s, viewTimeout)
 		}
 	}
 }
@@ -160,9 +166,9 @@ func (v *viewed) showsTimes(at uint32) {
 func (v *viewed) showsOwner(at uint32) {
 	v.t.Helper()
 	m := v.Member(at).View()
-	for path, want := range map[string]view.Kind{"/lock-1": view.Ephemeral, "/zookeeper": view.Plain, "/nowhere": view.NoNode} {
+	for path, want := range map[string]string{"/lock-1": view.Ephemeral, "/zookeeper": view.Plain, "/nowhere": view.NoNode} {
 		o, err := m.Owner(v.t.Context(), path)
-		if err != nil || o.Kind != want || (want == view.Ephemeral) != (o.Session.ID == v.owner.Session()) || len(o.Silent) > 0 {
+		if err != nil || o.Kind != want || (want == view.Ephemeral) != (o.ID == v.owner.Session().String()) || len(o.Silent) > 0 {
 			v.t.Errorf("member %d: owner of %s: %+v, %v", at, path, o, err)
 		}
 	}
@@ -173,7 +179,10 @@ func (v *viewed) showsOwner(at uint32) {
 			if err != nil {
 				v.t.Fatal(err)
 			}
-			if paths = append(paths, a.Rows...); a.Next == "" {
+			for _, one := range a.Items {
+				paths = append(paths, one.Path)
+			}
+			if a.Next == "" {
 				break
 			}
 			p.From = a.Next
@@ -187,39 +196,39 @@ func (v *viewed) showsOwner(at uint32) {
 func (v *viewed) showsWatches(at uint32, watcher *cluster.Client) {
 	v.t.Helper()
 	const watches = 3 // two of the owner's connection
-	var all []view.Watch
+	var all []api.Watch
 	for p := (view.Page{Limit: 1}); len(all) == 0 || p.From != ""; {
 		a, err := v.Member(at).View().Watches(v.t.Context(), "/lock-1", p)
 		if err != nil || len(a.Silent) > 0 || len(all) > watches {
 			v.t.Fatalf("member %d: watches: %+v, %v", at, a, err)
 		}
-		all, p.From = append(all, a.Rows...), a.Next
+		all, p.From = append(all, a.Items...), a.Next
 	}
-	if len(all) != watches || !slices.ContainsFunc(all, func(w view.Watch) bool { return w.Session == v.owner.Session() && w.Path == "/" && w.Recursive }) {
+	if len(all) != watches || !slices.ContainsFunc(all, func(w api.Watch) bool { return w.Session == v.owner.Session().String() && w.Path == "/" && w.Recursive }) {
 		v.t.Errorf("member %d: not the watches of sessions %v and %v, and the recursive one of the first: %+v", at, v.owner.Session(), watcher.Session(), all)
 	}
 	for _, c := range []*cluster.Client{v.owner, watcher} {
-		if !slices.ContainsFunc(all, func(w view.Watch) bool {
-			return w.Session == c.Session() && w.Member == c.Member() && w.Path == "/lock-1" && w.Data && !w.Persistent
+		if !slices.ContainsFunc(all, func(w api.Watch) bool {
+			return w.Session == c.Session().String() && w.Member == c.Member() && w.Path == "/lock-1" && w.Data && !w.Persistent
 		}) {
 			v.t.Errorf("member %d: no watch of session %v: %+v", at, c.Session(), all)
 		}
 	}
 	one, err := v.Member(at).View().SessionWatches(v.t.Context(), watcher.Session(), view.Page{})
-	if err != nil || len(one.Rows) != 1 || one.Rows[0].Path != "/lock-1" {
+	if err != nil || len(one.Items) != 1 || one.Items[0].Path != "/lock-1" {
 		v.t.Errorf("member %d: watches of session %v: %+v, %v", at, watcher.Session(), one, err)
 	}
 }
 
 func (v *viewed) showsConnections(at uint32) {
 	v.t.Helper()
-	var all []view.Connection
+	var all []api.Connection
 	for p := (view.Page{Limit: 2}); ; {
 		a, err := v.Member(at).View().Connections(v.t.Context(), view.ConnectionFilter{}, p)
 		if err != nil || len(a.Silent) > 0 {
 			v.t.Fatalf("member %d: %+v, %v", at, a, err)
 		}
-		if all = append(all, a.Rows...); a.Next == "" {
+		if all = append(all, a.Items...); a.Next == "" {
 			break
 		}
 		p.From = a.Next
@@ -228,14 +237,15 @@ func (v *viewed) showsConnections(at uint32) {
 		v.t.Errorf("member %d shows %d connections, want %d", at, len(all), want)
 	}
 	for _, c := range all {
-		if v.members[c.Session] != c.Member || v.lost[c.Session] {
+		id, _ := jute.ParseSessionID(c.Session)
+		if v.members[id] != c.Member || v.lost[id] {
 			v.t.Errorf("member %d shows %+v", at, c)
 		}
 	}
 }
 
 // showsConnectionsOf checks that the connections of one member, or at one address, are those of the sessions.
-func (v *viewed) showsConnectionsOf(at uint32, all []view.Session) {
+func (v *viewed) showsConnectionsOf(at uint32, all []api.Session) {
 	v.t.Helper()
 	address := ""
 	for _, s := range all {
@@ -251,8 +261,8 @@ func (v *viewed) showsConnectionsOf(at uint32, all []view.Session) {
 			}
 		}
 		a, err := v.Member(at).View().Connections(v.t.Context(), filter, view.Page{})
-		if err != nil || len(a.Rows) != want || (want > 0) != (filter.Address != "10.9.8.7") {
-			v.t.Errorf("member %d: %d connections of %+v, want %d: %v", at, len(a.Rows), filter, want, err)
+		if err != nil || len(a.Items) != want || (want > 0) != (filter.Address != "10.9.8.7") {
+			v.t.Errorf("member %d: %d connections of %+v, want %d: %v", at, len(a.Items), filter, want, err)
 		}
 	}
 }
@@ -260,10 +270,10 @@ func (v *viewed) showsConnectionsOf(at uint32, all []view.Session) {
 func (v *viewed) showsStatus(at uint32) {
 	v.t.Helper()
 	a, err := v.Member(at).View().Status(v.t.Context())
-	if err != nil || len(a.Rows) != 3 {
+	if err != nil || len(a.Items) != 3 {
 		v.t.Fatalf("member %d: %+v, %v", at, a, err)
 	}
-	for _, s := range a.Rows {
+	for _, s := range a.Items {
 		carried := 0
 		for id, member := range v.members {
 			if member == s.Member && !v.lost[id] {
@@ -274,8 +284,8 @@ func (v *viewed) showsStatus(at uint32) {
 		if s.Member == v.leader {
 			role = "leader"
 		}
-		if s.Role != role || s.Leader != v.leader || s.Sessions != carried || s.Connections != carried || !s.LagKnown || s.Lag != 0 ||
-			s.Version != "dev" || s.Clients == "" || s.Quorum == "" || s.Joining || s.Stalled != "" || s.Damaged != "" || s.Zxid == 0 || s.Digest == view.Differs {
+		if s.Role != role || s.Leader != v.leader || s.Sessions != carried || s.Connections != carried || s.Lag == nil || *s.Lag != 0 ||
+			s.Version != "dev" || s.Clients == "" || s.Quorum == "" || s.Joining || s.Stalled != "" || s.Damaged != "" || s.Zxid == "0x0" || s.Digest == view.Differs {
 			v.t.Errorf("member %d shows %+v, want a %s with %d sessions", at, s, role, carried)
 		}
 	}
@@ -309,7 +319,7 @@ func TestViewWithoutOneMember(t *testing.T) {
 						gone = v.Followers()[0]
 					}
 					tt.do(v.Ensemble, gone)
-					var before []view.Session
+					var before []api.Session
 					for _, at := range v.IDs() {
 						if at == gone {
 							continue
@@ -339,8 +349,8 @@ func TestViewWithoutOneMember(t *testing.T) {
 }
 
 // sameSessions compares lists of sessions, with what their connections hold.
-func sameSessions(a, b []view.Session) bool {
-	return slices.EqualFunc(a, b, func(a, b view.Session) bool { return reflect.DeepEqual(a, b) })
+func sameSessions(a, b []api.Session) bool {
+	return slices.EqualFunc(a, b, func(a, b api.Session) bool { return reflect.DeepEqual(a, b) })
 }
 
 // Filters select sessions by id, member, state and address, the same on every member.
@@ -351,16 +361,16 @@ func TestViewFilters(t *testing.T) {
 			all, _ := v.sessions(at, view.Filter{})
 			for name, tt := range map[string]struct {
 				filter view.Filter
-				want   func(s view.Session) bool
+				want   func(s api.Session) bool
 			}{
-				"id":           {view.Filter{ID: all[3].ID}, func(s view.Session) bool { return s.ID == all[3].ID }},
-				"member":       {view.Filter{Member: 2}, func(s view.Session) bool { return s.Member == 2 }},
-				"state":        {view.Filter{State: view.Disconnected}, func(s view.Session) bool { return v.lost[s.ID] }},
-				"address":      {view.Filter{Address: all[1].Address}, func(s view.Session) bool { return s.Address == all[1].Address }},
-				"all of these": {view.Filter{Member: 1, State: view.Connected, Address: all[0].Address}, func(s view.Session) bool { return s.Member == 1 && !v.lost[s.ID] && s.Address == all[0].Address }},
-				"nowhere":      {view.Filter{Address: "10.9.8.7"}, func(view.Session) bool { return false }},
+				"id":           {view.Filter{ID: idOf(all[3])}, func(s api.Session) bool { return s.ID == all[3].ID }},
+				"member":       {view.Filter{Member: 2}, func(s api.Session) bool { return s.Member == 2 }},
+				"state":        {view.Filter{State: view.Disconnected}, func(s api.Session) bool { return v.lost[idOf(s)] }},
+				"address":      {view.Filter{Address: all[1].Address}, func(s api.Session) bool { return s.Address == all[1].Address }},
+				"all of these": {view.Filter{Member: 1, State: view.Connected, Address: all[0].Address}, func(s api.Session) bool { return s.Member == 1 && !v.lost[idOf(s)] && s.Address == all[0].Address }},
+				"nowhere":      {view.Filter{Address: "10.9.8.7"}, func(api.Session) bool { return false }},
 			} {
-				want := slices.DeleteFunc(slices.Clone(all), func(s view.Session) bool { return !tt.want(s) })
+				want := slices.DeleteFunc(slices.Clone(all), func(s api.Session) bool { return !tt.want(s) })
 				if got, _ := v.sessions(at, tt.filter); !sameSessions(got, want) {
 					t.Errorf("member %d, %s:\n%+v, want\n%+v", at, name, got, want)
 				}
@@ -379,16 +389,16 @@ func TestViewOfStalledMember(t *testing.T) {
 		if _, err := v.owner.Create("/more", nil, jute.Persistent); err != nil {
 			t.Fatal(err)
 		}
-		var row view.Status
+		var row api.Member
 		v.Wait("the member to notice that its disk hangs", 20*time.Second, func() bool {
 			a, err := v.Member(v.leader).View().Status(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			row = a.Rows[slices.IndexFunc(a.Rows, func(s view.Status) bool { return s.Member == stalled })]
+			row = a.Items[slices.IndexFunc(a.Items, func(s api.Member) bool { return s.Member == stalled })]
 			return row.Stalled != ""
 		})
-		if row.Role != "" || row.Zxid != 0 || !row.LagKnown || row.Lag == 0 {
+		if row.Role != "" || row.Zxid != "0x0" || row.Lag == nil || *row.Lag == 0 {
 			t.Errorf("%+v, want no role, no zxid, and a lag", row)
 		}
 		v.Disk(stalled).Release()
@@ -414,7 +424,7 @@ func TestViewOfLongPaths(t *testing.T) {
 			want = append(want, path)
 		}
 		m := e.Member(id).View()
-		read := func(what string, page func(view.Page) ([]string, view.Cursor, error)) {
+		read := func(what string, page func(view.Page) ([]string, string, error)) {
 			var got []string
 			pages := 0
 			for p := (view.Page{}); pages == 0 || p.From != ""; pages++ {
@@ -428,13 +438,16 @@ func TestViewOfLongPaths(t *testing.T) {
 				t.Errorf("%s: %d paths on %d pages, want %d on 2", what, len(got), pages, len(want))
 			}
 		}
-		read("ephemerals", func(p view.Page) ([]string, view.Cursor, error) {
+		read("ephemerals", func(p view.Page) (paths []string, next string, err error) {
 			a, err := m.Ephemerals(t.Context(), k.Session(), p)
-			return a.Rows, a.Next, err
+			for _, one := range a.Items {
+				paths = append(paths, one.Path)
+			}
+			return paths, a.Next, err
 		})
-		read("watches", func(p view.Page) (paths []string, next view.Cursor, err error) {
+		read("watches", func(p view.Page) (paths []string, next string, err error) {
 			a, err := m.SessionWatches(t.Context(), k.Session(), p)
-			for _, w := range a.Rows {
+			for _, w := range a.Items {
 				paths = append(paths, w.Path)
 			}
 			return paths, a.Next, err

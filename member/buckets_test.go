@@ -25,7 +25,7 @@ func TestBucketsFromAnyMember(t *testing.T) {
 			t.Helper()
 			for _, id := range e.IDs() {
 				b, err := e.Member(id).View().Buckets(t.Context())
-				if err != nil || b.Leader != leader || b.Tick != tick || len(b.Silent) > 0 || len(b.Buckets) == 0 || time.Since(b.At).Abs() > time.Second {
+				if err != nil || b.Leader != leader || b.TickMs != tick.Milliseconds() || len(b.Silent) > 0 || len(b.Buckets) == 0 || time.Since(b.At).Abs() > time.Second {
 					t.Fatalf("member %d shows %+v, %v", id, b, err)
 				}
 				n := 0
@@ -35,7 +35,7 @@ func TestBucketsFromAnyMember(t *testing.T) {
 				if n != want {
 					t.Errorf("member %d shows %d sessions, want %d: %+v", id, n, want, b)
 				}
-				first = b.At.Add(b.Buckets[0].Due)
+				first = b.At.Add(time.Duration(b.Buckets[0].DueMs) * time.Millisecond)
 			}
 			return first
 		}

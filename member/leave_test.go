@@ -72,7 +72,7 @@ func shownDrained(t *testing.T, e *cluster.Ensemble) []uint32 {
 		if err != nil || len(a.Silent) > 0 {
 			t.Fatalf("member %d: %v, silent: %v", at, err, a.Silent)
 		}
-		for _, row := range a.Rows {
+		for _, row := range a.Items {
 			if row.Drained {
 				got = append(got, row.Member)
 			}

@@ -114,7 +114,7 @@ func TestChangeNode(t *testing.T) {
 				t.Errorf("member %d shows /a as %+v, %d", id, n, status)
 			}
 			rows, _ := removalsOf(t, e.Member(id).View(), "/e", 9)
-			if len(rows) != 1 || rows[0].Cause != view.Deleted || rows[0].Session != 0 || rows[0].Address != "10.0.0.9" || rows[0].Member == 0 {
+			if len(rows) != 1 || rows[0].Cause != view.Deleted || rows[0].Session != "" || rows[0].Address != "10.0.0.9" || rows[0].Member == 0 {
 				t.Errorf("member %d: /e was removed by %+v", id, rows)
 			}
 		}

@@ -16,7 +16,6 @@ import (
 	"rollcall/admin"
 	"rollcall/api"
 	"rollcall/proto"
-	"rollcall/view"
 )
 
 const (
@@ -49,10 +48,10 @@ const (
 // rebalancer moves clients from the members that have more than their share to the others. It is safe for concurrent use.
 type rebalancer struct {
 	m       *Member
-	look    func(context.Context) (view.Answer[view.Status], error) // asks all members
-	ask     func(context.Context, request) (closed int, err error)  // has a member close connections
-	leads   atomic.Bool                                             // a rebalance that this member directs is under way
-	closing atomic.Bool                                             // this member closes connections for one
+	look    func(context.Context) (api.List[api.Member], error)    // asks all members
+	ask     func(context.Context, request) (closed int, err error) // has a member close connections
+	leads   atomic.Bool                                            // a rebalance that this member directs is under way
+	closing atomic.Bool                                            // this member closes connections for one
 }
 
 // request asks a member to close n connections over a time. by says for whom.
@@ -71,7 +70,7 @@ type load struct {
 
 // loadsOf returns the clients of the members that take clients, by id. A member that is drained, that copies the log, or whose
 // state or disk has a fault is left out.
-func loadsOf(rows []view.Status) (loads []load) {
+func loadsOf(rows []api.Member) (loads []load) {
 	for _, r := range rows {
 		serves := r.Role != "" && r.Role != api.ReadOnly && r.Clients != ""
 		if serves && !r.Drained && !r.Joining && !r.Removed && r.Stalled == "" && r.Damaged == "" {
@@ -131,8 +130,8 @@ func (r *rebalance) row(member uint32) *admin.RebalancedMember {
 
 // count notes how many clients each member has, and returns those that have too many. The members have about as many if all that
 // take clients answered, there are at least two, and none has too many.
-func (r *rebalance) count(a view.Answer[view.Status]) (over []load) {
-	loads := loadsOf(a.Rows)
+func (r *rebalance) count(a api.List[api.Member]) (over []load) {
+	loads := loadsOf(a.Items)
 	over = excess(loads, rebalanceSlack, leastSlack)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,8 +293,8 @@ func (b *rebalancer) auto(ctx context.Context, perSecond int, p *patience) {
 		b.m.log.Warn("clients not counted for a rebalance", "by", r.by, "err", err)
 		return
 	}
-	loads := loadsOf(a.Rows)
-	if len(a.Silent) > 0 || len(loads) < len(a.Rows) { // a member that restarts is about to get its clients back
+	loads := loadsOf(a.Items)
+	if len(a.Silent) > 0 || len(loads) < len(a.Items) { // a member that restarts is about to get its clients back
 		return
 	}
 	over := excess(loads, autoSlack, leastAutoSlack)

@@ -8,23 +8,23 @@ import (
 	"testing/synctest"
 
 	"rollcall/admin"
-	"rollcall/view"
+	"rollcall/api"
 )
 
 // A member moves clients once at a time. When a rebalance has ended, however it did, the next one may begin.
 func TestNextRebalance(t *testing.T) {
 	errLook := errors.New("a look failed")
-	for name, first := range map[string]func(ctx context.Context, stop func()) (view.Answer[view.Status], error){
-		"it was done": func(context.Context, func()) (view.Answer[view.Status], error) { return counted(4, 4, 4), nil },
-		"it failed": func(context.Context, func()) (view.Answer[view.Status], error) {
-			return view.Answer[view.Status]{}, errLook
+	for name, first := range map[string]func(ctx context.Context, stop func()) (api.List[api.Member], error){
+		"it was done": func(context.Context, func()) (api.List[api.Member], error) { return counted(4, 4, 4), nil },
+		"it failed": func(context.Context, func()) (api.List[api.Member], error) {
+			return api.List[api.Member]{}, errLook
 		},
-		"it was stopped": func(_ context.Context, stop func()) (view.Answer[view.Status], error) {
+		"it was stopped": func(_ context.Context, stop func()) (api.List[api.Member], error) {
 			stop()
 			return counted(12, 0, 0), nil
 		},
-		"it was in vain":  func(context.Context, func()) (view.Answer[view.Status], error) { return counted(4, 4, -1), nil },
-		"it moved nobody": func(context.Context, func()) (view.Answer[view.Status], error) { return counted(12, 0, 0), nil },
+		"it was in vain":  func(context.Context, func()) (api.List[api.Member], error) { return counted(4, 4, -1), nil },
+		"it moved nobody": func(context.Context, func()) (api.List[api.Member], error) { return counted(12, 0, 0), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestNextRebalance(t *testing.T) {
 				defer stop()
 				var again error
 				b, _ := scripted(nil, func(request) (int, error) { return 0, nil })
-				b.look = func(context.Context) (view.Answer[view.Status], error) {
+				b.look = func(context.Context) (api.List[api.Member], error) {
 					again = b.run(t.Context(), &rebalance{perSecond: 100, by: "another"})
 					return first(ctx, stop)
 				}
@@ -40,7 +40,7 @@ func TestNextRebalance(t *testing.T) {
 				if f, ok := errors.AsType[*admin.Failure](again); !ok || f.Status != http.StatusConflict {
 					t.Errorf("beside another one: %v", again)
 				}
-				b.look = func(context.Context) (view.Answer[view.Status], error) { return counted(4, 4, 4), nil }
+				b.look = func(context.Context) (api.List[api.Member], error) { return counted(4, 4, 4), nil }
 				r := &rebalance{perSecond: 100, by: "a test"}
 				if err := b.run(t.Context(), r); err != nil || !r.done.Balanced {
 					t.Errorf("the next one: %v, %+v", err, r.done)

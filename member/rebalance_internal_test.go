@@ -72,11 +72,11 @@ func TestExcess(t *testing.T) {
 			t.Errorf("%v: %s, want %s", tt.clients, got, tt.want)
 		}
 	}
-	serving := view.Status{Member: 1, Role: "observer", Clients: "a:1", Sessions: 7}
-	rows := []view.Status{serving, {Member: 2, Clients: "a:1"}, {Member: 3, Role: api.ReadOnly, Clients: "a:1"}}
-	for i, unfit := range []func(*view.Status){
-		func(s *view.Status) { s.Clients = "" }, func(s *view.Status) { s.Drained = true }, func(s *view.Status) { s.Joining = true },
-		func(s *view.Status) { s.Removed = true }, func(s *view.Status) { s.Stalled = "disk" }, func(s *view.Status) { s.Damaged = "entry 7" },
+	serving := api.Member{Member: 1, Role: "observer", Clients: "a:1", Sessions: 7}
+	rows := []api.Member{serving, {Member: 2, Clients: "a:1"}, {Member: 3, Role: api.ReadOnly, Clients: "a:1"}}
+	for i, unfit := range []func(*api.Member){
+		func(s *api.Member) { s.Clients = "" }, func(s *api.Member) { s.Drained = true }, func(s *api.Member) { s.Joining = true },
+		func(s *api.Member) { s.Removed = true }, func(s *api.Member) { s.Stalled = "disk" }, func(s *api.Member) { s.Damaged = "entry 7" },
 	} {
 		row := serving
 		row.Member = uint32(10 + i)
@@ -89,23 +89,23 @@ func TestExcess(t *testing.T) {
 }
 
 // counted is an answer in which members 1, 2 and so on have so many clients. One with -1 does not answer.
-func counted(clients ...int) (a view.Answer[view.Status]) {
+func counted(clients ...int) (a api.List[api.Member]) {
 	for i, n := range clients {
 		id := uint32(i + 1)
 		if n < 0 {
-			a.Silent = append(a.Silent, view.Silence{Member: id, Reason: view.Down})
+			a.Silent = append(a.Silent, api.Silence{Member: id, Reason: view.Down})
 			continue
 		}
-		a.Rows = append(a.Rows, view.Status{Member: id, Role: "follower", Clients: "a:1", Sessions: n})
+		a.Items = append(a.Items, api.Member{Member: id, Role: "follower", Clients: "a:1", Sessions: n})
 	}
 	return a
 }
 
 // scripted returns a rebalancer whose members have the clients that look returns, and close connections as ask says, and its log.
-func scripted(look func() (view.Answer[view.Status], error), ask func(request) (int, error)) (*rebalancer, *bytes.Buffer) {
+func scripted(look func() (api.List[api.Member], error), ask func(request) (int, error)) (*rebalancer, *bytes.Buffer) {
 	var log bytes.Buffer
 	b := &rebalancer{m: &Member{cfg: Config{ID: 1}, log: slog.New(slog.NewTextHandler(&log, nil))}}
-	b.look = func(context.Context) (view.Answer[view.Status], error) { return look() }
+	b.look = func(context.Context) (api.List[api.Member], error) { return look() }
 	b.ask = func(_ context.Context, r request) (int, error) { return ask(r) }
 	return b, &log
 }
@@ -137,10 +137,10 @@ func TestRebalanceCompares(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				looked := 0
-				b, _ := scripted(func() (view.Answer[view.Status], error) {
+				b, _ := scripted(func() (api.List[api.Member], error) {
 					clients := tt.looks[min(looked, len(tt.looks)-1)]
 					if looked++; clients == nil {
-						return view.Answer[view.Status]{}, view.ErrBusy
+						return api.List[api.Member]{}, view.ErrBusy
 					}
 					return counted(clients...), nil
 				}, func(r request) (int, error) {
@@ -170,7 +170,7 @@ func TestAutoRebalanceInVain(t *testing.T) {
 		clients, begun := []int{60, 0, 0}, time.Now()
 		var rounds []int // the minutes in which member 1 closed connections
 		var p patience
-		b, log := scripted(func() (view.Answer[view.Status], error) { return counted(clients...), nil }, func(r request) (int, error) {
+		b, log := scripted(func() (api.List[api.Member], error) { return counted(clients...), nil }, func(r request) (int, error) {
 			rounds = append(rounds, int(time.Since(begun)/time.Minute))
 			return r.n, nil
 		})
@@ -212,7 +212,7 @@ func TestAutoRebalanceInVain(t *testing.T) {
 // With autoRebalance, the log says why a member closed no connections and why nobody was counted, and of moved clients only if there are any.
 func TestAutoRebalanceFails(t *testing.T) {
 	var busy error
-	b, log := scripted(func() (view.Answer[view.Status], error) { return counted(60, 0, 0), busy }, func(request) (int, error) { return 0, errors.New("older") })
+	b, log := scripted(func() (api.List[api.Member], error) { return counted(60, 0, 0), busy }, func(request) (int, error) { return 0, errors.New("older") })
 	b.auto(t.Context(), 1, new(patience))
 	if got := log.String(); strings.Contains(got, "has moved clients") || !strings.Contains(got, "closed no connections for autoRebalance") || !strings.Contains(got, "peer=1 reason=older") {
 		t.Errorf("logged %s", got)

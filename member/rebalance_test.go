@@ -21,7 +21,7 @@ func clientsOf(t *testing.T, e *cluster.Ensemble) map[uint32]int {
 		t.Fatalf("%v, silent: %v", err, a.Silent)
 	}
 	clients := map[uint32]int{}
-	for _, row := range a.Rows {
+	for _, row := range a.Items {
 		clients[row.Member] = row.Sessions
 	}
 	return clients

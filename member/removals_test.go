@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/api"
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
@@ -17,14 +18,14 @@ import (
 )
 
 // removalsOf returns all removals of a node that the ensemble remembers, in pages of limit rows.
-func removalsOf(t *testing.T, v *view.Collector, path string, limit int) (rows []view.Removal, silent []view.Silence) {
+func removalsOf(t *testing.T, v *view.Collector, path string, limit int) (rows []api.Removal, silent []api.Silence) {
 	t.Helper()
 	for p := (view.Page{Limit: limit}); ; {
 		a, err := v.Removals(t.Context(), path, p)
-		if err != nil || len(a.Rows) > limit {
-			t.Fatalf("%d removals, %v", len(a.Rows), err)
+		if err != nil || len(a.Items) > limit {
+			t.Fatalf("%d removals, %v", len(a.Items), err)
 		}
-		if rows = append(rows, a.Rows...); a.Next == "" {
+		if rows = append(rows, a.Items...); a.Next == "" {
 			return rows, a.Silent
 		}
 		p.From = a.Next
@@ -72,7 +73,7 @@ func TestRemovalsFromAnyMember(t *testing.T) {
 			t.Fatalf("the member that started again remembers %v: this test shows nothing", own)
 		}
 
-		paths := func(rows []view.Removal) (all []string) {
+		paths := func(rows []api.Removal) (all []string) {
 			for _, r := range rows {
 				all = append(all, r.Path)
 			}
@@ -88,16 +89,16 @@ func TestRemovalsFromAnyMember(t *testing.T) {
 		for _, id := range e.IDs() {
 			v := e.Member(id).View()
 			for limit := 1; limit <= 5; limit++ {
-				if rows, silent := removalsOf(t, v, "", limit); !slices.Equal(paths(rows), want) || silent != nil {
+				if rows, silent := removalsOf(t, v, "", limit); !slices.Equal(paths(rows), want) || len(silent) > 0 {
 					t.Errorf("member %d: pages of %d: %v, silent %v", id, limit, paths(rows), silent)
 				}
 			}
 			rows, _ := removalsOf(t, v, "/e2", 9)
-			if len(rows) != 1 || rows[0].Cause != view.SessionEnded || rows[0].Session != brief.Session() || rows[0].Member != other || rows[0].Address == "" {
+			if len(rows) != 1 || rows[0].Cause != view.SessionEnded || rows[0].Session != brief.Session().String() || rows[0].Member != other || rows[0].Address == "" {
 				t.Errorf("member %d: /e2 was removed by %+v", id, rows)
 			}
 			rows, _ = removalsOf(t, v, "/a", 9)
-			if len(rows) != 1 || rows[0].Cause != view.Deleted || rows[0].Session != c.Session() || rows[0].Member != leader || rows[0].Address == "" || time.Since(rows[0].Removed) > time.Minute {
+			if len(rows) != 1 || rows[0].Cause != view.Deleted || rows[0].Session != c.Session().String() || rows[0].Member != leader || rows[0].Address == "" || time.Since(rows[0].Removed) > time.Minute {
 				t.Errorf("member %d: /a was removed by %+v", id, rows)
 			}
 		}

@@ -161,7 +161,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 		if events := c.Events(); len(events) != 1 || string(events[0].Path) != "/app/box" || events[0].Type != jute.EventNodeCreated {
 			t.Errorf("the watch has fired %v", events)
 		}
-		if rows, _ := removalsOf(t, e.Member(leader).View(), "/new/below", 9); len(rows) != 1 || rows[0].Session != 0 || rows[0].Address != "10.0.0.9" || rows[0].Member != follower {
+		if rows, _ := removalsOf(t, e.Member(leader).View(), "/new/below", 9); len(rows) != 1 || rows[0].Session != "" || rows[0].Address != "10.0.0.9" || rows[0].Member != follower {
 			t.Errorf("/new/below was removed by %+v", rows)
 		}
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/tally"
@@ -21,22 +22,22 @@ const maxText = 4096
 var errOther = errors.New("the reply is about something else")
 
 // sessionRows returns the sessions of a reply.
-func sessionRows(r *proto.SessionRows, first uint64, limit int) (rows []Session, next uint64, err error) {
+func sessionRows(r *proto.SessionRows, first uint64, limit int) (rows []session, next uint64, err error) {
 	switch {
 	case r == nil:
 		return nil, 0, errOther
 	case len(r.Rows) > limit:
 		return nil, 0, tooMany(len(r.Rows), limit)
 	}
-	rows = make([]Session, 0, len(r.Rows))
+	rows = make([]session, 0, len(r.Rows))
 	for i, row := range r.Rows {
 		if row.Id < first || i > 0 && row.Id <= r.Rows[i-1].Id {
 			return nil, 0, fmt.Errorf("session %v is out of order", jute.SessionID(row.Id))
 		}
-		rows = append(rows, Session{
-			ID: jute.SessionID(row.Id), Member: row.Member, Address: string(row.Address), Timeout: millis(uint64(row.TimeoutMs)),
-			Created: time.UnixMilli(row.CreatedMs), Ephemerals: int(row.Ephemerals),
-		})
+		rows = append(rows, session{row.Id, api.Session{
+			ID: sessionText(row.Id), Member: row.Member, Address: string(row.Address), TimeoutMs: millis(uint64(row.TimeoutMs)).Milliseconds(),
+			Created: at(row.CreatedMs), Ephemerals: int(row.Ephemerals),
+		}})
 	}
 	if n := len(r.Rows); r.Next != 0 && (r.Next <= first || n > 0 && r.Next <= r.Rows[n-1].Id) {
 		return nil, 0, fmt.Errorf("the next page would begin at session %v, which is not after this one", jute.SessionID(r.Next))
@@ -102,15 +103,18 @@ func tooMany(rows, limit int) error {
 	return fmt.Errorf("%d rows, at most %d were asked for", rows, limit)
 }
 
-// connection returns a connection of a reply.
-func connection(r *proto.ConnectionRow) *tally.Connection {
-	return &tally.Connection{
-		Number: r.Number, Addr: string(r.Address), Reading: r.Reading, Writing: r.Writing, Queued: int(r.Queued),
-		Received: r.Received, Sent: r.Sent, Session: jute.SessionID(r.Session), Timeout: millis(uint64(r.TimeoutMs)),
-		Established: time.UnixMilli(r.EstablishedMs), Replies: r.Replies, Op: jute.Op(r.Op), Xid: r.Xid, Zxid: r.Zxid,
-		Replied: micros(r.RepliedUs), LastLatency: micros(r.LastUs), MinLatency: micros(r.MinUs), AvgLatency: micros(r.AvgUs), MaxLatency: micros(r.MaxUs),
-		Expires: time.UnixMilli(r.ExpiresMs), TLS: brief(r.Tls), Cipher: brief(r.Cipher),
+// connection returns a connection in a member's reply.
+func connection(member uint32, r *proto.ConnectionRow) api.Connection {
+	c := api.Connection{
+		Member: member, Number: r.Number, Address: string(r.Address), TLS: brief(r.Tls), Cipher: brief(r.Cipher),
+		Session: sessionText(r.Session), TimeoutMs: millis(uint64(r.TimeoutMs)).Milliseconds(), Established: at(r.EstablishedMs),
+		Received: r.Received, Sent: r.Sent, Queued: int(r.Queued), LastZxid: ZxidText(r.Zxid),
+		LastUs: micros(r.LastUs), MinUs: micros(r.MinUs), AvgUs: micros(r.AvgUs), MaxUs: micros(r.MaxUs),
 	}
+	if r.Replies > 0 {
+		c.LastOp = jute.Op(r.Op).String()
+	}
+	return c
 }
 
 // brief returns a text as long as the name of a cipher suite may be.
@@ -119,13 +123,29 @@ func brief(text string) string { return text[:min(len(text), maxName)] }
 // maxName is longer than any name of a version of TLS or of a cipher suite, in bytes.
 const maxName = 64
 
-// watch returns a watch of a reply.
-func watch(r *proto.WatchRow) tally.Watch {
-	return tally.Watch{
-		Connection: r.Connection, Session: jute.SessionID(r.Session), Path: string(r.Path),
+// watch returns a watch in a member's reply.
+func watch(member uint32, r *proto.WatchRow) api.Watch {
+	return api.Watch{
+		Member: member, Connection: r.Connection, Session: sessionText(r.Session), Path: string(r.Path),
 		Data: r.Data, Children: r.Children, Persistent: r.Persistent, Recursive: r.Recursive,
 	}
 }
+
+// SessionText returns the id of a session as operators see it, or "" if there is none.
+func SessionText(id jute.SessionID) string {
+	if id == 0 {
+		return ""
+	}
+	return id.String()
+}
+
+func sessionText(id uint64) string { return SessionText(jute.SessionID(id)) }
+
+// ZxidText returns a zxid as operators see it.
+func ZxidText(zxid int64) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
+
+// at returns a point in time of a reply.
+func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // maxTime is the longest time that is shown. A century says as much as any longer time.
 const maxTime = 100 * 365 * 24 * time.Hour
@@ -136,6 +156,4 @@ func millis(n uint64) time.Duration {
 }
 
 // micros returns a number of microseconds, at most maxTime.
-func micros(n uint64) time.Duration {
-	return time.Duration(min(n, uint64(maxTime/time.Microsecond))) * time.Microsecond
-}
+func micros(n uint64) int64 { return int64(min(n, uint64(maxTime/time.Microsecond))) }

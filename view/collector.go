@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/api"
 	"rollcall/proto"
 )
 
@@ -116,14 +117,14 @@ type answer struct {
 // ask sends the requests to their members at the same time. It calls take with each reply as it comes,
 // one at a time, and returns the silences of the members that do not answer before ctx ends, and of
 // those whose reply take refuses. It does not wait for calls that go on after that.
-func (c *Collector) ask(ctx context.Context, requests map[uint32]*proto.ViewRequest, take func(answer) error) []Silence {
+func (c *Collector) ask(ctx context.Context, requests map[uint32]*proto.ViewRequest, take func(answer) error) []api.Silence {
 	answers := make(chan answer, len(requests)) // a late answer finds room, and nobody
 	open := make(map[uint32]bool, len(requests))
 	for id, request := range requests {
 		open[id] = true
 		go func() { answers <- c.askOne(ctx, id, request) }()
 	}
-	var silent []Silence
+	var silent []api.Silence
 	for len(open) > 0 {
 		select {
 		case a := <-answers:
@@ -153,29 +154,29 @@ func (c *Collector) askOne(ctx context.Context, id uint32, request *proto.ViewRe
 }
 
 // settle passes an answer to take, or returns why there is none.
-func (c *Collector) settle(ctx context.Context, a answer, take func(answer) error) (s Silence, ok bool) {
+func (c *Collector) settle(ctx context.Context, a answer, take func(answer) error) (s api.Silence, ok bool) {
 	switch {
 	case a.err == nil:
 		if err := take(a); err != nil {
-			return Silence{a.member, Wrong, err.Error()}, false
+			return api.Silence{Member: a.member, Reason: Wrong, Detail: err.Error()}, false
 		}
-		return Silence{}, true
+		return api.Silence{}, true
 	case errors.Is(a.err, ErrOlder):
-		return Silence{a.member, Older, "its version does not know this request: upgrade it"}, false
+		return api.Silence{Member: a.member, Reason: Older, Detail: "its version does not know this request: upgrade it"}, false
 	case errors.Is(a.err, ErrBusy):
-		return Silence{a.member, Busy, "it has too many questions to answer: try again"}, false
+		return api.Silence{Member: a.member, Reason: Busy, Detail: "it has too many questions to answer: try again"}, false
 	case errors.Is(a.err, ErrTooLong):
-		return Silence{a.member, Wrong, fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
+		return api.Silence{Member: a.member, Reason: Wrong, Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
 	case ctx.Err() != nil:
 		return c.late(a.member), false
 	}
-	return Silence{a.member, Down, a.err.Error()}, false
+	return api.Silence{Member: a.member, Reason: Down, Detail: a.err.Error()}, false
 }
 
-func (c *Collector) late(id uint32) Silence { return lateAfter(id, c.cfg.Deadline) }
+func (c *Collector) late(id uint32) api.Silence { return lateAfter(id, c.cfg.Deadline) }
 
-func lateAfter(id uint32, wait time.Duration) Silence {
-	return Silence{id, Late, fmt.Sprintf("no answer within %v", wait)}
+func lateAfter(id uint32, wait time.Duration) api.Silence {
+	return api.Silence{Member: id, Reason: Late, Detail: fmt.Sprintf("no answer within %v", wait)}
 }
 
 // askSelf asks this member, without which there is no answer.
@@ -187,7 +188,7 @@ func (c *Collector) askSelf(ctx context.Context, request *proto.ViewRequest, tak
 }
 
 // byMember sorts silences by the members' ids.
-func byMember(silent []Silence) []Silence {
-	slices.SortFunc(silent, func(a, b Silence) int { return cmp.Compare(a.Member, b.Member) })
+func byMember(silent []api.Silence) []api.Silence {
+	slices.SortFunc(silent, func(a, b api.Silence) int { return cmp.Compare(a.Member, b.Member) })
 	return silent
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -20,38 +21,38 @@ func TestSilence(t *testing.T) {
 	tests := []struct {
 		name   string
 		answer func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error)
-		want   Silence
+		want   api.Silence
 		after  time.Duration
 	}{
-		{"late", late, Silence{3, Late, "no answer within 1s"}, deadline},
+		{"late", late, api.Silence{Member: 3, Reason: Late, Detail: "no answer within 1s"}, deadline},
 		{"deaf to its context", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			<-deaf
 			return nil, errors.New("far too late")
-		}, Silence{3, Late, "no answer within 1s"}, deadline},
+		}, api.Silence{Member: 3, Reason: Late, Detail: "no answer within 1s"}, deadline},
 		{"down", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return nil, errors.New("connection refused")
-		}, Silence{3, Down, "connection refused"}, 0},
+		}, api.Silence{Member: 3, Reason: Down, Detail: "connection refused"}, 0},
 		{"older", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return nil, fmt.Errorf("%w: unknown method", ErrOlder)
-		}, Silence{3, Older, "its version does not know this request: upgrade it"}, 0},
+		}, api.Silence{Member: 3, Reason: Older, Detail: "its version does not know this request: upgrade it"}, 0},
 		{
 			"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
-			Silence{3, Busy, "it has too many questions to answer: try again"},
+			api.Silence{Member: 3, Reason: Busy, Detail: "it has too many questions to answer: try again"},
 			0,
 		},
 		{
 			"too long", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrTooLong },
-			Silence{3, Wrong, "the reply has more than 10485760 bytes"},
+			api.Silence{Member: 3, Reason: Wrong, Detail: "the reply has more than 10485760 bytes"},
 			0,
 		},
 		{
 			"about something else", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return &proto.ViewReply{}, nil },
-			Silence{3, Wrong, "the reply is about something else"},
+			api.Silence{Member: 3, Reason: Wrong, Detail: "the reply is about something else"},
 			0,
 		},
 		{"another member's", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{Member: 2}}}, nil
-		}, Silence{3, Wrong, "it is the status of member 2"}, 0},
+		}, api.Silence{Member: 3, Reason: Wrong, Detail: "it is the status of member 2"}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -64,10 +65,10 @@ func TestSilence(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if len(a.Rows) != 2 || a.Rows[0].Member != 1 || a.Rows[1].Member != 2 {
-					t.Errorf("rows %+v, want those of members 1 and 2", a.Rows)
+				if len(a.Items) != 2 || a.Items[0].Member != 1 || a.Items[1].Member != 2 {
+					t.Errorf("rows %+v, want those of members 1 and 2", a.Items)
 				}
-				if !slices.Equal(a.Silent, []Silence{tt.want}) {
+				if !slices.Equal(a.Silent, []api.Silence{tt.want}) {
 					t.Errorf("silent %+v, want %+v", a.Silent, tt.want)
 				}
 				if took := time.Since(begun); took != tt.after {
@@ -131,7 +132,7 @@ func TestSelfIsSilent(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		if a, err := f.Status(t.Context()); err != nil || len(a.Rows) != 2 || len(a.Silent) != 1 {
+		if a, err := f.Status(t.Context()); err != nil || len(a.Items) != 2 || len(a.Silent) != 1 {
 			t.Errorf("status: %+v, %v, want the others' rows", a, err)
 		}
 	})
@@ -194,7 +195,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	f := newFake(t, 4)
 	all := f.members
 	f.members = []Member{all[3], all[0], all[1]}
-	if a, err := f.Status(t.Context()); err != nil || len(a.Rows) != 3 || a.Rows[1].Member != 2 || a.Rows[2].Member != 4 || len(a.Silent) != 0 {
+	if a, err := f.Status(t.Context()); err != nil || len(a.Items) != 3 || a.Items[1].Member != 2 || a.Items[2].Member != 4 || len(a.Silent) != 0 {
 		t.Errorf("without member 3: %+v, %v", a, err)
 	}
 	f.members = all[:2]
@@ -207,10 +208,16 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 }
 
+// idOf returns the id of a session.
+func idOf(s api.Session) jute.SessionID {
+	id, _ := jute.ParseSessionID(s.ID)
+	return id
+}
+
 // ids returns the ids of sessions.
-func ids(rows []Session) (ids []jute.SessionID) {
+func ids(rows []api.Session) (ids []jute.SessionID) {
 	for _, row := range rows {
-		ids = append(ids, row.ID)
+		ids = append(ids, idOf(row))
 	}
 	return ids
 }

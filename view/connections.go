@@ -4,34 +4,35 @@ import (
 	"context"
 	"slices"
 
+	"rollcall/api"
 	"rollcall/proto"
 	"rollcall/tally"
 )
 
 // Connections returns a page of the client connections that a filter selects: by member, and for each member
 // in the order in which they were made. The page may be shorter than its limit although others follow.
-func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page) (Answer[Connection], error) {
+func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page) (api.List[api.Connection], error) {
 	wanted := NewClientFilter(f.Address)
-	return gather(ctx, c, p, source[Connection]{
+	return gather(ctx, c, p, source[api.Connection]{
 		list: connectionList, only: f.Member,
-		keep: func(row Connection) bool { return wanted.Matches(row.Addr) }, // a member of an older version does not filter
+		keep: func(row api.Connection) bool { return wanted.Matches(row.Address) }, // a member of an older version does not filter
 		request: func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest {
 			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{
 				Boot: boot, First: from.Connection, Limit: limit, Address: []byte(f.Address),
 			}}}
 		},
-		read: func(member uint32, reply *proto.ViewReply) (part[Connection], error) {
+		read: func(member uint32, reply *proto.ViewReply) (part[api.Connection], error) {
 			r := reply.GetConnections()
 			if r == nil {
-				return part[Connection]{}, errOther
+				return part[api.Connection]{}, errOther
 			}
-			found := part[Connection]{boot: r.Boot, next: tally.Place{Connection: r.Next}}
+			found := part[api.Connection]{boot: r.Boot, next: tally.Place{Connection: r.Next}}
 			for _, row := range r.Rows {
-				found.rows = append(found.rows, Connection{member, *connection(row)})
+				found.rows = append(found.rows, connection(member, row))
 			}
 			return found, nil
 		},
-		place: func(row Connection) tally.Place { return tally.Place{Connection: row.Number} },
+		place: func(row api.Connection) tally.Place { return tally.Place{Connection: row.Number} },
 	})
 }
 
@@ -54,12 +55,12 @@ type part[T any] struct {
 
 // gather makes a page of the parts of all members, by member. It asks all members from the page's first
 // on for a whole page each: those that follow are few, and none has to be waited for after another.
-func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a Answer[T], err error) {
+func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a api.List[T], err error) {
 	limit, err := p.limit()
 	if err != nil {
 		return a, err
 	}
-	from, err := p.From.position(s.list)
+	from, err := positionOf(p.From, s.list)
 	if err != nil {
 		return a, err
 	}
@@ -98,13 +99,13 @@ func gather[T any](ctx context.Context, c *Collector, p Page, s source[T]) (a An
 		return nil
 	})
 	if err != nil {
-		return Answer[T]{}, err
+		return api.List[T]{}, err
 	}
 	var end position
-	if a.Rows, end = join(members, parts, limit, s.place); end.Member != 0 {
+	if a.Items, end = join(members, parts, limit, s.place); end.Member != 0 {
 		a.Next = end.cursor(s.list, a.Silent)
 	}
-	return a, nil
+	return complete(a), nil
 }
 
 // join returns the first rows of all parts, by member, and where the rest begins. It is zero if there is
@@ -114,16 +115,16 @@ func join[T any](members []uint32, parts map[uint32]part[T], limit int, place fu
 		one := parts[id]
 		if room := limit - len(rows); len(one.rows) > room {
 			rows = append(rows, one.rows[:room]...)
-			return rows, at(id, one.boot, place(one.rows[room]))
+			return rows, positionAt(id, one.boot, place(one.rows[room]))
 		}
 		if rows = append(rows, one.rows...); one.next != (tally.Place{}) {
-			return rows, at(id, one.boot, one.next)
+			return rows, positionAt(id, one.boot, one.next)
 		}
 	}
 	return rows, position{}
 }
 
-// at returns the position of a place in a member's part.
-func at(member uint32, boot uint64, p tally.Place) position {
+// positionAt returns the position of a place in a member's part.
+func positionAt(member uint32, boot uint64, p tally.Place) position {
 	return position{Member: member, Boot: boot, First: p.Connection, Path: []byte(p.Path)}
 }

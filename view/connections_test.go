@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"rollcall/api"
 	"rollcall/proto"
 	"rollcall/tally"
 )
@@ -28,13 +29,13 @@ func TestConnections(t *testing.T) {
 				want = append(want, fmt.Sprintf("%d-%d", id, c.Number))
 			}
 		}
-		list := func(limit int) (got []string, pages int, silent []Silence) {
+		list := func(limit int) (got []string, pages int, silent []api.Silence) {
 			for p := (Page{Limit: limit}); ; {
 				a, err := f.Connections(t.Context(), ConnectionFilter{}, p)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, c := range a.Rows {
+				for _, c := range a.Items {
 					got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
 				}
 				if pages++; a.Next == "" {
@@ -60,18 +61,18 @@ func TestConnections(t *testing.T) {
 
 // When a member has started again, its connections are listed from its first one on.
 func TestConnectionsAfterRestart(t *testing.T) {
-	parts := map[uint32]part[Connection]{1: {boot: 7, rows: []Connection{{Member: 1}, {Member: 1}}, next: tally.Place{Connection: 9}}}
-	rows, rest := join([]uint32{1}, parts, 5, func(c Connection) tally.Place { return tally.Place{Connection: c.Number} })
+	parts := map[uint32]part[api.Connection]{1: {boot: 7, rows: []api.Connection{{Member: 1}, {Member: 1}}, next: tally.Place{Connection: 9}}}
+	rows, rest := join([]uint32{1}, parts, 5, func(c api.Connection) tally.Place { return tally.Place{Connection: c.Number} })
 	if len(rows) != 2 || rest.Member != 1 || rest.Boot != 7 || rest.First != 9 {
 		t.Errorf("a short part: %d rows, then %+v", len(rows), rest)
 	}
 	f := newFake(t, 1)
 	f.conns[1] = []*proto.ConnectionRow{{Number: 1}, {Number: 2}, {Number: 3}}
 	a, err := f.Connections(t.Context(), ConnectionFilter{}, Page{From: position{Member: 1, Boot: 99, First: 3}.cursor(connectionList, nil)})
-	if err != nil || len(a.Rows) != 3 || len(a.Silent) > 0 {
+	if err != nil || len(a.Items) != 3 || len(a.Silent) > 0 {
 		t.Errorf("a cursor of another run: %+v, %v, want all connections", a, err)
 	}
-	if a, err = f.Connections(t.Context(), ConnectionFilter{}, Page{From: position{Member: 1, Boot: 1, First: 3}.cursor(connectionList, nil)}); err != nil || len(a.Rows) != 1 {
+	if a, err = f.Connections(t.Context(), ConnectionFilter{}, Page{From: position{Member: 1, Boot: 1, First: 3}.cursor(connectionList, nil)}); err != nil || len(a.Items) != 1 {
 		t.Errorf("a cursor of this run: %+v, %v, want one connection", a, err)
 	}
 }
@@ -101,7 +102,7 @@ func TestConnectionFilter(t *testing.T) {
 				if err != nil || len(a.Silent) > 0 {
 					t.Fatalf("%+v: %+v, %v", tt.filter, a.Silent, err)
 				}
-				for _, c := range a.Rows {
+				for _, c := range a.Items {
 					got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
 				}
 				if p.From = a.Next; a.Next == "" {
@@ -141,7 +142,7 @@ func TestConnectionFilterOfAnOlderMember(t *testing.T) {
 			if err != nil || len(a.Silent) > 0 {
 				t.Fatalf("%+v, %v", a.Silent, err)
 			}
-			for _, c := range a.Rows {
+			for _, c := range a.Items {
 				got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
 			}
 			if p.From = a.Next; a.Next == "" {
@@ -171,7 +172,7 @@ func TestWatches(t *testing.T) {
 			if err != nil || len(a.Silent) > 0 || len(got) > len(want) {
 				t.Fatalf("%+v, %v", a, err)
 			}
-			for _, w := range a.Rows {
+			for _, w := range a.Items {
 				got = append(got, fmt.Sprintf("%d-%d%s", w.Member, w.Connection, w.Path))
 			}
 			if a.Next == "" {
@@ -196,8 +197,8 @@ func TestSessionWatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, w := range a.Rows {
-				if got = append(got, w.Path); w.Member != 3 || w.Session != 3 || !w.Data {
+			for _, w := range a.Items {
+				if got = append(got, w.Path); w.Member != 3 || w.Session != "0x3" || !w.Data {
 					t.Errorf("%+v", w)
 				}
 			}
@@ -215,7 +216,7 @@ func TestSessionWatches(t *testing.T) {
 	}
 	f.sessions[0].Member = 0
 	for _, id := range []int{1, 77} {
-		if a, err := f.SessionWatches(t.Context(), 1, Page{}); err != nil || len(a.Rows) > 0 {
+		if a, err := f.SessionWatches(t.Context(), 1, Page{}); err != nil || len(a.Items) > 0 {
 			t.Errorf("session %d: %+v, %v", id, a, err)
 		}
 	}

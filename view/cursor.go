@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"rollcall/api"
 )
 
-// Cursor says where a page begins. It is text without spaces, and fits into a URL. It may be used on
-// any member, but the numbers in it are those of the members that it names.
-type Cursor string
-
-// ErrCursor means that a Cursor is not one that an earlier page returned.
+// ErrCursor means that a cursor is not one that an earlier page returned.
 var ErrCursor = errors.New("view: this cursor is not the end of an earlier page of the same list")
 
 // list tells the cursors of different lists apart.
@@ -27,7 +25,8 @@ const (
 	removalList
 )
 
-// position is what a Cursor holds.
+// position is what a cursor holds: where a page begins. A cursor is text without spaces, and fits into a URL. It may be used on any
+// member, but the numbers in it are those of the members that it names.
 type position struct {
 	List   list     `json:"l"`
 	ID     uint64   `json:"i,omitempty"` // session from which on
@@ -40,8 +39,8 @@ type position struct {
 	Silent []uint32 `json:"s,omitempty"` // members that were silent on an earlier page
 }
 
-// cursor returns p as a Cursor, with the members that were silent.
-func (p position) cursor(of list, silent []Silence) Cursor {
+// cursor returns p as a cursor, with the members that were silent.
+func (p position) cursor(of list, silent []api.Silence) string {
 	p.List, p.Silent = of, nil
 	for _, s := range silent {
 		p.Silent = append(p.Silent, s.Member)
@@ -50,16 +49,16 @@ func (p position) cursor(of list, silent []Silence) Cursor {
 	if err != nil {
 		panic("view: numbers and bytes do not encode: " + err.Error())
 	}
-	return Cursor(base64.RawURLEncoding.EncodeToString(text))
+	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// position returns what a Cursor of a list holds. "" is the beginning of the list.
-func (c Cursor) position(of list) (position, error) {
+// positionOf returns what a cursor of a list holds. "" is the beginning of the list.
+func positionOf(c string, of list) (position, error) {
 	if c == "" {
 		return position{List: of}, nil
 	}
 	var p position
-	text, err := base64.RawURLEncoding.DecodeString(string(c))
+	text, err := base64.RawURLEncoding.DecodeString(c)
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
@@ -70,10 +69,10 @@ func (c Cursor) position(of list) (position, error) {
 }
 
 // skipped returns the silences of the members that were silent on an earlier page.
-func (p position) skipped() []Silence {
-	var silent []Silence
+func (p position) skipped() []api.Silence {
+	var silent []api.Silence
 	for _, id := range p.Silent {
-		silent = append(silent, Silence{Member: id, Reason: Skipped, Detail: "it did not answer an earlier page"})
+		silent = append(silent, api.Silence{Member: id, Reason: Skipped, Detail: "it did not answer an earlier page"})
 	}
 	return silent
 }
@@ -90,6 +89,6 @@ func (p Page) limit() (int, error) {
 }
 
 // isSilent reports whether a member is among those that were silent.
-func isSilent(silent []Silence, id uint32) bool {
-	return slices.ContainsFunc(silent, func(s Silence) bool { return s.Member == id })
+func isSilent(silent []api.Silence, id uint32) bool {
+	return slices.ContainsFunc(silent, func(s api.Silence) bool { return s.Member == id })
 }

@@ -18,8 +18,8 @@ func TestFullPageOfRemovals(t *testing.T) {
 		pages := 0
 		for p := (Page{Limit: limit}); pages == 0 || p.From != ""; pages++ {
 			a, err := f.Removals(t.Context(), "", p)
-			if err != nil || len(a.Rows) == 0 {
-				t.Fatalf("pages of %d: %d rows, %v", limit, len(a.Rows), err)
+			if err != nil || len(a.Items) == 0 {
+				t.Fatalf("pages of %d: %d rows, %v", limit, len(a.Items), err)
 			}
 			p.From = a.Next
 		}

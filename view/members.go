@@ -34,42 +34,48 @@ type Members struct {
 	Committed uint64   // index of the last log entry that the leader knows to be committed
 	Known     bool     // the leader has answered: Committed and the lags are known
 	Servers   []Server // of the list and of raft's configuration, by id
-	Silent    []Silence
+	Silent    []api.Silence
 }
 
 // Server is a server of the ensemble.
 type Server struct {
-	Member     uint32
-	Listed     roster.Server // its line; its ID is 0 if the list does not have it
-	Election   string        // by the list, or else by raft's configuration
-	Configured string        // host:port of its port for the log in raft's configuration; "": that does not have it
-	Voter      bool          // its disk has a vote in raft's configuration
-	Lost       bool          // its former disk has a vote there, and it answers with another one
-	Needed     bool          // without it no majority of the voters would be alive
-	State      string        // one of package api's
-	Answered   bool          // it has answered, and says:
-	Applied    uint64
-	Lag        uint64 // if Members.Known
-	Drained    bool
-	Detail     string // why it is silent, serves nobody or does not vote, if that is known
+	api.Server
+	Listed   roster.Server // its line; its ID is 0 if the list does not have it
+	Answered bool          // it has answered
+	Lost     bool          // its former disk has a vote in raft's configuration, and it answers with another one
+}
+
+// Row returns the members as they are sent.
+func (m *Members) Row() api.Members {
+	row := api.Members{
+		Ensemble: m.ID, Version: ZxidText(m.Version), Leader: m.Leader, Settled: m.Settled(),
+		Items: make([]api.Server, len(m.Servers)), Silent: append([]api.Silence{}, m.Silent...),
+	}
+	if m.Known {
+		row.Committed = &m.Committed
+	}
+	for i := range m.Servers {
+		row.Items[i] = m.Servers[i].Server
+	}
+	return row
 }
 
 // Members returns the servers, with what each of them says of itself.
 func (c *Collector) Members(ctx context.Context) (Members, error) {
-	status, err := c.Status(ctx)
+	rows, silent, err := c.statuses(ctx)
 	if err != nil {
 		return Members{}, err
 	}
-	return c.join(c.cfg.Ensemble(), c.cfg.Leader(), status), nil
+	return c.join(c.cfg.Ensemble(), c.cfg.Leader(), rows, silent), nil
 }
 
 // join puts together what this member has and what the members have answered.
-func (c *Collector) join(e Ensemble, leader uint32, a Answer[Status]) Members {
-	m := Members{Ensemble: e, Leader: leader, Silent: a.Silent}
-	said := map[uint32]Status{}
-	for _, s := range a.Rows {
-		said[s.Member] = s
-		if s.Member == leader {
+func (c *Collector) join(e Ensemble, leader uint32, rows []memberStatus, silent []api.Silence) Members {
+	m := Members{Ensemble: e, Leader: leader, Silent: silent}
+	said := map[uint32]memberStatus{}
+	for _, s := range rows {
+		said[s.Member.Member] = s
+		if s.Member.Member == leader {
 			m.Committed, m.Known = s.Committed, true
 		}
 	}
@@ -123,16 +129,24 @@ func (e Ensemble) configured(id uint32) (Configured, bool) {
 }
 
 // server returns what is known of a server.
-func (m *Members) server(id uint32, said map[uint32]Status) Server {
+func (m *Members) server(id uint32, said map[uint32]memberStatus) Server {
 	in, configured := m.configured(id)
 	listed, isListed := m.List.Find(id)
-	s := Server{Member: id, Listed: listed, Election: in.Election, Configured: in.Election, Voter: in.Voter}
+	status, answered := said[id]
+	s := Server{Listed: listed, Answered: answered, Server: api.Server{
+		Member: id, Election: in.Election, Configured: in.Election, Voter: in.Voter, Applied: status.Applied, Lag: status.Lag, Drained: status.Drained,
+	}}
 	if isListed {
+		s.Role = "participant"
+		if listed.Observer {
+			s.Role = "observer"
+		}
 		s.Election = listed.ElectionAddr()
 	}
-	status, answered := said[id]
-	s.Answered, s.Applied, s.Lag, s.Drained = answered, status.Applied, status.Lag, status.Drained
-	if in.Voter && in.Disk != 0 && status.Disk != 0 && status.Disk != in.Disk {
+	if listed.Host != "" { // a standalone server has no ports for members
+		s.Server.Server, s.Quorum, s.Clients = listed.String(), listed.QuorumAddr(), listed.ClientAddr()
+	}
+	if in.Voter && in.Disk != 0 && status.disk != 0 && status.disk != in.Disk {
 		s.Voter, s.Lost = false, true
 	}
 	switch {
@@ -160,7 +174,7 @@ func (m *Members) server(id uint32, said map[uint32]Status) Server {
 func (m *Members) silence(id uint32) string {
 	for _, s := range m.Silent {
 		if s.Member == id {
-			return strings.TrimSuffix(s.Reason.String()+": "+s.Detail, ": ")
+			return strings.TrimSuffix(s.Reason+": "+s.Detail, ": ")
 		}
 	}
 	return "this member has no connection to it yet"

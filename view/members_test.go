@@ -71,7 +71,7 @@ func TestMembers(t *testing.T) {
 	if m.Version != 7 || m.ID != "ab" || m.Leader != 2 || !m.Known || m.Committed != 102 || len(m.Silent) != 1 {
 		t.Errorf("%+v", m)
 	}
-	if first := m.Servers[0]; !first.Answered || first.Applied != 99 || first.Lag != 3 || first.Listed.Host != "zoo1" || first.Election != "zoo1:2" {
+	if first := m.Servers[0]; !first.Answered || first.Applied != 99 || *first.Lag != 3 || first.Listed.Host != "zoo1" || first.Election != "zoo1:2" {
 		t.Errorf("%+v", first)
 	}
 	if seventh := m.Servers[6]; seventh.Listed.ID != 0 || seventh.Election != "zoo7:2" {
@@ -85,14 +85,19 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// said is what a member has answered.
+func said(member uint32, disk uint64, role string) memberStatus {
+	return memberStatus{disk: disk, Member: api.Member{Member: member, Role: role}}
+}
+
 // A member whose disk was lost does not vote with its new one before raft's configuration has that. Its former disk counts among
 // the voters, and is not alive.
 func TestLostDisk(t *testing.T) {
 	joined := func(disk uint64) Members {
 		c := &Collector{cfg: Config{Self: 1}}
-		return c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, Answer[Status]{Rows: []Status{
-			{Member: 1, Disk: 11, Role: "leader"}, {Member: 2, Disk: 12, Role: "follower"}, {Member: 3, Disk: disk, Role: "follower"}, {Member: 4, Disk: 14, Role: "follower"},
-		}})
+		return c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, []memberStatus{
+			said(1, 11, "leader"), said(2, 12, "follower"), said(3, disk, "follower"), said(4, 14, "follower"),
+		}, nil)
 	}
 	for _, tt := range []struct {
 		disk uint64
@@ -135,13 +140,13 @@ func TestSettled(t *testing.T) {
 		{"not removed, and silent", listOf(1), inRaft(1, 2), 2, false},
 	} {
 		c := &Collector{cfg: Config{Self: 1}}
-		var a Answer[Status]
+		var rows []memberStatus
 		for id := uint32(1); id <= 3; id++ {
 			if id != tt.silent {
-				a.Rows = append(a.Rows, Status{Member: id})
+				rows = append(rows, said(id, 0, ""))
 			}
 		}
-		m := c.join(Ensemble{List: tt.list, Configured: tt.raft}, 1, a)
+		m := c.join(Ensemble{List: tt.list, Configured: tt.raft}, 1, rows, nil)
 		if got := m.Settled(); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
@@ -167,13 +172,13 @@ func TestOutage(t *testing.T) {
 		{"one down of one", []uint32{2, 3}, listOf(3), "the voters 3, of which 3 do not serve; alive: 0, needed for a majority: 1"},
 	} {
 		c := &Collector{cfg: Config{Self: 1}}
-		var a Answer[Status]
+		var rows []memberStatus
 		for id := uint32(1); id <= 4; id++ {
 			if !isSilent(silentOf(tt.down...), id) {
-				a.Rows = append(a.Rows, Status{Member: id, Role: "follower"})
+				rows = append(rows, said(id, 0, "follower"))
 			}
 		}
-		m := c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, a)
+		m := c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, rows, nil)
 		if err := m.Outage(tt.next); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
@@ -196,16 +201,16 @@ func TestNeeded(t *testing.T) {
 		{inRaft(1, 2, 3, 4), []uint32{2}, []uint32{1, 3, 4}},
 	} {
 		c := &Collector{cfg: Config{Self: 1}}
-		var a Answer[Status]
+		var rows []memberStatus
 		list := make(roster.List, 0, len(tt.raft))
 		for _, s := range tt.raft {
 			list = append(list, roster.Server{ID: s.Member, Observer: !s.Voter})
 			if !slices.Contains(tt.down, s.Member) {
-				a.Rows = append(a.Rows, Status{Member: s.Member, Role: "follower"})
+				rows = append(rows, said(s.Member, 0, "follower"))
 			}
 		}
 		var got []uint32
-		for _, s := range c.join(Ensemble{List: list, Configured: tt.raft}, 1, a).Servers {
+		for _, s := range c.join(Ensemble{List: list, Configured: tt.raft}, 1, rows, nil).Servers {
 			if s.Needed {
 				got = append(got, s.Member)
 			}
@@ -216,9 +221,9 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-func silentOf(ids ...uint32) (all []Silence) {
+func silentOf(ids ...uint32) (all []api.Silence) {
 	for _, id := range ids {
-		all = append(all, Silence{Member: id})
+		all = append(all, api.Silence{Member: id})
 	}
 	return all
 }

@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/proto"
 )
 
 // Owner returns the kind of the node at path and, if it is ephemeral, the session that owns it.
-func (c *Collector) Owner(ctx context.Context, path string) (o Owner, err error) {
+func (c *Collector) Owner(ctx context.Context, path string) (o api.Owner, err error) {
 	if path == "" {
 		return o, errNoPath
 	}
+	o.Path, o.Silent = path, []api.Silence{}
+	var owner jute.SessionID
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Owner{Owner: &proto.ViewOwner{Path: []byte(path)}}}
 	err = c.within(ctx, func(ctx context.Context) error {
 		err := c.askSelf(ctx, request, func(a answer) error {
@@ -24,40 +27,41 @@ func (c *Collector) Owner(ctx context.Context, path string) (o Owner, err error)
 			if !ok || (kind == Ephemeral) != (r.Session != 0) {
 				return fmt.Errorf("a node of kind %v, of session %v", r.Kind, jute.SessionID(r.Session))
 			}
-			o.Kind, o.ID, o.Ended = kind, jute.SessionID(r.Session), r.Ended
+			owner = jute.SessionID(r.Session)
+			o.Kind, o.ID, o.Ended = kind, SessionText(owner), r.Ended
 			return nil
 		})
-		if err != nil || o.ID == 0 || o.Ended {
+		if err != nil || owner == 0 || o.Ended {
 			return err
 		}
-		var one Answer[Session]
-		if err := c.sessions(ctx, Filter{ID: o.ID}, uint64(o.ID), 1, &one); err != nil {
+		var one sessionPage
+		if err := c.sessions(ctx, Filter{ID: owner}, uint64(owner), 1, &one); err != nil {
 			return err
 		}
-		o.Silent = one.Silent
-		if o.Ended = len(one.Rows) == 0; !o.Ended {
-			o.Session = one.Rows[0]
+		o.Silent = append([]api.Silence{}, one.silent...)
+		if o.Ended = len(one.rows) == 0; !o.Ended {
+			o.Session = &one.rows[0].Session
 		}
 		return nil
 	})
 	if err != nil {
-		return Owner{}, err
+		return api.Owner{}, err
 	}
 	return o, nil
 }
 
-var kinds = map[proto.NodeKind]Kind{
+var kinds = map[proto.NodeKind]string{
 	proto.NodeKind_NODE_KIND_NONE: NoNode, proto.NodeKind_NODE_KIND_PLAIN: Plain, proto.NodeKind_NODE_KIND_EPHEMERAL: Ephemeral,
 	proto.NodeKind_NODE_KIND_CONTAINER: Container, proto.NodeKind_NODE_KIND_TTL: TTL,
 }
 
 // Ephemerals returns a page of the paths of a session's ephemeral nodes, in order.
-func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (a Answer[string], err error) {
+func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (a api.List[api.Ephemeral], err error) {
 	limit, err := p.limit()
 	if err != nil {
 		return a, err
 	}
-	from, err := p.From.position(ephemeralList)
+	from, err := positionOf(p.From, ephemeralList)
 	if err != nil {
 		return a, err
 	}
@@ -70,21 +74,24 @@ func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (
 			if r == nil {
 				return errOther
 			}
-			var rows []string
-			for _, path := range r.Paths {
-				rows = append(rows, string(path))
+			paths := make([]string, len(r.Paths))
+			for i, path := range r.Paths {
+				paths[i] = string(path)
 			}
-			if err := ascending(rows, string(from.Path), string(r.Next), limit); err != nil {
+			if err := ascending(paths, string(from.Path), string(r.Next), limit); err != nil {
 				return err
 			}
-			if a.Rows = rows; len(r.Next) > 0 {
+			for _, path := range paths {
+				a.Items = append(a.Items, api.Ephemeral{Path: path})
+			}
+			if len(r.Next) > 0 {
 				a.Next = position{Path: r.Next}.cursor(ephemeralList, nil)
 			}
 			return nil
 		})
 	})
 	if err != nil {
-		return Answer[string]{}, err
+		return api.List[api.Ephemeral]{}, err
 	}
-	return a, nil
+	return complete(a), nil
 }

@@ -7,53 +7,40 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/proto"
 )
 
-// Cause says what removed a node.
-type Cause int
-
-// These are the causes.
+// These are the causes of an api.Removal.
 const (
-	Deleted      Cause = iota + 1 // a client's delete
-	SessionEnded                  // the node was ephemeral, and its session ended
-	TimeOver                      // it had a TTL, and was not changed for so long
-	Unused                        // it was a container without children
+	Deleted      = "delete"        // a client's delete
+	SessionEnded = "session ended" // the node was ephemeral, and its session ended
+	TimeOver     = "ttl"           // it had a TTL, and was not changed for so long
+	Unused       = "container"     // it was a container without children
 )
 
-var causeNames = map[Cause]string{Deleted: "delete", SessionEnded: "session ended", TimeOver: "ttl", Unused: "container"}
-
-// String returns the cause as operators see it.
-func (c Cause) String() string { return causeNames[c] }
-
-var causes = map[proto.RemovalCause]Cause{
+var causes = map[proto.RemovalCause]string{
 	proto.RemovalCause_REMOVAL_CAUSE_DELETE: Deleted, proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED: SessionEnded,
 	proto.RemovalCause_REMOVAL_CAUSE_TTL: TimeOver, proto.RemovalCause_REMOVAL_CAUSE_CONTAINER: Unused,
 }
 
-// Removal says what removed a node.
-type Removal struct {
-	Path    string
-	Removed time.Time // by the log's time
-	Zxid    int64
-	Part    uint32 // counts the removals of the transaction, from 1
-	Cause   Cause
-	Member  uint32         // that took the delete, or that the ended session was attached to; 0: not known
-	Session jute.SessionID // that deleted the node, or whose end removed it; 0: none
-	Address string         // of that session's client, host:port, or the host of a client without one; "": not known
+// removal is the row of a removal while a page is put together.
+type removal struct {
+	place
+	api.Removal
 }
 
 // Removals returns a page of the last removals of the node at path, newest first. If path is "", it returns those
 // of all nodes. Each member remembers some thousands of removals that it has applied since it started or received
 // a snapshot. All members are asked, so a member that has just started answers as the others do. If two
 // members contradict each other, the page has what both say.
-func (c *Collector) Removals(ctx context.Context, path string, p Page) (a Answer[Removal], err error) {
+func (c *Collector) Removals(ctx context.Context, path string, p Page) (a api.List[api.Removal], err error) {
 	limit, err := p.limit()
 	if err != nil {
 		return a, err
 	}
-	from, err := p.From.position(removalList)
+	from, err := positionOf(p.From, removalList)
 	if err != nil {
 		return a, err
 	}
@@ -75,13 +62,16 @@ func (c *Collector) Removals(ctx context.Context, path string, p Page) (a Answer
 		return nil
 	})
 	if err != nil {
-		return Answer[Removal]{}, err
+		return api.List[api.Removal]{}, err
 	}
-	var next place
-	if a.Rows, next = known.join(limit); next.zxid != 0 {
+	rows, next := known.join(limit)
+	for i := range rows {
+		a.Items = append(a.Items, rows[i].Removal)
+	}
+	if next.zxid != 0 {
 		a.Next = position{Zxid: next.zxid, Part: next.part}.cursor(removalList, a.Silent)
 	}
-	return a, nil
+	return complete(a), nil
 }
 
 // place is the place of a removal in the log. It is the same on all members.
@@ -94,11 +84,9 @@ func (p place) compare(q place) int {
 	return cmp.Or(cmp.Compare(p.zxid, q.zxid), cmp.Compare(p.part, q.part))
 }
 
-func (r *Removal) place() place { return place{r.Zxid, r.Part} }
-
 // removalPage is what the members' answers have together.
 type removalPage struct {
-	rows []Removal
+	rows []removal
 	rest place // the latest place before which a member has more; zero: none has
 }
 
@@ -118,24 +106,24 @@ func (p *removalPage) add(r *proto.RemovalRows, asked *proto.ViewRemovals) error
 // join returns the first rows of all members, each once, and the place before which the rest begins. It is
 // zero if there is no rest. What lies before the place at which a member's answer ends is left to the next
 // page, even if others have said it.
-func (p *removalPage) join(limit int) (rows []Removal, rest place) {
-	rows = slices.DeleteFunc(p.rows, func(r Removal) bool { return r.place().compare(p.rest) < 0 })
+func (p *removalPage) join(limit int) (rows []removal, rest place) {
+	rows = slices.DeleteFunc(p.rows, func(r removal) bool { return r.place.compare(p.rest) < 0 })
 	slices.SortFunc(rows, newestFirst)
 	rows = slices.Compact(rows)
 	if len(rows) > limit {
-		return rows[:limit], rows[limit-1].place()
+		return rows[:limit], rows[limit-1].place
 	}
 	return rows, p.rest
 }
 
 // newestFirst orders removals by their places, the latest first, and equal ones next to each other.
-func newestFirst(a, b Removal) int {
-	return cmp.Or(b.place().compare(a.place()), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Member, b.Member),
+func newestFirst(a, b removal) int {
+	return cmp.Or(b.place.compare(a.place), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Member, b.Member),
 		cmp.Compare(a.Session, b.Session), cmp.Compare(a.Address, b.Address), a.Removed.Compare(b.Removed))
 }
 
 // removalRows returns the removals of a reply, and the place before which the member has more.
-func removalRows(r *proto.RemovalRows, asked *proto.ViewRemovals) (rows []Removal, rest place, err error) {
+func removalRows(r *proto.RemovalRows, asked *proto.ViewRemovals) (rows []removal, rest place, err error) {
 	switch {
 	case r == nil:
 		return nil, place{}, errOther
@@ -155,10 +143,10 @@ func removalRows(r *proto.RemovalRows, asked *proto.ViewRemovals) (rows []Remova
 			return nil, place{}, fmt.Errorf("the removal of %.100q by cause %d, session %v", row.Path, row.Cause, jute.SessionID(row.Session))
 		}
 		last = at
-		rows = append(rows, Removal{
-			Path: string(row.Path), Removed: time.UnixMilli(row.RemovedMs), Zxid: row.Zxid, Part: row.Part, Cause: cause,
-			Member: row.Member, Session: jute.SessionID(row.Session), Address: string(row.Address),
-		})
+		rows = append(rows, removal{at, api.Removal{
+			Path: string(row.Path), Removed: time.UnixMilli(row.RemovedMs).UTC(), Zxid: ZxidText(row.Zxid), Cause: cause,
+			Session: sessionText(row.Session), Address: string(row.Address), Member: row.Member,
+		}})
 	}
 	rest = place{r.NextZxid, r.NextPart}
 	if rest != (place{}) && (len(rows) == 0 || rest != last) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"rollcall/api"
 	"rollcall/proto"
 )
 
@@ -31,16 +32,16 @@ func remembered(rows []*proto.RemovalRow, short int) func(context.Context, *prot
 	}
 }
 
-// removals returns the places of all removals, page by page, and the silences of the last page.
-func (f *fake) removals(t *testing.T, limit int) (got []string, silent []Silence) {
+// removals returns the zxids and paths of all removals, page by page, and the silences of the last page.
+func (f *fake) removals(t *testing.T, limit int) (got []string, silent []api.Silence) {
 	t.Helper()
 	for p := (Page{Limit: limit}); ; {
 		a, err := f.Removals(t.Context(), "", p)
-		if err != nil || len(a.Rows) > limit || len(a.Rows) == 0 && a.Next != "" {
-			t.Fatalf("%d rows on a page of %d, %v", len(a.Rows), limit, err)
+		if err != nil || len(a.Items) > limit || len(a.Items) == 0 && a.Next != "" {
+			t.Fatalf("%d rows on a page of %d, %v", len(a.Items), limit, err)
 		}
-		for _, r := range a.Rows {
-			got = append(got, fmt.Sprintf("%d-%d %s", r.Zxid, r.Part, r.Path))
+		for _, r := range a.Items {
+			got = append(got, r.Zxid+" "+r.Path)
 		}
 		if a.Next == "" {
 			return got, a.Silent
@@ -59,9 +60,9 @@ func TestRemovals(t *testing.T) {
 		var want []string
 		for zxid := int64(9 + rng.IntN(5)); zxid > 0; zxid-- {
 			for part := uint32(1 + rng.IntN(3)); part > 0; part-- {
-				row := &proto.RemovalRow{Path: fmt.Append(nil, "/", zxid), Zxid: zxid, Part: part, Cause: proto.RemovalCause_REMOVAL_CAUSE_DELETE, RemovedMs: zxid}
+				row := &proto.RemovalRow{Path: fmt.Append(nil, "/", zxid, "-", part), Zxid: zxid, Part: part, Cause: proto.RemovalCause_REMOVAL_CAUSE_DELETE, RemovedMs: zxid}
 				all = append(all, row)
-				want = append(want, fmt.Sprintf("%d-%d /%d", zxid, part, zxid))
+				want = append(want, fmt.Sprintf("0x%x /%d-%d", zxid, zxid, part))
 			}
 		}
 		said := make([]bool, len(all))
@@ -76,7 +77,7 @@ func TestRemovals(t *testing.T) {
 		i := -1
 		want = slices.DeleteFunc(want, func(string) bool { i++; return !said[i] })
 		limit := 1 + rng.IntN(8)
-		if got, silent := f.removals(t, limit); !slices.Equal(got, want) || silent != nil {
+		if got, silent := f.removals(t, limit); !slices.Equal(got, want) || len(silent) > 0 {
 			t.Fatalf("round %d, pages of %d: %v, want %v; silent %v", round, limit, got, want, silent)
 		}
 	}
@@ -95,7 +96,7 @@ func TestRemovalsContradict(t *testing.T) {
 		f.peers[3].answer = f.peers[1].answer
 		f.peers[4].answer = late
 		got, silent := f.removals(t, 2)
-		if want := []string{"9-1 /a", "9-1 /x", "8-1 /b"}; !slices.Equal(got, want) {
+		if want := []string{"0x9 /a", "0x9 /x", "0x8 /b"}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 		if len(silent) != 1 || silent[0].Member != 4 || silent[0].Reason != Skipped || len(f.peers[4].requests()) != 1 {

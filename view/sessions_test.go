@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/api"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -20,13 +21,13 @@ func TestSessions(t *testing.T) {
 	f := newFake(t, 3)
 	f.open(50)
 	for _, limit := range []int{1, 7, 49, 50, 51, 0} {
-		var all []Session
+		var all []api.Session
 		for p := (Page{Limit: limit}); ; {
 			a, err := f.Sessions(t.Context(), Filter{}, p)
 			if err != nil || len(a.Silent) > 0 {
 				t.Fatalf("%+v, %v", a.Silent, err)
 			}
-			if all = append(all, a.Rows...); a.Next == "" {
+			if all = append(all, a.Items...); a.Next == "" {
 				break
 			}
 			p.From = a.Next
@@ -36,10 +37,10 @@ func TestSessions(t *testing.T) {
 		}
 		for i, got := range all {
 			n := uint64(i + 1)
-			want := Session{
-				ID: jute.SessionID(n), State: Connected, Member: uint32(i%3 + 1), Timeout: 4 * time.Second, Created: time.UnixMilli(0), Ephemerals: i,
-				Watches: int(n), Connection: connection(&proto.ConnectionRow{Number: n, Session: n}),
-				Timed: true, Heard: time.Duration(10*n) * time.Millisecond, Left: time.Duration(4000-10*n) * time.Millisecond,
+			conn, heard, left := connection(uint32(i%3+1), &proto.ConnectionRow{Number: n, Session: n}), int64(10*n), int64(4000-10*n)
+			want := api.Session{
+				ID: jute.SessionID(n).String(), State: Connected, Member: uint32(i%3 + 1), TimeoutMs: 4000, Created: at(0), Ephemerals: i,
+				Watches: int(n), Connection: &conn, HeardMs: &heard, LeftMs: &left,
 			}
 			if i%4 == 3 {
 				want.State, want.Watches, want.Connection = Disconnected, 0, nil
@@ -70,14 +71,14 @@ func TestSessionsOfSilentMembers(t *testing.T) {
 				f.open(60)
 				f.peers[silent].answer = late
 				begun, reason := time.Now(), Late
-				var all []Session
+				var all []api.Session
 				for p := (Page{Limit: 10}); ; {
 					a, err := f.Sessions(t.Context(), Filter{}, p)
 					if err != nil || len(a.Silent) != 1 || a.Silent[0].Member != silent || a.Silent[0].Reason != reason {
 						t.Fatalf("silent %+v, %v, want member %d, %v", a.Silent, err, silent, reason)
 					}
 					reason = Skipped
-					if all = append(all, a.Rows...); a.Next == "" {
+					if all = append(all, a.Items...); a.Next == "" {
 						break
 					}
 					p.From = a.Next
@@ -86,7 +87,7 @@ func TestSessionsOfSilentMembers(t *testing.T) {
 					t.Errorf("%d sessions in %v, want 60 in %v", len(all), took, deadline)
 				}
 				for _, s := range all {
-					if (s.State == Unknown) != (s.Member == silent) || s.Timed == (silent == f.leader) {
+					if (s.State == Unknown) != (s.Member == silent) || (s.LeftMs != nil) == (silent == f.leader) {
 						t.Errorf("member %d is silent: %+v", silent, s)
 					}
 				}
@@ -109,13 +110,13 @@ func TestSessionsByState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range a.Rows {
-			if count++; s.State != Disconnected || (s.ID-1)%4 != 3 && s.ID != 6 {
+		for _, s := range a.Items {
+			if count++; s.State != Disconnected || (idOf(s)-1)%4 != 3 && idOf(s) != 6 {
 				t.Errorf("%+v", s)
 			}
 		}
-		if len(a.Rows) < 5 && a.Next != "" {
-			t.Errorf("a page of %d of %d, and another follows", len(a.Rows), p.Limit)
+		if len(a.Items) < 5 && a.Next != "" {
+			t.Errorf("a page of %d of %d, and another follows", len(a.Items), p.Limit)
 		}
 		if a.Next == "" {
 			break
@@ -130,7 +131,7 @@ func TestSessionsByState(t *testing.T) {
 		p.requests()
 	}
 	a, err := f.Sessions(t.Context(), Filter{State: Unknown}, Page{Limit: 5})
-	if err != nil || len(a.Rows) != 0 || a.Next == "" {
+	if err != nil || len(a.Items) != 0 || a.Next == "" {
 		t.Errorf("%+v, %v, want no rows, and a next page", a, err)
 	}
 	asked := 0
@@ -166,19 +167,19 @@ func TestSlowMembers(t *testing.T) {
 func TestSession(t *testing.T) {
 	f := newFake(t, 3)
 	f.open(9)
-	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Rows) != 1 || a.Rows[0].ID != 5 || a.Rows[0].State != Connected || a.Next != "" {
+	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Items) != 1 || a.Items[0].ID != "0x5" || a.Items[0].State != Connected || a.Next != "" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	f.sessions = slices.Delete(f.sessions, 4, 5)
-	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Rows) != 0 {
+	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Items) != 0 {
 		t.Errorf("a session that does not exist: %+v, %v", a, err)
 	}
 	o, err := f.Owner(t.Context(), "/x")
-	if err != nil || o.Kind != Ephemeral || o.ID != 2 || o.Session.ID != 2 || o.Session.State != Connected || o.Ended {
+	if err != nil || o.Kind != Ephemeral || o.ID != "0x2" || o.Session == nil || o.Session.ID != "0x2" || o.Session.State != Connected || o.Ended {
 		t.Errorf("%+v, %v", o, err)
 	}
 	f.sessions = f.sessions[2:]
-	if o, err = f.Owner(t.Context(), "/x"); err != nil || o.ID != 2 || !o.Ended || o.Session.ID != 0 {
+	if o, err = f.Owner(t.Context(), "/x"); err != nil || o.ID != "0x2" || !o.Ended || o.Session != nil {
 		t.Errorf("an owner that has just ended: %+v, %v", o, err)
 	}
 }
@@ -228,35 +229,35 @@ func TestLies(t *testing.T) {
 	}
 	row := func(id uint64) *proto.SessionRow { return &proto.SessionRow{Id: id} }
 	three := Page{Limit: 3}
-	list := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	list := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		_, err := c.Sessions(ctx, Filter{}, three)
 		return nil, err
 	}
-	asFacts := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	asFacts := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		a, err := c.Sessions(ctx, Filter{}, three)
 		return a.Silent, err
 	}
-	ofPath := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	ofPath := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		a, err := c.Watches(ctx, "/x", three)
 		return a.Silent, err
 	}
-	ofSession := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	ofSession := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		a, err := c.SessionWatches(ctx, 1, three)
 		return a.Silent, err
 	}
-	all := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	all := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		a, err := c.Connections(ctx, ConnectionFilter{}, three)
 		return a.Silent, err
 	}
-	members := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	members := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		a, err := c.Status(ctx)
 		return a.Silent, err
 	}
-	who := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	who := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		o, err := c.Owner(ctx, "/x")
 		return o.Silent, err
 	}
-	ephemerals := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	ephemerals := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		a, err := c.Ephemerals(ctx, 1, three)
 		return a.Silent, err
 	}
@@ -267,21 +268,21 @@ func TestLies(t *testing.T) {
 		return &proto.RemovalRow{Zxid: zxid, Part: 1, Path: []byte(path), Cause: cause}
 	}
 	const byDelete = proto.RemovalCause_REMOVAL_CAUSE_DELETE
-	why := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	why := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		a, err := c.Removals(ctx, "/x", Page{Limit: 3, From: position{Zxid: 100, Part: 2}.cursor(removalList, nil)})
 		return a.Silent, err
 	}
 	buckets := func(tick uint32, rows ...*proto.BucketRow) *proto.ViewReply {
 		return &proto.ViewReply{About: &proto.ViewReply_Buckets{Buckets: &proto.BucketRows{Leads: true, TickMs: tick, Rows: rows}}}
 	}
-	axis := func(c *Collector, ctx context.Context) ([]Silence, error) {
+	axis := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
 		b, err := c.Buckets(ctx)
 		return b.Silent, err
 	}
 	tests := []struct {
 		name  string
 		reply *proto.ViewReply
-		ask   func(*Collector, context.Context) ([]Silence, error)
+		ask   func(*Collector, context.Context) ([]api.Silence, error)
 		want  string
 	}{
 		{"too many sessions", sessions([]*proto.SessionRow{row(1), row(2), row(3), row(4)}, 0), list, "4 rows, at most 3"},

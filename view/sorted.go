@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"rollcall/api"
 )
 
 const (
@@ -37,7 +39,7 @@ var orderNames = map[Order]string{ByLeft: "left", ByWatches: "watches", ByEpheme
 func (o Order) String() string { return orderNames[o] }
 
 // SessionsBy returns the first sessions of an order among those that a filter selects. There is one page of them, because their
-// order changes all the time: p.From must be empty, and Answer.Next is.
+// order changes all the time: p.From must be empty, and the list's Next is.
 //
 // It looks at all sessions that the filter selects, MaxRows at a time, and keeps as many as the page has. If there are too many of
 // them for the deadline, it returns an error: the first of some would not be the first of all. One call at a time looks at them. The
@@ -45,7 +47,7 @@ func (o Order) String() string { return orderNames[o] }
 //
 // The members are asked once more about the rows of the page. If a member does not answer then, its rows keep what it said before.
 // A row whose state is no longer that of the filter is left out.
-func (c *Collector) SessionsBy(ctx context.Context, f Filter, by Order, p Page) (a Answer[Session], err error) {
+func (c *Collector) SessionsBy(ctx context.Context, f Filter, by Order, p Page) (a api.List[api.Session], err error) {
 	limit, err := p.limit()
 	if err != nil {
 		return a, err
@@ -53,27 +55,27 @@ func (c *Collector) SessionsBy(ctx context.Context, f Filter, by Order, p Page) 
 	if p.From != "" {
 		return a, ErrCursor
 	}
-	err = c.within(ctx, func(ctx context.Context) error { return c.sorted(ctx, f, by, limit, &a) }, c.scans)
-	if err != nil {
-		return Answer[Session]{}, err
+	var page sessionPage
+	if err = c.within(ctx, func(ctx context.Context) error { return c.sorted(ctx, f, by, limit, &page) }, c.scans); err != nil {
+		return a, err
 	}
-	return a, nil
+	return page.list(), nil
 }
 
-// sorted makes a.Rows the first sessions of the order.
-func (c *Collector) sorted(ctx context.Context, f Filter, by Order, limit int, a *Answer[Session]) error {
-	if err := c.scan(ctx, f, by, limit, a); err != nil {
+// sorted makes the rows of p the first sessions of the order.
+func (c *Collector) sorted(ctx context.Context, f Filter, by Order, limit int, p *sessionPage) error {
+	if err := c.scan(ctx, f, by, limit, p); err != nil {
 		return err
 	}
-	slices.SortFunc(a.Rows, byID) // as facts needs them
-	a.Silent = byMember(append(a.Silent, c.facts(ctx, a.Rows, everything, a.Silent)...))
-	a.Rows = firstBy(by, f.inState(a.Rows), limit)
+	slices.SortFunc(p.rows, byID) // as facts needs them
+	p.silent = byMember(append(p.silent, c.facts(ctx, p.rows, everything, p.silent)...))
+	p.rows = firstBy(by, f.inState(p.rows), limit)
 	return nil
 }
 
-// scan makes a.Rows the first sessions of the order, with what the order and the filter depend on. ctx has a deadline.
-func (c *Collector) scan(ctx context.Context, f Filter, by Order, limit int, a *Answer[Session]) error {
-	need := knowledge{connections: by == ByWatches || f.State != 0, times: by == ByLeft}
+// scan makes the rows of p the first sessions of the order, with what the order and the filter depend on. ctx has a deadline.
+func (c *Collector) scan(ctx context.Context, f Filter, by Order, limit int, p *sessionPage) error {
+	need := knowledge{connections: by == ByWatches || f.State != "", times: by == ByLeft}
 	begun, looked := time.Now(), 0
 	end, _ := ctx.Deadline()
 	last := end.Add(-c.cfg.Deadline / scanRest)
@@ -85,9 +87,9 @@ func (c *Collector) scan(ctx context.Context, f Filter, by Order, limit int, a *
 		if err != nil {
 			return err
 		}
-		a.Silent = append(a.Silent, c.scanFacts(ctx, rows, need, a.Silent)...)
+		p.silent = append(p.silent, c.scanFacts(ctx, rows, need, p.silent)...)
 		looked += len(rows)
-		a.Rows = firstBy(by, append(a.Rows, f.inState(rows)...), limit)
+		p.rows = firstBy(by, append(p.rows, f.inState(rows)...), limit)
 		if next == 0 || f.ID != 0 {
 			return nil
 		}
@@ -107,7 +109,7 @@ func (c *Collector) scan(ctx context.Context, f Filter, by Order, limit int, a *
 }
 
 // scanFacts is facts for a part of a scan, which waits less long.
-func (c *Collector) scanFacts(ctx context.Context, rows []Session, need knowledge, silent []Silence) []Silence {
+func (c *Collector) scanFacts(ctx context.Context, rows []session, need knowledge, silent []api.Silence) []api.Silence {
 	wait := c.cfg.Deadline / scanWait
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -121,33 +123,36 @@ func (c *Collector) scanFacts(ctx context.Context, rows []Session, need knowledg
 }
 
 // inState returns the rows that are in the filter's state. It uses the memory of rows.
-func (f Filter) inState(rows []Session) []Session {
-	if f.State == 0 {
+func (f Filter) inState(rows []session) []session {
+	if f.State == "" {
 		return rows
 	}
-	return slices.DeleteFunc(rows, func(s Session) bool { return s.State != f.State })
+	return slices.DeleteFunc(rows, func(s session) bool { return s.State != f.State })
 }
 
 // firstBy sorts rows, and returns the first of them, at most limit.
-func firstBy(by Order, rows []Session, limit int) []Session {
-	slices.SortFunc(rows, func(a, b Session) int { return cmp.Or(by.compare(&a, &b), byID(a, b)) })
+func firstBy(by Order, rows []session, limit int) []session {
+	slices.SortFunc(rows, func(a, b session) int { return cmp.Or(by.compare(&a, &b), byID(a, b)) })
 	return rows[:min(limit, len(rows))]
 }
 
 // compare returns less than 0 if a comes before b in the order, and 0 if they are equal.
-func (o Order) compare(a, b *Session) int {
+func (o Order) compare(a, b *session) int {
 	switch {
 	case o == ByWatches:
 		return cmp.Compare(b.Watches, a.Watches)
 	case o == ByEphemerals:
 		return cmp.Compare(b.Ephemerals, a.Ephemerals)
-	case a.Timed != b.Timed:
-		if a.Timed {
+	case (a.LeftMs == nil) != (b.LeftMs == nil):
+		if a.LeftMs != nil {
 			return -1
 		}
 		return 1
 	}
-	return cmp.Compare(a.Left, b.Left)
+	if a.LeftMs == nil {
+		return 0
+	}
+	return cmp.Compare(*a.LeftMs, *b.LeftMs)
 }
 
-func byID(a, b Session) int { return cmp.Compare(uint64(a.ID), uint64(b.ID)) }
+func byID(a, b session) int { return cmp.Compare(a.id, b.id) }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/api"
 	"rollcall/proto"
 )
 
@@ -26,19 +27,19 @@ func TestStatus(t *testing.T) {
 			return reply, err
 		}
 		a, err := f.Status(t.Context())
-		if err != nil || len(a.Rows) != 3 {
+		if err != nil || len(a.Items) != 3 {
 			t.Fatalf("%+v, %v", a, err)
 		}
-		third := a.Rows[2]
-		if third.Lag != 102-97 || !third.LagKnown || third.ClockAhead != 7*time.Second || third.Quorum != "q" || third.Election != "e" {
+		third := a.Items[2]
+		if third.Lag == nil || *third.Lag != 102-97 || third.ClockMs != 7000 || third.Quorum != "q" || third.Election != "e" {
 			t.Errorf("%+v, want a lag of 5 entries and a clock 7 s ahead", third)
 		}
-		if third.SnapshotIndex != 5 || !third.SnapshotAt.Equal(time.UnixMilli(1000)) || third.Digest != Differs || !a.Rows[0].SnapshotAt.IsZero() {
+		if third.Snapshot != 5 || !third.SnapshotAt.Equal(time.UnixMilli(1000)) || third.Digest != Differs || a.Items[0].SnapshotAt != nil {
 			t.Errorf("%+v", third)
 		}
 		f.leader = 9
-		if a, err = f.Status(t.Context()); err != nil || a.Rows[0].LagKnown || a.Rows[0].Lag != 0 {
-			t.Errorf("without a leader: %+v, %v", a.Rows[0], err)
+		if a, err = f.Status(t.Context()); err != nil || a.Items[0].Lag != nil {
+			t.Errorf("without a leader: %+v, %v", a.Items[0], err)
 		}
 	})
 }
@@ -53,7 +54,7 @@ func TestCompareMarks(t *testing.T) {
 		return m
 	}
 	type want struct {
-		verdict Verdict
+		verdict string
 		index   uint64
 	}
 	tests := []struct {
@@ -73,10 +74,10 @@ func TestCompareMarks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var rows []Status
+			var rows []memberStatus
 			byMember := map[uint32]*proto.Marks{}
 			for i, m := range tt.marks {
-				rows = append(rows, Status{Member: uint32(i + 1)})
+				rows = append(rows, memberStatus{Member: api.Member{Member: uint32(i + 1)}})
 				byMember[uint32(i+1)] = m
 			}
 			compareMarks(rows, byMember, tt.members)
@@ -86,23 +87,6 @@ func TestCompareMarks(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The names are those that operators see.
-func TestNames(t *testing.T) {
-	for _, name := range []struct{ got, want string }{
-		{Down.String(), "down"},
-		{Skipped.String(), "not asked again"},
-		{Disconnected.String(), "disconnected"},
-		{TTL.String(), "ttl"},
-		{NoNode.String(), "none"},
-		{Differs.String(), "differs"},
-		{Unmarked.String(), "unknown"},
-	} {
-		if name.got != name.want {
-			t.Errorf("%q, want %q", name.got, name.want)
-		}
 	}
 }
 

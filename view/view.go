@@ -4,15 +4,14 @@
 // the session was last heard to the leader. A Collector asks each member for what it knows and puts the
 // answers together.
 //
-//   - Status, Members, Session, Connection, Watch, Owner: what the answers consist of.
-//   - Answer: a page of rows, the Cursor of the next page, and the members that did not answer.
+//   - Members: the servers of the ensemble, and what each of them does. All other answers are of the types of package api.
 //   - Collector: asks all members at the same time, within one deadline.
 //
 // # What may be missing
 //
 // A list is read page by page, and each member is asked for its part at its own time. A row that appears
 // or moves meanwhile may be missing or be there twice. A member that does not answer is named in
-// Answer.Silent, and the rows that only it knows are missing.
+// api.List.Silent, and the rows that only it knows are missing.
 //
 // # Trust
 //
@@ -26,7 +25,6 @@ import (
 	"time"
 
 	"rollcall/jute"
-	"rollcall/tally"
 )
 
 const (
@@ -43,83 +41,34 @@ const (
 	MaxDeadline = 2 * time.Second
 )
 
-// Answer is a page of rows.
-type Answer[T any] struct {
-	Rows   []T
-	Next   Cursor    // of the next page; "": this is the last one
-	Silent []Silence // the members that did not answer, by id
-}
-
 // Page says which rows are wanted.
 type Page struct {
 	Limit int    // the most rows; from 1 to MaxRows; 0: MaxRows
-	From  Cursor // Next of the page before; "": the first page
+	From  string // Next of the page before; "": the first page
 }
 
-// Silence says why a member is missing from an answer.
-type Silence struct {
-	Member uint32
-	Reason Reason
-	Detail string
-}
-
-// Reason is a reason for a Silence.
-type Reason int
-
-// These are the reasons.
+// These are the reasons of an api.Silence.
 const (
-	Down    Reason = iota + 1 // the member cannot be reached
-	Late                      // no answer came in time
-	Older                     // the member's version does not know the question
-	Busy                      // the member has too many questions to answer
-	Wrong                     // what the member said is no answer to the question
-	Skipped                   // the member was silent on an earlier page, and was not asked again
+	Down    = "down"              // the member cannot be reached
+	Late    = "no answer in time" // no answer came in time
+	Older   = "older version"     // the member's version does not know the question
+	Busy    = "busy"              // the member has too many questions to answer
+	Wrong   = "wrong answer"      // what the member said is no answer to the question
+	Skipped = "not asked again"   // the member was silent on an earlier page, and was not asked again
 )
 
-var reasonNames = map[Reason]string{
-	Down: "down", Late: "no answer in time", Older: "older version", Busy: "busy", Wrong: "wrong answer", Skipped: "not asked again",
-}
-
-// String returns the reason as operators see it.
-func (r Reason) String() string { return reasonNames[r] }
-
-// State says whether a session's client is connected.
-type State int
-
-// These are the states.
+// These are the states of an api.Session.
 const (
-	Unknown      State = iota + 1 // the member that the session is attached to did not answer
-	Connected                     // a connection carries the session
-	Disconnected                  // none does, on the member that the session is attached to
+	Unknown      = "unknown"      // the member that the session is attached to did not answer
+	Connected    = "connected"    // a connection carries the session
+	Disconnected = "disconnected" // none does, on the member that the session is attached to
 )
-
-var stateNames = map[State]string{Unknown: "unknown", Connected: "connected", Disconnected: "disconnected"}
-
-// String returns the state as operators see it.
-func (s State) String() string { return stateNames[s] }
-
-// Session is a session with what all members together know of it.
-type Session struct {
-	ID         jute.SessionID
-	State      State
-	Member     uint32 // that it is attached to; 0: none
-	Address    string // of the client that connected last, host:port
-	Timeout    time.Duration
-	Created    time.Time // by the log's time
-	Ephemerals int
-	Watches    int               // of its connection
-	Connection *tally.Connection // nil: it is not connected
-
-	Timed bool          // the leader has answered, and says:
-	Heard time.Duration // how long ago it was last heard, or its leader began
-	Left  time.Duration // time until its timeout is over if it is not heard
-}
 
 // Filter selects sessions. A field that is zero selects all.
 type Filter struct {
 	ID      jute.SessionID
 	Member  uint32
-	State   State
+	State   string // one of the states
 	Address string // a host, or host:port
 }
 
@@ -129,40 +78,11 @@ type ConnectionFilter struct {
 	Address string // a host, or host:port
 }
 
-// Connection is a client connection of a member.
-type Connection struct {
-	Member uint32
-	tally.Connection
-}
-
-// Watch is a path that a connection of a member watches.
-type Watch struct {
-	Member uint32
-	tally.Watch
-}
-
-// Kind is the kind of a node.
-type Kind int
-
-// These are the kinds.
+// These are the kinds of a node in an api.Owner.
 const (
-	NoNode Kind = iota // there is no such node
-	Plain
-	Ephemeral
-	Container
-	TTL
+	NoNode    = "none" // there is no such node
+	Plain     = "persistent"
+	Ephemeral = "ephemeral"
+	Container = "container"
+	TTL       = "ttl"
 )
-
-var kindNames = map[Kind]string{NoNode: "none", Plain: "persistent", Ephemeral: "ephemeral", Container: "container", TTL: "ttl"}
-
-// String returns the kind as operators see it.
-func (k Kind) String() string { return kindNames[k] }
-
-// Owner says which session a node belongs to. Only an ephemeral node has one.
-type Owner struct {
-	Kind    Kind
-	ID      jute.SessionID
-	Ended   bool      // the session has ended, and the node is about to be removed
-	Session Session   // zero if the session has ended
-	Silent  []Silence // the members that did not answer
-}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/view"
 )
@@ -66,10 +67,10 @@ func showLive(ctx context.Context, w cli.World, members []*upMember, out *teller
 
 // ensemble is what one look at the members shows.
 type ensemble struct {
-	members  []view.Status
-	sessions []view.Session // at most livePage
-	more     bool           // there are other sessions
-	err      error          // why the sessions are not known
+	members  []api.Member
+	sessions []api.Session // at most livePage
+	more     bool          // there are other sessions
+	err      error         // why the sessions are not known
 }
 
 // look asks the members in turn until one answers.
@@ -82,7 +83,7 @@ func look(ctx context.Context, members []*upMember) (e ensemble) {
 			continue
 		}
 		sessions, err := m.View().Sessions(ctx, view.Filter{}, view.Page{Limit: livePage})
-		e = ensemble{members: status.Rows, sessions: sessions.Rows, more: sessions.Next != "", err: err}
+		e = ensemble{members: status.Items, sessions: sessions.Items, more: sessions.Next != "", err: err}
 		if err == nil {
 			return e
 		}
@@ -94,7 +95,7 @@ func look(ctx context.Context, members []*upMember) (e ensemble) {
 func (e *ensemble) lines(w cli.World, columns, rows int) block {
 	lines := append([]string{""}, table(w, memberColumns, e.members)...)
 	shown := slices.Clone(e.sessions)
-	slices.SortStableFunc(shown, func(a, b view.Session) int { return cmp.Compare(timeLeft(a), timeLeft(b)) })
+	slices.SortStableFunc(shown, func(a, b api.Session) int { return cmp.Compare(timeLeft(a), timeLeft(b)) })
 	shown = shown[:min(len(shown), liveSessions)]
 	switch {
 	case e.err != nil:
@@ -117,37 +118,39 @@ func (e *ensemble) lines(w cli.World, columns, rows int) block {
 }
 
 // timeLeft orders sessions by their end. Those whose time the leader did not tell come last.
-func timeLeft(s view.Session) time.Duration {
-	if !s.Timed {
+func timeLeft(s api.Session) int64 {
+	if s.LeftMs == nil {
 		return math.MaxInt64
 	}
-	return s.Left
+	return *s.LeftMs
 }
 
-var memberColumns = []cli.Column[view.Status]{
-	{Name: "member", Cell: func(s view.Status) string { return fmt.Sprint(s.Member) }},
-	{Name: "role", Cell: func(s view.Status) string { return cmp.Or(s.Role, "not serving") }},
-	{Name: "term", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Term) }},
-	{Name: "clients", Cell: func(s view.Status) string { return s.Clients }},
-	{Name: "connections", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Connections) }},
-	{Name: "watches", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Watches) }},
-	{Name: "applied", Right: true, Cell: func(s view.Status) string { return fmt.Sprint(s.Applied) }},
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+var memberColumns = []cli.Column[api.Member]{
+	{Name: "member", Cell: func(s api.Member) string { return fmt.Sprint(s.Member) }},
+	{Name: "role", Cell: func(s api.Member) string { return cmp.Or(s.Role, "not serving") }},
+	{Name: "term", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Term) }},
+	{Name: "clients", Cell: func(s api.Member) string { return s.Clients }},
+	{Name: "connections", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Connections) }},
+	{Name: "watches", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Watches) }},
+	{Name: "applied", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Applied) }},
 }
 
-var sessionColumns = []cli.Column[view.Session]{
-	{Name: "session", Cell: func(s view.Session) string { return s.ID.String() }},
-	{Name: "state", Cell: func(s view.Session) string { return s.State.String() }},
-	{Name: "member", Right: true, Cell: func(s view.Session) string { return fmt.Sprint(s.Member) }},
-	{Name: "address", Cell: func(s view.Session) string { return s.Address }},
-	{Name: "timeout", Right: true, Cell: func(s view.Session) string { return s.Timeout.String() }},
-	{Name: "left", Right: true, Cell: func(s view.Session) string {
-		if !s.Timed {
+var sessionColumns = []cli.Column[api.Session]{
+	{Name: "session", Cell: func(s api.Session) string { return s.ID }},
+	{Name: "state", Cell: func(s api.Session) string { return s.State }},
+	{Name: "member", Right: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Member) }},
+	{Name: "address", Cell: func(s api.Session) string { return s.Address }},
+	{Name: "timeout", Right: true, Cell: func(s api.Session) string { return millis(s.TimeoutMs).String() }},
+	{Name: "left", Right: true, Cell: func(s api.Session) string {
+		if s.LeftMs == nil {
 			return ""
 		}
-		return s.Left.Round(100 * time.Millisecond).String()
+		return millis(*s.LeftMs).Round(100 * time.Millisecond).String()
 	}},
-	{Name: "ephemerals", Right: true, Cell: func(s view.Session) string { return fmt.Sprint(s.Ephemerals) }},
-	{Name: "watches", Right: true, Cell: func(s view.Session) string { return fmt.Sprint(s.Watches) }},
+	{Name: "ephemerals", Right: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Ephemerals) }},
+	{Name: "watches", Right: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Watches) }},
 }
 
 // table returns the lines of a table, without colours, so that they can be cut to the terminal.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/member"
 	"rollcall/quorum/disk"
@@ -192,12 +193,13 @@ func TestLinesBelow(t *testing.T) {
 
 // The lines fit the terminal, and what clients chose does no harm in them.
 func TestLiveLines(t *testing.T) {
+	left := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
 	e := ensemble{
-		members: []view.Status{{Member: 1, Role: "leader", Clients: "127.0.0.1:2181"}, {Member: 2}},
-		sessions: []view.Session{
-			{ID: 0x11, State: view.Connected, Member: 1, Address: "a\x1b[2J:1", Timeout: time.Minute, Timed: true, Left: 50 * time.Second},
-			{ID: 0x12, State: view.Disconnected, Member: 2, Address: "b:2", Timeout: 4 * time.Second, Timed: true, Left: 2 * time.Second},
-			{ID: 0x13, State: view.Unknown, Member: 2, Address: "c:3", Timeout: time.Second},
+		members: []api.Member{{Member: 1, Role: "leader", Clients: "127.0.0.1:2181"}, {Member: 2}},
+		sessions: []api.Session{
+			{ID: "0x11", State: view.Connected, Member: 1, Address: "a\x1b[2J:1", TimeoutMs: time.Minute.Milliseconds(), LeftMs: left(50 * time.Second)},
+			{ID: "0x12", State: view.Disconnected, Member: 2, Address: "b:2", TimeoutMs: (4 * time.Second).Milliseconds(), LeftMs: left(2 * time.Second)},
+			{ID: "0x13", State: view.Unknown, Member: 2, Address: "c:3", TimeoutMs: time.Second.Milliseconds()},
 		},
 	}
 	lines := e.lines(cli.World{}, 200, 60)
