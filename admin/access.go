@@ -63,32 +63,32 @@ func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	return a, a.credentials.readTokens(&cfg.HTTPSettings, log)
 }
 
-// needed is the lowest role that an endpoint of a class demands from another machine, or from everybody if it changes something.
-var needed = map[class]role{open: roleNone, measures: roleMetrics, reads: roleReads, changes: roleAdmin}
+// neededRoles is the lowest role that an endpoint of a class demands from another machine, or from everybody if it changes something.
+var neededRoles = map[class]role{open: roleNone, measures: roleMetrics, reads: roleReads, changes: roleAdmin}
 
-// refuse returns nil if the request may be answered by an endpoint of the class, or the reason why
+// reject returns nil if the request may be answered by an endpoint of the class, or the reason why
 // not. A web page that a browser on this machine shows must not act for its author: it names its
 // origin, or its own host name if that name resolves to this machine.
-func (a *authorizer) refuse(c class, r *http.Request) *Failure {
+func (a *authorizer) reject(c class, r *http.Request) *Failure {
 	if c == open {
-		return a.misnamed(r)
+		return a.rejectHost(r)
 	}
 	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
-	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), foreign) {
+	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), isCrossSite) {
 		return &Failure{Status: http.StatusForbidden, Text: "requests from pages of another origin are refused"}
 	}
 	has := a.role(r)
-	needs := a.needs(r)
-	if c != changes && has >= needed[c] {
+	needs := a.credentialsFault(r)
+	if c != changes && has >= neededRoles[c] {
 		return nil
 	}
 	switch {
-	case !local(r.RemoteAddr) && c != changes:
+	case !isLocal(r.RemoteAddr) && c != changes:
 		return &Failure{Status: http.StatusUnauthorized, Text: "from another machine " + needs}
-	case !local(r.RemoteAddr):
+	case !isLocal(r.RemoteAddr):
 		return &Failure{Status: http.StatusForbidden, Text: "this is answered on the member's own machine alone: connect to a loopback address"}
-	case !a.known(r.Host):
-		return errMisnamed
+	case !a.knowsHost(r.Host):
+		return errWrongHost
 	case c == changes && has > roleNone && has < roleAdmin:
 		return &Failure{Status: http.StatusForbidden, Text: "these credentials only read; an administrator's are needed"}
 	case c == changes && has < roleAdmin:
@@ -97,31 +97,31 @@ func (a *authorizer) refuse(c class, r *http.Request) *Failure {
 	return nil
 }
 
-// errMisnamed is the answer to a request for another host. A page of another site whose name leads to this machine sends such a
+// errWrongHost is the answer to a request for another host. A page of another site whose name leads to this machine sends such a
 // request.
-var errMisnamed = &Failure{Status: http.StatusForbidden, Text: "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
+var errWrongHost = &Failure{Status: http.StatusForbidden, Text: "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
 
-// misnamed returns errMisnamed if a request without credentials is for a host that is not this member. Some probes name no host,
+// rejectHost returns errWrongHost if a request without credentials is for a host that is not this member. Some probes name no host,
 // and every browser does.
-func (a *authorizer) misnamed(r *http.Request) *Failure {
-	if r.Host == "" || a.known(r.Host) || a.role(r) > roleNone {
+func (a *authorizer) rejectHost(r *http.Request) *Failure {
+	if r.Host == "" || a.knowsHost(r.Host) || a.role(r) > roleNone {
 		return nil
 	}
-	return errMisnamed
+	return errWrongHost
 }
 
-// mistyped returns nil if a request has the type of body that the endpoint takes. A page of another site can send no
+// rejectContentType returns nil if a request has the type of body that the endpoint takes. A page of another site can send no
 // such type without asking first.
-func (e *endpoint) mistyped(r *http.Request) *Failure {
-	wanted := cmp.Or(e.takesType, "application/json")
-	if e.class != changes || r.Method != http.MethodPost || sends(r, wanted) {
+func (e *endpoint) rejectContentType(r *http.Request) *Failure {
+	wanted := cmp.Or(e.contentType, "application/json")
+	if e.class != changes || r.Method != http.MethodPost || hasContentType(r, wanted) {
 		return nil
 	}
 	return &Failure{Status: http.StatusUnsupportedMediaType, Text: "the Content-Type of this request must be " + wanted}
 }
 
-// needs says what is wrong with the credentials of a request that proves nothing.
-func (a *authorizer) needs(r *http.Request) string {
+// credentialsFault says what is wrong with the credentials of a request that proves nothing.
+func (a *authorizer) credentialsFault(r *http.Request) string {
 	switch {
 	case a.credentials == (credentials{alg: a.credentials.alg}):
 		return "this needs credentials, and the member knows none: set admin.tokenFile or DigestAuthenticationProvider.superDigest, and start it again"
@@ -131,8 +131,8 @@ func (a *authorizer) needs(r *http.Request) string {
 	return "this needs credentials: Authorization: digest super:PASSWORD, or Bearer TOKEN"
 }
 
-// local reports whether addr is on this machine: a host:port of its loopback interface, or a user at a socket.
-func local(addr string) bool {
+// isLocal reports whether addr is on this machine: a host:port of its loopback interface, or a user at a socket.
+func isLocal(addr string) bool {
 	if strings.HasPrefix(addr, localsocket.Prefix) {
 		return true
 	}
@@ -147,11 +147,11 @@ func sameOrigin(origin, host string) bool {
 	return err == nil && strings.EqualFold(u.Host, host)
 }
 
-// foreign reports whether a browser says that a page of another site made the request.
-func foreign(site string) bool { return site != "" && site != "same-origin" && site != "none" }
+// isCrossSite reports whether a browser says that a page of another site made the request.
+func isCrossSite(site string) bool { return site != "" && site != "same-origin" && site != "none" }
 
-// known reports whether host is an address or one of this member's names, with or without a port.
-func (a *authorizer) known(host string) bool {
+// knowsHost reports whether host is an address or one of this member's names, with or without a port.
+func (a *authorizer) knowsHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.Trim(host, "[]")
@@ -162,7 +162,7 @@ func (a *authorizer) known(host string) bool {
 	return slices.Contains(a.names, strings.ToLower(name)) || slices.Contains(a.names, "*")
 }
 
-func sends(r *http.Request, wanted string) bool {
+func hasContentType(r *http.Request, wanted string) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), wanted) && len(r.Header.Values("Content-Type")) == 1
 }

@@ -59,13 +59,13 @@ func validate(t *testing.T, doc *openapi3.T, e *endpoint, status int, header htt
 // example returns a request that is answered with 200: it has all parameters that are needed.
 func example(e *endpoint) visit {
 	v := visit{method: e.method, path: strings.ReplaceAll(e.path, "{id}", "0x1000012f99a0001")}
-	for i, name := range e.needs {
+	for i, name := range e.requiredParameters {
 		v.path += [...]string{"?", "&"}[min(i, 1)] + name + "=" + map[string]string{"path": "/a"}[name]
 	}
 	if e.class == changes {
 		v.header = signedIn
 	}
-	switch e.takes.(type) {
+	switch e.requestBody.(type) {
 	case api.NodeCreate:
 		v.body = `{"path":"/a/","data":"eA==","sequential":true,"acl":[{"scheme":"world","id":"anyone","perms":"r"}]}`
 	case api.NodeSet:
@@ -89,7 +89,7 @@ func example(e *endpoint) visit {
 func TestAnswersAreAsDescribed(t *testing.T) {
 	doc := described(t)
 	for _, e := range testRoutes(t) {
-		if !strings.HasPrefix(e.path, "/v1/") || e.ask == nil { // TestEvents reads the stream of events
+		if !strings.HasPrefix(e.path, "/v1/") || e.reply == nil { // TestEvents reads the stream of events
 			continue
 		}
 		t.Run(e.method+e.path, func(t *testing.T) {
@@ -148,10 +148,10 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 	case status == http.StatusServiceUnavailable && e.long:
 		for range maxPages {
 			h.places.pages <- struct{}{}
-			h.places.own <- struct{}{}
+			h.places.administratorPages <- struct{}{}
 		}
 	case status == http.StatusServiceUnavailable && e.class == changes:
-		h.audit.acts = &fullLog{}
+		h.audit.auditLog = &fullLog{}
 	case status == http.StatusNotFound && e.class == reads:
 		opsOf(h).rows = nil
 	default:

@@ -32,8 +32,8 @@ const maxTarget = 300
 // audit logs each request of the class changes as one line, "audit". The lines about refused requests are
 // bounded, because strangers cause them. The others are not, because only administrators do.
 type audit struct {
-	log  *slog.Logger
-	acts Acts
+	log      *slog.Logger
+	auditLog Acts
 
 	mu     sync.Mutex
 	minute time.Time // when the minute began in which refused requests are counted
@@ -53,9 +53,9 @@ func (a *audit) request(e *endpoint, r *http.Request, who string) []any {
 	return []any{"action", e.action, "target", short(target), "by", who, "from", r.RemoteAddr}
 }
 
-// allowed logs a request that an endpoint has answered. failure is why it failed, or why its outcome is not
+// finished logs a request that an endpoint has answered. failure is why it failed, or why its outcome is not
 // known; nil if it was done.
-func (a *audit) allowed(e *endpoint, r *http.Request, who string, failure *Failure) {
+func (a *audit) finished(e *endpoint, r *http.Request, who string, failure *Failure) {
 	outcome := "done"
 	switch {
 	case failure != nil && failure.Status == http.StatusGatewayTimeout:
@@ -69,14 +69,14 @@ func (a *audit) allowed(e *endpoint, r *http.Request, who string, failure *Failu
 
 // act puts a request into the audit log, too, if this member has one.
 func (a *audit) act(e *endpoint, r *http.Request, who, outcome string) {
-	if a.acts == nil {
+	if a.auditLog == nil {
 		return
 	}
 	act := actOf(e, r, who)
 	if outcome != "done" {
 		act.Result, act.Error = events.Failure, short(outcome)
 	}
-	a.acts.Add(act)
+	a.auditLog.Add(act)
 }
 
 // actOf returns the event of a request.
@@ -90,18 +90,18 @@ func actOf(e *endpoint, r *http.Request, who string) events.Event {
 
 // required returns nil if an act may be done, or why not: it must have a line before, and has none.
 func (a *audit) required(e *endpoint, r *http.Request, who string) *Failure {
-	if a.acts == nil {
+	if a.auditLog == nil {
 		return nil
 	}
-	if err := a.acts.Require(r.Context(), actOf(e, r, who)); err != nil {
+	if err := a.auditLog.Require(r.Context(), actOf(e, r, who)); err != nil {
 		return &Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done, because audit.required is set"}
 	}
 	return nil
 }
 
-// refused logs a request that no endpoint has answered. Of more than maxRefusals in a minute it logs how
+// rejected logs a request that no endpoint has answered. Of more than maxRefusals in a minute it logs how
 // many there were, with the next one that it logs.
-func (a *audit) refused(e *endpoint, r *http.Request, who, why string) {
+func (a *audit) rejected(e *endpoint, r *http.Request, who, why string) {
 	now := time.Now()
 	a.mu.Lock()
 	omitted := 0

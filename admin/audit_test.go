@@ -76,7 +76,7 @@ func TestAudit(t *testing.T) {
 	} {
 		h, log := newAudited(t)
 		acts := &acts{}
-		h.audit.acts = acts
+		h.audit.auditLog = acts
 		opsOf(h).err = tt.err
 		tt.visit.to(h)
 		if got := strings.TrimSuffix(log.String(), "\n"); got != tt.want {
@@ -172,7 +172,7 @@ func (f *fullLog) Require(_ context.Context, e events.Event) error {
 func TestNoActWithoutLine(t *testing.T) {
 	h, log := newAudited(t)
 	full := &fullLog{}
-	h.audit.acts = full
+	h.audit.auditLog = full
 	w := visit{method: "POST", path: "/v1/sessions/0x7/kill", header: signedIn}.to(h)
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no space left on device; nothing was done") || opsOf(h).asked == "kill" {
 		t.Errorf("%d %s", w.Code, w.Body)

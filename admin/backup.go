@@ -59,14 +59,14 @@ func newCopies(cfg *HTTPConfig, a *authorizer, log *slog.Logger) *copies {
 func (c *copies) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "POST", path: "/v1/snapshot", class: changes, action: "snapshot", lasts: snapshotTime, answers: api.Snapshot{}, takes: struct{}{},
-			fails: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:  "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", ask: c.store,
+			method: "POST", path: "/v1/snapshot", class: changes, action: "snapshot", timeout: snapshotTime, responseBody: api.Snapshot{}, requestBody: struct{}{},
+			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
+			help:            "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", reply: c.store,
 		},
 		{
-			method: "GET", path: "/v1/backup", class: changes, action: "backup", lasts: backupTime, answers: []byte{}, params: backupParams,
-			fails: []int{http.StatusServiceUnavailable},
-			help:  "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member fails meanwhile", serve: c.backup,
+			method: "GET", path: "/v1/backup", class: changes, action: "backup", timeout: backupTime, responseBody: []byte{}, parameters: backupParams,
+			failureStatuses: []int{http.StatusServiceUnavailable},
+			help:            "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member fails meanwhile", serve: c.backup,
 		},
 	}
 }
@@ -75,7 +75,7 @@ var backupParams = []string{"rate"}
 
 // backup sends a backup.
 func (c *copies) backup(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(&endpoint{params: backupParams}, r, c.authorizer.who(r))
+	q := newQuery(&endpoint{parameters: backupParams}, r, c.authorizer.administrator(r))
 	rate := int64(q.number("rate")) << 20
 	if rate == 0 {
 		rate = backup.DefaultRate

@@ -30,13 +30,13 @@ const (
 	maxAnswers = 256
 )
 
-// bounded is a listener with a bound on its connections, and on those that have a request under way. If there is no room for a new
+// boundedListener is a listener with a bound on its connections, and on those that have a request under way. If there is no room for a new
 // connection, another one is closed. That is one without a request that is not new: the one that has waited for longest, of the
 // address with most connections. If all have requests, it is one whose client does not read the answer. If there is none of these
 // either, the new connection waits. So neither silent clients nor clients that do not read keep a probe out.
 //
 // A request takes a seat, which its connection keeps until the answer has been sent. A probe needs no seat.
-type bounded struct {
+type boundedListener struct {
 	net.Listener
 	most   int
 	left   chan struct{} // has room for one: a connection has ended or has nothing to do any more
@@ -44,7 +44,7 @@ type bounded struct {
 	once   sync.Once
 
 	mu    sync.Mutex
-	conns map[*boundConn]bool
+	conns map[*boundedConn]bool
 	turns uint64             // how often a connection became quiet
 	from  map[netip.Addr]int // connections of an address
 	seats [ownSeat + 1]int   // those that are taken
@@ -60,10 +60,10 @@ const (
 	ownSeat // of somebody with credentials
 )
 
-// boundConn is a connection of a bounded. The fields after the connection are guarded by bounded.mu.
-type boundConn struct {
+// boundedConn is a connection of a boundedListener. The fields after the connection are guarded by its lock.
+type boundedConn struct {
 	net.Conn
-	of      *bounded
+	of      *boundedListener
 	addr    netip.Addr
 	quiet   bool      // it has no request
 	since   time.Time // when it came
@@ -75,7 +75,7 @@ type boundConn struct {
 
 // CloseWrite implements what net/http asks of a connection before it closes one whose request it has not read to the end: without
 // it, the client would get a reset in place of the answer.
-func (c *boundConn) CloseWrite() error { return closeWrite(c.Conn) }
+func (c *boundedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // closeWrite closes the writing side of a connection that has one.
 func closeWrite(c net.Conn) error {
@@ -85,26 +85,26 @@ func closeWrite(c net.Conn) error {
 	return nil
 }
 
-func newBounded(l net.Listener, most int) *bounded {
-	return &bounded{
+func newBounded(l net.Listener, most int) *boundedListener {
+	return &boundedListener{
 		Listener: l, most: most, left: make(chan struct{}, 1), closed: make(chan struct{}),
-		conns: map[*boundConn]bool{}, from: map[netip.Addr]int{}, taken: map[netip.Addr]int{},
+		conns: map[*boundedConn]bool{}, from: map[netip.Addr]int{}, taken: map[netip.Addr]int{},
 	}
 }
 
 // Close implements net.Listener.
-func (b *bounded) Close() error {
+func (b *boundedListener) Close() error {
 	b.once.Do(func() { close(b.closed) })
 	return b.Listener.Close()
 }
 
 // Accept returns the next connection when there is room for it.
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *boundedListener) Accept() (net.Conn, error) {
 	c, err := b.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	one := &boundConn{Conn: c, of: b, addr: networkOf(c.RemoteAddr())}
+	one := &boundedConn{Conn: c, of: b, addr: networkOf(c.RemoteAddr())}
 	for {
 		oldest, wait := b.admit(one, time.Now())
 		if oldest != nil {
@@ -128,7 +128,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 
 // admit adds c, and returns the connection that has to be closed for it, if any. If none can be closed yet, it adds nothing and
 // returns after which time to try again.
-func (b *bounded) admit(c *boundConn, now time.Time) (oldest *boundConn, wait time.Duration) {
+func (b *boundedListener) admit(c *boundedConn, now time.Time) (oldest *boundedConn, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.conns) >= b.most {
@@ -145,7 +145,7 @@ func (b *bounded) admit(c *boundConn, now time.Time) (oldest *boundConn, wait ti
 }
 
 // idlest returns the connection that makes room, or nil. The caller holds the lock.
-func (b *bounded) idlest(now time.Time) (found *boundConn) {
+func (b *boundedListener) idlest(now time.Time) (found *boundedConn) {
 	for c := range b.conns {
 		idle := c.quiet && (c.answers > 0 || now.Sub(c.since) >= graceTime)
 		if !idle && !c.stuck(now) {
@@ -159,7 +159,7 @@ func (b *bounded) idlest(now time.Time) (found *boundConn) {
 }
 
 // before reports whether c makes room rather than d: quiet connections before others, and then the one that waits for longest.
-func (c *boundConn) before(d *boundConn) bool {
+func (c *boundedConn) before(d *boundedConn) bool {
 	if c.quiet != d.quiet {
 		return c.quiet
 	}
@@ -167,37 +167,37 @@ func (c *boundConn) before(d *boundConn) bool {
 }
 
 // stuck reports whether the client does not read its answer.
-func (c *boundConn) stuck(now time.Time) bool {
+func (c *boundedConn) stuck(now time.Time) bool {
 	return !c.writing.IsZero() && now.Sub(c.writing) >= stuckTime
 }
 
 // Write implements net.Conn. It notes for how long it takes.
-func (c *boundConn) Write(p []byte) (int, error) {
+func (c *boundedConn) Write(p []byte) (int, error) {
 	c.note(time.Now())
 	defer c.note(time.Time{})
 	return c.Conn.Write(p)
 }
 
 // Close implements net.Conn. It gives the place of the connection back, whichever side closes it.
-func (c *boundConn) Close() error {
+func (c *boundedConn) Close() error {
 	c.of.mu.Lock()
 	c.of.forget(c)
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
 
-func (c *boundConn) note(at time.Time) {
+func (c *boundedConn) note(at time.Time) {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	c.writing = at
 }
 
-// boundOf returns the connection below TLS, or nil if it is none of a bounded's.
-func boundOf(c net.Conn) *boundConn {
+// boundOf returns the connection below TLS, or nil if it is none of a boundedListener's.
+func boundOf(c net.Conn) *boundedConn {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {
-			one, _ := c.(*boundConn)
+			one, _ := c.(*boundedConn)
 			return one
 		}
 		c = over.NetConn()
@@ -206,7 +206,7 @@ func boundOf(c net.Conn) *boundConn {
 
 // state implements http.Server.ConnState. The server calls it when the headers of a request have been read, when the request
 // has been answered, and when the connection has ended.
-func (b *bounded) state(conn net.Conn, state http.ConnState) {
+func (b *boundedListener) state(conn net.Conn, state http.ConnState) {
 	c := boundOf(conn)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,13 +232,13 @@ func (b *bounded) state(conn net.Conn, state http.ConnState) {
 }
 
 // rest notes that c has no request. The caller holds the lock.
-func (b *bounded) rest(c *boundConn) {
+func (b *boundedListener) rest(c *boundedConn) {
 	b.turns++
 	c.quiet, c.order = true, b.turns
 }
 
 // forget removes c. The caller holds the lock.
-func (b *bounded) forget(c *boundConn) {
+func (b *boundedListener) forget(c *boundedConn) {
 	if !b.conns[c] {
 		return
 	}
@@ -250,7 +250,7 @@ func (b *bounded) forget(c *boundConn) {
 }
 
 // leave ends that c has a seat. The caller holds the lock.
-func (b *bounded) leave(c *boundConn) {
+func (b *boundedListener) leave(c *boundedConn) {
 	if c.seat == noSeat {
 		return
 	}
@@ -266,7 +266,7 @@ func (b *bounded) leave(c *boundConn) {
 // sit gives c a seat of a kind for the request that it has. If there is none, one of the same kind makes room whose client does
 // not read; it is returned, to be closed. ok is false if there is no such one, or if c has made room itself since its request came:
 // nothing would give its seat back.
-func (b *bounded) sit(c *boundConn, kind seat, now time.Time) (stuck *boundConn, ok bool) {
+func (b *boundedListener) sit(c *boundedConn, kind seat, now time.Time) (stuck *boundedConn, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.conns[c] {
@@ -293,7 +293,7 @@ func (b *bounded) sit(c *boundConn, kind seat, now time.Time) (stuck *boundConn,
 }
 
 // spacious reports whether a quarter of the connections is free.
-func (b *bounded) spacious() bool {
+func (b *boundedListener) spacious() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.conns) < b.most*3/4
@@ -314,10 +314,10 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, boundOf(c))
 }
 
-// seated takes a seat for a request, and reports whether it may be answered. A connection that has had enough answers is closed
+// takeSeat takes a seat for a request, and reports whether it may be answered. A connection that has had enough answers is closed
 // after this one.
-func (h *HTTP) seated(w http.ResponseWriter, r *http.Request) bool {
-	c, _ := r.Context().Value(connKey{}).(*boundConn)
+func (h *HTTP) takeSeat(w http.ResponseWriter, r *http.Request) bool {
+	c, _ := r.Context().Value(connKey{}).(*boundedConn)
 	if c == nil {
 		return true // a test without connections
 	}
@@ -339,7 +339,7 @@ func (h *HTTP) seated(w http.ResponseWriter, r *http.Request) bool {
 	return ok
 }
 
-func (c *boundConn) answered() int {
+func (c *boundedConn) answered() int {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	return c.answers
@@ -366,7 +366,7 @@ func networkOf(a net.Addr) netip.Addr {
 }
 
 // closeQuiet closes the connections without a request.
-func (b *bounded) closeQuiet() {
+func (b *boundedListener) closeQuiet() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.conns {

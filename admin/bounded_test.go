@@ -11,7 +11,7 @@ import (
 func TestClosedConnectionTakesNoSeat(t *testing.T) {
 	b := newBounded(newPipes(), 1)
 	now := time.Now()
-	first, second := &boundConn{Conn: farPipe{}, of: b}, &boundConn{Conn: farPipe{}, of: b}
+	first, second := &boundedConn{Conn: farPipe{}, of: b}, &boundedConn{Conn: farPipe{}, of: b}
 	b.admit(first, now)
 	if oldest, _ := b.admit(second, now.Add(graceTime)); oldest != first {
 		t.Fatal("the first connection has not made room")

@@ -12,14 +12,14 @@ import (
 )
 
 // connections lists the connections with everything known about them.
-func (a *adminServer) connections(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) connections(j *jsonWriter, _ *Stats, _ url.Values) string {
 	a.connectionList(j, false)
 	return ""
 }
 
 // connectionList writes the fields with the connections: one with the plain ones, and one with those over
 // TLS. brief leaves out what is known of their sessions.
-func (a *adminServer) connectionList(j *pretty, brief bool) {
+func (a *adminServer) connectionList(j *jsonWriter, brief bool) {
 	for _, list := range []struct {
 		name   string
 		secure bool
@@ -39,7 +39,7 @@ func (a *adminServer) connectionList(j *pretty, brief bool) {
 	}
 }
 
-func (j *pretty) connection(c *tally.Connection, brief bool) {
+func (j *jsonWriter) connection(c *tally.Connection, brief bool) {
 	j.field("remote_socket_address", c.Addr)
 	j.field("interest_ops", c.Interest())
 	j.field("outstanding_requests", c.Queued)
@@ -70,7 +70,7 @@ func (j *pretty) connection(c *tally.Connection, brief bool) {
 
 // dump shows the sessions by the time at which they expire, in ms since 1970, and their ephemeral
 // nodes.
-func (a *adminServer) dump(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) dump(j *jsonWriter, _ *Stats, _ url.Values) string {
 	a.words.alone(func() {
 		j.fields("expiry_time_to_session_ids", func() { a.expiries(j) })
 	})
@@ -80,7 +80,7 @@ func (a *adminServer) dump(j *pretty, _ *Stats, _ url.Values) string {
 
 // expiries collects the sessions of a leader by the time at which they expire. Other members do not
 // know that time.
-func (a *adminServer) expiries(j *pretty) {
+func (a *adminServer) expiries(j *jsonWriter) {
 	all, leads := a.source.Expiries()
 	if !leads {
 		return
@@ -103,7 +103,7 @@ func (a *adminServer) expiries(j *pretty) {
 }
 
 // ephemerals writes the paths of each session. The source yields them together.
-func (a *adminServer) ephemerals(j *pretty) {
+func (a *adminServer) ephemerals(j *jsonWriter) {
 	j.grouped(func(yield func(string, func()) bool) {
 		for owner, path := range j.paths.ephemerals(walkPairs(j.p.walker, a.source.Ephemerals())) {
 			if !yield(strconv.FormatInt(int64(owner), 10), func() { j.value(path) }) {
@@ -114,7 +114,7 @@ func (a *adminServer) ephemerals(j *pretty) {
 }
 
 // grouped writes a list for each key. The pairs of one key come together.
-func (j *pretty) grouped(all func(yield func(key string, value func()) bool)) {
+func (j *jsonWriter) grouped(all func(yield func(key string, value func()) bool)) {
 	last, began := "", false
 	for key, value := range all {
 		if !began || key != last {
@@ -135,14 +135,14 @@ func (j *pretty) grouped(all func(yield func(key string, value func()) bool)) {
 	}
 }
 
-func (a *adminServer) watchSummary(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) watchSummary(j *jsonWriter, s *Stats, _ url.Values) string {
 	j.field("num_connections", s.Watching)
 	j.field("num_paths", s.WatchedPaths)
 	j.field("num_total_watches", s.DataWatches)
 	return ""
 }
 
-func (a *adminServer) watches(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) watches(j *jsonWriter, _ *Stats, _ url.Values) string {
 	j.fields("session_id_to_watched_paths", func() {
 		for id, paths := range j.paths.watches(walkPairs(j.p.walker, a.source.Watches())) {
 			j.values(strconv.FormatInt(int64(id), 10), func() {
@@ -159,7 +159,7 @@ func (a *adminServer) watches(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) watchesByPath(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) watchesByPath(j *jsonWriter, _ *Stats, _ url.Values) string {
 	a.words.alone(func() {
 		all := watchesByPath(j.paths.watches(walkPairs(j.p.walker, a.source.Watches())))
 		j.fields("path_to_session_ids", func() {
@@ -175,7 +175,7 @@ func (a *adminServer) watchesByPath(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) serverStats(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) serverStats(j *jsonWriter, s *Stats, _ url.Values) string {
 	data, log, err := a.source.DiskUsage()
 	if err != nil {
 		data, log = 0, 0 // as ZooKeeper
@@ -210,7 +210,7 @@ func (a *adminServer) serverStats(j *pretty, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (j *pretty) spread(name string, s tally.Spread) {
+func (j *jsonWriter) spread(name string, s tally.Spread) {
 	j.fields(name, func() {
 		j.field("last_buffer_size", s.Last)
 		j.field("min_buffer_size", s.Min)
@@ -219,7 +219,7 @@ func (j *pretty) spread(name string, s tally.Spread) {
 }
 
 // stats is server_stats with the list of connections.
-func (a *adminServer) stats(j *pretty, s *Stats, query url.Values) string {
+func (a *adminServer) stats(j *jsonWriter, s *Stats, query url.Values) string {
 	why := a.serverStats(j, s, query)
 	a.connectionList(j, true)
 	return why

@@ -24,7 +24,7 @@ type command struct {
 	help    string
 	// answer writes the fields of the answer, or returns why there are none. stats is filled in only
 	// if serving is set.
-	answer func(a *adminServer, j *pretty, s *Stats, query url.Values) (why string)
+	answer func(a *adminServer, j *jsonWriter, s *Stats, query url.Values) (why string)
 	// own returns what an endpoint has that does not answer as the others: its method, the type of its body, its time, and serve. Then
 	// answer is nil.
 	own func(c *copies) endpoint
@@ -81,12 +81,12 @@ func (a *adminServer) routes() (all []endpoint) {
 			e.method, e.action = http.MethodPost, c.name
 		}
 		if c.long {
-			e.lasts = longTime
+			e.timeout = longTime
 		}
-		e.paced = c.name == "monitor" || c.name == "watch_summary"
+		e.oneAtATime = c.name == "monitor" || c.name == "watch_summary"
 		if c.own != nil {
 			own := c.own(a.copies)
-			e.method, e.takesType, e.lasts, e.serve = own.method, own.takesType, own.lasts, own.serve
+			e.method, e.contentType, e.timeout, e.serve = own.method, own.contentType, own.timeout, own.serve
 		}
 		all = append(all, e)
 		for _, name := range c.aliases {
@@ -102,7 +102,7 @@ func (a *adminServer) routes() (all []endpoint) {
 // list shows the commands as links, as ZooKeeper does.
 func (a *adminServer) list(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	p := &page{w: w}
+	p := &textWriter{w: w}
 	for i := range commands {
 		p.printf("<a href=\"%s/%s\">%s</a>\n<br/>\n", a.url, commands[i].name, commands[i].name)
 	}
@@ -122,7 +122,7 @@ func (a *adminServer) unknown(w http.ResponseWriter, r *http.Request) {
 			status, name, why = http.StatusMethodNotAllowed, c.name, "this command changes the member: send it with POST"
 		}
 	}
-	writeCommand(w, status, name, func(*pretty) string { return why })
+	writeCommand(w, status, name, func(*jsonWriter) string { return why })
 }
 
 // command answers one of ZooKeeper's commands. As in ZooKeeper the status is 200 also if there is
@@ -131,12 +131,12 @@ func (a *adminServer) command(w http.ResponseWriter, r *http.Request, c *command
 	var stats Stats
 	if c.serving {
 		if a.source.Health().Role == "" || a.serving(&stats) == "" {
-			writeCommand(w, http.StatusOK, c.name, func(*pretty) string { return strings.TrimSuffix(notServing, "\n") })
+			writeCommand(w, http.StatusOK, c.name, func(*jsonWriter) string { return strings.TrimSuffix(notServing, "\n") })
 			return
 		}
 	}
-	writeCommand(w, http.StatusOK, c.name, func(j *pretty) string {
-		j.paths = a.authorizer.pathsFor(r)
+	writeCommand(w, http.StatusOK, c.name, func(j *jsonWriter) string {
+		j.paths = a.authorizer.pathFilterFor(r)
 		if c.long {
 			j.p.walker = a.words.pace.enter()
 			defer j.p.walker.leave()
@@ -152,11 +152,11 @@ func (a *adminServer) serving(s *Stats) string {
 }
 
 // writeCommand writes the answer to a command: the fields that answer writes, the command and the error.
-func writeCommand(w http.ResponseWriter, status int, name string, answer func(*pretty) string) {
+func writeCommand(w http.ResponseWriter, status int, name string, answer func(*jsonWriter) string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	out := bufio.NewWriterSize(w, partSize)
-	j := &pretty{p: &page{w: out}}
+	j := &jsonWriter{p: &textWriter{w: out}}
 	j.object(func() {
 		why := answer(j)
 		j.field("command", name)
@@ -170,7 +170,7 @@ func writeCommand(w http.ResponseWriter, status int, name string, answer func(*p
 	_ = out.Flush() // a client that left needs no answer
 }
 
-func (a *adminServer) nothing(*pretty, *Stats, url.Values) string { return "" }
+func (a *adminServer) nothing(*jsonWriter, *Stats, url.Values) string { return "" }
 
 // configurationFields are the lines of conf that ZooKeeper shows by HTTP, with their names there.
 var configurationFields = map[string]string{
@@ -179,7 +179,7 @@ var configurationFields = map[string]string{
 	"serverId": "server_id", "clientPortListenBacklog": "client_port_listen_backlog",
 }
 
-func (a *adminServer) configuration(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) configuration(j *jsonWriter, _ *Stats, _ url.Values) string {
 	lines, _ := a.source.Settings(0, 0)
 	for _, line := range lines {
 		name, shown := configurationFields[line.Name]
@@ -194,17 +194,17 @@ func (a *adminServer) configuration(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) resetConnections(*pretty, *Stats, url.Values) string {
+func (a *adminServer) resetConnections(*jsonWriter, *Stats, url.Values) string {
 	a.source.ResetConnections()
 	return ""
 }
 
-func (a *adminServer) resetStats(*pretty, *Stats, url.Values) string {
+func (a *adminServer) resetStats(*jsonWriter, *Stats, url.Values) string {
 	a.words.reset()
 	return ""
 }
 
-func (a *adminServer) dirs(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) dirs(j *jsonWriter, _ *Stats, _ url.Values) string {
 	data, log, err := a.source.DiskUsage()
 	if err != nil {
 		return fmt.Sprintf("the data folder cannot be read: %v", err)
@@ -214,12 +214,12 @@ func (a *adminServer) dirs(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) environment(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) environment(j *jsonWriter, _ *Stats, _ url.Values) string {
 	a.words.environment(func(name, value string) { j.field(name, value) })
 	return ""
 }
 
-func (a *adminServer) systemProperties(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) systemProperties(j *jsonWriter, _ *Stats, _ url.Values) string {
 	a.words.environment(func(name, value string) {
 		kind, rest, _ := strings.Cut(name, ".")
 		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unset && !strings.HasPrefix(rest, "memory.") {
@@ -229,12 +229,12 @@ func (a *adminServer) systemProperties(j *pretty, _ *Stats, _ url.Values) string
 	return ""
 }
 
-func (a *adminServer) traceMask(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) traceMask(j *jsonWriter, _ *Stats, _ url.Values) string {
 	j.field("tracemask", a.words.mask.Load())
 	return ""
 }
 
-func (a *adminServer) setTraceMask(j *pretty, s *Stats, query url.Values) string {
+func (a *adminServer) setTraceMask(j *jsonWriter, s *Stats, query url.Values) string {
 	const need = "setTraceMask requires long traceMask argument"
 	if !query.Has("traceMask") {
 		return need
@@ -247,29 +247,29 @@ func (a *adminServer) setTraceMask(j *pretty, s *Stats, query url.Values) string
 	return a.traceMask(j, s, query)
 }
 
-func (a *adminServer) hash(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) hash(j *jsonWriter, _ *Stats, _ url.Values) string {
 	j.values("digests", func() {})
 	return ""
 }
 
 // initialConfiguration shows nothing: a zoo.cfg may contain the digest of the super user.
-func (a *adminServer) initialConfiguration(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) initialConfiguration(j *jsonWriter, _ *Stats, _ url.Values) string {
 	j.field("initial_configuration", nil)
 	return ""
 }
 
-func (a *adminServer) readOnly(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) readOnly(j *jsonWriter, s *Stats, _ url.Values) string {
 	j.field("read_only", s.Role == api.ReadOnly)
 	return ""
 }
 
-func (a *adminServer) monitor(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) monitor(j *jsonWriter, s *Stats, _ url.Values) string {
 	a.words.monitor(s, func(name, value string) { j.field(name, value) }, j.number)
 	return ""
 }
 
 // observers lists the observers on a leader. Elsewhere the list is empty, as with ZooKeeper.
-func (a *adminServer) observers(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) observers(j *jsonWriter, s *Stats, _ url.Values) string {
 	j.field("synced_observers", s.SyncedObservers)
 	j.values("observers", func() {
 		for _, peer := range a.source.Ensemble().Peers {
@@ -285,7 +285,7 @@ func (a *adminServer) observers(j *pretty, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) leader(j *pretty, s *Stats, _ url.Values) string {
+func (a *adminServer) leader(j *jsonWriter, s *Stats, _ url.Values) string {
 	e := a.source.Ensemble()
 	if len(e.Peers) == 0 {
 		return "server is not initialized" // ZooKeeper's answer for a standalone server
@@ -300,7 +300,7 @@ func (a *adminServer) leader(j *pretty, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) votingView(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) votingView(j *jsonWriter, _ *Stats, _ url.Values) string {
 	j.fields("current_config", func() {
 		for _, peer := range a.source.Ensemble().Peers {
 			if peer.Observer {
@@ -317,7 +317,7 @@ func (a *adminServer) votingView(j *pretty, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) zabState(j *pretty, _ *Stats, _ url.Values) string {
+func (a *adminServer) zabState(j *jsonWriter, _ *Stats, _ url.Values) string {
 	e, health := a.source.Ensemble(), a.source.Health()
 	voting := false
 	for _, peer := range e.Peers {
@@ -355,7 +355,7 @@ func (a *adminServer) zabState(j *pretty, _ *Stats, _ url.Values) string {
 
 // address writes an address as ZooKeeper does, which may have several of them and tries which ones
 // it reaches.
-func (j *pretty) address(addr string) {
+func (j *jsonWriter) address(addr string) {
 	one := func(name, value string) { j.values(name, func() { j.item(); j.value(value) }) }
 	host, port := hostOf(addr), addr[strings.LastIndexByte(addr, ':')+1:]
 	j.field("empty", false)

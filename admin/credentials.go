@@ -47,9 +47,9 @@ func (t tokenSum) is(text string) bool {
 	return t.set && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
 
-// proved reports whether the connection of a request has proved the token.
-func proved(r *http.Request) bool {
-	bound, ok := r.Context().Value(connKey{}).(*boundConn)
+// hasProvedToken reports whether the connection of a request has proved the token.
+func hasProvedToken(r *http.Request) bool {
+	bound, ok := r.Context().Value(connKey{}).(*boundedConn)
 	if !ok {
 		return false // a test without connections
 	}
@@ -57,13 +57,13 @@ func proved(r *http.Request) bool {
 	return ok && c.Proved()
 }
 
-// who returns the administrator that the request proves to come from, "super" or "token", or "" if it
+// administrator returns the administrator that the request proves to come from, "super" or "token", or "" if it
 // proves nothing. TLS has checked a certificate.
-func (a *authorizer) who(r *http.Request) string {
-	if proved(r) {
+func (a *authorizer) administrator(r *http.Request) string {
+	if hasProvedToken(r) {
 		return "token"
 	}
-	if a.super != "" && verified(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == a.super {
+	if a.super != "" && hasVerifiedCertificate(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == a.super {
 		return "certificate"
 	}
 	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
@@ -176,11 +176,11 @@ func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
 }
 
 // role returns what the credentials of a request allow, or the certificate that its client has shown.
-func (a *authorizer) role(r *http.Request) role { return max(a.offeredRole(r), a.shown(r)) }
+func (a *authorizer) role(r *http.Request) role { return max(a.offeredRole(r), a.certificateRole(r)) }
 
 // offeredRole returns what the header Authorization of a request allows.
 func (a *authorizer) offeredRole(r *http.Request) role {
-	if a.who(r) != "" {
+	if a.administrator(r) != "" {
 		return roleAdmin
 	}
 	scheme, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -195,13 +195,15 @@ func (a *authorizer) offeredRole(r *http.Request) role {
 	return roleNone
 }
 
-// shown returns what the certificate that a client has shown allows. TLS has checked it.
-func (a *authorizer) shown(r *http.Request) role {
-	if !verified(r) {
+// certificateRole returns what the certificate that a client has shown allows. TLS has checked it.
+func (a *authorizer) certificateRole(r *http.Request) role {
+	if !hasVerifiedCertificate(r) {
 		return roleNone
 	}
 	return roleReads
 }
 
-// verified reports whether the client has shown a certificate that the trust store believes.
-func verified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
+// hasVerifiedCertificate reports whether the client has shown a certificate that the trust store believes.
+func hasVerifiedCertificate(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+}

@@ -78,8 +78,8 @@ func missing(t *testing.T) (names, instead []string) {
 func TestZooKeepersDashboards(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	served := scraped(t, h).kind
-	for i := range own { // those with labels have no series in this test
-		served[own[i].name] = own[i].kind.String()
+	for i := range nativeMetrics { // those with labels have no series in this test
+		served[nativeMetrics[i].name] = nativeMetrics[i].kind.String()
 	}
 	gone, instead := missing(t)
 	names := strings.Fields(dashboard10465 + exported)

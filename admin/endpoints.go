@@ -15,29 +15,27 @@ import (
 // endpoint is one row of the table of endpoints. The mux, the table in docs/admin.md and the tests
 // of refusals are made of these rows.
 type endpoint struct {
-	method string // GET stands for HEAD, too
-	path   string // a pattern of http.ServeMux
-	class  class
-	shows  content       // what an endpoint of the class reads shows
-	paced  bool          // it looks at everything for figures: without credentials one is made after the other
-	probe  bool          // it is answered whatever the Host header says, and whatever else is under way
-	long   bool          // its answer can be long or slow: at most maxLong of them are made at once
-	lasts  time.Duration // how long its answer may take; default answerTime
-	shared bool          // it changes the ensemble and not this member alone, so a member that was removed refuses it
-	alias  bool          // another path of the endpoint before it
-	help   string
-	serve  http.HandlerFunc
-	// ask is what an endpoint under /v1/ has instead of serve: it returns a type of package api, which is
-	// sent as JSON, or an error, which is a *Failure if it is not the member's fault. The query's
-	// parameters are among params, and have those of needs.
-	ask           func(q *query) (any, error)
-	params, needs []string
-	// These describe an endpoint under /v1/ in api/openapi.json: a value of the type that it answers with,
-	// one of the type that the body of a POST has, and the statuses of its failures, besides those of its
-	// class, of a query that is wrong (400) and of too many long answers (503).
-	answers, takes any
-	fails          []int
-	takesType      string // the type of the body of a POST; default application/json
+	method          string // GET stands for HEAD, too
+	path            string // a pattern of http.ServeMux
+	class           class
+	shows           content       // what an endpoint of the class reads shows
+	oneAtATime      bool          // it looks at everything for figures: without credentials one is made after the other
+	probe           bool          // it is answered whatever the Host header says, and whatever else is under way
+	long            bool          // its answer can be long or slow: at most maxLong of them are made at once
+	timeout         time.Duration // how long its answer may take; default answerTime
+	changesEnsemble bool          // it changes the ensemble and not this member alone, so a member that was removed refuses it
+	alias           bool          // another path of the endpoint before it
+	help            string
+	serve           http.HandlerFunc
+	// reply is what an endpoint under /v1/ has instead of serve: it returns a type of package api, which is sent as JSON, or an
+	// error, which is a *Failure if it is not the member's fault.
+	reply                          func(q *query) (any, error)
+	parameters, requiredParameters []string
+	// These describe an endpoint under /v1/ in api/openapi.json. The bodies are values of their types. The statuses are those besides
+	// the ones of its class, of a wrong query (400) and of too many long answers (503).
+	responseBody, requestBody any
+	failureStatuses           []int
+	contentType               string // the type of the body of a POST; default application/json
 	// action names what an endpoint of the class changes does, and target what it does it to; nil: to this
 	// member. They are for the audit log.
 	action string
@@ -54,7 +52,7 @@ func (h *HTTP) routes() []endpoint {
 // metricsRoute is the row of /metrics, which a port of its own may serve, too.
 func (h *HTTP) metricsRoute() endpoint {
 	return endpoint{
-		method: "GET", path: "/metrics", class: measures, paced: true, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
+		method: "GET", path: "/metrics", class: measures, oneAtATime: true, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
 		serve: h.metrics.ServeHTTP,
 	}
 }
@@ -84,35 +82,35 @@ func CheckCommandURL(path string) error {
 	return nil
 }
 
-// answer lets an endpoint answer, within bounds of time, and a long answer only if there is a place
+// serveEndpoint lets an endpoint answer, within bounds of time, and a long answer only if there is a place
 // for it.
-func (h *HTTP) answer(e *endpoint, w http.ResponseWriter, r *http.Request) {
+func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	if e.long {
-		if e.ask != nil && r.URL.Query().Has("from") {
+		if e.reply != nil && r.URL.Query().Has("from") {
 			rest(r.Context(), pagePause)
 		}
 		leave := h.places.enter(e, r)
 		if leave == nil {
 			busy := &Failure{Status: http.StatusServiceUnavailable, Text: "too many long answers are being made; try again"}
 			if e.class == changes {
-				h.audit.refused(e, r, h.authorizer.who(r), busy.Text)
+				h.audit.rejected(e, r, h.authorizer.administrator(r), busy.Text)
 			}
 			busy.write(w, r)
 			return
 		}
 		defer leave()
 	}
-	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: time.Now().Add(cmp.Or(e.lasts, answerTime))}
+	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: time.Now().Add(cmp.Or(e.timeout, answerTime))}
 	switch {
-	case e.ask != nil:
+	case e.reply != nil:
 		h.serveJSON(e, p, r)
-	case e.paced:
+	case e.oneAtATime:
 		h.serveInTurn(e, p, r)
 	default:
 		e.serve(p, r)
 	}
 	if e.class == changes {
-		h.audit.allowed(e, r, h.authorizer.who(r), p.failure)
+		h.audit.finished(e, r, h.authorizer.administrator(r), p.failure)
 	}
 }
 

@@ -25,53 +25,53 @@ type ensembleAPI struct{ ops Operations }
 func (e *ensembleAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/status", class: reads, shows: showsState, answers: api.List[api.Member]{}, fails: []int{503},
-			help: "the members: roles, terms, lag, what they hold, whether their states agree", ask: e.status,
+			method: "GET", path: "/v1/status", class: reads, shows: showsState, responseBody: api.List[api.Member]{}, failureStatuses: []int{503},
+			help: "the members: roles, terms, lag, what they hold, whether their states agree", reply: e.status,
 		},
 		{
-			method: "GET", path: "/v1/sessions", class: reads, shows: showsState, long: true, answers: api.List[api.Session]{}, params: []string{"limit", "from", "id", "member", "state", "address", "sort"},
-			help: "the sessions in the order of their ids, or the first ones in another order; each with the member that it is connected to, the time when a member last heard from it, and the number of its nodes and watches", ask: e.sessions,
+			method: "GET", path: "/v1/sessions", class: reads, shows: showsState, long: true, responseBody: api.List[api.Session]{}, parameters: []string{"limit", "from", "id", "member", "state", "address", "sort"},
+			help: "the sessions in the order of their ids, or the first ones in another order; each with the member that it is connected to, the time when a member last heard from it, and the number of its nodes and watches", reply: e.sessions,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}", class: reads, shows: showsState, answers: api.OneSession{}, fails: []int{404, 503},
-			help: "one session", ask: e.session,
+			method: "GET", path: "/v1/sessions/{id}", class: reads, shows: showsState, responseBody: api.OneSession{}, failureStatuses: []int{404, 503},
+			help: "one session", reply: e.session,
 		},
 		{
-			method: "POST", path: "/v1/sessions/{id}/kill", class: changes, shared: true, answers: api.End{}, takes: struct{}{}, fails: []int{404, 409, 501, 503, 504},
+			method: "POST", path: "/v1/sessions/{id}/kill", class: changes, changesEnsemble: true, responseBody: api.End{}, requestBody: struct{}{}, failureStatuses: []int{404, 409, 501, 503, 504},
 			action: "kill session", target: sessionTarget,
-			help: "ends a session with its ephemeral nodes, and answers with its end", ask: e.kill,
+			help: "ends a session with its ephemeral nodes, and answers with its end", reply: e.kill,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}/ephemerals", class: reads, shows: showsPaths, long: true, answers: api.List[api.Ephemeral]{}, params: []string{"limit", "from"},
-			help: "the ephemeral nodes of a session, by path", ask: e.ephemerals,
+			method: "GET", path: "/v1/sessions/{id}/ephemerals", class: reads, shows: showsPaths, long: true, responseBody: api.List[api.Ephemeral]{}, parameters: []string{"limit", "from"},
+			help: "the ephemeral nodes of a session, by path", reply: e.ephemerals,
 		},
 		{
-			method: "GET", path: "/v1/sessions/{id}/watches", class: reads, shows: showsPaths, long: true, answers: api.List[api.Watch]{}, params: []string{"limit", "from"},
-			help: "the watches of a session's connection, by path", ask: e.sessionWatches,
+			method: "GET", path: "/v1/sessions/{id}/watches", class: reads, shows: showsPaths, long: true, responseBody: api.List[api.Watch]{}, parameters: []string{"limit", "from"},
+			help: "the watches of a session's connection, by path", reply: e.sessionWatches,
 		},
 		{
-			method: "GET", path: "/v1/connections", class: reads, shows: showsState, long: true, answers: api.List[api.Connection]{}, params: []string{"limit", "from", "member", "address"},
-			help: "the client connections of all members, by member", ask: e.connections,
+			method: "GET", path: "/v1/connections", class: reads, shows: showsState, long: true, responseBody: api.List[api.Connection]{}, parameters: []string{"limit", "from", "member", "address"},
+			help: "the client connections of all members, by member", reply: e.connections,
 		},
 		{
-			method: "GET", path: "/v1/watches", class: reads, shows: showsPaths, long: true, answers: api.List[api.Watch]{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
-			help: "the watches on a path, with the recursive ones above it, by member", ask: e.watches,
+			method: "GET", path: "/v1/watches", class: reads, shows: showsPaths, long: true, responseBody: api.List[api.Watch]{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
+			help: "the watches on a path, with the recursive ones above it, by member", reply: e.watches,
 		},
 		{
-			method: "GET", path: "/v1/owner", class: reads, shows: showsPaths, answers: api.Owner{}, params: []string{"path"}, needs: []string{"path"}, fails: []int{503},
-			help: "the kind of the node at a path, and the session that owns it", ask: e.owner,
+			method: "GET", path: "/v1/owner", class: reads, shows: showsPaths, responseBody: api.Owner{}, parameters: []string{"path"}, requiredParameters: []string{"path"}, failureStatuses: []int{503},
+			help: "the kind of the node at a path, and the session that owns it", reply: e.owner,
 		},
 		{
-			method: "GET", path: "/v1/ends", class: reads, shows: showsState, long: true, answers: api.List[api.End]{}, params: []string{"session", "address", "limit", "from"},
-			help: "how sessions ended, newest first", ask: e.ends,
+			method: "GET", path: "/v1/ends", class: reads, shows: showsState, long: true, responseBody: api.List[api.End]{}, parameters: []string{"session", "address", "limit", "from"},
+			help: "how sessions ended, newest first", reply: e.ends,
 		},
 		{
-			method: "GET", path: "/v1/buckets", class: reads, shows: showsState, long: true, answers: api.Buckets{},
-			help: "the time axis of the leader: how many sessions fall due at which time", ask: e.buckets,
+			method: "GET", path: "/v1/buckets", class: reads, shows: showsState, long: true, responseBody: api.Buckets{},
+			help: "the time axis of the leader: how many sessions fall due at which time", reply: e.buckets,
 		},
 		{
-			method: "GET", path: "/v1/removals", class: reads, shows: showsPaths, long: true, answers: api.List[api.Removal]{}, params: []string{"path", "limit", "from"},
-			help: "what removed a node, or any node, newest first", ask: e.removals,
+			method: "GET", path: "/v1/removals", class: reads, shows: showsPaths, long: true, responseBody: api.List[api.Removal]{}, parameters: []string{"path", "limit", "from"},
+			help: "what removed a node, or any node, newest first", reply: e.removals,
 		},
 	}
 }

@@ -16,7 +16,7 @@ import (
 const unset = "<NA>"
 
 // envi prints the environment of the process.
-func (w *Words) envi(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) envi(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("Environment:\n")
 	w.environment(func(name, value string) { p.printf("%s=%s\n", name, value) })
 }

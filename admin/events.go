@@ -22,8 +22,8 @@ const (
 	// maxBehind is how many unread events a reader may have, about those of some seconds. One more, and it
 	// is dropped.
 	maxBehind = 256
-	// lookEvery is the time between two looks at the ensemble while somebody reads.
-	lookEvery = time.Second
+	// pollInterval is the time between two looks at the ensemble while somebody reads.
+	pollInterval = time.Second
 	// maxSessionEvents is how many events about sessions are sent in that time. A person can follow no more,
 	// and thousands of sessions may end at once; the others are counted.
 	maxSessionEvents = 50
@@ -34,41 +34,41 @@ const (
 	maxLeaders = 8
 )
 
-// streams has the streams of events that clients read. While there are any, one set of loops looks at the ensemble
+// eventStreams has the streams of events that clients read. While there are any, one set of loops looks at the ensemble
 // for all of them. Make one with newStreams. It is safe for concurrent use.
-type streams struct {
-	ops        Operations
-	authorizer *authorizer
-	listened   atomic.Bool                       // there are readers
-	noted      chan api.SessionEvent             // what apply has reported, and is not sent yet
-	leaders    chan api.LeaderEvent              // likewise
-	led        atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
-	omitted    atomic.Int64                      // events about sessions that were not sent
+type eventStreams struct {
+	ops              Operations
+	authorizer       *authorizer
+	hasReaders       atomic.Bool                       // there are readers
+	sessionEvents    chan api.SessionEvent             // what apply has reported, and is not sent yet
+	leaderEvents     chan api.LeaderEvent              // likewise
+	lastLeaderEvents atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
+	omitted          atomic.Int64                      // events about sessions that were not sent
 
-	mu      sync.Mutex
-	ctx     context.Context // of run; nil: it does not run
-	readers map[*reader]bool
-	joined  uint64         // streams so far
-	stop    func()         // ends the loops of the present readers
-	loops   sync.WaitGroup // is added to while ctx is set
+	mu        sync.Mutex
+	ctx       context.Context // of run; nil: it does not run
+	readers   map[*eventReader]bool
+	started   uint64         // streams so far
+	stopLoops func()         // ends the loops of the present readers
+	loops     sync.WaitGroup // is added to while ctx is set
 }
 
-// reader is one stream.
-type reader struct {
-	frames chan []byte   // has room for maxBehind
-	gone   chan struct{} // closed when the stream has to end
-	by     string        // who reads; "": somebody without credentials
-	number uint64        // in the order in which streams began
+// eventReader is one stream.
+type eventReader struct {
+	frames        chan []byte   // has room for maxBehind
+	ended         chan struct{} // closed when the stream has to end
+	administrator string        // who reads; "": somebody without credentials
+	number        uint64        // in the order in which streams began
 }
 
-func newStreams(ops Operations, a *authorizer) *streams {
-	return &streams{
-		ops: ops, authorizer: a, noted: make(chan api.SessionEvent, maxNoted), leaders: make(chan api.LeaderEvent, maxLeaders), readers: map[*reader]bool{},
+func newStreams(ops Operations, a *authorizer) *eventStreams {
+	return &eventStreams{
+		ops: ops, authorizer: a, sessionEvents: make(chan api.SessionEvent, maxNoted), leaderEvents: make(chan api.LeaderEvent, maxLeaders), readers: map[*eventReader]bool{},
 	}
 }
 
 // run lets streams be read until ctx ends. It then ends them, and the loops.
-func (s *streams) run(ctx context.Context) {
+func (s *eventStreams) run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx = ctx
 	s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *streams) run(ctx context.Context) {
 
 // join adds a stream of a reader, by; "" is one without credentials. If there is no place left, a reader with
 // credentials takes that of the oldest stream of one without. The first stream starts the loops.
-func (s *streams) join(by string) (*reader, *Failure) {
+func (s *eventStreams) join(by string) (*eventReader, *Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil {
@@ -97,8 +97,8 @@ func (s *streams) join(by string) (*reader, *Failure) {
 		}
 		s.drop(oldest)
 	}
-	s.joined++
-	r := &reader{frames: make(chan []byte, maxBehind), gone: make(chan struct{}), by: by, number: s.joined}
+	s.started++
+	r := &eventReader{frames: make(chan []byte, maxBehind), ended: make(chan struct{}), administrator: by, number: s.started}
 	for _, e := range s.lastLeaders() {
 		r.frames <- frame("leader", e) // it has room
 	}
@@ -109,9 +109,9 @@ func (s *streams) join(by string) (*reader, *Failure) {
 }
 
 // oldestAnonymous returns the oldest stream of a reader without credentials, or nil. The caller holds the lock.
-func (s *streams) oldestAnonymous() (oldest *reader) {
+func (s *eventStreams) oldestAnonymous() (oldest *eventReader) {
 	for r := range s.readers {
-		if r.by == "" && (oldest == nil || r.number < oldest.number) {
+		if r.administrator == "" && (oldest == nil || r.number < oldest.number) {
 			oldest = r
 		}
 	}
@@ -119,7 +119,7 @@ func (s *streams) oldestAnonymous() (oldest *reader) {
 }
 
 // leave ends a stream, if it has not been dropped. The last one ends the loops.
-func (s *streams) leave(r *reader) {
+func (s *eventStreams) leave(r *eventReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readers[r] {
@@ -128,23 +128,23 @@ func (s *streams) leave(r *reader) {
 }
 
 // drop does the same for a caller that holds the lock.
-func (s *streams) drop(r *reader) {
+func (s *eventStreams) drop(r *eventReader) {
 	delete(s.readers, r)
-	close(r.gone)
+	close(r.ended)
 	if len(s.readers) == 0 {
-		s.listened.Store(false)
-		s.stop()
+		s.hasReaders.Store(false)
+		s.stopLoops()
 	}
 }
 
 // start starts the loops. The caller holds the lock, and s.ctx is set.
-func (s *streams) start() {
+func (s *eventStreams) start() {
 	var ctx context.Context
-	ctx, s.stop = context.WithCancel(s.ctx)
-	drain(s.noted) // they are for earlier readers
-	drain(s.leaders)
-	s.listened.Store(true)
-	load := meter{ops: s.ops}
+	ctx, s.stopLoops = context.WithCancel(s.ctx)
+	drain(s.sessionEvents) // they are for earlier readers
+	drain(s.leaderEvents)
+	s.hasReaders.Store(true)
+	load := loadMeter{ops: s.ops}
 	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.send("load", load.read(time.Now())) }} {
 		s.loops.Go(func() { every(ctx, look) })
 	}
@@ -162,9 +162,9 @@ func drain[T any](c <-chan T) {
 	}
 }
 
-// every calls look at once and then each lookEvery, until ctx ends. If a look takes longer, the next one is left out.
+// every calls look at once and then each pollInterval, until ctx ends. If a look takes longer, the next one is left out.
 func every(ctx context.Context, look func(context.Context)) {
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		look(ctx)
@@ -178,21 +178,21 @@ func every(ctx context.Context, look func(context.Context)) {
 
 // sendStatus sends the status of all members. If this member has too many questions already, or does not answer
 // itself, there is none.
-func (s *streams) sendStatus(ctx context.Context) {
+func (s *eventStreams) sendStatus(ctx context.Context) {
 	if a, err := s.ops.Status(ctx); err == nil {
 		s.send("status", a)
 	}
 }
 
-func (s *streams) sendBuckets(ctx context.Context) {
+func (s *eventStreams) sendBuckets(ctx context.Context) {
 	if b, err := s.ops.Buckets(ctx); err == nil {
 		s.send("buckets", b)
 	}
 }
 
 // sendNoted sends what happens, until ctx ends.
-func (s *streams) sendNoted(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
+func (s *eventStreams) sendNoted(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for room := maxSessionEvents; ; {
 		select {
@@ -203,9 +203,9 @@ func (s *streams) sendNoted(ctx context.Context) {
 			if n := s.omitted.Swap(0); n > 0 {
 				s.send("omitted", api.Omitted{Sessions: n})
 			}
-		case e := <-s.leaders:
+		case e := <-s.leaderEvents:
 			s.send("leader", e)
-		case e := <-s.noted:
+		case e := <-s.sessionEvents:
 			if room == 0 {
 				s.omitted.Add(1)
 				continue
@@ -230,7 +230,7 @@ func frame(name string, event any) []byte {
 }
 
 // send sends an event to all readers, and drops those that are too far behind.
-func (s *streams) send(name string, event any) {
+func (s *eventStreams) send(name string, event any) {
 	sent := frame(name, event)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,10 +244,10 @@ func (s *streams) send(name string, event any) {
 }
 
 // note notes an event about a session. Apply calls it, so it never waits.
-func (s *streams) note(e api.SessionEvent) {
+func (s *eventStreams) note(e api.SessionEvent) {
 	e.At = at(time.Now())
 	select {
-	case s.noted <- e:
+	case s.sessionEvents <- e:
 	default:
 		s.omitted.Add(1)
 	}
@@ -258,14 +258,14 @@ func (s *streams) note(e api.SessionEvent) {
 
 // SessionOpened reports that a session was created.
 func (h *HTTP) SessionOpened(s znode.Session) {
-	if h.streams.listened.Load() {
+	if h.streams.hasReaders.Load() {
 		h.streams.note(sessionEvent("created", s))
 	}
 }
 
 // SessionMoved reports that a session was attached to another connection. from is the member before.
 func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
-	if h.streams.listened.Load() {
+	if h.streams.hasReaders.Load() {
 		e := sessionEvent("moved", s)
 		e.From = from
 		h.streams.note(e)
@@ -274,7 +274,7 @@ func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
 
 // SessionEnded reports that a session has ended.
 func (h *HTTP) SessionEnded(s znode.Session, end znode.End) {
-	if h.streams.listened.Load() {
+	if h.streams.hasReaders.Load() {
 		e := sessionEvent("ended", s)
 		e.Reason, e.By, e.SilentMs, e.Ephemerals = end.Reason.String(), end.By, end.Silent.Milliseconds(), end.Ephemerals
 		h.streams.note(e)
@@ -286,19 +286,19 @@ func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
 	e := api.LeaderEvent{At: at(opened), Leader: leader, Term: term}
 	last := h.streams.lastLeaders()
 	last = append(slices.Clone(last[max(0, len(last)-maxLeaders+1):]), e)
-	h.streams.led.Store(&last)
-	if !h.streams.listened.Load() {
+	h.streams.lastLeaderEvents.Store(&last)
+	if !h.streams.hasReaders.Load() {
 		return
 	}
 	select {
-	case h.streams.leaders <- e:
+	case h.streams.leaderEvents <- e:
 	default: // the next status shows it
 	}
 }
 
 // lastLeaders returns the last changes of the leader, oldest first.
-func (s *streams) lastLeaders() []api.LeaderEvent {
-	if led := s.led.Load(); led != nil {
+func (s *eventStreams) lastLeaders() []api.LeaderEvent {
+	if led := s.lastLeaderEvents.Load(); led != nil {
 		return *led
 	}
 	return nil
@@ -315,15 +315,15 @@ type Load struct {
 	Connections    int
 }
 
-// meter turns the counters of a member into rates.
-type meter struct {
+// loadMeter turns the counters of a member into rates.
+type loadMeter struct {
 	ops  Operations
 	last Load
 	at   time.Time // when last was read; zero: not yet
 }
 
 // read returns the load since the last call. The first time there is none.
-func (m *meter) read(now time.Time) api.Load {
+func (m *loadMeter) read(now time.Time) api.Load {
 	load, last, since := m.ops.Load(), m.last, now.Sub(m.at)
 	if m.at.IsZero() {
 		last, since = load, 0

@@ -118,7 +118,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 			h.LeaderChanged(1, 2, time.Now())
 		}()
 		kinds, seen := described(t).Components.Schemas["Events"].Value.Properties, map[string]bool{}
-		for begun := time.Now(); time.Since(begun) < 3*lookEvery; {
+		for begun := time.Now(); time.Since(begun) < 3*pollInterval; {
 			name, data, err := l.next()
 			var value any
 			if err != nil || json.Unmarshal([]byte(data), &value) != nil {
@@ -181,7 +181,7 @@ func TestEvents(t *testing.T) {
 			}
 			seen[name]++
 		}
-		const n = int(2 * answerTime / lookEvery)
+		const n = int(2 * answerTime / pollInterval)
 		want := map[string]int{"status": n, "buckets": n, "load": n}
 		for name := range want {
 			if seen[name] >= n-1 && seen[name] <= n+1 {
@@ -224,7 +224,7 @@ func TestEventsOfLeadersAreInOrder(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
 		defer stop()
 		h.LeaderChanged(1, 1, time.Now())
-		h.streams.leaders <- api.LeaderEvent{Leader: 1, Term: 1} // just before the last stream ended
+		h.streams.leaderEvents <- api.LeaderEvent{Leader: 1, Term: 1} // just before the last stream ended
 		h.LeaderChanged(2, 2, time.Now())
 		l := listen(t, p, "/v1/events")
 		defer func() { _ = l.Close() }()
@@ -246,7 +246,7 @@ func TestEventsForAdministrators(t *testing.T) {
 		h, _, _, stop := serveEvents(t)
 		defer stop()
 		synctest.Wait()
-		var all []*reader
+		var all []*eventReader
 		for i := range maxStreams {
 			by := ""
 			if i == 0 {
@@ -277,9 +277,9 @@ func TestEventsForAdministrators(t *testing.T) {
 	})
 }
 
-func gone(r *reader) bool {
+func gone(r *eventReader) bool {
 	select {
-	case <-r.gone:
+	case <-r.ended:
 		return true
 	default:
 		return false
@@ -299,7 +299,7 @@ func TestEventsWithoutCredentialsEnd(t *testing.T) {
 				break
 			}
 		}
-		if took := time.Since(begun); took < anonymousTime || took > anonymousTime+lookEvery {
+		if took := time.Since(begun); took < anonymousTime || took > anonymousTime+pollInterval {
 			t.Errorf("ended after %v, want %v", took, anonymousTime)
 		}
 	})
@@ -317,7 +317,7 @@ func TestEventsAreCollectedOnce(t *testing.T) {
 			return ops.looks.Load() - before
 		}
 		h.SessionOpened(znode.Session{ID: 7})
-		if len(h.streams.noted) > 0 {
+		if len(h.streams.sessionEvents) > 0 {
 			t.Error("a session is noted while nobody reads")
 		}
 		if n := looks(time.Minute); n != 0 {
@@ -343,7 +343,7 @@ func TestEventsAreCollectedOnce(t *testing.T) {
 			t.Errorf("%d looks after the last reader left", n)
 		}
 		h.SessionOpened(znode.Session{ID: 7})
-		if len(h.streams.noted) > 0 {
+		if len(h.streams.sessionEvents) > 0 {
 			t.Error("a session is noted after the last reader left")
 		}
 		h.streams.note(api.SessionEvent{ID: "0x7"}) // just before it left
@@ -361,7 +361,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
 		defer stop()
-		var all []*reader
+		var all []*eventReader
 		for range maxStreams {
 			r, failure := h.streams.join("")
 			if failure != nil {
@@ -410,7 +410,7 @@ func TestSlowReaderIsDropped(t *testing.T) {
 			quick.until(t, "load")
 		}
 		select {
-		case <-behind.gone:
+		case <-behind.ended:
 		default:
 			t.Errorf("a reader that is %d events behind is not dropped", len(behind.frames))
 		}
@@ -457,7 +457,7 @@ func TestEventsOfManySessions(t *testing.T) {
 			}
 		}()
 		told, omitted := 0, int64(0)
-		for begun := time.Now(); time.Since(begun) < 5*lookEvery; {
+		for begun := time.Now(); time.Since(begun) < 5*pollInterval; {
 			name, data, err := l.next()
 			if err != nil {
 				t.Fatal(err)
@@ -482,7 +482,7 @@ func TestEventsOfManySessions(t *testing.T) {
 // The load is what was done since the last look, also when the counters were set to zero meanwhile.
 func TestMeter(t *testing.T) {
 	ops := newFakeOps()
-	m := meter{ops: ops}
+	m := loadMeter{ops: ops}
 	read := func(at time.Duration, reads, updates uint64, each time.Duration) api.Load {
 		of := func(n uint64) tally.Summary { return tally.Summary{Count: n, Sum: time.Duration(n) * each} }
 		ops.load = Load{Reads: of(reads), Updates: of(updates), Outstanding: 3, Connections: 4}

@@ -10,11 +10,11 @@ import (
 	"rollcall/internal/guesses"
 )
 
-// guarded returns a handler that checks the credentials of each request before it calls next. A wrong one is counted, and leaves a line in the audit
+// slowGuesses returns a handler that checks the credentials of each request before it calls next. A wrong one is counted, and leaves a line in the audit
 // log, whichever endpoint it was sent to. An address that sent too many wrong ones waits for its turn, or gets the status 429.
-func (h *HTTP) guarded(next http.Handler) http.Handler {
+func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if kind, offered := h.authorizer.offered(r); offered {
+		if kind, offered := h.authorizer.offeredKind(r); offered {
 			attempt := h.cfg.Guesses.Begin(guesserOf(r))
 			if err := attempt.Wait(r.Context(), guesses.MaxWait); err != nil {
 				ignoreBody(w)
@@ -25,7 +25,7 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 			}
 			if h.authorizer.offeredRole(r) == roleNone {
 				attempt.Failed(kind)
-				h.audit.guessed(r, kind)
+				h.audit.wrongCredential(r, kind)
 			}
 		}
 		next.ServeHTTP(w, r)
@@ -35,8 +35,8 @@ func (h *HTTP) guarded(next http.Handler) http.Handler {
 // guesserOf returns what the failures of a caller are counted under: its address without the port, or the user at a socket.
 func guesserOf(r *http.Request) string { return cmp.Or(hostOfCaller(r), r.RemoteAddr) }
 
-// offered returns the kind of the credential of a request. It reports false if the request has none that can be right.
-func (a *authorizer) offered(r *http.Request) (kind guesses.Kind, offered bool) {
+// offeredKind returns the kind of the credential of a request. It reports false if the request has none that can be right.
+func (a *authorizer) offeredKind(r *http.Request) (kind guesses.Kind, offered bool) {
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {
 		return 0, false
@@ -51,12 +51,12 @@ func (a *authorizer) offered(r *http.Request) (kind guesses.Kind, offered bool) 
 	return 0, false
 }
 
-// guessed puts a wrong credential into the audit log. The log of the process has a line by the table of guesses.
-func (a *audit) guessed(r *http.Request, kind guesses.Kind) {
-	if a.acts == nil {
+// wrongCredential puts a wrong credential into the audit log. The log of the process has a line by the table of guesses.
+func (a *audit) wrongCredential(r *http.Request, kind guesses.Kind) {
+	if a.auditLog == nil {
 		return
 	}
-	a.acts.Add(events.Event{
+	a.auditLog.Add(events.Event{
 		Address: r.RemoteAddr, Operation: events.Authenticate, Target: "http " + kind.String(), Result: events.Failure,
 		Error: "wrong " + kind.String(), Reason: short(r.Method + " " + r.URL.Path),
 	})
@@ -70,5 +70,5 @@ var proofEndpoint = &endpoint{action: "prove the token"}
 func (h *HTTP) refusedProof(c net.Conn) {
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
 	h.cfg.Guesses.Count(guesserOf(r), guesses.Token)
-	h.audit.refused(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")
+	h.audit.rejected(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")
 }

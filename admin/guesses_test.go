@@ -24,7 +24,7 @@ func newGuessed(t *testing.T) (*HTTP, *bytes.Buffer, *acts) {
 	h, _ := newTestHTTP(t, "leader")
 	var log bytes.Buffer
 	all := &acts{}
-	h.cfg.Guesses, h.audit.acts = guesses.New(slog.New(slog.NewTextHandler(&log, nil))), all
+	h.cfg.Guesses, h.audit.auditLog = guesses.New(slog.New(slog.NewTextHandler(&log, nil))), all
 	return h, &log, all
 }
 
@@ -219,7 +219,7 @@ func TestGuessesOfWhatIsThere(t *testing.T) {
 	} {
 		a := &authorizer{credentials: tt.cred}
 		for authorization, want := range map[string]bool{"digest super:x": tt.password, "Bearer wrong": tt.token, "Basic eDp5": false} {
-			if _, got := a.offered(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != want {
+			if _, got := a.offeredKind(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != want {
 				t.Errorf("%+v: %s is a guess: %t, want %t", tt.cred, authorization, got, want)
 			}
 		}

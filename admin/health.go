@@ -53,7 +53,7 @@ func (p *healthProbes) readyz(w http.ResponseWriter, r *http.Request) {
 
 // say answers a probe. Under another name than this member's, which a page of another site may have, there is no text.
 func (p *healthProbes) say(w http.ResponseWriter, r *http.Request, status int, text string) {
-	if p.authorizer.misnamed(r) != nil {
+	if p.authorizer.rejectHost(r) != nil {
 		text = strings.ToLower(http.StatusText(status))
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

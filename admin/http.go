@@ -99,20 +99,20 @@ type HTTPConfig struct {
 // HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
 // use.
 type HTTP struct {
-	cfg        HTTPConfig
-	log        *slog.Logger
-	handler    http.Handler
-	authorizer *authorizer
-	audit      audit
-	places     *places
-	turn       chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
+	cfg         HTTPConfig
+	log         *slog.Logger
+	handler     http.Handler
+	authorizer  *authorizer
+	audit       audit
+	places      *places
+	figuresTurn chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
 
 	health   *healthProbes
 	console  *console.Console
 	metrics  http.Handler // of /metrics
 	member   *memberAPI
 	ensemble *ensembleAPI
-	streams  *streams
+	streams  *eventStreams
 	members  *membersAPI
 	nodes    *nodesAPI
 	copies   *copies
@@ -136,8 +136,8 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if err := CheckCommandURL(cfg.CommandURL); err != nil {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
-	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), places: newPlaces(), turn: make(chan struct{}, 1)}
-	h.audit.log, h.audit.acts = cmp.Or(cfg.Audit, h.log), cfg.Acts
+	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), places: newPlaces(), figuresTurn: make(chan struct{}, 1)}
+	h.audit.log, h.audit.auditLog = cmp.Or(cfg.Audit, h.log), cfg.Acts
 	var err error
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h.nodes = &nodesAPI{ops: cfg.Operations}
 	h.copies = newCopies(&cfg, h.authorizer, h.log)
 	h.commands = &adminServer{url: cfg.CommandURL, words: cfg.Words, source: cfg.Source, authorizer: h.authorizer, copies: h.copies}
-	h.handler = h.guarded(h.protect(h.routes()))
+	h.handler = h.slowGuesses(h.checked(h.routes()))
 	return h, nil
 }
 
@@ -182,7 +182,7 @@ func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 	e := h.metricsRoute()
 	e.class = open
-	return h.serve(ctx, l, h.guarded(h.protect([]endpoint{e})), nil)
+	return h.serve(ctx, l, h.slowGuesses(h.checked([]endpoint{e})), nil)
 }
 
 // serve serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
@@ -196,7 +196,7 @@ func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, 
 		l = proofs
 	}
 	bounded := newBounded(l, maxConns)
-	listener, run := h.secured(bounded, config)
+	listener, run := h.listenerFor(bounded, config)
 	srv := &http.Server{
 		Handler: handler, ConnState: bounded.state, ConnContext: connContext,
 		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeader,

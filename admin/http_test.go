@@ -101,9 +101,9 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	all := testRoutes(t)
 	for i := range all {
-		all[i].serve, all[i].ask = func(http.ResponseWriter, *http.Request) {}, nil // a profile takes long
+		all[i].serve, all[i].reply = func(http.ResponseWriter, *http.Request) {}, nil // a profile takes long
 	}
-	h.handler = h.protect(all)
+	h.handler = h.checked(all)
 	with := func(header ...string) []string { return append(slices.Clone(allowed), header...) }
 	for _, tt := range []struct {
 		name                 string
@@ -138,9 +138,9 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 		for _, e := range all {
 			v := tt.visit
 			v.method, v.path = e.method, concrete(e.path)
-			if i := slices.Index(v.header, json); i >= 0 && e.takesType != "" {
+			if i := slices.Index(v.header, json); i >= 0 && e.contentType != "" {
 				v.header = slices.Clone(v.header)
-				v.header[i] = e.takesType
+				v.header[i] = e.contentType
 			}
 			w := v.to(h)
 			want := map[class]int{open: tt.open, measures: tt.reads, reads: tt.reads, changes: tt.changes}[e.class]
@@ -497,7 +497,7 @@ func (stream) SetWriteDeadline(time.Time) error { return nil }
 func TestLongAnswersAreBounded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	for range maxLong {
-		h.places.long <- struct{}{}
+		h.places.longReplies <- struct{}{}
 	}
 	for _, name := range []string{"connections", "dump", "stats", "watches", "watches_by_path"} {
 		v := visit{method: "GET", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret"}}
@@ -508,7 +508,7 @@ func TestLongAnswersAreBounded(t *testing.T) {
 	if w := (visit{method: "GET", path: "/commands/isro"}).to(h); w.Code != http.StatusOK {
 		t.Errorf("isro beside %d long answers: %d", maxLong, w.Code)
 	}
-	<-h.places.long
+	<-h.places.longReplies
 	for range maxLong + 1 {
 		if w := (visit{method: "GET", path: "/commands/connections"}).to(h); w.Code != http.StatusOK {
 			t.Errorf("connections: %d", w.Code)
@@ -648,16 +648,16 @@ func TestUnreadBodiesKeepNobodyOut(t *testing.T) {
 func TestWhoMakesRoom(t *testing.T) {
 	b := newBounded(newPipes(), 4)
 	now := time.Now()
-	conn := func(c net.Conn) *boundConn { return &boundConn{Conn: c, of: b, addr: networkOf(c.RemoteAddr())} }
-	far := func() *boundConn { c, _ := net.Pipe(); return conn(farPipe{c}) }
-	near := func() *boundConn { c, _ := net.Pipe(); return conn(localPipe{c}) }
-	all := []*boundConn{near(), far(), far(), near()}
+	conn := func(c net.Conn) *boundedConn { return &boundedConn{Conn: c, of: b, addr: networkOf(c.RemoteAddr())} }
+	far := func() *boundedConn { c, _ := net.Pipe(); return conn(farPipe{c}) }
+	near := func() *boundedConn { c, _ := net.Pipe(); return conn(localPipe{c}) }
+	all := []*boundedConn{near(), far(), far(), near()}
 	for _, c := range all {
 		if oldest, wait := b.admit(c, now); oldest != nil || wait != 0 {
 			t.Fatal("there was room")
 		}
 	}
-	admit := func(what string, c *boundConn, now time.Time, want *boundConn) {
+	admit := func(what string, c *boundedConn, now time.Time, want *boundedConn) {
 		t.Helper()
 		oldest, wait := b.admit(c, now)
 		if oldest != want || (wait > 0) != (want == nil) {
@@ -686,9 +686,9 @@ func TestWhoMakesRoom(t *testing.T) {
 func TestSeats(t *testing.T) {
 	b := newBounded(newPipes(), maxConns)
 	now := time.Now()
-	conns := map[string][]*boundConn{}
-	sit := func(from string, kind seat) (stuck *boundConn, ok bool) {
-		c := &boundConn{Conn: farPipe{}, of: b, addr: netip.MustParseAddr(from)}
+	conns := map[string][]*boundedConn{}
+	sit := func(from string, kind seat) (stuck *boundedConn, ok bool) {
+		c := &boundedConn{Conn: farPipe{}, of: b, addr: netip.MustParseAddr(from)}
 		b.admit(c, now)
 		b.state(c, http.StateActive)
 		if stuck, ok = b.sit(c, kind, now.Add(stuckTime)); ok {

@@ -14,7 +14,7 @@ import (
 )
 
 // cons lists the connections with everything known about them.
-func (w *Words) cons(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) cons(p *textWriter, _ *Stats, _ io.Reader) {
 	for c := range walk(p.walker, w.source.Connections()) {
 		if p.printf(" %s)\n", full(&c)); p.err != nil {
 			return
@@ -56,7 +56,7 @@ func (w *Words) alone(f func()) {
 }
 
 // dump shows the sessions with the time at which they expire, and their ephemeral nodes.
-func (w *Words) dump(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) dump(p *textWriter, _ *Stats, _ io.Reader) {
 	w.alone(func() {
 		p.printf("SessionTracker dump:\n")
 		if expiries, leads := w.source.Expiries(); leads {
@@ -92,7 +92,7 @@ func connections(all iter.Seq[tally.Connection]) iter.Seq2[client, time.Time] {
 }
 
 // buckets lists the values by the time at which they expire.
-func buckets[T any](p *page, name string, all iter.Seq2[T, time.Time], show func(T)) {
+func buckets[T any](p *textWriter, name string, all iter.Seq2[T, time.Time], show func(T)) {
 	ends := map[int64][]T{}
 	n := 0
 	for one, at := range all {
@@ -115,7 +115,7 @@ const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 
 // timeouts lists the sessions with their timeouts, for a member that does not know when they
 // expire.
-func (p *page) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
+func (p *textWriter) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
 	type session struct {
 		id      jute.SessionID
 		timeout time.Duration
@@ -133,7 +133,7 @@ func (p *page) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
 }
 
 // ephemerals lists the ephemeral nodes of each session.
-func (p *page) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
+func (p *textWriter) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
 	type node struct {
 		owner jute.SessionID
 		path  string
@@ -158,12 +158,12 @@ func (p *page) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
 }
 
 // wchs counts watches on nodes, without those on children alone, as in ZooKeeper.
-func (w *Words) wchs(p *page, s *Stats, _ io.Reader) {
+func (w *Words) wchs(p *textWriter, s *Stats, _ io.Reader) {
 	p.printf("%d connections watching %d paths\nTotal watches:%d\n", s.Watching, s.WatchedPaths, s.DataWatches)
 }
 
 // wchc lists the paths that each session watches.
-func (w *Words) wchc(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) wchc(p *textWriter, _ *Stats, _ io.Reader) {
 	for id, paths := range w.paths().watches(walkPairs(p.walker, w.source.Watches())) {
 		p.printf("0x%x\n", uint64(id))
 		for _, path := range paths {
@@ -193,7 +193,7 @@ func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []watch) {
 }
 
 // wchp lists the sessions that watch each path.
-func (w *Words) wchp(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) wchp(p *textWriter, _ *Stats, _ io.Reader) {
 	w.alone(func() {
 		all := watchesByPath(w.paths().watches(walkPairs(p.walker, w.source.Watches())))
 		for i, o := range all {

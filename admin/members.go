@@ -26,29 +26,29 @@ type membersAPI struct {
 func (m *membersAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/members", class: reads, shows: showsState, answers: api.Members{}, fails: []int{http.StatusServiceUnavailable},
-			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", ask: m.list,
+			method: "GET", path: "/v1/members", class: reads, shows: showsState, responseBody: api.Members{}, failureStatuses: []int{http.StatusServiceUnavailable},
+			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", reply: m.list,
 		},
 		{
-			method: "POST", path: "/v1/members", class: changes, shared: true, action: "change members", target: membersTarget, answers: api.MembersChanged{}, takes: api.MembersChange{}, fails: membersFailures,
-			help: "adds, changes or removes servers, through the log", ask: m.change,
+			method: "POST", path: "/v1/members", class: changes, changesEnsemble: true, action: "change members", target: membersTarget, responseBody: api.MembersChanged{}, requestBody: api.MembersChange{}, failureStatuses: membersFailures,
+			help: "adds, changes or removes servers, through the log", reply: m.change,
 		},
 		{
-			method: "POST", path: "/v1/members/lead", class: changes, shared: true, action: "hand over leadership", target: membersTarget, answers: api.MembersLed{}, takes: api.MembersLead{}, fails: append([]int{http.StatusNotFound}, membersFailures...),
-			help: "hands leadership over to a member, and answers when that one leads", ask: m.lead,
+			method: "POST", path: "/v1/members/lead", class: changes, changesEnsemble: true, action: "hand over leadership", target: membersTarget, responseBody: api.MembersLed{}, requestBody: api.MembersLead{}, failureStatuses: append([]int{http.StatusNotFound}, membersFailures...),
+			help: "hands leadership over to a member, and answers when that one leads", reply: m.lead,
 		},
 		{
-			method: "POST", path: "/v1/members/drain", class: changes, shared: true, action: "drain", target: membersTarget, lasts: drainTime, answers: api.Drained{}, takes: api.MembersDrain{}, fails: drainFailures,
-			help: "drains any member as `/v1/drain` does the one that is asked", ask: m.drainMember,
+			method: "POST", path: "/v1/members/drain", class: changes, changesEnsemble: true, action: "drain", target: membersTarget, timeout: drainTime, responseBody: api.Drained{}, requestBody: api.MembersDrain{}, failureStatuses: drainFailures,
+			help: "drains any member as `/v1/drain` does the one that is asked", reply: m.drainMember,
 		},
 		{
-			method: "POST", path: "/v1/members/rebalance", class: changes, shared: true, action: "rebalance", target: membersTarget, lasts: rebalanceTime + answerTime, answers: api.Rebalanced{}, takes: api.MembersRebalance{},
-			fails: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:  "has members with more clients than their share close connections, at a bounded rate, until all have about as many", ask: m.rebalance,
+			method: "POST", path: "/v1/members/rebalance", class: changes, changesEnsemble: true, action: "rebalance", target: membersTarget, timeout: rebalanceTime + answerTime, responseBody: api.Rebalanced{}, requestBody: api.MembersRebalance{},
+			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
+			help:            "has members with more clients than their share close connections, at a bounded rate, until all have about as many", reply: m.rebalance,
 		},
 		{
-			method: "POST", path: "/v1/drain", class: changes, action: "drain", lasts: drainTime, answers: api.Drained{}, takes: api.Drain{},
-			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", ask: m.drain,
+			method: "POST", path: "/v1/drain", class: changes, action: "drain", timeout: drainTime, responseBody: api.Drained{}, requestBody: api.Drain{},
+			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", reply: m.drain,
 		},
 	}
 }

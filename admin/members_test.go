@@ -85,7 +85,7 @@ func TestRemovedMemberRefusesChanges(t *testing.T) {
 	all := testRoutes(t)
 	for i := range all {
 		e := &all[i]
-		if e.class != changes || e.method != http.MethodPost || e.takesType != "" {
+		if e.class != changes || e.method != http.MethodPost || e.contentType != "" {
 			continue
 		}
 		h, source := newTestHTTP(t, "")

@@ -135,7 +135,7 @@ func (m *metric) told(s *Stats) bool {
 const unknown = -1
 
 // mntr prints all metrics.
-func (w *Words) mntr(p *page, s *Stats, _ io.Reader) {
+func (w *Words) mntr(p *textWriter, s *Stats, _ io.Reader) {
 	put := func(name, value string) { p.printf("zk_%s\t%s\n", name, value) }
 	w.monitor(s, put, put)
 }

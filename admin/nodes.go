@@ -29,21 +29,21 @@ type nodesAPI struct{ ops Operations }
 func (n *nodesAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/nodes", class: reads, shows: showsPaths, long: true, answers: api.Node{}, params: []string{"path", "limit", "from"}, needs: []string{"path"},
-			fails: []int{http.StatusNotFound, http.StatusServiceUnavailable},
-			help:  "a node as the caller may see it: its data, its ACL, and its children by name", ask: n.get,
+			method: "GET", path: "/v1/nodes", class: reads, shows: showsPaths, long: true, responseBody: api.Node{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
+			failureStatuses: []int{http.StatusNotFound, http.StatusServiceUnavailable},
+			help:            "a node as the caller may see it: its data, its ACL, and its children by name", reply: n.get,
 		},
 		{
-			method: "POST", path: "/v1/nodes/create", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeCreate{}, fails: nodeFailures,
-			action: "create node", target: nodeTarget, help: "creates a node", ask: n.create,
+			method: "POST", path: "/v1/nodes/create", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeCreate{}, failureStatuses: nodeFailures,
+			action: "create node", target: nodeTarget, help: "creates a node", reply: n.create,
 		},
 		{
-			method: "POST", path: "/v1/nodes/set", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeSet{}, fails: nodeFailures,
-			action: "set node", target: nodeTarget, help: "sets the data of a node", ask: n.set,
+			method: "POST", path: "/v1/nodes/set", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeSet{}, failureStatuses: nodeFailures,
+			action: "set node", target: nodeTarget, help: "sets the data of a node", reply: n.set,
 		},
 		{
-			method: "POST", path: "/v1/nodes/delete", class: changes, shared: true, long: true, answers: api.NodeChanged{}, takes: api.NodeDelete{}, fails: nodeFailures,
-			action: "delete node", target: nodeTarget, help: "deletes a node without children", ask: n.delete,
+			method: "POST", path: "/v1/nodes/delete", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeDelete{}, failureStatuses: nodeFailures,
+			action: "delete node", target: nodeTarget, help: "deletes a node without children", reply: n.delete,
 		},
 	}
 }

@@ -120,7 +120,7 @@ func (d *description) all() object {
 
 // statuses are the failures of an endpoint, by status.
 func statuses(e *endpoint) []int {
-	all := append([]int{http.StatusBadRequest}, e.fails...)
+	all := append([]int{http.StatusBadRequest}, e.failureStatuses...)
 	switch e.class {
 	case open:
 		all = append(all, http.StatusForbidden)
@@ -159,15 +159,15 @@ var inPath = regexp.MustCompile(`\{(\w+)\}`)
 
 // operation describes one endpoint.
 func (d *description) operation(e *endpoint) object {
-	if e.answers == nil || e.help == "" {
+	if e.responseBody == nil || e.help == "" {
 		d.t.Errorf("%s %s: what it answers is not in the table", e.method, e.path)
 		return object{}
 	}
-	answers := object{"200": object{"description": e.help, "content": d.content(e.answers)}}
-	if _, binary := e.answers.([]byte); binary {
+	answers := object{"200": object{"description": e.help, "content": d.content(e.responseBody)}}
+	if _, binary := e.responseBody.([]byte); binary {
 		answers["200"] = object{"description": e.help, "content": object{"application/octet-stream": object{"schema": object{"type": "string", "format": "binary"}}}}
-	} else if e.ask == nil { // a stream of events
-		answers["200"] = object{"description": e.help, "content": object{"text/event-stream": object{"schema": d.schema(reflect.TypeOf(e.answers))}}}
+	} else if e.reply == nil { // a stream of events
+		answers["200"] = object{"description": e.help, "content": object{"text/event-stream": object{"schema": d.schema(reflect.TypeOf(e.responseBody))}}}
 	}
 	for _, status := range statuses(e) {
 		if meanings[status] == "" {
@@ -180,14 +180,14 @@ func (d *description) operation(e *endpoint) object {
 	for _, m := range inPath.FindAllStringSubmatch(e.path, -1) {
 		params = append(params, d.parameter(m[1], "path", true))
 	}
-	for _, name := range e.params {
-		params = append(params, d.parameter(name, "query", slices.Contains(e.needs, name)))
+	for _, name := range e.parameters {
+		params = append(params, d.parameter(name, "query", slices.Contains(e.requiredParameters, name)))
 	}
 	if params != nil {
 		op["parameters"] = params
 	}
-	if e.takes != nil {
-		op["requestBody"] = object{"content": d.content(e.takes)}
+	if e.requestBody != nil {
+		op["requestBody"] = object{"content": d.content(e.requestBody)}
 	}
 	return op
 }

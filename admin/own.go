@@ -6,8 +6,8 @@ import (
 	"rollcall/tally"
 )
 
-// ownMetric is a metric under a name of Rollcall's own, which only Prometheus gets.
-type ownMetric struct {
+// nativeMetric is a metric under a name of Rollcall's own, which only Prometheus gets.
+type nativeMetric struct {
 	name  string // its unit is in its name
 	kind  kind   // gauge, counter or histogram
 	label string // "": it is one series
@@ -18,9 +18,9 @@ type ownMetric struct {
 	buckets func(*Details) map[string]tally.Buckets
 }
 
-// own lists them all. None of them takes a lock that apply holds for long, so they are shown even while
+// nativeMetrics lists them all. None of them takes a lock that apply holds for long, so they are shown even while
 // the disk or apply hangs.
-var own = []ownMetric{
+var nativeMetrics = []nativeMetric{
 	{name: "rollcall_serving", help: "1 if this member serves clients", values: one(func(d *Details) float64 { return flag(d.serves()) })},
 	{name: "rollcall_leading", help: "1 if this member leads", values: one(func(d *Details) float64 { return flag(d.Role == "leader" || d.Role == "standalone") })},
 	{name: "rollcall_leader_known", help: "1 if this member knows a leader", values: one(func(d *Details) float64 { return flag(d.HasLeader) })},
@@ -92,7 +92,7 @@ func many[N int | int64 | uint64](values func(*Details) map[string]N) func(*Deta
 }
 
 // desc returns the metric's description for Prometheus.
-func (m *ownMetric) desc() *prometheus.Desc {
+func (m *nativeMetric) desc() *prometheus.Desc {
 	var labels []string
 	if m.label != "" {
 		labels = []string{m.label}
@@ -101,7 +101,7 @@ func (m *ownMetric) desc() *prometheus.Desc {
 }
 
 // collect sends the metric's series.
-func (m *ownMetric) collect(out chan<- prometheus.Metric, desc *prometheus.Desc, d *Details) {
+func (m *nativeMetric) collect(out chan<- prometheus.Metric, desc *prometheus.Desc, d *Details) {
 	labels := func(value string) []string {
 		if m.label == "" {
 			return nil

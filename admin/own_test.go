@@ -33,8 +33,8 @@ func scrapedDetails(t *testing.T, d Details) (got scrape, want map[string]float6
 	}
 	d.Version = words.version
 	want = map[string]float64{}
-	for i := range own {
-		m := &own[i]
+	for i := range nativeMetrics {
+		m := &nativeMetrics[i]
 		if m.kind == histogram {
 			for label, b := range m.buckets(&d) {
 				wantBuckets(want, m, label, b)
@@ -49,7 +49,7 @@ func scrapedDetails(t *testing.T, d Details) (got scrape, want map[string]float6
 }
 
 // pair is the label of a sample as Prometheus writes it.
-func (m *ownMetric) pair(value string) string {
+func (m *nativeMetric) pair(value string) string {
 	if m.label == "" {
 		return ""
 	}
@@ -64,7 +64,7 @@ func braced(pairs ...string) string {
 	return "{" + text + "}"
 }
 
-func wantBuckets(want map[string]float64, m *ownMetric, label string, b tally.Buckets) {
+func wantBuckets(want map[string]float64, m *nativeMetric, label string, b tally.Buckets) {
 	for i, bound := range b.Bounds {
 		want[m.name+"_bucket"+braced(m.pair(label), fmt.Sprintf(`le="%v"`, bound))] = float64(b.Counts[i])
 	}
@@ -91,8 +91,8 @@ func TestOwnMetricsAreTheTable(t *testing.T) {
 			t.Errorf("%s is no series of the table", name)
 		}
 	}
-	for i := range own {
-		m := &own[i]
+	for i := range nativeMetrics {
+		m := &nativeMetrics[i]
 		if got.kind[m.name] != m.kind.String() || got.help[m.name] != m.help {
 			t.Errorf("%s is a %s: %q; want a %v: %q", m.name, got.kind[m.name], got.help[m.name], m.kind, m.help)
 		}
@@ -167,8 +167,8 @@ func TestDocsHaveOwnMetrics(t *testing.T) {
 		t.Fatal("docs/metrics.md: no table of metrics")
 	}
 	var want strings.Builder
-	for i := range own {
-		m := &own[i]
+	for i := range nativeMetrics {
+		m := &nativeMetrics[i]
 		fmt.Fprintf(&want, "| `%s` | %v | %s | %s | %s |\n", m.name, m.kind, m.unit(), m.label, m.help)
 	}
 	if got, _, _ := strings.Cut(rest, "\n\n"); got+"\n" != want.String() {
@@ -179,8 +179,8 @@ func TestDocsHaveOwnMetrics(t *testing.T) {
 // Names follow Prometheus's conventions: a counter ends in _total, a histogram in its unit, and nothing
 // else does.
 func TestOwnNames(t *testing.T) {
-	for i := range own {
-		m := &own[i]
+	for i := range nativeMetrics {
+		m := &nativeMetrics[i]
 		if strings.HasSuffix(m.name, "_total") != (m.kind == counter) || m.kind == histogram && m.unit() == "" || !strings.HasPrefix(m.name, "rollcall_") ||
 			(m.values == nil) != (m.kind == histogram) || (m.buckets == nil) == (m.kind == histogram) || m.help == "" {
 			t.Errorf("row %q is not complete, or its name does not say what it is", m.name)
@@ -189,7 +189,7 @@ func TestOwnNames(t *testing.T) {
 }
 
 // unit returns the unit that the metric's name has, or "".
-func (m *ownMetric) unit() string {
+func (m *nativeMetric) unit() string {
 	name := strings.TrimSuffix(m.name, "_total")
 	for _, unit := range []string{"seconds", "bytes"} {
 		if strings.HasSuffix(name, "_"+unit) {

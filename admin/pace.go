@@ -31,24 +31,24 @@ type pace struct {
 	active atomic.Int32 // answers that are being made
 }
 
-// walker is one answer under a pace. A nil walker never rests. It is for one goroutine.
-type walker struct {
+// pacedReply is one answer under a pace. A nil one never rests. It is for one goroutine.
+type pacedReply struct {
 	pace  *pace
 	begun time.Time // of the part
 	bytes int       // of the part
 }
 
 // enter begins an answer, after a rest for each that is being made: many short answers take as much as a long one.
-func (p *pace) enter() *walker {
+func (p *pace) enter() *pacedReply {
 	active := p.active.Add(1)
 	time.Sleep(min(time.Duration(active)*pagePause, maxEntry))
-	return &walker{pace: p, begun: time.Now()}
+	return &pacedReply{pace: p, begun: time.Now()}
 }
 
-func (w *walker) leave() { w.pace.active.Add(-1) }
+func (w *pacedReply) leave() { w.pace.active.Add(-1) }
 
 // wrote notes bytes of the answer. It rests after each part of partSize.
-func (w *walker) wrote(n int) {
+func (w *pacedReply) wrote(n int) {
 	if w == nil {
 		return
 	}
@@ -58,7 +58,7 @@ func (w *walker) wrote(n int) {
 }
 
 // giveWay rests.
-func (w *walker) giveWay() {
+func (w *pacedReply) giveWay() {
 	time.Sleep(w.pace.restFor(time.Since(w.begun)))
 	w.begun, w.bytes = time.Now(), 0
 }
@@ -69,7 +69,7 @@ func (p *pace) restFor(took time.Duration) time.Duration {
 }
 
 // walk yields what all yields, with rests.
-func walk[T any](w *walker, all iter.Seq[T]) iter.Seq[T] {
+func walk[T any](w *pacedReply, all iter.Seq[T]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		n := 0
 		for one := range all {
@@ -84,7 +84,7 @@ func walk[T any](w *walker, all iter.Seq[T]) iter.Seq[T] {
 }
 
 // walkPairs does the same for pairs.
-func walkPairs[K, V any](w *walker, all iter.Seq2[K, V]) iter.Seq2[K, V] {
+func walkPairs[K, V any](w *pacedReply, all iter.Seq2[K, V]) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		n := 0
 		for k, v := range all {
@@ -108,7 +108,7 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 	over := time.NewTimer(placeTime)
 	defer over.Stop()
 	select {
-	case h.turn <- struct{}{}:
+	case h.figuresTurn <- struct{}{}:
 	case <-over.C:
 		(&Failure{Status: http.StatusServiceUnavailable, Text: "too many others ask for this without credentials; try again"}).write(w, r)
 		return
@@ -127,7 +127,7 @@ func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) 
 func (h *HTTP) takeTurn(do func()) {
 	begun := time.Now()
 	defer func() {
-		time.AfterFunc(min(max(restShare*time.Since(begun), pagePause), maxRest), func() { <-h.turn })
+		time.AfterFunc(min(max(restShare*time.Since(begun), pagePause), maxRest), func() { <-h.figuresTurn })
 	}()
 	do()
 }

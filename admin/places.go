@@ -8,13 +8,13 @@ import (
 
 // places bound how many long answers are made at once.
 type places struct {
-	long  chan struct{} // has room for maxLong: those that are not under /v1/
-	pages chan struct{} // has room for maxPages: those under /v1/
-	own   chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
+	longReplies        chan struct{} // has room for maxLong: those that are not under /v1/
+	pages              chan struct{} // has room for maxPages: those under /v1/
+	administratorPages chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
 }
 
 func newPlaces() *places {
-	return &places{long: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), own: make(chan struct{}, maxPages)}
+	return &places{longReplies: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), administratorPages: make(chan struct{}, maxPages)}
 }
 
 // rest waits for d, or until ctx ends.
@@ -29,11 +29,11 @@ func rest(ctx context.Context, d time.Duration) {
 
 // enter takes a place for a long answer, and returns what leaves it. It returns nil if there is none.
 func (p *places) enter(e *endpoint, r *http.Request) (leave func()) {
-	kind, patience := p.long, time.Duration(0)
-	if e.ask != nil {
+	kind, patience := p.longReplies, time.Duration(0)
+	if e.reply != nil {
 		kind, patience = p.pages, placeTime
 		if e.class == changes {
-			kind = p.own
+			kind = p.administratorPages
 		}
 	}
 	select {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// pretty writes JSON to a page in the layout of ZooKeeper's AdminServer, a value at a time, so that
+// jsonWriter writes JSON to a page in the layout of ZooKeeper's AdminServer, a value at a time, so that
 // a long list needs no memory. The caller opens and closes objects and lists in pairs.
-type pretty struct {
-	p     *page
+type jsonWriter struct {
+	p     *textWriter
 	depth int         // of objects
 	empty []bool      // of each open object and list: nothing is in it yet
 	paths *pathFilter // which paths of nodes the answer shows; set for commands
 }
 
 // object writes an object, whose fields f adds with the methods below.
-func (j *pretty) object(f func()) {
+func (j *jsonWriter) object(f func()) {
 	j.depth++
 	j.begin("{")
 	f()
@@ -30,20 +30,20 @@ func (j *pretty) object(f func()) {
 }
 
 // beginList begins a list. Each of its elements begins with item.
-func (j *pretty) beginList() { j.begin("[") }
+func (j *jsonWriter) beginList() { j.begin("[") }
 
-func (j *pretty) endList() {
+func (j *jsonWriter) endList() {
 	j.end()
 	j.p.printf(" ]")
 }
 
-func (j *pretty) begin(bracket string) {
+func (j *jsonWriter) begin(bracket string) {
 	j.p.printf("%s", bracket)
 	j.empty = append(j.empty, true)
 }
 
 // end reports whether what was begun last is empty, and forgets it.
-func (j *pretty) end() bool {
+func (j *jsonWriter) end() bool {
 	last := len(j.empty) - 1
 	empty := j.empty[last]
 	j.empty = j.empty[:last]
@@ -51,7 +51,7 @@ func (j *pretty) end() bool {
 }
 
 // next writes what stands between two fields or elements. It does nothing before the first one.
-func (j *pretty) next() {
+func (j *jsonWriter) next() {
 	last := len(j.empty) - 1
 	if !j.empty[last] {
 		j.p.printf(",")
@@ -59,48 +59,48 @@ func (j *pretty) next() {
 	j.empty[last] = false
 }
 
-func (j *pretty) line() { j.p.printf("\n%s", strings.Repeat("  ", j.depth)) }
+func (j *jsonWriter) line() { j.p.printf("\n%s", strings.Repeat("  ", j.depth)) }
 
 // name begins a field. Its value comes next.
-func (j *pretty) name(name string) {
+func (j *jsonWriter) name(name string) {
 	j.next()
 	j.line()
 	j.p.printf("%s : ", quoted(name))
 }
 
 // item begins an element of a list. Its value comes next.
-func (j *pretty) item() {
+func (j *jsonWriter) item() {
 	j.next()
 	j.p.printf(" ")
 }
 
 // field writes a field with a plain value: a text, a truth value, an integer or nil.
-func (j *pretty) field(name string, value any) {
+func (j *jsonWriter) field(name string, value any) {
 	j.name(name)
 	j.value(value)
 }
 
 // number writes a field whose value is the text of a number.
-func (j *pretty) number(name, text string) {
+func (j *jsonWriter) number(name, text string) {
 	j.name(name)
 	j.p.printf("%s", text)
 }
 
 // fields writes an object as a field.
-func (j *pretty) fields(name string, f func()) {
+func (j *jsonWriter) fields(name string, f func()) {
 	j.name(name)
 	j.object(f)
 }
 
 // values writes a list as a field, whose elements f adds.
-func (j *pretty) values(name string, f func()) {
+func (j *jsonWriter) values(name string, f func()) {
 	j.name(name)
 	j.beginList()
 	f()
 	j.endList()
 }
 
-func (j *pretty) value(value any) {
+func (j *jsonWriter) value(value any) {
 	switch v := value.(type) {
 	case string:
 		j.p.printf("%s", quoted(v))

@@ -13,10 +13,10 @@ const profileTime = 3 * time.Minute
 // profiles are the endpoints of Go's profiler. Its profiles show the memory of the member, and so
 // the data of its clients. The command line is not among them: --set can give a secret there.
 var profiles = []endpoint{
-	{method: "GET", path: "/debug/pprof/", class: changes, action: "profile", long: true, lasts: profileTime, help: "Go's profiles: their list, and each under its name", serve: profile(pprof.Index)},
-	{method: "GET", path: "/debug/pprof/profile", class: changes, action: "profile", long: true, lasts: profileTime, help: "a profile of the processor time, over the parameter seconds", serve: profile(pprof.Profile)},
+	{method: "GET", path: "/debug/pprof/", class: changes, action: "profile", long: true, timeout: profileTime, help: "Go's profiles: their list, and each under its name", serve: profile(pprof.Index)},
+	{method: "GET", path: "/debug/pprof/profile", class: changes, action: "profile", long: true, timeout: profileTime, help: "a profile of the processor time, over the parameter seconds", serve: profile(pprof.Profile)},
 	{method: "GET", path: "/debug/pprof/symbol", class: changes, action: "profile", help: "the names of functions", serve: profile(pprof.Symbol)},
-	{method: "GET", path: "/debug/pprof/trace", class: changes, action: "profile", long: true, lasts: profileTime, help: "a trace of the execution, over the parameter seconds", serve: profile(pprof.Trace)},
+	{method: "GET", path: "/debug/pprof/trace", class: changes, action: "profile", long: true, timeout: profileTime, help: "a trace of the execution, over the parameter seconds", serve: profile(pprof.Trace)},
 }
 
 // profile runs one of the profiler's handlers until it has finished, the client has left or the time

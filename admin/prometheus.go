@@ -24,18 +24,18 @@ type collector struct {
 	space  *diskSpace
 }
 
-// totals makes counters that never fall of those that srst sets to zero.
-type totals struct {
+// lifetimeCounters makes counters that never fall of those that srst sets to zero.
+type lifetimeCounters struct {
 	turn   chan struct{}      // has room for one: the scrape or the reset that is under way
 	before map[string]float64 // by name: how much was counted before the resets
 }
 
-func newTotals() totals {
-	return totals{turn: make(chan struct{}, 1), before: make(map[string]float64)}
+func newTotals() lifetimeCounters {
+	return lifetimeCounters{turn: make(chan struct{}, 1), before: make(map[string]float64)}
 }
 
 // alone runs f while no other scrape or reset does.
-func (t *totals) alone(f func()) {
+func (t *lifetimeCounters) alone(f func()) {
 	t.turn <- struct{}{}
 	defer func() { <-t.turn }()
 	f()
@@ -63,8 +63,8 @@ func (w *Words) reset() {
 // runtime and of the process.
 func newMetrics(words *Words, source Source, bare bool) (http.Handler, error) {
 	c := &collector{words: words, source: source, space: newDiskSpace(source)}
-	for i := range own {
-		c.own = append(c.own, own[i].desc())
+	for i := range nativeMetrics {
+		c.own = append(c.own, nativeMetrics[i].desc())
 	}
 	for i := range table {
 		help := table[i].help
@@ -105,7 +105,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	details.Version = c.words.version
 	c.space.look(&details)
 	for i, d := range c.own {
-		own[i].collect(out, d, &details)
+		nativeMetrics[i].collect(out, d, &details)
 	}
 	if details.Stalled != "" {
 		return

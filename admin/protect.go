@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// protect returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
+// checked returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
 // headers that all answers have.
-func (h *HTTP) protect(all []endpoint) http.Handler {
+func (h *HTTP) checked(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {
 		handle := h.handle
@@ -18,7 +18,7 @@ func (h *HTTP) protect(all []endpoint) http.Handler {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) { handle(&e, w, r) })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && h.authorizer.refuse(changes, r) != nil {
+		if r.ContentLength != 0 && h.authorizer.reject(changes, r) != nil {
 			ignoreBody(w)
 		}
 		setHeaders(w.Header())
@@ -42,38 +42,38 @@ func (h *HTTP) probe(e *endpoint, w http.ResponseWriter, r *http.Request) {
 
 // handle answers a request to an endpoint, if there is a seat for it and nothing forbids it.
 func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	if !h.seated(w, r) {
+	if !h.takeSeat(w, r) {
 		limitWrite(w, refusalTime)
 		errNoSeat.write(w, r)
 		return
 	}
 	limitWrite(w, answerPart) // of the answer that the request is refused
-	failure := h.forbids(e, w, r)
+	failure := h.reject(e, w, r)
 	if failure == nil {
-		h.answer(e, w, r)
+		h.serveEndpoint(e, w, r)
 		return
 	}
 	if e.class == changes {
-		h.audit.refused(e, r, h.authorizer.who(r), failure.Text)
+		h.audit.rejected(e, r, h.authorizer.administrator(r), failure.Text)
 	}
 	failure.write(w, r)
 }
 
-// forbids returns why an endpoint must not serve a request, or nil. The reason is the caller, the content of the answer, the type of
+// reject returns why an endpoint must not serve a request, or nil. The reason is the caller, the content of the answer, the type of
 // the body, the removal of this member, or an audit log that has no line about the change yet.
-func (h *HTTP) forbids(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
-	if failure := h.authorizer.refuse(e.class, r); failure != nil {
+func (h *HTTP) reject(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
+	if failure := h.authorizer.reject(e.class, r); failure != nil {
 		return failure
 	}
-	if failure := h.authorizer.withholds(e, r); failure != nil {
+	if failure := h.authorizer.rejectContent(e, r); failure != nil {
 		return failure
 	}
-	failure := e.mistyped(r)
-	if failure == nil && e.shared {
+	failure := e.rejectContentType(r)
+	if failure == nil && e.changesEnsemble {
 		failure = h.health.removed()
 	}
 	if failure == nil && e.class == changes {
-		failure = h.audit.required(e, r, h.authorizer.who(r))
+		failure = h.audit.required(e, r, h.authorizer.administrator(r))
 	}
 	if failure != nil {
 		ignoreBody(w)

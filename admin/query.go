@@ -38,17 +38,17 @@ func newQuery(e *endpoint, r *http.Request, who string) *query {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values.Get(name)
 		switch {
-		case !slices.Contains(e.params, name) && len(e.params) == 0:
+		case !slices.Contains(e.parameters, name) && len(e.parameters) == 0:
 			q.wrong("there is no parameter %.100q here; none is allowed", name)
-		case !slices.Contains(e.params, name):
-			q.wrong("there is no parameter %.100q here; allowed are %s", name, strings.Join(e.params, ", "))
+		case !slices.Contains(e.parameters, name):
+			q.wrong("there is no parameter %.100q here; allowed are %s", name, strings.Join(e.parameters, ", "))
 		case len(values[name]) > 1:
 			q.wrong("the parameter %s is given %d times; give it once", name, len(values[name]))
 		case parameters[name].fault(value) != "":
 			q.wrong("%s=%.100q: %s", name, value, parameters[name].fault(value))
 		}
 	}
-	for _, name := range e.needs {
+	for _, name := range e.requiredParameters {
 		if !values.Has(name) {
 			q.wrong("the parameter %s is missing: %s", name, parameters[name].help)
 		}

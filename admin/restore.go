@@ -38,10 +38,10 @@ type Restored struct {
 func (c *copies) restore(w http.ResponseWriter, r *http.Request) {
 	done, failed := c.takeRestore(w, r)
 	if failed != nil {
-		writeCommand(w, failed.Status, "restore", func(*pretty) string { return failed.Text })
+		writeCommand(w, failed.Status, "restore", func(*jsonWriter) string { return failed.Text })
 		return
 	}
-	writeCommand(w, http.StatusOK, "restore", func(j *pretty) string {
+	writeCommand(w, http.StatusOK, "restore", func(j *jsonWriter) string {
 		j.field(lastZxid, done.Zxid)
 		j.field("nodes", done.Nodes)
 		j.field("created", done.Created)

@@ -40,13 +40,13 @@ func TestLesserTokens(t *testing.T) {
 	} {
 		all := testRoutes(t)
 		for i := range all {
-			all[i].serve, all[i].ask = func(http.ResponseWriter, *http.Request) {}, nil
+			all[i].serve, all[i].reply = func(http.ResponseWriter, *http.Request) {}, nil
 		}
-		h.handler = h.protect(all)
+		h.handler = h.checked(all)
 		for _, e := range all {
 			kind := "application/json"
-			if e.takesType != "" {
-				kind = e.takesType
+			if e.contentType != "" {
+				kind = e.contentType
 			}
 			v := visit{method: e.method, path: concrete(e.path), from: tt.from, header: []string{"Authorization", "Bearer " + tt.token, "Content-Type", kind}}
 			if w := v.to(h); w.Code != tt.statuses[e.class] {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// secured returns a listener for the connections of l: plain ones if config is nil, those over TLS if ForceHTTPS is set, and otherwise
+// listenerFor returns a listener for the connections of l: plain ones if config is nil, those over TLS if ForceHTTPS is set, and otherwise
 // both. The caller must call run.
-func (h *HTTP) secured(l *bounded, config *tls.Config) (_ net.Listener, run func(context.Context)) {
+func (h *HTTP) listenerFor(l *boundedListener, config *tls.Config) (_ net.Listener, run func(context.Context)) {
 	switch {
 	case config == nil:
 		return l, func(context.Context) {}
 	case h.cfg.ForceHTTPS:
 		return tls.NewListener(l, config), func(context.Context) {}
 	}
-	u := &unified{bounded: l, config: config, ready: make(chan net.Conn), failed: make(chan error)}
+	u := &unifiedListener{boundedListener: l, config: config, ready: make(chan net.Conn), failed: make(chan error)}
 	return u, u.run
 }
 
-// unified is a listener for connections with TLS and without. The first byte tells them apart.
-type unified struct {
-	*bounded
+// unifiedListener is a listener for connections with TLS and without. The first byte tells them apart.
+type unifiedListener struct {
+	*boundedListener
 	config *tls.Config
 	ready  chan net.Conn
 	failed chan error
@@ -34,9 +34,9 @@ const recordOfHandshake = 0x16
 
 // run accepts connections until the listener is closed. Each waits for its first byte in a goroutine of its own, of which there
 // are as many as connections. The server gets each error: it tries again after one that passes, and closes the listener after others.
-func (u *unified) run(context.Context) {
+func (u *unifiedListener) run(context.Context) {
 	for {
-		c, err := u.bounded.Accept()
+		c, err := u.boundedListener.Accept()
 		if err == nil {
 			go u.tell(c)
 			continue
@@ -50,7 +50,7 @@ func (u *unified) run(context.Context) {
 }
 
 // tell finds out what a connection speaks.
-func (u *unified) tell(c net.Conn) {
+func (u *unifiedListener) tell(c net.Conn) {
 	first := make([]byte, 1)
 	err := c.SetReadDeadline(time.Now().Add(headerTime))
 	if err == nil {
@@ -60,7 +60,7 @@ func (u *unified) tell(c net.Conn) {
 		_ = c.Close() // nobody waits for the outcome
 		return
 	}
-	c = &begunConn{Conn: c, first: first}
+	c = &peekedConn{Conn: c, first: first}
 	if first[0] == recordOfHandshake {
 		c = tls.Server(c, u.config)
 	}
@@ -72,7 +72,7 @@ func (u *unified) tell(c net.Conn) {
 }
 
 // Accept implements net.Listener.
-func (u *unified) Accept() (net.Conn, error) {
+func (u *unifiedListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-u.ready:
 		return c, nil
@@ -83,17 +83,17 @@ func (u *unified) Accept() (net.Conn, error) {
 	}
 }
 
-// begunConn is a connection whose first bytes have been read.
-type begunConn struct {
+// peekedConn is a connection whose first bytes have been read.
+type peekedConn struct {
 	net.Conn
 	first []byte
 }
 
-// CloseWrite is as that of boundConn.
-func (c *begunConn) CloseWrite() error { return closeWrite(c.Conn) }
+// CloseWrite is as that of boundedConn.
+func (c *peekedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 // Read implements net.Conn.
-func (c *begunConn) Read(b []byte) (int, error) {
+func (c *peekedConn) Read(b []byte) (int, error) {
 	if len(c.first) == 0 {
 		return c.Conn.Read(b)
 	}
@@ -103,4 +103,4 @@ func (c *begunConn) Read(b []byte) (int, error) {
 }
 
 // NetConn returns the connection below.
-func (c *begunConn) NetConn() net.Conn { return c.Conn }
+func (c *peekedConn) NetConn() net.Conn { return c.Conn }

@@ -229,7 +229,7 @@ func (c *halfConn) CloseWrite() error {
 // The writing side of a connection whose first byte was read can be closed alone, so that its client reads an answer to the end.
 func TestBegunConnectionClosesItsSide(t *testing.T) {
 	below := &halfConn{}
-	if err := (&begunConn{Conn: below}).CloseWrite(); err != nil || !below.closed {
+	if err := (&peekedConn{Conn: below}).CloseWrite(); err != nil || !below.closed {
 		t.Errorf("%v, closed: %t", err, below.closed)
 	}
 }
@@ -239,7 +239,7 @@ func TestNobodyIsSuperByCertificate(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	empty := &x509.Certificate{RawSubject: []byte{0x30, 0}}
 	r := &http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{empty}, VerifiedChains: [][]*x509.Certificate{{empty}}}}
-	if who := h.authorizer.who(r); who != "" {
+	if who := h.authorizer.administrator(r); who != "" {
 		t.Errorf("it is the administrator's: %q", who)
 	}
 }

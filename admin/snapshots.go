@@ -20,11 +20,11 @@ const streamingParam = "streaming"
 
 // snapshotCommand and restoreCommand are ZooKeeper's commands about whole states. ZooKeeper 3.9 has them.
 func (c *copies) snapshotCommand() endpoint {
-	return endpoint{method: http.MethodGet, lasts: backupTime, serve: c.snapshot}
+	return endpoint{method: http.MethodGet, timeout: backupTime, serve: c.snapshot}
 }
 
 func (c *copies) restoreCommand() endpoint {
-	return endpoint{method: http.MethodPost, takesType: "application/octet-stream", lasts: restoreTime, serve: c.restore}
+	return endpoint{method: http.MethodPost, contentType: "application/octet-stream", timeout: restoreTime, serve: c.restore}
 }
 
 // snapshot sends a backup, as /v1/backup does, or writes a snapshot to the disk, as /v1/snapshot does: at most one in the interval. It says why there is
@@ -39,7 +39,7 @@ func (c *copies) snapshot(w http.ResponseWriter, r *http.Request) {
 		failed = c.takeSnapshot(w, r)
 	}
 	if failed != nil {
-		writeCommand(w, failed.Status, "snapshot", func(*pretty) string { return failed.Text })
+		writeCommand(w, failed.Status, "snapshot", func(*jsonWriter) string { return failed.Text })
 	}
 }
 

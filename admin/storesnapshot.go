@@ -40,6 +40,6 @@ func (c *copies) storeSnapshot(w http.ResponseWriter, r *http.Request) *Failure 
 	}
 	w.Header().Set(lastZxid, fmt.Sprintf("0x%x", uint64(s.Zxid)))
 	w.Header().Set("snapshot_size", strconv.FormatInt(s.Bytes, 10))
-	writeCommand(w, http.StatusOK, "snapshot", func(*pretty) string { return "" })
+	writeCommand(w, http.StatusOK, "snapshot", func(*jsonWriter) string { return "" })
 	return nil
 }

@@ -18,22 +18,22 @@ const (
 	anonymousTime = 10 * time.Minute
 )
 
-func (s *streams) routes() []endpoint {
+func (s *eventStreams) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/events", class: reads, shows: showsState, lasts: streamTime, answers: api.Events{}, fails: []int{http.StatusServiceUnavailable},
+			method: "GET", path: "/v1/events", class: reads, shows: showsState, timeout: streamTime, responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
 			help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: s.serve,
 		},
 	}
 }
 
 // serve sends events until the client leaves, falls behind, or the member stops.
-func (s *streams) serve(w http.ResponseWriter, r *http.Request) {
-	if q := newQuery(&endpoint{}, r, s.authorizer.who(r)); q.err != nil {
+func (s *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
+	if q := newQuery(&endpoint{}, r, s.authorizer.administrator(r)); q.err != nil {
 		q.err.write(w, r)
 		return
 	}
-	by, lasts := s.authorizer.who(r), streamTime
+	by, lasts := s.authorizer.administrator(r), streamTime
 	if by == "" {
 		lasts = anonymousTime
 	}
@@ -62,7 +62,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-one.gone:
+		case <-one.ended:
 			return
 		case <-over.C:
 			return

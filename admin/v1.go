@@ -15,12 +15,12 @@ func underV1(r *http.Request) bool {
 
 // serveJSON sends what an endpoint under /v1/ answers.
 func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	q := newQuery(e, r, h.authorizer.who(r))
-	q.paths = h.authorizer.pathsFor(r)
+	q := newQuery(e, r, h.authorizer.administrator(r))
+	q.paths = h.authorizer.pathFilterFor(r)
 	var answer any
 	var err error
 	if q.err == nil {
-		answer, err = e.ask(q)
+		answer, err = e.reply(q)
 	}
 	switch {
 	case q.err != nil:

@@ -112,8 +112,8 @@ func (f *pathFilter) watches(all iter.Seq2[jute.SessionID, []string]) iter.Seq2[
 	}
 }
 
-// pathsFor returns what decides which paths the answer to a request shows.
-func (a *authorizer) pathsFor(r *http.Request) *pathFilter {
+// pathFilterFor returns what decides which paths the answer to a request shows.
+func (a *authorizer) pathFilterFor(r *http.Request) *pathFilter {
 	f := &pathFilter{source: a.source, sight: allPaths}
 	if a.role(r) < roleReads {
 		f.sight = a.anonymous.paths()
@@ -121,18 +121,18 @@ func (a *authorizer) pathsFor(r *http.Request) *pathFilter {
 	return f
 }
 
-// withholds returns nil if the caller may have the answer of an endpoint that shows content, or the reason why not.
-func (a *authorizer) withholds(e *endpoint, r *http.Request) *Failure {
-	if e.class != reads && e.class != measures || a.role(r) >= needed[e.class] {
+// rejectContent returns nil if the caller may have the answer of an endpoint that shows content, or the reason why not.
+func (a *authorizer) rejectContent(e *endpoint, r *http.Request) *Failure {
+	if e.class != reads && e.class != measures || a.role(r) >= neededRoles[e.class] {
 		return nil
 	}
 	switch {
 	case a.anonymous.Reads == ReadNothing:
-		return &Failure{Status: http.StatusUnauthorized, Text: "admin.localReads=none: " + a.needs(r)}
+		return &Failure{Status: http.StatusUnauthorized, Text: "admin.localReads=none: " + a.credentialsFault(r)}
 	case e.class == measures || e.shows == showsState:
 		return nil
 	case e.shows == showsPaths && a.anonymous.paths() != noPaths:
 		return nil
 	}
-	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + a.needs(r)}
+	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + a.credentialsFault(r)}
 }

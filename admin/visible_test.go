@@ -105,7 +105,7 @@ func TestEveryEndpointKeepsPaths(t *testing.T) {
 				continue
 			}
 			path := concrete(e.path)
-			if len(e.needs) > 0 {
+			if len(e.requiredParameters) > 0 {
 				path += "?path=/open/e"
 			}
 			w := visit{method: "GET", path: path}.to(h)
@@ -193,7 +193,7 @@ func TestUnstatedShowsNothing(t *testing.T) {
 		}
 	}
 	served := false
-	h.handler = h.protect([]endpoint{{method: "GET", path: "/new", class: reads, serve: func(http.ResponseWriter, *http.Request) { served = true }}})
+	h.handler = h.checked([]endpoint{{method: "GET", path: "/new", class: reads, serve: func(http.ResponseWriter, *http.Request) { served = true }}})
 	if w := (visit{method: "GET", path: "/new"}).to(h); w.Code != http.StatusUnauthorized || served {
 		t.Errorf("a row that does not say what it shows: %d, served %t", w.Code, served)
 	}

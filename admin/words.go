@@ -4,7 +4,7 @@
 //
 //   - Words has the whitelist, and the short answers.
 //   - HTTP serves the table that HTTP.routes returns. Each row has a class that says who may use it. A type for each
-//     family has the rows and the handlers: healthProbes, memberAPI, ensembleAPI, streams, membersAPI, nodesAPI, copies,
+//     family has the rows and the handlers: healthProbes, memberAPI, ensembleAPI, eventStreams, membersAPI, nodesAPI, copies,
 //     and adminServer, which has the commands of ZooKeeper's AdminServer.
 //   - table has all metrics, which mntr prints and collector hands to Prometheus.
 //   - lists.go has the answers that grow with connections, sessions and watches. They are written
@@ -47,7 +47,7 @@ type Words struct {
 	source  Source
 	reads   Anonymous
 	mask    atomic.Int64 // the trace mask: it is stored, but nothing is traced
-	totals  totals
+	totals  lifetimeCounters
 	pace    pace          // of long answers, over HTTP too
 	listing chan struct{} // has room for one: the long answer that is being made in memory
 }
@@ -58,7 +58,7 @@ const defaultMask = 306
 // word says how to answer a word.
 type word struct {
 	// answer writes the answer. stats is filled in only if serving is set.
-	answer  func(w *Words, p *page, s *Stats, argument io.Reader)
+	answer  func(w *Words, p *textWriter, s *Stats, argument io.Reader)
 	serving bool // answered only by a member that serves
 	long    bool // it takes time that grows with connections, sessions or watches, or looks at all of them
 }
@@ -132,7 +132,7 @@ const notServing = "This ZooKeeper instance is not currently serving requests\n"
 // another long answer to be finished. It returns the streams' errors. For an unknown word it writes
 // nothing.
 func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
-	p := &page{w: out}
+	p := &textWriter{w: out}
 	word, known := words[name]
 	switch {
 	case !known:
@@ -155,14 +155,14 @@ func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
 	return p.err
 }
 
-// page is an answer that is being written. After an error it ignores further output.
-type page struct {
+// textWriter is an answer that is being written. After an error it ignores further output.
+type textWriter struct {
 	w      io.Writer
 	err    error
-	walker *walker // nil: the answer is short
+	walker *pacedReply // nil: the answer is short
 }
 
-func (p *page) printf(format string, args ...any) {
+func (p *textWriter) printf(format string, args ...any) {
 	if p.err == nil {
 		var n int
 		n, p.err = fmt.Fprintf(p.w, format, args...)
@@ -170,10 +170,10 @@ func (p *page) printf(format string, args ...any) {
 	}
 }
 
-func (w *Words) ruok(p *page, _ *Stats, _ io.Reader) { p.printf("imok") }
+func (w *Words) ruok(p *textWriter, _ *Stats, _ io.Reader) { p.printf("imok") }
 
 // isro tells whether this member accepts writes, which is unknown while it does not serve.
-func (w *Words) isro(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) isro(p *textWriter, _ *Stats, _ io.Reader) {
 	switch w.source.Stats().Role {
 	case "":
 		p.printf("null")
@@ -184,10 +184,10 @@ func (w *Words) isro(p *page, _ *Stats, _ io.Reader) {
 	}
 }
 
-func (w *Words) gtmk(p *page, _ *Stats, _ io.Reader) { p.printf("%d", w.mask.Load()) }
+func (w *Words) gtmk(p *textWriter, _ *Stats, _ io.Reader) { p.printf("%d", w.mask.Load()) }
 
 // stmk is followed by the new trace mask, eight bytes.
-func (w *Words) stmk(p *page, _ *Stats, argument io.Reader) {
+func (w *Words) stmk(p *textWriter, _ *Stats, argument io.Reader) {
 	var mask [8]byte
 	if _, p.err = io.ReadFull(argument, mask[:]); p.err != nil {
 		return
@@ -196,20 +196,20 @@ func (w *Words) stmk(p *page, _ *Stats, argument io.Reader) {
 	p.printf("%d", w.mask.Load())
 }
 
-func (w *Words) crst(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) crst(p *textWriter, _ *Stats, _ io.Reader) {
 	w.source.ResetConnections()
 	p.printf("Connection stats reset.\n")
 }
 
-func (w *Words) srst(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) srst(p *textWriter, _ *Stats, _ io.Reader) {
 	w.reset()
 	p.printf("Server stats reset.\n")
 }
 
 // hash lists digests of the tree in ZooKeeper. Here it lists none.
-func (w *Words) hash(*page, *Stats, io.Reader) {}
+func (w *Words) hash(*textWriter, *Stats, io.Reader) {}
 
-func (w *Words) dirs(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) dirs(p *textWriter, _ *Stats, _ io.Reader) {
 	data, log, err := w.source.DiskUsage()
 	if err != nil {
 		p.printf("the data folder cannot be read: %v\n", err)
@@ -218,7 +218,7 @@ func (w *Words) dirs(p *page, _ *Stats, _ io.Reader) {
 	p.printf("datadir_size: %d\nlogdir_size: %d\n", data, log)
 }
 
-func (w *Words) conf(p *page, _ *Stats, _ io.Reader) {
+func (w *Words) conf(p *textWriter, _ *Stats, _ io.Reader) {
 	data, log, err := w.source.DiskUsage()
 	if err != nil {
 		p.printf("the data folder cannot be read: %v\n", err)
@@ -233,13 +233,13 @@ func (w *Words) conf(p *page, _ *Stats, _ io.Reader) {
 	}
 }
 
-func (w *Words) srvr(p *page, s *Stats, _ io.Reader) {
+func (w *Words) srvr(p *textWriter, s *Stats, _ io.Reader) {
 	w.head(p, s)
 	figures(p, s)
 }
 
 // head begins the answers to srvr and stat.
-func (w *Words) head(p *page, s *Stats) {
+func (w *Words) head(p *textWriter, s *Stats) {
 	p.printf("Zookeeper version: %s\n", w.version)
 	if s.Role == api.ReadOnly {
 		p.printf("READ-ONLY mode; serving only read-only clients\n")
@@ -247,7 +247,7 @@ func (w *Words) head(p *page, s *Stats) {
 }
 
 // stat is srvr with the list of connections after the version.
-func (w *Words) stat(p *page, s *Stats, _ io.Reader) {
+func (w *Words) stat(p *textWriter, s *Stats, _ io.Reader) {
 	w.head(p, s)
 	p.printf("Clients:\n")
 	for c := range walk(p.walker, w.source.Connections()) {
@@ -259,7 +259,7 @@ func (w *Words) stat(p *page, s *Stats, _ io.Reader) {
 	figures(p, s)
 }
 
-func figures(p *page, s *Stats) {
+func figures(p *textWriter, s *Stats) {
 	p.printf("Latency min/avg/max: %d/%s/%d\n", s.Latency.Min.Milliseconds(), number(ms(s.Latency.Avg), true), s.Latency.Max.Milliseconds())
 	p.printf("Received: %d\n", s.Received)
 	p.printf("Sent: %d\n", s.Sent)

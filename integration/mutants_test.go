@@ -689,7 +689,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"another site's name for this member", "admin/access.go",
-		"case !a.known(r.Host):", "case false:",
+		"case !a.knowsHost(r.Host):", "case false:",
 		"./admin", "TestEveryEndpointIsGuarded",
 	},
 	{
