@@ -39,7 +39,7 @@ func (c *Client) pushAuth(ctx context.Context, a Auth) (l *link, answer chan err
 			return nil, nil, err
 		}
 		c.mu.Lock()
-		err := c.refusal(false)
+		err := c.sendError(false)
 		if err == nil {
 			break
 		}
@@ -56,7 +56,7 @@ func (c *Client) pushAuth(ctx context.Context, a Auth) (l *link, answer chan err
 	l = c.link
 	l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
 	answer = make(chan error, 1)
-	l.auths = append(l.auths, answer)
+	l.pendingAuths = append(l.pendingAuths, answer)
 	if !l.startWrite() {
 		return nil, answer, nil
 	}
@@ -73,16 +73,16 @@ func (l *link) authAnswered(code jute.Code) error {
 	if code != jute.OK {
 		return fmt.Errorf("client: identity refused: %w", jute.AuthFailed)
 	}
-	if l.opening > 0 {
+	if l.repliesBeforeRequests > 0 {
 		return l.opened()
 	}
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	if len(l.auths) == 0 {
+	if len(l.pendingAuths) == 0 {
 		return fmt.Errorf("%w: a reply to nothing", ErrProtocol)
 	}
-	l.auths[0] <- nil
-	l.auths = l.auths[1:]
+	l.pendingAuths[0] <- nil
+	l.pendingAuths = l.pendingAuths[1:]
 	return nil
 }
 
@@ -96,8 +96,8 @@ func (l *link) failAuths(why error) {
 	case l.c.ctx.Err() != nil:
 		err = ErrClosed
 	}
-	for _, answer := range l.auths {
+	for _, answer := range l.pendingAuths {
 		answer <- err
 	}
-	l.auths = nil
+	l.pendingAuths = nil
 }

@@ -78,27 +78,27 @@ func (c *Client) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply
 func (c *Client) send(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) error {
 	c.mu.Lock()
 	for {
-		if err := c.refusal(last); err != nil {
+		if err := c.sendError(last); err != nil {
 			c.mu.Unlock()
 			return err
 		}
-		if c.room() {
+		if c.hasRoom() {
 			break
 		}
 		if err := c.waitRoom(ctx); err != nil {
 			return err
 		}
 	}
-	l, write, err := c.push(op, rec, done)
+	l, write, err := c.queueRequest(op, rec, done)
 	if write {
 		l.write(false)
 	}
 	return err
 }
 
-// push queues a request on the connection. It reports whether the caller has to call write. It
+// queueRequest queues a request on the connection. It reports whether the caller has to call write. It
 // releases the lock.
-func (c *Client) push(op jute.Op, rec Record, done func(Reply, error)) (l *link, write bool, err error) {
+func (c *Client) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (l *link, write bool, err error) {
 	defer c.mu.Unlock()
 	l = c.link
 	xid := c.xid%(1<<31-1) + 1
@@ -119,9 +119,9 @@ func (c *Client) push(op jute.Op, rec Record, done func(Reply, error)) (l *link,
 	return l, l.startWrite(), nil
 }
 
-// refusal returns why no request can be sent at the moment, or nil if one can. last is set for
+// sendError returns why no request can be sent at the moment, or nil if one can. last is set for
 // Close, whose request is the last one.
-func (c *Client) refusal(last bool) error {
+func (c *Client) sendError(last bool) error {
 	switch {
 	case c.end != nil:
 		return c.end
@@ -133,7 +133,7 @@ func (c *Client) refusal(last bool) error {
 	return nil
 }
 
-func (c *Client) room() bool {
+func (c *Client) hasRoom() bool {
 	if c.link.reading { // unsent requests wait for the reader, which may be the caller
 		return c.calls.Len() < 2*c.cfg.MaxInFlight
 	}
@@ -202,7 +202,7 @@ func (c *Client) do(ctx context.Context, op jute.Op, rec Record, into Readable, 
 	select {
 	case <-w.answered:
 	case <-ctx.Done():
-		if w.given.Swap(true) {
+		if w.abandoned.Swap(true) {
 			<-w.answered
 			c.waiters.Put(w)
 		}
@@ -233,14 +233,14 @@ func isFlat(into Readable) bool {
 
 // waiter is a call of Do that waits for its reply.
 type waiter struct {
-	pool     *sync.Pool
-	done     func(Reply, error) // the method finish, bound once
-	answered chan struct{}      // has room for one
-	decoder  jute.Decoder       // kept here so that no reply allocates one
-	given    atomic.Bool        // set by the first: the reply, or a caller that gives up
-	reply    Reply              // its body is in body
-	body     []byte
-	err      error
+	pool      *sync.Pool
+	done      func(Reply, error) // the method finish, bound once
+	answered  chan struct{}      // has room for one
+	decoder   jute.Decoder       // kept here so that no reply allocates one
+	abandoned atomic.Bool        // set by the first: the reply, or a caller that gives up
+	reply     Reply              // its body is in body
+	body      []byte
+	err       error
 }
 
 // maxBody is how many bytes for a reply's body a waiter keeps between calls.
@@ -252,7 +252,7 @@ func (c *Client) takeWaiter() *waiter {
 		w = &waiter{pool: &c.waiters, answered: make(chan struct{}, 1)}
 		w.done = w.finish
 	}
-	w.given.Store(false)
+	w.abandoned.Store(false)
 	w.reply, w.err = Reply{}, nil
 	if cap(w.body) > maxBody {
 		w.body = nil
@@ -263,7 +263,7 @@ func (c *Client) takeWaiter() *waiter {
 func (w *waiter) finish(r Reply, err error) {
 	w.body = append(w.body[:0], r.Body...)
 	w.reply, w.err = Reply{ReplyHeader: r.ReplyHeader, Body: w.body}, err
-	if w.given.Swap(true) {
+	if w.abandoned.Swap(true) {
 		w.pool.Put(w)
 		return
 	}

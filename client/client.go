@@ -125,7 +125,7 @@ type Client struct {
 	session  Resume           // without its zxid
 	timeout  time.Duration    // the session's timeout: asked for, later as granted
 	link     *link            // nil while requests do not pass
-	timer    *time.Timer      // calls look while connected; nil before that
+	timer    *time.Timer      // calls checkConnection while connected; nil before that
 	calls    fifo.Queue[call] // sent and not answered, in order
 	xid      int32
 	waiting  []chan struct{} // callers that wait for room; each channel has room for one

@@ -25,44 +25,44 @@ const (
 
 // link is one connection.
 type link struct {
-	c       *Client
-	watches *watches // the reader's
-	conn    *wire
-	addr    string
-	forget  func() bool  // stops the end of the Client from closing conn
-	heard   atomic.Int64 // when bytes last arrived, since the Client's base
+	c              *Client
+	watches        *watches // the reader's
+	conn           *wire
+	addr           string
+	stopCloseOnEnd func() bool  // stops the end of the Client from closing conn
+	lastReceived   atomic.Int64 // since the Client's base
 
 	// The next fields belong to the reader.
-	opening int // replies that must arrive before requests can be sent
-	buf     []byte
-	r, w    int  // buf[r:w] has been read and not handled
-	filled  bool // the last read filled buf, so there may be more
-	lent    *[readSize]byte
-	small   [smallRead]byte
+	repliesBeforeRequests int
+	buf                   []byte
+	r, w                  int  // buf[r:w] has been read and not handled
+	filled                bool // the last read filled buf, so there may be more
+	lent                  *[readSize]byte
+	small                 [smallRead]byte
 
 	// The next fields are guarded by the Client's lock.
-	out     []byte // frames to be sent
-	batch   []byte // frames being written
-	left    []byte // the part of batch that is not yet written
-	spare   []byte // the memory of the last batch
-	writing bool   // write is running
-	reading bool   // replies are being handled; the reader writes after them
-	idle    *sync.Cond
-	sent    time.Duration // when bytes were last written
-	pinged  time.Duration // when the unanswered ping was sent; 0: there is none
-	end     error         // why this side closed the connection
-	auths   []chan error  // calls of AddAuth that wait for their answer, in order; each has room for one
+	out          []byte // frames to be sent
+	batch        []byte // frames being written
+	unwritten    []byte // the part of batch that is not yet written
+	spare        []byte // the memory of the last batch
+	writing      bool   // write is running
+	reading      bool   // replies are being handled; the reader writes after them
+	idle         *sync.Cond
+	lastSent     time.Duration
+	pingSent     time.Duration // 0: no ping is unanswered
+	end          error         // why this side closed the connection
+	pendingAuths []chan error  // calls of AddAuth that wait for their answer, in order; each has room for one
 }
 
-var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
+var readBufferPool = sync.Pool{New: func() any { return new([readSize]byte) }}
 
 func newLink(r *reader, conn net.Conn, addr string) *link {
 	c := r.c
 	l := &link{c: c, watches: &r.watches, conn: newWire(conn), addr: addr}
 	l.idle = sync.NewCond(&c.mu)
 	l.buf = l.small[:]
-	l.forget = context.AfterFunc(c.ctx, func() { _ = conn.Close() })
-	l.heard.Store(int64(c.now()))
+	l.stopCloseOnEnd = context.AfterFunc(c.ctx, func() { _ = conn.Close() })
+	l.lastReceived.Store(int64(c.now()))
 	return l
 }
 
@@ -84,16 +84,16 @@ func (l *link) write(wait bool) {
 	defer c.mu.Unlock()
 	for l.nextBatch() {
 		c.mu.Unlock()
-		n, err := l.conn.write(l.left, wait)
+		n, err := l.conn.write(l.unwritten, wait)
 		now := c.now()
 		c.mu.Lock()
-		l.left = l.left[n:]
-		l.sent = now
+		l.unwritten = l.unwritten[n:]
+		l.lastSent = now
 		if err != nil {
 			l.abort(fmt.Errorf("client: write: %w", err))
 			break
 		}
-		if len(l.left) > 0 {
+		if len(l.unwritten) > 0 {
 			go l.write(true) // returns when there is no output left, or when the connection ends
 			return
 		}
@@ -105,7 +105,7 @@ func (l *link) write(wait bool) {
 // nextBatch turns queued output into the next batch when the last one is written. It reports whether
 // there is anything to write. The lock is held.
 func (l *link) nextBatch() bool {
-	if len(l.left) > 0 {
+	if len(l.unwritten) > 0 {
 		return true
 	}
 	if cap(l.batch) <= maxKept && l.batch != nil {
@@ -115,7 +115,7 @@ func (l *link) nextBatch() bool {
 	if len(l.out) == 0 {
 		return false
 	}
-	l.batch, l.left, l.out = l.out, l.out, l.spare[:0]
+	l.batch, l.unwritten, l.out = l.out, l.out, l.spare[:0]
 	l.spare = nil
 	if len(l.batch) >= maxUnsent {
 		l.c.wakeAll()
@@ -137,9 +137,9 @@ func (l *link) abort(why error) {
 // ping queues a ping and reports whether the caller has to call write. The lock is held.
 func (l *link) ping(now time.Duration) (write bool) {
 	l.out = appendRequest(l.out, jute.XidPing, jute.OpPing, nil)
-	l.sent = now
-	if l.pinged == 0 {
-		l.pinged = now
+	l.lastSent = now
+	if l.pingSent == 0 {
+		l.pingSent = now
 	}
 	return l.startWrite()
 }
@@ -197,15 +197,15 @@ func (l *link) handshake() error {
 	defer c.mu.Unlock()
 	for _, a := range c.cfg.Auth {
 		l.out = appendRequest(l.out, jute.XidAuth, jute.OpAuth, a.packet())
-		l.opening++
+		l.repliesBeforeRequests++
 	}
-	l.opening += l.watches.appendSet(&l.out, c.zxid.Load())
+	l.repliesBeforeRequests += l.watches.appendSet(&l.out, c.zxid.Load())
 	return nil // the reader writes them when it waits for the replies
 }
 
 // open reads until every reply that must precede requests has arrived.
 func (l *link) open() error {
-	for l.opening > 0 {
+	for l.repliesBeforeRequests > 0 {
 		if err := l.handleNext(); err != nil {
 			return err
 		}
@@ -255,10 +255,10 @@ func (l *link) handle(frame []byte) error {
 
 // opened counts one of the replies that must arrive before requests can be sent.
 func (l *link) opened() error {
-	if l.opening == 0 {
+	if l.repliesBeforeRequests == 0 {
 		return fmt.Errorf("%w: a reply to nothing", ErrProtocol)
 	}
-	l.opening--
+	l.repliesBeforeRequests--
 	return nil
 }
 
@@ -269,7 +269,7 @@ func (l *link) event(r Reply) error {
 	}
 	l.watches.fired(e)
 	if l.c.cfg.Watch != nil {
-		l.c.callsOut()
+		l.c.notePendingWrites()
 		l.c.cfg.Watch(e, r.Zxid)
 	}
 	return nil
@@ -278,11 +278,11 @@ func (l *link) event(r Reply) error {
 func (l *link) pong() {
 	c := l.c
 	c.mu.Lock()
-	since := l.pinged
-	l.pinged = 0
+	since := l.pingSent
+	l.pingSent = 0
 	c.mu.Unlock()
 	if since > 0 && c.cfg.Pinged != nil {
-		c.callsOut()
+		c.notePendingWrites()
 		c.cfg.Pinged(c.now() - since)
 	}
 }
@@ -325,7 +325,7 @@ func (l *link) next(limit int) ([]byte, error) {
 		l.w += n
 		l.filled = l.w == len(l.buf)
 		if n > 0 {
-			l.heard.Store(int64(l.c.now()))
+			l.lastReceived.Store(int64(l.c.now()))
 		} else if err != nil {
 			return nil, err
 		}
@@ -379,7 +379,7 @@ func (l *link) makeRoom(need int) {
 	case len(l.buf) == smallRead && !l.filled && need <= smallRead:
 	case len(have) < readSize:
 		if l.lent == nil {
-			l.lent, _ = readBuffers.Get().(*[readSize]byte)
+			l.lent, _ = readBufferPool.Get().(*[readSize]byte)
 		}
 		to = l.lent[:]
 	case len(have) == len(l.buf):
@@ -396,7 +396,7 @@ func (l *link) makeRoom(need int) {
 // giveBack returns a lent buffer, to which nothing refers any more.
 func (l *link) giveBack() {
 	if l.lent != nil {
-		readBuffers.Put(l.lent)
+		readBufferPool.Put(l.lent)
 		l.lent = nil
 	}
 }
@@ -404,7 +404,7 @@ func (l *link) giveBack() {
 // release closes the connection and returns a lent buffer. Nothing is read after that.
 func (l *link) release() {
 	_ = l.conn.Close()
-	l.forget()
+	l.stopCloseOnEnd()
 	l.buf = nil
 	l.giveBack()
 }

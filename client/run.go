@@ -29,12 +29,12 @@ func backoff(timeout time.Duration, failed int) time.Duration {
 
 // reader keeps a connection until the session or the Client ends. Only its goroutine uses it.
 type reader struct {
-	c        *Client
-	servers  []string
-	watches  watches
-	attempts int           // to connect
-	failures int           // how many of the last attempts failed in a row
-	begun    time.Duration // when the last attempt began
+	c            *Client
+	servers      []string
+	watches      watches
+	attempts     int           // to connect
+	failures     int           // how many of the last attempts failed in a row
+	attemptBegun time.Duration // when the last attempt began
 }
 
 func newReader(c *Client) *reader {
@@ -52,9 +52,9 @@ func (r *reader) run() {
 		passed := false
 		l, err := r.connect()
 		if err == nil {
-			r.connected(l)
+			r.admitRequests(l)
 			err = l.serve()
-			passed = r.lost(l, err)
+			passed = r.cleanUp(l, err)
 		}
 		if r.endIfFinal(err) {
 			return
@@ -81,7 +81,7 @@ func (r *reader) endIfFinal(err error) bool {
 // pause waits before the next attempt; the wait grows with the number of failures. It does not wait
 // after a connection on which requests passed for a while.
 func (r *reader) pause(passed bool, err error) {
-	if passed && r.c.now()-r.begun > minLife {
+	if passed && r.c.now()-r.attemptBegun > minLife {
 		r.failures = 0
 		return
 	}
@@ -119,14 +119,14 @@ func (r *reader) reportState(s State, why error) {
 		r.c.log.Info("session "+s.String(), "session", id, "server", r.c.Server(), "reason", why)
 	}
 	if r.c.cfg.State != nil {
-		r.c.callsOut()
+		r.c.notePendingWrites()
 		r.c.cfg.State(s, why)
 	}
 }
 
-// callsOut records that the reader is about to call a function of the caller, which may send
+// notePendingWrites records that the reader is about to call a function of the caller, which may send
 // requests. What it sends on the connection is written when the reader is about to wait.
-func (c *Client) callsOut() {
+func (c *Client) notePendingWrites() {
 	c.mu.Lock()
 	if c.link != nil {
 		c.link.reading = true
@@ -140,7 +140,7 @@ func (c *Client) callsOut() {
 func (r *reader) connect() (*link, error) {
 	addr := r.servers[r.attempts%len(r.servers)]
 	r.attempts++
-	r.begun = r.c.now()
+	r.attemptBegun = r.c.now()
 	_, timeout := r.c.Session()
 	by := time.Now().Add(max(timeout/time.Duration(len(r.servers)), time.Millisecond))
 	conn, err := r.dial(addr, by)
@@ -154,7 +154,7 @@ func (r *reader) connect() (*link, error) {
 		err = l.open()
 	}
 	if err != nil {
-		r.lost(l, err)
+		r.cleanUp(l, err)
 		return nil, fmt.Errorf("client: connect to %s: %w", addr, err)
 	}
 	_ = conn.SetDeadline(time.Time{})
@@ -167,16 +167,16 @@ func (r *reader) dial(addr string, by time.Time) (net.Conn, error) {
 	return r.c.cfg.Dial(ctx, addr)
 }
 
-// connected lets requests pass on l.
-func (r *reader) connected(l *link) {
+// admitRequests lets requests pass on l.
+func (r *reader) admitRequests(l *link) {
 	r.c.mu.Lock()
 	r.c.link = l
 	r.c.lastFail = nil
 	close(r.c.changed)
 	r.c.changed = make(chan struct{})
-	l.sent = r.c.now()
+	l.lastSent = r.c.now()
 	if r.c.timer == nil {
-		r.c.timer = time.AfterFunc(r.c.pingPause(), r.c.look)
+		r.c.timer = time.AfterFunc(r.c.pingPause(), r.c.checkConnection)
 	} else {
 		r.c.timer.Reset(r.c.pingPause())
 	}
@@ -184,9 +184,9 @@ func (r *reader) connected(l *link) {
 	r.reportState(Connected, nil)
 }
 
-// lost cleans up after a connection that has broken and ends the requests that were in flight on
+// cleanUp cleans up after a connection that has broken and ends the requests that were in flight on
 // it. It reports whether requests had passed.
-func (r *reader) lost(l *link, why error) bool {
+func (r *reader) cleanUp(l *link, why error) bool {
 	l.release()
 	r.c.mu.Lock()
 	passed := r.c.link == l
@@ -234,15 +234,15 @@ func (r *reader) failCalls(err error) {
 	}
 }
 
-// look is called by the timer. It checks the connection, and sets the timer to the next check.
-func (c *Client) look() {
+// checkConnection is called by the timer. It checks the connection, and sets the timer to the next check.
+func (c *Client) checkConnection() {
 	c.mu.Lock()
 	l := c.link
 	if l == nil {
 		c.mu.Unlock()
 		return
 	}
-	next, write, end := c.pings(l, c.now())
+	next, write, end := c.sendPing(l, c.now())
 	if end != nil {
 		l.abort(end)
 	} else {
@@ -261,21 +261,21 @@ const (
 	maxSilence   = 3 * maxPingPause
 )
 
-// pings sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If nothing has been
+// sendPing sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If nothing has been
 // received for two thirds, or for maxSilence, it gives the connection up and returns the reason. It returns when it
 // has to be called next, and reports whether the caller has to call write. The lock is held.
-func (c *Client) pings(l *link, now time.Duration) (next time.Duration, write bool, end error) {
+func (c *Client) sendPing(l *link, now time.Duration) (next time.Duration, write bool, end error) {
 	pause, limit := c.pingPause(), min(c.timeout*2/3, maxSilence)
-	silent := now - time.Duration(l.heard.Load())
+	silent := now - time.Duration(l.lastReceived.Load())
 	if silent >= limit {
 		return 0, false, fmt.Errorf("%w: nothing received for %v", errSilent, silent)
 	}
 	next = pause // while a write is running, its reply or its failure will tell
 	if !l.writing && len(l.out) == 0 {
-		if now-l.sent >= pause {
+		if now-l.lastSent >= pause {
 			write = l.ping(now)
 		}
-		next = pause - (now - l.sent)
+		next = pause - (now - l.lastSent)
 	}
 	return min(next, limit-silent), write, nil
 }

@@ -29,7 +29,7 @@ func watchOf(op jute.Op, body []byte) (path string, kind watch) {
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		kind = watchChild
 	case jute.OpAddWatch, jute.OpRemoveWatches:
-		return watchKept(op, body)
+		return persistentWatchOf(op, body)
 	default:
 		return "", 0
 	}
@@ -41,8 +41,8 @@ func watchOf(op jute.Op, body []byte) (path string, kind watch) {
 	return string(name), kind
 }
 
-// dropped is which kinds each type of removeWatches removes.
-var dropped = map[jute.WatcherType]watch{
+// removedWatches is which kinds each type of removeWatches removes.
+var removedWatches = map[jute.WatcherType]watch{
 	jute.WatcherChildren:            watchChild,
 	jute.WatcherData:                watchData | watchExist,
 	jute.WatcherAny:                 watchData | watchExist | watchChild | watchPersistent | watchRecursive,
@@ -50,14 +50,14 @@ var dropped = map[jute.WatcherType]watch{
 	jute.WatcherPersistentRecursive: watchRecursive,
 }
 
-// watchKept does the same as watchOf for addWatch and removeWatches.
-func watchKept(op jute.Op, body []byte) (path string, kind watch) {
+// persistentWatchOf does the same as watchOf for addWatch and removeWatches.
+func persistentWatchOf(op jute.Op, body []byte) (path string, kind watch) {
 	d := jute.NewDecoder(body)
 	path = string(d.ReadBytes())
 	mode := d.ReadInt32()
 	switch {
 	case op == jute.OpRemoveWatches:
-		return path, dropped[jute.WatcherType(mode)]
+		return path, removedWatches[jute.WatcherType(mode)]
 	case jute.AddWatchMode(mode) == jute.AddWatchPersistentRecursive:
 		return path, watchRecursive
 	}

@@ -95,8 +95,8 @@ func TestSenderWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		if l := c.link; l.writing || len(l.left) > 0 || len(l.out) > 0 {
-			t.Errorf("writing: %v, with %d and %d bytes left", l.writing, len(l.left), len(l.out))
+		if l := c.link; l.writing || len(l.unwritten) > 0 || len(l.out) > 0 {
+			t.Errorf("writing: %v, with %d and %d bytes left", l.writing, len(l.unwritten), len(l.out))
 		}
 		c.mu.Unlock()
 		p.want(jute.OpSync)
@@ -131,7 +131,7 @@ func TestFullSocket(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
-	until(c, func() bool { return !c.link.writing && len(c.link.left) == 0 })
+	until(c, func() bool { return !c.link.writing && len(c.link.unwritten) == 0 })
 }
 
 // until waits until is returns true. It holds the Client's lock while it calls is.
