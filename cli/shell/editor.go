@@ -38,8 +38,8 @@ type both struct {
 	io.Writer
 }
 
-// converse runs the lines that a person types.
-func (s *Shell) converse(ctx context.Context) error {
+// runInteractive runs the lines that a person types.
+func (s *Shell) runInteractive(ctx context.Context) error {
 	in, ok := s.cfg.In.(*os.File)
 	if !ok {
 		return errors.New("shell: a terminal must be a file")
@@ -48,14 +48,14 @@ func (s *Shell) converse(ctx context.Context) error {
 	defer e.history.close()
 	e.terminal = term.NewTerminal(both{e.keys, s.cfg.Out}, "")
 	e.terminal.History = e.history
-	e.terminal.AutoCompleteCallback = e.key
+	e.terminal.AutoCompleteCallback = e.completeOnTab
 	detach, err := s.screen.attach(int(in.Fd()), e.terminal, s.prompt)
 	if err != nil {
 		return fmt.Errorf("shell: terminal: %w", err)
 	}
 	prompted := false
 	defer func() { detach(prompted) }()
-	go e.keys.pump(in) // ends with the terminal, or with the process
+	go e.keys.readAhead(in) // ends with the terminal, or with the process
 	defer context.AfterFunc(ctx, func() { e.keys.end(ctx.Err()) })()
 	for {
 		line, err := e.readLine()
@@ -102,21 +102,21 @@ func (e *editor) run(line string) (done bool) {
 	}
 	ctx, cancel := context.WithCancel(e.ctx)
 	defer cancel()
-	e.keys.during(cancel)
-	defer e.keys.during(nil)
+	e.keys.onInterrupt(cancel)
+	defer e.keys.onInterrupt(nil)
 	return e.shell.execute(ctx, line)
 }
 
-// key is called with each character that is typed. Tab completes the word before the cursor, and
+// completeOnTab is called with each character that is typed. Tab completes the word before the cursor, and
 // other control characters are dropped: the terminal would show them as they are.
-func (e *editor) key(line string, pos int, key rune) (newLine string, newPos int, handled bool) {
+func (e *editor) completeOnTab(line string, pos int, key rune) (newLine string, newPos int, handled bool) {
 	if key != '\t' {
 		return line, pos, unicode.IsControl(key) || key == utf8.RuneError
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, completionWait)
 	defer cancel()
-	e.keys.during(cancel)
-	defer e.keys.during(nil)
+	e.keys.onInterrupt(cancel)
+	defer e.keys.onInterrupt(nil)
 	completed, choices := complete(line[:pos], e.shell.verbs, func(path string) []string {
 		names, _, err := e.shell.nodes.children(ctx, path, false)
 		if err != nil {
@@ -146,8 +146,8 @@ func listed(choices []string) string {
 // prompt returns the prompt, as zkCli.sh has it. It may be called by any goroutine.
 func (s *Shell) prompt() string {
 	session := s.sessions.Load()
-	state := session.now()
-	text := fmt.Sprintf("[zk: %s(%s) %d] ", session.text, state, s.past.number())
+	state := session.currentState()
+	text := fmt.Sprintf("[zk: %s(%s) %d] ", session.given, state, s.commands.number())
 	if !s.cfg.Colors {
 		return text
 	}

@@ -22,7 +22,7 @@ func (s *Shell) config(ctx context.Context, a *arguments) error {
 	var got jute.GetDataResponse
 	watch := a.has("w")
 	rec := jute.GetDataRequest{Path: []byte(configPath), Watch: watch}
-	if err := s.session.watch(ctx, kindIf(watch, watchData), jute.OpGetData, configPath, rec, &got); err != nil {
+	if err := s.session.requestWatching(ctx, kindIf(watch, watchData), jute.OpGetData, configPath, rec, &got); err != nil {
 		return err
 	}
 	text := textOf(got.Data)
@@ -93,7 +93,7 @@ func (s *Shell) reconfig(ctx context.Context, a *arguments) error {
 		rec.NewMembers = members
 	}
 	var got jute.GetDataResponse
-	if err := s.session.do(ctx, jute.OpReconfig, "", rec, &got); err != nil {
+	if err := s.session.request(ctx, jute.OpReconfig, "", rec, &got); err != nil {
 		return err
 	}
 	s.screen.print("Committed new configuration:\n" + textOf(got.Data) + "\n")
@@ -133,7 +133,7 @@ func (s *Shell) version(_ context.Context, a *arguments) error {
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	var got jute.WhoAmIResponse
-	if err := s.session.do(ctx, jute.OpWhoAmI, "", nil, &got); err != nil {
+	if err := s.session.request(ctx, jute.OpWhoAmI, "", nil, &got); err != nil {
 		return err
 	}
 	s.screen.print("Auth scheme: User\n")

@@ -37,13 +37,13 @@ func openHistory(name string, hint func(string)) *history {
 		return h
 	}
 	if err := h.open(name); err != nil {
-		h.give(err)
+		h.disable(err)
 	}
 	return h
 }
 
-// give gives the file up because of err.
-func (h *history) give(err error) {
+// disable gives the file up because of err.
+func (h *history) disable(err error) {
 	h.close()
 	h.hint(fmt.Sprintf("The history is not kept: %v", err))
 }
@@ -90,7 +90,7 @@ func (h *history) read() error {
 	lines := 0
 	for line := range strings.Lines(string(text)) {
 		lines++
-		h.keep(strings.TrimSuffix(line, "\n"))
+		h.remember(strings.TrimSuffix(line, "\n"))
 	}
 	if lines <= 2*maxHistory && size <= maxHistoryFile {
 		return nil
@@ -111,9 +111,9 @@ func (h *history) shorten() error {
 	return err
 }
 
-// keep takes a line that is worth it, and reports whether it is. Passwords are not written to a file,
+// remember takes a line that is worth it, and reports whether it is. Passwords are not written to a file,
 // and what a terminal would not simply show is not shown again.
-func (h *history) keep(line string) bool {
+func (h *history) remember(line string) bool {
 	words := split(line)
 	if len(words) == 0 || strings.TrimSpace(line) == "" || confidential(words) ||
 		strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) ||
@@ -129,11 +129,11 @@ func (h *history) keep(line string) bool {
 
 // Add implements term.History.
 func (h *history) Add(line string) {
-	if !h.keep(line) || h.file == nil {
+	if !h.remember(line) || h.file == nil {
 		return
 	}
 	if err := h.write(line + "\n"); err != nil {
-		h.give(err)
+		h.disable(err)
 	}
 }
 
@@ -163,16 +163,16 @@ func confidential(words []string) bool {
 		switch {
 		case word == "digest", i == 0 && strings.Contains(word, "auth"):
 			return true
-		case !strings.HasPrefix(word, "/") && typos(word, "addauth") <= maxTypos:
+		case !strings.HasPrefix(word, "/") && editDistance(word, "addauth") <= maxTypos:
 			return true
 		}
 	}
 	return false
 }
 
-// typos returns how many characters must be replaced, added or removed to make meant of word. A word that is
+// editDistance returns how many characters must be replaced, added or removed to make meant of word. A word that is
 // longer than meant by more than maxTypos needs more of them than that.
-func typos(word, meant string) int {
+func editDistance(word, meant string) int {
 	runes := []rune(word)
 	if len(runes) > len(meant)+maxTypos {
 		return maxTypos + 1

@@ -12,7 +12,7 @@ const defaultPort = 2181
 
 // target is what a shell connects to.
 type target struct {
-	text    string        // as it was given
+	given   string        // as it was given
 	servers []string      // host:port
 	space   subtree.Space // its root is the node that is / for the shell
 }
@@ -29,5 +29,5 @@ func parseTarget(text string) (*target, error) {
 			return nil, fmt.Errorf("%q: %w; allowed is host:port,host:port/root", text, err)
 		}
 	}
-	return &target{text: text, servers: servers, space: subtree.Space{Root: root}}, nil
+	return &target{given: text, servers: servers, space: subtree.Space{Root: root}}, nil
 }

@@ -31,20 +31,20 @@ func newKeyboard() *keyboard {
 	return k
 }
 
-// pump reads from in until that fails, or end was called and something more is typed.
-func (k *keyboard) pump(in io.Reader) {
+// readAhead reads from in until that fails, or end was called and something more is typed.
+func (k *keyboard) readAhead(in io.Reader) {
 	buf := make([]byte, 4<<10)
 	for {
 		n, err := in.Read(buf)
-		if !k.take(buf[:n], err) {
+		if !k.appendTyped(buf[:n], err) {
 			return
 		}
 	}
 }
 
-// take keeps what has been read, waits until there is room for more, and reports whether more is
+// appendTyped keeps what has been read, waits until there is room for more, and reports whether more is
 // wanted.
-func (k *keyboard) take(read []byte, err error) bool {
+func (k *keyboard) appendTyped(read []byte, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, b := range read {
@@ -94,8 +94,8 @@ func (k *keyboard) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// during sets what Ctrl-C does from now on; nil: it clears the line.
-func (k *keyboard) during(interrupt func()) {
+// onInterrupt sets what Ctrl-C does from now on; nil: it clears the line.
+func (k *keyboard) onInterrupt(interrupt func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.interrupt = interrupt

@@ -38,7 +38,7 @@ func (s *Shell) help(context.Context, []string) (done bool, err error) {
 }
 
 func (s *Shell) history(context.Context, []string) (done bool, err error) {
-	for i, line := range s.past.last() {
+	for i, line := range s.commands.last() {
 		s.screen.printf("%d - %s", i, line)
 	}
 	return false, nil
@@ -53,7 +53,7 @@ func (s *Shell) redo(ctx context.Context, words []string) (done bool, err error)
 	if err != nil {
 		return false, fmt.Errorf("redo: %q is not a number of a line; history lists them", words[1])
 	}
-	line, known := s.past.line(int(n))
+	line, known := s.commands.line(int(n))
 	if !known {
 		return false, message("Command index out of range")
 	}
@@ -61,7 +61,7 @@ func (s *Shell) redo(ctx context.Context, words []string) (done bool, err error)
 	if again[0] == "redo" {
 		return false, message("No redoing redos")
 	}
-	s.past.replace(line)
+	s.commands.replace(line)
 	return s.command(ctx, again), nil
 }
 

@@ -13,8 +13,8 @@ const (
 	shownPast = 10
 )
 
-// past holds the lines that this shell has run, by number. The present line is the last one.
-type past struct {
+// commandLog holds the lines that this shell has run, by number. The present line is the last one.
+type commandLog struct {
 	lines []string
 	bytes int          // of lines
 	first int          // the number of the first of lines
@@ -22,10 +22,10 @@ type past struct {
 }
 
 // number returns the number of the present line. It may be called by any goroutine.
-func (p *past) number() int { return int(p.count.Load()) }
+func (p *commandLog) number() int { return int(p.count.Load()) }
 
 // add takes the present line.
-func (p *past) add(line string) {
+func (p *commandLog) add(line string) {
 	for len(p.lines) > 0 && (len(p.lines) == maxPast || p.bytes+len(line) > maxPastBytes) {
 		p.forget((len(p.lines) + 1) / 2)
 	}
@@ -34,7 +34,7 @@ func (p *past) add(line string) {
 }
 
 // forget drops the first n lines.
-func (p *past) forget(n int) {
+func (p *commandLog) forget(n int) {
 	for _, line := range p.lines[:n] {
 		p.bytes -= len(line)
 	}
@@ -43,7 +43,7 @@ func (p *past) forget(n int) {
 }
 
 // replace takes another line in place of the present one.
-func (p *past) replace(line string) {
+func (p *commandLog) replace(line string) {
 	if n := len(p.lines); n > 0 {
 		p.bytes += len(line) - len(p.lines[n-1])
 		p.lines[n-1] = line
@@ -51,10 +51,10 @@ func (p *past) replace(line string) {
 }
 
 // next ends the present line.
-func (p *past) next() { p.count.Add(1) }
+func (p *commandLog) next() { p.count.Add(1) }
 
 // line returns an earlier line, and reports whether it is known.
-func (p *past) line(n int) (string, bool) {
+func (p *commandLog) line(n int) (string, bool) {
 	if n < p.first || n >= p.number() {
 		return "", false
 	}
@@ -62,7 +62,7 @@ func (p *past) line(n int) (string, bool) {
 }
 
 // last returns the last lines up to the present one, each with its number.
-func (p *past) last() iter.Seq2[int, string] {
+func (p *commandLog) last() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for n := max(p.first, p.number()-shownPast); n-p.first < len(p.lines); n++ {
 			if !yield(n, p.lines[n-p.first]) {

@@ -8,7 +8,7 @@ import (
 
 // Lines keep their numbers when the first ones are forgotten.
 func TestPast(t *testing.T) {
-	var p past
+	var p commandLog
 	for i := range maxPast + 5 {
 		p.add(fmt.Sprint("line ", i))
 		if i == maxPast+4 {
@@ -34,7 +34,7 @@ func TestPast(t *testing.T) {
 
 // Long lines are forgotten earlier.
 func TestPastIsBounded(t *testing.T) {
-	var p past
+	var p commandLog
 	long := strings.Repeat("x", maxPastBytes/4)
 	for range 50 {
 		p.add(long)

@@ -21,12 +21,12 @@ func (n *nodes) create(ctx context.Context, path string, data []byte, acl []jute
 	var err error
 	switch {
 	case mode.IsTTL():
-		err = n.session.do(ctx, jute.OpCreateTTL, path, jute.CreateTTLRequest{CreateRequest: rec, TTL: ttl}, &made)
+		err = n.session.request(ctx, jute.OpCreateTTL, path, jute.CreateTTLRequest{CreateRequest: rec, TTL: ttl}, &made)
 	case mode.IsContainer():
-		err = n.session.do(ctx, jute.OpCreateContainer, path, rec, &made)
+		err = n.session.request(ctx, jute.OpCreateContainer, path, rec, &made)
 	default:
 		var name jute.CreateResponse
-		err = n.session.do(ctx, jute.OpCreate, path, rec, &name)
+		err = n.session.request(ctx, jute.OpCreate, path, rec, &name)
 		made.Path = name.Path
 	}
 	return n.session.space.Short(string(made.Path)), err
@@ -39,7 +39,7 @@ func (n *nodes) get(ctx context.Context, path string, watch bool) ([]byte, jute.
 	}
 	var got jute.GetDataResponse
 	rec := jute.GetDataRequest{Path: []byte(n.session.space.Full(path)), Watch: watch}
-	err := n.session.watch(ctx, kindIf(watch, watchData), jute.OpGetData, path, rec, &got)
+	err := n.session.requestWatching(ctx, kindIf(watch, watchData), jute.OpGetData, path, rec, &got)
 	return got.Data, got.Stat, err
 }
 
@@ -50,7 +50,7 @@ func (n *nodes) children(ctx context.Context, path string, watch bool) ([]string
 	}
 	var got jute.GetChildren2Response
 	rec := jute.GetChildrenRequest{Path: []byte(n.session.space.Full(path)), Watch: watch}
-	err := n.session.watch(ctx, kindIf(watch, watchChild), jute.OpGetChildren2, path, rec, &got)
+	err := n.session.requestWatching(ctx, kindIf(watch, watchChild), jute.OpGetChildren2, path, rec, &got)
 	names := make([]string, len(got.Children))
 	for i, name := range got.Children {
 		names[i] = string(name)
@@ -66,7 +66,7 @@ func (n *nodes) exists(ctx context.Context, path string, watch bool) (jute.Stat,
 	}
 	var got jute.ExistsResponse
 	rec := jute.ExistsRequest{Path: []byte(n.session.space.Full(path)), Watch: watch}
-	err := n.session.watch(ctx, kindIf(watch, watchExist), jute.OpExists, path, rec, &got)
+	err := n.session.requestWatching(ctx, kindIf(watch, watchExist), jute.OpExists, path, rec, &got)
 	return got.Stat, err
 }
 
@@ -76,7 +76,7 @@ func (n *nodes) set(ctx context.Context, path string, data []byte, version int32
 	}
 	var got jute.SetDataResponse
 	rec := jute.SetDataRequest{Path: []byte(n.session.space.Full(path)), Data: data, Version: version}
-	err := n.session.do(ctx, jute.OpSetData, path, rec, &got)
+	err := n.session.request(ctx, jute.OpSetData, path, rec, &got)
 	return got.Stat, err
 }
 
@@ -84,7 +84,7 @@ func (n *nodes) delete(ctx context.Context, path string, version int32) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	return n.session.do(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(n.session.space.Full(path)), Version: version}, nil)
+	return n.session.request(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(n.session.space.Full(path)), Version: version}, nil)
 }
 
 // visit calls do with a node and all below it. The children of a node come together, and the nodes
@@ -125,7 +125,7 @@ func (n *nodes) setACL(ctx context.Context, path string, acl []jute.ACL, version
 		return jute.Stat{}, &failure{code: jute.InvalidACL}
 	}
 	var got jute.SetACLResponse
-	err := n.session.do(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(n.session.space.Full(path)), ACL: acl, Version: version}, &got)
+	err := n.session.request(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(n.session.space.Full(path)), ACL: acl, Version: version}, &got)
 	return got.Stat, err
 }
 

@@ -33,7 +33,7 @@ const (
 )
 
 // screen is where the shell prints. Commands print what they answer to Out and messages to Err, as
-// zkCli.sh does. Watches fire at any time: post takes their events without waiting, and they are
+// zkCli.sh does. Watches fire at any time: postEvent takes their events without waiting, and they are
 // printed before anything that is printed later. A screen is safe for concurrent use.
 type screen struct {
 	cfg    *Config
@@ -48,7 +48,7 @@ type screen struct {
 	posting sync.Mutex // guards the next fields
 	posted  []posted
 	bytes   int // of posted
-	lost    int // texts that were not kept
+	dropped int // texts that were not kept
 }
 
 // posted is a text that waits to be printed: an aside to Err, anything else to Out.
@@ -94,7 +94,7 @@ func (s *screen) renewPrompt() {
 func (s *screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drain()
+	s.printPosted()
 	s.show(s.out, s.cfg.OutTerminal, plain, text)
 }
 
@@ -105,7 +105,7 @@ func (s *screen) printf(format string, args ...any) { s.print(fmt.Sprintf(format
 func (s *screen) say(how style, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drain()
+	s.printPosted()
 	s.flushOut()
 	s.show(s.cfg.Err, s.cfg.ErrTerminal, how, text+"\n")
 }
@@ -114,28 +114,28 @@ func (s *screen) say(how style, text string) {
 func (s *screen) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drain()
+	s.printPosted()
 	s.flushOut()
 	return s.failure
 }
 
-// post takes a text for Out. It never waits.
-func (s *screen) post(text string) { s.keep(posted{news, text}) }
+// postEvent takes a text for Out. It never waits.
+func (s *screen) postEvent(text string) { s.enqueue(posted{news, text}) }
 
 // hint takes a line for Err, which is printed if a person sees it. It never waits.
 func (s *screen) hint(text string) {
 	if s.cfg.ErrTerminal {
-		s.keep(posted{aside, text + "\n"})
+		s.enqueue(posted{aside, text + "\n"})
 	}
 }
 
-func (s *screen) keep(p posted) {
+func (s *screen) enqueue(p posted) {
 	s.posting.Lock()
 	if len(s.posted) < maxPosted && s.bytes+len(p.text) <= maxPostedBytes {
 		s.posted = append(s.posted, p)
 		s.bytes += len(p.text)
 	} else {
-		s.lost++
+		s.dropped++
 	}
 	s.posting.Unlock()
 	select {
@@ -156,11 +156,11 @@ func (s *screen) run(done <-chan struct{}) {
 	}
 }
 
-// drain prints what is posted. mu is held.
-func (s *screen) drain() {
+// printPosted prints what is posted. mu is held.
+func (s *screen) printPosted() {
 	s.posting.Lock()
-	all, lost := s.posted, s.lost
-	s.posted, s.bytes, s.lost = nil, 0, 0
+	all, lost := s.posted, s.dropped
+	s.posted, s.bytes, s.dropped = nil, 0, 0
 	s.posting.Unlock()
 	if len(all) == 0 && lost == 0 {
 		return

@@ -18,7 +18,7 @@ func TestHostileBytes(t *testing.T) {
 		s := newScreen(&Config{Out: &out, Err: &errs, OutTerminal: terminal, ErrTerminal: terminal, Colors: true, Visible: visible})
 		s.print(text)
 		s.say(problem, strings.TrimSuffix(text, "\n"))
-		s.post(text)
+		s.postEvent(text)
 		if err := s.flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -38,10 +38,10 @@ func TestPostedIsBounded(t *testing.T) {
 	var out strings.Builder
 	s := newScreen(&Config{Out: &out, Visible: visible})
 	for i := range maxPosted + 5 {
-		s.post(fmt.Sprint("event ", i, "\n"))
+		s.postEvent(fmt.Sprint("event ", i, "\n"))
 	}
 	s.print("answer\n")
-	s.post(strings.Repeat("x", maxPostedBytes) + "\n")
+	s.postEvent(strings.Repeat("x", maxPostedBytes) + "\n")
 	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestPromptIsOfNow(t *testing.T) {
 		return "now "
 	}
 	s.renewPrompt()
-	s.post("an event\n")
+	s.postEvent("an event\n")
 	if err := s.flush(); err != nil || asked != 2 {
 		t.Errorf("asked %d times, %v", asked, err)
 	}

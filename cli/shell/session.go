@@ -36,35 +36,35 @@ type session struct {
 	*target
 	connect  func(ctx context.Context, addr string) (net.Conn, error)
 	watching watchTable
-	event    func(jute.EventType, jute.KeeperState, string) // called with each event; it must not block
-	hint     func(text string)                              // called with what a person may want to know; it must not block
+	onEvent  func(jute.EventType, jute.KeeperState, string) // called with each event; it must not block
+	onHint   func(text string)                              // called with what a person may want to know; it must not block
 	stop     context.CancelFunc                             // ends the attempts to open the session
 	done     chan struct{}                                  // closed when these have ended
 
-	mu      sync.Mutex
-	client  *client.Client // nil until the session is open
-	state   string
-	fails   int           // attempts to reach a server that have failed
-	reason  error         // why the last one failed
-	changed chan struct{} // closed when one of these changes
+	mu          sync.Mutex
+	client      *client.Client // nil until the session is open
+	state       string
+	failedDials int
+	lastFailure error
+	changed     chan struct{} // closed when one of these changes
 }
 
 // openSession begins to open a session. It does not wait for a connection.
 func openSession(cfg *Config, t *target, event func(jute.EventType, jute.KeeperState, string), hint func(string)) *session {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &session{
-		target: t, connect: cfg.Dial, watching: newWatchTable(), event: event, hint: hint, stop: stop, done: make(chan struct{}),
+		target: t, connect: cfg.Dial, watching: newWatchTable(), onEvent: event, onHint: hint, stop: stop, done: make(chan struct{}),
 		state: connecting, changed: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
 		c, err := client.Open(ctx, client.Config{
 			Servers: slices.Clone(t.servers), Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth),
-			Dial: s.dial, Watch: s.fired, State: s.turned,
+			Dial: s.dial, Watch: s.eventReceived, State: s.stateChanged,
 		})
 		s.change(func() {
 			if s.client = c; err != nil {
-				s.reason = err
+				s.lastFailure = err
 			}
 		})
 	}()
@@ -90,20 +90,20 @@ func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 	conn, err := connect(ctx, addr)
 	if err != nil {
-		s.change(func() { s.fails, s.reason = s.fails+1, err })
+		s.change(func() { s.failedDials, s.lastFailure = s.failedDials+1, err })
 	}
 	return conn, err
 }
 
-// fired is called with the events of nodes.
-func (s *session) fired(e jute.WatcherEvent, _ int64) {
+// eventReceived is called with the events of nodes.
+func (s *session) eventReceived(e jute.WatcherEvent, _ int64) {
 	path := s.space.Short(string(e.Path))
-	s.watching.fired(e.Type, path)
-	s.event(e.Type, e.State, path)
+	s.watching.eventReceived(e.Type, path)
+	s.onEvent(e.Type, e.State, path)
 }
 
-// turned is called when the state of the session changes.
-func (s *session) turned(state client.State, why error) {
+// stateChanged is called when the state of the session changes.
+func (s *session) stateChanged(state client.State, why error) {
 	now, told := connected, jute.StateSyncConnected
 	switch {
 	case state == client.Disconnected:
@@ -117,22 +117,22 @@ func (s *session) turned(state client.State, why error) {
 	}
 	s.change(func() {
 		if s.state = now; now == connected {
-			s.reason = nil
+			s.lastFailure = nil
 		}
 	})
-	s.event(jute.EventNone, told, "")
+	s.onEvent(jute.EventNone, told, "")
 	switch told {
 	case jute.StateDisconnected:
-		s.hint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", why))
+		s.onHint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", why))
 	case jute.StateExpired:
-		s.hint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens another one.")
+		s.onHint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens another one.")
 	case jute.StateAuthFailed:
-		s.hint("A server refused the login or an identity, and ended the session. The verb connect opens another one.")
+		s.onHint("A server refused the login or an identity, and ended the session. The verb connect opens another one.")
 	}
 }
 
-// now returns the state of the session.
-func (s *session) now() string {
+// currentState returns the state of the session.
+func (s *session) currentState() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
@@ -140,20 +140,20 @@ func (s *session) now() string {
 
 // alive reports whether requests can be sent now or later.
 func (s *session) alive() bool {
-	state := s.now()
+	state := s.currentState()
 	return state == connected || state == connecting
 }
 
 // ready waits for a connection, for connectWait at most.
 func (s *session) ready(ctx context.Context) (*client.Client, error) {
 	s.mu.Lock()
-	limit := s.fails + len(s.servers)
+	limit := s.failedDials + len(s.servers)
 	s.mu.Unlock()
 	late := time.NewTimer(connectWait)
 	defer late.Stop()
 	for {
 		s.mu.Lock()
-		c, state, fails, reason, changed := s.client, s.state, s.fails, s.reason, s.changed
+		c, state, fails, reason, changed := s.client, s.state, s.failedDials, s.lastFailure, s.changed
 		s.mu.Unlock()
 		switch {
 		case c != nil && state == connected:
@@ -195,21 +195,21 @@ func (u *unreachable) Error() string {
 // Unwrap returns the code by which zkCli.sh names this error.
 func (u *unreachable) Unwrap() error { return jute.ConnectionLoss }
 
-// do sends a request about a node, waits for the reply, and decodes it into into, unless that is nil.
+// request sends a request about a node, waits for the reply, and decodes it into into, unless that is nil.
 // It waits for a connection first. The error is one of failures.go.
-func (s *session) do(ctx context.Context, op jute.Op, path string, rec client.Record, into client.Readable) error {
-	return s.watch(ctx, 0, op, path, rec, into)
+func (s *session) request(ctx context.Context, op jute.Op, path string, rec client.Record, into client.Readable) error {
+	return s.requestWatching(ctx, 0, op, path, rec, into)
 }
 
-// watch is do for a request that sets a watch of a kind if it succeeds. If kind is 0, it sets none.
-func (s *session) watch(ctx context.Context, kind watchKind, op jute.Op, path string, rec client.Record, into client.Readable) error {
+// requestWatching is do for a request that sets a watch of a kind if it succeeds. If kind is 0, it sets none.
+func (s *session) requestWatching(ctx context.Context, kind watchKind, op jute.Op, path string, rec client.Record, into client.Readable) error {
 	answered := make(chan answer, 1)
 	for {
 		c, err := s.ready(ctx)
 		if err == nil {
 			err = c.Go(ctx, op, rec, func(r client.Reply, err error) {
 				if err == nil {
-					s.watching.replied(path, kind, r.Err)
+					s.watching.requestAnswered(path, kind, r.Err)
 				}
 				r.Body = slices.Clone(r.Body)
 				answered <- answer{r, err}
@@ -254,13 +254,13 @@ func (s *session) addAuth(ctx context.Context, a client.Auth) error {
 		err = c.AddAuth(ctx, a)
 	}
 	if errors.Is(err, jute.AuthFailed) {
-		s.untilEnded(ctx)
+		s.awaitEnd(ctx)
 	}
 	return failureOf(err, "")
 }
 
-// untilEnded waits until the end of the session is known.
-func (s *session) untilEnded(ctx context.Context) {
+// awaitEnd waits until the end of the session is known.
+func (s *session) awaitEnd(ctx context.Context) {
 	for {
 		s.mu.Lock()
 		changed := s.changed
@@ -288,7 +288,7 @@ func (s *session) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
-	if s.now() != connected {
+	if s.currentState() != connected {
 		c.Abandon() // there is nobody to tell
 		return
 	}

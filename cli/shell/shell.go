@@ -77,7 +77,7 @@ type Shell struct {
 	nodes        *nodes                  // of session
 	sessions     atomic.Pointer[session] // session, for the prompt, which any goroutine may print
 	printWatches atomic.Bool
-	past         past
+	commands     commandLog
 	status       int
 }
 
@@ -98,7 +98,7 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 		defer close(ended)
 		s.screen.run(done)
 	}()
-	s.screen.print("Connecting to " + target.text + "\n")
+	s.screen.print("Connecting to " + target.given + "\n")
 	s.open()
 	err = s.serve(ctx)
 	s.printWatches.Store(false) // the end of the session is no news
@@ -125,7 +125,7 @@ func (s *Shell) serve(ctx context.Context) error {
 		return nil
 	case s.cfg.InTerminal && s.cfg.OutTerminal:
 		s.screen.print("Welcome to Rollcall! help lists the commands, and Tab completes them.\n")
-		return s.converse(ctx)
+		return s.runInteractive(ctx)
 	}
 	s.screen.print("Welcome to Rollcall!\n")
 	return s.readLines(ctx)
@@ -172,9 +172,9 @@ func (s *Shell) execute(ctx context.Context, line string) (done bool) {
 	if len(words) == 0 {
 		return false
 	}
-	s.past.add(line)
+	s.commands.add(line)
 	done = s.command(ctx, words)
-	s.past.next()
+	s.commands.next()
 	return done
 }
 

@@ -34,9 +34,9 @@ func newWatchTable() watchTable {
 	return watchTable{mu: new(sync.Mutex), paths: map[string]watchKind{}}
 }
 
-// replied notes the watch that a request has set, if it has. A request that looks whether a node
+// requestAnswered notes the watch that a request has set, if it has. A request that looks whether a node
 // exists sets one in both cases.
-func (t watchTable) replied(path string, kind watchKind, code jute.Code) {
+func (t watchTable) requestAnswered(path string, kind watchKind, code jute.Code) {
 	if kind == watchExist && code == jute.OK {
 		kind = watchData
 	}
@@ -48,8 +48,8 @@ func (t watchTable) replied(path string, kind watchKind, code jute.Code) {
 	t.paths[path] |= kind
 }
 
-// fired forgets the watches that an event ends.
-func (t watchTable) fired(event jute.EventType, path string) {
+// eventReceived forgets the watches that an event ends.
+func (t watchTable) eventReceived(event jute.EventType, path string) {
 	var kind watchKind
 	switch event {
 	case jute.EventNodeCreated, jute.EventNodeDataChanged:
@@ -92,7 +92,7 @@ func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var answer jute.ErrorResponse
-	return s.session.watch(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.space.Full(path)), Mode: mode}, &answer)
+	return s.session.requestWatching(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.space.Full(path)), Mode: mode}, &answer)
 }
 
 // removal is what one flag of removewatches removes.
@@ -125,7 +125,7 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 		}
 	}
 	rec := jute.RemoveWatchesRequest{Path: []byte(s.session.space.Full(path)), Type: what.which}
-	err := s.session.do(ctx, jute.OpRemoveWatches, path, rec, nil)
+	err := s.session.request(ctx, jute.OpRemoveWatches, path, rec, nil)
 	switch {
 	case errors.Is(err, errInterrupted):
 		return err
@@ -162,7 +162,7 @@ func (s *Shell) event(event jute.EventType, state jute.KeeperState, path string)
 	if event == jute.EventNone {
 		path = "null"
 	}
-	s.screen.post("\nWATCHER::\n\nWatchedEvent state:" + state.String() + " type:" + event.String() + " path:" + path + "\n")
+	s.screen.postEvent("\nWATCHER::\n\nWatchedEvent state:" + state.String() + " type:" + event.String() + " path:" + path + "\n")
 }
 
 func (s *Shell) addAuth(ctx context.Context, a *arguments) error {
