@@ -217,7 +217,7 @@ func TestBudgetWaitEnds(t *testing.T) {
 			_, _ = c.Write(frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", 1_000_000))))
 		}()
 		time.Sleep(time.Duration(c.timeout) * time.Millisecond)
-		if n := len(w.srv.connections()); n != 1 {
+		if n := len(w.srv.conns.all()); n != 1 {
 			t.Fatalf("%d connections", n)
 		}
 		time.Sleep((stream.IdleSlack + 1) * testTick)
@@ -265,7 +265,7 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 				unanswered := -1
 				w.entryEnd = func() {
 					if unanswered < 0 {
-						k := w.srv.connections()[0]
+						k := w.srv.conns.all()[0]
 						k.stream.Lock()
 						unanswered = k.queue.n
 						k.stream.Unlock()
@@ -304,7 +304,7 @@ func TestLongReadsReleaseTheLock(t *testing.T) {
 		left := -1
 		w.entryEnd = func() {
 			if left < 0 {
-				k := w.srv.connections()[0]
+				k := w.srv.conns.all()[0]
 				k.stream.Lock()
 				k.answerReady(false) // as Resume does, which waits for apply
 				left = k.queue.n

@@ -153,7 +153,7 @@ func (c *conn) Ended(why stream.Reason) {
 	default:
 		c.srv.cfg.Member.Detach(session, c.number)
 	}
-	c.srv.forget(c)
+	c.srv.conns.remove(c, session)
 	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "reason", reasonNames[why])
 }
 

@@ -302,7 +302,7 @@ func (h *handshake) succeed(s *znode.Session) {
 	c.stream.Open(s.Timeout)
 	c.created = !h.attach
 	c.welcomed(h.begun)
-	c.srv.established(s.ID, c)
+	c.srv.conns.carry(s.ID, c)
 	c.connectResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
 	})

@@ -192,7 +192,7 @@ func TestUnreadReplies(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		for _, k := range w.srv.connections() {
+		for _, k := range w.srv.conns.all() {
 			k.stream.Lock()
 			if n := k.stream.Unsent(); n < stream.HighWater || n > stream.HighWater+2*size {
 				t.Errorf("%d bytes unsent", n)
@@ -365,7 +365,7 @@ func TestIdleHoldsNothing(t *testing.T) {
 		c.must(jute.OpCreate, create("/a", strings.Repeat("x", 50<<10), 0))
 		c.must(jute.OpGetData, getData("/a", false))
 		synctest.Wait()
-		for _, k := range w.srv.connections() {
+		for _, k := range w.srv.conns.all() {
 			k.stream.Lock()
 			if s := k.stream.State(); s != (stream.State{}) || k.stream.HoldsBuffers() || k.queue.first != nil {
 				t.Errorf("stream %+v, queue %v", s, k.queue)

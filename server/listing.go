@@ -21,7 +21,7 @@ const listedPerLock = 256
 // ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It
 // returns the number at which the next page begins, or 0 if there are no more.
 func (s *Server) ConnectionsFrom(ctx context.Context, page []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
-	for part := range s.parts(first) {
+	for part := range s.conns.parts(first) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -40,7 +40,7 @@ func (s *Server) ConnectionsFrom(ctx context.Context, page []tally.Connection, f
 // Carried returns the connection that carries a session, and how many watches it has. It returns false
 // if no connection here does.
 func (s *Server) Carried(id jute.SessionID) (shown tally.Connection, watches int, ok bool) {
-	c := s.carrier(id)
+	c := s.conns.carrier(id)
 	if c == nil {
 		return shown, 0, false
 	}
@@ -62,7 +62,7 @@ func (s *Server) WatchersFrom(ctx context.Context, page []tally.Watch, path stri
 	if len(covering) == 0 {
 		return page, tally.Place{}
 	}
-	for part := range s.parts(from.Connection) {
+	for part := range s.conns.parts(from.Connection) {
 		for _, c := range part {
 			if page, next = s.watchers(ctx, page, c, path, covering, from); next != (tally.Place{}) || ctx.Err() != nil {
 				return page, next
@@ -149,7 +149,7 @@ func (c *conn) watch(path string, kinds znode.WatchKinds) tally.Watch {
 // their paths, from path first on. It returns the path at which the next page begins, or "" if there are
 // no more. It looks at all watches of the connection, in parts, and sorts no more than a page and a part.
 func (s *Server) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.SessionID, first string) (_ []tally.Watch, next string) {
-	c := s.carrier(id)
+	c := s.conns.carrier(id)
 	if c == nil {
 		return page, ""
 	}
@@ -182,25 +182,6 @@ func (s *Server) watchesOn(page []tally.Watch, c *conn, paths []string) []tally.
 		}
 	}
 	return page
-}
-
-// parts yields the connections whose numbers are at least first, in order and in parts, without a lock.
-func (s *Server) parts(first uint64) func(yield func([]*conn) bool) {
-	return func(yield func([]*conn) bool) {
-		part := make([]*conn, 0, listedPerLock)
-		for more := true; more; {
-			if part = s.someFrom(part[:0], first); len(part) == 0 || !yield(part) {
-				return
-			}
-			more, first = len(part) == cap(part), part[len(part)-1].ordinal+1
-		}
-	}
-}
-
-func (s *Server) someFrom(part []*conn, first uint64) []*conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conns.from(part, first)
 }
 
 // lowest keeps the lowest of some texts, each once.

@@ -51,13 +51,13 @@ func TestConnectionsFrom(t *testing.T) {
 // Parts of connections, put together, have each of them once and in order, also from the middle on.
 func TestPartsOfConnections(t *testing.T) {
 	for _, n := range []uint64{0, 1, listedPerLock - 1, listedPerLock, listedPerLock + 1, 3*listedPerLock + 1} {
-		s := &Server{}
+		table := newConnectionTable(&Config{})
 		for i := range n {
-			s.conns.add(&conn{ordinal: 2*i + 1})
+			table.conns.add(&conn{ordinal: 2*i + 1})
 		}
 		for _, first := range []uint64{0, 2, n} {
 			next := first | 1 // the numbers are odd
-			for part := range s.parts(first) {
+			for part := range table.parts(first) {
 				if len(part) > listedPerLock {
 					t.Errorf("a part of %d", len(part))
 				}

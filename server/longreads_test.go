@@ -64,7 +64,7 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 				xid := c.xid
 				c.request(read.op, read.rec)
 				synctest.Wait()
-				k := w.srv.carrier(c.id)
+				k := w.srv.conns.carrier(c.id)
 				w.state.Lock() // nobody holds it
 				k.stream.Lock()
 				unanswered, working := k.queue.n, k.queue.first != nil && k.queue.first.working
@@ -96,7 +96,7 @@ func TestLongReadsAwaitRoom(t *testing.T) {
 		xid := c.xid
 		c.request(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
 		synctest.Wait()
-		k := w.srv.carrier(c.id)
+		k := w.srv.conns.carrier(c.id)
 		k.stream.Lock()
 		unanswered, turns := k.queue.n, len(w.srv.turn)
 		k.stream.Unlock()
@@ -131,7 +131,7 @@ func TestLongReadsShowOneState(t *testing.T) {
 		want := c.grow("/list", "n", longList+1)
 		zxid := w.zxid()
 		c.must(jute.OpGetData, getData("/list", true))
-		k := w.srv.carrier(c.id)
+		k := w.srv.conns.carrier(c.id)
 		r := k.newRequest(jute.RequestHeader{Xid: 77, Op: jute.OpGetChildren}, jute.GetChildrenRequest{Path: []byte("/list"), Watch: true}.Append(nil))
 		w.srv.turn <- struct{}{}
 		k.local(r)

@@ -19,7 +19,7 @@ import (
 // having returns how many connections have a stream with a state for which holds is true.
 func (w *world) having(holds func(stream.State) bool) int {
 	n := 0
-	for _, c := range w.srv.connections() {
+	for _, c := range w.srv.conns.all() {
 		c.stream.Lock()
 		if holds(c.stream.State()) {
 			n++

@@ -91,7 +91,7 @@ func (m *missedSweep) next() bool {
 // searchAll ends all connections that have missed a change. One runs at a time.
 func (s *Server) searchAll() {
 	for s.missed.next() {
-		for _, c := range s.connections() {
+		for _, c := range s.conns.all() {
 			if !c.missedNothing() {
 				_ = c.search()
 			}

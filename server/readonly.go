@@ -22,7 +22,7 @@ func (s *Server) ServeReadOnly() { s.readOnly.Store(true) }
 // the ensemble. It may be called again and again, and never blocks.
 func (s *Server) EndReadOnly() {
 	if s.readOnly.Swap(false) {
-		s.cutWhere(leaderIsBack, (*conn).servedReadOnly)
+		s.conns.drop(leaderIsBack, (*conn).servedReadOnly)
 	}
 }
 

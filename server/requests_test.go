@@ -480,7 +480,7 @@ func TestClientGoneBeforeSweep(t *testing.T) {
 	c.own(manyNodes)
 	c.request(jute.OpCloseSession)
 	waitFor(t, w.unswept)
-	w.srv.cutWhere(idle, func(*conn) bool { return true })
+	w.srv.conns.drop(idle, func(*conn) bool { return true })
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
 	for range 2 {
 		w.inject(0, &proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: manyNodes / 2})})
@@ -785,7 +785,7 @@ func TestWriteBehindPostponedReads(t *testing.T) {
 		w.release()
 		synctest.Wait()
 		var free atomic.Bool
-		go func() { free.Store(w.srv.connections()[0].turn()) }()
+		go func() { free.Store(w.srv.conns.all()[0].turn()) }()
 		synctest.Wait()
 		if free.Load() {
 			t.Error("a write may go to the log before the reads")

@@ -13,7 +13,7 @@
 // # Locks
 //
 // Order: the tree's lock (znode.State), then the stream's lock, which is the connection's, then
-// Server.mu and those of package stream. Nothing blocks under any of them. Methods that apply calls
+// connectionTable.mu and those of package stream. Nothing blocks under any of them. Methods that apply calls
 // under the tree's lock (Attached, Closed, Restored) say so.
 //
 // # Order on a connection
@@ -38,7 +38,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -141,15 +140,10 @@ type Server struct {
 	failures   refusals // of accept
 	operations *operationTable
 
-	mu        sync.Mutex
-	accepted  uint64 // connections so far
-	conns     roster
-	byAddr    map[string]int           // connections by address
-	sessions  map[jute.SessionID]*conn // connections whose handshake is done
-	draining  bool                     // no new connections
-	retired   atomic.Bool              // no sessions are served any more
-	suspended atomic.Bool              // no sessions are served for now
-	readOnly  atomic.Bool              // no leader is known: new clients are served in read-only mode
+	conns     *connectionTable
+	retired   atomic.Bool // no sessions are served any more
+	suspended atomic.Bool // no sessions are served for now
+	readOnly  atomic.Bool // no leader is known: new clients are served in read-only mode
 
 	fillMu sync.Mutex
 	filled [2][]*conn // connections with output since the last Flush and no flusher: with replies, with events only
@@ -189,8 +183,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:      cfg,
 		begun:    time.Now(),
 		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
-		byAddr:   make(map[string]int),
-		sessions: make(map[jute.SessionID]*conn),
+		conns:    newConnectionTable(&cfg),
 		turn:     make(chan struct{}, 1),
 		tokens:   newBucket(l.Throttle, time.Now()),
 		openings: newOpenings(),
@@ -203,7 +196,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.streams = stream.Config{
 		Tick: cfg.Tick, Handshake: l.Handshake, MaxFirst: min(maxFirstFrame, l.MaxBuffer), MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
-		Budget: stream.NewBudget(l.Budget, s.allStreams, s.log), BytesIn: &s.stats.bytesIn, Logger: s.log,
+		Budget: stream.NewBudget(l.Budget, s.conns.streams, s.log), BytesIn: &s.stats.bytesIn, Logger: s.log,
 	}
 	return s, nil
 }
@@ -241,10 +234,10 @@ func (s *Server) serve(ctx context.Context, p *port) error {
 	p.streams.Config = &s.streams
 	err := s.accept(ctx, p)
 	p.close() // closed already, unless accept failed; then accept's error is returned
-	s.cutWhere(shutdown, func(c *conn) bool { return c.port == p })
+	s.conns.drop(shutdown, func(c *conn) bool { return c.port == p })
 	p.conns.Wait()
 	p.streams.Close()
-	if len(s.connections()) == 0 {
+	if len(s.conns.all()) == 0 {
 		s.streams.Budget.Rest() // nothing is held any more, and no connection waits
 	}
 	return err
@@ -338,7 +331,7 @@ func (s *Server) acceptForLoop(p *port) error {
 
 // admit reports whether a new connection is within the limits. If so, it counts until Ended.
 func (s *Server) admit(c *conn) bool {
-	why, ok := s.register(c)
+	why, ok := s.conns.add(c)
 	if !ok {
 		s.stats.ended[why].Add(1)
 		return false
@@ -347,83 +340,11 @@ func (s *Server) admit(c *conn) bool {
 	return true
 }
 
-func (s *Server) register(c *conn) (why stream.Reason, ok bool) {
-	limits := s.cfg.Limits
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.draining:
-		return shutdown, false
-	case limits.MaxConns > 0 && s.conns.n >= limits.MaxConns:
-		return tooMany, false
-	case limits.MaxClientConns > 0 && s.byAddr[c.host] >= limits.MaxClientConns:
-		return tooManyOfAddr, false
-	}
-	s.accepted++
-	c.ordinal, c.number = s.accepted, s.cfg.ConnBase+s.accepted
-	s.conns.add(c)
-	s.byAddr[c.host]++
-	return 0, true
-}
-
-// forget removes a connection that has ended.
-func (s *Server) forget(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.conns.remove(c)
-	if s.byAddr[c.host]--; s.byAddr[c.host] == 0 {
-		delete(s.byAddr, c.host)
-	}
-	if s.sessions[c.session] == c {
-		delete(s.sessions, c.session)
-	}
-}
-
-// established notes which connection carries a session.
-func (s *Server) established(id jute.SessionID, c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sessions[id] = c
-}
-
-// carrier returns the local connection that carries a session, or nil.
-func (s *Server) carrier(id jute.SessionID) *conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions[id]
-}
-
-// cutWhere closes the connections that match.
-func (s *Server) cutWhere(why stream.Reason, match func(*conn) bool) {
-	for _, c := range s.connections() {
-		if match(c) {
-			c.stream.Drop(why)
-		}
-	}
-}
-
-// connections returns all connections, oldest first.
-func (s *Server) connections() []*conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conns.from(make([]*conn, 0, s.conns.n), 0)
-}
-
-// allStreams returns the streams of all connections.
-func (s *Server) allStreams() []*stream.Stream {
-	conns := s.connections()
-	streams := make([]*stream.Stream, 0, len(conns))
-	for _, c := range conns {
-		streams = append(streams, &c.stream)
-	}
-	return streams
-}
-
 // Cut closes the session's local connection, if it has the number conn, and sends nothing more. A
 // newer connection, which the client has opened meanwhile, stays open. Cut never blocks, and may be
 // called with or without the tree's lock.
 func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
-	if c := s.carrier(id); c != nil && c.number == conn {
+	if c := s.conns.carrier(id); c != nil && c.number == conn {
 		s.log.Debug("connection cut", "session", id, "err", why)
 		c.stream.Drop(cutByMember)
 	}
@@ -433,7 +354,7 @@ func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
 // moment. It closes the sockets itself: readers and loops may be waiting for the tree's lock while
 // apply hangs with it. The caller must not hold that lock.
 func (s *Server) CutAll() {
-	for _, c := range s.connections() {
+	for _, c := range s.conns.all() {
 		c.stream.HangUp(cutByMember)
 	}
 }
@@ -457,16 +378,12 @@ func (s *Server) Resume() { s.suspended.Store(false) }
 
 // RefuseNew refuses new connections from now on. The present ones stay open.
 func (s *Server) RefuseNew() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.draining = true
+	s.conns.rejectNew()
 }
 
 // Draining reports whether RefuseNew or Drain was called.
 func (s *Server) Draining() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.draining
+	return s.conns.rejectsNew()
 }
 
 // Drain refuses new connections from now on, and closes the present ones. It spreads the closes
@@ -474,41 +391,21 @@ func (s *Server) Draining() bool {
 // many it has closed. If ctx ends it returns early, and Serve closes the rest.
 func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
 	s.RefuseNew()
-	return closeOver(ctx, s.connections(), over, shutdown)
+	return dropOver(ctx, s.conns.all(), over, shutdown)
 }
 
 // CloseOldest closes n connections of clients with a session, or all if there are fewer, spread evenly over a time. It begins with
 // those that are open longest: a client that has come back here is not closed again soon. It returns how many it has closed. If
 // ctx ends, it returns early.
 func (s *Server) CloseOldest(ctx context.Context, n int, over time.Duration) (closed int) {
-	s.mu.Lock()
-	conns := slices.Collect(maps.Values(s.sessions))
-	s.mu.Unlock()
-	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.ordinal, b.ordinal) })
-	return closeOver(ctx, conns[:min(n, len(conns))], over, rebalanced)
-}
-
-// closeOver closes connections, spread evenly over a time. It returns how many it has closed when ctx ends.
-func closeOver(ctx context.Context, conns []*conn, over time.Duration, why stream.Reason) (closed int) {
-	begin := time.Now()
-	for i, c := range conns {
-		due := begin.Add(over * time.Duration(i) / time.Duration(len(conns)))
-		if wait := time.Until(due); wait > 0 {
-			select {
-			case <-ctx.Done():
-				return i
-			case <-time.After(wait):
-			}
-		}
-		c.stream.Drop(why)
-	}
-	return len(conns)
+	conns := s.conns.withSession()
+	return dropOver(ctx, conns[:min(n, len(conns))], over, rebalanced)
 }
 
 // Attached is part of znode.Hooks: a connection has taken a session over. If an older connection of
 // it is here, Attached drops that. It is called under the tree's lock.
 func (s *Server) Attached(session znode.Session, _ znode.Owner) {
-	if c := s.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
+	if c := s.conns.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
 		c.stream.Drop(sessionMoved)
 	}
 }
@@ -516,7 +413,7 @@ func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 // Closed is part of znode.Hooks: a session has ended. Closed drops its connection, unless that
 // connection asked for the end and gets the reply. It is called under the tree's lock.
 func (s *Server) Closed(session znode.Session, end znode.End) {
-	c := s.carrier(session.ID)
+	c := s.conns.carrier(session.ID)
 	switch {
 	case c == nil:
 	case end.Reason == znode.Closed && session.Owner.Conn == c.number:
@@ -529,7 +426,7 @@ func (s *Server) Closed(session znode.Session, end znode.End) {
 // Swept is part of znode.Hooks: the last node of an ended session is gone. If the client asked for
 // the end here, Swept answers it. It is called under the tree's lock.
 func (s *Server) Swept(id jute.SessionID) {
-	if c := s.carrier(id); c != nil {
+	if c := s.conns.carrier(id); c != nil {
 		c.swept(s.cfg.State.Zxid())
 	}
 }
@@ -573,7 +470,7 @@ func flushAll(conns []*conn) {
 // Restored is part of znode.Hooks: the state was replaced, with all watches. Every client has to
 // connect again. It is called under the tree's lock.
 func (s *Server) Restored() {
-	s.cutWhere(restored, func(*conn) bool { return true })
+	s.conns.drop(restored, func(*conn) bool { return true })
 }
 
 // The kinds of output that a connection may have, in the order of Flush.

@@ -33,7 +33,7 @@ func TestLateReader(t *testing.T) {
 // unsent returns how many bytes of replies and events the clients have not read.
 func (w *world) unsent() int {
 	n := 0
-	for _, c := range w.srv.connections() {
+	for _, c := range w.srv.conns.all() {
 		c.stream.Lock()
 		n += c.stream.Unsent()
 		c.stream.Unlock()

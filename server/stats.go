@@ -184,9 +184,7 @@ func (s *Server) Stats() Stats {
 	st.MemoryLimit, st.MemoryUsed, st.NoMemory = s.cfg.Memory.Figures()
 	st.MemoryFull = s.cfg.Memory.Full()
 	st.DropChance, st.Deficit = s.tokens.state(time.Now())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.Connections, st.Sessions = s.conns.n, len(s.sessions)
+	st.Connections, st.Sessions = s.conns.count()
 	return st
 }
 

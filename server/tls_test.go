@@ -89,7 +89,7 @@ func TestUnifiedPortWaitsForTheFirstByte(t *testing.T) {
 
 // inLoop reports whether a loop serves a client's connection.
 func inLoop(w *world, c *client) bool {
-	conn := w.srv.carrier(c.id)
+	conn := w.srv.conns.carrier(c.id)
 	conn.stream.Lock()
 	defer conn.stream.Unlock()
 	return conn.stream.State().InLoop

@@ -40,7 +40,7 @@ func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duratio
 // Connections yields all connections, oldest first. It holds no lock while it yields.
 func (s *Server) Connections() iter.Seq[tally.Connection] {
 	return func(yield func(tally.Connection) bool) {
-		for _, c := range s.connections() {
+		for _, c := range s.conns.all() {
 			if shown, ok := c.show(); ok && !yield(shown) {
 				return
 			}
@@ -78,7 +78,7 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 
 // ResetConnections sets the counters of every connection to zero.
 func (s *Server) ResetConnections() {
-	for _, c := range s.connections() {
+	for _, c := range s.conns.all() {
 		c.stream.Lock()
 		c.traffic = traffic{}
 		c.stream.Unlock()
@@ -90,7 +90,7 @@ func (s *Server) ResetConnections() {
 // time, and holds no lock while it yields.
 func (s *Server) Watches() iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
-		for _, c := range s.connections() {
+		for _, c := range s.conns.all() {
 			if id, paths := c.watched(); len(paths) > 0 && !yield(id, paths) {
 				return
 			}

@@ -451,7 +451,7 @@ func TestManyMissedEvents(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		for _, k := range w.srv.connections() {
+		for _, k := range w.srv.conns.all() {
 			k.stream.Lock()
 			if n := k.stream.Unsent(); n < stream.HighWater || n > 2*stream.HighWater || k.queue.bytes > most {
 				t.Errorf("%d bytes unsent, %d held", n, k.queue.bytes)

@@ -2,11 +2,11 @@ package server
 
 import "slices"
 
-// roster holds the connections of a server in the order of their numbers, so that they can be listed
+// connectionList holds the connections of a server in the order of their numbers, so that they can be listed
 // page by page without being sorted. Adding one at the end and finding one are cheap. Removing one
 // leaves a gap, and the gaps are closed when they are more than the connections. The zero value is
-// empty. Server.mu guards it.
-type roster struct {
+// empty. connectionTable.mu guards it.
+type connectionList struct {
 	places []place
 	n      int // connections
 }
@@ -17,17 +17,17 @@ type place struct {
 	conn   *conn  // nil: it has left
 }
 
-// minGaps is how many gaps a roster has before it closes them, however few connections it holds.
+// minGaps is how many gaps a connectionList has before it closes them, however few connections it holds.
 const minGaps = 64
 
 // add adds a connection whose number is greater than that of all before.
-func (r *roster) add(c *conn) {
+func (r *connectionList) add(c *conn) {
 	r.places = append(r.places, place{c.ordinal, c})
 	r.n++
 }
 
 // remove removes a connection, and reports whether it was there.
-func (r *roster) remove(c *conn) bool {
+func (r *connectionList) remove(c *conn) bool {
 	i := r.search(c.ordinal)
 	if i == len(r.places) || r.places[i].conn != c {
 		return false
@@ -40,7 +40,7 @@ func (r *roster) remove(c *conn) bool {
 }
 
 // search returns the first place whose number is at least number.
-func (r *roster) search(number uint64) int {
+func (r *connectionList) search(number uint64) int {
 	i, _ := slices.BinarySearchFunc(r.places, number, func(p place, number uint64) int {
 		switch {
 		case p.number < number:
@@ -54,7 +54,7 @@ func (r *roster) search(number uint64) int {
 }
 
 // from appends to part the connections from number first on, in order, until part is full.
-func (r *roster) from(part []*conn, first uint64) []*conn {
+func (r *connectionList) from(part []*conn, first uint64) []*conn {
 	for _, p := range r.places[r.search(first):] {
 		if len(part) == cap(part) {
 			break

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// A roster agrees with a plain list, whatever is added and removed, and has fewer gaps than
+// A connectionList agrees with a plain list, whatever is added and removed, and has fewer gaps than
 // connections, except for the first few.
 func TestRoster(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var r roster
+	var r connectionList
 	var plain []*conn
 	next, most := uint64(0), 0
 	for step := range 20_000 {

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"rollcall/jute"
+	"rollcall/server/stream"
+)
+
+// connectionTable holds the connections of a server: in the order of their numbers, by address, and by session. Its lock is the last
+// one in the order of locks. No method waits while it holds the lock.
+type connectionTable struct {
+	maxConns      int    // 0 and negative: no limit
+	maxPerAddress int    // negative: no limit
+	base          uint64 // Config.ConnBase
+
+	mu        sync.Mutex
+	accepted  uint64 // connections so far
+	conns     connectionList
+	byAddr    map[string]int           // connections by address
+	sessions  map[jute.SessionID]*conn // connections whose handshake is done
+	rejecting bool                     // no new connections
+}
+
+func newConnectionTable(cfg *Config) *connectionTable {
+	return &connectionTable{
+		maxConns: cfg.Limits.MaxConns, maxPerAddress: cfg.Limits.MaxClientConns, base: cfg.ConnBase,
+		byAddr: make(map[string]int), sessions: make(map[jute.SessionID]*conn),
+	}
+}
+
+// add numbers a new connection and adds it, or returns the reason for which it is rejected.
+func (t *connectionTable) add(c *conn) (why stream.Reason, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.rejecting:
+		return shutdown, false
+	case t.maxConns > 0 && t.conns.n >= t.maxConns:
+		return tooMany, false
+	case t.maxPerAddress > 0 && t.byAddr[c.host] >= t.maxPerAddress:
+		return tooManyOfAddr, false
+	}
+	t.accepted++
+	c.ordinal, c.number = t.accepted, t.base+t.accepted
+	t.conns.add(c)
+	t.byAddr[c.host]++
+	return 0, true
+}
+
+// remove removes a connection that has ended. session is 0 if it had none.
+func (t *connectionTable) remove(c *conn, session jute.SessionID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conns.remove(c)
+	if t.byAddr[c.host]--; t.byAddr[c.host] == 0 {
+		delete(t.byAddr, c.host)
+	}
+	if t.sessions[session] == c {
+		delete(t.sessions, session)
+	}
+}
+
+// carry notes that a connection carries a session.
+func (t *connectionTable) carry(id jute.SessionID, c *conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sessions[id] = c
+}
+
+// carrier returns the connection that carries a session, or nil.
+func (t *connectionTable) carrier(id jute.SessionID) *conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sessions[id]
+}
+
+// count returns the number of connections, and of those that carry a session.
+func (t *connectionTable) count() (conns, sessions int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conns.n, len(t.sessions)
+}
+
+// rejectNew rejects new connections from now on.
+func (t *connectionTable) rejectNew() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rejecting = true
+}
+
+// rejectsNew reports whether rejectNew was called.
+func (t *connectionTable) rejectsNew() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rejecting
+}
+
+// all returns all connections, oldest first.
+func (t *connectionTable) all() []*conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conns.from(make([]*conn, 0, t.conns.n), 0)
+}
+
+// withSession returns the connections that carry a session, oldest first.
+func (t *connectionTable) withSession() []*conn {
+	t.mu.Lock()
+	conns := slices.Collect(maps.Values(t.sessions))
+	t.mu.Unlock()
+	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.ordinal, b.ordinal) })
+	return conns
+}
+
+// streams returns the streams of all connections.
+func (t *connectionTable) streams() []*stream.Stream {
+	conns := t.all()
+	streams := make([]*stream.Stream, 0, len(conns))
+	for _, c := range conns {
+		streams = append(streams, &c.stream)
+	}
+	return streams
+}
+
+// parts yields the connections whose numbers are at least first, in order and in parts of listedPerLock, without a lock.
+func (t *connectionTable) parts(first uint64) func(yield func([]*conn) bool) {
+	return func(yield func([]*conn) bool) {
+		part := make([]*conn, 0, listedPerLock)
+		for more := true; more; {
+			if part = t.appendFrom(part[:0], first); len(part) == 0 || !yield(part) {
+				return
+			}
+			more, first = len(part) == cap(part), part[len(part)-1].ordinal+1
+		}
+	}
+}
+
+// appendFrom appends to part the connections from number first on, until part is full.
+func (t *connectionTable) appendFrom(part []*conn, first uint64) []*conn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conns.from(part, first)
+}
+
+// drop closes the connections that match.
+func (t *connectionTable) drop(why stream.Reason, match func(*conn) bool) {
+	for _, c := range t.all() {
+		if match(c) {
+			c.stream.Drop(why)
+		}
+	}
+}
+
+// dropOver closes connections, spread evenly over a time. It returns the number of those that it has closed when ctx ends.
+func dropOver(ctx context.Context, conns []*conn, over time.Duration, why stream.Reason) (closed int) {
+	begin := time.Now()
+	for i, c := range conns {
+		due := begin.Add(over * time.Duration(i) / time.Duration(len(conns)))
+		if wait := time.Until(due); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return i
+			case <-time.After(wait):
+			}
+		}
+		c.stream.Drop(why)
+	}
+	return len(conns)
+}
