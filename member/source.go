@@ -104,11 +104,11 @@ func (s source) ResetStats() {
 	s.m.terms.count.Reset()
 }
 
-func (s source) ResetConnections() { s.m.server.ResetConnections() }
+func (s source) ResetConnections() { s.m.server.Listing().ResetTraffic() }
 
-func (s source) Connections() iter.Seq[tally.Connection] { return s.m.server.Connections() }
+func (s source) Connections() iter.Seq[tally.Connection] { return s.m.server.Listing().Connections() }
 
-func (s source) Watches() iter.Seq2[jute.SessionID, []string] { return s.m.server.Watches() }
+func (s source) Watches() iter.Seq2[jute.SessionID, []string] { return s.m.server.Listing().Watches() }
 
 // Sessions holds the tree's lock for one part of the sessions at a time.
 func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {

@@ -199,7 +199,7 @@ func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 		}
 		row := &all[i]
 		row.Id = id
-		c, watches, carried := v.m.server.Carried(jute.SessionID(id))
+		c, watches, carried := v.m.server.Listing().Carried(jute.SessionID(id))
 		if carried {
 			row.Connection, row.Watches = connectionRow(&c), uint32(watches)
 		}
@@ -233,7 +233,7 @@ func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 // connections returns client connections from a number on.
 func (v viewer) connections(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
 	r := &proto.ConnectionRows{Boot: v.m.boot, Next: v.from(q.Boot, q.First, nil).Connection}
-	someConnections(ctx, v.m.server.ConnectionsFrom, view.NewClientFilter(string(q.Address)), rows(q.Limit), r)
+	someConnections(ctx, v.m.server.Listing().ConnectionsFrom, view.NewClientFilter(string(q.Address)), rows(q.Limit), r)
 	return r
 }
 
@@ -288,9 +288,9 @@ func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchR
 	page := make([]tally.Watch, 0, rows(q.Limit))
 	var next tally.Place
 	if len(q.Path) > 0 {
-		page, next = v.m.server.WatchersFrom(ctx, page, string(q.Path), v.from(q.Boot, q.First, q.FirstPath))
+		page, next = v.m.server.Listing().WatchersFrom(ctx, page, string(q.Path), v.from(q.Boot, q.First, q.FirstPath))
 	} else {
-		page, next.Path = v.m.server.WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
+		page, next.Path = v.m.server.Listing().WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
 	}
 	r := &proto.WatchRows{Boot: v.m.boot}
 	size := 0

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 
@@ -10,9 +11,16 @@ import (
 	"rollcall/znode"
 )
 
-// The methods of this file list connections and watches page by page, for operators. A page is the
+// Listing lists the connections and watches of a server for operators. Some of its methods do so page by page. A page is the
 // slice passed, which they fill up to its capacity. They hold no lock for more than listedPerLock
-// connections or watches. If ctx ends first, the page is not complete.
+// connections or watches. If ctx ends first, the page is not complete. Safe for concurrent use.
+type Listing struct {
+	conns *connectionTable
+	tree  *znode.State
+}
+
+// Listing returns the connections and watches of the server.
+func (s *Server) Listing() Listing { return Listing{s.conns, s.cfg.State} }
 
 // listedPerLock is how many connections are looked at under one hold of a lock, for which apply or
 // accept may have to wait: some tens of microseconds.
@@ -20,8 +28,8 @@ const listedPerLock = 256
 
 // ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It
 // returns the number at which the next page begins, or 0 if there are no more.
-func (s *Server) ConnectionsFrom(ctx context.Context, page []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
-	for part := range s.conns.parts(first) {
+func (l Listing) ConnectionsFrom(ctx context.Context, page []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
+	for part := range l.conns.parts(first) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -39,32 +47,31 @@ func (s *Server) ConnectionsFrom(ctx context.Context, page []tally.Connection, f
 
 // Carried returns the connection that carries a session, and how many watches it has. It returns false
 // if no connection here does.
-func (s *Server) Carried(id jute.SessionID) (shown tally.Connection, watches int, ok bool) {
-	c := s.conns.carrier(id)
+func (l Listing) Carried(id jute.SessionID) (shown tally.Connection, watches int, ok bool) {
+	c := l.conns.carrier(id)
 	if c == nil {
 		return shown, 0, false
 	}
 	if shown, ok = c.show(); !ok {
 		return shown, 0, false
 	}
-	tree := s.cfg.State
-	tree.RLock()
-	defer tree.RUnlock()
-	return shown, tree.WatchCountOf(c), true
+	l.tree.RLock()
+	defer l.tree.RUnlock()
+	return shown, l.tree.WatchCountOf(c), true
 }
 
 // WatchersFrom appends to page the watches that cover path: those on path itself, and the recursive ones
 // on nodes above it. They are in the order of their connections' numbers, and those of one connection in
 // the order of their paths. It returns the place at which the next page begins, or the zero Place if there
 // are no more.
-func (s *Server) WatchersFrom(ctx context.Context, page []tally.Watch, path string, from tally.Place) (_ []tally.Watch, next tally.Place) {
-	covering := s.covering(ctx, path)
+func (l Listing) WatchersFrom(ctx context.Context, page []tally.Watch, path string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+	covering := l.covering(ctx, path)
 	if len(covering) == 0 {
 		return page, tally.Place{}
 	}
-	for part := range s.conns.parts(from.Connection) {
+	for part := range l.conns.parts(from.Connection) {
 		for _, c := range part {
-			if page, next = s.watchers(ctx, page, c, path, covering, from); next != (tally.Place{}) || ctx.Err() != nil {
+			if page, next = l.watchers(ctx, page, c, path, covering, from); next != (tally.Place{}) || ctx.Err() != nil {
 				return page, next
 			}
 		}
@@ -74,52 +81,50 @@ func (s *Server) WatchersFrom(ctx context.Context, page []tally.Watch, path stri
 
 // covering returns the paths on which there are watches that cover path, in order: nodes above it with
 // recursive watches, and path itself.
-func (s *Server) covering(ctx context.Context, path string) (paths []string) {
-	tree := s.cfg.State
-	tree.RLock()
-	defer tree.RUnlock()
+func (l Listing) covering(ctx context.Context, path string) (paths []string) {
+	l.tree.RLock()
+	defer l.tree.RUnlock()
 	n := 0
 	for i := 0; i < len(path)-1; i++ {
 		if path[i] != '/' {
 			continue
 		}
 		if n++; n%listedPerLock == 0 { // a path may have thousands of parts
-			tree.RUnlock()
-			tree.RLock()
+			l.tree.RUnlock()
+			l.tree.RLock()
 			if ctx.Err() != nil {
 				return nil
 			}
 		}
-		if above := path[:max(i, 1)]; tree.WatchedBelow(above) { // the root keeps its slash
+		if above := path[:max(i, 1)]; l.tree.WatchedBelow(above) { // the root keeps its slash
 			paths = append(paths, above)
 		}
 	}
-	if tree.Watched(path) {
+	if l.tree.Watched(path) {
 		paths = append(paths, path)
 	}
 	return paths
 }
 
 // watchers appends to page the watches of c that cover path. They are on the paths covering.
-func (s *Server) watchers(ctx context.Context, page []tally.Watch, c *conn, path string, covering []string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+func (l Listing) watchers(ctx context.Context, page []tally.Watch, c *conn, path string, covering []string, from tally.Place) (_ []tally.Watch, next tally.Place) {
 	if c.ordinal == from.Connection {
 		first, _ := slices.BinarySearch(covering, from.Path)
 		covering = covering[first:]
 	}
 	for some := range slices.Chunk(covering, listedPerLock) {
-		if page, next = s.someWatchers(page, c, path, some); next != (tally.Place{}) || ctx.Err() != nil {
+		if page, next = l.someWatchers(page, c, path, some); next != (tally.Place{}) || ctx.Err() != nil {
 			return page, next
 		}
 	}
 	return page, tally.Place{}
 }
 
-func (s *Server) someWatchers(page []tally.Watch, c *conn, path string, covering []string) (_ []tally.Watch, next tally.Place) {
-	tree := s.cfg.State
-	tree.RLock()
-	defer tree.RUnlock()
+func (l Listing) someWatchers(page []tally.Watch, c *conn, path string, covering []string) (_ []tally.Watch, next tally.Place) {
+	l.tree.RLock()
+	defer l.tree.RUnlock()
 	for _, on := range covering {
-		kinds, ok := tree.WatchOn(on, c)
+		kinds, ok := l.tree.WatchOn(on, c)
 		if on != path { // the other kinds do not cover what is below
 			kinds = znode.WatchKinds{Recursive: kinds.Recursive}
 			ok = kinds.Recursive
@@ -148,40 +153,82 @@ func (c *conn) watch(path string, kinds znode.WatchKinds) tally.Watch {
 // WatchesFrom appends to page the watches of the connection that carries a session, in the order of
 // their paths, from path first on. It returns the path at which the next page begins, or "" if there are
 // no more. It looks at all watches of the connection, in parts, and sorts no more than a page and a part.
-func (s *Server) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.SessionID, first string) (_ []tally.Watch, next string) {
-	c := s.conns.carrier(id)
+func (l Listing) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.SessionID, first string) (_ []tally.Watch, next string) {
+	c := l.conns.carrier(id)
 	if c == nil {
 		return page, ""
 	}
-	tree := s.cfg.State
 	paths := lowest{limit: cap(page) - len(page) + 1, first: first}
 	scan := znode.NewWatchScan(c)
 	for unseen := true; unseen && ctx.Err() == nil; paths.cut() {
-		tree.RLock()
-		unseen = tree.ScanWatches(scan, paths.see)
-		tree.RUnlock()
+		l.tree.RLock()
+		unseen = l.tree.ScanWatches(scan, paths.see)
+		l.tree.RUnlock()
 	}
 	if paths.full {
 		next = paths.kept[paths.limit-1]
 		paths.kept = paths.kept[:paths.limit-1]
 	}
 	for part := range slices.Chunk(paths.kept, listedPerLock) {
-		page = s.watchesOn(page, c, part)
+		page = l.watchesOn(page, c, part)
 	}
 	return page, next
 }
 
 // watchesOn appends to page the watches of c on these paths that still exist.
-func (s *Server) watchesOn(page []tally.Watch, c *conn, paths []string) []tally.Watch {
-	tree := s.cfg.State
-	tree.RLock()
-	defer tree.RUnlock()
+func (l Listing) watchesOn(page []tally.Watch, c *conn, paths []string) []tally.Watch {
+	l.tree.RLock()
+	defer l.tree.RUnlock()
 	for _, path := range paths {
-		if kinds, ok := tree.WatchOn(path, c); ok {
+		if kinds, ok := l.tree.WatchOn(path, c); ok {
 			page = append(page, c.watch(path, kinds))
 		}
 	}
 	return page
+}
+
+// Connections yields all connections, oldest first. It holds no lock while it yields.
+func (l Listing) Connections() iter.Seq[tally.Connection] {
+	return func(yield func(tally.Connection) bool) {
+		for _, c := range l.conns.all() {
+			if shown, ok := c.show(); ok && !yield(shown) {
+				return
+			}
+		}
+	}
+}
+
+// ResetTraffic sets the counters of every connection to zero.
+func (l Listing) ResetTraffic() {
+	for _, c := range l.conns.all() {
+		c.stream.Lock()
+		c.traffic = traffic{}
+		c.stream.Unlock()
+	}
+}
+
+// Watches yields the sessions that watch nodes here, in order, each with its paths. As in
+// ZooKeeper, it leaves out watches for children alone. It copies one connection's watches at a
+// time, and holds no lock while it yields.
+func (l Listing) Watches() iter.Seq2[jute.SessionID, []string] {
+	return func(yield func(jute.SessionID, []string) bool) {
+		for _, c := range l.conns.all() {
+			if id, paths := l.watched(c); len(paths) > 0 && !yield(id, paths) {
+				return
+			}
+		}
+	}
+}
+
+func (l Listing) watched(c *conn) (id jute.SessionID, paths []string) {
+	c.stream.Lock()
+	id = c.session
+	c.stream.Unlock()
+	l.tree.RLock()
+	paths = slices.Collect(l.tree.WatchesOf(c))
+	l.tree.RUnlock()
+	slices.Sort(paths)
+	return id, paths
 }
 
 // lowest keeps the lowest of some texts, each once.

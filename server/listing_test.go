@@ -30,7 +30,7 @@ func TestConnectionsFrom(t *testing.T) {
 			var got []jute.SessionID
 			for first := uint64(1); first != 0; {
 				var page []tally.Connection
-				page, first = w.srv.ConnectionsFrom(t.Context(), make([]tally.Connection, 0, size), first)
+				page, first = w.srv.Listing().ConnectionsFrom(t.Context(), make([]tally.Connection, 0, size), first)
 				for _, c := range page {
 					got = append(got, c.Session)
 				}
@@ -82,12 +82,12 @@ func TestCarried(t *testing.T) {
 		a, b := w.connect(), w.connect()
 		b.call(jute.OpExists, exists("/x", true))
 		b.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/"), Watch: true})
-		if c, watches, ok := w.srv.Carried(b.id); !ok || c.Session != b.id || c.Number != 2 || watches != 2 {
+		if c, watches, ok := w.srv.Listing().Carried(b.id); !ok || c.Session != b.id || c.Number != 2 || watches != 2 {
 			t.Errorf("session %v: %+v with %d watches, %t", b.id, c, watches, ok)
 		}
 		_ = a.Close()
 		synctest.Wait()
-		if c, _, ok := w.srv.Carried(a.id); ok {
+		if c, _, ok := w.srv.Listing().Carried(a.id); ok {
 			t.Errorf("the connection of session %v is closed, and Carried returns %+v", a.id, c)
 		}
 	})
@@ -121,7 +121,7 @@ func TestWatchPages(t *testing.T) {
 			var got []tally.Watch
 			for from, more := (tally.Place{}), true; more; {
 				var page []tally.Watch
-				page, from = w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/3", from)
+				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/3", from)
 				got = append(got, page...)
 				more = from != tally.Place{}
 			}
@@ -131,7 +131,7 @@ func TestWatchPages(t *testing.T) {
 			got = nil
 			for first, more := "", true; more; {
 				var page []tally.Watch
-				page, first = w.srv.WatchesFrom(t.Context(), make([]tally.Watch, 0, size), b.id, first)
+				page, first = w.srv.Listing().WatchesFrom(t.Context(), make([]tally.Watch, 0, size), b.id, first)
 				got = append(got, page...)
 				more = first != ""
 			}
@@ -139,31 +139,31 @@ func TestWatchPages(t *testing.T) {
 				t.Errorf("pages of %d of session %v: %+v, want %+v", size, b.id, got, ofB)
 			}
 		}
-		if page, _ := w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/", tally.Place{}); !slices.Equal(page, ofB[:1]) {
+		if page, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/", tally.Place{}); !slices.Equal(page, ofB[:1]) {
 			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
 		}
 		page := append(make([]tally.Watch, 0, 3), onThree[0]) // a page that has been begun
-		if page, next := w.srv.WatchesFrom(t.Context(), page, b.id, ""); next != "/1" || !slices.Equal(page, []tally.Watch{onThree[0], ofB[0], ofB[1]}) {
+		if page, next := w.srv.Listing().WatchesFrom(t.Context(), page, b.id, ""); next != "/1" || !slices.Equal(page, []tally.Watch{onThree[0], ofB[0], ofB[1]}) {
 			t.Errorf("a page of 3 that had one watch: %+v, next %q", page, next)
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if page, _ := w.srv.WatchesFrom(over, make([]tally.Watch, 0, 9), b.id, ""); len(page) != 0 {
+		if page, _ := w.srv.Listing().WatchesFrom(over, make([]tally.Watch, 0, 9), b.id, ""); len(page) != 0 {
 			t.Errorf("after the end of its context: %+v", page)
 		}
-		if page, next := w.srv.WatchersFrom(over, make([]tally.Watch, 0, 9), "/3", tally.Place{}); len(page) > 1 || next != (tally.Place{}) {
+		if page, next := w.srv.Listing().WatchersFrom(over, make([]tally.Watch, 0, 9), "/3", tally.Place{}); len(page) > 1 || next != (tally.Place{}) {
 			t.Errorf("on /3, of more than one connection after the end of its context: %+v", page)
 		}
-		if paths := w.srv.covering(over, strings.Repeat("/x", 2*listedPerLock)); len(paths) != 0 {
+		if paths := w.srv.Listing().covering(over, strings.Repeat("/x", 2*listedPerLock)); len(paths) != 0 {
 			t.Errorf("after the end of its context: watches are looked for on %q", paths)
 		}
-		if page, _ := w.srv.ConnectionsFrom(over, make([]tally.Connection, 0, 9), 0); len(page) != 0 {
+		if page, _ := w.srv.Listing().ConnectionsFrom(over, make([]tally.Connection, 0, 9), 0); len(page) != 0 {
 			t.Errorf("after the end of its context: %+v", page)
 		}
-		if page, next := w.srv.WatchesFrom(t.Context(), make([]tally.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
+		if page, next := w.srv.Listing().WatchesFrom(t.Context(), make([]tally.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
 			t.Errorf("of a session without watches: %+v", page)
 		}
-		if page, next := w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/nowhere", tally.Place{}); len(page) != 0 || next != (tally.Place{}) {
+		if page, next := w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/nowhere", tally.Place{}); len(page) != 0 || next != (tally.Place{}) {
 			t.Errorf("on a path without watches: %+v", page)
 		}
 	})
@@ -198,7 +198,7 @@ func TestCoveringWatches(t *testing.T) {
 			var got []tally.Watch
 			for from, more := (tally.Place{}), true; more; {
 				var page []tally.Watch
-				page, from = w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/a/b", from)
+				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/a/b", from)
 				got = append(got, page...)
 				more = from != tally.Place{}
 			}
@@ -209,7 +209,7 @@ func TestCoveringWatches(t *testing.T) {
 		deep := "/b" + strings.Repeat("/x", 2*listedPerLock)
 		add(b, deep, jute.AddWatchPersistent)
 		want = []tally.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {Connection: 2, Session: b.id, Path: deep, Persistent: true}}
-		if got, _ := w.srv.WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), deep, tally.Place{}); !slices.Equal(got, want) {
+		if got, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), deep, tally.Place{}); !slices.Equal(got, want) {
 			t.Errorf("deep down: %+v, want %+v", got, want)
 		}
 	})

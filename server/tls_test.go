@@ -63,7 +63,7 @@ func TestUnifiedPort(t *testing.T) {
 		plain.must(jute.OpGetData, getData("/", false))
 		secure.must(jute.OpGetData, getData("/", false))
 	}
-	page, _ := w.srv.ConnectionsFrom(t.Context(), make([]tally.Connection, 0, 10), 0)
+	page, _ := w.srv.Listing().ConnectionsFrom(t.Context(), make([]tally.Connection, 0, 10), 0)
 	page = slices.DeleteFunc(page, func(c tally.Connection) bool { return c.Session == 0 }) // addrOf's may be there still
 	if len(page) != 2 || page[0].TLS != "" || page[0].Cipher != "" || page[1].TLS != "TLSv1.3" || !strings.HasPrefix(page[1].Cipher, "TLS_") {
 		t.Errorf("operators see %+v", page)

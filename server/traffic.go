@@ -1,8 +1,6 @@
 package server
 
 import (
-	"iter"
-	"slices"
 	"time"
 
 	"rollcall/jute"
@@ -37,17 +35,6 @@ func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duratio
 	t.total += took
 }
 
-// Connections yields all connections, oldest first. It holds no lock while it yields.
-func (s *Server) Connections() iter.Seq[tally.Connection] {
-	return func(yield func(tally.Connection) bool) {
-		for _, c := range s.conns.all() {
-			if shown, ok := c.show(); ok && !yield(shown) {
-				return
-			}
-		}
-	}
-}
-
 func (c *conn) show() (shown tally.Connection, ok bool) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -74,38 +61,4 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 	shown.LastLatency, shown.MinLatency, shown.MaxLatency = t.last, t.least, t.most
 	shown.AvgLatency = t.total / time.Duration(t.replies)
 	return shown, true
-}
-
-// ResetConnections sets the counters of every connection to zero.
-func (s *Server) ResetConnections() {
-	for _, c := range s.conns.all() {
-		c.stream.Lock()
-		c.traffic = traffic{}
-		c.stream.Unlock()
-	}
-}
-
-// Watches yields the sessions that watch nodes here, in order, each with its paths. As in
-// ZooKeeper, it leaves out watches for children alone. It copies one connection's watches at a
-// time, and holds no lock while it yields.
-func (s *Server) Watches() iter.Seq2[jute.SessionID, []string] {
-	return func(yield func(jute.SessionID, []string) bool) {
-		for _, c := range s.conns.all() {
-			if id, paths := c.watched(); len(paths) > 0 && !yield(id, paths) {
-				return
-			}
-		}
-	}
-}
-
-func (c *conn) watched() (id jute.SessionID, paths []string) {
-	c.stream.Lock()
-	id = c.session
-	c.stream.Unlock()
-	tree := c.srv.cfg.State
-	tree.RLock()
-	paths = slices.Collect(tree.WatchesOf(c))
-	tree.RUnlock()
-	slices.Sort(paths)
-	return id, paths
 }

@@ -91,7 +91,7 @@ func TestConnections(t *testing.T) {
 		synctest.Wait()
 		shown := func() tally.Connection {
 			synctest.Wait()
-			return slices.Collect(w.srv.Connections())[0]
+			return slices.Collect(w.srv.Listing().Connections())[0]
 		}
 		got := shown()
 		want := tally.Connection{
@@ -126,11 +126,11 @@ func TestConnections(t *testing.T) {
 			got.LastLatency != time.Second || got.MinLatency != 0 || got.MaxLatency != time.Second || got.AvgLatency != time.Second/4 {
 			t.Errorf("after a write of a second: %+v", got)
 		}
-		w.srv.ResetConnections()
+		w.srv.Listing().ResetTraffic()
 		if got = shown(); got.Sent != 0 || got.Replies != 0 || got.Xid != -1 || got.MaxLatency != 0 || got.Session != c.id {
 			t.Errorf("after a reset: %+v", got)
 		}
-		second := slices.Collect(w.srv.Connections())[1]
+		second := slices.Collect(w.srv.Listing().Connections())[1]
 		if second.Session != 0 || second.Received != 0 || !second.Reading || second.Expires != begun.Add(DefaultHandshake) {
 			t.Errorf("without a handshake: %+v", second)
 		}
@@ -149,7 +149,7 @@ func TestWatchesListed(t *testing.T) {
 		b.call(jute.OpExists, exists("/z", true))
 		b.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/zookeeper"), Watch: true})
 		got := map[jute.SessionID][]string{}
-		for id, paths := range w.srv.Watches() {
+		for id, paths := range w.srv.Listing().Watches() {
 			got[id] = paths
 		}
 		if len(got) != 2 || !slices.Equal(got[a.id], []string{"/", "/a", "/z"}) || !slices.Equal(got[b.id], []string{"/z"}) || got[none.id] != nil {
