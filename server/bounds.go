@@ -46,8 +46,8 @@ type expense struct {
 // Afford returns OK if a write of a client with these identities may enter the log, or the answer: BadArguments for a path that is
 // too long or too deep, and for paths that have too many levels together, InvalidACL for lists that are too long. A record that cannot be read costs nothing. Afford reads the record once, and needs no more memory than one of its
 // operations has. lists is what Txn.lists must be.
-func (s *Server) Afford(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
-	e := expense{limits: &s.cfg.Limits, ids: ids, most: maxGrowth*(len(record)+bytesOf(ids)) + freeGrowth}
+func (w *WriteLimits) Afford(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
+	e := expense{limits: w.limits, ids: ids, most: maxGrowth*(len(record)+bytesOf(ids)) + freeGrowth}
 	d := jute.NewDecoder(record)
 	switch {
 	case op.Creates():

@@ -19,10 +19,10 @@ const lengthSize = stream.LengthSize // of the field at the head of a frame
 // replies. Its stream owns bytes, buffers, deadlines and the end. The stream's lock guards the
 // fields below it. Locks are taken in the order tree, stream.
 type conn struct {
-	srv  *Server
-	port *port
-	addr net.Addr // the client's
-	host string   // the client's address without port
+	srv      *Server
+	listener *listener
+	addr     net.Addr // the client's
+	host     string   // the client's address without port
 
 	ordinal uint64 // counts the server's connections, from 1; set by register
 	number  uint64 // unique over members and their restarts: ordinal above Config.ConnBase
@@ -62,8 +62,8 @@ var (
 	_ znode.Watcher = (*conn)(nil)
 )
 
-func newConn(s *Server, addr net.Addr, p *port) *conn {
-	c := &conn{srv: s, port: p, addr: addr, host: hostOf(addr)}
+func newConn(s *Server, addr net.Addr, l *listener) *conn {
+	c := &conn{srv: s, listener: l, addr: addr, host: hostOf(addr)}
 	ids := []*proto.Identity{identity("ip", c.host)}
 	c.ids.Store(&ids)
 	return c
@@ -133,7 +133,7 @@ func (c *conn) Resume() {
 
 // Ended implements stream.Frames. It removes the connection from everything that knows it.
 func (c *conn) Ended(why stream.Reason) {
-	defer c.port.conns.Done()
+	defer c.listener.conns.Done()
 	for more := true; more; {
 		more = c.dropWatches()
 	}
@@ -214,7 +214,7 @@ func (c *conn) event(t jute.EventType, path string, zxid int64) {
 // holds the lock and the tree's.
 func (c *conn) noteFilled(with int) {
 	if c.stream.NoteOutput() {
-		c.srv.fill(c, with)
+		c.srv.unflushed.add(c, with)
 	}
 }
 

@@ -135,7 +135,7 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 	if op == jute.OpMulti {
 		n = jute.CountMulti(body)
 	}
-	lists, code := e.srv.Afford(op, body, c.ids)
+	lists, code := e.srv.Writes().Afford(op, body, c.ids)
 	if e.most > 0 && len(e.costs) >= e.most || len(body) > e.longest || n > e.ops || code != jute.OK {
 		e.refused++
 		return false

@@ -78,11 +78,11 @@ func (c *conn) lookAtMany(r *request) bool {
 // submitBounded sends a write to the log, unless it costs too much or would add data while this member is short of memory: then
 // the code is jute.NoRoom. A write that is refused takes no zxid. A multi gets the code in the header.
 func (c *conn) submitBounded(r *request) bool {
-	if r.lists, r.code = c.srv.Afford(r.op, r.body, r.ids); r.code != jute.OK {
+	if r.lists, r.code = c.srv.writes.Afford(r.op, r.body, r.ids); r.code != jute.OK {
 		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, r.code)
 		return c.local(r)
 	}
-	if c.srv.LacksMemory(r.op, r.body, r.ids) || len(r.ids) > c.recorded && c.srv.lacksRecord(r.ids) {
+	if c.srv.writes.LacksMemory(r.op, r.body, r.ids) || len(r.ids) > c.recorded && c.srv.writes.lacksRecord(r.ids) {
 		r.code = jute.NoRoom
 		return c.local(r)
 	}

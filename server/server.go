@@ -39,8 +39,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -89,11 +87,6 @@ const (
 
 	// maxBufferCeiling keeps a request well below what one log entry may hold.
 	maxBufferCeiling = 8 << 20
-	// acceptPause and maxAcceptPause bound the wait after accept fails, for example for want of
-	// file descriptors. The wait is long enough to use no processor time, and short enough that
-	// clients do not give up.
-	acceptPause    = 5 * time.Millisecond
-	maxAcceptPause = time.Second
 )
 
 // Config is what a Server is built from. A field without a default is required.
@@ -139,14 +132,13 @@ type Server struct {
 	refusals   refusals // of clients that are not authenticated
 	failures   refusals // of accept
 	operations *operationTable
+	writes     WriteLimits
 
 	conns     *connectionTable
+	unflushed unflushed
 	retired   atomic.Bool // no sessions are served any more
 	suspended atomic.Bool // no sessions are served for now
 	readOnly  atomic.Bool // no leader is known: new clients are served in read-only mode
-
-	fillMu sync.Mutex
-	filled [2][]*conn // connections with output since the last Flush and no flusher: with replies, with events only
 }
 
 // New checks cfg and returns a Server that does nothing yet.
@@ -190,6 +182,7 @@ func New(cfg Config) (*Server, error) {
 
 		operations: newOperationTable(),
 	}
+	s.writes = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error
 	if s.secure, err = newSecure(cfg.TLS); err != nil {
 		return nil, err
@@ -211,7 +204,7 @@ func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeou
 // returns nil. It closes l. When it returns, all goroutines of its connections have ended. It may
 // run for several listeners at once. Connections are plain; they may speak TLS if TLS.Unified is set.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return s.serve(ctx, &port{Listener: l})
+	return s.serve(ctx, &listener{Listener: l})
 }
 
 // ServeTLS is Serve for connections that speak TLS. It needs Config.TLS.
@@ -219,70 +212,28 @@ func (s *Server) ServeTLS(ctx context.Context, l net.Listener) error {
 	if s.secure == nil {
 		return errors.New("server: there are no keys for TLS")
 	}
-	return s.serve(ctx, &port{Listener: l, secure: true})
+	return s.serve(ctx, &listener{Listener: l, secure: true})
 }
 
-func (s *Server) serve(ctx context.Context, p *port) error {
-	if !s.takesTLS(p) {
+func (s *Server) serve(ctx context.Context, l *listener) error {
+	if !s.takesTLS(l) {
 		var err error
-		if p.acceptor, err = stream.NewAcceptor(p.Listener); err != nil {
-			s.log.Info("connections begin with a goroutine each", "addr", p.Addr(), "err", err)
+		if l.acceptor, err = stream.NewAcceptor(l.Listener); err != nil {
+			s.log.Info("connections begin with a goroutine each", "addr", l.Addr(), "err", err)
 		}
 	}
-	stop := context.AfterFunc(ctx, p.close) // Accept returns its error
+	stop := context.AfterFunc(ctx, l.close) // Accept returns its error
 	defer stop()
-	p.streams.Config = &s.streams
-	err := s.accept(ctx, p)
-	p.close() // closed already, unless accept failed; then accept's error is returned
-	s.conns.drop(shutdown, func(c *conn) bool { return c.port == p })
-	p.conns.Wait()
-	p.streams.Close()
+	l.streams.Config = &s.streams
+	err := acceptAll(ctx, func() error { return s.acceptOne(l) }, s.acceptFailed)
+	l.close() // closed already, unless accept failed; then accept's error is returned
+	s.conns.drop(shutdown, func(c *conn) bool { return c.listener == l })
+	l.conns.Wait()
+	l.streams.Close()
 	if len(s.conns.all()) == 0 {
 		s.streams.Budget.Rest() // nothing is held any more, and no connection waits
 	}
 	return err
-}
-
-// port is a listener, and what its connections share.
-type port struct {
-	net.Listener
-	acceptor *stream.Acceptor // accepts in place of the listener; nil: connections may speak TLS, or the listener is not TCP
-	secure   bool             // connections speak TLS
-	conns    sync.WaitGroup   // connections that have not ended
-	streams  stream.Group
-}
-
-// close closes the listener.
-func (p *port) close() {
-	_ = p.Listener.Close()
-	if p.acceptor != nil {
-		p.acceptor.Close()
-	}
-}
-
-// accept continues after errors that may pass: too many open files, a connection aborted early.
-func (s *Server) accept(ctx context.Context, p *port) error {
-	pause := time.Duration(0)
-	for {
-		err := s.acceptOne(p)
-		switch {
-		case err == nil:
-			pause = 0
-			continue
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("server: accept: %w", err)
-		}
-		if pause == 0 {
-			s.acceptFailed(err)
-		}
-		pause = min(max(2*pause, acceptPause), maxAcceptPause)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
 }
 
 // acceptFailed logs that accept has failed after a success. While descriptors are short, each that becomes free lets one
@@ -294,16 +245,16 @@ func (s *Server) acceptFailed(err error) {
 }
 
 // acceptOne waits for a connection, and has it served unless a limit refuses it.
-func (s *Server) acceptOne(p *port) error {
-	if p.acceptor != nil {
-		return s.acceptForLoop(p)
+func (s *Server) acceptOne(l *listener) error {
+	if l.acceptor != nil {
+		return s.acceptForLoop(l)
 	}
-	sock, err := p.Accept()
+	sock, err := l.Accept()
 	if err != nil {
 		return err // accept logs it, or returns it with its context
 	}
-	c := newConn(s, sock.RemoteAddr(), p)
-	c.stream.Init(sock, &p.streams, c)
+	c := newConn(s, sock.RemoteAddr(), l)
+	c.stream.Init(sock, &l.streams, c)
 	if !s.admit(c) {
 		_ = sock.Close() // nothing was sent
 		return nil
@@ -313,13 +264,13 @@ func (s *Server) acceptOne(p *port) error {
 }
 
 // acceptForLoop is acceptOne for connections that begin in a loop.
-func (s *Server) acceptForLoop(p *port) error {
-	sock, err := p.acceptor.Accept()
+func (s *Server) acceptForLoop(l *listener) error {
+	sock, err := l.acceptor.Accept()
 	if err != nil {
 		return err // as in acceptOne
 	}
-	c := newConn(s, sock.Addr, p)
-	c.stream.InitAccepted(sock, &p.streams, c)
+	c := newConn(s, sock.Addr, l)
+	c.stream.InitAccepted(sock, &l.streams, c)
 	if !s.admit(c) {
 		sock.Close()
 		return nil
@@ -336,7 +287,7 @@ func (s *Server) admit(c *conn) bool {
 		s.stats.ended[why].Add(1)
 		return false
 	}
-	c.port.conns.Add(1)
+	c.listener.conns.Add(1)
 	return true
 }
 
@@ -438,52 +389,13 @@ func (s *Server) Flush() {
 	if s.missed.begin(s.cfg.State.MissedPaths()) {
 		go s.searchAll()
 	}
-	s.fillMu.Lock()
-	filled := s.filled
-	s.filled = [2][]*conn{}
-	s.fillMu.Unlock()
-	for _, conns := range filled {
-		if len(conns) <= inlineFlushes {
-			flushAll(conns)
-			continue
-		}
-		for part := range slices.Chunk(conns, flushesAtOnce) {
-			go flushAll(part) // apply continues meanwhile
-		}
-	}
-}
-
-const (
-	// inlineFlushes is how many connections of each kind apply writes to itself. A write takes a
-	// few microseconds, and these clients need not wait until a goroutine runs.
-	inlineFlushes = 8
-	// flushesAtOnce is how many connections a goroutine writes to one after the other.
-	flushesAtOnce = 64
-)
-
-func flushAll(conns []*conn) {
-	for _, c := range conns {
-		c.stream.Flush()
-	}
+	s.unflushed.flush()
 }
 
 // Restored is part of znode.Hooks: the state was replaced, with all watches. Every client has to
 // connect again. It is called under the tree's lock.
 func (s *Server) Restored() {
 	s.conns.drop(restored, func(*conn) bool { return true })
-}
-
-// The kinds of output that a connection may have, in the order of Flush.
-const (
-	withReply = iota
-	withEvent
-)
-
-// fill notes that a connection has output for the next Flush to send.
-func (s *Server) fill(c *conn, with int) {
-	s.fillMu.Lock()
-	defer s.fillMu.Unlock()
-	s.filled[with] = append(s.filled[with], c)
 }
 
 // identity returns a proto.Identity.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"rollcall/audit"
@@ -78,19 +77,19 @@ func newSecure(cfg TLS) (*secure, error) {
 	return s, nil
 }
 
-// takesTLS reports whether connections of a port may speak TLS.
-func (s *Server) takesTLS(p *port) bool {
-	return s.secure != nil && (p.secure || s.secure.cfg.Unified)
+// takesTLS reports whether connections of a listener may speak TLS.
+func (s *Server) takesTLS(l *listener) bool {
+	return s.secure != nil && (l.secure || s.secure.cfg.Unified)
 }
 
 // secured has a connection speak TLS if it has to, and reports whether it goes on. It returns when the
 // handshake of TLS is done.
 func (c *conn) secured(sock net.Conn) bool {
-	if !c.srv.takesTLS(c.port) {
+	if !c.srv.takesTLS(c.listener) {
 		return true
 	}
 	s := c.srv.secure
-	if !c.port.secure {
+	if !c.listener.secure {
 		c.stream.Limit(min(s.cfg.Detection, c.srv.cfg.Limits.Handshake), handshakeLate)
 		first, err := stream.FirstByte(sock)
 		if err != nil {
@@ -180,23 +179,4 @@ func (c *conn) certify(sock *tls.Conn) error {
 		return fmt.Errorf("server: the certificate's subject has over %d bytes", maxIdentityBytes)
 	}
 	return nil
-}
-
-// refusals limits the lines about failed handshakes, logins, or accepts.
-type refusals struct {
-	mu      sync.Mutex
-	next    time.Time
-	skipped int
-}
-
-// due reports whether a line is due at now, and how many there were since the last one that were not.
-func (r *refusals) due(now time.Time) (skipped int, due bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now.Before(r.next) {
-		r.skipped++
-		return 0, false
-	}
-	skipped, r.skipped, r.next = r.skipped, 0, now.Add(refusalPause)
-	return skipped, true
 }

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"slices"
+	"sync"
+)
+
+const (
+	// inlineFlushes is the number of connections of each kind that apply writes to itself. A write takes a
+	// few microseconds, and these clients need not wait until a goroutine runs.
+	inlineFlushes = 8
+	// flushesAtOnce is the number of connections that a goroutine writes to one after the other.
+	flushesAtOnce = 64
+)
+
+// The kinds of output that a connection may have, in the order of Flush.
+const (
+	withReply = iota
+	withEvent // without a reply
+	kindsOfOutput
+)
+
+// unflushed holds the connections that have output since the last flush, and no flusher. The zero value is empty. Its lock is the last
+// one in the order of locks.
+type unflushed struct {
+	mu    sync.Mutex
+	conns [kindsOfOutput][]*conn
+}
+
+// add notes that a connection has output for the next flush to send.
+func (u *unflushed) add(c *conn, kind int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.conns[kind] = append(u.conns[kind], c)
+}
+
+// take returns the connections, and forgets them.
+func (u *unflushed) take() (conns [kindsOfOutput][]*conn) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	conns, u.conns = u.conns, conns
+	return conns
+}
+
+// flush sends the output of all connections.
+func (u *unflushed) flush() {
+	for _, conns := range u.take() {
+		if len(conns) <= inlineFlushes {
+			flushAll(conns)
+			continue
+		}
+		for part := range slices.Chunk(conns, flushesAtOnce) {
+			go flushAll(part) // apply continues meanwhile
+		}
+	}
+}
+
+func flushAll(conns []*conn) {
+	for _, c := range conns {
+		c.stream.Flush()
+	}
+}

@@ -1,0 +1,88 @@
+package server
+
+import (
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// WriteLimits decides which writes may enter the log, by what they cost and by the memory of this process. Safe for concurrent use. It
+// takes the tree's lock for reading.
+type WriteLimits struct {
+	limits *Limits
+	memory *Memory
+	tree   *znode.State
+}
+
+// Writes returns the limits of writes in force.
+func (s *Server) Writes() *WriteLimits { return &s.writes }
+
+// LacksMemory reports whether a write is refused because this member is short of memory, and counts it.
+// Creates are refused, setData with more bytes than the node has here, setACL with a longer list than it has, and each multi with
+// one of these.
+// A record that cannot be read is not refused; it gets its own answer. The caller holds no lock.
+func (w *WriteLimits) LacksMemory(op jute.Op, record []byte, ids []*proto.Identity) bool {
+	m := w.memory
+	if !m.Full() || !w.adds(op, record, ids) {
+		return false
+	}
+	m.refused.Add(1)
+	return true
+}
+
+// freeIdentities is how many bytes of identities the record of a session may have while this member is short of memory. The record
+// takes about as many without them, and a client must be able to prove who it is before it can delete.
+const freeIdentities = 512
+
+// lacksRecord reports whether a write of a client is refused because these identities, which the record of its session does not
+// have yet, would take memory of which this member is short. It counts the write.
+func (w *WriteLimits) lacksRecord(ids []*proto.Identity) bool {
+	m := w.memory
+	if !m.Full() || bytesOf(ids) <= freeIdentities {
+		return false
+	}
+	m.refused.Add(1)
+	return true
+}
+
+// adds reports whether a write adds data.
+func (w *WriteLimits) adds(op jute.Op, record []byte, ids []*proto.Identity) bool {
+	adds := false
+	d := jute.NewDecoder(record)
+	switch {
+	case op.Creates():
+		return true
+	case op == jute.OpSetData:
+		var req jute.SetDataRequest
+		req.Decode(&d)
+		return d.Err() == nil && w.grows(&req)
+	case op == jute.OpSetACL:
+		var req jute.SetACLRequest
+		req.Decode(&d)
+		return d.Err() == nil && w.lengthens(&req, ids)
+	case op == jute.OpMulti:
+		whole := jute.EachOfMulti(record, func(op *jute.MultiOp) bool {
+			adds = adds || op.Op.Creates() || op.Op == jute.OpSetData && w.grows(&op.SetData)
+			return op.Op.IsWrite()
+		})
+		return adds && whole
+	}
+	return false
+}
+
+// lengthens reports whether a node has a shorter access control list here than a setACL gives it.
+func (w *WriteLimits) lengthens(req *jute.SetACLRequest, ids []*proto.Identity) bool {
+	w.tree.RLock()
+	defer w.tree.RUnlock()
+	_, size := znode.Expanded(req.ACL, ids)
+	return size > w.tree.ListBytes(req.Path)
+}
+
+// grows reports whether a node has fewer bytes of data here than a setData gives it. A node that is not
+// here counts as one without data.
+func (w *WriteLimits) grows(req *jute.SetDataRequest) bool {
+	w.tree.RLock()
+	defer w.tree.RUnlock()
+	have, _ := w.tree.Weight(req.Path)
+	return len(req.Data) > have
+}
