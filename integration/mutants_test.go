@@ -409,7 +409,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"read overtakes the connection's writes", "server/request.go",
-		"	if c.queue.n > 0 || r.parts || long || !c.affords(r) {\n", "	if r.parts || long {\n",
+		"	if c.replies.queue.n > 0 || r.parts || long || !c.replies.affords(r) {\n", "	if r.parts || long {\n",
 		"./server", wholePackage,
 	},
 	{
@@ -668,13 +668,13 @@ var mutants = append([]mutant{
 		"./server", "TestBudgetSparesReaders",
 	},
 	{
-		"apply lists long directories", "server/request.go",
+		"apply lists long directories", "server/reply.go",
 		"if applying && r.aside && !r.parts {", "if false {",
 		"./server", "TestLongLists",
 	},
 	{
 		"records go to the log unread", "server/operations.go",
-		"{take: (*conn).write, record: readDelete}", "{take: (*conn).submit}",
+		"{take: (*request).write, record: readDelete}", "{take: (*request).submit}",
 		"./server", "TestEveryOpcode",
 	},
 	{

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"slices"
 	"time"
 
 	"rollcall/jute"
@@ -16,16 +15,17 @@ import (
 const partPaths = 512
 
 // setAgain serves a setWatches.
-func (c *conn) setAgain(r *request) bool {
+func (r *request) setAgain() bool {
 	r.parts = len(r.body) > briefWatches
-	return c.local(r)
+	return r.local()
 }
 
 // startParts serves r, a long setWatches that is the first of the queue, in a goroutine, and answers it. The caller holds the lock.
-func (c *conn) startParts(r *request) {
+func (r *request) startParts() {
+	c := r.c
 	r.working = true
 	c.stream.Go(func() {
-		code := c.setParts(r)
+		code := r.setParts()
 		c.srv.cfg.State.RLock()
 		defer c.srv.cfg.State.RUnlock()
 		c.stream.Lock()
@@ -34,7 +34,7 @@ func (c *conn) startParts(r *request) {
 			return
 		}
 		r.code, r.working, r.done = code, false, true
-		c.answerReady(false)
+		c.replies.answerReady(false)
 		c.stream.Count()
 		c.stream.FlushLater()
 	})
@@ -42,8 +42,9 @@ func (c *conn) startParts(r *request) {
 
 // setParts sets the watches of r part by part. It rests between two for as long as the first took, so that others have half of the
 // time at least. After a change of leader many clients have a few hundred watches each, which are one part.
-func (c *conn) setParts(r *request) jute.Code {
-	req, code := c.readSetWatches(r)
+func (r *request) setParts() jute.Code {
+	c := r.c
+	req, code := c.session.readSetWatches(r)
 	switch {
 	case code != jute.OK:
 		return code
@@ -81,28 +82,6 @@ func (c *conn) setPart(part *jute.SetWatches2) {
 	}
 }
 
-// readSetWatches reads either form of the request.
-func (c *conn) readSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
-	var req jute.SetWatches2
-	d := jute.NewDecoder(r.body)
-	if r.op == jute.OpSetWatches2 {
-		req.Decode(&d)
-	} else {
-		var old jute.SetWatches // has no persistent watches
-		old.Decode(&d)
-		req = jute.SetWatches2{RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child, Persistent: [][]byte{}, Recursive: [][]byte{}}
-	}
-	if d.Err() != nil {
-		return nil, jute.MarshallingError
-	}
-	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
-		if slices.ContainsFunc(list, c.tooLong) {
-			return nil, jute.BadArguments
-		}
-	}
-	return &req, jute.OK
-}
-
 // cutPart takes the first paths of a sound request out of it, most at most. It returns nil if there is none.
 func cutPart(req *jute.SetWatches2, most int) *jute.SetWatches2 {
 	part := &jute.SetWatches2{RelativeZxid: req.RelativeZxid}
@@ -118,3 +97,26 @@ func cutPart(req *jute.SetWatches2, most int) *jute.SetWatches2 {
 	}
 	return part
 }
+
+// setWatches serves both forms of the request, if it is short.
+func (r *request) setWatches() jute.Code {
+	c := r.c
+	req, code := c.session.readSetWatches(r)
+	if code != jute.OK {
+		return code
+	}
+	return c.watchAgain(req)
+}
+
+// watchAgain queues the events that the client has missed and sets the other watches.
+func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
+	return c.srv.cfg.State.SetWatches(req, c, func(t jute.EventType, path []byte) {
+		if !c.stream.Dead() {
+			c.replies.event(t, string(path), missedZxid)
+		}
+	})
+}
+
+// missedZxid is the zxid of the events that setWatches sends for missed changes. The zxids of the
+// changes are not known.
+const missedZxid = -1

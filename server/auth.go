@@ -45,7 +45,8 @@ func (c *conn) authenticate(body []byte) jute.Code {
 }
 
 // auditAuth puts a failed authentication into the audit log, with the scheme that the client chose. It counts a missing certificate.
-func (c *conn) auditAuth(r *request, code jute.Code) {
+func (r *request) auditAuth(code jute.Code) {
+	c := r.c
 	scheme := "sasl"
 	if r.op == jute.OpAuth {
 		var p jute.AuthPacket
@@ -57,7 +58,7 @@ func (c *conn) auditAuth(r *request, code jute.Code) {
 		c.srv.cfg.Guesses.Count(c.host, guesses.Certificate)
 	}
 	c.srv.cfg.Audit.Add(audit.Event{
-		Session: c.session, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure, Error: code.Error(),
+		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure, Error: code.Error(),
 	})
 }
 

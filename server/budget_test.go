@@ -267,7 +267,7 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 					if unanswered < 0 {
 						k := w.srv.conns.all()[0]
 						k.stream.Lock()
-						unanswered = k.queue.n
+						unanswered = k.replies.queue.n
 						k.stream.Unlock()
 					}
 				}
@@ -306,8 +306,8 @@ func TestLongReadsReleaseTheLock(t *testing.T) {
 			if left < 0 {
 				k := w.srv.conns.all()[0]
 				k.stream.Lock()
-				k.answerReady(false) // as Resume does, which waits for apply
-				left = k.queue.n
+				k.replies.answerReady(false) // as Resume does, which waits for apply
+				left = k.replies.queue.n
 				k.stream.Unlock()
 			}
 		}

@@ -40,16 +40,14 @@ type conn struct {
 	ids atomic.Pointer[[]*proto.Identity]
 
 	stream  stream.Stream
-	session jute.SessionID // 0 until the handshake has drawn or read one
-	queue   queue          // requests not answered; the first waits for the log, or for the client to take what was sent
-	shown   int64          // greatest zxid in a reply or event
-	opening bool           // has one of the server's openings
-	greeted bool           // the owner has had the first frame; only the reader or the loop uses it
-	created bool           // this connection has opened the session, and not resumed it
-	refused bool           // the client was refused for want of an identity, and its session was never used
-	spared  bool           // its own closeSession is applied: no lease is needed any more
-	word    bool           // a four-letter word instead of a handshake
-	traffic traffic        // for operators
+	session session
+	replies replies
+	opening bool // has one of the server's openings
+	greeted bool // the owner has had the first frame; only the reader or the loop uses it
+	created bool // this connection has opened the session, and not resumed it
+	refused bool // the client was refused for want of an identity, and its session was never used
+	spared  bool // its own closeSession is applied: no lease is needed any more
+	word    bool // a four-letter word instead of a handshake
 	missed  missedCheck
 
 	// readOnly says that the session is one of the read-only mode: it is this connection's alone, and
@@ -64,6 +62,8 @@ var (
 
 func newConn(s *Server, addr net.Addr, l *listener) *conn {
 	c := &conn{srv: s, listener: l, addr: addr, host: hostOf(addr)}
+	c.session = session{tree: s.cfg.State, limits: &s.cfg.Limits, client: c}
+	c.replies = replies{session: &c.session, stream: &c.stream, stats: &s.stats}
 	ids := []*proto.Identity{identity("ip", c.host)}
 	c.ids.Store(&ids)
 	return c
@@ -95,7 +95,7 @@ func (c *conn) MaySend() bool {
 
 // mayTell reports whether the client may be told that its session lives.
 func (c *conn) mayTell() bool {
-	return c.spared || c.readOnly || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session)
+	return c.spared || c.readOnly || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session.id)
 }
 
 // AwaitPermit implements stream.Permit. It waits half a tick at most, and as long as a search of the connection's watches takes.
@@ -103,7 +103,7 @@ func (c *conn) AwaitPermit(ctx context.Context) bool {
 	if !c.missedNothing() && !c.search() {
 		return false
 	}
-	if c.readOnly || c.srv.cfg.Member.Vouch(ctx, c.session) == nil {
+	if c.readOnly || c.srv.cfg.Member.Vouch(ctx, c.session.id) == nil {
 		return true
 	}
 	// A session that was closed meanwhile has no lease any more. If this connection closed it, the
@@ -117,10 +117,10 @@ func (c *conn) AwaitPermit(ctx context.Context) bool {
 }
 
 // Waiting implements stream.Frames.
-func (c *conn) Waiting() (frames, bytes int) { return c.queue.n, c.queue.bytes }
+func (c *conn) Waiting() (frames, bytes int) { return c.replies.queue.n, c.replies.queue.bytes }
 
 // Due implements stream.Frames.
-func (c *conn) Due() bool { return c.queue.first != nil && c.queue.first.due() }
+func (c *conn) Due() bool { return c.replies.queue.first != nil && c.replies.queue.first.due() }
 
 // Resume implements stream.Frames.
 func (c *conn) Resume() {
@@ -128,7 +128,7 @@ func (c *conn) Resume() {
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.answerReady(false)
+	c.replies.answerReady(false)
 }
 
 // Ended implements stream.Frames. It removes the connection from everything that knows it.
@@ -138,7 +138,7 @@ func (c *conn) Ended(why stream.Reason) {
 		more = c.dropWatches()
 	}
 	c.stream.Lock()
-	session, unanswered, refused, readOnly := c.session, c.queue.n, c.refused, c.readOnly
+	session, unanswered, refused, readOnly := c.session.id, c.replies.queue.n, c.refused, c.readOnly
 	c.endOpening()
 	c.stream.Unlock()
 	c.srv.stats.ended[why].Add(1) // before it is no longer one of those that are open
@@ -170,7 +170,7 @@ func (c *conn) swept(zxid int64) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	if c.spared && !c.stream.Closing() {
-		closing := c.queue.last // no request is taken after it
+		closing := c.replies.queue.last // no request is taken after it
 		closing.applied(&znode.Result{Zxid: zxid})
 	}
 }
@@ -182,32 +182,8 @@ func (c *conn) Event(t jute.EventType, path string, zxid int64) {
 	if c.stream.Closing() {
 		return
 	}
-	c.event(t, path, zxid)
+	c.replies.event(t, path, zxid)
 	c.noteFilled(withEvent)
-}
-
-// event queues a WatcherEvent. If the client leaves too much unread, event drops the connection,
-// because events wait for nothing but the answer to a long read. The caller holds the lock, and the stream has not ended.
-func (c *conn) event(t jute.EventType, path string, zxid int64) {
-	var to *[]byte
-	read := c.queue.reading()
-	if read != nil {
-		to = &read.events
-	} else {
-		to = &c.stream.Output().B
-	}
-	b, mark := jute.BeginFrame(*to)
-	b = jute.ReplyHeader{Xid: jute.XidNotification, Zxid: zxid}.Append(b)
-	b = jute.AppendInt32(b, int32(t))
-	b = jute.AppendInt32(b, int32(jute.StateSyncConnected))
-	*to = jute.EndFrame(jute.AppendString(b, path), mark)
-	c.shown = max(c.shown, zxid)
-	c.traffic.sent++
-	c.srv.stats.event(t, len(*to)-mark-lengthSize)
-	if read != nil {
-		read.hold(len(*to) - mark)
-	}
-	c.stream.CheckUnread()
 }
 
 // noteFilled has what is queued sent by the Flush after the entry that is being applied. The caller

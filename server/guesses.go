@@ -18,7 +18,8 @@ const slowedShare = 4
 // attempt calls check when it is the turn of the client's attempt a, which is at once unless credentials from its address
 // failed too often. Otherwise a reader of the connection waits, so the loop does not. If too many attempts wait, the connection ends and the
 // client may try again: to answer that the credential is wrong could be a lie, and clients give up then.
-func (c *conn) attempt(r *request, a guesses.Attempt, check func(a *guesses.Attempt) (more bool)) bool {
+func (r *request) attempt(a guesses.Attempt, check func(a *guesses.Attempt) (more bool)) bool {
+	c := r.c
 	if !a.Slowed() {
 		return check(&a)
 	}
@@ -32,11 +33,12 @@ func (c *conn) attempt(r *request, a guesses.Attempt, check func(a *guesses.Atte
 		c.flushLater() // the reader that begins with this sends nothing by itself
 		return more
 	}
-	return c.inReader(r, inTurn)
+	return r.inReader(inTurn)
 }
 
 // inReader calls do, which takes r and may wait. In a loop it leaves that to a reader of the connection.
-func (c *conn) inReader(r *request, do func() (more bool)) (more bool) {
+func (r *request) inReader(do func() (more bool)) (more bool) {
+	c := r.c
 	if !c.stream.InLoop() {
 		return do()
 	}
@@ -76,7 +78,7 @@ func (s *Server) digestOf(text []byte) string {
 func (c *conn) wrongSuper(a *guesses.Attempt, r *request) {
 	a.Failed(guesses.Super)
 	c.srv.cfg.Audit.Add(audit.Event{
-		Session: c.session, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure, Error: "wrong password of the super user",
+		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure, Error: "wrong password of the super user",
 	})
 }
 

@@ -244,7 +244,7 @@ func (h *handshake) transaction(since uint64) (txn *proto.Txn, ok bool) {
 	}
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.session, c.recorded = h.session, len(txn.Ids)
+	c.session.id, c.recorded = h.session, len(txn.Ids)
 	return txn, !c.stream.Dead()
 }
 
@@ -301,20 +301,11 @@ func (h *handshake) succeed(s *znode.Session) {
 	c := h.c
 	c.stream.Open(s.Timeout)
 	c.created = !h.attach
-	c.welcomed(h.begun)
+	c.replies.welcomed(h.begun)
 	c.srv.conns.carry(s.ID, c)
 	c.connectResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
 	})
-}
-
-// welcomed counts a handshake that has begun then, and is about to be answered with a session. The caller holds
-// the lock and the tree's lock.
-func (c *conn) welcomed(begun time.Time) {
-	now := time.Now()
-	c.traffic.received++
-	c.traffic.reply(jute.OpCreateSession, 0, c.srv.cfg.State.Zxid(), now.Sub(c.srv.begun), now.Sub(begun))
-	c.srv.stats.requests[classConnect].Add(now.Sub(begun))
 }
 
 // refuse answers that the client does not get the session, and ends the connection.

@@ -162,10 +162,10 @@ func TestMultiReadMemory(t *testing.T) {
 		read[i] = jute.MultiOp{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/n")}}
 	}
 	r := &request{op: jute.OpMultiRead, body: jute.AppendMulti(nil, read)}
-	c, reply := &conn{srv: w.srv}, make([]byte, 0, 1<<20)
+	s, out := session{tree: w.state, limits: &w.srv.cfg.Limits}, stream.Buffer{B: make([]byte, 0, 1<<20)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, code := c.multiRead(reply, r)
+	code := s.multiRead(&out, r)
 	runtime.ReadMemStats(&after)
 	if code != jute.OK {
 		t.Fatal(code)
@@ -367,8 +367,8 @@ func TestIdleHoldsNothing(t *testing.T) {
 		synctest.Wait()
 		for _, k := range w.srv.conns.all() {
 			k.stream.Lock()
-			if s := k.stream.State(); s != (stream.State{}) || k.stream.HoldsBuffers() || k.queue.first != nil {
-				t.Errorf("stream %+v, queue %v", s, k.queue)
+			if s := k.stream.State(); s != (stream.State{}) || k.stream.HoldsBuffers() || k.replies.queue.first != nil {
+				t.Errorf("stream %+v, queue %v", s, k.replies.queue)
 			}
 			k.stream.Unlock()
 		}

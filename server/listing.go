@@ -145,7 +145,7 @@ func (c *conn) watch(path string, kinds znode.WatchKinds) tally.Watch {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return tally.Watch{
-		Connection: c.ordinal, Session: c.session, Path: path,
+		Connection: c.ordinal, Session: c.session.id, Path: path,
 		Data: kinds.Data, Children: kinds.Children, Persistent: kinds.Persistent, Recursive: kinds.Recursive,
 	}
 }
@@ -202,7 +202,7 @@ func (l Listing) Connections() iter.Seq[tally.Connection] {
 func (l Listing) ResetTraffic() {
 	for _, c := range l.conns.all() {
 		c.stream.Lock()
-		c.traffic = traffic{}
+		c.replies.traffic = traffic{}
 		c.stream.Unlock()
 	}
 }
@@ -222,7 +222,7 @@ func (l Listing) Watches() iter.Seq2[jute.SessionID, []string] {
 
 func (l Listing) watched(c *conn) (id jute.SessionID, paths []string) {
 	c.stream.Lock()
-	id = c.session
+	id = c.session.id
 	c.stream.Unlock()
 	l.tree.RLock()
 	paths = slices.Collect(l.tree.WatchesOf(c))

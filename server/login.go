@@ -11,6 +11,7 @@ import (
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sasl"
+	"rollcall/server/stream"
 )
 
 // Login says how clients log in besides with auth packets, and which of them are served.
@@ -26,7 +27,8 @@ type Login struct {
 }
 
 // sasl takes a token of a login by SASL.
-func (c *conn) sasl(r *request) bool {
+func (r *request) sasl() bool {
+	c := r.c
 	var token jute.SASLToken
 	d := jute.NewDecoder(r.body)
 	if token.Decode(&d); d.Err() != nil {
@@ -35,23 +37,24 @@ func (c *conn) sasl(r *request) bool {
 	}
 	a := c.srv.cfg.Guesses.Begin(c.host)
 	if c.login == nil { // the first token proves nothing yet
-		return c.step(r, &a)
+		return r.step(&a)
 	}
-	return c.attempt(r, a, func(a *guesses.Attempt) bool { return c.step(r, a) })
+	return r.attempt(a, func(a *guesses.Attempt) bool { return r.step(a) })
 }
 
 // step takes a token that can be read, of an attempt whose turn it is.
-func (c *conn) step(r *request, a *guesses.Attempt) bool {
+func (r *request) step(a *guesses.Attempt) bool {
 	var token jute.SASLToken
 	d := jute.NewDecoder(r.body)
 	token.Decode(&d)
-	answer, code := c.logIn(r, token.Token, a)
+	answer, code := r.logIn(token.Token, a)
 	r.body = answer
-	return c.identified(r, code)
+	return r.identified(code)
 }
 
 // logIn answers a token of a client. The answer is nil if there is no token for the client.
-func (c *conn) logIn(r *request, token []byte, a *guesses.Attempt) (answer []byte, code jute.Code) {
+func (r *request) logIn(token []byte, a *guesses.Attempt) (answer []byte, code jute.Code) {
+	c := r.c
 	how := &c.srv.cfg.Login
 	if how.Users == nil {
 		return nil, c.loginFailed("SASL is not configured on this member: java.security.auth.login.config names no file")
@@ -66,7 +69,7 @@ func (c *conn) logIn(r *request, token []byte, a *guesses.Attempt) (answer []byt
 	switch {
 	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):
 		c.logRefusal("SASL login failed, and the client stays connected", err.Error())
-		c.auditAuth(r, jute.AuthFailed)
+		r.auditAuth(jute.AuthFailed)
 		return nil, jute.OK
 	case err != nil:
 		return nil, c.loginFailed(err.Error())
@@ -97,13 +100,14 @@ func (c *conn) loginFailed(reason string) jute.Code {
 // second.
 func (c *conn) logRefusal(message, reason string) {
 	if unlogged, due := c.srv.refusals.due(time.Now()); due {
-		c.srv.log.Warn(message, "client", c.addr, "session", c.session, "reason", reason, "unlogged", unlogged)
+		c.srv.log.Warn(message, "client", c.addr, "session", c.session.id, "reason", reason, "unlogged", unlogged)
 	}
 }
 
 // nextToken appends the server's answer to a token.
-func (c *conn) nextToken(b []byte, r *request) ([]byte, jute.Code) {
-	return jute.SASLToken{Token: r.body}.Append(b), jute.OK
+func nextToken(_ *session, out *stream.Buffer, r *request) jute.Code {
+	out.B = jute.SASLToken{Token: r.body}.Append(out.B)
+	return jute.OK
 }
 
 // noToken appends the record of an answer to a login that failed. Java's client reads the record of an
@@ -121,16 +125,17 @@ func (c *conn) entitled() bool {
 }
 
 // deny answers any request of a client that is not entitled, and ends the connection.
-func (c *conn) deny(r *request) bool {
+func (r *request) deny() bool {
+	c := r.c
 	c.logRefusal("client is not authenticated", fmt.Sprintf("it asks for %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
 	c.srv.cfg.Audit.Add(audit.Event{
-		Session: c.session, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","), Result: audit.Failure,
+		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","), Result: audit.Failure,
 		Error: jute.SessionClosedRequireSaslAuth.Error(), Reason: "the client asked for " + r.op.String() + " without such an identity",
 	})
 	r.code, r.noZxid = jute.SessionClosedRequireSaslAuth, true
 	r.ends, r.why = true, unproved
 	c.refuseSession()
-	return c.local(r)
+	return r.local()
 }
 
 // refuseSession notes that the connection ends because the client lacks an identity. Its session is closed

@@ -45,7 +45,7 @@ type longRead struct {
 
 // long reports whether a read must be served without the tree's lock. The caller holds that lock.
 func (r *request) long() bool {
-	return r.code == jute.OK && r.read == nil && r.how.long != nil && r.how.long(r.c, r)
+	return r.code == jute.OK && r.read == nil && r.how.long != nil && r.how.long(&r.c.session, r)
 }
 
 // startRead serves r, a long read that is the first of the queue, in a goroutine, and answers it. Usually later writes of the client
@@ -91,7 +91,7 @@ func (l *longRead) begin() bool {
 		return false
 	case l.taken:
 		return true
-	case !c.affords(l.r):
+	case !c.replies.affords(l.r):
 		l.r.read, l.r.working = nil, false
 		return false
 	}
@@ -101,8 +101,8 @@ func (l *longRead) begin() bool {
 
 // take takes a copy of what the answer shows, and its zxid. The caller holds the lock and the tree's.
 func (l *longRead) take() {
-	l.taken, l.zxid = true, l.c.zxidOf(l.r)
-	l.write = l.r.how.freeze(l.c, l.r)
+	l.taken, l.zxid = true, l.c.replies.zxidOf(l.r)
+	l.write = l.r.how.freeze(&l.c.session, l.r)
 }
 
 // finish queues the answer.
@@ -116,7 +116,7 @@ func (l *longRead) finish() {
 		return
 	}
 	l.r.working, l.r.done = false, true
-	c.answerReady(false)
+	c.replies.answerReady(false)
 	c.stream.Count()
 	c.stream.FlushLater()
 }
@@ -142,7 +142,7 @@ func (l *longRead) appendEvents() {
 // hold counts n bytes of an event that waits for the answer.
 func (l *longRead) hold(n int) {
 	l.r.held += n
-	l.c.queue.bytes += n
+	l.c.replies.queue.bytes += n
 	if len(l.events) > l.c.srv.cfg.Limits.MaxUnread {
 		l.c.stream.DropLocked(stream.SlowReader)
 	}
@@ -156,30 +156,28 @@ func (q *queue) reading() *longRead {
 	return q.first.read
 }
 
-// The long functions are those of operation.long.
-
-func longChildren(c *conn, r *request) bool {
-	return c.weighChildren(r) > longList*childWeight
+func (s *session) longChildren(r *request) bool {
+	return s.weighChildren(r) > longList*childWeight
 }
 
-func longEphemerals(c *conn, r *request) bool {
+func (s *session) longEphemerals(r *request) bool {
 	var req jute.GetEphemeralsRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d)
-	now := c.srv.cfg.State.Look()
-	paths := now.Ephemerals(c.session, req.Path)
+	now := s.tree.Look()
+	paths := now.Ephemerals(s.id, req.Path)
 	return paths.MoreThan(longList)
 }
 
-func longMultiRead(c *conn, r *request) bool {
+func (s *session) longMultiRead(r *request) bool {
 	steps := 0
 	jute.EachOfMulti(r.body, func(op *jute.MultiOp) (more bool) {
 		data, children := 0, 0
 		switch op.Op {
 		case jute.OpGetData:
-			data, _ = c.srv.cfg.State.Weight(op.GetData.Path)
+			data, _ = s.tree.Weight(op.GetData.Path)
 		case jute.OpGetChildren:
-			_, children = c.srv.cfg.State.Weight(op.GetChildren.Path)
+			_, children = s.tree.Weight(op.GetChildren.Path)
 		}
 		steps += opSteps + children + data/bytesPerStep
 		return steps <= longList
@@ -187,13 +185,11 @@ func longMultiRead(c *conn, r *request) bool {
 	return steps > longList
 }
 
-// The freeze functions are those of operation.freeze.
-
-func freezeChildren(c *conn, r *request) func(b []byte) ([]byte, jute.Code) {
+func (s *session) freezeChildren(r *request) func(b []byte) ([]byte, jute.Code) {
 	var req jute.GetChildrenRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d) // it can be read: longChildren has found its node
-	names, stat, code := c.srv.cfg.State.FreezeNames(req.Path, r.ids, c.watcher(req.Watch))
+	names, stat, code := s.tree.FreezeNames(req.Path, r.ids, s.watcher(req.Watch))
 	return func(b []byte) ([]byte, jute.Code) {
 		b = appendListed(b, names)
 		if r.op == jute.OpGetChildren2 {
@@ -203,23 +199,23 @@ func freezeChildren(c *conn, r *request) func(b []byte) ([]byte, jute.Code) {
 	}
 }
 
-func freezeEphemerals(c *conn, r *request) func(b []byte) ([]byte, jute.Code) {
+func (s *session) freezeEphemerals(r *request) func(b []byte) ([]byte, jute.Code) {
 	var req jute.GetEphemeralsRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d)
 	if d.Err() != nil {
 		return func(b []byte) ([]byte, jute.Code) { return b, jute.MarshallingError }
 	}
-	frozen := c.srv.cfg.State.Freeze()
-	paths := frozen.Ephemerals(c.session, req.Path)
+	frozen := s.tree.Freeze()
+	paths := frozen.Ephemerals(s.id, req.Path)
 	return func(b []byte) ([]byte, jute.Code) {
 		return appendCounted(b, paths.All()), jute.OK
 	}
 }
 
-func freezeMultiRead(c *conn, r *request) func(b []byte) ([]byte, jute.Code) {
-	frozen, body, ids := c.srv.cfg.State.Freeze(), r.body, r.ids
-	return func(b []byte) ([]byte, jute.Code) { return c.readAll(b, &frozen, body, ids) }
+func (s *session) freezeMultiRead(r *request) func(b []byte) ([]byte, jute.Code) {
+	frozen, body, ids := s.tree.Freeze(), r.body, r.ids
+	return func(b []byte) ([]byte, jute.Code) { return s.readAll(b, &frozen, body, ids) }
 }
 
 // appendListed appends the names of a node's children.

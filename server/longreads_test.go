@@ -67,7 +67,7 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 				k := w.srv.conns.carrier(c.id)
 				w.state.Lock() // nobody holds it
 				k.stream.Lock()
-				unanswered, working := k.queue.n, k.queue.first != nil && k.queue.first.working
+				unanswered, working := k.replies.queue.n, k.replies.queue.first != nil && k.replies.queue.first.working
 				k.stream.Unlock()
 				w.state.Unlock()
 				if unanswered != 1 || !working {
@@ -98,7 +98,7 @@ func TestLongReadsAwaitRoom(t *testing.T) {
 		synctest.Wait()
 		k := w.srv.conns.carrier(c.id)
 		k.stream.Lock()
-		unanswered, turns := k.queue.n, len(w.srv.turn)
+		unanswered, turns := k.replies.queue.n, len(w.srv.turn)
 		k.stream.Unlock()
 		w.srv.streams.Budget.Add(-full)
 		if unanswered != 1 || turns != 0 {
@@ -134,9 +134,9 @@ func TestLongReadsShowOneState(t *testing.T) {
 		k := w.srv.conns.carrier(c.id)
 		r := k.newRequest(jute.RequestHeader{Xid: 77, Op: jute.OpGetChildren}, jute.GetChildrenRequest{Path: []byte("/list"), Watch: true}.Append(nil))
 		w.srv.turn <- struct{}{}
-		k.local(r)
+		r.local()
 		synctest.Wait()
-		read := k.queue.first.read
+		read := k.replies.queue.first.read
 		if !read.begin() {
 			t.Fatal("not begun")
 		}

@@ -66,17 +66,17 @@ func (c *conn) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 		c.stream.DropLocked(leaderIsBack)
 		return false
 	}
-	for known := true; known; _, known = tree.Session(c.session) {
-		c.session = readOnlySession()
+	for known := true; known; _, known = tree.Session(c.session.id) {
+		c.session.id = readOnlySession()
 	}
 	password := make([]byte, passwordSize)
 	_, _ = rand.Read(password) // never fails: crypto/rand ends the program instead
 	timeout := c.srv.grant(req.TimeOut)
 	c.stream.Open(timeout)
 	c.srv.stats.readOnly.Add(1)
-	c.welcomed(begun)
+	c.replies.welcomed(begun)
 	c.connectResponse(jute.ConnectResponse{
-		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session, Passwd: password, ReadOnly: true, HasReadOnly: req.HasReadOnly,
+		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session.id, Passwd: password, ReadOnly: true, HasReadOnly: req.HasReadOnly,
 	})
 	return true
 }
@@ -92,16 +92,17 @@ func readOnlySession() jute.SessionID {
 
 // takeReadOnly takes in a request of a client in read-only mode. What needs a leader is refused, and the end of
 // the session is answered here. The rest is served as for any other client.
-func (c *conn) takeReadOnly(r *request) bool {
+func (r *request) takeReadOnly() bool {
+	c := r.c
 	switch r.op.Class() {
 	case jute.ClassCreate, jute.ClassWrite, jute.ClassSync:
-		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, jute.NotReadOnly)
+		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.NotReadOnly)
 		r.code = jute.NotReadOnly
-		return c.local(r)
+		return r.local()
 	}
 	if r.op == jute.OpCloseSession {
 		r.ends, r.why = true, sessionClosed
-		return c.local(r)
+		return r.local()
 	}
-	return r.how.take(c, r)
+	return r.how.take(r)
 }

@@ -31,120 +31,127 @@ func (c *conn) Frame(frame []byte) (more bool) {
 	if !served && c.entitled() {
 		served, c.used = true, true
 		if !c.readOnly {
-			c.srv.cfg.Member.Touch(c.session, c.stream.Timeout())
+			c.srv.cfg.Member.Touch(c.session.id, c.stream.Timeout())
 		}
 	}
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
 	if !served {
-		return c.deny(r)
+		return r.deny()
 	}
 	if c.readOnly {
-		return c.takeReadOnly(r)
+		return r.takeReadOnly()
 	}
-	return r.how.take(c, r)
+	return r.how.take(r)
 }
 
 // write sends a write to the log, unless its record cannot be read.
-func (c *conn) write(r *request) bool {
+func (r *request) write() bool {
+	c := r.c
 	if r.how.record(jute.NewDecoder(r.body)) != nil {
-		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, jute.MarshallingError)
+		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.MarshallingError)
 		r.code = jute.MarshallingError // takes no zxid
-		return c.local(r)
+		return r.local()
 	}
-	return c.submitBounded(r)
+	return r.submitBounded()
 }
 
 // multi sends a multi to the log, unless it is too long. Apply decides whether it can be read,
 // because a multi that cannot be read takes a zxid too.
-func (c *conn) multi(r *request) bool {
+func (r *request) multi() bool {
+	c := r.c
 	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
-		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, jute.MarshallingError)
+		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.MarshallingError)
 		c.stream.Drop(multiTooLong)
 		return false
 	}
-	return c.submitBounded(r)
+	return r.submitBounded()
 }
 
 // lookAtMany answers a multiRead, unless it is too long: apply waits while one is answered.
-func (c *conn) lookAtMany(r *request) bool {
+func (r *request) lookAtMany() bool {
+	c := r.c
 	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
 		c.stream.Drop(multiTooLong)
 		return false
 	}
-	return c.look(r)
+	return r.look()
 }
 
 // submitBounded sends a write to the log, unless it costs too much or would add data while this member is short of memory: then
 // the code is jute.NoRoom. A write that is refused takes no zxid. A multi gets the code in the header.
-func (c *conn) submitBounded(r *request) bool {
+func (r *request) submitBounded() bool {
+	c := r.c
 	if r.lists, r.code = c.srv.writes.Afford(r.op, r.body, r.ids); r.code != jute.OK {
-		c.srv.cfg.Audit.Refused(c.session, r.ids, r.op, r.code)
-		return c.local(r)
+		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, r.code)
+		return r.local()
 	}
 	if c.srv.writes.LacksMemory(r.op, r.body, r.ids) || len(r.ids) > c.recorded && c.srv.writes.lacksRecord(r.ids) {
 		r.code = jute.NoRoom
-		return c.local(r)
+		return r.local()
 	}
 	if c.srv.cfg.Audit.Required() {
-		return c.submitAudited(r)
+		return r.submitAudited()
 	}
-	return c.submit(r)
+	return r.submit()
 }
 
 // submitAudited sends a write to the log when its line is in the audit log. If there is none, the code is jute.NoRoom, and the write takes
 // no zxid. A reader of the connection waits for the disk, so neither the loop nor apply does, and the wait ends before the session could expire.
-func (c *conn) submitAudited(r *request) bool {
+func (r *request) submitAudited() bool {
+	c := r.c
 	longest := c.stream.Timeout() / auditShare
 	write := func() (more bool) {
-		if c.srv.cfg.Audit.Intend(c.stream.Context(), longest, c.session, r.ids, r.op, r.body) != nil {
+		if c.srv.cfg.Audit.Intend(c.stream.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
 			r.code = jute.NoRoom
-			more = c.local(r)
+			more = r.local()
 		} else {
-			more = c.submit(r)
+			more = r.submit()
 		}
 		c.flushLater() // the reader that begins with this sends nothing by itself
 		return more
 	}
-	return c.inReader(r, write)
+	return r.inReader(write)
 }
 
 // closeSession sends the close to the log. Requests after it are dropped.
-func (c *conn) closeSession(r *request) bool {
+func (r *request) closeSession() bool {
 	r.ends, r.why = true, sessionClosed
-	c.submit(r)
+	r.submit()
 	return false
 }
 
 // auth takes an auth packet. A password of the super user waits for its turn, if many from the client's address were wrong.
-func (c *conn) auth(r *request) bool {
+func (r *request) auth() bool {
+	c := r.c
 	claims, right := c.srv.superGuess(r.body)
 	if !claims {
-		return c.identified(r, c.authenticate(r.body))
+		return r.identified(c.authenticate(r.body))
 	}
-	return c.attempt(r, c.srv.cfg.Guesses.Begin(c.host), func(a *guesses.Attempt) bool {
+	return r.attempt(c.srv.cfg.Guesses.Begin(c.host), func(a *guesses.Attempt) bool {
 		if !right {
 			c.wrongSuper(a, r)
 		}
-		return c.identified(r, c.authenticate(r.body))
+		return r.identified(c.authenticate(r.body))
 	})
 }
 
 // identified answers a request that proves an identity of the client.
-func (c *conn) identified(r *request, code jute.Code) bool {
+func (r *request) identified(code jute.Code) bool {
+	c := r.c
 	if code == jute.MarshallingError { // drops the connection in this case only, as ZooKeeper does
 		c.stream.Drop(badFrame)
 		return false
 	}
 	if code != jute.OK {
-		c.auditAuth(r, code)
+		r.auditAuth(code)
 		if r.op == jute.OpSASL { // after an auth packet the session stays, as in ZooKeeper
 			c.refuseSession()
 		}
 	}
 	r.code, r.noZxid = code, true
 	r.ends, r.why = code != jute.OK, authFailed
-	return c.local(r)
+	return r.local()
 }
 
 // newIdentities returns a transaction that adds the identities which the client has proved to the record of its session, by
@@ -158,33 +165,35 @@ func (c *conn) newIdentities() *proto.Txn {
 	}
 	added := ids[c.recorded:]
 	c.recorded = len(ids)
-	return &proto.Txn{Session: int64(c.session), Conn: c.number, Op: int32(jute.OpIdentify), Ids: added}
+	return &proto.Txn{Session: int64(c.session.id), Conn: c.number, Op: int32(jute.OpIdentify), Ids: added}
 }
 
 // look answers a read.
-func (c *conn) look(r *request) bool {
+func (r *request) look() bool {
+	c := r.c
 	if c.srv.cfg.LinearizableReads {
-		return c.prove(r)
+		return r.prove()
 	}
-	return c.local(r)
+	return r.local()
 }
 
 // unknown answers a request with an unknown opcode, and ends the connection.
-func (c *conn) unknown(r *request) bool {
+func (r *request) unknown() bool {
 	r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp
-	return c.local(r)
+	return r.local()
 }
 
 // submit sends a write to the log. Its record is answered when it is applied. In a loop, submit
 // leaves to the reader whatever would have to wait.
-func (c *conn) submit(r *request) bool {
+func (r *request) submit() bool {
+	c := r.c
 	looped := c.stream.InLoop()
 	if !looped && !c.turn() {
 		return false
 	}
 	r.logged = true
 	txn := &proto.Txn{
-		Session: int64(c.session), Conn: c.number, Op: int32(r.op),
+		Session: int64(c.session.id), Conn: c.number, Op: int32(r.op),
 		Body: bytes.Clone(r.body), Lists: r.lists, // the log keeps it longer than the frame lives
 	}
 	r.body = nil
@@ -197,7 +206,7 @@ func (c *conn) submit(r *request) bool {
 			if !c.turn() || first != nil && !c.hand(first, nil) {
 				return false
 			}
-			c.wait(r, len(txn.Body))
+			r.wait(len(txn.Body))
 			return c.hand(txn, r)
 		})
 		return true
@@ -205,7 +214,7 @@ func (c *conn) submit(r *request) bool {
 	if first != nil && !c.hand(first, nil) {
 		return false
 	}
-	c.wait(r, len(txn.Body))
+	r.wait(len(txn.Body))
 	if !looped {
 		return c.hand(txn, r)
 	}
@@ -219,7 +228,7 @@ func (c *conn) submit(r *request) bool {
 func (c *conn) late() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	return c.queue.late()
+	return c.replies.queue.late()
 }
 
 // turn waits until no earlier read of the client can be answered after a write that is submitted
@@ -230,7 +239,7 @@ func (c *conn) late() bool {
 func (c *conn) turn() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	return c.stream.Wait(c.queue.late)
+	return c.stream.Wait(c.replies.queue.late)
 }
 
 // hand gives a transaction to the member. It blocks as Member.Submit does.
@@ -243,39 +252,41 @@ func (c *conn) hand(txn *proto.Txn, w znode.Waiter) bool {
 }
 
 // sync asks the member to catch up. Its record is answered when it has.
-func (c *conn) sync(r *request) bool {
+func (r *request) sync() bool {
 	var req jute.SyncRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d)
 	if d.Err() != nil {
 		r.code = jute.MarshallingError
-		return c.local(r)
+		return r.local()
 	}
-	return c.prove(r)
+	return r.prove()
 }
 
 // prove asks the member to apply everything that was committed before now, as a leader reports it
 // that has proved to lead. Then a sync is answered, and a read is answered in its turn.
-func (c *conn) prove(r *request) bool {
+func (r *request) prove() bool {
+	c := r.c
 	r.proves, r.logged = true, r.op == jute.OpSync
 	r.aside = r.how.aside != nil
 	r.keep()
-	c.wait(r, len(r.body))
+	r.wait(len(r.body))
 	c.srv.cfg.Member.Sync(c.number, r)
 	return true
 }
 
 // wait puts a request that holds so many bytes into the queue. From now on it may be applied and
 // freed. Earlier replies are sent now, because the next one may take long.
-func (c *conn) wait(r *request, held int) {
+func (r *request) wait(held int) {
+	c := r.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	if c.queue.n == 0 {
+	if c.replies.queue.n == 0 {
 		c.stream.FlushLater()
 	}
-	c.traffic.received++
+	c.replies.traffic.received++
 	r.held = held
-	c.queue.push(r)
+	c.replies.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
 	c.stream.Count()
 }
@@ -283,7 +294,8 @@ func (c *conn) wait(r *request, held int) {
 // local answers a request that does not go through the log: at once, or after the connection's own
 // unfinished writes. It queues the reply before it releases the tree's lock, so that no event
 // overtakes it. It returns false if the connection has ended.
-func (c *conn) local(r *request) bool {
+func (r *request) local() bool {
+	c := r.c
 	c.srv.cfg.State.RLock() // apply must wait: no write finishes between the check and the push
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
@@ -291,25 +303,25 @@ func (c *conn) local(r *request) bool {
 	if c.stream.Closing() {
 		return false
 	}
-	c.traffic.received++
+	c.replies.traffic.received++
 	long := r.long()
-	if c.queue.n > 0 || r.parts || long || !c.affords(r) {
+	if c.replies.queue.n > 0 || r.parts || long || !c.replies.affords(r) {
 		r.keep()
-		r.held, r.aside = len(r.body), r.how.aside != nil && r.how.aside(c, r)
-		c.queue.push(r)
+		r.held, r.aside = len(r.body), r.how.aside != nil && r.how.aside(&c.session, r)
+		c.replies.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
 		c.stream.Count()
 		switch {
-		case c.queue.first != r:
+		case c.replies.queue.first != r:
 		case long:
 			startRead(r)
-		case r.parts && c.affords(r):
-			c.startParts(r)
+		case r.parts && c.replies.affords(r):
+			r.startParts()
 		}
 		return !r.ends
 	}
 	more := !r.ends // answer frees r
-	c.answer(r)
+	c.replies.answer(r)
 	return more && !c.stream.Dead()
 }
 
@@ -337,88 +349,27 @@ func (r *request) applied(res *znode.Result) {
 		return
 	}
 	if !proves {
-		c.queue.unapplied--
+		c.replies.queue.unapplied--
 	}
 	if r.moves && res.Code == jute.OK {
-		c.holdBack(r, res)
+		r.holdBack(res)
 		return
 	}
 	r.done = true
 	switch {
 	case !r.logged: // a read, which answerReady answers in its turn
-	case c.queue.first == r && c.stream.Unsent() < stream.HighWater:
+	case c.replies.queue.first == r && c.stream.Unsent() < stream.HighWater:
 		out := c.stream.Output()
-		out.B = c.appendApplied(out.B, r, res)
-		c.settle(c.queue.pop())
+		out.B = c.replies.appendApplied(out.B, r, res)
+		c.replies.settle(c.replies.queue.pop())
 	default:
-		c.queue.answered(r, c.appendApplied(nil, r, res))
+		c.replies.queue.answered(r, c.replies.appendApplied(nil, r, res))
 	}
-	c.answerReady(true)
+	c.replies.answerReady(true)
 	c.stream.Count()
 	if proves {
 		c.stream.FlushLater() // no Flush follows, because this is no entry
 		return
 	}
 	c.noteFilled(withReply)
-}
-
-// answerReady answers the requests at the head of the queue that wait for nothing. It stops when
-// too much is unsent; then the flusher calls it again. That limit is much higher if a write is on
-// its way to the log, because a read before the write must not see it. For the same reason the
-// budget does not hold back such a read. If applying is true, apply waits for this call or will
-// soon, and answers that may take long are left to another goroutine. answerReady makes one such answer at most, so that
-// the caller releases the tree's lock, for which apply waits, before the next one. The caller holds the lock and
-// the tree's.
-func (c *conn) answerReady(applying bool) {
-	most := stream.HighWater
-	if c.queue.unapplied > 0 {
-		most = max(most, c.srv.cfg.Limits.MaxUnread)
-	}
-	for r := c.queue.first; r != nil && r.due() && !c.stream.Closing() && c.stream.Unsent() < most; r = c.queue.first {
-		if !r.logged {
-			if applying && r.aside && !r.parts {
-				c.stream.ResumeLater()
-				break
-			}
-			if r.long() {
-				startRead(r)
-				break
-			}
-			if !r.done && c.queue.unapplied == 0 && !c.affords(r) {
-				break
-			}
-			if r.parts && !r.done {
-				c.startParts(r)
-				break
-			}
-			c.queue.pop()
-			c.srv.stats.outstanding.Add(-1)
-			r.share = shareWaiting
-			long := r.aside // answer frees r
-			if c.answer(r); long {
-				c.stream.ResumeLater()
-				break
-			}
-			continue
-		}
-		c.queue.pop()
-		c.appendReply(r.reply)
-		c.settle(r)
-	}
-	c.stream.Changed()
-}
-
-// affords reports whether the budget has room for the answer to r, a read. If not, the connection
-// waits for it. The caller holds the lock and the tree's.
-func (c *conn) affords(r *request) bool {
-	if c.stream.HasRoom(int64(c.srv.cfg.Limits.MaxBuffer)) {
-		return true // usually so, and checking the weight costs more
-	}
-	return r.how.weigh == nil || c.stream.Claim(r.how.weigh(c, r))
-}
-
-// settle is called when the reply to a request of the log is queued. The caller holds the lock.
-func (c *conn) settle(r *request) {
-	c.srv.stats.outstanding.Add(-1)
-	c.replied(r)
 }

@@ -120,7 +120,6 @@ type Config struct {
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	begun   time.Time
 	stats   counters
 	streams stream.Config // shared by all streams
 	turn    chan struct{} // has an element while a part of a setWatches, or a long read, is served
@@ -173,7 +172,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg:      cfg,
-		begun:    time.Now(),
 		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		conns:    newConnectionTable(&cfg),
 		turn:     make(chan struct{}, 1),
@@ -182,6 +180,7 @@ func New(cfg Config) (*Server, error) {
 
 		operations: newOperationTable(),
 	}
+	s.stats.begun = time.Now()
 	s.writes = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error
 	if s.secure, err = newSecure(cfg.TLS); err != nil {

@@ -21,20 +21,22 @@ const (
 
 // reconfig sends a reconfig to the log. Until it is answered, later writes of the connection wait (queue.late), so
 // each connection has at most one answer that waits in settled.
-func (c *conn) reconfig(r *request) bool {
+func (r *request) reconfig() bool {
+	c := r.c
 	r.moves = c.srv.cfg.Settled != nil
-	return c.write(r)
+	return r.write()
 }
 
 // holdBack makes the answer to r, a reconfig that was applied, and has it sent when the members have followed. The
 // caller holds the lock and the tree's, and the stream has not ended.
-func (c *conn) holdBack(r *request, res *znode.Result) {
-	c.queue.answered(r, c.appendApplied(nil, r, res))
+func (r *request) holdBack(res *znode.Result) {
+	c := r.c
+	c.replies.queue.answered(r, c.replies.appendApplied(nil, r, res))
 	c.stream.Count()
 	limit := min(reconfigWait, c.stream.Timeout()/reconfigShare)
 	c.stream.Go(func() {
 		if c.awaitSettled(limit) {
-			c.settled(r)
+			r.settled()
 		}
 	})
 }
@@ -60,7 +62,8 @@ func (c *conn) awaitSettled(limit time.Duration) bool {
 }
 
 // settled answers r, a reconfig that has waited, and the requests that wait for it.
-func (c *conn) settled(r *request) {
+func (r *request) settled() {
+	c := r.c
 	c.srv.cfg.State.RLock()
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
@@ -69,7 +72,7 @@ func (c *conn) settled(r *request) {
 		return
 	}
 	r.done = true
-	c.answerReady(false)
+	c.replies.answerReady(false)
 	c.stream.Count()
 	c.stream.FlushLater()
 }

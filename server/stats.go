@@ -104,6 +104,7 @@ type Stats struct {
 
 // counters are the sources of Stats. They are safe for concurrent use.
 type counters struct {
+	begun          time.Time // the start of the server
 	received, sent atomic.Uint64
 	outstanding    atomic.Int64
 	readOnly       atomic.Int64 // sessions of the read-only mode

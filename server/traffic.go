@@ -41,16 +41,16 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 	if c.stream.Dead() {
 		return shown, false
 	}
-	t := &c.traffic
+	t := &c.replies.traffic
 	shown = tally.Connection{
 		Number: c.ordinal, Addr: c.addr.String(), TLS: c.tlsVersion, Cipher: c.cipher, Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
-		Queued: c.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Begun(), Expires: c.stream.Expires(),
+		Queued: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Begun(), Expires: c.stream.Expires(),
 	}
 	timeout := c.stream.Timeout()
 	if timeout == 0 {
 		return shown, true
 	}
-	shown.Session, shown.Timeout = c.session, timeout
+	shown.Session, shown.Timeout = c.session.id, timeout
 	if shown.Replies, shown.Xid = t.replies, -1; t.replies == 0 {
 		return shown, true
 	}

@@ -453,8 +453,8 @@ func TestManyMissedEvents(t *testing.T) {
 		synctest.Wait()
 		for _, k := range w.srv.conns.all() {
 			k.stream.Lock()
-			if n := k.stream.Unsent(); n < stream.HighWater || n > 2*stream.HighWater || k.queue.bytes > most {
-				t.Errorf("%d bytes unsent, %d held", n, k.queue.bytes)
+			if n := k.stream.Unsent(); n < stream.HighWater || n > 2*stream.HighWater || k.replies.queue.bytes > most {
+				t.Errorf("%d bytes unsent, %d held", n, k.replies.queue.bytes)
 			}
 			k.stream.Unlock()
 		}

@@ -35,7 +35,7 @@ func (c *conn) answerWord(word string) {
 	}
 	c.stream.Lock()
 	c.word = true // no handshake will come
-	c.traffic.received++
+	c.replies.traffic.received++
 	c.stream.Unlock()
 	client := c.stream.Plain()
 	w := bufio.NewWriterSize(client, wordChunk)

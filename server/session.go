@@ -1,0 +1,230 @@
+package server
+
+import (
+	"slices"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/server/stream"
+	"rollcall/znode"
+)
+
+// session serves the requests that read the tree, and those that set, check or remove watches. Its methods named after an opcode append
+// the record of the reply to out. The connection's lock and the tree's guard it.
+type session struct {
+	id     jute.SessionID // 0 until the handshake has drawn or read one
+	tree   *znode.State
+	limits *Limits
+	client znode.Watcher // gets the events of the watches
+}
+
+func (s *session) exists(out *stream.Buffer, r *request) jute.Code {
+	var req jute.ExistsRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	if req.Watch && s.tooLong(req.Path) {
+		return jute.BadArguments
+	}
+	stat, code := s.tree.Exists(req.Path, r.ids, s.watcher(req.Watch))
+	out.B = stat.Append(out.B)
+	return code
+}
+
+// getData inserts data of r.share bytes or more
+// instead of copying them.
+func (s *session) getData(out *stream.Buffer, r *request) jute.Code {
+	var req jute.GetDataRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	data, stat, code := s.tree.GetData(req.Path, r.ids, s.watcher(req.Watch))
+	if len(data) < r.share {
+		out.B = jute.GetDataResponse{Data: data, Stat: stat}.Append(out.B)
+		return code
+	}
+	out.B = jute.AppendInt32(out.B, int32(len(data)))
+	out.Insert(len(out.B), data)
+	out.B = stat.Append(out.B)
+	return code
+}
+
+func (s *session) getACL(out *stream.Buffer, r *request) jute.Code {
+	var req jute.GetACLRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	acl, stat, code := s.tree.GetACL(req.Path, r.ids)
+	out.B = jute.GetACLResponse{ACL: acl, Stat: stat}.Append(out.B)
+	return code
+}
+
+func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
+	var req jute.GetChildrenRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	names, stat, code := s.tree.Children(req.Path, r.ids, s.watcher(req.Watch))
+	out.B = appendNames(out.B, names)
+	if r.op == jute.OpGetChildren2 {
+		out.B = stat.Append(out.B)
+	}
+	return code
+}
+
+// multiRead answers each operation by itself. It answers up to Limits.MaxUnread bytes, because a
+// small request could ask for any amount. It sets no watches. It decodes one operation at a time: decoded
+// together they would take 25 times as much memory as the request.
+func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
+	now := s.tree.Look()
+	var code jute.Code
+	out.B, code = s.readAll(out.B, &now, r.body, r.ids)
+	return code
+}
+
+// readAll does the same from the tree at one time.
+func (s *session) readAll(b []byte, from *znode.Copy, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
+	begin, code := len(b), jute.OK
+	whole := jute.EachOfMulti(body, func(op *jute.MultiOp) (more bool) {
+		if op.Op.IsWrite() || len(b)-begin > s.limits.MaxUnread {
+			code = jute.MarshallingError
+			return false
+		}
+		b, code = readOne(b, from, op, ids)
+		return code == jute.OK
+	})
+	if code == jute.OK && !whole {
+		code = jute.MarshallingError
+	}
+	if code != jute.OK {
+		return b[:begin], code
+	}
+	return jute.AppendMultiEnd(b), jute.OK
+}
+
+// readOne appends the result of one operation of a multiRead. A null path makes the whole multiRead fail.
+func readOne(b []byte, from *znode.Copy, op *jute.MultiOp, ids []*proto.Identity) ([]byte, jute.Code) {
+	mark := len(b)
+	b = jute.MultiHeader{Type: op.Op}.Append(b)
+	var code jute.Code
+	if op.Op == jute.OpGetData {
+		var res jute.GetDataResponse
+		res.Data, res.Stat, code = from.GetData(op.GetData.Path, ids)
+		b = res.Append(b)
+	} else { // getChildren: no other reads are in a multi
+		var names znode.Names
+		names, code = from.Children(op.GetChildren.Path, ids)
+		b = appendListed(b, names)
+	}
+	if code != jute.OK && code != jute.MarshallingError {
+		return appendError(b[:mark], code), jute.OK
+	}
+	return b, code
+}
+
+// tooLong reports whether no node may be created at a path, so that nobody may watch it either.
+func (s *session) tooLong(path []byte) bool { return len(path) > s.limits.MaxPath }
+
+func (s *session) getEphemerals(out *stream.Buffer, r *request) jute.Code {
+	var req jute.GetEphemeralsRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	out.B = appendNames(out.B, s.tree.GetEphemerals(s.id, req.Path))
+	return jute.OK
+}
+
+func (s *session) getAllChildrenNumber(out *stream.Buffer, r *request) jute.Code {
+	var req jute.GetAllChildrenNumberRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	n, code := s.tree.AllChildrenNumber(req.Path, r.ids)
+	out.B = jute.AppendInt32(out.B, int32(n))
+	return code
+}
+
+func (s *session) addWatch(out *stream.Buffer, r *request) jute.Code {
+	var req jute.AddWatchRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	if s.tooLong(req.Path) {
+		return jute.BadArguments
+	}
+	code := s.tree.AddWatch(req.Path, req.Mode, s.client)
+	out.B = jute.ErrorResponse{Err: code}.Append(out.B)
+	return code
+}
+
+func (s *session) checkWatches(out *stream.Buffer, r *request) jute.Code {
+	var req jute.CheckWatchesRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	return s.tree.CheckWatches(req.Path, req.Type, s.client)
+}
+
+func (s *session) removeWatches(out *stream.Buffer, r *request) jute.Code {
+	var req jute.RemoveWatchesRequest
+	d := jute.NewDecoder(r.body)
+	if req.Decode(&d); d.Err() != nil {
+		return jute.MarshallingError
+	}
+	return s.tree.RemoveWatches(req.Path, req.Type, s.client)
+}
+
+func (s *session) whoAmI(out *stream.Buffer, r *request) jute.Code {
+	var res jute.WhoAmIResponse
+	for _, id := range r.ids {
+		res.ClientInfo = append(res.ClientInfo, clientInfo(id))
+	}
+	out.B = res.Append(out.B)
+	return jute.OK
+}
+
+// watcher returns the watcher of the session if the request sets a watch, or nil.
+func (s *session) watcher(wanted bool) znode.Watcher {
+	if !wanted {
+		return nil
+	}
+	return s.client
+}
+
+func appendNames(b []byte, names []string) []byte {
+	b = jute.AppendCount(b, len(names))
+	for _, name := range names {
+		b = jute.AppendString(b, name)
+	}
+	return b
+}
+
+// readSetWatches reads either form of the request.
+func (s *session) readSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
+	var req jute.SetWatches2
+	d := jute.NewDecoder(r.body)
+	if r.op == jute.OpSetWatches2 {
+		req.Decode(&d)
+	} else {
+		var old jute.SetWatches // has no persistent watches
+		old.Decode(&d)
+		req = jute.SetWatches2{RelativeZxid: old.RelativeZxid, Data: old.Data, Exist: old.Exist, Child: old.Child, Persistent: [][]byte{}, Recursive: [][]byte{}}
+	}
+	if d.Err() != nil {
+		return nil, jute.MarshallingError
+	}
+	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
+		if slices.ContainsFunc(list, s.tooLong) {
+			return nil, jute.BadArguments
+		}
+	}
+	return &req, jute.OK
+}

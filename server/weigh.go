@@ -1,0 +1,44 @@
+package server
+
+import "rollcall/jute"
+
+// childWeight is the assumed length of a name in a list of children, in bytes.
+const childWeight = 32
+
+func (s *session) weighData(r *request) int64 {
+	d := jute.NewDecoder(r.body)
+	var req jute.GetDataRequest
+	req.Decode(&d)
+	data, _ := s.tree.Weight(req.Path)
+	return int64(data)
+}
+
+func (s *session) weighChildren(r *request) int64 {
+	d := jute.NewDecoder(r.body)
+	var req jute.GetChildrenRequest
+	req.Decode(&d)
+	_, children := s.tree.Weight(req.Path)
+	return int64(children) * childWeight
+}
+
+// weighUnknown is for an answer whose length one node does not show: it returns the longest frame.
+func (s *session) weighUnknown(*request) int64 { return int64(s.limits.MaxBuffer) }
+
+// weighPaths counts the events of all paths in the request.
+func (s *session) weighPaths(r *request) int64 { return int64(len(r.body)) }
+
+const (
+	// briefChildren is how many names apply lists itself, which takes a few microseconds.
+	briefChildren = 128
+	// briefWatches is how long a setWatches may be, in bytes, if it is served at once and not in parts: some
+	// 100 paths. Apply may serve it itself.
+	briefWatches = 4 << 10
+)
+
+func (s *session) manyChildren(r *request) bool {
+	return s.weighChildren(r) > briefChildren*childWeight
+}
+
+func (s *session) manyPaths(r *request) bool { return len(r.body) > briefWatches }
+
+func always(*session, *request) bool { return true }
