@@ -11,7 +11,6 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/jute"
-	"rollcall/proto"
 	"rollcall/znode"
 )
 
@@ -180,10 +179,10 @@ func TestIdentityBoundIsExact(t *testing.T) {
 		extra int
 		want  jute.Code
 	}{{0, jute.OK}, {1, jute.AuthFailed}} {
-		c := &conn{srv: &Server{cfg: Config{Limits: Limits{MaxIdentities: DefaultMaxIdentities}}}}
-		c.ids.Store(&[]*proto.Identity{identity("ip", "1.2.3.4")})
+		var who clientIdentity
+		who.init(&authenticator{maxIdentities: DefaultMaxIdentities}, "1.2.3.4")
 		id := strings.Repeat("x", maxIdentityBytes-len("ip1.2.3.4digest")+tt.extra)
-		if got := c.identify("digest", id); got != tt.want {
+		if got := who.add("digest", id); got != tt.want {
 			t.Errorf("%d bytes: %v, want %v", maxIdentityBytes+tt.extra, got, tt.want)
 		}
 	}
@@ -240,8 +239,8 @@ func TestIdentitiesAreLoggedOnce(t *testing.T) {
 		k := w.srv.conns.carrier(c.id)
 		w.state.RLock()
 		defer w.state.RUnlock()
-		if record, _ := w.state.Session(c.id); record.Who != znode.IdentitiesOf(*k.ids.Load()) {
-			t.Errorf("the record has %d identities, the connection %d", len(record.Who.List()), len(*k.ids.Load()))
+		if record, _ := w.state.Session(c.id); record.Who != znode.IdentitiesOf(k.identity.all()) {
+			t.Errorf("the record has %d identities, the connection %d", len(record.Who.List()), len(k.identity.all()))
 		}
 	})
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"sync/atomic"
 
 	"rollcall/jute"
 	"rollcall/proto"
-	"rollcall/sasl"
 	"rollcall/server/stream"
 	"rollcall/znode"
 )
@@ -22,24 +20,15 @@ type conn struct {
 	srv      *Server
 	listener *listener
 	addr     net.Addr // the client's
-	host     string   // the client's address without port
 
 	ordinal uint64 // counts the server's connections, from 1; set by register
 	number  uint64 // unique over members and their restarts: ordinal above Config.ConnBase
 
-	login    *sasl.Exchange // nil: the client has sent no token of SASL
-	proved   bool           // entitled has found an identity that the client needs
-	used     bool           // a request was served that does more than prove an identity
-	recorded int            // how many of the identities the record of the session has, or has on its way through the log
-
-	tlsVersion, cipher string // of TLS; "": none. Guarded by the stream's lock
-	subject            string // the client certificate's subject; "": none was verified
-
-	// ids are the identities that the client has proved. The slice is replaced and never changed,
-	// because transactions share it.
-	ids atomic.Pointer[[]*proto.Identity]
+	identity clientIdentity
+	used     bool // a request was served that does more than prove an identity
 
 	stream  stream.Stream
+	tls     *tlsState // nil: the connection does not speak TLS
 	session session
 	replies replies
 	opening bool // has one of the server's openings
@@ -61,11 +50,10 @@ var (
 )
 
 func newConn(s *Server, addr net.Addr, l *listener) *conn {
-	c := &conn{srv: s, listener: l, addr: addr, host: hostOf(addr)}
+	c := &conn{srv: s, listener: l, addr: addr}
 	c.session = session{tree: s.cfg.State, limits: &s.cfg.Limits, client: c}
 	c.replies = replies{session: &c.session, stream: &c.stream, stats: &s.stats}
-	ids := []*proto.Identity{identity("ip", c.host)}
-	c.ids.Store(&ids)
+	c.identity.init(s.auth, hostOf(addr))
 	return c
 }
 
@@ -198,4 +186,4 @@ func (c *conn) noteFilled(with int) {
 func (c *conn) Watching(more int) { c.stream.Keep(int64(more)) }
 
 // Identities implements znode.Watcher.
-func (c *conn) Identities() []*proto.Identity { return *c.ids.Load() }
+func (c *conn) Identities() []*proto.Identity { return c.identity.all() }

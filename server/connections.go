@@ -43,13 +43,13 @@ func (t *connectionTable) add(c *conn) (why stream.Reason, ok bool) {
 		return shutdown, false
 	case t.maxConns > 0 && t.conns.n >= t.maxConns:
 		return tooMany, false
-	case t.maxPerAddress > 0 && t.byAddr[c.host] >= t.maxPerAddress:
+	case t.maxPerAddress > 0 && t.byAddr[c.identity.host] >= t.maxPerAddress:
 		return tooManyOfAddr, false
 	}
 	t.accepted++
 	c.ordinal, c.number = t.accepted, t.base+t.accepted
 	t.conns.add(c)
-	t.byAddr[c.host]++
+	t.byAddr[c.identity.host]++
 	return 0, true
 }
 
@@ -58,8 +58,8 @@ func (t *connectionTable) remove(c *conn, session jute.SessionID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conns.remove(c)
-	if t.byAddr[c.host]--; t.byAddr[c.host] == 0 {
-		delete(t.byAddr, c.host)
+	if t.byAddr[c.identity.host]--; t.byAddr[c.identity.host] == 0 {
+		delete(t.byAddr, c.identity.host)
 	}
 	if t.sessions[session] == c {
 		delete(t.sessions, session)

@@ -82,13 +82,13 @@ func newExpenses(tb testing.TB, rules *proto.TermStart) *expenses {
 
 // identities returns an address and so many other identities, or as many as a connection may have.
 func identities(of, n int, scheme, text string) (ids []*proto.Identity) {
-	ids = append(ids, identity("ip", "192.0.2.1"))
+	ids = append(ids, newIdentity("ip", "192.0.2.1"))
 	for size := len("ip192.0.2.1"); len(ids) < min(n, DefaultMaxIdentities); {
 		id := fmt.Sprintf(text, of, len(ids))
 		if size += len(scheme) + len(id); size > maxIdentityBytes {
 			break
 		}
-		ids = append(ids, identity(scheme, id))
+		ids = append(ids, newIdentity(scheme, id))
 	}
 	return ids
 }

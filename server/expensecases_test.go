@@ -78,7 +78,7 @@ func addressesAndWatchers(e *expenses, c *spender) {
 	}
 	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
 		for range 200 {
-			e.watch("/", jute.AddWatchPersistentRecursive, []*proto.Identity{identity("ip", address)})
+			e.watch("/", jute.AddWatchPersistentRecursive, []*proto.Identity{newIdentity("ip", address)})
 		}
 		_ = e.multi(c, ops)
 	}

@@ -1,14 +1,12 @@
 package server
 
 import (
-	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"strings"
 
 	"rollcall/audit"
 	"rollcall/internal/guesses"
-	"rollcall/jute"
 )
 
 // slowedShare is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read
@@ -54,28 +52,10 @@ func (c *conn) flushLater() {
 	c.stream.FlushLater()
 }
 
-// superGuess reports whether an auth packet has the name of the super user, and whether it has the password too. If there is no
-// super user, nobody can guess the password.
-func (s *Server) superGuess(body []byte) (claims, right bool) {
-	var p jute.AuthPacket
-	d := jute.NewDecoder(body)
-	p.Decode(&d)
-	if d.Err() != nil || string(p.Scheme) != "digest" || p.Auth == nil || s.cfg.SuperDigest == "" || s.cfg.NoDigest {
-		return false, false
-	}
-	id := s.digestOf(p.Auth)
-	user, _, _ := strings.Cut(s.cfg.SuperDigest, ":")
-	return strings.HasPrefix(id, user+":"), subtle.ConstantTimeCompare([]byte(id), []byte(s.cfg.SuperDigest)) == 1
-}
-
-// digestOf returns the identity of the text of an auth packet in the scheme digest.
-func (s *Server) digestOf(text []byte) string {
-	return s.cfg.Digest.ID(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
-}
-
 // wrongSuper notes a wrong password of the super user. For the client it is no failure but the identity of somebody else, as in
 // ZooKeeper.
-func (c *conn) wrongSuper(a *guesses.Attempt, r *request) {
+func (r *request) wrongSuper(a *guesses.Attempt) {
+	c := r.c
 	a.Failed(guesses.Super)
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure, Error: "wrong password of the super user",

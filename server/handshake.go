@@ -172,7 +172,7 @@ func (h *handshake) enterLater() {
 
 // wrong refuses a wrong password. The session's present connection keeps it.
 func (h *handshake) wrong() bool {
-	h.c.srv.cfg.Audit.Refused(h.session, *h.c.ids.Load(), jute.OpAttach, jute.AuthFailed)
+	h.c.srv.cfg.Audit.Refused(h.session, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
 	h.c.refuse(h.hasReadOnly, wrongPassword)
 	return false
 }
@@ -237,14 +237,14 @@ func (h *handshake) transaction(since uint64) (txn *proto.Txn, ok bool) {
 	c := h.c
 	txn = &proto.Txn{
 		Session: int64(h.session), Conn: c.number, Op: int32(jute.OpCreateSession),
-		Body: h.body(since), Ids: *c.ids.Load(),
+		Body: h.body(since), Ids: c.identity.all(),
 	}
 	if h.attach {
 		txn.Op = int32(jute.OpAttach)
 	}
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.session.id, c.recorded = h.session, len(txn.Ids)
+	c.session.id, c.identity.recorded = h.session, len(txn.Ids)
 	return txn, !c.stream.Dead()
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"rollcall/audit"
 	"rollcall/internal/guesses"
@@ -35,8 +34,8 @@ func (r *request) sasl() bool {
 		c.stream.Drop(badFrame)
 		return false
 	}
-	a := c.srv.cfg.Guesses.Begin(c.host)
-	if c.login == nil { // the first token proves nothing yet
+	a := c.srv.cfg.Guesses.Begin(c.identity.host)
+	if c.identity.exchange == nil { // the first token proves nothing yet
 		return r.step(&a)
 	}
 	return r.attempt(a, func(a *guesses.Attempt) bool { return r.step(a) })
@@ -55,53 +54,38 @@ func (r *request) step(a *guesses.Attempt) bool {
 // logIn answers a token of a client. The answer is nil if there is no token for the client.
 func (r *request) logIn(token []byte, a *guesses.Attempt) (answer []byte, code jute.Code) {
 	c := r.c
-	how := &c.srv.cfg.Login
+	who, how := &c.identity, &c.srv.cfg.Login
 	if how.Users == nil {
-		return nil, c.loginFailed("SASL is not configured on this member: java.security.auth.login.config names no file")
+		return nil, r.failLogin("SASL is not configured on this member: java.security.auth.login.config names no file")
 	}
-	if c.login == nil {
-		c.login = sasl.New(how.Users)
+	if who.exchange == nil {
+		who.exchange = sasl.New(how.Users)
 	}
-	answer, done, err := c.login.Step(token)
+	answer, done, err := who.exchange.Step(token)
 	if err != nil {
 		a.Failed(guesses.SASL)
 	}
 	switch {
 	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):
-		c.logRefusal("SASL login failed, and the client stays connected", err.Error())
+		c.srv.auth.logRejection("SASL login failed, and the client stays connected", c.addr, c.session.id, err.Error())
 		r.auditAuth(jute.AuthFailed)
 		return nil, jute.OK
 	case err != nil:
-		return nil, c.loginFailed(err.Error())
+		return nil, r.failLogin(err.Error())
 	case !done:
 		return answer, jute.OK
 	}
-	user := c.login.User()
-	if code = c.identify("sasl", user); code == jute.OK && user == how.SuperUser {
-		code = c.identify("super", "")
-	}
-	if code != jute.OK {
-		return nil, c.loginFailed("the connection has too many identities")
+	if who.addUser(who.exchange.User()) != jute.OK {
+		return nil, r.failLogin("the connection has too many identities")
 	}
 	return answer, jute.OK
 }
 
-// loginFailed logs why a login by SASL has failed, and returns the code that the client gets. After it
+// failLogin logs why a login by SASL has failed, and returns the code that the client gets. After it
 // the connection ends.
-func (c *conn) loginFailed(reason string) jute.Code {
-	c.logRefusal("SASL login failed", reason)
-	if slices.Contains(c.srv.cfg.Login.Schemes, "sasl") {
-		return jute.SessionClosedRequireSaslAuth
-	}
-	return jute.AuthFailed
-}
-
-// logRefusal logs that the client has been refused, unless another line says so of a client in the same
-// second.
-func (c *conn) logRefusal(message, reason string) {
-	if unlogged, due := c.srv.refusals.due(time.Now()); due {
-		c.srv.log.Warn(message, "client", c.addr, "session", c.session.id, "reason", reason, "unlogged", unlogged)
-	}
+func (r *request) failLogin(reason string) jute.Code {
+	r.c.srv.auth.logRejection("SASL login failed", r.c.addr, r.c.session.id, reason)
+	return r.c.srv.auth.failedLogin()
 }
 
 // nextToken appends the server's answer to a token.
@@ -114,20 +98,10 @@ func nextToken(_ *session, out *stream.Buffer, r *request) jute.Code {
 // error, too, while it logs in. Without one it would connect again for ever, and not report the failure.
 func noToken(b []byte) []byte { return jute.SASLToken{}.Append(b) }
 
-// entitled reports whether the client has proved an identity that it needs to be served.
-func (c *conn) entitled() bool {
-	schemes := c.srv.cfg.Login.Schemes
-	if len(schemes) == 0 || c.proved {
-		return true
-	}
-	c.proved = slices.ContainsFunc(c.Identities(), func(id *proto.Identity) bool { return slices.Contains(schemes, id.GetScheme()) })
-	return c.proved
-}
-
 // deny answers any request of a client that is not entitled, and ends the connection.
 func (r *request) deny() bool {
 	c := r.c
-	c.logRefusal("client is not authenticated", fmt.Sprintf("it asks for %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
+	c.srv.auth.logRejection("client is not authenticated", c.addr, c.session.id, fmt.Sprintf("it asks for %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","), Result: audit.Failure,
 		Error: jute.SessionClosedRequireSaslAuth.Error(), Reason: "the client asked for " + r.op.String() + " without such an identity",
@@ -146,7 +120,7 @@ func (c *conn) refuseSession() {
 	const address = 1 // the identity that every client has
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.refused = c.created && !c.used && len(*c.ids.Load()) == address
+	c.refused = c.created && !c.used && len(c.identity.all()) == address
 }
 
 // closeRefused closes the session of a refused client through the log. The transaction names this connection,
@@ -155,6 +129,6 @@ func (c *conn) closeRefused(session jute.SessionID) {
 	// This connection has nothing in the log, so that the member takes the transaction. If it did not, the
 	// session would end at its timeout.
 	_ = c.srv.cfg.Member.Offer(&proto.Txn{
-		Session: int64(session), Conn: c.number, Op: int32(jute.OpCloseSession), Ids: *c.ids.Load(),
+		Session: int64(session), Conn: c.number, Op: int32(jute.OpCloseSession), Ids: c.identity.all(),
 	}, nil)
 }

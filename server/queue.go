@@ -50,7 +50,7 @@ func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	r := requests.Get().(*request)
 	*r = request{
 		c: c, xid: h.Xid, op: h.Op, how: c.srv.operations.of(h.Op), begun: time.Now(),
-		ids: *c.ids.Load(), body: body, share: shareFrom, own: r.own,
+		ids: c.identity.all(), body: body, share: shareFrom, own: r.own,
 	}
 	return r
 }

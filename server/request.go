@@ -28,7 +28,7 @@ func (c *conn) Frame(frame []byte) (more bool) {
 		return false
 	}
 	served := h.Op.Class() == jute.ClassIdentity
-	if !served && c.entitled() {
+	if !served && c.identity.entitled() {
 		served, c.used = true, true
 		if !c.readOnly {
 			c.srv.cfg.Member.Touch(c.session.id, c.stream.Timeout())
@@ -86,7 +86,7 @@ func (r *request) submitBounded() bool {
 		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, r.code)
 		return r.local()
 	}
-	if c.srv.writes.LacksMemory(r.op, r.body, r.ids) || len(r.ids) > c.recorded && c.srv.writes.lacksRecord(r.ids) {
+	if c.srv.writes.LacksMemory(r.op, r.body, r.ids) || len(r.ids) > c.identity.recorded && c.srv.writes.lacksRecord(r.ids) {
 		r.code = jute.NoRoom
 		return r.local()
 	}
@@ -124,15 +124,15 @@ func (r *request) closeSession() bool {
 // auth takes an auth packet. A password of the super user waits for its turn, if many from the client's address were wrong.
 func (r *request) auth() bool {
 	c := r.c
-	claims, right := c.srv.superGuess(r.body)
+	claims, right := c.srv.auth.superGuess(r.body)
 	if !claims {
-		return r.identified(c.authenticate(r.body))
+		return r.identified(c.identity.authenticate(r.body))
 	}
-	return r.attempt(c.srv.cfg.Guesses.Begin(c.host), func(a *guesses.Attempt) bool {
+	return r.attempt(c.srv.cfg.Guesses.Begin(c.identity.host), func(a *guesses.Attempt) bool {
 		if !right {
-			c.wrongSuper(a, r)
+			r.wrongSuper(a)
 		}
-		return r.identified(c.authenticate(r.body))
+		return r.identified(c.identity.authenticate(r.body))
 	})
 }
 
@@ -159,12 +159,10 @@ func (r *request) identified(code jute.Code) bool {
 // by identities that were proved after it. It names only those that the record does not have: with all of them, a client that proves
 // and writes by turns made the log twenty times as long as what it sent.
 func (c *conn) newIdentities() *proto.Txn {
-	ids := *c.ids.Load()
-	if len(ids) <= c.recorded {
+	added := c.identity.takeUnrecorded()
+	if added == nil {
 		return nil
 	}
-	added := ids[c.recorded:]
-	c.recorded = len(ids)
 	return &proto.Txn{Session: int64(c.session.id), Conn: c.number, Op: int32(jute.OpIdentify), Ids: added}
 }
 

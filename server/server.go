@@ -46,7 +46,6 @@ import (
 	"rollcall/digest"
 	"rollcall/internal/guesses"
 	"rollcall/jute"
-	"rollcall/proto"
 	"rollcall/server/stream"
 	"rollcall/znode"
 )
@@ -128,7 +127,7 @@ type Server struct {
 
 	openings   openings // the places of clients that wait for a new session
 	secure     *secure  // nil: no TLS
-	refusals   refusals // of clients that are not authenticated
+	auth       *authenticator
 	failures   refusals // of accept
 	operations *operationTable
 	writes     WriteLimits
@@ -180,6 +179,7 @@ func New(cfg Config) (*Server, error) {
 
 		operations: newOperationTable(),
 	}
+	s.auth = newAuthenticator(&s.cfg, s.log)
 	s.stats.begun = time.Now()
 	s.writes = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error
@@ -395,9 +395,4 @@ func (s *Server) Flush() {
 // connect again. It is called under the tree's lock.
 func (s *Server) Restored() {
 	s.conns.drop(restored, func(*conn) bool { return true })
-}
-
-// identity returns a proto.Identity.
-func identity(scheme, id string) *proto.Identity {
-	return &proto.Identity{Scheme: scheme, Id: id}
 }

@@ -12,7 +12,6 @@ import (
 
 	"rollcall/audit"
 	"rollcall/internal/guesses"
-	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/server/stream"
 )
@@ -125,6 +124,9 @@ func (c *conn) shakeHands(s *secure, sock net.Conn) bool {
 	return err == nil
 }
 
+// tlsState is what operators see of TLS.
+type tlsState struct{ version, cipher string }
+
 // handshakeAt makes the handshake of TLS at a place.
 func (c *conn) handshakeAt(s *secure, at *tlsPlace, sock net.Conn) error {
 	ctx := c.stream.Context()
@@ -138,7 +140,11 @@ func (c *conn) handshakeAt(s *secure, at *tlsPlace, sock net.Conn) error {
 	if err != nil {
 		return err
 	}
-	return c.certify(own)
+	state := own.ConnectionState()
+	c.stream.Lock()
+	c.tls = &tlsState{keystore.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)}
+	c.stream.Unlock()
+	return c.identity.addCertificate(&state)
 }
 
 // refused puts a failed handshake into the audit log, and logs why it failed. It does neither if the client just
@@ -151,32 +157,10 @@ func (s *secure) refused(c *conn, err error) {
 	if !errors.Is(err, errFull) && !errors.Is(err, errCrowded) { // these say nothing of who the client is
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
 		if noCertificate(err) {
-			c.srv.cfg.Guesses.Count(c.host, guesses.Certificate)
+			c.srv.cfg.Guesses.Count(c.identity.host, guesses.Certificate)
 		}
 	}
 	if unlogged, due := s.refusals.due(time.Now()); due {
 		c.srv.log.Warn("a client's TLS handshake failed", "client", c.addr, "err", err, "unlogged", unlogged)
 	}
-}
-
-// certify notes what operators see of TLS, and makes the subject of a client's certificate an identity, if it
-// has shown one. If that is the configured SuperSubject, the connection gets the super user's identity too.
-func (c *conn) certify(sock *tls.Conn) error {
-	state := sock.ConnectionState()
-	c.stream.Lock()
-	c.tlsVersion, c.cipher = keystore.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
-	c.stream.Unlock()
-	chains := state.VerifiedChains
-	if len(chains) == 0 {
-		return nil
-	}
-	c.subject = keystore.Subject(chains[0][0])
-	code := c.identify("x509", c.subject)
-	if c.subject == c.srv.cfg.SuperSubject && code == jute.OK {
-		code = c.identify("super", c.subject)
-	}
-	if code != jute.OK {
-		return fmt.Errorf("server: the certificate's subject has over %d bytes", maxIdentityBytes)
-	}
-	return nil
 }

@@ -43,8 +43,11 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 	}
 	t := &c.replies.traffic
 	shown = tally.Connection{
-		Number: c.ordinal, Addr: c.addr.String(), TLS: c.tlsVersion, Cipher: c.cipher, Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
+		Number: c.ordinal, Addr: c.addr.String(), Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
 		Queued: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Begun(), Expires: c.stream.Expires(),
+	}
+	if c.tls != nil {
+		shown.TLS, shown.Cipher = c.tls.version, c.tls.cipher
 	}
 	timeout := c.stream.Timeout()
 	if timeout == 0 {
