@@ -17,7 +17,8 @@ const catchUpShare = 2
 // ago. Whoever has seen a zxid has seen a committed transaction, and a sync ends when all that was committed before
 // it is applied here. So a client that is ahead after a sync has seen another history, and is dropped. It is dropped
 // too if the sync takes longer than half a tick. catchUp blocks the reader for that time.
-func (c *conn) catchUp(req *jute.ConnectRequest) (more bool) {
+func (h *handshake) catchUp(req *jute.ConnectRequest) (more bool) {
+	c := h.c
 	if c.srv.readOnly.Load() { // no leader could say what is committed
 		c.stream.Drop(clientAhead)
 		return false
@@ -25,23 +26,25 @@ func (c *conn) catchUp(req *jute.ConnectRequest) (more bool) {
 	if c.stream.InLoop() {
 		kept := *req
 		kept.Passwd = bytes.Clone(req.Passwd) // a loop uses its buffer again
-		c.stream.Later(func() bool { return c.connectAfterSync(&kept) })
+		c.stream.Later(func() bool { return h.connectAfterSync(&kept) })
 		return true
 	}
-	return c.connectAfterSync(req)
+	return h.connectAfterSync(req)
 }
 
-func (c *conn) connectAfterSync(req *jute.ConnectRequest) (more bool) {
-	c.awaitSync(c.srv.cfg.Tick / catchUpShare)
-	if _, _, zxid := c.lookup(req.SessionID); req.LastZxidSeen > zxid {
+func (h *handshake) connectAfterSync(req *jute.ConnectRequest) (more bool) {
+	c := h.c
+	h.awaitSync(c.srv.cfg.Tick / catchUpShare)
+	if _, _, zxid := lookup(c.srv.cfg.State, req.SessionID); req.LastZxidSeen > zxid {
 		c.stream.Drop(clientAhead)
 		return false
 	}
-	return c.connect(req)
+	return h.connect(req)
 }
 
 // awaitSync waits for a sync, for limit at most. It is for connections without a session.
-func (c *conn) awaitSync(limit time.Duration) {
+func (h *handshake) awaitSync(limit time.Duration) {
+	c := h.c
 	done := make(syncDone)
 	c.srv.cfg.Member.Sync(c.number, done)
 	late := time.NewTimer(limit)

@@ -53,6 +53,7 @@ func newConn(s *Server, addr net.Addr, l *listener) *conn {
 	c := &conn{srv: s, listener: l, addr: addr}
 	c.session = session{tree: s.cfg.State, limits: &s.cfg.Limits, client: c}
 	c.replies = replies{session: &c.session, stream: &c.stream, stats: &s.stats}
+	c.missed = missedCheck{session: &c.session, stream: &c.stream, turn: &s.missed.turn}
 	c.identity.init(s.auth, hostOf(addr))
 	return c
 }
@@ -71,14 +72,14 @@ func hostOf(a net.Addr) string {
 // run serves the connection until it ends, or until its stream needs no reader.
 func (c *conn) run(sock net.Conn) {
 	c.stream.Limit(c.srv.cfg.Limits.Handshake, handshakeLate)
-	c.stream.Serve(c.secured(sock) && c.handshake())
+	c.stream.Serve(c.srv.secure.secured(c, sock) && c.handshake())
 }
 
 // MaySend implements stream.Permit. Every byte to a client that has a session tells it that the
 // session lives, so a valid lease is needed. A session of the read-only mode lives as long as its connection. A client that may have
 // missed a change of what it watches is sent nothing until that is known: see missed.go.
 func (c *conn) MaySend() bool {
-	return c.missedNothing() && c.mayTell()
+	return c.missed.nothing() && c.mayTell()
 }
 
 // mayTell reports whether the client may be told that its session lives.
@@ -88,7 +89,7 @@ func (c *conn) mayTell() bool {
 
 // AwaitPermit implements stream.Permit. It waits half a tick at most, and as long as a search of the connection's watches takes.
 func (c *conn) AwaitPermit(ctx context.Context) bool {
-	if !c.missedNothing() && !c.search() {
+	if !c.missed.nothing() && !c.missed.search() {
 		return false
 	}
 	if c.readOnly || c.srv.cfg.Member.Vouch(ctx, c.session.id) == nil {
@@ -123,11 +124,11 @@ func (c *conn) Resume() {
 func (c *conn) Ended(why stream.Reason) {
 	defer c.listener.conns.Done()
 	for more := true; more; {
-		more = c.dropWatches()
+		more = c.missed.dropWatches()
 	}
 	c.stream.Lock()
 	session, unanswered, refused, readOnly := c.session.id, c.replies.queue.n, c.refused, c.readOnly
-	c.endOpening()
+	c.releaseCreateSlot()
 	c.stream.Unlock()
 	c.srv.stats.ended[why].Add(1) // before it is no longer one of those that are open
 	c.srv.stats.outstanding.Add(-int64(unanswered))

@@ -88,19 +88,22 @@ func (c *conn) greet(frame []byte) bool {
 		return false
 	}
 	c.srv.stats.handshakes.Add(1)
-	return c.connect(&req)
+	h := &handshake{c: c}
+	return h.connect(&req)
 }
 
 // connect makes the checks that need no log, and submits the create or attach, or has it wait for a place.
-func (c *conn) connect(req *jute.ConnectRequest) bool {
-	record, known, zxid := c.lookup(req.SessionID)
+func (h *handshake) connect(req *jute.ConnectRequest) bool {
+	c := h.c
+	record, known, zxid := lookup(c.srv.cfg.State, req.SessionID)
 	if req.LastZxidSeen > zxid {
-		return c.catchUp(req)
+		return h.catchUp(req)
 	}
 	if c.srv.readOnly.Load() {
-		return c.connectReadOnly(req, time.Now())
+		return h.connectReadOnly(req, time.Now())
 	}
-	h := &handshake{c: c, begun: time.Now(), session: req.SessionID, attach: req.SessionID != 0, hasReadOnly: req.HasReadOnly, timeout: c.srv.grant(req.TimeOut), since: record.Since}
+	h.begun, h.session, h.attach, h.hasReadOnly = time.Now(), req.SessionID, req.SessionID != 0, req.HasReadOnly
+	h.timeout, h.since = c.srv.grant(req.TimeOut), record.Since
 	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
 	if known && !passwordIs(record, h.password) {
 		return h.wrong()
@@ -109,8 +112,8 @@ func (c *conn) connect(req *jute.ConnectRequest) bool {
 		c.stream.Drop(throttled)
 		return false
 	}
-	c.hurry(h.timeout / handshakeShare)
-	if known || c.takeOpening() { // a client that comes back for a session that is known here waits for nobody
+	h.hurry(h.timeout / handshakeShare)
+	if known || h.tryCreateSlot() { // a client that comes back for a session that is known here waits for nobody
 		if c.stream.InLoop() {
 			return h.enterHere()
 		}
@@ -127,7 +130,7 @@ func (h *handshake) enter() bool {
 	if !h.attach {
 		return h.create()
 	}
-	if record, known, _ := h.c.lookup(h.session); known && !passwordIs(record, h.password) {
+	if record, known, _ := lookup(h.c.srv.cfg.State, h.session); known && !passwordIs(record, h.password) {
 		return h.wrong()
 	}
 	return h.submit(h.since) // 0 if it was unknown here: other members may know it
@@ -164,7 +167,7 @@ func (h *handshake) enterLater() {
 		return
 	}
 	h.c.stream.Go(func() {
-		if h.c.awaitOpening() {
+		if h.awaitCreateSlot() {
 			h.enter() // if it fails the connection has ended
 		}
 	})
@@ -173,13 +176,14 @@ func (h *handshake) enterLater() {
 // wrong refuses a wrong password. The session's present connection keeps it.
 func (h *handshake) wrong() bool {
 	h.c.srv.cfg.Audit.Refused(h.session, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
-	h.c.refuse(h.hasReadOnly, wrongPassword)
+	h.reject(h.hasReadOnly, wrongPassword)
 	return false
 }
 
 // hurry ends the connection if its handshake takes longer than d from now. A client must not wait
 // here for a leader until its session is over, because another member may have one.
-func (c *conn) hurry(d time.Duration) {
+func (h *handshake) hurry(d time.Duration) {
+	c := h.c
 	c.stream.Lock()
 	sooner := time.Now().Add(d).Before(c.stream.Expires())
 	c.stream.Unlock()
@@ -189,8 +193,7 @@ func (c *conn) hurry(d time.Duration) {
 }
 
 // lookup returns the session as it is applied here, and the last zxid applied.
-func (c *conn) lookup(id jute.SessionID) (s znode.Session, known bool, zxid int64) {
-	tree := c.srv.cfg.State
+func lookup(tree *znode.State, id jute.SessionID) (s znode.Session, known bool, zxid int64) {
 	tree.RLock()
 	defer tree.RUnlock()
 	s, known = tree.Session(id)
@@ -266,15 +269,15 @@ func (h *handshake) Applied(res *znode.Result) {
 	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.endOpening()
+	c.releaseCreateSlot()
 	switch {
 	case c.stream.Dead():
 	case res.Code == jute.OK:
 		h.succeed(&res.Session)
 	case res.Code == jute.SessionExpired:
-		c.zeroes(h.hasReadOnly, sessionUnknown)
+		h.queueRejection(h.hasReadOnly, sessionUnknown)
 	case res.Code == jute.AuthFailed:
-		c.zeroes(h.hasReadOnly, wrongPassword)
+		h.queueRejection(h.hasReadOnly, wrongPassword)
 	case res.Code == jute.SessionMoved && h.attach && !h.tried && time.Since(h.begun) < c.srv.cfg.Tick/2:
 		h.tried = true
 		h.again(res.Session.Since)
@@ -303,27 +306,30 @@ func (h *handshake) succeed(s *znode.Session) {
 	c.created = !h.attach
 	c.replies.welcomed(h.begun)
 	c.srv.conns.carry(s.ID, c)
-	c.connectResponse(jute.ConnectResponse{
+	h.queueResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
 	})
 }
 
-// refuse answers that the client does not get the session, and ends the connection.
-func (c *conn) refuse(hasReadOnly bool, why stream.Reason) {
+// reject answers that the client does not get the session, and ends the connection.
+func (h *handshake) reject(hasReadOnly bool, why stream.Reason) {
+	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.zeroes(hasReadOnly, why)
+	h.queueRejection(hasReadOnly, why)
 	c.stream.FlushLater()
 }
 
-// zeroes queues the refusal. The caller holds the lock.
-func (c *conn) zeroes(hasReadOnly bool, why stream.Reason) {
-	c.connectResponse(jute.ConnectResponse{Passwd: make([]byte, passwordSize), HasReadOnly: hasReadOnly})
+// queueRejection queues the refusal. The caller holds the lock.
+func (h *handshake) queueRejection(hasReadOnly bool, why stream.Reason) {
+	c := h.c
+	h.queueResponse(jute.ConnectResponse{Passwd: make([]byte, passwordSize), HasReadOnly: hasReadOnly})
 	c.stream.Finish(why)
 }
 
-// connectResponse queues the answer to a handshake. The caller holds the lock.
-func (c *conn) connectResponse(r jute.ConnectResponse) {
+// queueResponse queues the answer to a handshake. The caller holds the lock.
+func (h *handshake) queueResponse(r jute.ConnectResponse) {
+	c := h.c
 	out := c.stream.Output()
 	b, mark := jute.BeginFrame(out.B)
 	out.B = jute.EndFrame(r.Append(b), mark)

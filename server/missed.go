@@ -3,6 +3,8 @@ package server
 import (
 	"sync"
 	"sync/atomic"
+
+	"rollcall/server/stream"
 )
 
 // If the changes of an entry have too many watchers, some of them miss changes: see znode/missed.go. Their connections end here. Until
@@ -12,48 +14,52 @@ import (
 
 // missedCheck is what a connection knows about the changes that it may have missed.
 type missedCheck struct {
+	session *session
+	stream  *stream.Stream
+	turn    *sync.Mutex // missedSweep.turn
+
 	mu   sync.Mutex    // held during a search
 	none atomic.Uint64 // of so many State.MissedPaths none was the connection's
 }
 
-// missedNothing reports whether the client has been told of all changes of what it watches. It takes no lock.
-func (c *conn) missedNothing() bool {
-	return c.missed.none.Load() == c.srv.cfg.State.MissedPaths() || !c.stream.Keeps()
+// nothing reports whether the client has been told of all changes of what it watches. It takes no lock.
+func (m *missedCheck) nothing() bool {
+	return m.none.Load() == m.session.tree.MissedPaths() || !m.stream.Keeps()
 }
 
 // search drops the connection if the client has missed a change of what it watches. It reports whether it has not. The caller holds
 // no lock.
-func (c *conn) search() bool {
-	c.missed.mu.Lock()
-	defer c.missed.mu.Unlock()
-	paths := c.srv.cfg.State.MissedPaths()
+func (m *missedCheck) search() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	paths := m.session.tree.MissedPaths()
 	for again, more := true, true; more; again = false {
 		var missed bool
-		if missed, more = c.searchPart(again); missed {
-			c.stream.Drop(tooManyEvents)
+		if missed, more = m.searchPart(again); missed {
+			m.stream.Drop(tooManyEvents)
 			return false
 		}
 	}
-	c.missed.none.Store(paths)
+	m.none.Store(paths)
 	return true
 }
 
-func (c *conn) searchPart(again bool) (missed, more bool) {
-	c.srv.missed.turn.Lock()
-	defer c.srv.missed.turn.Unlock()
-	c.srv.cfg.State.RLock()
-	defer c.srv.cfg.State.RUnlock()
-	return c.srv.cfg.State.Search(c, again)
+func (m *missedCheck) searchPart(again bool) (missed, more bool) {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	m.session.tree.RLock()
+	defer m.session.tree.RUnlock()
+	return m.session.tree.Search(m.session.client, again)
 }
 
 // dropWatches removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
 // a watch.
-func (c *conn) dropWatches() (more bool) {
-	c.srv.missed.turn.Lock()
-	defer c.srv.missed.turn.Unlock()
-	c.srv.cfg.State.RLock()
-	defer c.srv.cfg.State.RUnlock()
-	return c.srv.cfg.State.DropWatcher(c)
+func (m *missedCheck) dropWatches() (more bool) {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	m.session.tree.RLock()
+	defer m.session.tree.RUnlock()
+	return m.session.tree.DropWatcher(m.session.client)
 }
 
 // missedSweep has the connections searched that have nothing to send. The zero value is ready.
@@ -92,8 +98,8 @@ func (m *missedSweep) next() bool {
 func (s *Server) searchAll() {
 	for s.missed.next() {
 		for _, c := range s.conns.all() {
-			if !c.missedNothing() {
-				_ = c.search()
+			if !c.missed.nothing() {
+				_ = c.missed.search()
 			}
 		}
 	}

@@ -18,37 +18,40 @@ type openings chan struct{}
 
 func newOpenings() openings { return make(openings, maxOpening) }
 
-// takeOpening takes a place if one is free. Nobody waits for a place then.
-func (c *conn) takeOpening() bool {
+// tryCreateSlot takes a place if one is free. Nobody waits for a place then.
+func (h *handshake) tryCreateSlot() bool {
+	c := h.c
 	select {
 	case c.srv.openings <- struct{}{}:
-		c.beginOpening()
+		h.noteCreateSlot()
 		return true
 	default:
 		return false
 	}
 }
 
-// awaitOpening waits for a place. It returns false if the connection ends before.
-func (c *conn) awaitOpening() bool {
+// awaitCreateSlot waits for a place. It returns false if the connection ends before.
+func (h *handshake) awaitCreateSlot() bool {
+	c := h.c
 	select {
 	case c.srv.openings <- struct{}{}:
-		c.beginOpening()
+		h.noteCreateSlot()
 		return true
 	case <-c.stream.Context().Done():
 		return false
 	}
 }
 
-// beginOpening notes that the connection has a place.
-func (c *conn) beginOpening() {
+// noteCreateSlot notes that the connection has a place.
+func (h *handshake) noteCreateSlot() {
+	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	c.opening = true
 }
 
-// endOpening gives the place back, if the connection has one. It never blocks. The caller holds the lock.
-func (c *conn) endOpening() {
+// releaseCreateSlot gives the place back, if the connection has one. It never blocks. The caller holds the lock.
+func (c *conn) releaseCreateSlot() {
 	if c.opening {
 		c.opening = false
 		<-c.srv.openings

@@ -37,7 +37,8 @@ func (c *conn) servedReadOnly() bool {
 
 // connectReadOnly serves a handshake in read-only mode. A client that comes back for a session gets no answer,
 // because any answer would tell it that the session lives, or that it has ended, and nobody knows.
-func (c *conn) connectReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
+func (h *handshake) connectReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
+	c := h.c
 	if !req.ReadOnly || req.SessionID != 0 {
 		c.stream.Drop(onlyReadOnly)
 		return false
@@ -46,13 +47,14 @@ func (c *conn) connectReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 		c.stream.Drop(throttled)
 		return false
 	}
-	opened := c.openReadOnly(req, begun)
+	opened := h.openReadOnly(req, begun)
 	c.stream.Flush()
 	return opened
 }
 
 // openReadOnly answers the handshake, unless the read-only mode has just ended.
-func (c *conn) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
+func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
+	c := h.c
 	tree := c.srv.cfg.State
 	tree.RLock()
 	defer tree.RUnlock()
@@ -75,7 +77,7 @@ func (c *conn) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 	c.stream.Open(timeout)
 	c.srv.stats.readOnly.Add(1)
 	c.replies.welcomed(begun)
-	c.connectResponse(jute.ConnectResponse{
+	h.queueResponse(jute.ConnectResponse{
 		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session.id, Passwd: password, ReadOnly: true, HasReadOnly: req.HasReadOnly,
 	})
 	return true

@@ -215,7 +215,7 @@ func (s *Server) ServeTLS(ctx context.Context, l net.Listener) error {
 }
 
 func (s *Server) serve(ctx context.Context, l *listener) error {
-	if !s.takesTLS(l) {
+	if !s.secure.takes(l) {
 		var err error
 		if l.acceptor, err = stream.NewAcceptor(l.Listener); err != nil {
 			s.log.Info("connections begin with a goroutine each", "addr", l.Addr(), "err", err)

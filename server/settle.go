@@ -35,7 +35,7 @@ func (r *request) holdBack(res *znode.Result) {
 	c.stream.Count()
 	limit := min(reconfigWait, c.stream.Timeout()/reconfigShare)
 	c.stream.Go(func() {
-		if c.awaitSettled(limit) {
+		if r.awaitSettled(limit) {
 			r.settled()
 		}
 	})
@@ -43,7 +43,8 @@ func (r *request) holdBack(res *znode.Result) {
 
 // awaitSettled returns when Config.Settled reports true, or after limit. It returns false if the connection has
 // ended.
-func (c *conn) awaitSettled(limit time.Duration) bool {
+func (r *request) awaitSettled(limit time.Duration) bool {
+	c := r.c
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {

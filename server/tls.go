@@ -76,18 +76,17 @@ func newSecure(cfg TLS) (*secure, error) {
 	return s, nil
 }
 
-// takesTLS reports whether connections of a listener may speak TLS.
-func (s *Server) takesTLS(l *listener) bool {
-	return s.secure != nil && (l.secure || s.secure.cfg.Unified)
+// takes reports whether connections of a listener may speak TLS. s may be nil.
+func (s *secure) takes(l *listener) bool {
+	return s != nil && (l.secure || s.cfg.Unified)
 }
 
 // secured has a connection speak TLS if it has to, and reports whether it goes on. It returns when the
 // handshake of TLS is done.
-func (c *conn) secured(sock net.Conn) bool {
-	if !c.srv.takesTLS(c.listener) {
+func (s *secure) secured(c *conn, sock net.Conn) bool {
+	if !s.takes(c.listener) {
 		return true
 	}
-	s := c.srv.secure
 	if !c.listener.secure {
 		c.stream.Limit(min(s.cfg.Detection, c.srv.cfg.Limits.Handshake), handshakeLate)
 		first, err := stream.FirstByte(sock)
@@ -99,11 +98,11 @@ func (c *conn) secured(sock net.Conn) bool {
 			return true
 		}
 	}
-	return c.shakeHands(s, sock)
+	return s.shakeHands(c, sock)
 }
 
 // shakeHands makes the handshake of TLS, if there is a place for it.
-func (c *conn) shakeHands(s *secure, sock net.Conn) bool {
+func (s *secure) shakeHands(c *conn, sock net.Conn) bool {
 	mine, loser := s.places.take(c)
 	if mine == nil {
 		c.stream.Drop(tlsCrowded)
@@ -113,7 +112,7 @@ func (c *conn) shakeHands(s *secure, sock net.Conn) bool {
 	if loser != nil {
 		loser.conn.stream.Drop(tlsCrowded)
 	}
-	err := c.handshakeAt(s, mine, sock)
+	err := s.handshakeAt(mine, c, sock)
 	if mine.leave() {
 		err = errCrowded
 	}
@@ -128,7 +127,7 @@ func (c *conn) shakeHands(s *secure, sock net.Conn) bool {
 type tlsState struct{ version, cipher string }
 
 // handshakeAt makes the handshake of TLS at a place.
-func (c *conn) handshakeAt(s *secure, at *tlsPlace, sock net.Conn) error {
+func (s *secure) handshakeAt(at *tlsPlace, c *conn, sock net.Conn) error {
 	ctx := c.stream.Context()
 	below := &turnSocket{Conn: sock, turns: s.turns, place: at, ended: ctx.Done()}
 	own := tls.Server(below, s.config)
