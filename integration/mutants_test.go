@@ -64,7 +64,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"vouching unchecked", "server/stream/output.go",
-		"if !s.permitted(time.Now()) {", "if false {",
+		"if !f.permitted(time.Now()) {", "if false {",
 		"./server", wholePackage,
 	},
 	{
@@ -599,7 +599,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"first frame as long as any other", "server/stream/read.go",
-		"return s.group.MaxFirst", "return s.group.MaxFrame",
+		"return cfg.MaxFirst", "return cfg.MaxFrame",
 		"./server", "TestLongFirstFrame",
 	},
 	{
@@ -649,7 +649,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"large reads do not wait for the budget", "server/stream/account.go",
-		"return n < AccountStep || s.has(n)", "return n >= 0",
+		"if n < AccountStep {", "if n >= 0 {",
 		"./server", "Budget",
 	},
 	{

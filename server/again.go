@@ -24,7 +24,7 @@ func (r *request) setAgain() bool {
 func (r *request) startParts() {
 	c := r.c
 	r.working = true
-	c.stream.Go(func() {
+	c.stream.Life.Go(func() {
 		code := r.setParts()
 		c.srv.cfg.State.RLock()
 		defer c.srv.cfg.State.RUnlock()
@@ -55,7 +55,7 @@ func (r *request) setParts() jute.Code {
 		next := cutPart(req, partPaths)
 		select {
 		case c.srv.turn <- struct{}{}:
-		case <-c.stream.Context().Done():
+		case <-c.stream.Life.Context().Done():
 			return jute.OK // nobody gets it
 		}
 		began := time.Now()

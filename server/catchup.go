@@ -53,7 +53,7 @@ func (h *handshake) awaitSync(limit time.Duration) {
 	case <-done:
 	case <-late.C:
 		c.srv.cfg.Member.Detach(0, c.number)
-	case <-c.stream.Context().Done():
+	case <-c.stream.Life.Context().Done():
 		c.srv.cfg.Member.Detach(0, c.number)
 	}
 }

@@ -25,13 +25,13 @@ type conn struct {
 	number  uint64 // unique over members and their restarts: ordinal above Config.ConnBase
 
 	identity clientIdentity
-	used     bool // a request was served that does more than prove an identity
 
 	stream  stream.Stream
 	tls     *tlsState // nil: the connection does not speak TLS
 	session session
 	replies replies
-	opening bool // has one of the server's openings
+	slot    bool // has one of the server's session-create slots
+	used    bool // a request was served that does more than prove an identity
 	greeted bool // the owner has had the first frame; only the reader or the loop uses it
 	created bool // this connection has opened the session, and not resumed it
 	refused bool // the client was refused for want of an identity, and its session was never used
@@ -84,7 +84,7 @@ func (c *conn) MaySend() bool {
 
 // mayTell reports whether the client may be told that its session lives.
 func (c *conn) mayTell() bool {
-	return c.spared || c.readOnly || c.stream.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session.id)
+	return c.spared || c.readOnly || c.stream.Life.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session.id)
 }
 
 // AwaitPermit implements stream.Permit. It waits half a tick at most, and as long as a search of the connection's watches takes.
@@ -184,7 +184,7 @@ func (c *conn) noteFilled(with int) {
 }
 
 // Watching implements znode.Watcher.
-func (c *conn) Watching(more int) { c.stream.Keep(int64(more)) }
+func (c *conn) Watching(more int) { c.stream.Account.Keep(int64(more)) }
 
 // Identities implements znode.Watcher.
 func (c *conn) Identities() []*proto.Identity { return c.identity.all() }

@@ -21,9 +21,9 @@ func (r *request) attempt(a guesses.Attempt, check func(a *guesses.Attempt) (mor
 	if !a.Slowed() {
 		return check(&a)
 	}
-	longest := c.stream.Timeout() / slowedShare
+	longest := c.stream.Life.Timeout() / slowedShare
 	inTurn := func() (more bool) {
-		if a.Wait(c.stream.Context(), longest) != nil {
+		if a.Wait(c.stream.Life.Context(), longest) != nil {
 			c.stream.Drop(slowed) // unless it has ended
 			return false
 		}

@@ -166,7 +166,7 @@ func (h *handshake) enterLater() {
 	if h.c.stream.Dead() {
 		return
 	}
-	h.c.stream.Go(func() {
+	h.c.stream.Life.Go(func() {
 		if h.awaitCreateSlot() {
 			h.enter() // if it fails the connection has ended
 		}
@@ -185,7 +185,7 @@ func (h *handshake) wrong() bool {
 func (h *handshake) hurry(d time.Duration) {
 	c := h.c
 	c.stream.Lock()
-	sooner := time.Now().Add(d).Before(c.stream.Expires())
+	sooner := time.Now().Add(d).Before(c.stream.Life.Expires())
 	c.stream.Unlock()
 	if sooner {
 		c.stream.Limit(d, handshakeLate)
@@ -211,7 +211,7 @@ func passwordIs(s znode.Session, password []byte) bool {
 
 // create asks for a new session.
 func (h *handshake) create() bool {
-	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Context())
+	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Life.Context())
 	if err != nil {
 		h.c.stream.Drop(internal) // unless it has ended: then that was the error
 		return false
@@ -295,7 +295,7 @@ func (h *handshake) Applied(res *znode.Result) {
 // goroutine, because apply must not wait for the submission, and the reader waits for the client.
 // The caller holds the lock.
 func (h *handshake) again(since uint64) {
-	h.c.stream.Go(func() { h.submit(since) }) // if it fails the connection has ended
+	h.c.stream.Life.Go(func() { h.submit(since) }) // if it fails the connection has ended
 }
 
 // succeed answers the client and lets the reader go on. The caller holds the lock and the
@@ -324,7 +324,7 @@ func (h *handshake) reject(hasReadOnly bool, why stream.Reason) {
 func (h *handshake) queueRejection(hasReadOnly bool, why stream.Reason) {
 	c := h.c
 	h.queueResponse(jute.ConnectResponse{Passwd: make([]byte, passwordSize), HasReadOnly: hasReadOnly})
-	c.stream.Finish(why)
+	c.stream.Life.Finish(why)
 }
 
 // queueResponse queues the answer to a handshake. The caller holds the lock.

@@ -57,7 +57,7 @@ func startRead(r *request) {
 	if !r.aside {
 		read.take()
 	}
-	r.c.stream.Go(read.serve)
+	r.c.stream.Life.Go(read.serve)
 }
 
 // serve answers the read in its turn. It keeps the turn for as long again as it took, longRest at most, so that others have half
@@ -66,7 +66,7 @@ func (l *longRead) serve() {
 	c := l.c
 	select {
 	case c.srv.turn <- struct{}{}:
-	case <-c.stream.Context().Done():
+	case <-c.stream.Life.Context().Done():
 		return
 	}
 	began := time.Now()

@@ -24,7 +24,7 @@ type missedCheck struct {
 
 // nothing reports whether the client has been told of all changes of what it watches. It takes no lock.
 func (m *missedCheck) nothing() bool {
-	return m.none.Load() == m.session.tree.MissedPaths() || !m.stream.Keeps()
+	return m.none.Load() == m.session.tree.MissedPaths() || !m.stream.Account.Keeps()
 }
 
 // search drops the connection if the client has missed a change of what it watches. It reports whether it has not. The caller holds

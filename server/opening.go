@@ -37,7 +37,7 @@ func (h *handshake) awaitCreateSlot() bool {
 	case c.srv.openings <- struct{}{}:
 		h.noteCreateSlot()
 		return true
-	case <-c.stream.Context().Done():
+	case <-c.stream.Life.Context().Done():
 		return false
 	}
 }
@@ -47,13 +47,13 @@ func (h *handshake) noteCreateSlot() {
 	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.opening = true
+	c.slot = true
 }
 
 // releaseCreateSlot gives the place back, if the connection has one. It never blocks. The caller holds the lock.
 func (c *conn) releaseCreateSlot() {
-	if c.opening {
-		c.opening = false
+	if c.slot {
+		c.slot = false
 		<-c.srv.openings
 	}
 }

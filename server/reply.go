@@ -98,7 +98,7 @@ func (p *replies) replied(r *request) {
 	p.stats.reply(took, r.how.class)
 	p.traffic.reply(r.op, r.xid, p.shown, now.Sub(p.stats.begun), took)
 	if r.ends {
-		p.stream.Finish(r.why)
+		p.stream.Life.Finish(r.why)
 	}
 	r.free()
 }
@@ -225,13 +225,13 @@ func (p *replies) answerReady(applying bool) {
 		p.appendReply(r.reply)
 		p.settle(r)
 	}
-	p.stream.Changed()
+	p.stream.Life.Changed()
 }
 
 // affords reports whether the budget has room for the answer to r, a read. If not, the connection
 // waits for it. The caller holds the lock and the tree's.
 func (p *replies) affords(r *request) bool {
-	if p.stream.HasRoom(int64(p.session.limits.MaxBuffer)) {
+	if p.stream.Account.HasRoom(int64(p.session.limits.MaxBuffer)) {
 		return true // usually so, and checking the weight costs more
 	}
 	return r.how.weigh == nil || p.stream.Claim(r.how.weigh(p.session, r))

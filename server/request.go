@@ -31,7 +31,7 @@ func (c *conn) Frame(frame []byte) (more bool) {
 	if !served && c.identity.entitled() {
 		served, c.used = true, true
 		if !c.readOnly {
-			c.srv.cfg.Member.Touch(c.session.id, c.stream.Timeout())
+			c.srv.cfg.Member.Touch(c.session.id, c.stream.Life.Timeout())
 		}
 	}
 	c.srv.stats.received.Add(1)
@@ -100,9 +100,9 @@ func (r *request) submitBounded() bool {
 // no zxid. A reader of the connection waits for the disk, so neither the loop nor apply does, and the wait ends before the session could expire.
 func (r *request) submitAudited() bool {
 	c := r.c
-	longest := c.stream.Timeout() / auditShare
+	longest := c.stream.Life.Timeout() / auditShare
 	write := func() (more bool) {
-		if c.srv.cfg.Audit.Intend(c.stream.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
+		if c.srv.cfg.Audit.Intend(c.stream.Life.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
 			r.code = jute.NoRoom
 			more = r.local()
 		} else {
@@ -242,7 +242,7 @@ func (c *conn) turn() bool {
 
 // hand gives a transaction to the member. It blocks as Member.Submit does.
 func (c *conn) hand(txn *proto.Txn, w znode.Waiter) bool {
-	if err := c.srv.cfg.Member.Submit(c.stream.Context(), txn, w); err != nil {
+	if err := c.srv.cfg.Member.Submit(c.stream.Life.Context(), txn, w); err != nil {
 		c.stream.Drop(internal) // unless it has ended: then that was the error
 		return false
 	}

@@ -33,8 +33,8 @@ func (r *request) holdBack(res *znode.Result) {
 	c := r.c
 	c.replies.queue.answered(r, c.replies.appendApplied(nil, r, res))
 	c.stream.Count()
-	limit := min(reconfigWait, c.stream.Timeout()/reconfigShare)
-	c.stream.Go(func() {
+	limit := min(reconfigWait, c.stream.Life.Timeout()/reconfigShare)
+	c.stream.Life.Go(func() {
 		if r.awaitSettled(limit) {
 			r.settled()
 		}
@@ -56,7 +56,7 @@ func (r *request) awaitSettled(limit time.Duration) bool {
 		case <-changed:
 		case <-timer.C:
 			return true
-		case <-c.stream.Context().Done():
+		case <-c.stream.Life.Context().Done():
 			return false
 		}
 	}

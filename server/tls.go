@@ -93,7 +93,7 @@ func (s *secure) secured(c *conn, sock net.Conn) bool {
 		if err != nil {
 			return c.stream.Lost(err)
 		}
-		c.stream.Limit(c.srv.cfg.Limits.Handshake-time.Since(c.stream.Begun()), handshakeLate)
+		c.stream.Limit(c.srv.cfg.Limits.Handshake-time.Since(c.stream.Life.Begun()), handshakeLate)
 		if first != tlsRecord {
 			return true
 		}
@@ -128,7 +128,7 @@ type tlsState struct{ version, cipher string }
 
 // handshakeAt makes the handshake of TLS at a place.
 func (s *secure) handshakeAt(at *tlsPlace, c *conn, sock net.Conn) error {
-	ctx := c.stream.Context()
+	ctx := c.stream.Life.Context()
 	below := &turnSocket{Conn: sock, turns: s.turns, place: at, ended: ctx.Done()}
 	own := tls.Server(below, s.config)
 	if !c.stream.Wrap(own) {

@@ -44,12 +44,12 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 	t := &c.replies.traffic
 	shown = tally.Connection{
 		Number: c.ordinal, Addr: c.addr.String(), Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
-		Queued: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Begun(), Expires: c.stream.Expires(),
+		Queued: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Life.Begun(), Expires: c.stream.Life.Expires(),
 	}
 	if c.tls != nil {
 		shown.TLS, shown.Cipher = c.tls.version, c.tls.cipher
 	}
-	timeout := c.stream.Timeout()
+	timeout := c.stream.Life.Timeout()
 	if timeout == 0 {
 		return shown, true
 	}

@@ -22,29 +22,29 @@ func (a Accepted) Close() { closeSocket(a.fd) }
 // InitAccepted makes s the stream of a socket, in group. Start has it served.
 func (s *Stream) InitAccepted(sock Accepted, group *Group, owner Owner) {
 	s.init(group, owner)
-	s.seat.fd = sock.fd
-	s.seat.fresh = true
+	s.registration.fd = sock.fd
+	s.registration.fresh = true
 }
 
 // Start has a stream of InitAccepted served: by its loop, which hands the first frame to the owner, or by a
 // reader, which calls Owner.Begin. It returns at once.
 func (s *Stream) Start() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fd := s.seat.fd
-	if s.end.dead {
-		s.seat.fd = -1
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	fd := s.registration.fd
+	if s.Life.dead {
+		s.registration.fd = -1
 		closeSocket(fd)
 		go s.leave()
 		return
 	}
 	if l := s.group.loopOf(s); l != nil && !l.stuck(time.Now()) {
-		s.seat.loop = l
+		s.registration.loop = l
 		s.reader.gate.begin()
 		if l.enter(s, fd) == nil {
 			return
 		}
-		s.seat.loop = nil
+		s.registration.loop = nil
 	}
-	s.giveReader(fd, true)
+	loopVisit{s}.giveReader(fd, true)
 }

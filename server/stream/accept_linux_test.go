@@ -169,7 +169,7 @@ func TestAcceptedLimit(t *testing.T) {
 		o.do(func() { kept = o.State().Part })
 		return kept
 	})
-	o.dropSilent(o.group.loopOf(&o.Stream), time.Now().Add(2*time.Hour))
+	loopVisit{&o.Stream}.dropSilent(o.group.loopOf(&o.Stream), time.Now().Add(2*time.Hour))
 	o.do(func() {
 		if o.Dead() {
 			t.Error("a client that has not sent its first frame was dropped as a silent one")

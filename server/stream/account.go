@@ -7,8 +7,10 @@ import (
 	"time"
 )
 
-// account is what the budget records about a stream.
-type account struct {
+// Account is what the budget records about a stream. The connection's lock guards taking and granted. Everything else is read without a lock.
+type Account struct {
+	budget  *Budget
+	life    *Lifecycle   // of the stream
 	held    atomic.Int64 // bytes that the budget counted for the stream last; changed under the stream's lock
 	took    atomic.Int64 // when its client last sent or took any bytes, in nanoseconds since Init
 	taking  int          // bytes of the frame that is being read, if it is long; else 0
@@ -18,92 +20,96 @@ type account struct {
 }
 
 // passing returns how many bytes the stream holds for a time. What is kept does not make a stream wait, because waiting would not free it.
-func (a *account) passing() int64 { return a.held.Load() - a.kept.Load() }
+func (a *Account) passing() int64 { return a.held.Load() - a.kept.Load() }
 
 // Keep counts n more bytes, or fewer if n is negative, that the owner keeps for the client for as long as the connection lasts. The
 // budget learns of them with the next Count. Keep takes no lock.
-func (s *Stream) Keep(n int64) { s.account.keeps.Add(n) }
+func (a *Account) Keep(n int64) { a.keeps.Add(n) }
 
 // Keeps reports whether the owner keeps anything. It takes no lock.
-func (s *Stream) Keeps() bool { return s.account.keeps.Load() != 0 }
+func (a *Account) Keeps() bool { return a.keeps.Load() != 0 }
 
 // Count updates what the budget counts for the stream: bytes that the client has not taken, frames
 // that wait at the owner, a long frame that is being read, and what the owner keeps. The owner calls it when the size of
 // its waiting frames has changed. The caller holds the lock.
 func (s *Stream) Count() {
 	_, waiting := s.owner.Waiting()
-	kept := s.account.keeps.Load()
-	n := int64(s.Unsent()+waiting+s.account.taking) + kept
-	if s.end.dead {
+	s.Account.count(int64(s.Unsent()+waiting), s.Life.dead)
+}
+
+// count counts bytes that the stream holds beside what the account knows. If ended is true, the stream holds nothing any more.
+func (a *Account) count(bytes int64, ended bool) {
+	kept := a.keeps.Load()
+	n := bytes + int64(a.taking) + kept
+	if ended {
 		n, kept = 0, 0
 	}
-	held := s.account.held.Load()
+	held := a.held.Load()
 	d := n - held
 	if d == 0 || d < AccountStep && d > -AccountStep && n != 0 {
 		return
 	}
-	s.account.held.Store(n)
+	a.held.Store(n)
 	if d < 0 || held == 0 {
-		s.progress()
+		a.progress()
 	}
-	s.group.Budget.keep(kept - s.account.kept.Swap(kept))
-	s.group.Budget.Add(d)
+	a.budget.keep(kept - a.kept.Swap(kept))
+	a.budget.Add(d)
 }
 
 // progress notes that the client has sent or taken bytes.
-func (s *Stream) progress() { s.account.took.Store(int64(time.Since(s.begun))) }
+func (a *Account) progress() { a.took.Store(int64(time.Since(a.life.begun))) }
 
 // HasRoom reports whether the budget has room for n more bytes of this stream. The caller holds the
 // lock.
-func (s *Stream) HasRoom(n int64) bool { return s.group.Budget.room(s.account.passing(), n) }
+func (a *Account) HasRoom(n int64) bool { return a.budget.room(a.passing(), n) }
 
-// Claim reports whether the stream may have n more bytes. If not, Resume is called when it may. A
+// Claim reports whether the stream may have n more bytes. If not, the budget calls grant when it may, and so Resume. A
 // small n is always allowed. The caller holds the lock.
 func (s *Stream) Claim(n int64) bool {
-	return n < AccountStep || s.has(n)
-}
-
-// has reports whether the stream may have n more bytes. If not, the budget calls grant when it may.
-// The caller holds the lock.
-func (s *Stream) has(n int64) bool {
-	if !s.account.granted && !s.HasRoom(n) {
+	if n < AccountStep {
+		return true
+	}
+	if !s.Account.granted && !s.Account.HasRoom(n) {
 		s.group.Budget.wait(s, n)
 		return false
 	}
-	s.account.granted = false
+	s.Account.granted = false
 	return true
 }
 
 // grant tells the stream that it may have the bytes for which it waited.
 func (s *Stream) grant() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.account.granted = true
-	s.changed.Broadcast()
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	s.Account.granted = true
+	s.Life.changed.Broadcast()
 	s.ResumeLater()
 }
 
 // takeIn counts the n bytes of a long frame before the reader reads the rest of it. It waits until
 // the budget has room for them, and returns false if the stream has ended.
-func (s *Stream) takeIn(n int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.has(int64(n)) {
-		s.Wait(func() bool { return !s.has(int64(n)) })
-		if s.opened() && !s.end.dead { // the client was not read meanwhile
-			s.armRead(time.Now())
+func (f frameReader) takeIn(n int) bool {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	if !s.Claim(int64(n)) {
+		s.Wait(func() bool { return !s.Claim(int64(n)) })
+		if s.Life.opened() && !s.Life.dead { // the client was not read meanwhile
+			f.armRead(time.Now())
 		}
 	}
-	s.account.taking = n
+	s.Account.taking = n
 	s.Count()
-	return !s.end.dead
+	return !s.Life.dead
 }
 
 // taken ends what takeIn began: the memory of the frame is free again.
-func (s *Stream) taken() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.account.taking = 0
+func (f frameReader) taken() {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	s.Account.taking = 0
 	s.Count()
 }
 
@@ -113,8 +119,8 @@ func (s *Stream) taken() {
 // middle. Each further gateStep bytes of a counted frame are a sign of life.
 type gate struct {
 	s      *Stream
+	got    int // bytes of this frame so far, with its length
 	length [LengthSize]byte
-	got    int  // bytes of this frame so far, with its length
 	in     bool // the frame is counted
 }
 
@@ -127,7 +133,7 @@ func (g *gate) begin() { g.got, g.in = 0, false }
 // Read implements io.Reader for jute.ReadFrame.
 func (g *gate) Read(p []byte) (int, error) {
 	if g.got >= gateStep && !g.in {
-		if !g.s.takeIn(int(binary.BigEndian.Uint32(g.length[:]))) {
+		if reader := (frameReader{g.s}); !reader.takeIn(int(binary.BigEndian.Uint32(g.length[:]))) {
 			return 0, net.ErrClosed
 		}
 		g.in = true
@@ -137,7 +143,7 @@ func (g *gate) Read(p []byte) (int, error) {
 		copy(g.length[g.got:], p[:n])
 	}
 	if g.got += n; g.in && g.got%gateStep == 0 {
-		g.s.progress()
+		g.s.Account.progress()
 	}
 	return n, err
 }

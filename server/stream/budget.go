@@ -145,12 +145,12 @@ func (b *Budget) relieve(now time.Time) {
 	}
 	granted, helped := int64(0), false // bytes that were granted, but are not counted yet
 	for _, p := range b.places() {
-		held := p.s.account.passing()
+		held := p.s.Account.passing()
 		if lacks := granted + b.lacks(held, p.n); lacks > 0 && !helped && now.Sub(p.since) > BudgetPatience {
 			b.cut(lacks, held, now, true)
 			helped = true
 		}
-		if granted+b.lacks(held, p.n) <= 0 || !p.s.alive() {
+		if granted+b.lacks(held, p.n) <= 0 || !p.s.Life.alive() {
 			granted += p.n
 			b.leave(p.s)
 			p.s.grant()
@@ -164,7 +164,7 @@ func (b *Budget) relieve(now time.Time) {
 func (b *Budget) places() []place {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slices.SortStableFunc(b.waiting, func(x, y place) int { return cmp.Compare(x.s.account.held.Load(), y.s.account.held.Load()) })
+	slices.SortStableFunc(b.waiting, func(x, y place) int { return cmp.Compare(x.s.Account.held.Load(), y.s.Account.held.Load()) })
 	return slices.Clone(b.waiting)
 }
 
@@ -191,7 +191,7 @@ func (b *Budget) cut(need, above int64, now time.Time, stalled bool) {
 	var holders []holder
 	share := b.evenShare()
 	for _, s := range b.all() {
-		held, idle := s.account.held.Load(), now.Sub(s.begun)-time.Duration(s.account.took.Load()) > BudgetPatience
+		held, idle := s.Account.held.Load(), now.Sub(s.Life.begun)-time.Duration(s.Account.took.Load()) > BudgetPatience
 		if held > above && (idle || !stalled) {
 			holders = append(holders, holder{s, held, idle && held > share})
 		}
@@ -215,9 +215,9 @@ func (b *Budget) cut(need, above int64, now time.Time, stalled bool) {
 // cutKeepers drops the streams for whose clients most is kept, until need of those bytes are free.
 func (b *Budget) cutKeepers(need int64) {
 	holders := b.all()
-	slices.SortFunc(holders, func(x, y *Stream) int { return cmp.Compare(y.account.kept.Load(), x.account.kept.Load()) })
+	slices.SortFunc(holders, func(x, y *Stream) int { return cmp.Compare(y.Account.kept.Load(), x.Account.kept.Load()) })
 	for i := 0; i < len(holders) && need > 0; i++ {
-		need -= holders[i].account.kept.Load()
+		need -= holders[i].Account.kept.Load()
 		holders[i].Drop(OverBudget)
 		b.count()
 	}
@@ -227,7 +227,7 @@ func (b *Budget) cutKeepers(need int64) {
 func (b *Budget) evenShare() int64 {
 	n := int64(0)
 	for _, s := range b.all() {
-		if s.account.held.Load() > 0 {
+		if s.Account.held.Load() > 0 {
 			n++
 		}
 	}

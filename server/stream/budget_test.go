@@ -28,7 +28,7 @@ func TestClaim(t *testing.T) {
 		o.group.Budget.Add(others)
 		o.do(func() {
 			o.due = true
-			if !o.Claim(AccountStep-1) || o.HasRoom(1) || o.Claim(AccountStep) {
+			if !o.Claim(AccountStep-1) || o.Account.HasRoom(1) || o.Claim(AccountStep) {
 				t.Error("a budget that is spent has room")
 			}
 		})

@@ -50,7 +50,7 @@ func TestEnds(t *testing.T) {
 				if why := o.whyEnded(t); why != tt.why {
 					t.Errorf("ended for reason %d, want %d", why, tt.why)
 				}
-				if err := o.Context().Err(); !errors.Is(err, context.Canceled) {
+				if err := o.Life.Context().Err(); !errors.Is(err, context.Canceled) {
 					t.Errorf("its context has %v", err)
 				}
 				o.do(func() {

@@ -134,22 +134,23 @@ func (l *loop) serve(fd int, now time.Time) {
 	if s == nil {
 		return
 	}
-	rest := s.receive(l, fd, now)
+	visit := loopVisit{s}
+	rest := visit.receive(l, fd, now)
 	if rest == nil {
 		return
 	}
 	more := true
 	for more && s.later == nil {
-		n := wholeFrame(rest, s.mostFrame())
-		if n == 0 || !s.easy() {
+		n := wholeFrame(rest, s.reader.mostFrame(s.group.Config))
+		if n == 0 || !visit.easy() {
 			break
 		}
-		s.seat.fresh, s.reader.framed = false, true
+		s.registration.fresh, s.reader.framed = false, true
 		s.group.BytesIn.Add(uint64(n))
 		more = s.owner.Frame(rest[LengthSize:n])
 		rest = rest[n:]
 	}
-	s.received(rest, more)
+	visit.received(rest, more)
 }
 
 // wholeFrame returns how many bytes the frame at the head of b has, with its length. It returns 0
@@ -209,6 +210,6 @@ func (l *loop) dropSilent(now time.Time) {
 	}
 	l.mu.Unlock()
 	for _, s := range streams {
-		s.dropSilent(l, now)
+		loopVisit{s}.dropSilent(l, now)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// output is what is queued to be sent, and the state of the goroutine that sends it.
+// output is what is queued to be sent, and the state of the goroutine that sends it. The connection's lock guards it.
 type output struct {
 	queued   *Buffer   // frames in the order the client must see; nil when empty
 	sending  int       // bytes that the flusher is writing
@@ -15,27 +15,61 @@ type output struct {
 	written  time.Time // when the write deadline was last set; only the flusher uses it
 }
 
-// Unsent returns how many bytes the client has not taken. The caller holds the lock.
-func (s *Stream) Unsent() int {
-	if s.out.queued == nil {
-		return s.out.sending
+// unsent returns the number of bytes that the client has not taken.
+func (o *output) unsent() int {
+	if o.queued == nil {
+		return o.sending
 	}
-	return s.out.queued.Size() + s.out.sending
+	return o.queued.Size() + o.sending
 }
+
+// buffer returns the buffer to append to.
+func (o *output) buffer() *Buffer {
+	if o.queued == nil {
+		o.queued = takeBuffer()
+	}
+	return o.queued
+}
+
+// note reports whether the owner has to arrange a flush. That is so once between two flushes, and only if no flusher runs.
+func (o *output) note() bool {
+	if o.noted || o.flushing {
+		return false
+	}
+	o.noted = true
+	return true
+}
+
+// take takes what is queued, to be sent by a flusher.
+func (o *output) take() *Buffer {
+	batch := o.queued
+	o.queued = nil
+	o.sending = batch.Size()
+	return batch
+}
+
+// drop gives the memory of the output back.
+func (o *output) drop() {
+	o.queued.free()
+	o.queued = nil
+}
+
+// Unsent returns the number of bytes that the client has not taken. The caller holds the lock.
+func (s *Stream) Unsent() int { return s.out.unsent() }
 
 // Output returns the buffer to which the caller appends whole frames. The caller holds the lock.
 func (s *Stream) Output() *Buffer {
-	if s.out.queued == nil {
-		s.out.queued = takeBuffer()
-	}
-	return s.out.queued
+	return s.out.buffer()
 }
+
+// flusher is the goroutine that sends the output of a stream. One runs at a time (output.flushing).
+type flusher struct{ s *Stream }
 
 // CheckUnread drops a client that leaves too much unread, and counts what it leaves. It is for
 // frames that never wait, such as events. The caller holds the lock.
 func (s *Stream) CheckUnread() {
 	if s.Unsent() > s.group.MaxUnread {
-		s.drop(SlowReader)
+		s.DropLocked(SlowReader)
 	}
 	s.Count()
 }
@@ -43,16 +77,12 @@ func (s *Stream) CheckUnread() {
 // NoteOutput reports whether the owner has to arrange a Flush for what is queued. That is so once
 // between two flushes, and only if no flusher runs. The caller holds the lock.
 func (s *Stream) NoteOutput() bool {
-	if s.out.noted || s.out.flushing {
-		return false
-	}
-	s.out.noted = true
-	return true
+	return s.out.note()
 }
 
 // Flush sends what is queued, as much as it can without waiting. A flusher does the rest.
 func (s *Stream) Flush() {
-	batch, now := s.begin()
+	batch, now := flusher{s}.begin()
 	if batch == nil {
 		return
 	}
@@ -60,11 +90,11 @@ func (s *Stream) Flush() {
 	if now {
 		n = writeNow(s.raw, batch.B[:min(len(batch.B), MaxWrite)])
 		if n == len(batch.B) {
-			batch, n = s.sent(batch), 0
+			batch, n = flusher{s}.sent(batch), 0
 		}
 	}
 	if batch != nil {
-		go s.flush(batch, n)
+		go flusher{s}.flush(batch, n)
 	}
 }
 
@@ -72,56 +102,59 @@ func (s *Stream) Flush() {
 // that may be written at once, without waiting. begin returns nil in three cases: nothing is
 // queued, another goroutine sends already, or the stream is in a loop and begin has sent everything
 // itself.
-func (s *Stream) begin() (batch *Buffer, now bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (f flusher) begin() (batch *Buffer, now bool) {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
 	s.out.noted = false
-	if s.seat.loop != nil {
-		s.transmit()
+	if s.registration.loop != nil {
+		loopVisit{s}.transmit()
 		return nil, false
 	}
-	if s.end.dead || s.out.flushing || s.out.queued == nil {
+	if s.Life.dead || s.out.flushing || s.out.queued == nil {
 		return nil, false
 	}
 	s.out.flushing = true
-	s.helpers++
-	batch = s.takeLocked()
-	return batch, s.raw != nil && batch.extra == 0 && s.maySend(time.Now())
+	s.Life.helpers++
+	batch = f.takeLocked()
+	return batch, s.raw != nil && batch.extra == 0 && f.maySend(time.Now())
 }
 
 // FlushLater starts a flusher if there is anything to send and no flusher runs. The caller holds
 // the lock.
 func (s *Stream) FlushLater() {
-	if s.end.dead || s.out.flushing || s.out.queued == nil {
+	if s.Life.dead || s.out.flushing || s.out.queued == nil {
 		return
 	}
-	s.helpers++
-	if s.seat.loop != nil {
-		go s.flushAside()
+	s.Life.helpers++
+	if s.registration.loop != nil {
+		go flusher{s}.flushAside()
 		return
 	}
 	s.out.flushing = true
-	go func() { s.flush(s.take(), 0) }()
+	go func() { flusher{s}.flush(flusher{s}.take(), 0) }()
 }
 
 // flushAside is Flush in a goroutine of its own.
-func (s *Stream) flushAside() {
+func (f flusher) flushAside() {
+	s := f.s
 	s.Flush()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.helped()
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	s.Life.helped()
 }
 
 // flush sends a batch whose first n bytes have been sent. After that it sends, in each further
 // write, all that was queued meanwhile.
-func (s *Stream) flush(batch *Buffer, n int) {
+func (f flusher) flush(batch *Buffer, n int) {
+	s := f.s
 	for batch != nil {
-		if why, ok := s.sendBatch(batch, n); !ok {
+		if why, ok := f.sendBatch(batch, n); !ok {
 			batch.free()
 			s.Drop(why)
-			batch = s.take()
+			batch = f.take()
 		} else {
-			batch = s.sent(batch)
+			batch = f.sent(batch)
 		}
 		n = 0
 	}
@@ -129,9 +162,9 @@ func (s *Stream) flush(batch *Buffer, n int) {
 
 // sendBatch writes a batch except for its first n bytes. If that fails, it returns the reason why
 // the stream ends.
-func (s *Stream) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
+func (f flusher) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
 	for piece := range batch.pieces(n) {
-		if why, ok := s.send(piece); !ok {
+		if why, ok := f.send(piece); !ok {
 			return why, false
 		}
 	}
@@ -139,42 +172,43 @@ func (s *Stream) sendBatch(batch *Buffer, n int) (why Reason, ok bool) {
 }
 
 // sent is called after a batch has been sent. It returns the next one, as take does.
-func (s *Stream) sent(batch *Buffer) (next *Buffer) {
+func (f flusher) sent(batch *Buffer) (next *Buffer) {
+	s := f.s
 	batch.free()
-	if s.tookAll() {
+	if f.tookAll() {
 		s.owner.Resume()
 	}
-	s.finishSent()
-	return s.take()
+	f.finishSent()
+	return f.take()
 }
 
 // take returns what is queued. If that is nothing, take returns nil, the caller is no longer the
 // flusher, and it returns.
-func (s *Stream) take() *Buffer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.takeLocked()
+func (f flusher) take() *Buffer {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	return f.takeLocked()
 }
 
-func (s *Stream) takeLocked() *Buffer {
+func (f flusher) takeLocked() *Buffer {
+	s := f.s
 	s.out.sending = 0
 	s.Count()
-	if s.out.queued == nil || s.end.dead {
+	if s.out.queued == nil || s.Life.dead {
 		s.out.flushing = false
-		s.helped()
+		s.Life.helped()
 		return nil
 	}
-	batch := s.out.queued
-	s.out.queued = nil
-	s.out.sending = batch.Size()
-	return batch
+	return s.out.take()
 }
 
 // send writes b if the client may be sent anything. Each part has its own deadline. A client that
 // takes nothing for its timeout is dropped.
-func (s *Stream) send(b []byte) (why Reason, ok bool) {
+func (f flusher) send(b []byte) (why Reason, ok bool) {
+	s := f.s
 	for len(b) > 0 {
-		if !s.permitted(time.Now()) {
+		if !f.permitted(time.Now()) {
 			return NotVouched, false
 		}
 		n, err := s.sock.Write(b[:min(len(b), MaxWrite)])
@@ -185,7 +219,7 @@ func (s *Stream) send(b []byte) (why Reason, ok bool) {
 			return ByClient, false
 		}
 		if b = b[n:]; n == MaxWrite {
-			s.tookPart(n)
+			f.tookPart(n)
 		}
 	}
 	return 0, true
@@ -193,56 +227,90 @@ func (s *Stream) send(b []byte) (why Reason, ok bool) {
 
 // permitted asks the owner for its permit, and waits for that if necessary. If the owner permits,
 // it sets the write deadline and returns true.
-func (s *Stream) permitted(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.maySend(now) {
+func (f flusher) permitted(now time.Time) bool {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	if f.maySend(now) {
 		return true
 	}
-	s.mu.Unlock()
-	ok := s.owner.AwaitPermit(s.life)
-	s.mu.Lock()
-	s.armWrite(now)
+	s.Life.mu.Unlock()
+	ok := s.owner.AwaitPermit(s.Life.done)
+	s.Life.mu.Lock()
+	f.armWrite(now)
 	return ok
 }
 
 // maySend asks the owner for its permit. If the owner permits, it sets the write deadline and
 // returns true. The caller holds the lock, and is the goroutine that sends.
-func (s *Stream) maySend(now time.Time) bool {
+func (f flusher) maySend(now time.Time) bool {
+	s := f.s
 	if !s.owner.MaySend() {
 		return false
 	}
-	s.armWrite(now)
+	f.armWrite(now)
 	return true
 }
 
 // armWrite sets the deadline by which the client must take what is sent. It sets it once per tick
 // and not for every write. A stream that has ended keeps its deadline. The caller holds the lock.
-func (s *Stream) armWrite(now time.Time) {
-	patience := s.timeout
-	if !s.opened() {
+func (f flusher) armWrite(now time.Time) {
+	s := f.s
+	patience := s.Life.timeout
+	if !s.Life.opened() {
 		patience = s.group.Handshake
 	}
-	if tick := s.group.Tick; !s.end.dead && now.Sub(s.out.written) > tick {
+	if tick := s.group.Tick; !s.Life.dead && now.Sub(s.out.written) > tick {
 		s.out.written = now
 		_ = s.sock.SetWriteDeadline(now.Add(patience + tick)) // if it fails, so will the write
 	}
 }
 
 // tookPart notes that the client has taken n bytes of the batch that is being sent.
-func (s *Stream) tookPart(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (f flusher) tookPart(n int) {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
 	s.out.sending = max(0, s.out.sending-n)
 	s.Count()
 }
 
 // tookAll notes that the client has taken what was sent, and reports whether Resume is due.
-func (s *Stream) tookAll() (due bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (f flusher) tookAll() (due bool) {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
 	s.out.sending = 0
 	s.Count()
-	s.changed.Broadcast()
-	return !s.end.dead && s.owner.Due()
+	s.Life.changed.Broadcast()
+	return !s.Life.dead && s.owner.Due()
+}
+
+// allSent reports whether the last reply has been sent. Only the goroutine that sends calls it.
+func (f flusher) allSent() bool {
+	s := f.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	return s.Life.last && !s.Life.dead && s.out.queued == nil
+}
+
+// finishSent closes the sending side if the last reply has been sent. The reader then waits until
+// the client closes its side.
+func (f flusher) finishSent() {
+	s := f.s
+	if !f.allSent() {
+		return
+	}
+	half, ok := s.sock.(interface{ CloseWrite() error })
+	ok = ok && half.CloseWrite() == nil // without the lock: TLS sends an alert
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	s.Life.finished = true
+	if !ok {
+		s.DropLocked(s.Life.why)
+	}
+	if !s.Life.dead {
+		_ = s.sock.SetReadDeadline(time.Now().Add(LingerTime)) // if it fails, so will the read
+	}
+	s.Life.changed.Broadcast()
 }

@@ -39,7 +39,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -126,27 +125,21 @@ type Config struct {
 type Stream struct {
 	owner Owner
 	group *Group
-	begun time.Time
-	life  lifetime // ends with the stream
 
 	reader reader
 	later  func() bool // what Frame left to the reader; the reader begins with it
 
-	mu       sync.Mutex
-	changed  sync.Cond       // something changed that a goroutine may wait for
-	sock     socket          // nil while it is in a loop; only the reader changes it, and raw, under mu
-	raw      syscall.RawConn // the raw form of sock; nil: it cannot be written to without waiting
-	timeout  time.Duration   // for how long the client may be silent; 0: the stream has not been opened
-	expires  time.Time       // when the stream ends unless something is heard
-	deadline *time.Timer     // ends the stream when its Limit runs out
-	seat     seat
-	out      output
-	account  account
-	end      ending
-	helpers  int    // goroutines beside the reader
-	resuming bool   // a goroutine calls Resume
-	again    bool   // and has to call it once more
-	lot      uint32 // chooses the loop of the group
+	// Life is the connection's lock, and how far the stream has come.
+	Life Lifecycle
+
+	// Life's lock guards the rest.
+	sock         socket          // nil while it is in a loop; only the reader changes it and raw
+	raw          syscall.RawConn // the raw form of sock; nil: it cannot be written to without waiting
+	registration pollerRegistration
+	out          output
+	Account      Account // what the budget counts of the stream
+	resumption   resumption
+	lot          uint32 // chooses the loop of the group
 }
 
 // reader is the state of the goroutine that reads from the client: the reader, or the loop.
@@ -164,23 +157,37 @@ type reader struct {
 func (s *Stream) Init(sock net.Conn, group *Group, owner Owner) {
 	s.init(group, owner)
 	s.sock, s.raw = sock, rawOf(sock)
-	s.seat.fd = -1
+	s.registration.fd = -1
 	s.reader.in.src = sock
 }
 
 func (s *Stream) init(group *Group, owner Owner) {
-	s.owner, s.group, s.begun, s.life = owner, group, time.Now(), make(lifetime)
+	s.owner, s.group = owner, group
+	s.Life.init(group.Tick)
+	s.Account.budget, s.Account.life = group.Budget, &s.Life
 	s.lot = group.lots.Add(1)
 	s.reader.gate.s = s
-	s.changed.L = &s.mu
 }
+
+// Lock takes the connection's lock.
+func (s *Stream) Lock() { s.Life.mu.Lock() }
+
+// Unlock releases the connection's lock.
+func (s *Stream) Unlock() { s.Life.mu.Unlock() }
+
+// Dead reports whether the stream is over and nothing more is sent. The caller holds the lock.
+func (s *Stream) Dead() bool { return s.Life.dead }
+
+// Closing reports whether the stream is over or its last reply is queued. In both cases nothing may
+// be added. The caller holds the lock.
+func (s *Stream) Closing() bool { return s.Life.closing() }
 
 // Wrap has the stream read from sock and write to it. sock is around the socket that the stream has had. It
 // returns false if the stream has ended. Only the reader calls it, before it reads anything.
 func (s *Stream) Wrap(sock net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.end.dead {
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
+	if s.Life.dead {
 		return false
 	}
 	s.sock, s.raw = sock, rawOf(sock)
@@ -188,118 +195,79 @@ func (s *Stream) Wrap(sock net.Conn) bool {
 	return true
 }
 
-// Lock takes the connection's lock.
-func (s *Stream) Lock() { s.mu.Lock() }
-
-// Unlock releases the connection's lock.
-func (s *Stream) Unlock() { s.mu.Unlock() }
-
-// Begun returns when Init was called.
-func (s *Stream) Begun() time.Time { return s.begun }
-
-// Context returns a context that ends with the stream.
-func (s *Stream) Context() context.Context { return s.life }
-
-// Timeout returns the timeout that was passed to Open. Frame needs no lock to call it; other
-// callers hold the lock.
-func (s *Stream) Timeout() time.Duration { return s.timeout }
-
 // Open ends a stream's Limit. From now on the client's frames are served, and it may be silent for
 // timeout and IdleSlack ticks. The caller holds the lock, and the stream has not ended.
 func (s *Stream) Open(timeout time.Duration) {
-	s.timeout = timeout
-	if s.deadline != nil {
-		s.deadline.Stop()
-	}
-	s.expires = time.Now().Add(s.idleAfter())
+	s.Life.open(timeout)
 	if s.sock != nil { // otherwise a loop has it, or the reader that begins sets the deadline
-		_ = s.sock.SetReadDeadline(s.expires) // if it fails, so will the read
+		_ = s.sock.SetReadDeadline(s.Life.expires) // if it fails, so will the read
 	}
-	s.changed.Broadcast()
+	s.Life.changed.Broadcast()
 }
-
-func (s *Stream) opened() bool { return s.timeout > 0 }
-
-func (s *Stream) idleAfter() time.Duration {
-	return s.timeout + IdleSlack*s.group.Tick
-}
-
-// Expires returns when the stream ends if the client stays silent. The caller holds the lock.
-func (s *Stream) Expires() time.Time { return s.expires }
 
 // Reading reports whether the stream takes more frames at the moment. The caller holds the lock.
-func (s *Stream) Reading() bool { return !s.end.last && !s.full() }
-
-// Changed wakes the goroutines in Wait. The caller holds the lock.
-func (s *Stream) Changed() { s.changed.Broadcast() }
+func (s *Stream) Reading() bool { return !s.Life.last && !s.full() }
 
 // Wait waits while busy returns true, and sends what is queued meanwhile. It reports whether more
 // may be queued. The stream does not read from the client meanwhile, so if Wait lasts longer than a
 // client may be silent, the stream ends as Idle. The caller holds the lock, and so does every call
 // of busy.
 func (s *Stream) Wait(busy func() bool) bool {
-	if s.Closing() || !busy() {
-		return !s.Closing()
+	if s.Life.closing() || !busy() {
+		return !s.Life.closing()
 	}
-	timer := time.AfterFunc(s.idleAfter(), func() { s.Drop(Idle) })
+	timer := time.AfterFunc(s.Life.idleAfter(), func() { s.Drop(Idle) })
 	defer timer.Stop()
-	for !s.Closing() && busy() {
+	for !s.Life.closing() && busy() {
 		s.FlushLater() // busy may wait for that
-		s.changed.Wait()
+		s.Life.changed.Wait()
 	}
-	return !s.Closing()
-}
-
-// Go runs f in a goroutine that Ended waits for. The caller holds the lock; the stream has not ended.
-func (s *Stream) Go(f func()) {
-	s.helpers++
-	go func() {
-		f()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.helped()
-	}()
-}
-
-// helped notes that a helper is about to return. The caller holds the lock.
-func (s *Stream) helped() {
-	s.helpers--
-	s.changed.Broadcast()
+	return !s.Life.closing()
 }
 
 // ResumeLater has Resume called in a goroutine of its own, if Due is true. Resume may have much to
 // copy, it may need a lock that the caller holds, or the caller must not wait. The caller holds the
 // stream's lock.
 func (s *Stream) ResumeLater() {
-	if s.Closing() || !s.owner.Due() {
+	if s.Life.closing() || !s.owner.Due() {
 		return
 	}
-	if s.resuming {
-		s.again = true
+	if s.resumption.running {
+		s.resumption.again = true
 		return
 	}
-	s.resuming = true
-	s.helpers++
-	go s.resumeAside()
+	s.resumption.running = true
+	s.Life.helpers++
+	go resumer{s}.run()
 }
 
-func (s *Stream) resumeAside() {
-	for more := true; more; more = s.resumed() {
-		s.owner.Resume()
+// resumption is the state of the goroutine that calls Resume.
+type resumption struct {
+	running bool
+	again   bool // it has to call Resume once more
+}
+
+// resumer is the goroutine that calls Resume.
+type resumer struct{ s *Stream }
+
+func (r resumer) run() {
+	for more := true; more; more = r.resumed() {
+		r.s.owner.Resume()
 	}
 }
 
 // resumed sends what Resume has queued, and reports whether Resume is to be called again.
-func (s *Stream) resumed() (again bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r resumer) resumed() (again bool) {
+	s := r.s
+	s.Life.mu.Lock()
+	defer s.Life.mu.Unlock()
 	s.FlushLater()
-	if again = s.again; again {
-		s.again = false
+	if again = s.resumption.again; again {
+		s.resumption.again = false
 		return true
 	}
-	s.resuming = false
-	s.helped()
+	s.resumption.running = false
+	s.Life.helped()
 	return false
 }
 
@@ -314,8 +282,8 @@ type State struct {
 
 // State returns what the stream does at the moment. The caller holds the lock.
 func (s *Stream) State() State {
-	in := s.seat.loop != nil
-	return State{InLoop: in, Serving: s.seat.busy, Part: in && s.reader.frame != nil, Helpers: s.helpers, Unsent: s.Unsent()}
+	in := s.registration.loop != nil
+	return State{InLoop: in, Serving: s.registration.busy, Part: in && s.reader.frame != nil, Helpers: s.Life.helpers, Unsent: s.Unsent()}
 }
 
 // HoldsBuffers reports whether the stream has memory for frames. It reads the reader's own fields,

@@ -92,7 +92,7 @@ func TestFull(t *testing.T) {
 						t.Error("a full stream is read")
 					}
 					o.frames, o.bytes = 0, 0
-					o.Changed()
+					o.Life.Changed()
 				})
 				c.expect("second")
 				o.do(func() { o.frames, o.bytes = 0, 0; o.Count() })
@@ -202,7 +202,7 @@ func TestGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := opened(t, nil)
 		hang := make(chan struct{})
-		o.do(func() { o.Go(func() { <-hang }) })
+		o.do(func() { o.Life.Go(func() { <-hang }) })
 		o.Drop(Reasons)
 		synctest.Wait()
 		if len(o.ended) > 0 {
@@ -223,9 +223,9 @@ func TestWait(t *testing.T) {
 		goes bool
 		took time.Duration
 	}{
-		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Changed() }) }, true, 0},
+		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Life.Changed() }) }, true, 0},
 		{"dropped", func(o *owner) { o.Drop(Reasons) }, false, 0},
-		{"last reply", func(o *owner) { o.do(func() { o.Finish(Reasons) }) }, false, 0},
+		{"last reply", func(o *owner) { o.do(func() { o.Life.Finish(Reasons) }) }, false, 0},
 		{"silent", func(*owner) {}, false, silence},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (o *owner) do(f func()) {
 func (o *owner) closeAfter(content []byte, why Reason) {
 	o.do(func() {
 		o.queue(content)
-		o.Finish(why)
+		o.Life.Finish(why)
 	})
 }
 

@@ -1,0 +1,173 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Lifecycle is how far a stream has come: whether it is open, how long its client may be silent, which goroutines serve it, and whether it
+// has ended. Its lock is the connection's lock. It guards all fields but done, begun and tick.
+//
+// There are four ways to end a stream, and one verb for each:
+//
+//	verb     what is queued  what the client sees           who calls it
+//	Drop     thrown away     the end, at once               anyone: an error, a limit, a session that is elsewhere
+//	HangUp   thrown away     the end, even if the reader    a member that cannot serve, whose apply may hang
+//	                         or the loop is stuck
+//	Finish   sent, the last  the reply, then the end of     the owner, after the last reply
+//	                         the stream; it is given
+//	                         LingerTime to close its side
+//	Lost     thrown away     nothing: it has gone, or its   the reader and the loop, when a read fails
+//	                         bytes make no sense
+//
+// A Limit or a client's timeout that runs out is a Drop. DropLocked is Drop for callers that hold the lock.
+//
+// However the end began, Stream.leave completes it. It runs once, in the reader's goroutine. For a stream
+// in a loop, it runs in a goroutine of its own.
+type Lifecycle struct {
+	mu       sync.Mutex
+	changed  sync.Cond // something changed that a goroutine may wait for
+	done     lifetime  // ends with the stream
+	begun    time.Time
+	tick     time.Duration
+	timeout  time.Duration // for how long the client may be silent; 0: the stream has not been opened
+	expires  time.Time     // when the stream ends unless something is heard
+	deadline *time.Timer   // ends the stream when its limit runs out
+	helpers  int           // goroutines beside the reader
+	why      Reason        // of the end
+	limit    Reason        // the reason with which the deadline ends the stream
+	last     bool          // the last reply is queued: nothing follows it
+	finished bool          // the last reply has been sent
+	dead     bool          // the stream is over
+}
+
+func (l *Lifecycle) init(tick time.Duration) {
+	l.begun, l.tick, l.done = time.Now(), tick, make(lifetime)
+	l.changed.L = &l.mu
+}
+
+// Begun returns when Init was called.
+func (l *Lifecycle) Begun() time.Time { return l.begun }
+
+// Context returns a context that ends with the stream.
+func (l *Lifecycle) Context() context.Context { return l.done }
+
+// Timeout returns the timeout that was passed to Open. Frame needs no lock to call it; other
+// callers hold the lock.
+func (l *Lifecycle) Timeout() time.Duration { return l.timeout }
+
+// Expires returns when the stream ends if the client stays silent. The caller holds the lock.
+func (l *Lifecycle) Expires() time.Time { return l.expires }
+
+// Changed wakes the goroutines in Stream.Wait. The caller holds the lock.
+func (l *Lifecycle) Changed() { l.changed.Broadcast() }
+
+// Go runs f in a goroutine that Ended waits for. The caller holds the lock; the stream has not ended.
+func (l *Lifecycle) Go(f func()) {
+	l.helpers++
+	go func() {
+		f()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.helped()
+	}()
+}
+
+// Finish makes what is queued the last thing that the client is sent. Flush or FlushLater sends it.
+// The caller holds the lock.
+func (l *Lifecycle) Finish(why Reason) {
+	l.last, l.why = true, why
+	l.changed.Broadcast()
+}
+
+// helped notes that a helper is about to return. The caller holds the lock.
+func (l *Lifecycle) helped() {
+	l.helpers--
+	l.changed.Broadcast()
+}
+
+// awaitHelpers waits until all helpers are about to return. The caller holds the lock.
+func (l *Lifecycle) awaitHelpers() {
+	for l.helpers > 0 {
+		l.changed.Wait()
+	}
+}
+
+func (l *Lifecycle) opened() bool { return l.timeout > 0 }
+
+// idleAfter returns for how long the client may be silent.
+func (l *Lifecycle) idleAfter() time.Duration { return l.timeout + IdleSlack*l.tick }
+
+// closing reports whether the stream is over or its last reply is queued. The caller holds the lock.
+func (l *Lifecycle) closing() bool { return l.dead || l.last }
+
+// alive reports whether the stream is not over. The caller does not hold the lock.
+func (l *Lifecycle) alive() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.dead
+}
+
+// open ends the limit of a stream, and sets the timeout of its client. The caller holds the lock.
+func (l *Lifecycle) open(timeout time.Duration) {
+	l.timeout = timeout
+	if l.deadline != nil {
+		l.deadline.Stop()
+	}
+	l.expires = time.Now().Add(l.idleAfter())
+}
+
+// end notes that the stream is over, and reports false if it was. The caller holds the lock.
+func (l *Lifecycle) end(why Reason) bool {
+	if l.dead {
+		return false
+	}
+	if !l.last {
+		l.why = why
+	}
+	l.dead = true
+	close(l.done)
+	if l.deadline != nil {
+		l.deadline.Stop()
+	}
+	l.changed.Broadcast()
+	return true
+}
+
+// setLimit calls late after d, unless the stream is opened or setLimit is called again before that. It returns false and does nothing if the
+// stream has ended.
+func (l *Lifecycle) setLimit(d time.Duration, why Reason, late func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return false
+	}
+	l.expires, l.limit = time.Now().Add(d), why
+	if l.deadline == nil {
+		l.deadline = time.AfterFunc(d, late)
+	} else {
+		l.deadline.Reset(d)
+	}
+	return true
+}
+
+// lifetime is a context that ends when it is closed.
+type lifetime chan struct{}
+
+var _ context.Context = lifetime(nil)
+
+func (l lifetime) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+func (l lifetime) Done() <-chan struct{} { return l }
+
+func (l lifetime) Value(any) any { return nil }
+
+func (l lifetime) Err() error {
+	select {
+	case <-l:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
