@@ -10,6 +10,7 @@ import (
 	"rollcall/backup"
 	"rollcall/digest"
 	"rollcall/follower"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/leader"
@@ -145,11 +146,11 @@ var keys = []key{
 		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a connection that finds none is closed; 0: no throttle ([security.md](security.md#connection-throttle))",
 	},
 	{
-		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }), def: text(server.DefaultFillTime),
+		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }), def: text(admission.DefaultFillTime),
 		doc: "ms after which tokens are added to the bucket, again and again",
 	},
 	{
-		name: "connection_throttle_fill_count", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }), def: text(server.DefaultFillCount),
+		name: "connection_throttle_fill_count", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }), def: text(admission.DefaultFillCount),
 		doc: "tokens that are added each time",
 	},
 	{
@@ -157,11 +158,11 @@ var keys = []key{
 		doc: "new sessions are also refused by chance, and this is the least time between two changes of that chance, in ms; -1: nothing is refused by chance",
 	},
 	{
-		name: "connection_throttle_drop_increase", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }), def: text(server.DefaultIncrease),
+		name: "connection_throttle_drop_increase", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }), def: text(admission.DefaultIncrease),
 		doc: "added to that chance when the bucket is empty",
 	},
 	{
-		name: "connection_throttle_drop_decrease", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }), def: text(server.DefaultDecrease),
+		name: "connection_throttle_drop_decrease", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }), def: text(admission.DefaultDecrease),
 		doc: "taken from that chance when few tokens are missing",
 	},
 	{
@@ -173,11 +174,11 @@ var keys = []key{
 		doc: "true: opening a session and resuming one take as many tokens as the next two keys say. connection_throttle_tokens and connection_throttle_fill_count then count new sessions, not tokens",
 	},
 	{
-		name: "connection_throttle_global_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }), def: text(server.DefaultGlobalWeight),
+		name: "connection_throttle_global_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }), def: text(admission.DefaultGlobalWeight),
 		doc: "tokens that a new session takes, with weights",
 	},
 	{
-		name: "connection_throttle_renew_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }), def: text(server.DefaultRenewWeight),
+		name: "connection_throttle_renew_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }), def: text(admission.DefaultRenewWeight),
 		doc: "tokens that resuming a session takes, with weights",
 	},
 	{

@@ -39,6 +39,7 @@ import (
 	"rollcall/audit"
 	"rollcall/config"
 	"rollcall/follower"
+	"rollcall/internal/admission"
 	"rollcall/internal/guesses"
 	"rollcall/internal/monotonic"
 	"rollcall/jute"
@@ -89,7 +90,7 @@ type Config struct {
 	Version string    // this program's version, for srvr; default "dev"
 	Built   time.Time // date of the commit that it was built from
 
-	Memory  *server.Memory           // of this process; default: no limit
+	Memory  *admission.Memory        // of this process; default: no limit
 	Network Network                  // default TCP
 	Bind    func(addr string) string // advertised address → the one to listen on; default the same
 	Stores  *disk.Stores             // default: files in Dir

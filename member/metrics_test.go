@@ -12,7 +12,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/server"
+	"rollcall/internal/admission"
 )
 
 // alwaysZero are the metrics that cannot leave 0. The first two are there for programs that read
@@ -41,7 +41,7 @@ func TestEveryMetricLeavesZero(t *testing.T) {
 			cfg.SnapCount, cfg.Limits.MaxClientConns = 20, -1
 			cfg.Limits.MaxConns, cfg.Limits.Budget = mostConns, 4<<20
 			cfg.Rules.DataQuota = 1 << 40
-			cfg.Limits.Throttle = server.Throttle{Tokens: 2 * mostConns, FillTime: time.Hour, Freeze: time.Millisecond}
+			cfg.Limits.Throttle = admission.Throttle{Tokens: 2 * mostConns, FillTime: time.Hour, Freeze: time.Millisecond}
 		}})
 		w := &watched{Ensemble: e, t: t, leader: e.Ready(), left: map[string]bool{}}
 		e.Joined()

@@ -15,7 +15,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/server"
+	"rollcall/internal/admission"
 )
 
 // ownTick is the tick of the ensemble in which each own metric leaves 0.
@@ -55,7 +55,7 @@ type provoked struct {
 	t            *testing.T
 	leader, a, b uint32
 	left         map[string]bool // by sample: whether it has left 0 on a member
-	memory       *server.Memory  // of all members
+	memory       *admission.Memory  // of all members
 }
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
@@ -89,7 +89,7 @@ func (p *provoked) look() {
 // Each series of Rollcall's own metrics leaves 0 at some time.
 func TestEveryOwnMetricLeavesZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}, memory: server.NewMemory(1000)}
+		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}, memory: admission.NewMemory(1000)}
 		p.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: ownTick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {
 			cfg.Limits.MaxClientConns = -1
 			p.listen(cfg)

@@ -20,7 +20,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/server"
+	"rollcall/internal/admission"
 	"rollcall/znode"
 )
 
@@ -283,11 +283,11 @@ func imageOf(t *testing.T, nodes ...znode.Node) []byte {
 func TestRestoreRefuses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		var full *server.Memory
+		var full *admission.Memory
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 			cfg.Rules.TTLNodes = false
 			if cfg.ID == 3 {
-				full = server.NewMemory(1)
+				full = admission.NewMemory(1)
 				cfg.Memory = full
 			}
 		}})

@@ -8,29 +8,28 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/server/stream"
 )
 
-// connectionTable holds the connections of a server: in the order of their numbers, by address, and by session. Its lock is the last
+// connectionTable holds the connections of a server: in the order of their numbers, and by session. Its lock is the last
 // one in the order of locks. No method waits while it holds the lock.
 type connectionTable struct {
-	maxConns      int    // 0 and negative: no limit
-	maxPerAddress int    // negative: no limit
-	base          uint64 // Config.ConnBase
+	base uint64 // Config.ConnBase
 
 	mu        sync.Mutex
 	accepted  uint64 // connections so far
 	conns     connectionList
-	byAddr    map[string]int           // connections by address
+	limiter   *admission.ConnectionLimiter
 	sessions  map[jute.SessionID]*conn // connections whose handshake is done
 	rejecting bool                     // no new connections
 }
 
 func newConnectionTable(cfg *Config) *connectionTable {
 	return &connectionTable{
-		maxConns: cfg.Limits.MaxConns, maxPerAddress: cfg.Limits.MaxClientConns, base: cfg.ConnBase,
-		byAddr: make(map[string]int), sessions: make(map[jute.SessionID]*conn),
+		base: cfg.ConnBase, limiter: admission.NewConnectionLimiter(cfg.Limits.MaxConns, cfg.Limits.MaxClientConns),
+		sessions: make(map[jute.SessionID]*conn),
 	}
 }
 
@@ -38,18 +37,18 @@ func newConnectionTable(cfg *Config) *connectionTable {
 func (t *connectionTable) add(c *conn) (why stream.Reason, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.rejecting:
+	if t.rejecting {
 		return shutdown, false
-	case t.maxConns > 0 && t.conns.n >= t.maxConns:
+	}
+	switch t.limiter.Admit(c.identity.host) {
+	case admission.TooMany:
 		return tooMany, false
-	case t.maxPerAddress > 0 && t.byAddr[c.identity.host] >= t.maxPerAddress:
+	case admission.TooManyOfAddress:
 		return tooManyOfAddr, false
 	}
 	t.accepted++
 	c.ordinal, c.number = t.accepted, t.base+t.accepted
 	t.conns.add(c)
-	t.byAddr[c.identity.host]++
 	return 0, true
 }
 
@@ -58,9 +57,7 @@ func (t *connectionTable) remove(c *conn, session jute.SessionID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conns.remove(c)
-	if t.byAddr[c.identity.host]--; t.byAddr[c.identity.host] == 0 {
-		delete(t.byAddr, c.identity.host)
-	}
+	t.limiter.Release(c.identity.host)
 	if t.sessions[session] == c {
 		delete(t.sessions, session)
 	}

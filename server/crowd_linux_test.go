@@ -94,7 +94,7 @@ func TestCrowdResets(t *testing.T) {
 	}
 	other.must(jute.OpExists, exists("/", false))
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 1+crowdEach })
-	waitFor(t, func() bool { return len(w.srv.openings) == crowdEach }) // the others have given their places back
+	waitFor(t, func() bool { return w.srv.createSlots.Taken() == crowdEach }) // the others have given their places back
 	w.release()
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 1 })
 	other.must(jute.OpCreate, create("/b", "", 0))

@@ -8,6 +8,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
@@ -108,7 +109,7 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	if known && !passwordIs(record, h.password) {
 		return h.wrong()
 	}
-	if !c.srv.tokens.take(claimOf(req.SessionID, known), time.Now()) {
+	if !c.srv.throttle.Admit(sessionRequestOf(req.SessionID, known), time.Now()) {
 		c.stream.Drop(throttled)
 		return false
 	}
@@ -121,6 +122,18 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	}
 	h.enterLater()
 	return true
+}
+
+// sessionRequestOf returns what a handshake asks for. known says that this member knows the session, and that the
+// password is right.
+func sessionRequestOf(session jute.SessionID, known bool) admission.SessionRequest {
+	switch {
+	case session == 0:
+		return admission.NewSession
+	case known:
+		return admission.KnownSession
+	}
+	return admission.ClaimedSession
 }
 
 // enter submits the create or attach. If the handshake has waited for its place, the session may have come

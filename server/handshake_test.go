@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -490,7 +491,7 @@ func TestAcceptFailuresLogged(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		took := fails * acceptPause
-		if n := strings.Count(log.String(), "accept failed"); n != 1+int(took/refusalPause) || !strings.Contains(log.String(), "unlogged=") {
+		if n := strings.Count(log.String(), "accept failed"); n != 1+int(took/admission.LogPause) || !strings.Contains(log.String(), "unlogged=") {
 			t.Errorf("%d lines about %d failures in %v:\n%s", n, fails, took, &log)
 		}
 	})

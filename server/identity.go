@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rollcall/digest"
+	"rollcall/internal/admission"
 	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/keystore"
@@ -29,13 +30,13 @@ type authenticator struct {
 	maxIdentities int
 	guesses       *guesses.Table
 	log           *slog.Logger
-	rejections    refusals // of clients that are not authenticated
+	rejections    *admission.LogLimiter // of clients that are not authenticated
 }
 
 func newAuthenticator(cfg *Config, log *slog.Logger) *authenticator {
 	return &authenticator{
 		digest: cfg.Digest, noDigest: cfg.NoDigest, superDigest: cfg.SuperDigest, superSubject: cfg.SuperSubject, login: cfg.Login,
-		maxIdentities: cfg.Limits.MaxIdentities, guesses: cfg.Guesses, log: log,
+		maxIdentities: cfg.Limits.MaxIdentities, guesses: cfg.Guesses, log: log, rejections: admission.NewLogLimiter(),
 	}
 }
 
@@ -69,7 +70,7 @@ func (a *authenticator) failedLogin() jute.Code {
 // logRejection logs that a client has been rejected, unless another line says so of a client in the same
 // second.
 func (a *authenticator) logRejection(message string, client net.Addr, session jute.SessionID, reason string) {
-	if unlogged, due := a.rejections.due(time.Now()); due {
+	if unlogged, due := a.rejections.Due(time.Now()); due {
 		a.log.Warn(message, "client", client, "session", session, "reason", reason, "unlogged", unlogged)
 	}
 }

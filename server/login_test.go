@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/logs/logtest"
 	"rollcall/sasl"
@@ -254,7 +255,7 @@ func TestUnauthenticatedRequests(t *testing.T) {
 		t.Error("no connection ended for not_authenticated")
 	}
 	const line = "msg=\"client is not authenticated\" component=server client=pipe"
-	if text := log.String(); strings.Count(text, line) == 0 || strings.Count(text, line) > 1+int(time.Since(began)/refusalPause) {
+	if text := log.String(); strings.Count(text, line) == 0 || strings.Count(text, line) > 1+int(time.Since(began)/admission.LogPause) {
 		t.Errorf("the log says\n%s", text)
 	}
 	text := lines.text()

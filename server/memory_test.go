@@ -4,30 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 )
-
-func TestMemoryFull(t *testing.T) {
-	m := NewMemory(1000)
-	for _, step := range []struct {
-		used          int64
-		changed, full bool
-	}{
-		{1000, false, false}, {1001, true, true}, {1001, false, true}, {1000, false, true}, {951, false, true}, {950, true, false}, {1000, false, false}, {5000, true, true}, {0, true, false},
-	} {
-		if changed := m.Note(step.used); changed != step.changed || m.Full() != step.full {
-			t.Errorf("%d used: changed %t, full %t; want %t, %t", step.used, changed, m.Full(), step.changed, step.full)
-		}
-		if limit, used, _ := m.Figures(); limit != 1000 || used != step.used {
-			t.Errorf("%d of %d, want %d of 1000", used, limit, step.used)
-		}
-	}
-	if none := NewMemory(0); none.Full() {
-		t.Error("no limit is exceeded")
-	} else if limit, used, refused := none.Figures(); limit != 0 || used != 0 || refused != 0 {
-		t.Errorf("without a limit: %d of %d, %d refused", used, limit, refused)
-	}
-}
 
 // zxid returns that of the last transaction.
 func (w *world) zxid() int64 {
@@ -76,7 +55,7 @@ func TestShortOfMemory(t *testing.T) {
 	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
 		for _, tt := range tests {
 			t.Run(name+" "+tt.name, func(t *testing.T) {
-				memory := NewMemory(1000)
+				memory := admission.NewMemory(1000)
 				w := newWorld(t, tcp, func(c *Config) { c.Memory = memory })
 				c := w.connect()
 				c.must(jute.OpCreate, create("/a", "1234", 0))
@@ -106,7 +85,7 @@ func TestShortOfMemory(t *testing.T) {
 
 // A refusal comes after the replies to earlier writes that are still on their way.
 func TestShortOfMemoryInOrder(t *testing.T) {
-	memory := NewMemory(1000)
+	memory := admission.NewMemory(1000)
 	w := newWorld(t, false, func(c *Config) { c.Memory = memory })
 	c := w.connect()
 	c.must(jute.OpCreate, create("/a", "1234", 0))
@@ -123,7 +102,7 @@ func TestShortOfMemoryInOrder(t *testing.T) {
 // While a member is short of memory, a client that has proved few identities can delete what they protect. One that has proved so many
 // that the record of its session would take more memory than before cannot write until there is room, and then with all of them.
 func TestShortOfMemoryForIdentities(t *testing.T) {
-	memory := NewMemory(1000)
+	memory := admission.NewMemory(1000)
 	w := newWorld(t, false, func(c *Config) { c.Memory = memory })
 	own := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}}
 	owner := w.connect()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 )
 
@@ -43,7 +44,7 @@ func (h *handshake) connectReadOnly(req *jute.ConnectRequest, begun time.Time) b
 		c.stream.Drop(onlyReadOnly)
 		return false
 	}
-	if !c.srv.tokens.take(opens, time.Now()) {
+	if !c.srv.throttle.Admit(admission.NewSession, time.Now()) {
 		c.stream.Drop(throttled)
 		return false
 	}

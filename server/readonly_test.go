@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 )
 
@@ -197,7 +198,7 @@ func TestReadOnlyLimits(t *testing.T) {
 		limits Limits
 		why    string
 	}{
-		"throttle":    {Limits{Throttle: Throttle{Tokens: 5, FillTime: time.Hour}}, "throttled"},
+		"throttle":    {Limits{Throttle: admission.Throttle{Tokens: 5, FillTime: time.Hour}}, "throttled"},
 		"connections": {Limits{MaxConns: 5}, "max_cnxns"},
 		"one address": {Limits{MaxClientConns: 5}, "max_client_cnxns"},
 	} {
@@ -273,15 +274,18 @@ func TestReadOnlyFlaps(t *testing.T) {
 
 // If the leader comes back while a handshake is being served, its client gets no read-only session.
 func TestReadOnlyEndsBeforeTheAnswer(t *testing.T) {
-	w := newWorld(t, true, func(c *Config) { c.Limits.Throttle = Throttle{Tokens: 1000, FillTime: time.Hour} })
+	w := newWorld(t, true, func(c *Config) {
+		c.Limits.Throttle = admission.Throttle{Tokens: 1000, FillTime: time.Hour, Freeze: time.Hour}
+	})
+	admit := make(chan struct{})
+	w.srv.throttle.SetChance(func() float64 { <-admit; return 1 }) // the handshake waits for its token
 	for n := range uint64(20) {
 		w.srv.ServeReadOnly()
-		w.srv.tokens.mu.Lock() // the handshake waits for its token
 		c := w.open()
 		c.send(asksReadOnly)
 		waitFor(t, func() bool { return w.srv.stats.handshakes.Load() == n+1 })
 		w.srv.EndReadOnly()
-		w.srv.tokens.mu.Unlock()
+		admit <- struct{}{}
 		if frame, err := c.read(); err == nil && frame[len(frame)-1] == 1 {
 			t.Fatal("a read-only session after the mode has ended")
 		}

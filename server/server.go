@@ -44,6 +44,7 @@ import (
 
 	"rollcall/audit"
 	"rollcall/digest"
+	"rollcall/internal/admission"
 	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/server/stream"
@@ -52,18 +53,18 @@ import (
 
 // Limits bound what clients may use. In every field, 0 means the default.
 type Limits struct {
-	MaxBuffer      int           // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
-	MaxClientConns int           // connections of one address; default 60, negative: no limit
-	MaxConns       int           // connections; default and negative: no limit
-	MaxInFlight    int           // requests of one connection read and not answered; default 128: a few batches of the log
-	Budget         int64         // bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
-	MaxUnread      int           // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
-	MaxMultiOps    int           // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
-	MaxPath        int           // bytes of the path of a new node or of a watch; default 64 KiB: hundreds of times the longest paths of known clients
-	MaxACL         int           // entries of an access control list; default 1,000, as many as fit 64 KiB
-	MaxIdentities  int           // identities of a connection; default 64: ZooKeeper's clients have one or two
-	Handshake      time.Duration // from accepting a connection to its session; default 10 s, ZooKeeper's
-	Throttle       Throttle      // how many sessions are opened and resumed; default: there is no throttle
+	MaxBuffer      int                // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
+	MaxClientConns int                // connections of one address; default 60, negative: no limit
+	MaxConns       int                // connections; default and negative: no limit
+	MaxInFlight    int                // requests of one connection read and not answered; default 128: a few batches of the log
+	Budget         int64              // bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
+	MaxUnread      int                // bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
+	MaxMultiOps    int                // operations of a multi that writes; default 10,000: ten times the largest batches of known clients
+	MaxPath        int                // bytes of the path of a new node or of a watch; default 64 KiB: hundreds of times the longest paths of known clients
+	MaxACL         int                // entries of an access control list; default 1,000, as many as fit 64 KiB
+	MaxIdentities  int                // identities of a connection; default 64: ZooKeeper's clients have one or two
+	Handshake      time.Duration      // from accepting a connection to its session; default 10 s, ZooKeeper's
+	Throttle       admission.Throttle // how many sessions are opened and resumed; default: there is no throttle
 }
 
 // Defaults of Config and Limits. The table of keys in package config takes them from here.
@@ -96,18 +97,18 @@ type Config struct {
 	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
 	ConnBase               uint64        // random: connections are numbered from here, so that numbers are unique over members and their restarts
 	Limits                 Limits
-	SuperDigest            string         // "super:" and the base64 of a hash; "": nobody is super
-	Digest                 digest.Alg     // hashes passwords in the scheme digest; default SHA1
-	NoDigest               bool           // nobody can authenticate in the scheme digest
-	SuperSubject           string         // the super user's subject in a client certificate; "": nobody is super by certificate
-	TLS                    TLS            // default: clients cannot connect over TLS
-	Login                  Login          // who may log in by SASL, and who must; default: nobody
-	Memory                 *Memory        // default: no limit
-	Words                  Words          // four-letter words; default: there are none
-	LinearizableReads      bool           // every read waits for a proof that the leader still leads; default: reads may be stale
-	Audit                  *audit.Log     // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
-	Guesses                *guesses.Table // slows the addresses of wrong credentials; nil: none is slowed
-	Logger                 *slog.Logger   // default: discard
+	SuperDigest            string            // "super:" and the base64 of a hash; "": nobody is super
+	Digest                 digest.Alg        // hashes passwords in the scheme digest; default SHA1
+	NoDigest               bool              // nobody can authenticate in the scheme digest
+	SuperSubject           string            // the super user's subject in a client certificate; "": nobody is super by certificate
+	TLS                    TLS               // default: clients cannot connect over TLS
+	Login                  Login             // who may log in by SASL, and who must; default: nobody
+	Memory                 *admission.Memory // default: no limit
+	Words                  Words             // four-letter words; default: there are none
+	LinearizableReads      bool              // every read waits for a proof that the leader still leads; default: reads may be stale
+	Audit                  *audit.Log        // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
+	Guesses                *guesses.Table    // slows the addresses of wrong credentials; nil: none is slowed
+	Logger                 *slog.Logger      // default: discard
 
 	// Settled reports whether the members of the ensemble are those of the present list, or as near to it as
 	// they can come now. changed is closed when that may have changed. Default: answers to reconfigs do not
@@ -117,20 +118,20 @@ type Config struct {
 
 // Server serves clients. Safe for concurrent use.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	stats   counters
-	streams stream.Config // shared by all streams
-	turn    chan struct{} // has an element while a part of a setWatches, or a long read, is served
-	missed  missedSweep
-	tokens  *bucket // of Limits.Throttle
+	cfg      Config
+	log      *slog.Logger
+	stats    counters
+	streams  stream.Config // shared by all streams
+	turn     chan struct{} // has an element while a part of a setWatches, or a long read, is served
+	missed   missedSweep
+	throttle *admission.SessionThrottle
 
-	openings   openings // the places of clients that wait for a new session
-	secure     *secure  // nil: no TLS
-	auth       *authenticator
-	failures   refusals // of accept
-	operations *operationTable
-	writes     WriteLimits
+	createSlots    *admission.Slots // of clients that wait for a new session
+	secure         *secure          // nil: no TLS
+	auth           *authenticator
+	acceptFailures *admission.LogLimiter
+	operations     *operationTable
+	writes         WriteLimits
 
 	conns     *connectionTable
 	unflushed unflushed
@@ -166,16 +167,17 @@ func New(cfg Config) (*Server, error) {
 	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.MaxPath < 0 || l.MaxACL < 0 || l.MaxIdentities < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}
-	if err := l.Throttle.complete(); err != nil {
+	if err := l.Throttle.Complete(); err != nil {
 		return nil, err
 	}
 	s := &Server{
-		cfg:      cfg,
-		log:      cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
-		conns:    newConnectionTable(&cfg),
-		turn:     make(chan struct{}, 1),
-		tokens:   newBucket(l.Throttle, time.Now()),
-		openings: newOpenings(),
+		cfg:            cfg,
+		log:            cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
+		conns:          newConnectionTable(&cfg),
+		turn:           make(chan struct{}, 1),
+		throttle:       admission.NewSessionThrottle(l.Throttle, time.Now()),
+		createSlots:    admission.NewCreateSlots(),
+		acceptFailures: admission.NewLogLimiter(),
 
 		operations: newOperationTable(),
 	}
@@ -238,7 +240,7 @@ func (s *Server) serve(ctx context.Context, l *listener) error {
 // acceptFailed logs that accept has failed after a success. While descriptors are short, each that becomes free lets one
 // client in, and the next one fails again.
 func (s *Server) acceptFailed(err error) {
-	if unlogged, due := s.failures.due(time.Now()); due {
+	if unlogged, due := s.acceptFailures.Due(time.Now()); due {
 		s.log.Warn("accept failed, trying again", "err", err, "unlogged", unlogged)
 	}
 }

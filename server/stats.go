@@ -184,7 +184,7 @@ func (s *Server) Stats() Stats {
 	}
 	st.MemoryLimit, st.MemoryUsed, st.NoMemory = s.cfg.Memory.Figures()
 	st.MemoryFull = s.cfg.Memory.Full()
-	st.DropChance, st.Deficit = s.tokens.state(time.Now())
+	st.DropChance, st.Deficit = s.throttle.State(time.Now())
 	st.Connections, st.Sessions = s.conns.count()
 	return st
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/audit"
+	"rollcall/internal/admission"
 	"rollcall/internal/guesses"
 	"rollcall/keystore"
 	"rollcall/server/stream"
@@ -35,9 +36,6 @@ const (
 )
 
 const (
-	// refusalPause is the time between two lines about failed handshakes, logins or accepts, because a stranger may retry
-	// for ever.
-	refusalPause = time.Second
 	// tlsRecord is the first byte of a TLS handshake. Plain connections begin with a length, whose first
 	// byte is 0, or with a letter.
 	tlsRecord = 22
@@ -45,11 +43,11 @@ const (
 
 // secure is the server's side of TLS.
 type secure struct {
-	cfg      TLS
-	config   *tls.Config
-	turns    turns
-	places   tlsPlaces
-	refusals refusals
+	cfg        TLS
+	config     *tls.Config
+	slots      *admission.Slots // of handshakes that compute
+	handshakes *admission.HandshakeLimiter[*conn]
+	failures   *admission.LogLimiter
 }
 
 func newSecure(cfg TLS) (*secure, error) {
@@ -61,11 +59,11 @@ func newSecure(cfg TLS) (*secure, error) {
 	}
 	cfg.Detection = cmp.Or(cfg.Detection, DefaultDetection)
 	cfg.Handshakes = cmp.Or(cfg.Handshakes, DefaultHandshakes)
-	s := &secure{cfg: cfg, turns: newTurns(), places: tlsPlaces{limit: cfg.Handshakes}}
+	s := &secure{cfg: cfg, slots: admission.NewHandshakeSlots(), handshakes: admission.NewHandshakeLimiter[*conn](cfg.Handshakes), failures: admission.NewLogLimiter()}
 	s.config = cfg.Config.Clone()
 	find := s.config.GetConfigForClient
 	s.config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if err := hello.Conn.(*turnSocket).begin(); err != nil {
+		if err := hello.Conn.(*handshakeSocket).begin(); err != nil {
 			return nil, err
 		}
 		if find == nil {
@@ -103,18 +101,18 @@ func (s *secure) secured(c *conn, sock net.Conn) bool {
 
 // shakeHands makes the handshake of TLS, if there is a place for it.
 func (s *secure) shakeHands(c *conn, sock net.Conn) bool {
-	mine, loser := s.places.take(c)
+	mine, loser := s.handshakes.Admit(c)
 	if mine == nil {
 		c.stream.Drop(tlsCrowded)
-		s.refused(c, errFull)
+		s.refused(c, admission.ErrFull)
 		return false
 	}
 	if loser != nil {
-		loser.conn.stream.Drop(tlsCrowded)
+		loser.Owner().stream.Drop(tlsCrowded)
 	}
 	err := s.handshakeAt(mine, c, sock)
-	if mine.leave() {
-		err = errCrowded
+	if mine.End() {
+		err = admission.ErrCrowded
 	}
 	if err != nil {
 		c.stream.Drop(tlsFailed) // unless it has ended
@@ -127,9 +125,9 @@ func (s *secure) shakeHands(c *conn, sock net.Conn) bool {
 type tlsState struct{ version, cipher string }
 
 // handshakeAt makes the handshake of TLS at a place.
-func (s *secure) handshakeAt(at *tlsPlace, c *conn, sock net.Conn) error {
+func (s *secure) handshakeAt(at *admission.Handshake[*conn], c *conn, sock net.Conn) error {
 	ctx := c.stream.Life.Context()
-	below := &turnSocket{Conn: sock, turns: s.turns, place: at, ended: ctx.Done()}
+	below := &handshakeSocket{Conn: sock, slots: s.slots, handshake: at, ctx: ctx}
 	own := tls.Server(below, s.config)
 	if !c.stream.Wrap(own) {
 		return context.Canceled
@@ -153,13 +151,13 @@ func (s *secure) refused(c *conn, err error) {
 		return
 	}
 	err = keystore.Explained(err)
-	if !errors.Is(err, errFull) && !errors.Is(err, errCrowded) { // these say nothing of who the client is
+	if !errors.Is(err, admission.ErrFull) && !errors.Is(err, admission.ErrCrowded) { // these say nothing of who the client is
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
 		if noCertificate(err) {
 			c.srv.cfg.Guesses.Count(c.identity.host, guesses.Certificate)
 		}
 	}
-	if unlogged, due := s.refusals.due(time.Now()); due {
+	if unlogged, due := s.failures.Due(time.Now()); due {
 		c.srv.log.Warn("a client's TLS handshake failed", "client", c.addr, "err", err, "unlogged", unlogged)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/tally"
 )
@@ -146,7 +147,7 @@ func TestStrangersKeepNoTurn(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return underWay(w) == strangers })
-	if n := len(w.srv.secure.turns); n != 0 {
+	if n := w.srv.secure.slots.Taken(); n != 0 {
 		t.Errorf("%d turns are held", n)
 	}
 	c, err := a.secureDial(addr)
@@ -161,9 +162,9 @@ func TestStrangersKeepNoTurn(t *testing.T) {
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, config, _ := bubble(t, func(*TLS) {})
-		turns := w.srv.secure.turns
-		for range cap(turns) {
-			turns <- struct{}{}
+		slots := w.srv.secure.slots
+		for range slots.Limit() {
+			slots.TryTake()
 		}
 		if err := tls.Client(w.dial(), config).Handshake(); err == nil {
 			t.Error("a handshake does not wait for its turn")
@@ -178,26 +179,23 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		if n := underWay(w); n != 1 || len(waits) != 0 {
 			t.Errorf("%d handshakes are under way, and %d are done, want 1 and none", n, len(waits))
 		}
-		<-turns
+		slots.Release()
 		if err := <-waits; err != nil {
 			t.Errorf("when there is a turn: %v", err)
 		}
 		synctest.Wait()
-		if n := len(turns); n != cap(turns)-1 {
-			t.Errorf("%d turns are held, want %d", n, cap(turns)-1)
+		if n := slots.Taken(); n != slots.Limit()-1 {
+			t.Errorf("%d turns are held, want %d", n, slots.Limit()-1)
 		}
-		for len(turns) > 0 {
-			<-turns
+		for slots.Taken() > 0 {
+			slots.Release()
 		}
 	})
 }
 
 // underWay returns how many handshakes have a place.
 func underWay(w *world) int {
-	places := &w.srv.secure.places
-	places.mu.Lock()
-	defer places.mu.Unlock()
-	return places.taken
+	return w.srv.secure.handshakes.UnderWay()
 }
 
 // bubble returns a world whose clients may connect over TLS in memory, the configuration of these clients, and the
@@ -220,7 +218,7 @@ func bubble(t *testing.T, change func(*TLS)) (w *world, config *tls.Config, log 
 		if err := <-served; err != nil {
 			t.Errorf("ServeTLS: %v", err)
 		}
-		if n, held := underWay(w), len(w.srv.secure.turns); n != 0 || held != 0 {
+		if n, held := underWay(w), w.srv.secure.slots.Taken(); n != 0 || held != 0 {
 			t.Errorf("in the end %d handshakes are under way, and %d have turns", n, held)
 		}
 	})
@@ -259,7 +257,7 @@ func TestSilentClientsLoseTheirPlaces(t *testing.T) {
 		if ended := w.srv.Stats().Ended; ended["max_tls_handshakes"] != 2 || ended["tls_failed"] != 0 {
 			t.Errorf("ended: %v", ended)
 		}
-		if n := strings.Count(log.String(), "a client's TLS handshake failed"); n != 1 || !strings.Contains(log.String(), errCrowded.Error()) {
+		if n := strings.Count(log.String(), "a client's TLS handshake failed"); n != 1 || !strings.Contains(log.String(), admission.ErrCrowded.Error()) {
 			t.Errorf("%d lines:\n%s", n, log)
 		}
 	})
@@ -280,7 +278,7 @@ func TestTooManyHandshakes(t *testing.T) {
 			t.Error("a second handshake is not refused")
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["max_tls_handshakes"]; n != 1 || !strings.Contains(log.String(), errFull.Error()) {
+		if n := w.srv.Stats().Ended["max_tls_handshakes"]; n != 1 || !strings.Contains(log.String(), admission.ErrFull.Error()) {
 			t.Errorf("%d refused, log:\n%s", n, log)
 		}
 		_ = first.Close()
@@ -289,22 +287,6 @@ func TestTooManyHandshakes(t *testing.T) {
 			t.Errorf("when the first has gone: %v", err)
 		}
 	})
-}
-
-// A first message that is complete when the place is already lost does not get the place back.
-func TestLostPlaceStaysLost(t *testing.T) {
-	p := &tlsPlaces{limit: 1}
-	first, _ := p.take(nil)
-	second, loser := p.take(nil)
-	if loser != first || first.keep() || !second.keep() {
-		t.Error("the first one keeps its place")
-	}
-	if third, loser := p.take(nil); third != nil || loser != nil {
-		t.Error("the second one has lost its place, although it has sent its first message")
-	}
-	if !first.leave() || second.leave() || p.taken != 0 || p.silent.Len() != 0 {
-		t.Errorf("%d places are taken in the end, %d of silent clients", p.taken, p.silent.Len())
-	}
 }
 
 // asked is a client's socket. Before its second write, which answers that the server asks for another key, it reads
@@ -346,7 +328,7 @@ func TestSlowReadersKeepNoTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n := len(w.srv.secure.turns); n != 0 || underWay(w) != 1 {
+		if n := w.srv.secure.slots.Taken(); n != 0 || underWay(w) != 1 {
 			t.Errorf("%d turns are held, %d handshakes are under way", n, underWay(w))
 		}
 		if n, err := c.Read(make([]byte, 1)); n != 1 {
@@ -360,14 +342,14 @@ func TestSlowReadersKeepNoTurn(t *testing.T) {
 func TestSecondHelloTakesATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, config, log := bubble(t, func(c *TLS) { c.Config.CurvePreferences = []tls.CurveID{tls.CurveP384} })
-		turns := w.srv.secure.turns
+		slots := w.srv.secure.slots
 		config.CurvePreferences = []tls.CurveID{tls.CurveP256, tls.CurveP384}
 		c := tls.Client(&asked{Conn: w.dial(), answers: func() {
-			if n := len(turns); n != 0 {
+			if n := slots.Taken(); n != 0 {
 				t.Errorf("%d turns are held while the client is asked", n)
 			}
-			for range cap(turns) {
-				turns <- struct{}{}
+			for range slots.Limit() {
+				slots.TryTake()
 			}
 		}}, config)
 		defer c.Close()
@@ -379,8 +361,8 @@ func TestSecondHelloTakesATurn(t *testing.T) {
 			t.Fatalf("it does not wait: %v", err)
 		default:
 		}
-		for range cap(turns) {
-			<-turns
+		for range slots.Limit() {
+			slots.Release()
 		}
 		if err := <-done; err != nil {
 			t.Errorf("when there are turns: %v\n%s", err, log)
@@ -453,7 +435,7 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return w.srv.Stats().Ended["tls_failed"] == 3 })
-	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n == 0 || n > 1+int(time.Since(began)/refusalPause) || !strings.Contains(log.String(), "client=127.0.0.1:") || !strings.Contains(log.String(), "didn't provide a certificate") {
+	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n == 0 || n > 1+int(time.Since(began)/admission.LogPause) || !strings.Contains(log.String(), "client=127.0.0.1:") || !strings.Contains(log.String(), "didn't provide a certificate") {
 		t.Errorf("%d lines:\n%s", n, &log)
 	}
 	const line = `"address":"127.0.0.1","operation":"authenticate","target":"tls","result":"failure","error":"tls: client didn't provide a certificate"`

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -10,7 +11,7 @@ import (
 // takes the tree's lock for reading.
 type WriteLimits struct {
 	limits *Limits
-	memory *Memory
+	memory *admission.Memory
 	tree   *znode.State
 }
 
@@ -26,7 +27,7 @@ func (w *WriteLimits) LacksMemory(op jute.Op, record []byte, ids []*proto.Identi
 	if !m.Full() || !w.adds(op, record, ids) {
 		return false
 	}
-	m.refused.Add(1)
+	m.Reject()
 	return true
 }
 
@@ -41,7 +42,7 @@ func (w *WriteLimits) lacksRecord(ids []*proto.Identity) bool {
 	if !m.Full() || bytesOf(ids) <= freeIdentities {
 		return false
 	}
-	m.refused.Add(1)
+	m.Reject()
 	return true
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/server"
+	"rollcall/internal/admission"
 )
 
 const (
@@ -34,18 +34,18 @@ func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 
 // newMemory returns what limits the memory of this process, or nil. It warns of a limit that the process
 // may not live to reach.
-func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *server.Memory {
+func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.Memory {
 	limit := memoryLimit(configured, available)
 	if most := available / 100 * softShare; available > 0 && limit > most {
 		log.Warn("memoryLimit is larger than the collector can keep to; the system may kill this process first", "memoryLimit", limit, "most", most)
 	}
-	return server.NewMemory(limit)
+	return admission.NewMemory(limit)
 }
 
 // watchMemory tells m how much memory is in use until ctx ends, and logs when it is full and when it is not
 // any more. What counts is the heap that the last run of the collector has found in use, so garbage does
 // not count.
-func watchMemory(ctx context.Context, m *server.Memory, log *slog.Logger) {
+func watchMemory(ctx context.Context, m *admission.Memory, log *slog.Logger) {
 	if m == nil {
 		return
 	}
@@ -70,7 +70,7 @@ func watchMemory(ctx context.Context, m *server.Memory, log *slog.Logger) {
 	}
 }
 
-func tellMemory(m *server.Memory, log *slog.Logger) {
+func tellMemory(m *admission.Memory, log *slog.Logger) {
 	limit, used, refused := m.Figures()
 	if m.Full() {
 		log.Warn("this member is short of memory: it refuses writes that add data; delete nodes, or give it more memory", "used", used, "memoryLimit", limit)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/server"
+	"rollcall/internal/admission"
 )
 
 func TestMemoryLimit(t *testing.T) {
@@ -54,7 +54,7 @@ func TestWatchMemory(t *testing.T) {
 	held := make([]byte, 64<<20)
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	m := server.NewMemory(limit)
+	m := admission.NewMemory(limit)
 	m.Note(limit + 1) // as a look would, after the collector has run
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -89,7 +89,7 @@ func TestWatchMemory(t *testing.T) {
 // A client can write tens of megabytes in a second, so a fraction of one passes at most before writes are
 // refused.
 func TestWatchMemorySoon(t *testing.T) {
-	m := server.NewMemory(inUse() + 48<<20)
+	m := admission.NewMemory(inUse() + 48<<20)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -22,10 +22,10 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/internal/admission"
 	"rollcall/logs"
 	"rollcall/member"
 	"rollcall/quorum/disk"
-	"rollcall/server"
 )
 
 const (
@@ -60,8 +60,8 @@ type upFlags struct {
 	members int
 	ports   []int
 	verbose bool
-	files   *upFiles       // in the data folder
-	memory  *server.Memory // of all members together
+	files   *upFiles          // in the data folder
+	memory  *admission.Memory // of all members together
 }
 
 // newUp returns the command that runs a whole ensemble in this process, on loopback.

@@ -6,11 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/proto"
 )
 
-// Only maxOpening clients wait for their new session in the log at a time. The next one enters when one of the
+// Only admission.MaxCreating clients wait for their new session in the log at a time. The next one enters when one of the
 // sessions is applied, or when its client has gone. A client that comes back for its session waits for none of them.
 func TestNewSessionsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -26,7 +27,7 @@ func TestNewSessionsWaitForEachOther(t *testing.T) {
 			}
 		}
 		var clients []*client
-		for i := range maxOpening + waiting {
+		for i := range admission.MaxCreating + waiting {
 			c := w.open()
 			req := jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16)}
 			if i%2 == 1 {
@@ -36,25 +37,25 @@ func TestNewSessionsWaitForEachOther(t *testing.T) {
 			synctest.Wait() // they come in this order
 			clients = append(clients, c)
 		}
-		inLog(maxOpening, "after the storm")
+		inLog(admission.MaxCreating, "after the storm")
 
 		back := w.open()
 		back.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
-		inLog(maxOpening+1, "after a client came back")
+		inLog(admission.MaxCreating+1, "after a client came back")
 
 		w.step()
-		inLog(maxOpening+1, "when one of them is applied, and the next has come")
+		inLog(admission.MaxCreating+1, "when one of them is applied, and the next has come")
 
 		_ = clients[1].Close()
-		inLog(maxOpening+2, "when the client of one of them has gone, and the next has come")
+		inLog(admission.MaxCreating+2, "when the client of one of them has gone, and the next has come")
 
-		_ = clients[maxOpening+3].Close() // this one still waits for its place
+		_ = clients[admission.MaxCreating+3].Close() // this one still waits for its place
 		w.release()
 		synctest.Wait()
 		if back.welcome(); back.id != old.id {
 			t.Errorf("the client that came back has session %v, want %v", back.id, old.id)
 		}
-		for i := 0; i < maxOpening+3; i += 2 {
+		for i := 0; i < admission.MaxCreating+3; i += 2 {
 			if clients[i].welcome(); clients[i].id == 0 {
 				t.Errorf("client %d has no session", i)
 			}
@@ -74,7 +75,7 @@ func TestClaimedSessionComes(t *testing.T) {
 		w.inject(other, &proto.Txn{
 			Session: int64(id), Conn: 7, Op: int32(jute.OpCreateSession), Body: encode(&proto.OpenSession{TimeoutMs: 10000, Password: password}),
 		})
-		for range maxOpening {
+		for range admission.MaxCreating {
 			w.open().send(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, passwordSize)})
 		}
 		synctest.Wait()
@@ -102,7 +103,7 @@ func TestClaimedSessionComes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, c := claimed(t)
 			claim(c, password)
-			comes(t, w, maxOpening)
+			comes(t, w, admission.MaxCreating)
 			w.release()
 			c.expectClosed()
 			c = w.open()
@@ -117,7 +118,7 @@ func TestClaimedSessionComes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, c := claimed(t)
 			claim(c, make([]byte, passwordSize))
-			comes(t, w, maxOpening-1)
+			comes(t, w, admission.MaxCreating-1)
 			if res := c.welcome(); res.SessionID != 0 {
 				t.Errorf("got session %v", res.SessionID)
 			}
@@ -130,7 +131,7 @@ func TestClaimedSessionComes(t *testing.T) {
 			claim(c, password)
 			_ = c.Close()
 			synctest.Wait()
-			comes(t, w, maxOpening-1)
+			comes(t, w, admission.MaxCreating-1)
 		})
 	})
 }
@@ -142,7 +143,7 @@ func TestNewSessionsWaitForLeader(t *testing.T) {
 		w := newWorld(t, false, func(c *Config) { c.Limits.MaxClientConns = -1 })
 		w.hold()
 		var clients []*client
-		for range maxOpening + 1 {
+		for range admission.MaxCreating + 1 {
 			c := w.open()
 			c.send(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16)})
 			clients = append(clients, c)
@@ -152,8 +153,8 @@ func TestNewSessionsWaitForLeader(t *testing.T) {
 		for _, c := range clients {
 			c.expectClosed()
 		}
-		if n := len(w.srv.openings); n != 0 {
-			t.Errorf("%d places are still taken", n)
+		if n := w.srv.createSlots.Taken(); n != 0 {
+			t.Errorf("%d slots are still taken", n)
 		}
 		w.release()
 		if c := w.connect(); c.id == 0 {

@@ -1,4 +1,4 @@
-package server
+package admission
 
 import "sync/atomic"
 
@@ -37,6 +37,9 @@ func (m *Memory) Note(used int64) (changed bool) {
 
 // Full reports whether writes that add data are refused.
 func (m *Memory) Full() bool { return m != nil && m.full.Load() }
+
+// Reject counts a write that is rejected.
+func (m *Memory) Reject() { m.refused.Add(1) }
 
 // Figures returns the limit, how many bytes were in use when Note was called last, and how many writes
 // were refused.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"sync/atomic"
+
+	"rollcall/internal/admission"
 )
 
 const (
-	// turnsPerProcessor is how many handshakes may compute at the same time. Signing takes all of a
-	// processor, so that more of them would only keep the clients that are connected waiting.
-	turnsPerProcessor = 1
 	// maxHandshakeBytes is how much a client may send until its handshake is done. A client with a
 	// certificate of RSA 3072 and one of an intermediate authority sends 4 KiB. Certificates that resist
 	// quantum computers are about five times as long. Go's TLS itself would read 64 KiB of a first message,
@@ -19,24 +17,19 @@ const (
 	maxHandshakeBytes = 64 << 10
 )
 
-// turns has a place for each handshake that computes.
-type turns chan struct{}
-
-func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
-
-// turnSocket is the socket below TLS. Until the handshake is done, it limits how many handshakes compute at a
+// handshakeSocket is the socket below TLS. Until the handshake is done, it limits how many handshakes compute at a
 // time, and how much the client may send.
 //
 // A handshake first waits for a turn when the client's first message is complete. After that it waits for one
 // whenever it has read something, because it then checks signatures, and signs only now if the client had to
 // send a second first message (HelloRetryRequest). It gives the turn back before it reads or writes. A client
 // that sends only a part of a message, or reads nothing, therefore never keeps a turn.
-type turnSocket struct {
+type handshakeSocket struct {
 	net.Conn
-	turns turns
-	place *tlsPlace
-	ended <-chan struct{} // closed when the client's connection ends
-	held  atomic.Bool     // has a turn. A goroutine that closes TLS may write, and give it back
+	slots     *admission.Slots // of handshakes that compute
+	handshake *admission.Handshake[*conn]
+	ctx       context.Context // ends with the client's connection
+	held      atomic.Bool     // has a turn. A goroutine that closes TLS may write, and give it back
 
 	// Only the goroutine that reads uses these.
 	read  int  // bytes
@@ -45,38 +38,36 @@ type turnSocket struct {
 }
 
 // begin is called when the client's first message is complete. It waits for the first turn.
-func (t *turnSocket) begin() error {
-	if !t.place.keep() {
-		return errCrowded
+func (t *handshakeSocket) begin() error {
+	if !t.handshake.Heard() {
+		return admission.ErrCrowded
 	}
 	t.begun = true
 	return t.await()
 }
 
-func (t *turnSocket) await() error {
-	select {
-	case t.turns <- struct{}{}:
-		t.held.Store(true)
-		return nil
-	case <-t.ended:
-		return context.Canceled
+func (t *handshakeSocket) await() error {
+	if err := t.slots.Take(t.ctx); err != nil {
+		return err
 	}
+	t.held.Store(true)
+	return nil
 }
 
-func (t *turnSocket) giveBack() {
+func (t *handshakeSocket) giveBack() {
 	if t.held.CompareAndSwap(true, false) {
-		<-t.turns
+		t.slots.Release()
 	}
 }
 
 // finish ends the handshake. From now on, t is only a socket.
-func (t *turnSocket) finish() {
+func (t *handshakeSocket) finish() {
 	t.done = true
 	t.giveBack()
 }
 
 // Read implements net.Conn.
-func (t *turnSocket) Read(b []byte) (int, error) {
+func (t *handshakeSocket) Read(b []byte) (int, error) {
 	if t.done {
 		return t.Conn.Read(b)
 	}
@@ -94,7 +85,7 @@ func (t *turnSocket) Read(b []byte) (int, error) {
 }
 
 // Write implements net.Conn.
-func (t *turnSocket) Write(b []byte) (int, error) {
+func (t *handshakeSocket) Write(b []byte) (int, error) {
 	t.giveBack()
 	return t.Conn.Write(b)
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"testing"
+
+	"rollcall/internal/admission"
 )
 
 // A handshake whose place went to another client, or whose connection has ended, does not compute: its configuration is an error.
@@ -13,29 +15,29 @@ func TestHandshakeWithoutTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := func(place *tlsPlace, ended chan struct{}) error {
-		socket := &turnSocket{turns: s.turns, place: place, ended: ended}
+	begin := func(ctx context.Context, handshake *admission.Handshake[*conn]) error {
+		socket := &handshakeSocket{slots: s.slots, handshake: handshake, ctx: ctx}
 		_, err := s.config.GetConfigForClient(&tls.ClientHelloInfo{Conn: socket})
 		socket.giveBack()
 		return err
 	}
-	first, _ := s.places.take(nil)
-	second, loser := s.places.take(nil)
+	first, _ := s.handshakes.Admit(nil)
+	second, loser := s.handshakes.Admit(nil)
 	if loser != first {
 		t.Fatal("the first client did not lose its place")
 	}
-	if err := begin(first, nil); !errors.Is(err, errCrowded) {
+	if err := begin(t.Context(), first); !errors.Is(err, admission.ErrCrowded) {
 		t.Errorf("a client that has lost its place: %v", err)
 	}
-	if err := begin(second, nil); err != nil {
+	if err := begin(t.Context(), second); err != nil {
 		t.Errorf("a client with a place: %v", err)
 	}
-	for range cap(s.turns) {
-		s.turns <- struct{}{}
+	for range s.slots.Limit() {
+		s.slots.TryTake()
 	}
-	ended := make(chan struct{})
-	close(ended)
-	if err := begin(second, ended); !errors.Is(err, context.Canceled) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := begin(ended, second); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that is gone, while all compute: %v", err)
 	}
 }

@@ -1,0 +1,34 @@
+package admission
+
+import "testing"
+
+// Connections are limited in all and for each address. A limit that is not positive is none. An address without connections takes no memory.
+func TestConnectionLimiter(t *testing.T) {
+	for _, tt := range []struct {
+		most, perAddr int
+		addrs         []string
+		want          []Verdict
+	}{
+		{most: 2, addrs: []string{"a", "b", "c"}, want: []Verdict{Admitted, Admitted, TooMany}},
+		{perAddr: 1, addrs: []string{"a", "a", "b"}, want: []Verdict{Admitted, TooManyOfAddress, Admitted}},
+		{most: 1, perAddr: 1, addrs: []string{"a", "a"}, want: []Verdict{Admitted, TooMany}},
+		{most: -1, perAddr: -1, addrs: []string{"a", "a", "b"}, want: []Verdict{Admitted, Admitted, Admitted}},
+	} {
+		l := NewConnectionLimiter(tt.most, tt.perAddr)
+		for round := range 2 {
+			for i, addr := range tt.addrs {
+				if got := l.Admit(addr); got != tt.want[i] {
+					t.Errorf("%d of %d per address, round %d: connection %d of %s: %v, want %v", tt.most, tt.perAddr, round, i, addr, got, tt.want[i])
+				}
+			}
+			for i, addr := range tt.addrs {
+				if tt.want[i] == Admitted {
+					l.Release(addr)
+				}
+			}
+			if l.all != 0 || len(l.byAddr) != 0 {
+				t.Errorf("%d connections and %d addresses are left", l.all, len(l.byAddr))
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package admission
+
+import (
+	"container/list"
+	"errors"
+	"sync"
+)
+
+// The errors of clients whose handshake is not admitted.
+var (
+	ErrCrowded = errors.New("too many TLS handshakes are under way, and this client's first message was incomplete for longest")
+	ErrFull    = errors.New("too many TLS handshakes are under way, and the first messages of all their clients are complete")
+)
+
+// HandshakeLimiter limits the TLS handshakes under way. A client is silent until its first message is complete. If
+// all places are taken, a newer client gets the place of the one that has been silent for longest: a client
+// sends its first message at once, so that one is hardly a client. Owner names the client of a handshake. Safe for concurrent use.
+type HandshakeLimiter[Owner any] struct {
+	limit int
+
+	mu     sync.Mutex
+	taken  int
+	silent list.List // the *Handshake of each silent client, the oldest one first
+}
+
+// Handshake is a handshake that was admitted. The lock of its limiter guards it.
+type Handshake[Owner any] struct {
+	of     *HandshakeLimiter[Owner]
+	owner  Owner
+	silent *list.Element // nil: it is not among the silent ones
+	lost   bool          // a newer client has its place
+}
+
+// NewHandshakeLimiter returns a limiter of so many handshakes.
+func NewHandshakeLimiter[Owner any](limit int) *HandshakeLimiter[Owner] {
+	return &HandshakeLimiter[Owner]{limit: limit}
+}
+
+// Owner returns the owner of the handshake.
+func (h *Handshake[Owner]) Owner() Owner { return h.owner }
+
+// Admit admits the handshake of an owner. It returns nil if all places are taken and no client is silent. If loser is not nil, it has lost its
+// place, and the caller ends its connection.
+func (l *HandshakeLimiter[Owner]) Admit(owner Owner) (mine, loser *Handshake[Owner]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch oldest := l.silent.Front(); {
+	case l.taken < l.limit:
+		l.taken++
+	case oldest == nil:
+		return nil, nil
+	default:
+		loser = oldest.Value.(*Handshake[Owner])
+		l.heard(loser)
+		loser.lost = true
+	}
+	mine = &Handshake[Owner]{of: l, owner: owner}
+	mine.silent = l.silent.PushBack(mine)
+	return mine, loser
+}
+
+// UnderWay returns the number of handshakes that have a place.
+func (l *HandshakeLimiter[Owner]) UnderWay() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken
+}
+
+// Heard notes that the client's first message is complete. It returns false if the handshake has lost its place.
+func (h *Handshake[Owner]) Heard() bool {
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	h.of.heard(h)
+	return !h.lost
+}
+
+// End ends the handshake, and reports whether it had lost its place.
+func (h *Handshake[Owner]) End() (lost bool) {
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	h.of.heard(h)
+	if !h.lost {
+		h.of.taken--
+	}
+	return h.lost
+}
+
+// heard removes h from the silent ones. The caller holds the lock.
+func (l *HandshakeLimiter[Owner]) heard(h *Handshake[Owner]) {
+	if h.silent != nil {
+		l.silent.Remove(h.silent)
+		h.silent = nil
+	}
+}

@@ -1,0 +1,187 @@
+package admission
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Throttle bounds how many sessions are opened and resumed, by ZooKeeper's connection throttle. There
+// is a bucket of tokens, and each handshake takes some. A handshake that finds too few ends its
+// connection. In addition, new sessions may be refused by chance, so that a storm thins out before the
+// bucket is empty. In every field except Tokens, 0 means the default.
+type Throttle struct {
+	Tokens    int           // capacity of the bucket; 0: there is no throttle
+	FillTime  time.Duration // how often tokens are added; default 1 ms
+	FillCount int           // how many are added each time; default 1
+
+	Freeze   time.Duration // least time between two changes of the chance; 0: nothing is refused by chance
+	Increase float64       // added to the chance when there is no token for a new session; default 0.02
+	Decrease float64       // taken from it when few tokens are missing; default 0.002
+	Ratio    float64       // how many may be missing then, as a share of Tokens; default 0
+
+	// Weighted has a new session take GlobalWeight tokens (default 3), and a resumed one RenewWeight
+	// (default 2), instead of one each. Tokens and FillCount then count new sessions.
+	Weighted                  bool
+	GlobalWeight, RenewWeight int
+}
+
+// Defaults of Throttle, ZooKeeper's. The table of keys in package config takes them from here.
+const (
+	DefaultFillTime     = time.Millisecond
+	DefaultFillCount    = 1
+	DefaultIncrease     = 0.02
+	DefaultDecrease     = 0.002
+	DefaultGlobalWeight = 3
+	DefaultRenewWeight  = 2
+)
+
+// maxThrottle keeps products of two numbers of a Throttle within 64 bits.
+const maxThrottle = 1<<31 - 1
+
+// Complete fills defaults in and checks the fields.
+func (t *Throttle) Complete() error {
+	fill(&t.FillTime, DefaultFillTime)
+	fill(&t.FillCount, DefaultFillCount)
+	fill(&t.Increase, DefaultIncrease)
+	fill(&t.Decrease, DefaultDecrease)
+	fill(&t.GlobalWeight, DefaultGlobalWeight)
+	fill(&t.RenewWeight, DefaultRenewWeight)
+	for _, n := range []int{t.Tokens, t.FillCount, t.GlobalWeight, t.RenewWeight} {
+		if n < 0 || n > maxThrottle {
+			return errors.New("admission: a number of the connection throttle is negative or too large")
+		}
+	}
+	for _, share := range []float64{t.Increase, t.Decrease, t.Ratio} {
+		if !(share >= 0 && share <= 1) {
+			return errors.New("admission: a share of the connection throttle is not within 0 and 1")
+		}
+	}
+	if t.FillTime < 0 || t.Freeze < 0 {
+		return errors.New("admission: a time of the connection throttle is negative")
+	}
+	return nil
+}
+
+// fill sets a field that is zero to its default.
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// SessionThrottle applies a Throttle. Safe for concurrent use.
+//
+// A client that comes back for its session goes first. It may overdraw the bucket by its capacity, and skips the early drop.
+// A new session waits until the debt is paid. So a storm of
+// new clients cannot keep those out that have something to lose. Only sessions that this member knows,
+// resumed with the right password, go first, because a stranger may claim any other.
+type SessionThrottle struct {
+	cfg      Throttle
+	capacity int64
+	begun    time.Time
+	chance   func() float64 // a random number from 0 up to 1
+
+	mu      sync.Mutex
+	tokens  *rate.Limiter // has whole numbers of tokens at the times of round; negative: there is a debt
+	drop    float64       // with which chance a new session is rejected
+	checked time.Time     // when drop was checked last
+}
+
+// NewSessionThrottle returns a throttle whose bucket is full. cfg is complete.
+func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
+	weight := int64(1)
+	if cfg.Weighted {
+		weight = int64(cfg.GlobalWeight)
+	}
+	t := &SessionThrottle{cfg: cfg, capacity: weight * int64(cfg.Tokens), begun: now, checked: now, chance: rand.Float64}
+	perSecond := float64(weight*int64(cfg.FillCount)) / cfg.FillTime.Seconds()
+	t.tokens = rate.NewLimiter(rate.Limit(perSecond), int(t.capacity))
+	return t
+}
+
+// SetChance replaces the source of random numbers, which are from 0 up to 1. It is for tests, before the first call of Admit.
+func (t *SessionThrottle) SetChance(chance func() float64) { t.chance = chance }
+
+// SessionRequest is what a handshake asks for.
+type SessionRequest int
+
+// The kinds of requests.
+const (
+	NewSession     SessionRequest = iota
+	KnownSession                  // a session that this member knows, with the right password
+	ClaimedSession                // a session that it does not know
+)
+
+// Admit takes the tokens of a handshake, and returns false if the handshake is rejected.
+func (t *SessionThrottle) Admit(request SessionRequest, now time.Time) bool {
+	if t.capacity == 0 {
+		return true
+	}
+	need, least := int64(1), int64(0)
+	switch {
+	case t.cfg.Weighted && request == NewSession:
+		need = int64(t.cfg.GlobalWeight)
+	case t.cfg.Weighted:
+		need = int64(t.cfg.RenewWeight)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left := t.left(now)
+	if request == KnownSession {
+		least = -t.capacity
+	} else if t.dropsEarly(left, need, now) {
+		return false
+	}
+	if left-need < least {
+		return false
+	}
+	for at := t.round(now); need > 0; need -= t.capacity { // a limiter takes no more than its capacity at once
+		t.tokens.ReserveN(at, int(min(need, t.capacity)))
+	}
+	return true
+}
+
+// round returns the last time at which tokens were added.
+func (t *SessionThrottle) round(now time.Time) time.Time {
+	return t.begun.Add(now.Sub(t.begun) / t.cfg.FillTime * t.cfg.FillTime)
+}
+
+// left returns the number of tokens. The limiter counts in floating point, but from whole numbers. The caller holds the lock.
+func (t *SessionThrottle) left(now time.Time) int64 {
+	return int64(math.Round(t.tokens.TokensAt(t.round(now))))
+}
+
+// dropsEarly changes the chance with which new sessions are rejected, if it is time for that, and
+// returns whether it rejects this one, which needs so many tokens. This is the BLUE algorithm of queue
+// management. The caller holds the lock.
+func (t *SessionThrottle) dropsEarly(left, need int64, now time.Time) bool {
+	if t.cfg.Freeze == 0 {
+		return false
+	}
+	if now.Sub(t.checked) > t.cfg.Freeze {
+		t.checked = now
+		switch missing := t.capacity - left; {
+		case left < need:
+			t.drop = min(t.drop+t.cfg.Increase, 1)
+		case missing <= int64(math.Round(t.cfg.Ratio*float64(t.capacity))):
+			t.drop = max(t.drop-t.cfg.Decrease, 0)
+		}
+	}
+	return t.chance() < t.drop
+}
+
+// State returns the chance with which a new session is rejected, and the number of tokens that are missing.
+func (t *SessionThrottle) State(now time.Time) (drop float64, missing int64) {
+	if t.capacity == 0 {
+		return 0, 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.drop, t.capacity - t.left(now)
+}

@@ -1,0 +1,34 @@
+package server
+
+// tryCreateSlot takes a slot if one is free and no client waits for it.
+func (h *handshake) tryCreateSlot() bool {
+	if !h.c.srv.createSlots.TryTake() {
+		return false
+	}
+	h.noteCreateSlot()
+	return true
+}
+
+// awaitCreateSlot waits for a slot. It returns false if the connection ends before.
+func (h *handshake) awaitCreateSlot() bool {
+	if h.c.srv.createSlots.Take(h.c.stream.Life.Context()) != nil {
+		return false
+	}
+	h.noteCreateSlot()
+	return true
+}
+
+// noteCreateSlot notes that the connection has a slot.
+func (h *handshake) noteCreateSlot() {
+	h.c.stream.Lock()
+	defer h.c.stream.Unlock()
+	h.c.slot = true
+}
+
+// releaseCreateSlot gives the slot back, if the connection has one. It never blocks. The caller holds the lock.
+func (c *conn) releaseCreateSlot() {
+	if c.slot {
+		c.slot = false
+		c.srv.createSlots.Release()
+	}
+}
