@@ -18,7 +18,7 @@ var floors = [][]string{
 	{"internal/durable", "internal/monotonic"},
 	{"secretfile", "roster", "internal/slowkey"},
 	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model", "internal/tokenproof", "internal/localsocket"},
-	{"zkdata", "sessiontracker", "znode", "tally", "internal/guesses", "internal/admission", "logs", "logs/logtest"},
+	{"zkdata", "sessiontracker", "znode", "tally", "internal/admission", "logs", "logs/logtest"},
 	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
 	{"quorum/wire", "crossing"},
 	{"quorum", "leader", "follower", "server", "client", "view", "backup"},

@@ -14,7 +14,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"rollcall/api"
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 	"rollcall/logs"
 )
 
@@ -133,7 +133,7 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 		v.header = append(slices.Clone(v.header), "Origin", "https://example.com")
 	case status == http.StatusTooManyRequests:
 		v.header = append(slices.Clone(v.header), "Authorization", "Bearer wrong")
-		h.cfg.Guesses = guesses.New(nil)
+		h.cfg.Guesses = admission.NewCredentialLimiter(nil)
 		other := visit{method: "GET", path: "/nosuch", from: v.from, header: v.header} // reaches no operation
 		for range 10 {
 			other.to(h)
@@ -141,7 +141,7 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 		for range 3 { // they wait, so that there is no turn for another one
 			go other.to(h)
 		}
-		t.Cleanup(func() { time.Sleep(guesses.MaxWait) }) // within the bubble: until they are answered
+		t.Cleanup(func() { time.Sleep(admission.MaxAttemptWait) }) // within the bubble: until they are answered
 		synctest.Wait()
 	case status == http.StatusUnsupportedMediaType:
 		v.header = signedIn[:2]

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	events "rollcall/audit"
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 )
 
 // slowGuesses returns a handler that checks the credentials of each request before it calls next. A wrong one is counted, and leaves a line in the audit
@@ -16,7 +16,7 @@ func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, offered := h.authorizer.offeredKind(r); offered {
 			attempt := h.cfg.Guesses.Begin(guesserOf(r))
-			if err := attempt.Wait(r.Context(), guesses.MaxWait); err != nil {
+			if err := attempt.Wait(r.Context(), admission.MaxAttemptWait); err != nil {
 				ignoreBody(w)
 				limitWrite(w, refusalTime)
 				setHeaders(w.Header())
@@ -36,7 +36,7 @@ func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
 func guesserOf(r *http.Request) string { return cmp.Or(hostOfCaller(r), r.RemoteAddr) }
 
 // offeredKind returns the kind of the credential of a request. It reports false if the request has none that can be right.
-func (a *authorizer) offeredKind(r *http.Request) (kind guesses.Kind, offered bool) {
+func (a *authorizer) offeredKind(r *http.Request) (kind admission.Credential, offered bool) {
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {
 		return 0, false
@@ -44,15 +44,15 @@ func (a *authorizer) offeredKind(r *http.Request) (kind guesses.Kind, offered bo
 	scheme, _, _ := strings.Cut(all[0], " ")
 	switch strings.ToLower(scheme) {
 	case "digest":
-		return guesses.Password, a.credentials.superDigest != ""
+		return admission.Password, a.credentials.superDigest != ""
 	case "bearer":
-		return guesses.Token, a.credentials.token.set || a.credentials.reads.set || a.credentials.metrics.set
+		return admission.Token, a.credentials.token.set || a.credentials.reads.set || a.credentials.metrics.set
 	}
 	return 0, false
 }
 
 // wrongCredential puts a wrong credential into the audit log. The log of the process has a line by the table of guesses.
-func (a *audit) wrongCredential(r *http.Request, kind guesses.Kind) {
+func (a *audit) wrongCredential(r *http.Request, kind admission.Credential) {
 	if a.auditLog == nil {
 		return
 	}
@@ -69,6 +69,6 @@ var proofEndpoint = &endpoint{action: "prove the token"}
 // of a proof is derived slowly.
 func (h *HTTP) refusedProof(c net.Conn) {
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
-	h.cfg.Guesses.Count(guesserOf(r), guesses.Token)
+	h.cfg.Guesses.Count(guesserOf(r), admission.Token)
 	h.audit.rejected(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")
 }

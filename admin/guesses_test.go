@@ -15,7 +15,7 @@ import (
 	"time"
 
 	events "rollcall/audit"
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 )
 
 // newGuessed returns an HTTP with a table of guesses, its log, and its audit log.
@@ -24,7 +24,7 @@ func newGuessed(t *testing.T) (*HTTP, *bytes.Buffer, *acts) {
 	h, _ := newTestHTTP(t, "leader")
 	var log bytes.Buffer
 	all := &acts{}
-	h.cfg.Guesses, h.audit.auditLog = guesses.New(slog.New(slog.NewTextHandler(&log, nil))), all
+	h.cfg.Guesses, h.audit.auditLog = admission.NewCredentialLimiter(slog.New(slog.NewTextHandler(&log, nil))), all
 	return h, &log, all
 }
 
@@ -120,7 +120,7 @@ func TestSlowedGuessesHoldNoPlaces(t *testing.T) {
 		if n := len(rejected); n != 97 {
 			t.Errorf("%d attempts were rejected at once, want 97", n)
 		}
-		time.Sleep(guesses.MaxWait)
+		time.Sleep(admission.MaxAttemptWait)
 		synctest.Wait()
 		if n := len(rejected); n != 97 {
 			t.Errorf("%d attempts were rejected, want 97", n)

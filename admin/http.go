@@ -16,7 +16,7 @@ import (
 	"rollcall/api"
 	"rollcall/console"
 	"rollcall/digest"
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 	"rollcall/internal/tokenproof"
 	"rollcall/view"
 )
@@ -84,16 +84,16 @@ type HTTPConfig struct {
 	Words       *Words
 	Source      Source
 	Operations  Operations
-	Keys        []api.Setting  // every key of the configuration; nil: none is shown
-	Log         Log            // the log of this process; default: nobody can ask for it
-	Audit       *slog.Logger   // what administrators do is logged here; default: Logger
-	Acts        Acts           // and is told here, too; nil: it is not
-	Anonymous   Anonymous      // what callers without credentials may read
-	TLS         *tls.Config    // for HTTPS; nil: there is none
-	Super       string         // the subject of the super user's certificate; "": nobody is super by certificate
-	Names       []string       // host names by which clients may call this member, besides addresses and localhost
-	Guesses     *guesses.Table // slows the addresses of wrong credentials; nil: none is slowed
-	Logger      *slog.Logger   // default: discard
+	Keys        []api.Setting                // every key of the configuration; nil: none is shown
+	Log         Log                          // the log of this process; default: nobody can ask for it
+	Audit       *slog.Logger                 // what administrators do is logged here; default: Logger
+	Acts        Acts                         // and is told here, too; nil: it is not
+	Anonymous   Anonymous                    // what callers without credentials may read
+	TLS         *tls.Config                  // for HTTPS; nil: there is none
+	Super       string                       // the subject of the super user's certificate; "": nobody is super by certificate
+	Names       []string                     // host names by which clients may call this member, besides addresses and localhost
+	Guesses     *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
+	Logger      *slog.Logger                 // default: discard
 }
 
 // HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent

@@ -3,7 +3,7 @@ package audit
 import (
 	"time"
 
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 )
 
@@ -65,7 +65,7 @@ func (f *failing) take(now time.Time) bool {
 
 // of returns the bucket of an address.
 func (fs *failures) of(address string) *failing {
-	address = guesses.Network(address)
+	address = admission.Network(address)
 	f := fs.addresses[address]
 	switch {
 	case f != nil:

@@ -40,7 +40,6 @@ import (
 	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/internal/admission"
-	"rollcall/internal/guesses"
 	"rollcall/internal/monotonic"
 	"rollcall/jute"
 	"rollcall/keystore"
@@ -192,7 +191,7 @@ type Member struct {
 	peers        *peers
 	words        *admin.Words
 	audit        *audit.Log // nil: there is none
-	guesses      *guesses.Table
+	guesses      *admission.CredentialLimiter
 	hashing      hashing
 	http         *admin.HTTP
 	viewer       viewer          // answers other members
@@ -244,7 +243,7 @@ func New(cfg Config) (*Member, error) {
 		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
-	m.guesses = guesses.New(m.log)
+	m.guesses = admission.NewCredentialLimiter(m.log)
 	var err error
 	if m.audit, err = audit.Open(m.auditConfig()); err != nil {
 		return nil, err

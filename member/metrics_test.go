@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/internal/admission"
 )
 
 // alwaysZero are the metrics that cannot leave 0. The first two are there for programs that read

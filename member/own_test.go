@@ -13,9 +13,9 @@ import (
 
 	"rollcall/api"
 	"rollcall/integration/cluster"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/internal/admission"
 )
 
 // ownTick is the tick of the ensemble in which each own metric leaves 0.
@@ -54,8 +54,8 @@ type provoked struct {
 	operators
 	t            *testing.T
 	leader, a, b uint32
-	left         map[string]bool // by sample: whether it has left 0 on a member
-	memory       *admission.Memory  // of all members
+	left         map[string]bool   // by sample: whether it has left 0 on a member
+	memory       *admission.Memory // of all members
 }
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each

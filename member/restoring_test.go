@@ -18,9 +18,9 @@ import (
 	"rollcall/admin"
 	"rollcall/backup"
 	"rollcall/integration/cluster"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/internal/admission"
 	"rollcall/znode"
 )
 

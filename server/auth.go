@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"rollcall/audit"
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/proto"
 )
@@ -20,7 +20,7 @@ func (r *request) auditAuth(code jute.Code) {
 		scheme = string(p.Scheme)
 	}
 	if scheme == "x509" {
-		c.srv.cfg.Guesses.Count(c.identity.host, guesses.Certificate)
+		c.srv.cfg.Guesses.Count(c.identity.host, admission.Certificate)
 	}
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure, Error: code.Error(),

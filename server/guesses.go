@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rollcall/audit"
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 )
 
 // slowedShare is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read
@@ -16,7 +16,7 @@ const slowedShare = 4
 // attempt calls check when it is the turn of the client's attempt a, which is at once unless credentials from its address
 // failed too often. Otherwise a reader of the connection waits, so the loop does not. If too many attempts wait, the connection ends and the
 // client may try again: to answer that the credential is wrong could be a lie, and clients give up then.
-func (r *request) attempt(a guesses.Attempt, check func(a *guesses.Attempt) (more bool)) bool {
+func (r *request) attempt(a admission.Attempt, check func(a *admission.Attempt) (more bool)) bool {
 	c := r.c
 	if !a.Slowed() {
 		return check(&a)
@@ -54,9 +54,9 @@ func (c *conn) flushLater() {
 
 // wrongSuper notes a wrong password of the super user. For the client it is no failure but the identity of somebody else, as in
 // ZooKeeper.
-func (r *request) wrongSuper(a *guesses.Attempt) {
+func (r *request) wrongSuper(a *admission.Attempt) {
 	c := r.c
-	a.Failed(guesses.Super)
+	a.Failed(admission.Super)
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure, Error: "wrong password of the super user",
 	})

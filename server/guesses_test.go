@@ -12,13 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 )
 
 // withGuesses returns a change that gives a server a table of guesses, and the table.
-func withGuesses(more func(*Config)) (func(*Config), *guesses.Table) {
-	table := guesses.New(nil)
+func withGuesses(more func(*Config)) (func(*Config), *admission.CredentialLimiter) {
+	table := admission.NewCredentialLimiter(nil)
 	return func(cfg *Config) {
 		cfg.Guesses = table
 		if more != nil {
@@ -32,7 +32,7 @@ func withGuesses(more func(*Config)) (func(*Config), *guesses.Table) {
 func TestSuperGuessesLeaveTraces(t *testing.T) {
 	lines := newAuditLines(t)
 	var log bytes.Buffer
-	table := guesses.New(slog.New(slog.NewTextHandler(&log, nil)))
+	table := admission.NewCredentialLimiter(slog.New(slog.NewTextHandler(&log, nil)))
 	w := newWorld(t, false, func(cfg *Config) { cfg.Guesses, cfg.Audit = table, lines.log })
 	c := w.connect()
 	c.must(jute.OpAuth, auth("digest", "bob:guess"))

@@ -13,7 +13,6 @@ import (
 
 	"rollcall/digest"
 	"rollcall/internal/admission"
-	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/keystore"
 	"rollcall/proto"
@@ -28,7 +27,7 @@ type authenticator struct {
 	superSubject  string
 	login         Login
 	maxIdentities int
-	guesses       *guesses.Table
+	guesses       *admission.CredentialLimiter
 	log           *slog.Logger
 	rejections    *admission.LogLimiter // of clients that are not authenticated
 }

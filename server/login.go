@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rollcall/audit"
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sasl"
@@ -38,11 +38,11 @@ func (r *request) sasl() bool {
 	if c.identity.exchange == nil { // the first token proves nothing yet
 		return r.step(&a)
 	}
-	return r.attempt(a, func(a *guesses.Attempt) bool { return r.step(a) })
+	return r.attempt(a, func(a *admission.Attempt) bool { return r.step(a) })
 }
 
 // step takes a token that can be read, of an attempt whose turn it is.
-func (r *request) step(a *guesses.Attempt) bool {
+func (r *request) step(a *admission.Attempt) bool {
 	var token jute.SASLToken
 	d := jute.NewDecoder(r.body)
 	token.Decode(&d)
@@ -52,7 +52,7 @@ func (r *request) step(a *guesses.Attempt) bool {
 }
 
 // logIn answers a token of a client. The answer is nil if there is no token for the client.
-func (r *request) logIn(token []byte, a *guesses.Attempt) (answer []byte, code jute.Code) {
+func (r *request) logIn(token []byte, a *admission.Attempt) (answer []byte, code jute.Code) {
 	c := r.c
 	who, how := &c.identity, &c.srv.cfg.Login
 	if how.Users == nil {
@@ -63,7 +63,7 @@ func (r *request) logIn(token []byte, a *guesses.Attempt) (answer []byte, code j
 	}
 	answer, done, err := who.exchange.Step(token)
 	if err != nil {
-		a.Failed(guesses.SASL)
+		a.Failed(admission.SASL)
 	}
 	switch {
 	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):

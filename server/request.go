@@ -3,7 +3,7 @@ package server
 import (
 	"bytes"
 
-	"rollcall/internal/guesses"
+	"rollcall/internal/admission"
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
@@ -128,7 +128,7 @@ func (r *request) auth() bool {
 	if !claims {
 		return r.identified(c.identity.authenticate(r.body))
 	}
-	return r.attempt(c.srv.cfg.Guesses.Begin(c.identity.host), func(a *guesses.Attempt) bool {
+	return r.attempt(c.srv.cfg.Guesses.Begin(c.identity.host), func(a *admission.Attempt) bool {
 		if !right {
 			r.wrongSuper(a)
 		}

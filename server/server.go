@@ -45,7 +45,6 @@ import (
 	"rollcall/audit"
 	"rollcall/digest"
 	"rollcall/internal/admission"
-	"rollcall/internal/guesses"
 	"rollcall/jute"
 	"rollcall/server/stream"
 	"rollcall/znode"
@@ -97,18 +96,18 @@ type Config struct {
 	MinTimeout, MaxTimeout time.Duration // bounds of granted session timeouts; default 2 and 20 ticks
 	ConnBase               uint64        // random: connections are numbered from here, so that numbers are unique over members and their restarts
 	Limits                 Limits
-	SuperDigest            string            // "super:" and the base64 of a hash; "": nobody is super
-	Digest                 digest.Alg        // hashes passwords in the scheme digest; default SHA1
-	NoDigest               bool              // nobody can authenticate in the scheme digest
-	SuperSubject           string            // the super user's subject in a client certificate; "": nobody is super by certificate
-	TLS                    TLS               // default: clients cannot connect over TLS
-	Login                  Login             // who may log in by SASL, and who must; default: nobody
-	Memory                 *admission.Memory // default: no limit
-	Words                  Words             // four-letter words; default: there are none
-	LinearizableReads      bool              // every read waits for a proof that the leader still leads; default: reads may be stale
-	Audit                  *audit.Log        // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
-	Guesses                *guesses.Table    // slows the addresses of wrong credentials; nil: none is slowed
-	Logger                 *slog.Logger      // default: discard
+	SuperDigest            string                       // "super:" and the base64 of a hash; "": nobody is super
+	Digest                 digest.Alg                   // hashes passwords in the scheme digest; default SHA1
+	NoDigest               bool                         // nobody can authenticate in the scheme digest
+	SuperSubject           string                       // the super user's subject in a client certificate; "": nobody is super by certificate
+	TLS                    TLS                          // default: clients cannot connect over TLS
+	Login                  Login                        // who may log in by SASL, and who must; default: nobody
+	Memory                 *admission.Memory            // default: no limit
+	Words                  Words                        // four-letter words; default: there are none
+	LinearizableReads      bool                         // every read waits for a proof that the leader still leads; default: reads may be stale
+	Audit                  *audit.Log                   // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
+	Guesses                *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
+	Logger                 *slog.Logger                 // default: discard
 
 	// Settled reports whether the members of the ensemble are those of the present list, or as near to it as
 	// they can come now. changed is closed when that may have changed. Default: answers to reconfigs do not

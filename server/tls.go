@@ -12,7 +12,6 @@ import (
 
 	"rollcall/audit"
 	"rollcall/internal/admission"
-	"rollcall/internal/guesses"
 	"rollcall/keystore"
 	"rollcall/server/stream"
 )
@@ -154,7 +153,7 @@ func (s *secure) refused(c *conn, err error) {
 	if !errors.Is(err, admission.ErrFull) && !errors.Is(err, admission.ErrCrowded) { // these say nothing of who the client is
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
 		if noCertificate(err) {
-			c.srv.cfg.Guesses.Count(c.identity.host, guesses.Certificate)
+			c.srv.cfg.Guesses.Count(c.identity.host, admission.Certificate)
 		}
 	}
 	if unlogged, due := s.failures.Due(time.Now()); due {

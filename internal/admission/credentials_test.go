@@ -1,4 +1,4 @@
-package guesses
+package admission
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ import (
 )
 
 // guess lets an address try a wrong token, and returns how long its attempt waited, and the error of the wait.
-func guess(t *testing.T, table *Table, host string) (time.Duration, error) {
+func guess(t *testing.T, table *CredentialLimiter, host string) (time.Duration, error) {
 	t.Helper()
 	begun := time.Now()
 	a := table.Begin(host)
-	if err := a.Wait(t.Context(), MaxWait); err != nil {
+	if err := a.Wait(t.Context(), MaxAttemptWait); err != nil {
 		return time.Since(begun), err
 	}
 	a.Failed(Token)
@@ -28,7 +28,7 @@ func guess(t *testing.T, table *Table, host string) (time.Duration, error) {
 // An address may fail some times at once, and once in each pause after that. Others are not slowed.
 func TestSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		for i := range 3 * freeFailures {
 			waited, err := guess(t, table, "10.0.0.1")
 			if want := time.Duration(min(max(i-freeFailures+1, 0), 1)) * pause; waited.Round(time.Millisecond) != want || err != nil {
@@ -49,7 +49,7 @@ func TestSlowed(t *testing.T) {
 }
 
 // fail lets an address fail until it is slowed.
-func fail(t *testing.T, table *Table, host string) {
+func fail(t *testing.T, table *CredentialLimiter, host string) {
 	t.Helper()
 	for range freeFailures {
 		if _, err := guess(t, table, host); err != nil {
@@ -64,12 +64,12 @@ func fail(t *testing.T, table *Table, host string) {
 // A right credential from a slowed address waits as well, and gives nothing back.
 func TestRightCredentialWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		fail(t, table, "10.0.0.1")
 		for range 2 {
 			begun := time.Now()
 			a := table.Begin("10.0.0.1")
-			if err := a.Wait(t.Context(), MaxWait); err != nil || time.Since(begun).Round(time.Millisecond) != pause {
+			if err := a.Wait(t.Context(), MaxAttemptWait); err != nil || time.Since(begun).Round(time.Millisecond) != pause {
 				t.Errorf("%v after %v", err, time.Since(begun))
 			}
 		}
@@ -79,7 +79,7 @@ func TestRightCredentialWaits(t *testing.T) {
 // Of many attempts at the same time a few wait, one pause after the other, and all others are rejected at once.
 func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		const hosts, each = 2 * maxWaiting, 10
 		for i := range hosts {
 			fail(t, table, fmt.Sprint("10.0.1.", i))
@@ -88,7 +88,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		for i := range hosts * each {
 			all.Go(func() {
 				waited, err := guess(t, table, fmt.Sprint("10.0.1.", i%hosts))
-				if err != nil && (!errors.Is(err, ErrSlowed) || waited != 0) || waited > MaxWait {
+				if err != nil && (!errors.Is(err, ErrSlowed) || waited != 0) || waited > MaxAttemptWait {
 					t.Errorf("%v after %v", err, waited)
 				}
 			})
@@ -118,20 +118,20 @@ func TestWaitsAreBounded(t *testing.T) {
 // An attempt of one address finds three before it at most.
 func TestTurnsOfOneAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		fail(t, table, "10.0.0.1")
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() { _, _ = guess(t, table, "10.0.0.1") })
 		}
 		all.Wait()
-		if waited, rejected := table.Slowed(); waited != uint64(MaxWait/pause) || rejected != 100-waited {
+		if waited, rejected := table.Slowed(); waited != uint64(MaxAttemptWait/pause) || rejected != 100-waited {
 			t.Errorf("%d waited, and %d were rejected", waited, rejected)
 		}
 		if waited, err := guess(t, table, "10.0.0.1"); err != nil || waited.Round(time.Millisecond) != pause {
 			t.Errorf("after those that were rejected, one waits for %v: %v", waited, err)
 		}
-		for range MaxWait / pause {
+		for range MaxAttemptWait / pause {
 			all.Go(func() { _, _ = guess(t, table, "10.0.0.1") })
 		}
 		synctest.Wait()
@@ -146,12 +146,12 @@ func TestTurnsOfOneAddress(t *testing.T) {
 // The end of a connection ends the wait of its attempt.
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		fail(t, table, "10.0.0.1")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		a := table.Begin("10.0.0.1")
-		if err := a.Wait(ctx, MaxWait); !errors.Is(err, context.Canceled) {
+		if err := a.Wait(ctx, MaxAttemptWait); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if table.waiting != 0 {
@@ -163,7 +163,7 @@ func TestWaitEnds(t *testing.T) {
 // The table drops the address whose last failure is the longest ago.
 func TestTableIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		fail(t, table, "first")
 		fail(t, table, "second")
 		for i := range maxAddresses - 2 {
@@ -187,7 +187,7 @@ func TestTableIsBounded(t *testing.T) {
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		table := New(slog.New(slog.NewTextHandler(&out, nil)))
+		table := NewCredentialLimiter(slog.New(slog.NewTextHandler(&out, nil)))
 		lines := func() []string {
 			defer out.Reset()
 			return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -223,7 +223,7 @@ func TestLines(t *testing.T) {
 func TestLinesComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		table := New(slog.New(slog.NewTextHandler(&out, nil)))
+		table := NewCredentialLimiter(slog.New(slog.NewTextHandler(&out, nil)))
 		for i := range maxLines + 1 {
 			table.Count(fmt.Sprint("10.0.2.", i), Certificate)
 		}
@@ -242,7 +242,7 @@ func TestLinesComeBack(t *testing.T) {
 // What is counted alone slows nobody.
 func TestCountSlowsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		for range 3 * freeFailures {
 			table.Count("10.0.0.1", SASL)
 		}
@@ -255,10 +255,10 @@ func TestCountSlowsNobody(t *testing.T) {
 // An attempt that has waited for its turn pays with it alone, also if its check takes long.
 func TestTurnIsPaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := New(nil)
+		table := NewCredentialLimiter(nil)
 		fail(t, table, "10.0.0.1")
 		a := table.Begin("10.0.0.1")
-		if err := a.Wait(t.Context(), MaxWait); err != nil {
+		if err := a.Wait(t.Context(), MaxAttemptWait); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(pause)
@@ -271,7 +271,7 @@ func TestTurnIsPaidOnce(t *testing.T) {
 
 // The bounds are those of the documentation.
 func TestBounds(t *testing.T) {
-	if freeFailures != 10 || pause != time.Second || MaxWait != 3*time.Second || maxWaiting != 64 || maxAddresses != 4096 || linePause != time.Minute || maxLines != 20 || linesPause != 3*time.Second {
+	if freeFailures != 10 || pause != time.Second || MaxAttemptWait != 3*time.Second || maxWaiting != 64 || maxAddresses != 4096 || linePause != time.Minute || maxLines != 20 || linesPause != 3*time.Second {
 		t.Error("a bound has changed: change docs/security.md, docs/dev/limits.md and this test with it")
 	}
 }
@@ -290,7 +290,7 @@ func TestNames(t *testing.T) {
 
 // Without a table nobody is slowed.
 func TestNoTable(t *testing.T) {
-	var table *Table
+	var table *CredentialLimiter
 	a := table.Begin("10.0.0.1")
 	if err := a.Wait(t.Context(), 0); err != nil || a.Slowed() {
 		t.Error(err)

@@ -1,19 +1,4 @@
-// Package guesses counts failed credentials, and slows the addresses that they come from.
-//
-//   - Table has the addresses from which wrong credentials came lately. It is bounded: if it is full, it drops the
-//     address whose last failure is the longest ago.
-//   - Attempt is one credential that is about to be checked. An address may fail freeFailures times at once. After
-//     that its attempts wait for each other, so that pause passes between two of them.
-//   - kind.go has the kinds of credentials.
-//
-// A slowed attempt is not checked before its turn, so a right credential from a slowed address waits as well as a
-// wrong one. Otherwise the time to the reply would tell them apart, and a guesser would not wait. Attempts from all other
-// addresses are checked at once.
-//
-// # Locks
-//
-// Table.mu guards the addresses. It is taken with no other lock held, and nothing waits or is logged while it is held.
-package guesses
+package admission
 
 import (
 	"cmp"
@@ -36,9 +21,9 @@ const (
 	// pause is the time between two attempts of a slowed address, and the time in which it gets back one free failure.
 	// That is at most 86,400 guesses in a day. Without it, one connection made thousands in a second.
 	pause = time.Second
-	// MaxWait is the longest wait of an attempt. If an attempt would have to wait longer, it is rejected at once. So
+	// MaxAttemptWait is the longest wait of an attempt. If an attempt would have to wait longer, it is rejected at once. So
 	// at most three attempts of an address wait.
-	MaxWait = 3 * pause
+	MaxAttemptWait = 3 * pause
 	// maxWaiting is the number of attempts of all addresses that may wait. Each of them occupies a goroutine of its
 	// connection. Further ones are rejected at once.
 	maxWaiting = 64
@@ -59,9 +44,16 @@ const (
 // ErrSlowed is the error of an attempt that was rejected without a check.
 var ErrSlowed = errors.New("too many failed credentials from this address; try again in some seconds")
 
-// Table has the addresses from which wrong credentials came lately. Make one with New. It is safe for concurrent use. A nil
-// *Table slows nobody and counts nothing.
-type Table struct {
+// CredentialLimiter counts failed credentials, and slows the addresses that they come from. It is bounded: if it is full, it drops the
+// address whose last failure is the longest ago. An address may fail freeFailures times at once. After
+// that its attempts wait for each other, so that pause passes between two of them.
+//
+// A slowed attempt is not checked before its turn, so a right credential from a slowed address waits as well as a
+// wrong one. Otherwise the time to the reply would tell them apart, and a guesser would not wait. Attempts from all other
+// addresses are checked at once.
+//
+// Make one with NewCredentialLimiter. It is safe for concurrent use. A nil *CredentialLimiter slows nobody and counts nothing.
+type CredentialLimiter struct {
 	log              *slog.Logger
 	failed           [kinds]atomic.Uint64
 	waited, rejected atomic.Uint64
@@ -82,9 +74,9 @@ type address struct {
 	failures int           // since then
 }
 
-// New returns an empty Table. The default of logger discards lines.
-func New(logger *slog.Logger) *Table {
-	return &Table{
+// NewCredentialLimiter returns an empty CredentialLimiter. The default of logger discards lines.
+func NewCredentialLimiter(logger *slog.Logger) *CredentialLimiter {
+	return &CredentialLimiter{
 		log: cmp.Or(logger, slog.New(slog.DiscardHandler)), addresses: map[string]*list.Element{}, recent: list.New(),
 		lines: rate.NewLimiter(rate.Every(linesPause), maxLines),
 	}
@@ -92,7 +84,7 @@ func New(logger *slog.Logger) *Table {
 
 // Attempt is a credential that is about to be checked.
 type Attempt struct {
-	table   *Table
+	table   *CredentialLimiter
 	host    string
 	address *address // nil: no credential of it failed lately
 	slowed  bool
@@ -100,7 +92,7 @@ type Attempt struct {
 }
 
 // Begin returns an attempt of an address, which has no port. If it is slowed, the caller must call Wait before it checks the credential.
-func (t *Table) Begin(host string) Attempt {
+func (t *CredentialLimiter) Begin(host string) Attempt {
 	if t == nil {
 		return Attempt{}
 	}
@@ -117,14 +109,14 @@ func (t *Table) Begin(host string) Attempt {
 // Slowed reports whether the attempt must wait.
 func (a *Attempt) Slowed() bool { return a.slowed }
 
-// Wait waits until it is the turn of a slowed attempt, for at most longest or MaxWait. It returns ErrSlowed at once if that is too
+// Wait waits until it is the turn of a slowed attempt, for at most longest or MaxAttemptWait. It returns ErrSlowed at once if that is too
 // short, and the error of ctx if it ends.
 func (a *Attempt) Wait(ctx context.Context, longest time.Duration) error {
 	if !a.slowed {
 		return nil
 	}
 	t := a.table
-	wait, ok := t.reserve(a.address, min(longest, MaxWait))
+	wait, ok := t.reserve(a.address, min(longest, MaxAttemptWait))
 	if !ok {
 		t.rejected.Add(1)
 		return ErrSlowed
@@ -144,7 +136,7 @@ func (a *Attempt) Wait(ctx context.Context, longest time.Duration) error {
 
 // reserve takes the next turn of an address, and returns the time until then. If that is longer than longest, or too many attempts
 // wait, it takes no turn and returns false.
-func (t *Table) reserve(a *address, longest time.Duration) (wait time.Duration, ok bool) {
+func (t *CredentialLimiter) reserve(a *address, longest time.Duration) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.waiting >= maxWaiting {
@@ -159,28 +151,28 @@ func (t *Table) reserve(a *address, longest time.Duration) (wait time.Duration, 
 	return wait, true
 }
 
-func (t *Table) release() {
+func (t *CredentialLimiter) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting--
 }
 
 // Failed notes that the credential was wrong.
-func (a *Attempt) Failed(kind Kind) {
+func (a *Attempt) Failed(kind Credential) {
 	if a.table != nil {
 		a.table.note(a.host, kind, !a.paid)
 	}
 }
 
 // Count counts and logs a failure that slows nobody.
-func (t *Table) Count(host string, kind Kind) {
+func (t *CredentialLimiter) Count(host string, kind Credential) {
 	if t != nil {
 		t.note(host, kind, false)
 	}
 }
 
 // note counts a failure, and logs it if a line is due. If takes is set, it takes a free failure from the address.
-func (t *Table) note(host string, kind Kind, takes bool) {
+func (t *CredentialLimiter) note(host string, kind Credential, takes bool) {
 	t.failed[kind].Add(1)
 	t.mu.Lock()
 	a := t.find(nameOf(host))
@@ -201,7 +193,7 @@ func (t *Table) note(host string, kind Kind, takes bool) {
 
 // find returns an address as the one with the latest failure. If it is not in the table, it gets a place there. The caller
 // holds the lock.
-func (t *Table) find(name string) *address {
+func (t *CredentialLimiter) find(name string) *address {
 	if e := t.addresses[name]; e != nil {
 		t.recent.MoveToFront(e)
 		return e.Value.(*address)
@@ -216,7 +208,7 @@ func (t *Table) find(name string) *address {
 }
 
 // due reports whether a failure of a leaves a line now. The caller holds the lock.
-func (t *Table) due(a *address) bool {
+func (t *CredentialLimiter) due(a *address) bool {
 	now := time.Now()
 	if !a.logged.IsZero() && now.Sub(a.logged) < linePause {
 		return false
@@ -230,7 +222,7 @@ func (t *Table) due(a *address) bool {
 }
 
 // Counts returns the numbers of failures by kind.
-func (t *Table) Counts() map[string]uint64 {
+func (t *CredentialLimiter) Counts() map[string]uint64 {
 	counts := make(map[string]uint64, kinds)
 	for k := range kinds {
 		counts[k.String()] = 0
@@ -242,7 +234,7 @@ func (t *Table) Counts() map[string]uint64 {
 }
 
 // Slowed returns the numbers of attempts that waited for their turn, and of those that were rejected.
-func (t *Table) Slowed() (waited, rejected uint64) {
+func (t *CredentialLimiter) Slowed() (waited, rejected uint64) {
 	if t == nil {
 		return 0, 0
 	}
