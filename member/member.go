@@ -336,8 +336,8 @@ func (m *Member) serverConfig() server.Config {
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
 		TLS: m.tls(), SuperSubject: m.cfg.SuperSubject,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
-		Memory: m.cfg.Memory,
-		Words:  m.words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
+		Memory:   m.cfg.Memory,
+		Commands: m.words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
 		Settled: m.settled,
 	}
 }

@@ -36,7 +36,7 @@ type conn struct {
 	created bool // this connection has opened the session, and not resumed it
 	refused bool // the client was refused for want of an identity, and its session was never used
 	spared  bool // its own closeSession is applied: no lease is needed any more
-	word    bool // a four-letter word instead of a handshake
+	command bool // a four-letter command instead of a handshake
 	missed  missedCheck
 
 	// readOnly says that the session is one of the read-only mode: it is this connection's alone, and

@@ -45,13 +45,13 @@ type handshake struct {
 // gives up. Without a leader, the client waits for a third of the session's timeout, and at most
 // for Limits.Handshake.
 func (c *conn) handshake() bool {
-	word, ok := c.stream.Peek()
+	first, ok := c.stream.Peek()
 	if !ok {
 		return false
 	}
-	if words := c.srv.cfg.Words; words != nil && words.Known(string(word[:])) {
+	if commands := c.srv.cfg.Commands; commands != nil && commands.Known(string(first[:])) {
 		c.srv.stats.received.Add(1)
-		c.answerWord(string(word[:]))
+		c.answerCommand(string(first[:]))
 		return false
 	}
 	if c.refusing() {
@@ -61,7 +61,7 @@ func (c *conn) handshake() bool {
 	return ok && c.greet(frame)
 }
 
-// Begin implements stream.Frames. A loop leaves four-letter words to it, because read as a length a word is more
+// Begin implements stream.Frames. A loop leaves four-letter commands to it, because read as a length a word is more
 // than any frame may have.
 func (c *conn) Begin() bool { return c.handshake() }
 

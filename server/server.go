@@ -103,7 +103,7 @@ type Config struct {
 	TLS                    TLS                          // default: clients cannot connect over TLS
 	Login                  Login                        // who may log in by SASL, and who must; default: nobody
 	Memory                 *admission.Memory            // default: no limit
-	Words                  Words                        // four-letter words; default: there are none
+	Commands               Commands                     // four-letter commands; default: there are none
 	LinearizableReads      bool                         // every read waits for a proof that the leader still leads; default: reads may be stale
 	Audit                  *audit.Log                   // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
 	Guesses                *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
@@ -311,7 +311,7 @@ func (s *Server) CutAll() {
 }
 
 // Retire closes every connection and sends nothing more. From now on the server answers only
-// four-letter words, because this member must not serve any more. Retire never blocks.
+// four-letter commands, because this member must not serve any more. Retire never blocks.
 func (s *Server) Retire() {
 	s.retired.Store(true)
 	s.CutAll()

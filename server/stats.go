@@ -21,39 +21,39 @@ const (
 )
 
 const (
-	sessionClosed  = stream.Reasons + iota // its closeSession was answered
-	wordAnswered                           // a four-letter word
-	shutdown                               // this server stops
-	tooManyOfAddr                          // Limits.MaxClientConns
-	tooMany                                // Limits.MaxConns
-	throttled                              // Limits.Throttle
-	handshakeLate                          // no session within Limits.Handshake: a silent client, or no leader
-	tlsFailed                              // the handshake of TLS failed
-	tlsCrowded                             // TLS.Handshakes: refused, or dropped for a newer client
-	multiTooLong                           // a multi of more than Limits.MaxMultiOps operations
-	tooManyEvents                          // the changes of one entry had too many watchers
-	notAHandshake                          // the first frame is not a ConnectRequest
-	clientAhead                            // the client has seen a zxid that is not applied here
-	onlyReadOnly                           // this server is read-only, and the client does not take such a server, or comes back for a session
-	leaderIsBack                           // the read-only mode has ended
-	wrongPassword                          // found here, or when the attach was applied
-	sessionUnknown                         // unknown or expired when the attach was applied
-	attachLost                             // the session was attached elsewhere twice while this attach was on its way
-	sessionMoved                           // attached by another connection, here or elsewhere
-	sessionGone                            // expired, or closed by someone else
-	authFailed                             // unknown scheme, failed login, or too many identities
-	slowed                                 // a credential was not checked, because too many from this address were wrong
-	unproved                               // answered -124: a request before an identity that Login.Schemes asks for
-	unknownOp                              // answered -6
-	restored                               // the state was replaced by a snapshot
-	cutByMember                            // Server.Cut
-	rebalanced                             // Server.CloseOldest
-	internal                               // a result that must not be sent to a client
+	sessionClosed   = stream.Reasons + iota // its closeSession was answered
+	commandAnswered                         // a four-letter command
+	shutdown                                // this server stops
+	tooManyOfAddr                           // Limits.MaxClientConns
+	tooMany                                 // Limits.MaxConns
+	throttled                               // Limits.Throttle
+	handshakeLate                           // no session within Limits.Handshake: a silent client, or no leader
+	tlsFailed                               // the handshake of TLS failed
+	tlsCrowded                              // TLS.Handshakes: refused, or dropped for a newer client
+	multiTooLong                            // a multi of more than Limits.MaxMultiOps operations
+	tooManyEvents                           // the changes of one entry had too many watchers
+	notAHandshake                           // the first frame is not a ConnectRequest
+	clientAhead                             // the client has seen a zxid that is not applied here
+	onlyReadOnly                            // this server is read-only, and the client does not take such a server, or comes back for a session
+	leaderIsBack                            // the read-only mode has ended
+	wrongPassword                           // found here, or when the attach was applied
+	sessionUnknown                          // unknown or expired when the attach was applied
+	attachLost                              // the session was attached elsewhere twice while this attach was on its way
+	sessionMoved                            // attached by another connection, here or elsewhere
+	sessionGone                             // expired, or closed by someone else
+	authFailed                              // unknown scheme, failed login, or too many identities
+	slowed                                  // a credential was not checked, because too many from this address were wrong
+	unproved                                // answered -124: a request before an identity that Login.Schemes asks for
+	unknownOp                               // answered -6
+	restored                                // the state was replaced by a snapshot
+	cutByMember                             // Server.Cut
+	rebalanced                              // Server.CloseOldest
+	internal                                // a result that must not be sent to a client
 	numReasons
 )
 
 var reasonNames = [numReasons]string{
-	byClient: "client", sessionClosed: "session_closed", wordAnswered: "word", shutdown: "shutdown",
+	byClient: "client", sessionClosed: "session_closed", commandAnswered: "word", shutdown: "shutdown",
 	tooManyOfAddr: "max_client_cnxns", tooMany: "max_cnxns", throttled: "throttled", handshakeLate: "handshake_timeout",
 	tlsFailed: "tls_failed", tlsCrowded: "max_tls_handshakes",
 	badFrame: "bad_frame", multiTooLong: "multi_too_long", tooManyEvents: "too_many_events", notAHandshake: "bad_handshake", clientAhead: "client_ahead", onlyReadOnly: "read_only", leaderIsBack: "leader_back",
@@ -66,7 +66,7 @@ var reasonNames = [numReasons]string{
 // Stats are counted since New or ResetStats, except where they say otherwise. Connections, Sessions,
 // Outstanding and Held are present values.
 type Stats struct {
-	Received    uint64 // packets: frames and four-letter words
+	Received    uint64 // packets: frames and four-letter commands
 	Sent        uint64 // packets
 	Connections int
 	Sessions    int           // with a connection here, without those of the read-only mode

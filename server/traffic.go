@@ -43,7 +43,7 @@ func (c *conn) show() (shown tally.Connection, ok bool) {
 	}
 	t := &c.replies.traffic
 	shown = tally.Connection{
-		Number: c.ordinal, Addr: c.addr.String(), Reading: !c.word && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
+		Number: c.ordinal, Addr: c.addr.String(), Reading: !c.command && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
 		Queued: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Life.Begun(), Expires: c.stream.Life.Expires(),
 	}
 	if c.tls != nil {

@@ -349,7 +349,7 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 	cfg := Config{
 		Member: m, State: m.state, Tick: testTick, ConnBase: 1 << 40,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
-		Words:       fakeWords{},
+		Commands:    fakeCommands{},
 	}
 	if change != nil {
 		change(&cfg)
@@ -648,12 +648,12 @@ type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// fakeWords knows two words: ruok, and stmk, which repeats its argument again and again.
-type fakeWords struct{}
+// fakeCommands knows two commands: ruok, and stmk, which repeats its argument again and again.
+type fakeCommands struct{}
 
-func (fakeWords) Known(word string) bool { return word == "ruok" || word == "stmk" }
+func (fakeCommands) Known(command string) bool { return command == "ruok" || command == "stmk" }
 
-func (fakeWords) Answer(word string, argument io.Reader, w io.Writer) error {
+func (fakeCommands) Answer(word string, argument io.Reader, w io.Writer) error {
 	if word == "ruok" {
 		_, err := io.WriteString(w, "imok")
 		return err

@@ -41,7 +41,7 @@ func TestWordAnswers(t *testing.T) {
 }
 
 // A client that reads nothing of an answer is closed when a silent stranger is. A client that reads
-// a little now and then is closed after wordTime. Neither needs memory for the whole answer.
+// a little now and then is closed after commandTime. Neither needs memory for the whole answer.
 func TestWordSlowReader(t *testing.T) {
 	for _, tt := range []struct {
 		name, argument string
@@ -49,8 +49,8 @@ func TestWordSlowReader(t *testing.T) {
 		ends           time.Duration
 	}{
 		{name: "reads nothing", argument: "01234567", ends: DefaultHandshake + testTick},
-		{name: "drips", argument: "01234567", drips: true, ends: wordTime},
-		{name: "sends no argument", ends: wordTime},
+		{name: "drips", argument: "01234567", drips: true, ends: commandTime},
+		{name: "sends no argument", ends: commandTime},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWordSlowReader(t *testing.T) {
 				client.Go(func() {
 					for err := error(nil); tt.drips && err == nil; {
 						time.Sleep(3 * time.Second)
-						_, err = c.Read(make([]byte, wordChunk))
+						_, err = c.Read(make([]byte, commandChunk))
 					}
 				})
 				for w.srv.Stats().Connections > 0 {
