@@ -26,18 +26,18 @@ type conn struct {
 
 	identity clientIdentity
 
-	stream  stream.Stream
-	tls     *tlsState // nil: the connection does not speak TLS
-	session session
-	replies replies
-	slot    bool // has one of the server's session-create slots
-	used    bool // a request was served that does more than prove an identity
-	greeted bool // the owner has had the first frame; only the reader or the loop uses it
-	created bool // this connection has opened the session, and not resumed it
-	refused bool // the client was refused for want of an identity, and its session was never used
-	spared  bool // its own closeSession is applied: no lease is needed any more
-	command bool // a four-letter command instead of a handshake
-	missed  missedCheck
+	stream       stream.Stream
+	tls          *tlsState // nil: the connection does not speak TLS
+	session      session
+	replies      replies
+	slot         bool // has one of the server's session-create slots
+	used         bool // a request was served that does more than prove an identity
+	greeted      bool // the owner has had the first frame; only the reader or the loop uses it
+	created      bool // this connection has opened the session, and not resumed it
+	refused      bool // the client was refused for want of an identity, and its session was never used
+	closeApplied bool // its own closeSession is applied: no lease is needed any more
+	command      bool // a four-letter command instead of a handshake
+	missed       missedCheck
 
 	// readOnly says that the session is one of the read-only mode: it is this connection's alone, and
 	// Config.Member does not know it. It is set, once, before the stream is opened.
@@ -84,7 +84,7 @@ func (c *conn) MaySend() bool {
 
 // mayTell reports whether the client may be told that its session lives.
 func (c *conn) mayTell() bool {
-	return c.spared || c.readOnly || c.stream.Life.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session.id)
+	return c.closeApplied || c.readOnly || c.stream.Life.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session.id)
 }
 
 // AwaitPermit implements stream.Permit. It waits half a tick at most, and as long as a search of the connection's watches takes.
@@ -102,7 +102,7 @@ func (c *conn) AwaitPermit(ctx context.Context) bool {
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	return c.spared
+	return c.closeApplied
 }
 
 // Waiting implements stream.Frames.
@@ -133,7 +133,7 @@ func (c *conn) Ended(why stream.Reason) {
 	c.srv.stats.ended[why].Add(1) // before it is no longer one of those that are open
 	c.srv.stats.outstanding.Add(-int64(unanswered))
 	if refused {
-		c.closeRefused(session)
+		c.closeRejectedSession(session)
 	}
 	switch {
 	case session == 0:
@@ -146,11 +146,11 @@ func (c *conn) Ended(why stream.Reason) {
 	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "reason", reasonNames[why])
 }
 
-// spare notes that the connection's own closeSession is applied.
-func (c *conn) spare() {
+// noteCloseApplied notes that the connection's own closeSession is applied.
+func (c *conn) noteCloseApplied() {
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.spared = true
+	c.closeApplied = true
 }
 
 // swept answers the connection's own closeSession, if that is applied: the last node of the session
@@ -158,7 +158,7 @@ func (c *conn) spare() {
 func (c *conn) swept(zxid int64) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	if c.spared && !c.stream.Closing() {
+	if c.closeApplied && !c.stream.Closing() {
 		closing := c.replies.queue.last // no request is taken after it
 		closing.applied(&znode.Result{Zxid: zxid})
 	}

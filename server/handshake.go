@@ -54,7 +54,7 @@ func (c *conn) handshake() bool {
 		c.answerCommand(string(first[:]))
 		return false
 	}
-	if c.refusing() {
+	if c.rejecting() {
 		return false
 	}
 	frame, ok := c.stream.ReadFrame()
@@ -65,8 +65,8 @@ func (c *conn) handshake() bool {
 // than any frame may have.
 func (c *conn) Begin() bool { return c.handshake() }
 
-// refusing drops the connection if this member serves no sessions, and reports whether it did.
-func (c *conn) refusing() bool {
+// rejecting drops the connection if this member serves no sessions, and reports whether it did.
+func (c *conn) rejecting() bool {
 	if !c.srv.retired.Load() && !c.srv.suspended.Load() {
 		return false
 	}
@@ -78,7 +78,7 @@ func (c *conn) refusing() bool {
 func (c *conn) greet(frame []byte) bool {
 	c.greeted = true
 	c.srv.stats.received.Add(1)
-	if c.refusing() {
+	if c.rejecting() {
 		return false
 	}
 	var req jute.ConnectRequest

@@ -108,24 +108,24 @@ func (r *request) deny() bool {
 	})
 	r.code, r.noZxid = jute.SessionClosedRequireSaslAuth, true
 	r.ends, r.why = true, unproved
-	c.refuseSession()
+	c.rejectSession()
 	return r.local()
 }
 
-// refuseSession notes that the connection ends because the client lacks an identity. Its session is closed
+// rejectSession notes that the connection ends because the client lacks an identity. Its session is closed
 // then, if this connection has opened it, the client has proved no identity, and no request was served in
 // it. Such a session has no nodes and no watches. All others stay: a client may have resumed a session of
 // another one.
-func (c *conn) refuseSession() {
+func (c *conn) rejectSession() {
 	const address = 1 // the identity that every client has
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	c.refused = c.created && !c.used && len(c.identity.all()) == address
 }
 
-// closeRefused closes the session of a refused client through the log. The transaction names this connection,
+// closeRejectedSession closes the session of a refused client through the log. The transaction names this connection,
 // so it does nothing if the session has been resumed on another one.
-func (c *conn) closeRefused(session jute.SessionID) {
+func (c *conn) closeRejectedSession(session jute.SessionID) {
 	// This connection has nothing in the log, so that the member takes the transaction. If it did not, the
 	// session would end at its timeout.
 	_ = c.srv.cfg.Member.Offer(&proto.Txn{

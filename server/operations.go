@@ -57,7 +57,7 @@ func operations() map[jute.Op]operation {
 		jute.OpDelete:          {take: (*request).write, record: readDelete},
 		jute.OpSetData:         {take: (*request).write, record: readSetData, result: statResult},
 		jute.OpSetACL:          {take: (*request).write, record: readSetACL, result: statResult},
-		jute.OpReconfig:        {take: (*request).reconfig, record: readReconfig}, // see settle.go
+		jute.OpReconfig:        {take: (*request).reconfig, record: readReconfig}, // see reconfig.go
 		jute.OpMulti:           {take: (*request).multi},                          // see appendMulti
 		jute.OpCloseSession:    {take: (*request).closeSession},
 		jute.OpSync:            {take: (*request).sync}, // see appendSync
@@ -67,12 +67,12 @@ func operations() map[jute.Op]operation {
 		jute.OpGetACL:               {take: (*request).look, answer: (*session).getACL, weigh: (*session).weighUnknown, aside: always},
 		jute.OpGetChildren:          {take: (*request).look, answer: (*session).getChildren, weigh: (*session).weighChildren, aside: (*session).manyChildren, long: (*session).longChildren, freeze: (*session).freezeChildren},
 		jute.OpGetChildren2:         {take: (*request).look, answer: (*session).getChildren, weigh: (*session).weighChildren, aside: (*session).manyChildren, long: (*session).longChildren, freeze: (*session).freezeChildren},
-		jute.OpMultiRead:            {take: (*request).lookAtMany, answer: (*session).multiRead, weigh: (*session).weighUnknown, aside: always, long: (*session).longMultiRead, freeze: (*session).freezeMultiRead},
+		jute.OpMultiRead:            {take: (*request).takeMultiRead, answer: (*session).multiRead, weigh: (*session).weighUnknown, aside: always, long: (*session).longMultiRead, freeze: (*session).freezeMultiRead},
 		jute.OpGetEphemerals:        {take: (*request).look, answer: (*session).getEphemerals, weigh: (*session).weighUnknown, aside: always, long: (*session).longEphemerals, freeze: (*session).freezeEphemerals},
 		jute.OpGetAllChildrenNumber: {take: (*request).look, answer: (*session).getAllChildrenNumber, aside: always},
 
-		jute.OpSetWatches:    {take: (*request).setAgain, before: (*request).setWatches, weigh: (*session).weighPaths, aside: (*session).manyPaths},
-		jute.OpSetWatches2:   {take: (*request).setAgain, before: (*request).setWatches, weigh: (*session).weighPaths, aside: (*session).manyPaths},
+		jute.OpSetWatches:    {take: (*request).takeSetWatches, before: (*request).setWatches, weigh: (*session).weighPaths, aside: (*session).manyPaths},
+		jute.OpSetWatches2:   {take: (*request).takeSetWatches, before: (*request).setWatches, weigh: (*session).weighPaths, aside: (*session).manyPaths},
 		jute.OpAddWatch:      {take: (*request).local, answer: (*session).addWatch},
 		jute.OpCheckWatches:  {take: (*request).local, answer: (*session).checkWatches},
 		jute.OpRemoveWatches: {take: (*request).local, answer: (*session).removeWatches},

@@ -223,7 +223,7 @@ func (p *replies) answerReady(applying bool) {
 		}
 		p.queue.pop()
 		p.appendReply(r.reply)
-		p.settle(r)
+		p.complete(r)
 	}
 	p.stream.Life.Changed()
 }
@@ -237,8 +237,8 @@ func (p *replies) affords(r *request) bool {
 	return r.how.weigh == nil || p.stream.Claim(r.how.weigh(p.session, r))
 }
 
-// settle is called when the reply to a request of the log is queued. The caller holds the lock.
-func (p *replies) settle(r *request) {
+// complete is called when the reply to a request of the log is queued. The caller holds the lock.
+func (p *replies) complete(r *request) {
 	p.stats.outstanding.Add(-1)
 	p.replied(r)
 }

@@ -68,8 +68,8 @@ func (r *request) multi() bool {
 	return r.submitBounded()
 }
 
-// lookAtMany answers a multiRead, unless it is too long: apply waits while one is answered.
-func (r *request) lookAtMany() bool {
+// takeMultiRead answers a multiRead, unless it is too long: apply waits while one is answered.
+func (r *request) takeMultiRead() bool {
 	c := r.c
 	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
 		c.stream.Drop(multiTooLong)
@@ -146,7 +146,7 @@ func (r *request) identified(code jute.Code) bool {
 	if code != jute.OK {
 		r.auditAuth(code)
 		if r.op == jute.OpSASL { // after an auth packet the session stays, as in ZooKeeper
-			c.refuseSession()
+			c.rejectSession()
 		}
 	}
 	r.code, r.noZxid = code, true
@@ -186,7 +186,7 @@ func (r *request) unknown() bool {
 func (r *request) submit() bool {
 	c := r.c
 	looped := c.stream.InLoop()
-	if !looped && !c.turn() {
+	if !looped && !c.awaitReads() {
 		return false
 	}
 	r.logged = true
@@ -201,7 +201,7 @@ func (r *request) submit() bool {
 	}
 	if looped && (first != nil || c.late()) {
 		c.stream.Later(func() bool {
-			if !c.turn() || first != nil && !c.hand(first, nil) {
+			if !c.awaitReads() || first != nil && !c.hand(first, nil) {
 				return false
 			}
 			r.wait(len(txn.Body))
@@ -222,19 +222,19 @@ func (r *request) submit() bool {
 	return true
 }
 
-// late reports whether turn would wait.
+// late reports whether awaitReads would wait.
 func (c *conn) late() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return c.replies.queue.late()
 }
 
-// turn waits until no earlier read of the client can be answered after a write that is submitted
+// awaitReads waits until no earlier read of the client can be answered after a write that is submitted
 // now, because such a read would show a later state than was asked for. If reads wait only for
-// writes, apply answers them in their order, and turn returns at once. Otherwise the client is not
-// read meanwhile, so turn waits no longer than a client may be silent. It returns false if the
+// writes, apply answers them in their order, and awaitReads returns at once. Otherwise the client is not
+// read meanwhile, so awaitReads waits no longer than a client may be silent. It returns false if the
 // connection has ended.
-func (c *conn) turn() bool {
+func (c *conn) awaitReads() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return c.stream.Wait(c.replies.queue.late)
@@ -350,7 +350,7 @@ func (r *request) applied(res *znode.Result) {
 		c.replies.queue.unapplied--
 	}
 	if r.moves && res.Code == jute.OK {
-		r.holdBack(res)
+		r.replyWhenSettled(res)
 		return
 	}
 	r.done = true
@@ -359,7 +359,7 @@ func (r *request) applied(res *znode.Result) {
 	case c.replies.queue.first == r && c.stream.Unsent() < stream.HighWater:
 		out := c.stream.Output()
 		out.B = c.replies.appendApplied(out.B, r, res)
-		c.replies.settle(c.replies.queue.pop())
+		c.replies.complete(c.replies.queue.pop())
 	default:
 		c.replies.queue.answered(r, c.replies.appendApplied(nil, r, res))
 	}

@@ -368,7 +368,7 @@ func (s *Server) Closed(session znode.Session, end znode.End) {
 	switch {
 	case c == nil:
 	case end.Reason == znode.Closed && session.Owner.Conn == c.number:
-		c.spare()
+		c.noteCloseApplied()
 	default:
 		c.stream.Drop(sessionGone)
 	}

@@ -166,7 +166,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Received: c.received.Load(), Sent: c.sent.Load(), Outstanding: int(c.outstanding.Load()), ReadOnly: int(c.readOnly.Load()),
 		Handshakes: c.handshakes.Load(), Malformed: c.malformed.Load(), Failed: c.failed.Load(),
-		Reads: c.latency(looks...), Updates: c.latency(updates...), Latency: c.latency(slices.Concat(looks, updates)...), Responses: c.responses.Spread(),
+		Reads: c.latency(readingClasses...), Updates: c.latency(changingClasses...), Latency: c.latency(slices.Concat(readingClasses, changingClasses)...), Responses: c.responses.Spread(),
 		BytesIn: c.bytesIn.Load(), ReplyBytes: c.replyBytes.Load(), EventBytes: c.eventBytes.Load(),
 		Rejected:    c.endedFor(tooManyOfAddr) + c.endedFor(tooMany) + c.endedFor(tlsCrowded) + c.endedFor(throttled),
 		Sessionless: c.endedFor(handshakeLate), AuthFailed: c.endedFor(authFailed),

@@ -23,7 +23,7 @@ func (a Accepted) Close() { closeSocket(a.fd) }
 func (s *Stream) InitAccepted(sock Accepted, group *Group, owner Owner) {
 	s.init(group, owner)
 	s.registration.fd = sock.fd
-	s.registration.fresh = true
+	s.registration.awaitsFirstFrame = true
 }
 
 // Start has a stream of InitAccepted served: by its loop, which hands the first frame to the owner, or by a

@@ -26,11 +26,11 @@ const (
 // with the first calm stream. A Group is safe for concurrent use.
 type Group struct {
 	*Config
-	lots    atomic.Uint32 // how many streams there have been
-	begin   sync.Once
-	all     []*loop
-	stop    context.CancelFunc // ends sweep
-	running sync.WaitGroup
+	accepted atomic.Uint32 // the number of streams so far
+	begin    sync.Once
+	all      []*loop
+	stop     context.CancelFunc // ends sweep
+	running  sync.WaitGroup
 }
 
 // loopOf returns a stream's loop, or nil if there are none.
@@ -39,7 +39,7 @@ func (g *Group) loopOf(s *Stream) *loop {
 	if len(g.all) == 0 {
 		return nil
 	}
-	return g.all[int(s.lot%uint32(len(g.all)))]
+	return g.all[int(s.ordinal%uint32(len(g.all)))]
 }
 
 func (g *Group) start() {
@@ -145,7 +145,7 @@ func (l *loop) serve(fd int, now time.Time) {
 		if n == 0 || !visit.easy() {
 			break
 		}
-		s.registration.fresh, s.reader.framed = false, true
+		s.registration.awaitsFirstFrame, s.reader.framed = false, true
 		s.group.BytesIn.Add(uint64(n))
 		more = s.owner.Frame(rest[LengthSize:n])
 		rest = rest[n:]

@@ -11,13 +11,13 @@ const CalmAfter = 8
 
 // pollerRegistration is the state of a stream in a loop. The connection's lock guards it.
 type pollerRegistration struct {
-	loop   *loop // nil: the stream has a reader
-	fd     int   // the socket while the stream is in a loop: used, closed or handed over under the lock
-	scrap  int   // bytes that the loop has dropped since it became deaf
-	busy   bool  // the loop is serving its frames
-	deaf   bool  // the loop reads no more frames
-	wanted bool  // the stream needs a reader when the loop has served it
-	fresh  bool  // the stream began in a loop, and the owner has not had its first frame
+	loop             *loop // nil: the stream has a reader
+	fd               int   // the socket while the stream is in a loop: used, closed or handed over under the lock
+	discarded        int   // bytes that the loop has dropped while discarding
+	busy             bool  // the loop is serving its frames
+	discarding       bool  // the loop reads no more frames
+	needsReader      bool  // the stream needs a reader when the loop has served it
+	awaitsFirstFrame bool  // the stream began in a loop, and the owner has not had its first frame
 }
 
 // InLoop reports whether a loop serves the present frame. Only Frame and its callees may call it.
@@ -33,7 +33,7 @@ func (s *Stream) Later(f func() (more bool)) { s.later = f }
 func (f frameReader) promote() bool {
 	s := f.s
 	r := &s.reader
-	if s.raw == nil || len(r.in.rest) > 0 || r.served < r.calm {
+	if s.raw == nil || len(r.in.rest) > 0 || r.served < r.promoteAfter {
 		return false
 	}
 	l := s.group.loopOf(s)
@@ -86,7 +86,7 @@ func (v loopVisit) receive(l *loop, fd int, now time.Time) []byte {
 	switch {
 	case errors.Is(err, errNotNow):
 		return nil // the event belongs to another stream that had this descriptor before
-	case s.registration.deaf:
+	case s.registration.discarding:
 		v.discard(n)
 		return nil
 	case n == 0:
@@ -107,9 +107,9 @@ func (v loopVisit) receive(l *loop, fd int, now time.Time) []byte {
 // wait for that. The caller holds the lock.
 func (v loopVisit) discard(n int) {
 	s := v.s
-	s.registration.scrap += n
+	s.registration.discarded += n
 	switch {
-	case n > 0 && s.registration.scrap < LingerBytes:
+	case n > 0 && s.registration.discarded < LingerBytes:
 	case s.Life.finished:
 		v.lost(s.Life.why)
 	default:
@@ -131,7 +131,7 @@ func (v loopVisit) easy() bool {
 	s := v.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	return !s.Life.closing() && !s.registration.wanted && (s.registration.fresh || s.Life.opened() && !s.full())
+	return !s.Life.closing() && !s.registration.needsReader && (s.registration.awaitsFirstFrame || s.Life.opened() && !s.full())
 }
 
 // received completes what receive began: it sends what is queued, and takes the stream out of the
@@ -145,10 +145,10 @@ func (v loopVisit) received(rest []byte, more bool) {
 	switch {
 	case s.Life.dead:
 		go s.leave()
-	case s.registration.wanted || s.later != nil || more && !v.keep(rest):
+	case s.registration.needsReader || s.later != nil || more && !v.keep(rest):
 		v.demote(rest, more)
 	default:
-		s.registration.deaf = !more
+		s.registration.discarding = !more
 		v.transmit()
 	}
 }
@@ -224,10 +224,10 @@ func (v loopVisit) finish() {
 func (v loopVisit) demote(rest []byte, more bool) {
 	s := v.s
 	if s.registration.busy {
-		s.registration.wanted = true
+		s.registration.needsReader = true
 		return
 	}
-	s.registration.wanted = false
+	s.registration.needsReader = false
 	r := &s.reader
 	if r.frame != nil {
 		rest = r.frame.B
@@ -235,14 +235,14 @@ func (v loopVisit) demote(rest []byte, more bool) {
 	r.in.rest = append([]byte(nil), rest...)
 	r.frame.free()
 	r.frame = nil
-	v.giveReader(s.registration.end(), more && !s.registration.deaf)
+	v.giveReader(s.registration.end(), more && !s.registration.discarding)
 }
 
 // giveReader starts the reader of a stream whose socket is fd, which is in no loop. The caller holds the lock.
 func (v loopVisit) giveReader(fd int, more bool) {
 	s := v.s
-	if s.registration.fresh {
-		s.registration.fresh = false
+	if s.registration.awaitsFirstFrame {
+		s.registration.awaitsFirstFrame = false
 		s.later = s.owner.Begin
 	}
 	s.registration.fd = -1
@@ -276,7 +276,7 @@ func (f frameReader) readOn(fd int, more bool) {
 	s.Life.mu.Lock()
 	s.sock, s.raw, r.in.src = sock, rawOf(sock), sock
 	r.armed, s.out.written = time.Time{}, time.Time{}
-	r.served, r.calm = 0, CalmAfter
+	r.served, r.promoteAfter = 0, CalmAfter
 	switch {
 	case s.Life.dead:
 		_ = sock.SetDeadline(longAgo)

@@ -139,18 +139,18 @@ type Stream struct {
 	out          output
 	Account      Account // what the budget counts of the stream
 	resumption   resumption
-	lot          uint32 // chooses the loop of the group
+	ordinal      uint32 // in the group; chooses the loop of the group
 }
 
 // reader is the state of the goroutine that reads from the client: the reader, or the loop.
 type reader struct {
-	in     input
-	frame  *Buffer   // the present frame, or in a loop the beginning of one; nil when idle
-	armed  time.Time // when the read deadline was last set
-	served int       // frames since the stream has had this reader
-	calm   int       // the value of served from which on a loop may have the stream
-	gate   gate      // frames are read through it
-	framed bool      // the first frame has come; the reader and the loop use it
+	in           input
+	frame        *Buffer   // the present frame, or in a loop the beginning of one; nil when idle
+	armed        time.Time // when the read deadline was last set
+	served       int       // frames since the stream has had this reader
+	promoteAfter int       // the value of served from which on a loop may have the stream
+	gate         gate      // frames are read through it
+	framed       bool      // the first frame has come; the reader and the loop use it
 }
 
 // Init makes s the stream of a socket, in group.
@@ -165,7 +165,7 @@ func (s *Stream) init(group *Group, owner Owner) {
 	s.owner, s.group = owner, group
 	s.Life.init(group.Tick)
 	s.Account.budget, s.Account.life = group.Budget, &s.Life
-	s.lot = group.lots.Add(1)
+	s.ordinal = group.accepted.Add(1)
 	s.reader.gate.s = s
 }
 

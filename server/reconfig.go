@@ -27,23 +27,23 @@ func (r *request) reconfig() bool {
 	return r.write()
 }
 
-// holdBack makes the answer to r, a reconfig that was applied, and has it sent when the members have followed. The
+// replyWhenSettled makes the answer to r, a reconfig that was applied, and has it sent when the members have followed. The
 // caller holds the lock and the tree's, and the stream has not ended.
-func (r *request) holdBack(res *znode.Result) {
+func (r *request) replyWhenSettled(res *znode.Result) {
 	c := r.c
 	c.replies.queue.answered(r, c.replies.appendApplied(nil, r, res))
 	c.stream.Count()
 	limit := min(reconfigWait, c.stream.Life.Timeout()/reconfigShare)
 	c.stream.Life.Go(func() {
-		if r.awaitSettled(limit) {
+		if r.awaitMembers(limit) {
 			r.settled()
 		}
 	})
 }
 
-// awaitSettled returns when Config.Settled reports true, or after limit. It returns false if the connection has
+// awaitMembers returns when Config.Settled reports true, or after limit. It returns false if the connection has
 // ended.
-func (r *request) awaitSettled(limit time.Duration) bool {
+func (r *request) awaitMembers(limit time.Duration) bool {
 	c := r.c
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

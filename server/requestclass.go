@@ -52,9 +52,9 @@ var eventNames = map[jute.EventType]string{
 // numEvents is above the greatest type of events.
 const numEvents = jute.EventNodeChildrenChanged + 1
 
-// updates are the classes of requests that change the state, and looks the others. Connects are in
+// changingClasses are the classes of requests that change the state, and readingClasses the others. Connects are in
 // neither, because ZooKeeper's metrics do not count them.
 var (
-	updates = []class{classWrite, classClose}
-	looks   = []class{classPing, classRead, classSync, classWatch, classOther}
+	changingClasses = []class{classWrite, classClose}
+	readingClasses  = []class{classPing, classRead, classSync, classWatch, classOther}
 )

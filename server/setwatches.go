@@ -14,8 +14,8 @@ import (
 // partPaths is how many paths a part has: less than a millisecond under the lock.
 const partPaths = 512
 
-// setAgain serves a setWatches.
-func (r *request) setAgain() bool {
+// takeSetWatches serves a setWatches.
+func (r *request) takeSetWatches() bool {
 	r.parts = len(r.body) > briefWatches
 	return r.local()
 }
