@@ -153,11 +153,6 @@ var mutants = append([]mutant{
 		"./znode", "TestSessionsOfAnEntryShareABudget",
 	},
 	{
-		"entry of the format before judged by the budget", "znode/sweep.go",
-		"		return nodes <= s.atOnce\n", "		return nodes <= s.removals\n",
-		"./znode", "TestFormatBeforeBudget",
-	},
-	{
 		"no rest between the expiries of a storm", "leader/batch.go",
 		"if batch.removes {", "if false {",
 		"./leader", "TestMassExpiryIsPaced",
@@ -503,26 +498,6 @@ var mutants = append([]mutant{
 		"./quorum", "TestDamaged",
 	},
 	{
-		"snapshot that an older member cannot read", "znode/image.go",
-		"case lowest >= stepsFormat:", "case true:",
-		"./znode", "TestSnapshotVersions",
-	},
-	{
-		"ends left out of the snapshot", "znode/image.go",
-		"case lowest >= KillFormat:", "case false:",
-		"./znode", "TestSnapshotVersions",
-	},
-	{
-		"rules left out of the snapshot", "znode/image.go",
-		"case lowest >= saslFormat:", "case false:",
-		"./znode", "TestSnapshotVersions",
-	},
-	{
-		"end kept where older members keep none", "znode/session.go",
-		"if s.format >= KillFormat {", "if true {",
-		"./znode", "TestFormatBeforeEnds",
-	},
-	{
 		"kill of a session that moved on", "znode/session.go",
 		"if !ok || session.Since != req.GetSince() {", "if !ok {",
 		here, "TestKillOfASessionThatMovesOn",
@@ -534,7 +509,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"time that never goes back", "znode/apply.go",
-		"if entry.GetFormat() < stampFormat {", "if true {",
+		"s.now = entry.GetTimeMs()\n\t\ts.removals", "s.now = max(s.now, entry.GetTimeMs())\n\t\ts.removals",
 		"./znode", "TestTimeFollowsTheStamp",
 	},
 	{

@@ -113,7 +113,6 @@ func TestTwoKillsOfOneSession(t *testing.T) {
 func TestKillRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(10, 3))
-		e.format.Store(znode.KillFormat - 1)
 		e.run()
 		refused := func(what string, request *proto.KillRequest, want codes.Code) {
 			t.Helper()
@@ -121,8 +120,6 @@ func TestKillRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %v", what, a.err, want)
 			}
 		}
-		refused("while a member has an older version", &proto.KillRequest{Session: 10, Since: 10}, codes.Unimplemented)
-		e.format.Store(znode.KillFormat)
 		refused("with a long name", &proto.KillRequest{Session: 10, Since: 10, By: strings.Repeat("x", znode.MaxBy+1)}, codes.InvalidArgument)
 		if _, err := e.Kill(t.Context(), &proto.KillRequest{Nonce: nonce + 1, Session: 10, Since: 10}); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("for another term: %v", err)

@@ -143,7 +143,6 @@ func TestReconfigureRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		e.lists(t)
-		e.format.Store(znode.RosterFormat - 1)
 		e.run()
 		refused := func(what string, request *proto.ReconfigureRequest, want codes.Code) {
 			t.Helper()
@@ -151,8 +150,6 @@ func TestReconfigureRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %v", what, a.err, want)
 			}
 		}
-		refused("while a member has an older version", &proto.ReconfigureRequest{Leaving: "2"}, codes.Unimplemented)
-		e.format.Store(znode.RosterFormat)
 		refused("with a long name", &proto.ReconfigureRequest{Leaving: "2", By: strings.Repeat("x", znode.MaxBy+1)}, codes.InvalidArgument)
 		refused("too long", &proto.ReconfigureRequest{Members: strings.Repeat("x", maxReconfigureBytes)}, codes.InvalidArgument)
 		refused("not UTF-8", &proto.ReconfigureRequest{Members: "\xff"}, codes.InvalidArgument)

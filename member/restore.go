@@ -45,7 +45,7 @@ func Restore(read Image) (*Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.Version, h.Index = 0, max(h.Index, disk.BootstrapIndex+1)
+	h.Index = max(h.Index, disk.BootstrapIndex+1)
 	members := h.Members
 	h.Members, h.Roster = nil, znode.Roster{}
 	for _, m := range members {

@@ -122,7 +122,7 @@ func TestLateStallSparesTheNextTerm(t *testing.T) {
 
 // An entry has the highest format that all announced members know.
 func TestFormat(t *testing.T) {
-	for lowest, want := range map[uint32]uint32{0: znode.FormatLevel, 1: 1, znode.FormatLevel: znode.FormatLevel, znode.FormatLevel + 1: znode.FormatLevel} {
+	for lowest, want := range map[uint32]uint32{0: znode.FormatLevel, znode.FormatLevel: znode.FormatLevel, znode.FormatLevel + 1: znode.FormatLevel} {
 		if got := member.FormatOf(lowest); got != want {
 			t.Errorf("lowest %d: format %d, want %d", lowest, got, want)
 		}

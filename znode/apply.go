@@ -31,19 +31,17 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	switch {
 	case entry == nil:
 	case start != nil:
-		s.stamp(entry)
-		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(entry.GetFormat(), start)}
+		s.now = entry.GetTimeMs()
+		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(start)}
 		s.acls.obey(s.term.Rules)
 		s.hooks.TermStarted(s.term)
-		if entry.GetFormat() >= RosterFormat {
-			s.beginRoster(start.GetRoster())
-		}
+		s.beginRoster(start.GetRoster())
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// The entry comes from a leader whose term was over or had not opened yet. All members
 		// ignore it.
 	default:
-		s.stamp(entry)
-		s.format, s.removals = entry.GetFormat(), s.perEntry
+		s.now = entry.GetTimeMs()
+		s.removals = s.perEntry
 		s.watches.steps = 0
 		s.hashed = 0
 		for _, txn := range entry.GetTxns() {
@@ -55,21 +53,6 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 	}
 	s.hooks.EntryEnd(index)
 	return nil
-}
-
-// stampFormat is the first Entry.format whose stamp is the log's time.
-const stampFormat = 3
-
-// stamp sets the log's time to that of the entry. As in ZooKeeper, the time is the stamp itself. It
-// goes back if the leader's clock is set back, or if the next leader's clock is behind. In entries
-// up to format 2, the time is the greatest stamp so far. With that rule, one stamp from a clock
-// that was a year ahead stopped the time for a year.
-func (s *State) stamp(entry *proto.Entry) {
-	stamp := entry.GetTimeMs()
-	if entry.GetFormat() < stampFormat {
-		stamp = max(stamp, s.now)
-	}
-	s.now = stamp
 }
 
 // termStart returns the entry's TermStart, or nil if the entry is of another kind.
@@ -85,20 +68,12 @@ func termStart(entry *proto.Entry) (*proto.TermStart, error) {
 	return &start, nil
 }
 
-// saslFormat is the first Entry.format whose TermStart has the rules SASL and DataQuota. Older
-// versions do not know these fields and would apply the entry without them.
-const saslFormat = 5
-
-// rulesOf returns the rules of a term that begins with start, in an entry of the given format.
-func rulesOf(format uint32, start *proto.TermStart) Rules {
-	r := Rules{SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(), X509: start.GetX509()}
-	if format >= saslFormat {
-		r.SASL, r.DataQuota = start.GetSasl(), start.GetDataQuota()
+// rulesOf returns the rules of a term that begins with start.
+func rulesOf(start *proto.TermStart) Rules {
+	return Rules{
+		SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(),
+		X509: start.GetX509(), SASL: start.GetSasl(), DataQuota: start.GetDataQuota(), Reconfig: start.GetReconfig(),
 	}
-	if format >= RosterFormat {
-		r.Reconfig = start.GetReconfig()
-	}
-	return r
 }
 
 // step runs one transaction if it is in turn.
@@ -151,7 +126,7 @@ func (s *State) announce(txn *proto.Txn) bool {
 func (s *State) inTurn(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
-		return id == 0 && s.leadersOwn(jute.Op(txn.GetOp()))
+		return id == 0 && leadersOwn(jute.Op(txn.GetOp()))
 	}
 	m := &s.members[id]
 	if m.boot == 0 || txn.GetBoot() != m.boot || txn.GetSeq() != m.cursor+1 {
@@ -161,16 +136,11 @@ func (s *State) inTurn(txn *proto.Txn) bool {
 	return true
 }
 
-// leadersOwn reports whether only leaders make transactions of op, in the format of the running
-// entry. A kill in an entry of an older format is dropped, as older versions drop it.
-func (s *State) leadersOwn(op jute.Op) bool {
+// leadersOwn reports whether leaders make transactions of op themselves.
+func leadersOwn(op jute.Op) bool {
 	switch op {
-	case jute.OpExpire, jute.OpReap, jute.OpSweep:
+	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep, jute.OpReconfig:
 		return true
-	case jute.OpKill:
-		return s.format >= KillFormat
-	case jute.OpReconfig:
-		return s.format >= RosterFormat
 	}
 	return false
 }

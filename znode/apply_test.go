@@ -138,53 +138,43 @@ func TestTerms(t *testing.T) {
 }
 
 // The log's time is the stamp of the last entry, even if the one before was wrong. A TermStart's
-// stamp counts, too. In earlier formats the log's time never goes back.
+// stamp counts, too.
 func TestTimeFollowsTheStamp(t *testing.T) {
 	const year = int64(365 * 24 * 3600 * 1000)
 	w := newWorld(t)
 	k := w.connect()
 	right := w.now
 	steps := []struct {
-		format  uint32
 		started bool
 		stamp   int64
-		want    int64
 	}{
-		{3, false, right, right},
-		{3, false, right + year, right + year},
-		{3, false, right + 1, right + 1},
-		{3, false, right - year, right - year},
-		{3, false, -year, -year},
-		{3, false, right + 2, right + 2},
-		{2, false, right + year, right + year},
-		{2, false, right + 3, right + year},
-		{1, false, right + 4, right + year},
-		{1, true, right + 5, right + year},
-		{2, true, right + 6, right + year},
-		{3, true, right + 7, right + 7},
-		{3, true, right - year, right - year},
-		{2, false, right + 8, right + 8},
-		{1, false, right + 9, right + 9},
-		{2, false, right - year, right + 9},
-		{3, false, right - year, right - year},
+		{false, right},
+		{false, right + year},
+		{false, right + 1},
+		{false, right - year},
+		{false, -year},
+		{false, right + 2},
+		{true, right + 7},
+		{true, right - year},
+		{false, right + 8},
 	}
 	for i, step := range steps {
 		w.now = step.stamp
 		if step.started {
 			w.term, w.nonce = w.term+1, w.nonce+1
-			w.append(w.term, &proto.Entry{Format: step.format, TimeMs: w.now, Txns: []*proto.Txn{{
+			w.append(w.term, &proto.Entry{Format: FormatLevel, TimeMs: w.now, Txns: []*proto.Txn{{
 				Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Leader: 1, Nonce: w.nonce}),
 			}}})
 		} else {
 			path := fmt.Sprintf("/%d", i)
 			create := k.txn(jute.OpCreate, createOp(path, "", 0, jute.OpenACL).Append(nil))
-			w.append(w.term, &proto.Entry{Format: step.format, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: []*proto.Txn{w.next(1, create)}})
-			if st := k.stat(path); st.Ctime != step.want || st.Mtime != step.want {
-				t.Errorf("step %d: made at %d, changed at %d, want %d", i, st.Ctime, st.Mtime, step.want)
+			w.append(w.term, &proto.Entry{Format: FormatLevel, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: []*proto.Txn{w.next(1, create)}})
+			if st := k.stat(path); st.Ctime != step.stamp || st.Mtime != step.stamp {
+				t.Errorf("step %d: made at %d, changed at %d, want %d", i, st.Ctime, st.Mtime, step.stamp)
 			}
 		}
-		if w.s().now != step.want {
-			t.Errorf("step %d: the log's time is %d, want %d", i, w.s().now, step.want)
+		if w.s().now != step.stamp {
+			t.Errorf("step %d: the log's time is %d, want %d", i, w.s().now, step.stamp)
 		}
 	}
 	again := New(Config{})

@@ -29,17 +29,16 @@ var hundred = strings.Repeat("d", 100) // bytes of data
 // bench is a state with a million nodes of 100 bytes, all below one parent. Session 1 is owned by
 // connection 0 of member 1.
 type bench struct {
-	s      *State
-	index  uint64
-	seq    uint64
-	paths  []string
-	format uint32 // of entries; 0: 1
+	s     *State
+	index uint64
+	seq   uint64
+	paths []string
 }
 
 func newBench(b *testing.B, nodes int) *bench {
 	b.Helper()
 	k := &bench{s: New(Config{})}
-	k.apply(b, &proto.Entry{Format: 1, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Nonce: 7, TtlNodes: true})}}})
+	k.apply(b, &proto.Entry{Format: FormatLevel, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Nonce: 7, TtlNodes: true})}}})
 	k.apply(b, k.entry(&proto.Txn{Member: 1, Boot: 1, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{})}))
 	k.seq = 0
 	k.apply(b, k.entry(openTxn(1)))
@@ -73,7 +72,7 @@ func openTxn(id jute.SessionID) *proto.Txn {
 }
 
 func (k *bench) entry(txns ...*proto.Txn) *proto.Entry {
-	return &proto.Entry{Format: max(k.format, 1), Term: 1, Nonce: 7, Txns: txns}
+	return &proto.Entry{Format: FormatLevel, Term: 1, Nonce: 7, Txns: txns}
 }
 
 // apply numbers the transactions and applies the entry. It fails unless the last one is applied and
@@ -390,23 +389,20 @@ func BenchmarkClose(b *testing.B) {
 	}
 }
 
-// BenchmarkEnds measures the expiry of a session without nodes, when its end is not kept, when it is
-// one of few, and when it takes the place of the oldest one. It has sessions ready for that.
+// BenchmarkEnds measures the expiry of a session without nodes, when its end is one of few, and when it takes the
+// place of the oldest one. It has sessions ready for that.
 func BenchmarkEnds(b *testing.B) {
 	for _, bench := range []struct {
 		name   string
-		format uint32
 		kept   int
 		before func(k *bench)
 	}{
-		{"not kept", KillFormat - 1, 0, func(*bench) {}},
-		{"few kept", KillFormat, 0, func(*bench) {}},
-		{"all kept", KillFormat, maxEnds, func(*bench) {}},
-		{"all kept, after a snapshot", KillFormat, maxEnds, func(k *bench) { kept = k.s.Snapshot() }}, // each entry meets a fresh copy
+		{"few kept", 0, func(*bench) {}},
+		{"all kept", maxEnds, func(*bench) {}},
+		{"all kept, after a snapshot", maxEnds, func(k *bench) { kept = k.s.Snapshot() }}, // each entry meets a fresh copy
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			k := newBench(b, 0)
-			k.format = bench.format
 			id := jute.SessionID(1 << 56)
 			expire := func() *proto.Txn {
 				id++

@@ -20,12 +20,7 @@ import (
 // big-endian.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 6        // the newest version that can be read; Head.version says which one is written
-	unsweptVersion  = 3        // the first version that records ended sessions with nodes left
-	endsVersion     = 4        // the first version that records how sessions ended
-	saslVersion     = 5        // the first version that records the rules SASL and DataQuota
-	rosterVersion   = 6        // the first version that records the list of servers
-	oldestVersion   = 2        // the oldest version that can be read; version 1 had no digest
+	snapshotVersion = 1        // the only version that is written and read
 	maxBlock        = 64 << 10 // reading needs one buffer of this size
 )
 
@@ -57,10 +52,10 @@ type blockWriter struct {
 	err    error
 }
 
-// newBlockWriter writes the header of a stream of that version.
-func newBlockWriter(w io.Writer, version uint32) *blockWriter {
+// newBlockWriter writes the header of a stream.
+func newBlockWriter(w io.Writer) *blockWriter {
 	b := &blockWriter{w: w, buf: make([]byte, 4, 4+maxBlock+4)}
-	b.write(binary.BigEndian.AppendUint32([]byte(snapshotMagic), version))
+	b.write(binary.BigEndian.AppendUint32([]byte(snapshotMagic), snapshotVersion))
 	return b
 }
 
@@ -157,14 +152,13 @@ func (b *blockWriter) room() int {
 // blockReader reads the stream and checks everything. It keeps its first error; after that, reads
 // return zero values.
 type blockReader struct {
-	r       io.Reader
-	buf     []byte // a block with its length and sum
-	rest    []byte // the unread part of the block
-	sum     uint32
-	blocks  uint64
-	last    bool // the block was not full, so no other may follow
-	version uint32
-	err     error
+	r      io.Reader
+	buf    []byte // a block with its length and sum
+	rest   []byte // the unread part of the block
+	sum    uint32
+	blocks uint64
+	last   bool // the block was not full, so no other may follow
+	err    error
 }
 
 func newBlockReader(r io.Reader) *blockReader {
@@ -175,12 +169,12 @@ func newBlockReader(r io.Reader) *blockReader {
 	}
 	if b.err != nil || string(head[:len(snapshotMagic)]) != snapshotMagic {
 		b.err = fmt.Errorf("%w: no magic number", ErrNotSnapshot)
-	} else if b.version = binary.BigEndian.Uint32(head[len(snapshotMagic):]); b.version < oldestVersion || b.version > snapshotVersion {
+	} else if version := binary.BigEndian.Uint32(head[len(snapshotMagic):]); version != snapshotVersion {
 		other := ErrSnapshotVersion
-		if b.version > snapshotVersion {
+		if version > snapshotVersion {
 			other = ErrNewerSnapshot
 		}
-		b.err = fmt.Errorf("%w: it has version %d, this program knows %d to %d", other, b.version, oldestVersion, snapshotVersion)
+		b.err = fmt.Errorf("%w: it has version %d, this program knows %d", other, version, snapshotVersion)
 	}
 	b.sum = crc32.Update(0, castagnoli, head)
 	return b

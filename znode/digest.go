@@ -11,26 +11,20 @@ import (
 // Digests of different versions cannot be compared. Count it up with every change that alters the
 // digest of any state, such as a new field of a node.
 //
-// # Version 2
+// # Version 1
 //
-// Each node and each session has a hash: the 64-bit xxHash of its fields in the order of node.hash
-// and Session.hash. Each field is eight bytes, little-endian. Text and data, which have any length,
+// Each node, session and end of a session has a hash: the 64-bit xxHash of its fields in the order of node.hash,
+// Session.hash and End.hash. Each field is eight bytes, little-endian. Text and data, which have any length,
 // are represented by their own xxHash; null data is 0.
 //
 // The tree keeps the sums of these hashes, modulo 2^64. A change subtracts the hash of a node as it
 // is at that moment, and adds the hash of the new one. If memory was damaged, the sum still holds
 // the hash of the undamaged node, so the damage shows from the node's next change on.
 //
-// The digest is the xxHash of both sums, the numbers of nodes and sessions, and all other
+// The digest is the xxHash of these sums, the numbers of nodes, sessions and ends, and all other
 // replicated state (content.digest). Derived state, such as the set of a node's children, is not
 // part of it.
-//
-// The ends of sessions are part of it, by the sum of their hashes, from the first one on that is
-// kept. Until then the digest is the same as without this part. The version therefore stays: members
-// that do not know this part never have such a state, because entries of their formats keep no ends.
-// The same holds for the rules SASL and DataQuota, which are part of it while one of them is set, and for
-// the list of servers and the rule Reconfig.
-const DigestVersion = 2
+const DigestVersion = 1
 
 const (
 	// marksKept is how many marks a member remembers. Two members can be compared while one lags
@@ -91,6 +85,10 @@ func (c *content) digest() uint64 {
 	p = addBool(p, c.term.TTLNodes)
 	p = addBool(p, c.term.EnforceQuota)
 	p = addBool(p, c.term.X509)
+	p = addBool(p, c.term.SASL)
+	p = add(p, c.term.DataQuota)
+	p = addBool(p, c.term.Reconfig)
+	p = c.roster.append(p)
 	p = add(p, uint64(c.nodes))
 	p = add(p, c.nodeSum)
 	p = add(p, uint64(c.sessions.n))
@@ -104,19 +102,9 @@ func (c *content) digest() uint64 {
 	for _, id := range c.unsweptIDs() {
 		p = add(p, uint64(id))
 	}
-	if c.ends.count > 0 {
-		p = add(p, uint64(c.ends.kept.n))
-		p = add(p, c.ends.count)
-		p = add(p, c.ends.sum)
-	}
-	if c.term.late() {
-		p = addBool(p, c.term.SASL)
-		p = add(p, c.term.DataQuota)
-	}
-	if c.roster.Version != 0 || c.term.Reconfig {
-		p = addBool(p, c.term.Reconfig)
-		p = c.roster.append(p)
-	}
+	p = add(p, uint64(c.ends.kept.n))
+	p = add(p, c.ends.count)
+	p = add(p, c.ends.sum)
 	return xxhash.Sum64(p)
 }
 

@@ -19,9 +19,8 @@ const (
 	// longest address.
 	MaxBy = 255
 
-	// KillFormat is the first Entry.format whose entries keep the ends of sessions, and in which an
-	// operator can end a session. Older versions can do neither.
-	KillFormat = 4
+	// KillFormat is the first Entry.format in which an operator can end a session.
+	KillFormat = 1
 )
 
 // Reason says why a session ended.
@@ -49,7 +48,7 @@ func (r Reason) String() string {
 
 // End says how a session ended.
 type End struct {
-	Number     uint64 // counts the ends that are kept, from 1; 0: this one is not kept
+	Number     uint64 // counts the ends, from 1
 	Session    jute.SessionID
 	Address    string // of the client that connected last
 	Member     uint32 // that the session was attached to

@@ -156,31 +156,6 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// An entry of a format before KillFormat keeps no end, and a kill in it has no effect. The hooks are
-// told how the session ended all the same.
-func TestFormatBeforeEnds(t *testing.T) {
-	w := newWorld(t)
-	k, other := w.connect(), w.connect()
-	w.format = KillFormat - 1
-	zxid := w.s().Zxid()
-	w.kill(k.id, k.since(), "alice")
-	if _, ok := w.s().Session(k.id); !ok || w.s().Zxid() != zxid {
-		t.Error("a kill had an effect")
-	}
-	k.must(k.close())
-	if end := w.heard.end; end.Reason != Closed || end.Session != k.id || end.Number != 0 {
-		t.Errorf("the hooks are told %+v", end)
-	}
-	if len(w.ended()) != 0 {
-		t.Errorf("ends %+v", w.ended())
-	}
-	w.format = KillFormat
-	other.must(other.close())
-	if got := w.ended(); len(got) != 1 || got[0].Session != other.id || got[0].Number != 1 {
-		t.Errorf("ends %+v", got)
-	}
-}
-
 // A member that has announced an older format is found, as long as there is one.
 func TestOlderThan(t *testing.T) {
 	w := newWorld(t) // members 1 and 2 with format 1
@@ -189,15 +164,15 @@ func TestOlderThan(t *testing.T) {
 	}
 	want := func(id uint32, found bool) {
 		t.Helper()
-		if member, ok := w.s().OlderThan(KillFormat); member != id || ok != found {
+		if member, ok := w.s().OlderThan(4); member != id || ok != found {
 			t.Errorf("member %d, %t, want %d, %t", member, ok, id, found)
 		}
 	}
 	want(1, true)
-	announce(1, bootOf(1), 77, KillFormat)
+	announce(1, bootOf(1), 77, 4)
 	want(2, true)
-	announce(2, bootOf(2), 78, KillFormat+1)
+	announce(2, bootOf(2), 78, 5)
 	want(0, false)
-	announce(9, 0, 79, KillFormat-1)
+	announce(9, 0, 79, 3)
 	want(9, true)
 }

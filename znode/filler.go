@@ -45,12 +45,8 @@ func (f *filler) read() error {
 func (f *filler) fill() {
 	f.readHead()
 	f.readSessions()
-	if f.b.version >= unsweptVersion {
-		f.readUnswept()
-	}
-	if f.b.version >= endsVersion {
-		f.readEnds()
-	}
+	f.readUnswept()
+	f.readEnds()
 	f.readNodes()
 }
 
@@ -63,15 +59,9 @@ func (f *filler) check(why string) {
 
 func (f *filler) readHead() {
 	b := f.b
-	h := Head{Version: b.version, Index: b.u64(), Zxid: int64(b.u64()), Now: int64(b.u64())}
+	h := Head{Index: b.u64(), Zxid: int64(b.u64()), Now: int64(b.u64())}
 	h.Term = Term{Term: b.u64(), Nonce: b.u64(), Leader: b.u32(), Index: b.u64()}
-	h.Term.Rules = Rules{SkipACL: b.bool(), TTLNodes: b.bool(), EnforceQuota: b.bool(), X509: b.bool()}
-	if b.version >= saslVersion {
-		h.Term.SASL, h.Term.DataQuota = b.bool(), b.u64()
-	}
-	if b.version >= rosterVersion {
-		h.Term.Reconfig = b.bool()
-	}
+	h.Term.Rules = Rules{SkipACL: b.bool(), TTLNodes: b.bool(), EnforceQuota: b.bool(), X509: b.bool(), SASL: b.bool(), DataQuota: b.u64(), Reconfig: b.bool()}
 	for count := b.u32(); count > 0 && b.err == nil; count-- {
 		m := Progress{ID: b.u32(), Boot: b.u64(), Cursor: b.u64(), Format: b.u32(), Highest: jute.SessionID(b.u64())}
 		if len(h.Members) > maxMember {
@@ -79,9 +69,7 @@ func (f *filler) readHead() {
 		}
 		h.Members = append(h.Members, m)
 	}
-	if b.version >= rosterVersion {
-		h.Roster = f.readRoster()
-	}
+	h.Roster = f.readRoster()
 	h.Sessions = b.u64()
 	if b.err == nil {
 		f.check(f.takeHead(h))

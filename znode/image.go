@@ -12,7 +12,6 @@ import (
 
 // Head is what an image says before its sessions and nodes.
 type Head struct {
-	Version uint32 // of the snapshot. If it is 0, NewImageWriter uses the version in which a State would write this content
 	Index   uint64 // the last entry applied
 	Zxid    int64  // the last transaction that took one
 	Now     int64  // the log's time, in ms since 1970
@@ -66,47 +65,6 @@ func ReadImage(r io.Reader, v Visitor) (h Head, digest uint64, err error) {
 		return Head{}, 0, err
 	}
 	return f.head, f.digest(), nil
-}
-
-// version returns the snapshot version in which a State with this content is written. It is the newest
-// one that all members can read, judged by the Entry.format that each has announced. An older member
-// can therefore be caught up, and a member that goes back to an older version can read its own
-// snapshots. If that version cannot express the content, a newer version is used. In that case the log
-// has entries of a later format too, and an older member could not continue from there anyway.
-func (h *Head) version() uint32 {
-	lowest := uint32(0)
-	for _, m := range h.Members {
-		if m.Boot != 0 && (lowest == 0 || m.Format < lowest) {
-			lowest = m.Format
-		}
-	}
-	common := uint32(unsweptVersion - 1)
-	switch {
-	case lowest >= RosterFormat:
-		common = rosterVersion
-	case lowest >= saslFormat:
-		common = saslVersion
-	case lowest >= KillFormat:
-		common = endsVersion
-	case lowest >= stepsFormat:
-		common = unsweptVersion
-	}
-	return max(common, h.needed())
-}
-
-// needed returns the oldest snapshot version that can express the content.
-func (h *Head) needed() uint32 {
-	switch {
-	case h.Roster.Version != 0 || h.Term.Reconfig:
-		return rosterVersion
-	case h.Term.late():
-		return saslVersion
-	case h.EndsEver > 0:
-		return endsVersion
-	case h.Unswept > 0:
-		return unsweptVersion
-	}
-	return oldestVersion
 }
 
 // imageOf returns n, which the filler has just taken, as a Node. Nodes with equal lists share one.

@@ -23,16 +23,7 @@ type ImageWriter struct {
 
 // NewImageWriter writes the head of an image, which says how many items follow.
 func NewImageWriter(w io.Writer, h Head) (*ImageWriter, error) {
-	if h.Version == 0 {
-		h.Version = h.version()
-	}
 	iw := &ImageWriter{f: filler{dry: true}, head: h}
-	switch needed := h.needed(); {
-	case h.Version < oldestVersion || h.Version > snapshotVersion:
-		return nil, fmt.Errorf("znode: write image: version %d is not one of %d to %d", h.Version, oldestVersion, snapshotVersion)
-	case h.Version < needed:
-		return nil, fmt.Errorf("znode: write image: version %d cannot express it, version %d can", h.Version, needed)
-	}
 	why := iw.f.takeHead(h)
 	if why == "" {
 		why = iw.f.takeEnds(h.EndsEver, h.Ends)

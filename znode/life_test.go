@@ -290,7 +290,7 @@ func TestCandidatesAfterFailedMulti(t *testing.T) {
 func nodesOf(t *testing.T, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	out := newSections(&b, &Head{Version: snapshotVersion})
+	out := newSections(&b, &Head{})
 	s.walk(s.get(rootPath), func(n *node) bool { out.node(n); return true })
 	if err := out.finish(0); err != nil {
 		t.Fatal(err)

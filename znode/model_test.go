@@ -90,7 +90,7 @@ func (s *State) narrow() {
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
-func (s *State) allow(nodes int) { s.atOnce, s.perEntry = nodes, nodes }
+func (s *State) allow(nodes int) { s.perEntry = nodes }
 
 // failing lets a world report its failures to a run of rapid, which then shortens the log that
 // fails.
@@ -188,8 +188,7 @@ func (d *drive) setACL(k *client, path string, list []jute.ACL) {
 	}
 }
 
-// overfilled reports whether the quota of all data forbids a change that adds so many bytes. A term that
-// began in an entry of an older format has none.
+// overfilled reports whether the quota of all data forbids a change that adds so many bytes.
 func (d *drive) overfilled(added int) bool {
 	used := added - len(d.model[ConfigPath].data)
 	for path, n := range d.model {
@@ -350,10 +349,8 @@ func (d *drive) step() {
 		d.setACL(k, d.path(), append(aclOf(jute.PermAll, "world", "anyone"), aclOf(jute.Perm(d.IntN(3)), "digest", "u:p")...))
 	case n < 37:
 		w.now += int64(d.IntN(20))
-	case n < 38: // a clock is set, or a leader with another clock takes over
+	case n < 39: // a clock is set, or a leader with another clock takes over
 		w.now += int64(d.IntN(2*wrong) - wrong)
-	case n < 39: // as during an upgrade
-		w.format = FormatLevel - uint32(d.IntN(3))
 	case n < 40:
 		d.reconfig(k)
 	case n < 42:
@@ -691,10 +688,8 @@ func (d *drive) measure(written string) {
 // is among them, that quota counts the nodes removed before it.
 func (d *drive) forget(id jute.SessionID, reason Reason) {
 	paths := d.owned(id)
-	if d.w.format >= KillFormat {
-		d.ends = append(d.ends, modelEnd{id, reason, len(paths)})
-		d.ends = d.ends[max(0, len(d.ends)-modelEnds):]
-	}
+	d.ends = append(d.ends, modelEnd{id, reason, len(paths)})
+	d.ends = d.ends[max(0, len(d.ends)-modelEnds):]
 	if len(paths) > modelRemovals {
 		i, _ := slices.BinarySearch(d.unswept, id)
 		d.unswept = slices.Insert(d.unswept, i, id)

@@ -17,9 +17,8 @@ import (
 // The data of /zookeeper/config is the list's text. A client that may write that node can replace the text
 // until the next change, but not the list.
 
-// RosterFormat is the first Entry.format in which the state has the list of servers. Older versions ignore
-// the fields of TermStart that are about the list, and refuse every reconfig.
-const RosterFormat = 6
+// RosterFormat is the first Entry.format in which the state has the list of servers.
+const RosterFormat = 1
 
 // fewestVoters is how many participants a client's reconfig must leave, as in ZooKeeper. One alone could
 // not be replaced without a pause. An operator may force it.
@@ -146,11 +145,6 @@ func ChangeOf(txn *proto.Txn) (roster.Change, error) {
 
 // runReconfig serves a client's reconfig. It checks in ZooKeeper's order.
 func (s *State) runReconfig(txn *proto.Txn, r *Result) {
-	if s.format < RosterFormat {
-		s.take()
-		r.Code = jute.ReconfigDisabled
-		return
-	}
 	var req jute.ReconfigRequest
 	d := jute.NewDecoder(txn.GetBody())
 	if req.Decode(&d); d.Err() != nil {

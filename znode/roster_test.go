@@ -106,33 +106,6 @@ func TestTermStartSetsTheList(t *testing.T) {
 	}
 }
 
-// Before RosterFormat a TermStart sets no list, and every reconfig is refused.
-func TestOlderFormatsHaveNoList(t *testing.T) {
-	w := newWorld(t)
-	w.format, w.list, w.rules.Reconfig = RosterFormat-1, threeServers(), true
-	w.rule(w.rules)
-	if r, ok := w.s().Roster(); ok || w.s().Term().Reconfig {
-		t.Errorf("%+v", r)
-	}
-	k := w.connect().auth("super", "")
-	if r := k.reconfig("", "3", "", -1, everybody...); r.Code != jute.ReconfigDisabled {
-		t.Errorf("%v", r.Code)
-	}
-	w.heard.log = nil
-	zxid := w.s().Zxid()
-	w.operators(&proto.ReconfigureRequest{Leaving: "3", Version: -1}, everybody...)
-	w.wantLog("end")
-	if w.s().Zxid() != zxid {
-		t.Error("a transaction of a newer format took a zxid")
-	}
-	w = listedWorld(t) // and then a leader seals an entry of the format before
-	k = w.connect().auth("super", "")
-	w.format = RosterFormat - 1
-	if r := k.reconfig("", "3", "", -1, everybody...); r.Code != jute.ReconfigDisabled || len(w.roster().Servers) != 3 {
-		t.Errorf("%v, %+v", r.Code, w.roster())
-	}
-}
-
 // A reconfig is refused for the first of these reasons, in this order. It takes a zxid then, too, and
 // changes nothing.
 func TestReconfigRefuses(t *testing.T) {

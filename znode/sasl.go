@@ -9,6 +9,3 @@ const superUser = "super"
 func isSuperUser(id *proto.Identity) bool {
 	return id.GetScheme() == "sasl" && id.GetId() == superUser
 }
-
-// late reports whether r has a rule that entries of a format before saslFormat do not have.
-func (r *Rules) late() bool { return r.SASL || r.DataQuota != 0 }

@@ -71,7 +71,7 @@ func TestSASLPermissions(t *testing.T) {
 	want(super, "/a", jute.NoAuth)
 }
 
-// A restored state has the rules of format 5.
+// A restored state has the rules for SASL and the quota of all data.
 func TestSASLAfterRestore(t *testing.T) {
 	w := newWorld(t)
 	rules := Rules{SASL: true, DataQuota: 1 << 40}
@@ -84,29 +84,5 @@ func TestSASLAfterRestore(t *testing.T) {
 	k.must(k.createACL("/a", 0, aclOf(31, "sasl", "bob")))
 	if d := Diff(w.s(), w.states[1]); d != "" {
 		t.Error(d)
-	}
-}
-
-// A term that begins in an entry of an older format does not have the rules of format 5, because
-// older versions open it without them. Its snapshot stays of the older version.
-func TestFormatBeforeSASL(t *testing.T) {
-	w := newWorld(t)
-	w.format = saslFormat - 1
-	w.rule(Rules{TTLNodes: true, SASL: true, DataQuota: 5})
-	if got, want := w.s().Term().Rules, (Rules{TTLNodes: true}); got != want {
-		t.Errorf("rules %+v, want %+v", got, want)
-	}
-	if v := w.s().head().Version; v >= saslVersion {
-		t.Errorf("snapshot version %d", v)
-	}
-	for _, rules := range []Rules{{SASL: true}, {DataQuota: 5}} {
-		w.format = saslFormat
-		w.rule(rules)
-		if got := w.s().Term().Rules; got != rules {
-			t.Errorf("rules %+v, want %+v", got, rules)
-		}
-		if v := w.s().head().Version; v != saslVersion {
-			t.Errorf("%+v: snapshot version %d, want %d, the first that has them", rules, v, saslVersion)
-		}
 	}
 }

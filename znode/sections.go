@@ -34,9 +34,9 @@ type sections struct {
 	lists map[*acl]uint32 // the numbers of the lists that were written
 }
 
-// newSections writes the head. Its version must be one that can be read.
+// newSections writes the head.
 func newSections(w io.Writer, h *Head) *sections {
-	p := &sections{blockWriter: newBlockWriter(w, h.Version), head: h, lists: map[*acl]uint32{}}
+	p := &sections{blockWriter: newBlockWriter(w), head: h, lists: map[*acl]uint32{}}
 	p.progress()
 	p.members()
 	p.roster()
@@ -55,13 +55,13 @@ func (p *sections) finish(digest uint64) error {
 func (p *sections) reach(to section) {
 	for p.at < to {
 		p.at++
-		switch {
-		case p.at == sectionUnswept && p.head.Version >= unsweptVersion:
+		switch p.at {
+		case sectionUnswept:
 			p.u64(p.head.Unswept)
-		case p.at == sectionEnds && p.head.Version >= endsVersion:
+		case sectionEnds:
 			p.u64(p.head.EndsEver)
 			p.u64(p.head.Ends)
-		case p.at == sectionNodes:
+		case sectionNodes:
 			p.u64(p.head.Nodes)
 		}
 	}
@@ -80,13 +80,9 @@ func (p *sections) progress() {
 	for _, rule := range []bool{h.Term.SkipACL, h.Term.TTLNodes, h.Term.EnforceQuota, h.Term.X509} {
 		p.bool(rule)
 	}
-	if h.Version >= saslVersion { // older versions do not know these rules
-		p.bool(h.Term.SASL)
-		p.u64(h.Term.DataQuota)
-	}
-	if h.Version >= rosterVersion {
-		p.bool(h.Term.Reconfig)
-	}
+	p.bool(h.Term.SASL)
+	p.u64(h.Term.DataQuota)
+	p.bool(h.Term.Reconfig)
 }
 
 // members writes the members that have announced themselves or opened sessions.
@@ -103,9 +99,6 @@ func (p *sections) members() {
 
 // roster writes the list of servers, or version 0 if there is none.
 func (p *sections) roster() {
-	if p.head.Version < rosterVersion {
-		return
-	}
 	r := &p.head.Roster
 	p.u64(uint64(r.Version))
 	if r.Version != 0 {

@@ -204,9 +204,7 @@ func (s *State) endSession(session Session, end End) (later bool) {
 	end.Session, end.Address, end.Member, end.Timeout = session.ID, session.Address, session.Owner.Member, session.Timeout
 	end.Leader, end.Term, end.AtMs, end.Zxid = s.term.Leader, s.term.Term, s.now, s.zxid
 	end.Ephemerals = s.countOwned(session.ID)
-	if s.format >= KillFormat {
-		end.Number = s.ends.keep(s.gen.Load(), end, s.mostEnds)
-	}
+	end.Number = s.ends.keep(s.gen.Load(), end, s.mostEnds)
 	if s.endsAtOnce(s.weighOwned(session.ID, end.Ephemerals)) {
 		s.removeOwned(session.ID, math.MaxInt)
 		s.remember(Removal{Cause: SessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})

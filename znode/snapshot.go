@@ -74,7 +74,6 @@ func (c *content) head() Head {
 			h.Members = append(h.Members, Progress{ID: uint32(id), Boot: m.boot, Cursor: m.cursor, Format: m.format, Highest: jute.SessionID(m.highest)})
 		}
 	}
-	h.Version = h.version()
 	return h
 }
 

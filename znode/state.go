@@ -42,17 +42,10 @@ import (
 	"rollcall/proto"
 )
 
-// FormatLevel is the highest Entry.format that this version can apply. An entry of an older format
-// is applied by the rules of that format, so that an old log gives the same state:
-//
-//   - 1: all nodes of a session are removed together with it, however many there are; see
-//     endAtOnce.
-//   - 2: the log's time never goes back; see State.stamp. If a session has many nodes they are
-//     removed in steps, but the limit is per session and not per entry; see entryRemovals.
-//   - 3: the ends of sessions are not kept, and operators cannot end a session; see KillFormat.
-//   - 4: a term has no rules for SASL and for the quota of all data; see saslFormat.
-//   - 5: the list of servers is not in the state, and nothing can change it; see RosterFormat.
-const FormatLevel = 6
+// FormatLevel is the highest Entry.format that this version can apply. Apply rejects an entry of a later
+// one. A change of what an entry does to the state raises it. Entries of the formats before are then applied by the
+// rules of their own format, so that an old log gives the same state.
+const FormatLevel = 1
 
 // Config is what a State is made with. The zero value is that of a standalone server without hooks.
 type Config struct {
@@ -75,11 +68,9 @@ type State struct {
 	watches watches
 	removed removedNodes // the last ones
 
-	atOnce   int      // endAtOnce
 	perEntry int      // entryRemovals
 	mostEnds int      // maxEnds
 	removals int      // how many removals the running entry may still make
-	format   uint32   // the running entry's
 	changes  []change // changes of the running transaction that watchers will be told about
 	gone     []string // paths of the nodes that the running transaction has removed, until they are remembered
 	overused []Quota  // the quotas that the running transaction exceeded
@@ -104,7 +95,7 @@ type content struct {
 	members    [maxMember + 1]member        // by id; no member has id 0
 	index      uint64                       // the last entry applied
 	zxid       int64                        // the last transaction that took a zxid
-	now        int64                        // the log's time; see stamp
+	now        int64                        // the stamp of the last entry, which is the log's time. It goes back if a clock is set back
 	term       Term
 	roster     Roster
 }
@@ -216,7 +207,7 @@ type Hooks interface {
 
 // New returns the state of an ensemble whose log is empty.
 func New(cfg Config) *State {
-	s := &State{cfg: cfg, hooks: cfg.Hooks, atOnce: endAtOnce, perEntry: entryRemovals, mostEnds: maxEnds}
+	s := &State{cfg: cfg, hooks: cfg.Hooks, perEntry: entryRemovals, mostEnds: maxEnds}
 	if s.hooks == nil {
 		s.hooks = noHooks{}
 	}

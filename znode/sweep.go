@@ -18,16 +18,6 @@ const (
 	// removalLevels is how many levels of its path make the removal of a node count once more. After a snapshot, a removal
 	// copies each node above the one that goes.
 	removalLevels = 16
-
-	// endAtOnce is how many ephemeral nodes are removed together with their session in an entry of
-	// stepsFormat. In that format, other sessions that end in the same entry do not count.
-	endAtOnce = 2_000
-
-	// stepsFormat is the first Entry.format in which a session's nodes may be removed in steps.
-	stepsFormat = 2
-
-	// budgetFormat is the first Entry.format in which entryRemovals applies.
-	budgetFormat = 3
 )
 
 // Unswept reports whether ended sessions have nodes left. The caller holds at least the read lock.
@@ -36,12 +26,7 @@ func (s *State) Unswept() bool { return s.unswept.n > 0 }
 // endsAtOnce reports whether nodes that weigh so much may be removed together with their session, and if so
 // charges them to the running entry.
 func (s *State) endsAtOnce(nodes int) bool {
-	switch {
-	case s.format < stepsFormat:
-		return true
-	case s.format < budgetFormat:
-		return nodes <= s.atOnce
-	case nodes > s.removals:
+	if nodes > s.removals {
 		return false
 	}
 	s.removals -= nodes
@@ -58,15 +43,7 @@ func (s *State) sweep(txn *proto.Txn, r *Result) {
 		r.Code = jute.MarshallingError
 		return
 	}
-	limit := int(req.GetNodes())
-	if s.format < budgetFormat {
-		if s.Unswept() {
-			s.take()
-			s.sweepFirst(limit)
-		}
-		return
-	}
-	limit = min(limit, s.removals)
+	limit := min(int(req.GetNodes()), s.removals)
 	if limit <= 0 || !s.Unswept() {
 		return
 	}
@@ -100,7 +77,7 @@ func removalWeight(path string) int { return 1 + strings.Count(path, "/")/remova
 // weighOwned returns what the removal of a session's ephemeral nodes weighs. If there are more of them than the running entry may
 // remove, it returns their number.
 func (s *State) weighOwned(id jute.SessionID, nodes int) (weight int) {
-	if nodes > s.removals || s.format < budgetFormat {
+	if nodes > s.removals {
 		return nodes
 	}
 	for _, path := range s.owned(id, nodes) {

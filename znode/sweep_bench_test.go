@@ -27,7 +27,6 @@ func BenchmarkSweep(b *testing.B) {
 				}
 				timed := func(t *proto.Txn) time.Duration {
 					e := k.entry(t)
-					e.Format = FormatLevel
 					begun := time.Now()
 					k.apply(b, e)
 					return time.Since(begun)

@@ -2,7 +2,6 @@ package znode
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
@@ -177,74 +176,6 @@ func TestSnapshotOfUnswept(t *testing.T) {
 	}
 }
 
-// A snapshot has the newest version that all announced members can read. If there are nodes to
-// sweep, it has the version that can hold them, even if a member cannot read it.
-func TestSnapshotVersions(t *testing.T) {
-	version := func(p []byte) uint32 { return binary.BigEndian.Uint32(p[len(snapshotMagic):]) }
-	if got := version(encode(t, New(Config{}).Snapshot())); got != 2 {
-		t.Errorf("no member has announced itself: version %d, want 2", got)
-	}
-	for _, tt := range []struct {
-		formats []uint32 // of members 1 and 2
-		unswept bool
-		want    uint32
-	}{
-		{[]uint32{1, 1}, false, 2},
-		{[]uint32{3, 1}, false, 2},
-		{[]uint32{1, 2}, false, 2},
-		{[]uint32{2, 2}, false, 3},
-		{[]uint32{3, 2}, false, 3},
-		{[]uint32{3, 3}, false, 3},
-		{[]uint32{2, 2}, true, 3},
-		{[]uint32{1, 3}, true, 3},
-		{[]uint32{4, 3}, false, 3},
-		{[]uint32{4, 3}, true, 3},
-		{[]uint32{4, 5}, false, 4},
-		{[]uint32{4, 4}, true, 4},
-		{[]uint32{5, 5}, false, 5},
-		{[]uint32{6, 5}, true, 5},
-	} {
-		w := newWorld(t)
-		w.s().allow(1)
-		k, other := w.connect(), w.connect()
-		for i := range 3 {
-			k.must(k.create(fmt.Sprint("/", i), 1))
-		}
-		w.format = slices.Min(tt.formats)
-		if w.format = max(w.format, stepsFormat); tt.unswept {
-			k.must(k.close())
-		}
-		w.format = FormatLevel
-		other.must(other.create("/x", 1))
-		for i, format := range tt.formats {
-			id := uint32(i + 1)
-			w.entry(&proto.Txn{Member: id, Boot: 2000, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: bootOf(id), Format: format})})
-		}
-		p := encode(t, w.s().Snapshot())
-		if got := version(p); got != tt.want || w.s().Unswept() != tt.unswept {
-			t.Errorf("%+v: version %d, unswept %t", tt, got, w.s().Unswept())
-		}
-		if d := Diff(w.s(), restored(t, p)); d != "" {
-			t.Errorf("%+v: %s", tt, d)
-		}
-	}
-}
-
-// An entry of the format before there were sweeps ends a session at once, however many nodes it
-// has.
-func TestFormatBeforeSteps(t *testing.T) {
-	w := newWorld(t)
-	w.s().allow(1)
-	k := w.connect()
-	k.must(k.create("/1", 1))
-	k.must(k.create("/2", 1))
-	w.now++
-	w.append(w.term, &proto.Entry{Format: stepsFormat - 1, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: []*proto.Txn{w.next(1, k.txn(jute.OpCloseSession, nil))}})
-	if n := w.s().EphemeralCount(); n != 0 || w.s().Unswept() || w.heard.result.Later {
-		t.Errorf("%d nodes, unswept %t, later %t", n, w.s().Unswept(), w.heard.result.Later)
-	}
-}
-
 // ephemerals opens a session with n ephemeral nodes: /prefix-0 and so on.
 func (w *world) ephemerals(prefix string, n int) *client {
 	w.t.Helper()
@@ -253,13 +184,6 @@ func (w *world) ephemerals(prefix string, n int) *client {
 		k.must(k.create(fmt.Sprintf("/%s-%d", prefix, i), 1))
 	}
 	return k
-}
-
-// in applies an entry of the given format.
-func (w *world) in(format uint32, txns ...*proto.Txn) {
-	w.t.Helper()
-	w.now++
-	w.append(w.term, &proto.Entry{Format: format, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: txns})
 }
 
 func (w *world) expiryOf(k *client) *proto.Txn {
@@ -277,11 +201,11 @@ func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(5)
 	a, b, c, d, e, f := w.ephemerals("a", 2), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 1), w.ephemerals("e", 0), w.ephemerals("f", 5)
-	w.in(budgetFormat, w.next(1, a.txn(jute.OpCloseSession, nil)), w.expiryOf(b), w.expiryOf(c), w.next(1, d.txn(jute.OpCloseSession, nil)), w.expiryOf(e))
+	w.entry(w.next(1, a.txn(jute.OpCloseSession, nil)), w.expiryOf(b), w.expiryOf(c), w.next(1, d.txn(jute.OpCloseSession, nil)), w.expiryOf(e))
 	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.s().EphemeralCount() != 2+5 || w.s().SessionCount() != 1 {
 		t.Errorf("unswept %v, %d nodes, %d sessions; want %v alone to be left with its 2", got, w.s().EphemeralCount(), w.s().SessionCount(), c.id)
 	}
-	w.in(budgetFormat, w.next(1, f.txn(jute.OpCloseSession, nil)))
+	w.entry(w.next(1, f.txn(jute.OpCloseSession, nil)))
 	if n := w.s().EphemeralCount(); n != 2 {
 		t.Errorf("%d nodes are left, want 2: the next entry has a budget of its own", n)
 	}
@@ -302,7 +226,7 @@ func TestSweepOfManySessions(t *testing.T) {
 	w.s().allow(5)
 	w.heard.log = nil
 	zxid := w.s().Zxid()
-	w.in(budgetFormat, sweepOf(4), w.next(1, d.txn(jute.OpCloseSession, nil)))
+	w.entry(sweepOf(4), w.next(1, d.txn(jute.OpCloseSession, nil)))
 	w.wantLog(fmt.Sprintf("swept %v last true", a.id), fmt.Sprintf("swept %v last true", b.id), fmt.Sprintf("swept %v last false", c.id),
 		fmt.Sprintf("closed %v of {1 %d} ephemerals 2", d.id, d.conn), "applied closeSession 0", "end")
 	if w.s().Zxid() != zxid+2 {
@@ -313,7 +237,7 @@ func TestSweepOfManySessions(t *testing.T) {
 	}
 	w.s().allow(1)
 	w.heard.log = nil
-	w.in(budgetFormat, sweepOf(4))
+	w.entry(sweepOf(4))
 	w.wantLog(fmt.Sprintf("swept %v last true", c.id), "end")
 	if n := w.s().EphemeralCount(); n != 2 {
 		t.Errorf("%d nodes, want a sweep that asks for more than the entry has left to remove 1 of 3", n)
@@ -341,23 +265,6 @@ func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 	if w.s().Unswept() {
 		t.Error("the last session without nodes is not forgotten")
 	}
-}
-
-// In entries of the format before there were budgets, each session may take as many nodes with it
-// as if it were alone. A sweep removes the nodes of one session.
-func TestFormatBeforeBudget(t *testing.T) {
-	w := newWorld(t)
-	w.s().atOnce, w.s().perEntry = 2, 1 // as endAtOnce is more than entryRemovals
-	a, b, c, d := w.ephemerals("a", 2), w.ephemerals("b", 2), w.ephemerals("c", 3), w.ephemerals("d", 3)
-	w.in(budgetFormat-1, w.expiryOf(a), w.next(1, b.txn(jute.OpCloseSession, nil)), w.expiryOf(c), w.expiryOf(d))
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id, d.id}) || w.s().EphemeralCount() != 6 {
-		t.Errorf("unswept %v, %d nodes", got, w.s().EphemeralCount())
-	}
-	w.in(budgetFormat-1, sweepOf(5))
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{d.id}) || w.s().EphemeralCount() != 3 {
-		t.Errorf("unswept %v, %d nodes after a sweep", got, w.s().EphemeralCount())
-	}
-	checkInvariants(t, w.s())
 }
 
 // Only a leader sweeps, by a transaction that can be read.

@@ -22,7 +22,6 @@ type world struct {
 	term   uint64
 	nonce  uint64
 	now    int64
-	format uint32 // of entries
 	rules  Rules
 	list   *proto.Roster // that the next TermStarts have
 	seq    map[uint32]uint64
@@ -43,7 +42,7 @@ func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
 func newWorld(t testing.TB, others ...*State) *world {
 	heard := &recorder{}
 	s := New(Config{Self: 1, Hooks: heard})
-	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000, format: FormatLevel, rules: Rules{TTLNodes: true}}
+	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000, rules: Rules{TTLNodes: true}}
 	w.startTerm(1, 7)
 	w.announce(1, 0, bootOf(1))
 	w.announce(2, 0, bootOf(2))
@@ -57,7 +56,7 @@ func (w *world) s() *State { return w.states[0] }
 func (w *world) entry(txns ...*proto.Txn) {
 	w.t.Helper()
 	w.now++
-	w.append(w.term, &proto.Entry{Format: w.format, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: txns})
+	w.append(w.term, &proto.Entry{Format: FormatLevel, Term: w.term, Nonce: w.nonce, TimeMs: w.now, Txns: txns})
 }
 
 // append applies any entry.
@@ -78,7 +77,7 @@ func (w *world) append(term uint64, e *proto.Entry) {
 func (w *world) startTerm(term, nonce uint64) {
 	w.t.Helper()
 	w.term, w.nonce = term, nonce
-	w.append(term, &proto.Entry{Format: w.format, TimeMs: w.now, Txns: []*proto.Txn{{
+	w.append(term, &proto.Entry{Format: FormatLevel, TimeMs: w.now, Txns: []*proto.Txn{{
 		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{
 			Leader: 1, Nonce: nonce, SkipAcl: w.rules.SkipACL, TtlNodes: w.rules.TTLNodes, EnforceQuota: w.rules.EnforceQuota, X509: w.rules.X509,
 			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota, Reconfig: w.rules.Reconfig, Roster: w.list,

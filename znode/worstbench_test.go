@@ -486,7 +486,7 @@ func worstEnds(k *bench, b *testing.B) func() []*proto.Txn {
 // worstCopies writes nodes of long paths that share no level, each in a multi of its own, so that the nodes above are copied each
 // time. These are as many as an entry has room for.
 func worstCopies(k *bench, b *testing.B) func() []*proto.Txn {
-	k.rules(b, 1, &proto.TermStart{Nonce: 7, EnforceQuota: true})
+	k.rules(b, &proto.TermStart{Nonce: 7, EnforceQuota: true})
 	quotaNode(k, b, quotaPath+"/q", "")
 	quotaNode(k, b, quotaPath+"/q"+limitsName, "count=5")
 	const levels = 128
@@ -514,9 +514,8 @@ func worstCopies(k *bench, b *testing.B) func() []*proto.Txn {
 }
 
 // rules opens the term again, with other rules.
-func (k *bench) rules(b *testing.B, format uint32, start *proto.TermStart) {
-	k.apply(b, &proto.Entry{Format: format, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: message(start)}}})
-	k.format = format
+func (k *bench) rules(b *testing.B, start *proto.TermStart) {
+	k.apply(b, &proto.Entry{Format: FormatLevel, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: message(start)}}})
 }
 
 // worstReconfig replaces the longest list of servers: their names have 253 bytes, for members and for clients. An entry has room for
@@ -554,7 +553,7 @@ func (k *bench) longRoster(b *testing.B) (reached []uint32) {
 	for id := range uint32(255) {
 		reached = append(reached, id+1)
 	}
-	k.rules(b, RosterFormat, &proto.TermStart{Nonce: 7, SkipAcl: true, Reconfig: true, Roster: list})
+	k.rules(b, &proto.TermStart{Nonce: 7, SkipAcl: true, Reconfig: true, Roster: list})
 	return reached
 }
 
