@@ -12,7 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
@@ -148,11 +147,11 @@ func TestSnapshotOfOtherServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			files, err := raft.NewFileSnapshotStoreWithLogger(own(dir), 2, hclog.NewNullLogger())
-			if err != nil {
+			d := openStopped(t, dir)
+			at := storeSnapshot(t, d.Snapshots(), 4, string(body), tt.servers)
+			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
-			at := storeSnapshot(t, files, 4, string(body), tt.servers)
 			n, err := Open(cfg)
 			if err == nil {
 				n.Close()

@@ -72,8 +72,7 @@ func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
 }
 
 // boltFile is a BoltDB with terms and votes, and with the log if that is in BoltDB. It adds
-// checksums to data that bbolt itself does not check. Every entry has one in its Extensions, which
-// older versions ignore. All other values have one together, in a boltMark.
+// checksums to data that bbolt itself does not check. Every entry has one in its Extensions. All other values have one together, in a boltMark.
 type boltFile struct {
 	*raftboltdb.BoltStore
 	path string
@@ -118,8 +117,8 @@ func decodeBoltMark(b []byte) (m boltMark, err error) {
 	return m, nil
 }
 
-// check compares the mark with what the BoltDB holds now. The BoltDB may be ahead of the mark:
-// after a crash, or after a run of an older version.
+// check compares the mark with what the BoltDB holds now. The BoltDB may be ahead of the mark
+// after a crash.
 func (m boltMark) check(now boltMark) error {
 	switch {
 	case now.tx < m.tx:
@@ -237,8 +236,7 @@ func sumValues(values map[string][]byte) uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// openMark opens the mark, and compares it with what the file holds now. A folder of an older
-// version has no mark.
+// openMark opens the mark, and compares it with what the file holds now. If there is none, it makes one.
 func (f *boltFile) openMark(now boltMark) (*os.File, error) {
 	path := filepath.Join(filepath.Dir(f.path), boltMarkName)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -336,7 +334,7 @@ func (f *boltFile) DeleteRange(first, last uint64) error {
 	return f.write(func() error { return f.BoltStore.DeleteRange(first, last) })
 }
 
-// GetLog returns an entry after checking its checksum. Entries of older versions have none.
+// GetLog returns an entry after checking its checksum.
 func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
 	switch err := f.BoltStore.GetLog(index, l); {
 	case err == nil:
@@ -347,7 +345,7 @@ func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
 	}
 	sum := l.Extensions
 	l.Extensions = nil
-	if l.Index != index || len(sum) > 0 && (len(sum) != checksumSize || binary.BigEndian.Uint32(sum) != sumLog(l)) {
+	if l.Index != index || len(sum) != checksumSize || binary.BigEndian.Uint32(sum) != sumLog(l) {
 		return fmt.Errorf("log %s is %w: the checksum of entry %d is wrong", f.path, ErrDamaged, index)
 	}
 	return nil
@@ -411,7 +409,7 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 }
 
 // keyMember is the key in the stable store for the number of the member whose votes it holds.
-// Another member's file has other votes, and maybe another log. Older versions have not stored it.
+// Another member's file has other votes, and maybe another log.
 var keyMember = []byte("RollcallMember")
 
 // bind stores which member the stable store in the log's folder belongs to. It returns an error if

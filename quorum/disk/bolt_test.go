@@ -57,8 +57,8 @@ func (d *boltDir) read(name string) []byte {
 	return b
 }
 
-// old appends an entry as an older version does: without a checksum and without the mark.
-func (d *boltDir) old(do func(s *raftboltdb.BoltStore) error) {
+// unmarked changes the file without its mark, and appends without checksums.
+func (d *boltDir) unmarked(do func(s *raftboltdb.BoltStore) error) {
 	d.t.Helper()
 	s, err := raftboltdb.New(raftboltdb.Options{Path: d.path(logName), BoltOptions: boltOptions(0)})
 	if err == nil {
@@ -83,14 +83,8 @@ func TestBoltMarkLags(t *testing.T) {
 			write(d.t, d.path(boltMarkName), string(was))
 		}},
 		{"removed", func(d *boltDir) { os.Remove(d.path(boltMarkName)) }},
-		{"an older version wrote", func(d *boltDir) {
-			d.old(func(s *raftboltdb.BoltStore) error {
-				d.n++
-				return s.StoreLog(&raft.Log{Index: d.n, Term: 8, Data: boltData(d.n)})
-			})
-		}},
-		{"an older version shortened the log and changed its term", func(d *boltDir) {
-			d.old(func(s *raftboltdb.BoltStore) error {
+		{"the log was shortened and the term changed, and the mark was lost", func(d *boltDir) {
+			d.unmarked(func(s *raftboltdb.BoltStore) error {
 				d.n -= 2
 				return errors.Join(s.DeleteRange(d.n+1, d.n+2), s.SetUint64(keyTerm, 7))
 			})
@@ -159,9 +153,14 @@ func TestDamagedBolt(t *testing.T) {
 			// In all pages, used or not. The decoder reads the data where it expects a name.
 			spoil(d, length+string(boltData(5)), "\x00\x00"+string(boltData(5)))
 		}, 5},
+		{"an entry without a checksum", func(d *boltDir) {
+			d.unmarked(func(s *raftboltdb.BoltStore) error {
+				return errors.Join(s.DeleteRange(9, 9), s.StoreLog(&raft.Log{Index: 9, Term: 8, Data: boltData(9)}))
+			})
+		}, 0},
 		{"index of an entry", func(d *boltDir) { spoil(d, "\x00\x00\x00\x00\x00\x00\x00\x05", "\x00\x00\x00\x00\x00\x00\x00\x07") }, 0},
 		{"number of entries", func(d *boltDir) {
-			d.old(func(s *raftboltdb.BoltStore) error { return s.DeleteRange(9, 9) })
+			d.unmarked(func(s *raftboltdb.BoltStore) error { return s.DeleteRange(9, 9) })
 			log := d.open() // marks what is there
 			log.Close()
 			mark, err := decodeBoltMark(d.read(boltMarkName))

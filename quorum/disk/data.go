@@ -132,7 +132,7 @@ func OpenStopped(cfg Config) (*Data, error) {
 
 // openFolders locks the folders of a member that does not run, and opens the stores in them.
 func (d *Data) openFolders(cfg Config) (err error) {
-	if err := checkBegun(cfg.Dir, cfg.LogDir); err != nil {
+	if err := checkBegun(cfg.Dir); err != nil {
 		return err
 	}
 	if d.folders, err = lockFolders(cfg.Dir, cfg.LogDir); err != nil {
@@ -261,7 +261,7 @@ func (d *Data) Rename(member uint32, servers []string) error {
 	if len(d.folders) == 0 {
 		return nil
 	}
-	id := identity{Member: member, Servers: servers, Apart: len(d.folders) > 1, Log: true}.as(storeOf(d.folders))
+	id := identity{Member: member, Servers: servers, Apart: len(d.folders) > 1, Log: true, Store: storeOf(d.folders)}
 	for i := len(d.folders) - 1; i >= 0; i-- {
 		if err := d.folders[i].write(id); err != nil {
 			return err

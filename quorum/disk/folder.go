@@ -23,8 +23,7 @@ var (
 )
 
 const (
-	// ownName is the folder, inside the operator's, that holds all files of a member. Earlier
-	// versions put the files directly into the operator's folder; such a folder stays as it is.
+	// ownName is the folder, inside the operator's, that holds all files of a member.
 	ownName = "rollcall"
 
 	lockName     = "lock"
@@ -33,12 +32,8 @@ const (
 	spoolPrefix  = "receiving-"
 	tmpSuffix    = ".tmp"
 
-	// boltFormat is the format of a folder whose log is in BoltDB, walFormat of one whose log is in
-	// raft-wal. They differ so that a version that knows only BoltDB does not take the folder for
-	// one without entries.
-	boltFormat   = 1
-	walFormat    = 2
-	folderFormat = 2 // the newest known format
+	// folderFormat is the format of the folders that this version makes, and the only one that it knows.
+	folderFormat = 1
 	// maxIdentity limits the identity file, in bytes: 255 servers with names of 253 bytes fit.
 	maxIdentity = 128 << 10
 
@@ -55,22 +50,12 @@ type identity struct {
 	Servers []string `json:"servers"`   // the list for which the folder was made, canonical; the ensemble's may have changed since
 	Apart   bool     `json:"log_apart"` // the log is in a folder of its own
 	Log     bool     `json:"log"`       // the log has been created: if it is missing, the folder is damaged
-	Store   LogKind  `json:"log_store"` // how the log is stored; older folders do not say
-}
-
-// as returns the identity of a folder with a log of that kind.
-func (id identity) as(kind LogKind) identity {
-	id.Store, id.Format = kind, boltFormat
-	if kind == LogWAL {
-		id.Format = walFormat
-	}
-	return id
+	Store   LogKind  `json:"log_store"` // how the log is stored
 }
 
 // folder is a locked data folder.
 type folder struct {
 	dir  string
-	own  bool // dir is the member's own folder (see ownName), not the operator's
 	lock *os.File
 	id   identity // zero while the folder is new
 }
@@ -79,38 +64,23 @@ type folder struct {
 // log folder is dir. It creates nothing. Other files in dir do not matter, with two exceptions:
 // ZooKeeper's data are refused, and incomplete data of a member give ErrDamaged or, if they have a mark, ErrPlanting.
 func OwnFolder(dir string) (string, error) {
-	own, err := ownFolder(dir, "")
-	if err == nil && own != dir {
+	own, err := ownFolder(dir)
+	if err == nil {
 		err = checkMark(own)
 	}
 	return own, err
 }
 
-// ownFolder is OwnFolder for a member that has another folder too, other. In earlier versions that
-// could be a subfolder of dir with the name ownName; its files do not belong to dir.
-func ownFolder(dir, other string) (string, error) {
+// ownFolder is OwnFolder for a folder that may be that of a log: if a member has begun in it, its mark does not matter.
+func ownFolder(dir string) (string, error) {
 	own := filepath.Join(dir, ownName)
-	before, err := exists(filepath.Join(dir, identityName))
-	if err != nil {
-		return "", fmt.Errorf("quorum: read data folder: %w", err)
-	}
-	if before && other != "" && filepath.Clean(other) == own {
-		return dir, nil
-	}
-	now, err := exists(filepath.Join(own, identityName))
+	begun, err := exists(filepath.Join(own, identityName))
 	switch {
-	case before && errors.Is(err, syscall.ENOTDIR):
-		return dir, nil // an operator's file has that name
 	case errors.Is(err, syscall.ENOTDIR):
 		return "", fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, and there is a file of that name; move it away, or choose another folder", dir, ownName)
 	case err != nil:
 		return "", fmt.Errorf("quorum: read data folder: %w", err)
-	case before && now:
-		return "", fmt.Errorf("quorum: data folder %s is %w: it has an %s, and %s has one, too; move away what is not this member's",
-			dir, ErrDamaged, identityName, own)
-	case before:
-		return dir, nil
-	case now:
+	case begun:
 		return own, nil
 	}
 	if err := checkMark(own); err != nil {
@@ -131,15 +101,16 @@ func checkOthers(dir string) error {
 	return checkLeftovers(dir)
 }
 
-// checkLeftovers returns an error if a folder in which no member has begun contains data of one.
+// checkLeftovers returns an error if the files of a member are directly in an operator's folder.
 func checkLeftovers(dir string) error {
-	for _, pattern := range []string{logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
+	for _, pattern := range []string{identityName, logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return fmt.Errorf("quorum: data folder %s: %w", dir, err)
 		}
 		if len(found) > 0 {
-			return fmt.Errorf("quorum: data folder %s is %w: it has %s, but no %s", dir, ErrDamaged, found[0], identityName)
+			return explained{fmt.Errorf("quorum: data folder %s is %w: it has %s, and a member's files must be in its subfolder %s. The way out: if this is the subfolder of a member, configure the folder above it",
+				dir, ErrDamaged, found[0], ownName)}
 		}
 	}
 	return nil
@@ -231,6 +202,7 @@ func (f *folder) check(want identity) error {
 
 // write stores id so that after a crash either the old or the new one is there.
 func (f *folder) write(id identity) error {
+	id.Format = folderFormat
 	data, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
 		return err
@@ -260,12 +232,8 @@ func readIdentity(dir string) (id identity, err error) {
 	switch {
 	case id.Format > folderFormat:
 		return identity{}, newerVersion(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path, ErrNewerFormat, id.Format, folderFormat))
-	case id.Format < boltFormat || id.Member == 0 || len(id.Servers) == 0:
+	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0 || !id.Store.Known():
 		return identity{}, damaged("incomplete")
-	}
-	id.Store = cmp.Or(id.Store, LogBolt)
-	if id.as(id.Store).Format != id.Format || !id.Store.Known() {
-		return identity{}, damaged(fmt.Sprintf("format %d with a log in %q", id.Format, id.Store))
 	}
 	return id, nil
 }
@@ -320,7 +288,7 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 			return fs, s, nil, err
 		}
 	}
-	id = id.as(cmp.Or(storeOf(fs), id.Store, DefaultLogKind))
+	id.Store = cmp.Or(storeOf(fs), id.Store, DefaultLogKind)
 	if err := checkWhole(fs); err != nil {
 		return fs, s, nil, err
 	}
@@ -355,36 +323,42 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 	return fs, s, closer, nil
 }
 
-// lockFolders returns the folder of a member's data and, if it is another one, that of its log.
-func lockFolders(dir, logDir string) (fs []*folder, err error) {
-	dirs, others := []string{dir}, []string{""}
-	if logDir != "" && filepath.Clean(logDir) != filepath.Clean(dir) {
-		dirs, others = append(dirs, logDir), []string{logDir, dir}
+// memberFolders returns the operator's folders of a member: that of its data and, if it is another one, that of its log. Neither
+// may be the subfolder that the other one's files go into.
+func memberFolders(dir, logDir string) ([]string, error) {
+	if logDir == "" || filepath.Clean(logDir) == filepath.Clean(dir) {
+		return []string{dir}, nil
 	}
-	for i, d := range dirs {
-		own, err := ownFolder(d, others[i])
+	for _, pair := range [][2]string{{dir, logDir}, {logDir, dir}} {
+		if filepath.Join(pair[0], ownName) == filepath.Clean(pair[1]) {
+			return nil, fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which must not be its other folder too (dataDir, dataLogDir); choose another one", pair[0], ownName)
+		}
+	}
+	return []string{dir, logDir}, nil
+}
+
+// lockFolders locks the folder of a member's data and, if it is another one, that of its log.
+func lockFolders(dir, logDir string) (fs []*folder, err error) {
+	dirs, err := memberFolders(dir, logDir)
+	for i := 0; err == nil && i < len(dirs); i++ {
+		var own string
+		if own, err = ownFolder(dirs[i]); err != nil {
+			break
+		}
 		var f *folder
-		switch {
-		case err == nil && others[i] != "" && own == filepath.Clean(others[i]):
-			err = fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which must not be its other folder too (dataDir, dataLogDir); choose another one", d, ownName)
-		case err == nil:
-			f, err = lockFolder(own)
-			if err == nil {
-				f.own = own != d
-			}
+		if f, err = lockFolder(own); err != nil {
+			break
 		}
-		if err == nil {
-			fs = append(fs, f)
-		}
-		if err == nil && i == 0 && f.own { // Plant may have been killed before the lock
+		fs = append(fs, f)
+		if i == 0 { // Plant may have been killed before the lock
 			err = checkMark(own)
 		}
-		if err != nil {
-			for _, f := range fs {
-				err = errors.Join(err, f.close())
-			}
-			return nil, err
+	}
+	if err != nil {
+		for _, f := range fs {
+			err = errors.Join(err, f.close())
 		}
+		return nil, err
 	}
 	return fs, nil
 }

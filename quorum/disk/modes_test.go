@@ -2,7 +2,6 @@ package disk
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,20 +9,7 @@ import (
 	"testing"
 )
 
-// formerly moves a member's files to where earlier versions had them.
-func formerly(t *testing.T, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(own(dir))
-	for _, e := range entries {
-		err = errors.Join(err, os.Rename(filepath.Join(own(dir), e.Name()), filepath.Join(dir, e.Name())))
-	}
-	if err = errors.Join(err, os.Remove(own(dir))); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // If other users can read a member's files, the member logs that, and the command that changes it.
-// The operator's folder may have the name of a member's own one.
 func TestWarnsOfReaders(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -33,13 +19,6 @@ func TestWarnsOfReaders(t *testing.T) {
 		"closed":                 {func(*testing.T, string) {}, nil},
 		"closed and open inside": {func(t *testing.T, dir string) { chmod(t, filepath.Join(own(dir), snapshotsDir), 0o755) }, nil},
 		"open":                   {func(t *testing.T, dir string) { chmod(t, own(dir), 0o750) }, []string{"rollcall"}},
-		"former place":           {func(t *testing.T, dir string) { formerly(t, dir); chmod(t, dir, 0o755) }, nil},
-		"former place, all open": {func(t *testing.T, dir string) {
-			formerly(t, dir)
-			chmod(t, dir, 0o755)
-			chmod(t, filepath.Join(dir, snapshotsDir), 0o755)
-		}, []string{snapshotsDir}},
-		"former place, in a safe": {func(t *testing.T, dir string) { formerly(t, dir); chmod(t, filepath.Join(dir, snapshotsDir), 0o755) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), ownName)

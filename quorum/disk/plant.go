@@ -51,7 +51,7 @@ func Plant(cfg Config, command string, fill func(*Data) error) (err error) {
 
 // plant fills empty folders, and gives them their identity.
 func plant(fs []*folder, cfg Config, fill func(*Data) error) error {
-	id := identity{Member: cfg.Member, Servers: cfg.Servers, Apart: len(fs) > 1, Log: true}.as(cmp.Or(cfg.LogKind, DefaultLogKind))
+	id := identity{Member: cfg.Member, Servers: cfg.Servers, Apart: len(fs) > 1, Log: true, Store: cmp.Or(cfg.LogKind, DefaultLogKind)}
 	d := &Data{}
 	err := func() (err error) {
 		if d.bare, d.closer, err = openStores(fs, id.Store, cfg); err != nil {
@@ -87,12 +87,12 @@ func (d *Data) plant(fill func(*Data) error) (err error) {
 // plantedFolders locks and marks the folders that Plant may fill, that of the data first. It makes them if they do not
 // exist. begun says whether the data folder has a mark.
 func plantedFolders(dir, logDir, command string) (fs []*folder, begun bool, err error) {
-	dirs := []string{dir}
-	if logDir != "" && filepath.Clean(logDir) != filepath.Clean(dir) {
-		dirs = append(dirs, logDir)
+	dirs, err := memberFolders(dir, logDir)
+	if err != nil {
+		return nil, false, err
 	}
 	for _, d := range dirs { // before anything is written
-		if err := mayPlant(d, dirs); err != nil {
+		if err := mayPlant(d); err != nil {
 			return nil, false, err
 		}
 	}
@@ -102,7 +102,7 @@ func plantedFolders(dir, logDir, command string) (fs []*folder, begun bool, err 
 			return fs, begun, err
 		}
 		fs = append(fs, f)
-		if err = mayPlant(d, dirs); err == nil { // another process may have filled it before the lock
+		if err = mayPlant(d); err == nil { // another process may have filled it before the lock
 			err = f.mark(command)
 		}
 		if there, merr := marked(fs[0].dir); merr == nil {
@@ -134,20 +134,8 @@ const elsewhere = "if a member of this ensemble has ever started, do not fill an
 
 // mayPlant returns an error if a member has begun in an operator's folder, or cannot begin there. Of a member's own folder,
 // it accepts one with a mark, and one that holds only what a start that was killed early leaves.
-func mayPlant(dir string, dirs []string) error {
+func mayPlant(dir string) error {
 	own := filepath.Join(dir, ownName)
-	for _, other := range dirs {
-		if filepath.Clean(other) == own {
-			return fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which must not be its other folder too (dataDir, dataLogDir); choose another one", dir, ownName)
-		}
-	}
-	before, err := exists(filepath.Join(dir, identityName))
-	if err != nil {
-		return fmt.Errorf("quorum: read data folder: %w", err)
-	}
-	if before {
-		return notEmpty(dir, identityName)
-	}
 	if err := checkLeftovers(dir); err != nil {
 		return err
 	}

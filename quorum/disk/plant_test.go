@@ -279,7 +279,7 @@ func TestPlantRefuses(t *testing.T) {
 		say   string
 	}{
 		{"something in its own folder", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, ownName, "letters.txt"), "") }, ErrHasData, "letters.txt"},
-		{"a member of an earlier version", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, identityName), "{}") }, ErrHasData, identityName},
+		{"a member's own folder", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, identityName), "{}") }, ErrDamaged, identityName},
 		{"its log", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, logName), "x") }, ErrDamaged, logName},
 		{"data in the log's folder", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.LogDir, ownName, identityName), "{}") }, ErrHasData, identityName},
 		{"one folder in the other", func(_ *testing.T, cfg *Config) { cfg.LogDir = filepath.Join(cfg.Dir, ownName) }, nil, "must not be its other folder"},

@@ -29,8 +29,7 @@ const (
 	maxMeta = 256 << 10
 )
 
-// snapshotFiles is a raft.SnapshotStore in a folder. Its files are those of raft's own store, which
-// older versions use, and each store can read the other's files. Unlike raft's, this store has a
+// snapshotFiles is a raft.SnapshotStore in a folder. Unlike raft's own store, it has a
 // checksum of the metadata, reads the state only once, and makes files that only their owner can
 // read.
 //
@@ -45,12 +44,10 @@ type snapshotFiles struct {
 	logger hclog.Logger
 }
 
-// snapshotMeta is the first line of meta.json. Except for Checked it is the same as in raft's own
-// store.
+// snapshotMeta is the first line of meta.json.
 type snapshotMeta struct {
 	raft.SnapshotMeta
-	CRC     []byte // of the state: CRC-64 with the ECMA polynomial
-	Checked bool   // the second line has the checksum; false: raft's own store wrote the file
+	CRC []byte // of the state: CRC-64 with the ECMA polynomial
 }
 
 var crc64Table = crc64.MakeTable(crc64.ECMA)
@@ -97,7 +94,6 @@ func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raf
 	name := snapshotName(term, index, time.Now())
 	k := &fileSink{store: s, tmp: filepath.Join(s.dir, name+tmpSuffix), sum: crc64.New(crc64Table)}
 	k.meta.SnapshotMeta = raft.SnapshotMeta{Version: v, ID: name, Index: index, Term: term, Configuration: c, ConfigurationIndex: ci}
-	k.meta.Checked = true
 	if err := os.Mkdir(k.tmp, dirMode); err != nil {
 		return nil, err
 	}
@@ -164,8 +160,7 @@ func (s *snapshotFiles) unreadable() (index uint64, why error, err error) {
 	return index, why, err
 }
 
-// readMeta reads and checks the metadata of a snapshot. Even without a checksum, they must match
-// the name of the folder.
+// readMeta reads and checks the metadata of a snapshot. They must match the name of the folder.
 func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	path := filepath.Join(s.dir, name, metaFile)
 	data, err := readUpTo(path, maxMeta)
@@ -182,7 +177,7 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	}
 	term, index, _ := parseName(name)
 	switch {
-	case m.Checked && string(sum) != metaSum(line), !m.Checked && len(sum) > 0:
+	case string(sum) != metaSum(line):
 		return nil, damaged("its checksum is wrong")
 	case m.ID != name || m.Term != term || m.Index != index:
 		return nil, damaged(fmt.Sprintf("it is that of snapshot %q, index %d, term %d", m.ID, m.Index, m.Term))

@@ -38,15 +38,6 @@ func testFiles(t *testing.T, dir string) *snapshotFiles {
 	return files
 }
 
-func raftFiles(t *testing.T, dir string) raft.SnapshotStore {
-	t.Helper()
-	files, err := raft.NewFileSnapshotStoreWithLogger(dir, retained, hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
 // readSnapshot returns the metadata and the contents of the newest snapshot.
 func readSnapshot(s raft.SnapshotStore) (meta raft.SnapshotMeta, body string, err error) {
 	list, err := s.List()
@@ -59,23 +50,6 @@ func readSnapshot(s raft.SnapshotStore) (meta raft.SnapshotMeta, body string, er
 	}
 	b, err := io.ReadAll(r)
 	return *m, string(b), errors.Join(err, r.Close())
-}
-
-// Earlier versions use raft's own store: each store can read the other's files.
-func TestSnapshotsOfRaftsStore(t *testing.T) {
-	t.Parallel()
-	stores := []func(*testing.T, string) raft.SnapshotStore{
-		raftFiles, func(t *testing.T, dir string) raft.SnapshotStore { return testFiles(t, dir) },
-	}
-	for i, store := range stores {
-		dir := t.TempDir()
-		storeSnapshot(t, store(t, dir), dir, 7, "seven", testConfiguration)
-		meta, body, err := readSnapshot(stores[1-i](t, dir))
-		if err != nil || body != "seven" || meta.Index != 7 || meta.Term != 2 || meta.ConfigurationIndex != 1 || meta.Size != 5 ||
-			len(meta.Configuration.Servers) != 1 || meta.Configuration.Servers[0] != testConfiguration.Servers[0] {
-			t.Errorf("store %d wrote %+v, %q, %v", i, meta, body, err)
-		}
-	}
 }
 
 // The two newest snapshots are kept.
@@ -129,42 +103,30 @@ func flips(t *testing.T, path string, f func(bit int)) {
 	}
 }
 
-// One wrong bit in a snapshot, wherever it is, is found. In a snapshot of raft's own store, which
-// has no checksum of its metadata, it is found if it affects which log entries are deleted.
+// One wrong bit in a snapshot, wherever it is, is found.
 func TestSnapshotBitFlips(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]func(*testing.T, string) raft.SnapshotStore{
-		"own": func(t *testing.T, dir string) raft.SnapshotStore { return testFiles(t, dir) }, "raft's": raftFiles,
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			at := storeSnapshot(t, store(t, dir), dir, 1234, "some state", testConfiguration)
-			files := testFiles(t, dir)
-			good, _, err := readSnapshot(files)
-			if err != nil {
-				t.Fatal(err)
-			}
-			flips(t, filepath.Join(at, metaFile), func(bit int) {
-				meta, body, err := readSnapshot(files)
-				switch {
-				case err == nil && name == "own":
-					t.Errorf("bit %d of the metadata: not found", bit)
-				case err == nil && (meta.Index != good.Index || meta.Term != good.Term || meta.ID != good.ID || body != "some state" || meta.ConfigurationIndex > good.Index):
-					t.Errorf("bit %d of the metadata: %+v", bit, meta)
-				}
-			})
-			flips(t, filepath.Join(at, stateFile), func(bit int) {
-				if _, body, err := readSnapshot(files); !errors.Is(err, ErrDamaged) || len(body) == len("some state") {
-					t.Errorf("bit %d of the state: %q, %v", bit, body, err)
-				}
-			})
-			for _, body := range []string{"", "some stat", "some state "} {
-				write(t, filepath.Join(at, stateFile), body)
-				if _, _, err := readSnapshot(files); !errors.Is(err, ErrDamaged) {
-					t.Errorf("state %q: %v", body, err)
-				}
-			}
-		})
+	dir := t.TempDir()
+	files := testFiles(t, dir)
+	at := storeSnapshot(t, files, dir, 1234, "some state", testConfiguration)
+	if _, _, err := readSnapshot(files); err != nil {
+		t.Fatal(err)
+	}
+	flips(t, filepath.Join(at, metaFile), func(bit int) {
+		if _, _, err := readSnapshot(files); err == nil {
+			t.Errorf("bit %d of the metadata: not found", bit)
+		}
+	})
+	flips(t, filepath.Join(at, stateFile), func(bit int) {
+		if _, body, err := readSnapshot(files); !errors.Is(err, ErrDamaged) || len(body) == len("some state") {
+			t.Errorf("bit %d of the state: %q, %v", bit, body, err)
+		}
+	})
+	for _, body := range []string{"", "some stat", "some state "} {
+		write(t, filepath.Join(at, stateFile), body)
+		if _, _, err := readSnapshot(files); !errors.Is(err, ErrDamaged) {
+			t.Errorf("state %q: %v", body, err)
+		}
 	}
 }
 

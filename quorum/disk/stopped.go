@@ -16,8 +16,8 @@ import (
 var ErrNoData = errors.New("quorum: no data to recover from")
 
 // checkBegun returns ErrNoData if no member has begun in a data folder.
-func checkBegun(dir, logDir string) error {
-	own, err := ownFolder(dir, logDir)
+func checkBegun(dir string) error {
+	own, err := ownFolder(dir)
 	if err != nil {
 		return err
 	}

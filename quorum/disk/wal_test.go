@@ -312,6 +312,9 @@ func TestDamagedWAL(t *testing.T) {
 		{"number in the list", func(d *walDir) {
 			d.list(func(text string) string { return strings.Replace(text, `"NextSegmentID":`, `"NextSegmentID":9`, 1) })
 		}, 0},
+		{"checksum of the list is gone", func(d *walDir) {
+			d.list(func(text string) string { return regexp.MustCompile(`,"Sum":\d+`).ReplaceAllString(text, "") })
+		}, 0},
 		{"page of the list", func(d *walDir) { d.flip(d.meta(), 16+48) }, 0},
 		{"mark is text", func(d *walDir) { d.write(d.mark(), []byte("not a mark")) }, 0},
 		{"mark is zeros", func(d *walDir) { d.write(d.mark(), make([]byte, markSize)) }, 0},
@@ -397,7 +400,7 @@ func (d *walDir) list(change func(string) string) {
 }
 
 // The mark never keeps a member with a sound log from starting. It may lag, it may be that of an
-// earlier segment, and folders of older versions have none.
+// earlier segment, and it may be gone.
 func TestWALMarkLags(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -420,24 +423,6 @@ func TestWALMarkLags(t *testing.T) {
 		{"removed", func(d *walDir) {
 			d.store(3, 100)
 			os.Remove(d.mark())
-		}},
-		{"an older version was here", func(d *walDir) {
-			d.store(3, 100)
-			d.list(func(text string) string { return regexp.MustCompile(`,"Durable":.*`).ReplaceAllString(text, "}") })
-			os.Remove(d.mark())
-			d.store(3, 100)
-		}},
-		{"an older version wrote and shortened the log", func(d *walDir) {
-			d.store(9, 100)
-			kept := d.read(d.mark())
-			log := d.open()
-			if err := errors.Join(log.DeleteRange(5, 9), log.Close()); err != nil {
-				d.t.Fatal(err)
-			}
-			d.n = 4
-			d.store(2, 100)
-			d.list(func(text string) string { return regexp.MustCompile(`,"Durable":.*`).ReplaceAllString(text, "}") })
-			d.write(d.mark(), kept)
 		}},
 		{"killed while the end was removed", func(d *walDir) {
 			log := d.open()
@@ -561,8 +546,8 @@ func TestLogKind(t *testing.T) {
 				}
 			}
 			id, err := readIdentity(own(cfg.Dir))
-			if want := map[LogKind]int{LogBolt: 1, LogWAL: 2}[kind]; err != nil || id.Format != want {
-				t.Errorf("format %d, %v, want %d: older versions know BoltDB only", id.Format, err, want)
+			if err != nil || id.Format != folderFormat || id.Store != kind {
+				t.Errorf("the identity is %+v, %v", id, err)
 			}
 		}
 	})
@@ -575,10 +560,6 @@ func TestLogKind(t *testing.T) {
 	d := &walDir{t: t, dir: own(cfg.Dir)}
 	if size := len(d.read(d.segments()[0])); size != 16<<20 {
 		t.Errorf("a new folder has a segment of %d bytes, want the 16 MiB that docs/storage.md promises", size)
-	}
-	write(t, filepath.Join(own(cfg.Dir), identityName), `{"format": 1, "member": 1, "servers": ["1 m1:3888"]}`)
-	if id, err := readIdentity(own(cfg.Dir)); err != nil || id.Store != LogBolt {
-		t.Errorf("a folder from before there was a choice: %q, %v", id.Store, err)
 	}
 }
 

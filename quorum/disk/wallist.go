@@ -16,20 +16,19 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// walList is the list of segments as it is stored, in JSON: raft-wal's own list, with fields that
-// older versions ignore.
+// walList is the list of segments as it is stored, in JSON: raft-wal's own list, with two more fields.
 type walList struct {
 	types.PersistentState
 	// Durable is the last index that the last segment held when the list was written. It is 0 if
 	// this process had not rewritten that segment. See walMark for later indexes.
 	Durable uint64
-	// Sum is the checksum of all other fields. Lists of older versions have none.
-	Sum *uint32 `json:",omitempty"`
+	// Sum is the checksum of all other fields.
+	Sum uint32
 }
 
 // sum returns the value that Sum should have.
 func (l walList) sum() (uint32, error) {
-	l.Sum = nil
+	l.Sum = 0
 	text, err := json.Marshal(l)
 	return crc32.Checksum(text, castagnoli), err
 }
@@ -114,10 +113,7 @@ func (m *walMeta) read(dir string) (list walList, err error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return list, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	if list.Sum == nil {
-		return list, nil
-	}
-	if sum, err := list.sum(); err != nil || sum != *list.Sum {
+	if sum, err := list.sum(); err != nil || sum != list.Sum {
 		return list, errors.Join(fmt.Errorf("%w: the checksum of the list of segments is wrong", ErrDamaged), err)
 	}
 	return list, nil
@@ -213,11 +209,10 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 	if n := len(state.Segments); m.durable > 0 && n > 0 && state.Segments[n-1].ID == m.rewritten {
 		list.Durable = m.durable
 	}
-	sum, err := list.sum()
-	if err != nil {
+	var err error
+	if list.Sum, err = list.sum(); err != nil {
 		return err
 	}
-	list.Sum = &sum
 	text, err := json.Marshal(list)
 	if err != nil {
 		return err

@@ -41,8 +41,7 @@ type walMark struct {
 	index   uint64
 }
 
-// openMark opens the mark in dir, or makes one that names no segment. A folder of an older version
-// has no mark.
+// openMark opens the mark in dir. If there is none, it makes one that names no segment.
 func openMark(dir string) (*walMark, error) {
 	path := filepath.Join(dir, walMarkName)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
