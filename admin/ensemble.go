@@ -37,7 +37,7 @@ func (e *ensembleAPI) routes() []endpoint {
 			help: "one session", reply: e.session,
 		},
 		{
-			method: "POST", path: "/v1/sessions/{id}/kill", class: changes, changesEnsemble: true, responseBody: api.End{}, requestBody: struct{}{}, failureStatuses: []int{404, 409, 501, 503, 504},
+			method: "POST", path: "/v1/sessions/{id}/kill", class: changes, changesEnsemble: true, responseBody: api.End{}, requestBody: struct{}{}, failureStatuses: []int{404, 409, 503, 504},
 			action: "kill session", target: sessionTarget,
 			help: "ends a session with its ephemeral nodes, and answers with its end", reply: e.kill,
 		},

@@ -54,10 +54,10 @@ func (m *membersAPI) routes() []endpoint {
 }
 
 // membersFailures are the statuses with which a change of the list fails.
-var membersFailures = []int{http.StatusConflict, http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+var membersFailures = []int{http.StatusConflict, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 // drainFailures are the statuses with which the drain of another member fails.
-var drainFailures = []int{http.StatusNotFound, http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+var drainFailures = []int{http.StatusNotFound, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
 // MembersChange is a change of the list of servers that an administrator asks for.
 type MembersChange struct {

@@ -150,7 +150,7 @@ var meanings = map[int]string{
 	413: "the request is too long",
 	415: "the Content-Type is not application/json",
 	429: "too many credentials from this address were wrong, and these were not checked; try again",
-	501: "a member runs an older version",
+	501: "this process does not do that",
 	503: "this member cannot answer now, and nothing was done; try again",
 	504: "the outcome is not known",
 }

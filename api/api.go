@@ -22,7 +22,7 @@ type List[T any] struct {
 // Silence says why a member is missing from an answer.
 type Silence struct {
 	Member uint32 `json:"member"` // its id
-	Reason string `json:"reason"` // "down", "no answer in time", "older version", "busy", "wrong answer" or "not asked again"
+	Reason string `json:"reason"` // "down", "no answer in time", "busy", "wrong answer" or "not asked again"
 	Detail string `json:"detail"` // what happened, in words
 }
 
@@ -48,7 +48,7 @@ type Member struct {
 	Clients     string     `json:"clients"`        // host:port where the member listens for clients. If it has no plain port, this is the port for TLS. It is empty if the member takes no clients
 	Quorum      string     `json:"quorum"`         // host:port of its port for members
 	Election    string     `json:"election"`       // host:port of its port for the log
-	Console     string     `json:"console"`        // URL of its console; "": it serves none, or its version is older. An address of the loopback interface is reached on its own machine alone
+	Console     string     `json:"console"`        // URL of its console; "": it serves none. An address of the loopback interface is reached on its own machine alone
 	Zxid        string     `json:"zxid"`           // "0x…", of the last transaction applied
 	Applied     uint64     `json:"applied"`        // index of the last log entry applied
 	Committed   uint64     `json:"committed"`      // index of the last log entry that it knows to be committed

@@ -28,7 +28,7 @@ func (f *Follower) Kill(ctx context.Context, id jute.SessionID, since uint64, by
 		t := f.leadership()
 		k.Outcome, err = f.askToKill(ctx, t, &proto.KillRequest{Nonce: t.Nonce, Session: int64(id), Since: since, By: by})
 		switch status.Code(err) {
-		case codes.OK, codes.InvalidArgument, codes.Unimplemented:
+		case codes.OK, codes.InvalidArgument:
 			return k, err
 		case codes.FailedPrecondition, codes.ResourceExhausted: // nothing was done
 		default:

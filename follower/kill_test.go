@@ -27,7 +27,6 @@ func TestKillIsAskedForAgain(t *testing.T) {
 		{"after a queue was full", []codes.Code{codes.ResourceExhausted, codes.OK}, codes.OK, false},
 		{"after a lost answer", []codes.Code{codes.Unavailable, codes.OK}, codes.OK, true},
 		{"after the end of a term", []codes.Code{codes.Aborted, codes.FailedPrecondition, codes.OK}, codes.OK, true},
-		{"of an older version", []codes.Code{codes.Unimplemented}, codes.Unimplemented, false},
 		{"wrong", []codes.Code{codes.InvalidArgument}, codes.InvalidArgument, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

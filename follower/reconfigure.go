@@ -20,7 +20,7 @@ func (f *Follower) Reconfigure(ctx context.Context, request *proto.ReconfigureRe
 		t := f.leadership()
 		reply, err = f.askToReconfigure(ctx, t, request)
 		switch status.Code(err) {
-		case codes.OK, codes.InvalidArgument, codes.Unimplemented:
+		case codes.OK, codes.InvalidArgument:
 			return reply, doubtful, err
 		case codes.FailedPrecondition, codes.ResourceExhausted: // nothing was done
 		default:

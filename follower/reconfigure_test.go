@@ -24,7 +24,6 @@ func TestReconfigureIsAskedForAgain(t *testing.T) {
 		{"after a change of leader", []codes.Code{codes.FailedPrecondition, codes.OK}, codes.OK, false},
 		{"after a queue was full", []codes.Code{codes.ResourceExhausted, codes.OK}, codes.OK, false},
 		{"after a lost answer", []codes.Code{codes.Unavailable, codes.FailedPrecondition, codes.OK}, codes.OK, true},
-		{"of an older version", []codes.Code{codes.Unimplemented}, codes.Unimplemented, false},
 		{"wrong", []codes.Code{codes.Aborted, codes.InvalidArgument}, codes.InvalidArgument, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

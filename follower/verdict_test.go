@@ -104,7 +104,7 @@ func TestVerdictNeedsAMajority(t *testing.T) {
 		{"another state than the leader says", 1, map[uint32]*proto.Marks{1: marked(2), 2: marked(2)}, 1, false, true},
 		{"nobody answers, and the verdict is of digest 0", 0, nil, 1, false, true},
 		{"other version", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Version-- })}, 1, false, true},
-		{"older member without marks", 1, map[uint32]*proto.Marks{1: marked(1), 2: nil}, 1, false, true},
+		{"without marks", 1, map[uint32]*proto.Marks{1: marked(1), 2: nil}, 1, false, true},
 		{"not so far yet", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Indexes[1] = 6 })}, 1, false, true},
 		{"fewer digests than indexes", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Digests = m.Digests[:1] })}, 1, false, true},
 		{"of itself, confirmed", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(1)}, self, true, false},

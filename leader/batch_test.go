@@ -61,7 +61,7 @@ func TestEntriesGather(t *testing.T) {
 			t.Errorf("%d entries, %d at a time", len(e.log.proposed), e.log.most)
 		}
 		for _, entry := range e.log.proposed {
-			if entry.Format != 1 || entry.Term != term || entry.Nonce != nonce || entry.TimeMs == 0 {
+			if entry.Format != testFormat || entry.Term != term || entry.Nonce != nonce || entry.TimeMs == 0 {
 				t.Errorf("entry %+v", entry)
 			}
 		}

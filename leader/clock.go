@@ -94,13 +94,9 @@ type clocks struct {
 
 func (c *clocks) init() { c.ahead = make(map[uint32]time.Duration) }
 
-// record notes a member's clock, in ms since 1970, at now. It is 0 if the member's version does not
-// send it; then the clock is taken to be right.
+// record notes a member's clock, in ms since 1970, at now.
 func (c *clocks) record(member uint32, clockMs int64, now time.Time) {
-	ahead := time.Duration(0)
-	if clockMs != 0 {
-		ahead = bounded(time.UnixMilli(clockMs).Sub(now.Round(0)))
-	}
+	ahead := bounded(time.UnixMilli(clockMs).Sub(now.Round(0)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ahead[member] = ahead

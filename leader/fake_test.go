@@ -68,6 +68,9 @@ func (f *fakeFuture) Error() error          { return f.err }
 
 var errLost = errors.New("leadership lost")
 
+// testFormat is the highest format of entries that all members know.
+const testFormat = 7
+
 func (f *fakeLog) Propose(data []byte, from []uint32) Future {
 	if f.block != nil {
 		<-f.block
@@ -232,7 +235,7 @@ func (s *fakeStream) Send(ping *proto.Ping) error {
 	if ping.Number == 0 && ping.Proof == 0 {
 		return nil
 	}
-	pong := &proto.Pong{Boot: 77, Applied: s.m.applied}
+	pong := &proto.Pong{Boot: 77, Applied: s.m.applied, ClockMs: time.Now().UnixMilli()}
 	if !s.m.joining {
 		pong.Proof = ping.Proof
 	}
@@ -346,7 +349,6 @@ type ensemble struct {
 	records   *records
 	start     time.Time
 	applied   atomic.Uint64
-	format    atomic.Uint32 // of entries; 0: 1
 	nodes     fakeNodes
 	stop      context.CancelFunc
 	ended     chan error // the error that Run returned
@@ -397,7 +399,7 @@ func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...session
 	e.answering.Store(&[]uint32{1, 2, 3})
 	var err error
 	e.Leader, err = New(Config{
-		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return max(e.format.Load(), 1) }, Tick: tick, SyncLimit: 5, Parting: parting, Clock: NewClock(time.Now), Log: e.log,
+		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return testFormat }, Tick: tick, SyncLimit: 5, Parting: parting, Clock: NewClock(time.Now), Log: e.log,
 		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, Link: e.link, Present: func(*proto.Txn) []uint32 { return *e.answering.Load() }, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {

@@ -60,7 +60,7 @@ func (q *kills) takeEnded() []jute.SessionID {
 // waits for the log, as long as the term and ctx last.
 //
 // If the code of the error is FailedPrecondition or ResourceExhausted, nothing was done and another
-// try may succeed. If it is InvalidArgument or Unimplemented, no try will. After any other error the
+// try may succeed. If it is InvalidArgument, no try will. After any other error the
 // session may have ended, or end soon.
 func (l *Leader) Kill(ctx context.Context, request *proto.KillRequest) (*proto.KillReply, error) {
 	if err := l.refuse(request.Nonce); err != nil {
@@ -68,9 +68,6 @@ func (l *Leader) Kill(ctx context.Context, request *proto.KillRequest) (*proto.K
 	}
 	if n := len(request.By); n > znode.MaxBy {
 		return nil, status.Errorf(codes.InvalidArgument, "leader: the name of who asked has %d bytes, more than %d", n, znode.MaxBy)
-	}
-	if l.cfg.Format() < znode.KillFormat {
-		return nil, status.Error(codes.Unimplemented, "leader: a member runs an older version, which cannot end sessions for operators")
 	}
 	k := &kill{id: jute.SessionID(request.Session), since: request.Since, by: request.By, done: make(chan proto.KillReply_Outcome, 1)}
 	heard, _ := l.cfg.Sessions.Heard(k.id, l.cfg.Monotonic.Now())

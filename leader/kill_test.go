@@ -53,7 +53,6 @@ func (f *fakeLog) proposedOf(op jute.Op) (txns []*proto.Txn) {
 func TestKill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(10, 3), session(11, 3))
-		e.format.Store(znode.KillFormat)
 		e.run()
 		e.at(3 * time.Second)
 		for _, tt := range []struct {
@@ -92,7 +91,6 @@ func TestKill(t *testing.T) {
 func TestTwoKillsOfOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(10, 3))
-		e.format.Store(znode.KillFormat)
 		stream, _, hangUp := e.forward(1)
 		e.run()
 		stream.in <- writes(2, 1, 1)
@@ -138,7 +136,6 @@ func TestKillRefused(t *testing.T) {
 func TestKillsWaitForLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(10, 3))
-		e.format.Store(znode.KillFormat)
 		e.log.hang = true
 		e.run()
 		request := func() *proto.KillRequest { return &proto.KillRequest{Session: 10, Since: 10} }

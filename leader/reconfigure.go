@@ -26,8 +26,8 @@ const (
 
 // reconfigure is a change of the list of servers that an operator has asked for.
 type reconfigure struct {
-	body []byte                       // the request
-	done chan *proto.ReconfigureReply // gets nil if it did not run
+	body []byte // the request
+	done chan *proto.ReconfigureReply
 }
 
 // reconfigures holds the changes that wait for an entry, and the outcome of the one in the running
@@ -59,7 +59,7 @@ func (r *reconfigures) takeOutcome() *proto.ReconfigureReply {
 // as the term and ctx last.
 //
 // If the code of the error is FailedPrecondition or ResourceExhausted, nothing was done and another
-// try may succeed. If it is InvalidArgument or Unimplemented, no try will. After any other error the
+// try may succeed. If it is InvalidArgument, no try will. After any other error the
 // list may have changed, or change soon.
 func (l *Leader) Reconfigure(ctx context.Context, request *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
 	if err := l.refuse(request.GetNonce()); err != nil {
@@ -69,21 +69,9 @@ func (l *Leader) Reconfigure(ctx context.Context, request *proto.ReconfigureRequ
 	if err != nil {
 		return nil, err
 	}
-	if l.cfg.Format() < znode.RosterFormat {
-		return nil, errOlder
-	}
 	r := &reconfigure{body: body, done: make(chan *proto.ReconfigureReply, 1)}
-	reply, err := awaitApplied(ctx, l, &l.reconfigures.requests, r, r.done)
-	switch {
-	case err != nil:
-		return nil, err
-	case reply == nil:
-		return nil, errOlder // it did not run: a member with an older version came meanwhile
-	}
-	return reply, nil
+	return awaitApplied(ctx, l, &l.reconfigures.requests, r, r.done)
 }
-
-var errOlder = status.Error(codes.Unimplemented, "leader: a member runs an older version, which cannot change the list of servers")
 
 // encodeReconfigure returns the body of a change's transaction, or why there can be none.
 func encodeReconfigure(request *proto.ReconfigureRequest) ([]byte, error) {

@@ -57,10 +57,7 @@ func (o operations) DrainMember(ctx context.Context, member uint32, over time.Du
 // drainFailure returns the error of the drain of another member as an operator sees it.
 func drainFailure(member uint32, err error) error {
 	text := status.Convert(err).Message()
-	switch status.Code(err) {
-	case codes.Unimplemented:
-		return &admin.Failure{Status: http.StatusNotImplemented, Text: fmt.Sprintf("member %d runs an older version, which other members cannot drain; run rollcall drain on its machine", member)}
-	case codes.Unavailable:
+	if status.Code(err) == codes.Unavailable {
 		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("member %d does not answer, or no longer: %s; look at /v1/members, and drain it again", member, text)}
 	}
 	return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("it is not known how far the drain of member %d came: %s; drain it again", member, text)}

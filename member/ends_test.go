@@ -1,10 +1,8 @@
 package member_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,9 +81,9 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// applied returns a state of member 1, which has announced format, with n sessions that have ended.
+// applied returns a state of member 1 with n sessions that have ended.
 // Session i came from host i%7, port i.
-func applied(t *testing.T, n int, format uint32) *znode.State {
+func applied(t *testing.T, n int) *znode.State {
 	t.Helper()
 	body := func(m protobuf.Message) []byte {
 		b, err := protobuf.Marshal(m)
@@ -103,7 +101,7 @@ func applied(t *testing.T, n int, format uint32) *znode.State {
 		}
 	}
 	apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: body(&proto.TermStart{Nonce: 7, Leader: 1})})
-	apply(&proto.Txn{Member: 1, Boot: 5, Op: int32(jute.OpAnnounce), Body: body(&proto.Announce{Format: format})})
+	apply(&proto.Txn{Member: 1, Boot: 5, Op: int32(jute.OpAnnounce), Body: body(&proto.Announce{Format: znode.FormatLevel})})
 	for i := range n {
 		id := int64(1<<56 + i)
 		seq++
@@ -117,7 +115,7 @@ func applied(t *testing.T, n int, format uint32) *znode.State {
 // The ends of one session, of one address, of one host or below a number are found among many.
 func TestEndsOf(t *testing.T) {
 	const n = 3000 // some parts of a listing
-	m := member.Over(applied(t, n, znode.FormatLevel))
+	m := member.Over(applied(t, n))
 	var all []znode.End
 	for end := range m.Ends(member.EndsOf{}) {
 		if want := uint64(n - len(all)); end.Number != want {
@@ -157,16 +155,5 @@ func TestEndsOf(t *testing.T) {
 			t.Errorf("end %d comes first", end.Number)
 		}
 		break
-	}
-}
-
-// While a member runs a version whose log knows no kills, it is named.
-func TestKillNeedsAllMembers(t *testing.T) {
-	err := member.Over(applied(t, 0, znode.KillFormat-1)).Killable(1)
-	if !errors.Is(err, member.ErrOlderVersion) || !strings.Contains(err.Error(), "member 1 runs an older version") {
-		t.Errorf("%v", err)
-	}
-	if err := member.Over(applied(t, 0, znode.KillFormat)).Killable(1); !errors.Is(err, member.ErrUnknownSession) {
-		t.Errorf("%v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"rollcall/admin"
 	"rollcall/cli/subtree"
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
 )
@@ -60,12 +59,6 @@ func (m *Member) Operations() admin.Operations { return operations{m.view, m} }
 
 // Inside returns the super user inside the member.
 func (m *Member) Inside() subtree.Nodes { return newInsider(m, "") }
-
-// Killable returns why a kill of a session is refused before a leader is asked.
-func (m *Member) Killable(id jute.SessionID) error {
-	_, err := m.killable(id)
-	return err
-}
 
 // MinFormat returns the lowest format that members have announced, which this member uses when it
 // leads.

@@ -26,7 +26,7 @@ func (m *Member) hashAlg() string {
 }
 
 // compareHash compares what another member says of itself with this member, and logs a difference once. A member
-// that names no algorithm has the scheme off, or its version is older and does not say.
+// that names no algorithm has the scheme off.
 func (m *Member) compareHash(other uint32, reply *proto.HelloReply) {
 	mine, theirs := m.hashAlg(), reply.GetDigestAlg()
 	theirs = theirs[:min(len(theirs), maxHashName)]

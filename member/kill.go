@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -25,8 +22,6 @@ var (
 	// ErrKillUnknown means that the leader was lost while the kill was under way, so the session may have
 	// ended or may end soon.
 	ErrKillUnknown = errors.New("the leader was lost meanwhile, so the session may or may not end")
-	// ErrOlderVersion means that a member runs a version whose log knows no kills.
-	ErrOlderVersion = errors.New("runs an older version: upgrade it first")
 )
 
 // KillSession ends a session for an operator, with its ephemeral nodes; by says who asked, in at most
@@ -59,8 +54,6 @@ func (m *Member) killSession(ctx context.Context, id jute.SessionID, by string) 
 	switch {
 	case err != nil && k.Doubtful:
 		return fmt.Errorf("%w: %w", ErrKillUnknown, err)
-	case status.Code(err) == codes.Unimplemented:
-		return fmt.Errorf("the leader or a member that it knows of %w: %w", ErrOlderVersion, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrNoLeader, err)
 	case k.Outcome == proto.KillReply_MOVED:
@@ -82,9 +75,6 @@ func (m *Member) killSession(ctx context.Context, id jute.SessionID, by string) 
 func (m *Member) killable(id jute.SessionID) (since uint64, err error) {
 	m.state.RLock()
 	defer m.state.RUnlock()
-	if older, ok := m.state.OlderThan(znode.KillFormat); ok {
-		return 0, fmt.Errorf("member %d %w", older, ErrOlderVersion)
-	}
 	session, ok := m.state.Session(id)
 	if !ok {
 		return 0, ErrUnknownSession

@@ -192,17 +192,15 @@ func TestStoredList(t *testing.T) {
 func TestWhenAStateGetsAList(t *testing.T) {
 	own, former := wire.EnsembleID{9}, wire.EnsembleID{8}
 	for _, tt := range []struct {
-		name   string
-		state  *znode.Roster
-		text   bool
-		format uint32
-		gets   bool
+		name  string
+		state *znode.Roster
+		text  bool
+		gets  bool
 	}{
-		{"a new one", nil, true, znode.RosterFormat, true},
-		{"of a format without lists", nil, true, znode.RosterFormat - 1, false},
-		{"of a standalone server", nil, false, znode.RosterFormat, false},
-		{"after a recovery", &znode.Roster{Ensemble: former, Version: 3, Servers: lines(t, serverOne)}, true, znode.RosterFormat, true},
-		{"with a list", &znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne)}, true, znode.RosterFormat, false},
+		{"a new one", nil, true, true},
+		{"of a standalone server", nil, false, false},
+		{"after a recovery", &znode.Roster{Ensemble: former, Version: 3, Servers: lines(t, serverOne)}, true, true},
+		{"with a list", &znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne)}, true, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
 		u.ports.book.SetEnsemble(own)
@@ -210,7 +208,7 @@ func TestWhenAStateGetsAList(t *testing.T) {
 		if !tt.text {
 			u.cfg.EnsembleText = nil
 		}
-		first, err := u.terms.firstRoster(tt.format)
+		first, err := u.terms.firstRoster()
 		if err != nil || (first != nil) != tt.gets || tt.gets && (!bytes.Equal(first.GetEnsemble(), own[:]) || len(first.GetServers()) != 3) {
 			t.Errorf("%s: %v, %v", tt.name, first, err)
 		}

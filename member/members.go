@@ -110,8 +110,6 @@ func changeFailure(reply *proto.ReconfigureReply, doubtful bool, err error) erro
 	switch {
 	case err == nil && code == jute.OK:
 		return nil
-	case status.Code(err) == codes.Unimplemented:
-		return &admin.Failure{Status: http.StatusNotImplemented, Text: "the list of servers cannot be changed: a member runs an older version; upgrade it first"}
 	case status.Code(err) == codes.InvalidArgument:
 		return &admin.Failure{Status: http.StatusBadRequest, Text: status.Convert(err).Message()}
 	case doubtful:
@@ -194,10 +192,7 @@ func leadFailure(to, leader uint32, last error) error {
 	if leader == 0 {
 		text = fmt.Sprintf("member %d has not taken leadership in time; no leader is known", to)
 	}
-	switch {
-	case status.Code(last) == codes.Unimplemented:
-		return &admin.Failure{Status: http.StatusNotImplemented, Text: fmt.Sprintf("member %d leads and runs an older version, which does not hand over on request; drain it, or upgrade it first", leader)}
-	case last != nil && !errors.Is(last, context.DeadlineExceeded):
+	if last != nil && !errors.Is(last, context.DeadlineExceeded) {
 		text += ": " + strings.TrimPrefix(status.Convert(last).Message(), "quorum: ")
 	}
 	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; try again"}

@@ -27,7 +27,6 @@ func TestChangeFailures(t *testing.T) {
 	}{
 		{name: "done"},
 		{name: "done, perhaps by an earlier try", doubtful: true},
-		{name: "older", err: status.Error(codes.Unimplemented, "x"), status: http.StatusNotImplemented, want: "older version"},
 		{name: "wrong", err: status.Error(codes.InvalidArgument, "by is too long"), status: http.StatusBadRequest, want: "by is too long"},
 		{name: "no leader", err: status.Error(codes.FailedPrecondition, "x"), status: http.StatusServiceUnavailable, want: "nothing was done"},
 		{name: "lost", err: status.Error(codes.Unavailable, "x"), doubtful: true, status: http.StatusGatewayTimeout, want: "made or not"},

@@ -225,9 +225,6 @@ func (b *rebalancer) send(ctx context.Context, r request) (closed int, err error
 		return 0, err
 	}
 	reply, err := c.Rebalance(ctx, &proto.RebalanceRequest{Connections: uint64(r.n), OverMs: uint64(r.over.Milliseconds()), By: r.by})
-	if status.Code(err) == codes.Unimplemented {
-		return 0, fmt.Errorf("member %d runs an older version, which closes no connections on request", r.member)
-	}
 	return int(reply.GetConnections()), err
 }
 

@@ -106,7 +106,7 @@ func (r Recovery) examine(ctx context.Context, p *peers, id uint32) (disk.Extent
 	case !reply.GetHasData():
 		return disk.Extent{}, nil
 	case reply.GetLastIndex() == 0:
-		return disk.Extent{}, fmt.Errorf("member %d does not say how far its data go: it is starting, or of an earlier version", id)
+		return disk.Extent{}, fmt.Errorf("member %d does not say how far its data go: it is starting", id)
 	}
 	return disk.Extent{Index: reply.GetLastIndex(), Term: reply.GetLastTerm()}, nil
 }

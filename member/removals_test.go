@@ -124,7 +124,7 @@ func ownRemovals(m *member.Member) (paths []string) {
 // A member's answer has no more rows than were asked for, and no more bytes than fit a page. It ends with
 // the place at which the next one goes on. Not even a question that nobody asks makes it fail.
 func TestRemovalPages(t *testing.T) {
-	s := applied(t, 0, znode.FormatLevel)
+	s := applied(t, 0)
 	seq := uint64(0)
 	apply := func(ops ...jute.MultiOp) {
 		t.Helper()

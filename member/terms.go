@@ -139,7 +139,7 @@ func (t *terms) term(ctx context.Context) error {
 	defer t.termEnded()
 
 	format := t.format()
-	list, err := t.firstRoster(format)
+	list, err := t.firstRoster()
 	if err != nil {
 		return err
 	}
@@ -195,11 +195,8 @@ func (t *terms) founding() bool {
 
 // firstRoster returns the list of servers that the configuration has, if the state has none of this ensemble: because the
 // ensemble begins, with a state or without one, or because the data were recovered. Otherwise it returns nil.
-func (t *terms) firstRoster(format uint32) (*proto.Roster, error) {
-	if _, listed := t.m.wanted(); listed {
-		return nil, nil
-	}
-	if format < znode.RosterFormat || t.m.cfg.EnsembleText == nil {
+func (t *terms) firstRoster() (*proto.Roster, error) {
+	if _, listed := t.m.wanted(); listed || t.m.cfg.EnsembleText == nil {
 		return nil, nil
 	}
 	list, err := roster.ParseList(string(t.m.cfg.EnsembleText))

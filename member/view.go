@@ -368,8 +368,6 @@ func (ask viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.View
 	switch status.Code(err) {
 	case codes.OK:
 		return reply, nil
-	case codes.Unimplemented:
-		return nil, fmt.Errorf("%w: %w", view.ErrOlder, err)
 	case codes.Aborted:
 		return nil, fmt.Errorf("%w: %w", view.ErrBusy, err)
 	case codes.ResourceExhausted: // gRPC's own, from MaxCallRecvMsgSize

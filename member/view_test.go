@@ -19,11 +19,6 @@ import (
 	"rollcall/znode"
 )
 
-// oldMember is a member whose version does not have the request.
-type oldMember struct {
-	proto.UnimplementedFollowerServer
-}
-
 // talker answers with a text of so many bytes.
 type talker struct {
 	proto.UnimplementedFollowerServer
@@ -42,7 +37,6 @@ func TestViewPeer(t *testing.T) {
 		server proto.FollowerServer
 		want   error
 	}{
-		{"older version", oldMember{}, view.ErrOlder},
 		{"too many questions", services{viewer: full}, view.ErrBusy},
 		{"a long reply", talker{size: view.MaxReply + 1}, view.ErrTooLong},
 		{"a reply of most bytes", talker{size: view.MaxReply - 100}, nil},

@@ -13,7 +13,7 @@ import (
 )
 
 // Peer is a member that can be asked. View returns when the reply is there or ctx ends. Its error is
-// ErrOlder, ErrBusy or ErrTooLong, or says why the member cannot be reached.
+// ErrBusy or ErrTooLong, or says why the member cannot be reached.
 type Peer interface {
 	View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error)
 }
@@ -21,8 +21,7 @@ type Peer interface {
 // A Peer returns one of these if the member was reached and did not answer. A Collector returns ErrBusy
 // too.
 var (
-	ErrOlder = errors.New("view: the member has an older version, which cannot be asked")
-	ErrBusy  = errors.New("view: too many questions at a time")
+	ErrBusy = errors.New("view: too many questions at a time")
 	// ErrTooLong means that the reply was longer than MaxReply, and was not read.
 	ErrTooLong = errors.New("view: the reply is too long")
 )
@@ -161,8 +160,6 @@ func (c *Collector) settle(ctx context.Context, a answer, take func(answer) erro
 			return api.Silence{Member: a.member, Reason: Wrong, Detail: err.Error()}, false
 		}
 		return api.Silence{}, true
-	case errors.Is(a.err, ErrOlder):
-		return api.Silence{Member: a.member, Reason: Older, Detail: "its version does not know this request: upgrade it"}, false
 	case errors.Is(a.err, ErrBusy):
 		return api.Silence{Member: a.member, Reason: Busy, Detail: "it has too many questions to answer: try again"}, false
 	case errors.Is(a.err, ErrTooLong):

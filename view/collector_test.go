@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -32,9 +31,6 @@ func TestSilence(t *testing.T) {
 		{"down", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return nil, errors.New("connection refused")
 		}, api.Silence{Member: 3, Reason: Down, Detail: "connection refused"}, 0},
-		{"older", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
-			return nil, fmt.Errorf("%w: unknown method", ErrOlder)
-		}, api.Silence{Member: 3, Reason: Older, Detail: "its version does not know this request: upgrade it"}, 0},
 		{
 			"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
 			api.Silence{Member: 3, Reason: Busy, Detail: "it has too many questions to answer: try again"},

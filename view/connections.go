@@ -12,10 +12,8 @@ import (
 // Connections returns a page of the client connections that a filter selects: by member, and for each member
 // in the order in which they were made. The page may be shorter than its limit although others follow.
 func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page) (api.List[api.Connection], error) {
-	wanted := NewClientFilter(f.Address)
 	return gather(ctx, c, p, source[api.Connection]{
 		list: connectionList, only: f.Member,
-		keep: func(row api.Connection) bool { return wanted.Matches(row.Address) }, // a member of an older version does not filter
 		request: func(boot uint64, from tally.Place, limit uint32) *proto.ViewRequest {
 			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{
 				Boot: boot, First: from.Connection, Limit: limit, Address: []byte(f.Address),

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,40 +116,6 @@ func TestConnectionFilter(t *testing.T) {
 			if who := slices.Sorted(maps.Keys(asked)); fmt.Sprint(got) != tt.want || fmt.Sprint(who) != tt.asked {
 				t.Errorf("%+v, pages of %d: %v of members %v, want %s of %s", tt.filter, limit, got, who, tt.want, tt.asked)
 			}
-		}
-	}
-}
-
-// A member of an older version does not know that connections can be asked for by address, and returns all. Those of
-// other clients are dropped.
-func TestConnectionFilterOfAnOlderMember(t *testing.T) {
-	f := newFake(t, 2)
-	for id := uint32(1); id <= 2; id++ {
-		for i := range uint64(4) {
-			f.conns[id] = append(f.conns[id], &proto.ConnectionRow{Number: i + 1, Address: fmt.Append(nil, "10.0.0.", i%2, ":1")})
-		}
-	}
-	newer := f.peers[2].answer
-	f.peers[2].answer = func(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
-		r.GetConnections().Address = nil
-		return newer(ctx, r)
-	}
-	for _, limit := range []int{1, 2, 3, 10} {
-		got := []string{}
-		for p := (Page{Limit: limit}); ; {
-			a, err := f.Connections(t.Context(), ConnectionFilter{Address: "10.0.0.1"}, p)
-			if err != nil || len(a.Silent) > 0 {
-				t.Fatalf("%+v, %v", a.Silent, err)
-			}
-			for _, c := range a.Items {
-				got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
-			}
-			if p.From = a.Next; a.Next == "" {
-				break
-			}
-		}
-		if want := "[1-2 1-4 2-2 2-4]"; fmt.Sprint(got) != want {
-			t.Errorf("pages of %d: %v, want %s", limit, got, want)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func (m *Members) server(id uint32, said map[uint32]memberStatus) Server {
 	if listed.Host != "" { // a standalone server has no ports for members
 		s.Server.Server, s.Quorum, s.Clients = listed.String(), listed.QuorumAddr(), listed.ClientAddr()
 	}
-	if in.Voter && in.Disk != 0 && status.disk != 0 && status.disk != in.Disk {
+	if in.Voter && answered && status.disk != in.Disk {
 		s.Voter, s.Lost = false, true
 	}
 	switch {

@@ -102,7 +102,7 @@ func TestLostDisk(t *testing.T) {
 	for _, tt := range []struct {
 		disk uint64
 		lost bool
-	}{{13, false}, {0, false}, {99, true}} { // 0: an older version does not say it
+	}{{13, false}, {99, true}} {
 		m := joined(tt.disk)
 		s, state := m.Servers[2], map[bool]string{false: "follower", true: api.CatchingUp}[tt.lost]
 		if s.Voter == tt.lost || s.Lost != tt.lost || s.State != state || (s.Detail != "") != tt.lost {
@@ -143,7 +143,7 @@ func TestSettled(t *testing.T) {
 		var rows []memberStatus
 		for id := uint32(1); id <= 3; id++ {
 			if id != tt.silent {
-				rows = append(rows, said(id, 0, ""))
+				rows = append(rows, said(id, 10+uint64(id), ""))
 			}
 		}
 		m := c.join(Ensemble{List: tt.list, Configured: tt.raft}, 1, rows, nil)
@@ -175,7 +175,7 @@ func TestOutage(t *testing.T) {
 		var rows []memberStatus
 		for id := uint32(1); id <= 4; id++ {
 			if !isSilent(silentOf(tt.down...), id) {
-				rows = append(rows, said(id, 0, "follower"))
+				rows = append(rows, said(id, 10+uint64(id), "follower"))
 			}
 		}
 		m := c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, rows, nil)
@@ -206,7 +206,7 @@ func TestNeeded(t *testing.T) {
 		for _, s := range tt.raft {
 			list = append(list, roster.Server{ID: s.Member, Observer: !s.Voter})
 			if !slices.Contains(tt.down, s.Member) {
-				rows = append(rows, said(s.Member, 0, "follower"))
+				rows = append(rows, said(s.Member, s.Disk, "follower"))
 			}
 		}
 		var got []uint32

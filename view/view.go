@@ -51,7 +51,6 @@ type Page struct {
 const (
 	Down    = "down"              // the member cannot be reached
 	Late    = "no answer in time" // no answer came in time
-	Older   = "older version"     // the member's version does not know the question
 	Busy    = "busy"              // the member has too many questions to answer
 	Wrong   = "wrong answer"      // what the member said is no answer to the question
 	Skipped = "not asked again"   // the member was silent on an earlier page, and was not asked again

@@ -1,6 +1,5 @@
 // The sessions: the table with its filter, and who owns a node.
 
-import { page } from './address.js';
 import { get } from './ask.js';
 import { $, badge, h, write } from './dom.js';
 import { asOf, count, none, plural, span } from './format.js';
@@ -83,12 +82,7 @@ export function start() {
     lost: () => {
       held = null;
     },
-    open: (id) => {
-      filtered();
-      if (id) {
-        location.replace(`${page('sessions')}?session=${encodeURIComponent(id)}`); // an address of an earlier version
-      }
-    },
+    open: filtered,
     close: () => pages.stop(),
     changed: () => pages.refresh(),
   };
