@@ -196,7 +196,7 @@ type Entry struct {
 	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`               // a member stops at an entry whose format is above the highest that it can apply
 	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`                   // raft's term as the leader knew it; ignored in a TermStart
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                // of the TermStart that opened the leader's term
-	TimeMs        int64                  `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the leader's wall clock; in formats 1 and 2 the greatest stamp so far is used
+	TimeMs        int64                  `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // the leader's wall clock
 	Txns          []*Txn                 `protobuf:"bytes,5,rep,name=txns,proto3" json:"txns,omitempty"`                    // at most 4,096
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -451,9 +451,9 @@ type TermStart struct {
 	TtlNodes      bool                   `protobuf:"varint,4,opt,name=ttl_nodes,json=ttlNodes,proto3" json:"ttl_nodes,omitempty"`
 	EnforceQuota  bool                   `protobuf:"varint,5,opt,name=enforce_quota,json=enforceQuota,proto3" json:"enforce_quota,omitempty"`
 	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
-	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`                            // ignored in an entry of a format before 5, and so is data_quota
+	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`
 	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"` // bytes of all paths and data past which writes that add to them are refused; 0: no limit
-	Roster        *Roster                `protobuf:"bytes,9,opt,name=roster,proto3" json:"roster,omitempty"`                         // the list of servers, if the state has none or its data were recovered; ignored in an entry of a format before 6, and so is reconfig
+	Roster        *Roster                `protobuf:"bytes,9,opt,name=roster,proto3" json:"roster,omitempty"`                         // the list of servers, if the state has none or its data were recovered
 	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                   // clients may change the list
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -564,7 +564,7 @@ type Roster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ensemble      []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // the ensemble's id, 32 bytes
 	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
-	Servers       []string               `protobuf:"bytes,4,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
+	Servers       []string               `protobuf:"bytes,3,rep,name=servers,proto3" json:"servers,omitempty"`   // their lines "server.N=…", by id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -860,8 +860,7 @@ func (x *Expire) GetSilentMs() uint64 {
 }
 
 // Kill is the body of OpKill: an operator ends the session, unless its owner was set at another
-// index than since. It is ignored in entries of a format before 4. Like silent_ms of an expiry,
-// silent_ms and by are for reports.
+// index than since. Like silent_ms of an expiry, silent_ms and by are for reports.
 type Kill struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Since         uint64                 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
@@ -978,7 +977,7 @@ func (x *Reap) GetNeverUsedMs() int64 {
 }
 
 // Sweep is the body of OpSweep. It removes so many nodes that ended sessions have left, in the
-// order of the sessions' ids. In an entry of format 2, it removes nodes of the first one only.
+// order of the sessions' ids.
 type Sweep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         uint32                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
@@ -1135,14 +1134,14 @@ type HelloReply struct {
 	Disk       uint64                 `protobuf:"fixed64,8,opt,name=disk,proto3" json:"disk,omitempty"` // the member's disk
 	Rival      string                 `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"` // another process that runs with the number of the member that asks; "": the member knows none
 	// How far its data go, asked before a recovery; 0: raft does not run yet.
-	LastIndex     uint64         `protobuf:"varint,11,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
-	LastTerm      uint64         `protobuf:"varint,12,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
-	DigestAlg     string         `protobuf:"bytes,13,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off, or the member is older
-	Ensemble      []byte         `protobuf:"bytes,14,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // the ensemble's id, 32 bytes; empty: the member has none yet, or is older
-	Roster        *Roster        `protobuf:"bytes,15,opt,name=roster,proto3" json:"roster,omitempty"`                         // the newest list that the member knows; absent: it knows none
-	Configuration *Configuration `protobuf:"bytes,16,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft has none yet
-	Hearsay       bool           `protobuf:"varint,17,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not the list in the member's state: others have told of it, or an earlier process knew it
-	Removed       bool           `protobuf:"varint,18,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and its configuration are old
+	LastIndex     uint64         `protobuf:"varint,10,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"` // of the last entry of its log or snapshot
+	LastTerm      uint64         `protobuf:"varint,11,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`    // of that entry
+	DigestAlg     string         `protobuf:"bytes,12,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`  // that hashes passwords in the scheme digest; "": the scheme is off
+	Ensemble      []byte         `protobuf:"bytes,13,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                     // the ensemble's id, 32 bytes; empty: the member has none yet
+	Roster        *Roster        `protobuf:"bytes,14,opt,name=roster,proto3" json:"roster,omitempty"`                         // the newest list that the member knows; absent: it knows none
+	Configuration *Configuration `protobuf:"bytes,15,opt,name=configuration,proto3" json:"configuration,omitempty"`           // raft's latest configuration there; absent: raft has none yet
+	Hearsay       bool           `protobuf:"varint,16,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                      // roster is not the list in the member's state: others have told of it, or an earlier process knew it
+	Removed       bool           `protobuf:"varint,17,opt,name=removed,proto3" json:"removed,omitempty"`                      // the member was removed from the ensemble: its data and its configuration are old
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1660,9 +1659,9 @@ type Pong struct {
 	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`                 // all unacknowledged, oldest first, possibly in parts
 	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`                      // further parts of this answer follow
 	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`                     // in an answer to a Ping
-	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // in an answer to a Ping: the member's wall clock, since 1970; 0: an older version, which does not say
-	Disk          uint64                 `protobuf:"fixed64,10,opt,name=disk,proto3" json:"disk,omitempty"`                    // of the member
-	Unlinked      bool                   `protobuf:"varint,9,opt,name=unlinked,proto3" json:"unlinked,omitempty"`              // in an answer to a Ping: the member cannot reach the Leader service of the leader that it knows
+	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // in an answer to a Ping: the member's wall clock, since 1970
+	Disk          uint64                 `protobuf:"fixed64,9,opt,name=disk,proto3" json:"disk,omitempty"`                     // of the member
+	Unlinked      bool                   `protobuf:"varint,10,opt,name=unlinked,proto3" json:"unlinked,omitempty"`             // in an answer to a Ping: the member cannot reach the Leader service of the leader that it knows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2098,7 +2097,7 @@ func (x *SyncReply) GetIndex() uint64 {
 	return 0
 }
 
-// KillRequest names a session as its member saw it. Versions that do not know OpKill do not have it.
+// KillRequest names a session as its member saw it.
 type KillRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"` // of the term it is sent to
@@ -3107,12 +3106,12 @@ type MemberStatus struct {
 	Joining       bool                   `protobuf:"varint,20,opt,name=joining,proto3" json:"joining,omitempty"`
 	Stalled       string                 `protobuf:"bytes,21,opt,name=stalled,proto3" json:"stalled,omitempty"`                    // why its disk or apply is taken to hang; then zxid, watches and what is on disk are not known
 	Damaged       string                 `protobuf:"bytes,22,opt,name=damaged,proto3" json:"damaged,omitempty"`                    // why its state is taken to be damaged
-	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                   // it takes no more clients, and is about to stop; older members do not say so
-	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // how its ports for members are open to processes that are no members; older members do not say so
-	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and refuses its clients' writes that add data; older members do not say so
-	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                   // it was removed from the ensemble; older members do not say so
+	Drained       bool                   `protobuf:"varint,23,opt,name=drained,proto3" json:"drained,omitempty"`                   // it takes no more clients, and is about to stop
+	Exposed       string                 `protobuf:"bytes,24,opt,name=exposed,proto3" json:"exposed,omitempty"`                    // how its ports for members are open to processes that are no members
+	NoMemory      bool                   `protobuf:"varint,25,opt,name=no_memory,json=noMemory,proto3" json:"no_memory,omitempty"` // it is short of memory, and refuses its clients' writes that add data
+	Removed       bool                   `protobuf:"varint,26,opt,name=removed,proto3" json:"removed,omitempty"`                   // it was removed from the ensemble
 	Disk          uint64                 `protobuf:"fixed64,27,opt,name=disk,proto3" json:"disk,omitempty"`                        // the member's disk
-	Operators     string                 `protobuf:"bytes,28,opt,name=operators,proto3" json:"operators,omitempty"`                // "http://" or "https://" and the address where it listens for operators; "": nowhere; older members do not say so
+	Operators     string                 `protobuf:"bytes,28,opt,name=operators,proto3" json:"operators,omitempty"`                // "http://" or "https://" and the address where it listens for operators; "": nowhere
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3874,7 +3873,7 @@ type ConnectionRow struct {
 	AvgUs         uint64                 `protobuf:"varint,18,opt,name=avg_us,json=avgUs,proto3" json:"avg_us,omitempty"`
 	MaxUs         uint64                 `protobuf:"varint,19,opt,name=max_us,json=maxUs,proto3" json:"max_us,omitempty"`
 	ExpiresMs     int64                  `protobuf:"varint,20,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"` // since 1970
-	Tls           string                 `protobuf:"bytes,21,opt,name=tls,proto3" json:"tls,omitempty"`                               // its version, such as "TLSv1.3"; "": the connection is plain. Older members do not say so
+	Tls           string                 `protobuf:"bytes,21,opt,name=tls,proto3" json:"tls,omitempty"`                               // its version, such as "TLSv1.3"; "": the connection is plain
 	Cipher        string                 `protobuf:"bytes,22,opt,name=cipher,proto3" json:"cipher,omitempty"`                         // its cipher suite; "": the connection is plain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4973,7 +4972,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06Roster\x12\x1a\n" +
 	"\bensemble\x18\x01 \x01(\fR\bensemble\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
-	"\aservers\x18\x04 \x03(\tR\aservers\">\n" +
+	"\aservers\x18\x03 \x03(\tR\aservers\">\n" +
 	"\bAnnounce\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\x06R\breplaces\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\rR\x06format\"b\n" +
@@ -5023,15 +5022,16 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04disk\x18\b \x01(\x06R\x04disk\x12\x14\n" +
 	"\x05rival\x18\t \x01(\tR\x05rival\x12\x1d\n" +
 	"\n" +
-	"last_index\x18\v \x01(\x04R\tlastIndex\x12\x1b\n" +
-	"\tlast_term\x18\f \x01(\x04R\blastTerm\x12\x1d\n" +
+	"last_index\x18\n" +
+	" \x01(\x04R\tlastIndex\x12\x1b\n" +
+	"\tlast_term\x18\v \x01(\x04R\blastTerm\x12\x1d\n" +
 	"\n" +
-	"digest_alg\x18\r \x01(\tR\tdigestAlg\x12\x1a\n" +
-	"\bensemble\x18\x0e \x01(\fR\bensemble\x12+\n" +
-	"\x06roster\x18\x0f \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
-	"\rconfiguration\x18\x10 \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\x12\x18\n" +
-	"\ahearsay\x18\x11 \x01(\bR\ahearsay\x12\x18\n" +
-	"\aremoved\x18\x12 \x01(\bR\aremoved\"H\n" +
+	"digest_alg\x18\f \x01(\tR\tdigestAlg\x12\x1a\n" +
+	"\bensemble\x18\r \x01(\fR\bensemble\x12+\n" +
+	"\x06roster\x18\x0e \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
+	"\rconfiguration\x18\x0f \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\x12\x18\n" +
+	"\ahearsay\x18\x10 \x01(\bR\ahearsay\x12\x18\n" +
+	"\aremoved\x18\x11 \x01(\bR\aremoved\"H\n" +
 	"\rConfiguration\x127\n" +
 	"\aservers\x18\x01 \x03(\v2\x1d.rollcall.v1.ConfiguredServerR\aservers\"n\n" +
 	"\x10ConfiguredServer\x12\x16\n" +
@@ -5067,9 +5067,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12(\n" +
 	"\x05marks\x18\a \x01(\v2\x12.rollcall.v1.MarksR\x05marks\x12\x19\n" +
 	"\bclock_ms\x18\b \x01(\x03R\aclockMs\x12\x12\n" +
-	"\x04disk\x18\n" +
-	" \x01(\x06R\x04disk\x12\x1a\n" +
-	"\bunlinked\x18\t \x01(\bR\bunlinked\"U\n" +
+	"\x04disk\x18\t \x01(\x06R\x04disk\x12\x1a\n" +
+	"\bunlinked\x18\n" +
+	" \x01(\bR\bunlinked\"U\n" +
 	"\x05Marks\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\aindexes\x18\x02 \x03(\x04R\aindexes\x12\x18\n" +
