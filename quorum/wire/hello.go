@@ -33,7 +33,7 @@ import (
 // authentication: package trust does that before, and the hello must name the member that was proved.
 const (
 	helloMagic   = "ROLLCALL"
-	helloVersion = 3
+	helloVersion = 1
 	helloSize    = len(helloMagic) + 2 + 4 + 4 + 3*8 + hashSize + checksumSize
 	welcomeSize  = 8 + 8 // the rest of the answer with code 0
 	hashSize     = 32

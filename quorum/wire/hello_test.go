@@ -72,10 +72,10 @@ func TestHello(t *testing.T) {
 		return summed(hello)
 	}
 	other := bytes.Repeat([]byte{7}, hashSize)
-	lost := preface("ROLLCALL", 3, 2, 1, right)
+	lost := preface("ROLLCALL", 1, 2, 1, right)
 	lost[34]++
 	lost = summed(lost)
-	changed := preface("ROLLCALL", 3, 2, 1, right)
+	changed := preface("ROLLCALL", 1, 2, 1, right)
 	changed[30]++
 	tests := []struct {
 		name string
@@ -83,24 +83,24 @@ func TestHello(t *testing.T) {
 		code int // of the answer; -1: none
 		say  string
 	}{
-		{"right", preface("ROLLCALL", 3, 2, 1, right), 0, ""},
-		{"to any disk", without(preface("ROLLCALL", 3, 2, 1, right), 2), 0, ""},
-		{"wrong magic", preface("ZOOKEEPE", 3, 2, 1, right), -1, "not a Rollcall member"},
+		{"right", preface("ROLLCALL", 1, 2, 1, right), 0, ""},
+		{"to any disk", without(preface("ROLLCALL", 1, 2, 1, right), 2), 0, ""},
+		{"wrong magic", preface("ZOOKEEPE", 1, 2, 1, right), -1, "not a Rollcall member"},
 		{"HTTP", []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), -1, "not a Rollcall member"},
-		{"without an ensemble", preface("ROLLCALL", 3, 2, 1, none), int(helloNoEnsemble), "does not know its ensemble"},
+		{"without an ensemble", preface("ROLLCALL", 1, 2, 1, none), int(helloNoEnsemble), "does not know its ensemble"},
 		{"wrong version", preface("ROLLCALL", 2, 2, 1, right), int(helloBadVersion), "protocol version 2"},
 		{"wrong version, of another length", preface("ROLLCALL", 2, 2, 1, right)[:10], int(helloBadVersion), "protocol version 2"},
-		{"next version", preface("ROLLCALL", 4, 2, 1, right), int(helloBadVersion), "member 1 speaks 3"},
+		{"next version", preface("ROLLCALL", 2, 2, 1, right), int(helloBadVersion), "member 1 speaks 1"},
 		{"meant for another disk", lost, int(helloBadDisk), "meant for member 1 with the disk 01000000000000d1, and this one has the disk 00000000000000d1"},
-		{"wrong to", preface("ROLLCALL", 3, 2, 3, right), int(helloBadTo), "meant for member 3"},
-		{"other ensemble", preface("ROLLCALL", 3, 2, 1, other), int(helloBadEnsemble), "is of the ensemble 07070707, and member 1 of 01020300"},
-		{"without a disk", without(preface("ROLLCALL", 3, 2, 1, right), 0), int(helloBadFrom), "names no disk"},
-		{"from itself", preface("ROLLCALL", 3, 1, 1, right), int(helloBadFrom), "says it is member 1"},
-		{"from itself, with another disk", without(preface("ROLLCALL", 3, 1, 1, right), 0), int(helloBadFrom), "says it is member 1"},
-		{"from member 0", preface("ROLLCALL", 3, 0, 1, right), int(helloBadFrom), "member id 0 is not between 1 and 255"},
-		{"from member 256", preface("ROLLCALL", 3, 256, 1, right), int(helloBadFrom), "member id 256 is not between 1 and 255"},
-		{"from a member that came in meanwhile", preface("ROLLCALL", 3, 9, 1, right), 0, ""},
-		{"cut short", preface("ROLLCALL", 3, 2, 1, right)[:20], -1, "cut short"},
+		{"wrong to", preface("ROLLCALL", 1, 2, 3, right), int(helloBadTo), "meant for member 3"},
+		{"other ensemble", preface("ROLLCALL", 1, 2, 1, other), int(helloBadEnsemble), "is of the ensemble 07070707, and member 1 of 01020300"},
+		{"without a disk", without(preface("ROLLCALL", 1, 2, 1, right), 0), int(helloBadFrom), "names no disk"},
+		{"from itself", preface("ROLLCALL", 1, 1, 1, right), int(helloBadFrom), "says it is member 1"},
+		{"from itself, with another disk", without(preface("ROLLCALL", 1, 1, 1, right), 0), int(helloBadFrom), "says it is member 1"},
+		{"from member 0", preface("ROLLCALL", 1, 0, 1, right), int(helloBadFrom), "member id 0 is not between 1 and 255"},
+		{"from member 256", preface("ROLLCALL", 1, 256, 1, right), int(helloBadFrom), "member id 256 is not between 1 and 255"},
+		{"from a member that came in meanwhile", preface("ROLLCALL", 1, 9, 1, right), 0, ""},
+		{"cut short", preface("ROLLCALL", 1, 2, 1, right)[:20], -1, "cut short"},
 		{"changed on the way", changed, -1, "bytes were changed on the way"},
 		{"silent", nil, -1, "no hello"},
 	}
@@ -721,7 +721,7 @@ func comesIn(sent []byte, own EnsembleID, anybody bool) (from uint32) {
 	disk, meant := binary.BigEndian.Uint64(sent[18:]), disk.ID(binary.BigEndian.Uint64(sent[34:]))
 	theirs, none := EnsembleID(sent[42:42+hashSize]), EnsembleID{}
 	switch {
-	case version != 3 || to != 1 || from < 2 || from > 255 || meant != 0 && meant != testDisk(1):
+	case version != helloVersion || to != 1 || from < 2 || from > 255 || meant != 0 && meant != testDisk(1):
 		return 0
 	case anybody && (theirs == none || own == none || theirs == own), !anybody && disk != 0 && own != none && theirs == own:
 		return from
