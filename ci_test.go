@@ -368,3 +368,30 @@ func TestStamp(t *testing.T) {
 		t.Errorf("%q with changes, want %q", got, want)
 	}
 }
+
+// Seeds follow from the content of the tree alone: a copy without git has the same, and each change has others.
+func TestSeedsFollowFromTheContent(t *testing.T) {
+	drawn := func(c *checkout) string {
+		t.Helper()
+		out, ok := c.run([]string{"GIT_DIR=/none"}, "-c", `source <(sed '/^\[ \$# -gt 0/,$d' ci/test.sh | sed 's,^cd .*,,'); echo "number $(drawn)"`)
+		if !ok {
+			t.Errorf("it fails: %s", out)
+		}
+		return out[strings.Index(out, "number "):]
+	}
+	c := newCheckout(t, nil)
+	first := drawn(c)
+	if got := drawn(newCheckout(t, nil)); got != first {
+		t.Errorf("%q for a copy, want %q", got, first)
+	}
+	c.write(".git/index", "x")
+	if got := drawn(c); got != first {
+		t.Errorf("%q with another hidden file, want %q", got, first)
+	}
+	c.write("docs/page.md", "one")
+	second := drawn(c)
+	c.write("docs/page.md", "two")
+	if third := drawn(c); second == first || third == second {
+		t.Errorf("%q, %q and %q for three contents", first, second, third)
+	}
+}

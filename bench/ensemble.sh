@@ -198,7 +198,7 @@ M
 # begin_measuring makes the folders, and has the members stopped when the script ends. finish fails if
 # anything could not be measured.
 begin_measuring() {
-  build=$(git describe --always --dirty)
+  build=$(git describe --always --dirty 2>/dev/null || echo unknown)
   mkdir -p "$DATA"
   made=""
   [ -n "${WORK:-}" ] || { WORK=$(mktemp -d); made=$WORK; }

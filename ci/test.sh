@@ -106,12 +106,21 @@ schedules() {
 }
 
 # changes plays schedules in which members come and go, and those in which they join while others are lost. ROLLCALL_SCHEDULES
-# sets their number; the default is the tests'. Then it plays 150 of each with other seeds in each commit.
+# sets their number; the default is the tests'. Then it plays 150 of each with seeds that follow from the content of the tree, so that
+# each change has others.
 changes() {
   tests -run "$with_changes" ./integration | quiet || return
-  ROLLCALL_FIRST=$((16#$(git rev-parse --short=8 HEAD))) ROLLCALL_SCHEDULES=150 tests -run "$with_changes" ./integration | quiet
+  ROLLCALL_FIRST=$(drawn) ROLLCALL_SCHEDULES=150 tests -run "$with_changes" ./integration | quiet
 }
 with_changes='^Test(Changing|Joining)Schedules$'
+
+# drawn prints a number of 32 bits that follows from the names and the content of the files here. It does not ask git, so it is the
+# same in a copy of the tree. Hidden files and what is built do not count.
+drawn() {
+  local sum
+  sum=$(find . -path './.?*' -prune -o -path ./bin -prune -o -path ./dist -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
+  echo $((16#${sum:0:8}))
+}
 
 # drills runs whole ensembles with faults inside the test process. ROLLCALL_SCHEDULES sets the number of
 # schedules; the default is the test's. race-drills does the same, and the cases, under the race
@@ -138,8 +147,8 @@ clients() { tests -run "$some_clients" ./integration/clients && scenarios; }
 more-clients() { tests -skip "$some_clients" ./integration/clients && scenarios; }
 some_clients='^Test(Go|Kazoo|CClient$)'
 
-# kills kills processes of the real binary under load, by SIGKILL, and upgrades members of former
-# versions. ROLLCALL_KILLS sets the number of ensembles; the default is the test's. few-kills only kills:
+# kills kills processes of the real binary under load, by SIGKILL, and upgrades members to a
+# made-up next version. ROLLCALL_KILLS sets the number of ensembles; the default is the test's. few-kills only kills:
 # four ensembles, with seeds that kills does not play.
 kills() { tests -skip "$with_wipes" ./integration/kills | quiet; }
 few-kills() {
@@ -199,10 +208,9 @@ applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/ap
 model() { tests ./integration/model | quiet; }
 
 # mutants puts errors of one line into the code, one at a time, and runs the test that must notice each.
-# ROLLCALL_MUTANTS picks those whose names contain it. some-mutants takes an eighth of them: which one depends on how many commits there are, so that eight
-# commits take all.
+# ROLLCALL_MUTANTS picks those whose names contain it. some-mutants takes an eighth of them, which follows from the content of the tree.
 mutants() { timeout=1h ROLLCALL_MUTANTS=${ROLLCALL_MUTANTS:-1} tests -run '^TestMutants$' ./integration | quiet; }
-some-mutants() { ROLLCALL_MUTANTS=$(($(git rev-list --count HEAD) % 8))/8 mutants; }
+some-mutants() { ROLLCALL_MUTANTS=$(($(drawn) % 8))/8 mutants; }
 
 # scenarios fails if clients did not go through a scenario that ci/client-scenarios names for
 # the suite, or if they went through one that it does not name. A test prints "client scenario: NAME ok"

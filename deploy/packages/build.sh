@@ -7,7 +7,8 @@
 #   SHA256SUMS
 #
 # TARGETS (default: all) are the systems, such as "linux/amd64 linux/arm64". The same commit, built by the
-# same version of Go, gives the same bytes: times are those of the commit, or of SOURCE_DATE_EPOCH.
+# same version of Go, gives the same bytes: times are those of the commit, or of SOURCE_DATE_EPOCH. Outside of a git checkout the
+# commit is unknown, and times are the beginning of 1980.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,8 +17,8 @@ targets=${TARGETS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd
 export CGO_ENABLED=0 TZ=UTC LC_ALL=C
 umask 022
 
-git() { command git -c safe.directory='*' "$@"; }
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+git() { command git -c safe.directory='*' "$@" 2>/dev/null; }
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct || echo 315532800)}
 export SOURCE_DATE_EPOCH
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,9 +26,9 @@ PATH=$(ci/tools.sh nfpm):$PATH
 
 # A build of a version that is not released yet says which commit it is.
 version=$(sed -nE 's/^const release = "(.*)"$/\1/p' cmd/rollcall/version.go)
-commit=$(git log -1 --format=%cd.%h --abbrev=12 --date=format:%Y%m%d)
+commit=$(git log -1 --format=%cd.%h --abbrev=12 --date=format:%Y%m%d || echo unknown)
 [[ $version != *-dev ]] || version+=.$commit
-[ -z "$(git status --porcelain --untracked-files=no)" ] || version+=.modified
+[ -z "$(git status --porcelain --untracked-files=no || true)" ] || version+=.modified
 
 # binary OS/ARCH FILE builds the binary, without the symbols that only a debugger needs. It does not build
 # that of this machine twice.
