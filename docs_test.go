@@ -257,7 +257,7 @@ func TestUpgradePage(t *testing.T) {
 		t.Errorf("docs/upgrade.md has the formats %q, and this version knows %q", formats, want)
 	}
 	for _, row := range []string{
-		fmt.Sprintf("| An entry of the log | its format, 1 to %d |", znode.FormatLevel),
+		fmt.Sprintf("| An entry of the log | its format; the newest is %d |", znode.FormatLevel),
 		fmt.Sprintf("| A backup | %d, around a snapshot |", backup.Version),
 	} {
 		if !strings.Contains(string(page), row) {
