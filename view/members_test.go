@@ -43,7 +43,7 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	for id := uint32(1); id <= 9; id++ {
-		say(id, func(s *proto.MemberStatus) { s.Role = "follower" })
+		say(id, func(s *proto.MemberStatus) { s.Role, s.Disk = "follower", 10+uint64(id) })
 	}
 	say(2, func(s *proto.MemberStatus) { s.Role = "leader" })
 	say(4, func(s *proto.MemberStatus) { s.Role = "observer" })
