@@ -49,8 +49,8 @@ func (s source) Stats() admin.Stats {
 	figures.Zxid, figures.Nodes, figures.DataSize = tree.Zxid(), tree.NodeCount(), tree.DataSize()
 	figures.DataQuota, figures.DataUsed = int64(tree.Term().DataQuota), tree.DataUsed()
 	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), tree.SessionCount()
-	figures.Watches, figures.DataWatches = tree.WatchCount(), tree.NodeWatchCount()
-	figures.WatchedPaths, figures.Watching = tree.WatchedPaths(), tree.WatchingCount()
+	figures.Watches, figures.DataWatches = tree.Watches().Count(), tree.Watches().NodeCount()
+	figures.WatchedPaths, figures.Watching = tree.Watches().PathCount(), tree.Watches().WatcherCount()
 	return figures
 }
 

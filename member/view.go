@@ -124,7 +124,7 @@ func (v viewer) status() *proto.MemberStatus {
 		return s
 	}
 	m.state.RLock()
-	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.WatchCount())
+	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.Watches().Count())
 	m.state.RUnlock()
 	data, log, err := m.node.DiskUsage()
 	index, at, serr := m.node.NewestSnapshot()

@@ -57,7 +57,7 @@ func (l Listing) Carried(id jute.SessionID) (shown tally.Connection, watches int
 	}
 	l.tree.RLock()
 	defer l.tree.RUnlock()
-	return shown, l.tree.WatchCountOf(c), true
+	return shown, l.tree.Watches().CountOf(c), true
 }
 
 // WatchersFrom appends to page the watches that cover path: those on path itself, and the recursive ones
@@ -96,11 +96,11 @@ func (l Listing) covering(ctx context.Context, path string) (paths []string) {
 				return nil
 			}
 		}
-		if above := path[:max(i, 1)]; l.tree.WatchedBelow(above) { // the root keeps its slash
+		if above := path[:max(i, 1)]; l.tree.Watches().WatchedBelow(above) { // the root keeps its slash
 			paths = append(paths, above)
 		}
 	}
-	if l.tree.Watched(path) {
+	if l.tree.Watches().Watched(path) {
 		paths = append(paths, path)
 	}
 	return paths
@@ -124,7 +124,7 @@ func (l Listing) someWatchers(page []tally.Watch, c *conn, path string, covering
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, on := range covering {
-		kinds, ok := l.tree.WatchOn(on, c)
+		kinds, ok := l.tree.Watches().On(on, c)
 		if on != path { // the other kinds do not cover what is below
 			kinds = znode.WatchKinds{Recursive: kinds.Recursive}
 			ok = kinds.Recursive
@@ -162,7 +162,7 @@ func (l Listing) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.Se
 	scan := znode.NewWatchScan(c)
 	for unseen := true; unseen && ctx.Err() == nil; paths.cut() {
 		l.tree.RLock()
-		unseen = l.tree.ScanWatches(scan, paths.see)
+		unseen = l.tree.Watches().Scan(scan, paths.see)
 		l.tree.RUnlock()
 	}
 	if paths.full {
@@ -180,7 +180,7 @@ func (l Listing) watchesOn(page []tally.Watch, c *conn, paths []string) []tally.
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, path := range paths {
-		if kinds, ok := l.tree.WatchOn(path, c); ok {
+		if kinds, ok := l.tree.Watches().On(path, c); ok {
 			page = append(page, c.watch(path, kinds))
 		}
 	}
@@ -225,7 +225,7 @@ func (l Listing) watched(c *conn) (id jute.SessionID, paths []string) {
 	id = c.session.id
 	c.stream.Unlock()
 	l.tree.RLock()
-	paths = slices.Collect(l.tree.WatchesOf(c))
+	paths = slices.Collect(l.tree.Watches().PathsOf(c))
 	l.tree.RUnlock()
 	slices.Sort(paths)
 	return id, paths

@@ -24,7 +24,7 @@ type missedCheck struct {
 
 // nothing reports whether the client has been told of all changes of what it watches. It takes no lock.
 func (m *missedCheck) nothing() bool {
-	return m.none.Load() == m.session.tree.MissedPaths() || !m.stream.Account.Keeps()
+	return m.none.Load() == m.session.tree.Watches().MissedPaths() || !m.stream.Account.Keeps()
 }
 
 // search drops the connection if the client has missed a change of what it watches. It reports whether it has not. The caller holds
@@ -32,7 +32,7 @@ func (m *missedCheck) nothing() bool {
 func (m *missedCheck) search() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	paths := m.session.tree.MissedPaths()
+	paths := m.session.tree.Watches().MissedPaths()
 	for again, more := true, true; more; again = false {
 		var missed bool
 		if missed, more = m.searchPart(again); missed {
@@ -49,7 +49,7 @@ func (m *missedCheck) searchPart(again bool) (missed, more bool) {
 	defer m.turn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
-	return m.session.tree.Search(m.session.client, again)
+	return m.session.tree.Watches().Search(m.session.client, again)
 }
 
 // dropWatches removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
@@ -59,7 +59,7 @@ func (m *missedCheck) dropWatches() (more bool) {
 	defer m.turn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
-	return m.session.tree.DropWatcher(m.session.client)
+	return m.session.tree.Watches().Drop(m.session.client)
 }
 
 // missedSweep has the connections searched that have nothing to send. The zero value is ready.

@@ -386,7 +386,7 @@ func (s *Server) Swept(id jute.SessionID) {
 // watch what one has written. Apply calls it after each entry, when it has released the tree's
 // lock.
 func (s *Server) Flush() {
-	if s.missed.begin(s.cfg.State.MissedPaths()) {
+	if s.missed.begin(s.cfg.State.Watches().MissedPaths()) {
 		go s.searchAll()
 	}
 	s.unflushed.flush()

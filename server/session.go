@@ -170,7 +170,7 @@ func (s *session) checkWatches(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	return s.tree.CheckWatches(req.Path, req.Type, s.client)
+	return s.tree.Watches().Check(req.Path, req.Type, s.client)
 }
 
 func (s *session) removeWatches(out *stream.Buffer, r *request) jute.Code {
@@ -179,7 +179,7 @@ func (s *session) removeWatches(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	return s.tree.RemoveWatches(req.Path, req.Type, s.client)
+	return s.tree.Watches().Remove(req.Path, req.Type, s.client)
 }
 
 func (s *session) whoAmI(out *stream.Buffer, r *request) jute.Code {

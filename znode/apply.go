@@ -91,7 +91,7 @@ func (s *State) step(txn *proto.Txn) {
 	*r = Result{}
 	s.run(txn, r)
 	s.acls.forget()
-	s.fire()
+	s.watches.fire(s.zxid, &s.term.Rules)
 	s.rememberDeletes(txn)
 	s.tellQuotas()
 	if own {

@@ -10,16 +10,16 @@ import (
 
 // missedOne searches all watches of a connection, and reports whether one of them has missed a change.
 func missedOne(s *State, w Watcher) bool {
-	missed, more := s.Search(w, true)
+	missed, more := s.Watches().Search(w, true)
 	for more && !missed {
-		missed, more = s.Search(w, false)
+		missed, more = s.Watches().Search(w, false)
 	}
 	return missed
 }
 
 // dropAll removes all watches of a connection.
 func dropAll(s *State, w Watcher) {
-	for s.DropWatcher(w) {
+	for s.Watches().Drop(w) {
 		continue
 	}
 }
@@ -61,7 +61,7 @@ func TestFireStepsOfAnEntry(t *testing.T) {
 	if most := maxFireSteps / eventSteps; told > most || told < most*8/10 {
 		t.Errorf("%d events, want almost %d", told, most)
 	}
-	if missed != watchers || !missedOne(w.s(), last) || missedOne(w.s(), other) || len(last.events) != 0 || w.s().MissedPaths() != 2 {
+	if missed != watchers || !missedOne(w.s(), last) || missedOne(w.s(), other) || len(last.events) != 0 || w.s().Watches().MissedPaths() != 2 {
 		t.Errorf("%d of %d watchers missed a change, and the last one: %t, another: %t; the last one got %q", missed, watchers, missedOne(w.s(), last), missedOne(w.s(), other), last.events)
 	}
 	_ = other.watchData("/n1")
@@ -74,7 +74,7 @@ func TestFireStepsOfAnEntry(t *testing.T) {
 		dropAll(w.s(), s)
 	}
 	dropAll(w.s(), last)
-	if left := w.s().WatchCount(); left != 2 {
+	if left := w.s().Watches().Count(); left != 2 {
 		t.Errorf("%d watches are left, want those of another", left)
 	}
 	writer.must(writer.setData(fmt.Sprintf("/n%d", len(ops)-1), "x", anyVersion))
@@ -148,12 +148,12 @@ func TestWatchFiresDuringASearch(t *testing.T) {
 	}
 	tables := &w.s().watches
 	tables.miss(dataTable, tables.tables[dataTable].paths["/missed"])
-	if missed, more := w.s().Search(who, true); missed || !more {
+	if missed, more := w.s().Watches().Search(who, true); missed || !more {
 		t.Fatalf("the first part: missed %t, more %t", missed, more)
 	}
 	writer.must(writer.create("/next", 0))
 	who.wantEvents("Created(/next)")
-	if missed, _ := w.s().Search(who, false); !missed {
+	if missed, _ := w.s().Watches().Search(who, false); !missed {
 		t.Error("the search has not found the change that was missed")
 	}
 }

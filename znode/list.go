@@ -45,24 +45,6 @@ func (s *State) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute
 	}
 }
 
-// WatchesOf yields the paths of the nodes that w watches, in no order. It leaves out paths where w
-// watches only the children. No watch may be set while it runs.
-func (s *State) WatchesOf(w Watcher) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		s.watches.mu.Lock()
-		defer s.watches.mu.Unlock()
-		r := s.watches.watchers[w]
-		if r == nil {
-			return
-		}
-		for e := r.first[dataTable]; e != nil; e = e.sameWatcher.next {
-			if !yield(e.path.path) {
-				return
-			}
-		}
-	}
-}
-
 // EphemeralCountOf returns how many ephemeral nodes a session has. It visits a part of them: a million
 // take 4 ms.
 func (s *State) EphemeralCountOf(id jute.SessionID) int { return s.countOwned(id) }

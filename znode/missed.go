@@ -12,7 +12,7 @@ package znode
 
 // miss takes a path out of its table, because its watchers miss a change. Their records stay in its list until their connections
 // have ended. The caller holds the tree's write lock.
-func (w *watches) miss(k tableKind, p *watched) {
+func (w *Watches) miss(k tableKind, p *watched) {
 	p.missed = true
 	delete(w.tables[k].paths, p.path)
 	w.missed.Add(1)
@@ -20,14 +20,12 @@ func (w *watches) miss(k tableKind, p *watched) {
 
 // MissedPaths returns how many paths had watchers that missed a change. It needs no lock. A reply that tells of the change is made
 // after the count has grown.
-func (s *State) MissedPaths() uint64 { return s.watches.missed.Load() }
+func (w *Watches) MissedPaths() uint64 { return w.missed.Load() }
 
 // Search looks at up to watchesPerLock of a connection's watches, from the first one if again is set, and else from where the last
 // Search ended. It reports whether one of them has missed a change, and if not, whether there are more watches to look at. It needs
 // the read lock. Watches that are set between two calls need no look, unless MissedPaths has grown since.
-func (s *State) Search(w Watcher, again bool) (missed, more bool) { return s.watches.search(w, again) }
-
-func (w *watches) search(who Watcher, again bool) (missed, more bool) {
+func (w *Watches) Search(who Watcher, again bool) (missed, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.watchers[who]

@@ -191,8 +191,7 @@ func (s *State) goBack() {
 		}
 	}
 	s.forget()
-	clear(s.changes)
-	s.changes = s.changes[:0]
+	s.watches.discard()
 	clear(s.overused)
 	s.overused = s.overused[:0]
 }

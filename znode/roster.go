@@ -96,7 +96,7 @@ func (s *State) beginRoster(m *proto.Roster) {
 	}
 	s.take()
 	s.setRoster(r)
-	s.fire()
+	s.watches.fire(s.zxid, &s.term.Rules)
 }
 
 // setRoster makes r the list, in the version of the running transaction. What the state knows of the
@@ -127,7 +127,7 @@ func (s *State) showRoster() {
 	s.setBytes(n, []byte(s.roster.Text()))
 	n.data.version, n.mzxid, n.mtime = -1, s.zxid, s.now
 	s.count(n)
-	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+	s.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 }
 
 // ChangeOf returns the change of the list that a reconfig asks for.

@@ -212,7 +212,7 @@ func (s *State) endSession(session Session, end End) (later bool) {
 		s.unswept.put(s.gen.Load(), key, struct{}{})
 		later = true
 	}
-	s.fire()
+	s.watches.fire(s.zxid, &s.term.Rules)
 	s.hooks.Closed(session, end)
 	return later
 }

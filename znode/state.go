@@ -65,13 +65,12 @@ type State struct {
 	content               // the replicated state
 	marks   atomic.Pointer[[]Mark]
 	acls    acls
-	watches watches
+	watches Watches
 	removed removedNodes // the last ones
 
 	perEntry int      // entryRemovals
 	mostEnds int      // maxEnds
 	removals int      // how many removals the running entry may still make
-	changes  []change // changes of the running transaction that watchers will be told about
 	gone     []string // paths of the nodes that the running transaction has removed, until they are remembered
 	overused []Quota  // the quotas that the running transaction exceeded
 	result   Result   // the running transaction's

@@ -66,7 +66,7 @@ func (s *State) sweepFirst(limit int) (weight int) {
 	if last {
 		s.unswept.drop(s.gen.Load(), key)
 	}
-	s.fire()
+	s.watches.fire(s.zxid, &s.term.Rules)
 	s.hooks.Swept(id, last)
 	return weight
 }

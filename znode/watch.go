@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"iter"
 	"strings"
 
 	"rollcall/jute"
@@ -40,9 +39,9 @@ const (
 	lengthSteps  = 6
 )
 
-// change is a change that watchers are told about, with the lists that say which of them may be
-// told.
-type change struct {
+// notification is a change of the tree that is pending for the watches, with the lists that decide which
+// watchers may receive it.
+type notification struct {
 	event     jute.EventType
 	path      string
 	acl       *acl
@@ -50,70 +49,83 @@ type change struct {
 	parentACL *acl
 }
 
-// changed records a change that the running transaction makes.
-func (s *State) changed(c change) {
-	if len(s.watches.watchers) != 0 {
-		s.changes = append(s.changes, c)
+// note adds a change that the running transaction makes.
+func (w *Watches) note(n notification) {
+	if len(w.watchers) != 0 {
+		w.pending = append(w.pending, n)
 	}
 }
 
-// fire tells the watchers of all changes of the running transaction, in order.
-func (s *State) fire() {
-	for i := range s.changes {
-		c := &s.changes[i]
-		s.watches.turn++
-		s.fireTable(dataTable, c.event, c.path, c.acl)
-		if s.watches.tables[dataTable].recursive > 0 {
-			s.fireAbove(c)
+// fire notifies the watchers of all pending changes, in order, and drops these. The events have the zxid and
+// obey the rules.
+func (w *Watches) fire(zxid int64, rules *Rules) {
+	f := firing{w, zxid, rules}
+	for i := range w.pending {
+		n := &w.pending[i]
+		w.turn++
+		f.table(dataTable, n.event, n.path, n.acl)
+		if w.tables[dataTable].recursive > 0 {
+			f.above(n)
 		}
-		if c.event == jute.EventNodeDeleted { // a watcher that was told as a data watcher is not told twice
-			s.fireTable(childTable, c.event, c.path, c.acl)
+		if n.event == jute.EventNodeDeleted { // a watcher that was notified as a data watcher is not notified twice
+			f.table(childTable, n.event, n.path, n.acl)
 		}
-		if c.parent != "" {
-			s.watches.turn++
-			s.fireTable(childTable, jute.EventNodeChildrenChanged, c.parent, c.parentACL)
+		if n.parent != "" {
+			w.turn++
+			f.table(childTable, jute.EventNodeChildrenChanged, n.parent, n.parentACL)
 		}
 	}
-	clear(s.changes)
-	s.changes = s.changes[:0]
+	w.discard()
 }
 
-// fireTable tells the watchers of path in one table. It removes their one-shot watches even if a
+// discard drops the pending changes.
+func (w *Watches) discard() {
+	clear(w.pending)
+	w.pending = w.pending[:0]
+}
+
+// firing notifies watchers of the changes of one transaction.
+type firing struct {
+	watches *Watches
+	zxid    int64
+	rules   *Rules
+}
+
+// table notifies the watchers of path in one table. It removes their one-shot watches even if a
 // watcher may not read the node or has had the event already.
-func (s *State) fireTable(k tableKind, event jute.EventType, path string, a *acl) {
-	w := &s.watches
+func (f *firing) table(k tableKind, event jute.EventType, path string, a *acl) {
+	w := f.watches
 	p := w.tables[k].paths[path]
 	if p == nil {
 		return
 	}
 	var next *watch
-	for e := p.first; e != nil && !s.spent(k, p); e = next {
+	for e := p.first; e != nil && !w.spent(k, p); e = next {
 		next = e.samePath.next
-		s.tell(e.who, event, path, a)
+		f.notify(e.who, event, path, a)
 		if w.subtract(k, e, once) {
 			w.steps += removeSteps
 		}
 	}
 }
 
-// fireAbove notifies the watches on an ancestor of the changed node that cover everything below it.
-func (s *State) fireAbove(c *change) {
-	data := &s.watches.tables[dataTable]
-	for above := c.path; above != rootPath; {
+// above notifies the watches on an ancestor of the changed node that cover everything below it.
+func (f *firing) above(n *notification) {
+	data := &f.watches.tables[dataTable]
+	for above := n.path; above != rootPath; {
 		if above, _ = cutPath(above); above == "" {
 			above = rootPath
 		}
 		if p := data.paths[above]; p != nil {
-			for e := p.first; e != nil && e.modes&recursive != 0 && !s.spent(dataTable, p); e = e.samePath.next {
-				s.tell(e.who, c.event, c.path, c.acl)
+			for e := p.first; e != nil && e.modes&recursive != 0 && !f.watches.spent(dataTable, p); e = e.samePath.next {
+				f.notify(e.who, n.event, n.path, n.acl)
 			}
 		}
 	}
 }
 
 // spent reports whether the running entry has no steps left to visit a watch of a path. Then the change is missed.
-func (s *State) spent(k tableKind, p *watched) bool {
-	w := &s.watches
+func (w *Watches) spent(k tableKind, p *watched) bool {
 	if w.steps++; w.steps <= maxFireSteps {
 		return false
 	}
@@ -121,27 +133,27 @@ func (s *State) spent(k tableKind, p *watched) bool {
 	return true
 }
 
-// tell sends an event to a watcher that has not had it yet and may read the node.
-func (s *State) tell(r *watching, event jute.EventType, path string, a *acl) {
-	if r.told == s.watches.turn {
+// notify sends an event to a watcher that has not had it yet and may read the node.
+func (f *firing) notify(r *watching, event jute.EventType, path string, a *acl) {
+	if r.told == f.watches.turn {
 		return
 	}
-	r.told = s.watches.turn
-	if !s.term.SkipACL && a.open&jute.PermRead == 0 && !s.mayRead(r, a) {
+	r.told = f.watches.turn
+	if !f.rules.SkipACL && a.open&jute.PermRead == 0 && !f.mayRead(r, a) {
 		return
 	}
-	s.watches.steps += eventSteps + len(path)/eventBytes
-	r.watcher.Event(event, path, s.zxid)
+	f.watches.steps += eventSteps + len(path)/eventBytes
+	r.watcher.Event(event, path, f.zxid)
 }
 
 // mayRead reports whether a watcher may read nodes with a list.
-func (s *State) mayRead(r *watching, a *acl) bool {
+func (f *firing) mayRead(r *watching, a *acl) bool {
 	if r.asker == nil {
 		r.asker = new(asker)
 	}
 	r.asker.be(r.watcher.Identities())
-	s.watches.steps += len(r.asker.ids) + lengthSteps*len(a.lengths)
-	return r.asker.may(a, jute.PermRead, s.term.SASL)
+	f.watches.steps += len(r.asker.ids) + lengthSteps*len(a.lengths)
+	return r.asker.may(a, jute.PermRead, f.rules.SASL)
 }
 
 // The rest of this file needs at least the read lock. The empty path is the root; the null path
@@ -161,23 +173,26 @@ func (s *State) AddWatch(path []byte, mode jute.AddWatchMode, w Watcher) jute.Co
 	return jute.OK
 }
 
-// CheckWatches returns NoWatcher if w has no watch of this type on path.
-func (s *State) CheckWatches(path []byte, t jute.WatcherType, w Watcher) jute.Code {
-	return s.ofType(path, t, w, (*watches).has)
+// Watches returns the watches of this member's connections.
+func (s *State) Watches() *Watches { return &s.watches }
+
+// Check returns NoWatcher if who has no watch of this type on path.
+func (w *Watches) Check(path []byte, t jute.WatcherType, who Watcher) jute.Code {
+	return ofType(path, t, who, w.has)
 }
 
-// RemoveWatches removes w's watches of this type on path. It returns NoWatcher if there is none.
-func (s *State) RemoveWatches(path []byte, t jute.WatcherType, w Watcher) jute.Code {
-	return s.ofType(path, t, w, (*watches).unwatch)
+// Remove removes who's watches of this type on path. It returns NoWatcher if there is none.
+func (w *Watches) Remove(path []byte, t jute.WatcherType, who Watcher) jute.Code {
+	return ofType(path, t, who, w.unwatch)
 }
 
 // ofType calls do for the watches that a checkWatches or removeWatches names.
-func (s *State) ofType(path []byte, t jute.WatcherType, w Watcher, do func(*watches, string, Watcher, byTable) bool) jute.Code {
+func ofType(path []byte, t jute.WatcherType, who Watcher, do func(string, Watcher, byTable) bool) jute.Code {
 	of, known := watchTypes[t]
 	switch {
 	case !known:
 		return jute.MarshallingError
-	case path == nil || !do(&s.watches, watchPath(path), w, of):
+	case path == nil || !do(watchPath(path), who, of):
 		return jute.NoWatcher
 	}
 	return jute.OK
@@ -190,48 +205,6 @@ var watchTypes = map[jute.WatcherType]byTable{
 	jute.WatcherAny:                 {dataTable: once | persistent | recursive, childTable: once | persistent},
 	jute.WatcherPersistent:          {dataTable: persistent, childTable: persistent},
 	jute.WatcherPersistentRecursive: {dataTable: recursive},
-}
-
-// DropWatcher removes watches of a closed connection, up to watchesPerLock of them. It reports
-// whether there are more.
-func (s *State) DropWatcher(w Watcher) (more bool) { return s.watches.drop(w) }
-
-// WatchCount returns how many watches this member's connections have set. As in ZooKeeper, all of
-// one connection's watches on one node's data count as one, and all its watches on the node's
-// children as another.
-func (s *State) WatchCount() int { return s.watches.count(dataTable, childTable) }
-
-// The rest of this file covers watches on nodes, not those on their children: the four-letter words
-// that list watches show no others.
-
-// NodeWatchCount returns how many watches on nodes there are.
-func (s *State) NodeWatchCount() int { return s.watches.count(dataTable) }
-
-// WatchedPaths returns how many paths are watched.
-func (s *State) WatchedPaths() int {
-	s.watches.mu.Lock()
-	defer s.watches.mu.Unlock()
-	return len(s.watches.tables[dataTable].paths)
-}
-
-// WatchingCount returns how many connections have a watch.
-func (s *State) WatchingCount() int {
-	s.watches.mu.Lock()
-	defer s.watches.mu.Unlock()
-	return s.watches.tables[dataTable].watchers
-}
-
-// Watches yields each watched path with each of its watchers; the watchers of one path come
-// together. Others may set and drop watches meanwhile: such a watch may be missing, or be yielded
-// although it is gone. Watches keeps at most one path's watchers and a few more in memory, and
-// holds no lock of its own while it yields.
-func (s *State) Watches() iter.Seq2[string, Watcher] {
-	return s.watches.byPath
-}
-
-// WatchesByWatcher is like Watches, but the paths of one watcher come together.
-func (s *State) WatchesByWatcher() iter.Seq2[Watcher, string] {
-	return s.watches.byWatcher
 }
 
 // watchPath returns the name under which the watches on a path from the wire, which is not null,

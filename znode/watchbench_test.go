@@ -160,7 +160,7 @@ func BenchmarkDropWatcher(b *testing.B) {
 			_, _ = s.Exists(path, nil, e)
 		}
 		b.StartTimer()
-		for s.DropWatcher(e) {
+		for s.Watches().Drop(e) {
 			continue
 		}
 	}

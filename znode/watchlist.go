@@ -1,5 +1,7 @@
 package znode
 
+import "iter"
+
 // The methods of this file list the watches of this member's connections in parts, for operators.
 // Each part needs at least the read lock; between two parts watches may be set, dropped and fired.
 
@@ -12,25 +14,22 @@ type WatchKinds struct {
 }
 
 // Watched reports whether anybody watches path itself. It leaves out recursive watches above path.
-func (s *State) Watched(path string) bool {
-	w := &s.watches
+func (w *Watches) Watched(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tables[dataTable].paths[path] != nil || w.tables[childTable].paths[path] != nil
 }
 
 // WatchedBelow reports whether anybody has a recursive watch on path itself.
-func (s *State) WatchedBelow(path string) bool {
-	w := &s.watches
+func (w *Watches) WatchedBelow(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.tables[dataTable].paths[path]
 	return p != nil && p.first.modes&recursive != 0 // these come first
 }
 
-// WatchOn returns in which ways who watches path itself, and false if it does not.
-func (s *State) WatchOn(path string, who Watcher) (kinds WatchKinds, ok bool) {
-	w := &s.watches
+// On returns in which ways who watches path itself, and false if it does not.
+func (w *Watches) On(path string, who Watcher) (kinds WatchKinds, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var on byTable
@@ -45,15 +44,32 @@ func (s *State) WatchOn(path string, who Watcher) (kinds WatchKinds, ok bool) {
 	}, ok
 }
 
-// WatchCountOf returns how many watches who has, counted as WatchCount does.
-func (s *State) WatchCountOf(who Watcher) int {
-	w := &s.watches
+// CountOf returns how many watches who has, counted as Count does.
+func (w *Watches) CountOf(who Watcher) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.watchers[who]; r != nil {
 		return r.n
 	}
 	return 0
+}
+
+// PathsOf yields the paths of the nodes that who watches, in no order. It leaves out paths where who
+// watches only the children. No watch may be set while it runs.
+func (w *Watches) PathsOf(who Watcher) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		r := w.watchers[who]
+		if r == nil {
+			return
+		}
+		for e := r.first[dataTable]; e != nil; e = e.sameWatcher.next {
+			if !yield(e.path.path) {
+				return
+			}
+		}
+	}
 }
 
 // WatchScan goes through the watches of one watcher in parts. Make one with NewWatchScan.
@@ -68,13 +84,12 @@ func NewWatchScan(who Watcher) *WatchScan {
 	return &WatchScan{who: who, last: make([]*watch, 0, watchesPerLock)}
 }
 
-// ScanWatches calls see with the paths of the next watches, at most watchesPerLock of them and in no
+// Scan calls see with the paths of the next watches, at most watchesPerLock of them and in no
 // order, and reports whether there are more. A path that is watched in two ways may be seen twice. The
 // scan goes on after the last watch of the part before that still exists. If none of them does, it
 // starts again, so that see gets some paths once more. see is called under a lock: it must not block,
 // nor set or drop watches. After a scan has returned false it is over.
-func (s *State) ScanWatches(scan *WatchScan, see func(path string)) (more bool) {
-	w := &s.watches
+func (w *Watches) Scan(scan *WatchScan, see func(path string)) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.watchers[scan.who]
@@ -98,7 +113,7 @@ func (s *State) ScanWatches(scan *WatchScan, see func(path string)) (more bool) 
 }
 
 // resume returns the watch at which a scan goes on, or nil if the scan has seen all of its table.
-func (w *watches) resume(scan *WatchScan, r *watching) *watch {
+func (w *Watches) resume(scan *WatchScan, r *watching) *watch {
 	for i := len(scan.last) - 1; i >= 0; i-- {
 		if e := scan.last[i]; w.find(scan.kind, e.path.path, scan.who) == e {
 			return e.sameWatcher.next

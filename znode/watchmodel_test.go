@@ -341,18 +341,18 @@ func (m *watchModel) compare(t testing.TB) {
 			want = append(want, onNode{p.path, p.who.id})
 		}
 	}
-	for path, who := range s.Watches() {
+	for path, who := range s.Watches().ByPath {
 		got = append(got, onNode{path, who.(*client).id})
 	}
-	for who, path := range s.WatchesByWatcher() {
+	for who, path := range s.Watches().ByWatcher {
 		again = append(again, onNode{path, who.(*client).id})
 	}
 	for _, list := range [][]onNode{want, got, again} {
 		slices.SortFunc(list, func(a, b onNode) int { return cmp.Or(strings.Compare(a.path, b.path), cmp.Compare(a.who, b.who)) })
 	}
-	if s.WatchCount() != len(m.list) || s.NodeWatchCount() != len(want) || s.WatchedPaths() != len(paths) || s.WatchingCount() != len(watchers) {
-		t.Errorf("%d watches, %d on nodes, on %d paths, by %d; want %d, %d, %d, %d", s.WatchCount(), s.NodeWatchCount(), s.WatchedPaths(),
-			s.WatchingCount(), len(m.list), len(want), len(paths), len(watchers))
+	if s.Watches().Count() != len(m.list) || s.Watches().NodeCount() != len(want) || s.Watches().PathCount() != len(paths) || s.Watches().WatcherCount() != len(watchers) {
+		t.Errorf("%d watches, %d on nodes, on %d paths, by %d; want %d, %d, %d, %d", s.Watches().Count(), s.Watches().NodeCount(), s.Watches().PathCount(),
+			s.Watches().WatcherCount(), len(m.list), len(want), len(paths), len(watchers))
 	}
 	if !slices.Equal(got, want) || !slices.Equal(again, want) {
 		t.Errorf("listed %v and %v, want %v", got, again, want)
@@ -381,22 +381,22 @@ func (m *watchModel) compareListed(t testing.TB, k *client) {
 	}
 	s, got := m.w.s(), map[string]WatchKinds{}
 	for scan, more := NewWatchScan(k), true; more; {
-		more = s.ScanWatches(scan, func(path string) { got[path] = WatchKinds{} })
+		more = s.Watches().Scan(scan, func(path string) { got[path] = WatchKinds{} })
 	}
 	for path := range got {
-		got[path], _ = s.WatchOn(path, k)
+		got[path], _ = s.Watches().On(path, k)
 	}
-	if !maps.Equal(got, want) || s.WatchCountOf(k) != n {
-		t.Errorf("client %v has %d watches, %+v, want %d, %+v", k.id, s.WatchCountOf(k), got, n, want)
+	if !maps.Equal(got, want) || s.Watches().CountOf(k) != n {
+		t.Errorf("client %v has %d watches, %+v, want %d, %+v", k.id, s.Watches().CountOf(k), got, n, want)
 	}
 	for _, path := range []string{"/a/b", "/none/deep"} {
 		watched := slices.ContainsFunc(m.list, func(p plainWatch) bool { return p.path == path })
 		below := slices.ContainsFunc(m.list, func(p plainWatch) bool { return p.path == path && p.modes&recursive != 0 })
-		if got := s.WatchedBelow(path); got != below {
+		if got := s.Watches().WatchedBelow(path); got != below {
 			t.Errorf("somebody watches below %s: %t, want %t", path, got, below)
 		}
-		if _, ok := s.WatchOn(path, k); ok != (want[path] != WatchKinds{}) || s.Watched(path) != watched {
-			t.Errorf("client %v watches %s: %t, anybody: %t", k.id, path, ok, s.Watched(path))
+		if _, ok := s.Watches().On(path, k); ok != (want[path] != WatchKinds{}) || s.Watches().Watched(path) != watched {
+			t.Errorf("client %v watches %s: %t, anybody: %t", k.id, path, ok, s.Watches().Watched(path))
 		}
 	}
 }

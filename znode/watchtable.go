@@ -5,18 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// watches holds this member's watches on nodes and on their children. The zero value is ready.
+// Watches holds this member's watches on nodes and on their children. The zero value is ready.
 //
-// Readers, which hold the tree's read lock, set and drop watches under mu. mu is taken inside the
+// Its methods need at least the tree's read lock. Readers, which hold the tree's read lock, set and drop watches under mu. mu is taken inside the
 // tree's lock, and nothing but Watcher.Watching is called while it is held. The holder of the tree's write lock is
 // alone, so it fires watches without mu.
-type watches struct {
+type Watches struct {
 	mu       sync.Mutex
 	tables   [tableKinds]watchTable
 	watchers map[Watcher]*watching
-	turn     uint64        // counted up for each event that a watcher gets at most once
-	steps    int           // see maxFireSteps
-	missed   atomic.Uint64 // paths that miss took out; see MissedPaths
+	pending  []notification // of the running transaction
+	turn     uint64         // counted up for each event that a watcher gets at most once
+	steps    int            // see maxFireSteps
+	missed   atomic.Uint64  // paths that miss took out; see MissedPaths
 }
 
 // tableKind says what the watches of a table are set on.
@@ -90,14 +91,14 @@ const watchesPerLock = 1024
 
 // watchData sets a one-shot watch of who on the node at path. It keeps path, which must be the
 // node's own or a copy, not borrowed.
-func (w *watches) watchData(path string, who Watcher) {
+func (w *Watches) watchData(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.add(dataTable, path, who, once)
 }
 
 // watchChildren does the same for the node's children.
-func (w *watches) watchChildren(path string, who Watcher) {
+func (w *Watches) watchChildren(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.add(childTable, path, who, once)
@@ -105,7 +106,7 @@ func (w *watches) watchChildren(path string, who Watcher) {
 
 // watchAlways sets a persistent watch of who on the node and its children or, if below is set, on
 // the node and everything below it.
-func (w *watches) watchAlways(path string, below bool, who Watcher) {
+func (w *Watches) watchAlways(path string, below bool, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if below {
@@ -117,7 +118,7 @@ func (w *watches) watchAlways(path string, below bool, who Watcher) {
 }
 
 // has reports whether who watches path in one of these ways.
-func (w *watches) has(path string, who Watcher, of byTable) bool {
+func (w *Watches) has(path string, who Watcher, of byTable) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, m := range of {
@@ -129,7 +130,7 @@ func (w *watches) has(path string, who Watcher, of byTable) bool {
 }
 
 // unwatch removes all these ways in which who watches path, and reports whether there were any.
-func (w *watches) unwatch(path string, who Watcher, of byTable) bool {
+func (w *Watches) unwatch(path string, who Watcher, of byTable) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := false
@@ -141,8 +142,8 @@ func (w *watches) unwatch(path string, who Watcher, of byTable) bool {
 	return found
 }
 
-// drop removes up to watchesPerLock watches of one watcher, and reports whether there are more.
-func (w *watches) drop(who Watcher) (more bool) {
+// Drop removes watches of a closed connection, up to watchesPerLock of them. It reports whether there are more.
+func (w *Watches) Drop(who Watcher) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.watchers[who]
@@ -158,8 +159,31 @@ func (w *watches) drop(who Watcher) (more bool) {
 	return w.watchers[who] != nil
 }
 
+// Count returns how many watches this member's connections have set. As in ZooKeeper, all of
+// one connection's watches on one node's data count as one, and all its watches on the node's
+// children as another.
+func (w *Watches) Count() int { return w.count(dataTable, childTable) }
+
+// NodeCount returns how many watches on nodes there are, without those on their children. The four-letter words
+// that list watches show no others, so that PathCount, WatcherCount, ByPath and ByWatcher leave them out, too.
+func (w *Watches) NodeCount() int { return w.count(dataTable) }
+
+// PathCount returns how many paths are watched.
+func (w *Watches) PathCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tables[dataTable].paths)
+}
+
+// WatcherCount returns how many connections have a watch.
+func (w *Watches) WatcherCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tables[dataTable].watchers
+}
+
 // count returns how many watches there are in the given tables.
-func (w *watches) count(kinds ...tableKind) int {
+func (w *Watches) count(kinds ...tableKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
@@ -175,8 +199,11 @@ type listed struct {
 	who  Watcher
 }
 
-// byPath yields all watches of the data table; those on one path come together.
-func (w *watches) byPath(yield func(string, Watcher) bool) {
+// ByPath yields each watched path with each of its watchers; the watchers of one path come
+// together. Others may set and drop watches meanwhile: such a watch may be missing, or be yielded
+// although it is gone. ByPath keeps at most one path's watchers and a few more in memory, and
+// holds no lock of its own while it yields.
+func (w *Watches) ByPath(yield func(string, Watcher) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var batch []listed
@@ -197,8 +224,8 @@ func (w *watches) byPath(yield func(string, Watcher) bool) {
 	flush()
 }
 
-// byWatcher yields all watches of the data table; those of one watcher come together.
-func (w *watches) byWatcher(yield func(Watcher, string) bool) {
+// ByWatcher is like ByPath, but the paths of one watcher come together.
+func (w *Watches) ByWatcher(yield func(Watcher, string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var batch []listed
@@ -221,7 +248,7 @@ func (w *watches) byWatcher(yield func(Watcher, string) bool) {
 
 // unlocked calls yield for each watch of a batch, and reports whether yield never returned false.
 // It releases the lock, which the caller holds, meanwhile.
-func (w *watches) unlocked(batch []listed, yield func(listed) bool) bool {
+func (w *Watches) unlocked(batch []listed, yield func(listed) bool) bool {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	for _, l := range batch {
@@ -235,7 +262,7 @@ func (w *watches) unlocked(batch []listed, yield func(listed) bool) bool {
 // The rest of this file needs mu or the tree's write lock.
 
 // add adds a mode to a watch, which it creates if there is none.
-func (w *watches) add(k tableKind, path string, who Watcher, m modes) {
+func (w *Watches) add(k tableKind, path string, who Watcher, m modes) {
 	t := &w.tables[k]
 	p := t.paths[path]
 	if p == nil {
@@ -278,7 +305,7 @@ func (w *watches) add(k tableKind, path string, who Watcher, m modes) {
 
 // subtract removes modes from a watch, and removes the watch with its last mode. It reports whether
 // the watch had any of them.
-func (w *watches) subtract(k tableKind, e *watch, m modes) bool {
+func (w *Watches) subtract(k tableKind, e *watch, m modes) bool {
 	if m &= e.modes; m == 0 {
 		return false
 	}
@@ -307,7 +334,7 @@ func (w *watches) subtract(k tableKind, e *watch, m modes) bool {
 }
 
 // find returns the watch of who on path, or nil if there is none.
-func (w *watches) find(k tableKind, path string, who Watcher) *watch {
+func (w *Watches) find(k tableKind, path string, who Watcher) *watch {
 	p, r := w.tables[k].paths[path], w.watchers[who]
 	if p == nil || r == nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rollcall/jute"
+	"rollcall/proto"
 )
 
 func (c *client) addWatch(path string, mode jute.AddWatchMode) jute.Code {
@@ -17,20 +18,20 @@ func (c *client) addWatch(path string, mode jute.AddWatchMode) jute.Code {
 func (c *client) checkWatches(path string, of jute.WatcherType) jute.Code {
 	c.w.s().RLock()
 	defer c.w.s().RUnlock()
-	return c.w.s().CheckWatches([]byte(path), of, c)
+	return c.w.s().Watches().Check([]byte(path), of, c)
 }
 
 func (c *client) removeWatches(path string, of jute.WatcherType) jute.Code {
 	c.w.s().RLock()
 	defer c.w.s().RUnlock()
-	return c.w.s().RemoveWatches([]byte(path), of, c)
+	return c.w.s().Watches().Remove([]byte(path), of, c)
 }
 
 // dropWatcher drops all watches of c, and returns in how many pieces.
 func (c *client) dropWatcher() int {
 	for n := 1; ; n++ {
 		c.w.s().RLock()
-		more := c.w.s().DropWatcher(c)
+		more := c.w.s().Watches().Drop(c)
 		c.w.s().RUnlock()
 		if !more {
 			return n
@@ -271,11 +272,11 @@ func TestWatchTypes(t *testing.T) {
 func TestNullWatchPath(t *testing.T) {
 	w := newWorld(t)
 	k, s := w.connect(), w.s()
-	if code := s.AddWatch(nil, below, k); code != jute.OK || s.WatchCount() != 0 {
-		t.Errorf("addWatch: %v, %d watches", code, s.WatchCount())
+	if code := s.AddWatch(nil, below, k); code != jute.OK || s.Watches().Count() != 0 {
+		t.Errorf("addWatch: %v, %d watches", code, s.Watches().Count())
 	}
 	_ = k.addWatch("/", below)
-	if a, b := s.CheckWatches(nil, jute.WatcherAny, k), s.RemoveWatches(nil, jute.WatcherAny, k); a != jute.NoWatcher || b != jute.NoWatcher {
+	if a, b := s.Watches().Check(nil, jute.WatcherAny, k), s.Watches().Remove(nil, jute.WatcherAny, k); a != jute.NoWatcher || b != jute.NoWatcher {
 		t.Errorf("checkWatches: %v, removeWatches: %v", a, b)
 	}
 }
@@ -306,12 +307,12 @@ func TestWatchKeepsNoRequest(t *testing.T) {
 			_ = s.SetWatches(req, k, nil)
 		case 4:
 			_ = s.SetWatches(req, k, nil)
-			_ = s.CheckWatches(missing, jute.WatcherAny, k)
+			_ = s.Watches().Check(missing, jute.WatcherAny, k)
 		}
 		copy(here, "!!!!!")
 		copy(missing, "?????")
 		checkWatchIndex(t, s)
-		for path := range s.Watches() {
+		for path := range s.Watches().ByPath {
 			if path != "/here" && path != "/none" {
 				t.Errorf("%d: a watch on %q", i, path)
 			}
@@ -337,14 +338,14 @@ func TestDropWatcher(t *testing.T) {
 	for i := range 2 * watchesPerLock {
 		_ = b.watchExists(fmt.Sprintf("/none/%d", i))
 	}
-	if n := w.s().WatchCount(); n != 61+2*watchesPerLock {
+	if n := w.s().Watches().Count(); n != 61+2*watchesPerLock {
 		t.Errorf("%d watches", n)
 	}
 	if n := b.dropWatcher(); n != 3 {
 		t.Errorf("dropped in %d pieces", n)
 	}
-	if n := b.dropWatcher(); n != 1 || w.s().WatchCount() != 40 {
-		t.Errorf("%d pieces more, %d watches", n, w.s().WatchCount())
+	if n := b.dropWatcher(); n != 1 || w.s().Watches().Count() != 40 {
+		t.Errorf("%d pieces more, %d watches", n, w.s().Watches().Count())
 	}
 	checkWatchIndex(t, w.s())
 	a.setData("/3", "", -1)
@@ -353,7 +354,7 @@ func TestDropWatcher(t *testing.T) {
 	c.wantEvents("Changed(/3)")
 	a.dropWatcher()
 	c.dropWatcher()
-	if n := w.s().WatchCount(); n != 0 || len(w.s().watches.watchers) != 0 {
+	if n := w.s().Watches().Count(); n != 0 || len(w.s().watches.watchers) != 0 {
 		t.Errorf("%d watches left", n)
 	}
 	checkWatchIndex(t, w.s())
@@ -367,7 +368,7 @@ func TestListWatches(t *testing.T) {
 	s := w.s()
 	count := func(watches, onNodes, paths, watching int) {
 		t.Helper()
-		if got := [4]int{s.WatchCount(), s.NodeWatchCount(), s.WatchedPaths(), s.WatchingCount()}; got != [4]int{watches, onNodes, paths, watching} {
+		if got := [4]int{s.Watches().Count(), s.Watches().NodeCount(), s.Watches().PathCount(), s.Watches().WatcherCount()}; got != [4]int{watches, onNodes, paths, watching} {
 			t.Errorf("%d watches, %d on nodes, on %d paths, by %d", got[0], got[1], got[2], got[3])
 		}
 	}
@@ -394,19 +395,19 @@ func TestListWatches(t *testing.T) {
 	var lastWatcher Watcher
 	s.RLock()
 	defer s.RUnlock()
-	for path, who := range s.Watches() {
+	for path, who := range s.Watches().ByPath {
 		if path != lastPath && paths[path] {
 			t.Errorf("%s is listed again", path)
 		}
 		paths[path], lastPath = true, path
 		byPath = append(byPath, path+" "+names[who])
-		s.DropWatcher(a) // hangs if the list holds the lock of the watches
+		s.Watches().Drop(a) // hangs if the list holds the lock of the watches
 	}
 	if len(byPath) < 2+watchesPerLock {
 		t.Errorf("%d watches listed", len(byPath))
 	}
 	_ = a.addWatch("/r", below)
-	for who, path := range s.WatchesByWatcher() {
+	for who, path := range s.Watches().ByWatcher {
 		if who != lastWatcher && watchers[who] {
 			t.Errorf("%s is listed again", names[who])
 		}
@@ -418,12 +419,12 @@ func TestListWatches(t *testing.T) {
 		t.Errorf("by watcher: %d, %v", len(byWatcher), byWatcher[:3])
 	}
 	n := 0
-	for range s.Watches() {
+	for range s.Watches().ByPath {
 		if n++; n == watchesPerLock/2 {
 			break
 		}
 	}
-	for range s.WatchesByWatcher() {
+	for range s.Watches().ByWatcher {
 		break
 	}
 	count(4+watchesPerLock, 3+watchesPerLock, 2+watchesPerLock, 3)
@@ -463,14 +464,14 @@ func TestSetWatches(t *testing.T) {
 		} else {
 			lists[i-5] = append(lists[i-5], nil)
 		}
-		if code := set(lists...); code != jute.MarshallingError || k.events != nil || w.s().WatchCount() != 0 {
-			t.Errorf("239: %v %v, %d watches", code, k.events, w.s().WatchCount())
+		if code := set(lists...); code != jute.MarshallingError || k.events != nil || w.s().Watches().Count() != 0 {
+			t.Errorf("239: %v %v, %d watches", code, k.events, w.s().Watches().Count())
 		}
 	}
 	code := set(list("/n", "/gone", "/same", "/c"), list("/new", "/none"), list("/c", "/x", "/same"), list(), list())
 	k.wantEvents("Changed(/n)", "Deleted(/gone)", "Created(/new)", "Children(/c)", "Deleted(/x)")
-	if code != jute.OK || w.s().WatchCount() != 4 { // /same twice, /none, and /c, whose data the client has seen
-		t.Errorf("%v, %d watches", code, w.s().WatchCount())
+	if code != jute.OK || w.s().Watches().Count() != 4 { // /same twice, /none, and /c, whose data the client has seen
+		t.Errorf("%v, %d watches", code, w.s().Watches().Count())
 	}
 	k.must(k.setData("/same", "", -1))
 	k.must(k.create("/none", 0))
@@ -479,8 +480,8 @@ func TestSetWatches(t *testing.T) {
 	k.wantEvents("Changed(/same)", "Created(/none)", "Children(/same)")
 
 	k.dropWatcher()
-	if code := set(list(), list(), list(), list("/new", "/gone"), list("/n")); code != jute.OK || w.s().WatchCount() != 5 {
-		t.Errorf("238: %v, %d watches", code, w.s().WatchCount())
+	if code := set(list(), list(), list(), list("/new", "/gone"), list("/n")); code != jute.OK || w.s().Watches().Count() != 5 {
+		t.Errorf("238: %v, %d watches", code, w.s().Watches().Count())
 	}
 	k.wantEvents()
 	for range 2 {
@@ -556,5 +557,35 @@ func checkWatchIndex(t testing.TB, s *State) {
 				t.Errorf("table %d: %d watches in a watcher's list, %d in those of paths", k, n, seen[k][r])
 			}
 		}
+	}
+}
+
+// wakes is a watcher that keeps its events.
+type wakes struct{ events []string }
+
+func (k *wakes) Event(t jute.EventType, path string, zxid int64) {
+	k.events = append(k.events, fmt.Sprintf("%v(%s) %d", t, path, zxid))
+}
+func (*wakes) Identities() []*proto.Identity { return nil }
+func (*wakes) Watching(int)                  {}
+
+// Pending changes fire in order and once, with a zxid. Discarded ones do not fire.
+func TestPendingChanges(t *testing.T) {
+	var w Watches
+	var k wakes
+	open := (&acls{}).world(jute.PermAll)
+	change := func(path string) {
+		w.note(notification{event: jute.EventNodeDataChanged, path: path, acl: open})
+	}
+	change("/a") // nobody watches yet
+	w.watchAlways("/a", true, &k)
+	change("/a/lost")
+	w.discard()
+	change("/a/2")
+	change("/a/1")
+	w.fire(7, &Rules{})
+	w.fire(8, &Rules{})
+	if want := []string{"NodeDataChanged(/a/2) 7", "NodeDataChanged(/a/1) 7"}; !slices.Equal(k.events, want) {
+		t.Errorf("events %q, want %q", k.events, want)
 	}
 }

@@ -282,7 +282,7 @@ func worstHeld(nodes int) func(k *bench, b *testing.B) func() []*proto.Txn {
 		var held []*silent
 		return func() []*proto.Txn {
 			for _, w := range held {
-				for k.s.DropWatcher(w) {
+				for k.s.Watches().Drop(w) {
 					continue
 				}
 			}

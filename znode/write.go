@@ -110,7 +110,7 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 	parent.countCreate()
 	parent.pzxid = s.zxid
 	s.count(parent)
-	s.changed(change{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
+	s.watches.note(notification{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
 	s.use(n.path, 1, n.data.len())
 	s.measure(n.path)
 	return n, jute.OK
@@ -169,7 +169,7 @@ func (s *State) remove(n *node) {
 	parent.pzxid = s.zxid
 	s.count(parent)
 	s.gone = append(s.gone, n.path)
-	s.changed(change{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
+	s.watches.note(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
 	s.use(n.path, -1, -n.data.len())
 }
 
@@ -216,7 +216,7 @@ func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.C
 	n.data.version++
 	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
 	s.count(n)
-	s.changed(change{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+	s.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 	s.use(n.path, 0, more)
 	s.keepUsage(n, had)
 	return n, jute.OK

@@ -234,7 +234,7 @@ func watcherClosed(s *stage) {
 		state := s.Member(s.at).State()
 		state.RLock()
 		defer state.RUnlock()
-		return state.WatchCount()
+		return state.Watches().Count()
 	}
 	if n := watches(); n != 1 {
 		s.Errorf("%d watches, want 1", n)
