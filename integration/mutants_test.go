@@ -34,12 +34,12 @@ const (
 var mutants = append([]mutant{
 	{
 		"owner unchecked", "znode/session.go",
-		"case r.Owner != ownerOf(txn):", "case r.Owner != ownerOf(txn) && false:",
+		"case session.Owner != ownerOf(t.txn):", "case session.Owner != ownerOf(t.txn) && false:",
 		here, "TestMovedSessionWithStuckWrite",
 	},
 	{
 		"old attach accepted", "znode/session.go",
-		"if req.GetSince() != old.Since && old.Owner.Member != txn.GetMember() {", "if false {",
+		"if req.GetSince() != old.Since && old.Owner.Member != t.txn.GetMember() {", "if false {",
 		here, "TestOldAttachAfterTheHeal",
 	},
 	{
@@ -124,7 +124,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"close without its ephemerals", "znode/sweep.go",
-		"for i, path := range s.owned(id, limit) {", "for i, path := range s.owned(id, limit)[:0] {",
+		"for i, path := range t.state.owned(id, limit) {", "for i, path := range t.state.owned(id, limit)[:0] {",
 		here, within200,
 	},
 	{
@@ -149,7 +149,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"every session of an entry has a budget of its own", "znode/sweep.go",
-		"	s.removals -= nodes\n", "",
+		"	t.removals -= nodes\n", "",
 		"./znode", "TestSessionsOfAnEntryShareABudget",
 	},
 	{
@@ -183,13 +183,13 @@ var mutants = append([]mutant{
 		here, "TestSyncOnALaggingMember",
 	},
 	{
-		"events behind the next write", "znode/apply.go",
-		"	s.fire()\n	s.rememberDeletes(txn)\n", "	s.rememberDeletes(txn)\n",
+		"events behind the next write", "znode/transaction.go",
+		"	t.watches.fire(t.state.zxid, &t.state.term.Rules)\n	t.rememberDeletes()\n", "	t.rememberDeletes()\n",
 		here, within200,
 	},
 	{
 		"ephemeral of another session closed", "znode/sweep.go",
-		"for i, path := range s.owned(id, limit) {", "for i, path := range s.owned(id-1, limit) {",
+		"for i, path := range t.state.owned(id, limit) {", "for i, path := range t.state.owned(id-1, limit) {",
 		here, within200,
 	},
 	{
@@ -509,7 +509,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"time that never goes back", "znode/apply.go",
-		"s.now = entry.GetTimeMs()\n\t\ts.removals", "s.now = max(s.now, entry.GetTimeMs())\n\t\ts.removals",
+		"s.now = entry.GetTimeMs()\n\t\ts.running.begin()", "s.now = max(s.now, entry.GetTimeMs())\n\t\ts.running.begin()",
 		"./znode", "TestTimeFollowsTheStamp",
 	},
 	{

@@ -35,13 +35,13 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		s.term = Term{Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOf(start)}
 		s.acls.obey(s.term.Rules)
 		s.hooks.TermStarted(s.term)
-		s.beginRoster(start.GetRoster())
+		s.running.beginRoster(start.GetRoster())
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// The entry comes from a leader whose term was over or had not opened yet. All members
 		// ignore it.
 	default:
 		s.now = entry.GetTimeMs()
-		s.removals = s.perEntry
+		s.running.begin()
 		s.watches.steps = 0
 		s.hashed = 0
 		for _, txn := range entry.GetTxns() {
@@ -87,13 +87,8 @@ func (s *State) step(txn *proto.Txn) {
 		}
 		return
 	}
-	r := &s.result
-	*r = Result{}
-	s.run(txn, r)
-	s.acls.forget()
-	s.watches.fire(s.zxid, &s.term.Rules)
-	s.rememberDeletes(txn)
-	s.tellQuotas()
+	s.running.run(txn)
+	r := &s.running.result
 	if own {
 		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
 		s.hooks.Applied(txn, r)
@@ -108,7 +103,7 @@ func (s *State) step(txn *proto.Txn) {
 func (s *State) announce(txn *proto.Txn) bool {
 	var req proto.Announce
 	id := txn.GetMember()
-	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 || !s.listed(id) {
+	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 || !s.roster.lets(id) {
 		return false
 	}
 	m := &s.members[id]
@@ -143,73 +138,4 @@ func leadersOwn(op jute.Op) bool {
 		return true
 	}
 	return false
-}
-
-// run is the one place where a transaction changes state. Each operation is a method that decodes
-// the body and takes the zxid.
-func (s *State) run(txn *proto.Txn, r *Result) {
-	s.acls.sender.begin(txn)
-	switch op := jute.Op(txn.GetOp()); op {
-	case jute.OpCreateSession:
-		s.createSession(txn, r)
-	case jute.OpAttach:
-		s.attach(txn, r)
-	case jute.OpIdentify:
-		s.identify(txn, r)
-	case jute.OpCloseSession:
-		s.closeSession(txn, r)
-	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:
-		if txn.GetMember() != 0 {
-			s.unimplemented(txn, r)
-			return
-		}
-		s.runLeaders(op, txn, r)
-	case jute.OpEmpty:
-	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		s.runCreate(txn, r)
-	case jute.OpDelete:
-		s.runDelete(txn, r)
-	case jute.OpSetData:
-		s.runSetData(txn, r)
-	case jute.OpSetACL:
-		s.runSetACL(txn, r)
-	case jute.OpMulti:
-		s.runMulti(txn, r)
-	case jute.OpReconfig:
-		if txn.GetMember() == 0 {
-			s.runOperators(txn, r)
-		} else {
-			s.runReconfig(txn, r)
-		}
-	default:
-		s.unimplemented(txn, r)
-	}
-}
-
-// runLeaders runs a transaction that only a leader makes.
-func (s *State) runLeaders(op jute.Op, txn *proto.Txn, r *Result) {
-	switch op {
-	case jute.OpExpire:
-		s.expire(txn, r)
-	case jute.OpKill:
-		s.kill(txn, r)
-	case jute.OpReap:
-		s.reap(txn, r)
-	default:
-		s.sweep(txn, r)
-	}
-}
-
-// unimplemented answers an operation that no member should have forwarded. A new operation raises
-// FormatLevel, so it can never be unknown to only some of the members.
-func (s *State) unimplemented(txn *proto.Txn, r *Result) {
-	s.take()
-	if r.Code = s.refuse(txn); r.Code == jute.OK {
-		r.Code = jute.Unimplemented
-	}
-}
-
-// take gives the running transaction its zxid.
-func (s *State) take() {
-	s.zxid = max(s.zxid+1, int64(s.term.Term)<<32)
 }

@@ -88,8 +88,8 @@ func (k *bench) apply(b *testing.B, e *proto.Entry) {
 	if err := k.s.Apply(k.index, 1, e); err != nil {
 		b.Fatal(err)
 	}
-	if _, cursor := k.s.Boot(1); k.seq > 1 && cursor != k.seq || k.s.result.Code != jute.OK {
-		b.Fatalf("%d of %d applied: %v", cursor, k.seq, k.s.result.Code)
+	if _, cursor := k.s.Boot(1); k.seq > 1 && cursor != k.seq || k.s.running.result.Code != jute.OK {
+		b.Fatalf("%d of %d applied: %v", cursor, k.seq, k.s.running.result.Code)
 	}
 }
 
@@ -333,7 +333,7 @@ func BenchmarkMemory(b *testing.B) {
 	var out bytes.Buffer
 	measure("written", func() *State {
 		k := newBench(b, million())
-		k.s.create = jute.CreateRequest{}
+		k.s.running.create = jute.CreateRequest{}
 		return k.s
 	})
 	if _, err := newBench(b, million()).s.Snapshot().WriteTo(&out); err != nil {

@@ -7,10 +7,13 @@ package znode
 // too. Access control lists count with what they take in memory, each once however many nodes have it. Sessions do not count, nor
 // does the data of /zookeeper/config.
 
-// DataUsed returns the bytes that count against Rules.DataQuota: those of all paths, data and access control lists, except
-// the data of /zookeeper/config. That text is not in the log, so a refusal must not depend on it.
-func (s *State) DataUsed() int64 {
-	return s.dataSize + s.listSize - int64(s.get(ConfigPath).data.len())
+// DataUsed returns the bytes that count against Rules.DataQuota. The caller holds at least the read lock.
+func (s *State) DataUsed() int64 { return s.dataUsed() }
+
+// dataUsed returns the bytes of all paths, data and access control lists, except those of the data of /zookeeper/config.
+// That text is not in the log, so a refusal must not depend on it.
+func (t *tree) dataUsed() int64 {
+	return t.dataSize + t.listSize - int64(t.get(ConfigPath).data.len())
 }
 
 // added returns how many bytes a list adds if a node gets it in place of another one, which may be nil.
@@ -26,6 +29,6 @@ func added(list, before *acl) (n int) {
 
 // overfills reports whether the quota of all data forbids a change that adds so many bytes. It is not
 // for the data of /zookeeper/config: members may have texts of different lengths there.
-func (s *State) overfills(added int) bool {
-	return s.term.DataQuota > 0 && added > 0 && uint64(s.DataUsed())+uint64(added) > s.term.DataQuota
+func (t *transaction) overfills(added int) bool {
+	return t.state.term.DataQuota > 0 && added > 0 && uint64(t.state.dataUsed())+uint64(added) > t.state.term.DataQuota
 }

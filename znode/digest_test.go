@@ -256,7 +256,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 	s.ends = ends{}
 	note("no ends", s)
 	s = restored(t, whole)
-	s.remove(s.get("/null"))
+	s.running.remove(s.get("/null"))
 	note("no /null", s)
 	for i := range 100 { // the same names and contents in other pairs
 		s := restored(t, whole)

@@ -117,7 +117,7 @@ func checkTree(t testing.TB, s *State) {
 	if candidates != s.candidates.n || quotas != s.quotas.n {
 		t.Errorf("%d candidates, %d quotas; counted %d, %d", s.candidates.n, s.quotas.n, candidates, quotas)
 	}
-	if kept := uint64(s.ends.kept.n); kept > min(s.ends.count, uint64(s.mostEnds)) || (kept == 0) != (s.ends.count == 0) {
+	if kept := uint64(s.ends.kept.n); kept > min(s.ends.count, uint64(s.running.mostEnds)) || (kept == 0) != (s.ends.count == 0) {
 		t.Errorf("%d of %d ends are kept", kept, s.ends.count)
 	}
 	sessions := 0

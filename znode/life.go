@@ -163,21 +163,21 @@ func (c Candidate) due(now, neverUsedMs int64) bool {
 // reap removes a node that the leader took for due, provided it is due now. Since the leader
 // looked, the node may have got a child, or been changed, deleted or created again; reap then does
 // nothing.
-func (s *State) reap(txn *proto.Txn, r *Result) {
+func (t *transaction) reap() {
 	var req proto.Reap
-	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil {
-		r.Code = jute.MarshallingError
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	n := s.get(req.GetPath())
+	n := t.state.get(req.GetPath())
 	if n == nil {
 		return
 	}
 	c, ok := n.candidacy()
-	if !ok || !c.due(s.now, req.GetNeverUsedMs()) {
+	if !ok || !c.due(t.state.now, req.GetNeverUsedMs()) {
 		return
 	}
-	s.take()
-	s.remove(n)
-	s.remember(Removal{Cause: c.class.cause()})
+	t.take()
+	t.remove(n)
+	t.remember(Removal{Cause: c.class.cause()})
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"rollcall/jute"
-	"rollcall/proto"
 )
 
 // keepOps is how many operations' memory is kept from one multi to the next. A frame full of the
@@ -13,43 +12,43 @@ const keepOps = 1024
 
 // runMulti runs all of a multi's operations, or none. A malformed multi still takes a zxid, as in
 // ZooKeeper, unless an ACL list in it is null.
-func (s *State) runMulti(txn *proto.Txn, r *Result) {
-	if cap(s.ops) > keepOps {
-		s.ops, s.results, s.undo = nil, nil, nil
+func (t *transaction) runMulti() {
+	if cap(t.ops) > keepOps {
+		t.ops, t.results, t.undo = nil, nil, nil
 	}
-	n := jute.CountMulti(txn.GetBody()) // growing the slice step by step took four fifths of a large multi's time
-	s.ops, s.results, s.undo = slices.Grow(s.ops[:0], n), slices.Grow(s.results[:0], n), slices.Grow(s.undo[:0], n)
-	d := jute.NewDecoder(txn.GetBody())
+	n := jute.CountMulti(t.txn.GetBody()) // growing the slice step by step took four fifths of a large multi's time
+	t.ops, t.results, t.undo = slices.Grow(t.ops[:0], n), slices.Grow(t.results[:0], n), slices.Grow(t.undo[:0], n)
+	d := jute.NewDecoder(t.txn.GetBody())
 	var err error
-	s.ops, err = jute.DecodeMulti(&d, s.ops)
-	for i := range s.ops {
-		op := &s.ops[i]
+	t.ops, err = jute.DecodeMulti(&d, t.ops)
+	for i := range t.ops {
+		op := &t.ops[i]
 		if op.Op.Creates() && op.Op != jute.OpCreateTTL && op.Create.ACL == nil {
-			r.Code = jute.MarshallingError
+			t.result.Code = jute.MarshallingError
 			return
 		}
 	}
-	s.take()
-	if err != nil || !runnable(s.ops) {
-		r.Code = jute.MarshallingError
+	t.take()
+	if err != nil || !runnable(t.ops) {
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.results = s.results[:0]
-	code, failed := s.refuse(txn), 0
+	t.results = t.results[:0]
+	code, failed := t.refuse(), 0
 	switch {
-	case code == jute.SessionMoved || code != jute.OK && len(s.ops) == 0:
-		r.Code = code // for a dead session, the first operation carries the code
+	case code == jute.SessionMoved || code != jute.OK && len(t.ops) == 0:
+		t.result.Code = code // for a dead session, the first operation carries the code
 		return
 	case code == jute.OK:
-		failed, code = s.runOps(txn)
+		failed, code = t.runOps()
 	}
 	if code == jute.MarshallingError { // a null in an ACL, which no operation's result can report
-		r.Code = code
+		t.result.Code = code
 		return
 	}
 	if code != jute.OK {
-		s.results = s.results[:0]
-		for i := range s.ops {
+		t.results = t.results[:0]
+		for i := range t.ops {
 			result := OpResult{Op: jute.OpError}
 			switch {
 			case i == failed:
@@ -57,10 +56,10 @@ func (s *State) runMulti(txn *proto.Txn, r *Result) {
 			case i > failed:
 				result.Code = jute.RuntimeInconsistency
 			}
-			s.results = append(s.results, result)
+			t.results = append(t.results, result)
 		}
 	}
-	r.Multi = s.results
+	t.result.Multi = t.results
 }
 
 // runnable reports whether a multi may hold these operations.
@@ -80,63 +79,63 @@ func runnable(ops []jute.MultiOp) bool {
 
 // runOps runs s.ops and fills s.results. If an operation fails, runOps returns its number and its
 // code and undoes the others; no watcher has been told yet.
-func (s *State) runOps(txn *proto.Txn) (failed int, code jute.Code) {
-	if s.term.EnforceQuota {
-		before := s.tree.copy()
-		if s.before = &before; before.quotas.n > 0 {
-			s.gen.Add(1) // the copy must stay as it is
+func (t *transaction) runOps() (failed int, code jute.Code) {
+	if t.state.term.EnforceQuota {
+		before := t.state.tree.copy()
+		if t.before = &before; before.quotas.n > 0 {
+			t.gen.Add(1) // the copy must stay as it is
 		}
-		defer func() { s.before = nil }()
+		defer func() { t.before = nil }()
 	}
-	for i := range s.ops {
-		op := &s.ops[i]
-		s.undoable = i+1 < len(s.ops) // an operation that fails changes nothing, so the last one never needs an undo
+	for i := range t.ops {
+		op := &t.ops[i]
+		t.undoable = i+1 < len(t.ops) // an operation that fails changes nothing, so the last one never needs an undo
 		result := OpResult{Op: op.Op}
 		var n *node
 		switch op.Op {
 		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-			if n, code = s.createIn(txn, op); code == jute.OK {
+			if n, code = t.createIn(op); code == jute.OK {
 				result = OpResult{Op: resultOf(op), Path: n.path, Stat: n.stat()}
 			}
 		case jute.OpDelete:
-			code = s.deleteNode(txn, &op.Delete)
+			code = t.deleteNode(&op.Delete)
 		case jute.OpSetData:
-			if n, code = s.setData(txn, &op.SetData); code == jute.OK {
+			if n, code = t.setData(&op.SetData); code == jute.OK {
 				result.Stat = n.stat()
 			}
 		case jute.OpCheck:
-			code = s.check(txn, &op.Check)
+			code = t.check(&op.Check)
 		}
 		if code != jute.OK {
-			s.goBack()
+			t.goBack()
 			failed = i
 			break
 		}
-		s.results = append(s.results, result)
+		t.results = append(t.results, result)
 	}
-	s.undoable = false
-	clear(s.undo)
-	s.undo = s.undo[:0]
+	t.undoable = false
+	clear(t.undo)
+	t.undo = t.undo[:0]
 	return failed, code
 }
 
 // createIn runs a create within a multi. There, as in ZooKeeper, the flags alone decide the kind of
 // node.
-func (s *State) createIn(txn *proto.Txn, op *jute.MultiOp) (*node, jute.Code) {
+func (t *transaction) createIn(op *jute.MultiOp) (*node, jute.Code) {
 	mode := op.Create.Flags
 	switch {
-	case mode.IsTTL() && !s.term.TTLNodes:
+	case mode.IsTTL() && !t.state.term.TTLNodes:
 		return nil, jute.Unimplemented
 	case mode.IsTTL() && (op.TTL <= 0 || op.TTL > jute.MaxTTL):
 		return nil, jute.BadArguments
 	case mode.IsTTL():
-		return s.createNode(txn, &op.Create, life{ttl: op.TTL})
+		return t.createNode(&op.Create, life{ttl: op.TTL})
 	case mode.IsContainer() || op.Op == jute.OpCreateContainer:
-		return s.createNode(txn, &op.Create, life{container: true})
+		return t.createNode(&op.Create, life{container: true})
 	case mode.IsEphemeral():
-		return s.createNode(txn, &op.Create, life{owner: jute.SessionID(txn.GetSession())})
+		return t.createNode(&op.Create, life{owner: jute.SessionID(t.txn.GetSession())})
 	}
-	return s.createNode(txn, &op.Create, life{})
+	return t.createNode(&op.Create, life{})
 }
 
 // resultOf returns the type of a create's result, which is either that of create or that of
@@ -157,41 +156,41 @@ type undo struct {
 }
 
 // willUndo records a step that may have to be undone.
-func (s *State) willUndo(u undo) {
-	if !s.undoable {
+func (t *transaction) willUndo(u undo) {
+	if !t.undoable {
 		return
 	}
 	if !u.edited.plain() {
 		f := *u.edited.family
 		u.edited.family = &f
 	}
-	s.undo = append(s.undo, u)
+	t.undo = append(t.undo, u)
 }
 
 // goBack undoes all steps of the running multi.
-func (s *State) goBack() {
-	gen := s.gen.Load()
-	for _, u := range slices.Backward(s.undo) {
+func (t *transaction) goBack() {
+	gen := t.gen.Load()
+	for _, u := range slices.Backward(t.undo) {
 		switch {
 		case u.linked != nil:
-			s.unlink(gen, u.linked)
+			t.state.unlink(gen, u.linked)
 		case u.unlinked != nil:
-			s.link(gen, u.unlinked)
+			t.state.link(gen, u.unlinked)
 		default:
-			n := s.edit(gen, u.edited.path)
-			s.resize(n, u.edited.data.len()-n.data.len())
-			s.recast(gen, n, func() {
+			n := t.state.edit(gen, u.edited.path)
+			t.state.resize(n, u.edited.data.len()-n.data.len())
+			t.state.recast(gen, n, func() {
 				u.edited.gen = n.gen
 				if !n.plain() {
 					u.edited.found().children = n.children
 				}
 				*n = u.edited
 			})
-			s.count(n)
+			t.state.count(n)
 		}
 	}
-	s.forget()
-	s.watches.discard()
-	clear(s.overused)
-	s.overused = s.overused[:0]
+	t.forget()
+	t.watches.discard()
+	clear(t.overused)
+	t.overused = t.overused[:0]
 }

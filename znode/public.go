@@ -10,7 +10,7 @@ func (s *State) Public(path string) bool {
 			continue
 		}
 		above := s.get(path[:end])
-		if above == nil || !s.allows(above.acl, jute.PermRead, nil) {
+		if above == nil || !s.term.allow(above.acl, jute.PermRead, nil) {
 			return false
 		}
 	}

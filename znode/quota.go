@@ -108,36 +108,36 @@ func (t *tree) limits(root string) (limits, used quota, ok bool) {
 // forbids reports whether a quota's hard limit forbids a change at path that adds so many nodes and
 // bytes. Two rules are those of ZooKeeper. A change that shrinks the usage is still forbidden if
 // the usage stays above the limit. Within a multi, the usage from before the multi counts.
-func (s *State) forbids(path string, nodes, bytes int64) bool {
-	if !s.term.EnforceQuota {
+func (t *transaction) forbids(path string, nodes, bytes int64) bool {
+	if !t.state.term.EnforceQuota {
 		return false
 	}
-	t := &s.tree
-	if s.before != nil {
-		t = s.before
+	judged := &t.state.tree
+	if t.before != nil {
+		judged = t.before
 	}
-	root := t.quotaRoot(path)
+	root := judged.quotaRoot(path)
 	if root == "" {
 		return false
 	}
-	limits, used, ok := t.limits(root)
+	limits, used, ok := judged.limits(root)
 	return ok && (nodes != 0 && limits.hardCount >= 0 && used.count+nodes > limits.hardCount ||
 		bytes != 0 && limits.hardBytes >= 0 && used.bytes+bytes > limits.hardBytes)
 }
 
 // use updates the usage after a change at path.
-func (s *State) use(path string, nodes, bytes int) {
-	root := s.quotaRoot(path)
+func (t *transaction) use(path string, nodes, bytes int) {
+	root := t.state.quotaRoot(path)
 	if root == "" || nodes == 0 && bytes == 0 {
 		return
 	}
-	limits, used, ok := s.limits(root)
+	limits, used, ok := t.state.limits(root)
 	if !ok {
 		return
 	}
 	used.count += int64(nodes)
 	used.bytes += int64(bytes)
-	s.setUsage(root, used)
+	t.setUsage(root, used)
 	if nodes < 0 || bytes < 0 {
 		return
 	}
@@ -149,53 +149,50 @@ func (s *State) use(path string, nodes, bytes int) {
 		q.BytesLimit = limits.hardBytes
 	}
 	if q.CountLimit >= 0 && q.Count > q.CountLimit || q.BytesLimit >= 0 && q.Bytes > q.BytesLimit {
-		if n := len(s.overused); n > 0 && s.overused[n-1].Path == root { // in a multi, the last operation's usage counts
-			s.overused = s.overused[:n-1]
+		if n := len(t.overused); n > 0 && t.overused[n-1].Path == root { // in a multi, the last operation's usage counts
+			t.overused = t.overused[:n-1]
 		}
-		s.overused = append(s.overused, q)
+		t.overused = append(t.overused, q)
 	}
 }
 
 // measure computes a usage if a client has created one of the quota's two nodes, because the subtree may have changed while there
 // was no quota. The cost does not depend on the subtree: see totals.
-func (s *State) measure(path string) {
+func (t *transaction) measure(path string) {
 	root, ok := limited(path)
 	if !ok {
 		root, ok = quotaOf(path, usageName)
 	}
-	if !ok || s.get(quotaPath+root+usageName) == nil {
+	if !ok || t.state.get(quotaPath+root+usageName) == nil {
 		return
 	}
 	used := quota{}
-	if top := s.get(root); top != nil {
+	if top := t.state.get(root); top != nil {
 		used.count, used.bytes = top.subtree()
 	}
-	s.setUsage(root, used)
+	t.setUsage(root, used)
 }
 
 // keepUsage puts the usage of a quota back if a client has written it with setData. had is what the node had before.
-func (s *State) keepUsage(n *node, had packed) {
-	if root, ok := quotaOf(n.path, usageName); ok && s.get(quotaPath+root+limitsName) != nil {
-		s.setUsage(root, parseQuota(had.bytes()))
+func (t *transaction) keepUsage(n *node, had packed) {
+	if root, ok := quotaOf(n.path, usageName); ok && t.state.get(quotaPath+root+limitsName) != nil {
+		t.setUsage(root, parseQuota(had.bytes()))
 	}
 }
 
 // setUsage writes a usage node. Only its data changes, and watchers are not told.
-func (s *State) setUsage(root string, used quota) {
-	n := s.edit(s.gen.Load(), quotaPath+root+usageName)
-	s.willUndo(undo{edited: *n})
-	s.setBytes(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
-	s.count(n)
+func (t *transaction) setUsage(root string, used quota) {
+	n := t.state.edit(t.gen.Load(), quotaPath+root+usageName)
+	t.willUndo(undo{edited: *n})
+	t.state.setBytes(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
+	t.state.count(n)
 }
 
-// setBytes replaces the data of n but not their version. n must be of the present generation.
-func (s *State) setBytes(n *node, data []byte) { s.setPacked(n, pack(data)) }
-
 // tellQuotas reports to Hooks the quotas that the running transaction has left exceeded.
-func (s *State) tellQuotas() {
-	for _, q := range s.overused {
-		s.hooks.Overused(q)
+func (t *transaction) tellQuotas() {
+	for _, q := range t.overused {
+		t.hooks.Overused(q)
 	}
-	clear(s.overused)
-	s.overused = s.overused[:0]
+	clear(t.overused)
+	t.overused = t.overused[:0]
 }

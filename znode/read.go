@@ -29,7 +29,7 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 		}
 		return jute.Stat{}, jute.NoNode
 	}
-	if !s.allows(n.acl, jute.PermRead, who) {
+	if !s.term.allow(n.acl, jute.PermRead, who) {
 		return jute.Stat{}, jute.NoAuth
 	}
 	if w != nil {
@@ -95,7 +95,7 @@ func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Sta
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
-	return n.acl.list(s.allows(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
+	return n.acl.list(s.term.allow(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
 }
 
 // Weight returns how many bytes of data and how many children a node has, or 0, 0 if there is no

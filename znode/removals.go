@@ -84,39 +84,39 @@ func (r *Removal) size() int { return len(r.Path) + len(r.Address) }
 
 // remember keeps the removals that the running transaction has made since the last call. of says what they
 // have in common.
-func (s *State) remember(of Removal) {
-	of.AtMs, of.Zxid = s.now, s.zxid
+func (t *transaction) remember(of Removal) {
+	of.AtMs, of.Zxid = t.state.now, t.state.zxid
 	if of.Cause != Deleted {
-		s.hooks.Removed(of, s.gone)
+		t.hooks.Removed(of, t.gone)
 	}
-	for _, path := range s.gone {
+	for _, path := range t.gone {
 		of.Path = path
-		s.removed.keep(of)
+		t.removed.keep(of)
 	}
-	s.forget()
+	t.forget()
 }
 
 // forget drops the removals that the running transaction has made, because they are kept or undone.
-func (s *State) forget() {
-	if cap(s.gone) > keepOps {
-		s.gone = nil
+func (t *transaction) forget() {
+	if cap(t.gone) > keepOps {
+		t.gone = nil
 	}
-	clear(s.gone)
-	s.gone = s.gone[:0]
+	clear(t.gone)
+	t.gone = t.gone[:0]
 }
 
 // rememberDeletes keeps what a client's transaction has removed.
-func (s *State) rememberDeletes(txn *proto.Txn) {
-	if len(s.gone) == 0 {
+func (t *transaction) rememberDeletes() {
+	if len(t.gone) == 0 {
 		return
 	}
-	of := Removal{Cause: Deleted, Member: txn.GetMember(), Session: jute.SessionID(txn.GetSession())}
-	if session, ok := s.sessions.get(sessionKey(of.Session)); ok {
+	of := Removal{Cause: Deleted, Member: t.txn.GetMember(), Session: jute.SessionID(t.txn.GetSession())}
+	if session, ok := t.state.sessions.get(sessionKey(of.Session)); ok {
 		of.Address = session.Address
 	} else {
-		of.Address = addressOf(txn.GetIds())
+		of.Address = addressOf(t.txn.GetIds())
 	}
-	s.remember(of)
+	t.remember(of)
 }
 
 // addressOf returns the host of who sent a transaction that no session has sent, or "".

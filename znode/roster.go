@@ -83,51 +83,51 @@ func (s *State) Roster() (Roster, bool) { return s.roster, s.roster.Version != 0
 
 // beginRoster sets the list that a TermStart has. It does so only if the state has no list of that ensemble: the ensemble
 // begins, or its data were recovered, which began another one.
-func (s *State) beginRoster(m *proto.Roster) {
+func (t *transaction) beginRoster(m *proto.Roster) {
 	if m == nil {
 		return
 	}
-	r, err := RosterOf(m)
-	if err != nil || len(r.Servers.Voters()) == 0 {
+	list, err := RosterOf(m)
+	if err != nil || len(list.Servers.Voters()) == 0 {
 		return // no leader sends this; all members ignore it
 	}
-	if s.roster.Version != 0 && r.Ensemble == s.roster.Ensemble {
+	if t.state.roster.Version != 0 && list.Ensemble == t.state.roster.Ensemble {
 		return
 	}
-	s.take()
-	s.setRoster(r)
-	s.watches.fire(s.zxid, &s.term.Rules)
+	t.take()
+	t.setRoster(list)
+	t.watches.fire(t.state.zxid, &t.state.term.Rules)
 }
 
 // setRoster makes r the list, in the version of the running transaction. What the state knows of the
 // progress of members that are not in the list is forgotten, so that their old writes are never in turn.
 // The greatest ids of their sessions stay, because no id may be used again.
-func (s *State) setRoster(r Roster) {
-	r.Version = s.zxid
-	s.roster = r
-	for id := range s.members {
-		if m := &s.members[id]; !s.listed(uint32(id)) {
+func (t *transaction) setRoster(list Roster) {
+	list.Version = t.state.zxid
+	t.state.roster = list
+	for id := range t.state.members {
+		if m := &t.state.members[id]; !t.state.roster.lets(uint32(id)) {
 			*m = member{highest: m.highest}
 		}
 	}
-	s.showRoster()
-	s.hooks.Listed(r)
+	t.showRoster()
+	t.hooks.Listed(list)
 }
 
-// listed reports whether a member may take part: the list has it, or there is no list.
-func (s *State) listed(id uint32) bool {
-	_, ok := s.roster.Servers.Find(id)
-	return ok || s.roster.Version == 0
+// lets reports whether a member may take part: the list has it, or there is no list.
+func (r *Roster) lets(id uint32) bool {
+	_, ok := r.Servers.Find(id)
+	return ok || r.Version == 0
 }
 
 // showRoster writes the list's text to /zookeeper/config. The data of that node count in no quota, and its
 // version stays -1, as in ZooKeeper.
-func (s *State) showRoster() {
-	n := s.edit(s.gen.Load(), ConfigPath)
-	s.setBytes(n, []byte(s.roster.Text()))
-	n.data.version, n.mzxid, n.mtime = -1, s.zxid, s.now
-	s.count(n)
-	s.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+func (t *transaction) showRoster() {
+	n := t.state.edit(t.gen.Load(), ConfigPath)
+	t.state.setBytes(n, []byte(t.state.roster.Text()))
+	n.data.version, n.mzxid, n.mtime = -1, t.state.zxid, t.state.now
+	t.state.count(n)
+	t.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 }
 
 // ChangeOf returns the change of the list that a reconfig asks for.
@@ -144,53 +144,53 @@ func ChangeOf(txn *proto.Txn) (roster.Change, error) {
 }
 
 // runReconfig serves a client's reconfig. It checks in ZooKeeper's order.
-func (s *State) runReconfig(txn *proto.Txn, r *Result) {
+func (t *transaction) runReconfig() {
 	var req jute.ReconfigRequest
-	d := jute.NewDecoder(txn.GetBody())
+	d := jute.NewDecoder(t.txn.GetBody())
 	if req.Decode(&d); d.Err() != nil {
-		r.Code = jute.MarshallingError
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.take()
-	if !s.term.Reconfig {
-		r.Code, r.Why = jute.ReconfigDisabled, "reconfigEnabled is not set at the leader"
+	t.take()
+	if !t.state.term.Reconfig {
+		t.result.Code, t.result.Why = jute.ReconfigDisabled, "reconfigEnabled is not set at the leader"
 		return
 	}
-	if r.Code = s.refuse(txn); r.Code != jute.OK {
+	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
 		return
 	}
 	change := roster.Change{Joining: string(req.JoiningServers), Leaving: string(req.LeavingServers), Members: string(req.NewMembers)}
-	next, code, err := s.nextList(change, req.CurConfigID, fewestVoters, txn.GetReached())
+	next, code, err := t.nextList(change, req.CurConfigID, fewestVoters, t.txn.GetReached())
 	switch {
 	case err != nil:
-		r.Code, r.Why = code, err.Error()
-	case !s.grants(s.get(ConfigPath).acl, jute.PermWrite, txn):
-		r.Code, r.Why = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath
+		t.result.Code, t.result.Why = code, err.Error()
+	case !t.grants(t.state.get(ConfigPath).acl, jute.PermWrite):
+		t.result.Code, t.result.Why = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath
 	default:
-		s.reconfigure(next, r)
+		t.reconfigure(next)
 	}
 }
 
 // runOperators serves a reconfig of the leader's own, which an operator asked for. It needs no right and
 // no rule.
-func (s *State) runOperators(txn *proto.Txn, r *Result) {
+func (t *transaction) runOperators() {
 	var req proto.ReconfigureRequest
-	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
-		r.Code = jute.MarshallingError
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.take()
-	fewest := min(fewestVoters, len(s.roster.Servers.Voters())) // one that is alone already may have observers
+	t.take()
+	fewest := min(fewestVoters, len(t.state.roster.Servers.Voters())) // one that is alone already may have observers
 	if req.GetForce() {
 		fewest = 1
 	}
 	change := roster.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}
-	next, code, err := s.nextList(change, req.GetVersion(), fewest, txn.GetReached())
+	next, code, err := t.nextList(change, req.GetVersion(), fewest, t.txn.GetReached())
 	if err != nil {
-		r.Code, r.Why = code, err.Error()
+		t.result.Code, t.result.Why = code, err.Error()
 		return
 	}
-	s.reconfigure(next, r)
+	t.reconfigure(next)
 }
 
 // errNoList is the error of a reconfig without a list to change.
@@ -199,14 +199,14 @@ var errNoList = errors.New("there is no list of servers: nobody has become the l
 // nextList returns the list after a change of the list of this version, or why there is none. reached are
 // the servers that answer the leader. At least fewest participants must remain, and most of them must
 // answer, because raft could not commit anything with the others.
-func (s *State) nextList(c roster.Change, version int64, fewest int, reached []uint32) (roster.List, jute.Code, error) {
-	if s.roster.Version == 0 {
+func (t *transaction) nextList(c roster.Change, version int64, fewest int, reached []uint32) (roster.List, jute.Code, error) {
+	if t.state.roster.Version == 0 {
 		return nil, jute.Unimplemented, errNoList
 	}
-	if version != anyVersion && version != s.roster.Version {
-		return nil, jute.BadVersion, fmt.Errorf("the list has version %x by now, not %x; read it again", s.roster.Version, version)
+	if version != anyVersion && version != t.state.roster.Version {
+		return nil, jute.BadVersion, fmt.Errorf("the list has version %x by now, not %x; read it again", t.state.roster.Version, version)
 	}
-	next, err := s.roster.Servers.Apply(c)
+	next, err := t.state.roster.Servers.Apply(c)
 	if err != nil {
 		return nil, jute.BadArguments, err
 	}
@@ -222,10 +222,10 @@ func (s *State) nextList(c roster.Change, version int64, fewest int, reached []u
 }
 
 // reconfigure makes next the list, and the result that of a successful reconfig.
-func (s *State) reconfigure(next roster.List, r *Result) {
-	list := s.roster
+func (t *transaction) reconfigure(next roster.List) {
+	list := t.state.roster
 	list.Servers = next
-	s.setRoster(list)
-	n := s.get(ConfigPath)
-	r.Data, r.Stat = n.data.bytes(), n.stat()
+	t.setRoster(list)
+	n := t.state.get(ConfigPath)
+	t.result.Data, t.result.Stat = n.data.bytes(), n.stat()
 }

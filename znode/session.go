@@ -48,18 +48,18 @@ const maxAddress = 255
 // refuse returns why a session's transaction must not run: the session is gone, or it belongs to
 // another connection. Otherwise, and for transactions without a session, it returns OK. The transaction then has the identities
 // of its session.
-func (s *State) refuse(txn *proto.Txn) jute.Code {
-	if txn.GetSession() == 0 {
+func (t *transaction) refuse() jute.Code {
+	if t.txn.GetSession() == 0 {
 		return jute.OK
 	}
-	r, ok := s.sessions.get(sessionKey(txn.GetSession()))
+	session, ok := t.state.sessions.get(sessionKey(t.txn.GetSession()))
 	switch {
 	case !ok:
 		return jute.SessionExpired
-	case r.Owner != ownerOf(txn):
+	case session.Owner != ownerOf(t.txn):
 		return jute.SessionMoved
 	}
-	s.acls.sender.session = r.Who
+	t.acls.sender.session = session.Who
 	return jute.OK
 }
 
@@ -68,151 +68,151 @@ func ownerOf(txn *proto.Txn) Owner {
 }
 
 // createSession opens the session txn.Session for txn's connection.
-func (s *State) createSession(txn *proto.Txn, r *Result) {
+func (t *transaction) createSession() {
 	var open proto.OpenSession
-	id := jute.SessionID(txn.GetSession())
-	err := pb.Unmarshal(txn.GetBody(), &open)
+	id := jute.SessionID(t.txn.GetSession())
+	err := pb.Unmarshal(t.txn.GetBody(), &open)
 	if err != nil || id == 0 || len(open.GetPassword()) != len(Session{}.Password) || len(open.GetAddress()) > maxAddress {
-		r.Code = jute.MarshallingError
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.take()
-	_, lives := s.sessions.get(sessionKey(id))
-	_, left := s.unswept.get(sessionKey(id))
+	t.take()
+	_, lives := t.state.sessions.get(sessionKey(id))
+	_, left := t.state.unswept.get(sessionKey(id))
 	if lives || left {
-		r.Code = jute.NodeExists
+		t.result.Code = jute.NodeExists
 		return
 	}
 	session := &Session{
 		ID:        id,
 		Timeout:   time.Duration(open.GetTimeoutMs()) * time.Millisecond,
 		Password:  [16]byte(open.GetPassword()),
-		Owner:     ownerOf(txn),
-		Since:     s.index,
-		CreatedMs: s.now,
+		Owner:     ownerOf(t.txn),
+		Since:     t.state.index,
+		CreatedMs: t.state.now,
 		Address:   open.GetAddress(),
-		Who:       IdentitiesOf(txn.GetIds()),
+		Who:       IdentitiesOf(t.txn.GetIds()),
 	}
-	s.putSession(s.gen.Load(), session)
-	m := &s.members[uint64(id)>>56]
+	t.state.putSession(t.gen.Load(), session)
+	m := &t.state.members[uint64(id)>>56]
 	m.highest = max(m.highest, uint64(id))
-	r.Session = *session
-	s.hooks.Opened(*session)
+	t.result.Session = *session
+	t.hooks.Opened(*session)
 }
 
 // attach makes txn's connection the owner of a session. It takes no zxid.
-func (s *State) attach(txn *proto.Txn, r *Result) {
+func (t *transaction) attach() {
 	var req proto.Attach
-	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil || len(req.GetAddress()) > maxAddress {
-		r.Code = jute.MarshallingError
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetAddress()) > maxAddress {
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	id := jute.SessionID(txn.GetSession())
-	old, ok := s.sessions.get(sessionKey(id))
+	id := jute.SessionID(t.txn.GetSession())
+	old, ok := t.state.sessions.get(sessionKey(id))
 	if !ok {
-		r.Code = jute.SessionExpired
+		t.result.Code = jute.SessionExpired
 		return
 	}
-	r.Session = *old
+	t.result.Session = *old
 	// An attach that names an outdated owner was overtaken by an attach through another member.
 	// Only among the attaches of one member does the log's order tell which connection is the
 	// newest.
-	if req.GetSince() != old.Since && old.Owner.Member != txn.GetMember() {
-		r.Code = jute.SessionMoved
+	if req.GetSince() != old.Since && old.Owner.Member != t.txn.GetMember() {
+		t.result.Code = jute.SessionMoved
 		return
 	}
 	if subtle.ConstantTimeCompare(req.GetPassword(), old.Password[:]) != 1 {
-		r.Code, r.Session = jute.AuthFailed, Session{}
+		t.result.Code, t.result.Session = jute.AuthFailed, Session{}
 		return
 	}
 	session := *old
-	session.Owner, session.Since = ownerOf(txn), s.index
+	session.Owner, session.Since = ownerOf(t.txn), t.state.index
 	session.Timeout = time.Duration(req.GetTimeoutMs()) * time.Millisecond
-	session.Address, session.Who = req.GetAddress(), IdentitiesOf(txn.GetIds())
-	s.putSession(s.gen.Load(), &session)
-	r.Session = session
-	s.hooks.Attached(session, old.Owner)
+	session.Address, session.Who = req.GetAddress(), IdentitiesOf(t.txn.GetIds())
+	t.state.putSession(t.gen.Load(), &session)
+	t.result.Session = session
+	t.hooks.Attached(session, old.Owner)
 }
 
 // identify adds to a session identities that its owner has proved. It takes no zxid.
-func (s *State) identify(txn *proto.Txn, r *Result) {
-	if r.Code = s.refuse(txn); r.Code != jute.OK {
+func (t *transaction) identify() {
+	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
 		return
 	}
-	old, ok := s.sessions.get(sessionKey(txn.GetSession()))
+	old, ok := t.state.sessions.get(sessionKey(t.txn.GetSession()))
 	if !ok { // there is no such session
-		r.Code = jute.SessionExpired
+		t.result.Code = jute.SessionExpired
 		return
 	}
 	session := *old
-	session.Who = old.Who.with(txn.GetIds())
-	s.putSession(s.gen.Load(), &session)
+	session.Who = old.Who.with(t.txn.GetIds())
+	t.state.putSession(t.gen.Load(), &session)
 }
 
 // closeSession ends a session because its client asked for that.
-func (s *State) closeSession(txn *proto.Txn, r *Result) {
-	s.take()
-	if r.Code = s.refuse(txn); r.Code != jute.OK {
+func (t *transaction) closeSession() {
+	t.take()
+	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
 		return
 	}
-	session, ok := s.Session(jute.SessionID(txn.GetSession()))
+	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
 	if !ok { // there is no such session
-		r.Code = jute.SessionExpired
+		t.result.Code = jute.SessionExpired
 		return
 	}
-	r.Later = s.endSession(session, End{Reason: Closed})
+	t.result.Later = t.endSession(session, End{Reason: Closed})
 }
 
 // expire ends a silent session, unless its owner was set later than the leader knew: then the
 // client has come back.
-func (s *State) expire(txn *proto.Txn, r *Result) {
+func (t *transaction) expire() {
 	var req proto.Expire
-	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil {
-		r.Code = jute.MarshallingError
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	session, ok := s.Session(jute.SessionID(txn.GetSession()))
+	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
 	if !ok || session.Since > req.GetSince() {
 		return
 	}
-	s.take()
-	s.endSession(session, End{Reason: Expired, Silent: silence(req.GetSilentMs())})
+	t.take()
+	t.endSession(session, End{Reason: Expired, Silent: silence(req.GetSilentMs())})
 }
 
 // kill ends a session because an operator asked for that, unless its owner is no longer the one
 // that the operator saw: then the client has come back.
-func (s *State) kill(txn *proto.Txn, r *Result) {
+func (t *transaction) kill() {
 	var req proto.Kill
-	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
-		r.Code = jute.MarshallingError
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	session, ok := s.Session(jute.SessionID(txn.GetSession()))
+	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
 	if !ok || session.Since != req.GetSince() {
 		return
 	}
-	s.take()
-	s.endSession(session, End{Reason: Killed, Silent: silence(req.GetSilentMs()), By: req.GetBy()})
+	t.take()
+	t.endSession(session, End{Reason: Killed, Silent: silence(req.GetSilentMs()), By: req.GetBy()})
 }
 
 // endSession removes a session and its ephemeral nodes, in the order of their paths, and completes
 // and keeps its end. If there are more nodes than may be removed at once, it leaves them to be swept
 // and returns true.
-func (s *State) endSession(session Session, end End) (later bool) {
+func (t *transaction) endSession(session Session, end End) (later bool) {
 	key := sessionKey(session.ID)
-	s.dropSession(s.gen.Load(), key)
+	t.state.dropSession(t.gen.Load(), key)
 	end.Session, end.Address, end.Member, end.Timeout = session.ID, session.Address, session.Owner.Member, session.Timeout
-	end.Leader, end.Term, end.AtMs, end.Zxid = s.term.Leader, s.term.Term, s.now, s.zxid
-	end.Ephemerals = s.countOwned(session.ID)
-	end.Number = s.ends.keep(s.gen.Load(), end, s.mostEnds)
-	if s.endsAtOnce(s.weighOwned(session.ID, end.Ephemerals)) {
-		s.removeOwned(session.ID, math.MaxInt)
-		s.remember(Removal{Cause: SessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
+	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.now, t.state.zxid
+	end.Ephemerals = t.state.countOwned(session.ID)
+	end.Number = t.state.ends.keep(t.gen.Load(), end, t.mostEnds)
+	if t.endsAtOnce(t.weighOwned(session.ID, end.Ephemerals)) {
+		t.removeOwned(session.ID, math.MaxInt)
+		t.remember(Removal{Cause: SessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
 	} else {
-		s.unswept.put(s.gen.Load(), key, struct{}{})
+		t.state.unswept.put(t.gen.Load(), key, struct{}{})
 		later = true
 	}
-	s.watches.fire(s.zxid, &s.term.Rules)
-	s.hooks.Closed(session, end)
+	t.watches.fire(t.state.zxid, &t.state.term.Rules)
+	t.hooks.Closed(session, end)
 	return later
 }

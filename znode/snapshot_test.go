@@ -481,7 +481,7 @@ func TestDiff(t *testing.T) {
 		"list of servers": func(_ *world, s *State) { s.roster.Ensemble[0]++ },
 		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
 		"session": func(_ *world, s *State) { s.sessions.drop(s.gen.Add(1), 1<<56+1) },
-		`"/a/b"`:  func(_ *world, s *State) { s.remove(s.get("/a/b/c")); s.remove(s.get("/a/b")) },
+		`"/a/b"`:  func(_ *world, s *State) { s.running.remove(s.get("/a/b/c")); s.running.remove(s.get("/a/b")) },
 		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = pack([]byte{}) },
 		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").setACL(s.acls.world(64), 0) },
 		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").found().creates += 1 },

@@ -68,19 +68,7 @@ type State struct {
 	watches Watches
 	removed removedNodes // the last ones
 
-	perEntry int      // entryRemovals
-	mostEnds int      // maxEnds
-	removals int      // how many removals the running entry may still make
-	gone     []string // paths of the nodes that the running transaction has removed, until they are remembered
-	overused []Quota  // the quotas that the running transaction exceeded
-	result   Result   // the running transaction's
-	ops      []jute.MultiOp
-	results  []OpResult
-	undo     []undo             // what undoes the running multi
-	undoable bool               // the running operation may have to be undone
-	before   *tree              // the tree before the running multi, if quotas are enforced
-	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
-	path     []byte             // the path of a sequential node
+	running transaction
 }
 
 // content is all state that the log decides. A copy of it copies everything, provided the
@@ -206,9 +194,13 @@ type Hooks interface {
 
 // New returns the state of an ensemble whose log is empty.
 func New(cfg Config) *State {
-	s := &State{cfg: cfg, hooks: cfg.Hooks, perEntry: entryRemovals, mostEnds: maxEnds}
+	s := &State{cfg: cfg, hooks: cfg.Hooks}
 	if s.hooks == nil {
 		s.hooks = noHooks{}
+	}
+	s.running = transaction{
+		state: &s.content, gen: &s.gen, acls: &s.acls, watches: &s.watches, removed: &s.removed, hooks: s.hooks,
+		perEntry: entryRemovals, mostEnds: maxEnds,
 	}
 	s.gen.Store(1)
 	s.tree = newTree(s.gen.Load(), &s.acls)
@@ -284,7 +276,11 @@ func (s *State) HighestSession(member uint32) jute.SessionID {
 
 // Session returns a session's record, and false if there is no such session.
 func (s *State) Session(id jute.SessionID) (Session, bool) {
-	if r, ok := s.sessions.get(sessionKey(id)); ok {
+	return s.session(id)
+}
+
+func (c *content) session(id jute.SessionID) (Session, bool) {
+	if r, ok := c.sessions.get(sessionKey(id)); ok {
 		return *r, true
 	}
 	return Session{}, false

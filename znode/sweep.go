@@ -21,15 +21,17 @@ const (
 )
 
 // Unswept reports whether ended sessions have nodes left. The caller holds at least the read lock.
-func (s *State) Unswept() bool { return s.unswept.n > 0 }
+func (s *State) Unswept() bool { return s.leftNodes() }
+
+func (c *content) leftNodes() bool { return c.unswept.n > 0 }
 
 // endsAtOnce reports whether nodes that weigh so much may be removed together with their session, and if so
 // charges them to the running entry.
-func (s *State) endsAtOnce(nodes int) bool {
-	if nodes > s.removals {
+func (t *transaction) endsAtOnce(nodes int) bool {
+	if nodes > t.removals {
 		return false
 	}
-	s.removals -= nodes
+	t.removals -= nodes
 	return true
 }
 
@@ -37,37 +39,37 @@ func (s *State) endsAtOnce(nodes int) bool {
 // as many as the transaction asks for and the entry's budget allows. The leader proposes it as long
 // as there are such sessions. Until a node is swept it is like any other: clients may read, watch,
 // change and delete it.
-func (s *State) sweep(txn *proto.Txn, r *Result) {
+func (t *transaction) sweep() {
 	var req proto.Sweep
-	if err := pb.Unmarshal(txn.GetBody(), &req); err != nil {
-		r.Code = jute.MarshallingError
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	limit := min(int(req.GetNodes()), s.removals)
-	if limit <= 0 || !s.Unswept() {
+	limit := min(int(req.GetNodes()), t.removals)
+	if limit <= 0 || !t.state.leftNodes() {
 		return
 	}
-	s.take()
-	for limit > 0 && s.Unswept() {
-		n := max(s.sweepFirst(limit), 1) // a session whose nodes clients have deleted costs something too
+	t.take()
+	for limit > 0 && t.state.leftNodes() {
+		n := max(t.sweepFirst(limit), 1) // a session whose nodes clients have deleted costs something too
 		limit -= n
-		s.removals -= n
+		t.removals -= n
 	}
 }
 
 // sweepFirst removes nodes of the first ended session with nodes left, which weigh up to limit, and returns what they have weighed.
 // It removes one at least.
-func (s *State) sweepFirst(limit int) (weight int) {
-	key, _ := s.unswept.first()
+func (t *transaction) sweepFirst(limit int) (weight int) {
+	key, _ := t.state.unswept.first()
 	id := jute.SessionID(key)
-	weight = s.removeOwned(id, limit)
-	s.remember(Removal{Cause: SessionEnded, Session: id}) // the session's record is gone
-	last := len(s.owned(id, 1)) == 0
+	weight = t.removeOwned(id, limit)
+	t.remember(Removal{Cause: SessionEnded, Session: id}) // the session's record is gone
+	last := len(t.state.owned(id, 1)) == 0
 	if last {
-		s.unswept.drop(s.gen.Load(), key)
+		t.state.unswept.drop(t.gen.Load(), key)
 	}
-	s.watches.fire(s.zxid, &s.term.Rules)
-	s.hooks.Swept(id, last)
+	t.watches.fire(t.state.zxid, &t.state.term.Rules)
+	t.hooks.Swept(id, last)
 	return weight
 }
 
@@ -76,11 +78,11 @@ func removalWeight(path string) int { return 1 + strings.Count(path, "/")/remova
 
 // weighOwned returns what the removal of a session's ephemeral nodes weighs. If there are more of them than the running entry may
 // remove, it returns their number.
-func (s *State) weighOwned(id jute.SessionID, nodes int) (weight int) {
-	if nodes > s.removals {
+func (t *transaction) weighOwned(id jute.SessionID, nodes int) (weight int) {
+	if nodes > t.removals {
 		return nodes
 	}
-	for _, path := range s.owned(id, nodes) {
+	for _, path := range t.state.owned(id, nodes) {
 		weight += removalWeight(path)
 	}
 	return weight
@@ -88,14 +90,14 @@ func (s *State) weighOwned(id jute.SessionID, nodes int) (weight int) {
 
 // removeOwned removes a session's ephemeral nodes that weigh up to limit, in the order of their paths, and returns what they have
 // weighed. It removes one at least.
-func (s *State) removeOwned(id jute.SessionID, limit int) (weight int) {
-	for i, path := range s.owned(id, limit) {
+func (t *transaction) removeOwned(id jute.SessionID, limit int) (weight int) {
+	for i, path := range t.state.owned(id, limit) {
 		w := removalWeight(path)
 		if i > 0 && weight+w > limit {
 			break
 		}
 		weight += w
-		s.remove(s.get(path))
+		t.remove(t.state.get(path))
 	}
 	return weight
 }

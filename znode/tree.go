@@ -257,6 +257,16 @@ func (t *tree) resize(n *node, bytes int) {
 	}
 }
 
+// setBytes replaces the data of n but not their version. n must be of the present generation.
+func (t *tree) setBytes(n *node, data []byte) { t.setPacked(n, pack(data)) }
+
+// setPacked does what setBytes does.
+func (t *tree) setPacked(n *node, data packed) {
+	t.resize(n, data.len()-n.data.len())
+	data.version = n.data.version
+	n.data = data
+}
+
 // give notes that one more node has a list, and withdraw that one fewer has it.
 func (t *tree) give(a *acl) {
 	if a.nodes++; a.nodes == 1 {

@@ -14,37 +14,37 @@ const anyVersion = -1
 
 // runCreate serves create, create2, createContainer and createTTL. It checks the request before the
 // session, as ZooKeeper does.
-func (s *State) runCreate(txn *proto.Txn, r *Result) {
-	d := jute.NewDecoder(txn.GetBody())
-	op, req, ttl := jute.Op(txn.GetOp()), &s.create, int64(0)
+func (t *transaction) runCreate() {
+	d := jute.NewDecoder(t.txn.GetBody())
+	op, req, ttl := jute.Op(t.txn.GetOp()), &t.create, int64(0)
 	if req.Decode(&d); op == jute.OpCreateTTL {
 		ttl = d.ReadInt64()
 	}
 	if d.Err() != nil {
-		r.Code = jute.MarshallingError
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.take()
+	t.take()
 	var l life
-	if l, r.Code = s.lifeOf(txn, op, req.Flags, ttl); r.Code != jute.OK {
+	if l, t.result.Code = t.lifeOf(op, req.Flags, ttl); t.result.Code != jute.OK {
 		return
 	}
 	var n *node
-	if r.Code = s.refuse(txn); r.Code == jute.OK {
-		n, r.Code = s.createNode(txn, req, l)
+	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+		n, t.result.Code = t.createNode(req, l)
 	}
-	if r.Code == jute.OK {
-		r.Path, r.Stat = n.path, n.stat()
+	if t.result.Code == jute.OK {
+		t.result.Path, t.result.Stat = n.path, n.stat()
 	}
 }
 
 // lifeOf returns how the created node may end. createContainer always makes a container, whatever
 // the mode, and no other operation makes one.
-func (s *State) lifeOf(txn *proto.Txn, op jute.Op, mode jute.CreateMode, ttl int64) (life, jute.Code) {
+func (t *transaction) lifeOf(op jute.Op, mode jute.CreateMode, ttl int64) (life, jute.Code) {
 	switch {
 	case !mode.Known():
 		return life{}, jute.BadArguments
-	case mode.IsTTL() && !s.term.TTLNodes:
+	case mode.IsTTL() && !t.state.term.TTLNodes:
 		return life{}, jute.Unimplemented
 	case mode.IsTTL() != (op == jute.OpCreateTTL):
 		return life{}, jute.BadArguments
@@ -55,14 +55,14 @@ func (s *State) lifeOf(txn *proto.Txn, op jute.Op, mode jute.CreateMode, ttl int
 	case op == jute.OpCreateContainer:
 		return life{container: true}, jute.OK
 	case mode.IsEphemeral():
-		return life{owner: jute.SessionID(txn.GetSession())}, jute.OK
+		return life{owner: jute.SessionID(t.txn.GetSession())}, jute.OK
 	}
 	return life{}, jute.OK
 }
 
 // createNode adds a node that may end as l says. It uses the request's mode only to see whether the
 // node is sequential.
-func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*node, jute.Code) {
+func (t *transaction) createNode(req *jute.CreateRequest, l life) (*node, jute.Code) {
 	if req.Flags.IsEphemeral() && !l.container && l.owner == 0 {
 		return nil, jute.SessionExpired // the transaction has no session
 	}
@@ -70,68 +70,68 @@ func (s *State) createNode(txn *proto.Txn, req *jute.CreateRequest, l life) (*no
 	if code := pathToParse(req.Path); code != jute.OK {
 		return nil, code
 	}
-	list, code := s.acls.resolve(req.ACL, s.acls.sender.identities())
+	list, code := t.acls.resolve(req.ACL, t.acls.sender.identities())
 	if code != jute.OK {
 		return nil, code
 	}
 	above, _ := cutPath(path)
-	parent := s.get(above)
+	parent := t.state.get(above)
 	switch {
 	case parent == nil:
 		return nil, jute.NoNode
-	case !s.grants(parent.acl, jute.PermCreate, txn):
+	case !t.grants(parent.acl, jute.PermCreate):
 		return nil, jute.NoAuth
 	}
 	if req.Flags.IsSequential() {
-		s.path = fmt.Appendf(append(s.path[:0], path...), "%010d", parent.numCreates())
-		path = borrow(s.path)
+		t.path = fmt.Appendf(append(t.path[:0], path...), "%010d", parent.numCreates())
+		path = borrow(t.path)
 	}
 	switch {
 	case !jute.ValidPath(path):
 		return nil, jute.BadArguments
-	case s.get(path) != nil:
+	case t.state.get(path) != nil:
 		return nil, jute.NodeExists
 	case parent.life().owner != 0:
 		return nil, jute.NoChildrenForEphemerals
-	case s.forbids(path, 1, int64(len(req.Data))):
+	case t.forbids(path, 1, int64(len(req.Data))):
 		return nil, jute.QuotaExceeded
-	case s.overfills(len(path) + len(req.Data) + added(list, nil)):
+	case t.overfills(len(path) + len(req.Data) + added(list, nil)):
 		return nil, jute.NoRoom
 	}
 	n := &node{
-		gen: s.gen.Load(), path: strings.Clone(path), data: packCopy(req.Data), family: &list.plain,
-		czxid: s.zxid, mzxid: s.zxid, ctime: s.now, mtime: s.now,
+		gen: t.gen.Load(), path: strings.Clone(path), data: packCopy(req.Data), family: &list.plain,
+		czxid: t.state.zxid, mzxid: t.state.zxid, ctime: t.state.now, mtime: t.state.now,
 	}
 	n.setLife(l)
-	parent = s.link(n.gen, n)
-	s.willUndo(undo{linked: n})
-	s.willUndo(undo{edited: *parent})
-	s.uncount(parent)
+	parent = t.state.link(n.gen, n)
+	t.willUndo(undo{linked: n})
+	t.willUndo(undo{edited: *parent})
+	t.state.uncount(parent)
 	parent.countCreate()
-	parent.pzxid = s.zxid
-	s.count(parent)
-	s.watches.note(notification{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
-	s.use(n.path, 1, n.data.len())
-	s.measure(n.path)
+	parent.pzxid = t.state.zxid
+	t.state.count(parent)
+	t.watches.note(notification{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
+	t.use(n.path, 1, n.data.len())
+	t.measure(n.path)
 	return n, jute.OK
 }
 
-func (s *State) runDelete(txn *proto.Txn, r *Result) {
+func (t *transaction) runDelete() {
 	var req jute.DeleteRequest
-	d := jute.NewDecoder(txn.GetBody())
+	d := jute.NewDecoder(t.txn.GetBody())
 	if req.Decode(&d); d.Err() != nil {
-		r.Code = jute.MarshallingError
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.take()
-	if r.Code = s.refuse(txn); r.Code == jute.OK {
-		r.Code = s.deleteNode(txn, &req)
+	t.take()
+	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+		t.result.Code = t.deleteNode(&req)
 	}
 }
 
 // deleteNode removes a node. It checks only the part of the path that is needed to find the parent.
 // A path that is invalid in another way names a node that does not exist.
-func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
+func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 	path := borrow(req.Path)
 	if code := pathToParse(req.Path); code != jute.OK {
 		return code
@@ -140,14 +140,14 @@ func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 		return jute.BadArguments
 	}
 	above, _ := cutPath(path)
-	parent := s.get(above)
+	parent := t.state.get(above)
 	switch {
 	case parent == nil:
 		return jute.NoNode
-	case !s.grants(parent.acl, jute.PermDelete, txn):
+	case !t.grants(parent.acl, jute.PermDelete):
 		return jute.NoAuth
 	}
-	n := s.get(path)
+	n := t.state.get(path)
 	switch {
 	case n == nil:
 		return jute.NoNode
@@ -156,130 +156,123 @@ func (s *State) deleteNode(txn *proto.Txn, req *jute.DeleteRequest) jute.Code {
 	case n.numChildren() > 0:
 		return jute.NotEmpty
 	}
-	s.remove(n)
+	t.remove(n)
 	return jute.OK
 }
 
 // remove takes a node without children out of the tree, whatever the reason.
-func (s *State) remove(n *node) {
-	parent := s.unlink(s.gen.Load(), n)
-	s.willUndo(undo{unlinked: n})
-	s.willUndo(undo{edited: *parent})
-	s.uncount(parent)
-	parent.pzxid = s.zxid
-	s.count(parent)
-	s.gone = append(s.gone, n.path)
-	s.watches.note(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
-	s.use(n.path, -1, -n.data.len())
+func (t *transaction) remove(n *node) {
+	parent := t.state.unlink(t.gen.Load(), n)
+	t.willUndo(undo{unlinked: n})
+	t.willUndo(undo{edited: *parent})
+	t.state.uncount(parent)
+	parent.pzxid = t.state.zxid
+	t.state.count(parent)
+	t.gone = append(t.gone, n.path)
+	t.watches.note(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
+	t.use(n.path, -1, -n.data.len())
 }
 
-func (s *State) runSetData(txn *proto.Txn, r *Result) {
+func (t *transaction) runSetData() {
 	var req jute.SetDataRequest
-	d := jute.NewDecoder(txn.GetBody())
+	d := jute.NewDecoder(t.txn.GetBody())
 	if req.Decode(&d); d.Err() != nil {
-		r.Code = jute.MarshallingError
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.take()
+	t.take()
 	var n *node
-	if r.Code = s.refuse(txn); r.Code == jute.OK {
-		n, r.Code = s.setData(txn, &req)
+	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+		n, t.result.Code = t.setData(&req)
 	}
-	if r.Code == jute.OK {
-		r.Stat = n.stat()
+	if t.result.Code == jute.OK {
+		t.result.Stat = n.stat()
 	}
 }
 
-func (s *State) setData(txn *proto.Txn, req *jute.SetDataRequest) (*node, jute.Code) {
+func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	path := borrow(req.Path)
 	if !jute.ValidPath(path) {
 		return nil, jute.BadArguments
 	}
-	n := s.get(path)
+	n := t.state.get(path)
 	switch {
 	case n == nil:
 		return nil, jute.NoNode
-	case !s.grants(n.acl, jute.PermWrite, txn):
+	case !t.grants(n.acl, jute.PermWrite):
 		return nil, jute.NoAuth
-	case s.forbids(path, 0, int64(len(req.Data)-n.data.len())):
+	case t.forbids(path, 0, int64(len(req.Data)-n.data.len())):
 		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return nil, jute.BadVersion
-	case path != ConfigPath && s.overfills(len(req.Data)-n.data.len()):
+	case path != ConfigPath && t.overfills(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
 	}
-	gen := s.gen.Load()
-	n = s.edit(gen, path)
-	s.willUndo(undo{edited: *n})
+	gen := t.gen.Load()
+	n = t.state.edit(gen, path)
+	t.willUndo(undo{edited: *n})
 	more, had := len(req.Data)-n.data.len(), n.data
-	s.setPacked(n, packCopy(req.Data))
+	t.state.setPacked(n, packCopy(req.Data))
 	n.data.version++
-	s.recast(gen, n, func() { n.mzxid, n.mtime = s.zxid, s.now })
-	s.count(n)
-	s.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
-	s.use(n.path, 0, more)
-	s.keepUsage(n, had)
+	t.state.recast(gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.now })
+	t.state.count(n)
+	t.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+	t.use(n.path, 0, more)
+	t.keepUsage(n, had)
 	return n, jute.OK
 }
 
-// setPacked does what setBytes does.
-func (s *State) setPacked(n *node, data packed) {
-	s.resize(n, data.len()-n.data.len())
-	data.version = n.data.version
-	n.data = data
-}
-
-func (s *State) runSetACL(txn *proto.Txn, r *Result) {
+func (t *transaction) runSetACL() {
 	var req jute.SetACLRequest
-	d := jute.NewDecoder(txn.GetBody())
+	d := jute.NewDecoder(t.txn.GetBody())
 	if req.Decode(&d); d.Err() != nil {
-		r.Code = jute.MarshallingError
+		t.result.Code = jute.MarshallingError
 		return
 	}
-	s.take()
-	if r.Code = s.refuse(txn); r.Code != jute.OK {
+	t.take()
+	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
 		return
 	}
 	path := borrow(req.Path)
 	if !jute.ValidPath(path) {
-		r.Code = jute.BadArguments
+		t.result.Code = jute.BadArguments
 		return
 	}
 	var list *acl
-	if list, r.Code = s.acls.resolve(req.ACL, s.acls.sender.identities()); r.Code != jute.OK {
+	if list, t.result.Code = t.acls.resolve(req.ACL, t.acls.sender.identities()); t.result.Code != jute.OK {
 		return
 	}
-	n := s.get(path)
+	n := t.state.get(path)
 	switch {
 	case n == nil:
-		r.Code = jute.NoNode
-	case !s.grants(n.acl, jute.PermAdmin, txn):
-		r.Code = jute.NoAuth
+		t.result.Code = jute.NoNode
+	case !t.grants(n.acl, jute.PermAdmin):
+		t.result.Code = jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.aversion:
-		r.Code = jute.BadVersion
-	case list != n.acl && s.overfills(added(list, n.acl)):
-		r.Code = jute.NoRoom
+		t.result.Code = jute.BadVersion
+	case list != n.acl && t.overfills(added(list, n.acl)):
+		t.result.Code = jute.NoRoom
 	default:
-		n = s.edit(s.gen.Load(), path)
-		s.withdraw(n.acl)
-		s.give(list)
+		n = t.state.edit(t.gen.Load(), path)
+		t.state.withdraw(n.acl)
+		t.state.give(list)
 		n.setACL(list, n.aversion+1)
-		s.count(n)
-		r.Stat = n.stat()
+		t.state.count(n)
+		t.result.Stat = n.stat()
 	}
 }
 
 // check is a multi's operation that requires a version.
-func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
+func (t *transaction) check(req *jute.CheckVersionRequest) jute.Code {
 	path := borrow(req.Path)
 	if !jute.ValidPath(path) {
 		return jute.BadArguments
 	}
-	n := s.get(path)
+	n := t.state.get(path)
 	switch {
 	case n == nil:
 		return jute.NoNode
-	case !s.grants(n.acl, jute.PermRead, txn):
+	case !t.grants(n.acl, jute.PermRead):
 		return jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return jute.BadVersion
@@ -287,12 +280,7 @@ func (s *State) check(txn *proto.Txn, req *jute.CheckVersionRequest) jute.Code {
 	return jute.OK
 }
 
-// allows reports whether who has any of the permissions on a node with this list. Readers call it.
-func (s *State) allows(a *acl, perms jute.Perm, who []*proto.Identity) bool {
-	return s.term.allow(a, perms, who)
-}
-
-// allow is State.allows under these rules.
+// allow reports whether who has any of the permissions on a node with this list. Readers call it.
 func (r *Rules) allow(a *acl, perms jute.Perm, who []*proto.Identity) bool {
 	if r.SkipACL || a.open&perms != 0 {
 		return true
@@ -303,8 +291,8 @@ func (r *Rules) allow(a *acl, perms jute.Perm, who []*proto.Identity) bool {
 
 // grants is allows for the client of a transaction that is applied. The operations of a multi have the same identities, so they
 // are looked at once.
-func (s *State) grants(a *acl, perms jute.Perm, txn *proto.Txn) bool {
-	return s.term.SkipACL || a.open&perms != 0 || s.acls.asker.be(s.acls.sender.identities()).may(a, perms, s.term.SASL)
+func (t *transaction) grants(a *acl, perms jute.Perm) bool {
+	return t.state.term.SkipACL || a.open&perms != 0 || t.acls.asker.be(t.acls.sender.identities()).may(a, perms, t.state.term.SASL)
 }
 
 // pathToParse checks as much of the path of a create or delete as is needed to split it.

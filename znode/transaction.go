@@ -1,0 +1,117 @@
+package znode
+
+import (
+	"sync/atomic"
+
+	"rollcall/jute"
+	"rollcall/proto"
+)
+
+// transaction is the transaction that is being applied, with its result and what it has changed so far. A State has
+// one, and uses its memory again for the next transaction. It must not be used without the tree's write lock.
+type transaction struct {
+	txn    *proto.Txn
+	result Result
+
+	state   *content // what it changes
+	gen     *atomic.Uint64
+	acls    *acls
+	watches *Watches
+	removed *removedNodes
+	hooks   Hooks
+
+	perEntry int      // entryRemovals
+	mostEnds int      // maxEnds
+	removals int      // how many removals the running entry may still make
+	gone     []string // paths of the nodes that it has removed, until they are remembered
+	overused []Quota  // the quotas that it exceeded
+	ops      []jute.MultiOp
+	results  []OpResult
+	undo     []undo             // what undoes the running multi
+	undoable bool               // the running operation may have to be undone
+	before   *tree              // the tree before the running multi, if quotas are enforced
+	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
+	path     []byte             // the path of a sequential node
+}
+
+// begin makes t ready for the transactions of the next entry.
+func (t *transaction) begin() { t.removals = t.perEntry }
+
+// run runs txn and reports what it has changed. The result is valid until the next call.
+func (t *transaction) run(txn *proto.Txn) {
+	t.txn, t.result = txn, Result{}
+	t.acls.sender.begin(txn)
+	t.execute()
+	t.acls.forget()
+	t.watches.fire(t.state.zxid, &t.state.term.Rules)
+	t.rememberDeletes()
+	t.tellQuotas()
+}
+
+// execute is the one place where a transaction changes state. Each operation is a method that decodes
+// the body and takes the zxid.
+func (t *transaction) execute() {
+	switch op := jute.Op(t.txn.GetOp()); op {
+	case jute.OpCreateSession:
+		t.createSession()
+	case jute.OpAttach:
+		t.attach()
+	case jute.OpIdentify:
+		t.identify()
+	case jute.OpCloseSession:
+		t.closeSession()
+	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:
+		if t.txn.GetMember() != 0 {
+			t.unimplemented()
+			return
+		}
+		t.runLeaders(op)
+	case jute.OpEmpty:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		t.runCreate()
+	case jute.OpDelete:
+		t.runDelete()
+	case jute.OpSetData:
+		t.runSetData()
+	case jute.OpSetACL:
+		t.runSetACL()
+	case jute.OpMulti:
+		t.runMulti()
+	case jute.OpReconfig:
+		if t.txn.GetMember() == 0 {
+			t.runOperators()
+		} else {
+			t.runReconfig()
+		}
+	default:
+		t.unimplemented()
+	}
+}
+
+// runLeaders runs a transaction that only a leader makes.
+func (t *transaction) runLeaders(op jute.Op) {
+	switch op {
+	case jute.OpExpire:
+		t.expire()
+	case jute.OpKill:
+		t.kill()
+	case jute.OpReap:
+		t.reap()
+	default:
+		t.sweep()
+	}
+}
+
+// unimplemented answers an operation that no member should have forwarded. A new operation raises
+// FormatLevel, so it can never be unknown to only some of the members.
+func (t *transaction) unimplemented() {
+	t.take()
+	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+		t.result.Code = jute.Unimplemented
+	}
+}
+
+// take gives the running transaction its zxid.
+func (t *transaction) take() {
+	t.state.zxid = max(t.state.zxid+1, int64(t.state.term.Term)<<32)
+}
