@@ -14,10 +14,11 @@ const keepOps = 1024
 // ZooKeeper, unless an ACL list in it is null.
 func (t *transaction) runMulti() {
 	if cap(t.ops) > keepOps {
-		t.ops, t.results, t.undo = nil, nil, nil
+		t.ops, t.results = nil, nil
 	}
 	n := jute.CountMulti(t.txn.GetBody()) // growing the slice step by step took four fifths of a large multi's time
-	t.ops, t.results, t.undo = slices.Grow(t.ops[:0], n), slices.Grow(t.results[:0], n), slices.Grow(t.undo[:0], n)
+	t.ops, t.results = slices.Grow(t.ops[:0], n), slices.Grow(t.results[:0], n)
+	t.nodes.start(n)
 	d := jute.NewDecoder(t.txn.GetBody())
 	var err error
 	t.ops, err = jute.DecodeMulti(&d, t.ops)
@@ -89,7 +90,7 @@ func (t *transaction) runOps() (failed int, code jute.Code) {
 	}
 	for i := range t.ops {
 		op := &t.ops[i]
-		t.undoable = i+1 < len(t.ops) // an operation that fails changes nothing, so the last one never needs an undo
+		t.nodes.recording = i+1 < len(t.ops) // an operation that fails changes nothing, so the last one never needs an undo
 		result := OpResult{Op: op.Op}
 		var n *node
 		switch op.Op {
@@ -107,15 +108,13 @@ func (t *transaction) runOps() (failed int, code jute.Code) {
 			code = t.check(&op.Check)
 		}
 		if code != jute.OK {
-			t.goBack()
+			t.discard()
 			failed = i
 			break
 		}
 		t.results = append(t.results, result)
 	}
-	t.undoable = false
-	clear(t.undo)
-	t.undo = t.undo[:0]
+	t.nodes.stop()
 	return failed, code
 }
 
@@ -148,47 +147,9 @@ func resultOf(op *jute.MultiOp) jute.Op {
 	return jute.OpCreate2
 }
 
-// undo reverses one step of a change of the tree. Exactly one field is set.
-type undo struct {
-	linked   *node // this node was linked
-	unlinked *node // this node was unlinked
-	edited   node  // the node was like this; its children are restored by other steps
-}
-
-// willUndo records a step that may have to be undone.
-func (t *transaction) willUndo(u undo) {
-	if !t.undoable {
-		return
-	}
-	if !u.edited.plain() {
-		f := *u.edited.family
-		u.edited.family = &f
-	}
-	t.undo = append(t.undo, u)
-}
-
-// goBack undoes all steps of the running multi.
-func (t *transaction) goBack() {
-	gen := t.gen.Load()
-	for _, u := range slices.Backward(t.undo) {
-		switch {
-		case u.linked != nil:
-			t.state.unlink(gen, u.linked)
-		case u.unlinked != nil:
-			t.state.link(gen, u.unlinked)
-		default:
-			n := t.state.edit(gen, u.edited.path)
-			t.state.resize(n, u.edited.data.len()-n.data.len())
-			t.state.recast(gen, n, func() {
-				u.edited.gen = n.gen
-				if !n.plain() {
-					u.edited.found().children = n.children
-				}
-				*n = u.edited
-			})
-			t.state.count(n)
-		}
-	}
+// discard undoes what the running multi has changed, and forgets what it would have reported.
+func (t *transaction) discard() {
+	t.nodes.rollBack()
 	t.forget()
 	t.watches.discard()
 	clear(t.overused)

@@ -182,8 +182,7 @@ func (t *transaction) keepUsage(n *node, had packed) {
 
 // setUsage writes a usage node. Only its data changes, and watchers are not told.
 func (t *transaction) setUsage(root string, used quota) {
-	n := t.state.edit(t.gen.Load(), quotaPath+root+usageName)
-	t.willUndo(undo{edited: *n})
+	n := t.nodes.edit(quotaPath + root + usageName)
 	t.state.setBytes(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
 	t.state.count(n)
 }

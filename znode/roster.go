@@ -123,7 +123,7 @@ func (r *Roster) lets(id uint32) bool {
 // showRoster writes the list's text to /zookeeper/config. The data of that node count in no quota, and its
 // version stays -1, as in ZooKeeper.
 func (t *transaction) showRoster() {
-	n := t.state.edit(t.gen.Load(), ConfigPath)
+	n := t.nodes.edit(ConfigPath)
 	t.state.setBytes(n, []byte(t.state.roster.Text()))
 	n.data.version, n.mzxid, n.mtime = -1, t.state.zxid, t.state.now
 	t.state.count(n)

@@ -199,7 +199,7 @@ func New(cfg Config) *State {
 		s.hooks = noHooks{}
 	}
 	s.running = transaction{
-		state: &s.content, gen: &s.gen, acls: &s.acls, watches: &s.watches, removed: &s.removed, hooks: s.hooks,
+		state: &s.content, nodes: editor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removed: &s.removed, hooks: s.hooks,
 		perEntry: entryRemovals, mostEnds: maxEnds,
 	}
 	s.gen.Store(1)

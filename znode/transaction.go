@@ -13,7 +13,8 @@ type transaction struct {
 	txn    *proto.Txn
 	result Result
 
-	state   *content // what it changes
+	state   *content // what it changes, of which nodes changes the tree
+	nodes   editor
 	gen     *atomic.Uint64
 	acls    *acls
 	watches *Watches
@@ -27,8 +28,6 @@ type transaction struct {
 	overused []Quota  // the quotas that it exceeded
 	ops      []jute.MultiOp
 	results  []OpResult
-	undo     []undo             // what undoes the running multi
-	undoable bool               // the running operation may have to be undone
 	before   *tree              // the tree before the running multi, if quotas are enforced
 	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
 	path     []byte             // the path of a sequential node

@@ -103,10 +103,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l life) (*node, jute.C
 		czxid: t.state.zxid, mzxid: t.state.zxid, ctime: t.state.now, mtime: t.state.now,
 	}
 	n.setLife(l)
-	parent = t.state.link(n.gen, n)
-	t.willUndo(undo{linked: n})
-	t.willUndo(undo{edited: *parent})
-	t.state.uncount(parent)
+	parent = t.nodes.link(n)
 	parent.countCreate()
 	parent.pzxid = t.state.zxid
 	t.state.count(parent)
@@ -162,10 +159,7 @@ func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 
 // remove takes a node without children out of the tree, whatever the reason.
 func (t *transaction) remove(n *node) {
-	parent := t.state.unlink(t.gen.Load(), n)
-	t.willUndo(undo{unlinked: n})
-	t.willUndo(undo{edited: *parent})
-	t.state.uncount(parent)
+	parent := t.nodes.unlink(n)
 	parent.pzxid = t.state.zxid
 	t.state.count(parent)
 	t.gone = append(t.gone, n.path)
@@ -208,13 +202,11 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	case path != ConfigPath && t.overfills(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
 	}
-	gen := t.gen.Load()
-	n = t.state.edit(gen, path)
-	t.willUndo(undo{edited: *n})
+	n = t.nodes.edit(path)
 	more, had := len(req.Data)-n.data.len(), n.data
 	t.state.setPacked(n, packCopy(req.Data))
 	n.data.version++
-	t.state.recast(gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.now })
+	t.state.recast(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.now })
 	t.state.count(n)
 	t.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 	t.use(n.path, 0, more)
@@ -253,7 +245,7 @@ func (t *transaction) runSetACL() {
 	case list != n.acl && t.overfills(added(list, n.acl)):
 		t.result.Code = jute.NoRoom
 	default:
-		n = t.state.edit(t.gen.Load(), path)
+		n = t.nodes.edit(path)
 		t.state.withdraw(n.acl)
 		t.state.give(list)
 		n.setACL(list, n.aversion+1)
