@@ -29,6 +29,6 @@ func added(list, before *acl) (n int) {
 
 // overfills reports whether the quota of all data forbids a change that adds so many bytes. It is not
 // for the data of /zookeeper/config: members may have texts of different lengths there.
-func (t *transaction) overfills(added int) bool {
-	return t.state.term.DataQuota > 0 && added > 0 && uint64(t.state.dataUsed())+uint64(added) > t.state.term.DataQuota
+func (c *content) overfills(added int) bool {
+	return c.term.DataQuota > 0 && added > 0 && uint64(c.dataUsed())+uint64(added) > c.term.DataQuota
 }

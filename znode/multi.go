@@ -83,10 +83,10 @@ func runnable(ops []jute.MultiOp) bool {
 func (t *transaction) runOps() (failed int, code jute.Code) {
 	if t.state.term.EnforceQuota {
 		before := t.state.tree.copy()
-		if t.before = &before; before.quotas.n > 0 {
+		if t.quotas.before = &before; before.quotas.n > 0 {
 			t.gen.Add(1) // the copy must stay as it is
 		}
-		defer func() { t.before = nil }()
+		defer func() { t.quotas.before = nil }()
 	}
 	for i := range t.ops {
 		op := &t.ops[i]
@@ -152,6 +152,5 @@ func (t *transaction) discard() {
 	t.nodes.rollBack()
 	t.forget()
 	t.watches.discard()
-	clear(t.overused)
-	t.overused = t.overused[:0]
+	t.quotas.discard()
 }

@@ -105,16 +105,20 @@ func (t *tree) limits(root string) (limits, used quota, ok bool) {
 	return parseQuota(l.data.bytes()), parseQuota(u.data.bytes()), true
 }
 
+// quotaUse keeps the usage of the quotas of a tree up to date while a transaction changes it.
+type quotaUse struct {
+	nodes    *editor
+	before   *tree   // the tree before the running multi, if quotas are enforced
+	exceeded []Quota // what the running transaction has exceeded
+}
+
 // forbids reports whether a quota's hard limit forbids a change at path that adds so many nodes and
 // bytes. Two rules are those of ZooKeeper. A change that shrinks the usage is still forbidden if
 // the usage stays above the limit. Within a multi, the usage from before the multi counts.
-func (t *transaction) forbids(path string, nodes, bytes int64) bool {
-	if !t.state.term.EnforceQuota {
-		return false
-	}
-	judged := &t.state.tree
-	if t.before != nil {
-		judged = t.before
+func (u *quotaUse) forbids(path string, nodes, bytes int64) bool {
+	judged := u.nodes.tree
+	if u.before != nil {
+		judged = u.before
 	}
 	root := judged.quotaRoot(path)
 	if root == "" {
@@ -125,19 +129,19 @@ func (t *transaction) forbids(path string, nodes, bytes int64) bool {
 		bytes != 0 && limits.hardBytes >= 0 && used.bytes+bytes > limits.hardBytes)
 }
 
-// use updates the usage after a change at path.
-func (t *transaction) use(path string, nodes, bytes int) {
-	root := t.state.quotaRoot(path)
+// add updates the usage after a change at path.
+func (u *quotaUse) add(path string, nodes, bytes int) {
+	root := u.nodes.tree.quotaRoot(path)
 	if root == "" || nodes == 0 && bytes == 0 {
 		return
 	}
-	limits, used, ok := t.state.limits(root)
+	limits, used, ok := u.nodes.tree.limits(root)
 	if !ok {
 		return
 	}
 	used.count += int64(nodes)
 	used.bytes += int64(bytes)
-	t.setUsage(root, used)
+	u.setUsage(root, used)
 	if nodes < 0 || bytes < 0 {
 		return
 	}
@@ -149,49 +153,54 @@ func (t *transaction) use(path string, nodes, bytes int) {
 		q.BytesLimit = limits.hardBytes
 	}
 	if q.CountLimit >= 0 && q.Count > q.CountLimit || q.BytesLimit >= 0 && q.Bytes > q.BytesLimit {
-		if n := len(t.overused); n > 0 && t.overused[n-1].Path == root { // in a multi, the last operation's usage counts
-			t.overused = t.overused[:n-1]
+		if n := len(u.exceeded); n > 0 && u.exceeded[n-1].Path == root { // in a multi, the last operation's usage counts
+			u.exceeded = u.exceeded[:n-1]
 		}
-		t.overused = append(t.overused, q)
+		u.exceeded = append(u.exceeded, q)
 	}
 }
 
 // measure computes a usage if a client has created one of the quota's two nodes, because the subtree may have changed while there
 // was no quota. The cost does not depend on the subtree: see totals.
-func (t *transaction) measure(path string) {
+func (u *quotaUse) measure(path string) {
 	root, ok := limited(path)
 	if !ok {
 		root, ok = quotaOf(path, usageName)
 	}
-	if !ok || t.state.get(quotaPath+root+usageName) == nil {
+	if !ok || u.nodes.tree.get(quotaPath+root+usageName) == nil {
 		return
 	}
 	used := quota{}
-	if top := t.state.get(root); top != nil {
+	if top := u.nodes.tree.get(root); top != nil {
 		used.count, used.bytes = top.subtree()
 	}
-	t.setUsage(root, used)
+	u.setUsage(root, used)
 }
 
-// keepUsage puts the usage of a quota back if a client has written it with setData. had is what the node had before.
-func (t *transaction) keepUsage(n *node, had packed) {
-	if root, ok := quotaOf(n.path, usageName); ok && t.state.get(quotaPath+root+limitsName) != nil {
-		t.setUsage(root, parseQuota(had.bytes()))
+// keep puts the usage of a quota back if a client has written it with setData. had is what the node had before.
+func (u *quotaUse) keep(n *node, had packed) {
+	if root, ok := quotaOf(n.path, usageName); ok && u.nodes.tree.get(quotaPath+root+limitsName) != nil {
+		u.setUsage(root, parseQuota(had.bytes()))
 	}
 }
 
 // setUsage writes a usage node. Only its data changes, and watchers are not told.
-func (t *transaction) setUsage(root string, used quota) {
-	n := t.nodes.edit(quotaPath + root + usageName)
-	t.state.setBytes(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
-	t.state.count(n)
+func (u *quotaUse) setUsage(root string, used quota) {
+	n := u.nodes.edit(quotaPath + root + usageName)
+	u.nodes.tree.setBytes(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
+	u.nodes.tree.count(n)
 }
 
-// tellQuotas reports to Hooks the quotas that the running transaction has left exceeded.
-func (t *transaction) tellQuotas() {
-	for _, q := range t.overused {
-		t.hooks.Overused(q)
+// report passes the quotas that the transaction has left exceeded to hooks.
+func (u *quotaUse) report(hooks Hooks) {
+	for _, q := range u.exceeded {
+		hooks.Overused(q)
 	}
-	clear(t.overused)
-	t.overused = t.overused[:0]
+	u.discard()
+}
+
+// discard forgets the exceeded quotas.
+func (u *quotaUse) discard() {
+	clear(u.exceeded)
+	u.exceeded = u.exceeded[:0]
 }

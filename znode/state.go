@@ -202,6 +202,7 @@ func New(cfg Config) *State {
 		state: &s.content, nodes: editor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removed: &s.removed, hooks: s.hooks,
 		perEntry: entryRemovals, mostEnds: maxEnds,
 	}
+	s.running.quotas.nodes = &s.running.nodes
 	s.gen.Store(1)
 	s.tree = newTree(s.gen.Load(), &s.acls)
 	s.placeConfig(s.gen.Load(), cfg.EnsembleText)

@@ -15,6 +15,7 @@ type transaction struct {
 
 	state   *content // what it changes, of which nodes changes the tree
 	nodes   editor
+	quotas  quotaUse
 	gen     *atomic.Uint64
 	acls    *acls
 	watches *Watches
@@ -25,10 +26,8 @@ type transaction struct {
 	mostEnds int      // maxEnds
 	removals int      // how many removals the running entry may still make
 	gone     []string // paths of the nodes that it has removed, until they are remembered
-	overused []Quota  // the quotas that it exceeded
 	ops      []jute.MultiOp
 	results  []OpResult
-	before   *tree              // the tree before the running multi, if quotas are enforced
 	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
 	path     []byte             // the path of a sequential node
 }
@@ -44,7 +43,7 @@ func (t *transaction) run(txn *proto.Txn) {
 	t.acls.forget()
 	t.watches.fire(t.state.zxid, &t.state.term.Rules)
 	t.rememberDeletes()
-	t.tellQuotas()
+	t.quotas.report(t.hooks)
 }
 
 // execute is the one place where a transaction changes state. Each operation is a method that decodes

@@ -93,9 +93,9 @@ func (t *transaction) createNode(req *jute.CreateRequest, l life) (*node, jute.C
 		return nil, jute.NodeExists
 	case parent.life().owner != 0:
 		return nil, jute.NoChildrenForEphemerals
-	case t.forbids(path, 1, int64(len(req.Data))):
+	case t.state.term.EnforceQuota && t.quotas.forbids(path, 1, int64(len(req.Data))):
 		return nil, jute.QuotaExceeded
-	case t.overfills(len(path) + len(req.Data) + added(list, nil)):
+	case t.state.overfills(len(path) + len(req.Data) + added(list, nil)):
 		return nil, jute.NoRoom
 	}
 	n := &node{
@@ -108,8 +108,8 @@ func (t *transaction) createNode(req *jute.CreateRequest, l life) (*node, jute.C
 	parent.pzxid = t.state.zxid
 	t.state.count(parent)
 	t.watches.note(notification{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
-	t.use(n.path, 1, n.data.len())
-	t.measure(n.path)
+	t.quotas.add(n.path, 1, n.data.len())
+	t.quotas.measure(n.path)
 	return n, jute.OK
 }
 
@@ -164,7 +164,7 @@ func (t *transaction) remove(n *node) {
 	t.state.count(parent)
 	t.gone = append(t.gone, n.path)
 	t.watches.note(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
-	t.use(n.path, -1, -n.data.len())
+	t.quotas.add(n.path, -1, -n.data.len())
 }
 
 func (t *transaction) runSetData() {
@@ -195,11 +195,11 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 		return nil, jute.NoNode
 	case !t.grants(n.acl, jute.PermWrite):
 		return nil, jute.NoAuth
-	case t.forbids(path, 0, int64(len(req.Data)-n.data.len())):
+	case t.state.term.EnforceQuota && t.quotas.forbids(path, 0, int64(len(req.Data)-n.data.len())):
 		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return nil, jute.BadVersion
-	case path != ConfigPath && t.overfills(len(req.Data)-n.data.len()):
+	case path != ConfigPath && t.state.overfills(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
 	}
 	n = t.nodes.edit(path)
@@ -209,8 +209,8 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	t.state.recast(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.now })
 	t.state.count(n)
 	t.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
-	t.use(n.path, 0, more)
-	t.keepUsage(n, had)
+	t.quotas.add(n.path, 0, more)
+	t.quotas.keep(n, had)
 	return n, jute.OK
 }
 
@@ -242,7 +242,7 @@ func (t *transaction) runSetACL() {
 		t.result.Code = jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.aversion:
 		t.result.Code = jute.BadVersion
-	case list != n.acl && t.overfills(added(list, n.acl)):
+	case list != n.acl && t.state.overfills(added(list, n.acl)):
 		t.result.Code = jute.NoRoom
 	default:
 		n = t.nodes.edit(path)
