@@ -149,7 +149,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"every session of an entry has a budget of its own", "znode/sweep.go",
-		"	t.removals -= nodes\n", "",
+		"	b.left -= nodes\n", "",
 		"./znode", "TestSessionsOfAnEntryShareABudget",
 	},
 	{
@@ -509,7 +509,7 @@ var mutants = append([]mutant{
 	},
 	{
 		"time that never goes back", "znode/apply.go",
-		"s.now = entry.GetTimeMs()\n\t\ts.running.begin()", "s.now = max(s.now, entry.GetTimeMs())\n\t\ts.running.begin()",
+		"s.now = entry.GetTimeMs()\n\t\ts.running.budget.begin()", "s.now = max(s.now, entry.GetTimeMs())\n\t\ts.running.budget.begin()",
 		"./znode", "TestTimeFollowsTheStamp",
 	},
 	{

@@ -41,7 +41,7 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 		// ignore it.
 	default:
 		s.now = entry.GetTimeMs()
-		s.running.begin()
+		s.running.budget.begin()
 		s.watches.steps = 0
 		s.hashed = 0
 		for _, txn := range entry.GetTxns() {

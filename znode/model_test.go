@@ -90,7 +90,7 @@ func (s *State) narrow() {
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
-func (s *State) allow(nodes int) { s.running.perEntry = nodes }
+func (s *State) allow(nodes int) { s.running.budget.perEntry = nodes }
 
 // failing lets a world report its failures to a run of rapid, which then shortens the log that
 // fails.

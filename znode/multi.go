@@ -150,7 +150,7 @@ func resultOf(op *jute.MultiOp) jute.Op {
 // discard undoes what the running multi has changed, and forgets what it would have reported.
 func (t *transaction) discard() {
 	t.nodes.rollBack()
-	t.forget()
+	t.removed.forget()
 	t.watches.discard()
 	t.quotas.discard()
 }

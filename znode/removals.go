@@ -60,7 +60,11 @@ type removedNodes struct {
 	bytes int   // of the paths and addresses in kept
 	zxid  int64 // of the last transaction that removed a node
 	part  uint32
+	gone  []string // paths of the nodes that the running transaction has removed, until they are remembered
 }
+
+// note adds the path of a node that the running transaction has removed.
+func (k *removedNodes) note(path string) { k.gone = append(k.gone, path) }
 
 // keep adds a removal, and drops the oldest ones if there are too many.
 func (k *removedNodes) keep(r Removal) {
@@ -82,32 +86,49 @@ func (k *removedNodes) keep(r Removal) {
 // size is what r counts for maxRemovalBytes.
 func (r *Removal) size() int { return len(r.Path) + len(r.Address) }
 
-// remember keeps the removals that the running transaction has made since the last call. of says what they
+// remember keeps the removals that the running transaction has made since the last call. of has what they
 // have in common.
-func (t *transaction) remember(of Removal) {
-	of.AtMs, of.Zxid = t.state.now, t.state.zxid
-	if of.Cause != Deleted {
-		t.hooks.Removed(of, t.gone)
-	}
-	for _, path := range t.gone {
+func (k *removedNodes) remember(of Removal) {
+	for _, path := range k.gone {
 		of.Path = path
-		t.removed.keep(of)
+		k.keep(of)
 	}
-	t.forget()
+	k.forget()
+}
+
+// before yields the removals from before a part of a transaction, as State.RemovalsBefore does.
+func (k *removedNodes) before(zxid int64, part uint32) iter.Seq[Removal] {
+	return func(yield func(Removal) bool) {
+		n := k.kept.Len()
+		if zxid != 0 {
+			n = sort.Search(n, func(i int) bool { return k.kept.At(i).compare(zxid, part) >= 0 })
+		}
+		for i := n - 1; i >= 0 && yield(*k.kept.At(i)); i-- {
+		}
+	}
 }
 
 // forget drops the removals that the running transaction has made, because they are kept or undone.
-func (t *transaction) forget() {
-	if cap(t.gone) > keepOps {
-		t.gone = nil
+func (k *removedNodes) forget() {
+	if cap(k.gone) > keepOps {
+		k.gone = nil
 	}
-	clear(t.gone)
-	t.gone = t.gone[:0]
+	clear(k.gone)
+	k.gone = k.gone[:0]
+}
+
+// remember keeps what the transaction has removed since the last call. of has what these removals have in common.
+func (t *transaction) remember(of Removal) {
+	of.AtMs, of.Zxid = t.state.now, t.state.zxid
+	if of.Cause != Deleted {
+		t.hooks.Removed(of, t.removed.gone)
+	}
+	t.removed.remember(of)
 }
 
 // rememberDeletes keeps what a client's transaction has removed.
 func (t *transaction) rememberDeletes() {
-	if len(t.gone) == 0 {
+	if len(t.removed.gone) == 0 {
 		return
 	}
 	of := Removal{Cause: Deleted, Member: t.txn.GetMember(), Session: jute.SessionID(t.txn.GetSession())}
@@ -133,13 +154,5 @@ func addressOf(who []*proto.Identity) string {
 // the newest first. If zxid is 0, it begins with the newest of all. The caller holds at least the read
 // lock.
 func (s *State) RemovalsBefore(zxid int64, part uint32) iter.Seq[Removal] {
-	kept := &s.removed.kept
-	return func(yield func(Removal) bool) {
-		n := kept.Len()
-		if zxid != 0 {
-			n = sort.Search(n, func(i int) bool { return kept.At(i).compare(zxid, part) >= 0 })
-		}
-		for i := n - 1; i >= 0 && yield(*kept.At(i)); i-- {
-		}
-	}
+	return s.removed.before(zxid, part)
 }

@@ -160,7 +160,7 @@ func (t *transaction) runReconfig() {
 		return
 	}
 	change := roster.Change{Joining: string(req.JoiningServers), Leaving: string(req.LeavingServers), Members: string(req.NewMembers)}
-	next, code, err := t.nextList(change, req.CurConfigID, fewestVoters, t.txn.GetReached())
+	next, code, err := t.state.roster.next(change, req.CurConfigID, fewestVoters, t.txn.GetReached())
 	switch {
 	case err != nil:
 		t.result.Code, t.result.Why = code, err.Error()
@@ -185,7 +185,7 @@ func (t *transaction) runOperators() {
 		fewest = 1
 	}
 	change := roster.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}
-	next, code, err := t.nextList(change, req.GetVersion(), fewest, t.txn.GetReached())
+	next, code, err := t.state.roster.next(change, req.GetVersion(), fewest, t.txn.GetReached())
 	if err != nil {
 		t.result.Code, t.result.Why = code, err.Error()
 		return
@@ -196,17 +196,17 @@ func (t *transaction) runOperators() {
 // errNoList is the error of a reconfig without a list to change.
 var errNoList = errors.New("there is no list of servers: nobody has become the leader since the last member was upgraded (rollcall members lead hands over), or this is a standalone server, which standaloneEnabled=false and its own line server.N make an ensemble of one")
 
-// nextList returns the list after a change of the list of this version, or why there is none. reached are
+// next returns the list after a change of the list of this version, or an error. reached are
 // the servers that answer the leader. At least fewest participants must remain, and most of them must
 // answer, because raft could not commit anything with the others.
-func (t *transaction) nextList(c roster.Change, version int64, fewest int, reached []uint32) (roster.List, jute.Code, error) {
-	if t.state.roster.Version == 0 {
+func (r *Roster) next(c roster.Change, version int64, fewest int, reached []uint32) (roster.List, jute.Code, error) {
+	if r.Version == 0 {
 		return nil, jute.Unimplemented, errNoList
 	}
-	if version != anyVersion && version != t.state.roster.Version {
-		return nil, jute.BadVersion, fmt.Errorf("the list has version %x by now, not %x; read it again", t.state.roster.Version, version)
+	if version != anyVersion && version != r.Version {
+		return nil, jute.BadVersion, fmt.Errorf("the list has version %x by now, not %x; read it again", r.Version, version)
 	}
-	next, err := t.state.roster.Servers.Apply(c)
+	next, err := r.Servers.Apply(c)
 	if err != nil {
 		return nil, jute.BadArguments, err
 	}

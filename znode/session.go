@@ -205,7 +205,7 @@ func (t *transaction) endSession(session Session, end End) (later bool) {
 	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.now, t.state.zxid
 	end.Ephemerals = t.state.countOwned(session.ID)
 	end.Number = t.state.ends.keep(t.gen.Load(), end, t.mostEnds)
-	if t.endsAtOnce(t.weighOwned(session.ID, end.Ephemerals)) {
+	if t.budget.take(t.state.weighOwned(session.ID, end.Ephemerals, t.budget.left)) {
 		t.removeOwned(session.ID, math.MaxInt)
 		t.remember(Removal{Cause: SessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
 	} else {

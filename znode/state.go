@@ -200,7 +200,7 @@ func New(cfg Config) *State {
 	}
 	s.running = transaction{
 		state: &s.content, nodes: editor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removed: &s.removed, hooks: s.hooks,
-		perEntry: entryRemovals, mostEnds: maxEnds,
+		budget: removalBudget{perEntry: entryRemovals}, mostEnds: maxEnds,
 	}
 	s.running.quotas.nodes = &s.running.nodes
 	s.gen.Store(1)

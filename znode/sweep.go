@@ -25,13 +25,21 @@ func (s *State) Unswept() bool { return s.leftNodes() }
 
 func (c *content) leftNodes() bool { return c.unswept.n > 0 }
 
-// endsAtOnce reports whether nodes that weigh so much may be removed together with their session, and if so
-// charges them to the running entry.
-func (t *transaction) endsAtOnce(nodes int) bool {
-	if nodes > t.removals {
+// removalBudget limits the ephemeral nodes that an entry removes.
+type removalBudget struct {
+	perEntry int // entryRemovals
+	left     int // what the running entry may still remove
+}
+
+// begin grants the budget of the next entry.
+func (b *removalBudget) begin() { b.left = b.perEntry }
+
+// take reports whether nodes that weigh so much may be removed at once, and if so charges them to the running entry.
+func (b *removalBudget) take(nodes int) bool {
+	if nodes > b.left {
 		return false
 	}
-	t.removals -= nodes
+	b.left -= nodes
 	return true
 }
 
@@ -45,7 +53,7 @@ func (t *transaction) sweep() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	limit := min(int(req.GetNodes()), t.removals)
+	limit := min(int(req.GetNodes()), t.budget.left)
 	if limit <= 0 || !t.state.leftNodes() {
 		return
 	}
@@ -53,7 +61,7 @@ func (t *transaction) sweep() {
 	for limit > 0 && t.state.leftNodes() {
 		n := max(t.sweepFirst(limit), 1) // a session whose nodes clients have deleted costs something too
 		limit -= n
-		t.removals -= n
+		t.budget.left -= n
 	}
 }
 
@@ -76,13 +84,13 @@ func (t *transaction) sweepFirst(limit int) (weight int) {
 // removalWeight returns how many nodes the removal of a node counts as.
 func removalWeight(path string) int { return 1 + strings.Count(path, "/")/removalLevels }
 
-// weighOwned returns what the removal of a session's ephemeral nodes weighs. If there are more of them than the running entry may
-// remove, it returns their number.
-func (t *transaction) weighOwned(id jute.SessionID, nodes int) (weight int) {
-	if nodes > t.removals {
+// weighOwned returns what the removal of a session's ephemeral nodes weighs. If there are more of them than limit, it
+// returns their number.
+func (t *tree) weighOwned(id jute.SessionID, nodes, limit int) (weight int) {
+	if nodes > limit {
 		return nodes
 	}
-	for _, path := range t.state.owned(id, nodes) {
+	for _, path := range t.owned(id, nodes) {
 		weight += removalWeight(path)
 	}
 	return weight

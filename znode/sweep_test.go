@@ -283,3 +283,14 @@ func TestSweepRefused(t *testing.T) {
 		t.Errorf("unswept %v, %d nodes", got, w.s().EphemeralCount())
 	}
 }
+
+// A budget charges what fits, and nothing else.
+func TestRemovalBudget(t *testing.T) {
+	b := removalBudget{perEntry: 5}
+	for entry := range 2 {
+		b.begin()
+		if got := [4]bool{b.take(3), b.take(3), b.take(2), b.take(1)}; got != [4]bool{true, false, true, false} || b.left != 0 {
+			t.Errorf("entry %d: took %t, %d left", entry, got, b.left)
+		}
+	}
+}

@@ -22,18 +22,13 @@ type transaction struct {
 	removed *removedNodes
 	hooks   Hooks
 
-	perEntry int      // entryRemovals
-	mostEnds int      // maxEnds
-	removals int      // how many removals the running entry may still make
-	gone     []string // paths of the nodes that it has removed, until they are remembered
+	budget   removalBudget
+	mostEnds int // maxEnds
 	ops      []jute.MultiOp
 	results  []OpResult
 	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
 	path     []byte             // the path of a sequential node
 }
-
-// begin makes t ready for the transactions of the next entry.
-func (t *transaction) begin() { t.removals = t.perEntry }
 
 // run runs txn and reports what it has changed. The result is valid until the next call.
 func (t *transaction) run(txn *proto.Txn) {

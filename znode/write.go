@@ -162,7 +162,7 @@ func (t *transaction) remove(n *node) {
 	parent := t.nodes.unlink(n)
 	parent.pzxid = t.state.zxid
 	t.state.count(parent)
-	t.gone = append(t.gone, n.path)
+	t.removed.note(n.path)
 	t.watches.note(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
 	t.quotas.add(n.path, -1, -n.data.len())
 }
