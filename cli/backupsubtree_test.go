@@ -168,7 +168,7 @@ func kindOf(path string) znode.NodeKind {
 	state := oneMember.State()
 	state.RLock()
 	defer state.RUnlock()
-	kind, _ := state.KindOf(path)
+	kind, _ := state.Look().KindOf(path)
 	return kind
 }
 

@@ -118,8 +118,8 @@ var mutants = append([]mutant{
 		here, "TestSnapshotInstalledUnderClients",
 	},
 	{
-		"cursor ignored", "znode/apply.go",
-		" || txn.GetSeq() != m.cursor+1 {", " {",
+		"cursor ignored", "znode/members.go",
+		" || txn.GetSeq() != r.cursor+1 {", " {",
 		here, within200,
 	},
 	{
@@ -448,13 +448,13 @@ var mutants = append([]mutant{
 		here, "TestLostAndGainedBetweenTwoLooks",
 	},
 	{
-		"announcement of any other run", "znode/apply.go",
-		" || m.boot != req.GetReplaces() {", " {",
+		"announcement of any other run", "znode/members.go",
+		" || r.boot != req.GetReplaces() {", " {",
 		"./znode", "TestAnnounce",
 	},
 	{
-		"announcement counted again", "znode/apply.go",
-		"if m.boot == txn.GetBoot() || m.boot != req.GetReplaces() {", "if false {",
+		"announcement counted again", "znode/members.go",
+		"if r.boot == txn.GetBoot() || r.boot != req.GetReplaces() {", "if false {",
 		here, "TestRepeatedAnnouncement",
 	},
 	{

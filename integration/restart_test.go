@@ -101,7 +101,7 @@ func snapshotOf(t *testing.T, s *znode.State) remembered {
 		}
 		r.nodes[path] = st
 	}
-	sessions := slices.Collect(s.Sessions())
+	sessions := slices.Collect(s.Sessions(0))
 	if len(sessions) != 1 {
 		t.Fatalf("%d sessions, want 1", len(sessions))
 	}

@@ -498,7 +498,7 @@ func living(t *testing.T, s *znode.State, writers []*writer) {
 		owners[w.client.Session()] = w.dir + "-alive"
 	}
 	sessions := map[jute.SessionID]znode.Session{}
-	for session := range s.Sessions() {
+	for session := range s.Sessions(0) {
 		sessions[session.ID] = session
 		if owners[session.ID] == "" && session.Timeout >= sessionTimeout {
 			t.Errorf("session %v lives, of a client that is not there", session.ID)
@@ -509,7 +509,7 @@ func living(t *testing.T, s *znode.State, writers []*writer) {
 		if _, ok := sessions[id]; !ok {
 			t.Errorf("session %v, of %s, is gone", id, path)
 		}
-		paths := s.GetEphemerals(id, nil)
+		paths := s.Look().GetEphemerals(id, nil)
 		n += len(paths)
 		if len(paths) != 1 || paths[0] != path {
 			t.Errorf("session %v has ephemerals %q, want %q", id, paths, path)

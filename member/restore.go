@@ -104,7 +104,7 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 	apply := func(txns ...*proto.Txn) error {
 		return s.Apply(s.Index()+1, term.Term, &proto.Entry{Format: znode.FormatLevel, Term: term.Term, Nonce: term.Nonce, TimeMs: s.TimeMs(), Txns: txns})
 	}
-	sessions := slices.Collect(s.Sessions())
+	sessions := slices.Collect(s.Sessions(0))
 	for some := range slices.Chunk(sessions, killsPerEntry) {
 		var txns []*proto.Txn
 		for _, session := range some {

@@ -131,7 +131,7 @@ func (s source) sessions(part []sessiontracker.Seed, first jute.SessionID) []ses
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	for one := range tree.SessionsFrom(first) {
+	for one := range tree.Sessions(first) {
 		if part = append(part, seed(one)); len(part) == listedPerLock {
 			break
 		}
@@ -162,7 +162,7 @@ func (s source) Public(path string) bool {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	return tree.Public(path)
+	return tree.Look().Public(path)
 }
 
 // Ephemerals holds the tree's lock for one part of the nodes at a time.
@@ -191,7 +191,7 @@ func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	for owner, path := range tree.EphemeralsFrom(from.owner, from.path) {
+	for owner, path := range tree.Look().EphemeralsFrom(from.owner, from.path) {
 		if part = append(part, ephemeral{owner, path}); len(part) == listedPerLock {
 			break
 		}

@@ -303,7 +303,7 @@ func (t *terms) removeClosed() {
 // seeds yields the live sessions for a new table.
 func seeds(state *znode.State) iter.Seq[sessiontracker.Seed] {
 	return func(yield func(sessiontracker.Seed) bool) {
-		for s := range state.Sessions() {
+		for s := range state.Sessions(0) {
 			if !yield(seed(s)) {
 				return
 			}

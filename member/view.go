@@ -157,7 +157,7 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 	tree.RLock()
 	defer tree.RUnlock()
 	looked := 0
-	for one := range tree.SessionsFrom(jute.SessionID(r.Next)) {
+	for one := range tree.Sessions(jute.SessionID(r.Next)) {
 		if r.Next = uint64(one.ID); looked >= sessionsPerLock || len(r.Rows) == len(free) {
 			return
 		}
@@ -165,7 +165,7 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 		if q.Member != 0 && one.Owner.Member != q.Member || !want.Matches(one.Address) {
 			continue
 		}
-		ephemerals := tree.EphemeralCountOf(one.ID)
+		ephemerals := tree.Look().EphemeralCountOf(one.ID)
 		looked += ephemerals / ephemeralsPerLook
 		row := &free[len(r.Rows)]
 		row.Id, row.Member, row.Address, row.TimeoutMs = uint64(one.ID), one.Owner.Member, []byte(one.Address), uint32(one.Timeout.Milliseconds())
@@ -313,7 +313,7 @@ func (v viewer) owner(q *proto.ViewOwner) *proto.OwnerRow {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	kind, session := tree.KindOf(string(q.Path))
+	kind, session := tree.Look().KindOf(string(q.Path))
 	r := &proto.OwnerRow{Kind: nodeKinds[kind], Session: uint64(session)}
 	if session != 0 {
 		_, lives := tree.Session(session)
@@ -335,7 +335,7 @@ func (v viewer) ephemerals(q *proto.ViewEphemerals) *proto.EphemeralRows {
 	defer tree.RUnlock()
 	limit, size := rows(q.Limit), 0
 	r := &proto.EphemeralRows{}
-	for owner, path := range tree.EphemeralsFrom(jute.SessionID(q.Session), string(q.First)) {
+	for owner, path := range tree.Look().EphemeralsFrom(jute.SessionID(q.Session), string(q.First)) {
 		if owner != jute.SessionID(q.Session) {
 			break
 		}

@@ -135,7 +135,7 @@ func (s *session) getEphemerals(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	out.B = appendNames(out.B, s.tree.GetEphemerals(s.id, req.Path))
+	out.B = appendNames(out.B, s.tree.Look().GetEphemerals(s.id, req.Path))
 	return jute.OK
 }
 
@@ -145,7 +145,7 @@ func (s *session) getAllChildrenNumber(out *stream.Buffer, r *request) jute.Code
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	n, code := s.tree.AllChildrenNumber(req.Path, r.ids)
+	n, code := s.tree.Look().AllChildrenNumber(req.Path, r.ids)
 	out.B = jute.AppendInt32(out.B, int32(n))
 	return code
 }

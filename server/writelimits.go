@@ -76,7 +76,7 @@ func (w *WriteLimits) lengthens(req *jute.SetACLRequest, ids []*proto.Identity) 
 	w.tree.RLock()
 	defer w.tree.RUnlock()
 	_, size := znode.Expanded(req.ACL, ids)
-	return size > w.tree.ListBytes(req.Path)
+	return size > w.tree.Look().ListBytes(req.Path)
 }
 
 // grows reports whether a node has fewer bytes of data here than a setData gives it. A node that is not

@@ -48,8 +48,8 @@ func (s *State) Apply(index, term uint64, entry *proto.Entry) error {
 			s.step(txn)
 		}
 	}
-	if s.marksHere(start != nil, before) {
-		s.mark()
+	if s.markDue(start != nil, before) {
+		s.marks.add(Mark{Index: s.index, Digest: s.digest()})
 	}
 	s.hooks.EntryEnd(index)
 	return nil
@@ -79,9 +79,14 @@ func rulesOf(start *proto.TermStart) Rules {
 // step runs one transaction if it is in turn.
 func (s *State) step(txn *proto.Txn) {
 	own := s.cfg.Self != 0 && txn.GetMember() == s.cfg.Self
-	if announces := jute.Op(txn.GetOp()) == jute.OpAnnounce; announces && s.announce(txn) {
-		return
-	} else if announces || !s.inTurn(txn) {
+	announces := jute.Op(txn.GetOp()) == jute.OpAnnounce
+	if announces {
+		if replaced, done := s.members.announce(txn, &s.roster); done {
+			s.hooks.Announced(txn.GetMember(), txn.GetBoot(), replaced)
+			return
+		}
+	}
+	if announces || !s.members.inTurn(txn) {
 		if own {
 			s.hooks.Dropped(txn)
 		}
@@ -96,39 +101,6 @@ func (s *State) step(txn *proto.Txn) {
 		r.Zxid = s.zxid
 		s.hooks.Reconfigured(txn, r)
 	}
-}
-
-// announce makes txn.Boot its member's current run if it replaces the run that is current now. It
-// reports whether it did. A member that is not in the list of servers has no runs.
-func (s *State) announce(txn *proto.Txn) bool {
-	var req proto.Announce
-	id := txn.GetMember()
-	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 || !s.roster.lets(id) {
-		return false
-	}
-	m := &s.members[id]
-	if m.boot == txn.GetBoot() || m.boot != req.GetReplaces() {
-		return false
-	}
-	replaced := m.boot
-	m.boot, m.cursor, m.format = txn.GetBoot(), 0, req.GetFormat()
-	s.hooks.Announced(id, m.boot, replaced)
-	return true
-}
-
-// inTurn reports whether txn is the next one of its member's current run, and if so counts it. The
-// leader's own transactions are never sent twice and are always in turn.
-func (s *State) inTurn(txn *proto.Txn) bool {
-	id := txn.GetMember()
-	if id == 0 || id > maxMember {
-		return id == 0 && leadersOwn(jute.Op(txn.GetOp()))
-	}
-	m := &s.members[id]
-	if m.boot == 0 || txn.GetBoot() != m.boot || txn.GetSeq() != m.cursor+1 {
-		return false
-	}
-	m.cursor++
-	return true
 }
 
 // leadersOwn reports whether leaders make transactions of op themselves.

@@ -11,7 +11,7 @@ import (
 // compares what the log decides, so not the watches. It takes the two locks for reading, one after
 // the other.
 func Diff(a, b *State) string {
-	x, y := a.locked(), b.locked()
+	x, y := locked(a), locked(b)
 	switch {
 	case x.index != y.index:
 		return fmt.Sprintf("index %d, %d", x.index, y.index)
@@ -47,7 +47,7 @@ func Diff(a, b *State) string {
 	return ""
 }
 
-func (s *State) locked() *Snapshot {
+func locked(s *State) *Snapshot {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.Snapshot()

@@ -3,6 +3,7 @@ package znode
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -48,26 +49,32 @@ func (s *State) Digest() uint64 { return s.digest() }
 
 // Marks returns the last marks, oldest first. It returns none from before a Restore. All members
 // mark the same indexes. It takes no lock. The caller must not change the result.
-func (s *State) Marks() []Mark {
-	if p := s.marks.Load(); p != nil {
+func (s *State) Marks() []Mark { return s.marks.all() }
+
+// marks holds the last marks. One goroutine at a time may add to it and clear it. The zero value is empty.
+type marks struct{ last atomic.Pointer[[]Mark] }
+
+func (m *marks) all() []Mark {
+	if p := m.last.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-// marksHere reports whether a mark is due after the entry just applied. Only the log decides that;
-// before is the log's time before the entry.
-func (s *State) marksHere(started bool, before int64) bool {
-	return started || s.index%markEvery == 0 || s.now/markEveryMs != before/markEveryMs
+func (m *marks) add(mark Mark) {
+	old := m.all()
+	old = old[max(0, len(old)+1-marksKept):]
+	kept := append(make([]Mark, 0, len(old)+1), old...)
+	kept = append(kept, mark)
+	m.last.Store(&kept)
 }
 
-// mark adds the present state's digest to the marks.
-func (s *State) mark() {
-	old := s.Marks()
-	old = old[max(0, len(old)+1-marksKept):]
-	marks := append(make([]Mark, 0, len(old)+1), old...)
-	marks = append(marks, Mark{Index: s.index, Digest: s.digest()})
-	s.marks.Store(&marks)
+func (m *marks) clear() { m.last.Store(nil) }
+
+// markDue reports whether a mark is due after the entry just applied. Only the log decides that;
+// before is the log's time before the entry.
+func (c *content) markDue(started bool, before int64) bool {
+	return started || c.index%markEvery == 0 || c.now/markEveryMs != before/markEveryMs
 }
 
 func (c *content) digest() uint64 {

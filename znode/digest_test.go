@@ -211,7 +211,7 @@ func TestDigestTellsStatesApart(t *testing.T) {
 			note(name+" of "+path, s)
 		}
 	}
-	for session := range w.s().Sessions() {
+	for session := range w.s().Sessions(0) {
 		for i := range reflect.TypeFor[Session]().NumField() {
 			s := restored(t, whole)
 			r := session

@@ -15,7 +15,7 @@ func checkInvariants(t testing.TB, s *State) {
 		}
 		return true
 	})
-	for r := range s.Sessions() {
+	for r := range s.Sessions(0) {
 		if r.Since > s.index {
 			t.Errorf("session %+v at %d", r, s.index)
 		}
@@ -121,7 +121,7 @@ func checkTree(t testing.TB, s *State) {
 		t.Errorf("%d of %d ends are kept", kept, s.ends.count)
 	}
 	sessions := 0
-	for r := range s.Sessions() {
+	for r := range s.Sessions(0) {
 		sessions++
 		if uint64(r.ID) > s.members[uint64(r.ID)>>56].highest {
 			t.Errorf("session %+v", r)

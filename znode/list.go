@@ -9,8 +9,8 @@ import (
 // The methods of this file list what exists in parts. Each part needs at least the read lock;
 // between two parts the state may change.
 
-// SessionsFrom yields the sessions from id first on, in the order of their ids.
-func (s *State) SessionsFrom(first jute.SessionID) iter.Seq[Session] {
+// Sessions yields the sessions from id first on, in the order of their ids. Those from 0 on are all.
+func (s *State) Sessions(first jute.SessionID) iter.Seq[Session] {
 	return func(yield func(Session) bool) {
 		for _, r := range s.sessions.from(sessionKey(first)) {
 			if !yield(*r) {
@@ -35,9 +35,9 @@ func (s *State) EndsBefore(before uint64) iter.Seq[End] {
 
 // EphemeralsFrom yields the ephemeral nodes with their owners, ordered by owner, then by path,
 // starting at the given owner and path.
-func (s *State) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute.SessionID, string] {
+func (c Copy) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
-		for e := range s.ephemerals.from(ephemeral{owner, path}) {
+		for e := range c.tree.ephemerals.from(ephemeral{owner, path}) {
 			if !yield(e.owner, e.path) {
 				return
 			}
@@ -47,7 +47,7 @@ func (s *State) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute
 
 // EphemeralCountOf returns how many ephemeral nodes a session has. It visits a part of them: a million
 // take 4 ms.
-func (s *State) EphemeralCountOf(id jute.SessionID) int { return s.countOwned(id) }
+func (c Copy) EphemeralCountOf(id jute.SessionID) int { return c.tree.countOwned(id) }
 
 // NodeKind says how a node may end other than by a client's delete.
 type NodeKind int
@@ -62,8 +62,8 @@ const (
 )
 
 // KindOf returns the kind of the node at path, and the session of an ephemeral node.
-func (s *State) KindOf(path string) (kind NodeKind, owner jute.SessionID) {
-	n := s.get(path)
+func (c Copy) KindOf(path string) (kind NodeKind, owner jute.SessionID) {
+	n := c.tree.get(path)
 	if n == nil {
 		return NoNode, 0
 	}

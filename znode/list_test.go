@@ -34,7 +34,7 @@ func TestLists(t *testing.T) {
 	}
 	for first := range ids {
 		var got []jute.SessionID
-		for s := range w.s().SessionsFrom(ids[first]) {
+		for s := range w.s().Sessions(ids[first]) {
 			got = append(got, s.ID)
 		}
 		if !slices.Equal(got, ids[first:]) {
@@ -42,7 +42,7 @@ func TestLists(t *testing.T) {
 		}
 	}
 	all := func(owner jute.SessionID, path string) (got []string) {
-		for id, p := range w.s().EphemeralsFrom(owner, path) {
+		for id, p := range w.s().Look().EphemeralsFrom(owner, path) {
 			got = append(got, fmt.Sprintf("%v%s", id, p))
 		}
 		return got

@@ -107,7 +107,7 @@ func (s *State) FreezeNames(path []byte, who []*proto.Identity, w Watcher) (Name
 }
 
 // GetData is State.GetData.
-func (c *Copy) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat, jute.Code) {
+func (c Copy) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat, jute.Code) {
 	n, code := c.read(path, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
@@ -116,7 +116,7 @@ func (c *Copy) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat, j
 }
 
 // Children lists the names of a node's children.
-func (c *Copy) Children(path []byte, who []*proto.Identity) (Names, jute.Code) {
+func (c Copy) Children(path []byte, who []*proto.Identity) (Names, jute.Code) {
 	n, code := c.read(path, who)
 	if code != jute.OK {
 		return Names{}, code
@@ -125,11 +125,11 @@ func (c *Copy) Children(path []byte, who []*proto.Identity) (Names, jute.Code) {
 }
 
 // Ephemerals lists the paths that State.GetEphemerals returns.
-func (c *Copy) Ephemerals(id jute.SessionID, prefix []byte) OwnedPaths {
+func (c Copy) Ephemerals(id jute.SessionID, prefix []byte) OwnedPaths {
 	return c.tree.ownedPaths(id, prefix)
 }
 
-func (c *Copy) read(path []byte, who []*proto.Identity) (*node, jute.Code) {
+func (c Copy) read(path []byte, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
 	}

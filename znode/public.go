@@ -4,13 +4,13 @@ import "rollcall/jute"
 
 // Public reports whether everybody may know that a node is at path: every node above it exists, and has a list that lets
 // everybody read it. It stops at the first node that is missing. The caller holds at least the read lock.
-func (s *State) Public(path string) bool {
+func (c Copy) Public(path string) bool {
 	for end := range len(path) {
 		if path[end] != '/' {
 			continue
 		}
-		above := s.get(path[:end])
-		if above == nil || !s.term.allow(above.acl, jute.PermRead, nil) {
+		above := c.tree.get(path[:end])
+		if above == nil || !c.rules.allow(above.acl, jute.PermRead, nil) {
 			return false
 		}
 	}

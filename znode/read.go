@@ -70,8 +70,8 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 
 // ChildrenAfter returns the names of a node's children that come after a name, in order: up to limit of them,
 // and no more once they have size bytes. more reports whether there are others. It costs what it returns.
-func (s *State) ChildrenAfter(path []byte, after string, limit, size int, who []*proto.Identity) (names []string, more bool, code jute.Code) {
-	n, code := s.read(path, jute.PermRead, who)
+func (c Copy) ChildrenAfter(path []byte, after string, limit, size int, who []*proto.Identity) (names []string, more bool, code jute.Code) {
+	n, code := c.read(path, who)
 	if code != jute.OK || n.plain() {
 		return nil, false, code
 	}
@@ -108,12 +108,12 @@ func (s *State) Weight(path []byte) (data, children int) {
 }
 
 // AllChildrenNumber returns how many nodes there are below a node. As in ZooKeeper, the empty path counts one more than the root.
-func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
-	n, code := s.read(path, jute.PermRead, who)
+func (c Copy) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
+	n, code := c.read(path, who)
 	if code != jute.OK {
 		return 0, code
 	}
-	count := s.descendants(n)
+	count := c.tree.descendants(n)
 	if len(path) == 0 {
 		count++
 	}
@@ -121,9 +121,9 @@ func (s *State) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, ju
 }
 
 // GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix, in order. See ownedPaths.
-func (s *State) GetEphemerals(id jute.SessionID, prefix []byte) []string {
+func (c Copy) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	paths := []string{}
-	for path := range s.ownedPaths(id, prefix).All() {
+	for path := range c.tree.ownedPaths(id, prefix).All() {
 		paths = append(paths, path)
 	}
 	return paths
@@ -185,11 +185,11 @@ func SoundSetWatches(req *jute.SetWatches2) bool {
 }
 
 // read returns the node at path if who has any of the permissions on it.
-func (s *State) read(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
+func (c *content) read(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
 	}
-	return readable(s.get(borrow(path)), perms, who, &s.term.Rules)
+	return readable(c.get(borrow(path)), perms, who, &c.term.Rules)
 }
 
 // readable returns n if it is not nil and who has any of the permissions on it.

@@ -105,11 +105,7 @@ func (t *transaction) beginRoster(m *proto.Roster) {
 func (t *transaction) setRoster(list Roster) {
 	list.Version = t.state.zxid
 	t.state.roster = list
-	for id := range t.state.members {
-		if m := &t.state.members[id]; !t.state.roster.lets(uint32(id)) {
-			*m = member{highest: m.highest}
-		}
-	}
+	t.state.members.keepListed(&t.state.roster)
 	t.showRoster()
 	t.hooks.Listed(list)
 }

@@ -247,7 +247,7 @@ func TestClose(t *testing.T) {
 	_ = other.watchChildren("/p/3")
 	_ = other.watchChildren("/p")
 	_ = k.watchData("/p/1")
-	if got := w.s().GetEphemerals(k.id, nil); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
+	if got := w.s().Look().GetEphemerals(k.id, nil); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
 		t.Errorf("%q", got)
 	}
 	before := k.stat("/p")
@@ -305,7 +305,7 @@ func TestEphemerals(t *testing.T) {
 		"/a": "/a/1 /a/2", "/": "/a/1 /a/2 /b/1 /eph1", "": "/a/1 /a/2 /b/1 /eph1", "  ": "/a/1 /a/2 /b/1 /eph1", "/zzz": "", "/e": "/eph1",
 		"\t/\x00": "/a/1 /a/2 /b/1 /eph1", "\x1f": "/a/1 /a/2 /b/1 /eph1", " /e": "", "\u00a0": "", "\u2003": "", // as Java trims
 	} {
-		if got := strings.Join(w.s().GetEphemerals(k.id, []byte(prefix)), " "); got != want {
+		if got := strings.Join(w.s().Look().GetEphemerals(k.id, []byte(prefix)), " "); got != want {
 			t.Errorf("prefix %q: %q, want %q", prefix, got, want)
 		}
 	}
@@ -338,11 +338,11 @@ func TestAllChildrenNumber(t *testing.T) {
 		k.must(k.create(path, 0))
 	}
 	for path, want := range map[string]int32{"/a": 2, "/a/b/c": 0, "/": 7, "": 8} {
-		if n, code := w.s().AllChildrenNumber([]byte(path), nil); n != want || code != jute.OK {
+		if n, code := w.s().Look().AllChildrenNumber([]byte(path), nil); n != want || code != jute.OK {
 			t.Errorf("%q: %d, %v", path, n, code)
 		}
 	}
-	if _, code := w.s().AllChildrenNumber([]byte("/no"), nil); code != jute.NoNode {
+	if _, code := w.s().Look().AllChildrenNumber([]byte("/no"), nil); code != jute.NoNode {
 		t.Errorf("%v", code)
 	}
 }
@@ -360,7 +360,7 @@ func TestReadPaths(t *testing.T) {
 	_, exists := w.s().Exists(nil, nil, nil)
 	_, _, children := w.s().Children(nil, nil, nil)
 	_, _, list := w.s().GetACL(nil, nil)
-	_, number := w.s().AllChildrenNumber(nil, nil)
+	_, number := w.s().Look().AllChildrenNumber(nil, nil)
 	for i, code := range []jute.Code{data, exists, children, list, number} {
 		if code != jute.MarshallingError {
 			t.Errorf("null path, read %d: %v", i, code)

@@ -100,7 +100,7 @@ func (s *State) Restore(r io.Reader) error {
 	defer s.mu.Unlock()
 	s.content, s.acls = f.content, f.acls
 	s.removed = removedNodes{} // a state that was damaged may have removed them
-	s.marks.Store(nil)         // marks belong to the old state
+	s.marks.clear()            // marks belong to the old state
 	s.acls.obey(s.term.Rules)
 	s.hooks.Restored()
 	if r, ok := s.Roster(); ok {

@@ -34,7 +34,6 @@
 package znode
 
 import (
-	"iter"
 	"sync"
 	"sync/atomic"
 
@@ -63,7 +62,7 @@ type State struct {
 
 	gen     atomic.Uint64 // generation of the sorted maps' pages; counted up after each copy
 	content               // the replicated state
-	marks   atomic.Pointer[[]Mark]
+	marks   marks
 	acls    acls
 	watches Watches
 	removed removedNodes // the last ones
@@ -79,23 +78,12 @@ type content struct {
 	sessionSum uint64                       // sum of the hashes of all sessions; see DigestVersion
 	unswept    sorted[sessionKey, struct{}] // ended sessions with nodes left; see sweep
 	ends       ends                         // the last ones; see endSession
-	members    [maxMember + 1]member        // by id; no member has id 0
-	index      uint64                       // the last entry applied
-	zxid       int64                        // the last transaction that took a zxid
-	now        int64                        // the stamp of the last entry, which is the log's time. It goes back if a clock is set back
+	members    members
+	index      uint64 // the last entry applied
+	zxid       int64  // the last transaction that took a zxid
+	now        int64  // the stamp of the last entry, which is the log's time. It goes back if a clock is set back
 	term       Term
 	roster     Roster
-}
-
-// maxMember is the greatest member id. It must fit into a session id's top byte.
-const maxMember = 255
-
-// member is the progress of one member.
-type member struct {
-	boot    uint64 // the current run of its process; 0: never announced
-	cursor  uint64 // seq of its last transaction that was in turn
-	format  uint32 // highest format it can apply
-	highest uint64 // the greatest session id with this member as its top byte; 0: none
 }
 
 // Term is a leader's term, opened by its TermStart.
@@ -287,17 +275,6 @@ func (c *content) session(id jute.SessionID) (Session, bool) {
 	return Session{}, false
 }
 
-// Sessions yields all sessions, ordered by id.
-func (s *State) Sessions() iter.Seq[Session] {
-	return func(yield func(Session) bool) {
-		for _, r := range s.sessions.all() {
-			if !yield(*r) {
-				return
-			}
-		}
-	}
-}
-
 // SessionCount returns how many sessions there are.
 func (s *State) SessionCount() int { return s.sessions.n }
 
@@ -311,8 +288,8 @@ func (s *State) EphemeralCount() int { return s.ephemerals.n }
 func (s *State) DataSize() int64 { return s.dataSize }
 
 // ListBytes returns the length of the encoded access control list of a node, or 0 if there is no such node.
-func (s *State) ListBytes(path []byte) int {
-	if n := s.get(borrow(path)); n != nil {
+func (c Copy) ListBytes(path []byte) int {
+	if n := c.tree.get(borrow(path)); n != nil {
 		return len(n.acl.text)
 	}
 	return 0

@@ -218,8 +218,8 @@ func watchPath(path []byte) string {
 
 // keptPath returns watchPath in a form that may be kept. If there is a node, that is the node's own
 // path, which is in memory already. Otherwise it is a copy.
-func (s *State) keptPath(path []byte) string {
-	if n := s.get(borrow(path)); n != nil {
+func (t *tree) keptPath(path []byte) string {
+	if n := t.get(borrow(path)); n != nil {
 		return n.path
 	}
 	return strings.Clone(borrow(path))

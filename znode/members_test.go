@@ -1,0 +1,51 @@
+package znode
+
+import (
+	"testing"
+
+	"rollcall/jute"
+	"rollcall/proto"
+	"rollcall/roster"
+)
+
+// A run that replaces another one counts from 1 again. A member that leaves the list keeps only its highest session.
+func TestMembersTakeTurns(t *testing.T) {
+	var m members
+	announce := func(replaces, boot uint64) bool {
+		_, done := m.announce(&proto.Txn{Member: 3, Boot: boot, Body: message(&proto.Announce{Replaces: replaces, Format: 1})}, &Roster{})
+		return done
+	}
+	turn := func(boot, seq uint64) bool { return m.inTurn(&proto.Txn{Member: 3, Boot: boot, Seq: seq}) }
+	for i, got := range []bool{
+		!turn(0, 1), announce(0, 7), !announce(0, 7), !announce(5, 8), !turn(7, 2), turn(7, 1), !turn(7, 1), turn(7, 2),
+		announce(7, 8), !turn(7, 3), !turn(8, 3), turn(8, 1), m.inTurn(&proto.Txn{Op: int32(jute.OpSweep)}), !m.inTurn(&proto.Txn{Op: int32(jute.OpCreate)}),
+	} {
+		if !got {
+			t.Errorf("step %d", i)
+		}
+	}
+	m[3].highest = 3<<56 + 1
+	list, err := roster.ParseLines([]string{"server.1=a:1:2:participant;0.0.0.0:3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.keepListed(&Roster{Version: 1, Servers: list}); m[3] != (member{highest: 3<<56 + 1}) {
+		t.Errorf("%+v", m[3])
+	}
+}
+
+// The last marks are kept, oldest first, and a list that was read does not change.
+func TestMarksAreTheLast(t *testing.T) {
+	var m marks
+	for i := range uint64(marksKept + 2) {
+		m.add(Mark{Index: i})
+	}
+	before := m.all()
+	m.add(Mark{Index: 99})
+	if all := m.all(); len(all) != marksKept || all[0].Index != 3 || all[marksKept-1].Index != 99 || before[0].Index != 2 {
+		t.Errorf("%v, before %v", all, before)
+	}
+	if m.clear(); m.all() != nil {
+		t.Error("marks are left")
+	}
+}
