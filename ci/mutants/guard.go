@@ -148,13 +148,13 @@ const guardFile = `package %s
 import (
 	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 )
 
 var (
 	mutantSet, _ = strconv.Atoi(os.Getenv("` + mutantVariable + `"))
 	mutantFile   = os.Getenv("` + reachedVariable + `")
-	mutantSeen   sync.Map
+	mutantSeen   [%d]atomic.Bool
 )
 
 func mutantOn(n int) bool {
@@ -162,7 +162,7 @@ func mutantOn(n int) bool {
 }
 
 func mutantReached(n int) bool {
-	if _, seen := mutantSeen.LoadOrStore(n, true); seen {
+	if mutantSeen[n].Load() || mutantSeen[n].Swap(true) {
 		return false
 	}
 	f, err := os.OpenFile(mutantFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -179,7 +179,11 @@ func mutantReached(n int) bool {
 
 // guarded returns the texts of a package with mutants, by the paths of their files.
 func guarded(s *source, mutants []*mutant) map[string]string {
-	texts := map[string]string{filepath.Join(s.Dir, "mutants_on.go"): fmt.Sprintf(guardFile, s.types.Name())}
+	last := 0
+	for _, m := range mutants {
+		last = max(last, m.number)
+	}
+	texts := map[string]string{filepath.Join(s.Dir, "mutants_on.go"): fmt.Sprintf(guardFile, s.types.Name(), last+1)}
 	for _, f := range s.files {
 		var here []*mutant
 		for _, m := range mutants {

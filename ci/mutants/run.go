@@ -94,46 +94,76 @@ func (b *bench) writeFaults(drawn []*mutant) error {
 
 // build builds the test binaries of packages, and runs each of their tests once.
 func (b *bench) build(packages map[string]bool) error {
+	added, err := b.compile(packages)
+	if err != nil {
+		return err
+	}
+	return b.measure(added)
+}
+
+// compile builds the test binaries of packages, and returns those that were not yet built. The linker uses one processor
+// most of the time, so it links several at a time.
+func (b *bench) compile(packages map[string]bool) (added []string, err error) {
 	for _, path := range b.tree.order {
-		if !packages[path] || b.binaries[path] != nil {
-			continue
+		if packages[path] && b.binaries[path] == nil {
+			b.binaries[path] = &binary{path: filepath.Join(b.work, fmt.Sprintf("%d.test", len(b.binaries))), dir: b.tree.packages[path].Dir}
+			added = append(added, path)
 		}
-		bin := &binary{path: filepath.Join(b.work, fmt.Sprintf("%d.test", len(b.binaries))), dir: b.tree.packages[path].Dir}
-		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay="+b.overlay, "-o", bin.path, path)
-		cmd.Dir = b.tree.dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s with the faults behind their switches: %w\n%s", path, err, out)
-		}
-		if err := b.measure(bin); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		b.binaries[path] = bin
+	}
+	if len(added) == 0 {
+		return nil, nil
+	}
+	if err := b.goTool(append([]string{"list", "-export", "-test"}, added...)); err != nil { // compiles each package once
+		return nil, err
+	}
+	errs := make([]error, len(added))
+	b.parallel(len(added), func(i int) {
+		errs[i] = b.goTool([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", b.binaries[added[i]].path, added[i]})
+	})
+	return added, errors.Join(errs...)
+}
+
+// goTool runs a command of go on the code with the faults.
+func (b *bench) goTool(args []string) error {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = b.tree.dir
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+b.overlay)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go %s with the faults behind their switches: %w\n%s", strings.Join(args, " "), err, stderr.String())
 	}
 	return nil
 }
 
-// measure runs each test alone, without a fault. It notes how long the test takes and which faults it reaches.
-func (b *bench) measure(bin *binary) error {
-	out, err := b.run(bin, time.Minute, nil, "-test.list=.")
-	if err != nil {
-		return fmt.Errorf("list of tests: %w\n%s", err, out)
+// measure runs each test of packages alone, without a fault. It notes how long the test takes and which faults it reaches.
+func (b *bench) measure(packages []string) error {
+	type job struct {
+		*binary
+		*test
+		err error
 	}
-	for line := range strings.Lines(out) {
-		if name := strings.TrimSpace(line); listedTest.MatchString(name) {
-			bin.tests = append(bin.tests, &test{name: name})
+	var jobs []*job
+	for _, path := range packages {
+		bin := b.binaries[path]
+		out, err := b.run(bin, time.Minute, nil, "-test.list=.")
+		if err != nil {
+			return fmt.Errorf("%s: list of tests: %w\n%s", path, err, out)
+		}
+		for line := range strings.Lines(out) {
+			if name := strings.TrimSpace(line); listedTest.MatchString(name) {
+				jobs = append(jobs, &job{binary: bin, test: &test{name: name}})
+			}
 		}
 	}
-	errs := make([]error, len(bin.tests))
-	b.parallel(len(bin.tests), func(i int) { errs[i] = b.measureTest(bin, bin.tests[i]) })
-	var good []*test
-	for i, t := range bin.tests {
-		if errs[i] == nil {
-			good = append(good, t)
+	b.parallel(len(jobs), func(i int) { jobs[i].err = b.measureTest(jobs[i].binary, jobs[i].test) })
+	for _, j := range jobs {
+		if j.err == nil {
+			j.tests = append(j.tests, j.test)
 		} else {
-			bin.bad = append(bin.bad, t.name)
+			j.bad = append(j.bad, j.name)
 		}
 	}
-	bin.tests = good
 	return nil
 }
 
@@ -189,7 +219,7 @@ func (b *bench) run(bin *binary, limit time.Duration, env []string, args ...stri
 	args = append([]string{"-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, memory), bin.path, "-test.short", "-test.failfast", "-test.timeout=" + limit.String()}, args...)
 	cmd := exec.CommandContext(ctx, "/bin/sh", args...)
 	cmd.Dir = bin.dir
-	cmd.Env = append(os.Environ(), append([]string{"ROLLCALL_SCHEDULES=10", "GOFLAGS=-overlay=" + b.overlay}, env...)...)
+	cmd.Env = append(os.Environ(), append([]string{"ROLLCALL_SCHEDULES=10", "GOFLAGS=" + os.Getenv("GOFLAGS") + " -overlay=" + b.overlay}, env...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
