@@ -40,8 +40,7 @@ raced() {
 race_detected() { go test -count=1 -v -timeout "$timeout" -race -skip "$costs" "$@"; }
 
 # costs are the longest tests of what requests cost. They run in one goroutine, so the race detector has nothing to find.
-# TestMutants has a suite of its own.
-costs='^Test((Random|Known)Expenses|Mutants)$'
+costs='^Test(Random|Known)Expenses$'
 
 # given_up OUTPUT prints the packages that failed because the race detector ended itself: by a check, or by a
 # signal outside Go's code, of which these tests have none of their own. It prints none if another package failed, or if
@@ -129,7 +128,7 @@ drawn() {
 drills() {
   local packages
   packages=$(drilled_packages) || return
-  tests -skip '^TestMutants$' $packages | quiet
+  tests $packages | quiet
 }
 race-drills() {
   local packages
@@ -207,10 +206,8 @@ applications() { timeout=$((20 * ${ROLLCALL_ROUNDS:-1}))m tests ./integration/ap
 # model searches all states of a small ensemble. With ROLLCALL_MODEL=deep, it also searches larger ones.
 model() { tests ./integration/model | quiet; }
 
-# mutants puts errors of one line into the code, one at a time, and runs the test that must notice each.
-# ROLLCALL_MUTANTS picks those whose names contain it. some-mutants takes an eighth of them, which follows from the content of the tree.
-mutants() { timeout=1h ROLLCALL_MUTANTS=${ROLLCALL_MUTANTS:-1} tests -run '^TestMutants$' ./integration | quiet; }
-some-mutants() { ROLLCALL_MUTANTS=$(($(drawn) % 8))/8 mutants; }
+# mutants plays the mutants of ci/mutants/named.go. Each is an error that the test that it names must notice.
+mutants() { go run ./ci/mutants -named; }
 
 # scenarios fails if clients did not go through a scenario that ci/client-scenarios names for
 # the suite, or if they went through one that it does not name. A test prints "client scenario: NAME ok"
@@ -230,7 +227,7 @@ lint() { ci/lint.sh; }
 fuzz() { ci/fuzz.sh; }
 
 [ $# -gt 0 ] || set -- unit cases schedules clients few-kills
-[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills wipes moves trials power hostile console packages deploy differential sequences builds lint some-mutants fuzz
+[ "$*" != proof ] || set -- race benches model race-drills changes more-clients kills wipes moves trials power hostile console packages deploy differential sequences builds lint mutants fuzz
 for running in "$@"; do
   suite "$running" "$running"
 done

@@ -1,6 +1,8 @@
 // Mutants measures what the tests notice. It draws faults of one line from the production code, by seed, and runs the
 // tests that come by each of them. It prints the faults that no test notices.
 //
+// With -named, it plays the faults of the table in named.go instead, each of which names the test that must notice it.
+//
 // All faults are built into the test binaries at once, each behind a switch, which an environment variable turns on. So
 // a package is built once, and not once for each fault. The code with the faults is written to a temporary directory, and
 // go's -overlay puts it in the place of the tree's own.
@@ -23,16 +25,23 @@ func main() {
 	atLeast := flag.Float64("least", 0, "fail if the tests notice fewer `percent`")
 	workers := flag.Int("workers", runtime.NumCPU(), "faults that are judged at a time")
 	list := flag.Bool("list", false, "only print the faults")
+	playNamed := flag.Bool("named", false, "play the faults of named.go whose names contain an argument; without arguments: all of them")
 	own := flag.Bool("own", false, "run the tests of a fault's own package only")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./ci/mutants [flags] [package …], such as quorum/trust; without packages: all of them")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./ci/mutants [flags] [package …], such as quorum/trust; without packages: all of them\n       go run ./ci/mutants -named [text …]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	s := sample{n: *n, seed: *seed, workers: *workers, packages: flag.Args(), limits: usual(), list: *list, own: *own, out: os.Stdout}
-	caught, err := s.take(".")
-	if err == nil && caught < *atLeast {
-		err = fmt.Errorf("the tests notice %.1f %% of the faults, want at least %.1f %%", caught, *atLeast)
+	var err error
+	if *playNamed {
+		p := playing{named: someNamed(named, flag.Args()), workers: *workers, limit: playLimit, out: os.Stdout}
+		err = p.play(".")
+	} else {
+		s := sample{n: *n, seed: *seed, workers: *workers, packages: flag.Args(), limits: usual(), list: *list, own: *own, out: os.Stdout}
+		var caught float64
+		if caught, err = s.take("."); err == nil && caught < *atLeast {
+			err = fmt.Errorf("the tests notice %.1f %% of the faults, want at least %.1f %%", caught, *atLeast)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
