@@ -906,6 +906,21 @@ var named = []namedMutant{
 		"integration/power", "TestAuditLosesPower",
 	},
 	{
+		"term begun while the disk stalls", "member/terms.go",
+		"t.m.node.Stalled() == nil && t.m.node.Damage()", "t.m.node.Damage()",
+		"member", "TestNoTermWhileTheDiskStalls",
+	},
+	{
+		"list kept when a snapshot has none", "member/hooks.go",
+		"h.m.roster.Store(nil)", "_ = h",
+		"member", "TestSnapshotReplacesTheList",
+	},
+	{
+		"newcomer asked at another port", "member/presence.go",
+		"s.QuorumAddr(), id)", "s.ElectionAddr(), id)",
+		"member", "TestNewcomerIsAskedOnAConnectionOfItsOwn",
+	},
+	{
 		"name of an audit log not synced", "audit/file.go",
 		"\tif err == nil && first {\n", "\tif err == nil && first && false {\n",
 		"integration/power", "TestAuditLosesPower",
