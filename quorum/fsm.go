@@ -57,7 +57,7 @@ type fsm struct {
 	configured func()
 	// timed runs an operation that may hang; what names it in an error.
 	timed    func(what string, op func() error) error
-	metrics  *metrics
+	metrics  *raftMetrics
 	running  func() bool                    // false while raft looks for a snapshot to start from
 	refused  func(why error)                // called with the reason if a snapshot is not restored then
 	failed   bool                           // only for raft's FSM goroutine

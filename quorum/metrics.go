@@ -44,8 +44,8 @@ func (n *Node) ResetStats() {
 	f.stands.Store(0)
 }
 
-// metrics is the data behind Stats. It is safe for concurrent use.
-type metrics struct {
+// raftMetrics is the data behind Stats. It is safe for concurrent use.
+type raftMetrics struct {
 	snapshot, election tally.Durations
 	stands             atomic.Uint64
 	leaderless         atomic.Pointer[time.Time] // since when there has been no leader; nil: there is one
@@ -53,7 +53,7 @@ type metrics struct {
 
 // observe counts raft's elections. raft calls its observer in the goroutines that hold them, so the
 // observer only counts.
-func (f *metrics) observe(r *raft.Raft) {
+func (f *raftMetrics) observe(r *raft.Raft) {
 	now := time.Now()
 	f.leaderless.Store(&now)
 	r.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
@@ -72,7 +72,7 @@ func (f *metrics) observe(r *raft.Raft) {
 	}
 }
 
-func (f *metrics) leaderSeen(led bool, now time.Time) {
+func (f *raftMetrics) leaderSeen(led bool, now time.Time) {
 	if !led {
 		f.leaderless.CompareAndSwap(nil, &now)
 		return

@@ -70,7 +70,7 @@ type Node struct {
 	disk    *disk.Data
 	fsm     *fsm
 	trans   *wire.Transport
-	metrics metrics
+	metrics raftMetrics
 
 	log        *logCache // raft's; set before raft is
 	raft       atomic.Pointer[raft.Raft]
