@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // A drain that the unit, the recipe for it or the manifests run before a stop ends before the process is killed. It

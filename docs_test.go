@@ -13,7 +13,7 @@ import (
 	"testing"
 	"unicode"
 
-	"rollcall/backup"
+	"rollcall/operator/backup"
 	"rollcall/znode"
 )
 

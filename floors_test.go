@@ -1,78 +1,115 @@
-// Package rollcall_test checks which packages import which, the pages of documentation, and CI's
-// scripts.
+// Package rollcall_test checks which directories import which, how large types are, the pages of documentation, and
+// CI's scripts.
 package rollcall_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// floors lists the packages by floor, the lowest first. A package imports only packages of lower
-// floors.
+// floors lists the directories at the root by floor, the lowest first. A directory imports only those of lower floors.
 var floors = [][]string{
-	{"internal/durable", "internal/monotonic"},
-	{"secretfile", "roster", "internal/slowkey"},
-	{"jute", "digest", "proto", "fifo", "api", "console", "keystore", "keystore/authority", "sasl", "integration/model", "internal/tokenproof", "internal/localsocket"},
-	{"zkdata", "sessiontracker", "znode", "tally", "internal/admission", "logs", "logs/logtest"},
-	{"quorum/disk", "quorum/trust", "server/stream", "audit"},
-	{"quorum/wire", "crossing"},
-	{"quorum", "leader", "follower", "server", "client", "view", "backup"},
-	{"admin", "cli/subtree"},
-	{"config", "cli/shell"},
-	{"member", "bench", "cli"},
-	{"cmd/rollcall", "integration/wire", "integration/process", "integration/alone", "integration/history", "ci/pictures", "ci/mutants"},
-	{"integration/cluster"},
-	{"integration", "integration/cases", "integration/clients", "integration/deploy", "integration/kills", "integration/moves", "integration/trials", "integration/power", "integration/hostile", "integration/differential", "integration/applications", "integration/console"},
+	{"internal", "proto"},
+	{"zk"},
+	{"sessiontracker", "znode"},
+	{"quorum"},
+	{"leader", "follower", "client", "operator"},
+	{"server", "bench"},
+	{"config"},
+	{"cli"},
+	{"member"},
+	{"cmd"},
+	{"ci", "integration"},
 }
 
-// Every folder with Go files has a floor, and no package imports from its own floor or above. Tests
-// may. The folders tools, bench/figures, ci/chart and ci/structures have no floor, because they are
-// modules of their own.
-func TestFloors(t *testing.T) {
-	floor := map[string]int{}
-	for i, names := range floors {
-		for _, name := range names {
-			floor[name] = i
-		}
-	}
+// modules are Go modules of their own below the root.
+var modules = []string{"tools", "bench/figures", "ci/chart", "ci/structures"}
+
+// goFiles calls visit with each Go file below the directories of floors, except testdata and modules of their own.
+func goFiles(t *testing.T, visit func(path string, file *ast.File)) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && (path == "tools" || path == "bench/figures" || path == "ci/chart" || path == "ci/structures" || name == "testdata" || path != "." && strings.HasPrefix(name, ".")):
+		case d.IsDir() && (slices.Contains(modules, path) || name == "testdata" || path != "." && strings.HasPrefix(name, ".")):
 			return filepath.SkipDir
 		case d.IsDir() || filepath.Ext(name) != ".go" || filepath.Dir(path) == ".":
 			return nil
 		}
-		here, planned := floor[filepath.Dir(path)]
-		if !planned {
-			t.Errorf("%s: its folder has no floor", path)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err == nil {
+			visit(path, file)
 		}
-		if !planned || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-		if err != nil {
-			return err
-		}
-		for _, spec := range file.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				return err
-			}
-			name, own := strings.CutPrefix(imported, "rollcall/")
-			if there, planned := floor[name]; own && (!planned || there >= here) {
-				t.Errorf("%s imports %s, which is not on a lower floor", path, name)
-			}
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// room returns the directory at the root that a path is in.
+func room(path string) string {
+	name, _, _ := strings.Cut(path, "/")
+	return name
+}
+
+// Every directory with Go code has a floor, and imports no other one of its own floor or above. Tests may.
+func TestFloors(t *testing.T) {
+	floor := map[string]int{}
+	for i, rooms := range floors {
+		for _, name := range rooms {
+			floor[name] = i
+		}
+	}
+	goFiles(t, func(path string, file *ast.File) {
+		here, planned := floor[room(path)]
+		if !planned {
+			t.Errorf("%s: its directory has no floor", path)
+		}
+		if !planned || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for _, spec := range file.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			name, own := strings.CutPrefix(imported, "rollcall/")
+			if there, planned := floor[room(name)]; own && room(name) != room(path) && (!planned || there >= here) {
+				t.Errorf("%s imports %s, which is not on a lower floor", path, name)
+			}
+		}
+	})
+}
+
+// At most 20 directories at the root have Go code, so a newcomer sees all of them at once.
+func TestFewRooms(t *testing.T) {
+	const most = 20
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rooms []string
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		found := false
+		_ = filepath.WalkDir(e.Name(), func(path string, _ fs.DirEntry, _ error) error {
+			found = found || filepath.Ext(path) == ".go"
+			return nil
+		})
+		if found {
+			rooms = append(rooms, e.Name())
+		}
+	}
+	if len(rooms) > most {
+		t.Errorf("%d directories at the root have Go code, at most %d may: %q", len(rooms), most, rooms)
 	}
 }

@@ -7,7 +7,7 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/chromedp/cdproto v0.159.0 // tests only: the types of chromedp
 	github.com/chromedp/chromedp v0.23.0 // tests only: drives Chromium
-	github.com/getkin/kin-openapi v0.152.0 // tests only: holds api/openapi.json against the answers
+	github.com/getkin/kin-openapi v0.152.0 // tests only: holds operator/api/openapi.json against the answers
 	github.com/go-zookeeper/zk v1.0.4 // tests only: a client of others
 	github.com/golang/snappy v1.0.0
 	github.com/hashicorp/go-hclog v1.6.2

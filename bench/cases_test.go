@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A writer's acknowledged writes must be there. Further writes may be there, too, and a write that

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // fakeEnsemble is a standalone server with nodes, watches and ephemeral nodes, as far as the cases need them. Each request

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // observer watches for the deletion of nodes whose names are a group, then a number:

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // storms is how often sessions fall silent together. Servers expire sessions in buckets one tick

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // fakeServer answers every request with success, in order, and each after delay, unless its fields

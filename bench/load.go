@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // load sends requests of one kind over some connections. Each connection keeps Window requests in

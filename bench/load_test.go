@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // quick returns the parameters of a short run with few requests.

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // makers creates the nodes that a load needs, and returns a function that returns the maker of each

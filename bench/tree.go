@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

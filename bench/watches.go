@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // fanOut is many sessions that watch one node. Each sets its watch again when it has fired.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/cli/subtree"
-	"rollcall/jute"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 // newACL returns the command that shows and sets access control lists.

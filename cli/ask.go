@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/internal/tokenproof"
+	"rollcall/operator/api"
 )
 
 // ask is what commands have that ask a member over HTTP: their surroundings, and flags.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/backup"
+	"rollcall/operator/backup"
 )
 
 // newBackup returns the command about backups.

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rollcall/backup"
+	"rollcall/operator/backup"
 	"rollcall/znode"
 )
 
 // sampleFile is a backup of six nodes.
-const sampleFile = "../backup/testdata/version-1.backup"
+const sampleFile = "../operator/backup/testdata/version-1.backup"
 
 // sampleName is the name that it has in a folder.
 const sampleName = "rollcall-20260102T030405Z-7.backup"

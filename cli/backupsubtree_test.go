@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/backup"
 	"rollcall/cli/subtree"
-	"rollcall/jute"
+	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

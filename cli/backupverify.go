@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/backup"
+	"rollcall/operator/backup"
 	"rollcall/znode"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // BenchmarkSessions lists 100,000 sessions, 10,000 with -short, of a member that answers at once. One op is

@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
-	"rollcall/backup"
+	"rollcall/operator/api"
+	"rollcall/operator/backup"
 )
 
 const (

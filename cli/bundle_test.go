@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // bundleOf runs the command against members, and returns the files of the archive by name.

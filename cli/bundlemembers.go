@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // notAsked is a server of the ensemble that has no files in a bundle, as JSON has it.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // goldenLine is a command line, with the name of its files in testdata.

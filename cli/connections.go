@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // newConnections returns the command that lists the client connections.

@@ -11,7 +11,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // creation is the command that creates a node.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // drainedRow is what a drain has done, as JSON has it.

@@ -12,7 +12,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/internal/durable"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // dumping is the command that writes a subtree as JSON.

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 
-	"rollcall/api"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 // Status is an exit status. docs/commands.md lists them.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
 	"rollcall/internal/tokenproof"
+	"rollcall/operator/api"
 )
 
 // hostile is what a client may choose as a path or an identity.

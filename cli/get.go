@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/cli/subtree"
+	"rollcall/operator/api"
 )
 
 // newStat returns the command that prints what the servers tell of a node.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/digest"
+	"rollcall/zk/digest"
 )
 
 // maxPassword is the longest password, in bytes: more than anybody types, and less than an auth packet may have.

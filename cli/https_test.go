@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
 )
 
 // --admin takes URLs with https. The member's certificate is held against --tls-ca, and that of --tls-cert is shown.

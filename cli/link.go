@@ -13,8 +13,8 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/sasl"
-	"rollcall/secretfile"
+	"rollcall/internal/secretfile"
+	"rollcall/zk/sasl"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"iter"
 
 	"rollcall/cli/subtree"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // sameAgain says how a load that can be repeated goes on after it was interrupted.

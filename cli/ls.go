@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 // newLs returns the command that lists the children of a node.

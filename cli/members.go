@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
-	"rollcall/roster"
+	"rollcall/internal/serverlist"
+	"rollcall/operator/api"
 )
 
 // newMembers returns the command about the servers of the ensemble.
@@ -191,25 +191,25 @@ func serverTint(r serverRow) Tint {
 var shortLine = regexp.MustCompile(`^\s*[0-9]+\s*=`)
 
 // serverOf returns the server that a line such as server.4=zoo4:2888:3888;2181 or 4=zoo4:2888:3888;2181 means.
-func serverOf(line string) (roster.Server, error) {
+func serverOf(line string) (serverlist.Server, error) {
 	if shortLine.MatchString(line) {
 		line = "server." + strings.TrimSpace(line)
 	}
-	list, err := roster.ParseList(line)
+	list, err := serverlist.ParseList(line)
 	switch {
 	case err != nil:
-		return roster.Server{}, With(WrongUse, err)
+		return serverlist.Server{}, With(WrongUse, err)
 	case len(list) != 1:
-		return roster.Server{}, With(WrongUse, fmt.Errorf("%.80q: give the line of one server", line))
+		return serverlist.Server{}, With(WrongUse, fmt.Errorf("%.80q: give the line of one server", line))
 	case list[0].ClientPort == 0:
-		return roster.Server{}, With(WrongUse, fmt.Errorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0]))
+		return serverlist.Server{}, With(WrongUse, fmt.Errorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0]))
 	}
 	return list[0], nil
 }
 
 // idOf returns the id of a server.
 func idOf(text string) (uint32, error) {
-	id, err := roster.ParseID(text, roster.MaxID)
+	id, err := serverlist.ParseID(text, serverlist.MaxID)
 	if err != nil {
 		return 0, With(WrongUse, fmt.Errorf("%.40q is not the id of a server: allowed is %w", text, err))
 	}

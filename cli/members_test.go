@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
-	"rollcall/roster"
+	"rollcall/internal/serverlist"
+	"rollcall/operator/api"
 )
 
 // fakeEnsemble answers under /v1/members as a member does, about an ensemble that moves on by a step with each look.
 type fakeEnsemble struct {
 	*httptest.Server
 	mu      sync.Mutex
-	list    roster.List
+	list    serverlist.List
 	raft    map[uint32]api.Server // raft's configuration: the fields Configured and Voter, and Applied
 	leader  uint32
 	version uint64
@@ -40,7 +40,7 @@ const allEntries = 1000
 
 func newFakeEnsemble(t *testing.T, list string) *fakeEnsemble {
 	t.Helper()
-	servers, err := roster.ParseList(list)
+	servers, err := serverlist.ParseList(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func (f *fakeEnsemble) post(w http.ResponseWriter, r *http.Request) {
 	default:
 		var c api.MembersChange
 		_ = json.Unmarshal(body, &c)
-		list, err := f.list.Apply(roster.Change{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members})
+		list, err := f.list.Apply(serverlist.Change{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members})
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			_ = json.NewEncoder(w).Encode(api.Failure{Error: err.Error()})

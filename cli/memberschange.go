@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
-	"rollcall/roster"
+	"rollcall/internal/serverlist"
+	"rollcall/operator/api"
 )
 
 // withServer returns the command `rollcall members NAME`. The user must give as many arguments as the parameter arguments
@@ -45,7 +45,7 @@ func newMembersAdd(w World) *cobra.Command {
 }
 
 // doneAs says what a server does once it is added.
-func doneAs(s roster.Server) string {
+func doneAs(s serverlist.Server) string {
 	if s.Observer {
 		return "observes"
 	}
@@ -53,7 +53,7 @@ func doneAs(s roster.Server) string {
 }
 
 // add adds a server unless the list has it, and waits until it votes or observes.
-func (k *work) add(ctx context.Context, s roster.Server) (api.Members, error) {
+func (k *work) add(ctx context.Context, s serverlist.Server) (api.Members, error) {
 	m, err := k.look(ctx)
 	if err != nil {
 		return m, err
@@ -71,7 +71,7 @@ func (k *work) add(ctx context.Context, s roster.Server) (api.Members, error) {
 }
 
 // joined waits until a server of the list votes or observes.
-func (k *work) joined(ctx context.Context, s roster.Server) (api.Members, error) {
+func (k *work) joined(ctx context.Context, s serverlist.Server) (api.Members, error) {
 	return k.until(ctx, s.ID, fmt.Sprintf("the ensemble goes on adding member %d", s.ID), func(m api.Members) bool {
 		now, listed := find(m, s.ID)
 		return listed && now.Voter != s.Observer && now.Configured == s.ElectionAddr() && works(now)
@@ -152,7 +152,7 @@ func newMembersReplace(w World) *cobra.Command {
 		})
 }
 
-func (k *work) replace(ctx context.Context, old uint32, s roster.Server) error {
+func (k *work) replace(ctx context.Context, old uint32, s serverlist.Server) error {
 	m, err := k.look(ctx)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func newMembersAddress(w World) *cobra.Command {
 }
 
 // move gives a server another line.
-func (k *work) move(ctx context.Context, s roster.Server) error {
+func (k *work) move(ctx context.Context, s serverlist.Server) error {
 	m, err := k.look(ctx)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (k *work) move(ctx context.Context, s roster.Server) error {
 }
 
 // roleOf returns the role of a server as the list has it.
-func roleOf(s roster.Server) string {
+func roleOf(s serverlist.Server) string {
 	if s.Observer {
 		return "observer"
 	}
@@ -251,7 +251,7 @@ func (k *work) role(ctx context.Context, id uint32, observer bool) error {
 	if !listed {
 		return With(NotFound, k.wrap(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id)))
 	}
-	list, err := roster.ParseList(known.Server)
+	list, err := serverlist.ParseList(known.Server)
 	if err != nil {
 		return k.wrap(errors.New("a standalone server has no role to change; docs/runbooks.md says how to make it an ensemble"))
 	}

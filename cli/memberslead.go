@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // newMembersLead returns the command that hands leadership over.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // rebalanceWait is how long a rebalance may take, as a member allows it.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // A command that waits for a server that catches up says every few seconds how far it is, and from the second time on how fast.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 // closeTime is how long a command waits for the end of its session.

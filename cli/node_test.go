@@ -16,7 +16,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 var roots atomic.Int64

@@ -17,8 +17,8 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
-	"rollcall/logs/logtest"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/jute"
 )
 
 // live is an output that a test can wait for.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/api"
 	"rollcall/internal/localsocket"
+	"rollcall/operator/api"
 )
 
 // errNoOther is the error of choose if every address was passed over.

@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 var update = flag.Bool("update", false, "write the golden files in testdata anew")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // noNode is the kind of a node that does not exist.

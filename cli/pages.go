@@ -7,7 +7,7 @@ import (
 	"maps"
 	"net/url"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // list returns the rows of the list at path below /v1/, of at most limit rows; 0: of all. It holds two pages:

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
-	"rollcall/logs/logtest"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/jute"
 )
 
 // A command that takes longer than two seconds shows its progress on a terminal, and removes the line when it is done.

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/api"
 	"rollcall/config"
 	"rollcall/internal/localsocket"
 	"rollcall/internal/tokenproof"
+	"rollcall/operator/api"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // removal is the command that deletes nodes.

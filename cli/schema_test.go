@@ -16,7 +16,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // schemaPage has the JSON Schema of what each command prints with -o json.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
-	"rollcall/jute"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/subtree"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // maxData is how many bytes of data a command reads from a file or from its input: far more than servers

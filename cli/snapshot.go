@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // snapshotWait is how long a member may take to write a snapshot.

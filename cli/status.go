@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // newStatus returns the command that shows the members.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
 )
 
 // Commands connect over TLS if they have an authority. They show the certificate that they have, believe no other

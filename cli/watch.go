@@ -10,7 +10,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // maxEvents is how many events may wait to be printed. Above it they are dropped, and the command ends with

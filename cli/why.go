@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 // asksWhy is the command that says how sessions ended, and what removed nodes.

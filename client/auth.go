@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // AddAuth gives the session one more identity and waits for the server's answer. It waits for a

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // answer is a server that answers every request immediately. A setData gets a Stat. The replies to

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Record is the body of a request. Append is called under the Client's lock, so it must only

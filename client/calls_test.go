@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Replies of all sizes, split at any byte, reach the functions of their requests in order.

@@ -29,8 +29,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/fifo"
-	"rollcall/jute"
+	"rollcall/internal/fifo"
+	"rollcall/zk/jute"
 )
 
 // These are the defaults of Config.

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 var ctx = context.Background()

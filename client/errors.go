@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A call may end with one of these errors, with a code of the server, or with its context's error.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // fake is a network of servers. The test plays their part. A Client that dials one gets one end of

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // These limits apply to one connection's input and output.

@@ -3,8 +3,8 @@ package client
 import (
 	"fmt"
 
-	"rollcall/jute"
-	"rollcall/sasl"
+	"rollcall/zk/jute"
+	"rollcall/zk/sasl"
 )
 
 // Login is a user who logs in by SASL with the mechanism DIGEST-MD5.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
-	"rollcall/sasl"
+	"rollcall/zk/jute"
+	"rollcall/zk/sasl"
 )
 
 // logsIn plays the server's part of a login. change may change an answer of the server's.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // MultiResult is the result of one operation of a multi.

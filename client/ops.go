@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // call does a request about a path for the typed calls below. They all wait as Do does, and their

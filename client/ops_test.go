@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Each call sends the request that its arguments describe, and its error names the request and the path.

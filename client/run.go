@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // backoffSteps is how often the pause between attempts doubles. It grows from a 128th of the

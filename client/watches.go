@@ -1,6 +1,6 @@
 package client
 
-import "rollcall/jute"
+import "rollcall/zk/jute"
 
 // watch is a set of kinds of watches.
 type watch uint8

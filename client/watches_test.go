@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // lists returns the paths in a request that sets watches, by kind and sorted. It marks a null list.

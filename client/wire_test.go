@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // dialed opens a Client that is connected by a socket. It returns the Client and the server's end of its

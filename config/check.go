@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/api"
-	"rollcall/secretfile"
+	"rollcall/internal/secretfile"
+	"rollcall/operator/admin"
+	"rollcall/operator/api"
 )
 
 // Verdict says what came of a key.

@@ -3,7 +3,7 @@ package config
 import (
 	"strconv"
 
-	"rollcall/admin"
+	"rollcall/operator/admin"
 )
 
 // Running is what conf shows of a member besides its settings.

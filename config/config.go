@@ -17,16 +17,16 @@ import (
 	"net"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/audit"
-	"rollcall/backup"
-	"rollcall/digest"
+	"rollcall/internal/serverlist"
 	"rollcall/leader"
-	"rollcall/logs"
+	"rollcall/operator/admin"
+	"rollcall/operator/audit"
+	"rollcall/operator/backup"
+	"rollcall/operator/logs"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
-	"rollcall/roster"
 	"rollcall/server"
+	"rollcall/zk/digest"
 	"rollcall/znode"
 )
 
@@ -77,9 +77,9 @@ type Settings struct {
 type Config struct {
 	Settings
 
-	MyID           uint32          // 1 to 255; 1 for a standalone server without myid and without server line
-	IDFrom         string          // the source of MyID: a file, a variable or a flag
-	Servers        []roster.Server // by id; none or one for a standalone server
+	MyID           uint32              // 1 to 255; 1 for a standalone server without myid and without server line
+	IDFrom         string              // the source of MyID: a file, a variable or a flag
+	Servers        []serverlist.Server // by id; none or one for a standalone server
 	Standalone     bool
 	ClientAddr     string // host:port where clients connect; "" for none, port 0 for any
 	SecureAddr     string // host:port where clients connect over TLS; "" for none, port 0 for any
@@ -99,13 +99,13 @@ type MemoryLimit struct {
 }
 
 // Self returns this member's own server line, and whether there is one.
-func (c *Config) Self() (roster.Server, bool) {
+func (c *Config) Self() (serverlist.Server, bool) {
 	for _, s := range c.Servers {
 		if s.ID == c.MyID {
 			return s, true
 		}
 	}
-	return roster.Server{}, false
+	return serverlist.Server{}, false
 }
 
 // Bind returns where to listen for an advertised address of this member.
@@ -126,5 +126,5 @@ func (c *Config) EnsembleText() []byte {
 	if c.Standalone {
 		return nil
 	}
-	return []byte(roster.List(c.Servers).Config(0)) // the list in the data has a version of its own
+	return []byte(serverlist.List(c.Servers).Config(0)) // the list in the data has a version of its own
 }

@@ -18,9 +18,9 @@ type key struct {
 	unset string // instead of def: what holds without the key, in words
 
 	status   status
-	doc      string                // served: what it sets; else why it is not served
-	harmless string                // value that asks for nothing beyond what Rollcall does: no warning, not refused; "*": every one
-	secret   bool                  // no message shows the value
+	doc      string                    // served: what it sets; else why it is not served
+	harmless string                    // value that asks for nothing beyond what Rollcall does: no warning, not refused; "*": every one
+	secret   bool                      // no message shows the value
 	risk     func(d *rawConfig) string // why the value that d has is dangerous, or ""; nil: none is
 }
 

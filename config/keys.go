@@ -5,19 +5,19 @@ import (
 	"log/slog"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/audit"
-	"rollcall/backup"
-	"rollcall/digest"
 	"rollcall/follower"
 	"rollcall/internal/admission"
-	"rollcall/jute"
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
+	"rollcall/internal/serverlist"
 	"rollcall/leader"
+	"rollcall/operator/admin"
+	"rollcall/operator/audit"
+	"rollcall/operator/backup"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
-	"rollcall/roster"
 	"rollcall/server"
+	"rollcall/zk/digest"
+	"rollcall/zk/jute"
 )
 
 // Bounds of the values. Those that only one kind of key has stand in its row.
@@ -324,7 +324,7 @@ var keys = []key{
 		doc:  "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
 	},
 	{
-		name: "metricsProvider.httpHost", kind: host(func(d *rawConfig) *string { return &d.metrics.host }), def: roster.AllHosts,
+		name: "metricsProvider.httpHost", kind: host(func(d *rawConfig) *string { return &d.metrics.host }), def: serverlist.AllHosts,
 		doc: "address of that port",
 	},
 	{

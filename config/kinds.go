@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/digest"
-	"rollcall/logs"
+	"rollcall/internal/serverlist"
+	"rollcall/operator/admin"
+	"rollcall/operator/logs"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
-	"rollcall/roster"
+	"rollcall/zk/digest"
 )
 
 // kind is which values a key takes, and where they go. The zero kind takes any text and keeps none.
@@ -23,7 +23,7 @@ type kind struct {
 	// sees is made of allowed.
 	parse func(d *rawConfig, s setting) error
 	show  func(d *rawConfig) string // returns the value as conf shows it; nil: conf does not show it
-	of    string                // of a secretFile: the key whose value the file has
+	of    string                    // of a secretFile: the key whose value the file has
 }
 
 // errAllowed says that a value is not one of those that its kind allows.
@@ -261,9 +261,9 @@ func auditFile() kind {
 // host takes a name or an address.
 func host(field func(*rawConfig) *string) kind {
 	return kind{
-		allowed: roster.HostAllowed,
+		allowed: serverlist.HostAllowed,
 		parse: func(d *rawConfig, s setting) error {
-			h, err := roster.ParseHost(s.value)
+			h, err := serverlist.ParseHost(s.value)
 			if err != nil {
 				return err
 			}
@@ -421,11 +421,11 @@ func serverLine() kind {
 	return kind{
 		allowed: "`host:quorumPort:electionPort[:participant or :observer][;[clientHost:]clientPort]`",
 		parse: func(d *rawConfig, s setting) error {
-			id, err := roster.ParseID(strings.TrimPrefix(s.key, "server."), roster.MaxID)
+			id, err := serverlist.ParseID(strings.TrimPrefix(s.key, "server."), serverlist.MaxID)
 			if err != nil {
 				return fmt.Errorf("the number after server. must be %w", err)
 			}
-			server, err := roster.ParseServer(id, s.value)
+			server, err := serverlist.ParseServer(id, s.value)
 			if err != nil {
 				return err
 			}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/internal/serverlist"
 	"rollcall/leader"
 	"rollcall/quorum/disk"
-	"rollcall/roster"
 	"rollcall/znode"
 )
 
@@ -199,8 +199,8 @@ znode.container.maxNeverUsedIntervalMs=2500
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("Load: %v, warnings:\n%s", err, texts(warnings))
 	}
-	line := func(id uint32, host string) roster.Server {
-		return roster.Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
+	line := func(id uint32, host string) serverlist.Server {
+		return serverlist.Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
 	}
 	want := newRawConfig("", environ{}, Flags{}, nil).Config // the defaults, so only keys that are set above need a line here
 	want.Dir, want.LogDir, want.Tick, want.InitLimit, want.SyncLimit = dir, at("DIR/log"), 2*time.Second, 5, 2
@@ -213,7 +213,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	want.Whitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
 	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true, Reconfig: true}
 	want.Reaping = leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond}
-	want.MyID, want.IDFrom, want.Servers = 2, filepath.Join(dir, "myid"), []roster.Server{line(1, "a"), line(2, "b"), line(3, "c")}
+	want.MyID, want.IDFrom, want.Servers = 2, filepath.Join(dir, "myid"), []serverlist.Server{line(1, "a"), line(2, "b"), line(3, "c")}
 	want.ClientAddr, want.ListenOnAllIPs, want.HTTP.Addr = "0.0.0.0:2181", true, "127.0.0.1:8080"
 	cfg.Keys = nil // TestCheckVerdicts is about these
 	if !reflect.DeepEqual(cfg, want) {

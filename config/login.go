@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/sasl"
-	"rollcall/secretfile"
+	"rollcall/internal/secretfile"
+	"rollcall/zk/sasl"
 )
 
 // jaasKey is the key with the path of the JAAS file. It is a property of Java, not of ZooKeeper.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/sasl"
+	"rollcall/zk/sasl"
 )
 
 // jaasText has users of SASL in the section Server and in another one.

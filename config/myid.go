@@ -11,12 +11,12 @@ import (
 	"strings"
 
 	"rollcall/internal/durable"
-	"rollcall/roster"
+	"rollcall/internal/serverlist"
 )
 
 // finishID sets the number of this member.
 func (d *rawConfig) finishID() error {
-	most := uint32(roster.MaxID)
+	most := uint32(serverlist.MaxID)
 	if d.Rules.TTLNodes {
 		most-- // as for ZooKeeper: TTL nodes take the topmost number for themselves
 	}
@@ -38,7 +38,7 @@ func (d *rawConfig) finishID() error {
 		return err
 	}
 	if d.flags.myID != "" {
-		id, err := roster.ParseID(d.flags.myID, most)
+		id, err := serverlist.ParseID(d.flags.myID, most)
 		if err != nil {
 			return fmt.Errorf("--myid %s: allowed is %w", Brief(d.flags.myID), err)
 		}
@@ -136,7 +136,7 @@ func readMyID(path string, most uint32) (uint32, error) {
 		return 0, withAdvice(err, "dataDir must be a folder, and its myid a file that this user may read, with the number of this member")
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
-	id, err := roster.ParseID(strings.TrimSpace(line), most)
+	id, err := serverlist.ParseID(strings.TrimSpace(line), most)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %q: allowed is a number from %w", path, Brief(line), err)
 	}
@@ -149,7 +149,7 @@ func (e *environ) myID(most uint32) (uint32, error) {
 	if e.given || !set && !e.complete {
 		return 0, nil
 	}
-	id, err := roster.ParseID(cmp.Or(strings.TrimSpace(text), "1"), most)
+	id, err := serverlist.ParseID(cmp.Or(strings.TrimSpace(text), "1"), most)
 	if err != nil {
 		return 0, fmt.Errorf("ZOO_MY_ID=%s: allowed is %w", Brief(text), err)
 	}

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"rollcall/keystore"
-	"rollcall/roster"
+	"rollcall/internal/keystore"
+	"rollcall/internal/serverlist"
 	"rollcall/server"
 )
 
@@ -53,7 +53,7 @@ type loginKeys struct {
 func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *rawConfig {
 	d := &rawConfig{
 		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string), exposed: make(map[string]string),
-		client: listener{host: roster.AllHosts, port: -1}, secure: listener{host: roster.AllHosts, port: -1},
+		client: listener{host: serverlist.AllHosts, port: -1}, secure: listener{host: serverlist.AllHosts, port: -1},
 	}
 	d.NewEnsemble = flags.newEnsemble
 	for i := range keys {
@@ -166,8 +166,8 @@ func (d *rawConfig) readDynamic() error {
 // finishServers decides, as ZooKeeper does, whether this is a standalone server or a member of an
 // ensemble.
 func (d *rawConfig) finishServers() error {
-	slices.SortFunc(d.Servers, func(a, b roster.Server) int { return cmp.Compare(a.ID, b.ID) })
-	voters := len(roster.List(d.Servers).Voters())
+	slices.SortFunc(d.Servers, func(a, b serverlist.Server) int { return cmp.Compare(a.ID, b.ID) })
+	voters := len(serverlist.List(d.Servers).Voters())
 	if err := d.checkObservers(voters); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (d *rawConfig) finishServers() error {
 			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.at(limit.key), limit.key, maxTicks)
 		}
 	}
-	if err := roster.CheckAddresses(d.Servers); err != nil {
+	if err := serverlist.CheckAddresses(d.Servers); err != nil {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
 	return nil
@@ -204,7 +204,7 @@ func (d *rawConfig) finishServers() error {
 // checkObservers checks that observers have an ensemble to observe. voters is how many of the servers are
 // participants.
 func (d *rawConfig) checkObservers(voters int) error {
-	first := slices.IndexFunc(d.Servers, func(s roster.Server) bool { return s.Observer })
+	first := slices.IndexFunc(d.Servers, func(s serverlist.Server) bool { return s.Observer })
 	if first < 0 {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (d *rawConfig) finishClient() error {
 	}
 	self, _ := d.Self()
 	if line := self.ClientAddr(); line != "" {
-		same := d.client.port == self.ClientPort && (d.client.host == roster.AllHosts || strings.EqualFold(d.client.host, self.ClientHost))
+		same := d.client.port == self.ClientPort && (d.client.host == serverlist.AllHosts || strings.EqualFold(d.client.host, self.ClientHost))
 		if d.client.port >= 0 && !same && d.flags.client == "" {
 			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and clientPortAddress out", d.at("clientPort"), d.ClientAddr, self.ID, line)
 		}
@@ -276,7 +276,7 @@ func (d *rawConfig) finishClient() error {
 		if err != nil {
 			return fmt.Errorf("--client %s: port: allowed is 0 to %d", Brief(d.flags.client), maxPort)
 		}
-		if h, err = roster.ParseHost(cmp.Or(h, roster.AllHosts)); err != nil {
+		if h, err = serverlist.ParseHost(cmp.Or(h, serverlist.AllHosts)); err != nil {
 			return fmt.Errorf("--client: %w", err)
 		}
 		d.ClientAddr = join(h, int(n))

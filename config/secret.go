@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"rollcall/secretfile"
+	"rollcall/internal/secretfile"
 )
 
 // maxSecret is the longest line of a file with a secret, in bytes. No password is as long, and a wrong

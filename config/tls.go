@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
 )
 
 // ClientTLS says how clients connect over TLS.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 )
 
 // maxAcks bounds the acknowledgements that wait for apply. When there are more, the last two are

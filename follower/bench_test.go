@@ -10,8 +10,8 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/internal/monotonic"
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // benchFollower returns a Follower that heard from n sessions.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/internal/monotonic"
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // multiOf returns the body of a multi of n checks. Bodies of the same n are equal.

@@ -42,9 +42,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/internal/monotonic"
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // service has a member's two services over real gRPC.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"rollcall/internal/monotonic"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // perLock is how many touches of an acknowledged batch are handled under one hold of the lock. That

@@ -1,9 +1,9 @@
 package follower
 
 import (
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

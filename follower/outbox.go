@@ -9,10 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rollcall/fifo"
+	"rollcall/internal/fifo"
 	"rollcall/internal/monotonic"
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

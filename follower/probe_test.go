@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // A member reports with each answer to a ping whether it reaches the leader's service. If it has

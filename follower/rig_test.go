@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -4,17 +4,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/tally"
+	"rollcall/internal/metrics"
 )
 
 // Stats are what a follower has counted since New, and its queues as they are now.
 type Stats struct {
-	Held     tally.Buckets // how long a reply was held because its session's lease was over, until the lease was renewed or the connection closed
-	Flushed  tally.Buckets // how long a batch of touches waited from its first flush until the leader's acknowledgement took effect
-	Gaps     tally.Buckets // for how long no write of this member was applied around a change of leader, if some waited
-	Lapsed   uint64        // connections closed because touches were not acknowledged in time
-	Refused  uint64        // connections closed because the leader refused their sessions
-	Unlinked uint64        // connections closed because the leader could not be reached
+	Held     metrics.Buckets // how long a reply was held because its session's lease was over, until the lease was renewed or the connection closed
+	Flushed  metrics.Buckets // how long a batch of touches waited from its first flush until the leader's acknowledgement took effect
+	Gaps     metrics.Buckets // for how long no write of this member was applied around a change of leader, if some waited
+	Lapsed   uint64          // connections closed because touches were not acknowledged in time
+	Refused  uint64          // connections closed because the leader refused their sessions
+	Unlinked uint64          // connections closed because the leader could not be reached
 
 	Resent  uint64 // transactions sent again because the leader, or the stream to it, had changed
 	Waiting Queue  // writes that are not sent to the leader yet
@@ -27,7 +27,7 @@ type Queue struct{ Len, Bytes int }
 
 // counters are the sources of Stats. They are safe for concurrent use.
 type counters struct {
-	held, flushed             tally.Durations
+	held, flushed             metrics.Durations
 	lapsed, refused, unlinked atomic.Uint64
 }
 
@@ -53,7 +53,7 @@ func (o *outbox) fill(s *Stats) {
 // standstill finds out for how long no write of this member is applied around a change of leader. The
 // outbox's lock guards it, except gaps.
 type standstill struct {
-	gaps     tally.Durations
+	gaps     metrics.Durations
 	moved    time.Time // when a write was last applied, or came while no other waited
 	progress bool      // writes have been applied by the entry that is being applied
 	changed  bool      // the leader has changed since moved, while writes waited

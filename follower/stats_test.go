@@ -5,13 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/internal/metrics"
 	"rollcall/proto"
-	"rollcall/tally"
+	"rollcall/zk/jute"
 )
 
 // wantSum checks how many measurements a histogram has, and their sum.
-func wantSum(t *testing.T, what string, got tally.Buckets, count uint64, sum time.Duration) {
+func wantSum(t *testing.T, what string, got metrics.Buckets, count uint64, sum time.Duration) {
 	t.Helper()
 	if got.Count != count || got.Sum != sum.Seconds() {
 		t.Errorf("%s: %d measurements of %v s together, want %d of %v", what, got.Count, got.Sum, count, sum)
@@ -24,7 +24,7 @@ func wantSum(t *testing.T, what string, got tally.Buckets, count uint64, sum tim
 func TestWriteGaps(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
-		gaps := func() tally.Buckets { return r.f.Stats().Gaps }
+		gaps := func() metrics.Buckets { return r.f.Stats().Gaps }
 
 		r.submit(8, jute.OpSetData, "a")
 		time.Sleep(time.Second)

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

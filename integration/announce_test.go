@@ -8,8 +8,8 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // announcements returns how many announcements of a member are in another member's log.

@@ -14,10 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/backup"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

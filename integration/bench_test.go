@@ -15,10 +15,10 @@ import (
 	"rollcall/config"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/quorum/disk"
 	"rollcall/server"
+	"rollcall/zk/jute"
 )
 
 // BenchmarkWrite measures writes of 100 bytes by clients of the leader, and by clients of a

@@ -14,7 +14,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // clientKills is how many leaders are killed under package client. ROLLCALL_SCHEDULES sets another

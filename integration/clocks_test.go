@@ -12,9 +12,9 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/history"
-	"rollcall/jute"
 	"rollcall/leader"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // These say how nodes with a TTL are created and removed in a schedule.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 )
 
 const (

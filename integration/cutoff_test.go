@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The clients of a member that is cut off from the others keep their sessions. Each connection is

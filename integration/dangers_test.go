@@ -11,8 +11,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // The schedules below are those in which a design like this one loses a session or a write unless

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // cached is more entries than raft keeps in memory.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/quorum"
+	"rollcall/zk/jute"
 )
 
 // bound is a listener that reports a wildcard as its address, as in a container.

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

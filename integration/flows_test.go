@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The network forgets a connection without telling either end. The connection is given up after a

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A client does its handshake, for a new session or for its old one, while there is no leader. If

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // With linearizable reads, a member that does not get the log answers a read only when it has

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 )
 
 // These schedules change the list of members step by step, at the moments at which that is most dangerous.
@@ -25,14 +25,14 @@ func changeable(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader
 	ensembleWith(t, cluster.Options{Reconfig: true}, run)
 }
 
-func leaves(id uint32) roster.Change { return roster.Change{Leaving: strconv.Itoa(int(id))} }
+func leaves(id uint32) serverlist.Change { return serverlist.Change{Leaving: strconv.Itoa(int(id))} }
 
-func comes(e *cluster.Ensemble, id uint32) roster.Change {
-	return roster.Change{Joining: e.Line(id, false)}
+func comes(e *cluster.Ensemble, id uint32) serverlist.Change {
+	return serverlist.Change{Joining: e.Line(id, false)}
 }
 
 // mustChange asks a member for a change of the list, which must be made.
-func mustChange(t *testing.T, e *cluster.Ensemble, via uint32, c roster.Change) {
+func mustChange(t *testing.T, e *cluster.Ensemble, via uint32, c serverlist.Change) {
 	t.Helper()
 	if _, err := e.Reconfigure(context.Background(), via, c); err != nil {
 		t.Fatalf("%+v: %v", c, err)
@@ -143,7 +143,7 @@ func knows(e *cluster.Ensemble, id uint32, members ...uint32) bool {
 	return ok && sameMembers(ids(r.Servers), members)
 }
 
-func ids(list roster.List) (all []uint32) {
+func ids(list serverlist.List) (all []uint32) {
 	for _, s := range list {
 		all = append(all, s.ID)
 	}
@@ -264,7 +264,7 @@ func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
 		e.Add(4)
 		e.Add(5)
 		e.Isolate(b)
-		for _, c := range []roster.Change{leaves(b), comes(e, 4), comes(e, 5), leaves(leader)} {
+		for _, c := range []serverlist.Change{leaves(b), comes(e, 4), comes(e, 5), leaves(leader)} {
 			for _, id := range []uint32{4, 5} {
 				if c.Joining == e.Line(id, false) {
 					e.Boot(id)
@@ -315,7 +315,7 @@ func replace(t *testing.T, e *cluster.Ensemble, gone, id uint32) {
 	e.Add(id)
 	e.Boot(id)
 	time.Sleep(2 * tick) // it waits for its place in the list
-	for _, c := range []roster.Change{comes(e, id), leaves(gone)} {
+	for _, c := range []serverlist.Change{comes(e, id), leaves(gone)} {
 		mustChange(t, e, e.Leader(), c)
 		e.Follow()
 		e.Healed()
@@ -361,7 +361,7 @@ func TestJoinersAskTheOneThatLeaves(t *testing.T) {
 		time.Sleep(2 * tick) // they wait for their places in the list
 		e.BlockLog(leader, 4)
 		e.BlockLog(leader, 5)
-		mustChange(t, e, leader, roster.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false) + "," + e.Line(5, false)})
+		mustChange(t, e, leader, serverlist.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false) + "," + e.Line(5, false)})
 		e.Wait("the list to reach the member that leaves", 5*tick, func() bool { return sameMembers(e.Members(), []uint32{leader, 4, 5}) && knows(e, b, leader, 4, 5) })
 		for _, id := range []uint32{leader, 4, 5} {
 			e.Kill(id)
@@ -392,7 +392,7 @@ func TestClientOfAVoterThatLeaves(t *testing.T) {
 			e.BlockLog(id, 4)
 		}
 		begin := time.Now()
-		mustChange(t, e, leader, roster.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false)})
+		mustChange(t, e, leader, serverlist.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false)})
 		for time.Since(begin) < 20*tick {
 			_, err := c.Create("/meanwhile", nil, jute.Persistent)
 			if err == nil || errors.Is(err, jute.NodeExists) { // the outcome of the first one is not known

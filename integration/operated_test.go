@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
-	"rollcall/backup"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/api"
+	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

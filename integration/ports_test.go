@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // waysOf are all ways in which a port can be shut.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A leader and a follower crash when the follower's disk has an entry and the leader's does not. The leader

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 )
 
 // Two of three members lose their disks for good. The third is recovered, and all start with the

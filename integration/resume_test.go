@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // comesBackAtOnce has a client create a node through one member, drop its connection, and resume its session at once

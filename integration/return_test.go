@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A member that starts again serves half a second after it has begun to listen, however long it was

@@ -15,8 +15,8 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/integration/history"
 	"rollcall/integration/process"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
-	"rollcall/logs/logtest"
 	"rollcall/member"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/jute"
 )
 
 // secretFile returns the path of a new file with a secret.

@@ -10,10 +10,10 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // A session with many ephemeral nodes ends at once, and its nodes are deleted in steps. Whatever

@@ -10,8 +10,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/integration/wire"
+	"rollcall/operator/view"
 	"rollcall/quorum/disk"
-	"rollcall/view"
 )
 
 const (

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
-	"rollcall/view"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+	"rollcall/zk/jute"
 )
 
 // viewed is an ensemble with a few sessions on each member, some of them without a connection.

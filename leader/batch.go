@@ -10,9 +10,9 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
+	"rollcall/internal/metrics"
 	"rollcall/proto"
-	"rollcall/tally"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -188,8 +188,8 @@ func (l *Leader) touchWriters(txns []*proto.Txn, now time.Time) {
 
 // intake holds the transactions that wait for an entry, in the order they came.
 type intake struct {
-	work  chan struct{} // something waits; capacity 1
-	sizes *tally.Sizes  // sizes of the transactions that were taken
+	work  chan struct{}  // something waits; capacity 1
+	sizes *metrics.Sizes // sizes of the transactions that were taken
 
 	mu      sync.Mutex
 	room    sync.Cond              // signalled when transactions were taken, a stream was replaced, or the term is over
@@ -213,7 +213,7 @@ func wait(txn *proto.Txn) waiting {
 	return waiting{txn: txn, size: pb.Size(txn), ops: znode.Weigh(txn)}
 }
 
-func (q *intake) init(sizes *tally.Sizes) {
+func (q *intake) init(sizes *metrics.Sizes) {
 	q.sizes = sizes
 	q.work = make(chan struct{}, 1)
 	q.room.L = &q.mu

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"rollcall/jute"
+	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
-	"rollcall/tally"
+	"rollcall/zk/jute"
 )
 
 // seqs returns the transactions of a member that were applied, in order.
@@ -395,7 +395,7 @@ func TestNewStreamEndsIdleOne(t *testing.T) {
 // A queue that is never empty does not grow without bound.
 func TestIntakeIsCompacted(t *testing.T) {
 	var q intake
-	q.init(new(tally.Sizes))
+	q.init(new(metrics.Sizes))
 	f := &forwarding{member: 2}
 	q.replace(f)
 	for seq := uint64(1); seq < 10_000; seq++ {

@@ -8,9 +8,9 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 )
 
 // A session that is not heard from is closed after its timeout and within a tick; one that is heard

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc"
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -40,9 +40,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"rollcall/internal/monotonic"
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 )
 
 // Log takes entries, in order.

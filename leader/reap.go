@@ -7,8 +7,8 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

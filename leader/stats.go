@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/tally"
+	"rollcall/internal/metrics"
 )
 
 // Counters count what leaders do, over all terms of this process unless a field says otherwise. The
@@ -14,12 +14,12 @@ type Counters struct {
 	Proposed  atomic.Uint64 // transactions put into entries
 	Committed atomic.Uint64 // transactions whose entries were committed and applied here
 	Expired   atomic.Uint64 // sessions that expired
-	Sizes     tally.Sizes   // sizes of the transactions proposed in this term, in bytes as encoded in the log
+	Sizes     metrics.Sizes // sizes of the transactions proposed in this term, in bytes as encoded in the log
 
 	// What follows is not reset.
 
-	Late   tally.Durations // how long after their time sessions expired, by the session table; see Leader.expiring
-	Pauses atomic.Uint64   // steps that came so late that this process must have been paused
+	Late   metrics.Durations // how long after their time sessions expired, by the session table; see Leader.expiring
+	Pauses atomic.Uint64     // steps that came so late that this process must have been paused
 }
 
 // Reset sets the counters to zero, except those that say otherwise.

@@ -7,10 +7,10 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
+	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
-	"rollcall/tally"
+	"rollcall/zk/jute"
 )
 
 // A member counts once it is heard from, and as synced once it has applied what was committed when
@@ -68,7 +68,7 @@ func TestStatsOfObservers(t *testing.T) {
 func TestCounters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(9, 2), session(10, 2))
-		if got := e.count.Sizes.Spread(); got != (tally.Spread{Last: -1, Min: -1, Max: -1}) {
+		if got := e.count.Sizes.Spread(); got != (metrics.Spread{Last: -1, Min: -1, Max: -1}) {
 			t.Errorf("sizes before the first: %+v", got)
 		}
 		e.log.delay = time.Second
@@ -81,7 +81,7 @@ func TestCounters(t *testing.T) {
 			t.Errorf("%d proposed, %d committed", p, c)
 		}
 		size := int64(pb.Size(sent.Txns[0]))
-		if got := e.count.Sizes.Spread(); got != (tally.Spread{Last: size, Min: size, Max: size}) {
+		if got := e.count.Sizes.Spread(); got != (metrics.Spread{Last: size, Min: size, Max: size}) {
 			t.Errorf("sizes %+v, want %d", got, size)
 		}
 		e.at(20 * tick)

@@ -7,9 +7,9 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 )
 
 const (

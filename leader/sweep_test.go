@@ -8,8 +8,8 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // sweeps returns how many entries have a sweep, and checks that none has more than one.

@@ -1,7 +1,7 @@
 package member
 
 import (
-	"rollcall/audit"
+	"rollcall/operator/audit"
 	"rollcall/znode"
 )
 

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
-	"rollcall/logs/logtest"
 	"rollcall/member"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/jute"
 )
 
 // auditLines is where the members of an ensemble write their audit logs.

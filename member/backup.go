@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/backup"
+	"rollcall/operator/admin"
+	"rollcall/operator/backup"
 )
 
 // confirmTime is how long a backup waits for a leader to confirm that this member is up to date: longer than an

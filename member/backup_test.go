@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/backup"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/operator/admin"
+	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

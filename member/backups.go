@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/backup"
+	"rollcall/operator/backup"
 )
 
 const (

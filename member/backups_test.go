@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/backup"
 	"rollcall/integration/cluster"
 	"rollcall/member"
+	"rollcall/operator/backup"
 )
 
 // Each member makes its own backups when they are due, also after a restart, keeps the newest, and tries again after a

@@ -10,14 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/integration/cluster"
-	"rollcall/keystore"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore"
+	"rollcall/internal/keystore/authority"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
+	"rollcall/operator/admin"
+	"rollcall/operator/view"
 	"rollcall/quorum/trust"
-	"rollcall/roster"
-	"rollcall/view"
 )
 
 // certify returns what gives each member a certificate for its host, m1 for member 1.
@@ -97,7 +97,7 @@ func TestReturningMemberLearnsHosts(t *testing.T) {
 func replaceMember(t *testing.T, e *cluster.Ensemble, asked, old, id uint32) {
 	t.Helper()
 	e.Boot(id)
-	change := roster.Change{Joining: e.Line(id, false), Leaving: fmt.Sprint(old)}
+	change := serverlist.Change{Joining: e.Line(id, false), Leaving: fmt.Sprint(old)}
 	e.Wait("the change to be made", time.Minute, func() bool {
 		_, err := e.Member(asked).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: change, Version: -1})
 		return err == nil

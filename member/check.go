@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
+	"rollcall/internal/secretfile"
 	"rollcall/quorum/trust"
-	"rollcall/secretfile"
 )
 
 // CheckFiles reads the files with secrets and certificates that a member with these settings would read when

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // Under load, and over srst and a change of leader, no counter of /metrics falls, nor a bucket, count or

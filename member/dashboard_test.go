@@ -14,8 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 var (

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/admin"
+	"rollcall/operator/admin"
 	"rollcall/znode"
 )
 

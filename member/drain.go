@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"rollcall/admin"
-	"rollcall/api"
+	"rollcall/operator/admin"
+	"rollcall/operator/api"
 	"rollcall/proto"
 )
 

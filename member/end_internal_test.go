@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
 
-	"rollcall/audit"
 	"rollcall/config"
 	"rollcall/follower"
+	"rollcall/operator/audit"
 	"rollcall/quorum/disk"
 )
 

@@ -3,8 +3,8 @@ package member
 import (
 	"iter"
 
-	"rollcall/jute"
-	"rollcall/view"
+	"rollcall/operator/view"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -10,9 +10,9 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

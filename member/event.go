@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"net"
 
-	"rollcall/admin"
 	"rollcall/cli/subtree"
+	"rollcall/operator/admin"
 	"rollcall/proto"
 	"rollcall/znode"
 )

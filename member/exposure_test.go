@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/keystore/authority"
-	"rollcall/logs/logtest"
+	"rollcall/internal/keystore/authority"
 	"rollcall/member"
+	"rollcall/operator/logs/logtest"
 )
 
 // A member says so if nobody has to prove on its ports for members who it is, also on loopback: other users of the machine

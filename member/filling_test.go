@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // The leader alone reports that the data reach 80 % and 95 % of their quota, once each. The next leader

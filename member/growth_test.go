@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
-	"rollcall/roster"
+	"rollcall/operator/admin"
+	"rollcall/zk/jute"
 )
 
 // recovered makes members whose data went through a recovery, or were planted. A single one is an ensemble of one, and
@@ -35,7 +35,7 @@ func TestRecoveredMemberServesWhileItGrows(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := cluster.Start(t, first, cluster.Options{Adjust: recovered})
 				leader := e.Ready()
-				change := func(c roster.Change) {
+				change := func(c serverlist.Change) {
 					t.Helper()
 					e.Wait("the change to be made", time.Minute, func() bool {
 						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -46,7 +46,7 @@ func TestRecoveredMemberServesWhileItGrows(t *testing.T) {
 				}
 				for id := uint32(1); id <= uint32(first); id++ {
 					if id != leader {
-						change(roster.Change{Leaving: fmt.Sprint(id)})
+						change(serverlist.Change{Leaving: fmt.Sprint(id)})
 						e.Wait("it to leave", time.Minute, func() bool { return !has(e, leader, id) })
 						e.Kill(id)
 					}
@@ -56,7 +56,7 @@ func TestRecoveredMemberServesWhileItGrows(t *testing.T) {
 				e.Boot(9)
 				time.Sleep(2 * time.Second)
 				c := e.Connect(10*time.Second, leader)
-				change(roster.Change{Joining: e.Line(9, false)})
+				change(serverlist.Change{Joining: e.Line(9, false)})
 				e.Wait("the server to be taken in", time.Minute, func() bool { return has(e, leader, 9) })
 				for i := range 20 {
 					before := time.Now()

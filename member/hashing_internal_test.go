@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/logs/logtest"
+	"rollcall/operator/logs/logtest"
 	"rollcall/proto"
 )
 

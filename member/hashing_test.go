@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/digest"
 	"rollcall/integration/cluster"
-	"rollcall/logs/logtest"
 	"rollcall/member"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/digest"
 )
 
 // Members that hash passwords with different algorithms notice each other, and say so once.

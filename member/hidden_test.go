@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/admin"
+	"rollcall/zk/jute"
 )
 
 // onThisMachine is a listener whose connections come from this machine.

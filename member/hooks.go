@@ -3,8 +3,8 @@ package member
 import (
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

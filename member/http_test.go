@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // operators are the members' listeners for HTTP, in memory.

@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/operator/admin"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/config"
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
 	"rollcall/quorum/trust"
 	"rollcall/server"
 )

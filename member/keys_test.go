@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/keystore"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore"
+	"rollcall/internal/keystore/authority"
 	"rollcall/leader"
 )
 

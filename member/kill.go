@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
-	"rollcall/logs/logtest"
 	"rollcall/member"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/jute"
 )
 
 // A leader that is told to stop hands over first. Its clients' connections are closed only when

@@ -14,12 +14,12 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/config"
+	"rollcall/internal/metrics"
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
-	"rollcall/roster"
-	"rollcall/tally"
 	"rollcall/znode"
 )
 
@@ -42,9 +42,9 @@ type unstarted struct {
 }
 
 // lines returns the list that server lines make.
-func lines(t *testing.T, all ...string) roster.List {
+func lines(t *testing.T, all ...string) serverlist.List {
 	t.Helper()
-	list, err := roster.ParseLines(all)
+	list, err := serverlist.ParseLines(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ const (
 )
 
 // newUnstarted returns member 1 of an ensemble. before changes its stores before it opens them.
-func newUnstarted(t *testing.T, servers roster.List, before func(s disk.Stores)) *unstarted {
+func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stores)) *unstarted {
 	t.Helper()
 	mem := raft.NewInmemStore()
 	u := &unstarted{t: t, stores: disk.Stores{Log: mem, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}, log: new(bytes.Buffer)}
@@ -78,7 +78,7 @@ func newUnstarted(t *testing.T, servers roster.List, before func(s disk.Stores))
 	var err error
 	u.node, err = quorum.Open(quorum.Config{
 		Self: 1, Peers: peers, Book: u.ports.book, Stores: u.stores, Stream: atAddr{addr: own.Addr},
-		Machine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)},
+		Machine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
 		Ask:     u.askHello, Logger: u.Member.log,
 	})
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
-	"rollcall/tally"
 	"rollcall/znode"
 )
 
@@ -19,9 +19,9 @@ import (
 // it.
 type machine struct {
 	state   *znode.State
-	damaged func(error)      // called when a snapshot showed that the state is damaged
-	applied func()           // called after each entry that was applied, without the lock
-	applies *tally.Durations // how long applying an entry took
+	damaged func(error)        // called when a snapshot showed that the state is damaged
+	applied func()             // called after each entry that was applied, without the lock
+	applies *metrics.Durations // how long applying an entry took
 }
 
 // Apply applies committed entries in order. It releases the lock after each, so that reads get

@@ -34,23 +34,23 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"rollcall/admin"
-	"rollcall/api"
-	"rollcall/audit"
 	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/internal/admission"
+	"rollcall/internal/keystore"
+	"rollcall/internal/metrics"
 	"rollcall/internal/monotonic"
-	"rollcall/jute"
-	"rollcall/keystore"
 	"rollcall/leader"
-	"rollcall/logs"
+	"rollcall/operator/admin"
+	"rollcall/operator/api"
+	"rollcall/operator/audit"
+	"rollcall/operator/logs"
+	"rollcall/operator/view"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 	"rollcall/server"
-	"rollcall/tally"
-	"rollcall/view"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -216,8 +216,8 @@ type Member struct {
 	reached   atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
 	minFormat atomic.Uint32                // State.MinFormat
 
-	applied  atomic.Uint64   // index of the last entry applied
-	applies  tally.Durations // how long it took to apply an entry
+	applied  atomic.Uint64     // index of the last entry applied
+	applies  metrics.Durations // how long it took to apply an entry
 	quotas   quotas
 	filling  int // how many of the fillings are reached; the tree's lock guards it
 	sessions sessionCounters

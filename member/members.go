@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"rollcall/admin"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
+	"rollcall/operator/admin"
+	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/roster"
-	"rollcall/view"
+	"rollcall/zk/jute"
 )
 
 // ensemble returns the list of servers and raft's configuration, as this member has them.
@@ -32,14 +32,14 @@ func (m *Member) ensemble() view.Ensemble {
 	case r != nil:
 		e.ID, e.Version = hex.EncodeToString(r.Ensemble[:]), r.Version
 	case len(e.List) == 0:
-		e.List = roster.List{standalone(m.self())}
+		e.List = serverlist.List{standalone(m.self())}
 	}
 	return e
 }
 
 // standalone returns the line of a standalone server, which has no addresses for members.
-func standalone(s Server) roster.Server {
-	line := roster.Server{ID: s.ID}
+func standalone(s Server) serverlist.Server {
+	line := serverlist.Server{ID: s.ID}
 	line.Host, line.QuorumPort = split(s.Grpc)
 	_, line.ElectionPort = split(s.Raft)
 	return line
@@ -68,7 +68,7 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	if err := changeFailure(reply, doubtful, err); err != nil {
 		return admin.MembersChanged{}, err
 	}
-	list, err := roster.ParseList(reply.GetText())
+	list, err := serverlist.ParseList(reply.GetText())
 	if err != nil {
 		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusGatewayTimeout, Text: "the list was changed, but the leader's answer cannot be read: " + err.Error() + "; ask for the list"}
 	}

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"rollcall/admin"
-	"rollcall/jute"
+	"rollcall/operator/admin"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // Each outcome of a change of the list has a status, and says what to do.

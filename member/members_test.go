@@ -11,12 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/api"
 	"rollcall/integration/cluster"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
-	"rollcall/roster"
-	"rollcall/view"
+	"rollcall/operator/admin"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
 )
 
 // failed checks that an error is a failure with a status and a text, and returns it.
@@ -52,11 +52,11 @@ func TestMembersFromAnyMember(t *testing.T) {
 				t.Errorf("%+v, want %s", s, want)
 			}
 		}
-		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
+		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
 		failed(t, err, http.StatusConflict, "too few voters would be alive")
-		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Leaving: fmt.Sprintf("%d,%d", asked, down)}, Version: -1})
+		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Leaving: fmt.Sprintf("%d,%d", asked, down)}, Version: -1})
 		failed(t, err, http.StatusConflict, "one voter would be left, and no other member could take over from it; force makes")
-		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Joining: "server.9=x:1"}, Version: -1})
+		_, err = ops.ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Joining: "server.9=x:1"}, Version: -1})
 		failed(t, err, http.StatusBadRequest, "server.9: allowed is host:quorumPort:electionPort")
 	})
 }
@@ -96,7 +96,7 @@ func TestMemberWithANewDisk(t *testing.T) {
 			}
 		}
 		failed(t, e.Member(asked).Operations().Lead(t.Context(), emptied), http.StatusConflict, "does not vote yet (catching up)")
-		_, err := e.Member(asked).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
+		_, err := e.Member(asked).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
 		failed(t, err, http.StatusConflict, "too few voters would be alive")
 		e.UnblockLog(leader, emptied)
 		voting(t, e, asked)
@@ -120,7 +120,7 @@ func TestOperatorsChangeTheList(t *testing.T) {
 			}
 			line, _ := before.List.Find(other)
 			line.Observer = !line.Observer
-			change := admin.MembersChange{Change: roster.Change{Joining: line.String()}, Version: before.Version, By: "alice"}
+			change := admin.MembersChange{Change: serverlist.Change{Joining: line.String()}, Version: before.Version, By: "alice"}
 			after, err := ops.ChangeMembers(ctx, change)
 			if got, _ := after.List.Find(other); err != nil || got != line || after.Version <= before.Version || len(after.List) != 3 {
 				t.Fatalf("member %d was asked for %q: %+v, %v", at, change.Joining, after, err)
@@ -153,7 +153,7 @@ func TestReplaceOneOfTwo(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			return ops.ChangeMembers(ctx, admin.MembersChange{
-				Change: roster.Change{Joining: e.Line(3, false), Leaving: fmt.Sprint(old)}, Version: -1, Force: true,
+				Change: serverlist.Change{Joining: e.Line(3, false), Leaving: fmt.Sprint(old)}, Version: -1, Force: true,
 			})
 		}
 		_, err := change()
@@ -184,7 +184,7 @@ func TestObserverServes(t *testing.T) {
 		e.Boot(4)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		change := func(c roster.Change) {
+		change := func(c serverlist.Change) {
 			t.Helper()
 			e.Wait("enough members to be seen alive for the change", time.Minute, func() bool {
 				_, err := e.Member(leader).Operations().ChangeMembers(ctx, admin.MembersChange{Change: c, Version: -1})
@@ -205,7 +205,7 @@ func TestObserverServes(t *testing.T) {
 			resp, err := c.Open(10 * time.Second)
 			return err == nil && resp.SessionID != 0
 		}
-		change(roster.Change{Joining: e.Line(4, true)})
+		change(serverlist.Change{Joining: e.Line(4, true)})
 		e.Wait("the observer to serve", time.Minute, serves)
 
 		voters := slices.DeleteFunc(e.Followers(), func(id uint32) bool { return id == 4 })
@@ -222,8 +222,8 @@ func TestObserverServes(t *testing.T) {
 		e.Wait("the observer to serve", time.Minute, serves)
 
 		leader = e.Ready()
-		change(roster.Change{Joining: e.Line(4, false)})
-		change(roster.Change{Leaving: fmt.Sprint(leader)})
+		change(serverlist.Change{Joining: e.Line(4, false)})
+		change(serverlist.Change{Leaving: fmt.Sprint(leader)})
 		if next := e.Ready(); next == leader {
 			t.Errorf("member %d leads, and it has left", next)
 		}
@@ -270,7 +270,7 @@ func TestMembersAreChanged(t *testing.T) {
 		e.Ready()
 		e.Joined()
 		ops := e.Member(e.Followers()[0]).Operations()
-		change := func(c roster.Change) {
+		change := func(c serverlist.Change) {
 			t.Helper()
 			e.Wait("the change to be made", time.Minute, func() bool {
 				_, err := ops.ChangeMembers(t.Context(), admin.MembersChange{Change: c, Version: -1, By: "boss"})
@@ -301,7 +301,7 @@ func TestMembersAreChanged(t *testing.T) {
 		}
 		e.Add(4)
 		e.Boot(4)
-		change(roster.Change{Joining: e.Line(4, true)})
+		change(serverlist.Change{Joining: e.Line(4, true)})
 		shows(4, api.Observing, false)
 		if role := e.Member(4).Role(); role != "observer" {
 			t.Errorf("the observer's role is %q", role)
@@ -316,12 +316,12 @@ func TestMembersAreChanged(t *testing.T) {
 		}
 		failed(t, ops.Lead(t.Context(), 4), http.StatusConflict, "member 4 is an observer")
 
-		change(roster.Change{Joining: e.Line(4, false)})
+		change(serverlist.Change{Joining: e.Line(4, false)})
 		shows(4, api.Following, true)
-		change(roster.Change{Leaving: fmt.Sprint(e.Followers()[1])})
-		change(roster.Change{Joining: e.Line(4, true)})
+		change(serverlist.Change{Leaving: fmt.Sprint(e.Followers()[1])})
+		change(serverlist.Change{Joining: e.Line(4, true)})
 		shows(4, api.Observing, false)
-		change(roster.Change{Leaving: "4"})
+		change(serverlist.Change{Leaving: "4"})
 		shows(4, "gone", false)
 		e.Wait("the removed member to serve no more", time.Minute, func() bool {
 			text, serves := e.Member(4).Health().Text()
@@ -362,7 +362,7 @@ func TestServersThatCannotWorkAreRefused(t *testing.T) {
 				{"server.5=m1:2889:3889;2181", http.StatusBadRequest, "server.5 would have the address m1:2181 (clientPort), which server.1 has (clientPort); give it a port that is free"},
 			} {
 				begun := time.Now()
-				_, err := ops.ChangeMembers(t.Context(), admin.MembersChange{Change: roster.Change{Joining: tt.joining}, Version: -1})
+				_, err := ops.ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Joining: tt.joining}, Version: -1})
 				failed(t, err, tt.status, tt.want)
 				if took := time.Since(begun); took > 3*time.Second {
 					t.Errorf("member %d refuses %s after %v", asked, tt.joining, took)

@@ -11,8 +11,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // alwaysZero are the metrics that cannot leave 0. The first two are there for programs that read

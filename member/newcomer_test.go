@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
-	"rollcall/roster"
 )
 
 // dialed counts the connections that a member has opened, by address. It is safe for concurrent use.
@@ -71,7 +71,7 @@ func TestNewcomerIsAskedOnAConnectionOfItsOwn(t *testing.T) {
 		if opened, _ := d.to("m2:2888"); opened > 0 {
 			t.Errorf("member 1 has opened %d connections to a server that nobody has named", opened)
 		}
-		if err := changeList(t, e, 1, roster.Change{Joining: e.Line(2, false)}); err != nil {
+		if err := changeList(t, e, 1, serverlist.Change{Joining: e.Line(2, false)}); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, e)

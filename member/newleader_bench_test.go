@@ -9,9 +9,9 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

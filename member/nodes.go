@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"rollcall/admin"
-	"rollcall/jute"
+	"rollcall/operator/admin"
+	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/view"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

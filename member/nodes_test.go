@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
-	"rollcall/view"
+	"rollcall/operator/admin"
+	"rollcall/operator/view"
+	"rollcall/zk/jute"
 )
 
 // nodeOps are the nodes of an ensemble as one member's HTTP shows and changes them.

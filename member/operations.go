@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/api"
 	"rollcall/config"
-	"rollcall/jute"
-	"rollcall/view"
+	"rollcall/operator/admin"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"testing"
 
-	"rollcall/admin"
-	"rollcall/api"
+	"rollcall/operator/admin"
+	"rollcall/operator/api"
 )
 
-// Each reason for which a kill fails has a status of its own, which api/openapi.json describes, and says
+// Each reason for which a kill fails has a status of its own, which operator/api/openapi.json describes, and says
 // what to do.
 func TestKillFailures(t *testing.T) {
 	var doc struct {

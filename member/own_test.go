@@ -11,11 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/cluster"
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 // ownTick is the tick of the ensemble in which each own metric leaves 0.

@@ -4,9 +4,9 @@ import (
 	"io"
 	"log/slog"
 
+	"rollcall/internal/metrics"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
-	"rollcall/tally"
 	"rollcall/znode"
 )
 
@@ -36,7 +36,7 @@ type Planting struct {
 func Plant(p Planting) error {
 	return quorum.Plant(quorum.Planting{
 		Dir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, Self: p.ID, Peers: raftPeers(p.Servers), Logger: p.Logger,
-		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)},
+		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
 		Index:   p.Index, Term: p.Term, State: p.Image, Command: p.Command,
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 	"rollcall/client"
 	"rollcall/config"
-	"rollcall/jute"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -13,12 +13,12 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

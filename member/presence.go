@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum/wire"
-	"rollcall/roster"
 	"rollcall/znode"
 )
 
@@ -32,9 +32,9 @@ func (m *Member) present(reconfig *proto.Txn) []uint32 {
 // configuredList returns raft's configuration as a list. Several changes of the state's list may be missing from it.
 // Together they can give servers each other's addresses although each change alone gives none, and then all of these
 // servers would wait.
-func (m *Member) configuredList() (list roster.List) {
+func (m *Member) configuredList() (list serverlist.List) {
 	for _, p := range m.node.Configuration() {
-		s := roster.Server{ID: p.ID, Observer: p.Observer}
+		s := serverlist.Server{ID: p.ID, Observer: p.Observer}
 		s.Host, s.ElectionPort = split(p.Addr)
 		list = append(list, s)
 	}
@@ -42,7 +42,7 @@ func (m *Member) configuredList() (list roster.List) {
 }
 
 // after returns the list of servers after a change, or nil if the change cannot be made or there is no list.
-func (m *Member) after(change roster.Change) roster.List {
+func (m *Member) after(change serverlist.Change) serverlist.List {
 	r := m.roster.Load()
 	if r == nil {
 		return nil
@@ -57,7 +57,7 @@ func (m *Member) after(change roster.Change) roster.List {
 // meet looks for the servers that a change of the list names, where it says that they are. They may be strangers so
 // far: with certificates, such a server cannot come to this member before the list has its host. An administrator has
 // named the host, so the server is proved by that.
-func (m *Member) meet(ctx context.Context, change roster.Change) {
+func (m *Member) meet(ctx context.Context, change serverlist.Change) {
 	list := m.after(change)
 	if len(list) == 0 {
 		return
@@ -69,7 +69,7 @@ func (m *Member) meet(ctx context.Context, change roster.Change) {
 }
 
 // askAt sends a Hello to a server at the addresses of its line, on a connection of its own.
-func (m *Member) askAt(ctx context.Context, s roster.Server) (*proto.HelloReply, error) {
+func (m *Member) askAt(ctx context.Context, s serverlist.Server) (*proto.HelloReply, error) {
 	there := newPeers(m.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
 		return m.ports.hello.At(s.Host).Dial(ctx, m.cfg.Network.Dial, s.QuorumAddr(), id)
 	})
@@ -87,7 +87,7 @@ const newcomerWait = 2 * time.Second
 
 // checkNewcomers returns an error if a server that comes in or moves from one list to the next has data of another ensemble: it would
 // refuse every member of this one for ever, and only its own log would say so. A server that is not reached may be started later.
-func (m *Member) checkNewcomers(ctx context.Context, list, next roster.List) error {
+func (m *Member) checkNewcomers(ctx context.Context, list, next serverlist.List) error {
 	ctx, cancel := context.WithTimeout(ctx, newcomerWait)
 	defer cancel()
 	outcomes := make([]error, len(next))

@@ -8,15 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
-	"rollcall/roster"
+	"rollcall/operator/admin"
+	"rollcall/zk/jute"
 )
 
 // changeList asks a member for a change of the list, once.
-func changeList(t *testing.T, e *cluster.Ensemble, asked uint32, c roster.Change) error {
+func changeList(t *testing.T, e *cluster.Ensemble, asked uint32, c serverlist.Change) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ func TestGrowsFromOne(t *testing.T) {
 				for id := uint32(2); id <= 3; id++ {
 					e.Add(id)
 					outcome := make(chan error, 1)
-					go func() { outcome <- changeList(t, e, 1, roster.Change{Joining: e.Line(id, false)}) }()
+					go func() { outcome <- changeList(t, e, 1, serverlist.Change{Joining: e.Line(id, false)}) }()
 					time.Sleep(tt.late)
 					e.Boot(id)
 					if err := <-outcome; err != nil {
@@ -93,11 +93,11 @@ func TestStrangerIsNotPresent(t *testing.T) {
 		e.Move(2)
 		e.Boot(2)
 		time.Sleep(5 * time.Second) // it asks
-		failed(t, changeList(t, e, 1, roster.Change{Joining: named}), http.StatusConflict, "does not reach [2] at their addresses there")
-		if _, err := e.Reconfigure(t.Context(), 1, roster.Change{Joining: named}); !errors.Is(err, jute.NewConfigNoQuorum) {
+		failed(t, changeList(t, e, 1, serverlist.Change{Joining: named}), http.StatusConflict, "does not reach [2] at their addresses there")
+		if _, err := e.Reconfigure(t.Context(), 1, serverlist.Change{Joining: named}); !errors.Is(err, jute.NewConfigNoQuorum) {
 			t.Errorf("a client's request: %v", err)
 		}
-		if _, err := e.Reconfigure(t.Context(), 1, roster.Change{Joining: e.Line(2, false)}); err != nil {
+		if _, err := e.Reconfigure(t.Context(), 1, serverlist.Change{Joining: e.Line(2, false)}); err != nil {
 			t.Errorf("a client's request that names its address: %v", err)
 		}
 		settled(t, e)
@@ -121,7 +121,7 @@ func TestOneOfTwoVotersMoves(t *testing.T) {
 			after := e.Line(moved, false)
 			e.Boot(moved)
 			e.Wait("the member that has moved to lead", time.Minute, func() bool { return e.Member(moved).Role() == "leader" })
-			if err := changeList(t, e, moved, roster.Change{Joining: after}); err != nil {
+			if err := changeList(t, e, moved, serverlist.Change{Joining: after}); err != nil {
 				t.Fatalf("the %s: %v", role, err)
 			}
 			settled(t, e)
@@ -129,7 +129,7 @@ func TestOneOfTwoVotersMoves(t *testing.T) {
 				t.Errorf("the %s has moved, and member %d leads, want %d", role, got, moved)
 			}
 			for _, asked := range []uint32{moved, 3 - moved} {
-				failed(t, changeList(t, e, asked, roster.Change{Joining: before}), http.StatusConflict, "start them there first")
+				failed(t, changeList(t, e, asked, serverlist.Change{Joining: before}), http.StatusConflict, "start them there first")
 			}
 			e.Ready()
 		})
@@ -142,7 +142,7 @@ func TestSwapIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Reconfig: true})
 		leader := e.Ready()
-		swap := roster.Change{Joining: "server.2=m3:2888:3888;2181,server.3=m2:2888:3888;2181"}
+		swap := serverlist.Change{Joining: "server.2=m3:2888:3888;2181,server.3=m2:2888:3888;2181"}
 		for _, force := range []bool{false, true} {
 			_, err := e.Member(leader).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: swap, Version: -1, Force: force})
 			failed(t, err, http.StatusBadRequest, "server.2 would get the address m3:3888 of server.3")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/api"
+	"rollcall/operator/api"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // readers starts an ensemble whose members serve in read-only mode while they know no leader.

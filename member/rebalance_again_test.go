@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rollcall/admin"
-	"rollcall/api"
+	"rollcall/operator/admin"
+	"rollcall/operator/api"
 )
 
 // A member moves clients once at a time. When a rebalance has ended, however it did, the next one may begin.

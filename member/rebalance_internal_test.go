@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"rollcall/api"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/view"
 )
 
 // A member moves no clients by itself without autoRebalance, closes connections for one rebalance at a time, and keeps to the bounds of a request.

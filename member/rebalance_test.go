@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/admin"
+	"rollcall/zk/jute"
 )
 
 // clientsOf returns how many clients each member has, as member 1 shows it.

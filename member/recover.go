@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
-	"rollcall/tally"
 	"rollcall/znode"
 )
 
@@ -38,7 +38,7 @@ type Recovery struct {
 func Recover(r Recovery) error {
 	return quorum.Recover(quorum.Recovery{
 		Dir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), Self: r.ID, Peers: raftPeers(r.Servers),
-		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)}, Logger: r.Logger,
+		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)}, Logger: r.Logger,
 	})
 }
 

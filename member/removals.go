@@ -3,8 +3,8 @@ package member
 import (
 	"context"
 
+	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/view"
 	"rollcall/znode"
 )
 

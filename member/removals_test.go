@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/view"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -7,15 +7,15 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
-	"rollcall/roster"
 	"rollcall/znode"
 )
 
 // withData gives a member's stores an entry beyond the first one, of an ensemble.
-func withData(t *testing.T, servers roster.List, ensemble wire.EnsembleID) func(disk.Stores) {
+func withData(t *testing.T, servers serverlist.List, ensemble wire.EnsembleID) func(disk.Stores) {
 	return func(s disk.Stores) {
 		conf := raft.EncodeConfiguration(wire.Configuration(raftPeers(serversOf(servers))))
 		id := binary.BigEndian.AppendUint64(nil, 7)
@@ -50,7 +50,7 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		data    bool
-		list    roster.List // of version 5
+		list    serverlist.List // of version 5
 		said    *proto.HelloReply
 		removed bool
 	}{

@@ -6,9 +6,9 @@ import (
 	"io"
 	"slices"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 
 	pb "google.golang.org/protobuf/proto"

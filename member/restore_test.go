@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/quorum/disk"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -36,7 +36,7 @@ func formerImage(t *testing.T, ephemerals int) []byte {
 		Index: 40, Zxid: 8<<32 + 3, Term: znode.Term{Term: 7, Nonce: 5, Leader: 9, Index: 12},
 		Members:  []znode.Progress{{ID: 3, Boot: 77, Cursor: 4, Format: znode.FormatLevel, Highest: first + 5}, {ID: 4, Boot: 78}, {ID: 9, Boot: 79, Format: 1, Highest: second}},
 		Sessions: 2, Nodes: uint64(len(nodes)),
-		Roster: znode.Roster{Version: 8 << 32, Servers: roster.List{{ID: 9, Host: "a", QuorumPort: 1, ElectionPort: 2}}},
+		Roster: znode.Roster{Version: 8 << 32, Servers: serverlist.List{{ID: 9, Host: "a", QuorumPort: 1, ElectionPort: 2}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // A member may learn only from a snapshot that it has been announced. That is so if the leader made

@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"os"
 
-	"rollcall/admin"
-	"rollcall/backup"
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/operator/admin"
+	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/config"
+	"rollcall/operator/admin"
 	"rollcall/quorum/disk"
 )
 

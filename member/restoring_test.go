@@ -15,12 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/admin"
-	"rollcall/backup"
 	"rollcall/integration/cluster"
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/admin"
+	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

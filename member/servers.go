@@ -8,10 +8,10 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
-	"rollcall/roster"
 	"rollcall/znode"
 )
 
@@ -82,7 +82,7 @@ func (m *Member) reach(id uint32) (Server, bool) {
 	return Server{ID: p.ID, Grpc: p.Grpc, Raft: p.Addr, Observer: p.Observer}, known
 }
 
-func serversOf(servers roster.List) []Server {
+func serversOf(servers serverlist.List) []Server {
 	all := make([]Server, 0, len(servers))
 	for _, s := range servers {
 		all = append(all, serverOf(s))
@@ -90,7 +90,7 @@ func serversOf(servers roster.List) []Server {
 	return all
 }
 
-func serverOf(s roster.Server) Server {
+func serverOf(s serverlist.Server) Server {
 	return Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer}
 }
 
@@ -241,7 +241,7 @@ func (m *Member) store(newest *proto.Roster) error {
 // compareList reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.
 // differed is the result of the last call.
 func (m *Member) compareList(r *znode.Roster, differed bool) bool {
-	configured, err := roster.ParseList(string(m.cfg.EnsembleText))
+	configured, err := serverlist.ParseList(string(m.cfg.EnsembleText))
 	if err != nil {
 		return differed
 	}

@@ -14,11 +14,11 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/config"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
 	"rollcall/quorum/wire"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -33,22 +33,22 @@ func ended(conn net.Conn) bool {
 // servers would wait for each other's addresses.
 func TestListAfterAChange(t *testing.T) {
 	m := &Member{}
-	if got := m.after(roster.Change{Leaving: "1"}); got != nil {
+	if got := m.after(serverlist.Change{Leaving: "1"}); got != nil {
 		t.Errorf("without a list: %v", got)
 	}
-	list, err := roster.ParseList("server.1=a:1:2,server.2=b:1:2,server.3=c:1:2")
+	list, err := serverlist.ParseList("server.1=a:1:2,server.2=b:1:2,server.3=c:1:2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.roster.Store(&znode.Roster{Version: 1, Servers: list})
 	for _, tt := range []struct {
-		change roster.Change
+		change serverlist.Change
 		want   string
 	}{
-		{roster.Change{Leaving: "1"}, "server.2=b:1:2:participant\nserver.3=c:1:2:participant"},
-		{roster.Change{Leaving: "x"}, ""},
-		{roster.Change{Joining: "server.2=d:1:2;3", Leaving: "1,3"}, "server.2=d:1:2:participant;0.0.0.0:3"},
-		{roster.Change{Joining: "server.2=c:1:2;3,server.3=b:1:2;3"}, ""},
+		{serverlist.Change{Leaving: "1"}, "server.2=b:1:2:participant\nserver.3=c:1:2:participant"},
+		{serverlist.Change{Leaving: "x"}, ""},
+		{serverlist.Change{Joining: "server.2=d:1:2;3", Leaving: "1,3"}, "server.2=d:1:2:participant;0.0.0.0:3"},
+		{serverlist.Change{Joining: "server.2=c:1:2;3,server.3=b:1:2;3"}, ""},
 	} {
 		if got := m.after(tt.change).Text(); got != tt.want {
 			t.Errorf("after %+v: %q, want %q", tt.change, got, tt.want)
@@ -71,7 +71,7 @@ func TestAddressesInARing(t *testing.T) {
 		{"that one moves again, elsewhere", "d", "b", "server.2=e:2888:3888;2181", false},
 	} {
 		list := lines(t, serverOne, "server.2="+tt.two+":2888:3888;2181", "server.3="+tt.three+":2888:3888;2181")
-		next, err := list.Apply(roster.Change{Joining: tt.next})
+		next, err := list.Apply(serverlist.Change{Joining: tt.next})
 		if err != nil || list.Moves(next) != nil {
 			t.Fatalf("%s: %v, %v", tt.name, err, list.Moves(next))
 		}
@@ -94,7 +94,7 @@ func TestAddressesInARing(t *testing.T) {
 func TestConnectionsFollowTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := func(lines ...string) (all []Server) {
-			list, err := roster.ParseLines(lines)
+			list, err := serverlist.ParseLines(lines)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 			{[]string{"server.1=a:2888:3888;2181", "server.2=b2:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2182"}, []uint32{3}},
 		} {
 			open()
-			list, _ := roster.ParseLines(step.lines)
+			list, _ := serverlist.ParseLines(step.lines)
 			m.roster.Store(&znode.Roster{Version: int64(version + 1), Servers: list})
 			m.spread()
 			if got := closed(); !slices.Equal(got, step.closes) {
@@ -187,7 +187,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 // Another member says that this one was removed if its list and raft's configuration are without this one. A member
 // whose raft does not run yet says no configuration, and proves nothing.
 func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
-	list, err := roster.ParseList("server.2=b:2888:3888;2181,server.3=c:2888:3888;2181")
+	list, err := serverlist.ParseList("server.2=b:2888:3888;2181,server.3=c:2888:3888;2181")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"rollcall/leader"
 	"rollcall/proto"
 	"rollcall/quorum/wire"
-	"rollcall/sasl"
 	"rollcall/server"
+	"rollcall/zk/sasl"
 	"rollcall/znode"
 )
 

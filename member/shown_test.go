@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
-	"rollcall/view"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+	"rollcall/zk/jute"
 )
 
 // A member counts connections without a session, too, and tells the time of its clock, not that of its start.

@@ -10,11 +10,11 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/config"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -98,7 +98,7 @@ func TestSnapshotReplacesTheList(t *testing.T) {
 		if peers, ok := m.wanted(); ok != (tt.list != nil) || len(peers) != len(tt.want) {
 			t.Errorf("%s: raft's configuration is to follow %v, %t", tt.name, peers, ok)
 		}
-		if next := m.after(roster.Change{Leaving: "3"}); (next != nil) != (tt.list != nil) {
+		if next := m.after(serverlist.Change{Leaving: "3"}); (next != nil) != (tt.list != nil) {
 			t.Errorf("%s: a change leads to %v", tt.name, next)
 		}
 		if list, _ := m.rosterMessage(); (list != nil) != (tt.list != nil) {

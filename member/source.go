@@ -8,12 +8,12 @@ import (
 	"strconv"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/config"
-	"rollcall/jute"
-	"rollcall/roster"
+	"rollcall/internal/serverlist"
+	"rollcall/operator/admin"
+	"rollcall/operator/clients"
 	"rollcall/sessiontracker"
-	"rollcall/tally"
+	"rollcall/zk/jute"
 )
 
 // listedPerLock is how many sessions or nodes a listing takes from the state under one hold of the
@@ -73,8 +73,8 @@ func (s source) Ensemble() admin.Ensemble {
 
 // servers returns the list of servers in the state, or the configured one while the state has none. It is
 // empty for a standalone server.
-func (m *Member) servers() roster.List {
-	list, _ := roster.ParseList(m.ensembleText())
+func (m *Member) servers() serverlist.List {
+	list, _ := serverlist.ParseList(m.ensembleText())
 	return list
 }
 
@@ -106,7 +106,7 @@ func (s source) ResetStats() {
 
 func (s source) ResetConnections() { s.m.server.Listing().ResetTraffic() }
 
-func (s source) Connections() iter.Seq[tally.Connection] { return s.m.server.Listing().Connections() }
+func (s source) Connections() iter.Seq[clients.Connection] { return s.m.server.Listing().Connections() }
 
 func (s source) Watches() iter.Seq2[jute.SessionID, []string] { return s.m.server.Listing().Watches() }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // A long list is taken in parts, on every member, and each session and node is in it once. A reader

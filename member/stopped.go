@@ -3,9 +3,9 @@ package member
 import (
 	"log/slog"
 
+	"rollcall/internal/metrics"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
-	"rollcall/tally"
 	"rollcall/znode"
 )
 
@@ -15,7 +15,7 @@ func Stopped(dir, logDir string, logger *slog.Logger) (*znode.Snapshot, disk.Ext
 	state := znode.New(znode.Config{})
 	extent, err := quorum.Replay(quorum.Replaying{
 		Dir: dir, LogDir: logDir, Logger: logger,
-		Machine: machine{state: state, damaged: func(error) {}, applied: func() {}, applies: new(tally.Durations)},
+		Machine: machine{state: state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
 	})
 	if err != nil {
 		return nil, disk.Extent{}, err

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"rollcall/admin"
+	"rollcall/operator/admin"
 	"rollcall/quorum"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/admin"
+	"rollcall/operator/admin"
 	"rollcall/quorum"
 )
 

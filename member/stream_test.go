@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 // superAuth proves that a request comes from the super user whose digest superDigest is.

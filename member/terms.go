@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/leader"
 	"rollcall/proto"
 	"rollcall/quorum"
-	"rollcall/roster"
 	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -199,7 +199,7 @@ func (t *terms) firstRoster() (*proto.Roster, error) {
 	if _, listed := t.m.wanted(); listed || t.m.cfg.EnsembleText == nil {
 		return nil, nil
 	}
-	list, err := roster.ParseList(string(t.m.cfg.EnsembleText))
+	list, err := serverlist.ParseList(string(t.m.cfg.EnsembleText))
 	if err != nil {
 		return nil, fmt.Errorf("the configured list of servers: %w", err)
 	}
@@ -375,7 +375,7 @@ func (t *terms) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest) (*
 	if t.current.Load() == nil {
 		return nil, errNotLeading
 	}
-	t.m.meet(ctx, roster.Change{Joining: r.GetJoining(), Leaving: r.GetLeaving(), Members: r.GetMembers()})
+	t.m.meet(ctx, serverlist.Change{Joining: r.GetJoining(), Leaving: r.GetLeaving(), Members: r.GetMembers()})
 	if l := t.current.Load(); l != nil {
 		return l.Reconfigure(ctx, r)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

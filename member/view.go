@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"rollcall/jute"
+	"rollcall/operator/clients"
+	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/tally"
-	"rollcall/view"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -244,8 +244,8 @@ const connectionsPerPart = 256
 // someConnections adds to r connections that are wanted, from r.Next on, until there are limit of them or
 // enough were looked at, and sets r.Next to the number at which to go on. It is 0 if there are no more. from
 // fills a part with connections, and returns the number at which the next part begins, or 0.
-func someConnections(ctx context.Context, from func(context.Context, []tally.Connection, uint64) ([]tally.Connection, uint64), want view.ClientFilter, limit int, r *proto.ConnectionRows) {
-	part := make([]tally.Connection, 0, connectionsPerPart)
+func someConnections(ctx context.Context, from func(context.Context, []clients.Connection, uint64) ([]clients.Connection, uint64), want view.ClientFilter, limit int, r *proto.ConnectionRows) {
+	part := make([]clients.Connection, 0, connectionsPerPart)
 	for looked := 0; looked < scannedPerView && ctx.Err() == nil; looked += len(part) {
 		part, r.Next = from(ctx, part[:0], r.Next)
 		for i := range part {
@@ -266,14 +266,14 @@ func someConnections(ctx context.Context, from func(context.Context, []tally.Con
 }
 
 // from returns the place at which a page begins. Numbers of connections count for one run only.
-func (v viewer) from(boot, connection uint64, path []byte) tally.Place {
+func (v viewer) from(boot, connection uint64, path []byte) clients.Place {
 	if boot != v.m.boot {
-		return tally.Place{}
+		return clients.Place{}
 	}
-	return tally.Place{Connection: connection, Path: string(path)}
+	return clients.Place{Connection: connection, Path: string(path)}
 }
 
-func connectionRow(c *tally.Connection) *proto.ConnectionRow {
+func connectionRow(c *clients.Connection) *proto.ConnectionRow {
 	return &proto.ConnectionRow{
 		Number: c.Number, Address: []byte(c.Addr), Reading: c.Reading, Writing: c.Writing, Queued: uint32(c.Queued),
 		Received: c.Received, Sent: c.Sent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
@@ -285,8 +285,8 @@ func connectionRow(c *tally.Connection) *proto.ConnectionRow {
 
 // watches returns the watches that cover a path, or those of a session.
 func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchRows {
-	page := make([]tally.Watch, 0, rows(q.Limit))
-	var next tally.Place
+	page := make([]clients.Watch, 0, rows(q.Limit))
+	var next clients.Place
 	if len(q.Path) > 0 {
 		page, next = v.m.server.Listing().WatchersFrom(ctx, page, string(q.Path), v.from(q.Boot, q.First, q.FirstPath))
 	} else {
@@ -296,7 +296,7 @@ func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchR
 	size := 0
 	for _, w := range page {
 		if size += len(w.Path); size > view.MaxBytes && len(r.Rows) > 0 {
-			next = tally.Place{Connection: w.Connection, Path: w.Path}
+			next = clients.Place{Connection: w.Connection, Path: w.Path}
 			break
 		}
 		r.Rows = append(r.Rows, &proto.WatchRow{

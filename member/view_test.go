@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/operator/clients"
+	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/tally"
-	"rollcall/view"
 	"rollcall/znode"
 )
 
@@ -76,13 +76,13 @@ func TestViewPeer(t *testing.T) {
 func TestSomeConnections(t *testing.T) {
 	const all, every = 10 * connectionsPerPart, 3
 	asked := 0
-	from := func(_ context.Context, part []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
+	from := func(_ context.Context, part []clients.Connection, first uint64) (_ []clients.Connection, next uint64) {
 		asked++
 		for n := max(first, 1); n <= all; n++ {
 			if len(part) == cap(part) {
 				return part, n
 			}
-			part = append(part, tally.Connection{Number: n, Addr: fmt.Sprintf("10.0.0.%d:1", n%every)})
+			part = append(part, clients.Connection{Number: n, Addr: fmt.Sprintf("10.0.0.%d:1", n%every)})
 		}
 		return part, 0
 	}
@@ -131,7 +131,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	at, ms, us := time.UnixMilli, time.Millisecond, time.Microsecond
 	for _, tt := range []struct{ got, want protobuf.Message }{
 		{
-			connectionRow(&tally.Connection{
+			connectionRow(&clients.Connection{
 				Number: 1, Addr: "a", Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: at(7), Replies: 8, Op: 9, Xid: 10, Zxid: 11,
 				Replied: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, Expires: at(17),
 			}),
@@ -141,7 +141,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 			},
 		},
 		{
-			connectionRow(&tally.Connection{Reading: true, Established: at(1), Expires: at(2)}),
+			connectionRow(&clients.Connection{Reading: true, Established: at(1), Expires: at(2)}),
 			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2},
 		},
 		{

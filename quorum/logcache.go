@@ -5,7 +5,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"rollcall/fifo"
+	"rollcall/internal/fifo"
 )
 
 // cachedBytes is how many bytes of the log's last entries stay in memory at most. A leader sends them

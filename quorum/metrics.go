@@ -6,21 +6,21 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"rollcall/tally"
+	"rollcall/internal/metrics"
 )
 
 // Stats are the metrics counted since Open or ResetStats, except where they say otherwise.
 type Stats struct {
-	Writes     tally.Summary // time to write entries to the log store, until they are on disk
-	SlowWrites uint64        // writes that took a second or more
-	Snapshots  tally.Summary // time from copying the state until the snapshot is on disk
-	Elections  tally.Summary // time from when this member knew of no leader until it knew one
-	Stands     uint64        // how often this member was a candidate
+	Writes     metrics.Summary // time to write entries to the log store, until they are on disk
+	SlowWrites uint64          // writes that took a second or more
+	Snapshots  metrics.Summary // time from copying the state until the snapshot is on disk
+	Elections  metrics.Summary // time from when this member knew of no leader until it knew one
+	Stands     uint64          // how often this member was a candidate
 
 	// What follows is counted since Open, and ResetStats does not set it to zero.
 
-	WriteTimes, ElectionTimes tally.Buckets // as Writes and Elections
-	EntrySizes                tally.Buckets // bytes of the entries written to the log, except raft's own
+	WriteTimes, ElectionTimes metrics.Buckets // as Writes and Elections
+	EntrySizes                metrics.Buckets // bytes of the entries written to the log, except raft's own
 }
 
 // Stats returns the present values without waiting.
@@ -46,7 +46,7 @@ func (n *Node) ResetStats() {
 
 // raftMetrics is the data behind Stats. It is safe for concurrent use.
 type raftMetrics struct {
-	snapshot, election tally.Durations
+	snapshot, election metrics.Durations
 	stands             atomic.Uint64
 	leaderless         atomic.Pointer[time.Time] // since when there has been no leader; nil: there is one
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"rollcall/audit"
 	"rollcall/internal/admission"
+	"rollcall/operator/audit"
 )
 
 // slowedShare is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read

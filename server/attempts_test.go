@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // withGuesses returns a change that gives a server a table of guesses, and the table.

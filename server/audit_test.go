@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/audit"
-	"rollcall/jute"
+	"rollcall/operator/audit"
+	"rollcall/zk/jute"
 )
 
 // auditLines is an audit log whose lines a test reads.

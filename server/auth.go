@@ -3,10 +3,10 @@ package server
 import (
 	"strings"
 
-	"rollcall/audit"
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/operator/audit"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // auditAuth puts a failed authentication into the audit log, with the scheme that the client chose. It counts a missing certificate.

@@ -10,7 +10,7 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 var newcomer = jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // BenchmarkReply measures requests through the whole server over a pipe, from the write of the

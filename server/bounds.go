@@ -3,8 +3,8 @@ package server
 import (
 	"bytes"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

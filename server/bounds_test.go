@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // listOf returns a list of so many entries for users of the scheme digest.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 // budgeted returns a world with a small budget and a node /big of 100 KiB, and a client.

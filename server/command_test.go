@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/operator/clients"
 	"rollcall/server/stream"
-	"rollcall/tally"
+	"rollcall/zk/jute"
 )
 
 // Case 343: a client may close its side after the word, and an argument may come in parts. All of a
@@ -89,12 +89,12 @@ func TestConnections(t *testing.T) {
 		c := w.connect()
 		idle := w.open()
 		synctest.Wait()
-		shown := func() tally.Connection {
+		shown := func() clients.Connection {
 			synctest.Wait()
 			return slices.Collect(w.srv.Listing().Connections())[0]
 		}
 		got := shown()
-		want := tally.Connection{
+		want := clients.Connection{
 			Number: 1, Addr: got.Addr, Reading: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
 			Replies: 1, Op: jute.OpCreateSession, Xid: 0, Zxid: got.Zxid, Replied: got.Replied, Expires: begun.Add(10*time.Second + stream.IdleSlack*testTick),
 		}

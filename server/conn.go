@@ -5,9 +5,9 @@ import (
 	"net"
 	"net/netip"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 // connectionTable holds the connections of a server: in the order of their numbers, and by session. Its lock is the last

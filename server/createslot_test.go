@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // Only admission.MaxCreating clients wait for their new session in the log at a time. The next one enters when one of the

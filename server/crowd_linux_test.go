@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"rollcall/jute"
-	"rollcall/logs/logtest"
+	"rollcall/operator/logs/logtest"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 // crowdEach is how many clients of a crowd have sent the same bytes.

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Whatever a client sends, before its handshake or after it, the server does not panic, and other

@@ -9,9 +9,9 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 func TestGrantedTimeout(t *testing.T) {

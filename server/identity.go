@@ -11,12 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/digest"
 	"rollcall/internal/admission"
-	"rollcall/jute"
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
 	"rollcall/proto"
-	"rollcall/sasl"
+	"rollcall/zk/digest"
+	"rollcall/zk/jute"
+	"rollcall/zk/sasl"
 )
 
 // authenticator knows what clients can prove, and what they must. Safe for concurrent use.

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 func TestConnectionLimits(t *testing.T) {

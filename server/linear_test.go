@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // With linearizable reads, each read waits for the member to catch up, as a sync does. A request

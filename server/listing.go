@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/jute"
-	"rollcall/tally"
+	"rollcall/operator/clients"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -28,7 +28,7 @@ const listedPerLock = 256
 
 // ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It
 // returns the number at which the next page begins, or 0 if there are no more.
-func (l Listing) ConnectionsFrom(ctx context.Context, page []tally.Connection, first uint64) (_ []tally.Connection, next uint64) {
+func (l Listing) ConnectionsFrom(ctx context.Context, page []clients.Connection, first uint64) (_ []clients.Connection, next uint64) {
 	for part := range l.conns.parts(first) {
 		if ctx.Err() != nil {
 			break
@@ -47,7 +47,7 @@ func (l Listing) ConnectionsFrom(ctx context.Context, page []tally.Connection, f
 
 // Carried returns the connection that carries a session, and how many watches it has. It returns false
 // if no connection here does.
-func (l Listing) Carried(id jute.SessionID) (shown tally.Connection, watches int, ok bool) {
+func (l Listing) Carried(id jute.SessionID) (shown clients.Connection, watches int, ok bool) {
 	c := l.conns.carrier(id)
 	if c == nil {
 		return shown, 0, false
@@ -64,19 +64,19 @@ func (l Listing) Carried(id jute.SessionID) (shown tally.Connection, watches int
 // on nodes above it. They are in the order of their connections' numbers, and those of one connection in
 // the order of their paths. It returns the place at which the next page begins, or the zero Place if there
 // are no more.
-func (l Listing) WatchersFrom(ctx context.Context, page []tally.Watch, path string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path string, from clients.Place) (_ []clients.Watch, next clients.Place) {
 	covering := l.covering(ctx, path)
 	if len(covering) == 0 {
-		return page, tally.Place{}
+		return page, clients.Place{}
 	}
 	for part := range l.conns.parts(from.Connection) {
 		for _, c := range part {
-			if page, next = l.watchers(ctx, page, c, path, covering, from); next != (tally.Place{}) || ctx.Err() != nil {
+			if page, next = l.watchers(ctx, page, c, path, covering, from); next != (clients.Place{}) || ctx.Err() != nil {
 				return page, next
 			}
 		}
 	}
-	return page, tally.Place{}
+	return page, clients.Place{}
 }
 
 // covering returns the paths on which there are watches that cover path, in order: nodes above it with
@@ -107,20 +107,20 @@ func (l Listing) covering(ctx context.Context, path string) (paths []string) {
 }
 
 // watchers appends to page the watches of c that cover path. They are on the paths covering.
-func (l Listing) watchers(ctx context.Context, page []tally.Watch, c *conn, path string, covering []string, from tally.Place) (_ []tally.Watch, next tally.Place) {
+func (l Listing) watchers(ctx context.Context, page []clients.Watch, c *conn, path string, covering []string, from clients.Place) (_ []clients.Watch, next clients.Place) {
 	if c.ordinal == from.Connection {
 		first, _ := slices.BinarySearch(covering, from.Path)
 		covering = covering[first:]
 	}
 	for some := range slices.Chunk(covering, listedPerLock) {
-		if page, next = l.someWatchers(page, c, path, some); next != (tally.Place{}) || ctx.Err() != nil {
+		if page, next = l.someWatchers(page, c, path, some); next != (clients.Place{}) || ctx.Err() != nil {
 			return page, next
 		}
 	}
-	return page, tally.Place{}
+	return page, clients.Place{}
 }
 
-func (l Listing) someWatchers(page []tally.Watch, c *conn, path string, covering []string) (_ []tally.Watch, next tally.Place) {
+func (l Listing) someWatchers(page []clients.Watch, c *conn, path string, covering []string) (_ []clients.Watch, next clients.Place) {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, on := range covering {
@@ -132,19 +132,19 @@ func (l Listing) someWatchers(page []tally.Watch, c *conn, path string, covering
 		switch {
 		case !ok:
 		case len(page) == cap(page):
-			return page, tally.Place{Connection: c.ordinal, Path: on}
+			return page, clients.Place{Connection: c.ordinal, Path: on}
 		default:
 			page = append(page, c.watch(on, kinds))
 		}
 	}
-	return page, tally.Place{}
+	return page, clients.Place{}
 }
 
 // watch returns what operators see of a watch.
-func (c *conn) watch(path string, kinds znode.WatchKinds) tally.Watch {
+func (c *conn) watch(path string, kinds znode.WatchKinds) clients.Watch {
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	return tally.Watch{
+	return clients.Watch{
 		Connection: c.ordinal, Session: c.session.id, Path: path,
 		Data: kinds.Data, Children: kinds.Children, Persistent: kinds.Persistent, Recursive: kinds.Recursive,
 	}
@@ -153,7 +153,7 @@ func (c *conn) watch(path string, kinds znode.WatchKinds) tally.Watch {
 // WatchesFrom appends to page the watches of the connection that carries a session, in the order of
 // their paths, from path first on. It returns the path at which the next page begins, or "" if there are
 // no more. It looks at all watches of the connection, in parts, and sorts no more than a page and a part.
-func (l Listing) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.SessionID, first string) (_ []tally.Watch, next string) {
+func (l Listing) WatchesFrom(ctx context.Context, page []clients.Watch, id jute.SessionID, first string) (_ []clients.Watch, next string) {
 	c := l.conns.carrier(id)
 	if c == nil {
 		return page, ""
@@ -176,7 +176,7 @@ func (l Listing) WatchesFrom(ctx context.Context, page []tally.Watch, id jute.Se
 }
 
 // watchesOn appends to page the watches of c on these paths that still exist.
-func (l Listing) watchesOn(page []tally.Watch, c *conn, paths []string) []tally.Watch {
+func (l Listing) watchesOn(page []clients.Watch, c *conn, paths []string) []clients.Watch {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, path := range paths {
@@ -188,8 +188,8 @@ func (l Listing) watchesOn(page []tally.Watch, c *conn, paths []string) []tally.
 }
 
 // Connections yields all connections, oldest first. It holds no lock while it yields.
-func (l Listing) Connections() iter.Seq[tally.Connection] {
-	return func(yield func(tally.Connection) bool) {
+func (l Listing) Connections() iter.Seq[clients.Connection] {
+	return func(yield func(clients.Connection) bool) {
 		for _, c := range l.conns.all() {
 			if shown, ok := c.show(); ok && !yield(shown) {
 				return

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rollcall/jute"
-	"rollcall/tally"
+	"rollcall/operator/clients"
+	"rollcall/zk/jute"
 )
 
 // Pages of connections, put together, have each connection once and in order.
@@ -29,8 +29,8 @@ func TestConnectionsFrom(t *testing.T) {
 		for size := 1; size <= 8; size++ {
 			var got []jute.SessionID
 			for first := uint64(1); first != 0; {
-				var page []tally.Connection
-				page, first = w.srv.Listing().ConnectionsFrom(t.Context(), make([]tally.Connection, 0, size), first)
+				var page []clients.Connection
+				page, first = w.srv.Listing().ConnectionsFrom(t.Context(), make([]clients.Connection, 0, size), first)
 				for _, c := range page {
 					got = append(got, c.Session)
 				}
@@ -107,31 +107,31 @@ func TestWatchPages(t *testing.T) {
 		b.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/"), Watch: true})
 		b.must(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte("/3"), Mode: jute.AddWatchPersistent})
 		b.must(jute.OpAddWatch, jute.AddWatchRequest{Path: []byte("/9"), Mode: jute.AddWatchPersistentRecursive})
-		row := func(n uint64, id jute.SessionID, path string) tally.Watch {
-			return tally.Watch{Connection: n, Session: id, Path: path, Data: true}
+		row := func(n uint64, id jute.SessionID, path string) clients.Watch {
+			return clients.Watch{Connection: n, Session: id, Path: path, Data: true}
 		}
-		onThree := []tally.Watch{row(1, a.id, "/3"), row(3, b.id, "/3")}
+		onThree := []clients.Watch{row(1, a.id, "/3"), row(3, b.id, "/3")}
 		onThree[1].Persistent = true
-		ofB := []tally.Watch{
+		ofB := []clients.Watch{
 			{Connection: 3, Session: b.id, Path: "/", Children: true},
 			row(3, b.id, "/0"), row(3, b.id, "/1"), row(3, b.id, "/2"), onThree[1], row(3, b.id, "/4"),
 			{Connection: 3, Session: b.id, Path: "/9", Recursive: true},
 		}
 		for size := 1; size <= 8; size++ {
-			var got []tally.Watch
-			for from, more := (tally.Place{}), true; more; {
-				var page []tally.Watch
-				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/3", from)
+			var got []clients.Watch
+			for from, more := (clients.Place{}), true; more; {
+				var page []clients.Watch
+				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, size), "/3", from)
 				got = append(got, page...)
-				more = from != tally.Place{}
+				more = from != clients.Place{}
 			}
 			if !slices.Equal(got, onThree) {
 				t.Errorf("pages of %d on /3: %+v, want %+v", size, got, onThree)
 			}
 			got = nil
 			for first, more := "", true; more; {
-				var page []tally.Watch
-				page, first = w.srv.Listing().WatchesFrom(t.Context(), make([]tally.Watch, 0, size), b.id, first)
+				var page []clients.Watch
+				page, first = w.srv.Listing().WatchesFrom(t.Context(), make([]clients.Watch, 0, size), b.id, first)
 				got = append(got, page...)
 				more = first != ""
 			}
@@ -139,31 +139,31 @@ func TestWatchPages(t *testing.T) {
 				t.Errorf("pages of %d of session %v: %+v, want %+v", size, b.id, got, ofB)
 			}
 		}
-		if page, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/", tally.Place{}); !slices.Equal(page, ofB[:1]) {
+		if page, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), "/", clients.Place{}); !slices.Equal(page, ofB[:1]) {
 			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
 		}
-		page := append(make([]tally.Watch, 0, 3), onThree[0]) // a page that has been begun
-		if page, next := w.srv.Listing().WatchesFrom(t.Context(), page, b.id, ""); next != "/1" || !slices.Equal(page, []tally.Watch{onThree[0], ofB[0], ofB[1]}) {
+		page := append(make([]clients.Watch, 0, 3), onThree[0]) // a page that has been begun
+		if page, next := w.srv.Listing().WatchesFrom(t.Context(), page, b.id, ""); next != "/1" || !slices.Equal(page, []clients.Watch{onThree[0], ofB[0], ofB[1]}) {
 			t.Errorf("a page of 3 that had one watch: %+v, next %q", page, next)
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if page, _ := w.srv.Listing().WatchesFrom(over, make([]tally.Watch, 0, 9), b.id, ""); len(page) != 0 {
+		if page, _ := w.srv.Listing().WatchesFrom(over, make([]clients.Watch, 0, 9), b.id, ""); len(page) != 0 {
 			t.Errorf("after the end of its context: %+v", page)
 		}
-		if page, next := w.srv.Listing().WatchersFrom(over, make([]tally.Watch, 0, 9), "/3", tally.Place{}); len(page) > 1 || next != (tally.Place{}) {
+		if page, next := w.srv.Listing().WatchersFrom(over, make([]clients.Watch, 0, 9), "/3", clients.Place{}); len(page) > 1 || next != (clients.Place{}) {
 			t.Errorf("on /3, of more than one connection after the end of its context: %+v", page)
 		}
 		if paths := w.srv.Listing().covering(over, strings.Repeat("/x", 2*listedPerLock)); len(paths) != 0 {
 			t.Errorf("after the end of its context: watches are looked for on %q", paths)
 		}
-		if page, _ := w.srv.Listing().ConnectionsFrom(over, make([]tally.Connection, 0, 9), 0); len(page) != 0 {
+		if page, _ := w.srv.Listing().ConnectionsFrom(over, make([]clients.Connection, 0, 9), 0); len(page) != 0 {
 			t.Errorf("after the end of its context: %+v", page)
 		}
-		if page, next := w.srv.Listing().WatchesFrom(t.Context(), make([]tally.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
+		if page, next := w.srv.Listing().WatchesFrom(t.Context(), make([]clients.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
 			t.Errorf("of a session without watches: %+v", page)
 		}
-		if page, next := w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), "/nowhere", tally.Place{}); len(page) != 0 || next != (tally.Place{}) {
+		if page, next := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), "/nowhere", clients.Place{}); len(page) != 0 || next != (clients.Place{}) {
 			t.Errorf("on a path without watches: %+v", page)
 		}
 	})
@@ -186,21 +186,21 @@ func TestCoveringWatches(t *testing.T) {
 		}
 		b.call(jute.OpExists, exists("/a", true))
 		add(b, "/a", jute.AddWatchPersistentRecursive)
-		below := func(n uint64, id jute.SessionID, path string) tally.Watch {
-			return tally.Watch{Connection: n, Session: id, Path: path, Recursive: true}
+		below := func(n uint64, id jute.SessionID, path string) clients.Watch {
+			return clients.Watch{Connection: n, Session: id, Path: path, Recursive: true}
 		}
-		want := []tally.Watch{
+		want := []clients.Watch{
 			below(1, a.id, "/"), below(1, a.id, "/a"), below(1, a.id, "/a/b"),
 			below(2, b.id, "/a"),
 			{Connection: 2, Session: b.id, Path: "/a/b", Persistent: true},
 		}
 		for size := 1; size <= len(want)+1; size++ {
-			var got []tally.Watch
-			for from, more := (tally.Place{}), true; more; {
-				var page []tally.Watch
-				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, size), "/a/b", from)
+			var got []clients.Watch
+			for from, more := (clients.Place{}), true; more; {
+				var page []clients.Watch
+				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, size), "/a/b", from)
 				got = append(got, page...)
-				more = from != tally.Place{}
+				more = from != clients.Place{}
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("pages of %d: %+v, want %+v", size, got, want)
@@ -208,8 +208,8 @@ func TestCoveringWatches(t *testing.T) {
 		}
 		deep := "/b" + strings.Repeat("/x", 2*listedPerLock)
 		add(b, deep, jute.AddWatchPersistent)
-		want = []tally.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {Connection: 2, Session: b.id, Path: deep, Persistent: true}}
-		if got, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]tally.Watch, 0, 9), deep, tally.Place{}); !slices.Equal(got, want) {
+		want = []clients.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {Connection: 2, Session: b.id, Path: deep, Persistent: true}}
+		if got, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), deep, clients.Place{}); !slices.Equal(got, want) {
 			t.Errorf("deep down: %+v, want %+v", got, want)
 		}
 	})

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/audit"
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/operator/audit"
 	"rollcall/proto"
-	"rollcall/sasl"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
+	"rollcall/zk/sasl"
 )
 
 // Login says how clients log in besides with auth packets, and which of them are served.

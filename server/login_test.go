@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
-	"rollcall/logs/logtest"
-	"rollcall/sasl"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/jute"
+	"rollcall/zk/sasl"
 )
 
 // loginUsers are the users of the tests.

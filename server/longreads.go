@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // grow creates ephemeral nodes below parent in multis, and returns their names as a list of children shows them.

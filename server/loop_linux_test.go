@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 // having returns how many connections have a stream with a state for which holds is true.

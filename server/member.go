@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

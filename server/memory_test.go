@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // zxid returns that of the last transaction.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // spend lets other clients' watches take all steps of an entry, and returns a multi that does so and writes path at its end.

@@ -1,8 +1,8 @@
 package server
 
 import (
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 // operation is how the server serves an opcode.

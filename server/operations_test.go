@@ -3,7 +3,7 @@ package server
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The table serves exactly the opcodes that a client may send according to package jute.

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 // request is one request of a client that is not answered yet. Records are pooled. A request that

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The methods of this file serve clients while no leader is known. Such a client has asked for a read-only

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // asksReadOnly is the handshake of a client that takes a read-only server, too.

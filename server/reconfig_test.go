@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

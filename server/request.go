@@ -4,9 +4,9 @@ import (
 	"bytes"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

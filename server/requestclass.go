@@ -1,6 +1,6 @@
 package server
 
-import "rollcall/jute"
+import "rollcall/zk/jute"
 
 // class groups the requests whose latencies are counted together.
 type class uint8

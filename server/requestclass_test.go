@@ -3,7 +3,7 @@ package server
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Every operation that clients send counts in a class of its own kind.

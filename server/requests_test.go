@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -42,11 +42,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/audit"
-	"rollcall/digest"
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/operator/audit"
 	"rollcall/server/stream"
+	"rollcall/zk/digest"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -3,9 +3,9 @@ package server
 import (
 	"slices"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

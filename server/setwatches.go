@@ -3,7 +3,7 @@ package server
 import (
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A long setWatches is served in parts, between which writes are applied. It misses no change, and its order among the client's

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 // If a client sends many requests and reads late, its socket is full, and a flusher takes over in

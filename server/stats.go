@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/internal/metrics"
 	"rollcall/server/stream"
-	"rollcall/tally"
+	"rollcall/zk/jute"
 )
 
 // The reasons why a connection ended, or was refused. Each connection has one.
@@ -69,26 +69,26 @@ type Stats struct {
 	Received    uint64 // packets: frames and four-letter commands
 	Sent        uint64 // packets
 	Connections int
-	Sessions    int           // with a connection here, without those of the read-only mode
-	ReadOnly    int           // sessions of the read-only mode
-	Outstanding int           // requests that wait for the log
-	Handshakes  uint64        // requests for a session
-	Malformed   uint64        // requests that could not be read, answered with -5
-	Failed      uint64        // requests answered with an error, including those of Malformed
-	Latency     tally.Summary // from reading a request to queueing its reply
-	Reads       tally.Summary // the same for requests that do not change the state, with pings and syncs
-	Updates     tally.Summary // the same for requests that change it
-	Responses   tally.Spread  // replies and events, in bytes
-	BytesIn     uint64        // bytes of frames read
-	ReplyBytes  uint64        // bytes of replies to requests, without the lengths of frames
-	EventBytes  uint64        // bytes of events, without the lengths of frames
-	Rejected    uint64        // connections refused because there were too many, or by Limits.Throttle
-	DropChance  float64       // with which Limits.Throttle refuses a new session, at present
-	Deficit     int64         // tokens that are missing in its bucket, at present
-	Sessionless uint64        // connections ended because they had no session in time
-	AuthFailed  uint64        // connections ended because an auth request failed
-	Held        int64         // present bytes of waiting requests and of unread replies and events
-	OverBudget  uint64        // connections ended because they held more than their share
+	Sessions    int             // with a connection here, without those of the read-only mode
+	ReadOnly    int             // sessions of the read-only mode
+	Outstanding int             // requests that wait for the log
+	Handshakes  uint64          // requests for a session
+	Malformed   uint64          // requests that could not be read, answered with -5
+	Failed      uint64          // requests answered with an error, including those of Malformed
+	Latency     metrics.Summary // from reading a request to queueing its reply
+	Reads       metrics.Summary // the same for requests that do not change the state, with pings and syncs
+	Updates     metrics.Summary // the same for requests that change it
+	Responses   metrics.Spread  // replies and events, in bytes
+	BytesIn     uint64          // bytes of frames read
+	ReplyBytes  uint64          // bytes of replies to requests, without the lengths of frames
+	EventBytes  uint64          // bytes of events, without the lengths of frames
+	Rejected    uint64          // connections refused because there were too many, or by Limits.Throttle
+	DropChance  float64         // with which Limits.Throttle refuses a new session, at present
+	Deficit     int64           // tokens that are missing in its bucket, at present
+	Sessionless uint64          // connections ended because they had no session in time
+	AuthFailed  uint64          // connections ended because an auth request failed
+	Held        int64           // present bytes of waiting requests and of unread replies and events
+	OverBudget  uint64          // connections ended because they held more than their share
 
 	MemoryLimit int64 // bytes that this process may use before writes that add data are refused; 0: no limit
 	MemoryUsed  int64 // bytes in use
@@ -96,10 +96,10 @@ type Stats struct {
 
 	// What follows is counted since New. ResetStats does not set it to zero.
 
-	NoMemory uint64                   // writes refused because this process was short of memory
-	Ended    map[string]uint64        // connections ended or refused, by reason; Rejected, Sessionless, AuthFailed and OverBudget are parts of it
-	Requests map[string]tally.Buckets // the latency of requests by their class, connects among them
-	Events   map[string]uint64        // events queued, by type
+	NoMemory uint64                     // writes refused because this process was short of memory
+	Ended    map[string]uint64          // connections ended or refused, by reason; Rejected, Sessionless, AuthFailed and OverBudget are parts of it
+	Requests map[string]metrics.Buckets // the latency of requests by their class, connects among them
+	Events   map[string]uint64          // events queued, by type
 }
 
 // counters are the sources of Stats. They are safe for concurrent use.
@@ -112,11 +112,11 @@ type counters struct {
 	malformed      atomic.Uint64
 	failed         atomic.Uint64
 	ended          [numReasons]atomic.Uint64
-	endedBefore    [numReasons]atomic.Uint64   // of these, how many before the last reset
-	requests       [numClasses]tally.Durations // the latency of each class
+	endedBefore    [numReasons]atomic.Uint64     // of these, how many before the last reset
+	requests       [numClasses]metrics.Durations // the latency of each class
 	events         [numEvents]atomic.Uint64
 
-	responses                       tally.Sizes
+	responses                       metrics.Sizes
 	bytesIn, replyBytes, eventBytes atomic.Uint64
 }
 
@@ -138,12 +138,12 @@ func (c *counters) reply(took time.Duration, of class) {
 }
 
 // latency returns that of some classes together.
-func (c *counters) latency(classes ...class) tally.Summary {
-	var all []*tally.Durations
+func (c *counters) latency(classes ...class) metrics.Summary {
+	var all []*metrics.Durations
 	for _, of := range classes {
 		all = append(all, &c.requests[of])
 	}
-	return tally.Together(all...)
+	return metrics.Together(all...)
 }
 
 // response counts the bytes of a reply.
@@ -171,7 +171,7 @@ func (s *Server) Stats() Stats {
 		Rejected:    c.endedFor(tooManyOfAddr) + c.endedFor(tooMany) + c.endedFor(tlsCrowded) + c.endedFor(throttled),
 		Sessionless: c.endedFor(handshakeLate), AuthFailed: c.endedFor(authFailed),
 		Held: s.streams.Budget.Used(), OverBudget: c.endedFor(overBudget),
-		Ended: make(map[string]uint64, numReasons), Requests: make(map[string]tally.Buckets, numClasses), Events: make(map[string]uint64, len(eventNames)),
+		Ended: make(map[string]uint64, numReasons), Requests: make(map[string]metrics.Buckets, numClasses), Events: make(map[string]uint64, len(eventNames)),
 	}
 	for r := range c.ended {
 		st.Ended[reasonNames[r]] = c.ended[r].Load()

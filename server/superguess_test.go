@@ -3,7 +3,7 @@ package server
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Only a packet of the scheme digest with the super user's name claims to be the super user, and only if there is one who can

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A client whose session is known here gets in when new clients do not, and a stranger cannot pass for

@@ -10,9 +10,9 @@ import (
 	"net"
 	"time"
 
-	"rollcall/audit"
 	"rollcall/internal/admission"
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
+	"rollcall/operator/audit"
 	"rollcall/server/stream"
 )
 

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"rollcall/internal/admission"
-	"rollcall/jute"
-	"rollcall/tally"
+	"rollcall/operator/clients"
+	"rollcall/zk/jute"
 )
 
 // tlsConfig returns a server's configuration with a certificate of a, which asks clients for one.
@@ -64,8 +64,8 @@ func TestUnifiedPort(t *testing.T) {
 		plain.must(jute.OpGetData, getData("/", false))
 		secure.must(jute.OpGetData, getData("/", false))
 	}
-	page, _ := w.srv.Listing().ConnectionsFrom(t.Context(), make([]tally.Connection, 0, 10), 0)
-	page = slices.DeleteFunc(page, func(c tally.Connection) bool { return c.Session == 0 }) // addrOf's may be there still
+	page, _ := w.srv.Listing().ConnectionsFrom(t.Context(), make([]clients.Connection, 0, 10), 0)
+	page = slices.DeleteFunc(page, func(c clients.Connection) bool { return c.Session == 0 }) // addrOf's may be there still
 	if len(page) != 2 || page[0].TLS != "" || page[0].Cipher != "" || page[1].TLS != "TLSv1.3" || !strings.HasPrefix(page[1].Cipher, "TLS_") {
 		t.Errorf("operators see %+v", page)
 	}

@@ -3,8 +3,8 @@ package server
 import (
 	"time"
 
-	"rollcall/jute"
-	"rollcall/tally"
+	"rollcall/operator/clients"
+	"rollcall/zk/jute"
 )
 
 // traffic counts the packets of one connection since it began or since the last reset. The
@@ -35,14 +35,14 @@ func (t *traffic) reply(op jute.Op, xid int32, zxid int64, at, took time.Duratio
 	t.total += took
 }
 
-func (c *conn) show() (shown tally.Connection, ok bool) {
+func (c *conn) show() (shown clients.Connection, ok bool) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	if c.stream.Dead() {
 		return shown, false
 	}
 	t := &c.replies.traffic
-	shown = tally.Connection{
+	shown = clients.Connection{
 		Number: c.ordinal, Addr: c.addr.String(), Reading: !c.command && c.stream.Reading(), Writing: c.stream.Unsent() > 0,
 		Queued: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Life.Begun(), Expires: c.stream.Life.Expires(),
 	}

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // A client gets nothing while the member does not vouch for its session. Replies, events and pongs

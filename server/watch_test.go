@@ -9,8 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rollcall/jute"
 	"rollcall/server/stream"
+	"rollcall/zk/jute"
 )
 
 func setWatches(rel int64, data, exist, child []string) record {

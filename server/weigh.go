@@ -1,6 +1,6 @@
 package server
 
-import "rollcall/jute"
+import "rollcall/zk/jute"
 
 // childWeight is the assumed length of a name in a list of children, in bytes.
 const childWeight = 32

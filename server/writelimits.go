@@ -2,8 +2,8 @@ package server
 
 import (
 	"rollcall/internal/admission"
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

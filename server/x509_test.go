@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
+	"rollcall/zk/jute"
 )
 
 // signer signs the certificates of one test.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Run with -cpu 1,2.

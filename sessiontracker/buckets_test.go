@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Each session is counted in the bucket of its last touch. Buckets of later ticks than were asked for are

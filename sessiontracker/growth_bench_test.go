@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // BenchmarkGrowth measures what a session costs in memory and time, without its connection, for

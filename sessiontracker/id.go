@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // An id is a member's number in the top byte and a count below it. The count starts at the

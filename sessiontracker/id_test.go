@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 func TestIDGenerator(t *testing.T) {

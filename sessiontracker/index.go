@@ -3,7 +3,7 @@ package sessiontracker
 import (
 	"math/bits"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const minPlaces = 64 // the smallest length of places

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

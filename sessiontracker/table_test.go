@@ -12,7 +12,7 @@ import (
 	"time"
 	"unsafe"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const tick = 2 * time.Second

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // These limit the batches that wait for an acknowledgement. Above either limit, every two

@@ -8,9 +8,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"rollcall/jute"
 	"rollcall/proto"
-	"rollcall/sasl"
+	"rollcall/zk/jute"
+	"rollcall/zk/sasl"
 )
 
 // acl is a node's access control list, in order. It never changes, and all nodes with equal lists share one. intern

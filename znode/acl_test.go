@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 func listOf(t *testing.T, k *client, path string) []string {

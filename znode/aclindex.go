@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // longACL is the number of entries from which a list has an index. In a shorter list all hashes are compared, which takes less

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // filled returns a list with entries for other users, until it is long.

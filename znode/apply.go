@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 
 	pb "google.golang.org/protobuf/proto"
 )

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // Each member's transactions run once and in order. Others are dropped and take neither a zxid nor

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // million returns how many nodes and watches there are. With -short there are far fewer.

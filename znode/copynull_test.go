@@ -3,7 +3,7 @@ package znode
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A read of a copy is answered as a read of the state itself, also if its path is null or is no node's.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // An entry reads maxHashed bytes of long data for their hashes, however many nodes it changes. Damage to data that it does not read

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // leave opens a term in which so many bytes are left before the quota of all data is used up. If left is

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 )
 
 // All members must compute the same digest. If it changes, DigestVersion and the numbers here must
@@ -151,8 +151,8 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 	case Identities:
 		other := IdentitiesOf(append(x.List(), &proto.Identity{Scheme: "digest", Id: "u:p"}))
 		return []reflect.Value{reflect.ValueOf(other)}
-	case roster.List:
-		return []reflect.Value{reflect.ValueOf(append(slices.Clone(x), roster.Server{ID: 1, Host: "a"}))}
+	case serverlist.List:
+		return []reflect.Value{reflect.ValueOf(append(slices.Clone(x), serverlist.Server{ID: 1, Host: "a"}))}
 	case *acl:
 		return []reflect.Value{reflect.ValueOf(&acl{hash: x.hash + 1})}
 	}

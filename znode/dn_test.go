@@ -3,7 +3,7 @@ package znode
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 func TestValidDN(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A roll back leaves the tree as it was, whatever was linked, unlinked and edited in between. Without recording

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

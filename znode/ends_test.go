@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // ended returns the ends that the state keeps, newest first.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/jute"
-	"rollcall/roster"
+	"rollcall/internal/serverlist"
+	"rollcall/zk/jute"
 )
 
 // filler takes the parts of a snapshot in their order, and checks each. Restore fills a content with
@@ -92,7 +92,7 @@ func (f *filler) readRoster() Roster {
 		return r
 	}
 	var err error
-	if r.Servers, err = roster.ParseList(text); err != nil || r.Servers.Text() != text {
+	if r.Servers, err = serverlist.ParseList(text); err != nil || r.Servers.Text() != text {
 		b.corrupt(notCanonical)
 	}
 	return r

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // missedOne searches all watches of a connection, and reports whether one of them has missed a change.

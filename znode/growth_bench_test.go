@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // growth returns the sizes of a curve, and only the first of them with -short.

@@ -4,8 +4,8 @@ import (
 	"unicode/utf8"
 	"unique"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // Identities are those of the connection that owns a session. They are in the session's record, so that its transactions need

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 
 	pb "google.golang.org/protobuf/proto"
 )

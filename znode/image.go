@@ -3,7 +3,7 @@ package znode
 import (
 	"io"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // An image is a snapshot outside a State: its parts can be read and written one by one, in memory

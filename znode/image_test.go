@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // copyImage reads an image and writes it again, part by part.

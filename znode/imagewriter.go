@@ -6,7 +6,7 @@ import (
 	"io"
 	"math"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // ImageWriter writes a snapshot from its parts: first all sessions by id, then ended sessions with nodes

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // reap applies the leader's transaction that reaps path. No state may refuse the entry.

@@ -3,7 +3,7 @@ package znode
 import (
 	"iter"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The methods of this file list what exists in parts. Each part needs at least the read lock;

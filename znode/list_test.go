@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A listing may begin where an earlier part of it ended, and shows everything from there on.

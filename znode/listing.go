@@ -5,8 +5,8 @@ import (
 	"iter"
 	"strings"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // Names lists the names of a node's children as they were when it was taken. It never changes, and needs no lock. The zero value

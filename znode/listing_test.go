@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Lists that are read without the lock stay as they were, whatever changes meanwhile.

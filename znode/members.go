@@ -1,8 +1,8 @@
 package znode
 
 import (
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 
 	pb "google.golang.org/protobuf/proto"
 )

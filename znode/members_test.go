@@ -3,9 +3,9 @@ package znode
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 )
 
 // A run that replaces another one counts from 1 again. A member that leaves the list keeps only its highest session.
@@ -25,7 +25,7 @@ func TestMembersTakeTurns(t *testing.T) {
 		}
 	}
 	m[3].highest = 3<<56 + 1
-	list, err := roster.ParseLines([]string{"server.1=a:1:2:participant;0.0.0.0:3"})
+	list, err := serverlist.ParseLines([]string{"server.1=a:1:2:participant;0.0.0.0:3"})
 	if err != nil {
 		t.Fatal(err)
 	}

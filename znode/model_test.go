@@ -12,8 +12,8 @@ import (
 	pb "google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // Two states apply the same random log of all kinds of transactions. One of them is repeatedly

@@ -3,7 +3,7 @@ package znode
 import (
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // keepOps is how many operations' memory is kept from one multi to the next. A frame full of the

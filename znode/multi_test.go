@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 func mk(path string, flags jute.CreateMode) jute.MultiOp {

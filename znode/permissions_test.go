@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // permissionRow is a row of testdata/permissions.txt.

@@ -1,6 +1,6 @@
 package znode
 
-import "rollcall/jute"
+import "rollcall/zk/jute"
 
 // Public reports whether everybody may know that a node is at path: every node above it exists, and has a list that lets
 // everybody read it. It stops at the first node that is missing. The caller holds at least the read lock.

@@ -3,7 +3,7 @@ package znode
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A name is public if everybody may read every node above it, and those are there.

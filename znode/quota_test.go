@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // usage returns the text of a path's usage node, or the number of the error.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // The methods of this file need at least the read lock. A path is as on the wire: nil is null, and

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The children of a node are read page by page, in order, each once, by those who may read the node.

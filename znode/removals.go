@@ -5,9 +5,9 @@ import (
 	"iter"
 	"sort"
 
-	"rollcall/fifo"
-	"rollcall/jute"
+	"rollcall/internal/fifo"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 const (

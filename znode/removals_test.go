@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // removed returns the removals that a state remembers, newest first.

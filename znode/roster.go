@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/proto"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 
 	pb "google.golang.org/protobuf/proto"
 )
@@ -28,7 +28,7 @@ const fewestVoters = 2
 type Roster struct {
 	Ensemble [32]byte // the ensemble's id
 	Version  int64    // zxid of the transaction that made the list; 0: there is no list
-	Servers  roster.List
+	Servers  serverlist.List
 }
 
 // RosterOf returns the list that a message has. The error says what is wrong with the message.
@@ -39,7 +39,7 @@ func RosterOf(m *proto.Roster) (Roster, error) {
 	}
 	copy(r.Ensemble[:], m.GetEnsemble())
 	var err error
-	if r.Servers, err = roster.ParseLines(m.GetServers()); err != nil {
+	if r.Servers, err = serverlist.ParseLines(m.GetServers()); err != nil {
 		return Roster{}, fmt.Errorf("znode: the list of servers: %w", err)
 	}
 	return r, nil
@@ -65,7 +65,7 @@ func (r *Roster) sound(zxid int64) (why string) {
 	case len(r.Servers.Voters()) == 0:
 		return "the list of servers has no participant"
 	}
-	if again, err := roster.ParseList(r.Servers.Text()); err != nil || !slices.Equal(again, r.Servers) {
+	if again, err := serverlist.ParseList(r.Servers.Text()); err != nil || !slices.Equal(again, r.Servers) {
 		return notCanonical
 	}
 	return ""
@@ -127,16 +127,16 @@ func (t *transaction) showRoster() {
 }
 
 // ChangeOf returns the change of the list that a reconfig asks for.
-func ChangeOf(txn *proto.Txn) (roster.Change, error) {
+func ChangeOf(txn *proto.Txn) (serverlist.Change, error) {
 	if txn.GetMember() == 0 {
 		var req proto.ReconfigureRequest
 		err := pb.Unmarshal(txn.GetBody(), &req)
-		return roster.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}, err
+		return serverlist.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}, err
 	}
 	var req jute.ReconfigRequest
 	d := jute.NewDecoder(txn.GetBody())
 	req.Decode(&d)
-	return roster.Change{Joining: string(req.JoiningServers), Leaving: string(req.LeavingServers), Members: string(req.NewMembers)}, d.Err()
+	return serverlist.Change{Joining: string(req.JoiningServers), Leaving: string(req.LeavingServers), Members: string(req.NewMembers)}, d.Err()
 }
 
 // runReconfig serves a client's reconfig. It checks in ZooKeeper's order.
@@ -155,7 +155,7 @@ func (t *transaction) runReconfig() {
 	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
 		return
 	}
-	change := roster.Change{Joining: string(req.JoiningServers), Leaving: string(req.LeavingServers), Members: string(req.NewMembers)}
+	change := serverlist.Change{Joining: string(req.JoiningServers), Leaving: string(req.LeavingServers), Members: string(req.NewMembers)}
 	next, code, err := t.state.roster.next(change, req.CurConfigID, fewestVoters, t.txn.GetReached())
 	switch {
 	case err != nil:
@@ -180,7 +180,7 @@ func (t *transaction) runOperators() {
 	if req.GetForce() {
 		fewest = 1
 	}
-	change := roster.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}
+	change := serverlist.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}
 	next, code, err := t.state.roster.next(change, req.GetVersion(), fewest, t.txn.GetReached())
 	if err != nil {
 		t.result.Code, t.result.Why = code, err.Error()
@@ -195,7 +195,7 @@ var errNoList = errors.New("there is no list of servers: nobody has become the l
 // next returns the list after a change of the list of this version, or an error. reached are
 // the servers that answer the leader. At least fewest participants must remain, and most of them must
 // answer, because raft could not commit anything with the others.
-func (r *Roster) next(c roster.Change, version int64, fewest int, reached []uint32) (roster.List, jute.Code, error) {
+func (r *Roster) next(c serverlist.Change, version int64, fewest int, reached []uint32) (serverlist.List, jute.Code, error) {
 	if r.Version == 0 {
 		return nil, jute.Unimplemented, errNoList
 	}
@@ -218,7 +218,7 @@ func (r *Roster) next(c roster.Change, version int64, fewest int, reached []uint
 }
 
 // reconfigure makes next the list, and the result that of a successful reconfig.
-func (t *transaction) reconfigure(next roster.List) {
+func (t *transaction) reconfigure(next serverlist.List) {
 	list := t.state.roster
 	list.Servers = next
 	t.setRoster(list)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // threeServers is a list of three servers.

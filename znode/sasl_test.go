@@ -3,7 +3,7 @@ package znode
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // ACLs may name the users of SASL if the rules allow it. The names that are valid are those that

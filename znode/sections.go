@@ -7,7 +7,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // section is one of the lists in a snapshot. A snapshot has them in this order, each after its count.

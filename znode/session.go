@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 
 	pb "google.golang.org/protobuf/proto"
 )

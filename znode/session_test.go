@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )

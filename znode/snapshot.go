@@ -3,7 +3,7 @@ package znode
 import (
 	"io"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Snapshot is a copy of the replicated state. It never changes, and needs no lock.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // sample returns a world that contains something of every kind.

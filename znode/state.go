@@ -37,8 +37,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // FormatLevel is the highest Entry.format that this version can apply. Apply rejects an entry of a later

@@ -5,8 +5,8 @@ import (
 
 	pb "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 const (

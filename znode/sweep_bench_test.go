@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // BenchmarkSweep measures how long apply takes when a session with a million ephemeral nodes ends.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // sweep applies a sweep by the leader, which asks for the given number of nodes.

@@ -3,8 +3,8 @@ package znode
 import (
 	"sync/atomic"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // transaction is the transaction that is being applied, with its result and what it has changed so far. A State has

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // tree holds the nodes and the indexes derived from them. Each node is in its parent's children,

@@ -3,8 +3,8 @@ package znode
 import (
 	"strings"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // Watcher is a connection that watches nodes. It must be comparable; a pointer is.

@@ -3,7 +3,7 @@ package znode
 import (
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Cases 195 to 215 and 255 to 257: the events that one-shot watches get.

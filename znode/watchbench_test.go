@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // ear is a Watcher that counts events.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A scan of a watcher's watches sees each watch that exists all the time, whatever is set and removed

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A plain list of watches, which is searched from end to end, says which watcher gets which event.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 func (c *client) addWatch(path string, mode jute.AddWatchMode) jute.Code {

@@ -3,8 +3,8 @@ package znode
 import (
 	"bytes"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // listWeight is how many bytes of access control lists weigh as much as an operation. 4,096 operations are an entry, and so is 1 MiB.

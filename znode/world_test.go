@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 
 	pb "google.golang.org/protobuf/proto"
 )

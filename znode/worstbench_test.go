@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // worstOps returns how many operations a multi has: the default of multiOperationLimit. With -short there are far fewer.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // anyVersion is the expected version that matches every version.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // step is one operation of a table, with the code of its result and, if it creates, the path.

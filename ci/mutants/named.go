@@ -603,17 +603,17 @@ var named = []namedMutant{
 		"server", "TestLongListsAreNotApplysWork",
 	},
 	{
-		"change over HTTP without credentials", "admin/access.go",
+		"change over HTTP without credentials", "operator/admin/access.go",
 		"case c == changes && has < roleAdmin:", "case false:",
 		"admin", "TestEveryEndpointIsGuarded",
 	},
 	{
-		"another site's name for this member", "admin/access.go",
+		"another site's name for this member", "operator/admin/access.go",
 		"case !a.knowsHost(r.Host):", "case false:",
 		"admin", "TestEveryEndpointIsGuarded",
 	},
 	{
-		"connections for HTTP without a bound", "admin/bounded.go",
+		"connections for HTTP without a bound", "operator/admin/bounded.go",
 		"if len(b.conns) >= b.most {", "if false {",
 		"admin", "TestSilentConnectionsKeepNobodyOut",
 	},
@@ -856,27 +856,27 @@ var named = []namedMutant{
 		"integration/power", "TestNewDirectoryLosesPower",
 	},
 	{
-		"backup not synced", "backup/save.go",
+		"backup not synced", "operator/backup/save.go",
 		"errors.Join(p.Sync(), p.Close())", "p.Close()",
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"name of a backup not synced", "backup/save.go",
+		"name of a backup not synced", "operator/backup/save.go",
 		"\treturn durable.SyncDirectory(p.dir)\n", "\t_ = durable.SyncDirectory\n\treturn nil\n",
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"file for ZooKeeper not synced", "zkdata/write.go",
+		"file for ZooKeeper not synced", "zk/datadir/write.go",
 		"\t\terr = f.Sync()\n", "\t\terr = nil\n",
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"names of files for ZooKeeper not synced", "zkdata/write.go",
+		"names of files for ZooKeeper not synced", "zk/datadir/write.go",
 		"if err := durable.SyncDirectory(partial); err != nil {", "if err := error(nil); err != nil {",
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"name of an export not synced", "zkdata/write.go",
+		"name of an export not synced", "zk/datadir/write.go",
 		"return durable.SyncDirectory(dir)", "return nil",
 		"integration/power", "TestCommandsLosePower",
 	},
@@ -901,7 +901,7 @@ var named = []namedMutant{
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"line of a required audit log not synced", "audit/file.go",
+		"line of a required audit log not synced", "operator/audit/file.go",
 		"(w.synced || first)", "first",
 		"integration/power", "TestAuditLosesPower",
 	},
@@ -921,12 +921,12 @@ var named = []namedMutant{
 		"member", "TestNewcomerIsAskedOnAConnectionOfItsOwn",
 	},
 	{
-		"name of an audit log not synced", "audit/file.go",
+		"name of an audit log not synced", "operator/audit/file.go",
 		"\tif err == nil && first {\n", "\tif err == nil && first && false {\n",
 		"integration/power", "TestAuditLosesPower",
 	},
 	{
-		"end of an audit log not synced", "audit/file.go",
+		"end of an audit log not synced", "operator/audit/file.go",
 		"errors.Join(w.f.Sync(), w.f.Close())", "w.f.Close()",
 		"integration/power", "TestAuditLosesPower",
 	},

@@ -94,7 +94,7 @@ func readTree(dir string) (*tree, error) {
 }
 
 // notProduction are the parts of the tree that run in tests only, or are generated.
-var notProduction = []string{"integration", "ci", "proto", "logs/logtest"}
+var notProduction = []string{"integration", "ci", "proto", "operator/logs/logtest"}
 
 // production returns the import paths of the packages whose code gets faults. Only names packages, relative to the root;
 // if it is empty, these are all packages with production code.

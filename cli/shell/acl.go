@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // parseACL reads "scheme:id:perms,…". An id may contain colons. It tells of what makes no sense and

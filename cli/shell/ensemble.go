@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // These are the exit statuses of a command, as zkCli.sh gives them.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // deleteBatch is how many nodes deleteall deletes in one request, unless -b says otherwise.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // These are the names of the nodes that hold quotas: below quotaRoot there is a copy of each path

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // nodes sends requests about nodes, given their paths in the shell. Paths are checked before anything is sent, as zkCli.sh

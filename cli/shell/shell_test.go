@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The exit status is that of the last command, or of the only one.

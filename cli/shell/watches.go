@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // watchKind is a set of kinds of watches, as ZooKeeper's Java client tells them apart.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // formatACL returns a list as texts of the form scheme:id:perms, such as world:anyone:cdrwa. Permissions

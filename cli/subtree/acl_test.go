@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Lists are read and written in the form of ZooKeeper's tools. Ids may have colons and commas.

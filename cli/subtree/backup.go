@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rollcall/backup"
+	"rollcall/operator/backup"
 	"rollcall/znode"
 )
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

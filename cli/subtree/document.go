@@ -13,7 +13,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A dump is one JSON document. The summary's fields stand around the nodes:

@@ -14,7 +14,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // dump returns the dump of a subtree, its summary and its warnings.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Mode says what a load does with nodes that exist.

@@ -11,7 +11,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // load loads a dump and returns the changes that it told, without nodes that stayed the same.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // maxDeletes is how many deletes are sent at once. They are carried out in order, so children go first.

@@ -8,7 +8,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // remove removes a subtree and returns what it told, a deleted node with - and one that was left with =.

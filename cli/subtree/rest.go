@@ -4,7 +4,7 @@ import (
 	"errors"
 	"iter"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // deleteRest deletes the nodes below the top that are not in the dump. Both the dump and the walk are in the

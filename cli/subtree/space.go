@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Space is a session whose paths are below Root, as with a ZooKeeper client whose list of servers ends in

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"rollcall/cli/subtree"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A Sum tells each node, after all below it, with what the whole subtree takes.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

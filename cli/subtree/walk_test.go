@@ -11,7 +11,7 @@ import (
 
 	"rollcall/cli/subtree"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A walk visits every node once, parents first and then by name, with the depth and the last child marked,

@@ -16,8 +16,8 @@ import (
 	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/integration/alone"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // addr is where the member that all tests share takes clients. Each test works below a node of its own.

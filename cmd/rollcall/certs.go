@@ -13,8 +13,8 @@ import (
 
 	"rollcall/cli"
 	"rollcall/internal/durable"
-	"rollcall/keystore/authority"
-	"rollcall/secretfile"
+	"rollcall/internal/keystore/authority"
+	"rollcall/internal/secretfile"
 )
 
 const (

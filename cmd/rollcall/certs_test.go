@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/cli"
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
 )
 
 // certsIn runs the command in a folder.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/cli"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
 )
 
 // issued returns the files of an authority and of a certificate for localhost that was issued at from and is

@@ -22,7 +22,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // commandsPage lists the groups of commands in the order in which their examples are run. The pages of the groups, in its

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/member"
+	"rollcall/operator/api"
 )
 
 // newConfiguration returns the commands that show a configuration key by key.

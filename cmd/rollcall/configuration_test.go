@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/api"
 	"rollcall/cli"
+	"rollcall/operator/api"
 )
 
 // config check shows every key, and all that is wrong. Its status says whether a member would start.

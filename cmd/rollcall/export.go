@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/backup"
 	"rollcall/cli"
-	"rollcall/crossing"
 	"rollcall/member"
+	"rollcall/operator/backup"
+	"rollcall/operator/migrate"
 )
 
 // exporting is one call of the command.
@@ -121,13 +121,13 @@ func (e *exporting) write(state io.WriterTo, done cli.Exported, into string) (cl
 }
 
 // writeForZooKeeper writes a state into an empty folder.
-func writeForZooKeeper(from io.WriterTo, term uint64, out string) (crossing.Losses, error) {
+func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losses, error) {
 	image, to := io.Pipe()
 	go func() { // ends when all is written, or at the latest when image is closed
 		_, err := from.WriteTo(to)
 		_ = to.CloseWithError(err) // never fails
 	}()
-	state, losses, err := crossing.Back(image, term)
+	state, losses, err := migrate.Back(image, term)
 	_ = image.Close() // never fails
 	if err != nil {
 		return losses, err

@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/internal/localsocket"
+	"rollcall/operator/api"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/internal/localsocket"
+	"rollcall/operator/api"
 )
 
 // answerWord accepts connections at addr until the test ends, and answers srvr with text.

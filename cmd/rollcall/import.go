@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/backup"
 	"rollcall/cli"
 	"rollcall/config"
-	"rollcall/crossing"
 	"rollcall/member"
-	"rollcall/zkdata"
+	"rollcall/operator/backup"
+	"rollcall/operator/migrate"
+	"rollcall/zk/datadir"
 )
 
 // maxSources bounds the servers whose folders one import reads: ZooKeeper has no more in an ensemble.
@@ -73,7 +73,7 @@ type importing struct {
 	check   bool
 	few     bool
 	running bool
-	options zkdata.Options
+	options datadir.Options
 
 	cfg    config.Config // if configured
 	logger *slog.Logger
@@ -123,7 +123,7 @@ func (i *importing) run(ctx context.Context, sources []string) error {
 }
 
 // eachOnce returns an error if a folder is given twice, by whatever path: it would count as those of two servers.
-func eachOnce(given []zkdata.Folder) error {
+func eachOnce(given []datadir.Folder) error {
 	type place struct {
 		path string
 		info os.FileInfo
@@ -146,7 +146,7 @@ func eachOnce(given []zkdata.Folder) error {
 
 // checkSources returns an error if so few folders are given that the state may not be the latest. What clients were told is done
 // is in the logs of a majority of ZooKeeper's servers that vote, so any majority of them has it.
-func (i *importing) checkSources(given []zkdata.Folder) error {
+func (i *importing) checkSources(given []datadir.Folder) error {
 	voters, folders := votersAmong(servers(i.cfg), given)
 	if folders <= voters/2 && !i.few {
 		err := fmt.Errorf("the folders of %d of %d servers that vote are given, and the others may have later transactions: give those of a majority, or --few if there are no others", folders, voters)
@@ -159,7 +159,7 @@ func (i *importing) checkSources(given []zkdata.Folder) error {
 		return nil
 	}
 	// Logs that are left in a dataDir from before may not be the newest, so each folder needs its dataLogDir.
-	without := slices.IndexFunc(given, func(f zkdata.Folder) bool { return f.Logs == "" })
+	without := slices.IndexFunc(given, func(f datadir.Folder) bool { return f.Logs == "" })
 	if without < 0 {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (i *importing) checkSources(given []zkdata.Folder) error {
 
 // votersAmong returns how many of the servers vote, and how many of the folders are certainly those of voters. The file myid says
 // whose a folder is. Without it, a folder may be that of any observer whose folder is not known.
-func votersAmong(servers []member.Server, given []zkdata.Folder) (voters, folders int) {
+func votersAmong(servers []member.Server, given []datadir.Folder) (voters, folders int) {
 	observers := map[string]bool{}
 	for _, s := range servers {
 		if s.Observer {
@@ -191,11 +191,11 @@ func votersAmong(servers []member.Server, given []zkdata.Folder) (voters, folder
 }
 
 // examine reads the sources.
-func (i *importing) examine(sources []string) (*crossing.Plan, error) {
+func (i *importing) examine(sources []string) (*migrate.Plan, error) {
 	reading := cli.NewProgress(i.w, "reading ZooKeeper's files", 0)
 	defer reading.Done()
 	i.options.Room = newRoom(freeMemory()).check
-	state, report, err := zkdata.Read(foldersOf(sources), i.options)
+	state, report, err := datadir.Read(foldersOf(sources), i.options)
 	if err != nil {
 		return nil, err
 	}
@@ -206,20 +206,20 @@ func (i *importing) examine(sources []string) (*crossing.Plan, error) {
 	if err := i.tell(reportText(report)); err != nil {
 		return nil, err
 	}
-	return crossing.Examine(state)
+	return migrate.Examine(state)
 }
 
 // foldersOf returns the folders of the servers that the arguments name.
-func foldersOf(sources []string) (folders []zkdata.Folder) {
+func foldersOf(sources []string) (folders []datadir.Folder) {
 	for _, text := range sources {
 		data, logs, _ := strings.Cut(text, ",")
-		folders = append(folders, zkdata.Folder{Data: data, Logs: logs})
+		folders = append(folders, datadir.Folder{Data: data, Logs: logs})
 	}
 	return folders
 }
 
 // plant fills the member's folders.
-func (i *importing) plant(plan *crossing.Plan) error {
+func (i *importing) plant(plan *migrate.Plan) error {
 	warnOfNewPlace(i.cfg, i.logger)
 	writing := cli.NewProgress(i.w, "writing the member's files", 0)
 	digest := uint64(0)
@@ -240,7 +240,7 @@ func (i *importing) plant(plan *crossing.Plan) error {
 }
 
 // note keeps what was found, for -o json.
-func (i *importing) note(p *crossing.Plan, advice []string) {
+func (i *importing) note(p *migrate.Plan, advice []string) {
 	d := &i.done
 	d.Zxid, d.Nodes, d.Bytes, d.Sessions, d.Ephemerals = p.Zxid, p.Nodes, p.Bytes, p.Sessions, p.Ephemerals
 	d.Containers, d.TTLs, d.Quotas = p.Containers, p.TTLs, p.Quotas
@@ -260,7 +260,7 @@ func (i *importing) tell(text string) error {
 }
 
 // advice returns what zoo.cfg should say for this state. Without a zoo.cfg it returns nothing.
-func (i *importing) advice(plan *crossing.Plan) (lines []string) {
+func (i *importing) advice(plan *migrate.Plan) (lines []string) {
 	if i.file == "" {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (i *importing) advice(plan *crossing.Plan) (lines []string) {
 }
 
 // reportText says what was read.
-func reportText(r *zkdata.Report) string {
+func reportText(r *datadir.Report) string {
 	var b strings.Builder
 	from := "an empty tree"
 	if r.Snapshot != "" {
@@ -302,7 +302,7 @@ func reportText(r *zkdata.Report) string {
 }
 
 // planText says what carries over, and what does not.
-func planText(p *crossing.Plan, advice []string) string {
+func planText(p *migrate.Plan, advice []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Carries over, up to zxid %#x:\n", p.Zxid)
 	for _, row := range []struct {

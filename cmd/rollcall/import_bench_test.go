@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
-	"rollcall/zkdata"
+	"rollcall/zk/datadir"
+	"rollcall/zk/jute"
 )
 
 // BenchmarkImport measures how long rollcall import takes for nodes with 100 bytes of data. A move takes that much longer
@@ -39,13 +39,13 @@ func BenchmarkImport(b *testing.B) {
 }
 
 // manyNodes returns a state with so many nodes, a thousand to a parent.
-func manyNodes(b *testing.B, nodes int) *zkdata.State {
+func manyNodes(b *testing.B, nodes int) *datadir.State {
 	b.Helper()
-	s := zkdata.NewState()
+	s := datadir.NewState()
 	s.Zxid = int64(nodes)
 	add := func(path string, data []byte) {
 		b.Helper()
-		if err := s.Add(zkdata.Node{Path: path, Data: data, ACL: jute.OpenACL, Creates: 1000}); err != nil {
+		if err := s.Add(datadir.Node{Path: path, Data: data, ACL: jute.OpenACL, Creates: 1000}); err != nil {
 			b.Fatal(err)
 		}
 	}

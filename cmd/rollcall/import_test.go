@@ -14,18 +14,18 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
-	"rollcall/crossing"
-	"rollcall/jute"
-	"rollcall/zkdata"
+	"rollcall/operator/migrate"
+	"rollcall/zk/datadir"
+	"rollcall/zk/jute"
 )
 
 // zooKeepers writes a folder as ZooKeeper would, and returns its path. It has a session with an ephemeral node.
-func zooKeepers(t *testing.T, more ...zkdata.Node) string {
+func zooKeepers(t *testing.T, more ...datadir.Node) string {
 	t.Helper()
-	s := zkdata.NewState()
+	s := datadir.NewState()
 	s.Zxid, s.Epoch = 0x3_0000_0005, 3
 	s.Sessions[0x0100_0000_0000_0007] = 10_000
-	nodes := []zkdata.Node{
+	nodes := []datadir.Node{
 		{Path: "/"},
 		{Path: "/zookeeper"},
 		{Path: "/zookeeper/config"},
@@ -108,7 +108,7 @@ func TestExportOfBackup(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	fitsSchema(t, "export", out)
-	state, _, err := zkdata.Read([]zkdata.Folder{{Data: back}}, zkdata.Options{})
+	state, _, err := datadir.Read([]datadir.Folder{{Data: back}}, datadir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestExportOfBackup(t *testing.T) {
 func TestImportAsJSON(t *testing.T) {
 	file, data := zooCfg(t)
 	good, strange := zooKeepers(t), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("plugin"), ID: []byte("x")}}}
-	bad := zooKeepers(t, zkdata.Node{Path: "/strange", ACL: strange})
+	bad := zooKeepers(t, datadir.Node{Path: "/strange", ACL: strange})
 	for _, tt := range []struct {
 		args   []string
 		want   []string
@@ -175,8 +175,8 @@ func TestImportAsJSON(t *testing.T) {
 func TestImportCheck(t *testing.T) {
 	sasl := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("sasl"), ID: []byte("somebody")}}}
 	source := zooKeepers(t,
-		zkdata.Node{Path: "/sasl", ACL: sasl},
-		zkdata.Node{Path: "/brief", Owner: zkdata.TTLOwner(1000)})
+		datadir.Node{Path: "/sasl", ACL: sasl},
+		datadir.Node{Path: "/brief", Owner: datadir.TTLOwner(1000)})
 	file, data := zooCfg(t)
 	out, err := command(t, "import", "--check", "--config", file, source)
 	if err != nil {
@@ -199,7 +199,7 @@ func TestImportCheck(t *testing.T) {
 // A state that cannot carry over leaves the member empty, and the exit status says so.
 func TestImportRefuses(t *testing.T) {
 	host := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("host"), ID: []byte("example.org")}}}
-	source := zooKeepers(t, zkdata.Node{Path: "/host", ACL: host})
+	source := zooKeepers(t, datadir.Node{Path: "/host", ACL: host})
 	file, data := zooCfg(t)
 	for _, args := range [][]string{{"--check"}, {}} {
 		out, err := command(t, append([]string{"import", "--config", file, source}, args...)...)
@@ -418,8 +418,8 @@ func TestWarnOfNewPlace(t *testing.T) {
 
 // The texts name everything that is special.
 func TestImportTexts(t *testing.T) {
-	report := &zkdata.Report{
-		Folder: zkdata.Folder{Data: "/d", Logs: "/l"}, Transactions: 1, Logs: []string{"a", "b"}, Why: "it is the best", Notes: []string{"odd"}, Losses: []string{"one"},
+	report := &datadir.Report{
+		Folder: datadir.Folder{Data: "/d", Logs: "/l"}, Transactions: 1, Logs: []string{"a", "b"}, Why: "it is the best", Notes: []string{"odd"}, Losses: []string{"one"},
 	}
 	if got, want := reportText(report), "Read /d and /l: an empty tree and 1 transaction after it in 2 logs; 0 digests compared.\n  chosen: it is the best\n  note: odd\n  lost: one\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -437,7 +437,7 @@ Copy the folder to each server's dataDir, add the server's myid, and start ZooKe
 	}
 	i := importing{file: "zoo.cfg", cfg: config.Config{}}
 	i.cfg.Rules.DataQuota = 10
-	plan := &crossing.Plan{Findings: crossing.Findings{Bytes: 11, X509: 1}}
+	plan := &migrate.Plan{Findings: migrate.Findings{Bytes: 11, X509: 1}}
 	if advice := strings.Join(i.advice(plan), "\n"); !strings.Contains(advice, "dataQuota is smaller") || !strings.Contains(advice, "without TLS for clients") || strings.Contains(advice, "SASL") {
 		t.Error(advice)
 	}

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/api"
 	"rollcall/cli"
-	"rollcall/view"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
 )
 
 // The lines that rollcall up keeps below its own on a terminal: the members and the sessions as they are.

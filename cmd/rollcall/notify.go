@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/cli"
+	"rollcall/operator/admin"
 )
 
 // notifyInterval is how often systemd hears from a member whose state has changed.

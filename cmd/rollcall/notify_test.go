@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/admin"
 	"rollcall/cli"
+	"rollcall/operator/admin"
 )
 
 // systemdSocket is a socket as systemd gives one to a service. It may be abstract.

@@ -11,8 +11,8 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
-	"rollcall/logs"
 	"rollcall/member"
+	"rollcall/operator/logs"
 )
 
 // reloadOnHangup reads the configuration again whenever the process gets SIGHUP, until stop is called.

@@ -11,7 +11,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
-	"rollcall/sasl"
+	"rollcall/zk/sasl"
 )
 
 // journal collects the lines of a log.

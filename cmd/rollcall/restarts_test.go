@@ -19,8 +19,8 @@ import (
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/follower"
-	"rollcall/logs"
 	"rollcall/member"
+	"rollcall/operator/logs"
 	"rollcall/quorum"
 	"rollcall/quorum/wire"
 )

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/backup"
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/member"
+	"rollcall/operator/backup"
 	"rollcall/znode"
 )
 

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/backup"
 	"rollcall/client"
-	"rollcall/jute"
-	"rollcall/logs/logtest"
+	"rollcall/operator/backup"
+	"rollcall/operator/logs/logtest"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"rollcall/cli"
 	"rollcall/client"
-	"rollcall/jute"
-	"rollcall/logs/logtest"
+	"rollcall/operator/logs/logtest"
+	"rollcall/zk/jute"
 )
 
 // roles writes the zoo.cfg of each of three voters and an observer into dir, with ports from base on. The server lines

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/zkdata"
+	"rollcall/zk/datadir"
 )
 
 const (
@@ -22,9 +22,9 @@ const (
 func bomb(t *testing.T) (dir string) {
 	t.Helper()
 	data := make([]byte, 1<<20)
-	nodes := make([]zkdata.Node, bombNodes)
+	nodes := make([]datadir.Node, bombNodes)
 	for i := range nodes {
-		nodes[i] = zkdata.Node{Path: fmt.Sprintf("/n%d", i), Data: data}
+		nodes[i] = datadir.Node{Path: fmt.Sprintf("/n%d", i), Data: data}
 	}
 	dir = zooKeepers(t, nodes...)
 	names, err := filepath.Glob(filepath.Join(dir, "version-2", "snapshot.*"))

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/zkdata"
+	"rollcall/zk/datadir"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // stillRunning returns the signs that ZooKeeper still runs, where its folders are to be taken over by the member of cfg: something takes connections where
 // the clients of this member or the members of its ensemble connect, or a process is alive that a folder names. root is the
 // root folder of the machine.
-func stillRunning(ctx context.Context, cfg config.Config, given []zkdata.Folder, root fs.FS) (signs []string) {
+func stillRunning(ctx context.Context, cfg config.Config, given []datadir.Folder, root fs.FS) (signs []string) {
 	addrs := [][2]string{{cfg.ClientAddr, "clientPort"}, {cfg.SecureAddr, "secureClientPort"}}
 	for _, s := range cfg.Servers {
 		if !cfg.Standalone {

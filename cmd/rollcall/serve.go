@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/admin"
 	"rollcall/cli"
 	"rollcall/config"
-	"rollcall/logs"
 	"rollcall/member"
+	"rollcall/operator/admin"
+	"rollcall/operator/logs"
 	"rollcall/quorum/disk"
 )
 

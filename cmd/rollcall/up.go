@@ -23,8 +23,8 @@ import (
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/internal/admission"
-	"rollcall/logs"
 	"rollcall/member"
+	"rollcall/operator/logs"
 	"rollcall/quorum/disk"
 )
 

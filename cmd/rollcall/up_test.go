@@ -17,11 +17,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"rollcall/api"
 	"rollcall/cli"
 	"rollcall/member"
+	"rollcall/operator/api"
+	"rollcall/operator/view"
 	"rollcall/quorum/disk"
-	"rollcall/view"
 	"rollcall/znode"
 )
 

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"rollcall/secretfile"
+	"rollcall/internal/secretfile"
 )
 
 // upFiles are the files that rollcall up writes. Another user may have prepared the directory, with links to files of

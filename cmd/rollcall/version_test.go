@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/admin"
+	"rollcall/operator/admin"
 )
 
 // The version shows the commit that is in the program's stamp, or says unknown if there is no

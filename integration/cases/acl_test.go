@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // acls is group J: permissions and identities.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // again is group M: watches that a client sets again on a new connection.

@@ -10,7 +10,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // alive is group C: what keeps a session alive and what does not.

@@ -9,8 +9,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // closing is group E: how a session ends, and what happens to requests in flight.

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // creating is group G: creates, and which paths they accept.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // ephemerals is group F: nodes that live and die with a session.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // framing is group R: frames, the order of replies, and zxids.

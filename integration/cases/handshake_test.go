@@ -14,8 +14,8 @@ import (
 	"rollcall/config"
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // handshake is group A: how a connection gets its session.

@@ -7,8 +7,8 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // kinds is group P: containers, nodes with a TTL, and quotas.

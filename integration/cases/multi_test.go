@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // multis is group N.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Clients pipeline on every member. An event never comes before the reply that set its watch, and

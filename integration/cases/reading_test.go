@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // reading is group O: other reads, sync, and opcodes that clients do not send.

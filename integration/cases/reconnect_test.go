@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // reconnect is group D: sessions that move to another connection or member.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // sequential is group H: numbered names.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // session is a client that sends only what the test tells it to send. It receives everything that

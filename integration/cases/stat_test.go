@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // stats is group I: Stats, versions and deletes.

@@ -3,7 +3,7 @@ package cases
 import (
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // staying is group L: persistent watches, and the removal of watches.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // watching is group K: one-shot watches.

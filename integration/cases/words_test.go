@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 )
 
 // operating is the part of group S that needs connections: four-letter words. Package admin tests

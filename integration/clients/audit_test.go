@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // auditLine is a line of an audit log, without what the test cannot know before.

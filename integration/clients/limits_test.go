@@ -13,7 +13,7 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Each limit of zoo.cfg is enforced by a process that was started with it: a client runs into it on

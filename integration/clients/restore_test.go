@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/backup"
 	"rollcall/integration/process"
+	"rollcall/operator/backup"
 	"rollcall/znode"
 )
 

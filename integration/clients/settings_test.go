@@ -11,7 +11,7 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // The settings for nodes and snapshots take effect in a process that was started with them.

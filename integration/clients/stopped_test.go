@@ -14,7 +14,7 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A signal stops the leader's process until its clients have moved to other members, and then it

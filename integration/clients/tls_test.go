@@ -21,7 +21,7 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 
 	"rollcall/integration/process"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
 )
 
 const (

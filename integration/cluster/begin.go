@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

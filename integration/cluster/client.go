@@ -11,7 +11,7 @@ import (
 
 	"rollcall/integration/history"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A call on a Client may end with one of these errors or with a code of the server.

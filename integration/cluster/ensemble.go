@@ -26,15 +26,15 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
 	"rollcall/config"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/leader"
 	"rollcall/member"
+	"rollcall/operator/api"
 	"rollcall/quorum/disk"
 	quorumwire "rollcall/quorum/wire"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -62,7 +62,7 @@ type Ensemble struct {
 	ctx     context.Context
 	opts    Options
 	members map[uint32]*running // all that there have been
-	first   roster.List         // with which it begins
+	first   serverlist.List     // with which it begins
 	clients []*Client
 	record  *record         // nil: no history is recorded
 	exits   []string        // members that ended by themselves, with the reasons
@@ -117,7 +117,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 			d.SetLatency(e.members[s.ID].disk.Latency())
 			e.members[s.ID].disk = d
 		}
-		e.first = append(e.first, roster.Server{ID: s.ID, Host: host(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888})
+		e.first = append(e.first, serverlist.Server{ID: s.ID, Host: host(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888})
 	}
 	if opts.Record {
 		var err error
@@ -270,12 +270,12 @@ func (e *Ensemble) text(id uint32) []byte {
 	if len(r.list) == 1 && !e.opts.Reconfig {
 		return nil
 	}
-	var list roster.List
+	var list serverlist.List
 	for _, s := range r.list {
 		h, _, _ := strings.Cut(s.Grpc, ":")
-		list = append(list, roster.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: host(s.ID, 0), ClientPort: 2181})
+		list = append(list, serverlist.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: host(s.ID, 0), ClientPort: 2181})
 	}
-	slices.SortFunc(list, func(a, b roster.Server) int { return int(a.ID) - int(b.ID) })
+	slices.SortFunc(list, func(a, b serverlist.Server) int { return int(a.ID) - int(b.ID) })
 	return []byte(list.Config(0))
 }
 

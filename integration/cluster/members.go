@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/internal/serverlist"
 	"rollcall/member"
 	quorumwire "rollcall/quorum/wire"
-	"rollcall/roster"
+	"rollcall/zk/jute"
 )
 
 // This file lets members come and go. The ensemble's list is what the members have applied, not what a
@@ -70,14 +70,14 @@ func (e *Ensemble) Line(id uint32, observer bool) string {
 
 // List returns the newest list of servers that a running member has applied. If there is none yet, it
 // returns the list with which the ensemble began.
-func (e *Ensemble) List() roster.List {
+func (e *Ensemble) List() serverlist.List {
 	e.t.Helper()
 	list, _ := e.newest()
 	return list
 }
 
 // newest does the same, and returns the list's version, -1 if there is none yet.
-func (e *Ensemble) newest() (newest roster.List, last int64) {
+func (e *Ensemble) newest() (newest serverlist.List, last int64) {
 	e.t.Helper()
 	newest, last = e.first, -1
 	for _, id := range e.IDs() {
@@ -93,7 +93,7 @@ func (e *Ensemble) newest() (newest roster.List, last int64) {
 
 // listOf returns the list of servers that a running member has applied, and its version. If there is
 // none, it returns nil and -1.
-func (e *Ensemble) listOf(id uint32) (list roster.List, version int64) {
+func (e *Ensemble) listOf(id uint32) (list serverlist.List, version int64) {
 	e.t.Helper()
 	s := e.Member(id).State()
 	s.RLock()
@@ -104,7 +104,7 @@ func (e *Ensemble) listOf(id uint32) (list roster.List, version int64) {
 	return nil, -1
 }
 
-func idsOf(list roster.List) (ids []uint32) {
+func idsOf(list serverlist.List) (ids []uint32) {
 	for _, s := range list {
 		ids = append(ids, s.ID)
 	}
@@ -154,15 +154,15 @@ func (e *Ensemble) bring(id uint32, empty bool) {
 // raft's configurations.
 func (e *Ensemble) Settled() bool {
 	list := e.List()
-	return !slices.ContainsFunc(list, func(s roster.Server) bool { return !e.Running(s.ID) || !e.follows(s.ID, list) })
+	return !slices.ContainsFunc(list, func(s serverlist.Server) bool { return !e.Running(s.ID) || !e.follows(s.ID, list) })
 }
 
 // follows reports whether a member has applied this list, and its raft has exactly these servers, with the disks that they have now.
-func (e *Ensemble) follows(id uint32, list roster.List) bool {
+func (e *Ensemble) follows(id uint32, list serverlist.List) bool {
 	if own, _ := e.listOf(id); own == nil || own.Text() != list.Text() {
 		return false
 	}
-	return slices.EqualFunc(e.Member(id).Configuration(), list, func(p quorumwire.Peer, s roster.Server) bool {
+	return slices.EqualFunc(e.Member(id).Configuration(), list, func(p quorumwire.Peer, s serverlist.Server) bool {
 		return p.ID == s.ID && e.Running(p.ID) && p.Disk == e.Member(p.ID).Disk() && p.Addr == s.ElectionAddr() && p.Observer == s.Observer
 	})
 }
@@ -313,7 +313,7 @@ func (e *Ensemble) settle() {
 
 // Reconfigure asks a member for a change of the list, once, as super does with reconfig. It returns the
 // new list and its version. If the member refuses, the error is a jute.Code; otherwise the outcome is unknown.
-func (e *Ensemble) Reconfigure(ctx context.Context, via uint32, c roster.Change) (list string, err error) {
+func (e *Ensemble) Reconfigure(ctx context.Context, via uint32, c serverlist.Change) (list string, err error) {
 	conn, err := e.dial(ctx, via)
 	if err != nil {
 		return "", err
@@ -367,7 +367,7 @@ type Errand struct {
 // Insist asks members for a change in turn, until one of them does it or refuses it, or limit is over.
 // It does not wait. A member refuses while too few of the new voters answer, so that is asked again. The
 // change must be one that may be done twice.
-func (e *Ensemble) Insist(c roster.Change, limit time.Duration, members ...uint32) *Errand {
+func (e *Ensemble) Insist(c serverlist.Change, limit time.Duration, members ...uint32) *Errand {
 	if len(members) == 0 {
 		members = e.IDs()
 	}
@@ -386,7 +386,7 @@ func (e *Ensemble) Insist(c roster.Change, limit time.Duration, members ...uint3
 	return r
 }
 
-func (e *Ensemble) askOnce(ctx context.Context, via uint32, c roster.Change) error {
+func (e *Ensemble) askOnce(ctx context.Context, via uint32, c serverlist.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*e.opts.Tick)
 	defer cancel()
 	_, err := e.Reconfigure(ctx, via, c)

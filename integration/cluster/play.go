@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/internal/serverlist"
 	"rollcall/member"
-	"rollcall/roster"
 )
 
 // Played is a fault that has begun, with the members that it hit.
@@ -293,7 +293,7 @@ func (pl *player) joins(id uint32, from time.Duration, giveUp time.Time) {
 // change asks for a change of the list, and does to the processes what an operator would.
 func (pl *player) change(p Played) (end func()) {
 	e, id := pl.e, p.Hit
-	c, done := roster.Change{}, func() {}
+	c, done := serverlist.Change{}, func() {}
 	switch p.Kind {
 	case Add:
 		e.bring(id, p.Seed%2 == 1)
@@ -329,7 +329,7 @@ func (pl *player) change(p Played) (end func()) {
 
 // insist asks for a change, and calls done when it has been made. Until then, or until nobody insists any more,
 // the plan is not over.
-func (pl *player) insist(c roster.Change, limit time.Duration, done func()) {
+func (pl *player) insist(c serverlist.Change, limit time.Duration, done func()) {
 	r := pl.e.Insist(c, limit)
 	var look func()
 	look = func() {

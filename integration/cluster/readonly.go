@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/history"
-	"rollcall/jute"
 	"rollcall/member"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 // ReadOnly waits until a member serves readers alone, for at most limit. Then it opens a read-only session there, and

@@ -10,10 +10,10 @@ import (
 
 	"rollcall/integration/history"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/proto"
 	"rollcall/server"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const sessionTimeout = 10 * time.Second

@@ -15,9 +15,9 @@ import (
 	"rollcall/config"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/member"
 	"rollcall/server"
+	"rollcall/zk/jute"
 )
 
 // crowd is three members in this process with more sessions than a process may have files. The connections of

@@ -10,7 +10,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // ensemble is three members as processes, with a few sessions.

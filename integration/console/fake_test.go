@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
-	"rollcall/console"
+	"rollcall/operator/api"
+	"rollcall/operator/console"
 )
 
 // fake answers as a member whose ensemble has as many sessions as a test wants. Real members with 100,000

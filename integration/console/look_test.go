@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // tabs are the addresses of the page's tabs.

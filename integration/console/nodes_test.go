@@ -8,7 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // item returns an expression for the item of the tree that stands for a node.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/integration/process"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
 )
 
 // outsideRunbooks are the blocks of docs/runbooks.md that TestRunbooks does not run.

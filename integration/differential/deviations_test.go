@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // deviation is one operation that Rollcall, under one condition, answers differently from 3.8.0.

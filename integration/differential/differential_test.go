@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // These are the number of sequences, unless ROLLCALL_SEQUENCES says otherwise, and the percentage

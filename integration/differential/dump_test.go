@@ -12,7 +12,7 @@ import (
 
 	"rollcall/cli/subtree"
 	goclient "rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // A dump of ZooKeeper loads into Rollcall, and back: the trees are equal. So rollcall's commands on nodes

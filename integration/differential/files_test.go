@@ -18,8 +18,8 @@ import (
 
 	zkclient "rollcall/client"
 	"rollcall/integration/process"
-	"rollcall/jute"
-	"rollcall/zkdata"
+	"rollcall/zk/datadir"
+	"rollcall/zk/jute"
 )
 
 // zkdata reads the files of a ZooKeeper that was killed under load as ZooKeeper itself reads them, field
@@ -29,7 +29,7 @@ func TestFiles(t *testing.T) {
 	killed := t.TempDir()
 	addr, server := startFiles(t, killed)
 	sessions := loadFiles(t, addr, server)
-	state, report, err := zkdata.Read([]zkdata.Folder{{Data: killed}}, zkdata.Options{})
+	state, report, err := datadir.Read([]datadir.Folder{{Data: killed}}, datadir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestFiles(t *testing.T) {
 	for _, dir := range []string{killed, written} {
 		addr, server := startFiles(t, dir)
 		for i, id := range sessions {
-			password := zkdata.Password(id)
+			password := datadir.Password(id)
 			c := openFiles(t, addr, &zkclient.Resume{ID: id, Password: password[:]})
 			if got, _ := c.Session(); got != id {
 				t.Errorf("session %v was not resumed: %v", id, got)
@@ -180,11 +180,11 @@ func changeFiles(ctx context.Context, c *zkclient.Client, chance *rand.Rand) (er
 }
 
 // compareFiles compares what a server says of each node with the state.
-func compareFiles(t *testing.T, c *zkclient.Client, s *zkdata.State) {
+func compareFiles(t *testing.T, c *zkclient.Client, s *datadir.State) {
 	t.Helper()
 	nodes := map[string]string{}
 	children := map[string]int32{}
-	err := s.Walk(func(n *zkdata.Node) error {
+	err := s.Walk(func(n *datadir.Node) error {
 		if i := strings.LastIndexByte(n.Path, '/'); n.Path != "/" {
 			children[max(n.Path[:i], "/")]++
 		}
@@ -193,12 +193,12 @@ func compareFiles(t *testing.T, c *zkclient.Client, s *zkdata.State) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Walk(func(n *zkdata.Node) error {
+	err = s.Walk(func(n *datadir.Node) error {
 		stat := jute.Stat{
 			Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime, Version: n.Version, Aversion: n.Aversion,
 			Cversion: 2*n.Creates - children[n.Path], DataLength: int32(len(n.Data)), NumChildren: children[n.Path],
 		}
-		if s.Kind(n) == zkdata.Ephemeral {
+		if s.Kind(n) == datadir.Ephemeral {
 			stat.EphemeralOwner = jute.SessionID(n.Owner)
 		}
 		nodes[n.Path] = fmt.Sprintf("%q %+v %q", n.Data, stat, n.ACL)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // finish collects the events that are left, closes all sessions, and looks at the nodes before and

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // permissionRow is a row of znode's table of permissions.

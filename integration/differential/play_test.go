@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -16,10 +16,10 @@ import (
 	"rollcall/config"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/server"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

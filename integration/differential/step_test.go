@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // step is one thing that a client does. It is printed as a line of JSON without zero fields. A

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Rule is the letter of a promise; see the package comment.

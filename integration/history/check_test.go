@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // simulations is small because of the race detector. A run with 2,000 rejected none either.

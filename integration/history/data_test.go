@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

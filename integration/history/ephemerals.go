@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // checkEphemerals judges (c). At each index of a snapshot, the member's ephemerals are exactly

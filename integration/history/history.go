@@ -32,7 +32,7 @@ package history
 import (
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

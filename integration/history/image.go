@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // checkImage judges (e), the single-system image: what a session sees only goes forward, whichever

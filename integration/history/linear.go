@@ -9,7 +9,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // linearizeLimit is how long porcupine may search one path, in real time. A path with hundreds of

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // writes are the writes of clients to one path.

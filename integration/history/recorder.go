@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

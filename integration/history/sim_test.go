@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // checkVouches judges (f): no member vouches for the connection that owns a session after another

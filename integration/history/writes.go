@@ -3,7 +3,7 @@ package history
 import (
 	"fmt"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // checkWrites judges (d): every acknowledged write is present, once, and in its session's order.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/integration/process"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
 )
 
 // certified are three members with certificates of one authority, each for its own address.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

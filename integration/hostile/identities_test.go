@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

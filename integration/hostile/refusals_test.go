@@ -16,7 +16,7 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // operated is a member that strangers try to make do something. It has a session, whose id stands in the

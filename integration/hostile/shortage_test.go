@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -31,9 +31,9 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
+	"rollcall/zk/jute"
 )
 
 const (

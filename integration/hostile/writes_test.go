@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // mostWait is how long no write of another client may wait. A client with the shortest session

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/cluster"
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/operator/api"
+	"rollcall/zk/jute"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // rest lets the load go on for a random time of up to ms milliseconds.

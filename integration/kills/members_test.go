@@ -14,8 +14,8 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 )
 
 // leaderKills is how many of the six kills of TestMembersReplaced must hit a leader: it may have changed a moment before.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/api"
 	"rollcall/integration/process"
+	"rollcall/operator/api"
 )
 
 // operator asks members over HTTP, and changes the list of servers by rollcall members.

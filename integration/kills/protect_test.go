@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore/authority"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 )
 
 // Three plain members are moved to a secret, to a second one, from there to certificates, and to those

@@ -13,7 +13,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // dump is what the super user sees of every node, as text, by path.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // fill creates one of each kind of node, with each field changed at least once.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // One of three ZooKeeper servers is behind, and its folder is given with its logs. The logs of the others, which have all later writes, are

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rollcall/client"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // clients is how many clients ride over each move.

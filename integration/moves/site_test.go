@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/digest"
 	"rollcall/integration/process"
+	"rollcall/zk/digest"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/audit"
 	"rollcall/integration/process"
+	"rollcall/operator/audit"
 )
 
 // With audit.required, a change that was acknowledged has a line on the disk, also while files are rotated. Without it, a member

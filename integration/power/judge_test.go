@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/raft"
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/jute"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // majority is how many of the three members must have what was acknowledged.

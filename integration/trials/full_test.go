@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"rollcall/integration/process"
-	"rollcall/jute"
 	"rollcall/quorum/disk"
+	"rollcall/zk/jute"
 )
 
 // diskSize is the size of the disk that is filled, in bytes.

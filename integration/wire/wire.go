@@ -11,7 +11,7 @@ import (
 	"net"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // maxFrame is the longest frame that a test reads: a full list of 10,000 long names.

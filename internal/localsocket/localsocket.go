@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"sync"
 
-	"rollcall/secretfile"
+	"rollcall/internal/secretfile"
 )
 
 const (

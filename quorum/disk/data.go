@@ -39,7 +39,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"rollcall/tally"
+	"rollcall/internal/metrics"
 )
 
 // Config is what Data is opened with. A field without a default is required.
@@ -222,13 +222,13 @@ func (d *Data) Appended() (entries, bytes, sinceSnapshot int64) {
 
 // Writes returns how long the writes of the log took, and how many of them were slow: a second or
 // more. They are counted since Open or ResetWrites.
-func (d *Data) Writes() (took tally.Summary, slow uint64) {
+func (d *Data) Writes() (took metrics.Summary, slow uint64) {
 	return d.metrics.writes.Summary(), d.metrics.slow.Load()
 }
 
 // WriteBuckets returns how long the writes of the log took, and how long the entries in them were, since
 // Open.
-func (d *Data) WriteBuckets() (took, entries tally.Buckets) {
+func (d *Data) WriteBuckets() (took, entries metrics.Buckets) {
 	return d.metrics.writes.Buckets(), d.metrics.entries.Buckets()
 }
 
@@ -276,10 +276,10 @@ const slowWrite = time.Second
 
 // writeMetrics is the data behind Writes. It is safe for concurrent use.
 type writeMetrics struct {
-	writes tally.Durations
+	writes metrics.Durations
 	slow   atomic.Uint64
 
-	entries tally.SizeHistogram
+	entries metrics.SizeHistogram
 }
 
 func (f *writeMetrics) wrote(took time.Duration) {

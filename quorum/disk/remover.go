@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft-wal/types"
 
-	"rollcall/fifo"
+	"rollcall/internal/fifo"
 )
 
 const (

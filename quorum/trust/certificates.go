@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
 )
 
 // With certificates, both ends show one of an authority that the other believes. The dialer checks

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/keystore"
-	"rollcall/keystore/authority"
+	"rollcall/internal/keystore"
+	"rollcall/internal/keystore/authority"
 )
 
 func newAuthority(t *testing.T) *authority.Authority {

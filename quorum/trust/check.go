@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"rollcall/keystore"
-	"rollcall/secretfile"
+	"rollcall/internal/keystore"
+	"rollcall/internal/secretfile"
 )
 
 // Check reads the files as New does, and returns everything that is wrong with them.

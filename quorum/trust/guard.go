@@ -29,7 +29,7 @@ import (
 	"syscall"
 	"time"
 
-	"rollcall/keystore"
+	"rollcall/internal/keystore"
 )
 
 // Settings are what keys set. The zero Settings leave connections plain.

@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/keystore/authority"
-	"rollcall/logs/logtest"
+	"rollcall/internal/keystore/authority"
+	"rollcall/operator/logs/logtest"
 )
 
 // list returns a list of revoked certificates in PEM, which is current until a time.

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/internal/secretfile"
 	"rollcall/internal/slowkey"
-	"rollcall/secretfile"
 )
 
 const (

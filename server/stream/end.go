@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

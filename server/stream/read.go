@@ -4,7 +4,7 @@ import (
 	"io"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 // Serve hands the client's frames to the owner until the stream ends or is in a loop. If more is

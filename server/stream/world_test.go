@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/jute"
+	"rollcall/zk/jute"
 )
 
 const (

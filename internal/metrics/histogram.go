@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// bounds are those of a histogram of durations. They reach from 10 µs, a few times what a read takes, to
+// 50 s, more than the longest session timeout by default. They are round, because people state their goals in round numbers: how
+// many requests took 10 ms or less is then known exactly. They are far enough apart that a histogram
+// costs few series, and near enough that an estimated percentile is at most two and a half times too
+// high.
+var bounds = []time.Duration{
+	10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
+	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 50 * time.Second,
+}
+
+// splits has, for each bucket of Durations, the bound that lies in it, or the greatest number if none does.
+var splits = func() (s [buckets]uint64) {
+	for i := range s {
+		s[i] = 1<<64 - 1
+	}
+	for _, bound := range bounds {
+		s[bucket(uint64(bound))] = uint64(bound)
+	}
+	return s
+}()
+
+// sizeBounds are those of a histogram of sizes: from 64 bytes, less than a small write in the log, to 16
+// MiB, more than the longest request.
+var sizeBounds = [...]int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20}
+
+// Buckets are what a histogram has seen since the start, as Prometheus has it.
+type Buckets struct {
+	Bounds []float64 // ascending, in seconds or bytes
+	Counts []uint64  // for each bound: how many measurements did not exceed it
+	Count  uint64    // of all measurements, including those above the last bound
+	Sum    float64
+}
+
+// Buckets returns what was seen since the start. A Reset does not change it.
+func (d *Durations) Buckets() Buckets {
+	b := Buckets{Bounds: make([]float64, 0, len(bounds)), Counts: make([]uint64, 0, len(bounds)), Sum: time.Duration(d.seen.total.Load()).Seconds()}
+	for i := range d.seen.in {
+		b.Count += d.seen.in[i][0].Load()
+		if splits[i] != 1<<64-1 {
+			b.Bounds = append(b.Bounds, time.Duration(splits[i]).Seconds())
+			b.Counts = append(b.Counts, b.Count)
+		}
+		b.Count += d.seen.in[i][1].Load()
+	}
+	return b
+}
+
+// SizeHistogram counts sizes in bytes, since the start. The zero value has seen nothing.
+type SizeHistogram struct {
+	total atomic.Int64
+	in    [len(sizeBounds) + 1]atomic.Uint64 // by the first bound that is not exceeded; the last is for what is above all
+}
+
+// Add takes in one size.
+func (h *SizeHistogram) Add(size int) {
+	i := 0
+	for i < len(sizeBounds) && sizeBounds[i] < size {
+		i++
+	}
+	h.total.Add(int64(size))
+	h.in[i].Add(1)
+}
+
+// Buckets returns what was seen.
+func (h *SizeHistogram) Buckets() Buckets {
+	b := Buckets{Sum: float64(h.total.Load())}
+	for i, bound := range sizeBounds {
+		b.Count += h.in[i].Load()
+		b.Bounds, b.Counts = append(b.Bounds, float64(bound)), append(b.Counts, b.Count)
+	}
+	b.Count += h.in[len(sizeBounds)].Load()
+	return b
+}

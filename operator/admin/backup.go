@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"rollcall/operator/api"
+	"rollcall/operator/backup"
+)
+
+const (
+	// maxBackups is how many backups of a member may be under way at once. Each keeps the state as it was when
+	// it began, which takes memory for everything that is changed meanwhile. A second one is for an operator
+	// whose first connection hangs.
+	maxBackups = 2
+	// backupTime is how long a backup may take: enough for 50 GiB at the default rate.
+	backupTime = 2 * time.Hour
+)
+
+// Copy is the state of a member at one index.
+type Copy struct {
+	Head backup.Head
+	// WriteTo writes the state. An error that is none of w says why the state is not to be trusted.
+	WriteTo func(w io.Writer) (int64, error)
+}
+
+// copies has the endpoints and the commands about whole states: backups, snapshots and restores.
+type copies struct {
+	ops        Operations
+	source     Source
+	authorizer *authorizer
+	settings   copySettings
+	log        *slog.Logger
+	backups    chan struct{} // has room for maxBackups: the backups that are under way
+	snapshots  chan struct{} // has room for the last snapshot until its interval is over
+	restores   chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
+}
+
+// copySettings are what keys of the configuration set for ZooKeeper's commands about whole states.
+type copySettings struct {
+	interval                time.Duration // as HTTPSettings.SnapshotInterval
+	noSnapshots, noRestores bool
+}
+
+func newCopies(cfg *HTTPConfig, a *authorizer, log *slog.Logger) *copies {
+	return &copies{
+		ops: cfg.Operations, source: cfg.Source, authorizer: a, log: log,
+		settings: copySettings{interval: cfg.SnapshotInterval, noSnapshots: cfg.NoSnapshots, noRestores: cfg.NoRestores},
+		backups:  make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1), restores: make(chan struct{}, 1),
+	}
+}
+
+// routes returns the rows of snapshots and backups under /v1/. A backup has the passwords of sessions and everybody's data, so
+// only the member's own machine may ask for it, as for requests that change something.
+func (c *copies) routes() []endpoint {
+	return []endpoint{
+		{
+			method: "POST", path: "/v1/snapshot", class: changes, action: "snapshot", timeout: snapshotTime, responseBody: api.Snapshot{}, requestBody: struct{}{},
+			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
+			help:            "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", reply: c.store,
+		},
+		{
+			method: "GET", path: "/v1/backup", class: changes, action: "backup", timeout: backupTime, responseBody: []byte{}, parameters: backupParams,
+			failureStatuses: []int{http.StatusServiceUnavailable},
+			help:            "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member fails meanwhile", serve: c.backup,
+		},
+	}
+}
+
+var backupParams = []string{"rate"}
+
+// backup sends a backup.
+func (c *copies) backup(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(&endpoint{parameters: backupParams}, r, c.authorizer.administrator(r))
+	rate := int64(q.number("rate")) << 20
+	if rate == 0 {
+		rate = backup.DefaultRate
+	}
+	if q.err != nil {
+		q.err.write(w, r)
+		return
+	}
+	if failed := c.send(w, r, rate); failed != nil {
+		failed.write(w, r)
+	}
+}
+
+// send sends a backup at a rate, in bytes in a second. It returns why there is none. If it fails later, the answer ends
+// without the end of a backup.
+func (c *copies) send(w http.ResponseWriter, r *http.Request, rate int64) *Failure {
+	select {
+	case c.backups <- struct{}{}:
+		defer func() { <-c.backups }()
+	default:
+		return &Failure{Status: http.StatusServiceUnavailable, Text: "other backups of this member are being made; try again when they are done"}
+	}
+	state, err := c.ops.Copy(r.Context())
+	if err != nil {
+		return failure(err)
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+backup.Name(state.Head)+`"`)
+	w.Header().Set(lastZxid, fmt.Sprintf("0x%x", uint64(state.Head.Zxid)))
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if err := state.Send(r.Context(), w, rate); err != nil {
+		c.log.Warn("a backup was not finished", "index", state.Head.Index, "to", r.RemoteAddr, "err", err)
+		noteOutcome(w, &Failure{Status: http.StatusInternalServerError, Text: err.Error()})
+	}
+	return nil
+}
+
+// Send writes the backup to w at a rate, in bytes in a second.
+func (c *Copy) Send(ctx context.Context, w io.Writer, rate int64) error {
+	out, err := backup.NewWriter(backup.Paced(ctx, w, rate), c.Head)
+	if err != nil {
+		return err
+	}
+	if _, err := c.WriteTo(out); err != nil {
+		return err
+	}
+	return out.Close()
+}

@@ -1,0 +1,209 @@
+package admin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"rollcall/internal/keystore"
+	"rollcall/internal/secretfile"
+	"rollcall/internal/slowkey"
+	"rollcall/internal/tokenproof"
+	"rollcall/zk/digest"
+)
+
+const (
+	minToken = 16   // bytes of a token: fewer can be guessed
+	maxToken = 4096 // far more than any token needs, and less than maxHeader
+
+	maxTokenFile = maxToken + 2 // bytes of its file: a token and the end of its line
+)
+
+// credentials are what administrators prove themselves with. The zero value accepts nobody.
+type credentials struct {
+	superDigest string // "super:" and the base64 of a hash; "": nobody is super
+	alg         digest.Alg
+	token       tokenSum    // of administrators
+	reads       tokenSum    // of those who only read
+	metrics     tokenSum    // of those who read metrics alone
+	tokenKey    slowkey.Key // with which the token of administrators is proved
+}
+
+// tokenSum is what a token is compared with. The zero value is none.
+type tokenSum struct {
+	sum [sha256.Size]byte
+	set bool
+}
+
+// is reports whether text is the token. The hashes have one length, so that the comparison takes the same time for every text.
+func (t tokenSum) is(text string) bool {
+	sum := sha256.Sum256([]byte(text))
+	return t.set && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
+}
+
+// hasProvedToken reports whether the connection of a request has proved the token.
+func hasProvedToken(r *http.Request) bool {
+	bound, ok := r.Context().Value(connKey{}).(*boundedConn)
+	if !ok {
+		return false // a test without connections
+	}
+	c, ok := bound.Conn.(*tokenproof.Conn)
+	return ok && c.Proved()
+}
+
+// administrator returns the administrator that the request proves to come from, "super" or "token", or "" if it
+// proves nothing. TLS has checked a certificate.
+func (a *authorizer) administrator(r *http.Request) string {
+	if hasProvedToken(r) {
+		return "token"
+	}
+	if a.super != "" && hasVerifiedCertificate(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == a.super {
+		return "certificate"
+	}
+	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
+		return ""
+	}
+	scheme, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	proof = strings.TrimSpace(proof)
+	switch strings.ToLower(scheme) {
+	case "digest": // as ZooKeeper's AdminServer: the text of addauth
+		if a.credentials.super(proof) {
+			return "super"
+		}
+	case "bearer":
+		if a.credentials.token.is(proof) {
+			return "token"
+		}
+	}
+	return ""
+}
+
+// accepts returns which secrets make their holder an administrator here: "super" and "token", as who names them.
+func (c *credentials) accepts() []string {
+	all := []string{}
+	if c.superDigest != "" {
+		all = append(all, "super")
+	}
+	if c.token.set {
+		all = append(all, "token")
+	}
+	return all
+}
+
+// super reports whether text is "super:" and the password of the super user.
+func (c *credentials) super(text string) bool {
+	return subtle.ConstantTimeCompare([]byte(c.alg.ID(text)), []byte(c.superDigest)) == 1
+}
+
+// tokenFile is a key of the configuration that names a file with a token.
+type tokenFile struct {
+	key, path string
+	of        func(*credentials) *tokenSum
+}
+
+// tokenFiles returns the keys, in the order of what the tokens allow.
+func (s *HTTPSettings) tokenFiles() []tokenFile {
+	return []tokenFile{
+		{"admin.tokenFile", s.TokenFile, func(c *credentials) *tokenSum { return &c.token }},
+		{"admin.readTokenFile", s.ReadTokenFile, func(c *credentials) *tokenSum { return &c.reads }},
+		{"admin.metricsTokenFile", s.MetricsTokenFile, func(c *credentials) *tokenSum { return &c.metrics }},
+	}
+}
+
+// HasToken reports whether callers may have a token that the member knows, of whichever role.
+func (s *HTTPSettings) HasToken() bool {
+	return slices.ContainsFunc(s.tokenFiles(), func(f tokenFile) bool { return f.path != "" })
+}
+
+// readTokens reads the files with tokens.
+func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
+	for _, f := range s.tokenFiles() {
+		if f.path == "" {
+			continue
+		}
+		token, exposed, err := readToken(f.key, f.path)
+		if err != nil {
+			return err
+		}
+		secretfile.LogExposed(log, f.key, f.path, exposed)
+		*f.of(c) = tokenSum{sha256.Sum256([]byte(token)), true}
+		if f.of(c) == &c.token {
+			c.tokenKey = tokenproof.KeyOf(token)
+		}
+	}
+	return nil
+}
+
+// readToken reads the token in a file, without the white space around it. exposed says that others may read
+// the file.
+func readToken(key, path string) (token, exposed string, err error) {
+	f, err := secretfile.Read(path, maxTokenFile)
+	if err != nil {
+		return "", "", secretfile.Wrong(key, path, err)
+	}
+	text := bytes.TrimSpace(f.Text)
+	switch {
+	case len(f.Text) > maxTokenFile:
+		err = fmt.Errorf("the file has over %d bytes; it may have a token of %d to %d and the end of its line", maxTokenFile, minToken, maxToken)
+	case len(text) < minToken || len(text) > maxToken:
+		err = fmt.Errorf("the token has %d bytes; allowed are %d to %d", len(text), minToken, maxToken)
+	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
+		err = errors.New("the token has other characters than visible ones of ASCII")
+	}
+	return string(text), f.Exposed(), secretfile.Wrong(key, path, err)
+}
+
+// CheckToken reads the files with tokens as NewHTTP does, and returns what is wrong with them.
+func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
+	for _, f := range s.tokenFiles() {
+		if f.path == "" {
+			continue
+		}
+		_, exposed, err := readToken(f.key, f.path)
+		if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
+			faults = append(faults, fault)
+			continue
+		}
+		faults = append(faults, secretfile.Warn(f.key, f.path, exposed)...)
+	}
+	return faults
+}
+
+// role returns what the credentials of a request allow, or the certificate that its client has shown.
+func (a *authorizer) role(r *http.Request) role { return max(a.offeredRole(r), a.certificateRole(r)) }
+
+// offeredRole returns what the header Authorization of a request allows.
+func (a *authorizer) offeredRole(r *http.Request) role {
+	if a.administrator(r) != "" {
+		return roleAdmin
+	}
+	scheme, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	proof = strings.TrimSpace(proof)
+	switch {
+	case len(r.Header.Values("Authorization")) != 1 || !strings.EqualFold(scheme, "bearer"):
+	case a.credentials.reads.is(proof):
+		return roleReads
+	case a.credentials.metrics.is(proof):
+		return roleMetrics
+	}
+	return roleNone
+}
+
+// certificateRole returns what the certificate that a client has shown allows. TLS has checked it.
+func (a *authorizer) certificateRole(r *http.Request) role {
+	if !hasVerifiedCertificate(r) {
+		return roleNone
+	}
+	return roleReads
+}
+
+// hasVerifiedCertificate reports whether the client has shown a certificate that the trust store believes.
+func hasVerifiedCertificate(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+}

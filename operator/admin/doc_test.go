@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// docs/words.md has the table of metrics, row for row.
+func TestDocsHaveTheTable(t *testing.T) {
+	text, err := os.ReadFile("../../docs/words.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "| Key | Kind | Unit | Who | Meaning |\n|---|---|---|---|---|\n")
+	if !ok {
+		t.Fatal("docs/words.md: no table of keys")
+	}
+	var want strings.Builder
+	for i := range table {
+		m := &table[i]
+		name := "`zk_" + m.name + "`"
+		if m.kind >= summary {
+			name = fmt.Sprintf("`zk_*_%s`", m.name)
+		}
+		fmt.Fprintf(&want, "| %s | %v | %s | %v | %s |\n", name, m.kind, m.unit, m.who, m.help)
+	}
+	if got, _, _ := strings.Cut(rest, "\n\n"); got+"\n" != want.String() {
+		t.Errorf("the table in docs/words.md differs from the program's, which is\n%s", want.String())
+	}
+}
+
+// Every row is complete, and no two metrics have the same name.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	var s Stats
+	for i := range table {
+		m := &table[i]
+		m.each(&s, func(name, _ string) {
+			if seen[name] {
+				t.Errorf("%s is in the table twice", name)
+			}
+			seen[name] = true
+		})
+		if m.help == "" || (m.value == nil) == (m.sum == nil) || (m.sum != nil) != (m.kind >= summary) {
+			t.Errorf("row %q is not complete", m.name)
+		}
+	}
+}
+
+// docs/admin.md has the table of endpoints, row for row. Other paths of an endpoint are in its row.
+func TestDocsHaveTheEndpoints(t *testing.T) {
+	text, err := os.ReadFile("../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "| Method | Path | Class | Answer |\n|---|---|---|---|\n")
+	if !ok {
+		t.Fatal("docs/admin.md: no table of endpoints")
+	}
+	var rows []string
+	paths := ""
+	all := testRoutes(t)
+	for i, e := range all {
+		paths += "`" + strings.TrimSuffix(e.path, "{$}") + "`"
+		if i+1 < len(all) && all[i+1].alias {
+			paths += ", "
+			continue
+		}
+		first := e
+		for j := i; first.alias; j-- {
+			first = all[j]
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %v | %s |", e.method, paths, e.kind(), first.help))
+		paths = ""
+	}
+	want := strings.Join(rows, "\n")
+	if got, _, _ := strings.Cut(rest, "\n\n"); got != want {
+		t.Errorf("the table in docs/admin.md differs from the program's, which is\n%s", want)
+	}
+}
+
+// kind returns the class of an endpoint, and whether it shows paths, as docs/admin.md has them.
+func (e *endpoint) kind() string {
+	if e.shows == showsPaths {
+		return e.class.String() + ", paths"
+	}
+	return e.class.String()
+}

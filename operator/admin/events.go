@@ -1,0 +1,349 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/internal/metrics"
+	"rollcall/operator/api"
+	"rollcall/znode"
+)
+
+const (
+	// maxStreams is how many streams of events a member serves at once: a console for each of a few
+	// operators. It leaves most of maxConns for others.
+	maxStreams = 16
+	// maxBehind is how many unread events a reader may have, about those of some seconds. One more, and it
+	// is dropped.
+	maxBehind = 256
+	// pollInterval is the time between two looks at the ensemble while somebody reads.
+	pollInterval = time.Second
+	// maxSessionEvents is how many events about sessions are sent in that time. A person can follow no more,
+	// and thousands of sessions may end at once; the others are counted.
+	maxSessionEvents = 50
+	// maxNoted is how many events about sessions may wait to be sent: those of a few entries of the log.
+	maxNoted = 256
+	// maxLeaders is the same for changes of the leader, of which an election takes longer than a look. As many of the last ones are
+	// kept for streams that begin.
+	maxLeaders = 8
+)
+
+// eventStreams has the streams of events that clients read. While there are any, one set of loops looks at the ensemble
+// for all of them. Make one with newStreams. It is safe for concurrent use.
+type eventStreams struct {
+	ops              Operations
+	authorizer       *authorizer
+	hasReaders       atomic.Bool                       // there are readers
+	sessionEvents    chan api.SessionEvent             // what apply has reported, and is not sent yet
+	leaderEvents     chan api.LeaderEvent              // likewise
+	lastLeaderEvents atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
+	omitted          atomic.Int64                      // events about sessions that were not sent
+
+	mu        sync.Mutex
+	ctx       context.Context // of run; nil: it does not run
+	readers   map[*eventReader]bool
+	started   uint64         // streams so far
+	stopLoops func()         // ends the loops of the present readers
+	loops     sync.WaitGroup // is added to while ctx is set
+}
+
+// eventReader is one stream.
+type eventReader struct {
+	frames        chan []byte   // has room for maxBehind
+	ended         chan struct{} // closed when the stream has to end
+	administrator string        // who reads; "": somebody without credentials
+	number        uint64        // in the order in which streams began
+}
+
+func newStreams(ops Operations, a *authorizer) *eventStreams {
+	return &eventStreams{
+		ops: ops, authorizer: a, sessionEvents: make(chan api.SessionEvent, maxNoted), leaderEvents: make(chan api.LeaderEvent, maxLeaders), readers: map[*eventReader]bool{},
+	}
+}
+
+// run lets streams be read until ctx ends. It then ends them, and the loops.
+func (s *eventStreams) run(ctx context.Context) {
+	s.mu.Lock()
+	s.ctx = ctx
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	s.ctx = nil
+	for r := range s.readers {
+		s.drop(r)
+	}
+	s.mu.Unlock()
+	s.loops.Wait()
+}
+
+// join adds a stream of a reader, by; "" is one without credentials. If there is no place left, a reader with
+// credentials takes that of the oldest stream of one without. The first stream starts the loops.
+func (s *eventStreams) join(by string) (*eventReader, *Failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx == nil {
+		return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member is stopping"}
+	}
+	if len(s.readers) == maxStreams {
+		oldest := s.oldestAnonymous()
+		if by == "" || oldest == nil {
+			return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member serves as many streams of events as it can; close one, sign in, or ask another member"}
+		}
+		s.drop(oldest)
+	}
+	s.started++
+	r := &eventReader{frames: make(chan []byte, maxBehind), ended: make(chan struct{}), administrator: by, number: s.started}
+	for _, e := range s.lastLeaders() {
+		r.frames <- frame("leader", e) // it has room
+	}
+	if s.readers[r] = true; len(s.readers) == 1 {
+		s.start()
+	}
+	return r, nil
+}
+
+// oldestAnonymous returns the oldest stream of a reader without credentials, or nil. The caller holds the lock.
+func (s *eventStreams) oldestAnonymous() (oldest *eventReader) {
+	for r := range s.readers {
+		if r.administrator == "" && (oldest == nil || r.number < oldest.number) {
+			oldest = r
+		}
+	}
+	return oldest
+}
+
+// leave ends a stream, if it has not been dropped. The last one ends the loops.
+func (s *eventStreams) leave(r *eventReader) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers[r] {
+		s.drop(r)
+	}
+}
+
+// drop does the same for a caller that holds the lock.
+func (s *eventStreams) drop(r *eventReader) {
+	delete(s.readers, r)
+	close(r.ended)
+	if len(s.readers) == 0 {
+		s.hasReaders.Store(false)
+		s.stopLoops()
+	}
+}
+
+// start starts the loops. The caller holds the lock, and s.ctx is set.
+func (s *eventStreams) start() {
+	var ctx context.Context
+	ctx, s.stopLoops = context.WithCancel(s.ctx)
+	drain(s.sessionEvents) // they are for earlier readers
+	drain(s.leaderEvents)
+	s.hasReaders.Store(true)
+	load := loadMeter{ops: s.ops}
+	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.send("load", load.read(time.Now())) }} {
+		s.loops.Go(func() { every(ctx, look) })
+	}
+	s.loops.Go(func() { s.sendNoted(ctx) })
+}
+
+// drain empties a channel. It does not wait, even if others receive from it, too.
+func drain[T any](c <-chan T) {
+	for {
+		select {
+		case <-c:
+		default:
+			return
+		}
+	}
+}
+
+// every calls look at once and then each pollInterval, until ctx ends. If a look takes longer, the next one is left out.
+func every(ctx context.Context, look func(context.Context)) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// sendStatus sends the status of all members. If this member has too many questions already, or does not answer
+// itself, there is none.
+func (s *eventStreams) sendStatus(ctx context.Context) {
+	if a, err := s.ops.Status(ctx); err == nil {
+		s.send("status", a)
+	}
+}
+
+func (s *eventStreams) sendBuckets(ctx context.Context) {
+	if b, err := s.ops.Buckets(ctx); err == nil {
+		s.send("buckets", b)
+	}
+}
+
+// sendNoted sends what happens, until ctx ends.
+func (s *eventStreams) sendNoted(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for room := maxSessionEvents; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			room = maxSessionEvents
+			if n := s.omitted.Swap(0); n > 0 {
+				s.send("omitted", api.Omitted{Sessions: n})
+			}
+		case e := <-s.leaderEvents:
+			s.send("leader", e)
+		case e := <-s.sessionEvents:
+			if room == 0 {
+				s.omitted.Add(1)
+				continue
+			}
+			room--
+			s.send("session", e)
+		}
+	}
+}
+
+// frame returns an event as it is sent.
+func frame(name string, event any) []byte {
+	var b bytes.Buffer
+	b.WriteString("event: " + name + "\ndata: ")
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(event); err != nil {
+		panic("admin: the types of package api do not encode: " + err.Error())
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+// send sends an event to all readers, and drops those that are too far behind.
+func (s *eventStreams) send(name string, event any) {
+	sent := frame(name, event)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.readers {
+		select {
+		case r.frames <- sent:
+		default:
+			s.drop(r)
+		}
+	}
+}
+
+// note notes an event about a session. Apply calls it, so it never waits.
+func (s *eventStreams) note(e api.SessionEvent) {
+	e.At = at(time.Now())
+	select {
+	case s.sessionEvents <- e:
+	default:
+		s.omitted.Add(1)
+	}
+}
+
+// The following methods report to the readers of events what this member has applied. Apply calls them. They do
+// not block, and do next to nothing while nobody reads.
+
+// SessionOpened reports that a session was created.
+func (h *HTTP) SessionOpened(s znode.Session) {
+	if h.streams.hasReaders.Load() {
+		h.streams.note(sessionEvent("created", s))
+	}
+}
+
+// SessionMoved reports that a session was attached to another connection. from is the member before.
+func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
+	if h.streams.hasReaders.Load() {
+		e := sessionEvent("moved", s)
+		e.From = from
+		h.streams.note(e)
+	}
+}
+
+// SessionEnded reports that a session has ended.
+func (h *HTTP) SessionEnded(s znode.Session, end znode.End) {
+	if h.streams.hasReaders.Load() {
+		e := sessionEvent("ended", s)
+		e.Reason, e.By, e.SilentMs, e.Ephemerals = end.Reason.String(), end.By, end.Silent.Milliseconds(), end.Ephemerals
+		h.streams.note(e)
+	}
+}
+
+// LeaderChanged reports that a leader has opened its term, and when by the log's time.
+func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
+	e := api.LeaderEvent{At: at(opened), Leader: leader, Term: term}
+	last := h.streams.lastLeaders()
+	last = append(slices.Clone(last[max(0, len(last)-maxLeaders+1):]), e)
+	h.streams.lastLeaderEvents.Store(&last)
+	if !h.streams.hasReaders.Load() {
+		return
+	}
+	select {
+	case h.streams.leaderEvents <- e:
+	default: // the next status shows it
+	}
+}
+
+// lastLeaders returns the last changes of the leader, oldest first.
+func (s *eventStreams) lastLeaders() []api.LeaderEvent {
+	if led := s.lastLeaderEvents.Load(); led != nil {
+		return *led
+	}
+	return nil
+}
+
+func sessionEvent(kind string, s znode.Session) api.SessionEvent {
+	return api.SessionEvent{Kind: kind, ID: s.ID.String(), Member: s.Owner.Member, Address: s.Address, TimeoutMs: s.Timeout.Milliseconds()}
+}
+
+// Load is what a member has done for its clients since it started, or since its counters were set to zero.
+type Load struct {
+	Reads, Updates metrics.Summary // latency of requests that change nothing, and of the others
+	Outstanding    int             // requests
+	Connections    int
+}
+
+// loadMeter turns the counters of a member into rates.
+type loadMeter struct {
+	ops  Operations
+	last Load
+	at   time.Time // when last was read; zero: not yet
+}
+
+// read returns the load since the last call. The first time there is none.
+func (m *loadMeter) read(now time.Time) api.Load {
+	load, last, since := m.ops.Load(), m.last, now.Sub(m.at)
+	if m.at.IsZero() {
+		last, since = load, 0
+	}
+	m.last, m.at = load, now
+	l := api.Load{At: at(now), OverMs: since.Milliseconds(), Queued: load.Outstanding, Connections: load.Connections}
+	l.ReadsPerS, l.ReadAvgUs = rate(load.Reads, last.Reads, since)
+	l.UpdatesPerS, l.UpdateAvgUs = rate(load.Updates, last.Updates, since)
+	l.RequestsPerS, l.AvgUs = rate(load.Reads.With(load.Updates), last.Reads.With(last.Updates), since)
+	return l
+}
+
+// rate returns how many measurements there were in a second, and their average in microseconds.
+func rate(now, last metrics.Summary, since time.Duration) (perSecond float64, avgUs int64) {
+	if now.Count < last.Count { // the counters were set to zero
+		last = metrics.Summary{}
+	}
+	n := now.Count - last.Count
+	if n == 0 || since <= 0 {
+		return 0, 0
+	}
+	return float64(n) / since.Seconds(), max(0, (now.Sum-last.Sum).Microseconds()/int64(n))
+}

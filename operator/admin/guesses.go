@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"strings"
+
+	"rollcall/internal/admission"
+	events "rollcall/operator/audit"
+)
+
+// slowGuesses returns a handler that checks the credentials of each request before it calls next. A wrong one is counted, and leaves a line in the audit
+// log, whichever endpoint it was sent to. An address that sent too many wrong ones waits for its turn, or gets the status 429.
+func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if kind, offered := h.authorizer.offeredKind(r); offered {
+			attempt := h.cfg.Guesses.Begin(guesserOf(r))
+			if err := attempt.Wait(r.Context(), admission.MaxAttemptWait); err != nil {
+				ignoreBody(w)
+				limitWrite(w, refusalTime)
+				setHeaders(w.Header())
+				(&Failure{Status: http.StatusTooManyRequests, Text: err.Error()}).write(w, r)
+				return
+			}
+			if h.authorizer.offeredRole(r) == roleNone {
+				attempt.Failed(kind)
+				h.audit.wrongCredential(r, kind)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guesserOf returns what the failures of a caller are counted under: its address without the port, or the user at a socket.
+func guesserOf(r *http.Request) string { return cmp.Or(hostOfCaller(r), r.RemoteAddr) }
+
+// offeredKind returns the kind of the credential of a request. It reports false if the request has none that can be right.
+func (a *authorizer) offeredKind(r *http.Request) (kind admission.Credential, offered bool) {
+	all := r.Header.Values("Authorization")
+	if len(all) != 1 {
+		return 0, false
+	}
+	scheme, _, _ := strings.Cut(all[0], " ")
+	switch strings.ToLower(scheme) {
+	case "digest":
+		return admission.Password, a.credentials.superDigest != ""
+	case "bearer":
+		return admission.Token, a.credentials.token.set || a.credentials.reads.set || a.credentials.metrics.set
+	}
+	return 0, false
+}
+
+// wrongCredential puts a wrong credential into the audit log. The log of the process has a line by the table of guesses.
+func (a *audit) wrongCredential(r *http.Request, kind admission.Credential) {
+	if a.auditLog == nil {
+		return
+	}
+	a.auditLog.Add(events.Event{
+		Address: r.RemoteAddr, Operation: events.Authenticate, Target: "http " + kind.String(), Result: events.Failure,
+		Error: "wrong " + kind.String(), Reason: short(r.Method + " " + r.URL.Path),
+	})
+}
+
+// proofEndpoint stands for the endpoint in the line about a wrong proof of the token, which comes before any request.
+var proofEndpoint = &endpoint{action: "prove the token"}
+
+// refusedProof counts and logs a connection on which the token was proved wrongly, as a refused request. It slows nobody: the key
+// of a proof is derived slowly.
+func (h *HTTP) refusedProof(c net.Conn) {
+	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
+	h.cfg.Guesses.Count(guesserOf(r), admission.Token)
+	h.audit.rejected(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")
+}

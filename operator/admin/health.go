@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"rollcall/operator/api"
+)
+
+// healthProbes has the endpoints that say whether the member works and serves.
+type healthProbes struct {
+	source     Source
+	authorizer *authorizer
+	stopping   atomic.Bool
+}
+
+func (p *healthProbes) routes() []endpoint {
+	return []endpoint{
+		{method: "GET", path: "/livez", class: open, probe: true, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: p.livez},
+		{method: "GET", path: "/readyz", class: open, probe: true, help: "200 if clients are served here; 503 with the reason if not", serve: p.readyz},
+	}
+}
+
+// livez says whether the process works. It takes no lock that apply may hold.
+func (p *healthProbes) livez(w http.ResponseWriter, r *http.Request) {
+	health := p.source.Health()
+	switch {
+	case health.Damage != "":
+		p.say(w, r, http.StatusServiceUnavailable, "the state of this member is damaged: "+health.Damage)
+	case health.Stalled != "":
+		p.say(w, r, http.StatusServiceUnavailable, health.Stalled)
+	default:
+		p.say(w, r, http.StatusOK, "ok")
+	}
+}
+
+// readyz says whether clients are served here.
+func (p *healthProbes) readyz(w http.ResponseWriter, r *http.Request) {
+	health := p.source.Health()
+	text, serves := health.Text()
+	switch {
+	case !serves:
+		p.say(w, r, http.StatusServiceUnavailable, text)
+	case p.stopping.Load():
+		p.say(w, r, http.StatusServiceUnavailable, "this member is stopping")
+	case health.Exposed != "":
+		p.say(w, r, http.StatusOK, text+"\n"+health.Exposed)
+	default:
+		p.say(w, r, http.StatusOK, text)
+	}
+}
+
+// say answers a probe. Under another name than this member's, which a page of another site may have, there is no text.
+func (p *healthProbes) say(w http.ResponseWriter, r *http.Request, status int, text string) {
+	if p.authorizer.rejectHost(r) != nil {
+		text = strings.ToLower(http.StatusText(status))
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n")) // a client that left needs no answer
+}
+
+// removed returns nil, or why a member that was removed changes nothing in the ensemble. It would wait for a leader that does not
+// know it any more.
+func (p *healthProbes) removed() *Failure {
+	health := p.source.Health()
+	if health.Removed == 0 {
+		return nil
+	}
+	text, _ := health.Text()
+	return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; nothing was done: ask a member that is in the ensemble", Reason: api.ReasonRemoved}
+}

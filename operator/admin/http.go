@@ -1,0 +1,224 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"rollcall/internal/admission"
+	"rollcall/internal/tokenproof"
+	"rollcall/operator/api"
+	"rollcall/operator/console"
+	"rollcall/operator/view"
+	"rollcall/zk/digest"
+)
+
+const (
+	// maxHeader is how many bytes the headers of a request may have. A password or a token is far
+	// shorter.
+	maxHeader = 16 << 10
+	// headerTime is how long a client may take to send the headers of a request.
+	headerTime = 5 * time.Second
+	// requestTime is how long it may take to send all of a request. The longest is a node of 2 MiB.
+	requestTime = 10 * time.Second
+	// answerPart and answerTime are how long a client may take for a part of an answer and for all
+	// of it, as for four-letter words.
+	answerPart = 10 * time.Second
+	answerTime = time.Minute
+	// partSize is how many bytes of an answer are sent at once.
+	partSize = 32 << 10
+	// maxLong is how many long answers may be under way at once. They take processor time from the
+	// clients, and each may hold a part of its answer in memory.
+	maxLong = 4
+	// maxPages is the same for the lists under /v1/. Each is a page, of about a megabyte at most, but waits
+	// for members that do not answer. Another one waits up to placeTime, in which the places come free.
+	maxPages  = 8
+	placeTime = 2 * view.MaxDeadline
+	// pagePause is how long a page waits that follows another one. Without it, somebody who lists all
+	// sessions takes one and a half processors from the clients; 100,000 sessions have 100 pages.
+	pagePause = 8 * time.Millisecond
+	// shutdownTime is how long a member that stops waits for the answers that are under way.
+	shutdownTime = time.Second
+)
+
+// HTTPSettings are what keys of the configuration set for HTTP. If a field is zero, its default
+// holds.
+type HTTPSettings struct {
+	// Addr is where the command listens for operators, host:port; "": nowhere. Port 0 stands for
+	// any.
+	Addr        string
+	CommandURL  string        // path of ZooKeeper's commands; default "/commands"
+	IdleTimeout time.Duration // after which a connection without a request is closed; default 30 s
+	// MetricsAddr is where the command also serves /metrics, to everybody; "": nowhere.
+	MetricsAddr string
+	// BareMetrics leaves out the metrics of the Go runtime and of the process.
+	BareMetrics bool
+	TokenFile   string // file with the token of administrators; "": there is none
+	// ReadTokenFile and MetricsTokenFile have tokens that only read, and that read nothing but metrics; "": there is none.
+	ReadTokenFile, MetricsTokenFile string
+	ForceHTTPS                      bool       // HTTPConfig.TLS alone is served
+	UnifyPorts                      bool       // HTTPConfig.TLS is served beside plain connections, unless ForceHTTPS is set
+	NeedClientAuth                  bool       // clients over TLS must show a certificate
+	LocalReads                      LocalReads // what callers without credentials may read
+	Hosts                           []string   // names for this member in the Host header, besides its own; "*": any
+	NoSnapshots                     bool       // ZooKeeper's command snapshot is refused
+	NoRestores                      bool       // ZooKeeper's command restore is refused
+	// SnapshotInterval is in how long a time the member sends one snapshot, and how long after a restore it takes the next one; default
+	// DefaultSnapshotInterval.
+	SnapshotInterval time.Duration
+}
+
+// HTTPConfig configures an HTTP. A field without a default is required.
+type HTTPConfig struct {
+	HTTPSettings
+	SuperDigest string     // "super:" and the digest of the super user's password; "": there is none
+	Digest      digest.Alg // made that digest; default SHA1
+	Words       *Words
+	Source      Source
+	Operations  Operations
+	Keys        []api.Setting                // every key of the configuration; nil: none is shown
+	Log         Log                          // the log of this process; default: nobody can ask for it
+	Audit       *slog.Logger                 // what administrators do is logged here; default: Logger
+	Acts        Acts                         // and is told here, too; nil: it is not
+	Anonymous   Anonymous                    // what callers without credentials may read
+	TLS         *tls.Config                  // for HTTPS; nil: there is none
+	Super       string                       // the subject of the super user's certificate; "": nobody is super by certificate
+	Names       []string                     // host names by which clients may call this member, besides addresses and localhost
+	Guesses     *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
+	Logger      *slog.Logger                 // default: discard
+}
+
+// HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
+// use.
+type HTTP struct {
+	cfg         HTTPConfig
+	log         *slog.Logger
+	handler     http.Handler
+	authorizer  *authorizer
+	audit       audit
+	places      *places
+	figuresTurn chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
+
+	health   *healthProbes
+	console  *console.Console
+	metrics  http.Handler // of /metrics
+	member   *memberAPI
+	ensemble *ensembleAPI
+	streams  *eventStreams
+	members  *membersAPI
+	nodes    *nodesAPI
+	copies   *copies
+	commands *adminServer
+}
+
+// Defaults of HTTPSettings, which are ZooKeeper's.
+const (
+	DefaultCommandURL  = "/commands"
+	DefaultIdleTimeout = 30 * time.Second
+)
+
+// NewHTTP checks cfg, reads the token file and returns an HTTP. It opens no port.
+func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
+	if cfg.Words == nil || cfg.Source == nil || cfg.Operations == nil {
+		return nil, errors.New("admin: Words, Source and Operations are required")
+	}
+	cfg.CommandURL = cmp.Or(cfg.CommandURL, DefaultCommandURL)
+	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout)
+	cfg.SnapshotInterval = cmp.Or(cfg.SnapshotInterval, DefaultSnapshotInterval)
+	if err := CheckCommandURL(cfg.CommandURL); err != nil {
+		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
+	}
+	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), places: newPlaces(), figuresTurn: make(chan struct{}, 1)}
+	h.audit.log, h.audit.auditLog = cmp.Or(cfg.Audit, h.log), cfg.Acts
+	var err error
+	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
+		return nil, err
+	}
+	if h.metrics, err = newMetrics(cfg.Words, cfg.Source, cfg.BareMetrics); err != nil {
+		return nil, err
+	}
+	if h.console, err = console.New(); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	h.health = &healthProbes{source: cfg.Source, authorizer: h.authorizer}
+	h.member = &memberAPI{source: cfg.Source, authorizer: h.authorizer, settings: cfg.Keys, log: cfg.Log}
+	h.ensemble = &ensembleAPI{ops: cfg.Operations}
+	h.streams = newStreams(cfg.Operations, h.authorizer)
+	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}
+	h.nodes = &nodesAPI{ops: cfg.Operations}
+	h.copies = newCopies(&cfg, h.authorizer, h.log)
+	h.commands = &adminServer{url: cfg.CommandURL, words: cfg.Words, source: cfg.Source, authorizer: h.authorizer, copies: h.copies}
+	h.handler = h.slowGuesses(h.checked(h.routes()))
+	return h, nil
+}
+
+// Stop makes /readyz say that this member is about to stop. The endpoints are answered until the
+// context of Serve ends.
+func (h *HTTP) Stop() { h.health.stopping.Store(true) }
+
+// Serve answers requests on l until ctx ends, and closes l. It then waits up to shutdownTime for
+// the answers that are under way.
+func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
+	var g errgroup.Group
+	g.Go(func() error { h.streams.run(ctx); return nil })
+	g.Go(func() error { return h.serve(ctx, l, h.handler, h.cfg.TLS) })
+	return g.Wait()
+}
+
+// ServeSocket does the same on a socket of this machine, beside Serve.
+func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
+	return h.serve(ctx, l, h.handler, nil)
+}
+
+// ServeMetrics does the same with /metrics alone, for everybody who reaches l.
+func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
+	e := h.metricsRoute()
+	e.class = open
+	return h.serve(ctx, l, h.slowGuesses(h.checked([]endpoint{e})), nil)
+}
+
+// serve serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
+func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, config *tls.Config) error {
+	if h.authorizer.credentials.token.set && config == nil {
+		proofs, err := tokenproof.NewListener(l, h.authorizer.credentials.tokenKey)
+		if err != nil {
+			return err
+		}
+		proofs.Refused = h.refusedProof
+		l = proofs
+	}
+	bounded := newBounded(l, maxConns)
+	listener, run := h.listenerFor(bounded, config)
+	srv := &http.Server{
+		Handler: handler, ConnState: bounded.state, ConnContext: connContext,
+		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // what strangers send is not an operator's concern
+	}
+	var g errgroup.Group
+	g.Go(func() error { run(ctx); return nil })
+	g.Go(func() error {
+		if err := srv.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			h.log.Warn("no longer serving HTTP; clients are not affected", "addr", l.Addr().String(), "err", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		bounded.closeQuiet() // Shutdown would wait for those that have sent nothing yet
+		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		defer cancel()
+		if srv.Shutdown(over) != nil {
+			_ = srv.Close() // cuts off what is not answered yet
+		}
+		return nil
+	})
+	return g.Wait()
+}

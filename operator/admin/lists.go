@@ -1,0 +1,209 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/operator/clients"
+	"rollcall/zk/jute"
+)
+
+// cons lists the connections with everything known about them.
+func (w *Words) cons(p *textWriter, _ *Stats, _ io.Reader) {
+	for c := range walk(p.walker, w.source.Connections()) {
+		if p.printf(" %s)\n", full(&c)); p.err != nil {
+			return
+		}
+	}
+	p.printf("\n")
+}
+
+// brief returns a connection's line in stat, without the last bracket.
+func brief(c *clients.Connection) string {
+	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.Addr, c.Interest(), c.Queued, c.Received, c.Sent)
+}
+
+// full returns brief and, if the connection has a session, everything else known about it.
+func full(c *clients.Connection) string {
+	if c.Session == 0 {
+		return brief(c)
+	}
+	var b strings.Builder
+	op := "NA"
+	if c.Replies > 0 {
+		op = c.Op.Short()
+	}
+	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", brief(c), uint64(c.Session), op, c.Established.UnixMilli(), c.Timeout.Milliseconds())
+	if c.Xid >= 0 {
+		fmt.Fprintf(&b, ",lcxid=0x%x", c.Xid)
+	}
+	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(c.Zxid), c.Replied.Milliseconds(),
+		c.LastLatency.Milliseconds(), c.MinLatency.Milliseconds(), c.AvgLatency.Milliseconds(), c.MaxLatency.Milliseconds())
+	return b.String()
+}
+
+// alone runs f when no other long answer is being made, so that the memory for one is needed only
+// once.
+func (w *Words) alone(f func()) {
+	w.listing <- struct{}{}
+	defer func() { <-w.listing }()
+	f()
+}
+
+// dump shows the sessions with the time at which they expire, and their ephemeral nodes.
+func (w *Words) dump(p *textWriter, _ *Stats, _ io.Reader) {
+	w.alone(func() {
+		p.printf("SessionTracker dump:\n")
+		if expiries, leads := w.source.Expiries(); leads {
+			buckets(p, "Session", walkPairs(p.walker, expiries), func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
+		} else {
+			p.timeouts(walkPairs(p.walker, w.source.Sessions()))
+		}
+		p.printf("ephemeral nodes dump:\n")
+		p.ephemerals(w.paths().ephemerals(walkPairs(p.walker, w.source.Ephemerals())))
+		p.printf("Connections dump:\n")
+		buckets(p, "Connections", connections(walk(p.walker, w.source.Connections())), func(c client) {
+			p.printf("\tip: /%s sessionId: 0x%x\n", c.addr, uint64(c.session))
+		})
+	})
+}
+
+// client is a connection in dump's list.
+type client struct {
+	addr    string
+	session jute.SessionID
+}
+
+// connections rounds expiry times up to seconds, so that connections that expire together are
+// listed together.
+func connections(all iter.Seq[clients.Connection]) iter.Seq2[client, time.Time] {
+	return func(yield func(client, time.Time) bool) {
+		for c := range all {
+			if !yield(client{c.Addr, c.Session}, c.Expires.Truncate(time.Second).Add(time.Second)) {
+				return
+			}
+		}
+	}
+}
+
+// buckets lists the values by the time at which they expire.
+func buckets[T any](p *textWriter, name string, all iter.Seq2[T, time.Time], show func(T)) {
+	ends := map[int64][]T{}
+	n := 0
+	for one, at := range all {
+		ends[at.UnixNano()] = append(ends[at.UnixNano()], one)
+		n++
+	}
+	p.printf("%s Sets (%d)/(%d):\n", name, len(ends), n)
+	for _, at := range slices.Sorted(maps.Keys(ends)) {
+		p.printf("%d expire at %s:\n", len(ends[at]), time.Unix(0, at).UTC().Format(javaDate))
+		for _, one := range ends[at] {
+			if show(one); p.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// javaDate is the format in which Java prints a date.
+const javaDate = "Mon Jan 02 15:04:05 MST 2006"
+
+// timeouts lists the sessions with their timeouts, for a member that does not know when they
+// expire.
+func (p *textWriter) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
+	type session struct {
+		id      jute.SessionID
+		timeout time.Duration
+	}
+	var all []session
+	for id, timeout := range sessions {
+		all = append(all, session{id, timeout})
+	}
+	p.printf("Global Sessions(%d):\n", len(all))
+	for _, s := range all {
+		if p.printf("0x%x\t%dms\n", uint64(s.id), s.timeout.Milliseconds()); p.err != nil {
+			return
+		}
+	}
+}
+
+// ephemerals lists the ephemeral nodes of each session.
+func (p *textWriter) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
+	type node struct {
+		owner jute.SessionID
+		path  string
+	}
+	var all []node
+	owners := 0
+	for owner, path := range nodes {
+		if len(all) == 0 || all[len(all)-1].owner != owner {
+			owners++
+		}
+		all = append(all, node{owner, path})
+	}
+	p.printf("Sessions with Ephemerals (%d):\n", owners)
+	for i, n := range all {
+		if i == 0 || all[i-1].owner != n.owner {
+			p.printf("0x%x:\n", uint64(n.owner))
+		}
+		if p.printf("\t%s\n", n.path); p.err != nil {
+			return
+		}
+	}
+}
+
+// wchs counts watches on nodes, without those on children alone, as in ZooKeeper.
+func (w *Words) wchs(p *textWriter, s *Stats, _ io.Reader) {
+	p.printf("%d connections watching %d paths\nTotal watches:%d\n", s.Watching, s.WatchedPaths, s.DataWatches)
+}
+
+// wchc lists the paths that each session watches.
+func (w *Words) wchc(p *textWriter, _ *Stats, _ io.Reader) {
+	for id, paths := range w.paths().watches(walkPairs(p.walker, w.source.Watches())) {
+		p.printf("0x%x\n", uint64(id))
+		for _, path := range paths {
+			if p.printf("\t%s\n", path); p.err != nil {
+				return
+			}
+		}
+	}
+	p.printf("\n")
+}
+
+// watch is a session's watch on a node.
+type watch struct {
+	path string
+	id   jute.SessionID
+}
+
+// watchesByPath collects all watches, sorted by path.
+func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []watch) {
+	for id, paths := range all {
+		for _, path := range paths {
+			list = append(list, watch{path, id})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b watch) int { return strings.Compare(a.path, b.path) })
+	return list
+}
+
+// wchp lists the sessions that watch each path.
+func (w *Words) wchp(p *textWriter, _ *Stats, _ io.Reader) {
+	w.alone(func() {
+		all := watchesByPath(w.paths().watches(walkPairs(p.walker, w.source.Watches())))
+		for i, o := range all {
+			if i == 0 || all[i-1].path != o.path {
+				p.printf("%s\n", o.path)
+			}
+			if p.printf("\t0x%x\n", uint64(o.id)); p.err != nil {
+				return
+			}
+		}
+		p.printf("\n")
+	})
+}

@@ -1,0 +1,95 @@
+package admin
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"rollcall/internal/metrics"
+)
+
+// Each metric shows a field of Stats that no other shows, except followers, which is learners under
+// another name, and those of what a member does not have.
+func TestEveryMetricShowsItsField(t *testing.T) {
+	var s Stats
+	next := int64(1001)
+	fill(reflect.ValueOf(&s).Elem(), &next)
+	s.Role = "leader"
+	shown := map[string]string{} // by value: the metric
+	for i := range table {
+		m := &table[i]
+		m.each(&s, func(name, value string) {
+			if reflect.ValueOf(m.value).Pointer() == reflect.ValueOf(none).Pointer() {
+				return
+			}
+			if value == "0" || value == "0.0" {
+				t.Errorf("%s shows no field", name)
+			}
+			if other := shown[value]; other != "" && name != "followers" {
+				t.Errorf("%s is %s, as %s is", name, value, other)
+			}
+			shown[value] = name
+		})
+	}
+}
+
+// fill gives each number in a struct another value: a duration so many milliseconds. Values lie two
+// apart, because a metric may be one more than its field. A map gets two keys, and a histogram two
+// bounds.
+func fill(v reflect.Value, next *int64) {
+	for i := range v.NumField() {
+		fillField(v.Field(i), next)
+	}
+}
+
+func fillField(f reflect.Value, next *int64) {
+	switch {
+	case f.Type() == reflect.TypeFor[metrics.Buckets]():
+		n := uint64(*next)
+		f.Set(reflect.ValueOf(metrics.Buckets{Bounds: []float64{0.5, 2}, Counts: []uint64{n, n + 2}, Count: n + 4, Sum: float64(n + 6)}))
+		*next += 6
+	case f.Kind() == reflect.Struct:
+		fill(f, next)
+	case f.Kind() == reflect.Map:
+		f.Set(reflect.MakeMap(f.Type()))
+		for _, key := range []string{"one", "two"} {
+			value := reflect.New(f.Type().Elem()).Elem()
+			fillField(value, next)
+			f.SetMapIndex(reflect.ValueOf(key), value)
+		}
+	case f.Kind() == reflect.Bool:
+		f.SetBool(true)
+	case f.Type() == reflect.TypeFor[time.Duration]():
+		f.SetInt(*next * int64(time.Millisecond))
+	case f.CanInt():
+		f.SetInt(*next)
+	case f.CanUint():
+		f.SetUint(uint64(*next))
+	case f.CanFloat():
+		f.SetFloat(float64(*next))
+	}
+	*next += 2
+}
+
+// Metrics with similar meanings have values of their own: the counts of proposals, commits and
+// expiries, and the percentiles of one metric.
+func TestFiguresAreTheirOwn(t *testing.T) {
+	s := &Stats{
+		Role: "leader", Proposed: 41, Committed: 42, Expired: 43,
+		Updates: metrics.Summary{Count: 9, P50: 50 * time.Millisecond, P95: 95 * time.Millisecond, P99: 99 * time.Millisecond, P999: 999 * time.Millisecond},
+	}
+	got := map[string]string{}
+	for i := range table {
+		if m := &table[i]; m.told(s) {
+			m.each(s, func(name, value string) { got[name] = value })
+		}
+	}
+	for name, want := range map[string]string{
+		"proposal_count": "41", "commit_count": "42", "stale_sessions_expired": "43",
+		"p50_updatelatency": "50", "p95_updatelatency": "95", "p99_updatelatency": "99", "p999_updatelatency": "999",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %s", name, got[name], want)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+	"rollcall/zk/jute"
+)
+
+const (
+	// maxNodeData is how many bytes of a node's data are shown: the longest data of a node, unless the
+	// configuration allows more.
+	maxNodeData = 1 << 20
+	// maxNodeBody is how many bytes a request that changes a node may have: so many data in base64, a path and
+	// a list of who may do what.
+	maxNodeBody = 2 << 20
+	// changeTime is how long an administrator waits for a change of a node.
+	changeTime = killTime
+)
+
+// nodesAPI has the endpoints that show and change nodes.
+type nodesAPI struct{ ops Operations }
+
+func (n *nodesAPI) routes() []endpoint {
+	return []endpoint{
+		{
+			method: "GET", path: "/v1/nodes", class: reads, shows: showsPaths, long: true, responseBody: api.Node{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
+			failureStatuses: []int{http.StatusNotFound, http.StatusServiceUnavailable},
+			help:            "a node as the caller may see it: its data, its ACL, and its children by name", reply: n.get,
+		},
+		{
+			method: "POST", path: "/v1/nodes/create", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeCreate{}, failureStatuses: nodeFailures,
+			action: "create node", target: nodeTarget, help: "creates a node", reply: n.create,
+		},
+		{
+			method: "POST", path: "/v1/nodes/set", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeSet{}, failureStatuses: nodeFailures,
+			action: "set node", target: nodeTarget, help: "sets the data of a node", reply: n.set,
+		},
+		{
+			method: "POST", path: "/v1/nodes/delete", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeDelete{}, failureStatuses: nodeFailures,
+			action: "delete node", target: nodeTarget, help: "deletes a node without children", reply: n.delete,
+		},
+	}
+}
+
+// nodeFailures are the statuses with which a change of a node fails.
+var nodeFailures = []int{
+	http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+// NodeQuery asks for a node and a page of its children.
+type NodeQuery struct {
+	Path  string
+	After string // only children whose names come after this one
+	Limit int    // the most children; their names have view.MaxBytes at most, not counting the last one
+	Caller
+}
+
+// Caller is who asks about a node. The ACLs of nodes say what a caller may see.
+type Caller struct {
+	Host  string // its address, without a port
+	Super bool   // it is an administrator, who may do everything
+}
+
+// Node is a node as a caller may see it.
+type Node struct {
+	Data     []byte
+	Stat     jute.Stat
+	ACL      []jute.ACL
+	Children []string
+	More     bool // there are further children
+}
+
+// NodeChange is a change that an administrator asks for.
+type NodeChange struct {
+	Op      jute.Op // OpCreate, OpSetData or OpDelete
+	Path    string
+	Data    []byte
+	ACL     []jute.ACL      // of a create
+	Mode    jute.CreateMode // of a create: Persistent or PersistentSequential
+	Version int32           // of a set or a delete, that the data must have; -1: any
+	Host    string          // address of the administrator, without a port
+}
+
+// childCursor is what cursors of a node's children begin with. The name of the page's last child follows.
+const childCursor = "after-"
+
+func (n *nodesAPI) get(q *query) (any, error) {
+	path, after := q.path(), ""
+	if from := q.values.Get("from"); from != "" {
+		name, ok := strings.CutPrefix(from, childCursor)
+		if !ok || name == "" || !jute.ValidPath("/"+name) || strings.Contains(name, "/") {
+			return nil, view.ErrCursor
+		}
+		after = name
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.number("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), Super: q.who != ""}}
+	node, err := n.ops.Node(asked)
+	if err != nil {
+		return nil, err
+	}
+	row := nodeRow(path, node)
+	if q.paths.sight != allPaths {
+		row.Data, row.Hidden = []byte{}, true
+	}
+	return row, nil
+}
+
+func nodeRow(path string, n Node) api.Node {
+	row := api.Node{
+		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeData)]...), Children: append([]string{}, n.Children...), Stat: statRow(n.Stat),
+		ACL: make([]api.ACL, len(n.ACL)),
+	}
+	if last := len(n.Children) - 1; n.More && last >= 0 {
+		row.Next = childCursor + n.Children[last]
+	}
+	for i, a := range n.ACL {
+		row.ACL[i] = api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.Letters()}
+	}
+	return row
+}
+
+func statRow(s jute.Stat) api.Stat {
+	return api.Stat{
+		Czxid: view.ZxidText(s.Czxid), Mzxid: view.ZxidText(s.Mzxid), Pzxid: view.ZxidText(s.Pzxid), Ctime: at(time.UnixMilli(s.Ctime)), Mtime: at(time.UnixMilli(s.Mtime)),
+		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: view.SessionText(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
+	}
+}
+
+func (n *nodesAPI) create(q *query) (any, error) {
+	var body api.NodeCreate
+	q.bodyOf(&body, maxNodeBody)
+	c := NodeChange{Op: jute.OpCreate, Path: body.Path, Data: body.Data, ACL: q.acl(body.ACL)}
+	if body.Sequential {
+		c.Mode = jute.PersistentSequential
+	}
+	return n.change(q, c)
+}
+
+func (n *nodesAPI) set(q *query) (any, error) {
+	var body api.NodeSet
+	if q.bodyOf(&body, maxNodeBody); body.Data == nil { // it must not be lost by a slip
+		q.wrong(`data is missing: give it in base64, or "" for none`)
+	}
+	return n.change(q, NodeChange{Op: jute.OpSetData, Path: body.Path, Data: body.Data, Version: version(body.Version)})
+}
+
+func (n *nodesAPI) delete(q *query) (any, error) {
+	var body api.NodeDelete
+	q.bodyOf(&body, maxNodeBody)
+	return n.change(q, NodeChange{Op: jute.OpDelete, Path: body.Path, Version: version(body.Version)})
+}
+
+// change makes a change of a node for the administrator who asks.
+func (n *nodesAPI) change(q *query, c NodeChange) (any, error) {
+	q.SetPathValue(nodePath, c.Path)
+	if sequence := c.Mode.IsSequential(); !jute.ValidPath(c.Path) && !(sequence && jute.ValidPath(c.Path+"0")) {
+		q.wrong("path: %.100q is not the path of a node; write one such as /locks/a", c.Path)
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), changeTime)
+	defer cancel()
+	c.Host = hostOfCaller(q.Request)
+	path, stat, err := n.ops.ChangeNode(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	q.SetPathValue(nodePath, path)
+	changed := api.NodeChanged{Path: path}
+	if c.Op != jute.OpDelete {
+		row := statRow(stat)
+		changed.Stat = &row
+	}
+	return changed, nil
+}
+
+// nodePath is the name under which a request keeps the path of its node, for the audit log.
+const nodePath = "node"
+
+func nodeTarget(r *http.Request) string { return cmp.Or(r.PathValue(nodePath), "a node") }
+
+// version returns the version that a node must have, -1 if that is any.
+func version(v *int32) int32 {
+	if v == nil {
+		return -1
+	}
+	return *v
+}
+
+// acl returns the list of a node to be created.
+func (q *query) acl(rows []api.ACL) []jute.ACL {
+	if rows == nil {
+		return jute.OpenACL
+	}
+	list := make([]jute.ACL, 0, len(rows))
+	for i, row := range rows {
+		perms, err := jute.ParsePerms(row.Perms)
+		if err != nil {
+			q.wrong("acl: entry %d: %v", i+1, err)
+		}
+		list = append(list, jute.ACL{Perms: perms, ID: jute.ID{Scheme: []byte(row.Scheme), ID: []byte(row.ID)}})
+	}
+	return list
+}

@@ -1,0 +1,56 @@
+package admin
+
+import (
+	"slices"
+
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+)
+
+func (e *ensembleAPI) removals(q *query) (any, error) {
+	path, p := "", q.page()
+	if q.values.Has("path") {
+		path = q.path()
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	a, err := e.ops.Removals(q.Context(), path, p)
+	if err != nil {
+		return nil, err
+	}
+	a.Items = slices.DeleteFunc(a.Items, func(r api.Removal) bool { return !q.paths.shows(r.Path) })
+	ends := e.endsOf(a.Items)
+	for i := range a.Items {
+		if r := &a.Items[i]; r.Cause == view.SessionEnded && ends[r.Session] != nil {
+			r.End = ends[r.Session]
+			r.Address, r.Member = r.End.Address, r.End.Member
+		}
+	}
+	return a, nil
+}
+
+// endsOf returns the ends of the sessions whose ends have removed a node, as far as they are kept.
+func (e *ensembleAPI) endsOf(removals []api.Removal) map[string]*api.End {
+	ends, missing := map[string]*api.End{}, 0
+	for _, r := range removals {
+		if _, there := ends[r.Session]; r.Cause == view.SessionEnded && !there {
+			ends[r.Session] = nil
+			missing++
+		}
+	}
+	if missing == 0 {
+		return nil
+	}
+	for end := range e.ops.Ends(0, "", 0) {
+		if known, wanted := ends[end.Session.String()]; !wanted || known != nil {
+			continue
+		}
+		row := endRow(end)
+		ends[row.ID] = &row
+		if missing--; missing == 0 {
+			break
+		}
+	}
+	return ends
+}

@@ -1,0 +1,21 @@
+package admin
+
+import (
+	"time"
+
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+	"rollcall/znode"
+)
+
+// endRow returns the end of a session as it is sent.
+func endRow(e znode.End) api.End {
+	return api.End{
+		ID: e.Session.String(), State: "ended", Ended: at(e.At()), Reason: e.Reason.String(), By: e.By, Address: e.Address,
+		Member: e.Member, Leader: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid), SilentMs: e.Silent.Milliseconds(),
+		TimeoutMs: e.Timeout.Milliseconds(), Ephemerals: e.Ephemerals, Number: e.Number,
+	}
+}
+
+// at returns a time in UTC, in milliseconds.
+func at(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -1,0 +1,77 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"rollcall/operator/backup"
+)
+
+// DefaultSnapshotInterval is the default of HTTPSettings.SnapshotInterval, as in ZooKeeper.
+const DefaultSnapshotInterval = 5 * time.Minute
+
+// lastZxid is the header in which ZooKeeper's command snapshot gives the last zxid of its answer, and the field in which restore does.
+const lastZxid = "last_zxid"
+
+// streamingParam is the parameter of ZooKeeper's command snapshot: false has the snapshot written to the disk alone.
+const streamingParam = "streaming"
+
+// snapshotCommand and restoreCommand are ZooKeeper's commands about whole states. ZooKeeper 3.9 has them.
+func (c *copies) snapshotCommand() endpoint {
+	return endpoint{method: http.MethodGet, timeout: backupTime, serve: c.snapshot}
+}
+
+func (c *copies) restoreCommand() endpoint {
+	return endpoint{method: http.MethodPost, contentType: "application/octet-stream", timeout: restoreTime, serve: c.restore}
+}
+
+// snapshot sends a backup, as /v1/backup does, or writes a snapshot to the disk, as /v1/snapshot does: at most one in the interval. It says why there is
+// none with the statuses of ZooKeeper's command.
+func (c *copies) snapshot(w http.ResponseWriter, r *http.Request) {
+	failed := c.snapshotFault(r)
+	switch {
+	case failed != nil:
+	case r.Method == http.MethodHead: // it gets no bytes of the backup, so it does not count
+		failed = c.send(w, r, backup.DefaultRate)
+	default:
+		failed = c.takeSnapshot(w, r)
+	}
+	if failed != nil {
+		writeCommand(w, failed.Status, "snapshot", func(*jsonWriter) string { return failed.Text })
+	}
+}
+
+// takeSnapshot sends a backup or writes a snapshot, unless one was taken in the interval, or is being taken.
+func (c *copies) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
+	select {
+	case c.snapshots <- struct{}{}:
+	default:
+		w.Header().Set("Retry-After", strconv.Itoa(int(c.settings.interval/time.Second)+1))
+		return &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one snapshot in %v (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup save or rollcall snapshot", c.settings.interval)}
+	}
+	var failed *Failure
+	if r.URL.Query().Get(streamingParam) == "false" {
+		failed = c.storeSnapshot(w, r)
+	} else {
+		failed = c.send(w, r, backup.DefaultRate)
+	}
+	if failed != nil {
+		<-c.snapshots
+		return failed
+	}
+	time.AfterFunc(c.settings.interval, func() { <-c.snapshots })
+	return nil
+}
+
+// snapshotFault returns why a request for a snapshot is not answered, or nil.
+func (c *copies) snapshotFault(r *http.Request) *Failure {
+	switch streaming := r.URL.Query()[streamingParam]; {
+	case c.settings.noSnapshots:
+		return &Failure{Status: http.StatusServiceUnavailable, Text: "admin.snapshot.enabled=false has switched this command off"}
+	case len(streaming) > 1, len(streaming) == 1 && streaming[0] != "true" && streaming[0] != "false":
+		return &Failure{Status: http.StatusBadRequest, Text: "allowed is streaming=true or streaming=false, once, or no such parameter"}
+	}
+	return nil
+}

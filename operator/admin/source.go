@@ -1,0 +1,181 @@
+package admin
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"rollcall/internal/metrics"
+	"rollcall/operator/api"
+	"rollcall/operator/clients"
+	"rollcall/zk/jute"
+)
+
+// Source is the member that is reported on. It is safe for concurrent use. Its sequences hold no
+// lock while they yield; they read the state in parts, so they may miss what changes meanwhile.
+type Source interface {
+	// Stats returns the member's metrics. It waits for nothing but the tree's lock.
+	Stats() Stats
+	// Details returns the metrics that only Prometheus gets. It waits for no lock that apply may hold for
+	// long.
+	Details() Details
+	// Health returns whether this member works. It waits for no lock that apply may hold.
+	Health() Health
+	// Ensemble returns the server list, likewise.
+	Ensemble() Ensemble
+	// Settings returns the lines of conf, in order. data and log are what DiskUsage returns. members is
+	// the text of /zookeeper/config, which comes last, or "" for a standalone server.
+	Settings(data, log int64) (lines []Line, members string)
+	// DiskUsage returns the bytes of the log's files and of all others.
+	DiskUsage() (data, log int64, err error)
+	// DiskSpace returns how much space the member's files take, and how much is left. It hangs as long as
+	// the disk does.
+	DiskSpace() (DiskSpace, error)
+	// ResetStats sets the counters to zero, and ResetConnections those of single connections.
+	ResetStats()
+	ResetConnections()
+
+	// Connections yields this member's client connections.
+	Connections() iter.Seq[clients.Connection]
+	// Watches yields the sessions that watch nodes here, each with its paths in order.
+	Watches() iter.Seq2[jute.SessionID, []string]
+	// Sessions yields all sessions of the ensemble by id, with their timeouts.
+	Sessions() iter.Seq2[jute.SessionID, time.Duration]
+	// Expiries yields the sessions, in no order, with the time at which each expires if nothing
+	// more is received. Only the leader knows that time: ok is false elsewhere.
+	Expiries() (expiries iter.Seq2[jute.SessionID, time.Time], ok bool)
+	// Public reports whether everybody may know that a node is at path: everybody may read all nodes above it. It waits for
+	// nothing but the tree's lock.
+	Public(path string) bool
+	// Ephemerals yields the ephemeral nodes with their owners; the nodes of one owner come
+	// together.
+	Ephemerals() iter.Seq2[jute.SessionID, string]
+}
+
+// Stats holds the metrics of one member.
+type Stats struct {
+	Role string        // "leader", "follower", "observer", "standalone", api.ReadOnly; "": not serving
+	Up   time.Duration // since its start
+
+	Exposed  string // as in Health
+	NoMemory bool   // as in Health
+
+	Received, Sent  uint64 // packets
+	Connections     int
+	Outstanding     int // requests
+	Handshakes      uint64
+	Rejected        uint64          // connections refused because there were too many
+	DropChance      float64         // with which the connection throttle refuses a new session
+	Deficit         int64           // tokens that are missing in its bucket
+	Sessionless     uint64          // connections closed because they opened no session in time
+	AuthFailed      uint64          // connections
+	ClientMemory    int64           // bytes of waiting requests and of output that clients have not read
+	MostMemory      int64           // how many bytes there may be
+	OverBudget      uint64          // connections closed because they held most when there was too much
+	Latency         metrics.Summary // of all requests
+	Reads, Updates  metrics.Summary // latency of requests that change nothing, and of the others
+	Responses       metrics.Spread  // bytes of replies and events
+	BytesIn         uint64          // of frames
+	ReplyBytes      uint64
+	EventBytes      uint64
+	Zxid            int64 // of the last applied transaction
+	Nodes           int   // in the tree, including the root
+	Ephemerals      int
+	DataSize        int64 // bytes of all paths and data
+	DataQuota       int64 // bytes that they may have in this term; 0: there is no limit
+	DataUsed        int64 // bytes that count against the quota
+	Sessions        int   // of the ensemble
+	Watches         int   // of this member's connections
+	WatchedPaths    int   // these three without watches on children alone
+	Watching        int   // connections
+	DataWatches     int
+	Voters          int             // members of the ensemble that vote
+	Writes          metrics.Summary // how long log writes took until they were on disk
+	SlowWrites      uint64          // those that took a second or more
+	Snapshots       metrics.Summary
+	Elections       metrics.Summary
+	Stands          uint64 // how often this member was a candidate in an election
+	Proposed        uint64 // transactions, as leader
+	Committed       uint64
+	Expired         uint64         // sessions, as leader
+	Jump            time.Duration  // by how much the wall clock has jumped
+	Held            bool           // this leader removes no TTL nodes or containers, because its clock is wrong
+	Proposals       metrics.Spread // bytes of transactions in this term
+	Learners        int            // this and the rest only on a leader
+	Synced          int            // voters
+	SyncedObservers int            // members without a vote
+	Syncs           int
+	Leading         time.Duration
+	Apart           time.Duration // the greatest difference to another member's clock
+	Files, MaxFiles int64         // file descriptors of this process, which Words fills in; -1: unknown
+}
+
+// Health says whether a member works, and whether it serves clients.
+type Health struct {
+	Role      string // as in Stats; "": not serving
+	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
+	Damage    string // why it no longer serves: its state is damaged
+	Disputed  string // why it does not serve for now: its state differs from the leader's, and no majority says who is right
+	Leaving   int64  // the version of the list that does not have this member any more, which may still vote; 0: it has
+	Removed   int64  // as Leaving, and raft's configuration does not have this member either; 0: one of them has
+	Joining   bool   // it catches up and takes part in no election
+	Drained   bool   // it takes no more clients, because an operator has drained it or it is stopping
+	HasLeader bool   // this member knows a leader
+	Exposed   string // how the ports for members are open to processes that are no members; "": they are not
+	NoMemory  bool   // it is short of memory, and refuses its clients' writes that add data
+}
+
+// serves reports whether clients are served that do not ask for a read-only server.
+func (h Health) serves() bool {
+	return h.Role != "" && h.Role != api.ReadOnly && !h.Drained && h.Leaving == 0
+}
+
+// shortOfMemory says what NoMemory means.
+const shortOfMemory = "short of memory: writes that add data are refused"
+
+const noLeader = "no leader is known: a majority of the members must be up and reach each other"
+
+// Text returns the member's role, or why it does not serve clients.
+func (h Health) Text() (text string, serves bool) {
+	switch {
+	case h.serves() && h.NoMemory:
+		return h.Role + ", " + shortOfMemory, true
+	case h.serves():
+		return h.Role, true
+	case h.Damage != "":
+		return "the state of this member is damaged: " + h.Damage, false
+	case h.Disputed != "":
+		return "this member does not serve for now: " + h.Disputed, false
+	case h.Stalled != "":
+		return h.Stalled, false
+	case h.Drained:
+		return "this member takes no more clients: it is stopping, or drained until its next start", false
+	case h.Removed != 0:
+		return fmt.Sprintf("this member was removed from the ensemble (the list of version 0x%x): stop it, or add it again", uint64(h.Removed)), false
+	case h.Leaving != 0:
+		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until another one can take its place: do not stop it before", uint64(h.Leaving)), false
+	case h.Joining:
+		return "this member is joining the ensemble and has not caught up yet", false
+	case h.Role == api.ReadOnly:
+		return "read-only: " + noLeader + "; clients that ask for a read-only server are served", false
+	case !h.HasLeader:
+		return noLeader, false
+	}
+	return "this member is starting, and its leader has not announced it yet", false
+}
+
+// Ensemble is the server list, as the member sees it.
+type Ensemble struct {
+	Self, Leader uint32 // Leader is 0 if there is none
+	Peers        []Peer // none on a standalone server
+}
+
+// Peer is one member in the server list. Its addresses are host:port.
+type Peer struct {
+	ID                       uint32
+	Quorum, Election, Client string // Client is "" if the list does not name it
+	Observer                 bool   // it does not vote
+}
+
+// Line is one line of the answer to conf.
+type Line struct{ Name, Value string }

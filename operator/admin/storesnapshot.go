@@ -1,0 +1,45 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"rollcall/operator/api"
+	"rollcall/operator/view"
+)
+
+// snapshotTime is how long a snapshot on demand may take. The member makes pauses while it writes one: see disk.Paced.
+const snapshotTime = 2 * time.Hour
+
+// Stored is a snapshot that this member has written to its disk.
+type Stored struct {
+	Index, Term uint64 // of the last log entry in it
+	Zxid        int64  // of the last transaction in it
+	Bytes       int64
+	Took        time.Duration // from copying the state until the snapshot was on the disk
+}
+
+func (c *copies) store(q *query) (any, error) {
+	if q.body(&struct{}{}); q.err != nil {
+		return nil, q.err
+	}
+	s, err := c.ops.StoreSnapshot(q.Context())
+	if err != nil {
+		return nil, err
+	}
+	return api.Snapshot{Member: c.source.Ensemble().Self, Index: s.Index, Term: s.Term, Zxid: view.ZxidText(s.Zxid), Bytes: s.Bytes, TookMs: s.Took.Milliseconds()}, nil
+}
+
+// storeSnapshot answers ZooKeeper's command snapshot with streaming=false: at most one in the interval, with ZooKeeper's headers.
+func (c *copies) storeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
+	s, err := c.ops.StoreSnapshot(r.Context())
+	if err != nil {
+		return failure(err)
+	}
+	w.Header().Set(lastZxid, fmt.Sprintf("0x%x", uint64(s.Zxid)))
+	w.Header().Set("snapshot_size", strconv.FormatInt(s.Bytes, 10))
+	writeCommand(w, http.StatusOK, "snapshot", func(*jsonWriter) string { return "" })
+	return nil
+}

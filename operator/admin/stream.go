@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+
+	"rollcall/operator/api"
+)
+
+const (
+	// heartbeat is the time after which a stream of events gets a comment, so that its reader knows that it
+	// works. Readers take one as broken after some of these.
+	heartbeat = 5 * time.Second
+	// streamTime is how long a stream lasts. A page that was forgotten connects again.
+	streamTime = 24 * time.Hour
+	// anonymousTime is the same for a reader without credentials. There are few places for streams, and a
+	// page that is looked at takes one again at once.
+	anonymousTime = 10 * time.Minute
+)
+
+func (s *eventStreams) routes() []endpoint {
+	return []endpoint{
+		{
+			method: "GET", path: "/v1/events", class: reads, shows: showsState, timeout: streamTime, responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
+			help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: s.serve,
+		},
+	}
+}
+
+// serve sends events until the client leaves, falls behind, or the member stops.
+func (s *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
+	if q := newQuery(&endpoint{}, r, s.authorizer.administrator(r)); q.err != nil {
+		q.err.write(w, r)
+		return
+	}
+	by, lasts := s.authorizer.administrator(r), streamTime
+	if by == "" {
+		lasts = anonymousTime
+	}
+	one, failure := s.join(by)
+	if failure != nil {
+		failure.write(w, r)
+		return
+	}
+	defer s.leave(one)
+	control := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return
+	}
+	beat, over := time.NewTicker(heartbeat), time.NewTimer(lasts)
+	defer beat.Stop()
+	defer over.Stop()
+	frame := []byte("retry: 1000\n\n")
+	for {
+		if _, err := w.Write(frame); err != nil {
+			return
+		}
+		if control.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-one.ended:
+			return
+		case <-over.C:
+			return
+		case <-beat.C:
+			frame = []byte(":\n\n")
+		case frame = <-one.frames:
+		}
+	}
+}

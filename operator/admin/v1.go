@@ -1,0 +1,67 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"rollcall/operator/view"
+)
+
+func underV1(r *http.Request) bool {
+	return r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/")
+}
+
+// serveJSON sends what an endpoint under /v1/ answers.
+func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	q := newQuery(e, r, h.authorizer.administrator(r))
+	q.paths = h.authorizer.pathFilterFor(r)
+	var answer any
+	var err error
+	if q.err == nil {
+		answer, err = e.reply(q)
+	}
+	switch {
+	case q.err != nil:
+		q.err.write(w, r)
+	case err != nil:
+		failure(err).write(w, r)
+	default:
+		writeJSON(w, http.StatusOK, answer)
+	}
+}
+
+// failure returns why a member did not answer.
+func failure(err error) *Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
+	if errors.Is(err, view.ErrCursor) {
+		return &Failure{Status: http.StatusBadRequest, Text: "from: this is not the next of an earlier page of this list; leave it out to begin with the first page"}
+	}
+	return &Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "view: ")}
+}
+
+// writeJSON sends v with a status.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if text, isText := v.(json.RawMessage); isText {
+		_, _ = w.Write(text) // a client that left needs no answer
+		return
+	}
+	e := json.NewEncoder(w) // it writes everything at once, from a buffer that it uses again
+	e.SetEscapeHTML(false)  // no browser takes it for HTML, and a page of paths could have six times the bytes
+	if err := e.Encode(v); unencodable(err) {
+		panic("admin: the types of package api do not encode: " + err.Error())
+	}
+}
+
+// unencodable reports whether err is not about a client that left.
+func unencodable(err error) bool {
+	_, value := errors.AsType[*json.UnsupportedValueError](err)
+	_, typed := errors.AsType[*json.UnsupportedTypeError](err)
+	_, marshaler := errors.AsType[*json.MarshalerError](err)
+	return value || typed || marshaler
+}

@@ -1,0 +1,313 @@
+package audit
+
+import (
+	"iter"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rollcall/proto"
+	"rollcall/zk/digest"
+	"rollcall/zk/jute"
+)
+
+const (
+	// maxText is how many bytes of a path, a list of permissions or an error a line has at most. Clients
+	// choose them, and a path may be as long as a request.
+	maxText = 4 << 10
+	// maxName is the same for the name of an identity.
+	maxName = 256
+	// maxNames is how many identities a line has at most. A connection may have hundreds.
+	maxNames = 16
+)
+
+// Result says what came of an operation.
+type Result uint8
+
+// These are the results. All but Unchanged are as in ZooKeeper's audit log.
+const (
+	Success Result = iota
+	Failure
+	Invoked   // it has begun
+	Unchanged // a create of a node that exists; ZooKeeper calls it a failure
+)
+
+// resultNames are the results in JSON, and zooKeeperResults those in ZooKeeper's format.
+var (
+	resultNames      = [...]string{Success: "success", Failure: "failure", Invoked: "invoked", Unchanged: "unchanged"}
+	zooKeeperResults = [...]string{Success: "success", Failure: "failure", Invoked: "invoked", Unchanged: "failure"}
+)
+
+// Event is something that leaves a line. A field that is zero is left out of the line, except Result.
+type Event struct {
+	AtMs      int64             // in ms since 1970, by the log's time if it is a change of the state
+	Zxid      int64             // of the transaction
+	Session   jute.SessionID    // that asked for it, or that it is about
+	Ids       []*proto.Identity // who asked for it, with the address in the scheme ip
+	User      string            // who did it, if no client did
+	Address   string            // of the client, with or without a port; default: that in Ids
+	Operation string
+	Path      string
+	Target    string // what it is about besides a path
+	Type      string // of the node that is created
+	ACL       string // the new one; see aclText
+	Result    Result
+	Error     string
+	Reason    string        // why it happened
+	Timeout   time.Duration // of the session
+	Dropped   uint64        // lines before this one that are missing
+}
+
+// host returns the address of who asked, without a port.
+func (e *Event) host() string {
+	if e.Address != "" {
+		if host, _, err := net.SplitHostPort(e.Address); err == nil {
+			return host
+		}
+		return e.Address
+	}
+	for _, id := range e.Ids {
+		if id.GetScheme() == "ip" {
+			return id.GetId()
+		}
+	}
+	return ""
+}
+
+// most returns how many bytes the target and the error of the line have at most.
+func (e *Event) most() int {
+	if e.proving() {
+		return maxFailureText
+	}
+	return maxText
+}
+
+// How a line begins in each format, by which the file is recognised.
+const (
+	jsonBegin      = `{"at":"`
+	zooKeeperStamp = "2006-01-02 15:04:05,000"
+	zooKeeperName  = " INFO audit.Slf4jAuditLogger: "
+)
+
+// formatter writes events as lines.
+type formatter struct {
+	member    uint32
+	user      string // that this process runs as
+	zooKeeper bool
+	atMs      int64  // the time in stamp
+	stamp     []byte // of the last line
+}
+
+// append appends the line of e.
+func (f *formatter) append(b []byte, e *Event) []byte {
+	layout := "2006-01-02T15:04:05.000Z"
+	if f.zooKeeper {
+		layout = zooKeeperStamp
+	}
+	if e.AtMs != f.atMs || f.stamp == nil { // the changes of one entry have one time
+		f.atMs, f.stamp = e.AtMs, time.UnixMilli(e.AtMs).UTC().AppendFormat(f.stamp[:0], layout)
+	}
+	if f.zooKeeper {
+		return f.appendZooKeeper(b, e)
+	}
+	return f.appendJSON(b, e)
+}
+
+func (f *formatter) appendJSON(b []byte, e *Event) []byte {
+	b = append(append(append(b, jsonBegin...), f.stamp...), `","member":`...)
+	b = strconv.AppendUint(b, uint64(f.member), 10)
+	if e.Session != 0 {
+		b = append(strconv.AppendUint(append(b, `,"session":"0x`...), uint64(e.Session), 16), '"')
+	}
+	b = appendWho(b, e)
+	b = field(b, "address", e.host(), maxName)
+	b = field(b, "operation", e.Operation, maxName)
+	b = field(b, "path", e.Path, maxText)
+	b = field(b, "target", e.Target, e.most())
+	b = field(b, "type", e.Type, maxName)
+	b = field(b, "acl", e.ACL, maxText)
+	b = field(b, "result", resultNames[e.Result], maxName)
+	b = field(b, "error", e.Error, e.most())
+	b = field(b, "reason", e.Reason, maxText)
+	if e.Timeout != 0 {
+		b = strconv.AppendInt(append(b, `,"timeout_ms":`...), e.Timeout.Milliseconds(), 10)
+	}
+	if e.Dropped != 0 {
+		b = strconv.AppendUint(append(b, `,"dropped":`...), e.Dropped, 10)
+	}
+	if e.Zxid != 0 {
+		b = append(strconv.AppendUint(append(b, `,"zxid":"0x`...), uint64(e.Zxid), 16), '"')
+	}
+	return append(b, "}\n"...)
+}
+
+// appendWho appends the identities of a client, or the user.
+func appendWho(b []byte, e *Event) []byte {
+	who, n := append(b, `,"who":[`...), 0
+	name := func(scheme, id string) {
+		if n++; n > 1 {
+			who = append(who, ',')
+		}
+		who = append(appendText(append(who, '"'), scheme, maxName, true), ':')
+		who = append(appendText(who, id, maxName, true), '"')
+	}
+	for _, id := range e.Ids {
+		if id.GetScheme() != "ip" && n < maxNames {
+			name(id.GetScheme(), nameOf(id))
+		}
+	}
+	if e.User != "" {
+		name("user", e.User)
+	}
+	if n == 0 {
+		return b
+	}
+	return appendFingerprints(append(who, ']'), e)
+}
+
+// appendFingerprints appends the fingerprints of the identities of the scheme digest, in the order of their names. Anybody may give
+// himself any name there.
+func appendFingerprints(b []byte, e *Event) []byte {
+	n := 0
+	for print := range e.fingerprints() {
+		b = append(append(append(b, [...]string{`,"fingerprints":["`, `,"`}[min(n, 1)]...), print...), '"')
+		n++
+	}
+	if n > 0 {
+		b = append(b, ']')
+	}
+	return b
+}
+
+// fingerprints yields the fingerprints of those identities of the scheme digest whose names a line has.
+func (e *Event) fingerprints() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		n := 0
+		for _, id := range e.Ids {
+			if id.GetScheme() == "ip" {
+				continue
+			}
+			if n++; n > maxNames || id.GetScheme() == "digest" && !yield(digest.Fingerprint(id.GetId())) {
+				return
+			}
+		}
+	}
+}
+
+// field appends a field of JSON, unless it is empty.
+func field(b []byte, name, value string, most int) []byte {
+	if value == "" {
+		return b
+	}
+	b = append(append(append(b, `,"`...), name...), `":"`...)
+	return append(appendText(b, value, most, true), '"')
+}
+
+// appendZooKeeper appends the line as ZooKeeper 3.8 writes it with its sample configuration of log4j. Its names
+// and their order are ZooKeeper's. Other than there, special characters are escaped.
+func (f *formatter) appendZooKeeper(b []byte, e *Event) []byte {
+	b = append(append(b, f.stamp...), zooKeeperName...)
+	begin := len(b)
+	if e.Session != 0 {
+		b = strconv.AppendUint(append(b, "session=0x"...), uint64(e.Session), 16)
+	}
+	b = f.appendUsers(b, begin, e)
+	b = entry(b, begin, "ip", e.host(), maxName)
+	b = entry(b, begin, "operation", e.Operation, maxName)
+	path := e.Path
+	if path == "" && e.Operation != operations[operationAt(jute.OpMulti)].name {
+		path = e.Target
+	}
+	b = entry(b, begin, "znode", path, e.most())
+	b = entry(b, begin, "znode_type", e.Type, maxName)
+	b = entry(b, begin, "acl", e.ACL, maxText)
+	b = entry(b, begin, "result", zooKeeperResults[e.Result], maxName)
+	b = entry(b, begin, "fingerprint", strings.Join(slices.Collect(e.fingerprints()), ","), maxName)
+	if e.Dropped != 0 {
+		b = entry(b, begin, "dropped", strconv.FormatUint(e.Dropped, 10), maxName)
+	}
+	return append(b, '\n')
+}
+
+// appendUsers appends the names of a client's identities, with its address as the last one, or the user.
+func (f *formatter) appendUsers(b []byte, begin int, e *Event) []byte {
+	if len(b) > begin {
+		b = append(b, '\t')
+	}
+	b = append(b, "user="...)
+	if len(e.Ids) == 0 {
+		name := e.User
+		if name == "" {
+			name = f.user // what no client asked for, this process did, as in ZooKeeper
+		}
+		return appendText(b, name, maxName, false)
+	}
+	names := make([]string, 0, maxNames+1)
+	for _, id := range e.Ids {
+		name := nameOf(id)
+		if name == "" {
+			name = id.GetScheme()
+		}
+		if id.GetScheme() != "ip" && len(names) < maxNames && (len(names) == 0 || names[len(names)-1] != name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range append(names, e.host()) {
+		if b[len(b)-1] != '=' {
+			b = append(b, ',')
+		}
+		for i, part := range strings.Split(name, ",") {
+			if i > 0 {
+				b = appendEscape(b, ',') // it is within a name
+			}
+			b = appendText(b, part, maxName, false)
+		}
+	}
+	return b
+}
+
+// entry appends a field of ZooKeeper's format, unless it is empty.
+func entry(b []byte, begin int, name, value string, most int) []byte {
+	if value == "" {
+		return b
+	}
+	if len(b) > begin {
+		b = append(b, '\t')
+	}
+	return appendText(append(append(b, name...), '='), value, most, false)
+}
+
+// nameOf returns the name of an identity: of digest only the user.
+func nameOf(id *proto.Identity) string {
+	if id.GetScheme() == "digest" {
+		user, _, _ := strings.Cut(id.GetId(), ":")
+		return user
+	}
+	return id.GetId()
+}
+
+// aclSchemes are the schemes whose ids an ACL's text has, of digest only the user. Clients write
+// auth:USER:PASSWORD, although an entry of auth needs no id, and what they write into others nobody knows.
+var aclSchemes = []string{"world", "ip", "digest", "sasl", "x509"}
+
+// aclText returns an ACL as ZooKeeper prints it, with commas between its entries, and without passwords and
+// their hashes. It is not much longer than maxText.
+func aclText(list []jute.ACL) string {
+	var b strings.Builder
+	for i := range list {
+		if b.Len() > maxText {
+			break // appendText cuts it
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		scheme, id := string(list[i].ID.Scheme), ""
+		if slices.Contains(aclSchemes, scheme) {
+			id = string(list[i].ID.ID)
+		}
+		b.WriteString(scheme + ":" + nameOf(&proto.Identity{Scheme: scheme, Id: id}) + ":" + list[i].Perms.Letters())
+	}
+	return b.String()
+}

@@ -1,0 +1,66 @@
+// Package clients has the rows of client connections and watches that operators see.
+package clients
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"rollcall/zk/jute"
+)
+
+// Connection is what operators see of one client connection. Its server fills it in.
+type Connection struct {
+	Number                                          uint64         // counts the server's connections, from 1
+	Addr                                            string         // host:port
+	TLS, Cipher                                     string         // its version and cipher suite; "": the connection is plain
+	Reading                                         bool           // the server waits for requests
+	Writing                                         bool           // the client has not taken all
+	Queued                                          int            // requests not answered
+	Received, Sent                                  uint64         // packets
+	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
+	Timeout                                         time.Duration
+	Established                                     time.Time
+	Replies                                         uint64        // 0: what follows says nothing
+	Op                                              jute.Op       // the last reply's
+	Xid                                             int32         // the last reply's; -1: the client has numbered no request
+	Zxid                                            int64         // in the last reply
+	Replied                                         time.Duration // when that was, from the server's start
+	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
+	Expires                                         time.Time // when it ends if nothing is heard
+}
+
+// Interest returns ZooKeeper's code of what the server waits for: 1 to read, 4 to write, 5 for both.
+func (c *Connection) Interest() int {
+	interest := 0
+	if c.Reading {
+		interest |= 1
+	}
+	if c.Writing {
+		interest |= 4
+	}
+	return interest
+}
+
+// Watch is what operators see of one path that a connection watches.
+type Watch struct {
+	Connection uint64         // its Connection.Number
+	Session    jute.SessionID // of the connection
+	Path       string
+	Data       bool // once, for the node: created, deleted, or its data changed
+	Children   bool // once, for the node's children
+	Persistent bool // both, until the client removes the watch
+	Recursive  bool // the node and everything below it, until the client removes the watch
+}
+
+// Place is a place in a list of watches that is in the order of connections, and for each of them in the
+// order of paths. The zero value is before all.
+type Place struct {
+	Connection uint64
+	Path       string
+}
+
+// Compare returns -1 if p is before q, 0 if they are the same, and 1 if p is after q.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Connection, q.Connection), strings.Compare(p.Path, q.Path))
+}

@@ -1,0 +1,101 @@
+package migrate
+
+import (
+	"fmt"
+	"io"
+	"path"
+
+	"rollcall/zk/datadir"
+	"rollcall/zk/jute"
+	"rollcall/znode"
+)
+
+// Losses says what ZooKeeper's files cannot express of a state, and what else is special about it.
+type Losses struct {
+	Nodes, Sessions int // that carry over
+	// Born is how many of the sessions were opened in Rollcall. ZooKeeper computes a session's password from its id and
+	// so does not know the ones that these clients hold: their clients get new sessions, and their ephemeral nodes go
+	// when the sessions' time is over.
+	Born           int
+	BornEphemerals int // nodes of such sessions
+	Ended          int // nodes left by sessions that have ended; they are left out
+	TTLs           int // ZooKeeper removes these when it starts, unless extendedTypesEnabled is set there
+}
+
+// Back returns the state that an image has as ZooKeeper's. term is the last one that the member knows: ZooKeeper's next
+// epoch is a later one.
+func Back(image io.Reader, term uint64) (*datadir.State, Losses, error) {
+	b := back{state: datadir.NewState(), born: map[jute.SessionID]bool{}, bereft: map[string]bool{}}
+	h, _, err := znode.ReadImage(image, znode.Visitor{Head: b.head, Session: b.session, Node: b.node})
+	if err != nil {
+		return nil, Losses{}, fmt.Errorf("crossing: %w", err)
+	}
+	if latest := max(term, h.Term.Term); latest > maxEpoch {
+		return nil, Losses{}, fmt.Errorf("crossing: term %d is too high for an epoch of ZooKeeper; allowed is up to %d", latest, maxEpoch)
+	}
+	b.removeChildren()
+	b.state.Epoch = max(datadir.Epoch(b.state.Zxid), int64(max(term, h.Term.Term)))
+	b.losses.Nodes, b.losses.Sessions, b.losses.Born = b.state.Len(), len(b.state.Sessions), len(b.born)
+	return b.state, b.losses, nil
+}
+
+// back fills a state of ZooKeeper's from the parts of an image.
+type back struct {
+	state  *datadir.State
+	born   map[jute.SessionID]bool // sessions with a password that ZooKeeper does not know
+	bereft map[string]bool         // the parents of nodes that were left out
+	losses Losses
+}
+
+func (b *back) head(h znode.Head) error {
+	b.state.Zxid = h.Zxid
+	return nil
+}
+
+// removeChildren records the removal of the nodes that were left out with their parents, as a transaction of its own. A
+// client that sets its watch on such a parent again then hears that the children have changed.
+func (b *back) removeChildren() {
+	if len(b.bereft) == 0 {
+		return
+	}
+	b.state.Zxid++
+	for parent := range b.bereft {
+		b.state.Get(parent).Pzxid = b.state.Zxid
+	}
+}
+
+func (b *back) session(s znode.Session) error {
+	b.state.Sessions[s.ID] = int32(s.Timeout.Milliseconds())
+	if s.Password != datadir.Password(s.ID) {
+		b.born[s.ID] = true
+	}
+	return nil
+}
+
+func (b *back) node(n znode.Node) error {
+	to := datadir.Node{
+		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
+		Version: n.Version, Aversion: n.Aversion, Creates: n.Creates,
+	}
+	switch {
+	case n.Owner != 0:
+		if _, lives := b.state.Sessions[n.Owner]; !lives {
+			b.losses.Ended++
+			b.bereft[path.Dir(n.Path)] = true
+			return nil
+		}
+		if b.born[n.Owner] {
+			b.losses.BornEphemerals++
+		}
+		to.Owner = int64(n.Owner)
+	case n.Container:
+		to.Owner = datadir.ContainerOwner
+	case n.TTL != 0:
+		b.losses.TTLs++
+		to.Owner = datadir.TTLOwner(n.TTL)
+	}
+	if n.Path == configPath && (n.Mzxid == 0 || n.Version < 0) { // ZooKeeper writes its own text when it starts
+		to.Data, to.Mzxid, to.Mtime, to.Version = []byte{}, 0, 0, 0
+	}
+	return b.state.Add(to)
+}

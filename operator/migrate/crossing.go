@@ -1,0 +1,188 @@
+// Package crossing takes a state from ZooKeeper to Rollcall, and back: Examine and Plan.Write make an image of
+// Rollcall's state from ZooKeeper's, and Back makes ZooKeeper's state from an image.
+//
+// Both sides have the same nodes and sessions, so most of it carries over as it is. What does not is in Findings and
+// Losses, which the commands print. Nothing here depends on a clock or on chance: from equal states come equal bytes,
+// so the members of an ensemble that import the same folders have the same state.
+//
+// The package opens no file, keeps no state, takes no lock and starts no goroutine. zxids and times are as in packages zkdata and znode.
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"rollcall/zk/datadir"
+	"rollcall/zk/jute"
+	"rollcall/znode"
+)
+
+// firstIndex is the index of the log at which an imported state begins: after that of raft's first entry.
+const firstIndex = 2
+
+// maxEpoch is the last of ZooKeeper's epochs that a term can follow. Terms are in the upper half of zxids, which are not
+// negative. Half of the range stays free for later elections.
+const maxEpoch = math.MaxInt32 / 2
+
+// The nodes that always exist.
+const (
+	systemPath = "/zookeeper"
+	quotaPath  = "/zookeeper/quota"
+	configPath = "/zookeeper/config"
+)
+
+// Plan is a state of ZooKeeper that has been examined for an import. Make one with Examine.
+type Plan struct {
+	Findings
+	state       *datadir.State
+	refusedACLs map[string]*refusedACL // by scheme
+}
+
+// Findings says what an import takes over, and what is special about it.
+type Findings struct {
+	Zxid       int64  // the last one that a client can have seen
+	Term       uint64 // the term that the state ends in; every zxid of a later term is above Zxid
+	Now        int64  // the newest time in the state, in ms since 1970
+	Nodes      int    // that carry over
+	Bytes      int64  // of their paths and data
+	Sessions   int
+	Ephemerals int
+	Containers int
+	TTLs       int
+	Quotas     int
+	SASL, X509 int      // nodes with a list that names users of SASL, or subjects of certificates
+	Dropped    []string // what does not carry over, by a rule
+	Refused    []string // why there can be no import
+}
+
+// refusedACL counts the nodes whose lists have entries of one scheme that cannot carry over.
+type refusedACL struct {
+	nodes int
+	first string
+}
+
+// Examine finds out what an import of s takes over. It adds to s the system nodes that an old version of ZooKeeper did
+// not have. s must not change afterwards.
+func Examine(s *datadir.State) (*Plan, error) {
+	p := &Plan{state: s, refusedACLs: map[string]*refusedACL{}}
+	if err := addSystemNodes(s); err != nil {
+		return nil, err
+	}
+	p.Zxid = max(s.Zxid, s.Epoch<<32)
+	p.Term = uint64(max(1, datadir.Epoch(p.Zxid)))
+	p.Sessions = len(s.Sessions)
+	if s.Zxid < 0 || s.Epoch < 0 || max(s.Epoch, datadir.Epoch(s.Zxid)) > maxEpoch {
+		p.refuse("the last zxid is %#x, of epoch %d; the epochs that can be followed are 0 to %d", uint64(s.Zxid), s.Epoch, maxEpoch)
+	}
+	if _, ok := s.Sessions[0]; ok {
+		p.refuse("there is a session with the id 0")
+	}
+	if err := s.Walk(p.examine); err != nil {
+		return nil, err
+	}
+	for scheme, r := range p.refusedACLs {
+		p.refuse("%d nodes, such as %q, have lists with the scheme %q or an id that it cannot have; nobody could be let in by them, so give the nodes other lists first (setAcl)", r.nodes, r.first, scheme)
+	}
+	slices.Sort(p.Refused) // schemes come in the order of a map
+	return p, nil
+}
+
+func (p *Plan) refuse(format string, args ...any) {
+	p.Refused = append(p.Refused, fmt.Sprintf(format, args...))
+}
+
+// addSystemNodes adds the nodes that always exist, if they are missing. ZooKeeper 3.4 has no node for the ensemble's
+// configuration.
+func addSystemNodes(s *datadir.State) error {
+	for _, path := range []string{"/", systemPath, quotaPath, configPath} {
+		if s.Get(path) != nil {
+			continue
+		}
+		n := datadir.Node{Path: path, Data: []byte{}, ACL: jute.OpenACL}
+		if path == configPath {
+			n.ACL = []jute.ACL{{Perms: jute.PermRead, ID: jute.OpenACL[0].ID}}
+			n.Aversion = -1
+		}
+		if err := s.Add(n); err != nil {
+			return fmt.Errorf("crossing: %w", err)
+		}
+	}
+	return nil
+}
+
+// examine looks at one node.
+func (p *Plan) examine(n *datadir.Node) error {
+	p.Now = max(p.Now, n.Ctime, n.Mtime)
+	switch p.state.Kind(n) {
+	case datadir.Ephemeral:
+		p.Ephemerals++
+	case datadir.Container:
+		p.Containers++
+	case datadir.TTL:
+		p.TTLs++
+	}
+	p.Nodes++
+	p.Bytes += int64(len(n.Path) + len(n.Data))
+	if strings.HasPrefix(n.Path, quotaPath+"/") && strings.HasSuffix(n.Path, "/zookeeper_limits") {
+		p.Quotas++
+	}
+	if n.Path == configPath && !setByClient(n) && len(n.Data) > 0 {
+		p.Dropped = append(p.Dropped, "the text of "+configPath+", which is ZooKeeper's server list: the members show their own")
+	}
+	p.examineACL(n)
+	return nil
+}
+
+// examineACL looks at a node's list.
+func (p *Plan) examineACL(n *datadir.Node) {
+	sasl, x509 := 0, 0
+	for _, e := range n.ACL {
+		scheme := string(e.ID.Scheme)
+		switch {
+		case !znode.CanHold(e):
+			if p.refusedACLs[scheme] == nil {
+				p.refusedACLs[scheme] = &refusedACL{first: n.Path}
+			}
+			p.refusedACLs[scheme].nodes++
+		case scheme == "sasl":
+			sasl = 1
+		case scheme == "x509":
+			x509 = 1
+		}
+	}
+	p.SASL, p.X509 = p.SASL+sasl, p.X509+x509
+	if len(n.ACL) == 0 {
+		p.refuse("the node %q has no list", n.Path)
+	}
+}
+
+// setByClient reports whether a client has written the configuration node. ZooKeeper's own text has version -1.
+func setByClient(n *datadir.Node) bool { return n.Mzxid != 0 && n.Version >= 0 }
+
+// highest returns the greatest session id of each upper byte, by that byte. Members whose id is that byte make no
+// session with an id up to it.
+func (p *Plan) highest() (members []znode.Progress) {
+	var greatest [256]uint64
+	for id := range p.state.Sessions {
+		greatest[uint64(id)>>56] = max(greatest[uint64(id)>>56], uint64(id))
+	}
+	for id, highest := range greatest {
+		if highest != 0 {
+			members = append(members, znode.Progress{ID: uint32(id), Highest: jute.SessionID(highest)})
+		}
+	}
+	return members
+}
+
+// sessionIDs returns the ids of all sessions, in the order of an image.
+func sessionIDs(s *datadir.State) []jute.SessionID {
+	ids := make([]jute.SessionID, 0, len(s.Sessions))
+	for id := range s.Sessions {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b jute.SessionID) int { return cmp.Compare(uint64(a), uint64(b)) })
+	return ids
+}

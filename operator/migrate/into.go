@@ -1,0 +1,75 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"rollcall/zk/datadir"
+	"rollcall/zk/jute"
+	"rollcall/znode"
+)
+
+// Write writes the image of the state that the plan is of, and returns its digest. It returns an error if the plan
+// has reasons to refuse it.
+func (p *Plan) Write(w io.Writer) (digest uint64, err error) {
+	if len(p.Refused) > 0 {
+		return 0, errors.New("crossing: " + strings.Join(p.Refused, "; "))
+	}
+	out, err := znode.NewImageWriter(w, p.Head())
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range sessionIDs(p.state) {
+		if err := out.Session(p.session(id)); err != nil {
+			return 0, err
+		}
+	}
+	if err := p.state.Walk(func(n *datadir.Node) error { return out.Node(p.node(n)) }); err != nil {
+		return 0, err
+	}
+	digest, err = out.Close()
+	if err != nil {
+		return 0, fmt.Errorf("crossing: %w", err)
+	}
+	return digest, nil
+}
+
+// Head returns the head of the image.
+func (p *Plan) Head() znode.Head {
+	return znode.Head{
+		Index: firstIndex, Zxid: p.Zxid, Now: p.Now, Term: znode.Term{Term: p.Term, Index: firstIndex},
+		Members: p.highest(), Sessions: uint64(p.Sessions), Nodes: uint64(p.Nodes),
+	}
+}
+
+// session returns a session, with the password that its client holds: ZooKeeper computes it from the id. Files of
+// ZooKeeper do not say when a session was opened; the time of the last change stands for that.
+func (p *Plan) session(id jute.SessionID) znode.Session {
+	return znode.Session{
+		ID: id, Timeout: time.Duration(p.state.Sessions[id]) * time.Millisecond, Password: datadir.Password(id),
+		Since: firstIndex, CreatedMs: p.Now,
+	}
+}
+
+// node returns a node as an image has it.
+func (p *Plan) node(n *datadir.Node) znode.Node {
+	to := znode.Node{
+		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
+		Version: n.Version, Aversion: n.Aversion, Creates: n.Creates,
+	}
+	switch p.state.Kind(n) {
+	case datadir.Ephemeral:
+		to.Owner = jute.SessionID(n.Owner)
+	case datadir.Container:
+		to.Container = true
+	case datadir.TTL:
+		to.TTL = n.TTL()
+	}
+	if n.Path == configPath && !setByClient(n) { // every member keeps its own text there
+		to.Data, to.Mzxid, to.Mtime, to.Version = nil, 0, 0, 0
+	}
+	return to
+}

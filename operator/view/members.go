@@ -1,0 +1,223 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rollcall/internal/serverlist"
+	"rollcall/operator/api"
+)
+
+// Ensemble is what one member has of the ensemble's servers.
+type Ensemble struct {
+	ID         string // in hexadecimal digits; "": it is not known yet
+	Version    int64  // of the list
+	List       serverlist.List
+	Configured []Configured // raft's latest configuration, committed or not
+}
+
+// Configured is a server in raft's configuration.
+type Configured struct {
+	Member   uint32
+	Disk     uint64 // the id of its disk; 0: not known
+	Election string // host:port of its port for the log
+	Voter    bool
+}
+
+// Members is the ensemble's servers, and what each of them does.
+type Members struct {
+	Ensemble
+	Leader    uint32   // that this member knows; 0: none
+	Committed uint64   // index of the last log entry that the leader knows to be committed
+	Known     bool     // the leader has answered: Committed and the lags are known
+	Servers   []Server // of the list and of raft's configuration, by id
+	Silent    []api.Silence
+}
+
+// Server is a server of the ensemble.
+type Server struct {
+	api.Server
+	Listed   serverlist.Server // its line; its ID is 0 if the list does not have it
+	Answered bool              // it has answered
+	Lost     bool              // its former disk has a vote in raft's configuration, and it answers with another one
+}
+
+// Row returns the members as they are sent.
+func (m *Members) Row() api.Members {
+	row := api.Members{
+		Ensemble: m.ID, Version: ZxidText(m.Version), Leader: m.Leader, Settled: m.Settled(),
+		Items: make([]api.Server, len(m.Servers)), Silent: append([]api.Silence{}, m.Silent...),
+	}
+	if m.Known {
+		row.Committed = &m.Committed
+	}
+	for i := range m.Servers {
+		row.Items[i] = m.Servers[i].Server
+	}
+	return row
+}
+
+// Members returns the servers, with what each of them says of itself.
+func (c *Collector) Members(ctx context.Context) (Members, error) {
+	rows, silent, err := c.statuses(ctx)
+	if err != nil {
+		return Members{}, err
+	}
+	return c.join(c.cfg.Ensemble(), c.cfg.Leader(), rows, silent), nil
+}
+
+// join puts together what this member has and what the members have answered.
+func (c *Collector) join(e Ensemble, leader uint32, rows []memberStatus, silent []api.Silence) Members {
+	m := Members{Ensemble: e, Leader: leader, Silent: silent}
+	said := map[uint32]memberStatus{}
+	for _, s := range rows {
+		said[s.Member.Member] = s
+		if s.Member.Member == leader {
+			m.Committed, m.Known = s.Committed, true
+		}
+	}
+	for _, id := range e.ids(c.cfg.Self) {
+		m.Servers = append(m.Servers, m.server(id, said))
+	}
+	m.findNeeded()
+	return m
+}
+
+// findNeeded finds out which voters the majority that is alive cannot do without.
+func (m *Members) findNeeded() {
+	voters, alive := 0, 0
+	for _, s := range m.Servers {
+		if s.Voter || s.Lost {
+			voters++
+		}
+		if s.Voter && s.alive() {
+			alive++
+		}
+	}
+	for i := range m.Servers {
+		s := &m.Servers[i]
+		s.Needed = s.Voter && s.alive() && alive-1 < voters/2+1
+	}
+}
+
+// alive reports whether a server counts for a majority, as far as can be seen.
+func (s *Server) alive() bool { return s.Answered && !s.Lost && s.State != api.Idle }
+
+// ids returns the ids of the servers of the list and of raft's configuration, and that of self.
+func (e Ensemble) ids(self uint32) []uint32 {
+	all := []uint32{self}
+	for _, s := range e.List {
+		all = append(all, s.ID)
+	}
+	for _, s := range e.Configured {
+		all = append(all, s.Member)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// configured returns a server of raft's configuration, and whether that has it.
+func (e Ensemble) configured(id uint32) (Configured, bool) {
+	i := slices.IndexFunc(e.Configured, func(s Configured) bool { return s.Member == id })
+	if i < 0 {
+		return Configured{}, false
+	}
+	return e.Configured[i], true
+}
+
+// server returns what is known of a server.
+func (m *Members) server(id uint32, said map[uint32]memberStatus) Server {
+	in, configured := m.configured(id)
+	listed, isListed := m.List.Find(id)
+	status, answered := said[id]
+	s := Server{Listed: listed, Answered: answered, Server: api.Server{
+		Member: id, Election: in.Election, Configured: in.Election, Voter: in.Voter, Applied: status.Applied, Lag: status.Lag, Drained: status.Drained,
+	}}
+	if isListed {
+		s.Role = "participant"
+		if listed.Observer {
+			s.Role = "observer"
+		}
+		s.Election = listed.ElectionAddr()
+	}
+	if listed.Host != "" { // a standalone server has no ports for members
+		s.Server.Server, s.Quorum, s.Clients = listed.String(), listed.QuorumAddr(), listed.ClientAddr()
+	}
+	if in.Voter && answered && status.disk != in.Disk {
+		s.Voter, s.Lost = false, true
+	}
+	switch {
+	case !isListed && !configured:
+		s.State = api.Removed
+	case !answered:
+		s.State, s.Detail = api.Silent, m.silence(id)
+	case !isListed:
+		s.State = api.Leaving
+	case !configured:
+		s.State = api.Waiting
+	case s.Lost:
+		s.State, s.Detail = api.CatchingUp, "it runs with a new disk, which votes in place of the former one once it has the log"
+	case status.Joining || !in.Voter && !listed.Observer:
+		s.State = api.CatchingUp
+	case status.Role == "":
+		s.State, s.Detail = api.Idle, cmp.Or(status.Stalled, status.Damaged)
+	default:
+		s.State = status.Role
+	}
+	return s
+}
+
+// silence returns why a member did not answer.
+func (m *Members) silence(id uint32) string {
+	for _, s := range m.Silent {
+		if s.Member == id {
+			return strings.TrimSuffix(s.Reason+": "+s.Detail, ": ")
+		}
+	}
+	return "this member has no connection to it yet"
+}
+
+// Settled reports whether raft's configuration is as the list says. A server comes in, votes and moves only if it
+// answers, so one that does not is not waited for. It leaves and stops voting also if it does not answer.
+func (m *Members) Settled() bool {
+	for _, s := range m.Servers {
+		in, configured := m.configured(s.Member)
+		listed := s.Listed.ID != 0
+		switch {
+		case configured && !listed, configured && in.Voter && s.Listed.Observer:
+			return false
+		case !configured && listed && s.Answered:
+			return false
+		case configured && listed && s.Answered && (!s.Voter && !s.Listed.Observer || in.Election != s.Listed.ElectionAddr()):
+			return false
+		}
+	}
+	return true
+}
+
+// Outage returns why no majority of the list would be alive, if it were the ensemble's, or nil. A server that the
+// ensemble does not have yet counts as alive: only the leader knows whether it can be reached.
+func (m *Members) Outage(next serverlist.List) error {
+	voters := next.Voters()
+	var silent []uint32
+	for _, id := range voters {
+		i := slices.IndexFunc(m.Servers, func(s Server) bool { return s.Member == id })
+		if i >= 0 && !m.Servers[i].alive() {
+			silent = append(silent, id)
+		}
+	}
+	alive, need := len(voters)-len(silent), len(voters)/2+1
+	if alive >= need {
+		return nil
+	}
+	return fmt.Errorf("too few voters would be alive, so the ensemble would stop: the list would have the voters %s, of which %s do not serve; alive: %d, needed for a majority: %d",
+		idText(voters), idText(silent), alive, need)
+}
+
+// idText returns ids with commas between them.
+func idText(ids []uint32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]")
+}

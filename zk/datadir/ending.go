@@ -1,0 +1,111 @@
+package datadir
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/adler32"
+	"io"
+)
+
+// maxCut is the longest end of a log that is looked at as a cut record. ZooKeeper reads no transaction
+// that is nearly as long, unless jute.maxbuffer is set to it.
+const maxCut = 64 << 20
+
+// ending judges what follows the last record of a log, from the offset start on. Zeros, or nothing,
+// are what ZooKeeper leaves. A record that is cut is what a crash leaves: a beginning of it, and then
+// zeros or nothing. Its transaction was not on the member's disk yet, so that the member had not
+// confirmed it, unless forceSync was off or the file is a copy that is not whole. There is a note.
+//
+// Everything else is damage: ZooKeeper reads it as an end too, and drops the transactions that follow.
+// last is the zxid of the last record.
+func (r *logReader) ending(start, last int64) (note string, err error) {
+	end, err := r.lastByte(start)
+	if err != nil {
+		return "", r.damage(start, err.Error())
+	}
+	if end < start {
+		return "", nil
+	}
+	if end-start >= maxCut {
+		return "", r.lost(start, fmt.Sprintf("what follows the last record is no record, and is not empty up to offset %d", end))
+	}
+	tail := make([]byte, end-start+1)
+	if _, err := r.f.ReadAt(tail, start); err != nil {
+		return "", r.damage(start, err.Error())
+	}
+	if what := judge(tail, start, r.size, last); what != "" {
+		return "", r.lost(start, what)
+	}
+	return fmt.Sprintf("%s: offset %d: the last record is cut, as a crash leaves it; it is dropped, as ZooKeeper does", r.file, start), nil
+}
+
+// lost returns the damage of a log whose records ZooKeeper would not read to the end.
+func (r *logReader) lost(offset int64, what string) *Damage {
+	return &Damage{File: r.file, Offset: offset, What: what, Remedy: useOtherOr}
+}
+
+// lastByte returns the offset of the file's last byte that is not zero, if that is at start or later,
+// and start-1 otherwise.
+func (r *logReader) lastByte(start int64) (int64, error) {
+	chunk := make([]byte, min(64<<10, max(0, r.size-start)))
+	for end := r.size; end > start; {
+		from := max(start, end-int64(len(chunk)))
+		b := chunk[:end-from]
+		if _, err := r.f.ReadAt(b, from); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		for i := len(b) - 1; i >= 0; i-- {
+			if b[i] != 0 {
+				return from + int64(i), nil
+			}
+		}
+		end = from
+	}
+	return start - 1, nil
+}
+
+// judge returns what is wrong with tail, the rest of a log of this size without its last zeros, from
+// offset start on. It returns "" if tail is the beginning of a record.
+func judge(tail []byte, start, size, last int64) string {
+	if len(tail) <= recordHead {
+		return ""
+	}
+	sum, n := binary.BigEndian.Uint64(tail), int64(int32(binary.BigEndian.Uint32(tail[8:])))
+	rest := tail[recordHead:]
+	whole := int64(len(rest) - 1)
+	switch {
+	case rest[whole] == recordEnd && n != whole && uint64(adler32.Checksum(rest[:whole])) == sum:
+		return fmt.Sprintf("the length of the last record is %d and should be %d", n, whole)
+	case n < txnHead:
+		return fmt.Sprintf("a record of %d bytes; the shortest has %d", n, txnHead)
+	case n < whole || n == whole && rest[whole] != 0:
+		return fmt.Sprintf("a record of %d bytes does not end with the letter B, and what follows is not empty", n)
+	}
+	if at := findRecord(tail, last); at > 0 {
+		return fmt.Sprintf("this is no record, but a whole one follows at offset %d", start+int64(at))
+	}
+	return ""
+}
+
+// findRecord returns where in b, after its beginning, a whole record is whose zxid follows last. It
+// returns 0 if there is none.
+func findRecord(b []byte, last int64) int {
+	for at := 1; at+recordHead+txnHead < len(b); at++ {
+		head := b[at:]
+		sum, n := binary.BigEndian.Uint64(head), int64(binary.BigEndian.Uint32(head[8:]))
+		rest := head[recordHead:]
+		if sum>>32 != 0 || n < txnHead || n >= int64(len(rest)) || rest[n] != recordEnd {
+			continue
+		}
+		zxid := int64(binary.BigEndian.Uint64(rest[12:]))
+		if zxid > last && zxid-last < nearZxid && uint64(adler32.Checksum(rest[:n])) == sum {
+			return at
+		}
+	}
+	return 0
+}
+
+// nearZxid is by how much the zxid of a record may be higher than an earlier one's in the same log:
+// many epochs.
+const nearZxid = 1 << 48

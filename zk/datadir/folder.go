@@ -1,0 +1,174 @@
+package datadir
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Folder says where a server keeps its files: in its dataDir and its dataLogDir, or in the folders
+// version-2 in them. Either may be given.
+type Folder struct {
+	Data string // snapshots, and the epochs
+	Logs string // transaction logs; "": in Data
+}
+
+// String returns the folder's name in messages.
+func (f Folder) String() string {
+	if f.Logs == "" || f.Logs == f.Data {
+		return f.Data
+	}
+	return f.Data + " and " + f.Logs
+}
+
+// version2 is the folder in which all releases keep their files.
+const version2 = "version-2"
+
+// files are the files of a folder.
+type files struct {
+	snapshots []dataFile // the newest first
+	logs      []dataFile // the oldest first
+	current   int64      // the epoch that the server has joined last; 0: none
+	accepted  int64      // the highest epoch that it has promised to join
+	notes     []string
+}
+
+// dataFile is a snapshot or a log. Its name has the zxid of the last transaction that is surely in the
+// snapshot, or of the first one in the log.
+type dataFile struct {
+	path string
+	zxid int64
+}
+
+// logsFrom returns the logs that may have transactions after zxid: the last one that begins at it or
+// before, and all later ones.
+func (fs *files) logsFrom(zxid int64) []dataFile {
+	first := 0
+	for i, log := range fs.logs {
+		if log.zxid <= zxid {
+			first = i
+		}
+	}
+	return fs.logs[first:]
+}
+
+// list finds the files of a folder.
+func (f Folder) list() (*files, error) {
+	data, err := inside(f.Data)
+	if err != nil {
+		return nil, err
+	}
+	found := &files{}
+	if err := found.look(data, "snapshot", &found.snapshots); err != nil {
+		return nil, err
+	}
+	logs := data
+	if f.Logs != "" {
+		if logs, err = inside(f.Logs); err != nil {
+			return nil, err
+		}
+	}
+	if err := found.look(logs, "log", &found.logs); err != nil {
+		return nil, err
+	}
+	if len(found.snapshots)+len(found.logs) == 0 {
+		return nil, fmt.Errorf("%s has no snapshot and no log: name the dataDir of a ZooKeeper, and its dataLogDir if it has one", f)
+	}
+	slices.Reverse(found.snapshots)
+	if found.current, err = readEpoch(filepath.Join(data, "currentEpoch")); err != nil {
+		return nil, err
+	}
+	if found.accepted, err = readEpoch(filepath.Join(data, "acceptedEpoch")); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// inside returns dir, or the folder version-2 in it.
+func inside(dir string) (string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", err
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("%s is no folder: name the dataDir of a ZooKeeper", dir)
+	}
+	sub := filepath.Join(dir, version2)
+	switch info, err = os.Stat(sub); {
+	case errors.Is(err, fs.ErrNotExist):
+		return dir, nil
+	case err != nil:
+		return "", err
+	case !info.IsDir():
+		return "", fmt.Errorf("%s is no folder: name the dataDir of a ZooKeeper", sub)
+	}
+	return sub, nil
+}
+
+// look appends the files of dir whose names are kind, a dot and a zxid, by zxid.
+func (fs *files) look(dir, kind string, to *[]dataFile) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), kind+".")
+		if !ok {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		digits, extension, _ := strings.Cut(rest, ".")
+		zxid, err := strconv.ParseInt(digits, 16, 64)
+		known := extension == "" || kind == "snapshot" && (extension == "gz" || extension == "snappy" || extension == "tmp")
+		if err != nil || zxid < 0 || !known || !regular(path) {
+			fs.notes = append(fs.notes, path+": this is not the name of one of ZooKeeper's files; the file is not read")
+			continue
+		}
+		*to = append(*to, dataFile{path, zxid})
+	}
+	slices.SortFunc(*to, func(a, b dataFile) int {
+		return cmp.Or(cmp.Compare(a.zxid, b.zxid), -cmp.Compare(a.path, b.path))
+	})
+	return nil
+}
+
+// regular reports whether the file at path may be read. It follows links, as ZooKeeper does, and leaves
+// it to open to say that one leads nowhere.
+func regular(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+// maxEpochFile is more than an epoch file ever has.
+const maxEpochFile = 64
+
+// readEpoch reads a file with an epoch. It returns 0 if there is none: standalone servers have none.
+func readEpoch(path string) (int64, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxEpochFile))
+	if err != nil {
+		return 0, err
+	}
+	epoch, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || epoch < 0 || epoch > maxEpoch {
+		return 0, &Damage{File: path, What: fmt.Sprintf("%.40q is no epoch; allowed are 0 to %d", text, int64(maxEpoch)), Remedy: "write the upper half of the newest zxid into it as a decimal number, or " + useOther}
+	}
+	return epoch, nil
+}
+
+// maxEpoch is the highest epoch: zxids have 31 bits for it.
+const maxEpoch = 1<<31 - 1

@@ -1,0 +1,113 @@
+package datadir
+
+import (
+	"bytes"
+
+	"rollcall/zk/jute"
+)
+
+// apply does what ZooKeeper does with a transaction when it starts. A snapshot is written while
+// transactions go on, so it may have parts of later ones. When those are applied again, the state must
+// become the one that they led to. So a node that is there already is kept, a node that is gone is
+// ignored, and the counters of a parent only rise.
+func (s *State) apply(t *txn) {
+	switch t.kind {
+	case jute.OpCreateSession:
+		s.Sessions[jute.SessionID(t.client)] = t.timeout
+	case jute.OpCloseSession:
+		s.closeSession(t)
+	}
+	for i := range t.ops {
+		s.applyOp(t, &t.ops[i])
+	}
+	s.Zxid = max(s.Zxid, t.zxid)
+}
+
+func (s *State) applyOp(t *txn, o *op) {
+	switch o.kind {
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		s.create(t, o)
+	case jute.OpDelete, jute.OpDeleteContainer:
+		s.deletePath(o.path, t.zxid)
+	case jute.OpSetData, jute.OpReconfig:
+		s.change(t, o.path, func(n *Node) {
+			n.Data, n.Version, n.Mzxid, n.Mtime = bytes.Clone(o.data), o.version, t.zxid, t.time
+		})
+	case jute.OpSetACL:
+		s.change(t, o.path, func(n *Node) { n.ACL, n.missing, n.Aversion = o.acl, 0, o.version })
+	}
+}
+
+// change changes the node at path, if there is one. If the node was created after t, the snapshot has
+// it from then, and t changed one before it. ZooKeeper spoils such a node, if logs of before 3.6 do not
+// say that the closing of a session had removed the one before.
+func (s *State) change(t *txn, path string, change func(n *Node)) {
+	if n := s.nodes[path]; n != nil && n.Czxid <= t.zxid {
+		s.digest.sub(n)
+		change(n)
+		s.digest.add(n)
+	}
+}
+
+// create creates a node. If the snapshot had it already, only its ACL is set, because the snapshot's
+// table of ACLs may be older than the node. Its parent's counters follow in either case: ZooKeeper
+// leaves them out for an existing node of a create2, a container or a TTL node, and would then give
+// a number of a sequence a second time.
+func (s *State) create(t *txn, o *op) {
+	parent := s.nodes[parentPath(o.path)]
+	if parent == nil {
+		return
+	}
+	s.digest.sub(parent)
+	if o.creates == -1 {
+		o.creates = parent.Creates + 1
+	}
+	if o.creates > parent.Creates {
+		parent.Creates, parent.Pzxid = o.creates, t.zxid
+	}
+	s.digest.add(parent)
+	if n := s.nodes[o.path]; n != nil {
+		n.ACL, n.missing = o.acl, 0
+		return
+	}
+	s.insert(parent, Node{
+		Path: o.path, Data: bytes.Clone(o.data), ACL: o.acl, Owner: o.owner,
+		Czxid: t.zxid, Mzxid: t.zxid, Pzxid: t.zxid, Ctime: t.time, Mtime: t.time,
+	})
+}
+
+// deletePath removes the node at path. Its parent's pzxid follows even if the node is gone. Nodes
+// below it can only be from later transactions, which will create them again.
+func (s *State) deletePath(path string, zxid int64) {
+	if path == "/" {
+		return
+	}
+	parent := s.nodes[parentPath(path)]
+	if parent == nil {
+		return
+	}
+	if zxid > parent.Pzxid {
+		s.digest.sub(parent)
+		parent.Pzxid = zxid
+		s.digest.add(parent)
+	}
+	if n := s.nodes[path]; n != nil {
+		s.remove(n)
+	}
+}
+
+// closeSession removes a session and its nodes.
+func (s *State) closeSession(t *txn) {
+	delete(s.Sessions, jute.SessionID(t.client))
+	for _, path := range t.paths {
+		s.deletePath(path, t.zxid)
+	}
+	s.deleteOwned(t.client, t.zxid)
+}
+
+// deleteOwned removes the nodes that a session owns.
+func (s *State) deleteOwned(session, zxid int64) {
+	for n := range s.owned[session] {
+		s.deletePath(n.Path, zxid)
+	}
+}

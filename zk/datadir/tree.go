@@ -1,0 +1,267 @@
+package datadir
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rollcall/zk/jute"
+)
+
+// State is what ZooKeeper's data tree and its table of sessions hold. The zero value is not usable;
+// NewState makes one.
+type State struct {
+	// Zxid is the last one that was used.
+	Zxid int64
+	// Epoch is the highest one that the folder knows: no client has seen a zxid of a later one.
+	Epoch int64
+	// Sessions has the time-out of each session, in ms.
+	Sessions map[jute.SessionID]int32
+
+	nodes  map[string]*Node
+	owned  map[int64]map[*Node]struct{} // nodes by owner, except containers
+	spare  []Node                       // memory for nodes
+	freed  *Node                        // removed nodes, linked by next
+	acls   map[string][]jute.ACL        // by their bytes, so that equal lists share memory
+	digest digest
+}
+
+// Node is a znode. It is valid until the State changes.
+type Node struct {
+	Path                              string
+	Data                              []byte // nil is null
+	ACL                               []jute.ACL
+	Czxid, Mzxid, Pzxid, Ctime, Mtime int64
+	Version, Aversion                 int32
+	Creates                           int32 // how many children were ever created: the cversion in ZooKeeper's files
+	Owner                             int64 // the ephemeralOwner in ZooKeeper's files: see Kind
+
+	missing                   int64 // the number of an ACL that the snapshot's table does not have
+	parent, child, next, prev *Node
+	sum                       uint32 // see digest
+}
+
+// Kind is what a node's owner says about it.
+type Kind uint8
+
+// These are the kinds of nodes.
+const (
+	Plain Kind = iota
+	Ephemeral
+	Container
+	TTL
+)
+
+const (
+	containerOwner = -1 << 63
+	// The owner of a TTL node has ttlMark in its upper three bytes, and the time to live in ms below.
+	ttlMark = -1 << 56
+	ttlMask = 1<<40 - 1
+	// The owner of a TTL node of 3.5.3 has mark353 in its upper four bits, and the time to live below.
+	mark353 = -1 << 63
+	mask353 = 1<<60 - 1
+)
+
+// Kind returns what n is. An owner that is the id of a session means an ephemeral node, whatever else
+// it looks like: without extended types, server 255 makes ids that look like the owners of TTL nodes.
+func (s *State) Kind(n *Node) Kind {
+	if n.Owner == 0 {
+		return Plain
+	}
+	if n.Owner == containerOwner {
+		return Container
+	}
+	if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok && n.TTL() != 0 {
+		return TTL
+	}
+	return Ephemeral
+}
+
+// TTL returns the time to live in ms, if n's owner is that of a TTL node, and 0 otherwise.
+func (n *Node) TTL() int64 {
+	if n.Owner&^ttlMask == ttlMark {
+		return n.Owner & ttlMask
+	}
+	return 0
+}
+
+// TTLOwner returns the owner of a node with a time to live, in ms from 1 to jute.MaxTTL.
+func TTLOwner(ms int64) int64 { return ttlMark | ms }
+
+// ContainerOwner is the owner of a container.
+const ContainerOwner int64 = containerOwner
+
+// NewState returns a State without sessions and without nodes, even the root. See Add.
+func NewState() *State {
+	return &State{
+		Sessions: map[jute.SessionID]int32{},
+		nodes:    map[string]*Node{},
+		owned:    map[int64]map[*Node]struct{}{},
+		acls:     map[string][]jute.ACL{},
+	}
+}
+
+// Len returns the number of nodes.
+func (s *State) Len() int { return len(s.nodes) }
+
+// Get returns the node at path, or nil. The caller does not change it.
+func (s *State) Get(path string) *Node { return s.nodes[path] }
+
+// Add adds a copy of n, whose parent has been added before. It keeps n's data and ACL.
+func (s *State) Add(n Node) error {
+	if !jute.ValidPath(n.Path) {
+		return fmt.Errorf("zkdata: %.100q is no path of a node", n.Path)
+	}
+	if s.nodes[n.Path] != nil {
+		return fmt.Errorf("zkdata: the node %.100q is there twice", n.Path)
+	}
+	var parent *Node
+	if n.Path != "/" {
+		if parent = s.nodes[parentPath(n.Path)]; parent == nil {
+			return fmt.Errorf("zkdata: the node %.100q comes before its parent", n.Path)
+		}
+	}
+	s.insert(parent, n)
+	return nil
+}
+
+// insert adds a copy of n below parent, and returns it.
+func (s *State) insert(parent *Node, n Node) *Node {
+	added := s.alloc()
+	*added = n
+	added.parent, added.child, added.next, added.prev = parent, nil, nil, nil
+	if parent != nil {
+		if added.next = parent.child; added.next != nil {
+			added.next.prev = added
+		}
+		parent.child = added
+	}
+	s.nodes[added.Path] = added
+	if owner := added.Owner; owner != 0 && owner != containerOwner {
+		if s.owned[owner] == nil {
+			s.owned[owner] = map[*Node]struct{}{}
+		}
+		s.owned[owner][added] = struct{}{}
+	}
+	s.digest.add(added)
+	return added
+}
+
+// remove removes n and everything below it.
+func (s *State) remove(n *Node) {
+	for n.child != nil {
+		s.remove(n.child)
+	}
+	s.digest.sub(n)
+	delete(s.nodes, n.Path)
+	if owned := s.owned[n.Owner]; owned != nil {
+		if delete(owned, n); len(owned) == 0 {
+			delete(s.owned, n.Owner)
+		}
+	}
+	switch {
+	case n.prev != nil:
+		n.prev.next = n.next
+	case n.parent != nil:
+		n.parent.child = n.next
+	}
+	if n.next != nil {
+		n.next.prev = n.prev
+	}
+	*n = Node{next: s.freed}
+	s.freed = n
+}
+
+// slabSize is how many nodes are allocated at once.
+const slabSize = 256
+
+// alloc returns memory for a node.
+func (s *State) alloc() *Node {
+	if n := s.freed; n != nil {
+		s.freed = n.next
+		return n
+	}
+	if len(s.spare) == 0 {
+		s.spare = make([]Node, slabSize)
+	}
+	n := &s.spare[0]
+	s.spare = s.spare[1:]
+	return n
+}
+
+// Walk calls visit for each node: parents before their children, and siblings in the order of their
+// bytes. It ends with visit's first error.
+func (s *State) Walk(visit func(n *Node) error) error {
+	root := s.nodes["/"]
+	if root == nil {
+		return nil
+	}
+	waiting := []*Node{root}
+	for len(waiting) > 0 {
+		n := waiting[len(waiting)-1]
+		waiting = waiting[:len(waiting)-1]
+		if err := visit(n); err != nil {
+			return err
+		}
+		first := len(waiting)
+		for c := n.child; c != nil; c = c.next {
+			waiting = append(waiting, c)
+		}
+		slices.SortFunc(waiting[first:], func(a, b *Node) int { return cmp.Compare(b.Path, a.Path) })
+	}
+	return nil
+}
+
+// each calls visit for each node. It is faster than Walk and than the map of nodes, because it goes
+// mostly in the order of memory. visit adds and removes nothing.
+func (s *State) each(visit func(n *Node)) {
+	root := s.nodes["/"]
+	for n := root; n != nil; {
+		visit(n)
+		switch {
+		case n.child != nil:
+			n = n.child
+		default:
+			for n != root && n.next == nil {
+				n = n.parent
+			}
+			if n == root {
+				return
+			}
+			n = n.next
+		}
+	}
+}
+
+// share returns the list that is kept for equal lists.
+func (s *State) share(acl []jute.ACL) []jute.ACL {
+	var b []byte
+	for _, a := range acl {
+		b = a.Append(b)
+	}
+	return s.shareBytes(b, len(acl))
+}
+
+// shareBytes is share for a list of n entries that has these bytes.
+func (s *State) shareBytes(b []byte, n int) []jute.ACL {
+	if kept, ok := s.acls[string(b)]; ok {
+		return kept
+	}
+	own := slices.Clone(b)
+	d := jute.NewDecoder(own)
+	kept := make([]jute.ACL, n)
+	for i := range kept {
+		kept[i].Decode(&d)
+	}
+	s.acls[string(own)] = kept
+	return kept
+}
+
+// parentPath returns the path of the parent of a node that is not the root.
+func parentPath(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}

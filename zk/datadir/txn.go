@@ -1,0 +1,222 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+
+	"rollcall/zk/jute"
+)
+
+// txn is a transaction of a log.
+type txn struct {
+	client int64
+	zxid   int64
+	time   int64
+	kind   jute.Op
+	ops    []op // what it does to nodes, in order; none if it failed
+	// timeout is of createSession. paths are of closeSession: nodes that it removes beside those that
+	// the session owns.
+	timeout int32
+	paths   []string
+	// digest is of the tree after the transaction.
+	digested bool
+	digest   int64
+}
+
+// op is one change of a node.
+type op struct {
+	kind    jute.Op
+	path    string
+	data    []byte // refers to the record
+	acl     []jute.ACL
+	owner   int64
+	creates int32 // of a create, what the parent's Creates becomes; -1: one more
+	version int32
+}
+
+// decodeTxn reads the body of a record.
+func (s *State) decodeTxn(body []byte) (txn, error) {
+	d := jute.NewDecoder(body)
+	var t txn
+	t.client = d.ReadInt64()
+	d.ReadInt32() // the number of the client's request
+	t.zxid, t.time = d.ReadInt64(), d.ReadInt64()
+	t.kind = jute.Op(d.ReadInt32())
+	if err := d.Err(); err != nil {
+		return t, err
+	}
+	rest, err := s.decodeBody(&t, d.Rest())
+	if err != nil {
+		return t, fmt.Errorf("a transaction %v: %w", t.kind, err)
+	}
+	if len(rest) == 0 {
+		return t, nil
+	}
+	if len(rest) != digestSize {
+		return t, fmt.Errorf("a transaction %v has %d bytes more than is known", t.kind, len(rest))
+	}
+	d = jute.NewDecoder(rest)
+	t.digested, t.digest = d.ReadInt32() == digestVersion, d.ReadInt64()
+	return t, nil
+}
+
+// digestSize is the length of a digest behind a transaction: its version, and its value.
+const digestSize = 4 + 8
+
+// decodeBody reads what follows the head of t, and returns what follows that.
+func (s *State) decodeBody(t *txn, body []byte) ([]byte, error) {
+	d := jute.NewDecoder(body)
+	switch t.kind {
+	case jute.OpCreateSession:
+		t.timeout = d.ReadInt32()
+	case jute.OpCloseSession:
+		return t.decodeClose(body), nil
+	case jute.OpError:
+		d.ReadInt32()
+	case jute.OpMulti:
+		if err := s.decodeMulti(t, &d); err != nil {
+			return nil, err
+		}
+	default:
+		o, err := s.decodeOp(t, t.kind, &d)
+		if err == nil {
+			t.ops = append(t.ops, o)
+			break
+		}
+		if t.kind != jute.OpCreate || d.Err() == nil {
+			return nil, err
+		}
+		return s.decodeOldCreate(t, body)
+	}
+	return d.Rest(), d.Err()
+}
+
+// decodeClose reads the body of a closeSession. Before 3.6 it is empty; since then it has the paths
+// of the session's nodes, unless that is switched off.
+func (t *txn) decodeClose(body []byte) []byte {
+	d := jute.NewDecoder(body)
+	n, _ := d.ReadCount(4)
+	var paths []string
+	for range n {
+		path := string(d.ReadBytes())
+		if !jute.ValidPath(path) {
+			return body
+		}
+		paths = append(paths, path)
+	}
+	if d.Err() != nil {
+		return body
+	}
+	t.paths = paths
+	return d.Rest()
+}
+
+// decodeOldCreate reads a create of before 3.4, which does not have the parent's Creates.
+func (s *State) decodeOldCreate(t *txn, body []byte) ([]byte, error) {
+	d := jute.NewDecoder(body)
+	o := op{kind: jute.OpCreate, creates: -1}
+	err := s.decodeCreate(&o, &d)
+	if d.ReadBool() {
+		o.owner = t.client
+	}
+	t.ops = append(t.ops, o)
+	return d.Rest(), errors.Join(err, d.Err())
+}
+
+// decodeMulti reads the operations of a multi. If one of them failed, none has an effect.
+func (s *State) decodeMulti(t *txn, d *jute.Decoder) error {
+	n, _ := d.ReadCount(4 + 4)
+	failed := false
+	for range n {
+		kind, body := jute.Op(d.ReadInt32()), jute.NewDecoder(d.ReadBytes())
+		if d.Err() != nil {
+			return d.Err()
+		}
+		if kind == jute.OpError {
+			failed = true
+		}
+		if failed {
+			continue
+		}
+		if kind == jute.OpSetACL || kind == jute.OpReconfig {
+			return fmt.Errorf("its part %v is not allowed in a multi", kind)
+		}
+		o, err := s.decodeOp(t, kind, &body)
+		if err != nil {
+			return fmt.Errorf("its part %v: %w", kind, err)
+		}
+		t.ops = append(t.ops, o)
+	}
+	if failed {
+		t.ops = nil
+	}
+	return d.Err()
+}
+
+// decodeOp reads a change of a node.
+func (s *State) decodeOp(t *txn, kind jute.Op, d *jute.Decoder) (op, error) {
+	o := op{kind: kind}
+	var err error
+	switch kind {
+	case jute.OpCreate, jute.OpCreate2:
+		err = s.decodeCreate(&o, d)
+		if d.ReadBool() {
+			o.owner = t.client
+		}
+		o.creates = d.ReadInt32()
+	case jute.OpCreateContainer:
+		err = s.decodeCreate(&o, d)
+		o.owner, o.creates = containerOwner, d.ReadInt32()
+	case jute.OpCreateTTL:
+		err = s.decodeCreate(&o, d)
+		o.creates = d.ReadInt32()
+		ttl := d.ReadInt64()
+		if o.owner = TTLOwner(ttl); ttl <= 0 || ttl > jute.MaxTTL && d.Err() == nil {
+			err = errors.Join(err, fmt.Errorf("a time to live of %d ms; allowed are 1 to %d", ttl, jute.MaxTTL))
+		}
+	case jute.OpDelete, jute.OpDeleteContainer:
+		o.path = string(d.ReadBytes())
+	case jute.OpSetData, jute.OpReconfig:
+		o.path, o.data, o.version = string(d.ReadBytes()), d.ReadBytes(), d.ReadInt32()
+	case jute.OpSetACL:
+		o.path = string(d.ReadBytes())
+		o.acl, err = s.decodeACL(d)
+		o.version = d.ReadInt32()
+	case jute.OpCheck:
+		o.path = string(d.ReadBytes())
+		d.ReadInt32()
+	default:
+		return o, errors.New("this kind is not known")
+	}
+	return o, errors.Join(err, d.Err())
+}
+
+// decodeCreate reads the values that all creates have in common.
+func (s *State) decodeCreate(o *op, d *jute.Decoder) (err error) {
+	o.path, o.data = string(d.ReadBytes()), d.ReadBytes()
+	o.acl, err = s.decodeACL(d)
+	if !jute.ValidPath(o.path) || o.path == "/" {
+		return errors.Join(err, fmt.Errorf("%.100q is no path for a new node", o.path))
+	}
+	return err
+}
+
+// minACL is the size of the smallest entry of an ACL: permissions and two empty texts.
+const minACL = 4 + 4 + 4
+
+// decodeACL reads an ACL. Null is an ACL that is open to everyone.
+func (s *State) decodeACL(d *jute.Decoder) ([]jute.ACL, error) {
+	n, null := d.ReadCount(minACL)
+	if null {
+		return s.share(jute.OpenACL), d.Err()
+	}
+	before := d.Rest()
+	for range n {
+		var entry jute.ACL
+		entry.Decode(d)
+	}
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	return s.shareBytes(before[:len(before)-len(d.Rest())], n), nil
+}

@@ -1,0 +1,139 @@
+package datadir
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/golang/snappy"
+)
+
+// open opens a snapshot, compressed or not, and returns a source of its contents.
+func open(name string) (*source, io.Closer, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	src, err := unpack(f, name)
+	if err != nil {
+		_ = f.Close() // only read
+		return nil, nil, err
+	}
+	return src, f, nil
+}
+
+// unpack returns a source of the contents of f, whose name says how they are compressed.
+func unpack(f *os.File, name string) (*source, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case strings.HasSuffix(name, ".gz"):
+		z, err := gzip.NewReader(bufio.NewReader(f))
+		if err != nil {
+			return nil, err
+		}
+		return newSource(z, -1), nil
+	case strings.HasSuffix(name, ".snappy"):
+		z, err := newSnappyReader(f)
+		if err != nil {
+			return nil, err
+		}
+		return newSource(z, -1), nil
+	}
+	return newSource(f, info.Size()), nil
+}
+
+// snappyMagic is how a file begins that Java's snappy library has written. Two numbers of versions
+// follow, of 4 bytes each.
+const snappyMagic = "\x82SNAPPY\x00"
+
+// maxSnappyBlock is the longest uncompressed block that is read. ZooKeeper writes blocks of 32 KiB.
+const maxSnappyBlock = 1 << 20
+
+// snappyReader reads what Java's SnappyOutputStream writes: a head, and then blocks, each with its
+// compressed length before it.
+type snappyReader struct {
+	r      *bufio.Reader
+	packed []byte
+	block  []byte
+	rest   []byte // of block
+	err    error
+}
+
+func newSnappyReader(r io.Reader) (*snappyReader, error) {
+	z := &snappyReader{r: bufio.NewReader(r)}
+	var head [len(snappyMagic) + 8]byte
+	if _, err := io.ReadFull(z.r, head[:]); err != nil {
+		return nil, fmt.Errorf("the head of a snappy file: %w", err)
+	}
+	if string(head[:len(snappyMagic)]) != snappyMagic {
+		return nil, errors.New("this is not the head of a snappy file")
+	}
+	if oldest := binary.BigEndian.Uint32(head[len(snappyMagic)+4:]); oldest > 1 {
+		return nil, fmt.Errorf("a snappy file for readers of version %d; known are versions up to 1", oldest)
+	}
+	return z, nil
+}
+
+// Read implements io.Reader.
+func (z *snappyReader) Read(b []byte) (int, error) {
+	for len(z.rest) == 0 {
+		if z.err == nil {
+			z.err = z.next()
+		}
+		if z.err != nil {
+			return 0, z.err
+		}
+	}
+	n := copy(b, z.rest)
+	z.rest = z.rest[n:]
+	return n, nil
+}
+
+// next reads a block.
+func (z *snappyReader) next() error {
+	var head [4]byte
+	if _, err := io.ReadFull(z.r, head[:]); err != nil {
+		return err // io.EOF is the end of the file
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if limit := snappy.MaxEncodedLen(maxSnappyBlock); n > uint32(limit) {
+		return fmt.Errorf("a snappy block of %d bytes; allowed are %d", n, limit)
+	}
+	if cap(z.packed) < int(n) {
+		z.packed = make([]byte, n)
+	}
+	z.packed = z.packed[:n]
+	if _, err := io.ReadFull(z.r, z.packed); err != nil {
+		return fmt.Errorf("a snappy block: %w", noEOF(err))
+	}
+	length, err := snappy.DecodedLen(z.packed)
+	if err != nil {
+		return fmt.Errorf("a snappy block: %w", err)
+	}
+	if length > maxSnappyBlock {
+		return fmt.Errorf("a snappy block of %d uncompressed bytes; allowed are %d", length, maxSnappyBlock)
+	}
+	if z.block == nil {
+		z.block = make([]byte, maxSnappyBlock)
+	}
+	if z.rest, err = snappy.Decode(z.block, z.packed); err != nil {
+		return fmt.Errorf("a snappy block: %w", err)
+	}
+	return nil
+}
+
+// noEOF returns err, but io.ErrUnexpectedEOF for io.EOF.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

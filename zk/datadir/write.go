@@ -1,0 +1,211 @@
+package datadir
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/adler32"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"rollcall/internal/durable"
+	"rollcall/internal/secretfile"
+	"rollcall/zk/jute"
+)
+
+// Write writes a folder version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot,
+// the epochs, and a log without transactions, which shows that no dataLogDir was forgotten. There must be no folder version-2 in dir yet, and it appears as a whole: if Write
+// fails or is interrupted, there is at most a folder version-2.partial, which the next Write replaces. No other user may own dir,
+// write in it or replace it: he could put a link where a file is to be written.
+//
+// The nodes that ZooKeeper itself makes must be there, and the session of every ephemeral node, or
+// ZooKeeper would not start, or would remove the node.
+func (s *State) Write(dir string) error {
+	if err := s.writable(); err != nil {
+		return err
+	}
+	dir, err := secretfile.MakeDirectory(dir)
+	if err != nil {
+		return fmt.Errorf("zkdata: %w", err)
+	}
+	to := filepath.Join(dir, version2)
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = fmt.Errorf("zkdata: %s is there already: move it away, or name another folder", to)
+		}
+		return err
+	}
+	partial := to + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
+	if err := os.Mkdir(partial, 0o700); err != nil { // which fails if there is something, such as a link
+		return err
+	}
+	if err := writeFile(filepath.Join(partial, "snapshot."+strconv.FormatInt(s.Zxid, 16)), s.writeSnapshot); err != nil {
+		return err
+	}
+	err = writeFile(filepath.Join(partial, "log."+strconv.FormatInt(s.Zxid+1, 16)), func(w io.Writer) error {
+		_, err := w.Write(appendHead(logMagic, 0))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"currentEpoch", "acceptedEpoch"} {
+		err := writeFile(filepath.Join(partial, name), func(w io.Writer) error {
+			_, err := fmt.Fprint(w, max(s.Epoch, Epoch(s.Zxid)))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := durable.SyncDirectory(partial); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, to); err != nil {
+		return err
+	}
+	return durable.SyncDirectory(dir)
+}
+
+// writable checks that ZooKeeper can start from s.
+func (s *State) writable() error {
+	if s.Zxid < 0 {
+		return fmt.Errorf("zkdata: the zxid %s is below zero", zxidText(s.Zxid))
+	}
+	if epoch := max(s.Epoch, Epoch(s.Zxid)); epoch > maxEpoch {
+		return fmt.Errorf("zkdata: the epoch %d is too high; allowed are 0 to %d", epoch, int64(maxEpoch))
+	}
+	for _, path := range []string{"/", "/zookeeper", quotaPath} {
+		if s.nodes[path] == nil {
+			return fmt.Errorf("zkdata: the node %s is missing, without which ZooKeeper does not start", path)
+		}
+	}
+	var err error
+	s.each(func(n *Node) {
+		if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok && s.Kind(n) == Ephemeral {
+			err = fmt.Errorf("zkdata: the node %.100q belongs to the session %v, which is missing", n.Path, jute.SessionID(n.Owner))
+		}
+	})
+	return err
+}
+
+// writeFile writes a file, and waits until it is on the disk.
+func writeFile(path string, write func(w io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriterSize(f, windowSize)
+	err = write(b)
+	if err == nil {
+		err = b.Flush()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// appendHead returns what readHead reads, with the number of the database that ZooKeeper writes.
+func appendHead(magic string, database int64) []byte {
+	return jute.AppendInt64(jute.AppendInt32([]byte(magic), formatVersion), database)
+}
+
+// snapshotWriter writes the parts of a snapshot, and keeps its first error.
+type snapshotWriter struct {
+	w   io.Writer
+	sum hash.Hash32
+	err error
+}
+
+func (w *snapshotWriter) write(b []byte) {
+	if w.err == nil {
+		w.sum.Write(b)
+		_, w.err = w.w.Write(b)
+	}
+}
+
+// seal writes the check value of everything before it.
+func (w *snapshotWriter) seal() {
+	w.write(jute.AppendString(jute.AppendInt64(nil, int64(w.sum.Sum32())), "/"))
+}
+
+// writeSnapshot writes what readSnapshot reads.
+func (s *State) writeSnapshot(to io.Writer) error {
+	w := &snapshotWriter{w: to, sum: adler32.New()}
+	b := appendHead(snapshotMagic, -1)
+	b = jute.AppendCount(b, len(s.Sessions))
+	for _, id := range slices.Sorted(maps.Keys(s.Sessions)) {
+		b = jute.AppendInt32(jute.AppendInt64(b, int64(id)), s.Sessions[id])
+	}
+	w.write(b)
+	numbers := s.writeACLs(w)
+	b = b[:0]
+	err := s.Walk(func(n *Node) error {
+		b = n.appendTo(b[:0], numbers[string(appendACL(b[:0], n.ACL))])
+		w.write(b)
+		return w.err
+	})
+	if err != nil {
+		return err
+	}
+	w.write(jute.AppendString(nil, "/"))
+	w.seal()
+	var sum digest
+	sum.start(s)
+	b = jute.AppendInt32(jute.AppendInt64(b[:0], s.Zxid), digestVersion)
+	w.write(jute.AppendInt64(b, int64(sum.sum)))
+	w.seal()
+	return w.err
+}
+
+// writeACLs writes the table of all ACLs, and returns the number of each by its bytes.
+func (s *State) writeACLs(w *snapshotWriter) map[string]int64 {
+	numbers := map[string]int64{}
+	var table, b []byte
+	_ = s.Walk(func(n *Node) error {
+		b = appendACL(b[:0], n.ACL)
+		if _, ok := numbers[string(b)]; !ok {
+			numbers[string(b)] = int64(len(numbers) + 1)
+			table = append(jute.AppendInt64(table, int64(len(numbers))), b...)
+		}
+		return nil
+	})
+	w.write(append(jute.AppendCount(nil, len(numbers)), table...))
+	return numbers
+}
+
+// appendACL appends a list of entries.
+func appendACL(b []byte, acl []jute.ACL) []byte {
+	b = jute.AppendCount(b, len(acl))
+	for i := range acl {
+		b = acl[i].Append(b)
+	}
+	return b
+}
+
+// appendTo appends the node with the number of its ACL.
+func (n *Node) appendTo(b []byte, acl int64) []byte {
+	if n.Path == "/" {
+		b = jute.AppendString(b, "")
+	} else {
+		b = jute.AppendString(b, n.Path)
+	}
+	b = jute.AppendInt64(jute.AppendBytes(b, n.Data), acl)
+	for _, v := range [...]int64{n.Czxid, n.Mzxid, n.Ctime, n.Mtime} {
+		b = jute.AppendInt64(b, v)
+	}
+	for _, v := range [...]int32{n.Version, n.Creates, n.Aversion} {
+		b = jute.AppendInt32(b, v)
+	}
+	return jute.AppendInt64(jute.AppendInt64(b, n.Owner), n.Pzxid)
+}
