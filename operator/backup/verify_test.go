@@ -20,7 +20,7 @@ func sample(t testing.TB, change func(*Head)) []byte {
 	var state bytes.Buffer
 	h := znode.Head{
 		Index: 7, Zxid: 3<<32 | 9, Now: 1767323045000, Term: znode.Term{Term: 3, Leader: 1, Index: 2}, Sessions: 1, Nodes: 6,
-		Members: []znode.Progress{{ID: 1, Boot: 5, Cursor: 2, Format: 5, Highest: 1<<56 | 1}},
+		Members: []znode.Progress{{ID: 1, Boot: 5, Cursor: 2, Format: 1, Highest: 1<<56 | 1}},
 	}
 	w, err := znode.NewImageWriter(&state, h)
 	if err != nil {

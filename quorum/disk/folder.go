@@ -76,7 +76,7 @@ func ownFolder(dir string) (string, error) {
 	own := filepath.Join(dir, ownName)
 	begun, err := exists(filepath.Join(own, identityName))
 	switch {
-	case errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, syscall.ENOTDIR) && isDirectory(dir):
 		return "", fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, and there is a file of that name; move it away, or choose another folder", dir, ownName)
 	case err != nil:
 		return "", fmt.Errorf("quorum: read data folder: %w", err)
@@ -87,6 +87,11 @@ func ownFolder(dir string) (string, error) {
 		return "", err
 	}
 	return own, checkOthers(dir)
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // checkOthers returns an error if a folder in which no member has begun contains data.
