@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// checkout is a folder with copies of CI's scripts and stand-ins for the programs that they
+// checkout is a directory with copies of CI's scripts and stand-ins for the programs that they
 // start.
 type checkout struct {
 	t   *testing.T

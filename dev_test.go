@@ -56,7 +56,7 @@ func TestChangesLeadToFiles(t *testing.T) {
 		t.Errorf("%d kinds of change, want at least %d", len(rows), leastRows)
 	}
 	files, tests := filesOfTree(t), testsByPackage(t)
-	files[".ci/run"] = true // its folder is hidden
+	files[".ci/run"] = true // its directory is hidden
 	path := regexp.MustCompile(`^\.?[a-z_]+[\w./-]*(/|\.(go|md|proto|sh)|client-scenarios|/run)$`)
 	test := regexp.MustCompile(`^([a-z/]+)\.(Test\w+)$`)
 	for _, cells := range rows {
@@ -266,7 +266,7 @@ func (c *code) has(name string) bool {
 // These match the names that pages have in backticks.
 var (
 	testName = regexp.MustCompile(`^([a-z]\w*(?:/\w+)*)\.(Test\w+)$`)                         // integration/kills.TestUpgrade
-	fileName = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*\.(go|md|sh|proto)$|^[a-z]\w*(/\w+)+$`) // znode/apply.go, or the folder quorum/disk
+	fileName = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*\.(go|md|sh|proto)$|^[a-z]\w*(/\w+)+$`) // znode/apply.go, or the directory quorum/disk
 	dataName = regexp.MustCompile(`\.(db|cfg)$`)                                              // of a member, or of its operator
 	dotted   = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*){1,2}$`)                        // Leader.ask, leader.Leader.ask
 	plain    = regexp.MustCompile(`^[A-Za-z]\w*$`)                                            // joinLoop, syncLimit
@@ -348,7 +348,7 @@ func (c *code) declares(name string) bool {
 }
 
 // What the pages for developers name exists: code such as Leader.ask and joinLoop, keys, tests, files
-// and folders.
+// and directories.
 func TestDevPagesNameCode(t *testing.T) {
 	r, found := parseTree(t), 0
 	for path, text := range pages(t) {

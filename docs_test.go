@@ -34,7 +34,7 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// filesOfTree returns the paths of all files except those below testdata and below hidden folders.
+// filesOfTree returns the paths of all files except those below testdata and below hidden directories.
 func filesOfTree(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

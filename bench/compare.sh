@@ -20,7 +20,7 @@
 #   DATA (docs/performance/data)
 #   PORT (24600)                    the first of 420 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
-#   WORK                            folder for data, on the disk to be measured (default: a new one in TMPDIR)
+#   WORK                            directory for data, on the disk to be measured (default: a new one in TMPDIR)
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -97,7 +97,7 @@ snapshot() {
   return 1
 }
 
-# alone measures Rollcall in cases that ZooKeeper does not have. Each round begins with an empty folder.
+# alone measures Rollcall in cases that ZooKeeper does not have. Each round begins with an empty directory.
 alone() {
   local round
   for ((round = 1; round <= rounds; round++)); do
@@ -215,7 +215,7 @@ pid_of() {
 
 # backup measures sets at a fixed rate on three members, in pairs: while backups of one member are saved to the same
 # disk one after the other, and while none is. The two of a pair last equally long, on one ensemble, and in every
-# second round they come in the other order. Each round begins with empty folders.
+# second round they come in the other order. Each round begins with empty directories.
 backup() {
   local round role side sides row ADMIN=yes CFG=snapCount=100000000
   for ((round = 1; round <= rounds; round++)); do

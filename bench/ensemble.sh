@@ -2,8 +2,8 @@
 # on 127.0.0.1, one at a time, and keeps one line for each measured run.
 #
 #   PORT  the first of 420 ports
-#   WORK  folder for the members' data, new for each start
-#   DATA  folder for the measurements
+#   WORK  directory for the members' data, new for each start
+#   DATA  directory for the measurements
 #   TLS   not empty: clients connect over TLS. Both sides show a certificate, as is ZooKeeper's default
 #   CFG   words to add to each zoo.cfg, a line for each
 #   OBSERVERS  how many of the members, the last ones, have no vote
@@ -95,7 +95,7 @@ await() {
 # keeps the ports of closed connections for a minute.
 other_ports() { started=$((started + 1)) first=$((PORT + 40 + started % 8 * 20)); }
 
-# start KIND N starts N members with empty folders. An ensemble has 19 members at most, because of the ports.
+# start KIND N starts N members with empty directories. An ensemble has 19 members at most, because of the ports.
 start() {
   local i
   stop
@@ -195,7 +195,7 @@ Rollcall	$("$rollcall" version | cut -d ' ' -f 2) ($build), $(go version | cut -
 M
 }
 
-# begin_measuring makes the folders, and has the members stopped when the script ends. finish fails if
+# begin_measuring makes the directories, and has the members stopped when the script ends. finish fails if
 # anything could not be measured.
 begin_measuring() {
   build=$(git describe --always --dirty 2>/dev/null || echo unknown)

@@ -263,8 +263,8 @@ func (f *fakeEnsemble) end(id jute.SessionID) {
 func (f *fakeEnsemble) notify(kind jute.EventType, path string) {
 	conns := f.watchers[path]
 	delete(f.watchers, path)
-	for folder, watching := range f.above {
-		if strings.HasPrefix(path, folder+"/") {
+	for directory, watching := range f.above {
+		if strings.HasPrefix(path, directory+"/") {
 			conns = append(conns, watching...)
 		}
 	}

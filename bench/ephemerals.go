@@ -15,8 +15,8 @@ import (
 // observer watches for the deletion of nodes whose names are a group, then a number:
 // "12-3-0000000004" belongs to the group "12-3".
 type observer struct {
-	c      *client.Client
-	folder *folder
+	c         *client.Client
+	directory *directory
 
 	mu     sync.Mutex
 	groups map[string]*group
@@ -28,18 +28,18 @@ type group struct {
 	gone chan time.Time // gets the time of the last deletion; has room for one
 }
 
-// observe opens a session that watches a new folder.
+// observe opens a session that watches a new directory.
 func (r *run) observe(name string) (*observer, error) {
 	o := &observer{groups: map[string]*group{}}
 	var err error
-	if o.folder, err = r.tree.folder(r.ctx, r.control, name); err != nil {
+	if o.directory, err = r.tree.directory(r.ctx, r.control, name); err != nil {
 		return nil, err
 	}
 	if o.c, err = r.open(r.ctx, client.Config{Servers: r.target.Servers, Watch: o.event}); err != nil {
 		return nil, err
 	}
 	// Servers support recursive watches from ZooKeeper 3.6 on.
-	if err = o.c.AddWatch(r.ctx, o.folder.path, jute.AddWatchPersistentRecursive); err != nil {
+	if err = o.c.AddWatch(r.ctx, o.directory.path, jute.AddWatchPersistentRecursive); err != nil {
 		o.c.Abandon()
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (r *run) comeAndGo(ctx context.Context, o *observer, i int, round int64) (t
 	}
 	defer c.Abandon()
 	err = each(ctx, c, r.p.Each, func(k int) (jute.Op, client.Record) {
-		path := appendPadded([]byte(o.folder.path+"/"+name+"-"), int64(k))
+		path := appendPadded([]byte(o.directory.path+"/"+name+"-"), int64(k))
 		return jute.OpCreate, &jute.CreateRequest{Path: path, ACL: jute.OpenACL, Flags: jute.Ephemeral}
 	})
 	if err != nil {

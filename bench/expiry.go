@@ -53,7 +53,7 @@ func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Tim
 		return nil, nil, err
 	}
 	err = inParallel(r.ctx, r.p.Silent, openers, func(_ context.Context, i int) error {
-		path := appendPadded([]byte(o.folder.path+"/"+name(i)+"-"), 0)
+		path := appendPadded([]byte(o.directory.path+"/"+name(i)+"-"), 0)
 		_, err := clients[i].Create(r.ctx, string(path), nil, jute.Ephemeral, nil)
 		return err
 	})
@@ -68,7 +68,7 @@ func (r *run) storm(o *observer, n int) (gone []<-chan time.Time, due []time.Tim
 		return nil, nil, err
 	}
 	answers := make(chan error, r.p.Silent)
-	last := &jute.ExistsRequest{Path: []byte(o.folder.path)}
+	last := &jute.ExistsRequest{Path: []byte(o.directory.path)}
 	for i, c := range clients {
 		_, timeout := c.Session()
 		due[i] = time.Now().Add(timeout)

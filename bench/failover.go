@@ -18,7 +18,7 @@ import (
 // members as real ones do; a gap is counted for the member on which they started.
 type failover struct {
 	r           *run
-	folder      *folder
+	directory   *directory
 	from, until time.Time
 	ctx         context.Context
 	users       []*user
@@ -46,11 +46,11 @@ type user struct {
 func (r *run) failover() (Result, error) {
 	f := &failover{r: r}
 	var err error
-	if f.folder, err = r.tree.folder(r.ctx, r.control, "failover"); err != nil {
+	if f.directory, err = r.tree.directory(r.ctx, r.control, "failover"); err != nil {
 		return Result{}, err
 	}
 	n := r.p.Conns * len(r.target.Servers)
-	if err := f.folder.fill(r.ctx, r.control, int64(n), make([]byte, r.p.Size)); err != nil {
+	if err := f.directory.fill(r.ctx, r.control, int64(n), make([]byte, r.p.Size)); err != nil {
 		return Result{}, err
 	}
 	base := time.Now()
@@ -59,7 +59,7 @@ func (r *run) failover() (Result, error) {
 	f.ctx, stop = context.WithDeadline(r.ctx, f.until)
 	defer stop()
 	for i := range 2 * n {
-		f.users = append(f.users, &user{f: f, index: i, home: i / 2 % len(r.target.Servers), writes: i%2 == 0, node: string(f.folder.node(nil, int64(i/2))), last: f.from})
+		f.users = append(f.users, &user{f: f, index: i, home: i / 2 % len(r.target.Servers), writes: i%2 == 0, node: string(f.directory.node(nil, int64(i/2))), last: f.from})
 	}
 	hooked := make(chan error, 1)
 	go func() { hooked <- f.hook() }() // it sets f.said before it sends

@@ -17,7 +17,7 @@ func (r *run) makers() (func(conn int) maker, error) {
 	case "children":
 		return r.listings()
 	}
-	f, err := r.tree.folder(r.ctx, r.control, "nodes")
+	f, err := r.tree.directory(r.ctx, r.control, "nodes")
 	if err != nil {
 		return nil, err
 	}
@@ -91,18 +91,18 @@ func (r *run) multis(pick func() []byte) maker {
 	}
 }
 
-// creates lets each connection create nodes in a folder of its own.
+// creates lets each connection create nodes in a directory of its own.
 func (r *run) creates() (func(conn int) maker, error) {
-	folders := make([]*folder, r.p.Conns)
-	for i := range folders {
+	directories := make([]*directory, r.p.Conns)
+	for i := range directories {
 		var err error
-		if folders[i], err = r.tree.folder(r.ctx, r.control, fmt.Sprint("creates-", i)); err != nil {
+		if directories[i], err = r.tree.directory(r.ctx, r.control, fmt.Sprint("creates-", i)); err != nil {
 			return nil, err
 		}
 	}
 	data := filler(r.p.Size)
 	return func(conn int) maker {
-		f := folders[conn]
+		f := directories[conn]
 		rec := &jute.CreateRequest{Data: data, ACL: jute.OpenACL}
 		var path []byte
 		return func() (jute.Op, client.Record) {
@@ -115,7 +115,7 @@ func (r *run) creates() (func(conn int) maker, error) {
 }
 
 func (r *run) listings() (func(conn int) maker, error) {
-	f, err := r.tree.folder(r.ctx, r.control, "parent")
+	f, err := r.tree.directory(r.ctx, r.control, "parent")
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@
 #   throttle  sessions opened and closed on one member, with and without the connection throttle
 #
 #   ROUNDS (3), DURATION (4s), WARMUP (1500ms), JVM_WARMUP (12s), PORT (24600), WORK  as in compare.sh
-#   DATA  (a new folder in TMPDIR) keeps a line for each run. What is there is not measured again
+#   DATA  (a new directory in TMPDIR) keeps a line for each run. What is there is not measured again
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."

@@ -17,14 +17,14 @@ const (
 	multis     = 8       // transactions in flight
 )
 
-// tree holds the nodes of one run: a root with a random name, folders below it, and numbered nodes
+// tree holds the nodes of one run: a root with a random name, directories below it, and numbered nodes
 // in each. The names follow from the numbers, so nothing has to be listed to delete them.
 type tree struct {
-	root    string
-	folders []*folder
+	root        string
+	directories []*directory
 }
 
-type folder struct {
+type directory struct {
 	path  string
 	nodes int64 // nodes 0 to nodes-1 may exist
 }
@@ -39,18 +39,18 @@ func (t *tree) plant(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// folder creates a folder below the root.
-func (t *tree) folder(ctx context.Context, c *client.Client, name string) (*folder, error) {
-	f := &folder{path: t.root + "/" + name}
+// directory creates a directory below the root.
+func (t *tree) directory(ctx context.Context, c *client.Client, name string) (*directory, error) {
+	f := &directory{path: t.root + "/" + name}
 	if _, err := c.Create(ctx, f.path, nil, jute.Persistent, nil); err != nil {
 		return nil, err
 	}
-	t.folders = append(t.folders, f)
+	t.directories = append(t.directories, f)
 	return f, nil
 }
 
-// node appends the path of the folder's node n.
-func (f *folder) node(b []byte, n int64) []byte {
+// node appends the path of the directory's node n.
+func (f *directory) node(b []byte, n int64) []byte {
 	return appendPadded(append(append(b, f.path...), '/'), n)
 }
 
@@ -59,8 +59,8 @@ func appendPadded(b []byte, n int64) []byte {
 	return fmt.Appendf(b, "%010d", n)
 }
 
-// fill creates the first n nodes of a folder.
-func (f *folder) fill(ctx context.Context, c *client.Client, n int64, data []byte) error {
+// fill creates the first n nodes of a directory.
+func (f *directory) fill(ctx context.Context, c *client.Client, n int64, data []byte) error {
 	f.nodes = n
 	per := int64(max(1, min(perMulti, multiBytes/(len(data)+pathRoom))))
 	return f.batches(ctx, c, per, func(i int64) jute.MultiOp {
@@ -70,7 +70,7 @@ func (f *folder) fill(ctx context.Context, c *client.Client, n int64, data []byt
 
 // remove deletes everything that the run has created.
 func (t *tree) remove(ctx context.Context, c *client.Client) error {
-	for _, f := range t.folders {
+	for _, f := range t.directories {
 		if err := f.remove(ctx, c); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (t *tree) remove(ctx context.Context, c *client.Client) error {
 	return removeNode(ctx, c, t.root)
 }
 
-func (f *folder) remove(ctx context.Context, c *client.Client) error {
+func (f *directory) remove(ctx context.Context, c *client.Client) error {
 	err := f.batches(ctx, c, perMulti, func(i int64) jute.MultiOp {
 		return jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: f.node(nil, i), Version: -1}}
 	}, func(first, next int64) error { // some of these do not exist
@@ -118,9 +118,9 @@ func removeNode(ctx context.Context, c *client.Client, path string) error {
 	return err
 }
 
-// batches sends an operation for each node of the folder, per of them in one transaction. If a
+// batches sends an operation for each node of the directory, per of them in one transaction. If a
 // transaction fails, it calls instead for its nodes; if instead is nil, the failure is an error.
-func (f *folder) batches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
+func (f *directory) batches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
 	n := int((f.nodes + per - 1) / per)
 	return inParallel(ctx, n, multis, func(ctx context.Context, i int) error {
 		first := int64(i) * per

@@ -28,7 +28,7 @@ type fanOut struct {
 // watches sends one write after the other, each of which all sessions get an event of.
 func (r *run) watches() (Result, error) {
 	f := &fanOut{ctx: r.ctx, n: r.p.Watchers, ready: make(chan struct{}, 1)}
-	home, err := r.tree.folder(r.ctx, r.control, "watched")
+	home, err := r.tree.directory(r.ctx, r.control, "watched")
 	if err != nil {
 		return Result{}, err
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the named tools at the versions in tools/go.mod, unless they have been built already, and
-# prints their folder. The folder's name depends on tools/go.mod, tools/go.sum and Go's version, so an
+# prints their directory. The directory's name depends on tools/go.mod, tools/go.sum and Go's version, so an
 # old binary is never used after one of these has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -18,7 +18,7 @@ import (
 // sampleFile is a backup of six nodes.
 const sampleFile = "../operator/backup/testdata/version-1.backup"
 
-// sampleName is the name that it has in a folder.
+// sampleName is the name that it has in a directory.
 const sampleName = "rollcall-20260102T030405Z-7.backup"
 
 func sampleBackup(t *testing.T) []byte {
@@ -30,7 +30,7 @@ func sampleBackup(t *testing.T) []byte {
 	return file
 }
 
-// A backup that arrives whole is in a file of the name that was given, in a folder under its own name, or on
+// A backup that arrives whole is in a file of the name that was given, in a directory under its own name, or on
 // standard output, and is the same everywhere.
 func TestBackupSave(t *testing.T) {
 	f, token, dir := newFakeMember(t), tokenFile(t), t.TempDir()
@@ -71,7 +71,7 @@ func TestBackupSave(t *testing.T) {
 	}
 }
 
-// Every command that writes a file or a folder takes its name with --out. --file is another name of it where it was the first one.
+// Every command that writes a file or a directory takes its name with --out. --file is another name of it where it was the first one.
 func TestOut(t *testing.T) {
 	f, token, dir := newFakeMember(t), tokenFile(t), t.TempDir()
 	f.backup = sampleBackup(t)
@@ -93,8 +93,8 @@ func TestOut(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"backup save --out x y": `backup save: unexpected argument "x"; it takes a file, a folder, or - for standard output`,
-		"backup save":           "backup save: an argument is missing; it takes a file, a folder, or - for standard output",
+		"backup save --out x y": `backup save: unexpected argument "x"; it takes a file, a directory, or - for standard output`,
+		"backup save":           "backup save: an argument is missing; it takes a file, a directory, or - for standard output",
 	} {
 		if _, _, err := f.execute(t, nil, strings.Fields(line)...); StatusOf(err) != WrongUse || err.Error() != want {
 			t.Errorf("%s: %v, want %s", line, err, want)
@@ -121,8 +121,8 @@ func TestBackupSaveFails(t *testing.T) {
 		{"another answer", "DIR", []byte("<html>"), 0, nil, Failed, "not a backup"},
 		{"joining", "DIR", nil, 503, nil, NoMember, "is joining"},
 		{"without credentials", "DIR", nil, 401, nil, Refused, "--token-file"},
-		{"no such folder above", "DIR/a/b.backup", whole, 0, nil, Failed, "no such file or directory"},
-		{"no such folder", "DIR/nix/", whole, 0, nil, WrongUse, "there is no such folder; make it, or leave out the slash at the end for a new file"},
+		{"no such directory above", "DIR/a/b.backup", whole, 0, nil, Failed, "no such file or directory"},
+		{"no such directory", "DIR/nix/", whole, 0, nil, WrongUse, "there is no such directory; make it, or leave out the slash at the end for a new file"},
 		{"cut, under any name", "DIR/nix", whole[:900], 0, nil, Failed, "cut short at byte 900"},
 		{"a file that exists", sampleFile, whole, 0, nil, Failed, "there is such a file already"},
 		{"to a terminal", "-", whole, 0, full, WrongUse, "no text for a terminal"},
@@ -181,7 +181,7 @@ func TestBackupSaveUnconfirmed(t *testing.T) {
 	}
 	out, errs, err = f.execute(t, nil, "backup", "save", "--unconfirmed", dir)
 	if err != nil || !strings.Contains(out.String(), "no leader has confirmed the backup") || !strings.Contains(errs.String(), said) || len(filesIn(t, dir)) != 1 {
-		t.Errorf("to a folder: %v, %s%s", err, out, errs)
+		t.Errorf("to a directory: %v, %s%s", err, out, errs)
 	}
 	out, _, err = f.execute(t, nil, "backup", "verify", dir)
 	if err != nil || !strings.Contains(out.String(), "yes    NO         2026-01-02 03:04:04 UTC") {
@@ -247,11 +247,11 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// Verify prints a line for each backup in a folder, and fails if one of them is not sound.
+// Verify prints a line for each backup in a directory, and fails if one of them is not sound.
 func TestBackupVerify(t *testing.T) {
 	f, dir, whole := newFakeMember(t), t.TempDir(), sampleBackup(t)
 	if _, _, err := f.execute(t, nil, "backup", "verify", dir); err == nil || !strings.Contains(err.Error(), "ends in .backup") {
-		t.Errorf("an empty folder: %v", err)
+		t.Errorf("an empty directory: %v", err)
 	}
 	for name, text := range map[string][]byte{"a.backup": whole, "b.backup": whole[:900], "c.backup.1.part": whole[:9], "d.txt": nil} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
@@ -288,8 +288,8 @@ func TestBackupInspect(t *testing.T) {
 	if _, _, err := f.execute(t, stdin(sampleBackup(t)[:700]), "backup", "inspect", "-"); !errors.Is(err, backup.ErrCorrupt) {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := f.execute(t, nil, "backup", "inspect", t.TempDir()); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "is a folder, and inspect takes one file") {
-		t.Errorf("a folder: %v", err)
+	if _, _, err := f.execute(t, nil, "backup", "inspect", t.TempDir()); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "is a directory, and inspect takes one file") {
+		t.Errorf("a directory: %v", err)
 	}
 	for _, flag := range []string{"--depth=0", "--depth=17", "--limit=0", "--limit=10001"} {
 		if _, _, err := f.execute(t, nil, "backup", "inspect", flag, sampleFile); StatusOf(err) != WrongUse {

@@ -55,7 +55,7 @@ func newBackupInspect(w World) *cobra.Command {
 				return With(WrongUse, fmt.Errorf("backup inspect: allowed are a --depth of 1 to %d, and a --limit of 1 to %d", maxDepth, maxSubtrees))
 			}
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return With(WrongUse, fmt.Errorf("backup inspect: %s is a folder, and inspect takes one file; rollcall backup verify takes folders", args[0]))
+				return With(WrongUse, fmt.Errorf("backup inspect: %s is a directory, and inspect takes one file; rollcall backup verify takes directories", args[0]))
 			}
 			u := &subtrees{open: make([]subtreeRow, depth), limit: limit}
 			row, err := readBackup(w, args[0], znode.Visitor{Node: u.add})

@@ -28,15 +28,15 @@ const backupSilence = 30 * time.Second
 func newBackupSave(w World) *cobra.Command {
 	link, out, rate, unconfirmed := NewLink(w), NewOutput(w), backupRate(0), false
 	cmd := &cobra.Command{
-		Use: "save [flags] FILE|FOLDER|-", Short: "save the whole state of an ensemble to a file", Args: Takes(1, 1, "a file, a folder, or - for standard output"),
+		Use: "save [flags] FILE|DIRECTORY|-", Short: "save the whole state of an ensemble to a file", Args: Takes(1, 1, "a file, a directory, or - for standard output"),
 		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, with all nodes and sessions. It checks the backup while it arrives. " +
-			"The name of a file must be new. The file gets it only when it is whole and on the disk. In a folder, which must exist, the name has the time and the index. Of the files in a folder, rollcall backup verify reads those that end in " + backup.Suffix + ". " +
+			"The name of a file must be new. The file gets it only when it is whole and on the disk. In a directory, which must exist, the name has the time and the index. Of the files in a directory, rollcall backup verify reads those that end in " + backup.Suffix + ". " +
 			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
 			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is given. It needs the credentials of an administrator.",
 		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups/\n  rollcall backup save --token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && w.OutTerminal {
-				return With(WrongUse, errors.New("backup save: a backup is no text for a terminal; give a file or a folder, or redirect the output"))
+				return With(WrongUse, errors.New("backup save: a backup is no text for a terminal; give a file or a directory, or redirect the output"))
 			}
 			if w.Behind != nil {
 				w.Behind() // the backup is checked while it arrives, which takes more processor time than the member needs for it
@@ -58,7 +58,7 @@ func newBackupSave(w World) *cobra.Command {
 			return printOne(out, backupColumns, row)
 		},
 	}
-	WithOut(cmd, "`file`, folder, or - for standard output, in place of the argument")
+	WithOut(cmd, "`file`, directory, or - for standard output, in place of the argument")
 	cmd.Flags().Var(&rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate))
 	cmd.Flags().BoolVar(&unconfirmed, "unconfirmed", false, "also save a backup that no leader has confirmed")
 	link.Register(cmd)
@@ -234,7 +234,7 @@ func destinationOf(w World, target string) (destination, error) {
 	case err == nil:
 		return nil, fmt.Errorf("%s: %w", target, backup.ErrExists)
 	case errors.Is(err, os.ErrNotExist) && strings.HasSuffix(target, string(filepath.Separator)):
-		return nil, With(WrongUse, fmt.Errorf("%s: there is no such folder; make it, or leave out the slash at the end for a new file", target))
+		return nil, With(WrongUse, fmt.Errorf("%s: there is no such directory; make it, or leave out the slash at the end for a new file", target))
 	case errors.Is(err, os.ErrNotExist):
 		return &toFile{dir: filepath.Dir(target), name: filepath.Base(target)}, nil
 	}
@@ -248,7 +248,7 @@ func (o toOutput) open() (io.Writer, error)           { return o.out, nil }
 func (o toOutput) commit(backup.Head) (string, error) { return "-", nil }
 func (o toOutput) abort() error                       { return nil }
 
-// toFile is a file, or a new one in a folder.
+// toFile is a file, or a new one in a directory.
 type toFile struct {
 	dir, name string // name is "" for one that the head gives
 	part      *backup.Part

@@ -61,8 +61,8 @@ func asOfText(r verifiedRow) string {
 func newBackupVerify(w World) *cobra.Command {
 	out := NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "verify [flags] FILE|FOLDER...", Short: "check that backups are whole and unchanged", Args: Takes(1, -1, "files, or folders with backups"),
-		Long: "Reads whole backups, or all that end in " + backup.Suffix + " in a folder, and makes every check that a restore makes: checksums, the order and the kinds of nodes, their sessions, " +
+		Use: "verify [flags] FILE|DIRECTORY...", Short: "check that backups are whole and unchanged", Args: Takes(1, -1, "files, or directories with backups"),
+		Long: "Reads whole backups, or all that end in " + backup.Suffix + " in a directory, and makes every check that a restore makes: checksums, the order and the kinds of nodes, their sessions, " +
 			"and the digest of the state. It asks no member, and needs little memory. It also prints whether a leader has confirmed the backup, and the time of its last entry in the log. If a backup is not sound, the exit status is 1.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := backupFiles(w, args)
@@ -94,7 +94,7 @@ func newBackupVerify(w World) *cobra.Command {
 	return cmd
 }
 
-// backupFiles returns the files that arguments mean. It says how many others are in their folders.
+// backupFiles returns the files that arguments mean. It says how many others are in their directories.
 func backupFiles(w World, args []string) (files []string, err error) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)
@@ -118,7 +118,7 @@ func backupFiles(w World, args []string) (files []string, err error) {
 			}
 		}
 		if len(files) == before {
-			return nil, fmt.Errorf("%s: no file in this folder ends in %s", arg, backup.Suffix)
+			return nil, fmt.Errorf("%s: no file in this directory ends in %s", arg, backup.Suffix)
 		}
 		if others > 0 {
 			warn(w, "backup verify: %s: not read: %s not ending in %s", arg, plural(others, "file", "files"), backup.Suffix)

@@ -156,7 +156,7 @@ type archive struct {
 	zip     *gzip.Writer
 	tar     *tar.Writer
 	now     time.Time
-	top     string // folder of all files
+	top     string // directory of all files
 	missing []string
 
 	asked    map[uint32]bool // the members that have files of their own, by id
@@ -180,7 +180,7 @@ func (b *archive) collect(ctx context.Context, members []*api.Client) error {
 			continue
 		}
 		reached = append(reached, member)
-		folder := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.Base)
+		directory := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.Base)
 		if !whole {
 			n := len(b.missing)
 			if err := b.parts(ctx, "ensemble", member, ensembleParts); err != nil {
@@ -188,7 +188,7 @@ func (b *archive) collect(ctx context.Context, members []*api.Client) error {
 			}
 			whole = len(b.missing)-n < len(ensembleParts)
 		}
-		if err := b.parts(ctx, folder, member, memberParts); err != nil {
+		if err := b.parts(ctx, directory, member, memberParts); err != nil {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ func (b *archive) collect(ctx context.Context, members []*api.Client) error {
 
 var errBundleStopped = errors.New("stopped before the archive was complete")
 
-func (b *archive) parts(ctx context.Context, folder string, member *api.Client, parts []part) error {
+func (b *archive) parts(ctx context.Context, directory string, member *api.Client, parts []part) error {
 	for _, p := range parts {
 		timed, stop := context.WithTimeout(ctx, bundleTime)
 		content, err := p.ask(timed, member)
@@ -211,9 +211,9 @@ func (b *archive) parts(ctx context.Context, folder string, member *api.Client, 
 		case ctx.Err() != nil:
 			return errBundleStopped
 		case err != nil:
-			b.missing = append(b.missing, fmt.Sprintf("%s/%s: %v", folder, p.name, err))
+			b.missing = append(b.missing, fmt.Sprintf("%s/%s: %v", directory, p.name, err))
 		default:
-			if err := b.add(path.Join(folder, p.name), content); err != nil {
+			if err := b.add(path.Join(directory, p.name), content); err != nil {
 				return err
 			}
 		}

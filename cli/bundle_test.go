@@ -88,7 +88,7 @@ func TestBundle(t *testing.T) {
 		}
 	}))
 	defer member.Close()
-	folder := strings.NewReplacer("://", "-", ":", "-").Replace(member.URL)
+	directory := strings.NewReplacer("://", "-", ":", "-").Replace(member.URL)
 	files, said := bundleOf(t, "http://127.0.0.1:1", member.URL)
 	want := []string{"MISSING"}
 	for _, p := range ensembleParts {
@@ -96,7 +96,7 @@ func TestBundle(t *testing.T) {
 	}
 	for _, p := range memberParts {
 		if p.name != "log.json" {
-			want = append(want, folder+"/"+p.name)
+			want = append(want, directory+"/"+p.name)
 		}
 	}
 	slices.Sort(want)
@@ -106,12 +106,12 @@ func TestBundle(t *testing.T) {
 	if text := files["ensemble/sessions.json"]; pages != 1 || !strings.Contains(text, `"0x1"`) || !strings.Contains(text, `"0x2"`) {
 		t.Errorf("%d further pages, %s", pages, text)
 	}
-	if got, want := files[folder+"/goroutines.txt"], "said /debug/pprof/goroutine?debug=1"; got != want {
+	if got, want := files[directory+"/goroutines.txt"], "said /debug/pprof/goroutine?debug=1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	missing := files["MISSING"]
 	for _, line := range []string{
-		folder + "/log.json: not from here\n", "http://127.0.0.1:1: not asked: ",
+		directory + "/log.json: not from here\n", "http://127.0.0.1:1: not asked: ",
 		"member 2 (b:2888): not asked: none of the addresses that were asked is its own; name its port for operators with --admin\n",
 		"member 3: not asked: the other members get no answer from it either: down (refused)\n",
 	} {

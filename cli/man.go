@@ -12,8 +12,8 @@ import (
 // newMan returns the command that writes the manual pages.
 func newMan(w World, built time.Time) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "man [flags] DIR", Short: "write a manual page for each command into a folder", GroupID: Tools, Args: Takes(1, 1, "one folder"),
-		Long: "Writes a manual page for each command into a folder, which is made if it is missing. man -l DIR/rollcall.1 shows the first one.",
+		Use: "man [flags] DIR", Short: "write a manual page for each command into a directory", GroupID: Tools, Args: Takes(1, 1, "one directory"),
+		Long: "Writes a manual page for each command into a directory, which is made if it is missing. man -l DIR/rollcall.1 shows the first one.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return fmt.Errorf("man: %w", err)
@@ -26,6 +26,6 @@ func newMan(w World, built time.Time) *cobra.Command {
 			return err
 		},
 	}
-	WithOut(cmd, "`folder`, in place of the argument")
+	WithOut(cmd, "`directory`, in place of the argument")
 	return cmd
 }

@@ -29,7 +29,7 @@ func withServer(w World, name, use, short, long, example string, arguments int, 
 func newMembersAdd(w World) *cobra.Command {
 	return withServer(w, "add", "LINE", "add a server, and wait until it votes or observes",
 		"Adds the server of a line server.N=host:quorumPort:electionPort[:role];clientPort, which may begin with N=, to the ensemble, and waits until it has copied the log and votes, or until it serves clients, if its role is observer. "+
-			"Start the server before: its zoo.cfg has its own line and those of the others, and its data folder is empty.",
+			"Start the server before: its zoo.cfg has its own line and those of the others, and its data directory is empty.",
 		"'server.4=zoo4:2888:3888;2181'", 1, "the line of a server",
 		func(ctx context.Context, k *work, args []string) error {
 			s, err := serverOf(args[0])
@@ -133,7 +133,7 @@ func (k *work) remove(ctx context.Context, id uint32, ifExists bool) (api.Member
 // newMembersReplace returns the command that replaces a server by another one.
 func newMembersReplace(w World) *cobra.Command {
 	return withServer(w, "replace", "OLD LINE", "replace a server by another one with a new id",
-		"Adds the server of the line, waits until it votes or observes, and then removes the server with the id OLD. Use it for a machine that is lost, or that is to go. The new server has an id of its own; its data folder is empty, "+
+		"Adds the server of the line, waits until it votes or observes, and then removes the server with the id OLD. Use it for a machine that is lost, or that is to go. The new server has an id of its own; its data directory is empty, "+
 			"and it runs already.",
 		"3 'server.4=zoo4:2888:3888;2181'", 2, "the id of the old server and the line of the new one",
 		func(ctx context.Context, k *work, args []string) error {

@@ -74,7 +74,7 @@ func words(line string) (list []string) {
 }
 
 // transcript runs the lines of text that begin with "$ rollcall ", and returns text with what they print
-// and the status of an error. Files are in the folder dir.
+// and the status of an error. Files are in the directory dir.
 func transcript(t *testing.T, w World, dir, text string) string {
 	t.Helper()
 	var b strings.Builder

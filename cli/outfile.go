@@ -6,10 +6,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// outFlag is the flag with which every command names the file or folder that it writes.
+// outFlag is the flag with which every command names the file or directory that it writes.
 const outFlag = "out"
 
-// WithOut gives a command whose last argument is the file or folder that it writes the flag --out, which names it, too. It replaces Args
+// WithOut gives a command whose last argument is the file or directory that it writes the flag --out, which names it, too. It replaces Args
 // and RunE of cmd, which get the value of the flag as the last argument.
 func WithOut(cmd *cobra.Command, usage string) {
 	var out string

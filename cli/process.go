@@ -51,7 +51,7 @@ type Restored struct {
 
 // Exported is what rollcall export prints with -o json.
 type Exported struct {
-	Into           string `json:"into"`            // the folder for ZooKeeper
+	Into           string `json:"into"`            // the directory for ZooKeeper
 	Backup         string `json:"backup"`          // the backup that was read; "": a member's data were
 	Confirmed      bool   `json:"confirmed"`       // false: the backup may lack the last writes
 	Index          uint64 `json:"index"`           // of the last entry of the log in the state
@@ -79,8 +79,8 @@ type Imported struct {
 	Advice     []string     `json:"advice"`  // what zoo.cfg should say for this state
 	Refused    []string     `json:"refused"` // what prevents the import; then the exit status is 7
 	Digest     string       `json:"digest"`  // of the state; "": it was refused
-	Member     uint32       `json:"member"`  // whose folders were filled; 0: nothing was written
-	Data       string       `json:"data"`    // its data folder; "": nothing was written
+	Member     uint32       `json:"member"`  // whose directories were filled; 0: nothing was written
+	Data       string       `json:"data"`    // its data directory; "": nothing was written
 }
 
 // ImportSource is what rollcall import has read.

@@ -62,8 +62,8 @@ func TestWrongUse(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"destroy", `unknown command "destroy"; rollcall help lists them`},
 		{"mann x", `unknown command "mann"; did you mean man? rollcall help lists all of them`},
-		{"man", "man: an argument is missing; it takes one folder"},
-		{"man a b", `man: unexpected argument "b"; it takes one folder`},
+		{"man", "man: an argument is missing; it takes one directory"},
+		{"man a b", `man: unexpected argument "b"; it takes one directory`},
 		{"man -x", "man: unknown shorthand flag: 'x' in -x; rollcall man -h lists its flags"},
 		{"man --why", "man: unknown flag: --why; rollcall man -h lists its flags"},
 		{"sessions --limt 3", "sessions: unknown flag: --limt; did you mean --limit? rollcall sessions -h lists its flags"},

@@ -33,8 +33,8 @@ import (
 // Settings are what keys set in one member. package member uses them as they are. If a field is zero,
 // its default holds; the comment here or that of the field's type names it.
 type Settings struct {
-	Dir    string // data folder; Load returns an absolute path
-	LogDir string // folder of the log; default Dir
+	Dir    string // data directory; Load returns an absolute path
+	LogDir string // directory of the log; default Dir
 
 	Tick       time.Duration // must be positive
 	InitLimit  int           // in ticks; only shown by conf, and not used otherwise; default 10
@@ -55,7 +55,7 @@ type Settings struct {
 	Rules             znode.Rules  // for the terms that this member leads
 	Whitelist         []string     // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64       // log entries between snapshots; default 100,000
-	LogKind           disk.LogKind // how the log is stored; default: as the folder is
+	LogKind           disk.LogKind // how the log is stored; default: as the directory is
 	// Heartbeat is for how long a leader may not be heard before another member stands for election; default 300 ms.
 	Heartbeat time.Duration
 	// StoreStallLimit is how long an operation of the log store or apply may take before this

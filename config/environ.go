@@ -22,7 +22,7 @@ var ownVariables = []ownVariable{
 	{variable{12, "ZOO_SERVERS", "server.1=localhost:2888:3888;2181"}, "server lines with blanks between them"},
 	{variable{line: 13, name: "ZOO_CFG_EXTRA"}, "more `key=value`, with blanks between them"},
 	{variable{14, "ZOO_MY_ID", "1"}, "number of this member, written to `myid` in dataDir unless that exists. With a zoo.cfg in ZOO_CONF_DIR it counts too, but has no default"},
-	{variable{15, "ZOO_CONF_DIR", "/conf"}, "folder of a zoo.cfg that wins over these variables"},
+	{variable{15, "ZOO_CONF_DIR", "/conf"}, "directory of a zoo.cfg that wins over these variables"},
 	{variable{line: 16, name: "JVMFLAGS"}, "`-Dzookeeper.key=value`, `-Djute.maxbuffer=value` and `-Djava.security.auth.login.config=path` set what zoo.cfg or the variables leave open; other Java options are ignored"},
 	{variable{line: 17, name: "SERVER_JVMFLAGS"}, "as JVMFLAGS, which wins over it"},
 	{variable{line: 18, name: "ZOO_LOG_DIR"}, noLogs},
@@ -77,7 +77,7 @@ func (e *environ) get(name string) (value string, set bool) {
 }
 
 // base returns the settings of the main source, and its name for errors. The main source is file, the
-// zoo.cfg in the configuration folder, or the variables.
+// zoo.cfg in the configuration directory, or the variables.
 func (e *environ) base(file string) (list []setting, name string, err error) {
 	if file != "" {
 		e.given = true
@@ -88,7 +88,7 @@ func (e *environ) base(file string) (list []setting, name string, err error) {
 	file = filepath.Join(cmp.Or(dir, "/conf"), "zoo.cfg")
 	list, err = readZooCfg(file)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return list, file, withAdvice(err, "ZOO_CONF_DIR must name a folder with a zoo.cfg that this user may read, or with none")
+		return list, file, withAdvice(err, "ZOO_CONF_DIR must name a directory with a zoo.cfg that this user may read, or with none")
 	}
 	e.complete = true
 	list, err = e.settings()

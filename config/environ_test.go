@@ -25,14 +25,14 @@ func TestDockerDefaults(t *testing.T) {
 		t.Errorf("warnings: %s", got)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("Load created the data folder")
+		t.Error("Load created the data directory")
 	}
 	if err := cfg.SaveMyID(); err != nil {
 		t.Fatal(err)
 	}
 	checkMyID(t, dir, "1\n")
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
-		t.Errorf("in the data folder: %v", left)
+		t.Errorf("in the data directory: %v", left)
 	}
 }
 
@@ -43,7 +43,7 @@ func checkMyID(t *testing.T, dir, want string) {
 	}
 }
 
-func TestDockerDefaultFolder(t *testing.T) {
+func TestDockerDefaultDirectory(t *testing.T) {
 	cfg, _, err := Load("", []string{"ZOO_CONF_DIR=" + t.TempDir()}, Flags{})
 	if err != nil || cfg.Dir != "/data" {
 		t.Errorf("dataDir %s, %v, want /data", cfg.Dir, err)
@@ -86,7 +86,7 @@ func TestSaveMyIDKeepsOther(t *testing.T) {
 	checkMyID(t, dir, "9")
 }
 
-// Case 384: a zoo.cfg in the configuration folder overrides the variables. Only the number of the
+// Case 384: a zoo.cfg in the configuration directory overrides the variables. Only the number of the
 // member may come from them, and only if ZOO_MY_ID is set.
 func TestDockerFileWins(t *testing.T) {
 	conf, _ := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\ntickTime=1000\n" + three})

@@ -9,7 +9,7 @@ import (
 // podCfg is the zoo.cfg of an ensemble whose members have their numbers from the host names.
 const podCfg = "dataDir=DIR/data\nclientPort=2181\ninitLimit=10\nsyncLimit=5\nserverIdFromHostname=true\nserver.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
 
-// The host name gives the number, from 1 on for names from 0 on, and myid keeps it. A folder of another
+// The host name gives the number, from 1 on for names from 0 on, and myid keeps it. A directory of another
 // member is refused. ZOO_MY_ID has no effect, and -myid wins.
 func TestIDFromHostname(t *testing.T) {
 	for _, tt := range []struct {
@@ -22,7 +22,7 @@ func TestIDFromHostname(t *testing.T) {
 		{"rollcall-0", "", "", 1, "the host name rollcall-0", "1\n"},
 		{"my-pods-2.members.default.svc", "", "", 3, "the host name my-pods-2.members.default.svc", "3\n"},
 		{"rollcall-1", "2\n", "", 2, "the host name rollcall-1", "2\n"},
-		{"rollcall-1", "1\n", "", 0, "DIR/data/myid: it says 1, and the host name rollcall-1 stands for member 2: this is the folder of another member; give each member its own", "1\n"},
+		{"rollcall-1", "1\n", "", 0, "DIR/data/myid: it says 1, and the host name rollcall-1 stands for member 2: this is the directory of another member; give each member its own", "1\n"},
 		{"rollcall-1", "1\n", "1", 1, "--myid", "1\n"},
 		{"rollcall-3", "", "", 0, "DIR/zoo.cfg: this is member 4 (the host name rollcall-3), and there is no server.4: correct one of the two", ""},
 		{"rollcall", "", "", 0, "DIR/zoo.cfg:5: serverIdFromHostname: host name rollcall: allowed is a name that ends in a dash and a number from 0 to 254, such as rollcall-0", ""},

@@ -55,7 +55,7 @@ const (
 
 	minBackupEvery = 60_000                    // ms: a backup of a large state takes about as long
 	maxBackupEvery = 366 * 24 * 60 * 60 * 1000 // ms: a year
-	maxBackups     = 10_000                    // files in one folder
+	maxBackups     = 10_000                    // files in one directory
 
 	minMaxBuffer = 1024    // below that, a client cannot connect with a chroot and a long ACL
 	maxMaxBuffer = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
@@ -84,14 +84,14 @@ const (
 // ./config -run TestConfigurationDocs -update` writes its tables.
 var keys = []key{
 	{
-		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: option{"data", "`folder` of this member's data (dataDir)"},
+		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: option{"data", "`directory` of this member's data (dataDir)"},
 		kind: filePath(func(d *rawConfig) *string { return &d.Dir }), unset: "required",
-		doc: "folder of `myid`, and of this member's data in its subfolder `rollcall`. An audit log without audit.file is in its subfolder `audit`. Rollcall leaves everything else in it alone",
+		doc: "directory of `myid`, and of this member's data in its subdirectory `rollcall`. An audit log without audit.file is in its subdirectory `audit`. Rollcall leaves everything else in it alone",
 	},
 	{
 		name: "dataLogDir", env: variable{line: 2, name: "ZOO_DATA_LOG_DIR"},
 		kind: filePath(func(d *rawConfig) *string { return &d.LogDir }), unset: "dataDir",
-		doc: "folder of the log, which is in its subfolder `rollcall`; neither of the two folders may be the subfolder `rollcall` of the other",
+		doc: "directory of the log, which is in its subdirectory `rollcall`; neither of the two directories may be the subdirectory `rollcall` of the other",
 	},
 	{
 		name: "clientPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.client.port }), unset: "that of this member's server line",
@@ -239,8 +239,8 @@ var keys = []key{
 		doc: "log entries between two snapshots",
 	},
 	{
-		name: "logStore", kind: logKind(func(d *rawConfig) *disk.LogKind { return &d.LogKind }), unset: fmt.Sprintf("that of the folder; %s for a new one", disk.DefaultLogKind),
-		doc: "Rollcall's own: what the log is kept in. A folder keeps its kind, and a member that is told another one does not start ([storage.md](storage.md))",
+		name: "logStore", kind: logKind(func(d *rawConfig) *disk.LogKind { return &d.LogKind }), unset: fmt.Sprintf("that of the directory; %s for a new one", disk.DefaultLogKind),
+		doc: "Rollcall's own: what the log is kept in. A directory keeps its kind, and a member that is told another one does not start ([storage.md](storage.md))",
 	},
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: text(disk.DefaultStallLimit),
@@ -375,7 +375,7 @@ var keys = []key{
 	},
 	{
 		name: "backup.dir", kind: filePath(func(d *rawConfig) *string { return &d.Backup.Dir }), unset: "no backups are made",
-		doc: "Rollcall's own: folder where this member puts backups by itself ([backup.md](backup.md#regular-backups)). It must exist; members may share it",
+		doc: "Rollcall's own: directory where this member puts backups by itself ([backup.md](backup.md#regular-backups)). It must exist; members may share it",
 	},
 	{
 		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery, func(d *rawConfig) *time.Duration { return &d.Backup.Every }), def: text(backup.DefaultEvery),

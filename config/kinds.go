@@ -234,7 +234,7 @@ func bytesOrHex(least, most int64, field func(*rawConfig) *int) kind {
 	}
 }
 
-// filePath takes the path of a file or folder.
+// filePath takes the path of a file or directory.
 func filePath(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: "a path",

@@ -17,7 +17,7 @@ import (
 	"rollcall/znode"
 )
 
-// inDir writes files into the new folder dir, and replaces DIR in their texts by its path. at does
+// inDir writes files into the new directory dir, and replaces DIR in their texts by its path. at does
 // the same with another text.
 func inDir(t *testing.T, files map[string]string) (dir string, at func(string) string) {
 	t.Helper()
@@ -63,7 +63,7 @@ func TestLoadCases(t *testing.T) {
 		myid    string
 		dynamic string
 		noData  bool
-		err     string // "" if it must load; DIR for the folder
+		err     string // "" if it must load; DIR for the directory
 		warning string // part of the warnings; "" for none at all
 		check   func(c Config) bool
 	}{
@@ -72,7 +72,7 @@ func TestLoadCases(t *testing.T) {
 				c.MaxTimeout == time.Minute && c.ClientAddr == "0.0.0.0:2181" && c.MyID == 1
 		}},
 		{name: "case 366 tickTime 0", cfg: "tickTime=0", err: "DIR/zoo.cfg:2: tickTime=0: allowed is 1 to 3600000 (ms)"},
-		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set; set dataDir=FOLDER, or give --data FOLDER"},
+		{name: "case 367 no dataDir", noData: true, cfg: "clientPort=2181", err: "DIR/zoo.cfg: dataDir is not set; set dataDir=PATH, or give --data PATH"},
 		{name: "case 367 empty dataDir", noData: true, cfg: "dataDir=", err: "DIR/zoo.cfg:1: dataDir=: allowed is a path"},
 		{name: "case 368 clientPortAddress alone", cfg: "clientPortAddress=::1", err: "DIR/zoo.cfg:2: clientPortAddress without clientPort; set clientPort, too"},
 		{name: "case 369 no initLimit", cfg: strings.Replace(three, "initLimit=5", "", 1), myid: "1", err: "DIR/zoo.cfg: initLimit is not set: an ensemble needs it, 1 to 100000 ticks"},
@@ -359,11 +359,11 @@ func TestLoadFlags(t *testing.T) {
 	}
 }
 
-// If a file or folder cannot be used, the error names it and says what it must be.
+// If a file or directory cannot be used, the error names it and says what it must be.
 func TestLoadUnusableFiles(t *testing.T) {
 	const readable = "; name a zoo.cfg that this user may read, or none to use the one in ZOO_CONF_DIR or the ZOO_ variables"
-	const myid = "; dataDir must be a folder, and its myid a file that this user may read, with the number of this member"
-	dir, _ := inDir(t, map[string]string{"file": "", "folder.cfg": "dataDir=DIR\nclientPort=0", "file.cfg": "dataDir=DIR/file\nclientPort=0"})
+	const myid = "; dataDir must be a directory, and its myid a file that this user may read, with the number of this member"
+	dir, _ := inDir(t, map[string]string{"file": "", "directory.cfg": "dataDir=DIR\nclientPort=0", "file.cfg": "dataDir=DIR/file\nclientPort=0"})
 	for _, name := range []string{"myid", "conf/zoo.cfg"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
@@ -376,9 +376,9 @@ func TestLoadUnusableFiles(t *testing.T) {
 		want       string
 	}{
 		{name: "no file", file: "HERE/none", want: "open HERE/none: no such file or directory" + readable},
-		{name: "folder", file: "HERE", want: "read HERE: is a directory" + readable},
-		{name: "folder in ZOO_CONF_DIR", env: []string{"ZOO_CONF_DIR=" + dir + "/conf"}, want: "read HERE/conf/zoo.cfg: is a directory; ZOO_CONF_DIR must name a folder with a zoo.cfg that this user may read, or with none"},
-		{name: "myid is a folder", file: "HERE/folder.cfg", want: "read HERE/myid: is a directory" + myid},
+		{name: "directory", file: "HERE", want: "read HERE: is a directory" + readable},
+		{name: "directory in ZOO_CONF_DIR", env: []string{"ZOO_CONF_DIR=" + dir + "/conf"}, want: "read HERE/conf/zoo.cfg: is a directory; ZOO_CONF_DIR must name a directory with a zoo.cfg that this user may read, or with none"},
+		{name: "myid is a directory", file: "HERE/directory.cfg", want: "read HERE/myid: is a directory" + myid},
 		{name: "dataDir is a file", file: "HERE/file.cfg", want: "open HERE/file/myid: not a directory" + myid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestLoadUnusableFiles(t *testing.T) {
 func TestSaveMyIDAdvises(t *testing.T) {
 	dir, _ := inDir(t, map[string]string{"file": ""})
 	c := Config{Settings: Settings{Dir: filepath.Join(dir, "file", "data")}, newID: 1}
-	const want = "not a directory; dataDir must be a folder that this user may make and write: the number of this member is kept there"
+	const want = "not a directory; dataDir must be a directory that this user may make and write: the number of this member is kept there"
 	if err := c.SaveMyID(); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("SaveMyID: %v, want %s", err, want)
 	}

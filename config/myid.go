@@ -76,7 +76,7 @@ func (d *rawConfig) environID(path string, onDisk, most uint32) error {
 }
 
 // checkHostID sets the number that the name of this machine stands for. If there is a myid at path, which
-// says onDisk, it must agree: the folder of another member may be mounted here.
+// says onDisk, it must agree: the directory of another member may be mounted here.
 func (d *rawConfig) checkHostID(path string, onDisk, most uint32) error {
 	name, _ := d.vars.get("HOSTNAME")
 	if name == "" {
@@ -90,7 +90,7 @@ func (d *rawConfig) checkHostID(path string, onDisk, most uint32) error {
 		return fmt.Errorf("%s: serverIdFromHostname: %w", d.at("serverIdFromHostname"), err)
 	}
 	if onDisk != 0 && onDisk != id && d.flags.myID == "" {
-		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the folder of another member; give each member its own", path, onDisk, Brief(name), id)
+		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the directory of another member; give each member its own", path, onDisk, Brief(name), id)
 	}
 	d.MyID, d.newID, d.IDFrom = id, id, "the host name "+Brief(name)
 	if onDisk != 0 {
@@ -133,7 +133,7 @@ func readMyID(path string, most uint32) (uint32, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, withAdvice(err, "dataDir must be a folder, and its myid a file that this user may read, with the number of this member")
+		return 0, withAdvice(err, "dataDir must be a directory, and its myid a file that this user may read, with the number of this member")
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	id, err := serverlist.ParseID(strings.TrimSpace(line), most)
@@ -156,14 +156,14 @@ func (e *environ) myID(most uint32) (uint32, error) {
 	return id, nil
 }
 
-// SaveMyID writes Dir/myid, and makes the folder, if the number came from ZOO_MY_ID or from the host name,
+// SaveMyID writes Dir/myid, and makes the directory, if the number came from ZOO_MY_ID or from the host name,
 // and Load found no such file. If there is one by now, SaveMyID does not touch it. When SaveMyID returns, the file is
 // durable.
 func (c *Config) SaveMyID() error {
 	if c.newID == 0 {
 		return nil
 	}
-	return withAdvice(c.saveMyID(), "dataDir must be a folder that this user may make and write: the number of this member is kept there")
+	return withAdvice(c.saveMyID(), "dataDir must be a directory that this user may make and write: the number of this member is kept there")
 }
 
 func (c *Config) saveMyID() error {
@@ -186,7 +186,7 @@ func (c *Config) saveMyID() error {
 	return durable.SyncDirectory(c.Dir)
 }
 
-// withAdvice adds advice to the error of a file or folder. It returns other errors, and nil, as they are.
+// withAdvice adds advice to the error of a file or directory. It returns other errors, and nil, as they are.
 func withAdvice(err error, advice string) error {
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return fmt.Errorf("%w; %s", err, advice)

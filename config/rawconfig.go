@@ -94,7 +94,7 @@ func (d *rawConfig) accept(list []setting) (failed []error) {
 // that for logins.
 func (d *rawConfig) finish() error {
 	for _, step := range []func() error{
-		d.finishSecrets, d.finishDigest, d.finishFolders, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit, d.finishReadOnly,
+		d.finishSecrets, d.finishDigest, d.finishDirectories, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit, d.finishReadOnly,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -106,9 +106,9 @@ func (d *rawConfig) finish() error {
 // at returns where a key was set, or the name of the main source.
 func (d *rawConfig) at(key string) string { return cmp.Or(d.where[key], d.name) }
 
-func (d *rawConfig) finishFolders() error {
+func (d *rawConfig) finishDirectories() error {
 	if d.Dir == "" {
-		return fmt.Errorf("%s: dataDir is not set; set dataDir=FOLDER, or give --data FOLDER", d.name)
+		return fmt.Errorf("%s: dataDir is not set; set dataDir=PATH, or give --data PATH", d.name)
 	}
 	d.LogDir = cmp.Or(d.LogDir, d.Dir)
 	for _, dir := range []*string{&d.Dir, &d.LogDir} {
@@ -322,7 +322,7 @@ func (d *rawConfig) finishAudit() error {
 	case d.Audit.File == auditStdout:
 		d.Audit.File = ""
 	case d.Audit.File == "":
-		d.Audit.File, d.Audit.OwnFolder = filepath.Join(d.Dir, "audit", "audit.log"), true
+		d.Audit.File, d.Audit.OwnDirectory = filepath.Join(d.Dir, "audit", "audit.log"), true
 	}
 	return nil
 }

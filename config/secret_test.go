@@ -30,7 +30,7 @@ func TestSecretFiles(t *testing.T) {
 		{name: "without the scheme", file: "super:" + marker, cfg: path + "DigestAuthenticationProvider.enabled=false\n", warning: "there is no super user with a password: DigestAuthenticationProvider.enabled is false"},
 		{name: "readable by all", file: "super:" + marker, mode: 0o644, cfg: path, want: "super:" + marker, warning: "DigestAuthenticationProvider.superDigestPath: the file is open to others (mode 0644); chmod 600 it"},
 		{name: "readable by the group", file: "super:" + marker, mode: 0o640, cfg: path, want: "super:" + marker},
-		{name: "a folder", cfg: "DigestAuthenticationProvider.superDigestPath=DIR\n", err: "DIR/zoo.cfg:2: DigestAuthenticationProvider.superDigestPath=DIR: this is not a file (mode drwx"},
+		{name: "a directory", cfg: "DigestAuthenticationProvider.superDigestPath=DIR\n", err: "DIR/zoo.cfg:2: DigestAuthenticationProvider.superDigestPath=DIR: this is not a file (mode drwx"},
 		{name: "no file", cfg: "DigestAuthenticationProvider.superDigestPath=DIR/none\n", err: "superDigestPath=DIR/none: no such file or directory; it must name a file that this user may read"},
 		{name: "no path", cfg: "DigestAuthenticationProvider.superDigestPath=\n", err: "allowed is the path of a file with one line"},
 		{

@@ -27,12 +27,12 @@ share() {
   local helper
   helper=$(docker create --volume "${COMPOSE_PROJECT_NAME}_secret:/secret" "${ROLLCALL_IMAGE:-rollcall}")
   if ! docker cp "$helper:/secret/secret" - >/dev/null 2>&1; then
-    local folder
-    folder=$(mktemp -d)
-    (umask 077 && head -c 32 /dev/urandom | base64 >"$folder/secret")
+    local directory
+    directory=$(mktemp -d)
+    (umask 077 && head -c 32 /dev/urandom | base64 >"$directory/secret")
     # 1000 is the image's user
-    tar -C "$folder" --owner=1000 --group=1000 --mode=400 -c secret | docker cp - "$helper:/secret"
-    rm -r "$folder"
+    tar -C "$directory" --owner=1000 --group=1000 --mode=400 -c secret | docker cp - "$helper:/secret"
+    rm -r "$directory"
   fi
   docker rm --force --volumes "$helper" >/dev/null # --volumes removes those without a name only
 }

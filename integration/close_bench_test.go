@@ -92,7 +92,7 @@ func owning(ctx context.Context, b *testing.B, servers []string, n int) *client.
 		b.Fatal(err)
 	}
 	b.Cleanup(c.Abandon)
-	folder, err := c.Create(ctx, "/close-", nil, jute.PersistentSequential, nil)
+	directory, err := c.Create(ctx, "/close-", nil, jute.PersistentSequential, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func owning(ctx context.Context, b *testing.B, servers []string, n int) *client.
 		var ops []jute.MultiOp
 		for i := from; i < min(from+perCreate, n); i++ {
 			ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{
-				Path: fmt.Appendf(nil, "%s/%07d", folder, i), ACL: jute.OpenACL, Flags: jute.Ephemeral,
+				Path: fmt.Appendf(nil, "%s/%07d", directory, i), ACL: jute.OpenACL, Flags: jute.Ephemeral,
 			}})
 		}
 		room <- struct{}{}

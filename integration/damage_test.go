@@ -76,7 +76,7 @@ func outOfService(t *testing.T, e *cluster.Ensemble, id uint32) {
 
 // A follower whose memory is damaged stops serving as soon as the damage shows. Its clients move
 // elsewhere with their sessions, and those of the others notice nothing. It still votes and stores
-// entries, but never leads. A restart does not help it, but an empty folder does.
+// entries, but never leads. A restart does not help it, but an empty directory does.
 func TestDamagedFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})

@@ -20,7 +20,7 @@ func TestReadme(t *testing.T) {
 		if m[1] != "" {
 			dir = filepath.Join("..", m[1])
 			if _, err := os.Stat(m[1]); err == nil {
-				dir = m[1] // a folder below this one
+				dir = m[1] // a directory below this one
 			}
 		}
 		if sources[dir] == "" {

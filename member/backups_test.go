@@ -79,16 +79,16 @@ func TestOwnBackups(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		figures := e.Member(one).Details().Backups
 		if figures["failed"] == 0 || figures["written"] != 2 { // since the restart
-			t.Errorf("without the folder: %v; there were %q, then %q", figures, before, after)
+			t.Errorf("without the directory: %v; there were %q, then %q", figures, before, after)
 		}
 		if err := os.Rename(dir+"-away", dir); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
 		if now := e.Member(one).Details().Backups; now["written"] != 3 || now["failed"] < figures["failed"] {
-			t.Errorf("with the folder again: %v, before %v", now, figures)
+			t.Errorf("with the directory again: %v, before %v", now, figures)
 		}
-		check("with the folder again", 6, 2)
+		check("with the directory again", 6, 2)
 	})
 }
 

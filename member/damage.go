@@ -17,11 +17,11 @@ func (m *Member) reportDamage(why string) {
 // damageLoop ends this member's service once its state is known to be damaged, now or in an earlier
 // run. Another member leads, and its clients go there. This member stays in the ensemble, stores
 // entries and votes, because its log is sound. It serves again only after a start with an empty
-// folder. A member that runs alone has no other member to get the state from. It ends, and the next
+// directory. A member that runs alone has no other member to get the state from. It ends, and the next
 // start rebuilds the state from its disk.
 func (m *Member) damageLoop(ctx context.Context) error {
 	if why := m.node.Damage(); why != "" {
-		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data folder and start it again", "reason", why)
+		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data directory and start it again", "reason", why)
 		m.stopServing()
 	}
 	for {
@@ -50,7 +50,7 @@ func (m *Member) damaged(ctx context.Context, why string) error {
 	if err := m.node.HandOver(over); err != nil {
 		m.log.Warn("leadership not handed over", "err", err)
 	}
-	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data folder and start it again", "reason", why)
+	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data directory and start it again", "reason", why)
 	err := m.node.SetDamage(why)
 	m.stopServing()
 	return err

@@ -28,7 +28,7 @@ func (m *Member) reportDispute(why string) {
 	m.dispute.Store(&dispute{"its state differs from the leader's, and no majority says who is right: " + why, time.Now().Add(disputeTicks * m.cfg.Tick)})
 	m.server.Suspend()
 	if before == "" {
-		m.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is right; start the members that are away, or empty the data folder of the member that is wrong", "reason", why)
+		m.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is right; start the members that are away, or empty the data directory of the member that is wrong", "reason", why)
 	}
 }
 

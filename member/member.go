@@ -229,7 +229,7 @@ type Member struct {
 // so that apply never waits for their reader.
 const maxEvents = 4096
 
-// New checks cfg, opens the data folder and the member ports and assembles the member. It starts
+// New checks cfg, opens the data directory and the member ports and assembles the member. It starts
 // nothing. The caller must call Run, which releases what New opened. If New returns an error,
 // its listeners are still open.
 func New(cfg Config) (*Member, error) {
@@ -291,7 +291,7 @@ func (m *Member) assemble() (err error) {
 	return nil
 }
 
-// open opens the ports for members, then the data folder.
+// open opens the ports for members, then the data directory.
 func (m *Member) open() (err error) {
 	if m.ports, err = m.openPorts(); err != nil {
 		return err
@@ -372,7 +372,7 @@ func (m *Member) httpConfig() admin.HTTPConfig {
 	return cfg
 }
 
-// ServeHere makes Run serve HTTP on l, too, which is a socket in the data folder, and close it. The caller calls it before Run.
+// ServeHere makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. The caller calls it before Run.
 func (m *Member) ServeHere(l net.Listener) { m.here = l }
 
 // Run serves until ctx ends or this member cannot continue, and returns the reason in the second

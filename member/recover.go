@@ -32,9 +32,9 @@ type Recovery struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Recover rewrites the data folder of a stopped member so that it can start without the members it
+// Recover rewrites the data directory of a stopped member so that it can start without the members it
 // knew. It is for the case that a majority has lost its data for good. Data that only the lost
-// members had are lost, even if they were acknowledged. The folder must not be in use.
+// members had are lost, even if they were acknowledged. The directory must not be in use.
 func Recover(r Recovery) error {
 	return quorum.Recover(quorum.Recovery{
 		Dir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), Self: r.ID, Peers: raftPeers(r.Servers),

@@ -102,7 +102,7 @@ func (m *Member) spool(ctx context.Context, r admin.Restoring, most int64) (*os.
 	return nil, failed
 }
 
-// spoolRoom returns how many bytes a backup may have. Without a folder, members of tests have theirs in memory.
+// spoolRoom returns how many bytes a backup may have. Without a directory, members of tests have theirs in memory.
 func (m *Member) spoolRoom() (most int64, err error) {
 	if m.cfg.Dir == "" {
 		return maxSpool, nil

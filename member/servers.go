@@ -256,5 +256,5 @@ func (m *Member) compareList(r *znode.Roster, differed bool) bool {
 	return differs
 }
 
-// ServerLines returns servers as a data folder names those for which it was made.
+// ServerLines returns servers as a data directory names those for which it was made.
 func ServerLines(servers []Server) []string { return wire.Canonical(raftPeers(servers)) }

@@ -96,7 +96,7 @@ var reaches = map[string]string{
 	"Audit.Required":        "audit.Settings.Required",
 	"Audit.ZooKeeper":       "audit.Settings.ZooKeeper",
 	"Audit.File":            "audit.Settings.File",
-	"Audit.OwnFolder":       "audit.Settings.OwnFolder",
+	"Audit.OwnDirectory":    "audit.Settings.OwnDirectory",
 	"Audit.FileSize":        "audit.Settings.FileSize",
 	"Audit.Files":           "audit.Settings.Files",
 	"Backup.Dir":            "", // TestOwnBackups

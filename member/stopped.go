@@ -9,7 +9,7 @@ import (
 	"rollcall/znode"
 )
 
-// Stopped returns the state that the folder of a stopped member has, and how far it goes. It refuses the folders that
+// Stopped returns the state that the directory of a stopped member has, and how far it goes. It refuses the directories that
 // quorum.Replay refuses. dir and logDir are as in Config.
 func Stopped(dir, logDir string, logger *slog.Logger) (*znode.Snapshot, disk.Extent, error) {
 	state := znode.New(znode.Config{})

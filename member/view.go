@@ -129,7 +129,7 @@ func (v viewer) status() *proto.MemberStatus {
 	data, log, err := m.node.DiskUsage()
 	index, at, serr := m.node.NewestSnapshot()
 	if err := errors.Join(err, serr); err != nil {
-		m.log.Warn("the data folder cannot be read", "err", err)
+		m.log.Warn("the data directory cannot be read", "err", err)
 	}
 	if s.DataBytes, s.LogBytes, s.SnapshotIndex = data, log, index; !at.IsZero() {
 		s.SnapshotMs = at.UnixMilli()

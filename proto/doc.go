@@ -3,7 +3,7 @@
 // Follower, and Leader is answered only by the member that leads.
 //
 // rollcall.proto is the contract, with units and meanings. `make proto` generates the rest of the
-// folder from it. The package has no logic.
+// directory from it. The package has no logic.
 //
 // # Compatibility
 //

@@ -30,10 +30,10 @@ type Config struct {
 	// Died is called in a goroutine of its own when the process of the leader has died. Default: nothing.
 	Died func(member uint32)
 
-	Dir    string      // data folder
-	LogDir string      // folder of the log; default: Dir
-	Stores disk.Stores // in place of the folders, for tests; default: on disk
-	// LogKind says how the log is stored; default: as the folder is, or disk.DefaultLogKind.
+	Dir    string      // data directory
+	LogDir string      // directory of the log; default: Dir
+	Stores disk.Stores // in place of the directories, for tests; default: on disk
+	// LogKind says how the log is stored; default: as the directory is, or disk.DefaultLogKind.
 	LogKind disk.LogKind
 	// SegmentBytes is the size of a file of the log, if LogKind is disk.LogWAL; default 16 MiB.
 	SegmentBytes int

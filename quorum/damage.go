@@ -6,7 +6,7 @@ import (
 )
 
 // keyDamage is the key in the stable store of the reason why this member's state cannot be trusted.
-// Only emptying the folder or a recovery removes it.
+// Only emptying the directory or a recovery removes it.
 var keyDamage = []byte("RollcallDamage")
 
 var errDamagedState = errors.New("quorum: this member's state is damaged")

@@ -66,12 +66,12 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		e.wipe(old)
 		e.start(old)
 		if why := e.members[old].node.Damage(); why != "" {
-			t.Errorf("with an empty folder: %q", why)
+			t.Errorf("with an empty directory: %q", why)
 		}
 	})
 }
 
-// Damage is stored in the folder. A recovery removes the record, because the survivor's state is
+// Damage is stored in the directory. A recovery removes the record, because the survivor's state is
 // the best there is.
 func TestRecoverDamagedMember(t *testing.T) {
 	t.Parallel()

@@ -370,7 +370,7 @@ type ensemble struct {
 	net     *memNetwork
 	peers   []wire.Peer
 	members map[uint32]*testMember
-	kind    disk.LogKind // of the logs in folders
+	kind    disk.LogKind // of the logs in directories
 	mu      sync.Mutex   // guards members' node for Ask
 }
 

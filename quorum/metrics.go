@@ -83,7 +83,7 @@ func (f *raftMetrics) leaderSeen(led bool, now time.Time) {
 }
 
 // DiskUsage returns how many bytes the files of the log take, and how many all other files of this
-// member take. Both are 0 if the stores are not files. It reads the folders, which hold only a few
+// member take. Both are 0 if the stores are not files. It reads the directories, which hold only a few
 // files.
 func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }
 

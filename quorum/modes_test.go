@@ -27,7 +27,7 @@ func modes(t *testing.T, dir string) (open []string) {
 	return open
 }
 
-// Everything that a member makes can be read only by its owner, even in a folder that everyone may
+// Everything that a member makes can be read only by its owner, even in a directory that everyone may
 // read. Other files stay as they are.
 func TestModes(t *testing.T) { kinds(t, filesAreTheOwners) }
 
@@ -70,9 +70,9 @@ func filesAreTheOwners(t *testing.T, kind disk.LogKind) {
 		}
 	}
 	if open := modes(t, filepath.Join(top, "made")); len(open) > 0 {
-		t.Errorf("a folder that it made: %q", open)
+		t.Errorf("a directory that it made: %q", open)
 	}
 	if open := modes(t, shared); len(open) != before {
-		t.Errorf("a folder of the operator's, in which %d may be read: %q", before, open)
+		t.Errorf("a directory of the operator's, in which %d may be read: %q", before, open)
 	}
 }

@@ -100,7 +100,7 @@ type Node struct {
 	ending   bool               // Run is ending: no further entries are taken
 }
 
-// Open checks the configuration, locks the folder, checks which member it belongs to and opens the
+// Open checks the configuration, locks the directory, checks which member it belongs to and opens the
 // stores. It starts nothing. The caller must call Run, or else Close.
 func Open(cfg Config) (*Node, error) {
 	if err := cfg.check(); err != nil {
@@ -176,7 +176,7 @@ func (n *Node) read() error {
 	return nil
 }
 
-// Close releases the stores and the folder of a Node that is not running. Run calls it.
+// Close releases the stores and the directory of a Node that is not running. Run calls it.
 func (n *Node) Close() error { return n.disk.Close() }
 
 // Stalled returns why this member must not lead or serve at the moment: an operation of a store or

@@ -16,7 +16,7 @@ import (
 
 const plantedIndex, plantedTerm = 100, 7
 
-// plant fills a member's empty folder with a state of one command.
+// plant fills a member's empty directory with a state of one command.
 func (e *ensemble) plant(id uint32, command string) {
 	e.t.Helper()
 	m := e.members[id]
@@ -79,7 +79,7 @@ func TestPlantedTwice(t *testing.T) {
 	})
 }
 
-// Plant refuses what no ensemble could start from, and leaves the folder empty.
+// Plant refuses what no ensemble could start from, and leaves the directory empty.
 func TestPlantRefuses(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -124,7 +124,7 @@ func TestPlantRefuses(t *testing.T) {
 	}
 }
 
-// A folder in which a member has run is not filled, nor is one that was filled. The folder is as before.
+// A directory in which a member has run is not filled, nor is one that was filled. The directory is as before.
 func TestPlantKeepsData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)

@@ -25,7 +25,7 @@ type Recovery struct {
 	SegmentBytes int // as in Config
 }
 
-// Recover rewrites a stopped member's folder so that it can start without the members it knew,
+// Recover rewrites a stopped member's directory so that it can start without the members it knew,
 // under the old server list or a new one. It is the last resort when a majority has lost its data.
 // Entries that only the lost members had are gone, although their clients were told that they were
 // stored. Entries that were never acknowledged may take effect. If members of the former list still

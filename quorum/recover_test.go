@@ -19,7 +19,7 @@ import (
 )
 
 // Two of three members are lost. The survivor continues alone; or, under the same server list, it
-// admits the two others, which start with empty folders.
+// admits the two others, which start with empty directories.
 func TestRecover(t *testing.T) { kinds(t, recoverOne) }
 
 func recoverOne(t *testing.T, kind disk.LogKind) {
@@ -33,7 +33,7 @@ func recoverOne(t *testing.T, kind disk.LogKind) {
 				t.Fatal(err)
 			}
 			one := newEnsemble(t, 1)
-			one.members[1].dir = alone // its kind is the folder's
+			one.members[1].dir = alone // its kind is the directory's
 			one.start(1)
 			one.applied(all, 1)
 			one.propose("on", 1)
@@ -321,24 +321,24 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 	peers := []wire.Peer{{ID: 1, Addr: "m1:3888"}}
 	empty := t.TempDir()
 	if err := Recover(Recovery{Dir: empty, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
-		t.Errorf("no folder of ours: %v, want ErrNoData", err)
+		t.Errorf("no directory of ours: %v, want ErrNoData", err)
 	}
 	if left, _ := os.ReadDir(empty); len(left) > 0 {
-		t.Errorf("it left %v in an empty folder", left)
+		t.Errorf("it left %v in an empty directory", left)
 	}
-	cfg := folderConfig(t.TempDir(), 1)
+	cfg := directoryConfig(t.TempDir(), 1)
 	cfg.LogKind = kind
 	openAndClose(t, cfg)
 	if err := Recover(Recovery{Dir: cfg.Dir, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no data: %v, want ErrNoData", err)
 	}
 
-	dir, cfg := filledFolder(t, kind)
+	dir, cfg := filledDirectory(t, kind)
 	refusing := &machine{refuse: "b"}
 	if err := Recover(Recovery{Dir: dir, Self: 1, Peers: peers, Machine: refusing}); err == nil {
 		t.Error("recovered past an entry that the machine refuses")
 	}
-	dir, cfg = filledFolder(t, kind)
+	dir, cfg = filledDirectory(t, kind)
 	alone := []wire.Peer{{ID: 1, Addr: "m1:3888", Observer: true}, {ID: 2, Addr: "m2:3888"}}
 	if err := Recover(Recovery{Dir: dir, Self: 1, Peers: alone, Machine: &machine{}}); err == nil {
 		t.Error("recovered a member that would be an observer alone")

@@ -44,7 +44,7 @@ func Replay(r Replaying) (e disk.Extent, err error) {
 	return replayLog(data, r.Machine, e)
 }
 
-// replayable returns an error if the state in a folder is not one that a member could serve.
+// replayable returns an error if the state in a directory is not one that a member could serve.
 func replayable(data *disk.Data, m Machine) error {
 	if !data.HasData() {
 		return disk.ErrNoData

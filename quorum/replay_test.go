@@ -40,14 +40,14 @@ func replayStopped(t *testing.T, kind disk.LogKind) {
 	}
 }
 
-// A folder whose state no member could serve is refused, with the reason.
+// A directory whose state no member could serve is refused, with the reason.
 func TestReplayRefuses(t *testing.T) { kinds(t, replayRefuses) }
 
 func replayRefuses(t *testing.T, kind disk.LogKind) {
 	if _, err := Replay(Replaying{Dir: t.TempDir(), Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
-		t.Errorf("no folder of ours: %v, want ErrNoData", err)
+		t.Errorf("no directory of ours: %v, want ErrNoData", err)
 	}
-	dir, cfg := filledFolder(t, kind)
+	dir, cfg := filledDirectory(t, kind)
 	refused := func(m *machine, want string) {
 		t.Helper()
 		if _, err := Replay(Replaying{Dir: dir, Machine: m}); err == nil || !strings.Contains(err.Error(), want) {

@@ -43,7 +43,7 @@ func (e *ensemble) snapshot(id uint32) bool {
 	return newest > 0
 }
 
-// logged returns the bounds of the log in a folder that is not in use.
+// logged returns the bounds of the log in a directory that is not in use.
 func logged(t *testing.T, dir string) (bounds [2]uint64) {
 	t.Helper()
 	log, err := disk.ReadLog(dir)
@@ -141,7 +141,7 @@ func TestSnapshotOfOtherServers(t *testing.T) {
 		"observers": {wire.Configuration([]wire.Peer{{ID: 1, Disk: 1, Addr: "m1:3888", Observer: true}}), disk.ErrDamaged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, cfg := filledFolder(t, disk.DefaultLogKind)
+			dir, cfg := filledDirectory(t, disk.DefaultLogKind)
 			m := &machine{Index: 4, Commands: []string{"a", "b", "c"}}
 			body, err := json.Marshal(m)
 			if err != nil {
@@ -176,7 +176,7 @@ func TestSnapshotOfNewerVersion(t *testing.T) {
 	}
 	for _, log := range []string{"follows", "ends before", "is gone"} {
 		t.Run("log "+log, func(t *testing.T) {
-			dir, cfg := filledFolder(t, disk.DefaultLogKind)
+			dir, cfg := filledDirectory(t, disk.DefaultLogKind)
 			index := map[string]uint64{"follows": 3, "ends before": 900, "is gone": 900}[log]
 			d := openStopped(t, dir)
 			storeSnapshot(t, d.Snapshots(), index, strings.Replace(string(body), "900", fmt.Sprint(index), 1), wire.Configuration([]wire.Peer{{ID: 1, Disk: d.ID(), Addr: "m1:3888"}}))

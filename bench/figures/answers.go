@@ -68,7 +68,7 @@ func answers() []answer {
 }
 
 // draw writes the picture as an SVG. A panel without data is left out.
-func (a *answer) draw(folder string, k *kept) error {
+func (a *answer) draw(directory string, k *kept) error {
 	var plots []*plot.Plot
 	for _, panel := range a.panels {
 		one, err := panel.plot(k)
@@ -79,7 +79,7 @@ func (a *answer) draw(folder string, k *kept) error {
 			plots = append(plots, one)
 		}
 	}
-	return drawn(filepath.Join(folder, a.file), plots)
+	return drawn(filepath.Join(directory, a.file), plots)
 }
 
 // plot returns the panel's plot, or nil if no row of it was measured on both sides.

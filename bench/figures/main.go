@@ -20,7 +20,7 @@ func main() {
 	}
 }
 
-// write reads the folder data and writes performance.md, sizing.md, performance/ and the table in
+// write reads the directory data and writes performance.md, sizing.md, performance/ and the table in
 // storage.md into docs.
 func write(data, docs string) error {
 	k, err := read(data)

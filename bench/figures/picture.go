@@ -85,7 +85,7 @@ func pages() []page {
 }
 
 // draw writes the page. A page without data is left out.
-func (p *page) draw(folder string, points []point) error {
+func (p *page) draw(directory string, points []point) error {
 	plots := make([]*plot.Plot, 0, len(p.panels))
 	for i := range p.panels {
 		one, err := p.panels[i].plot(p, points)
@@ -96,10 +96,10 @@ func (p *page) draw(folder string, points []point) error {
 			plots = append(plots, one)
 		}
 	}
-	return drawn(filepath.Join(folder, p.file), plots)
+	return drawn(filepath.Join(directory, p.file), plots)
 }
 
-// drawn writes plots side by side into a file, as an SVG. If FIGURES_PNG is set, it also writes a PNG to that folder.
+// drawn writes plots side by side into a file, as an SVG. If FIGURES_PNG is set, it also writes a PNG to that directory.
 // Without plots it does nothing.
 func drawn(file string, plots []*plot.Plot) error {
 	if len(plots) == 0 {

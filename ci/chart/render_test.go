@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	chartFolder     = "../../deploy/chart"
-	manifestsFolder = "../../deploy/kubernetes"
+	chartDirectory     = "../../deploy/chart"
+	manifestsDirectory = "../../deploy/kubernetes"
 )
 
 // object is a manifest as JSON has it.
@@ -32,7 +32,7 @@ type object = map[string]any
 // render returns what helm install RELEASE deploy/chart --set SETTINGS makes, by "KIND NAME". Settings are separated by
 // spaces.
 func render(release, settings string) (map[string]object, error) {
-	loaded, err := loader.Load(chartFolder)
+	loaded, err := loader.Load(chartDirectory)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func render(release, settings string) (map[string]object, error) {
 func manifests(t *testing.T) map[string]object {
 	t.Helper()
 	objects := map[string]object{}
-	files, err := filepath.Glob(filepath.Join(manifestsFolder, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(manifestsDirectory, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ package main
 //
 // In the end come the syncs of files and directories. Not there are those that a later sync makes up for before anything is
 // promised: of the directory of a new log (wal.go), of the directory above a new data directory if a start was killed in between
-// (folder.go), of the directory with a member's number, and of the directory of an audit log that is opened. The first
+// (directory.go), of the directory with a member's number, and of the directory of an audit log that is opened. The first
 // lines of an audit log matter only to a loss of power in the first moments of a file.
 var named = []namedMutant{
 	{
@@ -605,17 +605,17 @@ var named = []namedMutant{
 	{
 		"change over HTTP without credentials", "operator/admin/access.go",
 		"case c == changes && has < roleAdmin:", "case false:",
-		"admin", "TestEveryEndpointIsGuarded",
+		"operator/admin", "TestEveryEndpointIsGuarded",
 	},
 	{
 		"another site's name for this member", "operator/admin/access.go",
 		"case !a.knowsHost(r.Host):", "case false:",
-		"admin", "TestEveryEndpointIsGuarded",
+		"operator/admin", "TestEveryEndpointIsGuarded",
 	},
 	{
 		"connections for HTTP without a bound", "operator/admin/bounded.go",
 		"if len(b.conns) >= b.most {", "if false {",
-		"admin", "TestSilentConnectionsKeepNobodyOut",
+		"operator/admin", "TestSilentConnectionsKeepNobodyOut",
 	},
 	{
 		"credentials for a port that is only guessed", "cli/discover.go",
@@ -806,12 +806,12 @@ var named = []namedMutant{
 		"integration/power", "TestAllLosePower",
 	},
 	{
-		"replaced file not synced", "quorum/disk/folder.go",
+		"replaced file not synced", "quorum/disk/directory.go",
 		"\t\terr = file.Sync()\n", "\t\terr = nil\n",
 		"integration/power", "TestAllLosePower",
 	},
 	{
-		"name of a replaced file not synced", "quorum/disk/folder.go",
+		"name of a replaced file not synced", "quorum/disk/directory.go",
 		"return syncDir(filepath.Dir(path))", "return nil",
 		"integration/power", "TestAllLosePower",
 	},

@@ -9,9 +9,9 @@ import (
 // The files in docs/pictures are what this program draws, and there are no others but those of the console,
 // which integration/console takes.
 func TestPicturesAreDrawn(t *testing.T) {
-	const folder = "../../docs/pictures"
+	const directory = "../../docs/pictures"
 	for name, want := range pictures() {
-		got, err := os.ReadFile(filepath.Join(folder, name))
+		got, err := os.ReadFile(filepath.Join(directory, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -19,7 +19,7 @@ func TestPicturesAreDrawn(t *testing.T) {
 			t.Errorf("docs/pictures/%s is not what the program draws: run go run ./ci/pictures docs/pictures", name)
 		}
 	}
-	files, err := os.ReadDir(folder)
+	files, err := os.ReadDir(directory)
 	if err != nil {
 		t.Fatal(err)
 	}

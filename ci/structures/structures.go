@@ -29,13 +29,13 @@ type name string
 
 func (n name) compare(m name) int { return strings.Compare(string(n), string(m)) }
 
-const folder = "/services/web/"
+const directory = "/services/web/"
 
 // set returns n nodes and a random order of them.
 func set(n int) (nodes []*node, order []int) {
 	nodes = make([]*node, n)
 	for i := range nodes {
-		nodes[i] = &node{path: fmt.Sprintf(folder+"node-%010d", i)}
+		nodes[i] = &node{path: fmt.Sprintf(directory+"node-%010d", i)}
 	}
 	return nodes, rand.New(rand.NewPCG(1, 2)).Perm(n)
 }
@@ -198,7 +198,7 @@ func newTree(who string) tree {
 func BenchmarkSorted(b *testing.B) {
 	for _, n := range sizes {
 		nodes, order := set(n)
-		key := func(i int) name { return name(nodes[i].path[len(folder):]) }
+		key := func(i int) name { return name(nodes[i].path[len(directory):]) }
 		for _, who := range []string{"ours", "google", "tidwall"} {
 			fill := func(place func(i int) int) tree {
 				t := newTree(who)

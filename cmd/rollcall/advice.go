@@ -30,12 +30,12 @@ var advices = []advice{
 	{on("serve"), is(syscall.EADDRNOTAVAIL), "this machine has no such address: correct clientPortAddress or this member's server line (quorumListenOnAllIPs=true listens for members on all addresses)"},
 	{on("serve", "up"), listening(syscall.EACCES), "this user may not use that port: choose one above 1023"},
 	{on("serve"), unknownHost, "this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP address there"},
-	{on("up"), is(disk.ErrInUse), "stop the other rollcall up, or give this one a folder of its own with --data"},
+	{on("up"), is(disk.ErrInUse), "stop the other rollcall up, or give this one a directory of its own with --data"},
 	{on("serve", "recover", "import", "export"), is(disk.ErrInUse), "stop the other process, or give each member a dataDir of its own"},
-	{on("up"), is(disk.ErrServersChanged), "for rollcall up: --members and --port must be as when the folder was made, or --data must name another folder"},
+	{on("up"), is(disk.ErrServersChanged), "for rollcall up: --members and --port must be as when the directory was made, or --data must name another directory"},
 	{on("recover"), is(disk.ErrNoData), "run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve"},
-	{on("up"), unusableFile, "--data must name a folder that this user may make and write"},
-	{on("serve", "recover"), is(disk.ErrUnusable), "dataDir and dataLogDir must be folders that this user may make and write"},
+	{on("up"), unusableFile, "--data must name a directory that this user may make and write"},
+	{on("serve", "recover"), is(disk.ErrUnusable), "dataDir and dataLogDir must be directories that this user may make and write"},
 	{on("serve", "recover", "up"), is(syscall.EIO), "the disk cannot be read or written there: look at the kernel's log, and replace it if it fails"},
 	{on("serve", "up"), member.CanRestart, "start this member again: it goes on"},
 
@@ -65,8 +65,8 @@ func unknownHost(err error) bool {
 	return errors.As(err, &dns)
 }
 
-// unusableFile fits errors of files and folders that have another cause than their content. All files of
-// rollcall up are in its folder.
+// unusableFile fits errors of files and directories that have another cause than their content. All files of
+// rollcall up are in its directory.
 func unusableFile(err error) bool {
 	var path *fs.PathError
 	return errors.As(err, &path) && !errors.Is(err, disk.ErrDamaged) && slices.ContainsFunc(

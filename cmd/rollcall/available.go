@@ -74,7 +74,7 @@ func keepWithin(limit int64, env []string) {
 }
 
 // machineMemory returns the bytes of memory that Linux has, or 0 if they are not known. root is
-// the machine's root folder.
+// the machine's root directory.
 func machineMemory(root fs.FS) int64 { return meminfo(root, "MemTotal:") }
 
 // meminfo returns the bytes in a line of /proc/meminfo, or 0 if they are not known.
@@ -96,7 +96,7 @@ func meminfo(root fs.FS, name string) int64 {
 }
 
 // cgroupMemory returns the bytes of memory that this process's cgroup and those above it allow,
-// of version 1 or 2. It returns 0 if there is no limit. root is the machine's root folder.
+// of version 1 or 2. It returns 0 if there is no limit. root is the machine's root directory.
 func cgroupMemory(root fs.FS) int64 {
 	file, err := root.Open("proc/self/cgroup")
 	if err != nil {
@@ -118,7 +118,7 @@ func cgroupMemory(root fs.FS) int64 {
 }
 
 // groupMemory returns the least limit that a cgroup and those above it have. Within a
-// container only the topmost folder may be there, which then is the container's.
+// container only the topmost directory may be there, which then is the container's.
 func groupMemory(root fs.FS, mount, group, name string) int64 {
 	limit := int64(0)
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {

@@ -32,10 +32,10 @@ func newCerts(w cli.World) *cobra.Command {
 	var c certs
 	cmd := &cobra.Command{
 		Use: "certs [flags] HOST[,NAME...]...", Short: "make an authority, and a certificate for each host", GroupID: cli.Run, Args: cli.Takes(1, maxCertHosts, "hosts"),
-		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the folder --out it writes ca.pem, which everybody may have, ca.key, which signs " +
+		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the directory --out it writes ca.pem, which everybody may have, ca.key, which signs " +
 			"certificates and is best kept off the members' machines, and HOST.pem for each host: a private key with its certificate. That is good for both sides of a connection: " +
 			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. Further names and addresses of a host follow after commas. If there " +
-			"is an authority in the folder, it signs certificates for further hosts. No file is overwritten. The folder must belong to you, and no other user may write in it or replace it.",
+			"is an authority in the directory, it signs certificates for further hosts. No file is overwritten. The directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			files, err := c.make(args, time.Now())
 			if err == nil {
@@ -52,7 +52,7 @@ func newCerts(w cli.World) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&c.out, "out", "certs", "`folder` for the files; it is made if it is not there")
+	cmd.Flags().StringVar(&c.out, "out", "certs", "`directory` for the files; it is made if it is not there")
 	cmd.Flags().IntVar(&c.days, "days", hostDays, "for how many days the hosts' certificates are valid")
 	cmd.Flags().IntVar(&c.authorityDays, "ca-days", authorityDays, "for how many days a new authority is valid")
 	return cmd
@@ -103,7 +103,7 @@ func (c *certs) make(hosts []string, now time.Time) ([]newFile, error) {
 	return files, nil
 }
 
-// authority returns the authority of the folder. If it is new, its files are to be written.
+// authority returns the authority of the directory. If it is new, its files are to be written.
 func (c *certs) authority(now time.Time) (*authority.Authority, []newFile, error) {
 	certPath, keyPath := filepath.Join(c.out, "ca.pem"), filepath.Join(c.out, "ca.key")
 	cert, errCert := os.ReadFile(certPath)

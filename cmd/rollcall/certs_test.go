@@ -14,7 +14,7 @@ import (
 	"rollcall/internal/keystore"
 )
 
-// certsIn runs the command in a folder.
+// certsIn runs the command in a directory.
 func certsIn(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -91,7 +91,7 @@ func TestCertsRefuses(t *testing.T) {
 		}
 	}
 	if after := listing(t, dir); after != before {
-		t.Errorf("the folder has %s, and had %s", after, before)
+		t.Errorf("the directory has %s, and had %s", after, before)
 	}
 	for _, name := range []string{"ca.pem", "ca.key"} {
 		path := filepath.Join(dir, name)

@@ -26,13 +26,13 @@ import (
 )
 
 // commandsPage lists the groups of commands in the order in which their examples are run. The pages of the groups, in its
-// folder, describe every command, and their help texts are those of the commands.
+// directory, describe every command, and their help texts are those of the commands.
 const commandsPage = "../../docs/commands.md"
 
 // groupPage is the page of one group of commands.
 type groupPage struct{ path, text string }
 
-// groupPages returns the pages of the groups in the order of the index. The test fails if the folder has another page.
+// groupPages returns the pages of the groups in the order of the index. The test fails if the directory has another page.
 func groupPages(t *testing.T, index string) (list []groupPage) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`(?m)^\| \[[^]]+\]\((commands/\w+\.md)\) \|`).FindAllStringSubmatch(index, -1) {
@@ -48,7 +48,7 @@ func groupPages(t *testing.T, index string) (list []groupPage) {
 		t.Fatal(err)
 	}
 	if len(files) != len(list) {
-		t.Fatalf("%s lists %d pages, and its folder has %d", commandsPage, len(list), len(files))
+		t.Fatalf("%s lists %d pages, and its directory has %d", commandsPage, len(list), len(files))
 	}
 	return list
 }

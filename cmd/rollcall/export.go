@@ -29,8 +29,8 @@ type exporting struct {
 func newExport(w cli.World) *cobra.Command {
 	e := exporting{w: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
-		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper", GroupID: cli.Run, Args: cli.Takes(1, 1, "one folder"),
-		Long: "Writes the state of a stopped member as a folder from which ZooKeeper 3.6 to 3.9 starts: OUTDIR, which must be empty or missing, is then a dataDir for each server. " +
+		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper", GroupID: cli.Run, Args: cli.Takes(1, 1, "one directory"),
+		Long: "Writes the state of a stopped member as a directory from which ZooKeeper 3.6 to 3.9 starts: OUTDIR, which must be empty or missing, is then a dataDir for each server. " +
 			"Stop all members first and take the one whose data go furthest. With --backup, it writes the state in a backup instead, and the members may run. " +
 			"Sessions that were opened in ZooKeeper keep their clients. Sessions that were opened in Rollcall do not, because ZooKeeper " +
 			"computes passwords from ids: their clients get new sessions. docs/moving-in.md has the steps. No other user may write in OUTDIR or replace it.",
@@ -47,7 +47,7 @@ func newExport(w cli.World) *cobra.Command {
 			return cli.PrintText(e.out, exportText(done), done)
 		},
 	}
-	cli.WithOut(cmd, "`folder`, in place of the argument")
+	cli.WithOut(cmd, "`directory`, in place of the argument")
 	e.flags.register(cmd)
 	cmd.Flags().StringVar(&e.file, "config", "", "`zoo.cfg` of the member")
 	cmd.Flags().StringVar(&e.backup, "backup", "", "write the state in this backup `file`, instead of a member's")
@@ -110,7 +110,7 @@ type stateIn struct{ *backup.Reader }
 // WriteTo implements io.WriterTo.
 func (s stateIn) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.Reader) }
 
-// write writes the state into a folder, and returns done with what carried over.
+// write writes the state into a directory, and returns done with what carried over.
 func (e *exporting) write(state io.WriterTo, done cli.Exported, into string) (cli.Exported, error) {
 	writing := cli.NewProgress(e.w, "writing ZooKeeper's files", 0)
 	l, err := writeForZooKeeper(state, done.Term, into)
@@ -120,7 +120,7 @@ func (e *exporting) write(state io.WriterTo, done cli.Exported, into string) (cl
 	return done, err
 }
 
-// writeForZooKeeper writes a state into an empty folder.
+// writeForZooKeeper writes a state into an empty directory.
 func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losses, error) {
 	image, to := io.Pipe()
 	go func() { // ends when all is written, or at the latest when image is closed
@@ -151,6 +151,6 @@ func exportText(e cli.Exported) string {
 	if e.Ended > 0 {
 		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countOf(e.Ended, "node"))
 	}
-	b.WriteString("Copy the folder to each server's dataDir, add the server's myid, and start ZooKeeper.\n")
+	b.WriteString("Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.\n")
 	return b.String()
 }

@@ -26,7 +26,7 @@ type fileCase struct {
 
 // readFileCases reads testdata/files.txt. A line that begins with "# " begins a case. Lines that
 // begin with "cfg ", "myid ", "env " or "arg " are its input, and lines that begin with "-> " are
-// its outcome. DIR is the folder of zoo.cfg.
+// its outcome. DIR is the directory of zoo.cfg.
 func readFileCases(t *testing.T, path string) (cases []fileCase) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -21,18 +21,18 @@ import (
 	"rollcall/zk/datadir"
 )
 
-// maxSources bounds the servers whose folders one import reads: ZooKeeper has no more in an ensemble.
+// maxSources bounds the servers whose directories one import reads: ZooKeeper has no more in an ensemble.
 const maxSources = 255
 
 // newImport returns the command that takes over ZooKeeper's data.
 func newImport(w cli.World) *cobra.Command {
 	i := importing{w: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
-		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.Run, Args: cli.Takes(1, maxSources, "folders of ZooKeeper's servers"),
-		Long: "Fills the empty folders of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
-			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the folders of all servers: the state is that of " +
-			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the folders of the other servers: the other members start with empty directories and copy its state. Nothing in a DATADIR " +
-			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the folders are copies. docs/moving-in.md has the steps.",
+		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.Run, Args: cli.Takes(1, maxSources, "directories of ZooKeeper's servers"),
+		Long: "Fills the empty directories of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
+			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the directories of all servers: the state is that of " +
+			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the directories of the other servers: the other members start with empty directories and copy its state. Nothing in a DATADIR " +
+			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the directories are copies. docs/moving-in.md has the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if i.file != "" {
 				cfg, log, err := i.flags.configured(w, "import", []string{i.file})
@@ -52,10 +52,10 @@ func newImport(w cli.World) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&i.file, "config", "", "`zoo.cfg` of the member to fill")
 	flags.BoolVar(&i.check, "check", false, "write nothing, and say what would carry over; does not need --config")
-	flags.BoolVar(&i.few, "few", false, "take the folders of fewer servers than a majority, although the others may have later transactions")
+	flags.BoolVar(&i.few, "few", false, "take the directories of fewer servers than a majority, although the others may have later transactions")
 	flags.BoolVar(&i.running, "although-running", false, "import although a server of ZooKeeper seems to run; what it acknowledges from here on is lost")
 	flags.BoolVar(&i.options.AsZooKeeper, "as-zookeeper", false, "where files are damaged, go on as ZooKeeper would, although transactions may be missing")
-	flags.BoolVar(&i.options.NoLogs, "no-logs", false, "take a folder with a snapshot and no log")
+	flags.BoolVar(&i.options.NoLogs, "no-logs", false, "take a directory with a snapshot and no log")
 	flags.BoolVar(&i.options.TrustEmpty, "trust-empty", false, "begin with an empty tree if there are logs and no snapshot (snapshot.trust.empty)")
 	flags.BoolVar(&i.options.TTL353, "ttl-353", false, "read nodes with a time to live as ZooKeeper 3.5.3 wrote them (emulate353TTLNodes)")
 	i.out.Register(cmd)
@@ -83,16 +83,16 @@ func (i *importing) run(ctx context.Context, sources []string) error {
 	if i.file == "" && !i.check {
 		return cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
-	if err := eachOnce(foldersOf(sources)); err != nil {
+	if err := eachOnce(directoriesOf(sources)); err != nil {
 		return cli.With(cli.WrongUse, err)
 	}
 	if i.file != "" {
-		if err := i.checkSources(foldersOf(sources)); err != nil {
+		if err := i.checkSources(directoriesOf(sources)); err != nil {
 			return err
 		}
 	}
 	if !i.check && !i.running {
-		if signs := stillRunning(ctx, i.cfg, foldersOf(sources), os.DirFS("/")); len(signs) > 0 {
+		if signs := stillRunning(ctx, i.cfg, directoriesOf(sources), os.DirFS("/")); len(signs) > 0 {
 			return cli.With(cli.Conflict, fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers first, because what they acknowledge from here on is not imported; --check tries the import with copies meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
 		}
 	}
@@ -122,8 +122,8 @@ func (i *importing) run(ctx context.Context, sources []string) error {
 	return i.plant(plan)
 }
 
-// eachOnce returns an error if a folder is given twice, by whatever path: it would count as those of two servers.
-func eachOnce(given []datadir.Folder) error {
+// eachOnce returns an error if a directory is given twice, by whatever path: it would count as those of two servers.
+func eachOnce(given []datadir.Directory) error {
 	type place struct {
 		path string
 		info os.FileInfo
@@ -136,7 +136,7 @@ func eachOnce(given []datadir.Folder) error {
 		}
 		for _, s := range seen {
 			if os.SameFile(s.info, info) {
-				return fmt.Errorf("%s and %s are the same folder: give the folders of each server once", s.path, f.Data)
+				return fmt.Errorf("%s and %s are the same directory: give the directories of each server once", s.path, f.Data)
 			}
 		}
 		seen = append(seen, place{f.Data, info})
@@ -144,31 +144,31 @@ func eachOnce(given []datadir.Folder) error {
 	return nil
 }
 
-// checkSources returns an error if so few folders are given that the state may not be the latest. What clients were told is done
+// checkSources returns an error if so few directories are given that the state may not be the latest. What clients were told is done
 // is in the logs of a majority of ZooKeeper's servers that vote, so any majority of them has it.
-func (i *importing) checkSources(given []datadir.Folder) error {
-	voters, folders := votersAmong(servers(i.cfg), given)
-	if folders <= voters/2 && !i.few {
-		err := fmt.Errorf("the folders of %d of %d servers that vote are given, and the others may have later transactions: give those of a majority, or --few if there are no others", folders, voters)
+func (i *importing) checkSources(given []datadir.Directory) error {
+	voters, directories := votersAmong(servers(i.cfg), given)
+	if directories <= voters/2 && !i.few {
+		err := fmt.Errorf("the directories of %d of %d servers that vote are given, and the others may have later transactions: give those of a majority, or --few if there are no others", directories, voters)
 		if voters < len(servers(i.cfg)) {
-			err = fmt.Errorf("%w; an observer's folder does not count, and any folder without its file myid may be one's", err)
+			err = fmt.Errorf("%w; an observer's directory does not count, and any directory without its file myid may be one's", err)
 		}
 		return cli.With(cli.WrongUse, err)
 	}
 	if dir := i.cfg.LogDir; dir == "" || filepath.Clean(dir) == filepath.Clean(i.cfg.Dir) || i.options.NoLogs {
 		return nil
 	}
-	// Logs that are left in a dataDir from before may not be the newest, so each folder needs its dataLogDir.
-	without := slices.IndexFunc(given, func(f datadir.Folder) bool { return f.Logs == "" })
+	// Logs that are left in a dataDir from before may not be the newest, so each directory needs its dataLogDir.
+	without := slices.IndexFunc(given, func(f datadir.Directory) bool { return f.Logs == "" })
 	if without < 0 {
 		return nil
 	}
 	return cli.With(cli.WrongUse, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.file, given[without].Data))
 }
 
-// votersAmong returns how many of the servers vote, and how many of the folders are certainly those of voters. The file myid says
-// whose a folder is. Without it, a folder may be that of any observer whose folder is not known.
-func votersAmong(servers []member.Server, given []datadir.Folder) (voters, folders int) {
+// votersAmong returns how many of the servers vote, and how many of the directories are certainly those of voters. The file myid says
+// whose a directory is. Without it, a directory may be that of any observer whose directory is not known.
+func votersAmong(servers []member.Server, given []datadir.Directory) (voters, directories int) {
 	observers := map[string]bool{}
 	for _, s := range servers {
 		if s.Observer {
@@ -184,10 +184,10 @@ func votersAmong(servers []member.Server, given []datadir.Folder) (voters, folde
 		case observers[strings.TrimSpace(string(id))]:
 			delete(observers, strings.TrimSpace(string(id)))
 		default:
-			folders++
+			directories++
 		}
 	}
-	return voters, folders + max(0, unknown-len(observers))
+	return voters, directories + max(0, unknown-len(observers))
 }
 
 // examine reads the sources.
@@ -195,12 +195,12 @@ func (i *importing) examine(sources []string) (*migrate.Plan, error) {
 	reading := cli.NewProgress(i.w, "reading ZooKeeper's files", 0)
 	defer reading.Done()
 	i.options.Room = newRoom(freeMemory()).check
-	state, report, err := datadir.Read(foldersOf(sources), i.options)
+	state, report, err := datadir.Read(directoriesOf(sources), i.options)
 	if err != nil {
 		return nil, err
 	}
 	i.done.Read = cli.ImportSource{
-		Data: report.Folder.Data, Logs: report.Folder.Logs, Why: report.Why, Snapshot: report.Snapshot,
+		Data: report.Directory.Data, Logs: report.Directory.Logs, Why: report.Why, Snapshot: report.Snapshot,
 		Transactions: report.Transactions, Digests: report.Digests, Notes: listOf(report.Notes), Losses: listOf(report.Losses),
 	}
 	if err := i.tell(reportText(report)); err != nil {
@@ -209,16 +209,16 @@ func (i *importing) examine(sources []string) (*migrate.Plan, error) {
 	return migrate.Examine(state)
 }
 
-// foldersOf returns the folders of the servers that the arguments name.
-func foldersOf(sources []string) (folders []datadir.Folder) {
+// directoriesOf returns the directories of the servers that the arguments name.
+func directoriesOf(sources []string) (directories []datadir.Directory) {
 	for _, text := range sources {
 		data, logs, _ := strings.Cut(text, ",")
-		folders = append(folders, datadir.Folder{Data: data, Logs: logs})
+		directories = append(directories, datadir.Directory{Data: data, Logs: logs})
 	}
-	return folders
+	return directories
 }
 
-// plant fills the member's folders.
+// plant fills the member's directories.
 func (i *importing) plant(plan *migrate.Plan) error {
 	warnOfNewPlace(i.cfg, i.logger)
 	writing := cli.NewProgress(i.w, "writing the member's files", 0)
@@ -288,7 +288,7 @@ func reportText(r *datadir.Report) string {
 	if r.Snapshot != "" {
 		from = r.Snapshot
 	}
-	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Folder, from, countOf(r.Transactions, "transaction"), countOf(len(r.Logs), "log"), countOf(r.Digests, "digest"))
+	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from, countOf(r.Transactions, "transaction"), countOf(len(r.Logs), "log"), countOf(r.Digests, "digest"))
 	if r.Why != "" {
 		fmt.Fprintf(&b, "  chosen: %s\n", r.Why)
 	}

@@ -19,7 +19,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// zooKeepers writes a folder as ZooKeeper would, and returns its path. It has a session with an ephemeral node.
+// zooKeepers writes a directory as ZooKeeper would, and returns its path. It has a session with an ephemeral node.
 func zooKeepers(t *testing.T, more ...datadir.Node) string {
 	t.Helper()
 	s := datadir.NewState()
@@ -108,7 +108,7 @@ func TestExportOfBackup(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	fitsSchema(t, "export", out)
-	state, _, err := datadir.Read([]datadir.Folder{{Data: back}}, datadir.Options{})
+	state, _, err := datadir.Read([]datadir.Directory{{Data: back}}, datadir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestImportCheck(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(data); err == nil {
-		t.Error("the data folder was created")
+		t.Error("the data directory was created")
 	}
 	out, err = command(t, "import", "--check", source)
 	if err != nil || strings.Contains(out, "without") {
@@ -208,10 +208,10 @@ func TestImportRefuses(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(data, "rollcall")); err == nil {
-		t.Error("the member has a folder")
+		t.Error("the member has a directory")
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"import", "an argument is missing; it takes folders of ZooKeeper's servers"},
+		{"import", "an argument is missing; it takes directories of ZooKeeper's servers"},
 		{"import " + source, "--config names no zoo.cfg"},
 		{"import --check " + t.TempDir(), "has no snapshot and no log"},
 		{"import --check /nowhere", "no such file"},
@@ -224,7 +224,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// The folders of a minority may lack what clients were told is done.
+// The directories of a minority may lack what clients were told is done.
 func TestImportOfFew(t *testing.T) {
 	servers := []string{"initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890"}
 	file, _ := zooCfg(t, servers...)
@@ -238,7 +238,7 @@ func TestImportOfFew(t *testing.T) {
 	}
 	for _, again := range []string{source, source + "/.", link} {
 		_, err := command(t, "import", "--check", "--myid", "1", "--config", file, source, again)
-		if want := source + " and " + again + " are the same folder"; cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), want) {
+		if want := source + " and " + again + " are the same directory"; cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -249,7 +249,7 @@ func TestImportOfFew(t *testing.T) {
 	}
 }
 
-// An observer's folder is not one of the majority. A folder without its id may be an observer's.
+// An observer's directory is not one of the majority. A directory without its id may be an observer's.
 func TestImportCountsVoters(t *testing.T) {
 	lines := []string{"initLimit=10", "syncLimit=5"}
 	for id := 1; id <= 5; id++ {
@@ -257,7 +257,7 @@ func TestImportCountsVoters(t *testing.T) {
 	}
 	file, _ := zooCfg(t, lines...)
 	for _, tt := range []struct {
-		ids  []string // of the folders; "": the folder has none
+		ids  []string // of the directories; "": the directory has none
 		want string
 	}{
 		{[]string{"1", "2"}, ""},
@@ -278,12 +278,12 @@ func TestImportCountsVoters(t *testing.T) {
 			args = append(args, dir)
 		}
 		if out, err := command(t, args...); tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("folders of %q: %v, want %q\n%s", tt.ids, err, tt.want, out)
+			t.Errorf("directories of %q: %v, want %q\n%s", tt.ids, err, tt.want, out)
 		}
 	}
 }
 
-// A folder without logs is taken only if that is meant: a dataLogDir may have been forgotten.
+// A directory without logs is taken only if that is meant: a dataLogDir may have been forgotten.
 func TestImportWithoutLogs(t *testing.T) {
 	source := zooKeepers(t)
 	logs, err := filepath.Glob(filepath.Join(source, "version-2", "log.*"))
@@ -306,7 +306,7 @@ func TestImportWithoutLogs(t *testing.T) {
 }
 
 // If zoo.cfg has a dataLogDir, each server's is asked for. That of one server does not stand for the others'.
-func TestImportAsksForEachLogFolder(t *testing.T) {
+func TestImportAsksForEachLogDirectory(t *testing.T) {
 	file, _ := zooCfg(t, "dataLogDir="+t.TempDir(), "initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890")
 	first, second := zooKeepers(t), zooKeepers(t)
 	check := []string{"import", "--check", "--myid", "1", "--config", file}
@@ -320,7 +320,7 @@ func TestImportAsksForEachLogFolder(t *testing.T) {
 }
 
 // The sed of docs/moving-in.md keeps a dataLogDir apart from the dataDir, by which an import asks for the logs.
-func TestMovingInKeepsTheLogFolder(t *testing.T) {
+func TestMovingInKeepsTheLogDirectory(t *testing.T) {
 	page, err := os.ReadFile("../../docs/moving-in.md")
 	if err != nil {
 		t.Fatal(err)
@@ -360,7 +360,7 @@ func TestImportWhileZooKeeperRuns(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 		if _, err := os.Stat(data); err == nil {
-			t.Error("the data folder was created")
+			t.Error("the data directory was created")
 		}
 		if out, err := command(t, append(args, "--check")...); err != nil {
 			t.Errorf("%s: check: %v\n%s", line, err, out)
@@ -391,7 +391,7 @@ func TestProcessOf(t *testing.T) {
 	}
 }
 
-// A folder that is to be made in one that does not exist leaves a warning with its key.
+// A directory that is to be made in one that does not exist leaves a warning with its key.
 func TestWarnOfNewPlace(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct {
@@ -411,7 +411,7 @@ func TestWarnOfNewPlace(t *testing.T) {
 	}
 	file, data := zooCfg(t, "dataLogDir="+filepath.Join(dir, "missing", "log"))
 	out, err := command(t, "import", "--no-logs", "--config", file, zooKeepers(t))
-	if err != nil || !strings.Contains(out, "the folder above a data folder is missing") || !strings.Contains(out, "key=dataLogDir") {
+	if err != nil || !strings.Contains(out, "the directory above a data directory is missing") || !strings.Contains(out, "key=dataLogDir") {
 		t.Errorf("%s: %v\n%s", data, err, out)
 	}
 }
@@ -419,7 +419,7 @@ func TestWarnOfNewPlace(t *testing.T) {
 // The texts name everything that is special.
 func TestImportTexts(t *testing.T) {
 	report := &datadir.Report{
-		Folder: datadir.Folder{Data: "/d", Logs: "/l"}, Transactions: 1, Logs: []string{"a", "b"}, Why: "it is the best", Notes: []string{"odd"}, Losses: []string{"one"},
+		Directory: datadir.Directory{Data: "/d", Logs: "/l"}, Transactions: 1, Logs: []string{"a", "b"}, Why: "it is the best", Notes: []string{"odd"}, Losses: []string{"one"},
 	}
 	if got, want := reportText(report), "Read /d and /l: an empty tree and 1 transaction after it in 2 logs; 0 digests compared.\n  chosen: it is the best\n  note: odd\n  lost: one\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -430,7 +430,7 @@ No leader had confirmed the backup: the last writes may be missing.
 1 session opened in Rollcall, and 2 ephemeral nodes of theirs, will end: their clients get new sessions.
 2 nodes with a time to live: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.
 1 node of sessions that have ended were left out.
-Copy the folder to each server's dataDir, add the server's myid, and start ZooKeeper.
+Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.
 `
 	if got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -140,7 +140,7 @@ func TestHTTPPortInUse(t *testing.T) {
 	}
 }
 
-// The commands of the member's machine reach it at the socket in its data folder, and over TCP with a proof of the token.
+// The commands of the member's machine reach it at the socket in its data directory, and over TCP with a proof of the token.
 // At the end the socket is gone.
 func TestCommandsReachTheMember(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -207,9 +207,9 @@ func (w *watched) Write(b []byte) (int, error) {
 	return w.all.Write(b)
 }
 
-// If a member's data folder belongs to another member, the error names the file that says so and
+// If a member's data directory belongs to another member, the error names the file that says so and
 // the file that holds this member's number.
-func TestServeInAnothersFolder(t *testing.T) {
+func TestServeInAnothersDirectory(t *testing.T) {
 	dir, at := inDir(t, map[string]string{"myid": "3", "zoo.cfg": "dataDir=DIR\nclientPort=2181\n"})
 	own := filepath.Join(dir, "rollcall")
 	identity := `{"format": 1, "member": 1, "servers": ["1=m1:3888"], "log_store": "wal"}`

@@ -54,7 +54,7 @@ func TestServeNotifies(t *testing.T) {
 	go func() {
 		done <- runCommand(ctx, []string{"serve", filepath.Join(dir, "zoo.cfg")}, []string{"NOTIFY_SOCKET=" + name, "WATCHDOG_USEC=2000000"}, io.Discard, &log)
 	}()
-	if got := heard(t, conn); got != "STATUS=opening the data folder" {
+	if got := heard(t, conn); got != "STATUS=opening the data directory" {
 		t.Errorf("at first %q", got)
 	}
 	if got := heard(t, conn); got != "READY=1" {

@@ -37,7 +37,7 @@ func serveSocket(m *member.Member, settings member.Config, logger *slog.Logger) 
 	}
 	l, err := localsocket.Listen(settings.Dir)
 	if err != nil {
-		logger.Info("commands reach this member over TCP alone: there is no socket in its data folder", "reason", err)
+		logger.Info("commands reach this member over TCP alone: there is no socket in its data directory", "reason", err)
 		return
 	}
 	m.ServeHere(l)

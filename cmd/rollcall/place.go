@@ -10,13 +10,13 @@ import (
 	"rollcall/config"
 )
 
-// warnOfNewPlace logs a warning if a folder of the member is to be made in another one that does not exist: a disk may not be mounted, and
+// warnOfNewPlace logs a warning if a directory of the member is to be made in another one that does not exist: a disk may not be mounted, and
 // then the data would go to the disk above.
 func warnOfNewPlace(cfg config.Config, logger *slog.Logger) {
 	for _, place := range [][2]string{{"dataDir", cfg.Dir}, {"dataLogDir", cfg.LogDir}} {
 		above := filepath.Dir(filepath.Clean(place[1]))
 		if _, err := os.Stat(above); place[1] != "" && errors.Is(err, fs.ErrNotExist) {
-			logger.Warn("the folder above a data folder is missing, and is made now; if a disk belongs there, stop this member, mount the disk, and start it again", "key", place[0], "folder", place[1], "missing", above)
+			logger.Warn("the directory above a data directory is missing, and is made now; if a disk belongs there, stop this member, mount the disk, and start it again", "key", place[0], "directory", place[1], "missing", above)
 		}
 	}
 }

@@ -71,6 +71,6 @@ func TestRecoverWithoutData(t *testing.T) {
 		t.Errorf("%v, want ErrNoData\n%s", err, out.String())
 	}
 	if _, err := os.Stat(data); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the data folder was created: %v", err)
+		t.Errorf("the data directory was created: %v", err)
 	}
 }

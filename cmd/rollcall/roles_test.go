@@ -46,7 +46,7 @@ func roles(t *testing.T, dir string, base int) (files, lines []string) {
 	return files, lines
 }
 
-// The folders of voters and of an observer can be filled by an import and with a backup. The ensemble has the roles and the
+// The directories of voters and of an observer can be filled by an import and with a backup. The ensemble has the roles and the
 // addresses of its server lines, and the observer serves. If it alone is left, it is recovered as the only voter of a list.
 func TestFilledEnsembleHasRoles(t *testing.T) {
 	source := zooKeepers(t)

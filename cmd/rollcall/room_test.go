@@ -18,7 +18,7 @@ const (
 	bombRoom  = 64 << 20 // bytes of memory that the test allows: half of what the nodes take
 )
 
-// bomb returns a folder of ZooKeeper's whose snapshot is 500 times as large as its file.
+// bomb returns a directory of ZooKeeper's whose snapshot is 500 times as large as its file.
 func bomb(t *testing.T) (dir string) {
 	t.Helper()
 	data := make([]byte, 1<<20)

@@ -27,10 +27,10 @@ const (
 	maxPidFile = 32
 )
 
-// stillRunning returns the signs that ZooKeeper still runs, where its folders are to be taken over by the member of cfg: something takes connections where
-// the clients of this member or the members of its ensemble connect, or a process is alive that a folder names. root is the
-// root folder of the machine.
-func stillRunning(ctx context.Context, cfg config.Config, given []datadir.Folder, root fs.FS) (signs []string) {
+// stillRunning returns the signs that ZooKeeper still runs, where its directories are to be taken over by the member of cfg: something takes connections where
+// the clients of this member or the members of its ensemble connect, or a process is alive that a directory names. root is the
+// root directory of the machine.
+func stillRunning(ctx context.Context, cfg config.Config, given []datadir.Directory, root fs.FS) (signs []string) {
 	addrs := [][2]string{{cfg.ClientAddr, "clientPort"}, {cfg.SecureAddr, "secureClientPort"}}
 	for _, s := range cfg.Servers {
 		if !cfg.Standalone {
@@ -83,7 +83,7 @@ func listens(ctx context.Context, addr string) bool {
 	return true
 }
 
-// processOf returns a text about the process of ZooKeeper that the folder names and that is alive, or "". Systems without /proc
+// processOf returns a text about the process of ZooKeeper that the directory names and that is alive, or "". Systems without /proc
 // show none.
 func processOf(dir string, root fs.FS) string {
 	f, err := os.Open(filepath.Join(dir, pidFile))

@@ -100,7 +100,7 @@ func (p *serving) run(ctx context.Context) error {
 		closeListeners(settings)
 		return err
 	}
-	p.systemd.send("STATUS=opening the data folder")
+	p.systemd.send("STATUS=opening the data directory")
 	m, err := member.New(settings)
 	if err != nil {
 		closeListeners(settings) // the error of New is the one to return
@@ -147,7 +147,7 @@ func (p *serving) hangs(now time.Time) string {
 	if since := p.starting.Load(); since == nil || now.Sub(*since) < startLimit {
 		return ""
 	}
-	return fmt.Sprintf("this member has ended, and its next start in this process has taken %v: the data folder, or another file, does not open", startLimit)
+	return fmt.Sprintf("this member has ended, and its next start in this process has taken %v: the data directory, or another file, does not open", startLimit)
 }
 
 // listen returns the settings with listeners, which the caller closes. A later member listens on the ports of the first one, also if the

@@ -40,7 +40,7 @@ type settingCase struct {
 	base       string // instead of ensembleCfg
 	dynamic    string // the content of the file DIR/dynamic
 	env        string // a variable
-	want       string // lines "field value", sorted; DIR for the folder
+	want       string // lines "field value", sorted; DIR for the directory
 }
 
 var settingCases = []settingCase{
@@ -89,12 +89,12 @@ var settingCases = []settingCase{
 	{key: "autoRebalance", value: "7", want: "AutoRebalance 7"},
 	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
 	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},
-	{key: "audit.enable", value: "true", want: "Audit.Enable true\nAudit.File DIR/audit/audit.log\nAudit.OwnFolder true"},
+	{key: "audit.enable", value: "true", want: "Audit.Enable true\nAudit.File DIR/audit/audit.log\nAudit.OwnDirectory true"},
 	{key: "audit.required", value: "true", base: ensembleCfg + "audit.enable=true\n", want: "Audit.Required true"},
 	{key: "audit.format", value: "zookeeper", want: "Audit.ZooKeeper true"},
 	{key: "audit.file", value: "DIR/lines", want: "Audit.File DIR/lines"},
-	{key: "audit.file", value: "DIR/lines", base: ensembleCfg + "audit.enable=true\n", want: "Audit.File DIR/lines\nAudit.OwnFolder false"},
-	{key: "audit.file", value: "-", base: ensembleCfg + "audit.enable=true\n", want: "Audit.File \nAudit.OwnFolder false"},
+	{key: "audit.file", value: "DIR/lines", base: ensembleCfg + "audit.enable=true\n", want: "Audit.File DIR/lines\nAudit.OwnDirectory false"},
+	{key: "audit.file", value: "-", base: ensembleCfg + "audit.enable=true\n", want: "Audit.File \nAudit.OwnDirectory false"},
 	{key: "audit.fileSize", value: "70000", want: "Audit.FileSize 70000"},
 	{key: "audit.files", value: "3", want: "Audit.Files 3"},
 	{key: "backup.dir", value: "DIR/backups", want: "Backup.Dir DIR/backups"},
@@ -299,7 +299,7 @@ func flattenSettings(all map[string]string, prefix string, v reflect.Value) {
 	}
 }
 
-// inDir writes files into the new folder dir, and replaces DIR in their texts by its path, except in keys and
+// inDir writes files into the new directory dir, and replaces DIR in their texts by its path, except in keys and
 // certificates, which have any letters. at does the same with another text.
 func inDir(t *testing.T, files map[string]string) (dir string, at func(string) string) {
 	t.Helper()

@@ -37,12 +37,12 @@ const (
 	upElection = 2000
 	upHTTP     = 3000
 
-	// Files in the data folder.
+	// Files in the data directory.
 	upToken  = "token"  // of administrators
 	upSecret = "secret" // that the members share
 )
 
-// upKeys are the keys that each member gets besides its folders, ports and server lines. The tick is half
+// upKeys are the keys that each member gets besides its directories, ports and server lines. The tick is half
 // of ZooKeeper's default, so that silent sessions expire sooner; the bounds of session timeouts are
 // those of ZooKeeper's tick.
 const upKeys = `tickTime=1000
@@ -60,7 +60,7 @@ type upFlags struct {
 	members int
 	ports   []int
 	verbose bool
-	files   *upFiles          // in the data folder
+	files   *upFiles          // in the data directory
 	memory  *admission.Memory // of all members together
 }
 
@@ -73,8 +73,8 @@ func (f *upFlags) command(w cli.World) *cobra.Command {
 		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.Run, Args: cli.Takes(0, 0, "flags only"),
 		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal it also keeps " +
 			"tables of the members and sessions below these lines.\n\n" +
-			"Each member has a folder with its zoo.cfg and its data. Beside them, the file token has the token of administrators, and secret the secret that the members share. " +
-			"The folder must belong to you, and no other user may write in it or replace it.",
+			"Each member has a directory with its zoo.cfg and its data. Beside them, the file token has the token of administrators, and secret the secret that the members share. " +
+			"The directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return cli.With(cli.WrongUse, err)
@@ -83,7 +83,7 @@ func (f *upFlags) command(w cli.World) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.data, "data", "rollcall-data", "`folder` for the members' data, made if missing")
+	fs.StringVar(&f.data, "data", "rollcall-data", "`directory` for the members' data, made if missing")
 	fs.IntVar(&f.port, "port", 2181, "client `port` of member 1; the others have the next ones. Members talk to each other on the ports 1,000 and 2,000 above, and serve HTTP on those 3,000 above")
 	fs.IntVar(&f.members, "members", upMembers, fmt.Sprintf("`number` of members, 1 to %d", upMaxMembers))
 	fs.IntSliceVar(&f.ports, "ports", nil, "client `port,...` of each member, instead of --port and --members")
@@ -251,7 +251,7 @@ func (f *upFlags) writeSecrets() error {
 	return nil
 }
 
-// zooCfg returns the zoo.cfg of member i+1, whose folder is dir.
+// zooCfg returns the zoo.cfg of member i+1, whose directory is dir.
 func (f *upFlags) zooCfg(i int, dir string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# rollcall up writes this file each time it starts.\n%sdataDir=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n",
@@ -295,7 +295,7 @@ func (f *upFlags) config(i int, out *teller) (config.Config, error) {
 	return cfg, err
 }
 
-// sameList returns an error if the folder of a member was made for another number of members, or for other
+// sameList returns an error if the directory of a member was made for another number of members, or for other
 // ports. Members would keep their list, and those that are new would wait to be added to it.
 func sameList(settings member.Config) error {
 	made, err := disk.MadeFor(settings.Dir)

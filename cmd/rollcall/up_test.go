@@ -100,14 +100,14 @@ func kindsOfEvents(t *testing.T) (kinds []member.EventKind) {
 	return kinds
 }
 
-// A folder for three members is not used for one: the ensemble would wait for the others.
+// A directory for three members is not used for one: the ensemble would wait for the others.
 func TestUpWithOtherMembers(t *testing.T) {
 	dir := t.TempDir()
 	three := []member.Server{{ID: 1, Raft: "127.0.0.1:1"}, {ID: 2, Raft: "127.0.0.1:2"}, {ID: 3, Raft: "127.0.0.1:3"}}
 	settings := member.Config{Servers: three}
 	settings.Dir = dir
 	if err := sameList(settings); err != nil {
-		t.Errorf("a new folder: %v", err)
+		t.Errorf("a new directory: %v", err)
 	}
 	data, err := disk.Open(disk.Config{Member: 1, Servers: member.ServerLines(three), Dir: dir, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
@@ -166,7 +166,7 @@ func TestUpPorts(t *testing.T) {
 	}
 }
 
-// What up prints for the shell works there, whatever the folder is called.
+// What up prints for the shell works there, whatever the directory is called.
 func TestInShell(t *testing.T) {
 	for word, want := range map[string]string{"rollcall-data/token": "rollcall-data/token", "my data/token": "'my data/token'", "a'b;$c": `'a'\''b;$c'`} {
 		if got := inShell(word); got != want {

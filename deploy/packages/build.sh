@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds all packages of the present commit into the folder OUT (default dist):
+# Builds all packages of the present commit into the directory OUT (default dist):
 #
 #   rollcall-VERSION-OS-ARCH.tar.gz   the static binary, manual pages, the licences of all that is in it
 #   rollcall_VERSION_ARCH.deb         the same for Debian and Ubuntu, with a unit for systemd
@@ -41,7 +41,7 @@ binary() {
   fi
 }
 
-# docs FOLDER writes the manual pages and the completions of shells.
+# docs DIRECTORY writes the manual pages and the completions of shells.
 docs() {
   binary "$host" "$work/host"
   "$work/host" man "$1/man" 2>/dev/null
@@ -49,19 +49,19 @@ docs() {
   for shell in bash zsh fish; do "$work/host" completion "$shell" >"$1/completions/rollcall.$shell"; done
 }
 
-# tarball FOLDER packs a folder of $work.
+# tarball DIRECTORY packs a directory of $work.
 tarball() {
   tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$1" | gzip -9n >"$out/$1.tar.gz"
 }
 
-# debian ARCH FOLDER makes a Debian package of a folder.
+# debian ARCH DIRECTORY makes a Debian package of a directory.
 debian() {
   local stage=$work/deb-$1 page
   mkdir -p "$stage/man"
   for page in "$2"/man/*; do gzip -9nc "$page" >"$stage/man/${page##*/}.gz"; done
   { cat deploy/packages/copyright; cat "$2/LICENSES.txt"; } >"$stage/copyright"
   # ~ sorts before the end of a version: 0.1.0~dev is older than 0.1.0
-  DEB_ARCH=$1 DEB_VERSION=${version/-/\~} STAGE=$stage FOLDER=$2 \
+  DEB_ARCH=$1 DEB_VERSION=${version/-/\~} STAGE=$stage DIRECTORY=$2 \
     nfpm package --packager deb --config deploy/packages/nfpm.yaml --target "$out/" >"$work/nfpm" || { cat "$work/nfpm" >&2; return 1; }
 }
 
@@ -70,14 +70,14 @@ docs "$work/docs"
 for target in $targets; do
   os=${target%/*} arch=${target#*/}
   name=rollcall-$version-$os-$arch
-  folder=$work/$name
-  mkdir -p "$folder"
-  binary "$target" "$folder/rollcall"
-  go -C tools run ./inventory -version "$version" -sbom "$out/$name.cdx.json" -licences "$folder/LICENSES.txt" "$folder/rollcall"
-  cp -r "$work/docs/." deploy/packages/zoo.cfg LICENSE CHANGELOG.md "$folder/"
-  [ "$os" != linux ] || cp deploy/systemd/rollcall.service deploy/systemd/rollcall.sysusers "$folder/"
+  directory=$work/$name
+  mkdir -p "$directory"
+  binary "$target" "$directory/rollcall"
+  go -C tools run ./inventory -version "$version" -sbom "$out/$name.cdx.json" -licences "$directory/LICENSES.txt" "$directory/rollcall"
+  cp -r "$work/docs/." deploy/packages/zoo.cfg LICENSE CHANGELOG.md "$directory/"
+  [ "$os" != linux ] || cp deploy/systemd/rollcall.service deploy/systemd/rollcall.sysusers "$directory/"
   tarball "$name"
-  [ "$os" != linux ] || debian "$arch" "$folder"
+  [ "$os" != linux ] || debian "$arch" "$directory"
   echo "$target"
 done
 cd "$out"

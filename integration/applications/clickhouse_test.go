@@ -151,7 +151,7 @@ func startReplicas(t *testing.T, e *process.Ensemble) (replicas []replica) {
 }
 
 // startReplica runs one server until the test ends. Its settings are the defaults but for
-// addresses and folders.
+// addresses and directories.
 func startReplica(t *testing.T, e *process.Ensemble, name string) replica {
 	t.Helper()
 	dir := t.TempDir()

@@ -79,7 +79,7 @@ type cluster struct {
 }
 
 // startCluster runs Patroni, which runs PostgreSQL, until the test ends. Its settings are the
-// defaults but for addresses and folders, and memory.
+// defaults but for addresses and directories, and memory.
 func startCluster(t *testing.T, e *process.Ensemble, name string) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rollcall-patroni-") // a short path, which another user may enter

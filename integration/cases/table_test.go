@@ -92,29 +92,29 @@ func mayWait(n int) bool {
 
 // A row that names a test of another package names one that exists.
 func TestNamedTestsExist(t *testing.T) {
-	there := map[string]map[string]bool{} // by folder
+	there := map[string]map[string]bool{} // by directory
 	for _, r := range rows {
 		if r.held == "" {
 			continue
 		}
-		folder, name := path.Split(r.held)
+		directory, name := path.Split(r.held)
 		pkg, name, _ := strings.Cut(name, ".")
-		folder += pkg
-		if there[folder] == nil {
-			there[folder] = testsOf(t, folder)
+		directory += pkg
+		if there[directory] == nil {
+			there[directory] = testsOf(t, directory)
 		}
-		if !there[folder][name] {
-			t.Errorf("case %d: %s has no test %s", r.number, folder, name)
+		if !there[directory][name] {
+			t.Errorf("case %d: %s has no test %s", r.number, directory, name)
 		}
 	}
 }
 
 // testsOf returns the names of a package's tests.
-func testsOf(t *testing.T, folder string) map[string]bool {
+func testsOf(t *testing.T, directory string) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", folder, "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("..", "..", directory, "*_test.go"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("tests of %s: %v, %v", folder, files, err)
+		t.Fatalf("tests of %s: %v, %v", directory, files, err)
 	}
 	there := map[string]bool{}
 	for _, name := range files {

@@ -6,7 +6,7 @@
 //   - the Java command line zkCli.sh, the Java client itself and Curator's recipes,
 //   - the C client.
 //
-// Programs in other languages are in folders with their names.
+// Programs in other languages are in directories with their names.
 //
 // A scenario is what a client does. Each is played on one member, and on three whose leader is
 // killed in the middle. Clients of the surviving members must see neither a disconnect nor an

@@ -14,7 +14,7 @@ const mostBytes = 150_000
 
 const manySessions = 10_000
 
-// TestPictures takes the pictures of docs/console.md. With ROLLCALL_PICTURES it keeps them in that folder, and
+// TestPictures takes the pictures of docs/console.md. With ROLLCALL_PICTURES it keeps them in that directory, and
 // there are 10 and manySessions sessions. Otherwise there are 200, and the test sees that they can be taken.
 func TestPictures(t *testing.T) {
 	dir, many := os.Getenv("ROLLCALL_PICTURES"), manySessions

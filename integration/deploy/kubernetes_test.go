@@ -53,8 +53,8 @@ func manifests(t *testing.T) (container pod, zooCfg string) {
 // The manifests are what Kubernetes takes, and fit together. A manifest with an unknown field is found, and
 // so is a port that nobody has.
 func TestManifests(t *testing.T) {
-	check := func(folder string) error {
-		_, _, err := new(stack).run(t.Context(), buildLimit, "go", "-C", "tools", "run", "./manifests", folder)
+	check := func(directory string) error {
+		_, _, err := new(stack).run(t.Context(), buildLimit, "go", "-C", "tools", "run", "./manifests", directory)
 		return err
 	}
 	if err := check("../deploy/kubernetes"); err != nil {
@@ -199,8 +199,8 @@ func (p *pods) start(t *testing.T, i int) {
 	p.docker(t, "start", p.names[i])
 }
 
-// put writes a file, or the mode of the folder itself, into a volume of a pod.
-func (p *pods) put(t *testing.T, i int, folder string, header tar.Header, text string) {
+// put writes a file, or the mode of the directory itself, into a volume of a pod.
+func (p *pods) put(t *testing.T, i int, directory string, header tar.Header, text string) {
 	t.Helper()
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -214,10 +214,10 @@ func (p *pods) put(t *testing.T, i int, folder string, header tar.Header, text s
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "docker", "cp", "-", p.names[i]+":"+folder)
+	cmd := exec.CommandContext(t.Context(), "docker", "cp", "-", p.names[i]+":"+directory)
 	cmd.Stdin = &archive
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("docker cp to %s: %v: %s", folder, err, out)
+		t.Fatalf("docker cp to %s: %v: %s", directory, err, out)
 	}
 }
 

@@ -148,7 +148,7 @@ func (p *membersPage) comes(id int) {
 	p.start(m)
 }
 
-// newMachine makes a member with the configuration of the first one, a line of its own and an empty folder.
+// newMachine makes a member with the configuration of the first one, a line of its own and an empty directory.
 func (p *membersPage) newMachine(id int) *process.Member {
 	p.t.Helper()
 	dir, first := p.t.TempDir(), p.Members[0]

@@ -20,7 +20,7 @@ import (
 )
 
 // The packages are the same bytes when they are built again. The Debian package makes the user and the
-// folder, keeps a configuration that was changed, and its program runs; the data outlive it. The tarball and
+// directory, keeps a configuration that was changed, and its program runs; the data outlive it. The tarball and
 // the SBOM are complete.
 func TestPackages(t *testing.T) {
 	first, second := build(t), build(t)
@@ -32,7 +32,7 @@ func TestPackages(t *testing.T) {
 	t.Run("sbom", func(t *testing.T) { trySBOM(t, one(t, first, "*.cdx.json")) })
 }
 
-// build builds the packages of this machine, and returns their folder.
+// build builds the packages of this machine, and returns their directory.
 func build(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
@@ -44,9 +44,9 @@ func build(t *testing.T) string {
 }
 
 // one returns the only file that matches a pattern.
-func one(t *testing.T, folder, pattern string) string {
+func one(t *testing.T, directory, pattern string) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(folder, pattern))
+	found, err := filepath.Glob(filepath.Join(directory, pattern))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %v, %v; want one", pattern, found, err)
 	}
@@ -69,8 +69,8 @@ func tryDebian(t *testing.T, deb string) {
 	}
 	root := t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }
-	for _, folder := range []string{"var/lib/dpkg/updates", "var/lib/dpkg/info", "var/log", "etc"} {
-		if err := os.MkdirAll(in(folder), 0o755); err != nil {
+	for _, directory := range []string{"var/lib/dpkg/updates", "var/lib/dpkg/info", "var/log", "etc"} {
+		if err := os.MkdirAll(in(directory), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,10 +99,10 @@ func tryDebian(t *testing.T, deb string) {
 	}
 	info, err := os.Stat(in("var/lib/rollcall"))
 	if err != nil || user == nil || info.Mode() != os.ModeDir|0o700 || user[5] != "/var/lib/rollcall" {
-		t.Fatalf("user %v, data folder %v, %v", user, info, err)
+		t.Fatalf("user %v, data directory %v, %v", user, info, err)
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; owner == 0 || user[2] != fmt.Sprint(owner) {
-		t.Errorf("the data folder belongs to %d, and the user is %s", owner, user[2])
+		t.Errorf("the data directory belongs to %d, and the user is %s", owner, user[2])
 	}
 	if text(t, in("usr/lib/systemd/system/rollcall.service")) != text(t, "../../deploy/systemd/rollcall.service") {
 		t.Error("the unit is another one")
@@ -160,7 +160,7 @@ func tryTarball(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := strings.TrimSuffix(filepath.Base(path), ".tar.gz")
+	directory := strings.TrimSuffix(filepath.Base(path), ".tar.gz")
 	var names []string
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
@@ -173,7 +173,7 @@ func tryTarball(t *testing.T, path string) {
 		if h.Uid != 0 || h.Gid != 0 || h.Mode&0o022 != 0 {
 			t.Errorf("%s belongs to %d:%d and has mode %o", h.Name, h.Uid, h.Gid, h.Mode)
 		}
-		names = append(names, strings.TrimPrefix(h.Name, folder+"/"))
+		names = append(names, strings.TrimPrefix(h.Name, directory+"/"))
 	}
 	for _, want := range []string{"rollcall", "LICENSE", "LICENSES.txt", "zoo.cfg", "rollcall.service", "man/rollcall-serve.1", "completions/rollcall.bash"} {
 		if !slices.Contains(names, want) {

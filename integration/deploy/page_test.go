@@ -172,14 +172,14 @@ func (p *page) wantAll() {
 	}
 }
 
-// etc returns the folder that stands for a member's /etc/rollcall.
+// etc returns the directory that stands for a member's /etc/rollcall.
 func (p *page) etc(m *process.Member) string { return filepath.Join(p.dir, fmt.Sprintf("etc%d", m.ID)) }
 
 func (p *page) certs() string { return filepath.Join(p.dir, "certs") }
 
 var raftAddress = regexp.MustCompile(`(?m)^server\.(\d)=([^:]+):\d+:(\d+)$`)
 
-// fit returns text of the page with the folders, addresses and users of member m and this machine.
+// fit returns text of the page with the directories, addresses and users of member m and this machine.
 func (p *page) fit(m *process.Member, text string) string {
 	p.t.Helper()
 	pairs := []string{
@@ -201,7 +201,7 @@ func (p *page) secure(m *process.Member) string {
 
 func (p *page) config(m *process.Member) string { p.t.Helper(); return text(p.t, m.Config) }
 
-// shell runs commands in a folder, and returns what they print.
+// shell runs commands in a directory, and returns what they print.
 func (p *page) shell(dir, commands string) string {
 	p.t.Helper()
 	out, err := p.try(dir, commands)

@@ -29,7 +29,7 @@ func TestFiles(t *testing.T) {
 	killed := t.TempDir()
 	addr, server := startFiles(t, killed)
 	sessions := loadFiles(t, addr, server)
-	state, report, err := datadir.Read([]datadir.Folder{{Data: killed}}, datadir.Options{})
+	state, report, err := datadir.Read([]datadir.Directory{{Data: killed}}, datadir.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

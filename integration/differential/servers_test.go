@@ -175,7 +175,7 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// scratch returns a folder in memory if there is one, since this test is not about the speed of
+// scratch returns a directory in memory if there is one, since this test is not about the speed of
 // disks.
 func scratch(t *testing.T) string {
 	t.Helper()

@@ -31,15 +31,15 @@ const (
 // the machine busy in the others.
 func TestStormOfExpiries(t *testing.T) {
 	e, o := startMembers(t, "", "maxClientCnxns=0\n")
-	folder := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/storm")}
-	if _, err := folder.Open(process.Patience); err != nil {
+	directory := &other{Conn: dial(t, e.Members[0], ""), member: e.Members[0], path: []byte("/storm")}
+	if _, err := directory.Open(process.Patience); err != nil {
 		t.Fatal(err)
 	}
-	folder.call(t, jute.OpCreate, jute.CreateRequest{Path: folder.path, Data: []byte{}, ACL: jute.OpenACL})
+	directory.call(t, jute.OpCreate, jute.CreateRequest{Path: directory.path, Data: []byte{}, ACL: jute.OpenACL})
 	var worst []string
 	for n := range storms {
 		fallSilent(t, e, n)
-		before, during := o.inStorm(t, folder)
+		before, during := o.inStorm(t, directory)
 		calm, storm, longest := before.p99(t, "before the storm"), during.p99(t, "in the storm"), max(before.longest(), during.longest())
 		limit := max(mostStormRatio*max(calm, leastP99), freeStormTime)
 		if storm <= limit && longest <= mostWait {
@@ -126,9 +126,9 @@ func openWithNodes(ctx context.Context, m *process.Member, prefix string) (*wire
 	return c, nil
 }
 
-// inStorm lets the others write until all nodes in the folder are gone. It returns the writes that
+// inStorm lets the others write until all nodes in the directory are gone. It returns the writes that
 // were sent before the first node went, and those in flight from then on.
-func (o *others) inStorm(t *testing.T, folder *other) (calm, storm writes) {
+func (o *others) inStorm(t *testing.T, directory *other) (calm, storm writes) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -142,7 +142,7 @@ func (o *others) inStorm(t *testing.T, folder *other) (calm, storm writes) {
 			t.Fatal("the sessions do not expire")
 		}
 		var got jute.ExistsResponse
-		if err := folder.call(t, jute.OpExists, jute.ExistsRequest{Path: folder.path}).Into(&got); err != nil {
+		if err := directory.call(t, jute.OpExists, jute.ExistsRequest{Path: directory.path}).Into(&got); err != nil {
 			t.Fatal(err)
 		}
 		n := int(got.Stat.NumChildren)

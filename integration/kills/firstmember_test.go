@@ -139,7 +139,7 @@ func loseFirstMember(t *testing.T, binary string, thirdKilled bool) {
 	}
 }
 
-// stored kills a member and returns the tree that its folder has, also from entries that may not be committed.
+// stored kills a member and returns the tree that its directory has, also from entries that may not be committed.
 func stored(m *process.Member) (tree, error) {
 	m.Process.Kill()
 	i, err := openImage(m.Data)

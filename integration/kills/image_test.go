@@ -15,10 +15,10 @@ import (
 	"rollcall/znode"
 )
 
-// errApart says that the folders were copied at moments too far apart to be compared.
-var errApart = errors.New("no index that all folders reach and none is past")
+// errApart says that the directories were copied at moments too far apart to be compared.
+var errApart = errors.New("no index that all directories reach and none is past")
 
-// image is the copy of a data folder as SIGKILL would have left it.
+// image is the copy of a data directory as SIGKILL would have left it.
 type image struct {
 	log      disk.LogReader
 	snap     *raft.SnapshotMeta // the newest one; nil: none
@@ -27,7 +27,7 @@ type image struct {
 	compacts bool   // the log does not begin with its first entry
 }
 
-// freeze copies all members' folders while none of their processes runs.
+// freeze copies all members' directories while none of their processes runs.
 func freeze(members []*process.Member, dir string) (err error) {
 	for _, m := range members {
 		if err := m.Process.Stop(); err != nil {
@@ -36,19 +36,19 @@ func freeze(members []*process.Member, dir string) (err error) {
 		defer func() { err = errors.Join(err, m.Process.Continue()) }()
 	}
 	for _, m := range members {
-		if err := process.CopyData(folder(dir, m), m.Data); err != nil {
+		if err := process.CopyData(directory(dir, m), m.Data); err != nil {
 			return fmt.Errorf("copy the directory of member %d: %w", m.ID, err)
 		}
 	}
 	return nil
 }
 
-func folder(dir string, m *process.Member) string { return filepath.Join(dir, fmt.Sprint(m.ID)) }
+func directory(dir string, m *process.Member) string { return filepath.Join(dir, fmt.Sprint(m.ID)) }
 
-// openImage opens a copied folder's stores.
+// openImage opens a copied directory's stores.
 func openImage(dir string) (i *image, err error) {
 	i = &image{}
-	own, err := disk.OwnFolder(dir)
+	own, err := disk.OwnDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func openImage(dir string) (i *image, err error) {
 	return i, nil
 }
 
-// state returns what the folder holds up to an index: its snapshot, and the log after it.
+// state returns what the directory holds up to an index: its snapshot, and the log after it.
 func (i *image) state(upTo uint64) (*znode.State, error) {
 	s := znode.New(znode.Config{EnsembleText: []byte{}})
 	next := uint64(1)
@@ -148,7 +148,7 @@ func common(images []*image) (uint64, error) {
 	return 0, errApart
 }
 
-// compare opens the copied folders and brings all to one index. It returns the state there, and how
+// compare opens the copied directories and brings all to one index. It returns the state there, and how
 // many of the logs have been shortened.
 func compare(dirs []string) (s *znode.State, shortened int, err error) {
 	var images []*image
@@ -160,7 +160,7 @@ func compare(dirs []string) (s *znode.State, shortened int, err error) {
 	for _, dir := range dirs {
 		i, err := openImage(dir)
 		if err != nil {
-			return nil, 0, fmt.Errorf("folder %s: %w", filepath.Base(dir), err)
+			return nil, 0, fmt.Errorf("directory %s: %w", filepath.Base(dir), err)
 		}
 		if images = append(images, i); i.compacts {
 			shortened++
@@ -173,12 +173,12 @@ func compare(dirs []string) (s *znode.State, shortened int, err error) {
 	for n, i := range images {
 		other, err := i.state(index)
 		if err != nil {
-			return nil, 0, fmt.Errorf("folder %s: %w", filepath.Base(dirs[n]), err)
+			return nil, 0, fmt.Errorf("directory %s: %w", filepath.Base(dirs[n]), err)
 		}
 		if n == 0 {
 			s = other
 		} else if d := znode.Diff(s, other); d != "" {
-			return nil, 0, fmt.Errorf("folders %s and %s differ at index %d: %s", filepath.Base(dirs[0]), filepath.Base(dirs[n]), index, d)
+			return nil, 0, fmt.Errorf("directories %s and %s differ at index %d: %s", filepath.Base(dirs[0]), filepath.Base(dirs[n]), index, d)
 		}
 	}
 	return s, shortened, nil

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// judge pauses the load and checks the members, by what clients see and by their folders.
+// judge pauses the load and checks the members, by what clients see and by their directories.
 func (r *run) judge(ctx context.Context) {
 	r.t.Helper()
-	r.paused(ctx, r.judgeFolders)
+	r.paused(ctx, r.judgeDirectories)
 }
 
 // judgeTrees pauses the load and checks the members by what clients see.
@@ -46,7 +46,7 @@ func (r *run) paused(ctx context.Context, judge func(tree) error) {
 		r.t.Error(err)
 		return
 	}
-	for attempt := 1; ; attempt++ { // sessions that expire meanwhile may be in some folders and not in others
+	for attempt := 1; ; attempt++ { // sessions that expire meanwhile may be in some directories and not in others
 		err := judge(seen)
 		if err == nil {
 			return
@@ -58,8 +58,8 @@ func (r *run) paused(ctx context.Context, judge func(tree) error) {
 	}
 }
 
-// judgeFolders compares the members' folders with what their clients saw and what was acknowledged.
-func (r *run) judgeFolders(seen tree) error {
+// judgeDirectories compares the members' directories with what their clients saw and what was acknowledged.
+func (r *run) judgeDirectories(seen tree) error {
 	dir, err := os.MkdirTemp(r.t.TempDir(), "frozen-")
 	if err != nil {
 		return err
@@ -70,16 +70,16 @@ func (r *run) judgeFolders(seen tree) error {
 	}
 	var dirs []string
 	for _, m := range r.Members {
-		dirs = append(dirs, folder(dir, m))
+		dirs = append(dirs, directory(dir, m))
 	}
 	state, shortened, err := compare(dirs)
 	if err != nil {
 		return err
 	}
 	stored := treeOf(state)
-	seen["/zookeeper/config"] = stored["/zookeeper/config"] // the member's own, which is in no folder
+	seen["/zookeeper/config"] = stored["/zookeeper/config"] // the member's own, which is in no directory
 	if d := seen.diff(stored); d != "" {
-		return fmt.Errorf("the folders differ from what clients see: %s", d)
+		return fmt.Errorf("the directories differ from what clients see: %s", d)
 	}
 	for _, w := range r.writers {
 		if err := w.check(state, stored); err != nil {

@@ -112,7 +112,7 @@ func (r *run) awaitReceiving(m *process.Member) {
 	r.rest(5)
 }
 
-// glance is the interval at which a folder is checked for files that exist only for milliseconds.
+// glance is the interval at which a directory is checked for files that exist only for milliseconds.
 const glance = 100 * time.Microsecond
 
 // awaitSnapshot waits until a member writes a snapshot.

@@ -66,10 +66,10 @@ func logKinds() ([]disk.LogKind, error) {
 	return nil, fmt.Errorf("ROLLCALL_LOGSTORE=%s: want %s or %s", kind, disk.LogBolt, disk.LogWAL)
 }
 
-// logKindOf returns the kind of all logs in the members' folders that have entries.
+// logKindOf returns the kind of all logs in the members' directories that have entries.
 func logKindOf(members []*process.Member) (kind disk.LogKind, err error) {
 	for _, m := range members {
-		dir, err := disk.OwnFolder(m.Data)
+		dir, err := disk.OwnDirectory(m.Data)
 		if err != nil {
 			return "", err
 		}

@@ -77,7 +77,7 @@ func TestUpgrade(t *testing.T) {
 		r.replace(m, next)
 	}
 	r.awaitWrites()            // in entries of the next format
-	r.judgeTrees(ctx)          // this test cannot read the folders any more
+	r.judgeTrees(ctx)          // this test cannot read the directories any more
 	r.refused(r.leads(), next) // its log has such entries
 	r.judgeTrees(ctx)
 	fmt.Printf("upgrade to format %d, roll back, upgrade: %d comparisons of three members, %d writes acknowledged, in %v\n",
@@ -161,14 +161,14 @@ func (r *run) acked() (n int) {
 	return n
 }
 
-// minFormat returns the lowest format announced, from the folder of the first member.
+// minFormat returns the lowest format announced, from the directory of the first member.
 func (r *run) minFormat() uint32 {
 	r.t.Helper()
 	dir := r.t.TempDir()
 	if err := freeze(r.Members[:1], dir); err != nil {
 		r.t.Fatal(err)
 	}
-	s, _, err := compare([]string{folder(dir, r.Members[0])})
+	s, _, err := compare([]string{directory(dir, r.Members[0])})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type wipePlan struct {
 type wipeRound struct {
 	change change
 	leaves int  // which member leaves, counted among those that there are
-	empty  bool // a member that returns has an empty folder
+	empty  bool // a member that returns has an empty directory
 	faults []wipeFault
 }
 

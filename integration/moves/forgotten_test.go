@@ -11,8 +11,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// One of three ZooKeeper servers is behind, and its folder is given with its logs. The logs of the others, which have all later writes, are
-// forgotten. The import is refused, whether or not zoo.cfg has a dataLogDir. With all folders, it has every write.
+// One of three ZooKeeper servers is behind, and its directory is given with its logs. The logs of the others, which have all later writes, are
+// forgotten. The import is refused, whether or not zoo.cfg has a dataLogDir. With all directories, it has every write.
 func TestForgottenLogs(t *testing.T) {
 	const later = 300
 	s := newSite(t, 3, true)
@@ -43,15 +43,15 @@ func TestForgottenLogs(t *testing.T) {
 	}
 	s.kill()
 
-	given := s.folders()
+	given := s.directories()
 	for i, m := range s.servers {
 		if i != behind {
 			given[i] = m.Data
 		}
 	}
 	m := s.servers[behind]
-	check := func(config string, folders []string) (string, bool) {
-		return run(t, append([]string{"import", "--check", "--config", config}, folders...)...)
+	check := func(config string, directories []string) (string, bool) {
+		return run(t, append([]string{"import", "--check", "--config", config}, directories...)...)
 	}
 	if out, ok := check(m.Config, given); ok || !strings.Contains(out, "is not given: name it after a comma") {
 		t.Errorf("with a dataLogDir in zoo.cfg, the import is not refused:\n%s", out)
@@ -61,8 +61,8 @@ func TestForgottenLogs(t *testing.T) {
 	if out, ok := check(without, given); ok || !strings.Contains(out, "there is a snapshot, but no log beside it") {
 		t.Errorf("without a dataLogDir in zoo.cfg, the import is not refused:\n%s", out)
 	}
-	if out, ok := check(m.Config, s.folders()); !ok || !strings.Contains(out, fmt.Sprintf("Carries over, up to zxid %#x:", stat.Czxid)) {
-		t.Errorf("with all folders, the import is not up to zxid %#x:\n%s", stat.Czxid, out)
+	if out, ok := check(m.Config, s.directories()); !ok || !strings.Contains(out, fmt.Sprintf("Carries over, up to zxid %#x:", stat.Czxid)) {
+		t.Errorf("with all directories, the import is not up to zxid %#x:\n%s", stat.Czxid, out)
 	}
 }
 

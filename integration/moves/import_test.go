@@ -33,7 +33,7 @@ func TestStandaloneMoves(t *testing.T) {
 	before := dumpOf(t, own.servers[0].Clients)
 	own.kill()
 
-	mustRun(t, append([]string{"import", "--config", s.servers[0].Config}, s.folders()...)...)
+	mustRun(t, append([]string{"import", "--config", s.servers[0].Config}, s.directories()...)...)
 	s.startRollcall()
 	same(t, before, dumpOf(t, s.servers[0].Clients))
 	kept(t, s, acked)
@@ -64,8 +64,8 @@ func (s *site) copied() *site {
 			if from == "" {
 				continue
 			}
-			to = filepath.Join(to, zookeeperFolder)
-			if err := os.CopyFS(to, os.DirFS(filepath.Join(from, zookeeperFolder))); err != nil {
+			to = filepath.Join(to, zookeeperDirectory)
+			if err := os.CopyFS(to, os.DirFS(filepath.Join(from, zookeeperDirectory))); err != nil {
 				s.t.Fatal(err)
 			}
 			removeHeadless(s.t, to)
@@ -77,7 +77,7 @@ func (s *site) copied() *site {
 // logHead is the length of the head of a log of ZooKeeper.
 const logHead = 16
 
-// removeHeadless removes the logs without a whole head from a folder.
+// removeHeadless removes the logs without a whole head from a directory.
 func removeHeadless(t *testing.T, dir string) {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(dir, "log.*"))

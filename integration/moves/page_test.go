@@ -76,17 +76,17 @@ func shape(lines []string) (all []string) {
 }
 
 // play runs a command of the page for one server, and checks that it prints what the page shows.
-func (s *site) play(st step, m *server, folders []string) {
+func (s *site) play(st step, m *server, directories []string) {
 	s.t.Helper()
-	s.shown(st, s.played(st, m, folders))
+	s.shown(st, s.played(st, m, directories))
 }
 
 // played runs a command of the page for one server, and returns what it prints, with the names of the page.
-func (s *site) played(st step, m *server, folders []string) string {
+func (s *site) played(st step, m *server, directories []string) string {
 	s.t.Helper()
 	var pairs []string
-	for i, folder := range folders {
-		pairs = append(pairs, fmt.Sprintf("/srv/zoo%d", i+1), folder)
+	for i, directory := range directories {
+		pairs = append(pairs, fmt.Sprintf("/srv/zoo%d", i+1), directory)
 	}
 	pairs = append(pairs, pageConfig, m.Config, pageData, m.Data, pageMember, m.member, pageState, s.state(m), pageBack, s.backOf(m))
 	line := strings.NewReplacer(pairs...).Replace(st.line)
@@ -111,16 +111,16 @@ func (s *site) shown(st step, out string) {
 	}
 }
 
-// state returns the folder for the state of a member.
+// state returns the directory for the state of a member.
 func (s *site) state(m *server) string { return filepath.Join(s.dir, fmt.Sprintf("state%d", m.ID)) }
 
-// back returns the folder from which ZooKeeper comes back.
+// back returns the directory from which ZooKeeper comes back.
 func (s *site) back() string { return filepath.Join(s.dir, "back") }
 
-// backOf returns the folder into which a member is exported.
+// backOf returns the directory into which a member is exported.
 func (s *site) backOf(m *server) string { return filepath.Join(s.dir, fmt.Sprintf("export%d", m.ID)) }
 
-// install makes the folder and the place of the zoo.cfg that a package of Rollcall brings to each machine.
+// install makes the directory and the place of the zoo.cfg that a package of Rollcall brings to each machine.
 func (s *site) install() {
 	s.t.Helper()
 	for _, m := range s.servers {
@@ -196,16 +196,16 @@ func TestMovingInPage(t *testing.T) {
 		played = append(played, verb)
 		switch verb {
 		case "rollcall import": // the others copy it
-			s.play(st, s.servers[0], s.folders())
+			s.play(st, s.servers[0], s.directories())
 		case "sed", "cp", "rollcall config", "rollcall status", "rollcall sessions":
 			for _, m := range s.servers {
-				s.play(st, m, s.folders())
+				s.play(st, m, s.directories())
 			}
 			if verb == "sed" {
 				s.openAdmin()
 			}
 		case "rollcall import --check":
-			s.play(st, s.servers[0], s.copied().folders())
+			s.play(st, s.servers[0], s.copied().directories())
 			same(t, before, dumpOf(t, live)) // nothing has changed
 		case "systemctl disable":
 			if strings.HasSuffix(st.line, "zookeeper") {

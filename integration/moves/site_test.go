@@ -17,8 +17,8 @@ import (
 
 const (
 	tick = time.Second
-	// zookeeperFolder is the folder inside a dataDir in which ZooKeeper keeps its files.
-	zookeeperFolder = "version-2"
+	// zookeeperDirectory is the directory inside a dataDir in which ZooKeeper keeps its files.
+	zookeeperDirectory = "version-2"
 	// super is the identity that may read and write everything, in ZooKeeper and in Rollcall.
 	super = "super:all"
 	// snapCount makes ZooKeeper write a snapshot every few hundred transactions, in the middle of the load.
@@ -41,7 +41,7 @@ type server struct {
 	runs   int    // how often a process was started here
 }
 
-// newSite makes the files of size servers that are not running. If apart is set, the logs have folders of
+// newSite makes the files of size servers that are not running. If apart is set, the logs have directories of
 // their own.
 func newSite(t *testing.T, size int, apart bool) *site {
 	t.Helper()
@@ -145,14 +145,14 @@ func (s *site) endless() {
 	}
 }
 
-// folders returns the folders in which ZooKeeper's servers keep data, as rollcall import takes them.
-func (s *site) folders() (all []string) {
+// directories returns the directories in which ZooKeeper's servers keep data, as rollcall import takes them.
+func (s *site) directories() (all []string) {
 	for _, m := range s.servers {
-		folder := m.Data
+		directory := m.Data
 		if m.logs != "" {
-			folder += "," + m.logs
+			directory += "," + m.logs
 		}
-		all = append(all, folder)
+		all = append(all, directory)
 	}
 	return all
 }

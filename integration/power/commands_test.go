@@ -132,7 +132,7 @@ func (c command) loses(t *testing.T, s source) {
 // got as far as its mark.
 func restored(dir string, done bool) error {
 	data := filepath.Join(dir, "data")
-	_, err := disk.OwnFolder(data)
+	_, err := disk.OwnDirectory(data)
 	switch {
 	case errors.Is(err, disk.ErrPlanting) && !done:
 		return nil

@@ -195,9 +195,9 @@ func (i *interruption) judge(kind fault, out string, failed error) (outcome, err
 // advises checks the error of a command that has found no space.
 func (i *interruption) advises(out string, left outcome) error {
 	want := map[outcome]string{
-		refused:   "No member starts there until the data folders are filled. The way out: free space there, and",
-		untouched: "Nothing was written: the data folders are as they were, and a member that starts there begins without data. The way out: free space there, and",
-		complete:  "The data folders are complete, and a member that starts there has everything. If a start says after a loss of power that they were not filled to the end,",
+		refused:   "No member starts there until the data directories are filled. The way out: free space there, and",
+		untouched: "Nothing was written: the data directories are as they were, and a member that starts there begins without data. The way out: free space there, and",
+		complete:  "The data directories are complete, and a member that starts there has everything. If a start says after a loss of power that they were not filled to the end,",
 	}[left] + " run the command again: rollcall " + strings.Join(i.args, " ")
 	if !strings.Contains(out, want) {
 		return fmt.Errorf("the error does not say %q", want)
@@ -209,7 +209,7 @@ func (i *interruption) advises(out string, left outcome) error {
 func (i *interruption) left() (outcome, uint64, error) {
 	dirs := i.dirs()
 	own := filepath.Join(dirs[0], "rollcall")
-	_, err := disk.OwnFolder(dirs[0])
+	_, err := disk.OwnDirectory(dirs[0])
 	switch {
 	case errors.Is(err, disk.ErrPlanting):
 		return refused, 0, namesCommand(filepath.Join(own, markName), err, strings.Join(i.args, " "))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Main builds the binary under test in a folder that it removes at the end. It puts the path of the
+// Main builds the binary under test in a directory that it removes at the end. It puts the path of the
 // binary into binary, and runs the tests of a package. It returns the exit status. A process that
 // was started as Calls.Binary runs no tests, but the binary of the Calls.
 func Main(m *testing.M, binary *string, build func(dir string) (string, error)) int {

@@ -25,13 +25,13 @@ type Ensemble struct {
 	dir     string
 }
 
-// Member is one member. Its folder outlives its process.
+// Member is one member. Its directory outlives its process.
 type Member struct {
 	ID      int
 	Clients string   // its address for clients
 	Line    string   // its server line, without the client part
 	Config  string   // the path of its zoo.cfg
-	Data    string   // its folder
+	Data    string   // its directory
 	Log     string   // the path of its output
 	Audit   string   // the path of its audit log, if Config.Audited
 	Binary  string   // the binary for its next start; "": Config.Binary
@@ -74,7 +74,7 @@ func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 	return e
 }
 
-// NewMember returns a member with addresses of its own. It has no folder yet, and no process.
+// NewMember returns a member with addresses of its own. It has no directory yet, and no process.
 func (e *Ensemble) NewMember(id int) *Member {
 	e.t.Helper()
 	ports, role := freePorts(e.t, nextAddress(), 3), ""
@@ -90,7 +90,7 @@ func (e *Ensemble) NewMember(id int) *Member {
 	}
 }
 
-// Add starts a new member with an empty folder. Its server list has the present members and itself. The
+// Add starts a new member with an empty directory. Its server list has the present members and itself. The
 // others do not know it before they are told.
 func (e *Ensemble) Add(m *Member) {
 	e.t.Helper()
@@ -174,7 +174,7 @@ func (e *Ensemble) Start(m *Member) {
 	})
 }
 
-// Empty removes everything but the id from the folder of a member that is down.
+// Empty removes everything but the id from the directory of a member that is down.
 func (e *Ensemble) Empty(m *Member) {
 	e.t.Helper()
 	if err := os.RemoveAll(m.Data); err != nil {

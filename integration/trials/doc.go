@@ -1,4 +1,4 @@
-// Package trials holds only tests. A file in the data folder of a member that is down is damaged,
+// Package trials holds only tests. A file in the data directory of a member that is down is damaged,
 // and the member is started. It must serve everything that was acknowledged, or refuse to start
 // with a message that names the file and what to do. It must never serve less, hang, or end with a
 // stack trace.

@@ -91,7 +91,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newMember returns a member alone, with its folder on the disk.
+// newMember returns a member alone, with its directory on the disk.
 func (d *smallDisk) newMember(store disk.LogKind) *process.Member {
 	d.t.Helper()
 	m := &process.Member{ID: 1, Data: filepath.Join(d.root, "data"), Config: filepath.Join(d.t.TempDir(), "zoo.cfg")}

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// kinds are the kinds of files in a data folder. A trial damages one file of its kind, which it draws
+// kinds are the kinds of files in a data directory. A trial damages one file of its kind, which it draws
 // at random.
 var kinds = []struct {
 	name  string
 	is    func(path string) bool
 	store string // the kind exists with this log store only; "": with any
 	last  bool   // only the last file of that kind is damaged
-	// part is the path of what the file belongs to, relative to the file's folder. A refusal may name
+	// part is the path of what the file belongs to, relative to the file's directory. A refusal may name
 	// that path instead of the file. "" means that there is none.
 	part string
 	ends []end // the ends that its trials come to
@@ -122,14 +122,14 @@ func somewhere(rng *rand.Rand, f file) int {
 // harm is the damage of one trial.
 type harm struct {
 	kind, name string
-	path       string // of the file, relative to the folder
-	part       string // of the thing that the file is a part of, relative to the folder; "": none
+	path       string // of the file, relative to the directory
+	part       string // of the thing that the file is a part of, relative to the directory; "": none
 }
 
-// names reports whether text names the damaged file in a member's folder, or the thing that it is a
+// names reports whether text names the damaged file in a member's directory, or the thing that it is a
 // part of.
-func (h harm) names(text, folder string) bool {
-	return strings.Contains(text, filepath.Join(folder, h.path)) || h.part != "" && strings.Contains(text, filepath.Join(folder, h.part))
+func (h harm) names(text, directory string) bool {
+	return strings.Contains(text, filepath.Join(directory, h.path)) || h.part != "" && strings.Contains(text, filepath.Join(directory, h.part))
 }
 
 func (h harm) String() string { return fmt.Sprintf("%s, %s (%s)", h.name, h.kind, h.path) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// image is the content of a folder, by path relative to it.
+// image is the content of a directory, by path relative to it.
 type image map[string]file
 
 // file is one file. Zeros at its end are not kept: a segment of the log has many.
@@ -25,7 +25,7 @@ func fileOf(b []byte) file { return file{bytes.TrimRight(b, "\x00"), len(b)} }
 // bytes returns the file's content.
 func (f file) bytes() []byte { return append(bytes.Clone(f.data), make([]byte, f.size-len(f.data))...) }
 
-// take reads a folder.
+// take reads a directory.
 func take(t *testing.T, dir string) image {
 	t.Helper()
 	i := image{}

@@ -38,7 +38,7 @@ const (
 	look = 10 * time.Millisecond
 )
 
-// slot is one single member and three members, all stopped, with the contents of their folders and
+// slot is one single member and three members, all stopped, with the contents of their directories and
 // the data that were acknowledged to clients. Its trials run one after another.
 type slot struct {
 	store string
@@ -307,7 +307,7 @@ type run struct {
 	log  string
 }
 
-// start starts a member on the content of its folder, with flags for rollcall serve.
+// start starts a member on the content of its directory, with flags for rollcall serve.
 func start(t *testing.T, m *process.Member, flags ...string) *run {
 	t.Helper()
 	r := &run{Member: m, log: filepath.Join(t.TempDir(), "log")}

@@ -286,15 +286,15 @@ var (
 	// traces match the output of a program that crashes.
 	traces = regexp.MustCompile(`(?m)^(panic:|fatal error:|goroutine \d+|SIG[A-Z]+:|unexpected fault)`)
 	// ways match the instructions of a member that ends without finding its data damaged.
-	ways = regexp.MustCompile(`start each member with its own number and its own folder|configure the list that the folder has|` +
+	ways = regexp.MustCompile(`start each member with its own number and its own directory|configure the list that the directory has|` +
 		`configure logStore=\w+|start the newer version|correct one of the two|allowed is a number from 1 to \d+|it must hold the number of this member`)
 )
 
 // These are the instructions of a member with damaged data, if it is alone and if there are others.
 const (
-	aloneWay  = "The way out: put a copy of the data folder and of the log folder in their place"
-	othersWay = "The way out: if the other members have their data, move this member's data folder and log folder away " +
-		"and start it with empty ones: it gets everything from them. If not, put a copy of the folders in their place"
+	aloneWay  = "The way out: put a copy of the data directory and of the log directory in their place"
+	othersWay = "The way out: if the other members have their data, move this member's data directory and log directory away " +
+		"and start it with empty ones: it gets everything from them. If not, put a copy of the directories in their place"
 )
 
 // refusal judges the output of a member that has ended. way is the instruction that it must print

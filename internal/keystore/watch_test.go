@@ -29,11 +29,11 @@ func TestWatch(t *testing.T) {
 			cert, key := a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * day)})
 			return append(cert, key...)
 		}
-		for _, folder := range []string{"first", "second"} {
-			if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+		for _, directory := range []string{"first", "second"} {
+			if err := os.Mkdir(filepath.Join(dir, directory), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			write(t, filepath.Join(dir, folder), "one.pem", issue(folder))
+			write(t, filepath.Join(dir, directory), "one.pem", issue(directory))
 		}
 		link := filepath.Join(dir, "data")
 		if err := os.Symlink("first", link); err != nil {

@@ -207,7 +207,7 @@ func (a *adminServer) resetStats(*jsonWriter, *Stats, url.Values) string {
 func (a *adminServer) dirs(j *jsonWriter, _ *Stats, _ url.Values) string {
 	data, log, err := a.source.DiskUsage()
 	if err != nil {
-		return fmt.Sprintf("the data folder cannot be read: %v", err)
+		return fmt.Sprintf("the data directory cannot be read: %v", err)
 	}
 	j.field("datadir_size", data)
 	j.field("logdir_size", log)

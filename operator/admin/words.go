@@ -212,7 +212,7 @@ func (w *Words) hash(*textWriter, *Stats, io.Reader) {}
 func (w *Words) dirs(p *textWriter, _ *Stats, _ io.Reader) {
 	data, log, err := w.source.DiskUsage()
 	if err != nil {
-		p.printf("the data folder cannot be read: %v\n", err)
+		p.printf("the data directory cannot be read: %v\n", err)
 		return
 	}
 	p.printf("datadir_size: %d\nlogdir_size: %d\n", data, log)
@@ -221,7 +221,7 @@ func (w *Words) dirs(p *textWriter, _ *Stats, _ io.Reader) {
 func (w *Words) conf(p *textWriter, _ *Stats, _ io.Reader) {
 	data, log, err := w.source.DiskUsage()
 	if err != nil {
-		p.printf("the data folder cannot be read: %v\n", err)
+		p.printf("the data directory cannot be read: %v\n", err)
 		return
 	}
 	lines, members := w.source.Settings(data, log)

@@ -132,7 +132,7 @@ func TestWordsWithEffects(t *testing.T) {
 	}
 	f.disk = os.ErrPermission
 	for _, word := range []string{"conf", "dirs"} {
-		if got := w.ask(t, word); got != "the data folder cannot be read: permission denied\n" {
+		if got := w.ask(t, word); got != "the data directory cannot be read: permission denied\n" {
 			t.Errorf("%s: %q", word, got)
 		}
 	}

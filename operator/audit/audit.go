@@ -67,13 +67,13 @@ const (
 
 // Settings are what keys set.
 type Settings struct {
-	Enable    bool
-	Required  bool   // a change waits until a line about it is on the disk, and is rejected if there is none
-	ZooKeeper bool   // lines are as ZooKeeper's; default: JSON
-	File      string // where lines go; default: standard output
-	OwnFolder bool   // the folder of File is the audit log's own, and made if it is missing
-	FileSize  int64  // bytes of a file, at which the next one begins; default DefaultFileSize
-	Files     int    // old files that are kept; default DefaultFiles
+	Enable       bool
+	Required     bool   // a change waits until a line about it is on the disk, and is rejected if there is none
+	ZooKeeper    bool   // lines are as ZooKeeper's; default: JSON
+	File         string // where lines go; default: standard output
+	OwnDirectory bool   // the directory of File is the audit log's own, and made if it is missing
+	FileSize     int64  // bytes of a file, at which the next one begins; default DefaultFileSize
+	Files        int    // old files that are kept; default DefaultFiles
 }
 
 // Config is what a Log is built from. A field without a default is required.
@@ -145,8 +145,8 @@ func Open(cfg Config) (*Log, error) {
 		l.out = stream{cfg.Out}
 		return l, nil
 	}
-	if cfg.OwnFolder {
-		if err := durable.MakeDirectory(filepath.Dir(cfg.File), folderMode); err != nil {
+	if cfg.OwnDirectory {
+		if err := durable.MakeDirectory(filepath.Dir(cfg.File), directoryMode); err != nil {
 			return nil, fmt.Errorf("audit: %w; %s", err, fileAdvice)
 		}
 	}

@@ -22,8 +22,8 @@ const (
 	maxLine = 256 << 10
 	// fileMode is that of the files: the owner writes them, and the group may read them.
 	fileMode = 0o640
-	// folderMode is that of the audit log's own folder, likewise.
-	folderMode = 0o750
+	// directoryMode is that of the audit log's own directory, likewise.
+	directoryMode = 0o750
 	// headSize is how many bytes of a file show whether it is an audit log: the beginning of a line in the longer format.
 	headSize = len(zooKeeperStamp + zooKeeperName)
 )
@@ -221,7 +221,7 @@ func (w *file) drop() {
 func (w *file) rotate() error {
 	w.drop()
 	if err := w.shift(); err != nil {
-		w.warn("the audit log is not rotated, so it grows; this user must be able to rename files in its folder", "err", err)
+		w.warn("the audit log is not rotated, so it grows; this user must be able to rename files in its directory", "err", err)
 	}
 	err := w.open()
 	w.due = w.size + w.most

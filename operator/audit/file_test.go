@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// opened opens the file audit in a new folder, with room for 100 bytes and two old files.
+// opened opens the file audit in a new directory, with room for 100 bytes and two old files.
 func opened(t *testing.T) (*file, string, *bytes.Buffer) {
 	t.Helper()
 	var warnings bytes.Buffer
@@ -43,18 +43,18 @@ func read(t *testing.T, path string) string {
 	return strings.ReplaceAll(string(text), jsonBegin, "")
 }
 
-// Open makes the folder of the default file, and no other one: a wrong path is an error.
-func TestOwnFolder(t *testing.T) {
+// Open makes the directory of the default file, and no other one: a wrong path is an error.
+func TestOwnDirectory(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		path := filepath.Join(t.TempDir(), "data", "audit", "audit.log")
-		l, err := Open(Config{Settings: Settings{Enable: true, File: path, OwnFolder: own}})
+		l, err := Open(Config{Settings: Settings{Enable: true, File: path, OwnDirectory: own}})
 		if (err == nil) != own {
-			t.Fatalf("own folder %t: %v", own, err)
+			t.Fatalf("own directory %t: %v", own, err)
 		}
 		l.Close()
 		info, err := os.Stat(filepath.Dir(path))
 		if own && (err != nil || info.Mode().Perm()&0o007 != 0) || !own && err == nil {
-			t.Errorf("own folder %t: %v, %v", own, info, err)
+			t.Errorf("own directory %t: %v, %v", own, info, err)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestRotation(t *testing.T) {
 // If old files cannot be renamed, the file grows, and a warning says why.
 func TestRotationFails(t *testing.T) {
 	w, path, warnings := opened(t)
-	if err := os.MkdirAll(path+".1/full", 0o700); err != nil { // a file is not renamed over a folder
+	if err := os.MkdirAll(path+".1/full", 0o700); err != nil { // a file is not renamed over a directory
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(path+".2/full", 0o700); err != nil {

@@ -37,7 +37,7 @@ const RestoreRate = 16 << 20
 // MaxRate is the highest rate that may be asked for, in MiB in a second: no disk and no network of today is faster.
 const MaxRate = 4096
 
-// Keeper keeps the backups that a member makes by itself in a folder. Other files stay as they are.
+// Keeper keeps the backups that a member makes by itself in a directory. Other files stay as they are.
 type Keeper struct {
 	dir    string
 	prefix string // of the member's files

@@ -111,9 +111,9 @@ func TestKeeperFails(t *testing.T) {
 	}
 	gone := NewKeeper(filepath.Join(dir, "nosuch"), 2, 1)
 	if _, err := gone.Save(t.Context(), h, 1000, put(file, nil)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("a directory that is not there: %v", err)
 	}
 	if _, err := gone.Last(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("a directory that is not there: %v", err)
 	}
 }

@@ -47,8 +47,8 @@ func Create(dir, name string) (*Part, error) {
 	return &Part{disk.NewGradual(f), dir}, nil
 }
 
-// Commit makes the file durable under a name in its folder, and replaces no other file. After an error there is no
-// file, unless the folder could not be made durable.
+// Commit makes the file durable under a name in its directory, and replaces no other file. After an error there is no
+// file, unless the directory could not be made durable.
 func (p *Part) Commit(name string) error {
 	path := filepath.Join(p.dir, name)
 	err := errors.Join(p.Sync(), p.Close())

@@ -3,7 +3,7 @@
 //
 // Both sides have the same nodes and sessions, so most of it carries over as it is. What does not is in Findings and
 // Losses, which the commands print. Nothing here depends on a clock or on chance: from equal states come equal bytes,
-// so the members of an ensemble that import the same folders have the same state.
+// so the members of an ensemble that import the same directories have the same state.
 //
 // The package opens no file, keeps no state, takes no lock and starts no goroutine. zxids and times are as in packages zkdata and znode.
 package migrate

@@ -172,7 +172,7 @@ func TestZxidsGoOn(t *testing.T) {
 	}
 }
 
-// The folders of ZooKeeper 3.4 have no configuration node. A text that a client has written there stays.
+// The directories of ZooKeeper 3.4 have no configuration node. A text that a client has written there stays.
 func TestConfigurationNode(t *testing.T) {
 	s := datadir.NewState()
 	if err := s.Add(datadir.Node{Path: "/", ACL: jute.OpenACL}); err != nil {

@@ -412,7 +412,7 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 // Another member's file has other votes, and maybe another log.
 var keyMember = []byte("RollcallMember")
 
-// bind stores which member the stable store in the log's folder belongs to. It returns an error if
+// bind stores which member the stable store in the log's directory belongs to. It returns an error if
 // it belongs to another one.
 func bind(s raft.StableStore, logDir string, member uint32) error {
 	owner, err := s.GetUint64(keyMember)

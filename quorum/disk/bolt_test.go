@@ -217,7 +217,7 @@ func TestDamagedBolt(t *testing.T) {
 func TestOtherMembersVotes(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, kind LogKind) {
-		mine, others := folderConfig(t.TempDir(), 1), folderConfig(t.TempDir(), 2)
+		mine, others := directoryConfig(t.TempDir(), 1), directoryConfig(t.TempDir(), 2)
 		for _, cfg := range []*Config{&mine, &others} {
 			cfg.LogKind = kind
 			openAndClose(t, *cfg)

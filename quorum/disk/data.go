@@ -1,13 +1,13 @@
 // Package disk keeps what one member must not forget: its log, its term and votes, and its
-// snapshots, in files of its own folder.
+// snapshots, in files of its own directory.
 //
-//   - Data: one member's stores, as raft uses them. Open locks the folders, checks which member
+//   - Data: one member's stores, as raft uses them. Open locks the directories, checks which member
 //     they belong to and opens the stores. OpenStopped opens those of a member that does not
 //     run.
 //   - Stores: the same without the guards, for a member that does not have to keep anything
 //     (tests).
-//   - Plant: fills the empty folders of a member that has never run.
-//   - Examine, ReadLog: what the folders of a stopped member hold.
+//   - Plant: fills the empty directories of a member that has never run.
+//   - Examine, ReadLog: what the directories of a stopped member hold.
 //   - Explain: advice for an error that ends a member.
 //
 // Damage is never ignored: data that cannot be trusted give an error that wraps ErrDamaged, and
@@ -47,10 +47,10 @@ type Config struct {
 	Member  uint32   // the member that the data belong to
 	Servers []string // the server list, in the one form in which every member writes it
 
-	Dir     string  // data folder
-	LogDir  string  // folder of the log; default: Dir
-	LogKind LogKind // how the log is stored; default: as the folder is, or DefaultLogKind
-	Stores  Stores  // in place of the folders; default: on disk
+	Dir     string  // data directory
+	LogDir  string  // directory of the log; default: Dir
+	LogKind LogKind // how the log is stored; default: as the directory is, or DefaultLogKind
+	Stores  Stores  // in place of the directories; default: on disk
 
 	SegmentBytes int // size of a file of the log, if the log is in raft-wal; default 16 MiB
 
@@ -66,9 +66,9 @@ type Config struct {
 // Data is one member's stores, open and, if they are files, locked. Unless its comment says
 // otherwise, a method may be called by any goroutine.
 type Data struct {
-	folders []*folder // for the data, and for the log if that has its own; nil if the stores are not files
-	closer  io.Closer // of the stores; nil if they are the caller's
-	closing sync.Once
+	directories []*directory // for the data, and for the log if that has its own; nil if the stores are not files
+	closer      io.Closer    // of the stores; nil if they are the caller's
+	closing     sync.Once
 
 	bare   Stores
 	log    *logStore // guarded, like the next three
@@ -85,18 +85,18 @@ type Data struct {
 	id         ID
 }
 
-// Open opens a member's data. A folder without data becomes this member's. Open returns an error
-// for a folder of another member or of a newer version, and for a damaged one.
+// Open opens a member's data. A directory without data becomes this member's. Open returns an error
+// for a directory of another member or of a newer version, and for a damaged one.
 func Open(cfg Config) (*Data, error) {
 	d := &Data{bare: cfg.Stores, ops: operations{limit: cfg.StallLimit}, servers: cfg.Servers}
 	if cfg.Dir != "" {
 		var err error
-		if d.folders, d.bare, d.closer, err = openFolders(cfg); err != nil {
+		if d.directories, d.bare, d.closer, err = openDirectories(cfg); err != nil {
 			return nil, err
 		}
-		d.servers = d.folders[0].id.Servers
-		warnOfLooseModes(d.folders, cfg.Logger)
-		if err := bind(d.bare.Stable, d.logFolder().dir, cfg.Member); err != nil {
+		d.servers = d.directories[0].id.Servers
+		warnOfLooseModes(d.directories, cfg.Logger)
+		if err := bind(d.bare.Stable, d.logDirectory().dir, cfg.Member); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
@@ -111,12 +111,12 @@ func Open(cfg Config) (*Data, error) {
 	return d, nil
 }
 
-// OpenStopped locks the folders of a member that does not run and opens the stores in them. Of cfg
+// OpenStopped locks the directories of a member that does not run and opens the stores in them. Of cfg
 // it uses Dir, LogDir or Stores, SegmentBytes and RaftLog. The error is ErrNoData if no member has begun there.
 func OpenStopped(cfg Config) (*Data, error) {
 	d := &Data{bare: cfg.Stores}
 	if cfg.Dir != "" {
-		if err := d.openFolders(cfg); err != nil {
+		if err := d.openDirectories(cfg); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
@@ -130,22 +130,22 @@ func OpenStopped(cfg Config) (*Data, error) {
 	return d, nil
 }
 
-// openFolders locks the folders of a member that does not run, and opens the stores in them.
-func (d *Data) openFolders(cfg Config) (err error) {
+// openDirectories locks the directories of a member that does not run, and opens the stores in them.
+func (d *Data) openDirectories(cfg Config) (err error) {
 	if err := checkBegun(cfg.Dir); err != nil {
 		return err
 	}
-	if d.folders, err = lockFolders(cfg.Dir, cfg.LogDir); err != nil {
+	if d.directories, err = lockDirectories(cfg.Dir, cfg.LogDir); err != nil {
 		return err
 	}
-	if err := checkWhole(d.folders); err != nil {
+	if err := checkWhole(d.directories); err != nil {
 		return err
 	}
-	if err := unmark(d.folders); err != nil { // as in openFolders
+	if err := unmark(d.directories); err != nil { // as in openDirectories
 		return err
 	}
-	d.servers = d.folders[0].id.Servers
-	d.bare, d.closer, err = openStores(d.folders, storeOf(d.folders), cfg)
+	d.servers = d.directories[0].id.Servers
+	d.bare, d.closer, err = openStores(d.directories, storeOf(d.directories), cfg)
 	return err
 }
 
@@ -170,10 +170,10 @@ func (d *Data) snapshotStored() {
 	d.snapshotAt.Store(d.log.bytes.Load())
 }
 
-// logFolder returns the folder that holds the log.
-func (d *Data) logFolder() *folder { return d.folders[len(d.folders)-1] }
+// logDirectory returns the directory that holds the log.
+func (d *Data) logDirectory() *directory { return d.directories[len(d.directories)-1] }
 
-// Close closes the stores and unlocks the folders. It leaves stores open that the caller has
+// Close closes the stores and unlocks the directories. It leaves stores open that the caller has
 // opened.
 func (d *Data) Close() error {
 	var err error
@@ -181,7 +181,7 @@ func (d *Data) Close() error {
 		if d.closer != nil {
 			err = d.closer.Close()
 		}
-		for _, f := range d.folders {
+		for _, f := range d.directories {
 			err = errors.Join(err, f.close())
 		}
 	})
@@ -253,17 +253,17 @@ func (d *Data) BindTo(member uint32) error {
 	return nil
 }
 
-// Servers returns the server list for which the folder was made.
+// Servers returns the server list for which the directory was made.
 func (d *Data) Servers() []string { return d.servers }
 
-// Rename makes the folders, if there are any, those of member in the given server list.
+// Rename makes the directories, if there are any, those of member in the given server list.
 func (d *Data) Rename(member uint32, servers []string) error {
-	if len(d.folders) == 0 {
+	if len(d.directories) == 0 {
 		return nil
 	}
-	id := identity{Member: member, Servers: servers, Apart: len(d.folders) > 1, Log: true, Store: storeOf(d.folders)}
-	for i := len(d.folders) - 1; i >= 0; i-- {
-		if err := d.folders[i].write(id); err != nil {
+	id := identity{Member: member, Servers: servers, Apart: len(d.directories) > 1, Log: true, Store: storeOf(d.directories)}
+	for i := len(d.directories) - 1; i >= 0; i-- {
+		if err := d.directories[i].write(id); err != nil {
 			return err
 		}
 	}
@@ -289,12 +289,12 @@ func (f *writeMetrics) wrote(took time.Duration) {
 	}
 }
 
-// openStores opens the stores in the folders of a member: the one for its data and, if the log has
+// openStores opens the stores in the directories of a member: the one for its data and, if the log has
 // its own, that. Of cfg it uses SegmentBytes and RaftLog.
-func openStores(fs []*folder, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
+func openStores(fs []*directory, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
 	dir, logDir := fs[0].dir, fs[len(fs)-1].dir
 	if err := cleanUp(dir); err != nil {
-		return s, nil, fmt.Errorf("quorum: clean data folder: %w", err)
+		return s, nil, fmt.Errorf("quorum: clean data directory: %w", err)
 	}
 	snaps, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), cfg.RaftLog)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 
 var testServers = []string{"server.1=m1:3888", "server.2=m2:3888", "server.3=m3:3888"}
 
-// folderConfig returns the configuration of a member of testServers that does not run.
-func folderConfig(dir string, member uint32) Config {
+// directoryConfig returns the configuration of a member of testServers that does not run.
+func directoryConfig(dir string, member uint32) Config {
 	return Config{
 		Member: member, Servers: testServers, Dir: dir, Running: func() bool { return false },
 		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), SegmentBytes: testSegment,
 	}
 }
 
-// own returns the member's own folder in dir.
+// own returns the member's own directory in dir.
 func own(dir string) string { return filepath.Join(dir, ownName) }
 
 func openAndClose(t *testing.T, cfg Config) {

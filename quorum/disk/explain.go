@@ -30,9 +30,9 @@ func failedToGrow(err error, reason syscall.Errno) bool {
 	return strings.HasSuffix(text, reason.Error()) && (strings.Contains(text, "file resize error: ") || strings.Contains(text, "file sync error: "))
 }
 
-// ErrUnusable is matched by errors of a data folder or a folder of the log that this user may not make, read
-// or write, or that is no folder. Errors of other files never match it.
-var ErrUnusable = errors.New("the folder is unusable")
+// ErrUnusable is matched by errors of a data directory or a directory of the log that this user may not make, read
+// or write, or that is no directory. Errors of other files never match it.
+var ErrUnusable = errors.New("the directory is unusable")
 
 // unusable is an error that matches ErrUnusable. Its text stays as it is.
 type unusable struct{ error }
@@ -40,7 +40,7 @@ type unusable struct{ error }
 func (u unusable) Unwrap() error   { return u.error }
 func (unusable) Is(err error) bool { return err == ErrUnusable }
 
-// markUnusable makes err, which is about the data, match ErrUnusable if its cause is the folder and not its
+// markUnusable makes err, which is about the data, match ErrUnusable if its cause is the directory and not its
 // content. A file that is missing from the data is damage, and not marked.
 func markUnusable(err error) error {
 	var path *fs.PathError
@@ -54,7 +54,7 @@ func markUnusable(err error) error {
 }
 
 // Explain adds advice to an error that ends this member, if there is any: to free space on a full
-// disk, or to get damaged data from elsewhere. The result matches ErrUnusable if err is about the folder
+// disk, or to get damaged data from elsewhere. The result matches ErrUnusable if err is about the directory
 // itself. others says whether the ensemble has other members.
 func Explain(err error, others bool) error {
 	switch {
@@ -65,10 +65,10 @@ func Explain(err error, others bool) error {
 	case !errors.Is(err, ErrDamaged) && !errors.Is(err, types.ErrCorrupt):
 		return markUnusable(err)
 	case others:
-		return explained{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data folder and log folder away "+
-			"and start it with empty ones: it gets everything from them. If not, put a copy of the folders in their place", err)}
+		return explained{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data directory and log directory away "+
+			"and start it with empty ones: it gets everything from them. If not, put a copy of the directories in their place", err)}
 	}
-	return explained{fmt.Errorf("%w. The way out: put a copy of the data folder and of the log folder in their place", err)}
+	return explained{fmt.Errorf("%w. The way out: put a copy of the data directory and of the log directory in their place", err)}
 }
 
 // freeToStart is how much space a start needs at most before it frees any, in bytes, because it

@@ -5,13 +5,13 @@ import "syscall"
 // Free returns how many bytes this process can still write where the data are, and where the log is.
 // Both are 0 if the stores are not files.
 func (d *Data) Free() (data, log int64, err error) {
-	if len(d.folders) == 0 {
+	if len(d.directories) == 0 {
 		return 0, 0, nil
 	}
-	if data, err = freeAt(d.folders[0].dir); err != nil {
+	if data, err = freeAt(d.directories[0].dir); err != nil {
 		return 0, 0, err
 	}
-	log, err = freeAt(d.logFolder().dir)
+	log, err = freeAt(d.logDirectory().dir)
 	return data, log, err
 }
 

@@ -62,7 +62,7 @@ func snapshotInto(s Stores) error {
 	return sink.Close()
 }
 
-// idOf opens folders, and returns the id of their disk, which OpenStopped
+// idOf opens directories, and returns the id of their disk, which OpenStopped
 // must find, too.
 func idOf(t *testing.T, cfg Config) ID {
 	t.Helper()
@@ -85,8 +85,8 @@ func idOf(t *testing.T, cfg Config) ID {
 	return id
 }
 
-// A new folder has an id on the disk as soon as Open returns, and keeps it. So what is copied at that moment has it.
-// An emptied folder has another one. The id is with the votes, in the folder of the log if that is apart.
+// A new directory has an id on the disk as soon as Open returns, and keeps it. So what is copied at that moment has it.
+// An emptied directory has another one. The id is with the votes, in the directory of the log if that is apart.
 func TestDiskIDIsDurable(t *testing.T) { kinds(t, diskIDIsDurable) }
 
 func diskIDIsDurable(t *testing.T, kind LogKind) {
@@ -109,24 +109,24 @@ func diskIDIsDurable(t *testing.T, kind LogKind) {
 		if id := idOf(t, killed); id != first {
 			t.Errorf("apart %t: %v at the start, and %v in a copy from then", apart, first, id)
 		}
-		for _, own := range ownFolders(cfg) {
+		for _, own := range ownDirectories(cfg) {
 			if err := os.RemoveAll(own); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if id := idOf(t, cfg); id == first {
-			t.Errorf("apart %t: the emptied folders are still the disk %v", apart, id)
+			t.Errorf("apart %t: the emptied directories are still the disk %v", apart, id)
 		}
 	}
 }
 
 // A start that was killed after it had made the log, and before it drew the id, is repeated. Nothing can be recovered from such
-// folders, and nothing in them is damaged.
+// directories, and nothing in them is damaged.
 func TestKilledBeforeDiskID(t *testing.T) { kinds(t, killedBeforeDiskID) }
 
 func killedBeforeDiskID(t *testing.T, kind LogKind) {
 	cfg := plantConfig(t, kind, true)
-	fs, _, closer, err := openFolders(cfg)
+	fs, _, closer, err := openDirectories(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func killedBeforeDiskID(t *testing.T, kind LogKind) {
 	idOf(t, cfg)
 }
 
-// Folders with votes or entries whose id is lost or damaged are refused, whether the member is to run or not. The files stay
+// Directories with votes or entries whose id is lost or damaged are refused, whether the member is to run or not. The files stay
 // as they are: a second start is refused, too.
 func TestDamagedDiskID(t *testing.T) { kinds(t, damagedDiskID) }
 
@@ -191,7 +191,7 @@ func damagedDiskID(t *testing.T, kind LogKind) {
 	}
 }
 
-// Planted folders have an id before they are filled, and keep it. Two of them have two.
+// Planted directories have an id before they are filled, and keep it. Two of them have two.
 func TestPlantedDiskID(t *testing.T) { kinds(t, plantedDiskID) }
 
 func plantedDiskID(t *testing.T, kind LogKind) {

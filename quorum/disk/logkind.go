@@ -15,21 +15,21 @@ import (
 )
 
 // LogKind says how a member stores its log. Terms and votes are in BoltDB in any case. The kind of
-// a folder never changes.
+// a directory never changes.
 type LogKind string
 
 const (
 	LogBolt LogKind = "boltdb" // one file, raft.db
-	LogWAL  LogKind = "wal"    // files of 16 MiB in the folder wal, next to raft.db
+	LogWAL  LogKind = "wal"    // files of 16 MiB in the directory wal, next to raft.db
 
-	// DefaultLogKind is the kind of a new folder.
+	// DefaultLogKind is the kind of a new directory.
 	DefaultLogKind = LogWAL
 )
 
 // Known reports whether k is one of the kinds above.
 func (k LogKind) Known() bool { return k == LogBolt || k == LogWAL }
 
-// files returns the files, below the log's folder, without which a log of this kind counts as
+// files returns the files, below the log's directory, without which a log of this kind counts as
 // missing.
 func (k LogKind) files() []string {
 	if k == LogWAL {
@@ -69,10 +69,10 @@ type LogReader interface {
 	Close() error
 }
 
-// ReadLog opens the log in a data folder that no member uses. Like a start, it removes the end of a
-// write that a crash interrupted. The log must be in the data folder.
+// ReadLog opens the log in a data directory that no member uses. Like a start, it removes the end of a
+// write that a crash interrupted. The log must be in the data directory.
 func ReadLog(dir string) (LogReader, error) {
-	dir, err := OwnFolder(dir)
+	dir, err := OwnDirectory(dir)
 	if err != nil {
 		return nil, err
 	}

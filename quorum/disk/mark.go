@@ -21,7 +21,7 @@ const anyCommand = "rollcall backup restore or rollcall import"
 
 // mark makes the mark in the directory. The file counts as soon as it has its name, so it is not written beside and renamed: on a full disk
 // an empty file may be all that there is room for. After an error the mark may exist.
-func (f *folder) mark(command string) error {
+func (f *directory) mark(command string) error {
 	text := markText(command)
 	file, err := os.OpenFile(filepath.Join(f.dir, markName), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err == nil {
@@ -32,7 +32,7 @@ func (f *folder) mark(command string) error {
 		err = syncDir(f.dir)
 	}
 	if err != nil {
-		return fmt.Errorf("quorum: mark data folder: %w", err)
+		return fmt.Errorf("quorum: mark data directory: %w", err)
 	}
 	return nil
 }
@@ -47,22 +47,22 @@ func markText(command string) string {
 }
 
 // unmark removes the mark, if there is one. Its end is durable then, also if an earlier process removed it.
-func (f *folder) unmark() error {
+func (f *directory) unmark() error {
 	err := os.Remove(filepath.Join(f.dir, markName))
 	if err == nil || errors.Is(err, os.ErrNotExist) {
 		err = syncDir(f.dir)
 	}
 	if err != nil {
-		return fmt.Errorf("quorum: mark data folder: %w", err)
+		return fmt.Errorf("quorum: mark data directory: %w", err)
 	}
 	return nil
 }
 
-// marked reports whether a member's own folder has a mark.
+// marked reports whether a member's own directory has a mark.
 func marked(own string) (bool, error) {
 	there, err := exists(filepath.Join(own, markName))
 	if err != nil {
-		return false, fmt.Errorf("quorum: read data folder: %w", err)
+		return false, fmt.Errorf("quorum: read data directory: %w", err)
 	}
 	return there, nil
 }
@@ -77,22 +77,22 @@ func markedCommand(own string) string {
 	return line
 }
 
-// checkMark returns ErrPlanting if a member's own folder has a mark.
+// checkMark returns ErrPlanting if a member's own directory has a mark.
 func checkMark(own string) error {
 	there, err := marked(own)
 	if err != nil || !there {
 		return err
 	}
-	return explained{fmt.Errorf("quorum: data folder %s %w: it has the file %s, so what it holds is not used. The way out: run the command that fills it again: %s. "+
-		"To give up, and start without the data, remove this folder (and the one in dataLogDir)", own, ErrPlanting, markName, cmp.Or(markedCommand(own), anyCommand))}
+	return explained{fmt.Errorf("quorum: data directory %s %w: it has the file %s, so what it holds is not used. The way out: run the command that fills it again: %s. "+
+		"To give up, and start without the data, remove this directory (and the one in dataLogDir)", own, ErrPlanting, markName, cmp.Or(markedCommand(own), anyCommand))}
 }
 
 // planted adds advice to an error of Plant. begun says whether the data directory has a mark.
 func planted(err error, begun bool, command string) error {
 	command = cmp.Or(command, anyCommand)
-	before, space := "Nothing was written: the data folders are as they were, and a member that starts there begins without data. ", ""
+	before, space := "Nothing was written: the data directories are as they were, and a member that starts there begins without data. ", ""
 	if begun {
-		before = "No member starts there until the data folders are filled. "
+		before = "No member starts there until the data directories are filled. "
 	}
 	switch {
 	case err == nil, errors.Is(err, errExplained):

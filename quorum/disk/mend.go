@@ -88,12 +88,12 @@ func (d *Data) Repair(verify func(io.Reader) (Contents, error)) error {
 // logPlace returns a name for the log, with its path if it is in files.
 func (d *Data) logPlace() string {
 	switch {
-	case len(d.folders) == 0:
+	case len(d.directories) == 0:
 		return "the log"
-	case storeOf(d.folders) == LogWAL:
-		return "the log in " + filepath.Join(d.logFolder().dir, walName)
+	case storeOf(d.directories) == LogWAL:
+		return "the log in " + filepath.Join(d.logDirectory().dir, walName)
 	}
-	return "the log in " + filepath.Join(d.logFolder().dir, logName)
+	return "the log in " + filepath.Join(d.logDirectory().dir, logName)
 }
 
 // unreadable returns why the newest snapshot cannot be read. It returns nil if it can, or if

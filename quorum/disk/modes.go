@@ -7,10 +7,10 @@ import (
 )
 
 // warnOfLooseModes logs a warning if other users of the machine may read a member's data, which
-// contain passwords of sessions. Folders that an operator has copied may have such modes. It changes nothing.
-func warnOfLooseModes(folders []*folder, logger *slog.Logger) {
+// contain passwords of sessions. Directories that an operator has copied may have such modes. It changes nothing.
+func warnOfLooseModes(directories []*directory, logger *slog.Logger) {
 	var open []string
-	for _, f := range folders { // nobody reads the files in a folder that they cannot enter
+	for _, f := range directories { // nobody reads the files in a directory that they cannot enter
 		if info, err := os.Lstat(f.dir); err == nil && info.Mode().Perm()&0o077 != 0 { // an error fails elsewhere
 			open = append(open, f.dir)
 		}

@@ -25,7 +25,7 @@ func TestWarnsOfReaders(t *testing.T) {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			cfg := folderConfig(dir, 1)
+			cfg := directoryConfig(dir, 1)
 			openAndClose(t, cfg)
 			chmod(t, dir, 0o700)
 			tt.spoil(t, dir)

@@ -16,7 +16,7 @@ import (
 
 // plantConfig is that of a member with its log apart, or not.
 func plantConfig(t *testing.T, kind LogKind, apart bool) Config {
-	cfg := folderConfig(filepath.Join(t.TempDir(), "data"), 1)
+	cfg := directoryConfig(filepath.Join(t.TempDir(), "data"), 1)
 	cfg.LogKind = kind
 	if apart {
 		cfg.LogDir = filepath.Join(t.TempDir(), "log")
@@ -52,7 +52,7 @@ func fillIn(step func()) func(*Data) error {
 	}
 }
 
-// checkFilled checks that a member can start in the folders, and that they have what fillIn wrote.
+// checkFilled checks that a member can start in the directories, and that they have what fillIn wrote.
 func checkFilled(t *testing.T, cfg Config) {
 	t.Helper()
 	d, err := Open(cfg)
@@ -65,17 +65,17 @@ func checkFilled(t *testing.T, cfg Config) {
 	if err != nil || lerr != nil || term != 7 || len(list) != 1 || list[0].Index != 9 || !d.HasData() {
 		t.Errorf("term %d, snapshots %v: %v, %v", term, list, err, lerr)
 	}
-	for _, f := range d.folders {
+	for _, f := range d.directories {
 		if there, err := exists(filepath.Join(f.dir, markName)); there || err != nil {
 			t.Errorf("%s is still marked: %v", f.dir, err)
 		}
 	}
 }
 
-// A folder that Plant has filled starts, beside ZooKeeper's data too.
-func TestPlant(t *testing.T) { kinds(t, plantFolders) }
+// A directory that Plant has filled starts, beside ZooKeeper's data too.
+func TestPlant(t *testing.T) { kinds(t, plantDirectories) }
 
-func plantFolders(t *testing.T, kind LogKind) {
+func plantDirectories(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
 		cfg := plantConfig(t, kind, apart)
 		write(t, filepath.Join(cfg.Dir, "version-2", "snapshot.0"), "ZooKeeper's")
@@ -90,20 +90,20 @@ func plantFolders(t *testing.T, kind LogKind) {
 	}
 }
 
-// After a kill at any step no member starts in the folders, and Plant can be repeated; or the folders are
+// After a kill at any step no member starts in the directories, and Plant can be repeated; or the directories are
 // complete. After an error it is so, too.
 func TestPlantInterrupted(t *testing.T) { kinds(t, plantInterrupted) }
 
 func plantInterrupted(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
 		cfg := plantConfig(t, kind, apart)
-		var killed []Config // a copy of the folders at each step
+		var killed []Config // a copy of the directories at each step
 		if err := Plant(cfg, again, fillIn(func() { killed = append(killed, copied(t, cfg)) })); err != nil {
 			t.Fatal(err)
 		}
-		for i := range ownFolders(cfg) { // the steps before and after
+		for i := range ownDirectories(cfg) { // the steps before and after
 			c := copied(t, cfg)
-			for j, other := range ownFolders(c) { // killed before the identity of data, of the log
+			for j, other := range ownDirectories(c) { // killed before the identity of data, of the log
 				write(t, filepath.Join(other, markName), "")
 				if j <= i {
 					remove(t, filepath.Join(other, identityName))
@@ -111,7 +111,7 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 			}
 			killed = append(killed, c)
 			c = copied(t, cfg) // killed when only marks were made, that of the data first
-			for j, other := range ownFolders(c) {
+			for j, other := range ownDirectories(c) {
 				remove(t, other)
 				if j <= i {
 					write(t, filepath.Join(other, markName), "")
@@ -120,7 +120,7 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 			killed = append(killed, c)
 		}
 		whole := copied(t, cfg) // killed before the marks were removed
-		for _, own := range ownFolders(whole) {
+		for _, own := range ownDirectories(whole) {
 			write(t, filepath.Join(own, markName), "")
 		}
 		broken := errors.New("broken")
@@ -128,7 +128,7 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 		if err := Plant(failed, again, func(d *Data) error { return errors.Join(fillIn(func() {})(d), broken) }); !errors.Is(err, broken) {
 			t.Errorf("%v", err)
 		}
-		for _, own := range ownFolders(failed) {
+		for _, own := range ownDirectories(failed) {
 			if left := listed(t, own); len(left) != 1 || filepath.Base(left[0]) != markName {
 				t.Errorf("after an error %s has %v", own, left)
 			}
@@ -140,7 +140,7 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 	}
 }
 
-// checkRefused checks that nobody uses the folders of a Plant that did not end, and that it can be repeated.
+// checkRefused checks that nobody uses the directories of a Plant that did not end, and that it can be repeated.
 func checkRefused(t *testing.T, c Config, when string) {
 	t.Helper()
 	d, err := Open(c)
@@ -153,8 +153,8 @@ func checkRefused(t *testing.T, c Config, when string) {
 	if _, err := Examine(c.Dir, c.LogDir); !errors.Is(err, ErrPlanting) {
 		t.Errorf("%s: a recovery says %v", when, err)
 	}
-	if _, err := OwnFolder(c.Dir); !errors.Is(err, ErrPlanting) {
-		t.Errorf("%s: the folder is %v", when, err)
+	if _, err := OwnDirectory(c.Dir); !errors.Is(err, ErrPlanting) {
+		t.Errorf("%s: the directory is %v", when, err)
 	}
 	if err := Plant(c, again, fillIn(func() {})); err != nil {
 		t.Errorf("%s: not repeated: %v", when, err)
@@ -163,7 +163,7 @@ func checkRefused(t *testing.T, c Config, when string) {
 	checkFilled(t, c)
 }
 
-// Once the mark of the data is removed the folders are complete, although the log's still has its own. The next start removes it.
+// Once the mark of the data is removed the directories are complete, although the log's still has its own. The next start removes it.
 func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
 	cfg := plantConfig(t, LogWAL, true)
 	if err := Plant(cfg, again, fillIn(func() {})); err != nil {
@@ -172,13 +172,13 @@ func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
 	left := filepath.Join(cfg.LogDir, ownName, markName)
 	write(t, left, "")
 	if err := Plant(cfg, again, fillIn(func() {})); !errors.Is(err, ErrHasData) {
-		t.Errorf("complete folders are filled again: %v", err)
+		t.Errorf("complete directories are filled again: %v", err)
 	}
 	checkFilled(t, cfg)
 }
 
 // Once the mark of the data is removed, Plant has succeeded, also if that of the log cannot be removed: an error would make its caller run the command
-// again, which the complete folder of the log would refuse.
+// again, which the complete directory of the log would refuse.
 func TestPlantEndsWithoutTheMarkOfTheData(t *testing.T) {
 	cfg := plantConfig(t, LogBolt, true)
 	left := filepath.Join(cfg.LogDir, ownName, markName)
@@ -226,10 +226,10 @@ func TestPlantAdvises(t *testing.T) {
 		begun bool
 		want  string
 	}{
-		{full, true, "the disk is full (write state.bin: no space left on device). No member starts there until the data folders are filled. The way out: free space there, and run the command again: " + again},
-		{full, false, "the disk is full (write state.bin: no space left on device). Nothing was written: the data folders are as they were, and a member that starts there begins without data. The way out: free space there, and run the command again: " + again},
-		{grown, true, "the disk is full (file resize error: truncate raft.db.tmp: no space left on device). No member starts there until the data folders are filled. The way out: free space there, and run the command again: " + again},
-		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data folders are filled. The way out: run the command again: " + again},
+		{full, true, "the disk is full (write state.bin: no space left on device). No member starts there until the data directories are filled. The way out: free space there, and run the command again: " + again},
+		{full, false, "the disk is full (write state.bin: no space left on device). Nothing was written: the data directories are as they were, and a member that starts there begins without data. The way out: free space there, and run the command again: " + again},
+		{grown, true, "the disk is full (file resize error: truncate raft.db.tmp: no space left on device). No member starts there until the data directories are filled. The way out: free space there, and run the command again: " + again},
+		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data directories are filled. The way out: run the command again: " + again},
 		{io.ErrUnexpectedEOF, false, "unexpected EOF"},
 	} {
 		if err := planted(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || Explain(err, false).Error() != tt.want {
@@ -238,8 +238,8 @@ func TestPlantAdvises(t *testing.T) {
 	}
 }
 
-// ownFolders returns a member's own folders, that of the data first.
-func ownFolders(cfg Config) []string {
+// ownDirectories returns a member's own directories, that of the data first.
+func ownDirectories(cfg Config) []string {
 	own := []string{filepath.Join(cfg.Dir, ownName)}
 	if cfg.LogDir != "" {
 		own = append(own, filepath.Join(cfg.LogDir, ownName))
@@ -247,7 +247,7 @@ func ownFolders(cfg Config) []string {
 	return own
 }
 
-// copied returns cfg with copies of its folders.
+// copied returns cfg with copies of its directories.
 func copied(t *testing.T, cfg Config) Config {
 	t.Helper()
 	for _, dir := range []*string{&cfg.Dir, &cfg.LogDir} {
@@ -270,7 +270,7 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// Plant refuses folders that are not empty, names what is in them, and changes nothing.
+// Plant refuses directories that are not empty, names what is in them, and changes nothing.
 func TestPlantRefuses(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -278,14 +278,14 @@ func TestPlantRefuses(t *testing.T) {
 		want  error
 		say   string
 	}{
-		{"something in its own folder", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, ownName, "letters.txt"), "") }, ErrHasData, "letters.txt"},
-		{"a member's own folder", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, identityName), "{}") }, ErrDamaged, identityName},
+		{"something in its own directory", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, ownName, "letters.txt"), "") }, ErrHasData, "letters.txt"},
+		{"a member's own directory", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, identityName), "{}") }, ErrDamaged, identityName},
 		{"its log", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, logName), "x") }, ErrDamaged, logName},
-		{"data in the log's folder", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.LogDir, ownName, identityName), "{}") }, ErrHasData, identityName},
-		{"one folder in the other", func(_ *testing.T, cfg *Config) { cfg.LogDir = filepath.Join(cfg.Dir, ownName) }, nil, "must not be its other folder"},
+		{"data in the log's directory", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.LogDir, ownName, identityName), "{}") }, ErrHasData, identityName},
+		{"one directory in the other", func(_ *testing.T, cfg *Config) { cfg.LogDir = filepath.Join(cfg.Dir, ownName) }, nil, "must not be its other directory"},
 		{"a file", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, ownName), "x") }, nil, ownName},
 		{"in use", func(t *testing.T, cfg *Config) {
-			f, err := lockFolder(filepath.Join(cfg.Dir, ownName))
+			f, err := lockDirectory(filepath.Join(cfg.Dir, ownName))
 			if err != nil {
 				t.Fatal(err)
 			}

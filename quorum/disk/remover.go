@@ -134,7 +134,7 @@ func (r *remover) next() (path string, within time.Duration) {
 }
 
 // remove removes a file. Its rests together last at most within. If the remover is closed meanwhile, remove leaves the file.
-// It does not sync the folder, because a start removes a file that is left.
+// It does not sync the directory, because a start removes a file that is left.
 func (r *remover) remove(path string, within time.Duration) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -29,11 +29,11 @@ const (
 	maxMeta = 256 << 10
 )
 
-// snapshotFiles is a raft.SnapshotStore in a folder. Unlike raft's own store, it has a
+// snapshotFiles is a raft.SnapshotStore in a directory. Unlike raft's own store, it has a
 // checksum of the metadata, reads the state only once, and makes files that only their owner can
 // read.
 //
-// A snapshot is a folder <term>-<index>-<milliseconds> with two files:
+// A snapshot is a directory <term>-<index>-<milliseconds> with two files:
 //
 //   - meta.json: a line of JSON, snapshotMeta, and a line with its checksum.
 //   - state.bin: the bytes that the state machine has written.
@@ -60,12 +60,12 @@ func newSnapshotFiles(dir string, hl hclog.Logger) (*snapshotFiles, error) {
 	return &snapshotFiles{dir: dir, logger: hl}, nil
 }
 
-// snapshotName returns the name of a snapshot's folder.
+// snapshotName returns the name of a snapshot's directory.
 func snapshotName(term, index uint64, at time.Time) string {
 	return fmt.Sprintf("%d-%d-%d", term, index, at.UnixMilli())
 }
 
-// parseName returns the term and the index in the name of a snapshot's folder. ok is false if it is
+// parseName returns the term and the index in the name of a snapshot's directory. ok is false if it is
 // not the name of a finished snapshot.
 func parseName(name string) (term, index uint64, ok bool) {
 	part := strings.Split(name, "-")
@@ -160,7 +160,7 @@ func (s *snapshotFiles) unreadable() (index uint64, why error, err error) {
 	return index, why, err
 }
 
-// readMeta reads and checks the metadata of a snapshot. They must match the name of the folder.
+// readMeta reads and checks the metadata of a snapshot. They must match the name of the directory.
 func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	path := filepath.Join(s.dir, name, metaFile)
 	data, err := readUpTo(path, maxMeta)
@@ -272,7 +272,7 @@ func (s *snapshotFiles) removeOld() error {
 // fileSink is a snapshot that is being written.
 type fileSink struct {
 	store  *snapshotFiles
-	tmp    string   // its folder until it is finished
+	tmp    string   // its directory until it is finished
 	file   *Gradual // the state
 	meta   snapshotMeta
 	sum    hash.Hash64
@@ -306,7 +306,7 @@ func (k *fileSink) Close() error {
 	return k.store.removeOld()
 }
 
-// finish writes the metadata, and gives the folder its name.
+// finish writes the metadata, and gives the directory its name.
 func (k *fileSink) finish() error {
 	k.meta.CRC = k.sum.Sum(nil)
 	line, err := json.Marshal(&k.meta)

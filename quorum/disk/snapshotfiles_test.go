@@ -14,7 +14,7 @@ import (
 
 var testConfiguration = raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "m1:3888"}}}
 
-// storeSnapshot stores a snapshot of term 2 in any store, and returns its folder below dir.
+// storeSnapshot stores a snapshot of term 2 in any store, and returns its directory below dir.
 func storeSnapshot(t *testing.T, s raft.SnapshotStore, dir string, index uint64, body string, servers raft.Configuration) string {
 	t.Helper()
 	_, trans := raft.NewInmemTransport("")

@@ -14,13 +14,13 @@ type Spool interface {
 	Close()
 }
 
-// NewSpool returns an empty spool: a file in the data folder, or memory if the stores are not
+// NewSpool returns an empty spool: a file in the data directory, or memory if the stores are not
 // files.
 func (d *Data) NewSpool() (Spool, error) {
-	if d.folders == nil {
+	if d.directories == nil {
 		return &memorySpool{}, nil
 	}
-	return newFileSpool(d.folders[0].dir)
+	return newFileSpool(d.directories[0].dir)
 }
 
 type memorySpool struct {

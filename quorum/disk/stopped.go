@@ -12,12 +12,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrNoData is the error for a folder that holds nothing that the other members count on.
+// ErrNoData is the error for a directory that holds nothing that the other members count on.
 var ErrNoData = errors.New("quorum: no data to recover from")
 
-// checkBegun returns ErrNoData if no member has begun in a data folder.
+// checkBegun returns ErrNoData if no member has begun in a data directory.
 func checkBegun(dir string) error {
-	own, err := ownFolder(dir)
+	own, err := ownDirectory(dir)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (e Extent) Before(other Extent) bool {
 
 // Examine returns how far the data of a stopped member go. It changes no more than a start would:
 // it removes writes that a crash left incomplete. It returns ErrNoData if there are no data. An error of
-// the folder itself matches ErrUnusable.
+// the directory itself matches ErrUnusable.
 func Examine(dir, logDir string) (e Extent, err error) {
 	defer func() { err = markUnusable(err) }()
 	d, err := OpenStopped(Config{Dir: dir, LogDir: logDir, RaftLog: hclog.NewNullLogger()})

@@ -18,7 +18,7 @@ const (
 	// retained is how many snapshots are kept: the newest, and one to fall back on while the log
 	// still continues it.
 	retained = 2
-	// boltLockTimeout is short because the folder is locked already, so no process should hold the
+	// boltLockTimeout is short because the directory is locked already, so no process should hold the
 	// file.
 	boltLockTimeout = time.Second
 	// BootstrapIndex is the index of the first entry of a log, the first configuration.

@@ -11,13 +11,13 @@ import (
 // The bytes of the files are counted once, wherever the log is.
 func TestDiskUsage(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"one folder", "two folders"} {
+	for _, name := range []string{"one directory", "two directories"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			d, logDir := &Data{folders: []*folder{{dir: dir}}}, dir
-			if name == "two folders" {
+			d, logDir := &Data{directories: []*directory{{dir: dir}}}, dir
+			if name == "two directories" {
 				logDir = t.TempDir()
-				d.folders = append(d.folders, &folder{dir: logDir})
+				d.directories = append(d.directories, &directory{dir: logDir})
 			}
 			for path, size := range map[string]int{
 				filepath.Join(logDir, logName): 300, filepath.Join(logDir, walName, "1.wal"): 700, filepath.Join(dir, identityName): 10,
@@ -37,15 +37,15 @@ func TestDiskUsage(t *testing.T) {
 	}
 }
 
-// Free is what the file systems of both folders have left. Stores without files have none.
+// Free is what the file systems of both directories have left. Stores without files have none.
 func TestFree(t *testing.T) {
-	here, missing := &folder{dir: t.TempDir()}, &folder{dir: filepath.Join(t.TempDir(), "missing")}
-	if data, log, err := (&Data{folders: []*folder{here, here}}).Free(); data < 1<<20 || log < 1<<20 || err != nil {
+	here, missing := &directory{dir: t.TempDir()}, &directory{dir: filepath.Join(t.TempDir(), "missing")}
+	if data, log, err := (&Data{directories: []*directory{here, here}}).Free(); data < 1<<20 || log < 1<<20 || err != nil {
 		t.Errorf("%d bytes for the data, %d for the log, %v", data, log, err)
 	}
-	for _, folders := range [][]*folder{{here, missing}, {missing, here}, {missing}} {
-		if _, _, err := (&Data{folders: folders}).Free(); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a folder is missing: %v", err)
+	for _, directories := range [][]*directory{{here, missing}, {missing, here}, {missing}} {
+		if _, _, err := (&Data{directories: directories}).Free(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a directory is missing: %v", err)
 		}
 	}
 	if data, log, err := (&Data{}).Free(); data != 0 || log != 0 || err != nil {

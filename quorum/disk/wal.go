@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	walName     = "wal" // folder of the segments
+	walName     = "wal" // directory of the segments
 	walMetaName = metadb.FileName
 	// walSegment is the size of a segment, in bytes, unless Config names another. It is the disk
 	// space that an idle member takes, and what a start rewrites. Each time a segment is full, a

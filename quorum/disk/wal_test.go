@@ -274,7 +274,7 @@ func TestDamagedWAL(t *testing.T) {
 		{"list is text", func(d *walDir) { d.write(d.meta(), []byte(strings.Repeat("not a database\n", 1000))) }, 0},
 		{"list is empty", func(d *walDir) { d.write(d.meta(), nil) }, 0},
 		{"list is gone", func(d *walDir) { os.Remove(d.meta()) }, 0},
-		{"folder is gone", func(d *walDir) { os.RemoveAll(filepath.Join(d.dir, walName)) }, 0},
+		{"directory is gone", func(d *walDir) { os.RemoveAll(filepath.Join(d.dir, walName)) }, 0},
 		{"votes are gone", func(d *walDir) { os.Remove(filepath.Join(d.dir, logName)) }, 0},
 		{"full segment is gone", func(d *walDir) { os.Remove(d.segments()[0]) }, 0},
 		{"full segment is empty", func(d *walDir) { d.write(d.segments()[0], nil) }, 0},
@@ -322,7 +322,7 @@ func TestDamagedWAL(t *testing.T) {
 		{"bit of the mark", func(d *walDir) { d.flip(d.mark(), 23) }, 0},
 	}
 	whole := &walDir{t: t, dir: own(t.TempDir())}
-	cfg := folderConfig(filepath.Dir(whole.dir), 1)
+	cfg := directoryConfig(filepath.Dir(whole.dir), 1)
 	cfg.LogKind = LogWAL
 	openAndClose(t, cfg)
 	log := whole.open()
@@ -354,7 +354,7 @@ func TestDamagedWAL(t *testing.T) {
 				t.Fatalf("Open: %v, want that of entry %d only", err, tt.reads)
 			}
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), cfg.Dir) {
-				t.Errorf("%v, want ErrDamaged with the folder", err)
+				t.Errorf("%v, want ErrDamaged with the directory", err)
 			}
 		})
 	}
@@ -523,12 +523,12 @@ func TestEntryTooLong(t *testing.T) {
 	})
 }
 
-// A folder keeps its kind of log.
+// A directory keeps its kind of log.
 func TestLogKind(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, kind LogKind) {
 		for _, apart := range []bool{false, true} {
-			cfg := folderConfig(t.TempDir(), 1)
+			cfg := directoryConfig(t.TempDir(), 1)
 			if apart {
 				cfg.LogDir = t.TempDir()
 			}
@@ -546,20 +546,20 @@ func TestLogKind(t *testing.T) {
 				}
 			}
 			id, err := readIdentity(own(cfg.Dir))
-			if err != nil || id.Format != folderFormat || id.Store != kind {
+			if err != nil || id.Format != directoryFormat || id.Store != kind {
 				t.Errorf("the identity is %+v, %v", id, err)
 			}
 		}
 	})
-	cfg := folderConfig(t.TempDir(), 1)
+	cfg := directoryConfig(t.TempDir(), 1)
 	cfg.SegmentBytes = 0
 	openAndClose(t, cfg)
 	if id, _ := readIdentity(own(cfg.Dir)); id.Store != DefaultLogKind {
-		t.Errorf("a new folder has %q", id.Store)
+		t.Errorf("a new directory has %q", id.Store)
 	}
 	d := &walDir{t: t, dir: own(cfg.Dir)}
 	if size := len(d.read(d.segments()[0])); size != 16<<20 {
-		t.Errorf("a new folder has a segment of %d bytes, want the 16 MiB that docs/storage.md promises", size)
+		t.Errorf("a new directory has a segment of %d bytes, want the 16 MiB that docs/storage.md promises", size)
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 func main() {
 	sbom := flag.String("sbom", "", "`file` for the SBOM")
 	licences := flag.String("licences", "", "`file` for the licences")
-	source := flag.String("source", "..", "`folder` of the binary's main module")
+	source := flag.String("source", "..", "`directory` of the binary's main module")
 	version := flag.String("version", "", "`version` of the binary")
 	flag.Parse()
 	if flag.NArg() != 1 || *sbom == "" || *licences == "" || *version == "" {
@@ -123,7 +123,7 @@ var (
 	notices = regexp.MustCompile(`(?i)^(notice|patents|authors|contributors)`)
 )
 
-// newPart reads the licences of a module in a folder. A module without a licence that is known must not be
+// newPart reads the licences of a module in a directory. A module without a licence that is known must not be
 // shipped.
 func newPart(path, version, dir string) (part, error) {
 	p := part{path: path, version: version}

@@ -23,7 +23,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: manifests FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: manifests DIRECTORY")
 		os.Exit(2)
 	}
 	if err := check(os.Args[1]); err != nil {
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// objects are the manifests of a folder.
+// objects are the manifests of a directory.
 type objects struct {
 	config   corev1.ConfigMap
 	services map[string]corev1.Service
@@ -41,20 +41,20 @@ type objects struct {
 	network  networkingv1.NetworkPolicy
 }
 
-// check returns all that is wrong with the manifests that the kustomization in a folder names.
-func check(folder string) error {
+// check returns all that is wrong with the manifests that the kustomization in a directory names.
+func check(directory string) error {
 	o := objects{services: map[string]corev1.Service{}}
 	var list struct {
 		Resources []string `json:"resources"`
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "kustomization.yaml"))
+	text, err := os.ReadFile(filepath.Join(directory, "kustomization.yaml"))
 	if err != nil {
 		return err
 	}
 	if err := yaml.Unmarshal(text, &list); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func check(folder string) error {
 		err = errors.Join(err, fmt.Errorf("kustomization.yaml names %d files of %d", len(list.Resources), len(files)-1))
 	}
 	for _, name := range list.Resources {
-		err = errors.Join(err, o.read(filepath.Join(folder, name)))
+		err = errors.Join(err, o.read(filepath.Join(directory, name)))
 	}
 	return errors.Join(err, o.agree())
 }

@@ -9,15 +9,15 @@ import (
 // sums makes sums of transactions.
 var sums = maphash.MakeSeed()
 
-// survey is what choose knows about a folder.
+// survey is what choose knows about a directory.
 type survey struct {
 	epoch, zxid int64 // by which ZooKeeper elects
 	accepted    int64
-	bare        bool             // the folder has no log
+	bare        bool             // the directory has no log
 	sums        map[int64]uint64 // of the newest transactions, by zxid
 }
 
-// maxSums is how many transactions are compared between two folders. Servers differ in the newest ones,
+// maxSums is how many transactions are compared between two directories. Servers differ in the newest ones,
 // and have at most a few snapshots' worth of them.
 const maxSums = 1 << 20
 
@@ -29,12 +29,12 @@ func (fs *files) checkLogs(allowed bool) error {
 	return &Damage{File: fs.snapshots[0].path, What: "there is a snapshot, but no log beside it", Remedy: "name the dataLogDir too; if there is none and the server has no logs, add --no-logs"}
 }
 
-// choose returns which of several folders to read and why, the highest epoch that a server has
-// accepted, and notes about transactions in which the folders differ. Damage that hides transactions is an error, unless
-// losses are taken: a folder that is sound but older must not win unnoticed. For the same reason each folder must have logs.
-func choose(folders []Folder, options Options) (chosen int, why string, accepted int64, notes []string, err error) {
+// choose returns which of several directories to read and why, the highest epoch that a server has
+// accepted, and notes about transactions in which the directories differ. Damage that hides transactions is an error, unless
+// losses are taken: a directory that is sound but older must not win unnoticed. For the same reason each directory must have logs.
+func choose(directories []Directory, options Options) (chosen int, why string, accepted int64, notes []string, err error) {
 	var all []survey
-	for _, f := range folders {
+	for _, f := range directories {
 		one, err := look(f, options)
 		if err != nil {
 			return 0, "", 0, nil, err
@@ -56,9 +56,9 @@ func choose(folders []Folder, options Options) (chosen int, why string, accepted
 		if i == chosen {
 			continue
 		}
-		why += fmt.Sprintf("; %s has %d and %s", folders[i], all[i].epoch, zxidText(all[i].zxid))
+		why += fmt.Sprintf("; %s has %d and %s", directories[i], all[i].epoch, zxidText(all[i].zxid))
 		if zxid, differs := best.contradicts(&all[i]); differs {
-			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; those of the former are used. If clients have seen the other one, the servers had lost data before", folders[chosen], folders[i], zxidText(zxid)))
+			notes = append(notes, fmt.Sprintf("%s and %s have different transactions %s; those of the former are used. If clients have seen the other one, the servers had lost data before", directories[chosen], directories[i], zxidText(zxid)))
 		}
 	}
 	return chosen, why, accepted, notes, nil
@@ -74,8 +74,8 @@ func (one *survey) contradicts(other *survey) (zxid int64, differs bool) {
 	return zxid, differs
 }
 
-// look reads the logs of a folder after its newest snapshot, but applies nothing.
-func look(f Folder, options Options) (survey, error) {
+// look reads the logs of a directory after its newest snapshot, but applies nothing.
+func look(f Directory, options Options) (survey, error) {
 	files, err := f.list()
 	if err == nil {
 		err = files.checkLogs(options.NoLogs)
@@ -90,7 +90,7 @@ func look(f Folder, options Options) (survey, error) {
 	logs := files.logsFrom(one.zxid)
 	for i, log := range logs {
 		if err := one.lookAt(log, i == len(logs)-1, options.AsZooKeeper); err != nil {
-			return survey{}, fmt.Errorf("%w (or leave this folder out)", err)
+			return survey{}, fmt.Errorf("%w (or leave this directory out)", err)
 		}
 	}
 	one.epoch = max(files.current, Epoch(one.zxid))

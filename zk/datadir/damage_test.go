@@ -27,8 +27,8 @@ func dump(s *State) string {
 	return b.String()
 }
 
-// copyFolder copies a golden folder, and returns the copy and its files.
-func copyFolder(t *testing.T, name string) (dir string, copies []string) {
+// copyDirectory copies a golden directory, and returns the copy and its files.
+func copyDirectory(t *testing.T, name string) (dir string, copies []string) {
 	t.Helper()
 	dir = t.TempDir()
 	paths, err := filepath.Glob(filepath.Join("testdata", name, version2, "*"))
@@ -49,10 +49,10 @@ func copyFolder(t *testing.T, name string) (dir string, copies []string) {
 	return dir, copies
 }
 
-// mustRead reads a folder that is not damaged.
+// mustRead reads a directory that is not damaged.
 func mustRead(t *testing.T, dir string) *State {
 	t.Helper()
-	s, _, err := Read([]Folder{{Data: dir}}, Options{})
+	s, _, err := Read([]Directory{{Data: dir}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestEveryByteWrong(t *testing.T) {
 	for _, name := range golden {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, copies := copyFolder(t, name)
+			dir, copies := copyDirectory(t, name)
 			want := dump(mustRead(t, dir))
 			refused, same := 0, 0
 			for _, path := range copies {
@@ -82,7 +82,7 @@ func TestEveryByteWrong(t *testing.T) {
 						if _, err := f.WriteAt([]byte{wrong}, int64(at)); err != nil {
 							t.Fatal(err)
 						}
-						s, _, err := Read([]Folder{{Data: dir}}, Options{})
+						s, _, err := Read([]Directory{{Data: dir}}, Options{})
 						var d *Damage
 						switch {
 						case err == nil && dump(s) == want:
@@ -130,7 +130,7 @@ func TestEveryCut(t *testing.T) {
 	for _, name := range golden {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, copies := copyFolder(t, name)
+			dir, copies := copyDirectory(t, name)
 			want := mustRead(t, dir)
 			newest := newestLog(t, dir)
 			ends, states := wholeRecords(t, dir, newest)
@@ -147,7 +147,7 @@ func TestEveryCut(t *testing.T) {
 					if err := os.Truncate(path, int64(size)); err != nil {
 						t.Fatal(err)
 					}
-					s, report, err := Read([]Folder{{Data: dir}}, Options{})
+					s, report, err := Read([]Directory{{Data: dir}}, Options{})
 					var d *Damage
 					switch {
 					case err != nil && errors.As(err, &d) && d.File != "":
@@ -183,7 +183,7 @@ func TestEveryCut(t *testing.T) {
 	}
 }
 
-// wholeRecords returns where the records of a folder's newest log end, and the state after each number
+// wholeRecords returns where the records of a directory's newest log end, and the state after each number
 // of them.
 func wholeRecords(t *testing.T, dir, newest string) (ends []int64, states []string) {
 	t.Helper()
@@ -217,10 +217,10 @@ func wholeRecords(t *testing.T, dir, newest string) (ends []int64, states []stri
 	}
 }
 
-// newestLog returns the path of the newest log of a folder.
+// newestLog returns the path of the newest log of a directory.
 func newestLog(t *testing.T, dir string) string {
 	t.Helper()
-	found, err := Folder{Data: dir}.list()
+	found, err := Directory{Data: dir}.list()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func FuzzLog(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, options := range []Options{{TrustEmpty: true}, {TrustEmpty: true, AsZooKeeper: true}} {
-			s, _, err := Read([]Folder{{Data: dir}}, options)
+			s, _, err := Read([]Directory{{Data: dir}}, options)
 			var d *Damage
 			if err != nil && !errors.As(err, &d) {
 				t.Fatalf("%v: want a Damage", err)

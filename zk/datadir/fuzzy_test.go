@@ -211,7 +211,7 @@ func TestFuzzySnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		log, _ := writeLog(t, dir, h.txns...)
-		s, report, err := Read([]Folder{{Data: dir}}, Options{})
+		s, report, err := Read([]Directory{{Data: dir}}, Options{})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

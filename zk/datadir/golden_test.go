@@ -12,7 +12,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// golden are the folders that testdata/make.sh has written.
+// golden are the directories that testdata/make.sh has written.
 var golden = []string{"plain", "gz", "snappy"}
 
 // described is what a server said of its state.
@@ -38,7 +38,7 @@ func TestReadGolden(t *testing.T) {
 	for _, name := range golden {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("testdata", name)
-			s, report, err := Read([]Folder{{Data: dir}}, Options{})
+			s, report, err := Read([]Directory{{Data: dir}}, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

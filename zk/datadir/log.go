@@ -31,7 +31,7 @@ type record struct {
 	body   []byte // valid until the next one is read
 }
 
-// openLog opens a log and reads its head. It returns nil for a log that is the newest of its folder
+// openLog opens a log and reads its head. It returns nil for a log that is the newest of its directory
 // and empty: ZooKeeper had just created it.
 func openLog(file string, newest bool) (*logReader, error) {
 	f, err := os.Open(file)
@@ -57,7 +57,7 @@ func openLog(file string, newest bool) (*logReader, error) {
 	_ = f.Close() // only read
 	remedy := useOther
 	if info.Size() < headSize+recordHead {
-		remedy = "it is too short to hold a transaction: move it out of the folder"
+		remedy = "it is too short to hold a transaction: move it out of the directory"
 	}
 	return nil, &Damage{File: file, What: "this is no transaction log: " + err.Error(), Remedy: remedy}
 }

@@ -253,7 +253,7 @@ func TestTxnRefused(t *testing.T) {
 		writeBase(t, dir, 1, nil)
 		tt.txn.zxid = 3
 		path, offsets := writeLog(t, dir, logged{zxid: 2, kind: jute.OpError, body: jute.AppendInt32(nil, 0)}, tt.txn)
-		_, _, err := Read([]Folder{{Data: dir}}, Options{})
+		_, _, err := Read([]Directory{{Data: dir}}, Options{})
 		wantDamage(t, err, path, int64(offsets[1]), tt.want)
 	}
 }
@@ -351,9 +351,9 @@ func TestLosses(t *testing.T) {
 			dir := t.TempDir()
 			writeBase(t, dir, 1, nil)
 			file, offset := tt.spoil(t, dir)
-			_, _, err := Read([]Folder{{Data: dir}}, Options{})
+			_, _, err := Read([]Directory{{Data: dir}}, Options{})
 			wantDamage(t, err, file, offset, tt.want)
-			s, report, err := Read([]Folder{{Data: dir}}, Options{AsZooKeeper: true})
+			s, report, err := Read([]Directory{{Data: dir}}, Options{AsZooKeeper: true})
 			switch {
 			case tt.asking == 0:
 				wantDamage(t, err, file, offset, tt.want)
@@ -383,7 +383,7 @@ func patch(t *testing.T, path string, offset int, b ...byte) {
 func TestDigestLater(t *testing.T) {
 	dir := t.TempDir()
 	writeBase(t, dir, 1, nil)
-	s, _, err := Read([]Folder{{Data: dir}}, Options{NoLogs: true})
+	s, _, err := Read([]Directory{{Data: dir}}, Options{NoLogs: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +391,7 @@ func TestDigestLater(t *testing.T) {
 	txns := noop(2, 4)
 	txns[0].digest, txns[2].digest = digestOf(1), digestOf(s.digest.sum)
 	writeLog(t, dir, txns...)
-	_, report, err := Read([]Folder{{Data: dir}}, Options{})
+	_, report, err := Read([]Directory{{Data: dir}}, Options{})
 	if err != nil || report.Digests != 2 {
 		t.Errorf("%+v, %v; want the snapshot's digest and the last one to be equal", report, err)
 	}

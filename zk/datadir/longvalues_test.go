@@ -36,7 +36,7 @@ func TestUnreadableEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if epoch, err := readEpoch(path); err == nil {
-		t.Errorf("a folder has the epoch %d", epoch)
+		t.Errorf("a directory has the epoch %d", epoch)
 	}
 	if epoch, err := readEpoch(filepath.Join(path, string(bytes.Repeat([]byte("x"), 300)))); err == nil {
 		t.Errorf("a name that is too long has the epoch %d", epoch)

@@ -8,20 +8,20 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Read reads the state of the folder of a server, or of the one of several servers of an ensemble that
+// Read reads the state of the directory of a server, or of the one of several servers of an ensemble that
 // ZooKeeper would elect: it has the highest epoch, and then the highest zxid.
-func Read(folders []Folder, options Options) (*State, *Report, error) {
-	switch len(folders) {
+func Read(directories []Directory, options Options) (*State, *Report, error) {
+	switch len(directories) {
 	case 0:
-		return nil, nil, errors.New("zkdata: no folder to read")
+		return nil, nil, errors.New("zkdata: no directory to read")
 	case 1:
-		return readFolder(folders[0], options)
+		return readDirectory(directories[0], options)
 	}
-	chosen, why, accepted, notes, err := choose(folders, options)
+	chosen, why, accepted, notes, err := choose(directories, options)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, report, err := readFolder(folders[chosen], options)
+	s, report, err := readDirectory(directories[chosen], options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -31,7 +31,7 @@ func Read(folders []Folder, options Options) (*State, *Report, error) {
 	return s, report, nil
 }
 
-// reader reads one folder.
+// reader reads one directory.
 type reader struct {
 	options Options
 	files   *files
@@ -46,12 +46,12 @@ type reader struct {
 	wrong *Damage
 }
 
-func readFolder(f Folder, options Options) (*State, *Report, error) {
+func readDirectory(f Directory, options Options) (*State, *Report, error) {
 	files, err := f.list()
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &reader{options: options, files: files, report: &Report{Folder: f, Notes: files.notes}}
+	r := &reader{options: options, files: files, report: &Report{Directory: f, Notes: files.notes}}
 	if err := r.readSnapshot(); err != nil {
 		return nil, nil, err
 	}

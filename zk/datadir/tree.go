@@ -14,7 +14,7 @@ import (
 type State struct {
 	// Zxid is the last one that was used.
 	Zxid int64
-	// Epoch is the highest one that the folder knows: no client has seen a zxid of a later one.
+	// Epoch is the highest one that the directory knows: no client has seen a zxid of a later one.
 	Epoch int64
 	// Sessions has the time-out of each session, in ms.
 	Sessions map[jute.SessionID]int32

@@ -19,9 +19,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Write writes a folder version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot,
-// the epochs, and a log without transactions, which shows that no dataLogDir was forgotten. There must be no folder version-2 in dir yet, and it appears as a whole: if Write
-// fails or is interrupted, there is at most a folder version-2.partial, which the next Write replaces. No other user may own dir,
+// Write writes a directory version-2 into dir, from which a ZooKeeper of 3.4 to 3.9 starts: one snapshot,
+// the epochs, and a log without transactions, which shows that no dataLogDir was forgotten. There must be no directory version-2 in dir yet, and it appears as a whole: if Write
+// fails or is interrupted, there is at most a directory version-2.partial, which the next Write replaces. No other user may own dir,
 // write in it or replace it: he could put a link where a file is to be written.
 //
 // The nodes that ZooKeeper itself makes must be there, and the session of every ephemeral node, or
@@ -37,7 +37,7 @@ func (s *State) Write(dir string) error {
 	to := filepath.Join(dir, version2)
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = fmt.Errorf("zkdata: %s is there already: move it away, or name another folder", to)
+			err = fmt.Errorf("zkdata: %s is there already: move it away, or name another directory", to)
 		}
 		return err
 	}

@@ -20,7 +20,7 @@ func TestWrite(t *testing.T) {
 		if err := s.Write(dir); err != nil {
 			t.Fatal(err)
 		}
-		again, report, err := Read([]Folder{{Data: dir}}, Options{})
+		again, report, err := Read([]Directory{{Data: dir}}, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestWriteAmongOthers(t *testing.T) {
 	}
 }
 
-// A link in the place of the unfinished folder is removed and not followed.
+// A link in the place of the unfinished directory is removed and not followed.
 func TestWriteFollowsNoLink(t *testing.T) {
 	s := mustRead(t, filepath.Join("testdata", "plain"))
 	dir, elsewhere := t.TempDir(), t.TempDir()
@@ -150,7 +150,7 @@ func BenchmarkRead(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for b.Loop() {
-		got, _, err := Read([]Folder{{Data: dir}}, Options{})
+		got, _, err := Read([]Directory{{Data: dir}}, Options{})
 		if err != nil || got.Len() != nodes+3 {
 			b.Fatal(got, err)
 		}

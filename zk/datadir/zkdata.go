@@ -1,9 +1,9 @@
 // Package zkdata reads and writes the files in which ZooKeeper keeps its data: the snapshots and
-// transaction logs of a folder version-2, as the releases 3.4 to 3.9 write them. It knows nothing of
+// transaction logs of a directory version-2, as the releases 3.4 to 3.9 write them. It knows nothing of
 // Rollcall's own state.
 //
-// Read returns the State that ZooKeeper would have if it started from a folder: its newest valid
-// snapshot, and all transactions after it. State.Write writes a folder from which ZooKeeper starts.
+// Read returns the State that ZooKeeper would have if it started from a directory: its newest valid
+// snapshot, and all transactions after it. State.Write writes a directory from which ZooKeeper starts.
 //
 // # What is refused
 //
@@ -34,10 +34,10 @@ type Options struct {
 	// AsZooKeeper goes on as ZooKeeper would where transactions are missing, where a log has an end
 	// that no crash leaves, and where a digest differs. Report.Losses lists each place.
 	AsZooKeeper bool
-	// TrustEmpty begins with an empty tree if a folder has logs and no snapshot, as ZooKeeper does
-	// with snapshot.trust.empty. Folders of 3.4 may be so.
+	// TrustEmpty begins with an empty tree if a directory has logs and no snapshot, as ZooKeeper does
+	// with snapshot.trust.empty. Directories of 3.4 may be so.
 	TrustEmpty bool
-	// NoLogs reads a folder that has a snapshot and no log. Without it the folder is refused, because
+	// NoLogs reads a directory that has a snapshot and no log. Without it the directory is refused, because
 	// its logs may be in a dataLogDir that was forgotten.
 	NoLogs bool
 	// TTL353 reads the owners of TTL nodes as 3.5.3 wrote them, as ZooKeeper does with
@@ -50,15 +50,15 @@ type Options struct {
 
 // Report says how a State was read.
 type Report struct {
-	Folder       Folder   // the folder that was read
-	Why          string   // why this one, if there were several
-	Snapshot     string   // the file; "" if the tree began empty
-	SnapshotZxid int64    // from the snapshot's name
-	Logs         []string // the files, in order
-	Transactions int      // how many were applied after the snapshot
-	Digests      int      // how many digests of the whole tree were compared, and were equal
-	Notes        []string // what was tolerated although it is unusual; nothing is lost
-	Losses       []string // what was tolerated only because of Options.AsZooKeeper
+	Directory    Directory // the directory that was read
+	Why          string    // why this one, if there were several
+	Snapshot     string    // the file; "" if the tree began empty
+	SnapshotZxid int64     // from the snapshot's name
+	Logs         []string  // the files, in order
+	Transactions int       // how many were applied after the snapshot
+	Digests      int       // how many digests of the whole tree were compared, and were equal
+	Notes        []string  // what was tolerated although it is unusual; nothing is lost
+	Losses       []string  // what was tolerated only because of Options.AsZooKeeper
 }
 
 // Damage says that a file cannot be used as it is.
@@ -89,8 +89,8 @@ func (d *Damage) Error() string {
 
 // These are what operators can do about damage.
 const (
-	useOther   = "use the folder of another member"
-	useOtherOr = "use the folder of another member, or add --as-zookeeper, which goes on as ZooKeeper would, without what is missing"
+	useOther   = "use the directory of another member"
+	useOtherOr = "use the directory of another member, or add --as-zookeeper, which goes on as ZooKeeper would, without what is missing"
 )
 
 // zxidText returns a zxid as ZooKeeper prints it.

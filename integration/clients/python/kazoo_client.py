@@ -239,26 +239,26 @@ def data_watch(a):
 
 
 def children_watch(a):
-    """Everybody watches the folder where all have an ephemeral node."""
-    folder, seen = a.path("folder"), set()
-    a.client.ensure_path(folder)
+    """Everybody watches the directory where all have an ephemeral node."""
+    directory, seen = a.path("directory"), set()
+    a.client.ensure_path(directory)
     now = []
 
-    @a.client.ChildrenWatch(folder)
+    @a.client.ChildrenWatch(directory)
     def watch(children):
         now[:] = children
         seen.update(children)
 
     def all_come(word):
-        a.client.create(folder + "/" + word + a.name, ephemeral=True)
+        a.client.create(directory + "/" + word + a.name, ephemeral=True)
         wait_for(lambda: seen.issuperset(word + name for name in a.names), (word, seen))
 
     all_come("before-")
     a.fault()
     all_come("after-")
-    a.owns(folder + "/before-" + a.name)
+    a.owns(directory + "/before-" + a.name)
     a.meet()
-    a.client.delete(folder + "/before-" + a.name)
+    a.client.delete(directory + "/before-" + a.name)
     wait_for(lambda: sorted(now) == sorted("after-" + name for name in a.names), ("nodes go", now))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the stores of this folder with openssl and Java's keytool. All passwords are "secret".
+# Writes the stores of this directory with openssl and Java's keytool. All passwords are "secret".
 set -euo pipefail
 cd "$(dirname "$0")"
 rm -f ./*.pem ./*.p12 ./*.jks ./*.bin

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the folders plain, gz and snappy: each is the dataDir of a ZooKeeper of Debian, which was ended by
+# Writes the directories plain, gz and snappy: each is the dataDir of a ZooKeeper of Debian, which was ended by
 # kill -9, and what the server said of each node and session before (state.json). It needs Debian's packages
 # zookeeper, libnetty-java, libsnappy-java and python3-kazoo.
 set -euo pipefail

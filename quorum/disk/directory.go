@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Faults of a data folder, for errors.Is.
+// Faults of a data directory, for errors.Is.
 var (
 	ErrInUse          = errors.New("in use by another process")
-	errForeign        = errors.New("not a Rollcall data folder")
+	errForeign        = errors.New("not a Rollcall data directory")
 	ErrDamaged        = errors.New("damaged")
 	ErrOtherMember    = errors.New("belongs to another member")
 	ErrServersChanged = errors.New("was created for another server list")
@@ -23,7 +23,7 @@ var (
 )
 
 const (
-	// ownName is the folder, inside the operator's, that holds all files of a member.
+	// ownName is the directory, inside the operator's, that holds all files of a member.
 	ownName = "rollcall"
 
 	lockName     = "lock"
@@ -32,54 +32,54 @@ const (
 	spoolPrefix  = "receiving-"
 	tmpSuffix    = ".tmp"
 
-	// folderFormat is the format of the folders that this version makes, and the only one that it knows.
-	folderFormat = 1
+	// directoryFormat is the format of the directories that this version makes, and the only one that it knows.
+	directoryFormat = 1
 	// maxIdentity limits the identity file, in bytes: 255 servers with names of 253 bytes fit.
 	maxIdentity = 128 << 10
 
-	// dirMode and fileMode are the modes of all folders and files made here, because the data
+	// dirMode and fileMode are the modes of all directories and files made here, because the data
 	// contain passwords of sessions.
 	dirMode, fileMode = 0o700, 0o600
 )
 
-// identity says which member a folder belongs to. A folder is never used as another member's: that one would
+// identity says which member a directory belongs to. A directory is never used as another member's: that one would
 // then count votes and entries as its own that it never gave.
 type identity struct {
 	Format  int      `json:"format"`
 	Member  uint32   `json:"member"`
-	Servers []string `json:"servers"`   // the list for which the folder was made, canonical; the ensemble's may have changed since
-	Apart   bool     `json:"log_apart"` // the log is in a folder of its own
-	Log     bool     `json:"log"`       // the log has been created: if it is missing, the folder is damaged
+	Servers []string `json:"servers"`   // the list for which the directory was made, canonical; the ensemble's may have changed since
+	Apart   bool     `json:"log_apart"` // the log is in a directory of its own
+	Log     bool     `json:"log"`       // the log has been created: if it is missing, the directory is damaged
 	Store   LogKind  `json:"log_store"` // how the log is stored
 }
 
-// folder is a locked data folder.
-type folder struct {
+// directory is a locked data directory.
+type directory struct {
 	dir  string
 	lock *os.File
-	id   identity // zero while the folder is new
+	id   identity // zero while the directory is new
 }
 
-// OwnFolder returns the folder in which the files of a member are, or will be, whose data folder or
-// log folder is dir. It creates nothing. Other files in dir do not matter, with two exceptions:
+// OwnDirectory returns the directory in which the files of a member are, or will be, whose data directory or
+// log directory is dir. It creates nothing. Other files in dir do not matter, with two exceptions:
 // ZooKeeper's data are refused, and incomplete data of a member give ErrDamaged or, if they have a mark, ErrPlanting.
-func OwnFolder(dir string) (string, error) {
-	own, err := ownFolder(dir)
+func OwnDirectory(dir string) (string, error) {
+	own, err := ownDirectory(dir)
 	if err == nil {
 		err = checkMark(own)
 	}
 	return own, err
 }
 
-// ownFolder is OwnFolder for a folder that may be that of a log: if a member has begun in it, its mark does not matter.
-func ownFolder(dir string) (string, error) {
+// ownDirectory is OwnDirectory for a directory that may be that of a log: if a member has begun in it, its mark does not matter.
+func ownDirectory(dir string) (string, error) {
 	own := filepath.Join(dir, ownName)
 	begun, err := exists(filepath.Join(own, identityName))
 	switch {
 	case errors.Is(err, syscall.ENOTDIR) && isDirectory(dir):
-		return "", fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, and there is a file of that name; move it away, or choose another folder", dir, ownName)
+		return "", fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, and there is a file of that name; move it away, or choose another directory", dir, ownName)
 	case err != nil:
-		return "", fmt.Errorf("quorum: read data folder: %w", err)
+		return "", fmt.Errorf("quorum: read data directory: %w", err)
 	case begun:
 		return own, nil
 	}
@@ -94,27 +94,27 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// checkOthers returns an error if a folder in which no member has begun contains data.
+// checkOthers returns an error if a directory in which no member has begun contains data.
 func checkOthers(dir string) error {
 	found, err := filepath.Glob(filepath.Join(dir, "version-2", "*"))
 	switch {
 	case err != nil:
-		return fmt.Errorf("quorum: data folder %s: %w", dir, err)
+		return fmt.Errorf("quorum: data directory %s: %w", dir, err)
 	case len(found) > 0:
-		return fmt.Errorf("quorum: data folder %s is %w: version-2 has ZooKeeper's data. The way out: take them over with rollcall import, or choose an empty folder for a new ensemble without data", dir, errForeign)
+		return fmt.Errorf("quorum: data directory %s is %w: version-2 has ZooKeeper's data. The way out: take them over with rollcall import, or choose an empty directory for a new ensemble without data", dir, errForeign)
 	}
 	return checkLeftovers(dir)
 }
 
-// checkLeftovers returns an error if the files of a member are directly in an operator's folder.
+// checkLeftovers returns an error if the files of a member are directly in an operator's directory.
 func checkLeftovers(dir string) error {
 	for _, pattern := range []string{identityName, logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
-			return fmt.Errorf("quorum: data folder %s: %w", dir, err)
+			return fmt.Errorf("quorum: data directory %s: %w", dir, err)
 		}
 		if len(found) > 0 {
-			return explained{fmt.Errorf("quorum: data folder %s is %w: it has %s, and a member's files must be in its subfolder %s. The way out: if this is the subfolder of a member, configure the folder above it",
+			return explained{fmt.Errorf("quorum: data directory %s is %w: it has %s, and a member's files must be in its subdirectory %s. The way out: if this is the subdirectory of a member, configure the directory above it",
 				dir, ErrDamaged, found[0], ownName)}
 		}
 	}
@@ -129,11 +129,11 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// makeFolder makes dir, and missing folders above it, durably.
-func makeFolder(dir string) error {
+// makeDirectory makes dir, and missing directories above it, durably.
+func makeDirectory(dir string) error {
 	err := os.Mkdir(dir, dirMode)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := makeFolder(filepath.Dir(dir)); err != nil {
+		if err := makeDirectory(filepath.Dir(dir)); err != nil {
 			return err
 		}
 		err = os.Mkdir(dir, dirMode)
@@ -147,10 +147,10 @@ func makeFolder(dir string) error {
 	return err
 }
 
-// lockFolder makes dir if it does not exist, and locks it for the life of the process.
-func lockFolder(dir string) (*folder, error) {
-	if err := makeFolder(dir); err != nil {
-		return nil, fmt.Errorf("quorum: create data folder: %w", err)
+// lockDirectory makes dir if it does not exist, and locks it for the life of the process.
+func lockDirectory(dir string) (*directory, error) {
+	if err := makeDirectory(dir); err != nil {
+		return nil, fmt.Errorf("quorum: create data directory: %w", err)
 	}
 	f, err := lockPath(dir)
 	if err != nil {
@@ -162,52 +162,52 @@ func lockFolder(dir string) (*folder, error) {
 	return f, nil
 }
 
-// lockPath locks a folder, whatever it contains.
-func lockPath(dir string) (*folder, error) {
+// lockPath locks a directory, whatever it contains.
+func lockPath(dir string) (*directory, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
-		return nil, fmt.Errorf("quorum: lock data folder: %w", err)
+		return nil, fmt.Errorf("quorum: lock data directory: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			err = ErrInUse
 		}
-		return nil, errors.Join(fmt.Errorf("quorum: data folder %s: %w", dir, err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("quorum: data directory %s: %w", dir, err), lock.Close())
 	}
-	return &folder{dir: dir, lock: lock}, nil
+	return &directory{dir: dir, lock: lock}, nil
 }
 
-func (f *folder) close() error { return f.lock.Close() } // this also releases the lock
+func (f *directory) close() error { return f.lock.Close() } // this also releases the lock
 
 // identity returns the path of the identity file.
-func (f *folder) identity() string { return filepath.Join(f.dir, identityName) }
+func (f *directory) identity() string { return filepath.Join(f.dir, identityName) }
 
-func (f *folder) fresh() bool { return f.id.Format == 0 }
+func (f *directory) fresh() bool { return f.id.Format == 0 }
 
-// check compares the folder with this member's configuration.
-func (f *folder) check(want identity) error {
+// check compares the directory with this member's configuration.
+func (f *directory) check(want identity) error {
 	switch {
 	case f.fresh():
 		return nil
 	case f.id.Member != want.Member:
-		return fmt.Errorf("quorum: data folder %s %w: %s is of member %d, and this is member %d (myid). The way out: start each member with its own number and its own folder",
+		return fmt.Errorf("quorum: data directory %s %w: %s is of member %d, and this is member %d (myid). The way out: start each member with its own number and its own directory",
 			f.dir, ErrOtherMember, f.identity(), f.id.Member, want.Member)
 	case f.id.Apart != want.Apart:
-		log, way := "apart from it, and dataLogDir names no other folder", "set dataLogDir to the folder that has the log"
+		log, way := "apart from it, and dataLogDir names no other directory", "set dataLogDir to the directory that has the log"
 		if want.Apart {
-			log, way = "in it, and dataLogDir names another folder", "leave dataLogDir out"
+			log, way = "in it, and dataLogDir names another directory", "leave dataLogDir out"
 		}
-		return explained{fmt.Errorf("quorum: data folder %s is %w: its log was kept %s (%s). The way out: %s", f.dir, ErrDamaged, log, f.identity(), way)}
+		return explained{fmt.Errorf("quorum: data directory %s is %w: its log was kept %s (%s). The way out: %s", f.dir, ErrDamaged, log, f.identity(), way)}
 	case want.Store != "" && f.id.Store != want.Store:
-		return fmt.Errorf("quorum: data folder %s %w: %s has %s, configured (logStore) is %s. The way out: configure logStore=%s",
+		return fmt.Errorf("quorum: data directory %s %w: %s has %s, configured (logStore) is %s. The way out: configure logStore=%s",
 			f.dir, errOtherLog, f.identity(), f.id.Store, want.Store, f.id.Store)
 	}
 	return nil
 }
 
 // write stores id so that after a crash either the old or the new one is there.
-func (f *folder) write(id identity) error {
-	id.Format = folderFormat
+func (f *directory) write(id identity) error {
+	id.Format = directoryFormat
 	data, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (f *folder) write(id identity) error {
 	return nil
 }
 
-// readIdentity returns the identity of a folder, or the zero identity if the folder is empty.
+// readIdentity returns the identity of a directory, or the zero identity if the directory is empty.
 func readIdentity(dir string) (id identity, err error) {
 	path := filepath.Join(dir, identityName)
 	data, err := readUpTo(path, maxIdentity)
@@ -235,33 +235,33 @@ func readIdentity(dir string) (id identity, err error) {
 		return identity{}, damaged(err.Error())
 	}
 	switch {
-	case id.Format > folderFormat:
-		return identity{}, newerVersion(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path, ErrNewerFormat, id.Format, folderFormat))
+	case id.Format > directoryFormat:
+		return identity{}, newerVersion(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path, ErrNewerFormat, id.Format, directoryFormat))
 	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0 || !id.Store.Known():
 		return identity{}, damaged("incomplete")
 	}
 	return id, nil
 }
 
-// checkEmpty returns an error unless a member's own folder holds nothing, or only what a start that
+// checkEmpty returns an error unless a member's own directory holds nothing, or only what a start that
 // was killed early leaves.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("quorum: read data folder: %w", err)
+		return fmt.Errorf("quorum: read data directory: %w", err)
 	}
 	for _, e := range entries {
 		if name := e.Name(); name != lockName && name != identityName+tmpSuffix {
-			return fmt.Errorf("quorum: data folder %s is %w: it has %s, but no %s", dir, ErrDamaged, name, filepath.Join(dir, identityName))
+			return fmt.Errorf("quorum: data directory %s is %w: it has %s, but no %s", dir, ErrDamaged, name, filepath.Join(dir, identityName))
 		}
 	}
 	return nil
 }
 
-// MadeFor returns the server list for which a data folder was made, or nil if no member has begun there. The
-// ensemble's list may have changed since. It neither locks the folder nor changes anything.
+// MadeFor returns the server list for which a data directory was made, or nil if no member has begun there. The
+// ensemble's list may have changed since. It neither locks the directory nor changes anything.
 func MadeFor(dir string) ([]string, error) {
-	own, err := OwnFolder(dir)
+	own, err := OwnDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -272,9 +272,9 @@ func MadeFor(dir string) ([]string, error) {
 	return id.Servers, err
 }
 
-// openFolders locks the data folder and, if it is another one, the log's. It checks that they
-// belong to cfg's member and opens the stores in them. A new folder becomes that member's.
-func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err error) {
+// openDirectories locks the data directory and, if it is another one, the log's. It checks that they
+// belong to cfg's member and opens the stores in them. A new directory becomes that member's.
+func openDirectories(cfg Config) (fs []*directory, s Stores, closer io.Closer, err error) {
 	defer func() {
 		if err != nil {
 			for _, f := range fs {
@@ -283,7 +283,7 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 			fs = nil
 		}
 	}()
-	fs, err = lockFolders(cfg.Dir, cfg.LogDir)
+	fs, err = lockDirectories(cfg.Dir, cfg.LogDir)
 	if err != nil {
 		return fs, s, nil, err
 	}
@@ -300,7 +300,7 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 	for _, f := range fs {
 		if f.fresh() { // the start that made it may have been killed before it was durable
 			if err := syncDir(filepath.Dir(f.dir)); err != nil {
-				return fs, s, nil, fmt.Errorf("quorum: create data folder: %w", err)
+				return fs, s, nil, fmt.Errorf("quorum: create data directory: %w", err)
 			}
 		}
 	}
@@ -310,7 +310,7 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 			return fs, s, nil, err
 		}
 	}
-	for i := len(fs) - 1; i >= 0 && !complete; i-- { // the log's folder first: see checkWhole
+	for i := len(fs) - 1; i >= 0 && !complete; i-- { // the log's directory first: see checkWhole
 		if err := fs[i].write(id); err != nil {
 			return fs, s, nil, err
 		}
@@ -328,30 +328,30 @@ func openFolders(cfg Config) (fs []*folder, s Stores, closer io.Closer, err erro
 	return fs, s, closer, nil
 }
 
-// memberFolders returns the operator's folders of a member: that of its data and, if it is another one, that of its log. Neither
-// may be the subfolder that the other one's files go into.
-func memberFolders(dir, logDir string) ([]string, error) {
+// memberDirectories returns the operator's directories of a member: that of its data and, if it is another one, that of its log. Neither
+// may be the subdirectory that the other one's files go into.
+func memberDirectories(dir, logDir string) ([]string, error) {
 	if logDir == "" || filepath.Clean(logDir) == filepath.Clean(dir) {
 		return []string{dir}, nil
 	}
 	for _, pair := range [][2]string{{dir, logDir}, {logDir, dir}} {
 		if filepath.Join(pair[0], ownName) == filepath.Clean(pair[1]) {
-			return nil, fmt.Errorf("quorum: data folder %s: a member's files go into its subfolder %s, which must not be its other folder too (dataDir, dataLogDir); choose another one", pair[0], ownName)
+			return nil, fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, which must not be its other directory too (dataDir, dataLogDir); choose another one", pair[0], ownName)
 		}
 	}
 	return []string{dir, logDir}, nil
 }
 
-// lockFolders locks the folder of a member's data and, if it is another one, that of its log.
-func lockFolders(dir, logDir string) (fs []*folder, err error) {
-	dirs, err := memberFolders(dir, logDir)
+// lockDirectories locks the directory of a member's data and, if it is another one, that of its log.
+func lockDirectories(dir, logDir string) (fs []*directory, err error) {
+	dirs, err := memberDirectories(dir, logDir)
 	for i := 0; err == nil && i < len(dirs); i++ {
 		var own string
-		if own, err = ownFolder(dirs[i]); err != nil {
+		if own, err = ownDirectory(dirs[i]); err != nil {
 			break
 		}
-		var f *folder
-		if f, err = lockFolder(own); err != nil {
+		var f *directory
+		if f, err = lockDirectory(own); err != nil {
 			break
 		}
 		fs = append(fs, f)
@@ -368,9 +368,9 @@ func lockFolders(dir, logDir string) (fs []*folder, err error) {
 	return fs, nil
 }
 
-// checkWhole returns an error if a part of the folders is missing. A member that lost its log but
+// checkWhole returns an error if a part of the directories is missing. A member that lost its log but
 // kept its snapshots has forgotten its votes all the same.
-func checkWhole(fs []*folder) error {
+func checkWhole(fs []*directory) error {
 	data, log := fs[0], fs[len(fs)-1]
 	gone, err := missing(log.dir, storeOf(fs).files())
 	if err != nil {
@@ -378,19 +378,19 @@ func checkWhole(fs []*folder) error {
 	}
 	switch {
 	case (data.id.Log || log.id.Log) && gone != "":
-		return fmt.Errorf("quorum: data folder %s is %w: its log, %s, is gone", data.dir, ErrDamaged, gone)
+		return fmt.Errorf("quorum: data directory %s is %w: its log, %s, is gone", data.dir, ErrDamaged, gone)
 	case log.id.Log && data.fresh():
-		return fmt.Errorf("quorum: data folder %s is %w: it is empty, but its log's, %s, is not", data.dir, ErrDamaged, log.dir)
+		return fmt.Errorf("quorum: data directory %s is %w: it is empty, but its log's, %s, is not", data.dir, ErrDamaged, log.dir)
 	case !data.fresh() && !log.fresh() && data.id.Store != log.id.Store:
-		return fmt.Errorf("quorum: data folder %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged, data.id.Store, log.dir, log.id.Store)
+		return fmt.Errorf("quorum: data directory %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged, data.id.Store, log.dir, log.id.Store)
 	case data.id.Log && log.fresh():
-		return fmt.Errorf("quorum: log folder %s is %w: it is empty, but its data folder %s is not", log.dir, ErrDamaged, data.dir)
+		return fmt.Errorf("quorum: log directory %s is %w: it is empty, but its data directory %s is not", log.dir, ErrDamaged, data.dir)
 	}
 	return nil
 }
 
-// storeOf returns the kind of log that the folders were made with, or "" if they are new.
-func storeOf(fs []*folder) LogKind { return cmp.Or(fs[0].id.Store, fs[len(fs)-1].id.Store) }
+// storeOf returns the kind of log that the directories were made with, or "" if they are new.
+func storeOf(fs []*directory) LogKind { return cmp.Or(fs[0].id.Store, fs[len(fs)-1].id.Store) }
 
 // missing returns the first of the files in dir that does not exist or is empty, or "" if all are
 // there.

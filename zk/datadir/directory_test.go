@@ -21,11 +21,11 @@ func writeText(t *testing.T, path, text string) {
 	}
 }
 
-// Of several folders, the one with the highest epoch is read, then the one with the highest zxid. If
+// Of several directories, the one with the highest epoch is read, then the one with the highest zxid. If
 // two have different transactions under the same zxid, a note says so.
 func TestChoose(t *testing.T) {
 	second := int64(1) << 32
-	var folders []Folder
+	var directories []Directory
 	for _, txns := range [][]logged{
 		append(noop(2, 9), noop(second+1, second+2)...),
 		append(noop(2, 7), noop(second+1, second+4)...),
@@ -35,19 +35,19 @@ func TestChoose(t *testing.T) {
 		dir := t.TempDir()
 		writeBase(t, dir, 1, nil)
 		writeLog(t, dir, txns...)
-		folders = append(folders, Folder{Data: dir})
+		directories = append(directories, Directory{Data: dir})
 	}
-	s, report, err := Read(folders[:3], Options{})
+	s, report, err := Read(directories[:3], Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Zxid != second+4 || report.Folder != folders[1] || !strings.Contains(report.Why, "epoch, 1, and among those the highest zxid, 0x100000004") {
-		t.Errorf("zxid %#x of %v, because %s", s.Zxid, report.Folder, report.Why)
+	if s.Zxid != second+4 || report.Directory != directories[1] || !strings.Contains(report.Why, "epoch, 1, and among those the highest zxid, 0x100000004") {
+		t.Errorf("zxid %#x of %v, because %s", s.Zxid, report.Directory, report.Why)
 	}
 	if len(report.Notes) != 0 {
-		t.Errorf("notes %q; want none: the second folder has no transaction 9", report.Notes)
+		t.Errorf("notes %q; want none: the second directory has no transaction 9", report.Notes)
 	}
-	_, report, err = Read([]Folder{folders[2], folders[0]}, Options{})
+	_, report, err = Read([]Directory{directories[2], directories[0]}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,27 +56,27 @@ func TestChoose(t *testing.T) {
 	}
 	// A server that has accepted the epoch 2 has not joined it, and is not elected for it. But there may
 	// have been a leader of that epoch.
-	writeText(t, filepath.Join(folders[3].Data, "acceptedEpoch"), "2\n")
-	s, report, err = Read(folders, Options{})
+	writeText(t, filepath.Join(directories[3].Data, "acceptedEpoch"), "2\n")
+	s, report, err = Read(directories, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Zxid != second+4 || s.Epoch != 2 || report.Folder != folders[1] {
-		t.Errorf("zxid %#x, epoch %d of %v; want the second folder's, and epoch 2", s.Zxid, s.Epoch, report.Folder)
+	if s.Zxid != second+4 || s.Epoch != 2 || report.Directory != directories[1] {
+		t.Errorf("zxid %#x, epoch %d of %v; want the second directory's, and epoch 2", s.Zxid, s.Epoch, report.Directory)
 	}
 	// A server that has joined the epoch 3 knows that the others' longer log is of an older one.
-	writeText(t, filepath.Join(folders[2].Data, "currentEpoch"), "3\n")
-	s, report, err = Read(folders, Options{})
+	writeText(t, filepath.Join(directories[2].Data, "currentEpoch"), "3\n")
+	s, report, err = Read(directories, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Zxid != 9 || s.Epoch != 3 || report.Folder != folders[2] {
-		t.Errorf("zxid %#x, epoch %d of %v; want that with the highest epoch", s.Zxid, s.Epoch, report.Folder)
+	if s.Zxid != 9 || s.Epoch != 3 || report.Directory != directories[2] {
+		t.Errorf("zxid %#x, epoch %d of %v; want that with the highest epoch", s.Zxid, s.Epoch, report.Directory)
 	}
 }
 
-// A folder may be a dataDir with a dataLogDir, and may have files of others.
-func TestFolder(t *testing.T) {
+// A directory may be a dataDir with a dataLogDir, and may have files of others.
+func TestDirectory(t *testing.T) {
 	data, logs := t.TempDir(), t.TempDir()
 	for _, dir := range []string{data, logs} {
 		if err := os.Mkdir(filepath.Join(dir, version2), 0o755); err != nil {
@@ -89,7 +89,7 @@ func TestFolder(t *testing.T) {
 	writeText(t, filepath.Join(data, version2, "snapshot.old"), "?")
 	writeText(t, filepath.Join(logs, version2, "log.2.bak"), "?")
 	writeText(t, filepath.Join(data, version2, "acceptedEpoch"), "4")
-	s, report, err := Read([]Folder{{Data: data, Logs: logs}}, Options{})
+	s, report, err := Read([]Directory{{Data: data, Logs: logs}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +102,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// A folder that cannot be read is refused with what to do.
-func TestFolderRefused(t *testing.T) {
+// A directory that cannot be read is refused with what to do.
+func TestDirectoryRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		fill    func(dir string)
@@ -116,7 +116,7 @@ func TestFolderRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeText(t, dir, "")
-		}, Options{}, "is no folder"},
+		}, Options{}, "is no directory"},
 		{"no snapshot", func(dir string) { writeLog(t, dir, noop(1, 2)...) }, Options{}, "snapshot.trust.empty"},
 		{"no log", func(dir string) { writeBase(t, dir, 1, nil) }, Options{}, "name the dataLogDir too"},
 		{"no first log", func(dir string) { writeLog(t, dir, noop(5, 6)...) }, Options{TrustEmpty: true}, "between 0x0 and this one are missing"},
@@ -135,7 +135,7 @@ func TestFolderRefused(t *testing.T) {
 		{"a short log", func(dir string) {
 			writeBase(t, dir, 1, nil)
 			writeText(t, filepath.Join(dir, "log.2"), "ZKLG")
-		}, Options{}, "move it out of the folder"},
+		}, Options{}, "move it out of the directory"},
 		{"a snapshot that cannot be opened", func(dir string) {
 			writeBase(t, dir, 1, nil)
 			if err := os.Symlink("nowhere", filepath.Join(dir, "snapshot.2")); err != nil {
@@ -157,13 +157,13 @@ func TestFolderRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		tt.fill(dir)
-		_, _, err := Read([]Folder{{Data: dir}}, tt.options)
+		_, _, err := Read([]Directory{{Data: dir}}, tt.options)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
 		}
 	}
 	if _, _, err := Read(nil, Options{}); err == nil {
-		t.Error("no folder: no error")
+		t.Error("no directory: no error")
 	}
 }
 
@@ -209,7 +209,7 @@ func TestTolerated(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		tt.fill(dir)
-		s, report, err := Read([]Folder{{Data: dir}}, tt.options)
+		s, report, err := Read([]Directory{{Data: dir}}, tt.options)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -259,7 +259,7 @@ func TestDigestInASCII(t *testing.T) {
 	}
 }
 
-// Every folder must have logs, not only the one that is chosen: a server that is behind would win over those whose logs were
+// Every directory must have logs, not only the one that is chosen: a server that is behind would win over those whose logs were
 // forgotten.
 func TestChooseWithoutLogs(t *testing.T) {
 	behind, ahead, logs := t.TempDir(), t.TempDir(), t.TempDir()
@@ -267,7 +267,7 @@ func TestChooseWithoutLogs(t *testing.T) {
 	writeLog(t, behind, noop(2, 5)...)
 	writeBase(t, ahead, 1, nil)
 	writeLog(t, logs, noop(2, 900)...)
-	given := []Folder{{Data: behind}, {Data: ahead}}
+	given := []Directory{{Data: behind}, {Data: ahead}}
 	for range 2 {
 		var d *Damage
 		if _, _, err := Read(given, Options{}); !errors.As(err, &d) || !strings.HasPrefix(d.File, ahead) || !strings.Contains(d.Remedy, "name the dataLogDir") {
@@ -279,22 +279,22 @@ func TestChooseWithoutLogs(t *testing.T) {
 	if err != nil || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], ahead+" has no log") {
 		t.Errorf("if that is allowed: %v, %v, want a note", report, err)
 	}
-	s, report, err := Read([]Folder{{Data: behind}, {Data: ahead, Logs: logs}}, Options{})
+	s, report, err := Read([]Directory{{Data: behind}, {Data: ahead, Logs: logs}}, Options{})
 	if err != nil || s.Zxid != 900 || len(report.Notes) != 0 {
 		t.Errorf("with all logs: %v, %v", report, err)
 	}
 }
 
-// A folder whose log is damaged before its end is refused even beside a sound one that is older. What ZooKeeper
+// A directory whose log is damaged before its end is refused even beside a sound one that is older. What ZooKeeper
 // would do, it does only if asked.
 func TestChooseDamaged(t *testing.T) {
-	var folders []Folder
+	var directories []Directory
 	var path string
 	for _, n := range []int64{3, 9} {
 		dir := t.TempDir()
 		writeBase(t, dir, 1, nil)
 		path, _ = writeLog(t, dir, noop(2, n)...)
-		folders = append(folders, Folder{Data: dir})
+		directories = append(directories, Directory{Data: dir})
 	}
 	log, err := os.ReadFile(path)
 	if err != nil {
@@ -305,10 +305,10 @@ func TestChooseDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d *Damage
-	if _, _, err := Read(folders, Options{}); !errors.As(err, &d) || d.File != path || d.Offset != headSize {
-		t.Errorf("beside a sound folder: %v, want damage of %s at %d", err, path, headSize)
+	if _, _, err := Read(directories, Options{}); !errors.As(err, &d) || d.File != path || d.Offset != headSize {
+		t.Errorf("beside a sound directory: %v, want damage of %s at %d", err, path, headSize)
 	}
-	if s, _, err := Read(folders, Options{AsZooKeeper: true}); err != nil || s.Zxid != 3 {
+	if s, _, err := Read(directories, Options{AsZooKeeper: true}); err != nil || s.Zxid != 3 {
 		t.Errorf("as ZooKeeper: zxid %v: %v", s, err)
 	}
 }

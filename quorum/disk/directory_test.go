@@ -14,13 +14,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The checks of a folder's owner. In each case dir is the own folder of member 1 of testServers
-// before spoil, and top is the operator's folder that contains it.
-func TestFolderIdentity(t *testing.T) {
+// The checks of a directory's owner. In each case dir is the own directory of member 1 of testServers
+// before spoil, and top is the operator's directory that contains it.
+func TestDirectoryIdentity(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name  string
-		fresh bool // start from an empty folder instead
+		fresh bool // start from an empty directory instead
 		spoil func(t *testing.T, dir, top string, cfg *Config)
 		want  error
 		say   []string
@@ -65,14 +65,14 @@ func TestFolderIdentity(t *testing.T) {
 		{name: "identity without a kind of log", want: ErrDamaged, say: []string{"identity.json", "incomplete"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
 			write(t, dir+"/identity.json", `{"format": 1, "member": 1, "servers": ["1 m1:3888"], "log": true}`)
 		}},
-		{name: "a log beside its subfolder", fresh: true, want: ErrDamaged, say: []string{"raft.db", "subfolder rollcall"}, spoil: func(t *testing.T, _, top string, _ *Config) {
+		{name: "a log beside its subdirectory", fresh: true, want: ErrDamaged, say: []string{"raft.db", "subdirectory rollcall"}, spoil: func(t *testing.T, _, top string, _ *Config) {
 			write(t, top+"/raft.db", "")
 		}},
-		{name: "a snapshot beside its subfolder", fresh: true, want: ErrDamaged, say: []string{"1-2-3", "subfolder rollcall"}, spoil: func(t *testing.T, _, top string, _ *Config) {
+		{name: "a snapshot beside its subdirectory", fresh: true, want: ErrDamaged, say: []string{"1-2-3", "subdirectory rollcall"}, spoil: func(t *testing.T, _, top string, _ *Config) {
 			write(t, top+"/snapshots/1-2-3/meta.json", "")
 		}},
-		{name: "its subfolder is configured", want: ErrDamaged, say: []string{"identity.json", "configure the folder above it"}, spoil: func(_ *testing.T, dir, _ string, c *Config) {
-			*c = folderConfig(dir, 1)
+		{name: "its subdirectory is configured", want: ErrDamaged, say: []string{"identity.json", "configure the directory above it"}, spoil: func(_ *testing.T, dir, _ string, c *Config) {
+			*c = directoryConfig(dir, 1)
 		}},
 		{name: "identity huge", want: ErrDamaged, spoil: func(t *testing.T, dir, _ string, _ *Config) {
 			identity, err := os.ReadFile(dir + "/identity.json")
@@ -85,7 +85,7 @@ func TestFolderIdentity(t *testing.T) {
 			write(t, dir+"/identity.json", `{"format": 2, "something": "else"}`)
 		}},
 		{name: "other member", want: ErrOtherMember, say: []string{"identity.json", "member 1", "member 2", "The way out"}, spoil: func(_ *testing.T, _, top string, c *Config) {
-			*c = folderConfig(top, 2)
+			*c = directoryConfig(top, 2)
 		}},
 		{name: "log gone", want: ErrDamaged, say: []string{"raft.db", "gone"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
 			os.Remove(dir + "/raft.db")
@@ -100,7 +100,7 @@ func TestFolderIdentity(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			top := t.TempDir()
-			cfg := folderConfig(top, 1)
+			cfg := directoryConfig(top, 1)
 			if !tt.fresh {
 				openAndClose(t, cfg)
 			}
@@ -122,17 +122,17 @@ func TestFolderIdentity(t *testing.T) {
 	}
 }
 
-// If the log has a folder of its own, losing either of the two is noticed.
-func TestLogFolderApart(t *testing.T) { kinds(t, logFolderApart) }
+// If the log has a directory of its own, losing either of the two is noticed.
+func TestLogDirectoryApart(t *testing.T) { kinds(t, logDirectoryApart) }
 
-func logFolderApart(t *testing.T, kind LogKind) {
+func logDirectoryApart(t *testing.T, kind LogKind) {
 	for name, lose := range map[string]func(data, log string) string{
 		"nothing": func(string, string) string { return "" },
 		"log":     func(_, log string) string { return log },
 		"data":    func(data, _ string) string { return data },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := folderConfig(t.TempDir(), 1)
+			cfg := directoryConfig(t.TempDir(), 1)
 			cfg.LogDir, cfg.LogKind = t.TempDir(), kind
 			openAndClose(t, cfg)
 			if _, err := os.Stat(filepath.Join(own(cfg.LogDir), logName)); err != nil {
@@ -142,15 +142,15 @@ func logFolderApart(t *testing.T, kind LogKind) {
 			if lost == "" {
 				openAndClose(t, cfg)
 				cfg.LogDir = ""
-				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "The way out: set dataLogDir to the folder that has the log") {
-					t.Errorf("Open without the log's folder: %v", err)
+				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "The way out: set dataLogDir to the directory that has the log") {
+					t.Errorf("Open without the log's directory: %v", err)
 				}
-				cfg = folderConfig(t.TempDir(), 1)
+				cfg = directoryConfig(t.TempDir(), 1)
 				cfg.LogKind = kind
 				openAndClose(t, cfg)
 				cfg.LogDir = t.TempDir()
 				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "The way out: leave dataLogDir out") {
-					t.Errorf("Open with another folder for the log: %v", err)
+					t.Errorf("Open with another directory for the log: %v", err)
 				}
 				return
 			}
@@ -162,14 +162,14 @@ func logFolderApart(t *testing.T, kind LogKind) {
 	}
 }
 
-// A folder whose subfolder cannot be the member's is refused.
-func TestNameOfOwnFolderTaken(t *testing.T) {
+// A directory whose subdirectory cannot be the member's is refused.
+func TestNameOfOwnDirectoryTaken(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
 		data string
 		log  string
-		file bool // rollcall in the data folder is a file
+		file bool // rollcall in the data directory is a file
 		say  string
 	}{
 		{name: "log within", data: "d", log: "d/rollcall", say: "dataLogDir"},
@@ -179,7 +179,7 @@ func TestNameOfOwnFolderTaken(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			top := t.TempDir()
-			cfg := folderConfig(filepath.Join(top, tt.data), 1)
+			cfg := directoryConfig(filepath.Join(top, tt.data), 1)
 			if tt.log != "" {
 				cfg.LogDir = filepath.Join(top, tt.log)
 			}
@@ -237,7 +237,7 @@ func TestDamagedLog(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := folderConfig(t.TempDir(), 1)
+			cfg := directoryConfig(t.TempDir(), 1)
 			cfg.LogKind = LogBolt
 			d, err := Open(cfg)
 			if err != nil {
@@ -275,7 +275,7 @@ func TestMend(t *testing.T) {
 	tests := []struct {
 		name     string
 		snapshot uint64   // its index; its term is 2
-		holds    Contents // the folder's real content; default: what it says
+		holds    Contents // the directory's real content; default: what it says
 		log      []*raft.Log
 		first    uint64 // the log's first index afterwards
 		err      error
@@ -390,7 +390,7 @@ func TestDeleteInSteps(t *testing.T) {
 	}
 }
 
-// A snapshot that is still being received when the folder is read does not count as a missing one.
+// A snapshot that is still being received when the directory is read does not count as a missing one.
 func TestUnfinishedSnapshotIsNotMissed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

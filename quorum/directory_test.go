@@ -32,7 +32,7 @@ func (idleStream) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 
 var testPeers = []wire.Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, {ID: 3, Addr: "m3:3888"}}
 
-func folderConfig(dir string, self uint32) Config {
+func directoryConfig(dir string, self uint32) Config {
 	return Config{
 		Self: self, Peers: testPeers, Dir: dir, Stream: idleStream{testAddr(testPeers[self-1].Addr)},
 		Machine: &machine{}, Heartbeat: testHeartbeat, SegmentBytes: testSegment,
@@ -40,7 +40,7 @@ func folderConfig(dir string, self uint32) Config {
 	}
 }
 
-// Names of files and folders that disk makes. docs/storage.md lists them.
+// Names of files and directories that disk makes. docs/storage.md lists them.
 const (
 	ownName      = "rollcall"
 	identityName = "identity.json"
@@ -63,7 +63,7 @@ func kinds(t *testing.T, test func(t *testing.T, kind disk.LogKind)) {
 	}
 }
 
-// own returns the member's own folder in dir.
+// own returns the member's own directory in dir.
 func own(dir string) string { return filepath.Join(dir, ownName) }
 
 func openAndClose(t *testing.T, cfg Config) {
@@ -84,15 +84,15 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func TestFolderInUse(t *testing.T) {
+func TestDirectoryInUse(t *testing.T) {
 	t.Parallel()
-	cfg := folderConfig(t.TempDir(), 1)
+	cfg := directoryConfig(t.TempDir(), 1)
 	n, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(cfg); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), "data folder") {
-		t.Errorf("second Open: %v, want ErrInUse of the data folder", err)
+	if _, err := Open(cfg); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), "data directory") {
+		t.Errorf("second Open: %v, want ErrInUse of the data directory", err)
 	}
 	if err := Recover(Recovery{Dir: cfg.Dir, Self: 1, Peers: testPeers[:1], Machine: &machine{}}); !errors.Is(err, disk.ErrInUse) {
 		t.Errorf("Recover: %v, want ErrInUse", err)
@@ -104,13 +104,13 @@ func TestFolderInUse(t *testing.T) {
 // The order in which the configuration lists the servers does not matter.
 func TestServersInAnotherOrder(t *testing.T) {
 	t.Parallel()
-	cfg := folderConfig(t.TempDir(), 1)
+	cfg := directoryConfig(t.TempDir(), 1)
 	openAndClose(t, cfg)
 	cfg.Peers = []wire.Peer{testPeers[2], testPeers[0], testPeers[1]}
 	openAndClose(t, cfg)
 }
 
-// openStopped opens the data in the folder of a member that does not run.
+// openStopped opens the data in the directory of a member that does not run.
 func openStopped(t *testing.T, dir string) *disk.Data {
 	t.Helper()
 	d, err := disk.OpenStopped(disk.Config{Dir: dir, SegmentBytes: testSegment, RaftLog: hclog.NewNullLogger()})
@@ -120,7 +120,7 @@ func openStopped(t *testing.T, dir string) *disk.Data {
 	return d
 }
 
-// emptyLog removes all entries from the log in the folder of a member that does not run.
+// emptyLog removes all entries from the log in the directory of a member that does not run.
 func emptyLog(t *testing.T, dir string) {
 	t.Helper()
 	d := openStopped(t, dir)
@@ -130,8 +130,8 @@ func emptyLog(t *testing.T, dir string) {
 	}
 }
 
-// filledFolder returns the folder of a single member that has applied some commands.
-func filledFolder(t *testing.T, kind disk.LogKind) (dir string, cfg Config) {
+// filledDirectory returns the directory of a single member that has applied some commands.
+func filledDirectory(t *testing.T, kind disk.LogKind) (dir string, cfg Config) {
 	t.Helper()
 	dir = t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func filledFolder(t *testing.T, kind disk.LogKind) (dir string, cfg Config) {
 		}
 		e.stop(1)
 	})
-	cfg = folderConfig(dir, 1)
+	cfg = directoryConfig(dir, 1)
 	cfg.Peers = []wire.Peer{{ID: 1, Addr: "m1:3888"}}
 	return dir, cfg
 }
@@ -245,18 +245,18 @@ func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {
 func TestOpenRefusesConfig(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
-		"wildcard":           func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
-		"bind address":       func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
-		"no machine":         func(c *Config) { c.Machine = nil },
-		"no stream":          func(c *Config) { c.Stream = nil },
-		"no ask":             func(c *Config) { c.Ask = nil },
-		"negative heartbeat": func(c *Config) { c.Heartbeat = -1 },
-		"no folder":          func(c *Config) { c.Dir = "" },
-		"folder and stores":  func(c *Config) { c.Stores = memStores() },
-		"half of stores":     func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
+		"wildcard":             func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
+		"bind address":         func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
+		"no machine":           func(c *Config) { c.Machine = nil },
+		"no stream":            func(c *Config) { c.Stream = nil },
+		"no ask":               func(c *Config) { c.Ask = nil },
+		"negative heartbeat":   func(c *Config) { c.Heartbeat = -1 },
+		"no directory":         func(c *Config) { c.Dir = "" },
+		"directory and stores": func(c *Config) { c.Stores = memStores() },
+		"half of stores":       func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := folderConfig(t.TempDir(), 1)
+			cfg := directoryConfig(t.TempDir(), 1)
 			spoil(&cfg)
 			if n, err := Open(cfg); err == nil {
 				n.Close()

@@ -13,25 +13,25 @@ import (
 	"strings"
 )
 
-// Folder says where a server keeps its files: in its dataDir and its dataLogDir, or in the folders
+// Directory says where a server keeps its files: in its dataDir and its dataLogDir, or in the directories
 // version-2 in them. Either may be given.
-type Folder struct {
+type Directory struct {
 	Data string // snapshots, and the epochs
 	Logs string // transaction logs; "": in Data
 }
 
-// String returns the folder's name in messages.
-func (f Folder) String() string {
+// String returns the directory's name in messages.
+func (f Directory) String() string {
 	if f.Logs == "" || f.Logs == f.Data {
 		return f.Data
 	}
 	return f.Data + " and " + f.Logs
 }
 
-// version2 is the folder in which all releases keep their files.
+// version2 is the directory in which all releases keep their files.
 const version2 = "version-2"
 
-// files are the files of a folder.
+// files are the files of a directory.
 type files struct {
 	snapshots []dataFile // the newest first
 	logs      []dataFile // the oldest first
@@ -59,8 +59,8 @@ func (fs *files) logsFrom(zxid int64) []dataFile {
 	return fs.logs[first:]
 }
 
-// list finds the files of a folder.
-func (f Folder) list() (*files, error) {
+// list finds the files of a directory.
+func (f Directory) list() (*files, error) {
 	data, err := inside(f.Data)
 	if err != nil {
 		return nil, err
@@ -91,14 +91,14 @@ func (f Folder) list() (*files, error) {
 	return found, nil
 }
 
-// inside returns dir, or the folder version-2 in it.
+// inside returns dir, or the directory version-2 in it.
 func inside(dir string) (string, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return "", err
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("%s is no folder: name the dataDir of a ZooKeeper", dir)
+		return "", fmt.Errorf("%s is no directory: name the dataDir of a ZooKeeper", dir)
 	}
 	sub := filepath.Join(dir, version2)
 	switch info, err = os.Stat(sub); {
@@ -107,7 +107,7 @@ func inside(dir string) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.IsDir():
-		return "", fmt.Errorf("%s is no folder: name the dataDir of a ZooKeeper", sub)
+		return "", fmt.Errorf("%s is no directory: name the dataDir of a ZooKeeper", sub)
 	}
 	return sub, nil
 }
