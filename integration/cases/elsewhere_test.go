@@ -3,9 +3,9 @@ package cases
 // operators is the rest of group S: requests of operators.
 var operators = []row{
 	{number: 343, name: "half-close", held: "server.TestWordAnswers"},
-	{number: 344, name: "ruok by HTTP", held: "admin.TestCommandAnswers"},
-	{number: 345, name: "unknown command by HTTP", held: "admin.TestCommandAnswers"},
-	{number: 346, name: "mntr by HTTP", held: "admin.TestCommandAnswers"},
+	{number: 344, name: "ruok by HTTP", held: "operator/admin.TestCommandAnswers"},
+	{number: 345, name: "unknown command by HTTP", held: "operator/admin.TestCommandAnswers"},
+	{number: 346, name: "mntr by HTTP", held: "operator/admin.TestCommandAnswers"},
 	{number: 347, name: "two server lines, no myid", held: "config.TestLoadCases"},
 }
 
