@@ -23,7 +23,7 @@ func (s source) Details() admin.Details {
 	m := s.m
 	log, own, clients := m.node.Stats(), m.follower.Stats(), m.server.Stats()
 	d := admin.Details{
-		Health: s.Health(), Term: m.node.Term(), Applied: m.applied.Load(), Clients: clients.Sessions, ReadOnlyClients: clients.ReadOnly,
+		Health: s.Health(), Term: m.node.Status().Term(), Applied: m.applied.Load(), Clients: clients.Sessions, ReadOnlyClients: clients.ReadOnly,
 		MemoryUsed: clients.MemoryUsed, MemoryLimit: clients.MemoryLimit, Refused: clients.NoMemory,
 		Requests: clients.Requests, Fsyncs: log.WriteTimes, Entries: log.EntrySizes, Applies: m.applies.Buckets(),
 		Flushes: own.Flushed, Held: own.Held, WriteGaps: own.Gaps, Elections: log.ElectionTimes,

@@ -31,7 +31,7 @@ const maxYieldPause = time.Minute
 func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	err := m.yield(ctx, max(over, api.MinHandOver))
 	closed = m.server.Drain(ctx, over)
-	return closed, err != nil && m.node.Leading()
+	return closed, err != nil && m.node.Status().Leading()
 }
 
 // DrainMember implements admin.Operations.
@@ -120,7 +120,7 @@ func (m *Member) yieldLoop(ctx context.Context) error {
 			return nil
 		case <-time.After(pause):
 		}
-		if !m.node.Leading() {
+		if !m.node.Status().Leading() {
 			pause = m.cfg.Tick
 			continue
 		}
@@ -128,8 +128,8 @@ func (m *Member) yieldLoop(ctx context.Context) error {
 		err := m.node.HandOver(within)
 		cancel()
 		switch {
-		case err == nil && !m.node.Leading():
-			m.log.Info("this member is drained and was the leader; it has handed over", "leader", m.node.LeaderID())
+		case err == nil && !m.node.Status().Leading():
+			m.log.Info("this member is drained and was the leader; it has handed over", "leader", m.node.Status().LeaderID())
 		case err != nil && pause == m.cfg.Tick:
 			m.log.Warn("this member is drained and leads: no other member takes over; it will try again", "err", err)
 		}

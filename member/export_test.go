@@ -34,7 +34,7 @@ func (m *Member) EndTerm() {
 func (m *Member) HandOverTo(ctx context.Context, id uint32) error { return m.node.HandOverTo(ctx, id) }
 
 // Leading reports whether raft leads here.
-func (m *Member) Leading() bool { return m.node.Leading() }
+func (m *Member) Leading() bool { return m.node.Status().Leading() }
 
 // StallSlowly ends the present term as stallLoop does, but with a pause between reading the term
 // and ending it.

@@ -313,8 +313,8 @@ func (m *Member) followerConfig() follower.Config {
 		Leader:     m.leader,
 		Probe:      m.probe,
 		SyncLimit:  m.cfg.SyncLimit,
-		RaftTerm:   func() uint64 { return m.node.Term() },
-		RaftLeader: func() uint32 { return m.node.LeaderID() },
+		RaftTerm:   func() uint64 { return m.node.Status().Term() },
+		RaftLeader: func() uint32 { return m.node.Status().LeaderID() },
 		Joining:    func() bool { return m.node.Joining() },
 		Disk:       func() uint64 { return uint64(m.node.Disk()) },
 		Wall:       m.clock.Now,
@@ -491,7 +491,7 @@ func (m *Member) announceReady(ctx context.Context) error {
 		}
 	}
 	close(m.ready)
-	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.LeaderID(), "after", time.Since(m.begun).Round(time.Millisecond))
+	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.Status().LeaderID(), "after", time.Since(m.begun).Round(time.Millisecond))
 	return nil
 }
 
@@ -502,7 +502,7 @@ func (m *Member) Ready() <-chan struct{} { return m.ready }
 func (m *Member) Disk() disk.ID { return m.node.Disk() }
 
 // Configuration returns raft's latest configuration, by id. It may not be committed.
-func (m *Member) Configuration() []wire.Peer { return m.node.Configuration() }
+func (m *Member) Configuration() []wire.Peer { return m.node.Status().Configuration() }
 
 // State returns the replicated state, so that tests can compare members.
 func (m *Member) State() *znode.State { return m.state }
@@ -523,7 +523,7 @@ func (m *Member) Role() string {
 		return ""
 	case m.server.ReadOnly() && m.forsaken():
 		return api.ReadOnly
-	case m.node.LeaderID() == 0 || m.node.LeaderID() == m.cfg.ID || !m.announced.Load():
+	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.announced.Load():
 		return ""
 	case m.observes():
 		return "observer"
@@ -534,7 +534,7 @@ func (m *Member) Role() string {
 // observes reports whether this member is an observer by the list, and has no vote in raft's configuration.
 func (m *Member) observes() bool {
 	s, listed := m.reach(m.cfg.ID)
-	return listed && s.Observer && !slices.Contains(m.node.Voters(), m.cfg.ID)
+	return listed && s.Observer && !slices.Contains(m.node.Status().Voters(), m.cfg.ID)
 }
 
 // Health returns whether this member serves clients, or why not. It takes no lock that apply holds.

@@ -25,7 +25,7 @@ import (
 // ensemble returns the list of servers and raft's configuration, as this member has them.
 func (m *Member) ensemble() view.Ensemble {
 	e := view.Ensemble{List: m.servers()}
-	for _, s := range m.node.Configuration() {
+	for _, s := range m.node.Status().Configuration() {
 		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
 	}
 	switch r := m.roster.Load(); {
@@ -138,7 +138,7 @@ func (o operations) Lead(ctx context.Context, to uint32) error {
 	}
 	var last error
 	for {
-		leader := o.m.node.LeaderID()
+		leader := o.m.node.Status().LeaderID()
 		if leader == to {
 			return nil
 		}

@@ -188,9 +188,9 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	list, hearsay := s.m.rosterMessage()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot, Disk: uint64(n.Disk()), Rival: n.Rival(from.member),
-		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Servers()),
+		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Status().Servers()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
-		LastIndex: n.LastIndex(), LastTerm: n.LastTerm(), DigestAlg: s.m.hashAlg(),
+		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.hashAlg(),
 	}, nil
 }
 

@@ -33,7 +33,7 @@ func (m *Member) present(reconfig *proto.Txn) []uint32 {
 // Together they can give servers each other's addresses although each change alone gives none, and then all of these
 // servers would wait.
 func (m *Member) configuredList() (list serverlist.List) {
-	for _, p := range m.node.Configuration() {
+	for _, p := range m.node.Status().Configuration() {
 		s := serverlist.Server{ID: p.ID, Observer: p.Observer}
 		s.Host, s.ElectionPort = split(p.Addr)
 		list = append(list, s)

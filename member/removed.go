@@ -67,7 +67,7 @@ func (m *Member) unlisted() int64 {
 // While this member knows no leader, the configuration of one that does counts.
 func (m *Member) removed() int64 {
 	version := m.unlisted()
-	if (m.removedIn.Load() != version || m.node.LeaderID() != 0) && slices.ContainsFunc(m.node.Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }) {
+	if (m.removedIn.Load() != version || m.node.Status().LeaderID() != 0) && slices.ContainsFunc(m.node.Status().Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }) {
 		return 0
 	}
 	return version
@@ -86,7 +86,7 @@ func (m *Member) askLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if m.node.LeaderID() == 0 {
+		if m.node.Status().LeaderID() == 0 {
 			m.askWhetherRemoved(ctx)
 		}
 	}

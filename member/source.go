@@ -33,7 +33,7 @@ func (s source) Stats() admin.Stats {
 		ClientMemory: st.Held, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
 		Latency: st.Latency, Reads: st.Reads, Updates: st.Updates, Responses: st.Responses,
 		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
-		Voters: len(m.node.Voters()),
+		Voters: len(m.node.Status().Voters()),
 		Writes: log.Writes, SlowWrites: log.SlowWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Stands,
 		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
 		Proposals: count.Sizes.Spread(), Jump: m.clock.Jump(),
@@ -56,7 +56,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Disputed: s.m.disputed(), Leaving: s.m.unlisted(), Removed: s.m.removed(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.LeaderID() != 0, Exposed: s.m.exposure(), NoMemory: s.m.cfg.Memory.Full()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Damage(), Disputed: s.m.disputed(), Leaving: s.m.unlisted(), Removed: s.m.removed(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.exposure(), NoMemory: s.m.cfg.Memory.Full()}
 	if err := n.Stalled(); err != nil {
 		health.Stalled = err.Error()
 	}
@@ -64,7 +64,7 @@ func (s source) Health() admin.Health {
 }
 
 func (s source) Ensemble() admin.Ensemble {
-	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.LeaderID()}
+	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.Status().LeaderID()}
 	for _, server := range s.m.servers() {
 		e.Peers = append(e.Peers, admin.Peer{ID: server.ID, Quorum: server.QuorumAddr(), Election: server.ElectionAddr(), Client: server.ClientAddr(), Observer: server.Observer})
 	}

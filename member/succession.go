@@ -29,7 +29,7 @@ func newSuccession(m *Member) *succession { return &succession{m: m, led: make(m
 // started is called for every TermStart, under the tree's lock. It ignores those of a log that is
 // being replayed.
 func (s *succession) started(t znode.Term) {
-	if t.Term < s.m.node.Term() {
+	if t.Term < s.m.node.Status().Term() {
 		return
 	}
 	s.mu.Lock()

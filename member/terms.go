@@ -105,7 +105,7 @@ func (t *terms) begin(ctx context.Context) func() {
 // proposal was refused although leadership stayed.
 func (t *terms) lead(ctx context.Context) {
 	logged := false
-	for ctx.Err() == nil && t.m.node.Leading() {
+	for ctx.Err() == nil && t.m.node.Status().Leading() {
 		if t.m.node.Stalled() == nil && t.m.node.Damage() == "" {
 			switch err := t.term(ctx); {
 			case err == nil || ctx.Err() != nil:
@@ -190,7 +190,7 @@ var errFounding = errors.New("the ensemble begins, and serves once most of its v
 // not vote yet.
 func (t *terms) founding() bool {
 	_, listed := t.m.wanted()
-	return !listed && !t.m.node.Founded(raftPeers(t.m.cfg.Servers))
+	return !listed && !t.m.node.Status().Founded(raftPeers(t.m.cfg.Servers))
 }
 
 // firstRoster returns the list of servers that the configuration has, if the state has none of this ensemble: because the
@@ -217,9 +217,9 @@ func (t *terms) config(o opening) leader.Config {
 	return leader.Config{
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
-		Clock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(proposer{t.m.node}), Sessions: o.table, Counters: &t.count,
+		Clock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Ensemble: t.m.succession, Redial: t.m.peers.redial,
-		Members: t.m.members, RaftTerm: t.m.node.Term, Link: t.link, Present: t.m.present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Members: t.m.members, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, Link: t.link, Present: t.m.present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 
@@ -228,7 +228,7 @@ func (t *terms) link(id uint32) (leader.Link, error) { return t.m.peers.follower
 
 // members returns the members in raft's configuration, each with the disk whose proofs count.
 func (m *Member) members() []leader.Member {
-	servers := m.node.Configuration()
+	servers := m.node.Status().Configuration()
 	members := make([]leader.Member, 0, len(servers))
 	for _, s := range servers {
 		members = append(members, leader.Member{ID: s.ID, Disk: uint64(s.Disk), Voter: !s.Observer})
@@ -330,12 +330,11 @@ func (n nodes) Unswept() bool {
 	return n.state.Unswept()
 }
 
-// proposer is the log as package leader uses it.
-type proposer struct{ *quorum.Node }
+// raftLog implements leader.Log.
+type raftLog struct{ node *quorum.Node }
 
-func (p proposer) Propose(data []byte, from []uint32) leader.Future {
-	return p.Node.Propose(data, from)
-}
+func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.node.Propose(data, from) }
+func (l raftLog) CommitIndex() uint64                              { return l.node.Status().CommitIndex() }
 
 // Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or
 // refuses it.

@@ -113,7 +113,7 @@ func (v viewer) status() *proto.MemberStatus {
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
 		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.clientAddress(),
-		Term: m.node.Term(), Leader: m.node.LeaderID(), Applied: m.applied.Load(), Committed: m.node.CommitIndex(),
+		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Damage(), m.disputed()), Drained: m.server.Draining(),
@@ -394,7 +394,7 @@ func (m *Member) viewed() []view.Member {
 	for _, s := range m.servers() {
 		all[s.ID] = view.Member{}
 	}
-	for _, s := range m.node.Configuration() {
+	for _, s := range m.node.Status().Configuration() {
 		all[s.ID] = view.Member{}
 	}
 	members := make([]view.Member, 0, len(all))
@@ -412,7 +412,7 @@ func (m *Member) viewed() []view.Member {
 // newView returns the Collector of this member.
 func (m *Member) newView() (*view.Collector, error) {
 	return view.New(view.Config{
-		Self: m.cfg.ID, Members: m.viewed, Ensemble: m.ensemble, Leader: func() uint32 { return m.node.LeaderID() },
+		Self: m.cfg.ID, Members: m.viewed, Ensemble: m.ensemble, Leader: func() uint32 { return m.node.Status().LeaderID() },
 		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.clock.Now,
 	})
 }

@@ -33,9 +33,9 @@ func TestLeaderStoresBesides(t *testing.T) {
 		begun := time.Now()
 		p := n.Propose([]byte("b"), nil)
 		time.Sleep(slow - time.Millisecond)
-		index := n.LastIndex()
-		if lastOf(t, logs[lead]) >= index || n.raft.Load().CommitIndex() != index {
-			t.Fatalf("entry %d is on the leader's disk, or raft has not committed it (%d): this test shows nothing", index, n.raft.Load().CommitIndex())
+		index := n.status.LastIndex()
+		if lastOf(t, logs[lead]) >= index || n.status.raft.Load().CommitIndex() != index {
+			t.Fatalf("entry %d is on the leader's disk, or raft has not committed it (%d): this test shows nothing", index, n.status.raft.Load().CommitIndex())
 		}
 		for _, id := range others(lead) {
 			if lastOf(t, logs[id]) != index {
@@ -43,7 +43,7 @@ func TestLeaderStoresBesides(t *testing.T) {
 			}
 		}
 		for id, m := range e.members {
-			if got := m.node.CommitIndex(); got >= index || slices.Contains(m.machine.commands(), "b") {
+			if got := m.node.status.CommitIndex(); got >= index || slices.Contains(m.machine.commands(), "b") {
 				t.Errorf("member %d knows of commit %d and has applied %v, before entry %d is on the leader's disk", id, got, m.machine.commands(), index)
 			}
 		}
@@ -52,8 +52,8 @@ func TestLeaderStoresBesides(t *testing.T) {
 		}
 		e.applied([]string{"a", "b"}, 1, 2, 3)
 		for id, m := range e.members {
-			if took := m.machine.appliedAt("b").Sub(begun); took != slow || m.node.CommitIndex() != index {
-				t.Errorf("member %d applied the entry after %v, and knows of commit %d", id, took, m.node.CommitIndex())
+			if took := m.machine.appliedAt("b").Sub(begun); took != slow || m.node.status.CommitIndex() != index {
+				t.Errorf("member %d applied the entry after %v, and knows of commit %d", id, took, m.node.status.CommitIndex())
 			}
 		}
 	})

@@ -97,7 +97,7 @@ func (n *Node) alone() bool { return n.cfg.Ask == nil }
 
 func (n *Node) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
-	conf.LocalID = n.self().ServerID()
+	conf.LocalID = n.status.self().ServerID()
 	election := n.election
 	if n.alone() {
 		election = aloneElection

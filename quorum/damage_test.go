@@ -30,7 +30,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		}
 		next := e.leader(rest...)
 		e.propose("b", rest...)
-		e.wait("it to follow", func() bool { return !e.members[old].node.Leading() })
+		e.wait("it to follow", func() bool { return !e.members[old].node.status.Leading() })
 
 		third := rest[0] + rest[1] - next
 		e.applied([]string{"a", "b"}, third) // it alone may lead soon, and the damaged one may have b
@@ -49,7 +49,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		e.propose("d", third)
 		e.kill(third) // no member is left that may lead
 		time.Sleep(20 * time.Second)
-		if n := e.members[old].node; n.Leading() {
+		if n := e.members[old].node; n.status.Leading() {
 			t.Error("it leads")
 		}
 		peer := e.peers[third-1]

@@ -53,14 +53,14 @@ func TestDeposedLeaderStoresItsQueueFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, lead, logs, terms := deposed(t)
 		n := e.members[lead].node
-		queued, term := n.LastIndex(), n.Term()
+		queued, term := n.status.LastIndex(), n.status.Term()
 		next := e.leader(others(lead)...)
 		terms[lead].lasts = nil
-		if lastOf(t, logs[lead]) >= queued || n.Term() != term {
+		if lastOf(t, logs[lead]) >= queued || n.status.Term() != term {
 			t.Fatal("the entry is on the disk, or it has another term: this test shows nothing")
 		}
 		e.net.heal()
-		e.wait("it to follow", func() bool { return n.LeaderID() == next })
+		e.wait("it to follow", func() bool { return n.status.LeaderID() == next })
 		if lasts := terms[lead].lasts; len(lasts) == 0 || lasts[0] < queued {
 			t.Errorf("it took over other terms when its log went to %v, without entry %d", lasts, queued)
 		}
@@ -74,7 +74,7 @@ func TestRunEndsAfterItsQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, lead, logs, _ := deposed(t)
-		queued := e.members[lead].node.LastIndex()
+		queued := e.members[lead].node.status.LastIndex()
 		e.kill(lead)
 		if last := lastOf(t, logs[lead]); last < queued {
 			t.Errorf("it has ended with a log up to %d, and entry %d was queued", last, queued)
@@ -116,7 +116,7 @@ func TestQueueFailsAfterReplication(t *testing.T) {
 		logs[lead].fails = true
 		p := node.Propose([]byte("b"), nil)
 		time.Sleep(99 * time.Millisecond)
-		if index := node.LastIndex(); node.raft.Load().CommitIndex() != index {
+		if index := node.status.LastIndex(); node.status.raft.Load().CommitIndex() != index {
 			t.Fatal("raft has not committed the entry: this test shows nothing")
 		}
 		if err := e.ended(lead); !errors.Is(err, errFails) {

@@ -48,44 +48,10 @@ func (n *Node) readEnsemble() error {
 	return nil
 }
 
-// Servers returns the servers in raft's latest configuration, by id and disk. It may not be committed. While a new disk takes
-// the place of an old one, both are there. Servers returns none before raft runs, and before raft has a configuration.
-func (n *Node) Servers() []wire.Peer {
-	r := n.raft.Load()
-	if r == nil {
-		return nil
-	}
-	return wire.Peers(r.GetConfiguration().Configuration()) // does not wait
-}
-
-// Configuration returns the members in raft's latest configuration, by id, each once: with the disk that votes, if one does. It
-// may not be committed. Before raft runs, and before raft has a configuration, it returns the configured list.
-func (n *Node) Configuration() []wire.Peer {
-	if servers := n.Servers(); len(servers) > 0 {
-		return byMember(servers)
-	}
-	return wire.Sorted(n.cfg.Peers)
-}
-
-func byMember(servers []wire.Peer) (members []wire.Peer) {
-	for _, s := range servers {
-		switch last := len(members) - 1; {
-		case last < 0 || members[last].ID != s.ID:
-			members = append(members, s)
-		case members[last].Observer:
-			members[last] = s
-		}
-	}
-	return members
-}
-
 // Follows reports whether the configuration that is committed, as far as this member knows, is what the server
 // list wants. Of the servers to add, to make voters or to move, only those in present count.
 func (n *Node) Follows(present []uint32) bool {
-	if n.raft.Load() == nil || n.log.lastChange() > n.CommitIndex() {
-		return false
-	}
-	return follows(n.Configuration(), n.wantedPeers(), present)
+	return n.status.configurationCommitted() && follows(n.status.Configuration(), n.wantedPeers(), present)
 }
 
 func follows(have, want []wire.Peer, present []uint32) bool {
@@ -101,19 +67,6 @@ func follows(have, want []wire.Peer, present []uint32) bool {
 	}
 	return true
 }
-
-// Voters returns the ids of the voters in raft's latest configuration, in order.
-func (n *Node) Voters() []uint32 { return wire.Voters(n.Servers()) }
-
-// Founded reports whether most voters of a list vote in raft's latest configuration.
-func (n *Node) Founded(list []wire.Peer) bool {
-	voters := wire.Voters(list)
-	voting := slices.DeleteFunc(n.Voters(), func(id uint32) bool { return !slices.Contains(voters, id) })
-	return len(voting) > len(voters)/2
-}
-
-// configured reports whether this disk is in its own latest configuration, as a voter or not.
-func (n *Node) configured() bool { return n.hasServer(n.self()) }
 
 // listed reports whether the state has a server list of this ensemble. Without one, the ensemble is only beginning.
 func (n *Node) listed() bool {

@@ -441,7 +441,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.mu.Lock()
-	m.node, m.cancel, m.done, m.err, m.server = node, cancel, make(chan struct{}), nil, node.self()
+	m.node, m.cancel, m.done, m.err, m.server = node, cancel, make(chan struct{}), nil, node.status.self()
 	e.mu.Unlock()
 	go func() {
 		defer close(m.done)
@@ -491,12 +491,12 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 			if theirs != ensemble && theirs != (wire.EnsembleID{}) && ensemble != (wire.EnsembleID{}) {
 				return nil, wire.ErrOtherEnsemble // as the hello of a connection has it
 			}
-			m.node.Met(Meeting{Peer: asks.self(), Ensemble: theirs, HasData: asks.HasData()})
+			m.node.Met(Meeting{Peer: asks.status.self(), Ensemble: theirs, HasData: asks.HasData()})
 		}
 		return &proto.HelloReply{
-			Member: p.ID, Disk: uint64(m.node.Disk()), Ensemble: ensemble[:], Configuration: message(m.node.Servers()),
+			Member: p.ID, Disk: uint64(m.node.Disk()), Ensemble: ensemble[:], Configuration: message(m.node.status.Servers()),
 			ConfigHash: m.node.hash(), HasData: m.node.HasData(), Joining: m.node.Joining(),
-			LastIndex: m.node.LastIndex(), LastTerm: m.node.LastTerm(),
+			LastIndex: m.node.status.LastIndex(), LastTerm: m.node.status.LastTerm(),
 		}, nil
 	}
 }
@@ -515,7 +515,7 @@ var errKilled = errors.New("killed")
 // kill ends a member without a graceful stop.
 func (e *ensemble) kill(id uint32) {
 	e.t.Helper()
-	e.members[id].node.fatal(errKilled)
+	e.members[id].node.failure.set(errKilled)
 	if err := e.ended(id); !errors.Is(err, errKilled) {
 		e.t.Errorf("member %d: Run: %v, want it killed", id, err)
 	}
@@ -607,13 +607,13 @@ func (e *ensemble) leader(ids ...uint32) uint32 {
 	e.t.Helper()
 	var leader uint32
 	e.wait("a leader", func() bool {
-		leader = e.members[ids[0]].node.LeaderID()
+		leader = e.members[ids[0]].node.status.LeaderID()
 		for _, id := range ids {
-			if n := e.members[id].node; n.LeaderID() != leader {
+			if n := e.members[id].node; n.status.LeaderID() != leader {
 				return false
 			}
 		}
-		return leader != 0 && slices.Contains(ids, leader) && e.members[leader].node.Leading()
+		return leader != 0 && slices.Contains(ids, leader) && e.members[leader].node.status.Leading()
 	})
 	return leader
 }
@@ -624,11 +624,11 @@ func (e *ensemble) begin() {
 	ids := slices.Sorted(maps.Keys(e.members))
 	e.start(ids...)
 	first := e.members[ids[0]].node
-	e.wait("the first one to lead", first.Leading)
+	e.wait("the first one to lead", first.status.Leading)
 	if err := first.Propose([]byte("a"), nil).Error(); err != nil {
 		e.t.Fatal(err)
 	}
-	e.wait("all to vote", func() bool { return len(first.Voters()) == len(ids) })
+	e.wait("all to vote", func() bool { return len(first.status.Voters()) == len(ids) })
 	e.applied([]string{"a"}, ids...)
 	for _, id := range ids {
 		e.joined(id)

@@ -51,7 +51,7 @@ type loss struct {
 
 // lost implements wire.Config.Lost.
 func (n *Node) lost(server raft.ServerID) {
-	if server != n.leader() {
+	if server != n.status.leader() {
 		return
 	}
 	select { // only the newest loss counts
@@ -59,7 +59,7 @@ func (n *Node) lost(server raft.ServerID) {
 	default:
 	}
 	select {
-	case n.losses <- loss{server, n.Term(), time.Now()}:
+	case n.losses <- loss{server, n.status.Term(), time.Now()}:
 	default: // another goroutine has put one there
 	}
 }
@@ -117,7 +117,7 @@ func (n *Node) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
 // vote, whose log is shorter.
 func (n *Node) leaderless(r *raft.Raft, l loss) bool {
 	heard := r.LastContact().After(l.at) || n.trans.Connected(l.leader) // a vote that is granted counts as contact
-	leader := n.leader()
+	leader := n.status.leader()
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
 
@@ -147,13 +147,6 @@ func rankOf(self, leader uint32, voters []uint32, term uint64) (rank int, ok boo
 		return 0, false
 	}
 	return int((uint64(i) + term) % uint64(len(rest))), true
-}
-
-func memberIDs(servers []raft.ServerID) (ids []uint32) {
-	for _, id := range servers {
-		ids = append(ids, wire.MemberID(id))
-	}
-	return ids
 }
 
 // pause waits for d, and reports whether ctx has not ended before.

@@ -28,7 +28,7 @@ func (e *ensemble) rest(without ...uint32) []uint32 {
 // term returns the greatest term that any of the members has.
 func (e *ensemble) term(ids ...uint32) (term uint64) {
 	for _, id := range ids {
-		term = max(term, e.members[id].node.Term())
+		term = max(term, e.members[id].node.status.Term())
 	}
 	return term
 }
@@ -100,7 +100,7 @@ func TestNoEvidence(t *testing.T) {
 			e.net.reset(lead, other)
 			time.Sleep(refusalPause / 2)
 			n, p := e.members[lead].node, e.members[other].server
-			beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.self().ServerID()), Addr: []byte(n.self().Addr)}, Term: n.Term()}
+			beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.status.self().ServerID()), Addr: []byte(n.status.self().Addr)}, Term: n.status.Term()}
 			for n.trans.AppendEntries(p.ServerID(), p.ServerAddress(), beat, new(raft.AppendEntriesResponse)) != nil {
 				time.Sleep(time.Millisecond / 2) // an idle connection has ended too
 			}
@@ -267,7 +267,7 @@ func TestShorterLogStandsFirst(t *testing.T) {
 				next := e.rest(old, short)[0]
 				e.net.narrow(old, short, 256<<10)
 				e.propose(strings.Repeat("b", 1<<20), old, next) // takes four seconds to get to the other one
-				if e.members[short].node.LastIndex() >= e.members[next].node.LastIndex() {
+				if e.members[short].node.status.LastIndex() >= e.members[next].node.status.LastIndex() {
 					t.Fatal("no log is shorter: this shows nothing")
 				}
 				disks[next].takes.Store(int64(slow))
@@ -380,7 +380,7 @@ func TestPortClosesAfterHandOver(t *testing.T) {
 					e.mu.Lock()
 					defer e.mu.Unlock()
 					for _, other := range others(id) {
-						if n := e.members[other].node; n != nil && n.Leading() {
+						if n := e.members[other].node; n != nil && n.status.Leading() {
 							leaders.Add(1)
 						}
 					}

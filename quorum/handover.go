@@ -47,9 +47,9 @@ func (n *Node) Decline() { n.declining.Store(true) }
 // replication, which may be away sending a snapshot, and would take no entries before the end of that wait,
 // which is not bounded.
 func (n *Node) HandOver(ctx context.Context) error {
-	tried, index := map[uint32]int{}, n.LastIndex()
+	tried, index := map[uint32]int{}, n.status.LastIndex()
 	for {
-		r := n.raft.Load()
+		r := n.status.raft.Load()
 		if !n.leadsOthers(r) {
 			return nil
 		}
@@ -63,7 +63,7 @@ func (n *Node) HandOver(ctx context.Context) error {
 				wait = handOverElections * n.election
 			}
 			tried[to.ID]++
-			index = n.LastIndex()
+			index = n.status.LastIndex()
 		}
 		select {
 		case <-ctx.Done():
@@ -95,7 +95,7 @@ func (n *Node) heir(tried map[uint32]int, index uint64) (heir wire.Peer, err err
 // heirs returns the other voters. If the server list wants some of them to vote, only those are returned: the
 // next leader should not be one that is to go.
 func (n *Node) heirs() []wire.Peer {
-	peers := slices.DeleteFunc(n.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == n.cfg.Self })
+	peers := slices.DeleteFunc(n.status.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == n.cfg.Self })
 	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !n.wants(p.ID) })
 	if len(staying) > 0 {
 		return staying
@@ -106,12 +106,12 @@ func (n *Node) heirs() []wire.Peer {
 // HandOverTo gives leadership to a member, and waits until this member has lost leadership or ctx
 // ends. It tries once. It fails if that member lags too far behind, or does not take leadership.
 func (n *Node) HandOverTo(ctx context.Context, id uint32) error {
-	peers := n.Servers()
+	peers := n.status.Servers()
 	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == id && !p.Observer })
 	if i < 0 {
 		return fmt.Errorf("quorum: hand over: %d is not a voting member", id)
 	}
-	r := n.raft.Load()
+	r := n.status.raft.Load()
 	if !n.leadsOthers(r) {
 		return nil
 	}
@@ -154,3 +154,6 @@ func (n *Node) handOver(ctx context.Context, r *raft.Raft, to wire.Peer) error {
 	}
 	return nil
 }
+
+// leadsIn reports whether raft leads in term and is not handing leadership over.
+func (n *Node) leadsIn(term uint64) bool { return n.handing.Load() == 0 && n.status.leadsIn(term) }

@@ -31,13 +31,13 @@ func TestLongInstallKeepsTheLeader(t *testing.T) {
 		e.start(late)
 		time.Sleep(testHeartbeat) // the snapshot is being installed
 		e.kill(other)             // from now on there are two
-		term := e.members[lead].node.Term()
+		term := e.members[lead].node.status.Term()
 		e.applied(all, late)
 		if e.members[late].machine.restored != 1 {
 			t.Errorf("%d snapshots were installed", e.members[late].machine.restored)
 		}
-		if n := e.members[lead].node; n.Term() != term || !n.Leading() {
-			t.Errorf("member %d leads in term %d: %t; it led in %d", lead, n.Term(), n.Leading(), term)
+		if n := e.members[lead].node; n.status.Term() != term || !n.status.Leading() {
+			t.Errorf("member %d leads in term %d: %t; it led in %d", lead, n.status.Term(), n.status.Leading(), term)
 		}
 		e.propose("z", lead, late)
 		e.applied(append(all, "z"), lead, late)
@@ -128,7 +128,7 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 			defer e.net.mu.Unlock()
 			return e.net.mute[pair]
 		})
-		e.members[lead].node.fatal(errKilled)
+		e.members[lead].node.failure.set(errKilled)
 		begin := time.Now()
 		if got := e.leader(other, late); got != other {
 			t.Errorf("member %d leads, want %d", got, other)
@@ -162,7 +162,7 @@ func TestConflictingLogRestarts(t *testing.T) {
 		for i := range 6 * minTrailing {
 			e.members[lead].node.Propose([]byte(fmt.Sprint("never", i)), nil)
 		}
-		e.wait("a new leader", func() bool { return !e.members[lead].node.Leading() })
+		e.wait("a new leader", func() bool { return !e.members[lead].node.status.Leading() })
 		all := []string{"a"}
 		for i := range 3 * minTrailing {
 			all = append(all, fmt.Sprint(i))
@@ -191,7 +191,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 		lead := e.leader(1, 2)
 		late := 3 - lead
 		n := e.members[late].node
-		r, last := n.raft.Load(), n.LastIndex()
+		r, last := n.status.raft.Load(), n.status.LastIndex()
 		install := func(term, index uint64, body string) (raft.InstallSnapshotResponse, error) {
 			req := &raft.InstallSnapshotRequest{
 				RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte(e.members[lead].server.ServerID()), Addr: []byte(e.peers[lead-1].Addr)}, SnapshotVersion: 1,
@@ -209,7 +209,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 		if resp, err := install(r.CurrentTerm(), last-1, "x"); err != nil || !resp.Success {
 			t.Errorf("nothing new: %+v, %v", resp, err)
 		}
-		if n.LastIndex() != last || e.members[late].machine.restored != 0 {
+		if n.status.LastIndex() != last || e.members[late].machine.restored != 0 {
 			t.Error("raft went back")
 		}
 		// The member ends at the same time, so the connection may end before its answer comes.
@@ -231,7 +231,7 @@ func TestNamesOfCandidates(t *testing.T) {
 		e.start(1, 2, 3)
 		lead := e.leader(1, 2, 3)
 		for _, id := range []uint32{1, 2, 3} {
-			addr, _ := e.members[id].node.raft.Load().LeaderWithID()
+			addr, _ := e.members[id].node.status.raft.Load().LeaderWithID()
 			if want := e.members[lead].server.ServerID(); id != lead && string(addr) != string(want) {
 				t.Errorf("member %d: leader %d is at %q", id, lead, addr)
 			}

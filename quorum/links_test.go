@@ -274,7 +274,7 @@ func TestNoHoldDuringHandOver(t *testing.T) {
 		e.begin()
 		lead := e.leader(1, 2, 3)
 		n, late, other := e.members[lead].node, others(lead)[0], others(lead)[1]
-		term := n.Term()
+		term := n.status.Term()
 		if !n.leadsIn(term) || n.leadsIn(term-1) {
 			t.Error("a leader does not know its term")
 		}

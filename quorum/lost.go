@@ -17,7 +17,7 @@ func (n *Node) lostMajority(r round) (lost []wire.Peer) {
 		voters++
 		now := disk.ID(r.replies[s.ID].GetDisk())
 		if s.ID == n.cfg.Self {
-			now = n.self().Disk
+			now = n.status.self().Disk
 		}
 		if now != 0 && now != s.Disk {
 			lost = append(lost, s)
@@ -33,8 +33,8 @@ func (n *Node) lostMajority(r round) (lost []wire.Peer) {
 // replied, or none. In a shorter log the configuration may have disks that others have replaced since.
 func (n *Node) newestServers(r round) (servers []wire.Peer) {
 	var longest disk.Extent
-	if servers = n.Servers(); len(servers) > 0 {
-		longest = disk.Extent{Index: n.LastIndex(), Term: n.LastTerm()}
+	if servers = n.status.Servers(); len(servers) > 0 {
+		longest = disk.Extent{Index: n.status.LastIndex(), Term: n.status.LastTerm()}
 	}
 	for _, a := range r.replies {
 		end := disk.Extent{Index: a.GetLastIndex(), Term: a.GetLastTerm()}

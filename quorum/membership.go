@@ -80,12 +80,12 @@ func (f *follow) step(ctx context.Context) bool {
 	if !f.listKnown(ctx, f.r.CurrentTerm()) {
 		return false
 	}
-	index := f.n.log.lastChange() // read before the configuration: raft refuses a change of another one
-	have, want := f.n.Servers(), f.n.wantedPeers()
+	index := f.n.status.log.lastChange() // read before the configuration: raft refuses a change of another one
+	have, want := f.n.status.Servers(), f.n.wantedPeers()
 	if !slices.Equal(want, f.want) {
 		f.want, f.leaverWaitsSince = want, time.Time{}
 	}
-	s := sight{self: f.n.self(), have: have, want: want, index: index, replies: f.n.askAll(ctx).replies, caught: f.caughtUp(), reached: f.n.reachedServers()}
+	s := sight{self: f.n.status.self(), have: have, want: want, index: index, replies: f.n.askAll(ctx).replies, caught: f.caughtUp(), reached: f.n.reachedServers()}
 	f.logRivals(want)
 	f.busy = s.catchingUp()
 	next := f.next(s)
@@ -119,7 +119,7 @@ func (f *follow) logRivals(list []wire.Peer) {
 // idle reports whether raft's configuration is what the list wants, and all servers answer with their disks. A server that does not
 // may have lost its disk, and its member may know nobody who is in the ensemble now: the leader looks for it.
 func (f *follow) idle() bool {
-	have, want, reached := f.n.Servers(), f.n.wantedPeers(), f.n.reachedServers()
+	have, want, reached := f.n.status.Servers(), f.n.wantedPeers(), f.n.reachedServers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
 	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !f.n.strangers(have)
 }
@@ -144,7 +144,7 @@ func (n *Node) strangers(have []wire.Peer) bool {
 
 // reachedServers returns the servers that have answered this leader within two election timeouts, and this one.
 func (n *Node) reachedServers() []raft.ServerID {
-	return append(n.trans.Reached(2*n.election), n.self().ServerID())
+	return append(n.trans.Reached(2*n.election), n.status.self().ServerID())
 }
 
 // reaches reports whether a server has answered this leader lately.
@@ -226,7 +226,7 @@ func (f *follow) waitedForVoters() bool {
 // member's did at least half an election timeout ago: members answer heartbeats several times in that time, and the
 // log of a busy ensemble goes on meanwhile.
 func (f *follow) caughtUp() []raft.ServerID {
-	now, ends := time.Now(), f.n.LastIndex()
+	now, ends := time.Now(), f.n.status.LastIndex()
 	if now.Sub(f.sampledAt) > metFor { // from before this leadership, or before there was anything to do
 		f.logEnds[0], f.logEnds[1], f.sampledAt = ends, ends, now
 	} else if now.Sub(f.sampledAt) >= f.n.election/2 {
@@ -424,19 +424,4 @@ func await(ctx context.Context, change func() raft.Future) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// votes reports whether this member is a voter of its own configuration.
-func (n *Node) votes(r *raft.Raft) bool {
-	return slices.Contains(voters(r), n.self().ServerID())
-}
-
-// voters returns the voters in raft's latest configuration.
-func voters(r *raft.Raft) (ids []raft.ServerID) {
-	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
-		if s.Suffrage == raft.Voter {
-			ids = append(ids, s.ID)
-		}
-	}
-	return ids
 }

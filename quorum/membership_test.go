@@ -220,21 +220,21 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		e.begin()
 		lead := e.leader(1, 2, 3)
 		n, wiped := e.members[lead].node, others(lead)[0]
-		f := follow{n: n, r: n.raft.Load()}
+		f := follow{n: n, r: n.status.raft.Load()}
 		f.caughtUp()
-		short := n.LastIndex()
+		short := n.status.LastIndex()
 		time.Sleep(metFor) // nothing is to change, or another member leads
 		e.fill(100, 1, 2, 3)
 		e.kill(wiped)
 		e.slowly(wiped, time.Second)
 		e.start(wiped)
-		now := e.members[wiped].node.self().ServerID()
+		now := e.members[wiped].node.status.self().ServerID()
 		e.wait("the emptied member to copy a part of the log", func() bool { return slices.Contains(n.trans.Longest(n.election, short), now) })
-		if end := e.members[wiped].node.LastIndex(); end == n.LastIndex() {
+		if end := e.members[wiped].node.status.LastIndex(); end == n.status.LastIndex() {
 			t.Fatal("it has all of the log: this shows nothing")
 		}
 		if slices.Contains(f.caughtUp(), now) {
-			t.Errorf("a disk with %d of %d entries has caught up", e.members[wiped].node.LastIndex(), n.LastIndex())
+			t.Errorf("a disk with %d of %d entries has caught up", e.members[wiped].node.status.LastIndex(), n.status.LastIndex())
 		}
 	})
 }

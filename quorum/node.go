@@ -72,8 +72,8 @@ type Node struct {
 	trans   *wire.Transport
 	metrics raftMetrics
 
-	log        *logCache // raft's; set before raft is
-	raft       atomic.Pointer[raft.Raft]
+	status     *Status
+	failure    *failure
 	joining    atomic.Bool   // it began without data, and has not all that its leader had yet
 	wanted     chan struct{} // the list has changed; one place
 	losses     chan loss     // the leader's connections have ended; one place
@@ -88,9 +88,6 @@ type Node struct {
 	leadership chan bool
 	futures    sync.WaitGroup
 
-	failing sync.Once
-	failed  chan struct{}
-	failure error
 	stopped chan struct{} // closed when Run is over
 
 	mu       sync.Mutex
@@ -119,15 +116,17 @@ func Open(cfg Config) (*Node, error) {
 	if cfg.Book == nil {
 		cfg.Book = wire.NewBook(cfg.Self, cfg.Peers)
 	}
+	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum")
 	n := &Node{
 		cfg:        cfg,
-		logger:     cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum"),
+		logger:     logger,
+		status:     &Status{book: cfg.Book, peers: cfg.Peers},
+		failure:    newFailure(logger, cfg.Ask != nil),
 		election:   cmp.Or(cfg.Heartbeat, DefaultHeartbeat),
 		wanted:     make(chan struct{}, 1),
 		losses:     make(chan loss, 1),
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
-		failed:     make(chan struct{}),
 		stopped:    make(chan struct{}),
 		proposed:   make(map[*Proposed]bool),
 	}
@@ -138,29 +137,30 @@ func Open(cfg Config) (*Node, error) {
 }
 
 func (n *Node) open() (err error) {
-	running := func() bool { return n.trans != nil && n.trans.Running() }
+	running := func() bool { return n.trans != nil && n.trans.Running() } // not while the data are opened
 	n.disk, err = disk.Open(disk.Config{
 		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
 		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.Leading, Fail: n.fatal,
+		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.status.Leading, Fail: n.failure.set,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})
 	if err != nil {
 		return err
 	}
 	n.fsm = &fsm{
-		machine: n.cfg.Machine, fail: n.fatal, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: &n.metrics,
-		await: n.disk.Await,
-		// entries are applied only while raft runs, so n.trans is set
+		machine: n.cfg.Machine, fail: n.failure.set, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: &n.metrics,
+		await:   n.disk.Await,
 		commits: func() { n.trans.Committed(n.awaited()) },
 		configured: func() {
 			n.trans.Configured()
 			n.cfg.Configured()
 		},
 	}
+	n.status.disk, n.status.fsm = n.disk, n.fsm
 	if err := n.read(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
+	n.trans = n.newTransport() // Run starts and closes it
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (n *Node) Stalled() error { return n.disk.Stalled() }
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
-		Raft: n.raft.Load, Fail: n.fatal, Durable: n.disk.Durable, Stored: n.storedTerm, Spool: n.disk.NewSpool, Inspect: n.inspect,
+		Raft: n.status.raft.Load, Fail: n.failure.set, Durable: n.disk.Durable, Stored: n.storedTerm, Spool: n.disk.NewSpool, Inspect: n.inspect,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
@@ -196,7 +196,7 @@ func (n *Node) newTransport() *wire.Transport {
 			n.fsm.term.Store(max(n.fsm.term.Load(), term))
 			n.cfg.Configured()
 		},
-		Self:     n.self(),
+		Self:     n.status.self(),
 		MayStand: n.mayStand,
 		MayTake:  n.mayTake,
 		Lost:     n.lost,
@@ -216,7 +216,7 @@ func (n *Node) storedTerm(index uint64) (term uint64, ok bool) {
 
 // mayStand returns nil if this member may be a candidate, or why not.
 func (n *Node) mayStand() error {
-	if r := n.raft.Load(); r == nil || !n.votes(r) {
+	if !n.status.votes() {
 		return errNoVote
 	}
 	return n.silent()
@@ -233,4 +233,29 @@ func (n *Node) mayTake() error {
 // errNoVote is the reason why a member without a vote is no candidate.
 var errNoVote = errors.New("quorum: this member has no vote, and takes part in no election")
 
-func (n *Node) self() wire.Peer { return n.cfg.Book.Self() }
+// Status reads the state of raft.
+func (n *Node) Status() *Status { return n.status }
+
+// Ready returns a channel that is closed when raft runs.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
+
+// Leadership returns a channel with every gain (true) and loss (false) of leadership, in order and
+// without omissions. The caller must keep reading it: raft waits if 1,024 changes are unread. It is
+// closed when Run returns, unless raft hangs in a disk.
+func (n *Node) Leadership() <-chan bool { return n.leadership }
+
+// HasData reports whether this member has a snapshot or a log entry.
+func (n *Node) HasData() bool { return n.disk.HasData() }
+
+// Disk returns the id of this member's disk.
+func (n *Node) Disk() disk.ID { return n.disk.ID() }
+
+// Joining reports whether this member is coming into an ensemble: it began without data, and has not yet all that its leader
+// had in this term; or its disk is not in raft's configuration; or it has data, and raft does not run yet. It has no vote then,
+// and must answer no proof round. An observer that has come in is not joining, and neither is a member that waits for its vote.
+func (n *Node) Joining() bool {
+	if n.joining.Load() {
+		return !n.status.hasJoined()
+	}
+	return n.HasData() && !n.status.configured()
+}

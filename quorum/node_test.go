@@ -26,12 +26,12 @@ func TestEnsemble(t *testing.T) {
 		e.begin()
 
 		first := e.leader(1, 2, 3)
-		term := e.members[first].node.Term()
+		term := e.members[first].node.status.Term()
 		e.kill(first)
 		rest := others(first)
 		e.propose("b", rest...)
 		e.applied([]string{"a", "b"}, rest...)
-		if now := e.members[rest[0]].node.Term(); now <= term {
+		if now := e.members[rest[0]].node.status.Term(); now <= term {
 			t.Errorf("term %d after %d", now, term)
 		}
 
@@ -167,13 +167,13 @@ func TestNoHeirOutOfReach(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, gone, there := e.members[lead].node, others(lead)[0], others(lead)[1]
 		tried := map[uint32]int{there: 1}
-		e.wait("both logs to be as long", func() bool { return len(n.trans.Longest(n.election, n.LastIndex())) == 2 })
-		if heir, err := n.heir(tried, n.LastIndex()); err != nil || heir.ID != gone {
+		e.wait("both logs to be as long", func() bool { return len(n.trans.Longest(n.election, n.status.LastIndex())) == 2 })
+		if heir, err := n.heir(tried, n.status.LastIndex()); err != nil || heir.ID != gone {
 			t.Errorf("while both are reached: %d, %v; want %d", heir.ID, err, gone)
 		}
 		e.net.partition(lead, gone)
 		time.Sleep(2 * n.election)
-		if heir, err := n.heir(tried, n.LastIndex()); err != nil || heir.ID != there {
+		if heir, err := n.heir(tried, n.status.LastIndex()); err != nil || heir.ID != there {
 			t.Errorf("when member %d is out of reach: %d, %v; want %d", gone, heir.ID, err, there)
 		}
 	})
@@ -227,8 +227,8 @@ func TestHandOverToNobody(t *testing.T) {
 		if err := <-done; err == nil || !strings.Contains(err.Error(), "takes no leadership from others") || ctx.Err() == nil {
 			t.Errorf("handed over to members that decline: %v", err)
 		}
-		if taken < 18 || !n.Leading() {
-			t.Errorf("%d of 20 entries taken, leads: %t", taken, n.Leading())
+		if taken < 18 || !n.status.Leading() {
+			t.Errorf("%d of 20 entries taken, leads: %t", taken, n.status.Leading())
 		}
 	})
 }
@@ -302,8 +302,8 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 			}
 			time.Sleep(n.election / 4)
 		}
-		if taken < rounds*9/10 || !n.Leading() {
-			t.Errorf("%d of %d entries taken during the snapshot, leads: %t", taken, rounds, n.Leading())
+		if taken < rounds*9/10 || !n.status.Leading() {
+			t.Errorf("%d of %d entries taken during the snapshot, leads: %t", taken, rounds, n.status.Leading())
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -328,7 +328,7 @@ func TestLeadershipLosesNothing(t *testing.T) {
 			gains[id]++
 			e.wait("hand-over", func() bool {
 				e.handOver(id)
-				return !e.members[id].node.Leading()
+				return !e.members[id].node.status.Leading()
 			})
 		}
 		last := e.leader(1, 2, 3)
@@ -371,7 +371,7 @@ func TestMachineErrorStops(t *testing.T) {
 		if err := n.Propose([]byte("b"), nil).Error(); err == nil {
 			t.Error("the refused entry was reported as applied")
 		}
-		last := n.LastIndex()
+		last := n.status.LastIndex()
 		err := e.ended(1)
 		if err == nil || err.Error() != `machine refuses "b"` {
 			t.Errorf("Run: %v, want the machine's error", err)
@@ -479,7 +479,7 @@ func TestTermErrorStops(t *testing.T) {
 
 func (e *ensemble) leaderNow() uint32 {
 	for id, m := range e.members {
-		if m.node != nil && m.node.Leading() {
+		if m.node != nil && m.node.status.Leading() {
 			return id
 		}
 	}
@@ -500,7 +500,7 @@ func TestRefusingLeaderStops(t *testing.T) {
 		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		time.Sleep(n.election)
 		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
-		if err := n.failureNow(); err != nil {
+		if err := n.failure.err(); err != nil {
 			t.Fatalf("ended after one election timeout: %v", err)
 		}
 		time.Sleep(n.election + time.Millisecond)
@@ -520,7 +520,7 @@ func TestProposeOutsideRun(t *testing.T) {
 		if err := n.Propose(nil, nil).Error(); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("before raft runs: %v", err)
 		}
-		if n.Term() != 0 || n.LastIndex() != 0 || n.CommitIndex() != 0 || n.LeaderID() != 0 || n.Leading() || n.HasData() {
+		if n.status.Term() != 0 || n.status.LastIndex() != 0 || n.status.CommitIndex() != 0 || n.status.LeaderID() != 0 || n.status.Leading() || n.HasData() {
 			t.Error("a member that has not begun knows something")
 		}
 		e.stop(1)
@@ -536,7 +536,7 @@ func TestProposeOutsideRun(t *testing.T) {
 // An entry that no log would take does not reach another member.
 func TestProposeTooLong(t *testing.T) {
 	t.Parallel()
-	if p := new(Node).Propose(make([]byte, disk.MaxEntry+1), nil); !errors.Is(p.Error(), disk.ErrTooLong) {
+	if p := (&Node{status: new(Status)}).Propose(make([]byte, disk.MaxEntry+1), nil); !errors.Is(p.Error(), disk.ErrTooLong) {
 		t.Errorf("Propose: %v", p.Error())
 	}
 }
@@ -558,7 +558,7 @@ func TestRunEndsProposals(t *testing.T) {
 		m.until.Store(time.Now().Add(time.Minute).UnixNano())
 		p := n.Propose([]byte("hangs"), nil)
 		synctest.Wait() // the machine hangs; an entry that raft has not passed to it would never get an outcome
-		n.fatal(errKilled)
+		n.failure.set(errKilled)
 		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, ErrNotEnded) {
 			t.Errorf("Run: %v, want it killed while raft hangs", err)
 		}

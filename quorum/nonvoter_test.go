@@ -31,8 +31,8 @@ func TestNonvoterGetsNothingOfADeposedLeader(t *testing.T) {
 		if err := second.trans.Stand(time.Second); err != nil {
 			t.Fatal(err)
 		}
-		e.wait("member 2 to lead", second.Leading)
-		if !e.members[1].node.Leading() {
+		e.wait("member 2 to lead", second.status.Leading)
+		if !e.members[1].node.status.Leading() {
 			t.Fatal("member 1 leads no more: this shows nothing")
 		}
 		won := second.Propose([]byte("won"), nil)

@@ -34,7 +34,7 @@ type StoredSnapshot struct {
 // also one of raft's own. If ctx ends, TakeSnapshot returns its error, and the snapshot is finished all the same. If the member
 // ends, TakeSnapshot returns why, or ErrNotRunning.
 func (n *Node) TakeSnapshot(ctx context.Context, most int64) (StoredSnapshot, error) {
-	r := n.raft.Load()
+	r := n.status.raft.Load()
 	switch {
 	case r == nil:
 		return StoredSnapshot{}, ErrNotRunning
@@ -54,8 +54,8 @@ func (n *Node) TakeSnapshot(ctx context.Context, most int64) (StoredSnapshot, er
 	select {
 	case o := <-done:
 		return o.stored, o.err
-	case <-n.failed: // raft reports nothing if the write of a snapshot ends the member
-		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", n.failureNow())
+	case <-n.failure.failed: // raft reports nothing if the write of a snapshot ends the member
+		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", n.failure.err())
 	case <-n.stopped:
 		return StoredSnapshot{}, ErrNotRunning
 	case <-ctx.Done():

@@ -31,12 +31,12 @@ func TestSnapshotOnDemand(t *testing.T) {
 		e.members[1].stores.Snapshots = kept
 		e.start(1)
 		n, machine := e.members[1].node, e.members[1].machine
-		e.wait("it to lead", n.Leading)
+		e.wait("it to lead", n.status.Leading)
 		e.propose("a", 1)
 		e.applied([]string{"a"}, 1)
 		first, err := n.TakeSnapshot(t.Context(), 0)
 		index, _, lerr := n.NewestSnapshot()
-		if err != nil || lerr != nil || first.Index != index || first.Index != n.AppliedIndex() || first.Term != n.Term() || first.Bytes == 0 || uint64(first.Zxid) != 1<<32|first.Index {
+		if err != nil || lerr != nil || first.Index != index || first.Index != n.status.AppliedIndex() || first.Term != n.status.Term() || first.Bytes == 0 || uint64(first.Zxid) != 1<<32|first.Index {
 			t.Fatalf("%+v, %v; the newest one is of index %d, %v", first, err, index, lerr)
 		}
 		if list, err := kept.List(); err != nil || first.Bytes != list[0].Size {
@@ -49,7 +49,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 		machine.mu.Unlock()
 		e.propose("b", 1)
 		e.applied([]string{"a", "b"}, 1)
-		own := n.raft.Load().Snapshot() // as raft takes one by itself
+		own := n.status.raft.Load().Snapshot() // as raft takes one by itself
 		synctest.Wait()
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
 		if _, err := n.TakeSnapshot(ctx, 0); !errors.Is(err, ErrSnapshotRuns) {
@@ -82,7 +82,10 @@ func TestSnapshotOnDemand(t *testing.T) {
 			t.Errorf("while that one is written: %v", err)
 		}
 		close(hold)
-		e.wait("the snapshot of the caller who left", func() bool { index, _, err := n.NewestSnapshot(); return err == nil && index == n.AppliedIndex() })
+		e.wait("the snapshot of the caller who left", func() bool {
+			index, _, err := n.NewestSnapshot()
+			return err == nil && index == n.status.AppliedIndex()
+		})
 		synctest.Wait()
 		if took := n.fsm.stored.Load().Took; took < time.Second || took > 2*time.Second {
 			t.Errorf("it took %v, want the second that it was held up", took)
@@ -101,7 +104,7 @@ func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 		e.members[1].dir = t.TempDir()
 		e.start(1)
 		n := e.members[1].node
-		e.wait("it to lead", n.Leading)
+		e.wait("it to lead", n.status.Leading)
 		e.propose("a", 1)
 		free, _, err := n.DiskFree()
 		if err != nil {
@@ -130,7 +133,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 		end  func(*testMember)
 		want error
 	}{
-		{"it fails", func(m *testMember) { m.node.fatal(errKilled) }, errKilled},
+		{"it fails", func(m *testMember) { m.node.failure.set(errKilled) }, errKilled},
 		{"it is told to stop", func(m *testMember) { m.cancel() }, ErrNotRunning},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -139,7 +142,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 				e.start(1)
 				m := e.members[1]
 				n := m.node
-				e.wait("it to lead", n.Leading)
+				e.wait("it to lead", n.status.Leading)
 				hold := make(chan struct{})
 				m.machine.mu.Lock()
 				m.machine.hold = hold

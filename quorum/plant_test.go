@@ -49,10 +49,10 @@ func plantOne(t *testing.T, kind disk.LogKind) {
 		e.kind = kind
 		e.plant(2, "old")
 		e.start(1, 2, 3)
-		e.wait("all to vote", func() bool { return len(e.members[2].node.Voters()) == 3 })
+		e.wait("all to vote", func() bool { return len(e.members[2].node.status.Voters()) == 3 })
 		e.propose("new", 1, 2, 3)
 		e.applied([]string{"old", "new"}, 1, 2, 3)
-		if term := e.members[2].node.Term(); term <= plantedTerm {
+		if term := e.members[2].node.status.Term(); term <= plantedTerm {
 			t.Errorf("the term is %d, and that of the state %d", term, plantedTerm)
 		}
 	})
@@ -67,7 +67,7 @@ func TestPlantedTwice(t *testing.T) {
 		e.start(1, 2, 3)
 		time.Sleep(time.Minute)
 		for id, m := range e.members {
-			if voters := m.node.Voters(); len(voters) > 1 || id == 3 && (len(voters) != 0 || m.node.HasData()) {
+			if voters := m.node.status.Voters(); len(voters) > 1 || id == 3 && (len(voters) != 0 || m.node.HasData()) {
 				t.Errorf("member %d has the voters %v", id, voters)
 			}
 		}
@@ -75,7 +75,7 @@ func TestPlantedTwice(t *testing.T) {
 		e.members[2].dir = ""
 		e.members[2].stores = memStores()
 		e.start(2)
-		e.wait("all to vote", func() bool { return len(e.members[1].node.Voters()) == 3 })
+		e.wait("all to vote", func() bool { return len(e.members[1].node.status.Voters()) == 3 })
 	})
 }
 

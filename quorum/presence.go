@@ -12,6 +12,8 @@ import (
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
+
+	"github.com/hashicorp/raft"
 )
 
 // A list of servers is taken only if a majority of its voters could vote at once (Present). A server that comes in or
@@ -64,7 +66,7 @@ func (n *Node) Met(m Meeting) {
 		return
 	}
 	n.presence.note(m, time.Now())
-	if n.Leading() && m.Disk != 0 && !n.hasServer(m.Peer) {
+	if n.status.Leading() && m.Disk != 0 && !n.status.hasServer(m.Peer) {
 		n.WantedChanged()
 	}
 }
@@ -100,11 +102,6 @@ func (p *presence) makeRoom(id uint32) {
 	if known >= maxMeetings {
 		delete(p.of, process{id, oldest.Disk})
 	}
-}
-
-// hasServer reports whether raft's latest configuration has a disk.
-func (n *Node) hasServer(p wire.Peer) bool {
-	return slices.ContainsFunc(n.Servers(), func(s wire.Peer) bool { return s.ServerID() == p.ServerID() })
 }
 
 // lately returns the processes of a member that were met lately.
@@ -145,7 +142,7 @@ const rivalGrace = time.Second
 // Rival describes two processes that run with a member's number: raft hears one of them here, or this member has no data and has
 // met both. It returns "" if this member knows no second process.
 func (n *Node) Rival(id uint32) string {
-	lately, servers := n.presence.lately(id), n.Servers()
+	lately, servers := n.presence.lately(id), n.status.Servers()
 	for _, met := range lately {
 		for _, s := range servers {
 			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.at) <= rivalGrace && n.heard(s).Sub(met.first) > rivalGrace {
@@ -166,11 +163,11 @@ func rivals(one, other wire.Peer) string {
 // heard returns when raft last heard a server, or the zero time: a leader hears those that answer it, and the others hear the
 // leader, which a second process with its number does not ask.
 func (n *Node) heard(s wire.Peer) time.Time {
-	r := n.raft.Load()
+	r := n.status.raft.Load()
 	switch {
-	case r != nil && n.Leading() && n.reaches(s):
+	case r != nil && n.status.Leading() && n.reaches(s):
 		return n.trans.Heard(s.ServerID())
-	case r != nil && n.leader() == s.ServerID():
+	case r != nil && n.status.leader() == s.ServerID():
 		return r.LastContact()
 	}
 	return time.Time{}
@@ -180,10 +177,10 @@ func (n *Node) heard(s wire.Peer) time.Time {
 // them. A member whose address in the configuration is that one must answer raft while this member leads. The others
 // must have been met there lately.
 func (n *Node) Present(list []wire.Peer) (ids []uint32) {
-	have, reached := n.Configuration(), append(n.trans.Reached(n.election), n.self().ServerID())
+	have, reached := n.status.Configuration(), append(n.trans.Reached(n.election), n.status.self().ServerID())
 	for _, p := range list {
 		h, in := find(have, p.ID)
-		there := p.ID == n.cfg.Self && p.Addr == n.self().Addr || n.presence.has(p)
+		there := p.ID == n.cfg.Self && p.Addr == n.status.self().Addr || n.presence.has(p)
 		if in && h.Addr == p.Addr {
 			there = slices.Contains(reached, h.ServerID())
 		}
@@ -228,7 +225,7 @@ func (n *Node) absent(list []wire.Peer) []wire.Peer {
 func (n *Node) probe(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, why error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	have := n.Configuration()
+	have := n.status.Configuration()
 	outcomes := make([]error, len(absent))
 	var all sync.WaitGroup
 	for i, p := range absent {
@@ -250,4 +247,18 @@ func (n *Node) probe(ctx context.Context, absent []wire.Peer, ask func(ctx conte
 	}
 	all.Wait()
 	return slices.Contains(outcomes, nil), errors.Join(outcomes...)
+}
+
+// Reached returns the ids of the other voting members that have answered this member's raft as a
+// leader within d, in order. It returns none before raft runs.
+func (n *Node) Reached(d time.Duration) []uint32 {
+	r := n.status.raft.Load()
+	if r == nil {
+		return nil
+	}
+	voting := voters(r)
+	reached := slices.DeleteFunc(n.trans.Reached(d), func(id raft.ServerID) bool {
+		return id == n.status.self().ServerID() || !slices.Contains(voting, id)
+	})
+	return slices.Sorted(slices.Values(memberIDs(reached)))
 }

@@ -101,7 +101,7 @@ func TestRival(t *testing.T) {
 			}
 		}
 		meets(n)
-		if got, first := n.Rival(id), e.members[id].node.self(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
+		if got, first := n.Rival(id), e.members[id].node.status.self(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
 			t.Errorf("two processes run: %q", got)
 		}
 		follower := e.members[others(lead)[1]].node
@@ -117,7 +117,7 @@ func TestRival(t *testing.T) {
 		}
 		time.Sleep(2 * metFor)
 		e.start(id)
-		e.wait("the first one to answer the leader again", func() bool { return n.reaches(e.members[id].node.self()) })
+		e.wait("the first one to answer the leader again", func() bool { return n.reaches(e.members[id].node.status.self()) })
 		e.kill(id)
 		e.wipe(id)
 		e.start(id)
@@ -210,7 +210,7 @@ func TestOneOfTwoMoves(t *testing.T) {
 		want.Store(&list)
 		time.Sleep(10 * time.Second)
 		if got := e.leader(1, 2); got != lead || !slices.Equal(lines(e.members[lead].node), e.peers) {
-			t.Errorf("member %d led, and now %d does; the configuration is %v", lead, got, e.members[lead].node.Configuration())
+			t.Errorf("member %d led, and now %d does; the configuration is %v", lead, got, e.members[lead].node.status.Configuration())
 		}
 		there.Store(true)
 		e.wait("the configuration to follow", func() bool { return slices.Equal(lines(e.members[lead].node), list) })
@@ -219,7 +219,7 @@ func TestOneOfTwoMoves(t *testing.T) {
 
 // lines returns the configuration of a member as a list.
 func lines(n *Node) (list []wire.Peer) {
-	for _, p := range n.Configuration() {
+	for _, p := range n.status.Configuration() {
 		list = append(list, p.Line())
 	}
 	return list

@@ -43,7 +43,7 @@ func (p *Proposed) Index() uint64 { return p.index }
 // hear of it up to a millisecond later. If from is nil, all hear of it at once.
 func (n *Node) Propose(data []byte, from []uint32) *Proposed {
 	p := &Proposed{done: make(chan struct{}), from: from}
-	r := n.raft.Load()
+	r := n.status.raft.Load()
 	if err := n.addProposed(r, p, data); err != nil {
 		p.err = err
 		close(p.done)
@@ -144,6 +144,6 @@ func (n *Node) watchRefusals(err error) {
 	case n.refused.IsZero() || time.Since(last) > 2*n.election:
 		n.refused = time.Now()
 	case time.Since(n.refused) > 2*n.election:
-		n.fatal(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(n.refused).Round(time.Millisecond), err))
+		n.failure.set(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(n.refused).Round(time.Millisecond), err))
 	}
 }

@@ -74,16 +74,16 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 		e.applied(all, 1, 2)
 		e.kill(2)
 		n := e.members[1].node
-		e.wait("it to follow nobody", func() bool { return n.LeaderID() == 0 })
-		next := n.LastIndex() + 10
+		e.wait("it to follow nobody", func() bool { return n.status.LeaderID() == 0 })
+		next := n.status.LastIndex() + 10
 		for name, spoil := range bad {
 			req, body := snapshotRequest(e, next)
 			spoil(req, &body)
 			if got, err := e.send(2, 1, req, body); err == nil || !strings.Contains(err.Error(), "snapshot refused") {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}
-			if m := e.members[1]; n.failureNow() != nil || e.snapshot(1) || m.machine.restored != 0 || m.node.Term() >= 9 {
-				t.Fatalf("%s: it cost the receiver something: %v, term %d", name, n.failureNow(), n.Term())
+			if m := e.members[1]; n.failure.err() != nil || e.snapshot(1) || m.machine.restored != 0 || m.node.status.Term() >= 9 {
+				t.Fatalf("%s: it cost the receiver something: %v, term %d", name, n.failure.err(), n.status.Term())
 			}
 		}
 		e.applied(all, 1)

@@ -123,8 +123,8 @@ func (e *ensemble) complete(ids ...uint32) {
 	for _, id := range ids {
 		n := e.members[id].node
 		e.wait(fmt.Sprintf("member %d to know of %d voters", id, len(e.peers)), func() bool {
-			r := n.raft.Load()
-			return r != nil && len(voters(r)) == len(e.peers) && n.votes(r)
+			r := n.status.raft.Load()
+			return r != nil && len(voters(r)) == len(e.peers) && n.status.votes()
 		})
 	}
 }
@@ -135,8 +135,7 @@ func (e *ensemble) votes(ids ...uint32) {
 	for _, id := range ids {
 		n := e.members[id].node
 		e.wait(fmt.Sprintf("member %d to be a voter", id), func() bool {
-			r := n.raft.Load()
-			return r != nil && n.votes(r) && !n.Joining()
+			return n.status.votes() && !n.Joining()
 		})
 	}
 }
@@ -226,7 +225,7 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 		e.propose("x", 1)
 		e.applied(append(slices.Clone(all), "x"), 2)
 		time.Sleep(10 * time.Second)
-		if n := e.members[1].node; len(n.Voters()) != 1 {
+		if n := e.members[1].node; len(n.status.Voters()) != 1 {
 			t.Error("a vote for the first that came")
 		}
 		e.kill(2)
@@ -265,8 +264,8 @@ func TestRecoverWithOldMember(t *testing.T) {
 		e.start(1, 2, 3)
 		time.Sleep(10 * time.Second)
 		for id, m := range e.members {
-			if n := m.node; len(n.Voters()) != 1 && id != 2 || id == 2 && n.Leading() {
-				t.Errorf("member %d has the voters %v, and leads: %t", id, n.Voters(), n.Leading())
+			if n := m.node; len(n.status.Voters()) != 1 && id != 2 || id == 2 && n.status.Leading() {
+				t.Errorf("member %d has the voters %v, and leads: %t", id, n.status.Voters(), n.status.Leading())
 			}
 		}
 		for _, id := range []uint32{2, 3} {
@@ -416,14 +415,14 @@ func TestRecoverMarkedDisk(t *testing.T) {
 					m.dir = filepath.Join(t.TempDir(), fmt.Sprint(id))
 				}
 				e.start(1, 2)
-				e.wait("the first one to lead", e.members[1].node.Leading)
+				e.wait("the first one to lead", e.members[1].node.status.Leading)
 				e.propose("a", 1)
 				e.applied([]string{"a"}, 1, 2)
 				e.joined(2)
 				for id, want := range map[uint32]error{1: nil, 2: errCopying} {
 					n := e.members[id].node
 					if snapshot {
-						if err := n.raft.Load().Snapshot().Error(); err != nil {
+						if err := n.status.raft.Load().Snapshot().Error(); err != nil {
 							t.Fatal(err)
 						}
 					}

@@ -59,7 +59,8 @@ func TestTwoBeginners(t *testing.T) {
 			t.Errorf("the first one is told of %q, which has not asked for a while", rival)
 		}
 		reply := &proto.HelloReply{ConfigHash: n.hash(), Rival: "another"}
-		first := &Node{cfg: Config{Self: 1, Peers: e.peers, Book: wire.NewBook(1, e.peers)}}
+		book := wire.NewBook(1, e.peers)
+		first := &Node{cfg: Config{Self: 1, Peers: e.peers, Book: book}, status: &Status{book: book, peers: e.peers}}
 		if got := first.evaluate(round{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: n.hash()}}}); !strings.Contains(got.waits, "another") {
 			t.Errorf("a member that is told of another one begins: %+v", got)
 		}

@@ -32,7 +32,6 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	n.trans = n.newTransport()
 	n.trans.Start()
 	if err := n.begin(ctx); err != nil {
 		closed := n.trans.Close()
@@ -51,7 +50,7 @@ func (n *Node) run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { n.meterLoop(ctx, r) })
 	if !n.alone() {
-		if n.onlyVoter(r) { // there is nobody to wait for
+		if n.status.onlyVoter() { // there is nobody to wait for
 			loops.Go(func() { _ = n.trans.Stand(n.election) })
 		}
 		loops.Go(func() { n.comeLoop(ctx, r) })
@@ -61,11 +60,11 @@ func (n *Node) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		n.endGracefully()
-	case <-n.failed:
+	case <-n.failure.failed:
 	}
 	cancel()
 	loops.Wait()
-	return errors.Join(n.failureNow(), n.stopRaft(r))
+	return errors.Join(n.failure.err(), n.stopRaft(r))
 }
 
 func (n *Node) startRaft() (*raft.Raft, error) {
@@ -74,13 +73,13 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 	if err != nil {
 		return nil, errors.Join(err, n.trans.Close())
 	}
-	n.log = &logCache{LogStore: n.disk.Log()}
-	r, err := n.newRaft(conf, n.log)
+	n.status.log = &logCache{LogStore: n.disk.Log()}
+	r, err := n.newRaft(conf, n.status.log)
 	if err != nil {
 		return nil, errors.Join(err, n.trans.Close())
 	}
-	n.raft.Store(r)
-	n.cfg.Book.Follow(n.Configuration)
+	n.status.raft.Store(r)
+	n.cfg.Book.Follow(n.status.Configuration)
 	n.cfg.Configured()
 	n.metrics.observe(r)
 	if err := n.checkStarted(r, newest); err != nil {
@@ -90,25 +89,6 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "reason", why)
 	}
 	return r, nil
-}
-
-// fatal ends the member: Run returns err. Only the first call counts.
-func (n *Node) fatal(err error) {
-	n.failing.Do(func() {
-		err := disk.Explain(err, !n.alone())
-		n.logger.Error("this member stops", "err", err)
-		n.failure = err
-		close(n.failed)
-	})
-}
-
-func (n *Node) failureNow() error {
-	select {
-	case <-n.failed:
-		return n.failure
-	default:
-		return nil
-	}
 }
 
 // endGracefully takes no more entries, hands leadership over and waits for the entries under way.

@@ -111,7 +111,7 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 					t.Errorf("asks for votes: %v", err)
 				}
 				time.Sleep(10 * time.Second)
-				if e.members[old].node.Leading() && where == "machine" || e.leader(rest...) != next {
+				if e.members[old].node.status.Leading() && where == "machine" || e.leader(rest...) != next {
 					t.Error("it leads again while it hangs")
 				}
 				time.Sleep(long)
@@ -144,7 +144,7 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 		e, logs, _ := stalls(t, func(*Config) {})
 		lead := e.leader(1, 2, 3)
 		late := others(lead)[0]
-		term := e.members[lead].node.Term()
+		term := e.members[lead].node.status.Term()
 		logs[late].stall(30 * time.Second)
 		all := []string{"a"}
 		for i := range 60 {
@@ -157,7 +157,7 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("caught up %v after it woke", took)
 		}
-		if e.leader(1, 2, 3) != lead || e.members[lead].node.Term() != term {
+		if e.leader(1, 2, 3) != lead || e.members[lead].node.status.Term() != term {
 			t.Error("another term: the leader was not to be disturbed")
 		}
 	})
@@ -190,16 +190,16 @@ func TestSnapshotForAStalledMachine(t *testing.T) {
 		if e.members[late].node.Stalled() == nil {
 			t.Error("the machine does not hang any more: this test shows nothing")
 		}
-		term := e.members[lead].node.Term()
+		term := e.members[lead].node.status.Term()
 		time.Sleep(time.Until(time.Unix(0, machines[late].until.Load())) + time.Second)
-		if err := e.members[late].node.failureNow(); err != nil {
+		if err := e.members[late].node.failure.err(); err != nil {
 			if err := e.ended(late); !errors.Is(err, wire.ErrRestart) {
 				t.Fatalf("Run: %v", err)
 			}
 			e.start(late)
 		}
 		e.applied(all, 1, 2, 3)
-		if e.leader(1, 2, 3) != lead || e.members[lead].node.Term() != term {
+		if e.leader(1, 2, 3) != lead || e.members[lead].node.status.Term() != term {
 			t.Error("another term: the leader was not to be disturbed")
 		}
 	})

@@ -51,7 +51,7 @@ func (n *Node) begin(ctx context.Context) error {
 		next := n.evaluate(n.askAll(ctx))
 		switch {
 		case next.waits == "" && next.ensemble != wire.EnsembleID{}:
-			n.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.ensemble[:4]), "disk", n.self().Disk)
+			n.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.ensemble[:4]), "disk", n.status.self().Disk)
 			return n.enter(next.ensemble)
 		case next.waits == "":
 			return n.bootstrap()
@@ -207,12 +207,6 @@ func checkCopied(data *disk.Data) error {
 	return nil
 }
 
-// hasCome reports whether this disk is in the configuration, and has all that its leader had when the term began.
-func (n *Node) hasCome() bool {
-	r := n.raft.Load()
-	return r != nil && n.leader() != "" && n.fsm.term.Load() == r.CurrentTerm() && n.configured()
-}
-
 // bootstrap begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
 // start begins another ensemble.
 func (n *Node) bootstrap() error {
@@ -227,14 +221,14 @@ func (n *Node) bootstrap() error {
 	if err == nil {
 		err = n.disk.Log().StoreLog(&raft.Log{
 			Index: disk.BootstrapIndex, Term: 1, Type: raft.LogConfiguration,
-			Data: raft.EncodeConfiguration(wire.Configuration([]wire.Peer{n.self()})),
+			Data: raft.EncodeConfiguration(wire.Configuration([]wire.Peer{n.status.self()})),
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: begin an ensemble: %w", err)
 	}
 	n.cfg.Book.SetEnsemble(id)
-	n.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", n.self().Disk)
+	n.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", n.status.self().Disk)
 	return nil
 }
 
@@ -253,17 +247,17 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 			return
 		case <-time.After(pause):
 		}
-		if n.joining.Load() && n.hasCome() {
+		if n.joining.Load() && n.status.hasJoined() {
 			if err := n.setCopying(false); err != nil {
-				n.fatal(err)
+				n.failure.set(err)
 				return
 			}
 		}
-		if votes := n.votes(r); !takesPart && n.hasCome() && (votes || !n.wants(n.cfg.Self)) {
+		if votes := n.status.votes(); !takesPart && n.status.hasJoined() && (votes || !n.wants(n.cfg.Self)) {
 			takesPart = true
 			n.logger.Info("this member takes part in the ensemble", "votes", votes, "index", r.AppliedIndex())
 		}
-		if n.configured() && n.LeaderID() != 0 {
+		if n.status.configured() && n.status.LeaderID() != 0 {
 			lost = nil
 			continue
 		}
@@ -272,7 +266,7 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 		lost = n.lostMajority(replies)
 		n.logLost(lost, before)
 		if err := n.checkEntered(replies); err != nil {
-			n.fatal(err)
+			n.failure.set(err)
 			return
 		}
 	}

@@ -118,7 +118,8 @@ func TestWhoBegins(t *testing.T) {
 		{"one comes in itself, and has no data", 2, map[uint32]*proto.HelloReply{1: empty, 3: {ConfigHash: hash, Ensemble: first[:]}, 4: empty}, nil, false, wire.EnsembleID{}, ""},
 		{"two ensembles", 2, map[uint32]*proto.HelloReply{3: data(first), 4: data(second)}, nil, false, wire.EnsembleID{}, "the end of one of two ensembles"},
 	} {
-		n := &Node{cfg: Config{Self: tt.self, Peers: peers, Book: wire.NewBook(tt.self, peers), NewEnsemble: tt.byMajority}}
+		book := wire.NewBook(tt.self, peers)
+		n := &Node{cfg: Config{Self: tt.self, Peers: peers, Book: book, NewEnsemble: tt.byMajority}, status: &Status{book: book, peers: peers}}
 		if tt.met != nil {
 			n.Met(*tt.met)
 		}
@@ -215,23 +216,23 @@ func TestWipedMemberComesIn(t *testing.T) {
 				e := newEnsemble(t, 3)
 				e.begin()
 				all := e.fill(40, 1, 2, 3)
-				before := e.members[wiped].node.self()
+				before := e.members[wiped].node.status.self()
 				e.kill(wiped)
 				e.slowly(wiped, 20*time.Millisecond)
 				e.start(wiped)
 				if twice {
-					e.wait("a part of the log", func() bool { return e.members[wiped].node.LastIndex() > 10 })
+					e.wait("a part of the log", func() bool { return e.members[wiped].node.status.LastIndex() > 10 })
 					e.kill(wiped)
 					e.wipe(wiped)
 					e.start(wiped)
 				}
-				now := e.members[wiped].node.self()
+				now := e.members[wiped].node.status.self()
 				e.wait("its new disk to vote", func() bool {
 					lead := e.leaderNow()
 					if lead == 0 {
 						return false
 					}
-					servers := e.members[lead].node.Servers()
+					servers := e.members[lead].node.status.Servers()
 					return len(servers) == 3 && slices.Contains(servers, now) && !slices.Contains(servers, before)
 				})
 				e.propose("more", 1, 2, 3)
@@ -259,11 +260,11 @@ func TestCopiedConfigurationGivesNoVote(t *testing.T) {
 		e.slowly(1, time.Second)
 		e.start(1)
 		n := e.members[1].node
-		e.wait("the first entries", func() bool { return n.LastIndex() > 0 })
+		e.wait("the first entries", func() bool { return n.status.LastIndex() > 0 })
 		e.kill(e.leader(2, 3))
 		for range 100 {
-			if time.Sleep(100 * time.Millisecond); n.Leading() || n.Term() > 0 && n.mayStand() == nil {
-				t.Fatalf("member 1 leads or may stand, with the configuration %v", n.Servers())
+			if time.Sleep(100 * time.Millisecond); n.status.Leading() || n.status.Term() > 0 && n.mayStand() == nil {
+				t.Fatalf("member 1 leads or may stand, with the configuration %v", n.status.Servers())
 			}
 		}
 		for id := range e.members {
@@ -306,12 +307,12 @@ func TestNewDiskIsMarked(t *testing.T) {
 		e.slowly(3, 20*time.Millisecond)
 		for range 2 {
 			e.start(3)
-			index := e.members[3].node.LastIndex()
-			e.wait("a part of the log", func() bool { return e.members[3].node.LastIndex() > index+5 })
+			index := e.members[3].node.status.LastIndex()
+			e.wait("a part of the log", func() bool { return e.members[3].node.status.LastIndex() > index+5 })
 			n := e.members[3].node
 			e.kill(3)
 			if copying, err := isCopying(n.disk.Stable()); !copying || err != nil {
-				t.Errorf("with %d entries, it is marked: %t, %v", n.LastIndex(), copying, err)
+				t.Errorf("with %d entries, it is marked: %t, %v", n.status.LastIndex(), copying, err)
 			}
 		}
 		e.start(3)
@@ -355,8 +356,8 @@ func TestLostMajority(t *testing.T) {
 			logged("later")
 			for id, m := range e.members {
 				n := m.node
-				if lost := n.lostMajority(n.askAll(t.Context())); n.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
-					t.Errorf("member %d knows that %v are lost, and follows %d", id, lost, n.LeaderID())
+				if lost := n.lostMajority(n.askAll(t.Context())); n.status.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
+					t.Errorf("member %d knows that %v are lost, and follows %d", id, lost, n.status.LeaderID())
 				}
 			}
 		})
@@ -383,8 +384,8 @@ func TestReplacedVotersAreNotLost(t *testing.T) {
 		e.start(5)
 		e.wait("member 5 to run", func() bool { return e.ready(5) })
 		n := e.members[5].node
-		if lost := n.lostMajority(n.askAll(t.Context())); n.LeaderID() != 0 || lost != nil {
-			t.Errorf("it takes %v for lost, and follows %d", lost, n.LeaderID())
+		if lost := n.lostMajority(n.askAll(t.Context())); n.status.LeaderID() != 0 || lost != nil {
+			t.Errorf("it takes %v for lost, and follows %d", lost, n.status.LeaderID())
 		}
 	})
 }
@@ -410,16 +411,16 @@ func TestVoterUnknownToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := twoAndAnObserver(t)
 		e.net.partition(1, 2)
-		third := e.members[3].node.self()
-		future := e.members[1].node.raft.Load().AddVoter(third.ServerID(), third.ServerAddress(), 0, time.Second)
+		third := e.members[3].node.status.self()
+		future := e.members[1].node.status.raft.Load().AddVoter(third.ServerID(), third.ServerAddress(), 0, time.Second)
 		if err := future.Error(); err != nil {
 			t.Fatal(err)
 		}
 		e.kill(1)
-		if got := shown(e.members[2].node.Configuration()); got != "1 2 (3)" {
+		if got := shown(e.members[2].node.status.Configuration()); got != "1 2 (3)" {
 			t.Fatalf("member 2 has the configuration %q: this shows nothing", got)
 		}
-		e.wait("the third one to lead", func() bool { return e.members[3].node.Leading() })
+		e.wait("the third one to lead", func() bool { return e.members[3].node.status.Leading() })
 		e.net.heal()
 	})
 }
@@ -429,14 +430,14 @@ func TestNonvoterGetsCommittedEntries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := twoAndAnObserver(t)
-		before := e.members[3].node.LastIndex()
+		before := e.members[3].node.status.LastIndex()
 		e.net.partition(1, 2)
 		lost := e.members[1].node.Propose([]byte("uncommitted"), nil)
 		time.Sleep(e.members[1].node.election / 2) // it still leads
-		if n := e.members[1].node; !n.Leading() || n.LastIndex() == before {
+		if n := e.members[1].node; !n.status.Leading() || n.status.LastIndex() == before {
 			t.Fatal("member 1 leads no more, or has no entry: this shows nothing")
 		}
-		if last := e.members[3].node.LastIndex(); last != before {
+		if last := e.members[3].node.status.LastIndex(); last != before {
 			t.Errorf("the nonvoter has got entry %d, and only %d is committed", last, before)
 		}
 		e.net.heal()

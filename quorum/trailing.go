@@ -93,7 +93,7 @@ func (n *Node) meterLoop(ctx context.Context, r *raft.Raft) {
 		}
 		rc.SnapshotThreshold, rc.TrailingLogs = threshold, trailing
 		if err := r.ReloadConfig(rc); err != nil {
-			n.fatal(err) // cannot happen: only counts have changed
+			n.failure.set(err) // cannot happen: only counts have changed
 			return
 		}
 	}

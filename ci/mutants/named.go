@@ -189,7 +189,7 @@ var named = []namedMutant{
 	},
 	{
 		"sync answered with what the leader's disk lacks", "quorum/status.go",
-		"return n.disk.Durable(n.raftValue(0, (*raft.Raft).CommitIndex))", "return n.raftValue(0, (*raft.Raft).CommitIndex)",
+		"return s.disk.Durable(s.value((*raft.Raft).CommitIndex))", "return s.value((*raft.Raft).CommitIndex)",
 		"quorum", "TestLeaderStoresBesides",
 	},
 	{
@@ -754,7 +754,7 @@ var named = []namedMutant{
 	},
 	{
 		"term opened before most voters vote", "member/terms.go",
-		"!listed && !t.m.node.Founded(", "!listed && t.m.node.Founded(",
+		"!listed && !t.m.node.Status().Founded(", "!listed && t.m.node.Status().Founded(",
 		"member", "TestNoTermBeforeMostVote",
 	},
 	{

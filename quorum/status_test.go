@@ -1,0 +1,22 @@
+package quorum
+
+import (
+	"testing"
+
+	"rollcall/quorum/wire"
+)
+
+// TestStatusBeforeRaft checks what a member shows before its raft runs.
+func TestStatusBeforeRaft(t *testing.T) {
+	peers := []wire.Peer{{ID: 2, Addr: "two:1"}, {ID: 1, Addr: "one:1"}}
+	s := &Status{book: wire.NewBook(1, peers), peers: peers}
+	if s.Term() != 0 || s.LastIndex() != 0 || s.LastTerm() != 0 || s.LeaderID() != 0 || s.Leading() || s.leadsIn(0) {
+		t.Error("raft has a state before it runs")
+	}
+	if s.configured() || s.votes() || s.onlyVoter() || s.hasJoined() || s.configurationCommitted() || s.Founded(peers) {
+		t.Error("this disk takes part before raft runs")
+	}
+	if got := s.Configuration(); len(s.Servers()) != 0 || len(got) != 2 || got[0].ID != 1 || got[1].ID != 2 {
+		t.Errorf("the servers are %v and the configuration %v, want none and the configured list", s.Servers(), got)
+	}
+}
