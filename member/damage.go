@@ -20,7 +20,7 @@ func (m *Member) reportDamage(why string) {
 // directory. A member that runs alone has no other member to get the state from. It ends, and the next
 // start rebuilds the state from its disk.
 func (m *Member) damageLoop(ctx context.Context) error {
-	if why := m.node.Damage(); why != "" {
+	if why := m.node.Record().Damage(); why != "" {
 		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data directory and start it again", "reason", why)
 		m.stopServing()
 	}
@@ -30,7 +30,7 @@ func (m *Member) damageLoop(ctx context.Context) error {
 			return nil
 		case why := <-m.damage:
 			switch {
-			case m.node.Damage() != "": // reported again
+			case m.node.Record().Damage() != "": // reported again
 			case m.alone():
 				return fmt.Errorf("member: the state is damaged: %s; start this member again: it reads its state from the disk. If that happens again, check the memory of the machine", why)
 			default:
@@ -51,7 +51,7 @@ func (m *Member) damaged(ctx context.Context, why string) error {
 		m.log.Warn("leadership not handed over", "err", err)
 	}
 	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data directory and start it again", "reason", why)
-	err := m.node.SetDamage(why)
+	err := m.node.Record().SetDamage(why)
 	m.stopServing()
 	return err
 }

@@ -513,7 +513,7 @@ func (m *Member) State() *znode.State { return m.state }
 // is no leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.Stalled() != nil || m.node.Damage() != "" || m.disputed() != "":
+	case m.node.Stalled() != nil || m.node.Record().Damage() != "" || m.disputed() != "":
 		return ""
 	case m.terms.current.Load() != nil && m.alone():
 		return "standalone"
@@ -542,7 +542,7 @@ func (m *Member) Health() admin.Health { return source{m}.Health() }
 
 // Damage returns why this member no longer serves: its state differs from that of the others. It
 // returns "" if no damage is known.
-func (m *Member) Damage() string { return m.node.Damage() }
+func (m *Member) Damage() string { return m.node.Record().Damage() }
 
 // Joining reports whether this member is still catching up and takes part in no election.
 func (m *Member) Joining() bool { return m.node.Joining() }

@@ -53,7 +53,7 @@ func (m *Member) readOnlyLoop(ctx context.Context) error {
 // have seen, because a member learns from a leader how much of its own log is committed.
 func (m *Member) forsaken() bool {
 	return m.node.Status().LeaderID() == 0 && m.announced.Load() && !m.node.Joining() && m.removed() == 0 && !m.server.Draining() &&
-		m.node.Stalled() == nil && m.node.Damage() == "" && m.disputed() == ""
+		m.node.Stalled() == nil && m.node.Record().Damage() == "" && m.disputed() == ""
 }
 
 // whitelist returns the four-letter words that are answered. In read-only mode clients ask with isro whether

@@ -138,7 +138,7 @@ func (m *Member) learnList(message *proto.Roster) error {
 // recall takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
 func (m *Member) recall() error {
 	var list proto.Roster
-	stored := m.node.List()
+	stored := m.node.Record().List()
 	if len(stored) == 0 {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (m *Member) listLoop(ctx context.Context) error {
 // inEnsemble reports whether this member knows its ensemble. Until then, a list that it has heard of may be another
 // one's, and is not stored.
 func (m *Member) inEnsemble() bool {
-	_, known := m.node.Ensemble()
+	_, known := m.node.Record().Ensemble()
 	return known
 }
 
@@ -235,7 +235,7 @@ func (m *Member) store(newest *proto.Roster) error {
 	if err != nil {
 		return fmt.Errorf("member: store the server list: %w", err)
 	}
-	return m.node.StoreList(list)
+	return m.node.Record().StoreList(list)
 }
 
 // compareList reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.

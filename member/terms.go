@@ -106,7 +106,7 @@ func (t *terms) begin(ctx context.Context) func() {
 func (t *terms) lead(ctx context.Context) {
 	logged := false
 	for ctx.Err() == nil && t.m.node.Status().Leading() {
-		if t.m.node.Stalled() == nil && t.m.node.Damage() == "" {
+		if t.m.node.Stalled() == nil && t.m.node.Record().Damage() == "" {
 			switch err := t.term(ctx); {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, errFounding) && logged:
@@ -203,7 +203,7 @@ func (t *terms) firstRoster() (*proto.Roster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the configured list of servers: %w", err)
 	}
-	ensemble, _ := t.m.node.Ensemble()
+	ensemble, _ := t.m.node.Record().Ensemble()
 	return znode.Roster{Ensemble: ensemble, Servers: list}.Message(), nil
 }
 

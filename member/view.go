@@ -116,7 +116,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
-		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Damage(), m.disputed()), Drained: m.server.Draining(),
+		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.disputed()), Drained: m.server.Draining(),
 		Exposed: m.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removed() != 0, Operators: m.operatorsURL(),
 	}
 	if err := m.node.Stalled(); err != nil {

@@ -20,11 +20,11 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		e.begin()
 		old := e.leader(1, 2, 3)
 		rest := others(old)
-		if why := e.members[old].node.Damage(); why != "" {
+		if why := e.members[old].node.record.Damage(); why != "" {
 			t.Fatalf("damaged from the start: %q", why)
 		}
 		for _, why := range []string{"a bit", "another bit"} {
-			if err := e.members[old].node.SetDamage(why); err != nil {
+			if err := e.members[old].node.record.SetDamage(why); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -43,7 +43,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 
 		e.kill(old)
 		e.start(old)
-		if why := e.members[old].node.Damage(); why != "a bit" {
+		if why := e.members[old].node.record.Damage(); why != "a bit" {
 			t.Errorf("after a restart the reason is %q", why)
 		}
 		e.propose("d", third)
@@ -65,7 +65,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		e.kill(old)
 		e.wipe(old)
 		e.start(old)
-		if why := e.members[old].node.Damage(); why != "" {
+		if why := e.members[old].node.record.Damage(); why != "" {
 			t.Errorf("with an empty directory: %q", why)
 		}
 	})
@@ -78,12 +78,12 @@ func TestRecoverDamagedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 3, 3)
 		e.start(1)
-		if err := e.members[1].node.SetDamage("a bit"); err != nil {
+		if err := e.members[1].node.record.SetDamage("a bit"); err != nil {
 			t.Fatal(err)
 		}
 		e.stop(1)
 		e.start(1)
-		if why := e.members[1].node.Damage(); why != "a bit" {
+		if why := e.members[1].node.record.Damage(); why != "a bit" {
 			t.Fatalf("after a restart the reason is %q", why)
 		}
 		e.stop(1)
@@ -91,7 +91,7 @@ func TestRecoverDamagedMember(t *testing.T) {
 		e.start(1, 2, 3)
 		e.propose("on", 1)
 		e.complete(1, 2, 3)
-		if why := e.members[1].node.Damage(); why != "" {
+		if why := e.members[1].node.record.Damage(); why != "" {
 			t.Errorf("recovered, and damaged: %q", why)
 		}
 		e.applied(append(all, "on"), 1, 2, 3)

@@ -2,50 +2,14 @@ package quorum
 
 import (
 	"crypto/rand"
-	"fmt"
 	"slices"
 
-	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
-
-// keyEnsemble is the key in the stable store for the ensemble that this member belongs to: 32 bytes. A member without data
-// may have one of an ensemble into which it has begun to come; it counts for nothing.
-var keyEnsemble = []byte("RollcallEnsemble")
-
-// Ensemble returns the id of the ensemble that this member belongs to. It is known as soon as there are data, or as this
-// member comes into an ensemble.
-func (n *Node) Ensemble() (id [32]byte, known bool) {
-	e := n.cfg.Book.Ensemble()
-	return e, e != wire.EnsembleID{}
-}
 
 func drawEnsemble() (id wire.EnsembleID) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	return id
-}
-
-func writeEnsemble(stable *disk.Stable, id wire.EnsembleID) error {
-	if err := stable.Set(keyEnsemble, id[:]); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
-	}
-	return nil
-}
-
-// readEnsemble reads which ensemble this member's data belong to.
-func (n *Node) readEnsemble() error {
-	if !n.HasData() {
-		return nil
-	}
-	stored, err := n.disk.Stable().Value(keyEnsemble)
-	switch {
-	case err != nil:
-		return fmt.Errorf("quorum: read state: %w", err)
-	case len(stored) != len(wire.EnsembleID{}):
-		return fmt.Errorf("quorum: the stored ensemble is %w: %d bytes instead of %d", disk.ErrDamaged, len(stored), len(wire.EnsembleID{}))
-	}
-	n.cfg.Book.SetEnsemble(wire.EnsembleID(stored))
-	return nil
 }
 
 // Follows reports whether the configuration that is committed, as far as this member knows, is what the server
@@ -97,25 +61,4 @@ func (n *Node) WantedChanged() {
 	case n.wanted <- struct{}{}:
 	default:
 	}
-}
-
-// keyList is the key in the stable store for the newest server list of the ensemble that the caller has stored.
-var keyList = []byte("RollcallList")
-
-// StoreList stores the ensemble's server list, which the next process finds in List. It waits for the disk.
-func (n *Node) StoreList(list []byte) error {
-	if err := n.disk.Stable().Set(keyList, list); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
-	}
-	return nil
-}
-
-// List returns the server list that an earlier process of this member has stored, or nil.
-func (n *Node) List() []byte { return n.list }
-
-func (n *Node) readList() (err error) {
-	if n.list, err = n.disk.Stable().Value(keyList); err != nil {
-		return fmt.Errorf("quorum: read state: %w", err)
-	}
-	return nil
 }

@@ -485,9 +485,9 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 		if cut || m.node == nil {
 			return nil, errors.New("unavailable")
 		}
-		ensemble, _ := m.node.Ensemble()
+		ensemble, _ := m.node.record.Ensemble()
 		if asks := e.members[from].node; asks != nil {
-			theirs, _ := asks.Ensemble()
+			theirs, _ := asks.record.Ensemble()
 			if theirs != ensemble && theirs != (wire.EnsembleID{}) && ensemble != (wire.EnsembleID{}) {
 				return nil, wire.ErrOtherEnsemble // as the hello of a connection has it
 			}
@@ -661,7 +661,7 @@ func (e *ensemble) joined(id uint32) {
 	e.t.Helper()
 	e.wait("member to have joined", func() bool {
 		n := e.members[id].node
-		return !n.Joining() && !n.joining.Load()
+		return !n.Joining() && !n.record.copying.Load()
 	})
 }
 

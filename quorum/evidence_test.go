@@ -289,7 +289,7 @@ func TestUnfitMemberDoesNotStand(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(n *Node){
 		"declines":   func(n *Node) { n.Decline() },
-		"is damaged": func(n *Node) { _ = n.SetDamage("for a test") },
+		"is damaged": func(n *Node) { _ = n.record.SetDamage("for a test") },
 	}
 	for name, unable := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,6 @@ type Node struct {
 	cfg      Config
 	logger   *slog.Logger
 	election time.Duration
-	list     []byte // see List
 
 	disk    *disk.Data
 	fsm     *fsm
@@ -73,13 +72,12 @@ type Node struct {
 	metrics raftMetrics
 
 	status     *Status
+	record     *Record
 	failure    *failure
-	joining    atomic.Bool   // it began without data, and has not all that its leader had yet
 	wanted     chan struct{} // the list has changed; one place
 	losses     chan loss     // the leader's connections have ended; one place
 	presence   presence
 	complaints complaints
-	damage     atomic.Pointer[string] // see SetDamage; nil: none
 	started    atomic.Bool
 	handing    atomic.Int32 // hand-overs under way
 	declining  atomic.Bool  // see Decline
@@ -157,6 +155,7 @@ func (n *Node) open() (err error) {
 		},
 	}
 	n.status.disk, n.status.fsm = n.disk, n.fsm
+	n.record = &Record{disk: n.disk, book: n.cfg.Book}
 	if err := n.read(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
@@ -169,7 +168,7 @@ func (n *Node) read() error {
 	if err := n.disk.Repair(n.cfg.Machine.Verify); err != nil {
 		return err
 	}
-	if err := errors.Join(n.checkSnapshot(), n.readDamage(), n.readEnsemble(), n.readCopying(), n.readList()); err != nil {
+	if err := errors.Join(n.checkSnapshot(), n.record.read(n.alone())); err != nil {
 		return err
 	}
 	n.cfg.Book.SetDisk(n.disk.ID()) // last: now this member may say hello
@@ -230,11 +229,22 @@ func (n *Node) mayTake() error {
 	return nil
 }
 
+// silent returns why this member must not lead or send anything as a leader, or nil if it may.
+func (n *Node) silent() error {
+	if n.record.Damage() != "" {
+		return errDamagedState
+	}
+	return n.Stalled()
+}
+
 // errNoVote is the reason why a member without a vote is no candidate.
 var errNoVote = errors.New("quorum: this member has no vote, and takes part in no election")
 
 // Status reads the state of raft.
 func (n *Node) Status() *Status { return n.status }
+
+// Record is what the data directory records about the ensemble.
+func (n *Node) Record() *Record { return n.record }
 
 // Ready returns a channel that is closed when raft runs.
 func (n *Node) Ready() <-chan struct{} { return n.ready }
@@ -254,7 +264,7 @@ func (n *Node) Disk() disk.ID { return n.disk.ID() }
 // had in this term; or its disk is not in raft's configuration; or it has data, and raft does not run yet. It has no vote then,
 // and must answer no proof round. An observer that has come in is not joining, and neither is a member that waits for its vote.
 func (n *Node) Joining() bool {
-	if n.joining.Load() {
+	if n.record.copying.Load() {
 		return !n.status.hasJoined()
 	}
 	return n.HasData() && !n.status.configured()

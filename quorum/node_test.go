@@ -129,7 +129,7 @@ func TestHandOverByTurns(t *testing.T) {
 	for name, unable := range map[string]func(*Node){
 		"declines": func(n *Node) { n.Decline() },
 		"is damaged": func(n *Node) {
-			if err := n.SetDamage("test"); err != nil {
+			if err := n.record.SetDamage("test"); err != nil {
 				panic(err)
 			}
 		},

@@ -33,7 +33,7 @@ func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body 
 	e.t.Helper()
 	book := wire.NewBook(from, e.peers)
 	book.SetDisk(e.members[from].server.Disk)
-	ensemble, _ := e.members[to].node.Ensemble()
+	ensemble, _ := e.members[to].node.record.Ensemble()
 	book.SetEnsemble(ensemble)
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: e.stream(book, newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),

@@ -44,7 +44,7 @@ func (n *Node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.logger.Info("raft runs", "joining", n.joining.Load(), "last", r.LastIndex(), "term", r.CurrentTerm())
+	n.logger.Info("raft runs", "joining", n.record.copying.Load(), "last", r.LastIndex(), "term", r.CurrentTerm())
 	close(n.ready)
 
 	var loops sync.WaitGroup

@@ -52,7 +52,7 @@ func (n *Node) begin(ctx context.Context) error {
 		switch {
 		case next.waits == "" && next.ensemble != wire.EnsembleID{}:
 			n.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.ensemble[:4]), "disk", n.status.self().Disk)
-			return n.enter(next.ensemble)
+			return n.record.enter(next.ensemble)
 		case next.waits == "":
 			return n.bootstrap()
 		case next.waits != logged && ctx.Err() == nil:
@@ -143,75 +143,11 @@ func (n *Node) hash() []byte {
 	return hash[:]
 }
 
-// keyCopying marks, in the stable store, a disk that has not yet copied all that the leader had. The mark decides nothing about
-// votes. The state of such a disk is an old one, so Recover and Replay refuse it.
-var keyCopying = []byte("RollcallCopying")
-
-// enter stores the ensemble that this member comes into, before anything of it gets into the log.
-func (n *Node) enter(id wire.EnsembleID) error {
-	err := writeEnsemble(n.disk.Stable(), id)
-	if err == nil {
-		err = n.setCopying(true)
-	}
-	if err != nil {
-		return err
-	}
-	n.cfg.Book.SetEnsemble(id)
-	return nil
-}
-
-func (n *Node) setCopying(copying bool) error {
-	var v uint64
-	if copying {
-		v = 1
-	}
-	if err := n.disk.Stable().SetUint64(keyCopying, v); err != nil {
-		return fmt.Errorf("quorum: write state: %w", err)
-	}
-	n.joining.Store(copying)
-	return nil
-}
-
-func (n *Node) readCopying() error {
-	copying, err := isCopying(n.disk.Stable())
-	n.joining.Store(copying || !n.HasData() && !n.alone())
-	return err
-}
-
-func isCopying(stable *disk.Stable) (bool, error) {
-	v, err := stable.GetUint64(keyCopying)
-	if err != nil {
-		return false, fmt.Errorf("quorum: read state: %w", err)
-	}
-	return v != 0, nil
-}
-
-// errCopying is the error for using the state of a disk outside of its ensemble that has not copied all of it.
-var errCopying = errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
-
-// checkCopied returns errCopying if a disk has not copied all that its leader had. A disk that votes by its newest configuration has
-// all of it, because only a disk that has the log gets a vote: its process ended before it removed the mark.
-func checkCopied(data *disk.Data) error {
-	copying, err := isCopying(data.Stable())
-	if err != nil || !copying {
-		return err
-	}
-	configuration, err := data.Configuration()
-	if err != nil {
-		return err
-	}
-	votes := func(p wire.Peer) bool { return p.Disk == data.ID() && !p.Observer }
-	if !slices.ContainsFunc(wire.Peers(configuration), votes) {
-		return errCopying
-	}
-	return nil
-}
-
 // bootstrap begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
 // start begins another ensemble.
 func (n *Node) bootstrap() error {
 	id := drawEnsemble()
-	err := n.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
+	err := n.record.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
 	if err == nil {
 		err = writeEnsemble(n.disk.Stable(), id)
 	}
@@ -247,8 +183,8 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 			return
 		case <-time.After(pause):
 		}
-		if n.joining.Load() && n.status.hasJoined() {
-			if err := n.setCopying(false); err != nil {
+		if n.record.copying.Load() && n.status.hasJoined() {
+			if err := n.record.setCopying(false); err != nil {
 				n.failure.set(err)
 				return
 			}

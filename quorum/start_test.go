@@ -143,7 +143,7 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 		}
 		e.start(1)
 		time.Sleep(5 * time.Second)
-		if _, known := e.members[1].node.Ensemble(); known || e.members[1].node.HasData() {
+		if _, known := e.members[1].node.record.Ensemble(); known || e.members[1].node.HasData() {
 			t.Error("want no data and no ensemble")
 		}
 		e.start(2, 3)

@@ -433,8 +433,8 @@ var named = []namedMutant{
 		"integration", "TestSchedules/seed=",
 	},
 	{
-		"damage forgotten by a restart", "quorum/damage.go",
-		"n.disk.Stable().Set(keyDamage, []byte(why))", "error(nil)",
+		"damage forgotten by a restart", "quorum/record.go",
+		"c.disk.Stable().Set(keyDamage, []byte(why))", "error(nil)",
 		"integration", "TestDamagedFollower",
 	},
 	{
@@ -907,7 +907,7 @@ var named = []namedMutant{
 	},
 	{
 		"term begun while the disk stalls", "member/terms.go",
-		"t.m.node.Stalled() == nil && t.m.node.Damage()", "t.m.node.Damage()",
+		"t.m.node.Stalled() == nil && t.m.node.Record().Damage()", "t.m.node.Damage()",
 		"member", "TestNoTermWhileTheDiskStalls",
 	},
 	{

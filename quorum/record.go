@@ -1,0 +1,185 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
+)
+
+// The keys of the record in the stable store.
+var (
+	// keyEnsemble has the ensemble that this member belongs to: 32 bytes. A member without data
+	// may have one of an ensemble into which it has begun to come; it counts for nothing.
+	keyEnsemble = []byte("RollcallEnsemble")
+	// keyCopying marks a disk that has not yet copied all that the leader had. The mark decides nothing about
+	// votes. The state of such a disk is an old one, so Recover and Replay refuse it.
+	keyCopying = []byte("RollcallCopying")
+	// keyDamage has the reason why this member's state cannot be trusted. Only emptying the directory or a recovery
+	// removes it.
+	keyDamage = []byte("RollcallDamage")
+	// keyList has the newest server list of the ensemble that the caller has stored.
+	keyList = []byte("RollcallList")
+)
+
+var errDamagedState = errors.New("quorum: this member's state is damaged")
+
+// Record is what the data directory records beside raft's state: the ensemble, its server list, whether this disk is still
+// copying, and damage. It is safe for concurrent use.
+type Record struct {
+	disk    *disk.Data
+	book    *wire.Book             // has the ensemble
+	copying atomic.Bool            // it began without data, and has not all that its leader had yet
+	damage  atomic.Pointer[string] // see SetDamage; nil: none
+	list    []byte                 // see List
+}
+
+// read reads the record at the start. A member without data is copying, unless it is alone.
+func (c *Record) read(alone bool) error {
+	return errors.Join(c.readDamage(), c.readEnsemble(), c.readCopying(alone), c.readList())
+}
+
+// Ensemble returns the id of the ensemble that this member belongs to. It is known as soon as there are data, or as this
+// member comes into an ensemble.
+func (c *Record) Ensemble() (id [32]byte, known bool) {
+	e := c.book.Ensemble()
+	return e, e != wire.EnsembleID{}
+}
+
+// enter stores the ensemble that this member comes into, before anything of it gets into the log.
+func (c *Record) enter(id wire.EnsembleID) error {
+	err := writeEnsemble(c.disk.Stable(), id)
+	if err == nil {
+		err = c.setCopying(true)
+	}
+	if err != nil {
+		return err
+	}
+	c.book.SetEnsemble(id)
+	return nil
+}
+
+func (c *Record) readEnsemble() error {
+	if !c.disk.HasData() {
+		return nil
+	}
+	stored, err := c.disk.Stable().Value(keyEnsemble)
+	switch {
+	case err != nil:
+		return fmt.Errorf("quorum: read state: %w", err)
+	case len(stored) != len(wire.EnsembleID{}):
+		return fmt.Errorf("quorum: the stored ensemble is %w: %d bytes instead of %d", disk.ErrDamaged, len(stored), len(wire.EnsembleID{}))
+	}
+	c.book.SetEnsemble(wire.EnsembleID(stored))
+	return nil
+}
+
+func writeEnsemble(stable *disk.Stable, id wire.EnsembleID) error {
+	if err := stable.Set(keyEnsemble, id[:]); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	return nil
+}
+
+func (c *Record) setCopying(copying bool) error {
+	var v uint64
+	if copying {
+		v = 1
+	}
+	if err := c.disk.Stable().SetUint64(keyCopying, v); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	c.copying.Store(copying)
+	return nil
+}
+
+func (c *Record) readCopying(alone bool) error {
+	copying, err := isCopying(c.disk.Stable())
+	c.copying.Store(copying || !c.disk.HasData() && !alone)
+	return err
+}
+
+func isCopying(stable *disk.Stable) (bool, error) {
+	v, err := stable.GetUint64(keyCopying)
+	if err != nil {
+		return false, fmt.Errorf("quorum: read state: %w", err)
+	}
+	return v != 0, nil
+}
+
+// errCopying is the error for using the state of a disk outside of its ensemble that has not copied all of it.
+var errCopying = errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
+
+// checkCopied returns errCopying if a disk has not copied all that its leader had. A disk that votes by its newest configuration has
+// all of it, because only a disk that has the log gets a vote: its process ended before it removed the mark.
+func checkCopied(data *disk.Data) error {
+	copying, err := isCopying(data.Stable())
+	if err != nil || !copying {
+		return err
+	}
+	configuration, err := data.Configuration()
+	if err != nil {
+		return err
+	}
+	votes := func(p wire.Peer) bool { return p.Disk == data.ID() && !p.Observer }
+	if !slices.ContainsFunc(wire.Peers(configuration), votes) {
+		return errCopying
+	}
+	return nil
+}
+
+// SetDamage records that this member's state differs from that of the ensemble, and why. From now
+// on this member is no candidate and sends nothing as a leader, so it stops leading. SetDamage
+// stores the reason, so that it stays valid over restarts; only the first one is stored. The
+// member's log is sound, so it still votes. The caller should hand over first. SetDamage waits for
+// the disk.
+func (c *Record) SetDamage(why string) error {
+	if !c.damage.CompareAndSwap(nil, &why) {
+		return nil
+	}
+	if err := c.disk.Stable().Set(keyDamage, []byte(why)); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	return nil
+}
+
+// Damage returns the reason given to SetDamage, or "" if no damage is known.
+func (c *Record) Damage() string {
+	if why := c.damage.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+func (c *Record) readDamage() error {
+	why, err := c.disk.Stable().Value(keyDamage)
+	if err != nil {
+		return fmt.Errorf("quorum: read state: %w", err)
+	}
+	if len(why) > 0 {
+		text := string(why)
+		c.damage.Store(&text)
+	}
+	return nil
+}
+
+// StoreList stores the ensemble's server list, which the next process finds in List. It waits for the disk.
+func (c *Record) StoreList(list []byte) error {
+	if err := c.disk.Stable().Set(keyList, list); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	return nil
+}
+
+// List returns the server list that an earlier process of this member has stored, or nil.
+func (c *Record) List() []byte { return c.list }
+
+func (c *Record) readList() (err error) {
+	if c.list, err = c.disk.Stable().Value(keyList); err != nil {
+		return fmt.Errorf("quorum: read state: %w", err)
+	}
+	return nil
+}
