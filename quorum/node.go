@@ -25,7 +25,6 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +72,7 @@ type Node struct {
 
 	status     *Status
 	record     *Record
+	proposer   *proposer
 	failure    *failure
 	wanted     chan struct{} // the list has changed; one place
 	losses     chan loss     // the leader's connections have ended; one place
@@ -84,15 +84,8 @@ type Node struct {
 	declined   atomic.Pointer[refusal]
 	ready      chan struct{}
 	leadership chan bool
-	futures    sync.WaitGroup
 
 	stopped chan struct{} // closed when Run is over
-
-	mu       sync.Mutex
-	proposed map[*Proposed]bool // under way
-	refused  time.Time          // since when raft has refused every entry because of a hand-over; zero: it does not
-	last     time.Time          // when it last refused one
-	ending   bool               // Run is ending: no further entries are taken
 }
 
 // Open checks the configuration, locks the directory, checks which member it belongs to and opens the
@@ -126,8 +119,8 @@ func Open(cfg Config) (*Node, error) {
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
 		stopped:    make(chan struct{}),
-		proposed:   make(map[*Proposed]bool),
 	}
+	n.proposer = newProposer(n.status, n.election, n.failure.set)
 	if err := n.open(); err != nil {
 		return nil, disk.Explain(err, cfg.Ask != nil)
 	}
@@ -148,7 +141,7 @@ func (n *Node) open() (err error) {
 	n.fsm = &fsm{
 		machine: n.cfg.Machine, fail: n.failure.set, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: &n.metrics,
 		await:   n.disk.Await,
-		commits: func() { n.trans.Committed(n.awaited()) },
+		commits: func() { n.trans.Committed(n.proposer.awaited()) },
 		configured: func() {
 			n.trans.Configured()
 			n.cfg.Configured()

@@ -494,17 +494,17 @@ func TestRefusingLeaderStops(t *testing.T) {
 		e.start(1)
 		e.propose("a", 1)
 		n := e.members[1].node
-		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
+		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		time.Sleep(3 * n.election)
-		n.watchRefusals(nil) // it took one meanwhile
-		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
+		n.proposer.watchRefusals(nil) // it took one meanwhile
+		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		time.Sleep(n.election)
-		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
+		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		if err := n.failure.err(); err != nil {
 			t.Fatalf("ended after one election timeout: %v", err)
 		}
 		time.Sleep(n.election + time.Millisecond)
-		n.watchRefusals(raft.ErrLeadershipTransferInProgress)
+		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
 		if err := e.ended(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
 			t.Errorf("Run: %v", err)
 		}
@@ -536,7 +536,7 @@ func TestProposeOutsideRun(t *testing.T) {
 // An entry that no log would take does not reach another member.
 func TestProposeTooLong(t *testing.T) {
 	t.Parallel()
-	if p := (&Node{status: new(Status)}).Propose(make([]byte, disk.MaxEntry+1), nil); !errors.Is(p.Error(), disk.ErrTooLong) {
+	if p := newProposer(new(Status), time.Second, nil).propose(make([]byte, disk.MaxEntry+1), nil); !errors.Is(p.Error(), disk.ErrTooLong) {
 		t.Errorf("Propose: %v", p.Error())
 	}
 }
@@ -573,6 +573,6 @@ func TestRunEndsProposals(t *testing.T) {
 				t.Errorf("entry %d: %v, index %d", i, err, p.Index())
 			}
 		}
-		n.futures.Wait()
+		n.proposer.entries.Wait()
 	})
 }

@@ -1,8 +1,10 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -41,55 +43,76 @@ func (p *Proposed) Index() uint64 { return p.index }
 //
 // from are the members whose clients wait for the entry. They hear of its commit at once. Other members may
 // hear of it up to a millisecond later. If from is nil, all hear of it at once.
-func (n *Node) Propose(data []byte, from []uint32) *Proposed {
+func (n *Node) Propose(data []byte, from []uint32) *Proposed { return n.proposer.propose(data, from) }
+
+// proposer has the entries that this member has proposed and that have no outcome yet. It is safe for concurrent use.
+type proposer struct {
+	status   *Status
+	election time.Duration
+	fail     func(error) // ends the member
+
+	entries      sync.WaitGroup // counts underWay
+	mu           sync.Mutex
+	underWay     map[*Proposed]bool
+	refusedSince time.Time // since when raft has refused every entry because of a hand-over; zero: it does not
+	lastOutcome  time.Time // of an entry
+	ending       bool      // Run is ending: no further entries are taken
+}
+
+func newProposer(status *Status, election time.Duration, fail func(error)) *proposer {
+	return &proposer{status: status, election: election, fail: fail, underWay: map[*Proposed]bool{}}
+}
+
+// propose implements Node.Propose.
+func (q *proposer) propose(data []byte, from []uint32) *Proposed {
 	p := &Proposed{done: make(chan struct{}), from: from}
-	r := n.status.raft.Load()
-	if err := n.addProposed(r, p, data); err != nil {
+	r := q.status.raft.Load()
+	if err := q.add(r, p, data); err != nil {
 		p.err = err
 		close(p.done)
 		return p
 	}
 	inner := r.Apply(data, 0)
-	go n.awaitOutcome(p, inner)
+	go q.awaitOutcome(p, inner)
 	return p
 }
 
 // awaitOutcome waits for raft's outcome of an entry. If raft reports none before Run ends, failRest
 // sets the outcome, and this goroutine ends with the process.
-func (n *Node) awaitOutcome(p *Proposed, inner raft.ApplyFuture) {
+func (q *proposer) awaitOutcome(p *Proposed, inner raft.ApplyFuture) {
 	err := inner.Error()
 	if err == nil {
 		err, _ = inner.Response().(error)
 	}
-	if !n.removeProposed(p) {
+	if !q.remove(p) {
 		return
 	}
-	n.watchRefusals(err)
+	q.watchRefusals(err)
 	if p.err = err; err == nil {
 		p.index = inner.Index()
 	}
 	close(p.done)
-	n.futures.Done()
+	q.entries.Done()
 }
 
-// removeProposed removes an entry from those under way, and reports whether it was one of them.
-func (n *Node) removeProposed(p *Proposed) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.proposed[p] {
+// remove removes an entry from those under way, and reports whether it was one of them.
+func (q *proposer) remove(p *Proposed) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.underWay[p] {
 		return false
 	}
-	delete(n.proposed, p)
+	delete(q.underWay, p)
 	return true
 }
 
 // awaited returns the members whose clients wait for entries under way, or nil if all members must hear of
 // commits at once.
-func (n *Node) awaited() []uint32 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (q *proposer) awaited() []uint32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var members []uint32
-	for p := range n.proposed {
+	for p := range q.underWay {
 		if p.from == nil {
 			return nil
 		}
@@ -100,32 +123,32 @@ func (n *Node) awaited() []uint32 {
 
 // failRest fails the entries that have no outcome when raft has stopped: raft forgets those that it
 // was about to apply.
-func (n *Node) failRest() {
-	n.mu.Lock()
-	n.ending = true
-	left := n.proposed
-	n.proposed = nil
-	n.mu.Unlock()
+func (q *proposer) failRest() {
+	q.mu.Lock()
+	q.ending = true
+	left := q.underWay
+	q.underWay = nil
+	q.mu.Unlock()
 	for p := range left {
 		p.err = ErrNotRunning
 		close(p.done)
-		n.futures.Done()
+		q.entries.Done()
 	}
 }
 
-// addProposed counts an entry as under way, or returns why it cannot be proposed. An entry that the
+// add counts an entry as under way, or returns why it cannot be proposed. An entry that the
 // log store would refuse must not reach raft, because every member would end.
-func (n *Node) addProposed(r *raft.Raft, p *Proposed, data []byte) error {
+func (q *proposer) add(r *raft.Raft, p *Proposed, data []byte) error {
 	if err := disk.CheckSize(&raft.Log{Data: data}); err != nil {
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if r == nil || n.ending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r == nil || q.ending {
 		return ErrNotRunning
 	}
-	n.proposed[p] = true
-	n.futures.Add(1)
+	q.underWay[p] = true
+	q.entries.Add(1)
 	return nil
 }
 
@@ -133,17 +156,37 @@ func (n *Node) addProposed(r *raft.Raft, p *Proposed, data []byte) error {
 // raft does not end a hand-over if leadership was lost meanwhile, and when it leads again it takes
 // no entries for ever. A member that leads proposes a TermStart again and again then, so refusals
 // that are further apart than two election timeouts belong to several hand-overs.
-func (n *Node) watchRefusals(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	last := n.last
-	n.last = time.Now()
+func (q *proposer) watchRefusals(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	last := q.lastOutcome
+	q.lastOutcome = time.Now()
 	switch {
 	case !errors.Is(err, raft.ErrLeadershipTransferInProgress):
-		n.refused = time.Time{}
-	case n.refused.IsZero() || time.Since(last) > 2*n.election:
-		n.refused = time.Now()
-	case time.Since(n.refused) > 2*n.election:
-		n.failure.set(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(n.refused).Round(time.Millisecond), err))
+		q.refusedSince = time.Time{}
+	case q.refusedSince.IsZero() || time.Since(last) > 2*q.election:
+		q.refusedSince = time.Now()
+	case time.Since(q.refusedSince) > 2*q.election:
+		q.fail(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(q.refusedSince).Round(time.Millisecond), err))
+	}
+}
+
+// close takes no more entries.
+func (q *proposer) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ending = true
+}
+
+// wait waits for the outcomes of all entries under way, until ctx ends.
+func (q *proposer) wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		q.entries.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }

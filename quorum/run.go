@@ -25,7 +25,7 @@ func (n *Node) Run(ctx context.Context) error {
 		close(n.leadership)
 	}
 	close(n.stopped)
-	n.failRest()
+	n.proposer.failRest()
 	return err
 }
 
@@ -93,23 +93,13 @@ func (n *Node) startRaft() (*raft.Raft, error) {
 
 // endGracefully takes no more entries, hands leadership over and waits for the entries under way.
 func (n *Node) endGracefully() {
-	n.mu.Lock()
-	n.ending = true
-	n.mu.Unlock()
+	n.proposer.close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
 	defer cancel()
 	if err := n.HandOver(ctx); err != nil {
 		n.logger.Info("leadership was not handed over", "err", err)
 	}
-	done := make(chan struct{})
-	go func() {
-		n.futures.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	n.proposer.wait(ctx)
 }
 
 // stopRaft ends raft. It waits at most stopTimeout: a goroutine that hangs in a disk or in the
