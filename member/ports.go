@@ -145,7 +145,7 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 		return nil, err
 	}
 	request := m.hello()
-	request.Rival = m.node.Rival(peer.ID)
+	request.Rival = m.node.Reachability().Rival(peer.ID)
 	reply, err := c.Hello(ctx, request)
 	if err = m.peers.explain(peer.ID, err); err == nil {
 		m.compareHash(peer.ID, reply)
@@ -181,13 +181,13 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remote}); err != nil {
 			return nil, status.Error(codes.Aborted, err.Error())
 		}
-		n.Met(quorum.Meeting{Peer: peer, Ensemble: ensembleOf(r), HasData: r.GetHasData()})
+		n.Reachability().Met(quorum.Meeting{Peer: peer, Ensemble: ensembleOf(r), HasData: r.GetHasData()})
 	}
 	n.NoteRival(from.member, r.GetRival())
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	list, hearsay := s.m.rosterMessage()
 	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot, Disk: uint64(n.Disk()), Rival: n.Rival(from.member),
+		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot, Disk: uint64(n.Disk()), Rival: n.Reachability().Rival(from.member),
 		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Status().Servers()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.hashAlg(),

@@ -26,7 +26,7 @@ func (m *Member) present(reconfig *proto.Txn) []uint32 {
 		m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
 		return nil
 	}
-	return m.node.Present(raftPeers(serversOf(next)))
+	return m.node.Reachability().Present(raftPeers(serversOf(next)))
 }
 
 // configuredList returns raft's configuration as a list. Several changes of the state's list may be missing from it.
@@ -62,7 +62,7 @@ func (m *Member) meet(ctx context.Context, change serverlist.Change) {
 	if len(list) == 0 {
 		return
 	}
-	m.node.Meet(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
+	m.node.Reachability().Meet(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
 		s, _ := list.Find(id)
 		return m.askAt(ctx, s)
 	})

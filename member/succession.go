@@ -42,7 +42,7 @@ func (s *succession) started(t znode.Term) {
 
 // Reached implements leader.Ensemble. Members that raft reaches answer a few times in each Heartbeat.
 func (s *succession) Reached(d time.Duration) []uint32 {
-	return s.m.node.Reached(max(d, s.m.cfg.Heartbeat))
+	return s.m.node.Reachability().Reached(max(d, s.m.cfg.Heartbeat))
 }
 
 // Heir implements leader.Ensemble. It returns the member that has not led for longest; of several,

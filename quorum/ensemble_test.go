@@ -491,7 +491,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 			if theirs != ensemble && theirs != (wire.EnsembleID{}) && ensemble != (wire.EnsembleID{}) {
 				return nil, wire.ErrOtherEnsemble // as the hello of a connection has it
 			}
-			m.node.Met(Meeting{Peer: asks.status.self(), Ensemble: theirs, HasData: asks.HasData()})
+			m.node.reach.Met(Meeting{Peer: asks.status.self(), Ensemble: theirs, HasData: asks.HasData()})
 		}
 		return &proto.HelloReply{
 			Member: p.ID, Disk: uint64(m.node.Disk()), Ensemble: ensemble[:], Configuration: message(m.node.status.Servers()),

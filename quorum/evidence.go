@@ -125,7 +125,7 @@ func (n *Node) leaderless(r *raft.Raft, l loss) bool {
 func (n *Node) takesTurn(ctx context.Context, r *raft.Raft, l loss) bool {
 	all := memberIDs(voters(r))
 	rank, ok := rankOf(n.cfg.Self, wire.MemberID(l.leader), all, l.term)
-	if !n.wants(n.cfg.Self) {
+	if !n.list.wantsVote(n.cfg.Self) {
 		rank += len(all) // a leader that is to leave would hand over, and writes would wait once more
 	}
 	if !ok || !pause(ctx, time.Duration(rank)*rankStep+rand.N(rankChance)) {

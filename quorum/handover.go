@@ -96,7 +96,7 @@ func (n *Node) heir(tried map[uint32]int, index uint64) (heir wire.Peer, err err
 // next leader should not be one that is to go.
 func (n *Node) heirs() []wire.Peer {
 	peers := slices.DeleteFunc(n.status.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == n.cfg.Self })
-	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !n.wants(p.ID) })
+	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !n.list.wantsVote(p.ID) })
 	if len(staying) > 0 {
 		return staying
 	}

@@ -43,7 +43,7 @@ func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-n.wanted:
+		case <-n.list.changed:
 		}
 		for r.State() == raft.Leader && ctx.Err() == nil && f.step(ctx) { // each step is one change
 		}
@@ -81,11 +81,11 @@ func (f *follow) step(ctx context.Context) bool {
 		return false
 	}
 	index := f.n.status.log.lastChange() // read before the configuration: raft refuses a change of another one
-	have, want := f.n.status.Servers(), f.n.wantedPeers()
+	have, want := f.n.status.Servers(), f.n.list.servers()
 	if !slices.Equal(want, f.want) {
 		f.want, f.leaverWaitsSince = want, time.Time{}
 	}
-	s := sight{self: f.n.status.self(), have: have, want: want, index: index, replies: f.n.askAll(ctx).replies, caught: f.caughtUp(), reached: f.n.reachedServers()}
+	s := sight{self: f.n.status.self(), have: have, want: want, index: index, replies: f.n.hellos.all(ctx).replies, caught: f.caughtUp(), reached: f.n.reach.servers()}
 	f.logRivals(want)
 	f.busy = s.catchingUp()
 	next := f.next(s)
@@ -108,7 +108,7 @@ func (f *follow) step(ctx context.Context) bool {
 // logRivals logs once which members of a list have two processes.
 func (f *follow) logRivals(list []wire.Peer) {
 	for _, p := range list {
-		rival := f.n.Rival(p.ID)
+		rival := f.n.reach.Rival(p.ID)
 		if rival != "" && rival != f.rivals[p.ID] {
 			f.n.logger.Error("two processes run with one member's number; stop one of them", "peer", p.ID, "reason", rival)
 		}
@@ -119,9 +119,9 @@ func (f *follow) logRivals(list []wire.Peer) {
 // idle reports whether raft's configuration is what the list wants, and all servers answer with their disks. A server that does not
 // may have lost its disk, and its member may know nobody who is in the ensemble now: the leader looks for it.
 func (f *follow) idle() bool {
-	have, want, reached := f.n.status.Servers(), f.n.wantedPeers(), f.n.reachedServers()
+	have, want, reached := f.n.status.Servers(), f.n.list.servers(), f.n.reach.servers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
-	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !f.n.strangers(have)
+	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !f.n.reach.hasStrangers(have)
 }
 
 // listKnown reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
@@ -130,25 +130,8 @@ func (f *follow) listKnown(ctx context.Context, term uint64) bool {
 	if f.n.cfg.Wanted == nil || f.n.fsm.term.Load() == term {
 		return true
 	}
-	return !f.n.listed() && await(ctx, func() raft.Future { return f.r.Apply(nil, f.n.election) }) == nil && f.n.fsm.term.Load() == term
+	return !f.n.list.begun() && await(ctx, func() raft.Future { return f.r.Apply(nil, f.n.election) }) == nil && f.n.fsm.term.Load() == term
 }
-
-// strangers reports whether a member was met lately with a disk that the configuration does not have.
-func (n *Node) strangers(have []wire.Peer) bool {
-	return slices.ContainsFunc(have, func(h wire.Peer) bool {
-		return slices.ContainsFunc(n.presence.lately(h.ID), func(m meeting) bool {
-			return m.Disk != 0 && !slices.ContainsFunc(have, func(o wire.Peer) bool { return o.ServerID() == m.ServerID() })
-		})
-	})
-}
-
-// reachedServers returns the servers that have answered this leader within two election timeouts, and this one.
-func (n *Node) reachedServers() []raft.ServerID {
-	return append(n.trans.Reached(2*n.election), n.status.self().ServerID())
-}
-
-// reaches reports whether a server has answered this leader lately.
-func (n *Node) reaches(s wire.Peer) bool { return slices.Contains(n.reachedServers(), s.ServerID()) }
 
 // sight is what the leader knows when it chooses the next change.
 type sight struct {
@@ -318,7 +301,7 @@ func (f *follow) promotion(s sight) (next change, goesOn bool) {
 			ready = append(ready, h)
 		}
 	}
-	if voters := wire.Voters(s.want); !f.n.listed() && len(wire.Voters(s.have)) == 1 && 1+len(ready) <= len(voters)/2 {
+	if voters := wire.Voters(s.want); !f.n.list.begun() && len(wire.Voters(s.have)) == 1 && 1+len(ready) <= len(voters)/2 {
 		return next, next.waits == "" // less than a majority of the list's voters is less safe than the only one that there is
 	}
 	for _, h := range ready {

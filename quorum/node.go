@@ -72,12 +72,12 @@ type Node struct {
 
 	status     *Status
 	record     *Record
+	list       *serverList
+	hellos     *hellos
+	reach      *Reachability
 	proposer   *proposer
 	failure    *failure
-	wanted     chan struct{} // the list has changed; one place
-	losses     chan loss     // the leader's connections have ended; one place
-	presence   presence
-	complaints complaints
+	losses     chan loss // the leader's connections have ended; one place
 	started    atomic.Bool
 	handing    atomic.Int32 // hand-overs under way
 	declining  atomic.Bool  // see Decline
@@ -112,9 +112,9 @@ func Open(cfg Config) (*Node, error) {
 		cfg:        cfg,
 		logger:     logger,
 		status:     &Status{book: cfg.Book, peers: cfg.Peers},
+		list:       newServerList(&cfg),
 		failure:    newFailure(logger, cfg.Ask != nil),
 		election:   cmp.Or(cfg.Heartbeat, DefaultHeartbeat),
-		wanted:     make(chan struct{}, 1),
 		losses:     make(chan loss, 1),
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
@@ -153,6 +153,8 @@ func (n *Node) open() (err error) {
 		return errors.Join(err, n.disk.Close())
 	}
 	n.trans = n.newTransport() // Run starts and closes it
+	n.hellos = newHellos(&n.cfg, n.disk.HasData, n.logger)
+	n.reach = &Reachability{status: n.status, trans: n.trans, list: n.list, hellos: n.hellos, election: n.election, logger: n.logger}
 	return nil
 }
 
@@ -238,6 +240,16 @@ func (n *Node) Status() *Status { return n.status }
 
 // Record is what the data directory records about the ensemble.
 func (n *Node) Record() *Record { return n.record }
+
+// Reachability returns which members can be reached.
+func (n *Node) Reachability() *Reachability { return n.reach }
+
+// WantedChanged reports that Config.Wanted returns another list. It does not block.
+func (n *Node) WantedChanged() { n.list.notify() }
+
+// NoteRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
+// does not change. rival is "" if the member knows none.
+func (n *Node) NoteRival(from uint32, rival string) { n.hellos.noteRival(from, rival) }
 
 // Ready returns a channel that is closed when raft runs.
 func (n *Node) Ready() <-chan struct{} { return n.ready }

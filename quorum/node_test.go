@@ -100,7 +100,7 @@ func TestHandOverTo(t *testing.T) {
 			old := e.leader(1, 2, 3)
 			heir := others(old)[0]
 			node := e.members[old].node
-			e.wait("both others to be reached", func() bool { return slices.Equal(node.Reached(tick), others(old)) })
+			e.wait("both others to be reached", func() bool { return slices.Equal(node.reach.Reached(tick), others(old)) })
 			ctx, cancel := context.WithTimeout(t.Context(), tick)
 			if err := node.HandOverTo(ctx, heir); err != nil {
 				t.Errorf("hand over from %d to %d: %v", old, heir, err)
@@ -114,7 +114,7 @@ func TestHandOverTo(t *testing.T) {
 		node, gone := e.members[leader].node, others(leader)[0]
 		e.kill(gone)
 		time.Sleep(2 * tick)
-		if got := node.Reached(tick); !slices.Equal(got, others(leader)[1:]) {
+		if got := node.reach.Reached(tick); !slices.Equal(got, others(leader)[1:]) {
 			t.Errorf("reached %v, without member %d that is down", got, gone)
 		}
 		if err := node.HandOverTo(t.Context(), 9); err == nil {
@@ -141,7 +141,7 @@ func TestHandOverByTurns(t *testing.T) {
 					e.begin()
 					lead := e.leader(1, 2, 3)
 					n, able := e.members[lead].node, others(lead)[1-i]
-					e.wait("both others to be reached", func() bool { return slices.Equal(n.Reached(n.election), others(lead)) })
+					e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
 					unable(e.members[others(lead)[i]].node)
 					begin := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -186,7 +186,7 @@ func TestHeirByTurns(t *testing.T) {
 		e.begin()
 		lead := e.leader(1, 2, 3)
 		n := e.members[lead].node
-		e.wait("both others to be reached", func() bool { return slices.Equal(n.Reached(n.election), others(lead)) })
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
 		for i, tried := range others(lead) {
 			if heir, err := n.heir(map[uint32]int{tried: 1}, 0); err != nil || heir.ID != others(lead)[1-i] {
 				t.Errorf("after member %d comes %d: %v", tried, heir.ID, err)
@@ -289,7 +289,7 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 		e.members[late].adjust = func(c *Config) { c.Machine = slowReader{c.Machine, busy} }
 		e.start(late)
 		e.members[other].node.Decline()
-		e.wait("both others to be reached", func() bool { return slices.Equal(n.Reached(n.election), others(lead)) })
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*busy)
 		defer cancel()

@@ -25,8 +25,8 @@ func TestEveryRivalIsTold(t *testing.T) {
 				time.Sleep(askInterval)
 				for _, other := range others(id) {
 					n := e.members[other].node
-					n.Met(Meeting{Peer: wire.Peer{ID: id, Disk: 99, Addr: "elsewhere:1"}})
-					told = told || n.Rival(id) != ""
+					n.reach.Met(Meeting{Peer: wire.Peer{ID: id, Disk: 99, Addr: "elsewhere:1"}})
+					told = told || n.reach.Rival(id) != ""
 				}
 			}
 			if !told {
@@ -45,8 +45,8 @@ func TestTwoBeginners(t *testing.T) {
 		e.start(2)
 		n := e.members[2].node
 		asks := func(disk disk.ID) (rival string) {
-			n.Met(Meeting{Peer: wire.Peer{ID: 1, Disk: disk, Addr: "m1:3888"}})
-			return n.Rival(1)
+			n.reach.Met(Meeting{Peer: wire.Peer{ID: 1, Disk: disk, Addr: "m1:3888"}})
+			return n.reach.Rival(1)
 		}
 		if rival := asks(7); rival != "" {
 			t.Errorf("the first one is told of %q", rival)
@@ -60,7 +60,7 @@ func TestTwoBeginners(t *testing.T) {
 		}
 		reply := &proto.HelloReply{ConfigHash: n.hash(), Rival: "another"}
 		book := wire.NewBook(1, e.peers)
-		first := &Node{cfg: Config{Self: 1, Peers: e.peers, Book: book}, status: &Status{book: book, peers: e.peers}}
+		first := &Node{cfg: Config{Self: 1, Peers: e.peers, Book: book}, status: &Status{book: book, peers: e.peers}, reach: new(Reachability)}
 		if got := first.evaluate(round{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: n.hash()}}}); !strings.Contains(got.waits, "another") {
 			t.Errorf("a member that is told of another one begins: %+v", got)
 		}

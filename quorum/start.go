@@ -48,7 +48,7 @@ func (n *Node) begin(ctx context.Context) error {
 	}
 	var logged string
 	for pause := firstPause; ; pause = min(2*pause, askInterval) {
-		next := n.evaluate(n.askAll(ctx))
+		next := n.evaluate(n.hellos.all(ctx))
 		switch {
 		case next.waits == "" && next.ensemble != wire.EnsembleID{}:
 			n.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.ensemble[:4]), "disk", n.status.self().Disk)
@@ -76,7 +76,7 @@ type beginning struct {
 
 // evaluate applies the rules to the replies of one round.
 func (n *Node) evaluate(r round) (next beginning) {
-	ensembles := n.presence.ensembles()
+	ensembles := n.reach.recent.ensembles()
 	for _, a := range r.replies {
 		if id := ensembleOf(a); a.GetHasData() && id != (wire.EnsembleID{}) {
 			ensembles[id] = true
@@ -189,7 +189,7 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 				return
 			}
 		}
-		if votes := n.status.votes(); !takesPart && n.status.hasJoined() && (votes || !n.wants(n.cfg.Self)) {
+		if votes := n.status.votes(); !takesPart && n.status.hasJoined() && (votes || !n.list.wantsVote(n.cfg.Self)) {
 			takesPart = true
 			n.logger.Info("this member takes part in the ensemble", "votes", votes, "index", r.AppliedIndex())
 		}
@@ -197,7 +197,7 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 			lost = nil
 			continue
 		}
-		replies := n.askAll(ctx)
+		replies := n.hellos.all(ctx)
 		before := lost
 		lost = n.lostMajority(replies)
 		n.logLost(lost, before)

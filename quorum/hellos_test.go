@@ -14,7 +14,7 @@ import (
 // What an operator must know of another member is logged once, and again after a reply without a complaint. Other errors are not.
 func TestComplaintsAreLoggedOnce(t *testing.T) {
 	var log logBuffer
-	n := &Node{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	h := newHellos(&Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	failed := func(err error) round { return round{failed: map[uint32]error{2: err}} }
 	replied := func(rival string) round {
 		return round{replies: map[uint32]*proto.HelloReply{2: {Rival: rival}}}
@@ -38,7 +38,7 @@ func TestComplaintsAreLoggedOnce(t *testing.T) {
 		{replied(""), "level=ERROR", 5},
 		{replied("three"), rival, 3},
 	} {
-		n.logComplaints(step.round)
+		h.logComplaints(step.round)
 		if got := strings.Count(log.String(), step.text); got != step.lines {
 			t.Errorf("after step %d: %d lines with %q, want %d", i, got, step.text, step.lines)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -34,9 +35,21 @@ const (
 	maxAddress = 264
 )
 
-// presence has the processes that this member has met lately: at most maxMeetings of each of 255 members, none for longer than
+// Reachability knows which other members can be reached: those that answer raft, and those that this member has met lately. It is
+// safe for concurrent use.
+type Reachability struct {
+	status   *Status
+	trans    *wire.Transport
+	list     *serverList
+	hellos   *hellos
+	election time.Duration
+	logger   *slog.Logger
+	recent   recentPeers
+}
+
+// recentPeers has the processes that this member has met lately: at most maxMeetings of each of 255 members, none for longer than
 // metFor. It is safe for concurrent use.
-type presence struct {
+type recentPeers struct {
 	mu sync.Mutex
 	of map[process]meeting
 }
@@ -61,17 +74,17 @@ type meeting struct {
 
 // Met records that another member is there: it has sent this one a Hello with the address of its raft, or it has replied at
 // the address that an operator has named. If its disk is not in raft's configuration, the leader takes the next step at once.
-func (n *Node) Met(m Meeting) {
+func (a *Reachability) Met(m Meeting) {
 	if len(m.Addr) > maxAddress {
 		return
 	}
-	n.presence.note(m, time.Now())
-	if n.status.Leading() && m.Disk != 0 && !n.status.hasServer(m.Peer) {
-		n.WantedChanged()
+	a.recent.note(m, time.Now())
+	if a.status.Leading() && m.Disk != 0 && !a.status.hasServer(m.Peer) {
+		a.list.notify()
 	}
 }
 
-func (p *presence) note(m Meeting, now time.Time) {
+func (p *recentPeers) note(m Meeting, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil {
@@ -88,7 +101,7 @@ func (p *presence) note(m Meeting, now time.Time) {
 }
 
 // makeRoom forgets the process of a member that was met the longest ago, if maxMeetings are remembered. The caller holds mu.
-func (p *presence) makeRoom(id uint32) {
+func (p *recentPeers) makeRoom(id uint32) {
 	var oldest meeting
 	known := 0
 	for _, m := range p.of {
@@ -105,7 +118,7 @@ func (p *presence) makeRoom(id uint32) {
 }
 
 // lately returns the processes of a member that were met lately.
-func (p *presence) lately(id uint32) (all []meeting) {
+func (p *recentPeers) lately(id uint32) (all []meeting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.of {
@@ -117,12 +130,12 @@ func (p *presence) lately(id uint32) (all []meeting) {
 }
 
 // has reports whether a member was met lately at its address.
-func (p *presence) has(peer wire.Peer) bool {
+func (p *recentPeers) has(peer wire.Peer) bool {
 	return slices.ContainsFunc(p.lately(peer.ID), func(m meeting) bool { return m.Addr == peer.Addr })
 }
 
 // ensembles returns the ensembles of the members with data that were met lately.
-func (p *presence) ensembles() map[wire.EnsembleID]bool {
+func (p *recentPeers) ensembles() map[wire.EnsembleID]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[wire.EnsembleID]bool{}
@@ -141,15 +154,15 @@ const rivalGrace = time.Second
 
 // Rival describes two processes that run with a member's number: raft hears one of them here, or this member has no data and has
 // met both. It returns "" if this member knows no second process.
-func (n *Node) Rival(id uint32) string {
-	lately, servers := n.presence.lately(id), n.status.Servers()
+func (a *Reachability) Rival(id uint32) string {
+	lately, servers := a.recent.lately(id), a.status.Servers()
 	for _, met := range lately {
 		for _, s := range servers {
-			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.at) <= rivalGrace && n.heard(s).Sub(met.first) > rivalGrace {
+			if s.ID == id && met.Disk != 0 && s.Disk != met.Disk && time.Since(met.at) <= rivalGrace && a.heard(s).Sub(met.first) > rivalGrace {
 				return rivals(s, met.Peer)
 			}
 		}
-		if i := slices.IndexFunc(lately, func(o meeting) bool { return o.Disk < met.Disk }); i >= 0 && !n.HasData() { // both may begin
+		if i := slices.IndexFunc(lately, func(o meeting) bool { return o.Disk < met.Disk }); i >= 0 && !a.hellos.hasData() { // both may begin
 			return rivals(lately[i].Peer, met.Peer)
 		}
 	}
@@ -162,12 +175,12 @@ func rivals(one, other wire.Peer) string {
 
 // heard returns when raft last heard a server, or the zero time: a leader hears those that answer it, and the others hear the
 // leader, which a second process with its number does not ask.
-func (n *Node) heard(s wire.Peer) time.Time {
-	r := n.status.raft.Load()
+func (a *Reachability) heard(s wire.Peer) time.Time {
+	r := a.status.raft.Load()
 	switch {
-	case r != nil && n.status.Leading() && n.reaches(s):
-		return n.trans.Heard(s.ServerID())
-	case r != nil && n.status.leader() == s.ServerID():
+	case r != nil && a.status.Leading() && a.reaches(s):
+		return a.trans.Heard(s.ServerID())
+	case r != nil && a.status.leader() == s.ServerID():
 		return r.LastContact()
 	}
 	return time.Time{}
@@ -176,11 +189,11 @@ func (n *Node) heard(s wire.Peer) time.Time {
 // Present returns the ids of those members of a list, in its order, that could vote now at the addresses that it gives
 // them. A member whose address in the configuration is that one must answer raft while this member leads. The others
 // must have been met there lately.
-func (n *Node) Present(list []wire.Peer) (ids []uint32) {
-	have, reached := n.status.Configuration(), append(n.trans.Reached(n.election), n.status.self().ServerID())
+func (a *Reachability) Present(list []wire.Peer) (ids []uint32) {
+	have, reached := a.status.Configuration(), append(a.trans.Reached(a.election), a.status.self().ServerID())
 	for _, p := range list {
 		h, in := find(have, p.ID)
-		there := p.ID == n.cfg.Self && p.Addr == n.status.self().Addr || n.presence.has(p)
+		there := p.ID == a.status.self().ID && p.Addr == a.status.self().Addr || a.recent.has(p)
 		if in && h.Addr == p.Addr {
 			there = slices.Contains(reached, h.ServerID())
 		}
@@ -193,21 +206,21 @@ func (n *Node) Present(list []wire.Peer) (ids []uint32) {
 
 // Meet looks for the voters of a list that are not present, until most of its voters are, or presenceWait is over.
 // ask sends a Hello to a member of the list at its address there. If some voters are not found, Meet logs why.
-func (n *Node) Meet(ctx context.Context, list []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) {
+func (a *Reachability) Meet(ctx context.Context, list []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) {
 	ctx, cancel := context.WithTimeout(ctx, presenceWait)
 	defer cancel()
 	for {
-		absent := n.absent(list)
+		absent := a.absent(list)
 		if 2*len(absent) < len(wire.Voters(list)) {
 			return
 		}
-		found, why := n.probe(ctx, absent, ask)
+		found, why := a.probe(ctx, absent, ask)
 		if found {
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			n.logger.Info("too few voters of a new server list are there", "absent", wire.Canonical(absent), "reason", why)
+			a.logger.Info("too few voters of a new server list are there", "absent", wire.Canonical(absent), "reason", why)
 			return
 		case <-time.After(askInterval):
 		}
@@ -215,17 +228,17 @@ func (n *Node) Meet(ctx context.Context, list []wire.Peer, ask func(ctx context.
 }
 
 // absent returns the voters of a list that are not present.
-func (n *Node) absent(list []wire.Peer) []wire.Peer {
-	present := n.Present(list)
+func (a *Reachability) absent(list []wire.Peer) []wire.Peer {
+	present := a.Present(list)
 	return slices.DeleteFunc(slices.Clone(list), func(p wire.Peer) bool { return p.Observer || slices.Contains(present, p.ID) })
 }
 
 // probe sends a Hello to each of the absent members that the configuration does not have at its address, all at the same time. It
 // reports whether one of them has replied, and otherwise returns why not. raft shows which of the others are there.
-func (n *Node) probe(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, why error) {
+func (a *Reachability) probe(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, why error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	have := n.status.Configuration()
+	have := a.status.Configuration()
 	outcomes := make([]error, len(absent))
 	var all sync.WaitGroup
 	for i, p := range absent {
@@ -236,11 +249,11 @@ func (n *Node) probe(ctx context.Context, absent []wire.Peer, ask func(ctx conte
 		all.Go(func() {
 			reply, err := ask(ctx, p.ID)
 			if err == nil {
-				err = n.checkReply(p, reply)
+				err = a.hellos.check(p, reply)
 			}
 			if err == nil {
 				p.Disk = disk.ID(reply.GetDisk())
-				n.Met(Meeting{Peer: p, Ensemble: ensembleOf(reply), HasData: reply.GetHasData()})
+				a.Met(Meeting{Peer: p, Ensemble: ensembleOf(reply), HasData: reply.GetHasData()})
 			}
 			outcomes[i] = err
 		})
@@ -251,14 +264,31 @@ func (n *Node) probe(ctx context.Context, absent []wire.Peer, ask func(ctx conte
 
 // Reached returns the ids of the other voting members that have answered this member's raft as a
 // leader within d, in order. It returns none before raft runs.
-func (n *Node) Reached(d time.Duration) []uint32 {
-	r := n.status.raft.Load()
+func (a *Reachability) Reached(d time.Duration) []uint32 {
+	r := a.status.raft.Load()
 	if r == nil {
 		return nil
 	}
 	voting := voters(r)
-	reached := slices.DeleteFunc(n.trans.Reached(d), func(id raft.ServerID) bool {
-		return id == n.status.self().ServerID() || !slices.Contains(voting, id)
+	reached := slices.DeleteFunc(a.trans.Reached(d), func(id raft.ServerID) bool {
+		return id == a.status.self().ServerID() || !slices.Contains(voting, id)
 	})
 	return slices.Sorted(slices.Values(memberIDs(reached)))
 }
+
+// hasStrangers reports whether a member was met lately with a disk that the configuration does not have.
+func (a *Reachability) hasStrangers(have []wire.Peer) bool {
+	return slices.ContainsFunc(have, func(h wire.Peer) bool {
+		return slices.ContainsFunc(a.recent.lately(h.ID), func(m meeting) bool {
+			return m.Disk != 0 && !slices.ContainsFunc(have, func(o wire.Peer) bool { return o.ServerID() == m.ServerID() })
+		})
+	})
+}
+
+// servers returns the servers that have answered this leader within two election timeouts, and this one.
+func (a *Reachability) servers() []raft.ServerID {
+	return append(a.trans.Reached(2*a.election), a.status.self().ServerID())
+}
+
+// reaches reports whether a server has answered this leader lately.
+func (a *Reachability) reaches(s wire.Peer) bool { return slices.Contains(a.servers(), s.ServerID()) }

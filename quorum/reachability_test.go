@@ -26,7 +26,7 @@ func TestPresent(t *testing.T) {
 		e.stop(away)
 		time.Sleep(2 * n.election)
 		at := func(addr string, id uint32) wire.Peer { return wire.Peer{ID: id, Addr: addr} }
-		met := func(p wire.Peer) { n.Met(Meeting{Peer: p}) }
+		met := func(p wire.Peer) { n.reach.Met(Meeting{Peer: p}) }
 		own, follower := e.peers[lead-1], e.peers[others(lead)[0]-1]
 		met(at("here:1", 4))
 		met(at("elsewhere:1", follower.ID))
@@ -50,12 +50,12 @@ func TestPresent(t *testing.T) {
 			{"one of which nobody has heard", at("here:1", 6), false},
 			{"a stranger at this member's address", at(own.Addr, 7), false},
 		} {
-			if got := len(n.Present([]wire.Peer{tt.peer})) == 1; got != tt.want {
+			if got := len(n.reach.Present([]wire.Peer{tt.peer})) == 1; got != tt.want {
 				t.Errorf("%s: present %t, want %t", tt.name, got, tt.want)
 			}
 		}
 		time.Sleep(metFor + time.Millisecond)
-		if got := n.Present([]wire.Peer{own, at("here:1", 4)}); !slices.Equal(got, []uint32{lead}) {
+		if got := n.reach.Present([]wire.Peer{own, at("here:1", 4)}); !slices.Equal(got, []uint32{lead}) {
 			t.Errorf("present a while later: %v, want %d alone", got, lead)
 		}
 	})
@@ -64,7 +64,7 @@ func TestPresent(t *testing.T) {
 // A member that says hello with more and more disks pushes out its own, those that it named first, and no other member's.
 func TestMeetingsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p presence
+		var p recentPeers
 		meet := func(id uint32, d disk.ID) {
 			p.note(Meeting{Peer: wire.Peer{ID: id, Disk: d}}, time.Now())
 			time.Sleep(time.Millisecond)
@@ -96,33 +96,33 @@ func TestRival(t *testing.T) {
 		n, id := e.members[lead].node, others(lead)[0]
 		meets := func(n *Node) {
 			for range 20 {
-				n.Met(Meeting{Peer: wire.Peer{ID: id, Disk: 99, Addr: "x:1"}})
+				n.reach.Met(Meeting{Peer: wire.Peer{ID: id, Disk: 99, Addr: "x:1"}})
 				time.Sleep(rivalGrace / 10)
 			}
 		}
 		meets(n)
-		if got, first := n.Rival(id), e.members[id].node.status.self(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
+		if got, first := n.reach.Rival(id), e.members[id].node.status.self(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
 			t.Errorf("two processes run: %q", got)
 		}
 		follower := e.members[others(lead)[1]].node
-		if meets(follower); follower.Rival(id) != "" {
-			t.Errorf("a follower reports %q", follower.Rival(id))
+		if meets(follower); follower.reach.Rival(id) != "" {
+			t.Errorf("a follower reports %q", follower.reach.Rival(id))
 		}
-		if got := n.Rival(id); got != "" {
+		if got := n.reach.Rival(id); got != "" {
 			t.Errorf("the second one has ended: %q", got)
 		}
 		e.stop(id)
-		if meets(n); n.Rival(id) != "" {
-			t.Errorf("the first one has ended: %q", n.Rival(id))
+		if meets(n); n.reach.Rival(id) != "" {
+			t.Errorf("the first one has ended: %q", n.reach.Rival(id))
 		}
 		time.Sleep(2 * metFor)
 		e.start(id)
-		e.wait("the first one to answer the leader again", func() bool { return n.reaches(e.members[id].node.status.self()) })
+		e.wait("the first one to answer the leader again", func() bool { return n.reach.reaches(e.members[id].node.status.self()) })
 		e.kill(id)
 		e.wipe(id)
 		e.start(id)
 		for range 100 {
-			if got := n.Rival(id); got != "" {
+			if got := n.reach.Rival(id); got != "" {
 				t.Fatalf("after a restart with an empty directory: %q", got)
 			}
 			time.Sleep(rivalGrace / 20)
@@ -162,7 +162,7 @@ func TestMeet(t *testing.T) {
 				}
 			}
 			begun := time.Now()
-			n.Meet(t.Context(), list, func(_ context.Context, id uint32) (*proto.HelloReply, error) {
+			n.reach.Meet(t.Context(), list, func(_ context.Context, id uint32) (*proto.HelloReply, error) {
 				if id != 4 || time.Since(begun) < tt.after {
 					return nil, errors.New("connection refused")
 				}
@@ -171,7 +171,7 @@ func TestMeet(t *testing.T) {
 			if took := time.Since(begun); took != tt.took {
 				t.Errorf("%s: took %v, want %v", tt.name, took, tt.took)
 			}
-			if got := slices.Contains(n.Present(list), 4); got != tt.found {
+			if got := slices.Contains(n.reach.Present(list), 4); got != tt.found {
 				t.Errorf("%s: present %t, want %t", tt.name, got, tt.found)
 			}
 		})

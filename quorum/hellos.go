@@ -1,0 +1,116 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"rollcall/proto"
+	"rollcall/quorum/wire"
+)
+
+// hellos sends Hello to the other members, and logs what they complain about. It is safe for concurrent use.
+type hellos struct {
+	self    uint32
+	book    *wire.Book
+	ask     func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) // see Config.Ask
+	hasData func() bool
+	logger  *slog.Logger
+
+	mu         sync.Mutex
+	complaints map[uint32]string // the last one that was logged about each member
+}
+
+func newHellos(cfg *Config, hasData func() bool, logger *slog.Logger) *hellos {
+	return &hellos{self: cfg.Self, book: cfg.Book, ask: cfg.Ask, hasData: hasData, logger: logger, complaints: map[uint32]string{}}
+}
+
+// round is the outcome of one round of requests, by member.
+type round struct {
+	replies map[uint32]*proto.HelloReply
+	failed  map[uint32]error // those without a usable reply
+}
+
+// all sends one Hello to each of the other known members, and returns their replies. It logs the complaints in them.
+func (h *hellos) all(ctx context.Context) round {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	r := round{replies: map[uint32]*proto.HelloReply{}, failed: map[uint32]error{}}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range h.book.Once() {
+		if p.ID == h.self {
+			continue
+		}
+		wg.Go(func() {
+			reply, err := h.ask(ctx, p)
+			if err == nil {
+				err = h.check(p, reply)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				r.failed[p.ID] = err
+				return
+			}
+			r.replies[p.ID] = reply
+		})
+	}
+	wg.Wait()
+	h.logComplaints(r)
+	return r
+}
+
+// check returns an error for a reply that does not count: one of another member than p, or of a member of another ensemble.
+func (h *hellos) check(p wire.Peer, reply *proto.HelloReply) error {
+	theirs, own := ensembleOf(reply), h.book.Ensemble()
+	switch {
+	case reply.GetMember() != p.ID:
+		return fmt.Errorf("member %d has replied", reply.GetMember())
+	case theirs != wire.EnsembleID{} && own != wire.EnsembleID{} && theirs != own && h.hasData():
+		return wire.ErrOtherEnsemble
+	}
+	return nil
+}
+
+// logComplaints logs what an operator must know: members of another ensemble, and disks that run twice. Each is logged once.
+func (h *hellos) logComplaints(r round) {
+	for id, a := range r.replies {
+		h.noteRival(id, a.GetRival())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, err := range r.failed {
+		h.logger.Debug("no usable reply", "peer", id, "err", err)
+		switch {
+		case errors.Is(err, wire.ErrOtherEnsemble):
+			const message = "a member is of another ensemble; if it must come into this one, empty its data directory"
+			h.logOnce(id, message, message, err)
+		case errors.Is(err, wire.ErrTwins):
+			const message = "a disk has two processes"
+			h.logOnce(id, message, message, err)
+		}
+	}
+}
+
+// noteRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
+// does not change. rival is "" if the member knows none.
+func (h *hellos) noteRival(from uint32, rival string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if rival == "" {
+		delete(h.complaints, from)
+		return
+	}
+	h.logOnce(from, rival, "another process runs with this member's number; stop one of them", rival)
+}
+
+// logOnce logs a message with its reason, unless the last complaint about the member was the same. The caller holds mu.
+func (h *hellos) logOnce(id uint32, same, message string, reason any) {
+	if h.complaints[id] != same {
+		h.complaints[id] = same
+		h.logger.Error(message, "peer", id, "reason", reason)
+	}
+}
