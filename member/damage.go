@@ -47,7 +47,7 @@ func (m *Member) damageLoop(ctx context.Context) error {
 func (m *Member) damaged(ctx context.Context, why string) error {
 	over, cancel := context.WithTimeout(ctx, m.handOverTime())
 	defer cancel()
-	if err := m.node.HandOver(over); err != nil {
+	if err := m.node.Transfer().ToAny(over); err != nil {
 		m.log.Warn("leadership not handed over", "err", err)
 	}
 	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data directory and start it again", "reason", why)

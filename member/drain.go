@@ -95,11 +95,11 @@ func (m *Member) handOverTime() time.Duration {
 func (m *Member) yield(ctx context.Context, within time.Duration) error {
 	m.http.Stop()
 	m.server.RefuseNew() // a client that came now would be closed soon
-	m.node.Decline()
+	m.node.Transfer().Decline()
 	defer m.yielded.Do(func() { close(m.yields) })
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	err := m.node.HandOver(ctx)
+	err := m.node.Transfer().ToAny(ctx)
 	if err != nil {
 		m.log.Warn("leadership not handed over", "err", err)
 	}
@@ -125,7 +125,7 @@ func (m *Member) yieldLoop(ctx context.Context) error {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, m.handOverTime())
-		err := m.node.HandOver(within)
+		err := m.node.Transfer().ToAny(within)
 		cancel()
 		switch {
 		case err == nil && !m.node.Status().Leading():

@@ -31,7 +31,9 @@ func (m *Member) EndTerm() {
 }
 
 // HandOverTo makes raft hand leadership over to a member.
-func (m *Member) HandOverTo(ctx context.Context, id uint32) error { return m.node.HandOverTo(ctx, id) }
+func (m *Member) HandOverTo(ctx context.Context, id uint32) error {
+	return m.node.Transfer().To(ctx, id)
+}
 
 // Leading reports whether raft leads here.
 func (m *Member) Leading() bool { return m.node.Status().Leading() }

@@ -73,5 +73,5 @@ func (s *succession) HandOver(ctx context.Context, to uint32) error {
 	s.mu.Lock()
 	s.led[to] = time.Now()
 	s.mu.Unlock()
-	return s.m.node.HandOverTo(ctx, to)
+	return s.m.node.Transfer().To(ctx, to)
 }

@@ -386,7 +386,7 @@ func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.
 	if t.current.Load() == nil {
 		return nil, errNotLeading
 	}
-	if err := t.m.node.HandOverTo(ctx, r.GetTo()); err != nil {
+	if err := t.m.node.Transfer().To(ctx, r.GetTo()); err != nil {
 		return nil, status.Error(codes.Aborted, err.Error())
 	}
 	return &proto.HandOverReply{}, nil

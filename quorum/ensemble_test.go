@@ -586,7 +586,7 @@ func (e *ensemble) handOver(id uint32) {
 	n := e.members[id].node
 	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
 	defer cancel()
-	if err := n.HandOver(ctx); err != nil {
+	if err := n.transfer.ToAny(ctx); err != nil {
 		e.t.Logf("hand-over by member %d: %v", id, err)
 	}
 }

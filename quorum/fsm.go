@@ -95,7 +95,7 @@ func (f *fsm) apply(logs []*raft.Log) {
 	f.batch = f.batch[:0]
 	for _, l := range logs {
 		c := Committed{Index: l.Index, Term: l.Term}
-		if l.Type == raft.LogCommand && len(l.Data) > 0 { // an empty one only shows that a term has begun: see follow.listKnown
+		if l.Type == raft.LogCommand && len(l.Data) > 0 { // an empty one only shows that a term has begun: see membership.listKnown
 			c.Data = l.Data
 		}
 		f.batch = append(f.batch, c)

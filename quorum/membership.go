@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -28,37 +29,23 @@ const (
 	// replacementWait is how long a voter that is to leave stays so that the one in its place can come in first. A
 	// member that runs comes in within a few rounds. One that cannot reach the leaving one comes in only after it.
 	replacementWait = 5 * askTimeout
-	// handOverTries is the number of election timeouts for which a leader that is to leave tries to hand over, before
+	// transferTries is the number of election timeouts for which a leader that is to leave tries to hand over, before
 	// it compares the lists again.
-	handOverTries = 10
+	transferTries = 10
 )
 
-// followLoop changes raft's configuration towards the server list while this member leads.
-func (n *Node) followLoop(ctx context.Context, r *raft.Raft) {
-	ticker := time.NewTicker(followInterval)
-	defer ticker.Stop()
-	f := follow{n: n, r: r, rivals: map[uint32]string{}}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		case <-n.list.changed:
-		}
-		for r.State() == raft.Leader && ctx.Err() == nil && f.step(ctx) { // each step is one change
-		}
-		if f.busy { // a member is catching up: the next step comes soon
-			ticker.Reset(min(followInterval, n.election/2))
-		} else {
-			ticker.Reset(followInterval)
-		}
-	}
-}
+// membership changes raft's configuration towards the server list while this member leads. One goroutine uses it.
+type membership struct {
+	raft     *raft.Raft
+	status   *Status
+	trans    *wire.Transport
+	list     *serverList
+	hellos   *hellos
+	reach    *Reachability
+	transfer *Transfer
+	election time.Duration
+	logger   *slog.Logger
 
-// follow is the data of followLoop.
-type follow struct {
-	n      *Node
-	r      *raft.Raft
 	busy   bool              // at the last step a member was catching up that is to vote
 	logged string            // the last reason for waiting that was logged
 	rivals map[uint32]string // by member: the last reason that was logged about two processes with its number
@@ -70,67 +57,88 @@ type follow struct {
 	sampledAt time.Time // time of the last sample
 }
 
+// run compares the configuration with the list until ctx ends.
+func (m *membership) run(ctx context.Context) {
+	ticker := time.NewTicker(followInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-m.list.changed:
+		}
+		for m.raft.State() == raft.Leader && ctx.Err() == nil && m.step(ctx) { // each step is one change
+		}
+		if m.busy { // a member is catching up: the next step comes soon
+			ticker.Reset(min(followInterval, m.election/2))
+		} else {
+			ticker.Reset(followInterval)
+		}
+	}
+}
+
 // step makes one change, if there is one to make that is possible now. It reports whether it did.
-func (f *follow) step(ctx context.Context) bool {
-	f.busy = false
-	if f.idle() {
-		f.logged, f.leaverWaitsSince = "", time.Time{}
+func (m *membership) step(ctx context.Context) bool {
+	m.busy = false
+	if m.idle() {
+		m.logged, m.leaverWaitsSince = "", time.Time{}
 		return false
 	}
-	if !f.listKnown(ctx, f.r.CurrentTerm()) {
+	if !m.listKnown(ctx, m.raft.CurrentTerm()) {
 		return false
 	}
-	index := f.n.status.log.lastChange() // read before the configuration: raft refuses a change of another one
-	have, want := f.n.status.Servers(), f.n.list.servers()
-	if !slices.Equal(want, f.want) {
-		f.want, f.leaverWaitsSince = want, time.Time{}
+	index := m.status.log.lastChange() // read before the configuration: raft refuses a change of another one
+	have, want := m.status.Servers(), m.list.servers()
+	if !slices.Equal(want, m.want) {
+		m.want, m.leaverWaitsSince = want, time.Time{}
 	}
-	s := sight{self: f.n.status.self(), have: have, want: want, index: index, replies: f.n.hellos.all(ctx).replies, caught: f.caughtUp(), reached: f.n.reach.servers()}
-	f.logRivals(want)
-	f.busy = s.catchingUp()
-	next := f.next(s)
-	if next.waits != "" && next.waits != f.logged {
-		f.logged = next.waits
-		f.n.logger.Info("the configuration does not follow the server list yet", "waiting", next.waits)
+	s := sight{self: m.status.self(), have: have, want: want, index: index, replies: m.hellos.all(ctx).replies, caught: m.caughtUp(), reached: m.reach.servers()}
+	m.logRivals(want)
+	m.busy = s.catchingUp()
+	next := m.next(s)
+	if next.waits != "" && next.waits != m.logged {
+		m.logged = next.waits
+		m.logger.Info("the configuration does not follow the server list yet", "waiting", next.waits)
 	}
 	if next.change == nil {
 		return false
 	}
 	if err := next.change(ctx); err != nil {
-		f.n.logger.Info("a step towards the server list was not made; this member will try again", "step", next.what, "err", err)
+		m.logger.Info("a step towards the server list was not made; this member will try again", "step", next.what, "err", err)
 		return false
 	}
-	f.leaverWaitsSince = time.Time{}
-	f.n.logger.Info("a step towards the server list was made", "step", next.what)
+	m.leaverWaitsSince = time.Time{}
+	m.logger.Info("a step towards the server list was made", "step", next.what)
 	return true
 }
 
 // logRivals logs once which members of a list have two processes.
-func (f *follow) logRivals(list []wire.Peer) {
+func (m *membership) logRivals(list []wire.Peer) {
 	for _, p := range list {
-		rival := f.n.reach.Rival(p.ID)
-		if rival != "" && rival != f.rivals[p.ID] {
-			f.n.logger.Error("two processes run with one member's number; stop one of them", "peer", p.ID, "reason", rival)
+		rival := m.reach.Rival(p.ID)
+		if rival != "" && rival != m.rivals[p.ID] {
+			m.logger.Error("two processes run with one member's number; stop one of them", "peer", p.ID, "reason", rival)
 		}
-		f.rivals[p.ID] = rival
+		m.rivals[p.ID] = rival
 	}
 }
 
 // idle reports whether raft's configuration is what the list wants, and all servers answer with their disks. A server that does not
 // may have lost its disk, and its member may know nobody who is in the ensemble now: the leader looks for it.
-func (f *follow) idle() bool {
-	have, want, reached := f.n.status.Servers(), f.n.list.servers(), f.n.reach.servers()
+func (m *membership) idle() bool {
+	have, want, reached := m.status.Servers(), m.list.servers(), m.reach.servers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
-	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !f.n.reach.hasStrangers(have)
+	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !m.reach.hasStrangers(have)
 }
 
 // listKnown reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
 // no list, no such entry comes from above, so this member proposes an empty one.
-func (f *follow) listKnown(ctx context.Context, term uint64) bool {
-	if f.n.cfg.Wanted == nil || f.n.fsm.term.Load() == term {
+func (m *membership) listKnown(ctx context.Context, term uint64) bool {
+	if m.list.inState == nil || m.status.fsm.term.Load() == term {
 		return true
 	}
-	return !f.n.list.begun() && await(ctx, func() raft.Future { return f.r.Apply(nil, f.n.election) }) == nil && f.n.fsm.term.Load() == term
+	return !m.list.begun() && await(ctx, func() raft.Future { return m.raft.Apply(nil, m.election) }) == nil && m.status.fsm.term.Load() == term
 }
 
 // sight is what the leader knows when it chooses the next change.
@@ -192,30 +200,30 @@ func (s *sight) majority(without wire.Peer) bool {
 // mayShrink reports whether a voter may leave although no other one votes in its place yet: the one that is to come needs its
 // address, or has not come for replacementWait. Even then, more than half of the voters of the list must remain, so that one disk
 // never has alone what three should have. In a list of two, one is not more than half, and it may remain alone.
-func (f *follow) mayShrink(s sight, leaving wire.Peer) bool {
+func (m *membership) mayShrink(s sight, leaving wire.Peer) bool {
 	remain, all := len(wire.Voters(s.have))-1, len(wire.Voters(s.want))
-	return (all <= 2 || remain > all/2) && (occupied(s.want, leaving) != 0 || f.waitedForVoters())
+	return (all <= 2 || remain > all/2) && (occupied(s.want, leaving) != 0 || m.waitedForVoters())
 }
 
 // waitedForVoters reports whether a voter that is to leave has waited for replacementWait. The first call begins the wait.
-func (f *follow) waitedForVoters() bool {
-	if f.leaverWaitsSince.IsZero() {
-		f.leaverWaitsSince = time.Now()
+func (m *membership) waitedForVoters() bool {
+	if m.leaverWaitsSince.IsZero() {
+		m.leaverWaitsSince = time.Now()
 	}
-	return time.Since(f.leaverWaitsSince) >= replacementWait
+	return time.Since(m.leaverWaitsSince) >= replacementWait
 }
 
 // caughtUp returns the servers that have answered raft lately, and whose logs go as far as this
 // member's did at least half an election timeout ago: members answer heartbeats several times in that time, and the
 // log of a busy ensemble goes on meanwhile.
-func (f *follow) caughtUp() []raft.ServerID {
-	now, ends := time.Now(), f.n.status.LastIndex()
-	if now.Sub(f.sampledAt) > metFor { // from before this leadership, or before there was anything to do
-		f.logEnds[0], f.logEnds[1], f.sampledAt = ends, ends, now
-	} else if now.Sub(f.sampledAt) >= f.n.election/2 {
-		f.logEnds[0], f.logEnds[1], f.sampledAt = f.logEnds[1], ends, now
+func (m *membership) caughtUp() []raft.ServerID {
+	now, ends := time.Now(), m.status.LastIndex()
+	if now.Sub(m.sampledAt) > metFor { // from before this leadership, or before there was anything to do
+		m.logEnds[0], m.logEnds[1], m.sampledAt = ends, ends, now
+	} else if now.Sub(m.sampledAt) >= m.election/2 {
+		m.logEnds[0], m.logEnds[1], m.sampledAt = m.logEnds[1], ends, now
 	}
-	return f.n.trans.Longest(f.n.election, f.logEnds[0])
+	return m.trans.Longest(m.election, m.logEnds[0])
 }
 
 // change is the next change of the configuration. waits names what this change, or a later one, waits for; "" if none waits.
@@ -234,14 +242,14 @@ type change struct {
 //  5. A member stops voting, or leaves.
 //
 // No voter leaves unless most of the other voters are there.
-func (f *follow) next(s sight) change {
+func (m *membership) next(s sight) change {
 	var waits string
-	for _, kind := range []func(sight) (change, bool){f.clearing, f.addition, f.move, f.promotion, f.departure} {
-		next, goesOn := kind(s)
+	for _, kind := range []func(sight) (change, bool){m.clearing, m.addition, m.move, m.promotion, m.departure} {
+		next, continues := kind(s)
 		if waits == "" {
 			waits = next.waits
 		}
-		if next.change != nil || !goesOn {
+		if next.change != nil || !continues {
 			next.waits = waits
 			return next
 		}
@@ -250,10 +258,10 @@ func (f *follow) next(s sight) change {
 }
 
 // clearing removes a server without a vote that does not answer, while its member replies with another disk.
-func (f *follow) clearing(s sight) (next change, goesOn bool) {
+func (m *membership) clearing(s sight) (next change, continues bool) {
 	for _, h := range s.have {
 		if now := s.disk(h.ID); h.Observer && now != 0 && now != h.Disk && !s.reaches(h) {
-			return f.remove(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.Disk, h.ID), h), true
+			return m.remove(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.Disk, h.ID), h), true
 		}
 	}
 	return next, true
@@ -261,7 +269,7 @@ func (f *follow) clearing(s sight) (next change, goesOn bool) {
 
 // addition takes in a disk that replies, and that has data of this ensemble or none, without a vote. A disk that answers raft
 // keeps its place. Another disk with its member's number waits, and an operator must stop one of the two.
-func (f *follow) addition(s sight) (next change, goesOn bool) {
+func (m *membership) addition(s sight) (next change, continues bool) {
 	for _, p := range s.want {
 		p.Disk = s.disk(p.ID)
 		mine := s.of(p.ID)
@@ -273,7 +281,7 @@ func (f *follow) addition(s sight) (next change, goesOn bool) {
 			continue
 		}
 		p.Observer = true
-		return f.put(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.Disk), p), true
+		return m.put(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.Disk), p), true
 	}
 	return next, true
 }
@@ -290,7 +298,7 @@ func occupied(list []wire.Peer, p wire.Peer) uint32 {
 
 // promotion gives a vote to a server that has the log. If the member has another disk, which votes and does not answer, that
 // disk leaves first.
-func (f *follow) promotion(s sight) (next change, goesOn bool) {
+func (m *membership) promotion(s sight) (next change, continues bool) {
 	var ready []wire.Peer
 	for _, h := range s.have {
 		switch p, in := find(s.want, h.ID); {
@@ -301,7 +309,7 @@ func (f *follow) promotion(s sight) (next change, goesOn bool) {
 			ready = append(ready, h)
 		}
 	}
-	if voters := wire.Voters(s.want); !f.n.list.begun() && len(wire.Voters(s.have)) == 1 && 1+len(ready) <= len(voters)/2 {
+	if voters := wire.Voters(s.want); !m.list.begun() && len(wire.Voters(s.have)) == 1 && 1+len(ready) <= len(voters)/2 {
 		return next, next.waits == "" // less than a majority of the list's voters is less safe than the only one that there is
 	}
 	for _, h := range ready {
@@ -309,19 +317,19 @@ func (f *follow) promotion(s sight) (next change, goesOn bool) {
 		switch {
 		case i < 0:
 			h.Observer = false
-			return f.put(s, fmt.Sprintf("member %d votes", h.ID), h), true
+			return m.put(s, fmt.Sprintf("member %d votes", h.ID), h), true
 		case s.reaches(s.have[i]):
 		case !s.majority(s.have[i]):
 			next.waits = fmt.Sprintf("a majority without the lost disk of member %d", h.ID)
 		default:
-			return f.remove(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.have[i].Disk, h.ID), s.have[i]), true
+			return m.remove(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.have[i].Disk, h.ID), s.have[i]), true
 		}
 	}
 	return next, next.waits == "" // while a new voter is catching up, no voter leaves
 }
 
 // move changes the address of a server. The process at the new address must have replied with the server's disk.
-func (f *follow) move(s sight) (next change, goesOn bool) {
+func (m *membership) move(s sight) (next change, continues bool) {
 	for _, h := range s.have {
 		p, in := find(s.want, h.ID)
 		switch {
@@ -332,14 +340,14 @@ func (f *follow) move(s sight) (next change, goesOn bool) {
 			}
 		default:
 			h.Addr, h.Grpc = p.Addr, p.Grpc
-			return f.put(s, fmt.Sprintf("member %d is at %s", p.ID, p.Addr), h), true
+			return m.put(s, fmt.Sprintf("member %d is at %s", p.ID, p.Addr), h), true
 		}
 	}
 	return next, true
 }
 
 // departure makes a member stop voting, or removes it. This member hands leadership over before that.
-func (f *follow) departure(s sight) (next change, goesOn bool) {
+func (m *membership) departure(s sight) (next change, continues bool) {
 	for _, h := range s.have {
 		w, stays := find(s.want, h.ID)
 		if stays && (h.Observer || !w.Observer) {
@@ -350,42 +358,42 @@ func (f *follow) departure(s sight) (next change, goesOn bool) {
 		case !s.majority(h):
 			next.waits = fmt.Sprintf("a majority without member %d", h.ID)
 			continue
-		case len(wire.Voters(s.have)) <= len(wire.Voters(s.want)) && !f.mayShrink(s, h):
+		case len(wire.Voters(s.have)) <= len(wire.Voters(s.want)) && !m.mayShrink(s, h):
 			next.waits = fmt.Sprintf("a voter in place of member %d", h.ID)
 			continue
 		}
-		if h.ID == f.n.cfg.Self && !h.Observer {
+		if h.ID == s.self.ID && !h.Observer {
 			return change{what: fmt.Sprintf("member %d hands leadership over before it leaves or stops voting", h.ID), change: func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, handOverTries*f.n.election)
+				ctx, cancel := context.WithTimeout(ctx, transferTries*m.election)
 				defer cancel()
-				return f.n.HandOver(ctx)
+				return m.transfer.ToAny(ctx)
 			}}, true
 		}
 		if !stays {
-			return f.remove(s, fmt.Sprintf("member %d leaves", h.ID), h), true
+			return m.remove(s, fmt.Sprintf("member %d leaves", h.ID), h), true
 		}
 		return change{what: fmt.Sprintf("member %d votes no more", h.ID), change: func(ctx context.Context) error {
-			return await(ctx, func() raft.Future { return f.r.DemoteVoter(h.ServerID(), s.index, f.n.election) })
+			return await(ctx, func() raft.Future { return m.raft.DemoteVoter(h.ServerID(), s.index, m.election) })
 		}}, true
 	}
 	return next, true
 }
 
 // remove returns the change that removes a server.
-func (f *follow) remove(s sight, what string, p wire.Peer) change {
+func (m *membership) remove(s sight, what string, p wire.Peer) change {
 	return change{what: what, change: func(ctx context.Context) error {
-		return await(ctx, func() raft.Future { return f.r.RemoveServer(p.ServerID(), s.index, f.n.election) })
+		return await(ctx, func() raft.Future { return m.raft.RemoveServer(p.ServerID(), s.index, m.election) })
 	}}
 }
 
 // put returns the change that gives a server in the configuration its role and address.
-func (f *follow) put(s sight, what string, p wire.Peer) change {
+func (m *membership) put(s sight, what string, p wire.Peer) change {
 	return change{what: what, change: func(ctx context.Context) error {
-		add := f.r.AddVoter
+		add := m.raft.AddVoter
 		if p.Observer {
-			add = f.r.AddNonvoter
+			add = m.raft.AddNonvoter
 		}
-		return await(ctx, func() raft.Future { return add(p.ServerID(), p.ServerAddress(), s.index, f.n.election) })
+		return await(ctx, func() raft.Future { return add(p.ServerID(), p.ServerAddress(), s.index, m.election) })
 	}}
 }
 

@@ -43,7 +43,7 @@ func TestVotersLeaveWithoutReplacement(t *testing.T) {
 		{"one of two", peersOf(1, 3), peersOf(1, 4), true, true},
 		{"whose address is needed", peersOf(1, 2, 3), taking, false, true},
 	} {
-		f := &follow{}
+		f := &membership{}
 		if tt.waited {
 			f.leaverWaitsSince = time.Now().Add(-replacementWait)
 		}
@@ -140,7 +140,7 @@ func TestNextChange(t *testing.T) {
 		{"an observer's disk answers, and another one runs", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, nil, "", "the disk 0000000000000004 of member 4, which answers, or did a moment ago: the disk 000000000000002c wants its place"},
 		{"one of two voters is lost, and the leader has not noticed yet", with(disks(peersOf(1, 2)), 2, 22), peersOf(1, 2), map[uint32]disk.ID{2: 22}, []uint32{2}, names(disks(peersOf(2)), 2), "the lost disk 0000000000000002 of member 2 leaves", ""},
 	} {
-		f := &follow{n: &Node{cfg: Config{Self: 1}, list: newServerList(new(Config))}}
+		f := &membership{list: newServerList(new(Config))}
 		s := sight{self: c.have[0], have: c.have, want: c.want, replies: map[uint32]*proto.HelloReply{}, caught: names(c.have, c.caught...)}
 		for id, d := range c.replies {
 			s.replies[id] = &proto.HelloReply{Member: id, Disk: uint64(d)}
@@ -220,7 +220,7 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		e.begin()
 		lead := e.leader(1, 2, 3)
 		n, wiped := e.members[lead].node, others(lead)[0]
-		f := follow{n: n, r: n.status.raft.Load()}
+		f := n.newMembership(n.status.raft.Load())
 		f.caughtUp()
 		short := n.status.LastIndex()
 		time.Sleep(metFor) // nothing is to change, or another member leads

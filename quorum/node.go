@@ -75,13 +75,11 @@ type Node struct {
 	list       *serverList
 	hellos     *hellos
 	reach      *Reachability
+	transfer   *Transfer
+	detector   *failureDetector
 	proposer   *proposer
 	failure    *failure
-	losses     chan loss // the leader's connections have ended; one place
 	started    atomic.Bool
-	handing    atomic.Int32 // hand-overs under way
-	declining  atomic.Bool  // see Decline
-	declined   atomic.Pointer[refusal]
 	ready      chan struct{}
 	leadership chan bool
 
@@ -115,7 +113,6 @@ func Open(cfg Config) (*Node, error) {
 		list:       newServerList(&cfg),
 		failure:    newFailure(logger, cfg.Ask != nil),
 		election:   cmp.Or(cfg.Heartbeat, DefaultHeartbeat),
-		losses:     make(chan loss, 1),
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
 		stopped:    make(chan struct{}),
@@ -152,7 +149,13 @@ func (n *Node) open() (err error) {
 	if err := n.read(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
+	n.transfer = &Transfer{status: n.status, list: n.list, election: n.election, stopped: n.stopped}
+	n.detector = &failureDetector{
+		status: n.status, list: n.list, election: n.election, mayStand: n.mayStand, mayTake: n.transfer.mayTake,
+		died: n.cfg.Died, logger: n.logger, losses: make(chan loss, 1),
+	}
 	n.trans = n.newTransport() // Run starts and closes it
+	n.transfer.trans, n.detector.trans = n.trans, n.trans
 	n.hellos = newHellos(&n.cfg, n.disk.HasData, n.logger)
 	n.reach = &Reachability{status: n.status, trans: n.trans, list: n.list, hellos: n.hellos, election: n.election, logger: n.logger}
 	return nil
@@ -192,10 +195,10 @@ func (n *Node) newTransport() *wire.Transport {
 		},
 		Self:     n.status.self(),
 		MayStand: n.mayStand,
-		MayTake:  n.mayTake,
-		Lost:     n.lost,
-		Declined: func(by raft.ServerID, why error) { n.declined.Store(&refusal{wire.MemberID(by), why}) },
-		Stalled:  n.silent, Leads: n.leadsIn,
+		MayTake:  n.transfer.mayTake,
+		Lost:     n.detector.connectionsEnded,
+		Declined: n.transfer.noteRejection,
+		Stalled:  n.silent, Leads: n.transfer.leadsIn,
 	})
 }
 
@@ -214,14 +217,6 @@ func (n *Node) mayStand() error {
 		return errNoVote
 	}
 	return n.silent()
-}
-
-// mayTake returns nil if this member takes leadership that it need not take, or why not.
-func (n *Node) mayTake() error {
-	if n.declining.Load() {
-		return errDeclining
-	}
-	return nil
 }
 
 // silent returns why this member must not lead or send anything as a leader, or nil if it may.
@@ -243,6 +238,9 @@ func (n *Node) Record() *Record { return n.record }
 
 // Reachability returns which members can be reached.
 func (n *Node) Reachability() *Reachability { return n.reach }
+
+// Transfer returns what gives leadership to another member.
+func (n *Node) Transfer() *Transfer { return n.transfer }
 
 // WantedChanged reports that Config.Wanted returns another list. It does not block.
 func (n *Node) WantedChanged() { n.list.notify() }

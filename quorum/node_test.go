@@ -102,7 +102,7 @@ func TestHandOverTo(t *testing.T) {
 			node := e.members[old].node
 			e.wait("both others to be reached", func() bool { return slices.Equal(node.reach.Reached(tick), others(old)) })
 			ctx, cancel := context.WithTimeout(t.Context(), tick)
-			if err := node.HandOverTo(ctx, heir); err != nil {
+			if err := node.transfer.To(ctx, heir); err != nil {
 				t.Errorf("hand over from %d to %d: %v", old, heir, err)
 			}
 			cancel()
@@ -117,7 +117,7 @@ func TestHandOverTo(t *testing.T) {
 		if got := node.reach.Reached(tick); !slices.Equal(got, others(leader)[1:]) {
 			t.Errorf("reached %v, without member %d that is down", got, gone)
 		}
-		if err := node.HandOverTo(t.Context(), 9); err == nil {
+		if err := node.transfer.To(t.Context(), 9); err == nil {
 			t.Error("handed over to 9, which is no member")
 		}
 	})
@@ -127,7 +127,7 @@ func TestHandOverTo(t *testing.T) {
 // or its state is damaged.
 func TestHandOverByTurns(t *testing.T) {
 	for name, unable := range map[string]func(*Node){
-		"declines": func(n *Node) { n.Decline() },
+		"declines": func(n *Node) { n.transfer.Decline() },
 		"is damaged": func(n *Node) {
 			if err := n.record.SetDamage("test"); err != nil {
 				panic(err)
@@ -146,7 +146,7 @@ func TestHandOverByTurns(t *testing.T) {
 					begin := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					if err := n.HandOver(ctx); err != nil || time.Since(begin) > n.election {
+					if err := n.transfer.ToAny(ctx); err != nil || time.Since(begin) > n.election {
 						t.Errorf("handed over in %v: %v", time.Since(begin), err)
 					}
 					if got := e.leader(lead, able); got != able {
@@ -168,12 +168,12 @@ func TestNoHeirOutOfReach(t *testing.T) {
 		n, gone, there := e.members[lead].node, others(lead)[0], others(lead)[1]
 		tried := map[uint32]int{there: 1}
 		e.wait("both logs to be as long", func() bool { return len(n.trans.Longest(n.election, n.status.LastIndex())) == 2 })
-		if heir, err := n.heir(tried, n.status.LastIndex()); err != nil || heir.ID != gone {
+		if heir, err := n.transfer.target(tried, n.status.LastIndex()); err != nil || heir.ID != gone {
 			t.Errorf("while both are reached: %d, %v; want %d", heir.ID, err, gone)
 		}
 		e.net.partition(lead, gone)
 		time.Sleep(2 * n.election)
-		if heir, err := n.heir(tried, n.status.LastIndex()); err != nil || heir.ID != there {
+		if heir, err := n.transfer.target(tried, n.status.LastIndex()); err != nil || heir.ID != there {
 			t.Errorf("when member %d is out of reach: %d, %v; want %d", gone, heir.ID, err, there)
 		}
 	})
@@ -188,7 +188,7 @@ func TestHeirByTurns(t *testing.T) {
 		n := e.members[lead].node
 		e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
 		for i, tried := range others(lead) {
-			if heir, err := n.heir(map[uint32]int{tried: 1}, 0); err != nil || heir.ID != others(lead)[1-i] {
+			if heir, err := n.transfer.target(map[uint32]int{tried: 1}, 0); err != nil || heir.ID != others(lead)[1-i] {
 				t.Errorf("after member %d comes %d: %v", tried, heir.ID, err)
 			}
 		}
@@ -196,7 +196,7 @@ func TestHeirByTurns(t *testing.T) {
 			e.net.partition(lead, id)
 		}
 		time.Sleep(n.election + time.Millisecond)
-		if heir, err := n.heir(nil, 0); !errors.Is(err, errNobody) {
+		if heir, err := n.transfer.target(nil, 0); !errors.Is(err, errNoTarget) {
 			t.Errorf("heir %d, whom nobody reaches: %v", heir.ID, err)
 		}
 	})
@@ -211,12 +211,12 @@ func TestHandOverToNobody(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n := e.members[lead].node
 		for _, id := range others(lead) {
-			e.members[id].node.Decline()
+			e.members[id].node.transfer.Decline()
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*n.election)
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- n.HandOver(ctx) }()
+		go func() { done <- n.transfer.ToAny(ctx) }()
 		taken := 0
 		for range 20 {
 			if n.Propose([]byte("b"), nil).Error() == nil {
@@ -242,16 +242,16 @@ func TestRefusalOfAnotherMember(t *testing.T) {
 		n, to, other := e.members[lead].node, others(lead)[0], others(lead)[1]
 		e.net.partition(lead, to) // the hand-over waits
 		done := make(chan error, 1)
-		go func() { done <- n.HandOverTo(t.Context(), to) }()
+		go func() { done <- n.transfer.To(t.Context(), to) }()
 		synctest.Wait()
-		n.declined.Store(&refusal{other, errDeclining})
-		time.Sleep(2 * handOverPoll)
+		n.transfer.rejected.Store(&rejection{other, errDeclining})
+		time.Sleep(2 * transferPoll)
 		synctest.Wait()
 		if len(done) != 0 {
 			t.Fatalf("the refusal of member %d ends the hand-over to %d: %v", other, to, <-done)
 		}
-		n.declined.Store(&refusal{to, errDeclining})
-		time.Sleep(2 * handOverPoll)
+		n.transfer.rejected.Store(&rejection{to, errDeclining})
+		time.Sleep(2 * transferPoll)
 		synctest.Wait()
 		if len(done) != 1 {
 			t.Error("the refusal of the member itself does not end the hand-over")
@@ -288,13 +288,13 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 		const busy = 2 * time.Second // raft's leader sends it again after three
 		e.members[late].adjust = func(c *Config) { c.Machine = slowReader{c.Machine, busy} }
 		e.start(late)
-		e.members[other].node.Decline()
+		e.members[other].node.transfer.Decline()
 		e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*busy)
 		defer cancel()
 		done := make(chan error, 1)
-		go func() { done <- n.HandOver(ctx) }()
+		go func() { done <- n.transfer.ToAny(ctx) }()
 		taken, rounds := 0, 0
 		for ; time.Since(begin) < busy*3/4; rounds++ {
 			if n.Propose([]byte("b"), nil).Error() == nil {

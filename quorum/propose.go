@@ -54,7 +54,7 @@ type proposer struct {
 	entries      sync.WaitGroup // counts underWay
 	mu           sync.Mutex
 	underWay     map[*Proposed]bool
-	refusedSince time.Time // since when raft has refused every entry because of a hand-over; zero: it does not
+	refusedSince time.Time // since when raft has refused every entry because of a transfer; zero: it does not
 	lastOutcome  time.Time // of an entry
 	ending       bool      // Run is ending: no further entries are taken
 }
@@ -152,10 +152,10 @@ func (q *proposer) add(r *raft.Raft, p *Proposed, data []byte) error {
 	return nil
 }
 
-// watchRefusals ends a leader that refuses every entry because of a hand-over that will never end.
-// raft does not end a hand-over if leadership was lost meanwhile, and when it leads again it takes
+// watchRefusals ends a leader that refuses every entry because of a transfer that will never end.
+// raft does not end a transfer if leadership was lost meanwhile, and when it leads again it takes
 // no entries for ever. A member that leads proposes a TermStart again and again then, so refusals
-// that are further apart than two election timeouts belong to several hand-overs.
+// that are further apart than two election timeouts belong to several transfers.
 func (q *proposer) watchRefusals(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -66,7 +66,7 @@ func (e *ensemble) handOverTo(from, to uint32) {
 	n := e.members[from].node
 	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
 	defer cancel()
-	if err := n.HandOverTo(ctx, to); err != nil {
+	if err := n.transfer.To(ctx, to); err != nil {
 		e.t.Logf("hand-over by member %d: %v", from, err)
 	}
 }

@@ -54,8 +54,8 @@ func (n *Node) run(ctx context.Context) error {
 			loops.Go(func() { _ = n.trans.Stand(n.election) })
 		}
 		loops.Go(func() { n.comeLoop(ctx, r) })
-		loops.Go(func() { n.followLoop(ctx, r) })
-		loops.Go(func() { n.evidenceLoop(ctx, r) })
+		loops.Go(func() { n.newMembership(r).run(ctx) })
+		loops.Go(func() { n.detector.run(ctx, r) })
 	}
 	select {
 	case <-ctx.Done():
@@ -65,6 +65,13 @@ func (n *Node) run(ctx context.Context) error {
 	cancel()
 	loops.Wait()
 	return errors.Join(n.failure.err(), n.stopRaft(r))
+}
+
+func (n *Node) newMembership(r *raft.Raft) *membership {
+	return &membership{
+		raft: r, status: n.status, trans: n.trans, list: n.list, hellos: n.hellos, reach: n.reach, transfer: n.transfer,
+		election: n.election, logger: n.logger, rivals: map[uint32]string{},
+	}
 }
 
 func (n *Node) startRaft() (*raft.Raft, error) {
@@ -96,7 +103,7 @@ func (n *Node) endGracefully() {
 	n.proposer.close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
 	defer cancel()
-	if err := n.HandOver(ctx); err != nil {
+	if err := n.transfer.ToAny(ctx); err != nil {
 		n.logger.Info("leadership was not handed over", "err", err)
 	}
 	n.proposer.wait(ctx)

@@ -23,7 +23,7 @@ import (
 //   - A new ensemble begins with one voter: the member with the lowest id in the server lines, once all others have said that
 //     they have no data. A member with data that were imported, restored or recovered is the only voter of its ensemble, too.
 //   - Everybody else starts with an empty log and no configuration, so it never stands for election. The leader adds it as a
-//     nonvoter, and gives it a vote when it has the log: see follow.
+//     nonvoter, and gives it a vote when it has the log: see membership.
 //   - An emptied member is a new server, which takes the place of the old one in the same way.
 //
 // Data belong to one ensemble, whose id is drawn with them, and raft's connections are between members of one ensemble only.

@@ -63,7 +63,7 @@ var named = []namedMutant{
 		"follower", "TestVerdictNeedsAMajority",
 	},
 	{
-		"leader taken for dead at one refusal", "quorum/evidence.go",
+		"leader taken for dead at one refusal", "quorum/failuredetector.go",
 		"if refused == refusals {", "if refused > 0 {",
 		"quorum", "TestNoEvidence",
 	},
@@ -73,17 +73,17 @@ var named = []namedMutant{
 		"quorum/wire", "TestLastConnectionIsLost",
 	},
 	{
-		"stands on evidence as often as there is some", "quorum/evidence.go",
-		"time.Since(stood) < evidencePause*n.election", "time.Since(stood) < 0",
+		"stands on evidence as often as there is some", "quorum/failuredetector.go",
+		"time.Since(stood) < standPause*d.election", "time.Since(stood) < 0",
 		"quorum", "TestForgedEvidenceIsBounded",
 	},
 	{
-		"stands on evidence after it has voted", "quorum/evidence.go",
-		"n.mayTake() == nil && n.leaderless(r, l)", "n.mayTake() == nil",
+		"stands on evidence after it has voted", "quorum/failuredetector.go",
+		"d.mayTake() == nil && d.leaderless(r, l)", "d.mayTake() == nil",
 		"quorum", "TestDeadLeaderIsReplacedAtOnce",
 	},
 	{
-		"one of two voters stands on evidence", "quorum/evidence.go",
+		"one of two voters stands on evidence", "quorum/failuredetector.go",
 		"const fewest = 3", "const fewest = 2",
 		"quorum", "TestOneOfTwoDoesNotStand",
 	},
@@ -478,8 +478,8 @@ var named = []namedMutant{
 		"integration", "TestReturningMemberServes",
 	},
 	{
-		"requests held while leadership is handed over", "quorum/handover.go",
-		"	n.handing.Add(1) // raft", "	n.handing.Add(0) // raft",
+		"requests held while leadership is handed over", "quorum/transfer.go",
+		"	t.underWay.Add(1) // raft", "	t.underWay.Add(0) // raft",
 		"quorum", "TestNoHoldDuringHandOver",
 	},
 	{
@@ -664,7 +664,7 @@ var named = []namedMutant{
 	},
 	{
 		"new voter must have the log of this moment", "quorum/membership.go",
-		"Longest(f.n.election, f.logEnds[0])", "Longest(f.n.election, ends)",
+		"Longest(m.election, m.logEnds[0])", "Longest(m.election, ends)",
 		"quorum", "TestPromotionUnderLoad",
 	},
 	{
@@ -674,7 +674,7 @@ var named = []namedMutant{
 	},
 	{
 		"voter leaves before another one votes in its place", "quorum/membership.go",
-		"case len(wire.Voters(s.have)) <= len(wire.Voters(s.want)) && !f.mayShrink(s, h):", "case false:",
+		"case len(wire.Voters(s.have)) <= len(wire.Voters(s.want)) && !m.mayShrink(s, h):", "case false:",
 		"quorum", "TestVoterWaitsForItsReplacement",
 	},
 	{
@@ -689,11 +689,11 @@ var named = []namedMutant{
 	},
 	{
 		"leader leaves without a hand-over", "quorum/membership.go",
-		"if h.ID == f.n.cfg.Self && !h.Observer {", "if false {",
+		"if h.ID == s.self.ID && !h.Observer {", "if false {",
 		"quorum", "TestLeaderThatGoesHandsOver",
 	},
 	{
-		"leader hands over to one that is to leave", "quorum/handover.go",
+		"leader hands over to one that is to leave", "quorum/transfer.go",
 		"if len(staying) > 0 {", "if false {",
 		"quorum", "TestLeaderThatGoesHandsOver",
 	},
@@ -764,7 +764,7 @@ var named = []namedMutant{
 	},
 	{
 		"list followed before an entry of the term is applied", "quorum/membership.go",
-		"if !f.listKnown(ctx, f.r.CurrentTerm()) {", "if false {",
+		"if !m.listKnown(ctx, m.raft.CurrentTerm()) {", "if false {",
 		"quorum", "TestNewLeaderDoesNotFollowAnOldList",
 	},
 	{
@@ -907,7 +907,7 @@ var named = []namedMutant{
 	},
 	{
 		"term begun while the disk stalls", "member/terms.go",
-		"t.m.node.Stalled() == nil && t.m.node.Record().Damage()", "t.m.node.Damage()",
+		"t.m.node.Stalled() == nil && t.m.node.Record().Damage()", "t.m.node.Record().Damage()",
 		"member", "TestNoTermWhileTheDiskStalls",
 	},
 	{

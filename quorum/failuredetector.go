@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ import (
 // would refuse because they still know a leader.
 //
 // Safety is raft's. Wrong evidence costs a leader, and with it the writes of a moment: a firewall that answers with
-// resets can forge it. So a member stands on evidence once in evidencePause election timeouts, and not after the
+// resets can forge it. So a member stands on evidence once in standPause election timeouts, and not after the
 // leader was heard again. What may be slowness is no evidence: a dial that times out, a connection that was reset
 // without a refused dial, and a refused dial while the leader still has a connection.
 
@@ -37,9 +38,9 @@ const (
 	// standWithin is how long raft may take until it begins to stand. If it takes longer, it is busy again, with a
 	// request of another candidate.
 	standWithin = 2 * time.Millisecond
-	// evidencePause is for how many election timeouts a member does not stand on evidence again. Then forged evidence
+	// standPause is for how many election timeouts a member does not stand on evidence again. Then forged evidence
 	// takes the leader from an ensemble for a small part of the time.
-	evidencePause = 10
+	standPause = 10
 )
 
 // loss is the end of the last connection of the leader.
@@ -49,55 +50,68 @@ type loss struct {
 	at     time.Time
 }
 
-// lost implements wire.Config.Lost.
-func (n *Node) lost(server raft.ServerID) {
-	if server != n.status.leader() {
+// failureDetector finds out that the leader's process has died, and stands for election then.
+type failureDetector struct {
+	status   *Status
+	trans    *wire.Transport
+	list     *serverList
+	election time.Duration
+	mayStand func() error        // as in wire.Config
+	mayTake  func() error        // as in wire.Config
+	died     func(member uint32) // see Config.Died
+	logger   *slog.Logger
+	losses   chan loss // the leader's connections have ended; one place
+}
+
+// connectionsEnded implements wire.Config.Lost.
+func (d *failureDetector) connectionsEnded(server raft.ServerID) {
+	if server != d.status.leader() {
 		return
 	}
 	select { // only the newest loss counts
-	case <-n.losses:
+	case <-d.losses:
 	default:
 	}
 	select {
-	case n.losses <- loss{server, n.status.Term(), time.Now()}:
+	case d.losses <- loss{server, d.status.Term(), time.Now()}:
 	default: // another goroutine has put one there
 	}
 }
 
-// evidenceLoop stands for election when the leader's process has died.
-func (n *Node) evidenceLoop(ctx context.Context, r *raft.Raft) {
+// run stands for election when the leader's process has died.
+func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 	var stood time.Time // when this member last stood on evidence
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case l := <-n.losses:
-			died := n.hasDied(ctx, r, l)
-			n.logger.Debug("the leader's connections have ended", "leader", wire.MemberID(l.leader), "died", died)
+		case l := <-d.losses:
+			died := d.hasDied(ctx, r, l)
+			d.logger.Debug("the leader's connections have ended", "leader", wire.MemberID(l.leader), "died", died)
 			if !died {
 				continue
 			}
-			go n.cfg.Died(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
-			if !stood.IsZero() && time.Since(stood) < evidencePause*n.election || !n.takesTurn(ctx, r, l) {
+			go d.died(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
+			if !stood.IsZero() && time.Since(stood) < standPause*d.election || !d.takesTurn(ctx, r, l) {
 				continue
 			}
 			stood = time.Now()
-			n.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader), "after", time.Since(l.at).Round(time.Millisecond))
-			if err := n.trans.Stand(standWithin); err != nil {
-				n.logger.Debug("this member does not stand for election", "err", err)
+			d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader), "after", time.Since(l.at).Round(time.Millisecond))
+			if err := d.trans.Stand(standWithin); err != nil {
+				d.logger.Debug("this member does not stand for election", "err", err)
 			}
 		}
 	}
 }
 
 // hasDied dials a leader whose connections have ended, and reports whether its process has died.
-func (n *Node) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
+func (d *failureDetector) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
 	refused := 0
 	for dials := range maxDials {
 		if dials > 0 && !pause(ctx, refusalPause) {
 			return false
 		}
-		switch n.trans.Knock(l.leader) {
+		switch d.trans.Knock(l.leader) {
 		case wire.Refused:
 			refused++
 		case wire.BrokenOff:
@@ -106,7 +120,7 @@ func (n *Node) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
 			return false
 		}
 		if refused == refusals {
-			return n.leaderless(r, l)
+			return d.leaderless(r, l)
 		}
 	}
 	return false
@@ -115,26 +129,26 @@ func (n *Node) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
 // leaderless reports whether this member has heard of no leader since a loss: neither of the one that it has lost, nor
 // of a candidate for which it has voted, nor of another leader. It may have heard of a candidate for which it did not
 // vote, whose log is shorter.
-func (n *Node) leaderless(r *raft.Raft, l loss) bool {
-	heard := r.LastContact().After(l.at) || n.trans.Connected(l.leader) // a vote that is granted counts as contact
-	leader := n.status.leader()
+func (d *failureDetector) leaderless(r *raft.Raft, l loss) bool {
+	heard := r.LastContact().After(l.at) || d.trans.Connected(l.leader) // a vote that is granted counts as contact
+	leader := d.status.leader()
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
 
 // takesTurn waits until it is this member's turn to stand after a loss, and reports whether it still has to.
-func (n *Node) takesTurn(ctx context.Context, r *raft.Raft, l loss) bool {
+func (d *failureDetector) takesTurn(ctx context.Context, r *raft.Raft, l loss) bool {
 	all := memberIDs(voters(r))
-	rank, ok := rankOf(n.cfg.Self, wire.MemberID(l.leader), all, l.term)
-	if !n.list.wantsVote(n.cfg.Self) {
+	rank, ok := rankOf(d.status.self().ID, wire.MemberID(l.leader), all, l.term)
+	if !d.list.wantsVote(d.status.self().ID) {
 		rank += len(all) // a leader that is to leave would hand over, and writes would wait once more
 	}
 	if !ok || !pause(ctx, time.Duration(rank)*rankStep+rand.N(rankChance)) {
 		return false
 	}
-	if err := n.trans.Settle(n.election); err != nil { // a vote that is being stored counts
+	if err := d.trans.Settle(d.election); err != nil { // a vote that is being stored counts
 		return false
 	}
-	return n.mayStand() == nil && n.mayTake() == nil && n.leaderless(r, l)
+	return d.mayStand() == nil && d.mayTake() == nil && d.leaderless(r, l)
 }
 
 // rankOf returns how many of the voters stand before member self once leader has died: they take turns, by term. ok is

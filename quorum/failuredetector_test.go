@@ -48,7 +48,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 				}
 				e.begin()
 				for range 3 {
-					time.Sleep(evidencePause * 2 * time.Second)
+					time.Sleep(standPause * 2 * time.Second)
 					all := e.rest()
 					old := e.leader(all...)
 					rest, term := e.rest(old), e.term(all...)
@@ -179,7 +179,7 @@ func TestForgedEvidenceIsBounded(t *testing.T) {
 		}
 		e.begin()
 		const windows = 5
-		window := evidencePause * e.members[1].node.election
+		window := standPause * e.members[1].node.election
 		for begin := time.Now(); time.Since(begin) < windows*window; {
 			e.forge(e.leader(1, 2, 3))
 		}
@@ -288,7 +288,7 @@ func TestShorterLogStandsFirst(t *testing.T) {
 func TestUnfitMemberDoesNotStand(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(n *Node){
-		"declines":   func(n *Node) { n.Decline() },
+		"declines":   func(n *Node) { n.transfer.Decline() },
 		"is damaged": func(n *Node) { _ = n.record.SetDamage("for a test") },
 	}
 	for name, unable := range tests {

@@ -1,0 +1,184 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/wire"
+)
+
+const (
+	// transferPoll is how often a transfer checks whether leadership has been lost.
+	transferPoll = 5 * time.Millisecond
+	// transferElections is how many election timeouts a transfer to one member may take. raft gives
+	// up by then. It takes no entries meanwhile, so it gets as much time for them before the next
+	// transfer.
+	transferElections = 2
+	// triesPerElection is how often within one election timeout ToAny looks for a member to hand over
+	// to. A member that refuses is asked half as often each time.
+	triesPerElection = 10
+)
+
+var (
+	errDeclining = errors.New("quorum: this member is about to stop and takes no leadership from others")
+	errNoTarget  = errors.New("no other voting member answers and has the log up to here")
+)
+
+// rejection is why a member did not take the leadership that this one gave to it.
+type rejection struct {
+	by  uint32
+	why error
+}
+
+// Transfer gives leadership to another member. It is safe for concurrent use.
+type Transfer struct {
+	status   *Status
+	trans    *wire.Transport
+	list     *serverList
+	election time.Duration
+	stopped  <-chan struct{} // closed when Node.Run is over
+
+	underWay  atomic.Int32 // transfers
+	declining atomic.Bool  // see Decline
+	rejected  atomic.Pointer[rejection]
+}
+
+// Decline makes this member refuse the leadership that others hand over to it. It can still be
+// elected if it has to.
+func (t *Transfer) Decline() { t.declining.Store(true) }
+
+// ToAny gives leadership to another member: to the one whose log is longest of those that answer
+// raft and have caught up, and if it does not take over, to the others by turns. It tries until this member has lost
+// leadership or ctx ends. It returns nil if this member does not lead, or is the only voter.
+//
+// It does not try a member that lacks entries from before the last try. raft would wait for that member's
+// replication, which may be away sending a snapshot, and would take no entries before the end of that wait,
+// which is not bounded.
+func (t *Transfer) ToAny(ctx context.Context) error {
+	tried, index := map[uint32]int{}, t.status.LastIndex()
+	for {
+		r := t.status.raft.Load()
+		if !t.leadsOthers(r) {
+			return nil
+		}
+		wait := t.election / triesPerElection
+		to, err := t.target(tried, index)
+		if err == nil {
+			if err = t.try(ctx, r, to); err == nil || errors.Is(err, ErrNotRunning) {
+				return err
+			}
+			if wait <<= min(tried[to.ID], triesPerElection); !errors.As(err, new(*rejection)) {
+				wait = transferElections * t.election
+			}
+			tried[to.ID]++
+			index = t.status.LastIndex()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("quorum: hand over: %w", err)
+		case <-t.stopped:
+			return ErrNotRunning
+		case <-time.After(min(wait, transferElections*t.election)):
+		}
+	}
+}
+
+// target returns the member to hand over to: of those that hold the log up to an index and were tried the
+// least often, the one with the longest log.
+func (t *Transfer) target(tried map[uint32]int, index uint64) (target wire.Peer, err error) {
+	best, targets := -1, t.targets()
+	for _, id := range t.trans.Longest(t.election, index) {
+		i := slices.IndexFunc(targets, func(p wire.Peer) bool { return p.ServerID() == id })
+		if i < 0 || best >= 0 && tried[targets[i].ID] >= best {
+			continue
+		}
+		target, best = targets[i], tried[targets[i].ID]
+	}
+	if best < 0 {
+		return wire.Peer{}, errNoTarget
+	}
+	return target, nil
+}
+
+// targets returns the other voters. If the server list wants some of them to vote, only those are returned: the
+// next leader should not be one that is to go.
+func (t *Transfer) targets() []wire.Peer {
+	peers := slices.DeleteFunc(t.status.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == t.status.self().ID })
+	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !t.list.wantsVote(p.ID) })
+	if len(staying) > 0 {
+		return staying
+	}
+	return peers
+}
+
+// To gives leadership to a member, and waits until this member has lost leadership or ctx
+// ends. It tries once. It fails if that member lags too far behind, or does not take leadership.
+func (t *Transfer) To(ctx context.Context, id uint32) error {
+	peers := t.status.Servers()
+	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == id && !p.Observer })
+	if i < 0 {
+		return fmt.Errorf("quorum: hand over: %d is not a voting member", id)
+	}
+	r := t.status.raft.Load()
+	if !t.leadsOthers(r) {
+		return nil
+	}
+	if err := t.try(ctx, r, peers[i]); err != nil {
+		return fmt.Errorf("quorum: hand over: %w", err)
+	}
+	return nil
+}
+
+// leadsOthers reports whether this member leads and there are other voters.
+func (t *Transfer) leadsOthers(r *raft.Raft) bool {
+	return r != nil && r.State() == raft.Leader && len(voters(r)) > 1
+}
+
+// Error makes a rejection the error of the transfer.
+func (r *rejection) Error() string { return fmt.Sprintf("member %d: %v", r.by, r.why) }
+
+func (t *Transfer) try(ctx context.Context, r *raft.Raft, to wire.Peer) error {
+	ctx, cancel := context.WithTimeout(ctx, transferElections*t.election) // raft gives up by then
+	defer cancel()
+	t.underWay.Add(1) // raft may be waiting for a request that is held
+	defer t.underWay.Add(-1)
+	before := t.rejected.Load()
+	r.LeadershipTransferToServer(to.ServerID(), to.ServerAddress()) // its future is not awaited: raft drops it if it stops first
+	ticker := time.NewTicker(transferPoll)
+	defer ticker.Stop()
+	for r.State() == raft.Leader {
+		select {
+		case <-ticker.C:
+		case <-t.stopped:
+			return ErrNotRunning
+		case <-ctx.Done():
+			return fmt.Errorf("to member %d: %w", to.ID, ctx.Err())
+		}
+		if d := t.rejected.Load(); d != before && d.by == to.ID && r.State() == raft.Leader {
+			return d
+		}
+	}
+	return nil
+}
+
+// leadsIn reports whether raft leads in term and is not handing leadership over.
+func (t *Transfer) leadsIn(term uint64) bool { return t.underWay.Load() == 0 && t.status.leadsIn(term) }
+
+// mayTake returns nil if this member takes leadership that it need not take, or why not.
+func (t *Transfer) mayTake() error {
+	if t.declining.Load() {
+		return errDeclining
+	}
+	return nil
+}
+
+// noteRejection records that a member has not taken the leadership that this one gave to it.
+func (t *Transfer) noteRejection(by raft.ServerID, why error) {
+	t.rejected.Store(&rejection{wire.MemberID(by), why})
+}
