@@ -107,7 +107,7 @@ func (n *Node) raftConfig() *raft.Config {
 	conf.MaxAppendEntries = disk.MaxAppend
 	conf.SnapshotInterval = snapshotInterval
 	conf.SnapshotThreshold = n.cfg.SnapshotEvery
-	// For the start only: meterLoop soon sets a better value.
+	// For the start only: the meter soon sets a better value.
 	_, conf.TrailingLogs = newMeter(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).update(0, 0, 0, meterInterval)
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true

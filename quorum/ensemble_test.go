@@ -495,7 +495,7 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 		}
 		return &proto.HelloReply{
 			Member: p.ID, Disk: uint64(m.node.Disk()), Ensemble: ensemble[:], Configuration: message(m.node.status.Servers()),
-			ConfigHash: m.node.hash(), HasData: m.node.HasData(), Joining: m.node.Joining(),
+			ConfigHash: hashOf(m.node.cfg.Book), HasData: m.node.HasData(), Joining: m.node.Joining(),
 			LastIndex: m.node.status.LastIndex(), LastTerm: m.node.status.LastTerm(),
 		}, nil
 	}

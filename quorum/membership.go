@@ -416,3 +416,17 @@ func await(ctx context.Context, change func() raft.Future) error {
 		return ctx.Err()
 	}
 }
+
+func follows(have, want []wire.Peer, present []uint32) bool {
+	for _, h := range have {
+		if w, stays := find(want, h.ID); !stays || w.Observer && !h.Observer {
+			return false
+		}
+	}
+	for _, w := range want {
+		if h, in := find(have, w.ID); (!in || h.Line() != w) && slices.Contains(present, w.ID) {
+			return false
+		}
+	}
+	return true
+}

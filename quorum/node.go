@@ -13,7 +13,7 @@
 //
 //   - package wire: elections, commits, pipelines, snapshots;
 //   - package disk: stores, and a leader's disk beside replication;
-//   - Node.begin: which member may begin an ensemble. A server of raft's is a disk, so none ever forgets a vote.
+//   - bootstrap.begin: which member may begin an ensemble. A server of raft's is a disk, so none ever forgets a vote.
 //
 // # Failing
 //
@@ -244,6 +244,12 @@ func (n *Node) Transfer() *Transfer { return n.transfer }
 
 // WantedChanged reports that Config.Wanted returns another list. It does not block.
 func (n *Node) WantedChanged() { n.list.notify() }
+
+// Follows reports whether the configuration that is committed, as far as this member knows, is what the server
+// list wants. Of the servers to add, to make voters or to move, only those in present count.
+func (n *Node) Follows(present []uint32) bool {
+	return n.status.configurationCommitted() && follows(n.status.Configuration(), n.list.servers(), present)
+}
 
 // NoteRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
 // does not change. rival is "" if the member knows none.

@@ -58,10 +58,10 @@ func TestTwoBeginners(t *testing.T) {
 		if rival := asks(7); rival != "" {
 			t.Errorf("the first one is told of %q, which has not asked for a while", rival)
 		}
-		reply := &proto.HelloReply{ConfigHash: n.hash(), Rival: "another"}
+		reply := &proto.HelloReply{ConfigHash: hashOf(n.cfg.Book), Rival: "another"}
 		book := wire.NewBook(1, e.peers)
-		first := &Node{cfg: Config{Self: 1, Peers: e.peers, Book: book}, status: &Status{book: book, peers: e.peers}, reach: new(Reachability)}
-		if got := first.evaluate(round{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: n.hash()}}}); !strings.Contains(got.waits, "another") {
+		first := &bootstrap{peers: e.peers, book: book, status: &Status{book: book, peers: e.peers}, reach: new(Reachability)}
+		if got := first.evaluate(round{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: hashOf(n.cfg.Book)}}}); !strings.Contains(got.waits, "another") {
 			t.Errorf("a member that is told of another one begins: %+v", got)
 		}
 	})

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -33,7 +34,11 @@ func (n *Node) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n.trans.Start()
-	if err := n.begin(ctx); err != nil {
+	start := &bootstrap{
+		peers: n.cfg.Peers, byMajority: n.cfg.NewEnsemble, alone: n.alone(), book: n.cfg.Book, disk: n.disk,
+		status: n.status, record: n.record, list: n.list, hellos: n.hellos, reach: n.reach, fail: n.failure.set, logger: n.logger,
+	}
+	if err := start.begin(ctx); err != nil {
 		closed := n.trans.Close()
 		if errors.Is(err, ctx.Err()) {
 			return closed // told to stop while waiting
@@ -48,12 +53,14 @@ func (n *Node) run(ctx context.Context) error {
 	close(n.ready)
 
 	var loops sync.WaitGroup
-	loops.Go(func() { n.meterLoop(ctx, r) })
+	loops.Go(func() {
+		newMeter(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk, n.failure.set)
+	})
 	if !n.alone() {
 		if n.status.onlyVoter() { // there is nobody to wait for
 			loops.Go(func() { _ = n.trans.Stand(n.election) })
 		}
-		loops.Go(func() { n.comeLoop(ctx, r) })
+		loops.Go(func() { start.join(ctx, r) })
 		loops.Go(func() { n.newMembership(r).run(ctx) })
 		loops.Go(func() { n.detector.run(ctx, r) })
 	}
@@ -130,3 +137,28 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 		return ErrNotEnded
 	}
 }
+
+// newRaft starts raft on the data in the stores.
+func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
+	defer func() {
+		if p := recover(); p != nil { // an unreadable entry
+			r, err = nil, n.disk.Unusable(fmt.Errorf("%v", p))
+		}
+	}()
+	r, err = raft.NewRaft(conf, n.fsm, log, n.disk.Stable(), n.disk.Snapshots(), n.trans)
+	if err != nil {
+		return nil, n.disk.Unusable(err) // its configuration is ours, so the error is about the stored data
+	}
+	return r, nil
+}
+
+// checkStarted checks that raft found everything that must be there, including the newest snapshot.
+func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
+	if last := r.LastIndex(); last < newest {
+		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
+	}
+	return nil
+}
+
+// ErrNotEnded says that raft still uses the stores after Run.
+var ErrNotEnded = errors.New("quorum: raft did not stop in time")

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"math/rand/v2"
+	"rollcall/quorum/disk"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -74,9 +75,8 @@ func (m *meter) update(entries, bytes, sinceSnapshot int64, elapsed time.Duratio
 	return threshold, trailing
 }
 
-// meterLoop keeps raft's settings up to date with the meter.
-func (n *Node) meterLoop(ctx context.Context, r *raft.Raft) {
-	m := newMeter(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes)
+// run keeps raft's settings up to date until ctx ends.
+func (m *meter) run(ctx context.Context, r *raft.Raft, d *disk.Data, fail func(error)) {
 	ticker := time.NewTicker(meterInterval)
 	defer ticker.Stop()
 	for {
@@ -86,14 +86,14 @@ func (n *Node) meterLoop(ctx context.Context, r *raft.Raft) {
 		case <-ticker.C:
 		}
 		rc := r.ReloadableConfig()
-		entries, bytes, sinceSnapshot := n.disk.Appended()
+		entries, bytes, sinceSnapshot := d.Appended()
 		threshold, trailing := m.update(entries, bytes, sinceSnapshot, meterInterval)
 		if rc.SnapshotThreshold == threshold && rc.TrailingLogs == trailing {
 			continue
 		}
 		rc.SnapshotThreshold, rc.TrailingLogs = threshold, trailing
 		if err := r.ReloadConfig(rc); err != nil {
-			n.failure.set(err) // cannot happen: only counts have changed
+			fail(err) // cannot happen: only counts have changed
 			return
 		}
 	}

@@ -423,8 +423,8 @@ var named = []namedMutant{
 		"integration", "TestWallClocksJump",
 	},
 	{
-		"empty member begins alone", "quorum/start.go",
-		"case n.alone():", "case true:",
+		"empty member begins alone", "quorum/bootstrap.go",
+		"case b.alone:", "case true:",
 		"integration", "TestTwoWipedOfThree",
 	},
 	{
@@ -743,13 +743,13 @@ var named = []namedMutant{
 		"quorum", "TestNextChange",
 	},
 	{
-		"ensemble begun by any member", "quorum/start.go",
-		"first.ID != n.cfg.Self {", "first.ID == 0 {",
+		"ensemble begun by any member", "quorum/bootstrap.go",
+		"first.ID != b.status.self().ID {", "first.ID == 0 {",
 		"quorum", "TestWhoBegins",
 	},
 	{
-		"ensemble begun before all have replied", "quorum/start.go",
-		"if len(silent) == 0 || n.cfg", "if true || n.cfg",
+		"ensemble begun before all have replied", "quorum/bootstrap.go",
+		"if len(silent) == 0 || b.byMajority", "if true || b.byMajority",
 		"quorum", "TestWhoBegins",
 	},
 	{

@@ -15,13 +15,13 @@ func TestJoins(t *testing.T) {
 			t.Errorf("%q: joins: %t", log, !want)
 		}
 	}
-	text, err := os.ReadFile("../../quorum/start.go")
+	text, err := os.ReadFile("../../quorum/bootstrap.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{joinsLine, joinedLine} {
 		if !strings.Contains(string(text), `"`+line+`"`) {
-			t.Errorf("start.go does not write %q", line)
+			t.Errorf("bootstrap.go does not write %q", line)
 		}
 	}
 }

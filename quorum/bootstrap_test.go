@@ -119,12 +119,12 @@ func TestWhoBegins(t *testing.T) {
 		{"two ensembles", 2, map[uint32]*proto.HelloReply{3: data(first), 4: data(second)}, nil, false, wire.EnsembleID{}, "the end of one of two ensembles"},
 	} {
 		book := wire.NewBook(tt.self, peers)
-		n := &Node{cfg: Config{Self: tt.self, Peers: peers, Book: book, NewEnsemble: tt.byMajority}, status: &Status{book: book, peers: peers}}
-		n.reach = &Reachability{status: n.status}
+		status := &Status{book: book, peers: peers}
+		b := &bootstrap{peers: peers, byMajority: tt.byMajority, book: book, status: status, reach: &Reachability{status: status}}
 		if tt.met != nil {
-			n.reach.Met(*tt.met)
+			b.reach.Met(*tt.met)
 		}
-		got := n.evaluate(round{replies: tt.replies, failed: map[uint32]error{}})
+		got := b.evaluate(round{replies: tt.replies, failed: map[uint32]error{}})
 		if got.ensemble != tt.ensemble || !strings.Contains(got.waits, tt.waits) || tt.waits == "" && got.waits != "" {
 			t.Errorf("%s: %+v, want %x and %q", tt.name, got, tt.ensemble[:1], tt.waits)
 		}
@@ -357,7 +357,7 @@ func TestLostMajority(t *testing.T) {
 			logged("later")
 			for id, m := range e.members {
 				n := m.node
-				if lost := n.lostMajority(n.hellos.all(t.Context())); n.status.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
+				if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.all(t.Context())); n.status.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
 					t.Errorf("member %d knows that %v are lost, and follows %d", id, lost, n.status.LeaderID())
 				}
 			}
@@ -385,7 +385,7 @@ func TestReplacedVotersAreNotLost(t *testing.T) {
 		e.start(5)
 		e.wait("member 5 to run", func() bool { return e.ready(5) })
 		n := e.members[5].node
-		if lost := n.lostMajority(n.hellos.all(t.Context())); n.status.LeaderID() != 0 || lost != nil {
+		if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.all(t.Context())); n.status.LeaderID() != 0 || lost != nil {
 			t.Errorf("it takes %v for lost, and follows %d", lost, n.status.LeaderID())
 		}
 	})

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -38,26 +40,42 @@ const (
 	askTimeout  = 2 * time.Second
 )
 
+// bootstrap begins an ensemble, or brings this disk into one.
+type bootstrap struct {
+	peers      []wire.Peer // the configured server list
+	byMajority bool        // see Config.NewEnsemble
+	alone      bool        // no other member ever joins this one
+	book       *wire.Book
+	disk       *disk.Data
+	status     *Status
+	record     *Record
+	list       *serverList
+	hellos     *hellos
+	reach      *Reachability
+	fail       func(error) // ends the member
+	logger     *slog.Logger
+}
+
 // begin makes this member ready for raft. It waits for other members where it must, and returns ctx's error if ctx ends first.
-func (n *Node) begin(ctx context.Context) error {
+func (b *bootstrap) begin(ctx context.Context) error {
 	switch {
-	case n.HasData():
+	case b.disk.HasData():
 		return nil
-	case n.alone():
-		return n.bootstrap()
+	case b.alone:
+		return b.found()
 	}
 	var logged string
 	for pause := firstPause; ; pause = min(2*pause, askInterval) {
-		next := n.evaluate(n.hellos.all(ctx))
+		next := b.evaluate(b.hellos.all(ctx))
 		switch {
 		case next.waits == "" && next.ensemble != wire.EnsembleID{}:
-			n.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.ensemble[:4]), "disk", n.status.self().Disk)
-			return n.record.enter(next.ensemble)
+			b.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.ensemble[:4]), "disk", b.status.self().Disk)
+			return b.record.enter(next.ensemble)
 		case next.waits == "":
-			return n.bootstrap()
+			return b.found()
 		case next.waits != logged && ctx.Err() == nil:
 			logged = next.waits
-			n.logger.Info("this member has no data and waits", "for", logged)
+			b.logger.Info("this member has no data and waits", "for", logged)
 		}
 		select {
 		case <-ctx.Done():
@@ -75,8 +93,8 @@ type beginning struct {
 }
 
 // evaluate applies the rules to the replies of one round.
-func (n *Node) evaluate(r round) (next beginning) {
-	ensembles := n.reach.recent.ensembles()
+func (b *bootstrap) evaluate(r round) (next beginning) {
+	ensembles := b.reach.recent.ensembles()
 	for _, a := range r.replies {
 		if id := ensembleOf(a); a.GetHasData() && id != (wire.EnsembleID{}) {
 			ensembles[id] = true
@@ -90,7 +108,7 @@ func (n *Node) evaluate(r round) (next beginning) {
 			next.ensemble = id
 		}
 	default:
-		next.waits = n.mayBegin(r)
+		next.waits = b.mayBegin(r)
 	}
 	return next
 }
@@ -99,36 +117,36 @@ func (n *Node) evaluate(r round) (next beginning) {
 // members never begin the same list: only one has the lowest id, and every reply that counts has the same list. Two processes with
 // that id do not begin either: every other member reports the first one to the second one (Rival). Members that only a reply has
 // named must reply, too, because all members in the server lines may have left an ensemble.
-func (n *Node) mayBegin(r round) string {
-	voters := slices.DeleteFunc(wire.Sorted(n.cfg.Peers), func(p wire.Peer) bool { return p.Observer })
-	if first := voters[0]; first.ID != n.cfg.Self {
+func (b *bootstrap) mayBegin(r round) string {
+	voters := slices.DeleteFunc(wire.Sorted(b.peers), func(p wire.Peer) bool { return p.Observer })
+	if first := voters[0]; first.ID != b.status.self().ID {
 		return fmt.Sprintf("member %d (%s), which begins the ensemble because no voter has a lower id", first.ID, first.Addr)
 	}
 	var silent []string
 	replied := 1
-	for _, p := range n.cfg.Book.Once() {
+	for _, p := range b.book.Once() {
 		a, ok := r.replies[p.ID]
 		_, voter := find(voters, p.ID)
 		switch {
-		case p.ID == n.cfg.Self:
+		case p.ID == b.status.self().ID:
 		case !ok:
-			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, cmp.Or(r.failed[p.ID], errNotAsked)))
+			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, cmp.Or(r.failed[p.ID], errNextRound)))
 		case a.GetRival() != "":
 			return "the end of one of two processes with its number: " + a.GetRival()
-		case !bytes.Equal(a.GetConfigHash(), n.hash()):
+		case !bytes.Equal(a.GetConfigHash(), hashOf(b.book)):
 			silent = append(silent, fmt.Sprintf("member %d (%s), which has other server lines", p.ID, p.Addr))
 		case voter:
 			replied++
 		}
 	}
-	if len(silent) == 0 || n.cfg.NewEnsemble && replied > len(voters)/2 {
+	if len(silent) == 0 || b.byMajority && replied > len(voters)/2 {
 		return ""
 	}
 	return "all members, which must reply that they have no data before a new ensemble begins; missing: " + strings.Join(silent, "; ")
 }
 
-// errNotAsked is why a member has not replied of which another one has just told.
-var errNotAsked = errors.New("it is asked next")
+// errNextRound is why a member has not replied of which another one has just told.
+var errNextRound = errors.New("it is asked next")
 
 // ensembleOf returns the ensemble of a member that has replied, or zero if it knows none.
 func ensembleOf(a *proto.HelloReply) (id wire.EnsembleID) {
@@ -138,43 +156,43 @@ func ensembleOf(a *proto.HelloReply) (id wire.EnsembleID) {
 	return id
 }
 
-func (n *Node) hash() []byte {
-	hash := n.cfg.Book.Hash()
+func hashOf(book *wire.Book) []byte {
+	hash := book.Hash()
 	return hash[:]
 }
 
-// bootstrap begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
+// found begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
 // start begins another ensemble.
-func (n *Node) bootstrap() error {
+func (b *bootstrap) found() error {
 	id := drawEnsemble()
-	err := n.record.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
+	err := b.record.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
 	if err == nil {
-		err = writeEnsemble(n.disk.Stable(), id)
+		err = writeEnsemble(b.disk.Stable(), id)
 	}
 	if err == nil {
-		err = n.disk.Stable().SetTerm(1)
+		err = b.disk.Stable().SetTerm(1)
 	}
 	if err == nil {
-		err = n.disk.Log().StoreLog(&raft.Log{
+		err = b.disk.Log().StoreLog(&raft.Log{
 			Index: disk.BootstrapIndex, Term: 1, Type: raft.LogConfiguration,
-			Data: raft.EncodeConfiguration(wire.Configuration([]wire.Peer{n.status.self()})),
+			Data: raft.EncodeConfiguration(wire.Configuration([]wire.Peer{b.status.self()})),
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: begin an ensemble: %w", err)
 	}
-	n.cfg.Book.SetEnsemble(id)
-	n.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", n.status.self().Disk)
+	b.book.SetEnsemble(id)
+	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", b.status.self().Disk)
 	return nil
 }
 
-// comeLoop says hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
+// join says hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
 // not know yet that the disk exists.
-func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
+func (b *bootstrap) join(ctx context.Context, r *raft.Raft) {
 	var lost []wire.Peer
 	takesPart := false // it has been logged that this member takes part
 	pause := firstPause
-	if n.HasData() {
+	if b.disk.HasData() {
 		pause = askInterval // a leader that knows this disk is heard before
 	}
 	for ; ; pause = min(2*pause, askInterval) {
@@ -183,26 +201,26 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 			return
 		case <-time.After(pause):
 		}
-		if n.record.copying.Load() && n.status.hasJoined() {
-			if err := n.record.setCopying(false); err != nil {
-				n.failure.set(err)
+		if b.record.copying.Load() && b.status.hasJoined() {
+			if err := b.record.setCopying(false); err != nil {
+				b.fail(err)
 				return
 			}
 		}
-		if votes := n.status.votes(); !takesPart && n.status.hasJoined() && (votes || !n.list.wantsVote(n.cfg.Self)) {
+		if votes := b.status.votes(); !takesPart && b.status.hasJoined() && (votes || !b.list.wantsVote(b.status.self().ID)) {
 			takesPart = true
-			n.logger.Info("this member takes part in the ensemble", "votes", votes, "index", r.AppliedIndex())
+			b.logger.Info("this member takes part in the ensemble", "votes", votes, "index", r.AppliedIndex())
 		}
-		if n.status.configured() && n.status.LeaderID() != 0 {
+		if b.status.configured() && b.status.LeaderID() != 0 {
 			lost = nil
 			continue
 		}
-		replies := n.hellos.all(ctx)
+		replies := b.hellos.all(ctx)
 		before := lost
-		lost = n.lostMajority(replies)
-		n.logLost(lost, before)
-		if err := n.checkEntered(replies); err != nil {
-			n.failure.set(err)
+		lost = b.lostMajority(replies)
+		b.logLost(lost, before)
+		if err := b.checkEntered(replies); err != nil {
+			b.fail(err)
 			return
 		}
 	}
@@ -210,8 +228,8 @@ func (n *Node) comeLoop(ctx context.Context, r *raft.Raft) {
 
 // checkEntered returns an error if this member has no data yet, and the others are of another ensemble than the one into which
 // it comes: the member that began that one lost its disk before another disk had an entry, and has begun a new one.
-func (n *Node) checkEntered(r round) error {
-	if n.HasData() {
+func (b *bootstrap) checkEntered(r round) error {
+	if b.disk.HasData() {
 		return nil
 	}
 	other := false
@@ -227,27 +245,7 @@ func (n *Node) checkEntered(r round) error {
 	return nil
 }
 
-// newRaft starts raft on the data in the stores.
-func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
-	defer func() {
-		if p := recover(); p != nil { // an unreadable entry
-			r, err = nil, n.disk.Unusable(fmt.Errorf("%v", p))
-		}
-	}()
-	r, err = raft.NewRaft(conf, n.fsm, log, n.disk.Stable(), n.disk.Snapshots(), n.trans)
-	if err != nil {
-		return nil, n.disk.Unusable(err) // its configuration is ours, so the error is about the stored data
-	}
-	return r, nil
+func drawEnsemble() (id wire.EnsembleID) {
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
+	return id
 }
-
-// checkStarted checks that raft found everything that must be there, including the newest snapshot.
-func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
-	if last := r.LastIndex(); last < newest {
-		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
-	}
-	return nil
-}
-
-// ErrNotEnded says that raft still uses the stores after Run.
-var ErrNotEnded = errors.New("quorum: raft did not stop in time")
