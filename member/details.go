@@ -21,7 +21,7 @@ var endReasons = []znode.Reason{znode.Closed, znode.Expired, znode.Killed}
 // Details implements admin.Source.
 func (s source) Details() admin.Details {
 	m := s.m
-	log, own, clients := m.node.Stats(), m.follower.Stats(), m.server.Stats()
+	log, own, clients := m.node.Metrics().Stats(), m.follower.Stats(), m.server.Stats()
 	d := admin.Details{
 		Health: s.Health(), Term: m.node.Status().Term(), Applied: m.applied.Load(), Clients: clients.Sessions, ReadOnlyClients: clients.ReadOnly,
 		MemoryUsed: clients.MemoryUsed, MemoryLimit: clients.MemoryLimit, Refused: clients.NoMemory,

@@ -25,7 +25,7 @@ type source struct{ m *Member }
 
 func (s source) Stats() admin.Stats {
 	m := s.m
-	st, log, count := m.server.Stats(), m.node.Stats(), &m.terms.count
+	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.count
 	figures := admin.Stats{
 		Role: m.Role(), Up: time.Since(m.begun), Exposed: m.exposure(), NoMemory: m.cfg.Memory.Full(),
 		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
@@ -100,7 +100,7 @@ func (s source) DiskSpace() (space admin.DiskSpace, err error) {
 
 func (s source) ResetStats() {
 	s.m.server.ResetStats()
-	s.m.node.ResetStats()
+	s.m.node.Metrics().Reset()
 	s.m.terms.count.Reset()
 }
 

@@ -23,7 +23,7 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.Stored, error) {
 	state.RLock()
 	most := mostBytes(state.DataSize(), state.NodeCount(), state.SessionCount())
 	state.RUnlock()
-	s, err := o.m.node.TakeSnapshot(ctx, most)
+	s, err := o.m.node.Snapshots().Take(ctx, most)
 	if err != nil {
 		return admin.Stored{}, snapshotFailure(ctx, err)
 	}

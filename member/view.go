@@ -127,7 +127,7 @@ func (v viewer) status() *proto.MemberStatus {
 	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.Watches().Count())
 	m.state.RUnlock()
 	data, log, err := m.node.DiskUsage()
-	index, at, serr := m.node.NewestSnapshot()
+	index, at, serr := m.node.Snapshots().Newest()
 	if err := errors.Join(err, serr); err != nil {
 		m.log.Warn("the data directory cannot be read", "err", err)
 	}

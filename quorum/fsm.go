@@ -57,12 +57,12 @@ type fsm struct {
 	configured func()
 	// timed runs an operation that may hang; what names it in an error.
 	timed    func(what string, op func() error) error
-	metrics  *raftMetrics
+	metrics  *Metrics
 	running  func() bool                    // false while raft looks for a snapshot to start from
 	refused  func(why error)                // called with the reason if a snapshot is not restored then
 	failed   bool                           // only for raft's FSM goroutine
 	writing  atomic.Bool                    // a snapshot is being written
-	demanded atomic.Bool                    // TakeSnapshot waits for one
+	demanded atomic.Bool                    // Snapshotter.Take waits for one
 	stored   atomic.Pointer[StoredSnapshot] // the last one that was written
 	noPauses atomic.Bool                    // snapshots are written without pauses, because no client is served
 	batch    []Committed

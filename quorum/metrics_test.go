@@ -17,13 +17,13 @@ func TestElectionFigures(t *testing.T) {
 		first := e.leader(1, 2, 3)
 		rest := others(first)
 		for _, id := range rest {
-			e.members[id].node.ResetStats()
+			e.members[id].node.metrics.Reset()
 		}
 		e.kill(first)
 		e.propose("b", rest...)
 		stands := uint64(0)
 		for _, id := range rest {
-			s := e.members[id].node.Stats()
+			s := e.members[id].node.metrics.Stats()
 			if s.Elections.Count == 0 || s.Elections.Max > 10*e.members[id].node.election {
 				t.Errorf("member %d: elections %+v", id, s.Elections)
 			}
@@ -49,27 +49,27 @@ func TestWriteFigures(t *testing.T) {
 		e.start(1)
 		e.propose("a", 1)
 		node := e.members[1].node
-		node.ResetStats()
-		before := node.Stats()
+		node.metrics.Reset()
+		before := node.metrics.Stats()
 		log.stall(1500 * time.Millisecond)
 		if err := node.Propose([]byte("b"), nil).Error(); err != nil {
 			t.Fatal(err)
 		}
-		if s := node.Stats(); s.Writes.Count != 1 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 {
+		if s := node.metrics.Stats(); s.Writes.Count != 1 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 {
 			t.Errorf("one write of 1.5 s: %+v", s)
 		}
-		if s := node.Stats(); s.WriteTimes.Count != before.WriteTimes.Count+1 || s.WriteTimes.Sum != before.WriteTimes.Sum+1.5 ||
+		if s := node.metrics.Stats(); s.WriteTimes.Count != before.WriteTimes.Count+1 || s.WriteTimes.Sum != before.WriteTimes.Sum+1.5 ||
 			s.EntrySizes.Count != before.EntrySizes.Count+1 || s.EntrySizes.Sum != before.EntrySizes.Sum+1 {
 			t.Errorf("one write of 1.5 s: %+v before, %+v behind it", before, s)
 		}
 		for range 20 {
 			e.propose("c", 1)
 		}
-		if s := node.Stats(); s.Writes.Count < 21 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 || s.Snapshots.Count != 0 {
+		if s := node.metrics.Stats(); s.Writes.Count < 21 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 || s.Snapshots.Count != 0 {
 			t.Errorf("20 more writes: %+v", s)
 		}
 		time.Sleep(3 * snapshotInterval)
-		if s := node.Stats(); s.Snapshots.Count == 0 {
+		if s := node.metrics.Stats(); s.Snapshots.Count == 0 {
 			t.Errorf("no snapshot is counted: %+v", s)
 		}
 		if data, log, err := node.DiskUsage(); data != 0 || log != 0 || err != nil {

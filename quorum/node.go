@@ -68,7 +68,7 @@ type Node struct {
 	disk    *disk.Data
 	fsm     *fsm
 	trans   *wire.Transport
-	metrics raftMetrics
+	metrics *Metrics
 
 	status     *Status
 	record     *Record
@@ -77,6 +77,7 @@ type Node struct {
 	reach      *Reachability
 	transfer   *Transfer
 	detector   *failureDetector
+	snapshots  *Snapshotter
 	proposer   *proposer
 	failure    *failure
 	started    atomic.Bool
@@ -135,8 +136,9 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
+	n.metrics = &Metrics{disk: n.disk}
 	n.fsm = &fsm{
-		machine: n.cfg.Machine, fail: n.failure.set, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: &n.metrics,
+		machine: n.cfg.Machine, fail: n.failure.set, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: n.metrics,
 		await:   n.disk.Await,
 		commits: func() { n.trans.Committed(n.proposer.awaited()) },
 		configured: func() {
@@ -145,6 +147,7 @@ func (n *Node) open() (err error) {
 		},
 	}
 	n.status.disk, n.status.fsm = n.disk, n.fsm
+	n.snapshots = &Snapshotter{status: n.status, fsm: n.fsm, disk: n.disk, onFiles: n.cfg.Dir != "", failure: n.failure, stopped: n.stopped}
 	n.record = &Record{disk: n.disk, book: n.cfg.Book}
 	if err := n.read(); err != nil {
 		return errors.Join(err, n.disk.Close())
@@ -241,6 +244,21 @@ func (n *Node) Reachability() *Reachability { return n.reach }
 
 // Transfer returns what gives leadership to another member.
 func (n *Node) Transfer() *Transfer { return n.transfer }
+
+// Snapshots returns what takes snapshots on demand.
+func (n *Node) Snapshots() *Snapshotter { return n.snapshots }
+
+// Metrics returns what this node counts.
+func (n *Node) Metrics() *Metrics { return n.metrics }
+
+// DiskUsage returns how many bytes the files of the log take, and how many all other files of this
+// member take. Both are 0 if the stores are not files. It reads the folders, which hold only a few
+// files.
+func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }
+
+// DiskFree returns how many bytes can still be written where the data are, and where the log is. Both are
+// 0 if the stores are not files. It hangs as long as the disk does.
+func (n *Node) DiskFree() (data, log int64, err error) { return n.disk.Free() }
 
 // WantedChanged reports that Config.Wanted returns another list. It does not block.
 func (n *Node) WantedChanged() { n.list.notify() }

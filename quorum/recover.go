@@ -81,7 +81,7 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	f := &fsm{
 		machine: rec.Machine,
 		fail:    func(err error) { failed = errors.Join(failed, err) },
-		await:   data.Await, commits: func() {}, configured: func() {}, timed: data.Timed, metrics: new(raftMetrics),
+		await:   data.Await, commits: func() {}, configured: func() {}, timed: data.Timed, metrics: new(Metrics),
 		running: func() bool { return true }, // a snapshot that cannot be restored is not skipped
 	}
 	f.noPauses.Store(true)

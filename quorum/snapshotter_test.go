@@ -34,8 +34,8 @@ func TestSnapshotOnDemand(t *testing.T) {
 		e.wait("it to lead", n.status.Leading)
 		e.propose("a", 1)
 		e.applied([]string{"a"}, 1)
-		first, err := n.TakeSnapshot(t.Context(), 0)
-		index, _, lerr := n.NewestSnapshot()
+		first, err := n.snapshots.Take(t.Context(), 0)
+		index, _, lerr := n.snapshots.Newest()
 		if err != nil || lerr != nil || first.Index != index || first.Index != n.status.AppliedIndex() || first.Term != n.status.Term() || first.Bytes == 0 || uint64(first.Zxid) != 1<<32|first.Index {
 			t.Fatalf("%+v, %v; the newest one is of index %d, %v", first, err, index, lerr)
 		}
@@ -52,7 +52,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 		own := n.status.raft.Load().Snapshot() // as raft takes one by itself
 		synctest.Wait()
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
-		if _, err := n.TakeSnapshot(ctx, 0); !errors.Is(err, ErrSnapshotRuns) {
+		if _, err := n.snapshots.Take(ctx, 0); !errors.Is(err, ErrSnapshotRuns) {
 			t.Errorf("beside one of raft's own: %v", err)
 		}
 		leave()
@@ -62,7 +62,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 		}
 
 		n.fsm.demanded.Store(true) // another caller's has not begun yet
-		if _, err := n.TakeSnapshot(t.Context(), 0); !errors.Is(err, ErrSnapshotRuns) {
+		if _, err := n.snapshots.Take(t.Context(), 0); !errors.Is(err, ErrSnapshotRuns) {
 			t.Errorf("beside one that has not begun: %v", err)
 		}
 		n.fsm.demanded.Store(false)
@@ -75,22 +75,22 @@ func TestSnapshotOnDemand(t *testing.T) {
 		e.applied([]string{"a", "b", "c"}, 1)
 		ctx, leave = context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		if _, err := n.TakeSnapshot(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := n.snapshots.Take(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after its caller has left: %v", err)
 		}
-		if _, err := n.TakeSnapshot(t.Context(), 0); !errors.Is(err, ErrSnapshotRuns) {
+		if _, err := n.snapshots.Take(t.Context(), 0); !errors.Is(err, ErrSnapshotRuns) {
 			t.Errorf("while that one is written: %v", err)
 		}
 		close(hold)
 		e.wait("the snapshot of the caller who left", func() bool {
-			index, _, err := n.NewestSnapshot()
+			index, _, err := n.snapshots.Newest()
 			return err == nil && index == n.status.AppliedIndex()
 		})
 		synctest.Wait()
 		if took := n.fsm.stored.Load().Took; took < time.Second || took > 2*time.Second {
 			t.Errorf("it took %v, want the second that it was held up", took)
 		}
-		if _, err := n.TakeSnapshot(t.Context(), 0); err != nil {
+		if _, err := n.snapshots.Take(t.Context(), 0); err != nil {
 			t.Errorf("after all: %v", err)
 		}
 	})
@@ -111,8 +111,8 @@ func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, most := range []int64{free + 1<<30, 1 << 62} {
-			_, err := n.TakeSnapshot(t.Context(), most)
-			if index, _, lerr := n.NewestSnapshot(); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), fmt.Sprintf("may take %d, and %d are left", most, snapshotReserve)) || !strings.Contains(err.Error(), " bytes are free") || index != 0 || lerr != nil {
+			_, err := n.snapshots.Take(t.Context(), most)
+			if index, _, lerr := n.snapshots.Newest(); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), fmt.Sprintf("may take %d, and %d are left", most, snapshotReserve)) || !strings.Contains(err.Error(), " bytes are free") || index != 0 || lerr != nil {
 				t.Errorf("%d bytes where %d are free: %v; there is one of index %d, %v", most, free, err, index, lerr)
 			}
 		}
@@ -120,7 +120,7 @@ func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 			t.Errorf("at the limit: %v", err)
 		}
 		e.alive(1)
-		if s, err := n.TakeSnapshot(t.Context(), 1<<10); err != nil || s.Index == 0 {
+		if s, err := n.snapshots.Take(t.Context(), 1<<10); err != nil || s.Index == 0 {
 			t.Errorf("with room for it: %+v, %v", s, err)
 		}
 	})
@@ -150,7 +150,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 				e.propose("a", 1)
 				got := make(chan error, 1)
 				go func() {
-					_, err := n.TakeSnapshot(t.Context(), 0)
+					_, err := n.snapshots.Take(t.Context(), 0)
 					got <- err
 				}()
 				synctest.Wait() // it is being written

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rollcall/quorum/disk"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
 var (
-	// ErrSnapshotRuns is the error of TakeSnapshot while a snapshot is being written.
+	// ErrSnapshotRuns is the error of Snapshotter.Take while a snapshot is being written.
 	ErrSnapshotRuns = errors.New("quorum: a snapshot is being written")
-	// ErrNoRoom is wrapped by the error of TakeSnapshot if the disk may be too full for one more snapshot.
+	// ErrNoRoom is wrapped by the error of Snapshotter.Take if the disk may be too full for one more snapshot.
 	ErrNoRoom = errors.New("quorum: there may be no room for one more snapshot")
 )
 
@@ -28,17 +29,27 @@ type StoredSnapshot struct {
 	Took        time.Duration // from copying the state until the snapshot was on the disk
 }
 
-// TakeSnapshot writes a snapshot as raft does by itself: with the same pauses, and raft then removes the log that it does not
+// Snapshotter takes snapshots on demand. It is safe for concurrent use.
+type Snapshotter struct {
+	status  *Status
+	fsm     *fsm
+	disk    *disk.Data
+	onFiles bool // the stores are files
+	failure *failure
+	stopped <-chan struct{} // closed when Node.Run is over
+}
+
+// Take writes a snapshot as raft does by itself: with the same pauses, and raft then removes the log that it does not
 // need any more. most is how many bytes the snapshot may have. The error wraps ErrNoRoom if the disk has no room for them and
 // snapshotReserve; nothing is written then. One is written at a time: the error is ErrSnapshotRuns while another one is written,
-// also one of raft's own. If ctx ends, TakeSnapshot returns its error, and the snapshot is finished all the same. If the member
-// ends, TakeSnapshot returns why, or ErrNotRunning.
-func (n *Node) TakeSnapshot(ctx context.Context, most int64) (StoredSnapshot, error) {
-	r := n.status.raft.Load()
+// also one of raft's own. If ctx ends, Take returns its error, and the snapshot is finished all the same. If the member
+// ends, Take returns why, or ErrNotRunning.
+func (s *Snapshotter) Take(ctx context.Context, most int64) (StoredSnapshot, error) {
+	r := s.status.raft.Load()
 	switch {
 	case r == nil:
 		return StoredSnapshot{}, ErrNotRunning
-	case n.fsm.writing.Load() || !n.fsm.demanded.CompareAndSwap(false, true):
+	case s.fsm.writing.Load() || !s.fsm.demanded.CompareAndSwap(false, true):
 		return StoredSnapshot{}, ErrSnapshotRuns
 	}
 	type outcome struct {
@@ -47,26 +58,26 @@ func (n *Node) TakeSnapshot(ctx context.Context, most int64) (StoredSnapshot, er
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		defer n.fsm.demanded.Store(false)
-		stored, err := n.takeSnapshot(r, most)
+		defer s.fsm.demanded.Store(false)
+		stored, err := s.take(r, most)
 		done <- outcome{stored, err}
 	}()
 	select {
 	case o := <-done:
 		return o.stored, o.err
-	case <-n.failure.failed: // raft reports nothing if the write of a snapshot ends the member
-		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", n.failure.err())
-	case <-n.stopped:
+	case <-s.failure.failed: // raft reports nothing if the write of a snapshot ends the member
+		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", s.failure.err())
+	case <-s.stopped:
 		return StoredSnapshot{}, ErrNotRunning
 	case <-ctx.Done():
 		return StoredSnapshot{}, context.Cause(ctx)
 	}
 }
 
-// takeSnapshot has raft take a snapshot of at most so many bytes, and waits until it is on the disk or raft stops. It never
+// take has raft take a snapshot of at most so many bytes, and waits until it is on the disk or raft stops. It never
 // returns if the write ends the member.
-func (n *Node) takeSnapshot(r *raft.Raft, most int64) (StoredSnapshot, error) {
-	if err := n.checkRoom(most); err != nil {
+func (s *Snapshotter) take(r *raft.Raft, most int64) (StoredSnapshot, error) {
+	if err := s.checkRoom(most); err != nil {
 		return StoredSnapshot{}, err
 	}
 	if err := r.Snapshot().Error(); errors.Is(err, raft.ErrRaftShutdown) {
@@ -74,15 +85,21 @@ func (n *Node) takeSnapshot(r *raft.Raft, most int64) (StoredSnapshot, error) {
 	} else if err != nil {
 		return StoredSnapshot{}, fmt.Errorf("quorum: snapshot: %w", err)
 	}
-	return *n.fsm.stored.Load(), nil // this one, or one that has followed at once
+	return *s.fsm.stored.Load(), nil // this one, or one that has followed at once
+}
+
+// Newest returns the index of the newest readable snapshot, and when it was written. The index is
+// 0 if there is none. It reads a few files.
+func (s *Snapshotter) Newest() (index uint64, at time.Time, err error) {
+	return s.disk.NewestSnapshot()
 }
 
 // checkRoom returns an error that wraps ErrNoRoom if the disk of the data has no room for a snapshot of so many bytes.
-func (n *Node) checkRoom(most int64) error {
-	if n.cfg.Dir == "" {
+func (s *Snapshotter) checkRoom(most int64) error {
+	if !s.onFiles {
 		return nil // the stores are not files
 	}
-	free, _, err := n.disk.Free()
+	free, _, err := s.disk.Free()
 	if err != nil {
 		return fmt.Errorf("quorum: snapshot: space on the disk: %w", err)
 	}
