@@ -243,7 +243,7 @@ var keys = []key{
 		doc: "Rollcall's own: what the log is kept in. A directory keeps its kind, and a member that is told another one does not start ([storage.md](storage.md))",
 	},
 	{
-		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: text(disk.DefaultStallLimit),
+		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: text(DefaultStallLimit),
 		doc: "Rollcall's own: ms that writing or applying the log may hang. After that a leader gives up, and any member closes its clients' connections",
 	},
 	{

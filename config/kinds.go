@@ -11,7 +11,6 @@ import (
 	"rollcall/internal/serverlist"
 	"rollcall/operator/admin"
 	"rollcall/operator/logs"
-	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/zk/digest"
 )
@@ -184,7 +183,7 @@ func millis(least, most int64, field func(*rawConfig) *time.Duration) kind {
 }
 
 // failovers are the names of the values of the key failover.
-var failovers = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": quorum.DefaultHeartbeat, "wan": time.Second}
+var failovers = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": DefaultHeartbeat, "wan": time.Second}
 
 // failover takes one of these names, or a number of milliseconds.
 func failover(field func(*rawConfig) *time.Duration) kind {

@@ -18,7 +18,7 @@ import (
 func benchFollower(b *testing.B, n int) *Follower {
 	b.Helper()
 	f, err := New(Config{
-		Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Clients: &rig{}, Leader: (&rig{}).dial, Probe: (&rig{}).probe,
+		Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: &rig{}, Leader: (&rig{}).dial, Probe: (&rig{}).probe,
 		Disk: func() uint64 { return 7 }, RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, Joining: func() bool { return false }, Wall: time.Now,
 		Members: func() []uint32 { return []uint32{self} },
 		Ask:     func(context.Context, uint32) (*proto.Marks, error) { return nil, errors.New("unreachable") },

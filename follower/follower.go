@@ -68,7 +68,6 @@ var (
 
 // Defaults of Config.
 const (
-	defaultSyncLimit = 5
 	// DefaultMaxInFlight is that of ZooKeeper's globalOutstandingLimit. The table of keys in package
 	// config takes it from here.
 	DefaultMaxInFlight   = 1000
@@ -102,7 +101,7 @@ type Config struct {
 	Boot uint64        // random, drawn by this process; not 0
 	Tick time.Duration // ZooKeeper's tickTime
 	// SyncLimit is the number of ticks without a link to the leader after which this member closes
-	// its clients' connections. If it is 0, it is 5.
+	// its clients' connections.
 	SyncLimit int
 	State     State
 	Clients   Clients
@@ -184,14 +183,13 @@ func New(cfg Config) (*Follower, error) {
 		return nil, errors.New("follower: Boot is 0")
 	case cfg.Tick <= 0:
 		return nil, fmt.Errorf("follower: tick %v is not positive", cfg.Tick)
-	case cfg.SyncLimit < 0:
-		return nil, fmt.Errorf("follower: sync limit of %d ticks is negative", cfg.SyncLimit)
+	case cfg.SyncLimit <= 0:
+		return nil, fmt.Errorf("follower: SyncLimit is %d ticks, but must be positive", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
 	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.Disk == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Members == nil || cfg.Ask == nil || cfg.Damaged == nil || cfg.Disputed == nil:
 		return nil, errors.New("follower: State, Clients, Leader, Probe, Disk, RaftTerm, RaftLeader, Joining, Wall, Members, Ask, Damaged and Disputed are required")
 	}
-	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, defaultSyncLimit)
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	cfg.MaxInFlightBytes = cmp.Or(cfg.MaxInFlightBytes, defaultInFlightBytes)
 	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultQueued)

@@ -53,7 +53,7 @@ func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 		synctest.Wait()
 		r.submit(9, jute.OpCreate, "later")
 		before := len(r.cutSoFar())
-		time.Sleep(2 * defaultSyncLimit * tick)
+		time.Sleep(2 * testSyncLimit * tick)
 		if got := r.cutSoFar(); len(got) != before {
 			t.Errorf("%d connections cut later on", len(got)-before)
 		}

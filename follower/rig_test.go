@@ -67,13 +67,15 @@ func (s *fakeState) Boot(uint32) (boot, cursor uint64)    { return s.boot, s.cur
 func (s *fakeState) HighestSession(uint32) jute.SessionID { return s.highest }
 func (s *fakeState) Marks() []znode.Mark                  { return s.marks }
 
+const testSyncLimit = 5
+
 // bubble runs test in a bubble with a Follower that runs.
 func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
 		cfg := Config{
-			Self: self, Boot: ourBoot, Tick: tick, State: r.state, Clients: r, Leader: r.dial, Probe: r.probe,
+			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: r.state, Clients: r, Leader: r.dial, Probe: r.probe,
 			Disk: func() uint64 { return 7 }, RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now,
 			Members: func() []uint32 { return []uint32{1, 2, self} }, Ask: r.ask, Damaged: r.damaged, Disputed: r.disputed,
 		}

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/config"
 	"rollcall/integration/cluster"
 	"rollcall/member"
-	"rollcall/quorum"
 	"rollcall/zk/jute"
 )
 
@@ -217,7 +217,7 @@ func TestForgedEvidence(t *testing.T) {
 // A leader that is silent for 200 ms goes on leading. One that is cut off, or hangs, is replaced within three times the
 // time for which it may be silent, as a rule, and always within five times.
 func TestSilentLeader(t *testing.T) {
-	const silence = quorum.DefaultHeartbeat
+	const silence = config.DefaultHeartbeat
 	opts := cluster.Options{Adjust: func(cfg *member.Config) { cfg.Heartbeat = 0 }} // the default
 	watched(t, opts, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		for range 20 {

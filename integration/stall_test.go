@@ -8,11 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/config"
 	"rollcall/integration/cluster"
 	"rollcall/integration/wire"
 	"rollcall/member"
 	"rollcall/proto"
-	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -116,7 +116,7 @@ func TestStalledFollower(t *testing.T) {
 // each case there is one leader, and the write that hung is there once.
 func TestStallThatEndsAsItCounts(t *testing.T) {
 	t.Parallel()
-	for long := disk.DefaultStallLimit - 20*time.Millisecond; long <= disk.DefaultStallLimit+600*time.Millisecond; long += 20 * time.Millisecond {
+	for long := config.DefaultStallLimit - 20*time.Millisecond; long <= config.DefaultStallLimit+600*time.Millisecond; long += 20 * time.Millisecond {
 		t.Run(fmt.Sprint(long), func(t *testing.T) {
 			ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 				e.Joined()

@@ -79,7 +79,7 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 	u.node, err = quorum.Open(quorum.Config{
 		Self: 1, Peers: peers, Book: u.ports.book, Stores: u.stores, Stream: atAddr{addr: own.Addr},
 		Machine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
-		Ask:     u.askHello, Logger: u.Member.log,
+		Ask:     u.askHello, Logger: u.Member.log, Heartbeat: config.DefaultHeartbeat, StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -125,9 +125,9 @@ func (c *Config) complete() error {
 		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
 	}
 	c.InitLimit = cmp.Or(c.InitLimit, defaultInitLimit)
-	c.SyncLimit = cmp.Or(c.SyncLimit, defaultSyncLimit)
-	c.Heartbeat = cmp.Or(c.Heartbeat, quorum.DefaultHeartbeat)
-	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, disk.DefaultStallLimit)
+	c.SyncLimit = cmp.Or(c.SyncLimit, config.DefaultSyncLimit)
+	c.Heartbeat = cmp.Or(c.Heartbeat, config.DefaultHeartbeat)
+	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, config.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
 	if c.Logger == nil && c.Log != nil {
 		c.Logger = c.Log.Logger()
@@ -163,11 +163,8 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Defaults from ZooKeeper's sample configuration.
-const (
-	defaultInitLimit = 10
-	defaultSyncLimit = 5
-)
+// defaultInitLimit is in ZooKeeper's sample configuration.
+const defaultInitLimit = 10
 
 // Member is one running member. Make one with New; Run it once.
 type Member struct {

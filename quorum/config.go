@@ -50,10 +50,10 @@ type Config struct {
 	NewEnsemble bool
 
 	// Heartbeat is for how long a leader may not be heard before another member stands for election. raft draws each
-	// wait from once to twice that long. All members should have the same. Default DefaultHeartbeat.
+	// wait from once to twice that long. All members should have the same.
 	Heartbeat time.Duration
 	// StallLimit is how long a store or the state machine may take for one operation before this
-	// member gives up leadership; default disk.DefaultStallLimit. See Node.Stalled.
+	// member gives up leadership; see Node.Stalled.
 	StallLimit time.Duration
 
 	SnapshotEvery uint64 // log entries between snapshots; default DefaultSnapshotEvery
@@ -73,16 +73,18 @@ func (cfg *Config) check() error {
 		return errors.New("quorum: Stream and Machine are required")
 	case cfg.Ask == nil && len(cfg.Peers) > 1:
 		return errors.New("quorum: Ask is required")
-	case cfg.Heartbeat < 0:
-		return fmt.Errorf("quorum: heartbeat %v is negative", cfg.Heartbeat)
+	case cfg.Heartbeat <= 0:
+		return fmt.Errorf("quorum: Heartbeat is %v, but must be positive", cfg.Heartbeat)
+	case cfg.StallLimit <= 0:
+		return fmt.Errorf("quorum: StallLimit is %v, but must be positive", cfg.StallLimit)
 	case onDisk == (cfg.Dir == ""):
 		return errors.New("quorum: either Dir or Stores is required")
 	case !onDisk && (cfg.Stores.Log == nil || cfg.Stores.Stable == nil || cfg.Stores.Snapshots == nil):
 		return errors.New("quorum: Stores must be complete")
 	case cfg.LogKind != "" && !cfg.LogKind.Known():
 		return fmt.Errorf("quorum: log store %q is neither %s nor %s", cfg.LogKind, disk.LogBolt, disk.LogWAL)
-	case cfg.SegmentBytes < 0 || cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0 || cfg.StallLimit < 0:
-		return errors.New("quorum: SegmentBytes, SnapshotBytes, TrailingBytes and StallLimit must not be negative")
+	case cfg.SegmentBytes < 0 || cfg.SnapshotBytes < 0 || cfg.TrailingBytes < 0:
+		return errors.New("quorum: SegmentBytes, SnapshotBytes and TrailingBytes must not be negative")
 	}
 	for _, p := range cfg.Peers {
 		if p.ID == cfg.Self && cfg.Stream.Addr().String() != p.Addr {

@@ -35,7 +35,7 @@ var testPeers = []wire.Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, 
 func directoryConfig(dir string, self uint32) Config {
 	return Config{
 		Self: self, Peers: testPeers, Dir: dir, Stream: idleStream{testAddr(testPeers[self-1].Addr)},
-		Machine: &machine{}, Heartbeat: testHeartbeat, SegmentBytes: testSegment,
+		Machine: &machine{}, Heartbeat: testHeartbeat, StallLimit: testStallLimit, SegmentBytes: testSegment,
 		Ask: func(context.Context, wire.Peer) (*proto.HelloReply, error) { return nil, errors.New("nobody") },
 	}
 }
@@ -245,15 +245,17 @@ func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {
 func TestOpenRefusesConfig(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
-		"wildcard":             func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
-		"bind address":         func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
-		"no machine":           func(c *Config) { c.Machine = nil },
-		"no stream":            func(c *Config) { c.Stream = nil },
-		"no ask":               func(c *Config) { c.Ask = nil },
-		"negative heartbeat":   func(c *Config) { c.Heartbeat = -1 },
-		"no directory":         func(c *Config) { c.Dir = "" },
-		"directory and stores": func(c *Config) { c.Stores = memStores() },
-		"half of stores":       func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
+		"wildcard":           func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
+		"bind address":       func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
+		"no machine":         func(c *Config) { c.Machine = nil },
+		"no stream":          func(c *Config) { c.Stream = nil },
+		"no ask":             func(c *Config) { c.Ask = nil },
+		"no heartbeat":       func(c *Config) { c.Heartbeat = 0 },
+		"negative heartbeat": func(c *Config) { c.Heartbeat = -1 },
+		"no stall limit":     func(c *Config) { c.StallLimit = 0 },
+		"no directory":          func(c *Config) { c.Dir = "" },
+		"directory and stores":  func(c *Config) { c.Stores = memStores() },
+		"half of stores":     func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := directoryConfig(t.TempDir(), 1)

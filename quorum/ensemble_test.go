@@ -24,7 +24,10 @@ import (
 	"rollcall/quorum/wire"
 )
 
-const testHeartbeat = 200 * time.Millisecond
+const (
+	testHeartbeat  = 200 * time.Millisecond
+	testStallLimit = 3 * time.Second
+)
 
 // testSegment is the size of a file of the log in tests, in bytes. A start reads and writes one of them.
 const testSegment = 128 << 10
@@ -426,7 +429,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
 		Self: id, Peers: lines, Book: book, Stores: m.stores, Stream: l,
-		Machine: m.machine, Ask: e.ask(id), Heartbeat: testHeartbeat, Logger: testLogger(id), SegmentBytes: testSegment,
+		Machine: m.machine, Ask: e.ask(id), Heartbeat: testHeartbeat, StallLimit: testStallLimit, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {
 		cfg.Stores, cfg.Dir, cfg.LogKind = disk.Stores{}, m.dir, e.kind

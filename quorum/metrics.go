@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"rollcall/quorum/disk"
 	"rollcall/internal/metrics"
+	"rollcall/quorum/disk"
 )
 
 // Stats are the metrics counted since Open or Metrics.Reset, except where they say otherwise.

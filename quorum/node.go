@@ -35,9 +35,6 @@ import (
 )
 
 const (
-	// DefaultHeartbeat is the default of Config.Heartbeat. A leader sends a heartbeat after a tenth to a fifth of that.
-	// So it is not replaced if it, or a network, pauses for 200 ms, and is replaced within a second if it hangs.
-	DefaultHeartbeat = 300 * time.Millisecond
 	// aloneElection is the election timeout of a member that runs alone: no other member can be
 	// waiting for it, or be heard by it.
 	aloneElection = 20 * time.Millisecond
@@ -96,7 +93,6 @@ func Open(cfg Config) (*Node, error) {
 	cfg.SnapshotEvery = cmp.Or(cfg.SnapshotEvery, DefaultSnapshotEvery)
 	cfg.SnapshotBytes = cmp.Or(cfg.SnapshotBytes, DefaultSnapshotBytes)
 	cfg.TrailingBytes = cmp.Or(cfg.TrailingBytes, DefaultTrailingBytes)
-	cfg.StallLimit = cmp.Or(cfg.StallLimit, disk.DefaultStallLimit)
 	if cfg.Configured == nil {
 		cfg.Configured = func() {}
 	}
@@ -113,7 +109,7 @@ func Open(cfg Config) (*Node, error) {
 		status:     &Status{book: cfg.Book, peers: cfg.Peers},
 		list:       newServerList(&cfg),
 		failure:    newFailure(logger, cfg.Ask != nil),
-		election:   cmp.Or(cfg.Heartbeat, DefaultHeartbeat),
+		election:   cfg.Heartbeat,
 		ready:      make(chan struct{}),
 		leadership: make(chan bool, maxLeadership),
 		stopped:    make(chan struct{}),
@@ -252,7 +248,7 @@ func (n *Node) Snapshots() *Snapshotter { return n.snapshots }
 func (n *Node) Metrics() *Metrics { return n.metrics }
 
 // DiskUsage returns how many bytes the files of the log take, and how many all other files of this
-// member take. Both are 0 if the stores are not files. It reads the folders, which hold only a few
+// member take. Both are 0 if the stores are not files. It reads the directories, which hold only a few
 // files.
 func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }
 

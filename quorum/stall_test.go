@@ -93,7 +93,7 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 				}
 				begin := time.Now()
 				e.members[old].node.Propose([]byte("hangs"), nil)
-				time.Sleep(disk.DefaultStallLimit - time.Millisecond)
+				time.Sleep(testStallLimit - time.Millisecond)
 				if e.leader(rest[0], old) != old || e.members[old].node.Stalled() != nil {
 					t.Fatal("replaced before the limit")
 				}
@@ -216,7 +216,7 @@ func TestStalledAlone(t *testing.T) {
 		e.propose("a", 1)
 		log.stall(10 * time.Second)
 		p := e.members[1].node.Propose([]byte("b"), nil)
-		time.Sleep(disk.DefaultStallLimit + time.Millisecond)
+		time.Sleep(testStallLimit + time.Millisecond)
 		if e.members[1].node.Stalled() == nil {
 			t.Error("not stalled")
 		}

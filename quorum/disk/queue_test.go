@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+const testStallLimit = 3 * time.Second
+
 var errHeld = errors.New("input/output error")
 
 // heldStore is a log and a stable store. Each write of entries waits until the test lets it go on, and
@@ -80,7 +82,7 @@ func newQueued(t *testing.T) *queued {
 	q.Data, err = Open(Config{
 		Stores:  Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
 		Running: func() bool { return true }, Leads: func() bool { return q.leads },
-		Fail: func(err error) { q.fails = append(q.fails, err) }, StallLimit: DefaultStallLimit,
+		Fail: func(err error) { q.fails = append(q.fails, err) }, StallLimit: testStallLimit,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -363,7 +365,7 @@ func TestQueueStalls(t *testing.T) {
 		q.append(1, 1)
 		time.Sleep(2 * time.Second)
 		q.append(2, 2)
-		time.Sleep(DefaultStallLimit - 2*time.Second - time.Nanosecond)
+		time.Sleep(testStallLimit - 2*time.Second - time.Nanosecond)
 		if err := q.Stalled(); err != nil {
 			t.Errorf("too early: %v", err)
 		}
@@ -377,7 +379,7 @@ func TestQueueStalls(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		if err := q.Stalled(); !errors.Is(err, errStalled) {
-			t.Errorf("the second one was queued %v ago: %v", DefaultStallLimit, err)
+			t.Errorf("the second one was queued %v ago: %v", testStallLimit, err)
 		}
 		q.letGo(nil)
 		if err := q.Stalled(); err != nil {

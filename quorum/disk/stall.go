@@ -7,11 +7,6 @@ import (
 	"time"
 )
 
-// DefaultStallLimit is how long an operation of a store or of the state machine may take. It is far
-// longer than a slow disk needs, and a leader that exceeds it is replaced before its clients look
-// for another server.
-const DefaultStallLimit = 3 * time.Second
-
 var errStalled = errors.New("quorum: a store or the state machine hangs")
 
 // operations holds the operations of the stores and of the state machine that are under way, with
