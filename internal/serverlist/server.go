@@ -1,4 +1,4 @@
-// Package roster has the servers of an ensemble: a server's line, the list of them, and changes of the list.
+// Package serverlist has the servers of an ensemble: a server's line, the list of them, and changes of the list.
 //
 // Applying the log goes by these rules. A list that one version accepts, every version must accept.
 package serverlist

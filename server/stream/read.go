@@ -107,7 +107,7 @@ func (p plain) Read(b []byte) (int, error) { return p.s.reader.in.Read(b) }
 
 func (p plain) Write(b []byte) (int, error) {
 	p.s.Life.mu.Lock()
-	flusher{p.s}.armWrite(time.Now())
+	flusher(p).armWrite(time.Now())
 	p.s.Life.mu.Unlock()
 	return p.s.sock.Write(b)
 }

@@ -1,4 +1,4 @@
-// Package zkdata reads and writes the files in which ZooKeeper keeps its data: the snapshots and
+// Package datadir reads and writes the files in which ZooKeeper keeps its data: the snapshots and
 // transaction logs of a directory version-2, as the releases 3.4 to 3.9 write them. It knows nothing of
 // Rollcall's own state.
 //

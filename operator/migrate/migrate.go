@@ -1,4 +1,4 @@
-// Package crossing takes a state from ZooKeeper to Rollcall, and back: Examine and Plan.Write make an image of
+// Package migrate takes a state from ZooKeeper to Rollcall, and back: Examine and Plan.Write make an image of
 // Rollcall's state from ZooKeeper's, and Back makes ZooKeeper's state from an image.
 //
 // Both sides have the same nodes and sessions, so most of it carries over as it is. What does not is in Findings and

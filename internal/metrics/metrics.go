@@ -1,6 +1,5 @@
-// Package tally counts durations and sizes, for figures that operators read. It also has the record
-// of a client's connection that operators see. Code that measures adds to a counter, and code that
-// reports reads a summary. Adding takes no lock, does not block and does not allocate, so it may be
+// Package metrics counts durations and sizes, for figures that operators read. Code that measures adds to a
+// counter, and code that reports reads a summary. Adding takes no lock, does not block and does not allocate, so it may be
 // on any path. A summary may be read while others add, and its parts may then differ by a few
 // measurements.
 package metrics
