@@ -12,8 +12,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{/* zoo.cfg. A pod's name gives the member its number: RELEASE-0 is server.1. */}}
-{{- define "rollcall.config" -}}
+{{/* The keys of zoo.cfg without the server lines. */}}
+{{- define "rollcall.keys" -}}
 {{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
 {{- range $key, $value := .Values.config }}
 {{- if or (hasKey $own $key) (hasPrefix "server." $key) (has $key (list "clientPort" "admin.serverPort" "dynamicConfigFile")) }}
@@ -24,6 +24,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- range $key, $value := $own }}
 {{ $key }}={{ $value }}
 {{- end }}
+{{- end }}
+
+{{/* zoo.cfg. A pod's name gives the member its number: RELEASE-0 is server.1. */}}
+{{- define "rollcall.config" -}}
+{{ include "rollcall.keys" . }}
 {{- range $i := until (int .Values.members) }}
 server.{{ add1 $i }}={{ $.Release.Name }}-{{ $i }}.{{ $.Release.Name }}-members:2888:3888;2181
 {{- end }}
