@@ -88,6 +88,7 @@ type SessionThrottle struct {
 	chance   func() float64 // a random number from 0 up to 1
 
 	mu      sync.Mutex
+	filled  time.Time     // when tokens were added last
 	tokens  *rate.Limiter // has whole numbers of tokens at the times of round; negative: there is a debt
 	drop    float64       // with which chance a new session is rejected
 	checked time.Time     // when drop was checked last
@@ -99,7 +100,7 @@ func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
 	if cfg.Weighted {
 		weight = int64(cfg.GlobalWeight)
 	}
-	t := &SessionThrottle{cfg: cfg, capacity: weight * int64(cfg.Tokens), begun: now, checked: now, chance: rand.Float64}
+	t := &SessionThrottle{cfg: cfg, capacity: weight * int64(cfg.Tokens), begun: now, filled: now, checked: now, chance: rand.Float64}
 	perSecond := float64(weight*int64(cfg.FillCount)) / cfg.FillTime.Seconds()
 	t.tokens = rate.NewLimiter(rate.Limit(perSecond), int(t.capacity))
 	return t
@@ -147,9 +148,13 @@ func (t *SessionThrottle) Admit(request SessionRequest, now time.Time) bool {
 	return true
 }
 
-// round returns the last time at which tokens were added.
+// round returns the last time at which tokens were added. It never goes back: handshakes may get the lock in another order than they
+// read the clock, and a limiter that is told an earlier time adds the tokens since then again. The caller holds the lock.
 func (t *SessionThrottle) round(now time.Time) time.Time {
-	return t.begun.Add(now.Sub(t.begun) / t.cfg.FillTime * t.cfg.FillTime)
+	if at := t.begun.Add(now.Sub(t.begun) / t.cfg.FillTime * t.cfg.FillTime); at.After(t.filled) {
+		t.filled = at
+	}
+	return t.filled
 }
 
 // left returns the number of tokens. The limiter counts in floating point, but from whole numbers. The caller holds the lock.
