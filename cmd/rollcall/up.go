@@ -147,7 +147,7 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 	var members []*upMember
 	var urls []string // for operators, of the members that serve them
 	for i := range f.ports {
-		m := &upMember{open: func() (*member.Member, string, error) { return f.member(i, out, out.above(w.Err)) }}
+		m := newUpMember(func() (*member.Member, string, error) { return f.member(i, out, out.above(w.Err)) })
 		operators, err := m.make()
 		if err != nil {
 			return fmt.Errorf("up: member %d: %w", i+1, err)
@@ -165,9 +165,7 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 	}
 	g.Go(func() error {
 		for _, m := range members {
-			select {
-			case <-m.newest.Load().Ready():
-			case <-ctx.Done():
+			if !m.awaitReady(ctx) {
 				return nil
 			}
 		}
@@ -184,8 +182,13 @@ func (f *upFlags) run(ctx context.Context, w cli.World) error {
 
 // upMember is one of the members. Another start in this process replaces it, as with rollcall serve.
 type upMember struct {
-	open   func() (m *member.Member, operators string, err error) // makes a member, which does not run yet
-	newest atomic.Pointer[member.Member]
+	open     func() (m *member.Member, operators string, err error) // makes a member, which does not run yet
+	newest   atomic.Pointer[member.Member]
+	replaced chan struct{} // has an element if newest has changed since awaitReady read it
+}
+
+func newUpMember(open func() (*member.Member, string, error)) *upMember {
+	return &upMember{open: open, replaced: make(chan struct{}, 1)}
 }
 
 // make makes a member, and returns where it answers operators, or "".
@@ -193,8 +196,26 @@ func (u *upMember) make() (operators string, err error) {
 	m, operators, err := u.open()
 	if err == nil {
 		u.newest.Store(m)
+		select {
+		case u.replaced <- struct{}{}:
+		default:
+		}
 	}
 	return operators, err
+}
+
+// awaitReady waits until the newest member serves, and returns false if ctx ends before. A member that is replaced before it serves never
+// becomes ready.
+func (u *upMember) awaitReady(ctx context.Context) bool {
+	for {
+		select {
+		case <-u.newest.Load().Ready():
+			return true
+		case <-u.replaced:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // run runs the member that was made, and those that replace it.

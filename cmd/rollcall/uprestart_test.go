@@ -14,6 +14,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/integration/process"
+	"rollcall/member"
 )
 
 // A member of rollcall up that was removed and is added again starts again in the process, and the others go on meanwhile.
@@ -44,6 +45,47 @@ func TestUpStartsMemberAgain(t *testing.T) {
 	members("add", fmt.Sprintf("server.3=127.0.0.1:%d:%d;127.0.0.1:%d", f.ports[2]+upQuorum, f.ports[2]+upElection, f.ports[2]))
 	if n := strings.Count(errs.String(), "this member starts again in the same process"); n != 1 || !strings.Contains(errs.String(), "member=3") {
 		t.Errorf("%d starts:\n%s", n, errs.String())
+	}
+}
+
+// rollcall up is ready when its members are, although one of them was replaced before it served.
+func TestUpAwaitsReplacedMember(t *testing.T) {
+	dir := t.TempDir()
+	f := &upFlags{data: filepath.Join(dir, "data"), ports: upPorts(t)[:1]}
+	var err error
+	if f.files, err = openUpFiles(f.data); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.files.Close() }()
+	if err := f.writeSecrets(); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs locked
+	u := newUpMember(func() (*member.Member, string, error) { return new(member.Member), "", nil }) // it never runs
+	if _, err := u.make(); err != nil {
+		t.Fatal(err)
+	}
+	ready, ended := make(chan bool, 1), make(chan error, 1)
+	go func() { ready <- u.awaitReady(t.Context()) }()
+	waitFor(t, "the wait for the first member", func() bool { return len(u.replaced) == 0 })
+	u.open = func() (*member.Member, string, error) { return f.member(0, &teller{w: &out, begun: time.Now()}, &errs) }
+	if _, err := u.make(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- u.newest.Load().Run(ctx) }()
+	defer func() {
+		if stop(); <-ended != nil {
+			t.Error("it ended with an error")
+		}
+	}()
+	select {
+	case ok := <-ready:
+		if !ok {
+			t.Error("the wait ended, and the member is not ready")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the second member is not ready")
 	}
 }
 
