@@ -309,11 +309,11 @@ func openStores(fs []*directory, kind LogKind, cfg Config) (s Stores, closer io.
 
 // cleanUp removes the snapshots, received or written here, that a crash left incomplete.
 func cleanUp(dir string) error {
-	received, err := filepath.Glob(filepath.Join(dir, spoolPrefix+"*"+tmpSuffix))
+	received, err := globIn(dir, spoolPrefix+"*"+tmpSuffix)
 	if err != nil {
 		return err
 	}
-	half, err := filepath.Glob(filepath.Join(dir, snapshotsDir, "*"+tmpSuffix))
+	half, err := globIn(dir, snapshotsDir+"/*"+tmpSuffix)
 	if err != nil {
 		return err
 	}

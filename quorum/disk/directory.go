@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -96,7 +97,7 @@ func isDirectory(path string) bool {
 
 // checkOthers returns an error if a directory in which no member has begun contains data.
 func checkOthers(dir string) error {
-	found, err := filepath.Glob(filepath.Join(dir, "version-2", "*"))
+	found, err := globIn(dir, "version-2/*")
 	switch {
 	case err != nil:
 		return fmt.Errorf("quorum: data directory %s: %w", dir, err)
@@ -109,7 +110,7 @@ func checkOthers(dir string) error {
 // checkLeftovers returns an error if the files of a member are directly in an operator's directory.
 func checkLeftovers(dir string) error {
 	for _, pattern := range []string{identityName, logName, filepath.Join(walName, walMetaName), filepath.Join(snapshotsDir, "*", metaFile)} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		found, err := globIn(dir, pattern)
 		if err != nil {
 			return fmt.Errorf("quorum: data directory %s: %w", dir, err)
 		}
@@ -119,6 +120,15 @@ func checkLeftovers(dir string) error {
 		}
 	}
 	return nil
+}
+
+// globIn returns the paths in dir that match a pattern. The characters of dir itself have no meaning.
+func globIn(dir, pattern string) ([]string, error) {
+	found, err := fs.Glob(os.DirFS(dir), pattern)
+	for i, name := range found {
+		found[i] = filepath.Join(dir, name)
+	}
+	return found, err
 }
 
 func exists(path string) (bool, error) {

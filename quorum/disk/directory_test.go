@@ -405,3 +405,28 @@ func TestUnfinishedSnapshotIsNotMissed(t *testing.T) {
 		t.Errorf("newest snapshot %d, %v, %v, want 30 and ErrDamaged", index, why, err)
 	}
 }
+
+// The name of a directory may have the characters of a pattern.
+func TestDirectoryNamedLikePattern(t *testing.T) {
+	for _, name := range []string{"rack[1]", "rack[1", `rack\`, "rack*?"} {
+		dir := filepath.Join(t.TempDir(), name)
+		write(t, filepath.Join(dir, "version-2", "log.1"), "")
+		if _, err := OwnDirectory(dir); !errors.Is(err, errForeign) {
+			t.Errorf("%s has ZooKeeper's data: %v", name, err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "version-2")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OwnDirectory(dir); err != nil {
+			t.Errorf("%s is empty: %v", name, err)
+		}
+		half := filepath.Join(dir, spoolPrefix+"1"+tmpSuffix)
+		write(t, half, "")
+		if err := cleanUp(dir); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if there, err := exists(half); there || err != nil {
+			t.Errorf("%s still has a half snapshot: %v", name, err)
+		}
+	}
+}
