@@ -207,15 +207,12 @@ func (b *archive) parts(ctx context.Context, directory string, member *api.Clien
 		content, err := p.ask(timed, member)
 		stop()
 		b.progress.Add(1)
-		switch {
-		case ctx.Err() != nil:
-			return errBundleStopped
-		case err != nil:
+		if err != nil {
 			b.missing = append(b.missing, fmt.Sprintf("%s/%s: %v", directory, p.name, err))
-		default:
-			if err := b.add(path.Join(directory, p.name), content); err != nil {
-				return err
-			}
+			continue
+		}
+		if err := b.add(path.Join(directory, p.name), content); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -70,6 +70,8 @@ func TestWrongUse(t *testing.T) {
 		{"sessions -limt=3", "sessions: unknown shorthand flag: 'l' in -limt=3; did you mean --limit? rollcall sessions -h lists its flags"},
 		{"sessions --host a:1", "sessions: unknown flag: --host; did you mean --hosts or --sort? rollcall sessions -h lists its flags"},
 		{"sessions --toke a", "sessions: unknown flag: --toke; did you mean --token-file? rollcall sessions -h lists its flags"},
+		{"sessions --limxyt a", "sessions: unknown flag: --limxyt; did you mean --limit? rollcall sessions -h lists its flags"},
+		{"sessions --lixyzt a", "sessions: unknown flag: --lixyzt; rollcall sessions -h lists its flags"}, // three letters are too many
 		{"sessions --xy", "sessions: unknown flag: --xy; rollcall sessions -h lists its flags"},
 		{"status --servers x", `--hosts: "x" has no port; allowed is host:port`}, // an alias
 		{"status -servers x", `--hosts: "x" has no port; allowed is host:port`},

@@ -33,6 +33,7 @@ func TestEntriesComeAgainAfterASnapshot(t *testing.T) {
 		{"the first is another one", 17, 2, entries(18, 4, 4), 17, 2, 2},
 		{"raft finds the entry before", 18, 2, entries(19, 2, 3), 18, 2, 2},
 		{"from the beginning", 0, 0, entries(1, 1, 1), 0, 0, 2},
+		{"from the beginning, before which raft looks for none", 0, 0, entries(18, 2, 2), 0, 0, 2},
 		{"none", 17, 2, nil, 17, 2, 0},
 	} {
 		req := &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: tt.prev, PrevLogTerm: tt.prevTerm, Entries: tt.entries, LeaderCommitIndex: 19}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"rollcall/client"
+)
+
+// The answer to a word that cannot be written is an error, in each format.
+func TestWordCannotBeWritten(t *testing.T) {
+	addr := wordServer(t)
+	for _, format := range []string{"table", "json", "yaml"} {
+		w, _, _ := testWorld()
+		w.Out = fullDisk{}
+		if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "--hosts", addr, "-o", format, "mntr"}); !errors.Is(err, errFullDisk) {
+			t.Errorf("-o %s: %v, want %v", format, err, errFullDisk)
+		}
+	}
+}
+
+// A watch says once that its connection is lost, and once that it is there again, however often the client says so.
+func TestWatchTellsOfALossOnce(t *testing.T) {
+	var errs bytes.Buffer
+	c := &watching{nodes: newNodes(World{Err: &errs, Now: time.Now})}
+	lost, again := "rollcall: the connection is lost (no answer); looking for another member\n", "rollcall: connected again; events of changes meanwhile may be missing\n"
+	why := errors.New("no answer")
+	for _, tt := range []struct {
+		state client.State
+		want  string
+	}{
+		{client.Connected, ""}, {client.Disconnected, lost}, {client.Connected, again}, {client.Connected, ""}, {client.Disconnected, lost}, {client.Connected, again},
+	} {
+		errs.Reset()
+		c.state(tt.state, why)
+		if errs.String() != tt.want {
+			t.Errorf("%v: %q, want %q", tt.state, errs.String(), tt.want)
+		}
+	}
+}
