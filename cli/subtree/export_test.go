@@ -8,6 +8,7 @@ const (
 	MaxAhead   = maxAhead
 	MaxBatch   = maxBatch
 	MaxDeletes = maxDeletes
+	MaxTries   = maxTries
 	NoDigests  = noDigests
 	NoRead     = noRead
 )

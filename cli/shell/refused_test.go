@@ -1,0 +1,65 @@
+package shell
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+
+	"rollcall/client"
+	"rollcall/zk/jute"
+)
+
+// refuser takes a session and refuses the identity that comes next.
+func refuser(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	for _, answer := range [][]byte{
+		jute.ConnectResponse{TimeOut: 10000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil),
+		jute.ReplyHeader{Xid: jute.XidAuth, Err: jute.AuthFailed}.Append(nil),
+	} {
+		if _, err := jute.ReadFrame(in, nil, 1<<20); err != nil {
+			return
+		}
+		_, _ = conn.Write(jute.AppendBytes(nil, answer))
+	}
+}
+
+// When addauth returns after a refusal, the end of the session is known, however late the client reports it. The next verb is told that
+// there is no session.
+func TestRefusedIdentityEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{
+			target: &target{servers: []string{"a:1"}}, watching: newWatchTable(), onEvent: func(jute.EventType, jute.KeeperState, string) {}, onHint: func(string) {},
+			state: connected, changed: make(chan struct{}),
+		}
+		report := make(chan struct{})
+		dial := func(context.Context, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			go refuser(theirs)
+			return ours, nil
+		}
+		c, err := client.Open(t.Context(), client.Config{Servers: []string{"a:1"}, Dial: dial, State: func(state client.State, why error) {
+			if errors.Is(why, jute.AuthFailed) {
+				<-report
+			}
+			s.stateChanged(state, why)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.client = c
+		returned := make(chan error, 1)
+		go func() { returned <- s.addAuth(t.Context(), client.Auth{Scheme: "nonsense", Auth: []byte("z")}) }()
+		synctest.Wait()
+		if len(returned) > 0 {
+			t.Error("addauth returns before the end of the session is known")
+		}
+		close(report)
+		if err := <-returned; codeOf(err) != jute.AuthFailed || s.alive() {
+			t.Errorf("%v, want %v; the session counts as alive: %t", err, jute.AuthFailed, s.alive())
+		}
+		c.Abandon()
+	})
+}
