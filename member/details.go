@@ -2,7 +2,6 @@ package member
 
 import (
 	"sync/atomic"
-	"time"
 
 	"rollcall/operator/admin"
 	"rollcall/znode"
@@ -40,7 +39,7 @@ func (s source) Details() admin.Details {
 			"requests": int(clients.Held), "waiting": own.Waiting.Bytes, "sent": own.Sent.Bytes, "proposals": 0,
 		},
 	}
-	d.Certificates, d.TooFast, d.Corrupted = m.certificates(), m.ports.hello.Door().Refused(), m.ports.hello.Corruptions().Count()
+	d.Certificates, d.TooFast, d.Corrupted = m.keys.secondsLeft(m.clock.Now(), m.ports.guard.Until()), m.ports.hello.Door().Refused(), m.ports.hello.Corruptions().Count()
 	for _, why := range endReasons {
 		d.Ended[why.String()] = m.sessions.ended[why].Load()
 	}
@@ -58,21 +57,4 @@ func (s source) Details() admin.Details {
 		d.Queues["proposals"], d.QueueBytes["proposals"] = term.Waiting, term.Bytes
 	}
 	return d
-}
-
-// certificates returns in how many seconds the certificates expire that this member shows, by whom it
-// shows them to.
-func (m *Member) certificates() map[string]int64 {
-	left := map[string]int64{}
-	note := func(whom string, until time.Time) { left[whom] = int64(until.Sub(m.clock.Now()).Seconds()) }
-	if until := m.ports.guard.Until(); !until.IsZero() {
-		note("members", until)
-	}
-	if m.keys != nil && m.keys.Certificate() != nil {
-		note("clients", m.keys.Certificate().Leaf.NotAfter)
-	}
-	if m.operatorKeys != nil && m.operatorKeys.Certificate() != nil {
-		note("operators", m.operatorKeys.Certificate().Leaf.NotAfter)
-	}
-	return left
 }

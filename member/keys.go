@@ -3,6 +3,8 @@ package member
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -12,68 +14,64 @@ import (
 	"rollcall/server"
 )
 
-// clientKeys says which files have the keys for clients over TLS.
+// serverKeys are the keys that this member uses as a TLS server. A field is nil if nobody connects over TLS there.
+type serverKeys struct{ clients, operators *keystore.Keys }
+
+// clientKeys returns the options of the keys for clients over TLS.
 func clientKeys(t config.ClientTLS) keystore.Options {
 	return keystore.Options{Prefix: "ssl", Key: t.Key, Trust: t.Trust, CRL: t.CRL, CRLs: t.CRLs, Fixed: !t.CertReload}
 }
 
-// openKeys reads the keys for clients, if any connect over TLS.
-func (m *Member) openKeys() (*keystore.Keys, error) {
-	if m.cfg.Secure == nil && !m.cfg.ClientTLS.Unified {
-		return nil, nil
-	}
-	o := clientKeys(m.cfg.ClientTLS)
-	o.Log, o.Now = m.log, m.cfg.Now
-	return keystore.Open(o)
-}
-
-// operatorOptions says which files have the keys for operators over HTTPS: those of members, as in ZooKeeper.
-func operatorOptions(c trust.Certificates) keystore.Options {
+// operatorKeys returns the options of the keys for operators over HTTPS: as in ZooKeeper, these are the members' keys.
+func operatorKeys(c trust.Certificates) keystore.Options {
 	return keystore.Options{Prefix: "ssl.quorum", Key: c.Key, Trust: c.Trust, CRL: c.CRL, CRLs: c.CRLs}
 }
 
-// openOperatorKeys reads the keys for operators, if they are served over HTTPS.
-func (m *Member) openOperatorKeys() (*keystore.Keys, error) {
-	if !m.cfg.HTTP.ForceHTTPS && !m.cfg.HTTP.UnifyPorts {
-		return nil, nil
+func openServerKeys(cfg *Config, log *slog.Logger) (keys serverKeys, err error) {
+	open := func(o keystore.Options) (*keystore.Keys, error) {
+		o.Log, o.Now = log, cfg.Now
+		return keystore.Open(o)
 	}
-	o := operatorOptions(m.cfg.Trust.Certificates)
-	o.Log, o.Now = m.log, m.cfg.Now
-	return keystore.Open(o)
+	if cfg.Secure != nil || cfg.ClientTLS.Unified {
+		if keys.clients, err = open(clientKeys(cfg.ClientTLS)); err != nil {
+			return serverKeys{}, err
+		}
+	}
+	if cfg.HTTP.ForceHTTPS || cfg.HTTP.UnifyPorts {
+		if keys.operators, err = open(operatorKeys(cfg.Trust.Certificates)); err != nil {
+			return serverKeys{}, err
+		}
+	}
+	return keys, nil
 }
 
-// operatorTLS says how operators are served over HTTPS, or nil. A certificate is asked for if one can be believed.
-func (m *Member) operatorTLS() *tls.Config {
-	if m.operatorKeys == nil {
+// operatorTLS returns the TLS settings for operators, or nil. It requests a certificate if there is a trust store to verify it.
+func (k serverKeys) operatorTLS(cfg *Config) *tls.Config {
+	if k.operators == nil {
 		return nil
 	}
 	terms := keystore.Terms{Auth: keystore.NoClient}
 	switch {
-	case m.cfg.HTTP.NeedClientAuth:
+	case cfg.HTTP.NeedClientAuth:
 		terms.Auth = keystore.Need
-	case m.cfg.Trust.Certificates.Trust.Location != "":
+	case cfg.Trust.Certificates.Trust.Location != "":
 		terms.Auth = keystore.Want
 	}
-	return m.operatorKeys.Server(terms)
+	return k.operators.Server(terms)
 }
 
-// tls says how clients connect over TLS.
-func (m *Member) tls() server.TLS {
-	t := m.cfg.ClientTLS
+func (k serverKeys) clientTLS(t config.ClientTLS) server.TLS {
 	s := server.TLS{Unified: t.Unified, Detection: t.Detection, Handshakes: t.Handshakes}
-	if m.keys != nil {
-		s.Config = m.keys.Server(m.clientTerms())
+	if k.clients != nil {
+		s.Config = k.clients.Server(t.Terms)
 	}
 	return s
 }
 
-// clientTerms says what clients over TLS must do.
-func (m *Member) clientTerms() keystore.Terms { return m.cfg.ClientTLS.Terms }
-
-// watchKeys reads keys again when their files change, and warns before the certificate expires.
-func (m *Member) watchKeys(ctx context.Context) error {
+// watch reloads keys when their files change, and warns before a certificate expires.
+func (k serverKeys) watch(ctx context.Context) error {
 	var g errgroup.Group
-	for _, keys := range []*keystore.Keys{m.keys, m.operatorKeys} {
+	for _, keys := range []*keystore.Keys{k.clients, k.operators} {
 		if keys != nil {
 			g.Go(func() error { keys.Watch(ctx); return nil })
 		}
@@ -81,13 +79,27 @@ func (m *Member) watchKeys(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Reload makes the running member read its files again: the secrets that members share, and keys and
-// certificates. The log says what has changed, and why a file cannot be used; the former keys stay in use then.
-func (m *Member) Reload() {
-	m.ports.guard.Reload()
-	for _, keys := range []*keystore.Keys{m.keys, m.operatorKeys} {
+func (k serverKeys) reload() {
+	for _, keys := range []*keystore.Keys{k.clients, k.operators} {
 		if keys != nil {
 			keys.ReloadAndLog()
 		}
 	}
+}
+
+// secondsLeft returns the seconds until each certificate expires, keyed by the clients that are shown it. members is the
+// expiry of the certificate for members, or zero.
+func (k serverKeys) secondsLeft(now, members time.Time) map[string]int64 {
+	left := map[string]int64{}
+	note := func(audience string, expiry time.Time) { left[audience] = int64(expiry.Sub(now).Seconds()) }
+	if !members.IsZero() {
+		note("members", members)
+	}
+	if k.clients != nil && k.clients.Certificate() != nil {
+		note("clients", k.clients.Certificate().Leaf.NotAfter)
+	}
+	if k.operators != nil && k.operators.Certificate() != nil {
+		note("operators", k.operators.Certificate().Leaf.NotAfter)
+	}
+	return left
 }

@@ -19,7 +19,6 @@ import (
 	"rollcall/config"
 	"rollcall/internal/keystore"
 	"rollcall/internal/keystore/authority"
-	"rollcall/leader"
 )
 
 // A member serves clients over TLS, and on its plain port, too, if that is unified. New keys are in use after
@@ -155,8 +154,8 @@ func TestCertificatesAreShownByAudience(t *testing.T) {
 			{nil, operators, map[string]int64{"operators": 19 * 3600}},
 			{clients, operators, map[string]int64{"clients": 9 * 3600, "operators": 19 * 3600}},
 		} {
-			m := &Member{clock: leader.NewClock(time.Now), keys: tt.clients, operatorKeys: tt.operators}
-			if got := m.certificates(); !maps.Equal(got, tt.want) {
+			keys := serverKeys{clients: tt.clients, operators: tt.operators}
+			if got := keys.secondsLeft(time.Now(), time.Time{}); !maps.Equal(got, tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		}
@@ -231,19 +230,19 @@ func TestWatchKeys(t *testing.T) {
 				}
 			}
 			issue("first")
-			m := &Member{log: slog.New(slog.DiscardHandler)}
-			m.cfg.ClientTLS = config.ClientTLS{Key: keystore.Store{Location: path}, Unified: true, CertReload: reload}
-			if m.keys, err = m.openKeys(); err != nil {
+			cfg := Config{Settings: config.Settings{ClientTLS: config.ClientTLS{Key: keystore.Store{Location: path}, Unified: true, CertReload: reload}}}
+			keys, err := openServerKeys(&cfg, slog.New(slog.DiscardHandler))
+			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			go func() { _ = m.watchKeys(ctx) }()
+			go func() { _ = keys.watch(ctx) }()
 			issue("second")
 			time.Sleep(2 * keystore.WatchInterval)
 			synctest.Wait()
 			want := map[bool]string{true: "second", false: "first"}[reload]
-			if got := m.keys.Certificate().Leaf.Subject.CommonName; got != want {
+			if got := keys.clients.Certificate().Leaf.Subject.CommonName; got != want {
 				t.Errorf("certReload %t: the certificate is that of %s, want %s", reload, got, want)
 			}
 		})

@@ -176,36 +176,34 @@ type Member struct {
 	boot  uint64
 	own   *loopback // this member's gRPC services, called by itself
 
-	state    *znode.State
-	node     *quorum.Node
-	follower *follower.Follower
-	server   *server.Server
-	keys     *keystore.Keys // for clients; nil: they do not connect over TLS
-	// operatorKeys are for operators; nil: they are not served over HTTPS.
-	operatorKeys *keystore.Keys
-	terms        *terms
-	succession   *succession
-	peers        *peers
-	words        *admin.Words
-	audit        *audit.Log // nil: there is none
-	guesses      *admission.CredentialLimiter
-	hashing      hashing
-	http         *admin.HTTP
-	viewer       viewer          // answers other members
-	view         *view.Collector // asks them
-	ports        ports
-	known        knownLists    // the servers of the ensemble
-	relisted     chan struct{} // their list has changed; one place
-	looked       chan struct{} // listLoop has seen another list; one place
-	removedIn    atomic.Int64  // version of the list without this member by which another member says that it was removed; 0: none
-	ready        chan struct{}
-	events       chan Event
-	yields       chan struct{} // closed when this member has been drained
-	yielded      sync.Once
-	damage       chan string // why this member's state is damaged; one place
-	dispute      atomic.Pointer[dispute]
-	backups      ownBackups
-	rebalancer   rebalancer
+	state      *znode.State
+	node       *quorum.Node
+	follower   *follower.Follower
+	server     *server.Server
+	keys       serverKeys
+	terms      *terms
+	succession *succession
+	peers      *peers
+	words      *admin.Words
+	audit      *audit.Log // nil: there is none
+	guesses    *admission.CredentialLimiter
+	hashing    hashing
+	http       *admin.HTTP
+	viewer     viewer          // answers other members
+	view       *view.Collector // asks them
+	ports      ports
+	known      knownLists    // the servers of the ensemble
+	relisted   chan struct{} // their list has changed; one place
+	looked     chan struct{} // listLoop has seen another list; one place
+	removedIn  atomic.Int64  // version of the list without this member by which another member says that it was removed; 0: none
+	ready      chan struct{}
+	events     chan Event
+	yields     chan struct{} // closed when this member has been drained
+	yielded    sync.Once
+	damage     chan string // why this member's state is damaged; one place
+	dispute    atomic.Pointer[dispute]
+	backups    ownBackups
+	rebalancer rebalancer
 
 	leaving   atomic.Bool                  // Run has been told to stop
 	announced atomic.Bool                  // this process is the member's current run
@@ -259,10 +257,7 @@ func (m *Member) assemble() (err error) {
 	m.peers = newPeers(m.cfg.Tick, m.dialMember)
 	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
-	if m.keys, err = m.openKeys(); err != nil {
-		return err
-	}
-	if m.operatorKeys, err = m.openOperatorKeys(); err != nil {
+	if m.keys, err = openServerKeys(&m.cfg, m.log); err != nil {
 		return err
 	}
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
@@ -331,7 +326,7 @@ func (m *Member) serverConfig() server.Config {
 	return server.Config{
 		Member: m.cfg.Wrap(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
-		TLS: m.tls(), SuperSubject: m.cfg.SuperSubject,
+		TLS: m.keys.clientTLS(m.cfg.ClientTLS), SuperSubject: m.cfg.SuperSubject,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
 		Commands: m.words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
@@ -354,7 +349,7 @@ func (m *Member) anonymous() admin.Anonymous {
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.anonymous(), Guesses: m.guesses, TLS: m.operatorTLS(), Super: m.cfg.SuperSubject, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.anonymous(), Guesses: m.guesses, TLS: m.keys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}
@@ -394,7 +389,7 @@ func (m *Member) Run(ctx context.Context) error {
 		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.Secure) })
 	}
 	g.Go(func() error { return m.listLoop(inner) })
-	g.Go(func() error { return m.watchKeys(inner) })
+	g.Go(func() error { return m.keys.watch(inner) })
 	g.Go(func() error { return m.eventLoop(inner) })
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.stallLoop(inner) })
@@ -543,6 +538,13 @@ func (m *Member) Damage() string { return m.node.Record().Damage() }
 
 // Joining reports whether this member is still catching up and takes part in no election.
 func (m *Member) Joining() bool { return m.node.Joining() }
+
+// Reload makes the running member read its files again: the secrets that members share, and keys and
+// certificates. The log reports what has changed, and why a file cannot be used; the former keys stay in use then.
+func (m *Member) Reload() {
+	m.ports.guard.Reload()
+	m.keys.reload()
+}
 
 // Stats are counters since this process started.
 type Stats struct {

@@ -322,7 +322,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	flatten(all, "follower", reflect.ValueOf(m.followerConfig()))
 	flatten(all, "server", reflect.ValueOf(m.serverConfig()))
 	flatten(all, "keys", reflect.ValueOf(clientKeys(cfg.ClientTLS)))
-	flatten(all, "terms", reflect.ValueOf(m.clientTerms()))
+	flatten(all, "terms", reflect.ValueOf(cfg.ClientTLS.Terms))
 	flatten(all, "quorum", reflect.ValueOf(m.quorumConfig()))
 	flatten(all, "words", reflect.ValueOf(m.wordsConfig()))
 	flatten(all, "http", reflect.ValueOf(m.httpConfig()))
