@@ -1,7 +1,9 @@
 package member
 
 import (
+	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"rollcall/zk/jute"
@@ -83,19 +85,40 @@ func (e Event) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// quotaPause is the least time between two EventQuotas: a quota may be overused by every write.
-const quotaPause = 10 * time.Second
+// maxEvents is the number of events that may wait for Config.Events. Further events are counted and dropped,
+// so that apply never waits for their reader.
+const maxEvents = 4096
 
-// quotas counts the writes that left a quota overused. The tree's lock guards it.
-type quotas struct {
-	told  time.Time
-	times int
+// eventQueue holds the events that Config.Events has not been called for yet. It is safe for concurrent use.
+type eventQueue struct {
+	waiting chan Event
+	dropped atomic.Uint64 // since the last warning
 }
 
-func (c *quotas) report(m *Member, q znode.Quota) {
-	if c.times++; time.Since(c.told) < quotaPause {
-		return
+func newEventQueue() *eventQueue { return &eventQueue{waiting: make(chan Event, maxEvents)} }
+
+// emit adds an event. Apply calls it, so it never waits.
+func (q *eventQueue) emit(e Event) {
+	select {
+	case q.waiting <- e:
+	default:
+		q.dropped.Add(1)
 	}
-	m.emit(Event{Kind: EventQuota, Member: m.cfg.ID, Quota: q, Times: c.times})
-	c.told, c.times = time.Now(), 0
+}
+
+// run calls handle for each event until ctx ends. If handle is nil, nobody reads them.
+func (q *eventQueue) run(ctx context.Context, handle func(Event), log *slog.Logger) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-q.waiting:
+			if handle != nil {
+				handle(e)
+			}
+		}
+		if n := q.dropped.Swap(0); n > 0 {
+			log.Warn("events lost: too many at once", "count", n)
+		}
+	}
 }

@@ -15,7 +15,7 @@ type hooks struct{ m *Member }
 
 func (h hooks) TermStarted(t znode.Term) {
 	h.m.terms.started(t)
-	h.m.filling = 0
+	h.m.quotaWarnings.termStarted()
 	h.m.succession.started(t)
 	h.m.follower.TermStarted(t)
 	h.m.http.LeaderChanged(t.Leader, t.Term, time.UnixMilli(h.m.state.TimeMs()))
@@ -35,7 +35,7 @@ func (h hooks) Opened(s znode.Session) {
 	if t := h.m.terms.table; t != nil {
 		t.Open(seed(s), h.m.cfg.Monotonic.Now())
 		h.m.sessions.opened.Add(1)
-		h.m.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+		h.m.events.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.Opened(s)
 	h.m.http.SessionOpened(s)
@@ -46,7 +46,7 @@ func (h hooks) Attached(s znode.Session, old znode.Owner) {
 	if t := h.m.terms.table; t != nil {
 		t.Attach(seed(s), h.m.cfg.Monotonic.Now())
 		h.m.sessions.resumed.Add(1)
-		h.m.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+		h.m.events.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.Attached(s, old)
 	h.m.server.Attached(s, old)
@@ -69,7 +69,7 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 			}
 		}
 		h.m.sessions.ended[end.Reason].Add(1)
-		h.m.emit(endOf(end))
+		h.m.events.emit(endOf(end))
 	}
 	h.auditEnd(end)
 	h.m.follower.Closed(s, end)
@@ -125,7 +125,7 @@ func (h hooks) Dropped(txn *proto.Txn) {
 
 func (h hooks) Overused(q znode.Quota) {
 	if h.m.terms.table != nil {
-		h.m.quotas.report(h.m, q)
+		h.m.quotaWarnings.overused(q)
 	}
 	h.m.cfg.Hooks.Overused(q)
 }
@@ -134,7 +134,9 @@ func (h hooks) EntryEnd(index uint64) {
 	h.m.applied.Store(index)
 	h.m.terms.removeClosed()
 	h.m.follower.EntryEnd(index)
-	h.m.reportFilling()
+	if h.m.terms.table != nil {
+		h.m.quotaWarnings.dataUsed(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
+	}
 	h.m.cfg.Hooks.EntryEnd(index)
 }
 

@@ -197,7 +197,7 @@ type Member struct {
 	looked     chan struct{} // listLoop has seen another list; one place
 	removedIn  atomic.Int64  // version of the list without this member by which another member says that it was removed; 0: none
 	ready      chan struct{}
-	events     chan Event
+	events     *eventQueue
 	yields     chan struct{} // closed when this member has been drained
 	yielded    sync.Once
 	damage     chan string // why this member's state is damaged; one place
@@ -211,18 +211,12 @@ type Member struct {
 	reached   atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
 	minFormat atomic.Uint32                // State.MinFormat
 
-	applied  atomic.Uint64     // index of the last entry applied
-	applies  metrics.Durations // how long it took to apply an entry
-	quotas   quotas
-	filling  int // how many of the fillings are reached; the tree's lock guards it
-	sessions sessionCounters
-	dropped  atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
-	lost     atomic.Uint64 // events that Config.Events did not take in time
+	applied       atomic.Uint64     // index of the last entry applied
+	applies       metrics.Durations // how long it took to apply an entry
+	quotaWarnings quotaWarnings
+	sessions      sessionCounters
+	dropped       atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
 }
-
-// maxEvents is how many events may wait for Config.Events. Further events are counted and dropped,
-// so that apply never waits for their reader.
-const maxEvents = 4096
 
 // New checks cfg, opens the data directory and the member ports and assembles the member. It starts
 // nothing. The caller must call Run, which releases what New opened. If New returns an error,
@@ -233,10 +227,11 @@ func New(cfg Config) (*Member, error) {
 	}
 	m := &Member{
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
-		own: newLoopback(cfg.ID), ready: make(chan struct{}), events: make(chan Event, maxEvents),
+		own: newLoopback(cfg.ID), ready: make(chan struct{}), events: newEventQueue(),
 		yields: make(chan struct{}), damage: make(chan string, 1),
 		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
+	m.quotaWarnings = quotaWarnings{events: m.events, self: cfg.ID}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
 	m.guesses = admission.NewCredentialLimiter(m.log)
 	var err error
@@ -390,7 +385,7 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return m.listLoop(inner) })
 	g.Go(func() error { return m.keys.watch(inner) })
-	g.Go(func() error { return m.eventLoop(inner) })
+	g.Go(func() error { return m.events.run(inner, m.cfg.Events, m.log) })
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.stallLoop(inner) })
 	g.Go(func() error { return m.damageLoop(inner) })
@@ -556,30 +551,4 @@ type Stats struct {
 // Stats returns the present values.
 func (m *Member) Stats() Stats {
 	return Stats{Resent: m.follower.Stats().Resent, Dropped: m.dropped.Load(), Server: m.server.Stats()}
-}
-
-// emit queues an event for Config.Events. Apply calls it too, so it never waits.
-func (m *Member) emit(e Event) {
-	select {
-	case m.events <- e:
-	default:
-		m.lost.Add(1)
-	}
-}
-
-// eventLoop calls Config.Events for each event.
-func (m *Member) eventLoop(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case e := <-m.events:
-			if m.cfg.Events != nil {
-				m.cfg.Events(e)
-			}
-		}
-		if n := m.lost.Swap(0); n > 0 {
-			m.log.Warn("events lost: too many at once", "count", n)
-		}
-	}
 }

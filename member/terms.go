@@ -162,7 +162,7 @@ func (t *terms) term(ctx context.Context) error {
 	}
 	t.current.Store(l)
 	t.led.Add(1)
-	t.m.emit(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
+	t.m.events.emit(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
 	return l.Run(ctx)
 }
 

@@ -1,0 +1,41 @@
+package member
+
+import "testing"
+
+func TestSharesReached(t *testing.T) {
+	before := 0
+	for _, step := range []struct{ used, want int64 }{
+		{0, 0}, {799, 0}, {800, 1}, {790, 1}, {751, 1}, {749, 0}, {790, 0}, {949, 1}, {950, 2}, {901, 2}, {899, 1}, {940, 1}, {2000, 2}, {0, 0}, {1000, 2},
+	} {
+		if got := sharesReached(before, step.used, 1000); int64(got) != step.want {
+			t.Errorf("%d of 1000 after %d: %d, want %d", step.used, before, got, step.want)
+		} else {
+			before = got
+		}
+	}
+}
+
+// Without a quota nothing is reported, and a share is reported once in each term.
+func TestDataQuotaWarnings(t *testing.T) {
+	w := quotaWarnings{events: newEventQueue(), self: 1}
+	for _, step := range []struct {
+		newTerm     bool
+		used, quota int64
+		want        int // events
+	}{
+		{false, 1000, 0, 0}, {false, 1000, -1, 0}, {false, 799, 1000, 0}, {false, 800, 1000, 1}, {false, 960, 1000, 1}, {false, 970, 1000, 0}, {true, 970, 1000, 1},
+	} {
+		if step.newTerm {
+			w.termStarted()
+		}
+		w.dataUsed(step.used, step.quota)
+		if got := len(w.events.waiting); got != step.want {
+			t.Errorf("%+v: %d events", step, got)
+		}
+		for len(w.events.waiting) > 0 {
+			if e := <-w.events.waiting; e.Kind != EventFilling || e.Member != 1 || e.Quota.Bytes != step.used {
+				t.Errorf("%+v: %+v", step, e)
+			}
+		}
+	}
+}
