@@ -1,18 +1,9 @@
 package member
 
 import (
-	"sync/atomic"
-
 	"rollcall/operator/admin"
 	"rollcall/znode"
 )
-
-// sessionCounters count what happens to sessions while this member leads. So each event is counted on
-// one member, and none when a member replays its log.
-type sessionCounters struct {
-	opened, resumed atomic.Uint64
-	ended           [znode.Killed + 1]atomic.Uint64 // by reason
-}
 
 // endReasons are the reasons for which sessions end.
 var endReasons = []znode.Reason{znode.Closed, znode.Expired, znode.Killed}
@@ -22,12 +13,12 @@ func (s source) Details() admin.Details {
 	m := s.m
 	log, own, clients := m.node.Metrics().Stats(), m.follower.Stats(), m.server.Stats()
 	d := admin.Details{
-		Health: s.Health(), Term: m.node.Status().Term(), Applied: m.applied.Load(), Clients: clients.Sessions, ReadOnlyClients: clients.ReadOnly,
+		Health: s.Health(), Term: m.node.Status().Term(), Applied: m.applied.index.Load(), Clients: clients.Sessions, ReadOnlyClients: clients.ReadOnly,
 		MemoryUsed: clients.MemoryUsed, MemoryLimit: clients.MemoryLimit, Refused: clients.NoMemory,
-		Requests: clients.Requests, Fsyncs: log.WriteTimes, Entries: log.EntrySizes, Applies: m.applies.Buckets(),
+		Requests: clients.Requests, Fsyncs: log.WriteTimes, Entries: log.EntrySizes, Applies: m.applied.durations.Buckets(),
 		Flushes: own.Flushed, Held: own.Held, WriteGaps: own.Gaps, Elections: log.ElectionTimes,
 		Lateness: m.terms.count.Late.Buckets(), Pauses: m.terms.count.Pauses.Load(), TermsLed: m.terms.led.Load(),
-		Opened: m.sessions.opened.Load(), Resumed: m.sessions.resumed.Load(), Ended: make(map[string]uint64, len(endReasons)),
+		Opened: m.applied.sessions.opened.Load(), Resumed: m.applied.sessions.resumed.Load(), Ended: make(map[string]uint64, len(endReasons)),
 		Cut: map[string]uint64{
 			"not_renewed": clients.Ended["not_vouched"], "not_acknowledged": own.Lapsed, "refused": own.Refused, "unlinked": own.Unlinked,
 		},
@@ -41,7 +32,7 @@ func (s source) Details() admin.Details {
 	}
 	d.Certificates, d.TooFast, d.Corrupted = m.keys.secondsLeft(m.clock.Now(), m.ports.guard.Until()), m.ports.hello.Door().Refused(), m.ports.hello.Corruptions().Count()
 	for _, why := range endReasons {
-		d.Ended[why.String()] = m.sessions.ended[why].Load()
+		d.Ended[why.String()] = m.applied.sessions.ended[why].Load()
 	}
 	if m.audit != nil {
 		written, dropped := m.audit.Counts()

@@ -64,12 +64,12 @@ func (m *Member) Inside() subtree.Nodes { return newInsider(m, "") }
 
 // MinFormat returns the lowest format that members have announced, which this member uses when it
 // leads.
-func (m *Member) MinFormat() uint32 { return m.minFormat.Load() }
+func (m *Member) MinFormat() uint32 { return m.applied.minFormat.Load() }
 
 // FormatOf returns the format of the entries of a leader that knows of members with lowest.
 func FormatOf(lowest uint32) uint32 {
 	var m Member
-	m.minFormat.Store(lowest)
+	m.applied.minFormat.Store(lowest)
 	return (&terms{m: &m}).format()
 }
 

@@ -24,9 +24,9 @@ func (h hooks) TermStarted(t znode.Term) {
 
 func (h hooks) Announced(member uint32, boot, replaced uint64) {
 	if member == h.m.cfg.ID {
-		h.m.announced.Store(boot == h.m.boot)
+		h.m.applied.announced.Store(boot == h.m.boot)
 	}
-	h.m.minFormat.Store(h.m.state.MinFormat())
+	h.m.applied.minFormat.Store(h.m.state.MinFormat())
 	h.m.follower.Announced(member, boot, replaced)
 	h.m.cfg.Hooks.Announced(member, boot, replaced)
 }
@@ -34,7 +34,7 @@ func (h hooks) Announced(member uint32, boot, replaced uint64) {
 func (h hooks) Opened(s znode.Session) {
 	if t := h.m.terms.table; t != nil {
 		t.Open(seed(s), h.m.cfg.Monotonic.Now())
-		h.m.sessions.opened.Add(1)
+		h.m.applied.sessions.opened.Add(1)
 		h.m.events.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.Opened(s)
@@ -45,7 +45,7 @@ func (h hooks) Opened(s znode.Session) {
 func (h hooks) Attached(s znode.Session, old znode.Owner) {
 	if t := h.m.terms.table; t != nil {
 		t.Attach(seed(s), h.m.cfg.Monotonic.Now())
-		h.m.sessions.resumed.Add(1)
+		h.m.applied.sessions.resumed.Add(1)
 		h.m.events.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.Attached(s, old)
@@ -68,7 +68,7 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 				l.Killed(s.ID)
 			}
 		}
-		h.m.sessions.ended[end.Reason].Add(1)
+		h.m.applied.sessions.ended[end.Reason].Add(1)
 		h.m.events.emit(endOf(end))
 	}
 	h.auditEnd(end)
@@ -93,9 +93,7 @@ func (h hooks) Removed(of znode.Removal, paths []string) {
 func (h hooks) Listed(r znode.Roster) {
 	h.m.setList(&r)
 	h.m.relist()
-	boot, _ := h.m.state.Boot(h.m.cfg.ID)
-	h.m.announced.Store(boot == h.m.boot)
-	h.m.minFormat.Store(h.m.state.MinFormat())
+	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.boot)
 	h.m.follower.Listed(r)
 	h.m.cfg.Hooks.Listed(r)
 }
@@ -119,7 +117,7 @@ func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
 }
 
 func (h hooks) Dropped(txn *proto.Txn) {
-	h.m.dropped.Add(1)
+	h.m.applied.dropped.Add(1)
 	h.m.cfg.Hooks.Dropped(txn)
 }
 
@@ -131,7 +129,7 @@ func (h hooks) Overused(q znode.Quota) {
 }
 
 func (h hooks) EntryEnd(index uint64) {
-	h.m.applied.Store(index)
+	h.m.applied.index.Store(index)
 	h.m.terms.removeClosed()
 	h.m.follower.EntryEnd(index)
 	if h.m.terms.table != nil {
@@ -142,10 +140,8 @@ func (h hooks) EntryEnd(index uint64) {
 
 func (h hooks) Restored() {
 	h.m.roster.Store(nil) // if there is a list, Listed follows
-	h.m.applied.Store(h.m.state.Index())
-	boot, _ := h.m.state.Boot(h.m.cfg.ID)
-	h.m.minFormat.Store(h.m.state.MinFormat())
-	h.m.announced.Store(boot == h.m.boot) // the announcement may be in the snapshot alone
+	h.m.applied.index.Store(h.m.state.Index())
+	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.boot) // the announcement may be in the snapshot alone
 	h.m.follower.Restored()
 	h.m.server.Restored()
 	h.m.cfg.Hooks.Restored()

@@ -38,7 +38,6 @@ import (
 	"rollcall/follower"
 	"rollcall/internal/admission"
 	"rollcall/internal/keystore"
-	"rollcall/internal/metrics"
 	"rollcall/internal/monotonic"
 	"rollcall/leader"
 	"rollcall/operator/admin"
@@ -205,17 +204,12 @@ type Member struct {
 	backups    ownBackups
 	rebalancer rebalancer
 
-	leaving   atomic.Bool                  // Run has been told to stop
-	announced atomic.Bool                  // this process is the member's current run
-	roster    atomic.Pointer[znode.Roster] // the state's list of servers; nil: it has none
-	reached   atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
-	minFormat atomic.Uint32                // State.MinFormat
+	leaving atomic.Bool                  // Run has been told to stop
+	roster  atomic.Pointer[znode.Roster] // the state's list of servers; nil: it has none
+	reached atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
 
-	applied       atomic.Uint64     // index of the last entry applied
-	applies       metrics.Durations // how long it took to apply an entry
+	applied       applyProgress
 	quotaWarnings quotaWarnings
-	sessions      sessionCounters
-	dropped       atomic.Uint64 // transactions of this member that apply dropped because they were sent again after they had been applied
 }
 
 // New checks cfg, opens the data directory and the member ports and assembles the member. It starts
@@ -510,7 +504,7 @@ func (m *Member) Role() string {
 		return ""
 	case m.server.ReadOnly() && m.forsaken():
 		return api.ReadOnly
-	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.announced.Load():
+	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.applied.announced.Load():
 		return ""
 	case m.observes():
 		return "observer"
@@ -550,5 +544,5 @@ type Stats struct {
 
 // Stats returns the present values.
 func (m *Member) Stats() Stats {
-	return Stats{Resent: m.follower.Stats().Resent, Dropped: m.dropped.Load(), Server: m.server.Stats()}
+	return Stats{Resent: m.follower.Stats().Resent, Dropped: m.applied.dropped.Load(), Server: m.server.Stats()}
 }

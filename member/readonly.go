@@ -37,7 +37,7 @@ func (m *Member) readOnlyLoop(ctx context.Context) error {
 		case since.IsZero():
 			since = now
 		case !reads && now.Sub(since) >= max(minForsaken, m.cfg.Tick):
-			m.log.Warn("no leader is known: this member serves clients that ask for a read-only server", "applied", m.applied.Load())
+			m.log.Warn("no leader is known: this member serves clients that ask for a read-only server", "applied", m.applied.index.Load())
 			m.server.ServeReadOnly()
 		}
 		select {
@@ -52,7 +52,7 @@ func (m *Member) readOnlyLoop(ctx context.Context) error {
 // must have applied the announcement of this process: before that its state may be much older than what clients
 // have seen, because a member learns from a leader how much of its own log is committed.
 func (m *Member) forsaken() bool {
-	return m.node.Status().LeaderID() == 0 && m.announced.Load() && !m.node.Joining() && m.removed() == 0 && !m.server.Draining() &&
+	return m.node.Status().LeaderID() == 0 && m.applied.announced.Load() && !m.node.Joining() && m.removed() == 0 && !m.server.Draining() &&
 		m.node.Stalled() == nil && m.node.Record().Damage() == "" && m.disputed() == ""
 }
 

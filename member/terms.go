@@ -210,7 +210,7 @@ func (t *terms) firstRoster() (*proto.Roster, error) {
 // format returns the format of the next entry: the highest that all members know that have
 // announced themselves.
 func (t *terms) format() uint32 {
-	return min(cmp.Or(t.m.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
+	return min(cmp.Or(t.m.applied.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
 }
 
 func (t *terms) config(o opening) leader.Config {
@@ -219,7 +219,7 @@ func (t *terms) config(o opening) leader.Config {
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
 		Clock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Ensemble: t.m.succession, Redial: t.m.peers.redial,
-		Members: t.m.members, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, Link: t.link, Present: t.m.present, Applied: t.m.applied.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Members: t.m.members, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, Link: t.link, Present: t.m.present, Applied: t.m.applied.index.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 

@@ -113,7 +113,7 @@ func (v viewer) status() *proto.MemberStatus {
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
 		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.clientAddress(),
-		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.Load(), Committed: m.node.Status().CommitIndex(),
+		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.index.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.disputed()), Drained: m.server.Draining(),

@@ -1,0 +1,32 @@
+package member
+
+import (
+	"sync/atomic"
+
+	"rollcall/internal/metrics"
+	"rollcall/znode"
+)
+
+// applyProgress is what apply has reached. Only apply writes it, and it is read without a lock.
+type applyProgress struct {
+	index     atomic.Uint64     // of the last entry applied
+	durations metrics.Durations // of applying an entry
+	announced atomic.Bool       // this process is the member's current run
+	minFormat atomic.Uint32     // State.MinFormat
+	dropped   atomic.Uint64     // transactions of this member that were dropped as duplicates
+	sessions  sessionCounters
+}
+
+// membersChanged takes over what the state knows of the members' processes. self is this member, and its process is boot.
+func (p *applyProgress) membersChanged(state *znode.State, self uint32, boot uint64) {
+	current, _ := state.Boot(self)
+	p.announced.Store(current == boot)
+	p.minFormat.Store(state.MinFormat())
+}
+
+// sessionCounters count what happens to sessions while this member leads. So each event is counted on
+// one member, and none when a member replays its log.
+type sessionCounters struct {
+	opened, resumed atomic.Uint64
+	ended           [znode.Killed + 1]atomic.Uint64 // by reason
+}
