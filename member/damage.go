@@ -31,7 +31,7 @@ func (m *Member) damageLoop(ctx context.Context) error {
 		case why := <-m.damage:
 			switch {
 			case m.node.Record().Damage() != "": // reported again
-			case m.alone():
+			case m.cfg.alone():
 				return fmt.Errorf("member: the state is damaged: %s; start this member again: it reads its state from the disk. If that happens again, check the memory of the machine", why)
 			default:
 				if err := m.damaged(ctx, why); err != nil {

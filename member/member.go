@@ -162,6 +162,15 @@ func (c *Config) complete() error {
 	return nil
 }
 
+// alone reports whether the member is a standalone server, which no other ever joins.
+func (c *Config) alone() bool { return c.EnsembleText == nil && len(c.Servers) == 1 }
+
+// self returns the member as it is configured: it listens there, wherever the others look for it.
+func (c *Config) self() Server {
+	i := slices.IndexFunc(c.Servers, func(s Server) bool { return s.ID == c.ID })
+	return c.Servers[i] // complete has checked it
+}
+
 // defaultInitLimit is in ZooKeeper's sample configuration.
 const defaultInitLimit = 10
 
@@ -173,7 +182,6 @@ type Member struct {
 	begun time.Time
 	clock *leader.Clock // wall clock
 	boot  uint64
-	own   *loopback // this member's gRPC services, called by itself
 
 	state      *znode.State
 	node       *quorum.Node
@@ -221,7 +229,7 @@ func New(cfg Config) (*Member, error) {
 	}
 	m := &Member{
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
-		own: newLoopback(cfg.ID), ready: make(chan struct{}), events: newEventQueue(),
+		ready: make(chan struct{}), events: newEventQueue(),
 		yields: make(chan struct{}), damage: make(chan string, 1),
 		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
@@ -266,7 +274,7 @@ func (m *Member) assemble() (err error) {
 		return err
 	}
 	if err := m.open(); err != nil {
-		m.closePorts()
+		m.ports.close()
 		return err
 	}
 	return nil
@@ -274,10 +282,10 @@ func (m *Member) assemble() (err error) {
 
 // open opens the ports for members, then the data directory.
 func (m *Member) open() (err error) {
-	if m.ports, err = m.openPorts(); err != nil {
+	if m.ports, err = openPorts(&m.cfg, m.log); err != nil {
 		return err
 	}
-	m.warnOfExposure()
+	m.ports.warnOfExposure(m.log)
 	m.ports.book.OnEnsemble(m.peers.renew)
 	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
 		return err
@@ -345,7 +353,7 @@ func (m *Member) httpConfig() admin.HTTPConfig {
 	if name, err := os.Hostname(); err == nil {
 		cfg.Names = append(cfg.Names, name)
 	}
-	for _, addr := range []string{m.cfg.HTTP.Addr, m.self().Grpc} {
+	for _, addr := range []string{m.cfg.HTTP.Addr, m.cfg.self().Grpc} {
 		if host, _, err := net.SplitHostPort(addr); err == nil {
 			cfg.Names = append(cfg.Names, host)
 		}
@@ -420,7 +428,7 @@ func (m *Member) Run(ctx context.Context) error {
 		err = errors.Join(err, errNotEnded)
 	}
 	m.peers.close()
-	m.closePorts()
+	m.ports.close()
 	return err
 }
 
@@ -496,7 +504,7 @@ func (m *Member) Role() string {
 	switch {
 	case m.node.Stalled() != nil || m.node.Record().Damage() != "" || m.disputed() != "":
 		return ""
-	case m.terms.current.Load() != nil && m.alone():
+	case m.terms.current.Load() != nil && m.cfg.alone():
 		return "standalone"
 	case m.terms.current.Load() != nil:
 		return "leader"

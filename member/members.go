@@ -32,7 +32,7 @@ func (m *Member) ensemble() view.Ensemble {
 	case r != nil:
 		e.ID, e.Version = hex.EncodeToString(r.Ensemble[:]), r.Version
 	case len(e.List) == 0:
-		e.List = serverlist.List{standalone(m.self())}
+		e.List = serverlist.List{standalone(m.cfg.self())}
 	}
 	return e
 }

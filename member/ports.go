@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -28,44 +29,46 @@ type ports struct {
 	guard  *trust.Guard // nil: members' connections are plain
 	book   *wire.Book
 	hello  wire.Hello
+	own    *loopback      // this member's gRPC services, called by itself
 	grpc   *wire.Listener // nil: there is none
 	stream *wire.Stream
 }
 
 // openPorts listens for members. If it returns an error, ports still holds what it opened before.
-func (m *Member) openPorts() (p ports, err error) {
-	p.book = wire.NewBook(m.cfg.ID, raftPeers(m.cfg.Servers))
-	if p.guard, err = trust.New(trust.Config{Settings: m.cfg.Trust, Self: m.cfg.ID, Hosts: hostsOf(m.cfg.Servers), Known: p.book.Hosts, Logger: m.log, Now: m.cfg.Now}); err != nil {
+func openPorts(cfg *Config, log *slog.Logger) (p ports, err error) {
+	p.own = newLoopback(cfg.ID)
+	p.book = wire.NewBook(cfg.ID, raftPeers(cfg.Servers))
+	if p.guard, err = trust.New(trust.Config{Settings: cfg.Trust, Self: cfg.ID, Hosts: hostsOf(cfg.Servers), Known: p.book.Hosts, Logger: log, Now: cfg.Now}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
-	p.hello = wire.NewHello(p.book).Guarded(p.guard).Logging(m.log)
-	if m.alone() {
+	p.hello = wire.NewHello(p.book).Guarded(p.guard).Logging(log)
+	if cfg.alone() {
 		p.hello = p.hello.Guarded(nil) // its log stays in memory
-		p.stream = wire.NewStream(wire.NewListener(newLoopback(m.cfg.ID), p.hello, m.log), p.hello, m.cfg.Network.Dial)
+		p.stream = wire.NewStream(wire.NewListener(newLoopback(cfg.ID), p.hello, log), p.hello, cfg.Network.Dial)
 		return p, nil
 	}
-	self := m.self()
-	l, err := m.cfg.Network.Listen(m.cfg.Bind(self.Raft))
+	self := cfg.self()
+	l, err := cfg.Network.Listen(cfg.Bind(self.Raft))
 	if err != nil {
 		return p, fmt.Errorf("member: listen for the log: %w", err)
 	}
-	p.stream = wire.NewStream(wire.NewListener(l, p.hello, m.log), p.hello, m.cfg.Network.Dial)
-	if l, err = m.cfg.Network.Listen(m.cfg.Bind(self.Grpc)); err != nil {
+	p.stream = wire.NewStream(wire.NewListener(l, p.hello, log), p.hello, cfg.Network.Dial)
+	if l, err = cfg.Network.Listen(cfg.Bind(self.Grpc)); err != nil {
 		return p, fmt.Errorf("member: listen for members: %w", err)
 	}
-	p.grpc = wire.NewListener(l, p.hello.Open(), m.log)
+	p.grpc = wire.NewListener(l, p.hello.Open(), log)
 	return p, nil
 }
 
-// closePorts closes the ports. It may be called more than once.
-func (m *Member) closePorts() {
-	if m.ports.grpc != nil {
-		_ = m.ports.grpc.Close() // closing again is no failure
+// close closes the ports. It may be called more than once.
+func (p *ports) close() {
+	if p.grpc != nil {
+		_ = p.grpc.Close() // closing again is no failure
 	}
-	if m.ports.stream != nil {
-		_ = m.ports.stream.Close()
+	if p.stream != nil {
+		_ = p.stream.Close()
 	}
-	_ = m.own.Close()
+	_ = p.own.Close()
 }
 
 func raftPeers(servers []Server) []wire.Peer {
@@ -93,7 +96,7 @@ func (m *Member) quorumConfig() quorum.Config {
 		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.reportDamage(err.Error()) }, m.server.Flush, &m.applied.durations}, NewEnsemble: m.cfg.NewEnsemble,
 		Heartbeat: m.cfg.Heartbeat, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
-	if !m.alone() {
+	if !m.cfg.alone() {
 		cfg.Ask = m.askHello
 	}
 	cfg.Stores = storesOf(m.cfg.Stores)
@@ -111,7 +114,7 @@ func storesOf(s *disk.Stores) disk.Stores {
 // dialMember opens a connection for gRPC.
 func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	if id == m.cfg.ID {
-		return m.own.dial(ctx)
+		return m.ports.own.dial(ctx)
 	}
 	s, known := m.reach(id)
 	if !known {
@@ -158,7 +161,7 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 func (m *Member) hello() *proto.HelloRequest {
 	hash, ensemble := m.ports.book.Hash(), m.ports.book.Ensemble()
 	return &proto.HelloRequest{
-		Member: m.cfg.ID, ConfigHash: hash[:], Election: m.self().Raft, Disk: uint64(m.node.Disk()), Start: m.ports.book.Start(),
+		Member: m.cfg.ID, ConfigHash: hash[:], Election: m.cfg.self().Raft, Disk: uint64(m.node.Disk()), Start: m.ports.book.Start(),
 		Ensemble: ensemble[:], HasData: m.node.HasData(),
 	}
 }
@@ -263,7 +266,7 @@ func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 		}
 		return nil
 	}
-	g.Go(func() error { return serve(m.own) })
+	g.Go(func() error { return serve(m.ports.own) })
 	if m.ports.grpc != nil {
 		g.Go(func() error { return serve(m.ports.grpc) })
 	}

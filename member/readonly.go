@@ -20,7 +20,7 @@ const (
 // readOnlyLoop serves in read-only mode while this member knows no leader, if the configuration says so. A member
 // that runs alone is its own leader.
 func (m *Member) readOnlyLoop(ctx context.Context) error {
-	if !m.cfg.ReadOnlyMode || m.alone() {
+	if !m.cfg.ReadOnlyMode || m.cfg.alone() {
 		return nil
 	}
 	ticker := time.NewTicker(m.cfg.Tick / readOnlyChecks)

@@ -75,7 +75,7 @@ func (m *Member) removed() int64 {
 
 // askLoop asks the others while this member knows no leader.
 func (m *Member) askLoop(ctx context.Context) error {
-	if m.alone() {
+	if m.cfg.alone() {
 		return nil
 	}
 	ticker := time.NewTicker(askRemoved)

@@ -94,15 +94,6 @@ func serverOf(s serverlist.Server) Server {
 	return Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer}
 }
 
-// alone reports whether this member is a standalone server, which no other ever joins.
-func (m *Member) alone() bool { return m.cfg.EnsembleText == nil && len(m.cfg.Servers) == 1 }
-
-// self returns this member as it is configured: it listens there, wherever the others look for it.
-func (m *Member) self() Server {
-	i := slices.IndexFunc(m.cfg.Servers, func(s Server) bool { return s.ID == m.cfg.ID })
-	return m.cfg.Servers[i] // New has checked it
-}
-
 // wanted implements quorum.Config.Wanted. A list of another ensemble is from before a recovery of the data.
 func (m *Member) wanted() ([]wire.Peer, bool) {
 	r := m.roster.Load()
@@ -147,7 +138,7 @@ func (m *Member) recall() error {
 		err = m.learnList(&list)
 	}
 	if err != nil {
-		return disk.Explain(fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err), !m.alone())
+		return disk.Explain(fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err), !m.cfg.alone())
 	}
 	return nil
 }

@@ -309,8 +309,9 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	if err := cfg.complete(); err != nil {
 		t.Fatal(err)
 	}
-	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now), own: newLoopback(cfg.ID)}
-	defer func() { _ = m.own.Close() }()
+	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now)}
+	m.ports.own = newLoopback(cfg.ID)
+	defer func() { _ = m.ports.own.Close() }()
 	m.ports.book = wire.NewBook(cfg.ID, raftPeers(cfg.Servers))
 	m.terms, m.peers = newTerms(m), newPeers(cfg.Tick, m.dialMember)
 	defer m.peers.close()

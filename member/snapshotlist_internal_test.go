@@ -34,7 +34,7 @@ func assembled(t *testing.T) *Member {
 		if err := m.node.Close(); err != nil {
 			t.Error(err)
 		}
-		m.closePorts()
+		m.ports.close()
 		m.audit.Close()
 	})
 	return m

@@ -27,7 +27,7 @@ func (s source) Stats() admin.Stats {
 	m := s.m
 	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.count
 	figures := admin.Stats{
-		Role: m.Role(), Up: time.Since(m.begun), Exposed: m.exposure(), NoMemory: m.cfg.Memory.Full(),
+		Role: m.Role(), Up: time.Since(m.begun), Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(),
 		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
 		Handshakes: st.Handshakes, Rejected: st.Rejected, DropChance: st.DropChance, Deficit: st.Deficit, Sessionless: st.Sessionless, AuthFailed: st.AuthFailed,
 		ClientMemory: st.Held, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
@@ -56,7 +56,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().Damage(), Disputed: s.m.disputed(), Leaving: s.m.unlisted(), Removed: s.m.removed(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.exposure(), NoMemory: s.m.cfg.Memory.Full()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Record().Damage(), Disputed: s.m.disputed(), Leaving: s.m.unlisted(), Removed: s.m.removed(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.Full()}
 	if err := n.Stalled(); err != nil {
 		health.Stalled = err.Error()
 	}
@@ -201,7 +201,7 @@ func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
 
 func (s source) Settings(data, log int64) (lines []admin.Line, members string) {
 	m := s.m
-	self, text := m.self(), m.ensembleText()
+	self, text := m.cfg.self(), m.ensembleText()
 	shown := m.cfg.Settings
 	shown.Dir, shown.LogDir = absolute(m.cfg.Dir), absolute(cmp.Or(m.cfg.LogDir, m.cfg.Dir))
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
