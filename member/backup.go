@@ -49,7 +49,7 @@ func (m *Member) backupHead(own snapshot, confirmed bool) backup.Head {
 		AsOf: time.UnixMilli(own.Now()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
 		Nodes: own.Nodes(), Sessions: own.Sessions(), DataBytes: own.DataSize(), Digest: backup.Digest(own.Digest()),
 	}
-	for _, s := range m.servers() {
+	for _, s := range m.lists.inUse() {
 		h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(), Client: s.ClientAddr()})
 	}
 	return h

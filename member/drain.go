@@ -40,7 +40,7 @@ func (o operations) DrainMember(ctx context.Context, member uint32, over time.Du
 		closed, leads = o.m.Drain(ctx, over)
 		return closed, leads, nil
 	}
-	if _, known := o.m.reach(member); !known {
+	if _, known := o.m.lists.reach(member); !known {
 		return 0, false, &admin.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", member)}
 	}
 	c, err := o.m.peers.follower(member)

@@ -91,8 +91,8 @@ func (h hooks) Removed(of znode.Removal, paths []string) {
 }
 
 func (h hooks) Listed(r znode.Roster) {
-	h.m.setList(&r)
-	h.m.relist()
+	h.m.lists.applied.Store(&r)
+	h.m.lists.wake()
 	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.boot)
 	h.m.follower.Listed(r)
 	h.m.cfg.Hooks.Listed(r)
@@ -139,7 +139,7 @@ func (h hooks) EntryEnd(index uint64) {
 }
 
 func (h hooks) Restored() {
-	h.m.roster.Store(nil) // if there is a list, Listed follows
+	h.m.lists.applied.Store(nil) // if there is a list, Listed follows
 	h.m.applied.index.Store(h.m.state.Index())
 	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.boot) // the announcement may be in the snapshot alone
 	h.m.follower.Restored()

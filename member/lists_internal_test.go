@@ -67,13 +67,14 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 	}
 	u.Member = &Member{
 		cfg:   Config{ID: 1, Servers: serversOf(servers), Settings: config.Settings{Tick: time.Second}, EnsembleText: []byte(servers.Config(0))},
-		state: znode.New(znode.Config{}), relisted: make(chan struct{}, 1),
+		state: znode.New(znode.Config{}),
 	}
 	u.Member.log = slog.New(slog.NewTextHandler(u.log, nil))
 	u.terms = newTerms(u.Member)
 	u.peers = newPeers(time.Second, nil)
 	peers := raftPeers(u.cfg.Servers)
 	u.ports.book = wire.NewBook(1, peers)
+	u.lists = newServerLists(&u.cfg, u.ports.book, u.peers.moved, u.Member.log)
 	own := peers[slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == 1 })]
 	var err error
 	u.node, err = quorum.Open(quorum.Config{
@@ -104,8 +105,8 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
 	learn := func(what string, m *proto.Roster, version int64) {
 		t.Helper()
-		u.learn(&proto.HelloReply{Member: 2, Roster: m})
-		if got, _ := u.newest(); got != version {
+		u.lists.learn(&proto.HelloReply{Member: 2, Roster: m})
+		if got, _ := u.lists.newestServers(); got != version {
 			t.Errorf("%s: the newest list is version %d, want %d", what, got, version)
 		}
 	}
@@ -117,21 +118,21 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	learn("without an id", &proto.Roster{Version: 3, Servers: []string{serverOne}}, 0)
 	learn("the first", message(5, other, serverOne, serverThree), 5)
 	u.ports.book.SetEnsemble(own)
-	if list, hearsay := u.rosterMessage(); list != nil || hearsay {
+	if list, hearsay := u.lists.message(); list != nil || hearsay {
 		t.Errorf("a list of another ensemble is passed on: %v", list)
 	}
 	learn("of this ensemble", message(3, own, serverOne, serverTwo), 3)
 	learn("of another ensemble", message(9, other, serverOne, serverThree), 3)
 	learn("older", message(2, own, serverOne), 3)
-	if list, hearsay := u.rosterMessage(); !hearsay || list.GetVersion() != 3 || !slices.Equal(list.GetServers(), lines(t, serverOne, serverTwo).Lines()) {
+	if list, hearsay := u.lists.message(); !hearsay || list.GetVersion() != 3 || !slices.Equal(list.GetServers(), lines(t, serverOne, serverTwo).Lines()) {
 		t.Errorf("passed on: %v, hearsay %t", list, hearsay)
 	}
-	u.roster.Store(&znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne, serverTwo)})
-	if _, hearsay := u.rosterMessage(); hearsay {
+	u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne, serverTwo)})
+	if _, hearsay := u.lists.message(); hearsay {
 		t.Error("the list of the state is called hearsay")
 	}
 	learn("newer than that of the state", message(4, own, serverOne), 4)
-	if _, hearsay := u.rosterMessage(); !hearsay {
+	if _, hearsay := u.lists.message(); !hearsay {
 		t.Error("what others have told of is not called hearsay")
 	}
 }
@@ -169,19 +170,19 @@ func TestStoredList(t *testing.T) {
 			}
 		})
 		u.ports.book.SetEnsemble(own)
-		err := u.recall()
-		if version, _ := u.newest(); version != tt.version || (err != nil) != tt.damaged {
+		err := u.lists.recall(u.node)
+		if version, _ := u.lists.newestServers(); version != tt.version || (err != nil) != tt.damaged {
 			t.Errorf("%s: version %d, %v", tt.name, version, err)
 		}
 		if tt.damaged && (!strings.Contains(err.Error(), "the stored server list is damaged") || !strings.Contains(err.Error(), "The way out: ")) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		u.roster.Store(&znode.Roster{Ensemble: own, Version: 8, Servers: lines(t, serverOne)})
-		if version, _ := u.newest(); version != 8 {
+		u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 8, Servers: lines(t, serverOne)})
+		if version, _ := u.lists.newestServers(); version != 8 {
 			t.Errorf("%s: version %d counts, and the state has 8", tt.name, version)
 		}
-		u.roster.Store(&znode.Roster{Ensemble: own, Version: 6, Servers: lines(t, serverOne)})
-		if version, _ := u.newest(); version != max(6, tt.version) {
+		u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 6, Servers: lines(t, serverOne)})
+		if version, _ := u.lists.newestServers(); version != max(6, tt.version) {
 			t.Errorf("%s: version %d counts, and the state has 6", tt.name, version)
 		}
 	}
@@ -204,7 +205,7 @@ func TestWhenAStateGetsAList(t *testing.T) {
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
 		u.ports.book.SetEnsemble(own)
-		u.roster.Store(tt.state)
+		u.lists.applied.Store(tt.state)
 		if !tt.text {
 			u.cfg.EnsembleText = nil
 		}
@@ -230,7 +231,7 @@ func TestNoTermBeforeMostVote(t *testing.T) {
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
 		u.ports.book.SetEnsemble(own)
-		u.roster.Store(tt.state)
+		u.lists.applied.Store(tt.state)
 		if u.terms.founding() != tt.founding {
 			t.Errorf("%s: founding is %t", tt.name, !tt.founding)
 		}

@@ -199,10 +199,8 @@ type Member struct {
 	viewer     viewer          // answers other members
 	view       *view.Collector // asks them
 	ports      ports
-	known      knownLists    // the servers of the ensemble
-	relisted   chan struct{} // their list has changed; one place
-	looked     chan struct{} // listLoop has seen another list; one place
-	removedIn  atomic.Int64  // version of the list without this member by which another member says that it was removed; 0: none
+	lists      *serverLists
+	removedIn  atomic.Int64 // version of the list without this member by which another member says that it was removed; 0: none
 	ready      chan struct{}
 	events     *eventQueue
 	yields     chan struct{} // closed when this member has been drained
@@ -212,9 +210,8 @@ type Member struct {
 	backups    ownBackups
 	rebalancer rebalancer
 
-	leaving atomic.Bool                  // Run has been told to stop
-	roster  atomic.Pointer[znode.Roster] // the state's list of servers; nil: it has none
-	reached atomic.Pointer[[]uint32]     // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
+	leaving atomic.Bool              // Run has been told to stop
+	reached atomic.Pointer[[]uint32] // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
 
 	applied       applyProgress
 	quotaWarnings quotaWarnings
@@ -231,7 +228,6 @@ func New(cfg Config) (*Member, error) {
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
 		ready: make(chan struct{}), events: newEventQueue(),
 		yields: make(chan struct{}), damage: make(chan string, 1),
-		relisted: make(chan struct{}, 1), looked: make(chan struct{}, 1),
 	}
 	m.quotaWarnings = quotaWarnings{events: m.events, self: cfg.ID}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
@@ -252,6 +248,7 @@ func (m *Member) assemble() (err error) {
 	m.terms = newTerms(m)
 	m.succession = newSuccession(m)
 	m.peers = newPeers(m.cfg.Tick, m.dialMember)
+	m.lists = newServerLists(&m.cfg, wire.NewBook(m.cfg.ID, raftPeers(m.cfg.Servers)), m.peers.moved, m.log)
 	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
 	if m.keys, err = openServerKeys(&m.cfg, m.log); err != nil {
@@ -282,7 +279,7 @@ func (m *Member) assemble() (err error) {
 
 // open opens the ports for members, then the data directory.
 func (m *Member) open() (err error) {
-	if m.ports, err = openPorts(&m.cfg, m.log); err != nil {
+	if m.ports, err = openPorts(&m.cfg, m.lists.book, m.log); err != nil {
 		return err
 	}
 	m.ports.warnOfExposure(m.log)
@@ -290,7 +287,7 @@ func (m *Member) open() (err error) {
 	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
 		return err
 	}
-	if err := m.recall(); err != nil {
+	if err := m.lists.recall(m.node); err != nil {
 		return errors.Join(err, m.node.Close())
 	}
 	return nil
@@ -385,7 +382,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if m.cfg.Secure != nil {
 		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.Secure) })
 	}
-	g.Go(func() error { return m.listLoop(inner) })
+	g.Go(func() error { return m.lists.run(inner, m.node) })
 	g.Go(func() error { return m.keys.watch(inner) })
 	g.Go(func() error { return m.events.run(inner, m.cfg.Events, m.log) })
 	g.Go(func() error { return m.announceReady(inner) })
@@ -522,7 +519,7 @@ func (m *Member) Role() string {
 
 // observes reports whether this member is an observer by the list, and has no vote in raft's configuration.
 func (m *Member) observes() bool {
-	s, listed := m.reach(m.cfg.ID)
+	s, listed := m.lists.reach(m.cfg.ID)
 	return listed && s.Observer && !slices.Contains(m.node.Status().Voters(), m.cfg.ID)
 }
 

@@ -24,11 +24,11 @@ import (
 
 // ensemble returns the list of servers and raft's configuration, as this member has them.
 func (m *Member) ensemble() view.Ensemble {
-	e := view.Ensemble{List: m.servers()}
+	e := view.Ensemble{List: m.lists.inUse()}
 	for _, s := range m.node.Status().Configuration() {
 		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
 	}
-	switch r := m.roster.Load(); {
+	switch r := m.lists.applied.Load(); {
 	case r != nil:
 		e.ID, e.Version = hex.EncodeToString(r.Ensemble[:]), r.Version
 	case len(e.List) == 0:

@@ -35,9 +35,9 @@ type ports struct {
 }
 
 // openPorts listens for members. If it returns an error, ports still holds what it opened before.
-func openPorts(cfg *Config, log *slog.Logger) (p ports, err error) {
+func openPorts(cfg *Config, book *wire.Book, log *slog.Logger) (p ports, err error) {
 	p.own = newLoopback(cfg.ID)
-	p.book = wire.NewBook(cfg.ID, raftPeers(cfg.Servers))
+	p.book = book
 	if p.guard, err = trust.New(trust.Config{Settings: cfg.Trust, Self: cfg.ID, Hosts: hostsOf(cfg.Servers), Known: p.book.Hosts, Logger: log, Now: cfg.Now}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
@@ -92,7 +92,7 @@ func hostsOf(servers []Server) map[uint32]string {
 
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
-		Self: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), Book: m.ports.book, Wanted: m.wanted, Configured: m.terms.configured, Died: m.peers.redial, Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
+		Self: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), Book: m.ports.book, Wanted: m.lists.wanted, Configured: m.terms.configured, Died: m.peers.redial, Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
 		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.reportDamage(err.Error()) }, m.server.Flush, &m.applied.durations}, NewEnsemble: m.cfg.NewEnsemble,
 		Heartbeat: m.cfg.Heartbeat, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
@@ -116,7 +116,7 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	if id == m.cfg.ID {
 		return m.ports.own.dial(ctx)
 	}
-	s, known := m.reach(id)
+	s, known := m.lists.reach(id)
 	if !known {
 		return nil, fmt.Errorf("member: no address of member %d is known", id)
 	}
@@ -152,7 +152,7 @@ func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloRepl
 	reply, err := c.Hello(ctx, request)
 	if err = m.peers.explain(peer.ID, err); err == nil {
 		m.compareHash(peer.ID, reply)
-		m.learn(reply)
+		m.lists.learn(reply)
 	}
 	return reply, err
 }
@@ -188,7 +188,7 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	}
 	n.NoteRival(from.member, r.GetRival())
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
-	list, hearsay := s.m.rosterMessage()
+	list, hearsay := s.m.lists.message()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot, Disk: uint64(n.Disk()), Rival: n.Reachability().Rival(from.member),
 		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Status().Servers()),

@@ -21,7 +21,7 @@ func (m *Member) present(reconfig *proto.Txn) []uint32 {
 	if err != nil {
 		return nil // apply refuses it
 	}
-	next := m.after(change)
+	next := m.lists.after(change)
 	if err := m.configuredList().Moves(next); err != nil {
 		m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
 		return nil
@@ -41,24 +41,11 @@ func (m *Member) configuredList() (list serverlist.List) {
 	return list
 }
 
-// after returns the list of servers after a change, or nil if the change cannot be made or there is no list.
-func (m *Member) after(change serverlist.Change) serverlist.List {
-	r := m.roster.Load()
-	if r == nil {
-		return nil
-	}
-	next, err := r.Servers.Apply(change)
-	if err != nil || r.Servers.Moves(next) != nil {
-		return nil
-	}
-	return next
-}
-
 // meet looks for the servers that a change of the list names, where it says that they are. They may be strangers so
 // far: with certificates, such a server cannot come to this member before the list has its host. An administrator has
 // named the host, so the server is proved by that.
 func (m *Member) meet(ctx context.Context, change serverlist.Change) {
-	list := m.after(change)
+	list := m.lists.after(change)
 	if len(list) == 0 {
 		return
 	}

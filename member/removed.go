@@ -41,7 +41,7 @@ func (m *Member) askWhetherRemoved(ctx context.Context) {
 // its place.) A reply does not count if raft does not run there yet, if the state there does not have the list, or if that member
 // was removed itself.
 func (m *Member) noteRemoval(reply *proto.HelloReply) {
-	version, servers := m.newest()
+	version, servers := m.lists.newestServers()
 	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, m.isSelf) {
 		return
 	}
@@ -56,7 +56,7 @@ func (m *Member) isSelf(s Server) bool { return s.ID == m.cfg.ID }
 // unlisted returns the version of the newest list if that does not have this member, or else 0. A member without data
 // waits to be added.
 func (m *Member) unlisted() int64 {
-	version, servers := m.newest()
+	version, servers := m.lists.newestServers()
 	if version == 0 || slices.ContainsFunc(servers, m.isSelf) || !m.node.HasData() {
 		return 0
 	}
@@ -122,7 +122,7 @@ func (m *Member) removedLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.looked:
+		case <-m.lists.passedOn:
 		case <-ticker.C:
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/config"
 	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
@@ -32,15 +31,15 @@ func ended(conn net.Conn) bool {
 // The list after a change has those whose presence counts. There is none if the change cannot be made, or if two
 // servers would wait for each other's addresses.
 func TestListAfterAChange(t *testing.T) {
-	m := &Member{}
-	if got := m.after(serverlist.Change{Leaving: "1"}); got != nil {
+	lists := &serverLists{}
+	if got := lists.after(serverlist.Change{Leaving: "1"}); got != nil {
 		t.Errorf("without a list: %v", got)
 	}
 	list, err := serverlist.ParseList("server.1=a:1:2,server.2=b:1:2,server.3=c:1:2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.roster.Store(&znode.Roster{Version: 1, Servers: list})
+	lists.applied.Store(&znode.Roster{Version: 1, Servers: list})
 	for _, tt := range []struct {
 		change serverlist.Change
 		want   string
@@ -50,7 +49,7 @@ func TestListAfterAChange(t *testing.T) {
 		{serverlist.Change{Joining: "server.2=d:1:2;3", Leaving: "1,3"}, "server.2=d:1:2:participant;0.0.0.0:3"},
 		{serverlist.Change{Joining: "server.2=c:1:2;3,server.3=b:1:2;3"}, ""},
 	} {
-		if got := m.after(tt.change).Text(); got != tt.want {
+		if got := lists.after(tt.change).Text(); got != tt.want {
 			t.Errorf("after %+v: %q, want %q", tt.change, got, tt.want)
 		}
 	}
@@ -75,7 +74,7 @@ func TestAddressesInARing(t *testing.T) {
 		if err != nil || list.Moves(next) != nil {
 			t.Fatalf("%s: %v, %v", tt.name, err, list.Moves(next))
 		}
-		u.roster.Store(&znode.Roster{Version: 2, Servers: list})
+		u.lists.applied.Store(&znode.Roster{Version: 2, Servers: list})
 		body, err := protobuf.Marshal(&proto.ReconfigureRequest{Joining: tt.next})
 		if err != nil {
 			t.Fatal(err)
@@ -102,11 +101,11 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		}
 		at := map[uint32]string{} // by member: the address to which the open connection leads
 		first := servers("server.1=a:2888:3888;2181", "server.2=b:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2181")
-		m := &Member{node: new(quorum.Node), cfg: Config{ID: 1, Servers: first, Settings: config.Settings{Tick: time.Second}}}
-		m.ports.book = wire.NewBook(1, raftPeers(first))
+		var connections *peers
+		lists := newServerLists(&Config{ID: 1, Servers: first}, wire.NewBook(1, raftPeers(first)), func(id uint32) { connections.moved(id) }, nil)
 		var slow chan struct{} // dials wait for it
-		m.peers = newPeers(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
-			s, _ := m.reach(id)
+		connections = newPeers(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
+			s, _ := lists.reach(id)
 			if slow != nil {
 				<-slow
 			}
@@ -121,7 +120,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 				if conns[id] != nil && !ended(conns[id]) {
 					continue
 				}
-				conn, err := m.peers.open(t.Context(), id)
+				conn, err := connections.open(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -148,8 +147,8 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		} {
 			open()
 			list, _ := serverlist.ParseLines(step.lines)
-			m.roster.Store(&znode.Roster{Version: int64(version + 1), Servers: list})
-			m.spread()
+			lists.applied.Store(&znode.Roster{Version: int64(version + 1), Servers: list})
+			lists.passOn()
 			if got := closed(); !slices.Equal(got, step.closes) {
 				t.Errorf("after list %d the connections to %v are closed, want %v", version+1, got, step.closes)
 			}
@@ -162,20 +161,20 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		slow = make(chan struct{})
 		late := make(chan error, 1)
 		go func() {
-			_, err := m.peers.open(t.Context(), 2)
+			_, err := connections.open(t.Context(), 2)
 			late <- err
 		}()
 		synctest.Wait()
-		m.learn(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Ensemble: make([]byte, 32), Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
+		lists.learn(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Ensemble: make([]byte, 32), Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
 		close(slow)
 		if err := <-late; !errors.Is(err, errMoved) {
 			t.Errorf("a connection to where the member was is used: %v", err)
 		}
-		if s, _ := m.reach(2); s.Grpc != "b3:2888" {
+		if s, _ := lists.reach(2); s.Grpc != "b3:2888" {
 			t.Errorf("another member has told a newer list, and member 2 is reached at %q", s.Grpc)
 		}
-		m.ports.book.Follow(func() []wire.Peer { return []wire.Peer{{ID: 7, Disk: 1, Addr: "g:3888", Grpc: "g:2888"}} })
-		if s, known := m.reach(7); !known || s.Grpc != "g:2888" {
+		lists.book.Follow(func() []wire.Peer { return []wire.Peer{{ID: 7, Disk: 1, Addr: "g:3888", Grpc: "g:2888"}} })
+		if s, known := lists.reach(7); !known || s.Grpc != "g:2888" {
 			t.Errorf("member 7, which is in no list and still votes, is reached at %q", s.Grpc)
 		}
 		for _, conn := range conns {
@@ -191,8 +190,9 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Member{node: new(quorum.Node), cfg: Config{ID: 1}}
-	m.roster.Store(&znode.Roster{Version: 5, Servers: list})
+	cfg := Config{ID: 1}
+	m := &Member{node: new(quorum.Node), cfg: cfg, lists: newServerLists(&cfg, wire.NewBook(1, nil), nil, nil)}
+	m.lists.applied.Store(&znode.Roster{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
 	if m.noteRemoval(said); m.removedIn.Load() != 0 {
 		t.Error("removed, by the word of a member whose raft does not run")

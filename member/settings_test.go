@@ -312,8 +312,9 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now)}
 	m.ports.own = newLoopback(cfg.ID)
 	defer func() { _ = m.ports.own.Close() }()
-	m.ports.book = wire.NewBook(cfg.ID, raftPeers(cfg.Servers))
 	m.terms, m.peers = newTerms(m), newPeers(cfg.Tick, m.dialMember)
+	m.lists = newServerLists(&m.cfg, wire.NewBook(cfg.ID, raftPeers(cfg.Servers)), m.peers.moved, m.log)
+	m.ports.book = m.lists.book
 	defer m.peers.close()
 	m.state = znode.New(znode.Config{Self: cfg.ID, EnsembleText: cfg.EnsembleText})
 	if m.server, err = server.New(m.serverConfig()); err != nil {

@@ -73,7 +73,7 @@ func TestSnapshotReplacesTheList(t *testing.T) {
 	m := assembled(t)
 	servers := func() []uint32 {
 		var ids []uint32
-		_, newest := m.newest()
+		_, newest := m.lists.newestServers()
 		for _, s := range newest {
 			ids = append(ids, s.ID)
 		}
@@ -95,13 +95,13 @@ func TestSnapshotReplacesTheList(t *testing.T) {
 		if got := servers(); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: the newest list has the servers %v, want %v", tt.name, got, tt.want)
 		}
-		if peers, ok := m.wanted(); ok != (tt.list != nil) || len(peers) != len(tt.want) {
+		if peers, ok := m.lists.wanted(); ok != (tt.list != nil) || len(peers) != len(tt.want) {
 			t.Errorf("%s: raft's configuration is to follow %v, %t", tt.name, peers, ok)
 		}
-		if next := m.after(serverlist.Change{Leaving: "3"}); (next != nil) != (tt.list != nil) {
+		if next := m.lists.after(serverlist.Change{Leaving: "3"}); (next != nil) != (tt.list != nil) {
 			t.Errorf("%s: a change leads to %v", tt.name, next)
 		}
-		if list, _ := m.rosterMessage(); (list != nil) != (tt.list != nil) {
+		if list, _ := m.lists.message(); (list != nil) != (tt.list != nil) {
 			t.Errorf("%s: others are told %v", tt.name, list)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/internal/serverlist"
 	"rollcall/operator/admin"
 	"rollcall/operator/clients"
 	"rollcall/sessiontracker"
@@ -65,26 +64,10 @@ func (s source) Health() admin.Health {
 
 func (s source) Ensemble() admin.Ensemble {
 	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.Status().LeaderID()}
-	for _, server := range s.m.servers() {
+	for _, server := range s.m.lists.inUse() {
 		e.Peers = append(e.Peers, admin.Peer{ID: server.ID, Quorum: server.QuorumAddr(), Election: server.ElectionAddr(), Client: server.ClientAddr(), Observer: server.Observer})
 	}
 	return e
-}
-
-// servers returns the list of servers in the state, or the configured one while the state has none. It is
-// empty for a standalone server.
-func (m *Member) servers() serverlist.List {
-	list, _ := serverlist.ParseList(m.ensembleText())
-	return list
-}
-
-// ensembleText returns the text of the list of servers in the state, or the configured one while the state
-// has none. It is empty for a standalone server.
-func (m *Member) ensembleText() string {
-	if r := m.roster.Load(); r != nil {
-		return r.Text()
-	}
-	return string(m.cfg.EnsembleText)
 }
 
 func (s source) DiskUsage() (data, log int64, err error) { return s.m.node.DiskUsage() }
@@ -201,7 +184,7 @@ func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
 
 func (s source) Settings(data, log int64) (lines []admin.Line, members string) {
 	m := s.m
-	self, text := m.cfg.self(), m.ensembleText()
+	self, text := m.cfg.self(), m.lists.inUseText()
 	shown := m.cfg.Settings
 	shown.Dir, shown.LogDir = absolute(m.cfg.Dir), absolute(cmp.Or(m.cfg.LogDir, m.cfg.Dir))
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()

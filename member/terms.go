@@ -189,14 +189,14 @@ var errFounding = errors.New("the ensemble begins, and serves once most of its v
 // founding reports whether the state has no list of this ensemble, as far as it is applied, and most voters of the server lines do
 // not vote yet.
 func (t *terms) founding() bool {
-	_, listed := t.m.wanted()
+	_, listed := t.m.lists.wanted()
 	return !listed && !t.m.node.Status().Founded(raftPeers(t.m.cfg.Servers))
 }
 
 // firstRoster returns the list of servers that the configuration has, if the state has none of this ensemble: because the
 // ensemble begins, with a state or without one, or because the data were recovered. Otherwise it returns nil.
 func (t *terms) firstRoster() (*proto.Roster, error) {
-	if _, listed := t.m.wanted(); listed || t.m.cfg.EnsembleText == nil {
+	if _, listed := t.m.lists.wanted(); listed || t.m.cfg.EnsembleText == nil {
 		return nil, nil
 	}
 	list, err := serverlist.ParseList(string(t.m.cfg.EnsembleText))
@@ -363,7 +363,7 @@ func (t *terms) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillRepl
 
 // configured implements quorum.Config.Configured.
 func (t *terms) configured() {
-	t.m.relist()
+	t.m.lists.wake()
 	if l := t.current.Load(); l != nil {
 		l.MembersChanged()
 	}

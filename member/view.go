@@ -391,7 +391,7 @@ func unreached(err error) error {
 // configuration, and this one.
 func (m *Member) viewed() []view.Member {
 	all := map[uint32]view.Member{m.cfg.ID: {}}
-	for _, s := range m.servers() {
+	for _, s := range m.lists.inUse() {
 		all[s.ID] = view.Member{}
 	}
 	for _, s := range m.node.Status().Configuration() {
@@ -403,7 +403,7 @@ func (m *Member) viewed() []view.Member {
 		if id == m.cfg.ID {
 			peer = m.viewer.View // nothing is encoded and decoded
 		}
-		at, _ := m.reach(id)
+		at, _ := m.lists.reach(id)
 		members = append(members, view.Member{ID: id, Quorum: at.Grpc, Election: at.Raft, Peer: peer})
 	}
 	return members

@@ -704,7 +704,7 @@ var named = []namedMutant{
 	},
 	{
 		"removed member answers with an old list", "member/servers.go",
-		"r := m.list()\n	if r == nil {\n		return nil, false", "r := m.roster.Load()\n	if r == nil {\n		return nil, false",
+		"r := l.newest()\n	if r == nil {\n		return nil, false", "r := l.applied.Load()\n	if r == nil {\n		return nil, false",
 		"member", "TestListsThatOthersTellOf",
 	},
 	{
