@@ -2,6 +2,7 @@ package member
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -80,11 +81,12 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 	u.node, err = quorum.Open(quorum.Config{
 		Self: 1, Peers: peers, Book: u.ports.book, Stores: u.stores, Stream: atAddr{addr: own.Addr},
 		Machine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
-		Ask:     u.askHello, Logger: u.Member.log, Heartbeat: config.DefaultHeartbeat, StallLimit: config.DefaultStallLimit,
+		Ask:     func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return u.hellos.send(ctx, peer) }, Logger: u.Member.log, Heartbeat: config.DefaultHeartbeat, StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	u.assembleOverLog()
 	t.Cleanup(func() {
 		if err := u.node.Close(); err != nil {
 			t.Error(err)

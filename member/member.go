@@ -194,7 +194,7 @@ type Member struct {
 	words      *admin.Words
 	audit      *audit.Log // nil: there is none
 	guesses    *admission.CredentialLimiter
-	hashing    hashing
+	hellos     *helloClient
 	http       *admin.HTTP
 	viewer     viewer          // answers other members
 	view       *view.Collector // asks them
@@ -287,17 +287,26 @@ func (m *Member) open() (err error) {
 	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
 		return err
 	}
+	m.assembleOverLog()
 	if err := m.lists.recall(m.node); err != nil {
 		return errors.Join(err, m.node.Close())
 	}
 	return nil
 }
 
+// assembleOverLog makes the parts that need the log.
+func (m *Member) assembleOverLog() {
+	m.hellos = &helloClient{
+		cfg: &m.cfg, ports: &m.ports, peers: m.peers, lists: m.lists, node: m.node,
+		digests: &digestWarnings{own: m.cfg.digestAlgorithm(), log: m.log},
+	}
+}
+
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
 		Self: m.cfg.ID, Boot: m.boot, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
 		Leader:     m.leader,
-		Probe:      m.probe,
+		Probe:      func(ctx context.Context, id uint32) error { return m.hellos.probe(ctx, id) },
 		SyncLimit:  m.cfg.SyncLimit,
 		RaftTerm:   func() uint64 { return m.node.Status().Term() },
 		RaftLeader: func() uint32 { return m.node.Status().LeaderID() },

@@ -84,12 +84,12 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 	}
 	next, err := members.List.Apply(c.Change)
 	if err == nil {
-		err = cmp.Or(members.List.Moves(next), o.m.configuredList().Moves(next), members.List.ClientPortTaken(next))
+		err = cmp.Or(members.List.Moves(next), configuredList(o.m.node).Moves(next), members.List.ClientPortTaken(next))
 	}
 	if err != nil {
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
 	}
-	if err := o.m.checkNewcomers(ctx, members.List, next); err != nil {
+	if err := o.m.hellos.checkNewcomers(ctx, members.List, next); err != nil {
 		return &admin.Failure{Status: http.StatusConflict, Text: err.Error()}
 	}
 	switch {

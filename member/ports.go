@@ -10,9 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 
 	"rollcall/proto"
 	"rollcall/quorum"
@@ -20,7 +18,6 @@ import (
 	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 	"rollcall/zk/jute"
-	"rollcall/znode"
 )
 
 // ports are the ports on which other members reach this one. A member that is alone has none:
@@ -97,7 +94,7 @@ func (m *Member) quorumConfig() quorum.Config {
 		Heartbeat: m.cfg.Heartbeat, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
 	if !m.cfg.alone() {
-		cfg.Ask = m.askHello
+		cfg.Ask = func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return m.hellos.send(ctx, peer) }
 	}
 	cfg.Stores = storesOf(m.cfg.Stores)
 	return cfg
@@ -131,41 +128,6 @@ func (m *Member) leader(_ context.Context, id uint32) (proto.LeaderClient, error
 	return m.peers.leader(id)
 }
 
-// probe implements follower.Config.Probe.
-func (m *Member) probe(ctx context.Context, id uint32) error {
-	conn := m.peers.newest(id)
-	_, err := m.askHello(ctx, wire.Peer{ID: id})
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		m.peers.giveUp(id, conn)
-	}
-	return err
-}
-
-// askHello implements quorum.Config.Ask.
-func (m *Member) askHello(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
-	c, err := m.peers.follower(peer.ID)
-	if err != nil {
-		return nil, err
-	}
-	request := m.hello()
-	request.Rival = m.node.Reachability().Rival(peer.ID)
-	reply, err := c.Hello(ctx, request)
-	if err = m.peers.explain(peer.ID, err); err == nil {
-		m.compareHash(peer.ID, reply)
-		m.lists.learn(reply)
-	}
-	return reply, err
-}
-
-// hello returns what this member says of itself when it asks another one.
-func (m *Member) hello() *proto.HelloRequest {
-	hash, ensemble := m.ports.book.Hash(), m.ports.book.Ensemble()
-	return &proto.HelloRequest{
-		Member: m.cfg.ID, ConfigHash: hash[:], Election: m.cfg.self().Raft, Disk: uint64(m.node.Disk()), Start: m.ports.book.Start(),
-		Ensemble: ensemble[:], HasData: m.node.HasData(),
-	}
-}
-
 // services are the gRPC services that members call on this one, itself included.
 type services struct {
 	proto.UnsafeFollowerServer
@@ -173,48 +135,6 @@ type services struct {
 	*terms // Forward, Sync
 	viewer // View
 	m      *Member
-}
-
-// Hello implements proto.FollowerServer.
-func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.HelloReply, error) {
-	n := s.m.node
-	from := callerOf(ctx)
-	peer := wire.Peer{ID: from.member, Disk: from.disk, Addr: r.GetElection()}
-	if from.member != s.m.cfg.ID && from.disk != 0 {
-		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remote}); err != nil {
-			return nil, status.Error(codes.Aborted, err.Error())
-		}
-		n.Reachability().Met(quorum.Meeting{Peer: peer, Ensemble: ensembleOf(r), HasData: r.GetHasData()})
-	}
-	n.NoteRival(from.member, r.GetRival())
-	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
-	list, hearsay := s.m.lists.message()
-	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot, Disk: uint64(n.Disk()), Rival: n.Reachability().Rival(from.member),
-		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Status().Servers()),
-		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
-		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.hashAlg(),
-	}, nil
-}
-
-// ensembleOf returns the ensemble of a member that asks, or zero if it knows none.
-func ensembleOf(r *proto.HelloRequest) (id wire.EnsembleID) {
-	if len(r.GetEnsemble()) == len(id) {
-		return wire.EnsembleID(r.GetEnsemble())
-	}
-	return id
-}
-
-// configurationMessage returns servers for other members, or nil if there are none.
-func configurationMessage(servers []wire.Peer) *proto.Configuration {
-	if len(servers) == 0 {
-		return nil
-	}
-	message := &proto.Configuration{}
-	for _, s := range servers {
-		message.Servers = append(message.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.Disk), Address: s.Addr, Voter: !s.Observer})
-	}
-	return message
 }
 
 // Kill implements proto.LeaderServer. Who asked is what the other member says, so the log of the leader

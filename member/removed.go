@@ -27,7 +27,7 @@ func (m *Member) askWhetherRemoved(ctx context.Context) {
 	for _, p := range m.ports.book.Once() {
 		if p.ID != m.cfg.ID {
 			asking.Go(func() {
-				if reply, err := m.askHello(ctx, p); err == nil {
+				if reply, err := m.hellos.send(ctx, p); err == nil {
 					m.noteRemoval(reply)
 				}
 			})

@@ -79,7 +79,7 @@ func TestAddressesInARing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := u.configuredList().Moves(next) != nil; got != tt.ring {
+		if got := configuredList(u.node).Moves(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
 		if tt.ring && u.present(&proto.Txn{Op: int32(jute.OpReconfig), Body: body}) != nil {

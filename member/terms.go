@@ -374,7 +374,7 @@ func (t *terms) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest) (*
 	if t.current.Load() == nil {
 		return nil, errNotLeading
 	}
-	t.m.meet(ctx, serverlist.Change{Joining: r.GetJoining(), Leaving: r.GetLeaving(), Members: r.GetMembers()})
+	t.m.hellos.meet(ctx, serverlist.Change{Joining: r.GetJoining(), Leaving: r.GetLeaving(), Members: r.GetMembers()})
 	if l := t.current.Load(); l != nil {
 		return l.Reconfigure(ctx, r)
 	}

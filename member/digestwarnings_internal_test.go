@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"rollcall/config"
 	"rollcall/operator/logs/logtest"
-	"rollcall/proto"
 )
 
 // Each algorithm of another member is warned of once, until it is the same as here. A member that names none, as
 // of the version before, is not warned of.
-func TestCompareHash(t *testing.T) {
+func TestCompareDigests(t *testing.T) {
 	var log logtest.Buffer
-	m := &Member{log: slog.New(slog.NewTextHandler(&log, nil))}
-	long := strings.Repeat("x", maxHashName)
+	w := &digestWarnings{own: (&Config{}).digestAlgorithm(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	long := strings.Repeat("x", maxDigestName)
 	for i, step := range []struct {
 		member     uint32
 		alg, there string // there: of the warning; "": there is none
@@ -31,14 +31,15 @@ func TestCompareHash(t *testing.T) {
 		{2, "", ""},
 		{3, long + "y", long},
 	} {
-		m.compareHash(step.member, &proto.HelloReply{DigestAlg: step.alg})
+		w.compare(step.member, step.alg)
 		got := log.Take()
 		if step.there == "" && got != "" || step.there != "" && !strings.HasSuffix(got, "here=SHA1 there="+step.there+"\n") {
 			t.Errorf("step %d: %q is logged of %q, want %q", i, got, step.alg, step.there)
 		}
 	}
-	m.cfg.NoDigest = true
-	if m.compareHash(4, &proto.HelloReply{DigestAlg: "SHA-256"}); log.String() != "" {
+	off := Config{Settings: config.Settings{NoDigest: true}}
+	w.own = off.digestAlgorithm()
+	if w.compare(4, "SHA-256"); log.String() != "" {
 		t.Errorf("without the scheme: %s", log.String())
 	}
 }

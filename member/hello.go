@@ -1,0 +1,159 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/internal/serverlist"
+	"rollcall/proto"
+	"rollcall/quorum"
+	"rollcall/quorum/wire"
+	"rollcall/znode"
+)
+
+// helloClient sends Hello to other members, and learns from their replies. It is safe for concurrent use.
+type helloClient struct {
+	cfg     *Config
+	ports   *ports
+	peers   *peers
+	lists   *serverLists
+	node    *quorum.Node
+	digests *digestWarnings
+}
+
+// probe implements follower.Config.Probe.
+func (c *helloClient) probe(ctx context.Context, id uint32) error {
+	conn := c.peers.newest(id)
+	_, err := c.send(ctx, wire.Peer{ID: id})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		c.peers.giveUp(id, conn)
+	}
+	return err
+}
+
+// send implements quorum.Config.Ask.
+func (c *helloClient) send(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
+	to, err := c.peers.follower(peer.ID)
+	if err != nil {
+		return nil, err
+	}
+	request := c.request()
+	request.Rival = c.node.Reachability().Rival(peer.ID)
+	reply, err := to.Hello(ctx, request)
+	if err = c.peers.explain(peer.ID, err); err == nil {
+		c.digests.compare(peer.ID, reply.GetDigestAlg())
+		c.lists.learn(reply)
+	}
+	return reply, err
+}
+
+// request returns this member's description of itself.
+func (c *helloClient) request() *proto.HelloRequest {
+	hash, ensemble := c.ports.book.Hash(), c.ports.book.Ensemble()
+	return &proto.HelloRequest{
+		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.self().Raft, Disk: uint64(c.node.Disk()), Start: c.ports.book.Start(),
+		Ensemble: ensemble[:], HasData: c.node.HasData(),
+	}
+}
+
+// meet contacts the servers that a change of the list names, at the addresses that it names. They may be strangers so
+// far: with certificates, such a server cannot come to this member before the list has its host. An administrator has
+// named the host, so the server is proved by that.
+func (c *helloClient) meet(ctx context.Context, change serverlist.Change) {
+	list := c.lists.after(change)
+	if len(list) == 0 {
+		return
+	}
+	c.node.Reachability().Meet(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
+		s, _ := list.Find(id)
+		return c.sendTo(ctx, s)
+	})
+}
+
+// sendTo sends a Hello to a server at the addresses of its line, on a connection of its own.
+func (c *helloClient) sendTo(ctx context.Context, s serverlist.Server) (*proto.HelloReply, error) {
+	there := newPeers(c.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
+		return c.ports.hello.At(s.Host).Dial(ctx, c.cfg.Network.Dial, s.QuorumAddr(), id)
+	})
+	defer there.close()
+	to, err := there.follower(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := to.Hello(ctx, c.request())
+	return reply, there.explain(s.ID, err)
+}
+
+// newcomerWait limits the time for which an operator's change waits for replies of the servers that come in: a reply takes a few round trips.
+const newcomerWait = 2 * time.Second
+
+// checkNewcomers returns an error if a server that comes in or moves from one list to the next has data of another ensemble: it would
+// refuse every member of this one for ever, and only its own log would say so. A server that is not reached may be started later.
+func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.List) error {
+	ctx, cancel := context.WithTimeout(ctx, newcomerWait)
+	defer cancel()
+	outcomes := make([]error, len(next))
+	var all sync.WaitGroup
+	for i, s := range next {
+		known, listed := list.Find(s.ID)
+		if s.ID == c.cfg.ID || listed && known.QuorumAddr() == s.QuorumAddr() {
+			continue
+		}
+		all.Go(func() {
+			if _, err := c.sendTo(ctx, s); errors.Is(err, wire.ErrOtherEnsemble) {
+				outcomes[i] = fmt.Errorf("member %d at %s has data of another ensemble (%w); if it must come into this one, stop it, empty its data directory but for its number, and start it again", s.ID, s.QuorumAddr(), err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(outcomes...)
+}
+
+// Hello implements proto.FollowerServer.
+func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.HelloReply, error) {
+	n := s.m.node
+	from := callerOf(ctx)
+	peer := wire.Peer{ID: from.member, Disk: from.disk, Addr: r.GetElection()}
+	if from.member != s.m.cfg.ID && from.disk != 0 {
+		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remote}); err != nil {
+			return nil, status.Error(codes.Aborted, err.Error())
+		}
+		n.Reachability().Met(quorum.Meeting{Peer: peer, Ensemble: ensembleOf(r), HasData: r.GetHasData()})
+	}
+	n.NoteRival(from.member, r.GetRival())
+	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
+	list, hearsay := s.m.lists.message()
+	return &proto.HelloReply{
+		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.boot, Disk: uint64(n.Disk()), Rival: n.Reachability().Rival(from.member),
+		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removed() != 0, Configuration: configurationMessage(n.Status().Servers()),
+		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
+		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),
+	}, nil
+}
+
+// ensembleOf returns the ensemble of a member that asks, or zero if it knows none.
+func ensembleOf(r *proto.HelloRequest) (id wire.EnsembleID) {
+	if len(r.GetEnsemble()) == len(id) {
+		return wire.EnsembleID(r.GetEnsemble())
+	}
+	return id
+}
+
+// configurationMessage returns servers for other members, or nil if there are none.
+func configurationMessage(servers []wire.Peer) *proto.Configuration {
+	if len(servers) == 0 {
+		return nil
+	}
+	message := &proto.Configuration{}
+	for _, s := range servers {
+		message.Servers = append(message.Servers, &proto.ConfiguredServer{Member: s.ID, Disk: uint64(s.Disk), Address: s.Addr, Voter: !s.Observer})
+	}
+	return message
+}
