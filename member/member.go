@@ -200,7 +200,7 @@ type Member struct {
 	view       *view.Collector // asks them
 	ports      ports
 	lists      *serverLists
-	removedIn  atomic.Int64 // version of the list without this member by which another member says that it was removed; 0: none
+	removal    *removalWatch
 	ready      chan struct{}
 	events     *eventQueue
 	yields     chan struct{} // closed when this member has been drained
@@ -299,6 +299,10 @@ func (m *Member) assembleOverLog() {
 	m.hellos = &helloClient{
 		cfg: &m.cfg, ports: &m.ports, peers: m.peers, lists: m.lists, node: m.node,
 		digests: &digestWarnings{own: m.cfg.digestAlgorithm(), log: m.log},
+	}
+	m.removal = &removalWatch{
+		self: m.cfg.ID, tick: m.cfg.Tick, lists: m.lists, hellos: m.hellos, node: m.node, server: m.server,
+		disputed: func() bool { return m.disputed() != "" }, log: m.log,
 	}
 }
 
@@ -400,8 +404,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.disputeLoop(inner) })
 	g.Go(func() error { return m.yieldLoop(inner) })
 	g.Go(func() error { return m.readOnlyLoop(inner) })
-	g.Go(func() error { return m.removedLoop(inner) })
-	g.Go(func() error { return m.askLoop(inner) })
+	g.Go(func() error { return m.removal.run(inner) })
 	g.Go(func() error { return m.backupLoop(inner) })
 	g.Go(func() error { return m.rebalancer.loop(inner) })
 	g.Go(func() error { return m.ports.guard.Run(inner) })
@@ -414,6 +417,9 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	if m.cfg.Collectors != nil {
 		g.Go(func() error { return m.http.ServeMetrics(inner, m.cfg.Collectors) })
+	}
+	if !m.cfg.alone() {
+		g.Go(func() error { return m.removal.askWithoutLeader(inner) })
 	}
 	m.serveMembers(inner, g)
 	g.Go(func() error {
@@ -514,7 +520,7 @@ func (m *Member) Role() string {
 		return "standalone"
 	case m.terms.current.Load() != nil:
 		return "leader"
-	case m.removed() != 0:
+	case m.removal.version() != 0:
 		return ""
 	case m.server.ReadOnly() && m.forsaken():
 		return api.ReadOnly

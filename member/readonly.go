@@ -52,7 +52,7 @@ func (m *Member) readOnlyLoop(ctx context.Context) error {
 // must have applied the announcement of this process: before that its state may be much older than what clients
 // have seen, because a member learns from a leader how much of its own log is committed.
 func (m *Member) forsaken() bool {
-	return m.node.Status().LeaderID() == 0 && m.applied.announced.Load() && !m.node.Joining() && m.removed() == 0 && !m.server.Draining() &&
+	return m.node.Status().LeaderID() == 0 && m.applied.announced.Load() && !m.node.Joining() && m.removal.version() == 0 && !m.server.Draining() &&
 		m.node.Stalled() == nil && m.node.Record().Damage() == "" && m.disputed() == ""
 }
 

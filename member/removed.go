@@ -3,32 +3,51 @@ package member
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rollcall/proto"
+	"rollcall/quorum"
 	"rollcall/quorum/wire"
+	"rollcall/server"
 )
 
 // LastAnswers is how long a member that was removed goes on serving. The client that asked for the removal may
 // be connected to it, and the reply waits for at most a second (server.reconfigWait).
 const LastAnswers = 1500 * time.Millisecond
 
-// askRemoved is how often a member that knows no leader asks the others whether it was removed: nobody sends anything
-// to a member that is not in the list.
-const askRemoved = 5 * time.Second
+// removalInterval is the time between two rounds in which a member without a leader asks the others whether it was removed:
+// nobody sends anything to a member that is not in the list.
+const removalInterval = 5 * time.Second
 
-// askWhetherRemoved asks all other members, each for a tick at most.
-func (m *Member) askWhetherRemoved(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Tick)
+// removalWatch finds out that this member was removed from the ensemble, and then lets its clients go. It is safe for concurrent use.
+type removalWatch struct {
+	self     uint32
+	tick     time.Duration
+	lists    *serverLists
+	hellos   *helloClient
+	node     *quorum.Node
+	server   *server.Server
+	disputed func() bool // another part has suspended the server
+	log      *slog.Logger
+
+	// reported is the version of the list without this member by which another member reports that it was removed, or 0.
+	reported atomic.Int64
+}
+
+// askOthers asks all other members whether this one was removed, each for a tick at most.
+func (w *removalWatch) askOthers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, w.tick)
 	defer cancel()
 	var asking sync.WaitGroup
-	for _, p := range m.ports.book.Once() {
-		if p.ID != m.cfg.ID {
+	for _, p := range w.lists.book.Once() {
+		if p.ID != w.self {
 			asking.Go(func() {
-				if reply, err := m.hellos.send(ctx, p); err == nil {
-					m.noteRemoval(reply)
+				if reply, err := w.hellos.send(ctx, p); err == nil {
+					w.note(reply)
 				}
 			})
 		}
@@ -36,49 +55,46 @@ func (m *Member) askWhetherRemoved(ctx context.Context) {
 	asking.Wait()
 }
 
-// noteRemoval records that this member was removed, if another member's reply says so: the newest list does not have this member,
+// note records that this member was removed, if another member's reply says so: the newest list does not have this member,
 // and neither does raft's configuration there. (A member that has left the list may still be a voter, until another one can take
 // its place.) A reply does not count if raft does not run there yet, if the state there does not have the list, or if that member
 // was removed itself.
-func (m *Member) noteRemoval(reply *proto.HelloReply) {
-	version, servers := m.lists.newestServers()
-	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, m.isSelf) {
+func (w *removalWatch) note(reply *proto.HelloReply) {
+	version, servers := w.lists.newestServers()
+	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, w.isSelf) {
 		return
 	}
 	configured := reply.GetConfiguration().GetServers()
-	if len(configured) > 0 && !slices.ContainsFunc(configured, func(s *proto.ConfiguredServer) bool { return s.GetMember() == m.cfg.ID }) {
-		m.removedIn.Store(version)
+	if len(configured) > 0 && !slices.ContainsFunc(configured, func(s *proto.ConfiguredServer) bool { return s.GetMember() == w.self }) {
+		w.reported.Store(version)
 	}
 }
 
-func (m *Member) isSelf(s Server) bool { return s.ID == m.cfg.ID }
+func (w *removalWatch) isSelf(s Server) bool { return s.ID == w.self }
 
 // unlisted returns the version of the newest list if that does not have this member, or else 0. A member without data
 // waits to be added.
-func (m *Member) unlisted() int64 {
-	version, servers := m.lists.newestServers()
-	if version == 0 || slices.ContainsFunc(servers, m.isSelf) || !m.node.HasData() {
+func (w *removalWatch) unlisted() int64 {
+	version, servers := w.lists.newestServers()
+	if version == 0 || slices.ContainsFunc(servers, w.isSelf) || !w.node.HasData() {
 		return 0
 	}
 	return version
 }
 
-// removed returns the version of the newest list if neither that nor raft's configuration has this member, or else 0.
+// version returns the version of the newest list if neither that nor raft's configuration has this member, or else 0.
 // While this member knows no leader, the configuration of one that does counts.
-func (m *Member) removed() int64 {
-	version := m.unlisted()
-	if (m.removedIn.Load() != version || m.node.Status().LeaderID() != 0) && slices.ContainsFunc(m.node.Status().Configuration(), func(p wire.Peer) bool { return p.ID == m.cfg.ID }) {
+func (w *removalWatch) version() int64 {
+	version := w.unlisted()
+	if (w.reported.Load() != version || w.node.Status().LeaderID() != 0) && slices.ContainsFunc(w.node.Status().Configuration(), func(p wire.Peer) bool { return p.ID == w.self }) {
 		return 0
 	}
 	return version
 }
 
-// askLoop asks the others while this member knows no leader.
-func (m *Member) askLoop(ctx context.Context) error {
-	if m.cfg.alone() {
-		return nil
-	}
-	ticker := time.NewTicker(askRemoved)
+// askWithoutLeader asks the others while this member knows no leader.
+func (w *removalWatch) askWithoutLeader(ctx context.Context) error {
+	ticker := time.NewTicker(removalInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -86,43 +102,43 @@ func (m *Member) askLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if m.node.Status().LeaderID() == 0 {
-			m.askWhetherRemoved(ctx)
+		if w.node.Status().LeaderID() == 0 {
+			w.askOthers(ctx)
 		}
 	}
 }
 
-// removedLoop closes the clients' connections of a member that has left the list, so that they go to the others
+// run closes the clients' connections of a member that has left the list, so that they go to the others
 // while their sessions have most of their timeouts left. Without it, the connections would end with their leases, much
 // later. Until then the clients' writes would get no answer: the state takes no write from a member that is not in the
 // list, even if that member still votes.
-func (m *Member) removedLoop(ctx context.Context) error {
-	ticker := time.NewTicker(m.cfg.Tick / 4)
+func (w *removalWatch) run(ctx context.Context) error {
+	ticker := time.NewTicker(w.tick / 4)
 	defer ticker.Stop()
 	removed := false
 	for since := (time.Time{}); ; {
-		version := m.unlisted()
-		if version != 0 && !removed && m.removed() != 0 {
+		version := w.unlisted()
+		if version != 0 && !removed && w.version() != 0 {
 			removed = true
-			m.log.Warn("this member was removed from the ensemble and serves no clients; stop it, or add it again", "version", fmt.Sprintf("0x%x", uint64(version)))
+			w.log.Warn("this member was removed from the ensemble and serves no clients; stop it, or add it again", "version", fmt.Sprintf("0x%x", uint64(version)))
 		}
 		switch {
 		case version != 0 && since.IsZero():
 			since = time.Now()
-			m.log.Info("this member is not in the list of servers any more, and lets its clients go", "version", fmt.Sprintf("0x%x", uint64(version)))
+			w.log.Info("this member is not in the list of servers any more, and lets its clients go", "version", fmt.Sprintf("0x%x", uint64(version)))
 		case version != 0 && time.Since(since) >= LastAnswers:
-			m.server.Suspend() // again and again: the end of a dispute undoes it
+			w.server.Suspend() // again and again: the end of a dispute undoes it
 		case version == 0 && !since.IsZero():
 			since, removed = time.Time{}, false
-			m.log.Info("this member was added to the ensemble again")
-			if m.disputed() == "" {
-				m.server.Resume()
+			w.log.Info("this member was added to the ensemble again")
+			if !w.disputed() {
+				w.server.Resume()
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-m.lists.passedOn:
+		case <-w.lists.passedOn:
 		case <-ticker.C:
 		}
 	}

@@ -76,13 +76,13 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 			if tt.said.Roster == nil {
 				tt.said.Roster = message(5, own, tt.list.Lines()...)
 			}
-			u.noteRemoval(tt.said)
+			u.removal.note(tt.said)
 		}
-		if got := u.removed(); (got == 5) != tt.removed || got != 0 && got != 5 {
+		if got := u.removal.version(); (got == 5) != tt.removed || got != 0 && got != 5 {
 			t.Errorf("%s: removed by version %d, want %t", tt.name, got, tt.removed)
 		}
 		u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 6, Servers: without})
-		if got := u.removed(); got != 0 {
+		if got := u.removal.version(); got != 0 {
 			t.Errorf("%s, and there is a newer list: removed by version %d", tt.name, got)
 		}
 	}

@@ -191,18 +191,18 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := Config{ID: 1}
-	m := &Member{node: new(quorum.Node), cfg: cfg, lists: newServerLists(&cfg, wire.NewBook(1, nil), nil, nil)}
-	m.lists.applied.Store(&znode.Roster{Version: 5, Servers: list})
+	w := &removalWatch{self: 1, node: new(quorum.Node), lists: newServerLists(&cfg, wire.NewBook(1, nil), nil, nil)}
+	w.lists.applied.Store(&znode.Roster{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
-	if m.noteRemoval(said); m.removedIn.Load() != 0 {
+	if w.note(said); w.reported.Load() != 0 {
 		t.Error("removed, by the word of a member whose raft does not run")
 	}
 	said.Configuration = configurationOf(1, 2)
-	if m.noteRemoval(said); m.removedIn.Load() != 0 {
+	if w.note(said); w.reported.Load() != 0 {
 		t.Error("removed, by the word of a member in whose configuration this one is")
 	}
 	said.Configuration = configurationOf(2, 3)
-	if m.noteRemoval(said); m.removedIn.Load() != 5 {
+	if w.note(said); w.reported.Load() != 5 {
 		t.Error("not removed, though neither the list nor the configuration has this member")
 	}
 }

@@ -117,7 +117,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.disputed()), Drained: m.server.Draining(),
-		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removed() != 0, Operators: m.operatorsURL(),
+		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removal.version() != 0, Operators: m.operatorsURL(),
 	}
 	if err := m.node.Stalled(); err != nil {
 		s.Stalled = err.Error()

@@ -719,7 +719,7 @@ var named = []namedMutant{
 	},
 	{
 		"leaving voter keeps its clients", "member/removed.go",
-		"	for since := (time.Time{}); ; {\n		version := m.unlisted()\n", "	for since := (time.Time{}); ; {\n		version := m.removed()\n",
+		"	for since := (time.Time{}); ; {\n		version := w.unlisted()\n", "	for since := (time.Time{}); ; {\n		version := w.version()\n",
 		"integration", "TestClientOfAVoterThatLeaves",
 	},
 	{
