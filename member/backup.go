@@ -34,7 +34,7 @@ func (m *Member) copyState(ctx context.Context) (admin.Copy, error) {
 		cancel()
 	}
 	m.state.RLock()
-	own := snapshot{m.state.Snapshot(), func(err error) { m.reportDamage(err.Error()) }}
+	own := snapshot{m.state.Snapshot(), func(err error) { m.health.reportDamage(err.Error()) }}
 	m.state.RUnlock()
 	if own.Index() == 0 {
 		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has no state yet; try again when /v1/status shows a leader"}

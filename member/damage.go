@@ -7,9 +7,9 @@ import (
 
 // reportDamage reports that this member's state is damaged. It never blocks. One reason is enough:
 // further ones are dropped.
-func (m *Member) reportDamage(why string) {
+func (h *health) reportDamage(why string) {
 	select {
-	case m.damage <- why:
+	case h.damage <- why:
 	default:
 	}
 }
@@ -19,22 +19,22 @@ func (m *Member) reportDamage(why string) {
 // entries and votes, because its log is sound. It serves again only after a start with an empty
 // directory. A member that runs alone has no other member to get the state from. It ends, and the next
 // start rebuilds the state from its disk.
-func (m *Member) damageLoop(ctx context.Context) error {
-	if why := m.node.Record().Damage(); why != "" {
-		m.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data directory and start it again", "reason", why)
-		m.stopServing()
+func (h *health) damageLoop(ctx context.Context) error {
+	if why := h.node.Record().Damage(); why != "" {
+		h.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data directory and start it again", "reason", why)
+		h.stopServing()
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case why := <-m.damage:
+		case why := <-h.damage:
 			switch {
-			case m.node.Record().Damage() != "": // reported again
-			case m.cfg.alone():
+			case h.node.Record().Damage() != "": // reported again
+			case h.cfg.alone():
 				return fmt.Errorf("member: the state is damaged: %s; start this member again: it reads its state from the disk. If that happens again, check the memory of the machine", why)
 			default:
-				if err := m.damaged(ctx, why); err != nil {
+				if err := h.damaged(ctx, why); err != nil {
 					return err
 				}
 			}
@@ -44,19 +44,19 @@ func (m *Member) damageLoop(ctx context.Context) error {
 
 // damaged takes this member out of service. If it leads, it first hands leadership over. If no
 // member takes over, this member stops serving all the same.
-func (m *Member) damaged(ctx context.Context, why string) error {
-	over, cancel := context.WithTimeout(ctx, m.handOverTime())
+func (h *health) damaged(ctx context.Context, why string) error {
+	over, cancel := context.WithTimeout(ctx, h.cfg.handOverTime())
 	defer cancel()
-	if err := m.node.Transfer().ToAny(over); err != nil {
-		m.log.Warn("leadership not handed over", "err", err)
+	if err := h.node.Transfer().ToAny(over); err != nil {
+		h.log.Warn("leadership not handed over", "err", err)
 	}
-	m.log.Error("this member stops serving: its state is damaged; stop it, empty its data directory and start it again", "reason", why)
-	err := m.node.Record().SetDamage(why)
-	m.stopServing()
+	h.log.Error("this member stops serving: its state is damaged; stop it, empty its data directory and start it again", "reason", why)
+	err := h.node.Record().SetDamage(why)
+	h.stopServing()
 	return err
 }
 
-func (m *Member) stopServing() {
-	m.terms.abandon()
-	m.server.Retire()
+func (h *health) stopServing() {
+	h.terms.abandon()
+	h.server.Retire()
 }

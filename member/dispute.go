@@ -3,8 +3,6 @@ package member
 import (
 	"context"
 	"time"
-
-	"rollcall/proto"
 )
 
 // A dispute is a verdict of the leader that no majority confirms or refutes: of two members one differs,
@@ -23,28 +21,28 @@ type dispute struct {
 }
 
 // reportDispute implements follower.Config.Disputed. It never blocks.
-func (m *Member) reportDispute(why string) {
-	before := m.disputed()
-	m.dispute.Store(&dispute{"its state differs from the leader's, and no majority says who is right: " + why, time.Now().Add(disputeTicks * m.cfg.Tick)})
-	m.server.Suspend()
+func (h *health) reportDispute(why string) {
+	before := h.disputed()
+	h.dispute.Store(&dispute{"its state differs from the leader's, and no majority says who is right: " + why, time.Now().Add(disputeTicks * h.cfg.Tick)})
+	h.server.Suspend()
 	if before == "" {
-		m.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is right; start the members that are away, or empty the data directory of the member that is wrong", "reason", why)
+		h.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is right; start the members that are away, or empty the data directory of the member that is wrong", "reason", why)
 	}
 }
 
 // disputed returns why this member does not serve, or "" if there is no dispute. A leader serves: it is
 // the side that goes on.
-func (m *Member) disputed() string {
-	d := m.dispute.Load()
-	if d == nil || time.Now().After(d.until) || m.terms.current.Load() != nil {
+func (h *health) disputed() string {
+	d := h.dispute.Load()
+	if d == nil || time.Now().After(d.until) || h.terms.current.Load() != nil {
 		return ""
 	}
 	return d.why
 }
 
 // disputeLoop serves again once a dispute is over.
-func (m *Member) disputeLoop(ctx context.Context) error {
-	ticker := time.NewTicker(m.cfg.Tick / 2)
+func (h *health) disputeLoop(ctx context.Context) error {
+	ticker := time.NewTicker(h.cfg.Tick / 2)
 	defer ticker.Stop()
 	for {
 		select {
@@ -52,18 +50,12 @@ func (m *Member) disputeLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if d := m.dispute.Load(); d != nil && m.disputed() == "" && m.dispute.CompareAndSwap(d, nil) {
-			m.log.Info("the leader says no more that this member's state is wrong")
-			m.server.Resume()
-			if m.disputed() != "" { // it has just said so again
-				m.server.Suspend()
+		if d := h.dispute.Load(); d != nil && h.disputed() == "" && h.dispute.CompareAndSwap(d, nil) {
+			h.log.Info("the leader says no more that this member's state is wrong")
+			h.server.Resume()
+			if h.disputed() != "" { // it has just said so again
+				h.server.Suspend()
 			}
 		}
 	}
-}
-
-// askMarks implements follower.Config.Ask.
-func (m *Member) askMarks(ctx context.Context, id uint32) (*proto.Marks, error) {
-	reply, err := viewOver(m.peers, id).View(ctx, &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
-	return reply.GetStatus().GetMarks(), err
 }

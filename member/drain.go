@@ -77,18 +77,13 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 // leave is the drain of a member that stops. handOverTime is enough for it to hand over, because the others
 // elect a leader anyway.
 func (m *Member) leave(ctx context.Context) {
-	_ = m.yield(ctx, m.handOverTime()) // it is logged
+	_ = m.yield(ctx, m.cfg.handOverTime()) // it is logged
 	m.server.Drain(ctx, m.cfg.Drain)
 }
 
 // handOverElections is how many times its heartbeat time a member tries to hand over, at least: a try to hand over to
 // one other member takes twice that.
 const handOverElections = 4
-
-// handOverTime is how long a member that leaves tries to hand over.
-func (m *Member) handOverTime() time.Duration {
-	return max(m.cfg.Tick, handOverElections*m.cfg.Heartbeat)
-}
 
 // yield fails /readyz, refuses new clients and hands leadership over. If that fails within the time, yieldLoop
 // tries again.
@@ -124,7 +119,7 @@ func (m *Member) yieldLoop(ctx context.Context) error {
 			pause = m.cfg.Tick
 			continue
 		}
-		within, cancel := context.WithTimeout(ctx, m.handOverTime())
+		within, cancel := context.WithTimeout(ctx, m.cfg.handOverTime())
 		err := m.node.Transfer().ToAny(within)
 		cancel()
 		switch {
@@ -135,4 +130,9 @@ func (m *Member) yieldLoop(ctx context.Context) error {
 		}
 		pause = min(2*pause, max(maxYieldPause, m.cfg.Tick))
 	}
+}
+
+// handOverTime is how long a member that leaves tries to hand over.
+func (c *Config) handOverTime() time.Duration {
+	return max(c.Tick, handOverElections*c.Heartbeat)
 }

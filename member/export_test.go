@@ -87,7 +87,7 @@ func (m *Member) Shown() admin.Stats { return source{m}.Stats() }
 func (m *Member) CountPause() { m.terms.count.Pauses.Add(1) }
 
 // Break makes the member's state damaged.
-func (m *Member) Break(why string) { m.reportDamage(why) }
+func (m *Member) Break(why string) { m.health.reportDamage(why) }
 
 // Details returns the metrics that only Prometheus gets.
 func (m *Member) Details() admin.Details { return source{m}.Details() }

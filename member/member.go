@@ -171,6 +171,15 @@ func (c *Config) self() Server {
 	return c.Servers[i] // complete has checked it
 }
 
+// answeredWords returns the four-letter words that are answered. In read-only mode clients ask with isro whether
+// another member has a leader, so that it is always answered then, as in ZooKeeper.
+func (c *Config) answeredWords() []string {
+	if !c.ReadOnlyMode {
+		return c.Whitelist
+	}
+	return append(slices.Clone(c.Whitelist), "isro")
+}
+
 // defaultInitLimit is in ZooKeeper's sample configuration.
 const defaultInitLimit = 10
 
@@ -205,8 +214,7 @@ type Member struct {
 	events     *eventQueue
 	yields     chan struct{} // closed when this member has been drained
 	yielded    sync.Once
-	damage     chan string // why this member's state is damaged; one place
-	dispute    atomic.Pointer[dispute]
+	health     *health
 	backups    ownBackups
 	rebalancer rebalancer
 
@@ -227,7 +235,7 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
 		ready: make(chan struct{}), events: newEventQueue(),
-		yields: make(chan struct{}), damage: make(chan string, 1),
+		yields: make(chan struct{}),
 	}
 	m.quotaWarnings = quotaWarnings{events: m.events, self: cfg.ID}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
@@ -302,7 +310,11 @@ func (m *Member) assembleOverLog() {
 	}
 	m.removal = &removalWatch{
 		self: m.cfg.ID, tick: m.cfg.Tick, lists: m.lists, hellos: m.hellos, node: m.node, server: m.server,
-		disputed: func() bool { return m.disputed() != "" }, log: m.log,
+		disputed: func() bool { return m.health.disputed() != "" }, log: m.log,
+	}
+	m.health = &health{
+		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removal: m.removal, applied: &m.applied, log: m.log,
+		damage: make(chan string, 1),
 	}
 }
 
@@ -318,7 +330,8 @@ func (m *Member) followerConfig() follower.Config {
 		Disk:       func() uint64 { return uint64(m.node.Disk()) },
 		Wall:       m.clock.Now,
 		Monotonic:  m.cfg.Monotonic,
-		Members:    m.voters, Ask: m.askMarks, Damaged: m.reportDamage, Disputed: m.reportDispute,
+		Members:    m.voters, Ask: m.peers.marks,
+		Damaged: func(why string) { m.health.reportDamage(why) }, Disputed: func(why string) { m.health.reportDispute(why) },
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
 }
@@ -346,7 +359,7 @@ func (m *Member) auditConfig() audit.Config {
 }
 
 func (m *Member) wordsConfig() admin.WordsConfig {
-	return admin.WordsConfig{Whitelist: m.whitelist(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}, Anonymous: m.anonymous()}
+	return admin.WordsConfig{Whitelist: m.cfg.answeredWords(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}, Anonymous: m.anonymous()}
 }
 
 // anonymous says what callers without credentials may read.
@@ -399,11 +412,11 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.keys.watch(inner) })
 	g.Go(func() error { return m.events.run(inner, m.cfg.Events, m.log) })
 	g.Go(func() error { return m.announceReady(inner) })
-	g.Go(func() error { return m.stallLoop(inner) })
-	g.Go(func() error { return m.damageLoop(inner) })
-	g.Go(func() error { return m.disputeLoop(inner) })
+	g.Go(func() error { return m.health.stallLoop(inner) })
+	g.Go(func() error { return m.health.damageLoop(inner) })
+	g.Go(func() error { return m.health.disputeLoop(inner) })
 	g.Go(func() error { return m.yieldLoop(inner) })
-	g.Go(func() error { return m.readOnlyLoop(inner) })
+	g.Go(func() error { return m.health.readOnlyLoop(inner) })
 	g.Go(func() error { return m.removal.run(inner) })
 	g.Go(func() error { return m.backupLoop(inner) })
 	g.Go(func() error { return m.rebalancer.loop(inner) })
@@ -514,7 +527,7 @@ func (m *Member) State() *znode.State { return m.state }
 // is no leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.Stalled() != nil || m.node.Record().Damage() != "" || m.disputed() != "":
+	case m.node.Stalled() != nil || m.node.Record().Damage() != "" || m.health.disputed() != "":
 		return ""
 	case m.terms.current.Load() != nil && m.cfg.alone():
 		return "standalone"
@@ -522,7 +535,7 @@ func (m *Member) Role() string {
 		return "leader"
 	case m.removal.version() != 0:
 		return ""
-	case m.server.ReadOnly() && m.forsaken():
+	case m.server.ReadOnly() && m.health.withoutLeader():
 		return api.ReadOnly
 	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.applied.announced.Load():
 		return ""
@@ -530,6 +543,12 @@ func (m *Member) Role() string {
 		return "observer"
 	}
 	return "follower"
+}
+
+// servesAll reports whether this member serves all clients. What a member knows in read-only mode may be old.
+func (m *Member) servesAll() bool {
+	role := m.Role()
+	return role != "" && role != api.ReadOnly
 }
 
 // observes reports whether this member is an observer by the list, and has no vote in raft's configuration.

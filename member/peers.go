@@ -194,3 +194,9 @@ func (p *peers) close() {
 		_ = c.Close() // an error only means that it was closed already
 	}
 }
+
+// marks implements follower.Config.Ask.
+func (p *peers) marks(ctx context.Context, id uint32) (*proto.Marks, error) {
+	reply, err := viewOver(p, id).View(ctx, &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
+	return reply.GetStatus().GetMarks(), err
+}

@@ -55,7 +55,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().Damage(), Disputed: s.m.disputed(), Leaving: s.m.removal.unlisted(), Removed: s.m.removal.version(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.Full()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Record().Damage(), Disputed: s.m.health.disputed(), Leaving: s.m.removal.unlisted(), Removed: s.m.removal.version(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.Full()}
 	if err := n.Stalled(); err != nil {
 		health.Stalled = err.Error()
 	}

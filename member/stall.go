@@ -12,8 +12,8 @@ const stallChecks = 20
 // While an operation takes longer than the limit, its term is ended and its clients' connections
 // are closed, so that they go elsewhere. raft gives up leadership on its own, because its requests
 // are held back; but it would report this only when the operation returns.
-func (m *Member) stallLoop(ctx context.Context) error {
-	ticker := time.NewTicker(m.cfg.StoreStallLimit / stallChecks)
+func (h *health) stallLoop(ctx context.Context) error {
+	ticker := time.NewTicker(h.cfg.StoreStallLimit / stallChecks)
 	defer ticker.Stop()
 	for stalls := false; ; {
 		select {
@@ -21,16 +21,16 @@ func (m *Member) stallLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := m.node.Stalled()
+		err := h.node.Stalled()
 		switch {
 		case err != nil:
 			if !stalls {
-				m.log.Warn("this member gives up leading and closes its clients' connections", "err", err)
+				h.log.Warn("this member gives up leading and closes its clients' connections", "err", err)
 			}
-			m.terms.abandon()
-			m.server.CutAll() // includes connections opened since the last call
+			h.terms.abandon()
+			h.server.CutAll() // includes connections opened since the last call
 		case stalls:
-			m.log.Info("the disk or the state machine responds again")
+			h.log.Info("the disk or the state machine responds again")
 		}
 		stalls = err != nil
 	}

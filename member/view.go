@@ -116,7 +116,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.index.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
-		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.disputed()), Drained: m.server.Draining(),
+		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.health.disputed()), Drained: m.server.Draining(),
 		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removal.version() != 0, Operators: m.operatorsURL(),
 	}
 	if err := m.node.Stalled(); err != nil {

@@ -379,7 +379,7 @@ var named = []namedMutant{
 	},
 	{
 		"clients of a stalled member left where they are", "member/stall.go",
-		"			m.server.CutAll()", "",
+		"			h.server.CutAll()", "",
 		"integration", "TestStalledLeader",
 	},
 	{
