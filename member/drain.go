@@ -3,7 +3,9 @@ package member
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -12,11 +14,25 @@ import (
 	"rollcall/operator/admin"
 	"rollcall/operator/api"
 	"rollcall/proto"
+	"rollcall/quorum"
+	"rollcall/server"
 )
 
 // maxYieldPause is the longest time between two tries of a drained member that was elected to hand over. It
 // takes no writes during a try.
 const maxYieldPause = time.Minute
+
+// drain takes clients and leadership from this member for the rest of its life. It is safe for concurrent use.
+type drain struct {
+	cfg    *Config
+	node   *quorum.Node
+	server *server.Server
+	http   *admin.HTTP
+	log    *slog.Logger
+
+	begun chan struct{} // closed by the first drain
+	once  sync.Once
+}
 
 // Drain prepares this member for its end, so that its clients notice as little as possible. From now on
 // /readyz fails, no client is taken, and other members do not hand leadership over to this one. Drain hands
@@ -29,9 +45,13 @@ const maxYieldPause = time.Minute
 // once another one can. If ctx ends, Drain returns early, and the connections that are left stay open; another
 // call closes them. Only a new start ends the state.
 func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
-	err := m.yield(ctx, max(over, api.MinHandOver))
-	closed = m.server.Drain(ctx, over)
-	return closed, err != nil && m.node.Status().Leading()
+	return m.drain.run(ctx, over)
+}
+
+func (d *drain) run(ctx context.Context, over time.Duration) (closed int, leads bool) {
+	err := d.yield(ctx, max(over, api.MinHandOver))
+	closed = d.server.Drain(ctx, over)
+	return closed, err != nil && d.node.Status().Leading()
 }
 
 // DrainMember implements admin.Operations.
@@ -76,9 +96,9 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 
 // leave is the drain of a member that stops. handOverTime is enough for it to hand over, because the others
 // elect a leader anyway.
-func (m *Member) leave(ctx context.Context) {
-	_ = m.yield(ctx, m.cfg.handOverTime()) // it is logged
-	m.server.Drain(ctx, m.cfg.Drain)
+func (d *drain) leave(ctx context.Context) {
+	_ = d.yield(ctx, d.cfg.handOverTime()) // it is logged
+	d.server.Drain(ctx, d.cfg.Drain)
 }
 
 // handOverElections is how many times its heartbeat time a member tries to hand over, at least: a try to hand over to
@@ -87,48 +107,48 @@ const handOverElections = 4
 
 // yield fails /readyz, refuses new clients and hands leadership over. If that fails within the time, yieldLoop
 // tries again.
-func (m *Member) yield(ctx context.Context, within time.Duration) error {
-	m.http.Stop()
-	m.server.RefuseNew() // a client that came now would be closed soon
-	m.node.Transfer().Decline()
-	defer m.yielded.Do(func() { close(m.yields) })
+func (d *drain) yield(ctx context.Context, within time.Duration) error {
+	d.http.Stop()
+	d.server.RefuseNew() // a client that came now would be closed soon
+	d.node.Transfer().Decline()
+	defer d.once.Do(func() { close(d.begun) })
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	err := m.node.Transfer().ToAny(ctx)
+	err := d.node.Transfer().ToAny(ctx)
 	if err != nil {
-		m.log.Warn("leadership not handed over", "err", err)
+		d.log.Warn("leadership not handed over", "err", err)
 	}
 	return err
 }
 
 // yieldLoop hands over whenever a drained member leads, because others could not. It tries each tick, and more
 // seldom while nobody takes over.
-func (m *Member) yieldLoop(ctx context.Context) error {
+func (d *drain) yieldLoop(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-m.yields:
+	case <-d.begun:
 	}
-	for pause := m.cfg.Tick; ; {
+	for pause := d.cfg.Tick; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
 		}
-		if !m.node.Status().Leading() {
-			pause = m.cfg.Tick
+		if !d.node.Status().Leading() {
+			pause = d.cfg.Tick
 			continue
 		}
-		within, cancel := context.WithTimeout(ctx, m.cfg.handOverTime())
-		err := m.node.Transfer().ToAny(within)
+		within, cancel := context.WithTimeout(ctx, d.cfg.handOverTime())
+		err := d.node.Transfer().ToAny(within)
 		cancel()
 		switch {
-		case err == nil && !m.node.Status().Leading():
-			m.log.Info("this member is drained and was the leader; it has handed over", "leader", m.node.Status().LeaderID())
-		case err != nil && pause == m.cfg.Tick:
-			m.log.Warn("this member is drained and leads: no other member takes over; it will try again", "err", err)
+		case err == nil && !d.node.Status().Leading():
+			d.log.Info("this member is drained and was the leader; it has handed over", "leader", d.node.Status().LeaderID())
+		case err != nil && pause == d.cfg.Tick:
+			d.log.Warn("this member is drained and leads: no other member takes over; it will try again", "err", err)
 		}
-		pause = min(2*pause, max(maxYieldPause, m.cfg.Tick))
+		pause = min(2*pause, max(maxYieldPause, d.cfg.Tick))
 	}
 }
 

@@ -28,7 +28,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -212,8 +211,7 @@ type Member struct {
 	removal    *removalWatch
 	ready      chan struct{}
 	events     *eventQueue
-	yields     chan struct{} // closed when this member has been drained
-	yielded    sync.Once
+	drain      *drain
 	health     *health
 	backups    ownBackups
 	rebalancer rebalancer
@@ -235,7 +233,6 @@ func New(cfg Config) (*Member, error) {
 	m := &Member{
 		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
 		ready: make(chan struct{}), events: newEventQueue(),
-		yields: make(chan struct{}),
 	}
 	m.quotaWarnings = quotaWarnings{events: m.events, self: cfg.ID}
 	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
@@ -316,6 +313,7 @@ func (m *Member) assembleOverLog() {
 		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removal: m.removal, applied: &m.applied, log: m.log,
 		damage: make(chan string, 1),
 	}
+	m.drain = &drain{cfg: &m.cfg, node: m.node, server: m.server, http: m.http, log: m.log, begun: make(chan struct{})}
 }
 
 func (m *Member) followerConfig() follower.Config {
@@ -415,7 +413,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.health.stallLoop(inner) })
 	g.Go(func() error { return m.health.damageLoop(inner) })
 	g.Go(func() error { return m.health.disputeLoop(inner) })
-	g.Go(func() error { return m.yieldLoop(inner) })
+	g.Go(func() error { return m.drain.yieldLoop(inner) })
 	g.Go(func() error { return m.health.readOnlyLoop(inner) })
 	g.Go(func() error { return m.removal.run(inner) })
 	g.Go(func() error { return m.backupLoop(inner) })
@@ -440,7 +438,7 @@ func (m *Member) Run(ctx context.Context) error {
 		case <-inner.Done(): // something failed
 		case <-ctx.Done():
 			m.leaving.Store(true)
-			m.leave(inner)
+			m.drain.leave(inner)
 		}
 		stop()
 		return nil

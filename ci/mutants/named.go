@@ -549,7 +549,7 @@ var named = []namedMutant{
 	},
 	{
 		"clients taken while a drain hands over", "member/drain.go",
-		"m.server.RefuseNew() // a client", "// a client",
+		"d.server.RefuseNew() // a client", "// a client",
 		"member", "TestDrainTakesNoClientWhileItHandsOver",
 	},
 	{
