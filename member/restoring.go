@@ -29,14 +29,14 @@ const (
 // Restore implements admin.Operations. The backup is kept in a file without a name until the restore ends, because it is read up to three times.
 func (o operations) Restore(ctx context.Context, r admin.Restoring) (admin.Restored, error) {
 	m := o.m
-	if err := m.takesWrites(ctx); err != nil {
+	if err := o.takesWrites(ctx); err != nil {
 		return admin.Restored{}, err
 	}
-	most, err := m.spoolRoom()
+	most, err := o.spoolRoom()
 	if err != nil {
 		return admin.Restored{}, noSpool(err)
 	}
-	file, err := m.spool(ctx, r, most)
+	file, err := o.spool(ctx, r, most)
 	if err != nil {
 		return admin.Restored{}, err
 	}
@@ -59,13 +59,13 @@ func (o operations) Restore(ctx context.Context, r admin.Restoring) (admin.Resto
 }
 
 // takesWrites returns an error unless this member serves and a leader answers it.
-func (m *Member) takesWrites(ctx context.Context) error {
-	if !m.servesAll() {
+func (o operations) takesWrites(ctx context.Context) error {
+	if !o.m.servesAll() {
 		return errNotServing
 	}
 	within, cancel := context.WithTimeout(ctx, confirmTime)
 	defer cancel()
-	if m.follower.AwaitSync(within) != nil {
+	if o.m.follower.AwaitSync(within) != nil {
 		return errNothingDone
 	}
 	return nil
@@ -73,12 +73,12 @@ func (m *Member) takesWrites(ctx context.Context) error {
 
 // spool writes a body of at most so many bytes into a file without a name, at a rate that leaves the disk to the log. The error is an
 // *admin.Failure.
-func (m *Member) spool(ctx context.Context, r admin.Restoring, most int64) (*os.File, error) {
+func (o operations) spool(ctx context.Context, r admin.Restoring, most int64) (*os.File, error) {
 	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than %d bytes, for which there is room: at most %d, and one in %d bytes that are free on the disk of the data; nothing was changed. rollcall backup restore --subtree needs no room here", most, int64(maxSpool), spoolShare)}
 	if r.Size > most {
 		return nil, tooLong
 	}
-	file, err := os.CreateTemp(m.cfg.Dir, "restore.*.part")
+	file, err := os.CreateTemp(o.m.cfg.Dir, "restore.*.part")
 	if err != nil {
 		return nil, noSpool(err)
 	}
@@ -103,11 +103,11 @@ func (m *Member) spool(ctx context.Context, r admin.Restoring, most int64) (*os.
 }
 
 // spoolRoom returns how many bytes a backup may have. Without a directory, members of tests have theirs in memory.
-func (m *Member) spoolRoom() (most int64, err error) {
-	if m.cfg.Dir == "" {
+func (o operations) spoolRoom() (most int64, err error) {
+	if o.m.cfg.Dir == "" {
 		return maxSpool, nil
 	}
-	free, _, err := m.node.DiskFree()
+	free, _, err := o.m.node.DiskFree()
 	return min(maxSpool, free/spoolShare), err
 }
 
