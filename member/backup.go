@@ -14,12 +14,12 @@ import (
 const confirmTime = 3 * time.Second
 
 // Copy implements admin.Operations.
-func (o operations) Copy(ctx context.Context) (admin.Copy, error) { return o.m.copyState(ctx) }
+func (o operations) Copy(ctx context.Context) (admin.Copy, error) { return o.m.backups.copyState(ctx) }
 
 // copyState returns the state at one index. If a leader answers in time, the copy has every write that was
 // acknowledged before. The error is an *admin.Failure.
-func (m *Member) copyState(ctx context.Context) (admin.Copy, error) {
-	health := m.Health()
+func (b *backups) copyState(ctx context.Context) (admin.Copy, error) {
+	health := b.health()
 	switch {
 	case health.Damage != "" || health.Disputed != "":
 		text, _ := health.Text()
@@ -30,26 +30,26 @@ func (m *Member) copyState(ctx context.Context) (admin.Copy, error) {
 	confirmed := false
 	if health.HasLeader {
 		within, cancel := context.WithTimeout(ctx, confirmTime)
-		confirmed = m.follower.AwaitSync(within) == nil
+		confirmed = b.follower.AwaitSync(within) == nil
 		cancel()
 	}
-	m.state.RLock()
-	own := snapshot{m.state.Snapshot(), func(err error) { m.health.reportDamage(err.Error()) }}
-	m.state.RUnlock()
+	b.state.RLock()
+	own := snapshot{b.state.Snapshot(), func(err error) { b.damaged(err) }}
+	b.state.RUnlock()
 	if own.Index() == 0 {
 		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has no state yet; try again when /v1/status shows a leader"}
 	}
-	return admin.Copy{Head: m.backupHead(own, confirmed), WriteTo: own.WriteTo}, nil
+	return admin.Copy{Head: b.head(own, confirmed), WriteTo: own.WriteTo}, nil
 }
 
-// backupHead returns the head of a backup of a copy.
-func (m *Member) backupHead(own snapshot, confirmed bool) backup.Head {
+// head returns the head of a backup of a copy.
+func (b *backups) head(own snapshot, confirmed bool) backup.Head {
 	h := backup.Head{
-		Program: m.cfg.Version, Member: m.cfg.ID, Time: m.clock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,
+		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.clock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,
 		AsOf: time.UnixMilli(own.Now()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
 		Nodes: own.Nodes(), Sessions: own.Sessions(), DataBytes: own.DataSize(), Digest: backup.Digest(own.Digest()),
 	}
-	for _, s := range m.lists.inUse() {
+	for _, s := range b.lists.inUse() {
 		h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(), Client: s.ClientAddr()})
 	}
 	return h

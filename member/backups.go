@@ -5,10 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"rollcall/follower"
+	"rollcall/leader"
+	"rollcall/operator/admin"
 	"rollcall/operator/backup"
+	"rollcall/znode"
 )
 
 const (
@@ -21,34 +26,45 @@ const (
 	keptEnds = 10_000
 )
 
-// ownBackups counts the backups that a member makes by itself.
-type ownBackups struct{ written, failed atomic.Uint64 }
+// backups copies the state of this member, for operators and for the backups that it makes by itself.
+type backups struct {
+	cfg      *Config
+	clock    *leader.Clock
+	state    *znode.State
+	follower *follower.Follower
+	lists    *serverLists
+	health   func() admin.Health
+	damaged  func(error) // the copy shows that the state is damaged
+	log      *slog.Logger
 
-// backupLoop makes backups as Config.Backup says.
-func (m *Member) backupLoop(ctx context.Context) error {
-	s := m.cfg.Backup
+	written, failed atomic.Uint64 // by itself
+}
+
+// run makes backups as Config.Backup requires.
+func (b *backups) run(ctx context.Context) error {
+	s := b.cfg.Backup
 	if s.Dir == "" {
 		return nil
 	}
 	every := cmp.Or(s.Every, backup.DefaultEvery)
-	for m.Role() == "" || m.Joining() { // it may have no state yet
+	for health := b.health(); health.Role == "" || health.Joining; health = b.health() { // it may have no state yet
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(m.cfg.Tick):
+		case <-time.After(b.cfg.Tick):
 		}
 	}
-	keeper := backup.NewKeeper(s.Dir, m.cfg.ID, cmp.Or(s.Keep, backup.DefaultKeep))
+	keeper := backup.NewKeeper(s.Dir, b.cfg.ID, cmp.Or(s.Keep, backup.DefaultKeep))
 	for {
-		wait := m.untilBackup(keeper, every)
+		wait := b.untilNext(keeper, every)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(wait):
 		}
-		if err := m.backUp(ctx, keeper); err != nil && ctx.Err() == nil {
-			m.backups.failed.Add(1)
-			m.log.Warn("no backup was made; this member will try again", "dir", s.Dir, "after", min(every, backupRetry), "err", err)
+		if err := b.backUp(ctx, keeper); err != nil && ctx.Err() == nil {
+			b.failed.Add(1)
+			b.log.Warn("no backup was made; this member will try again", "dir", s.Dir, "after", min(every, backupRetry), "err", err)
 			select {
 			case <-ctx.Done():
 				return nil
@@ -58,18 +74,18 @@ func (m *Member) backupLoop(ctx context.Context) error {
 	}
 }
 
-// untilBackup returns how long it is until the next backup is due. A clock that was set back does not put it off.
-func (m *Member) untilBackup(keeper *backup.Keeper, every time.Duration) time.Duration {
+// untilNext returns the time until the next backup is due. A clock that was set back does not put it off.
+func (b *backups) untilNext(keeper *backup.Keeper, every time.Duration) time.Duration {
 	last, err := keeper.Last()
 	if err != nil || last.IsZero() {
 		return 0
 	}
-	return min(max(last.Add(every).Sub(m.clock.Now()), 0), every)
+	return min(max(last.Add(every).Sub(b.clock.Now()), 0), every)
 }
 
 // backUp makes one backup.
-func (m *Member) backUp(ctx context.Context, keeper *backup.Keeper) error {
-	c, err := m.copyState(ctx)
+func (b *backups) backUp(ctx context.Context, keeper *backup.Keeper) error {
+	c, err := b.copyState(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,13 +94,13 @@ func (m *Member) backUp(ctx context.Context, keeper *backup.Keeper) error {
 	if err != nil {
 		return fmt.Errorf("backup of index %d: %w", c.Head.Index, err)
 	}
-	m.backups.written.Add(1)
+	b.written.Add(1)
 	took := time.Since(begun).Round(time.Millisecond)
 	if !c.Head.Confirmed {
-		m.log.Warn("backup made, but no leader has confirmed it; the last writes may be missing", "file", name, "index", c.Head.Index, "as_of", c.Head.AsOf, "took", took)
+		b.log.Warn("backup made, but no leader has confirmed it; the last writes may be missing", "file", name, "index", c.Head.Index, "as_of", c.Head.AsOf, "took", took)
 		return nil
 	}
-	m.log.Info("backup made", "file", name, "index", c.Head.Index, "took", took)
+	b.log.Info("backup made", "file", name, "index", c.Head.Index, "took", took)
 	return nil
 }
 

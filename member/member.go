@@ -213,7 +213,7 @@ type Member struct {
 	events     *eventQueue
 	drain      *drain
 	health     *health
-	backups    ownBackups
+	backups    *backups
 	rebalancer rebalancer
 
 	leaving atomic.Bool              // Run has been told to stop
@@ -314,12 +314,16 @@ func (m *Member) assembleOverLog() {
 		damage: make(chan string, 1),
 	}
 	m.drain = &drain{cfg: &m.cfg, node: m.node, server: m.server, http: m.http, log: m.log, begun: make(chan struct{})}
+	m.backups = &backups{
+		cfg: &m.cfg, clock: m.clock, state: m.state, follower: m.follower, lists: m.lists, health: m.Health,
+		damaged: func(err error) { m.health.reportDamage(err.Error()) }, log: m.log,
+	}
 }
 
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
 		Self: m.cfg.ID, Boot: m.boot, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
-		Leader:     m.leader,
+		Leader:     m.terms.leaderAt,
 		Probe:      func(ctx context.Context, id uint32) error { return m.hellos.probe(ctx, id) },
 		SyncLimit:  m.cfg.SyncLimit,
 		RaftTerm:   func() uint64 { return m.node.Status().Term() },
@@ -328,7 +332,7 @@ func (m *Member) followerConfig() follower.Config {
 		Disk:       func() uint64 { return uint64(m.node.Disk()) },
 		Wall:       m.clock.Now,
 		Monotonic:  m.cfg.Monotonic,
-		Members:    m.voters, Ask: m.peers.marks,
+		Members:    func() []uint32 { return votersOf(m.node) }, Ask: m.peers.marks,
 		Damaged: func(why string) { m.health.reportDamage(why) }, Disputed: func(why string) { m.health.reportDispute(why) },
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
@@ -416,7 +420,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.drain.yieldLoop(inner) })
 	g.Go(func() error { return m.health.readOnlyLoop(inner) })
 	g.Go(func() error { return m.removal.run(inner) })
-	g.Go(func() error { return m.backupLoop(inner) })
+	g.Go(func() error { return m.backups.run(inner) })
 	g.Go(func() error { return m.rebalancer.loop(inner) })
 	g.Go(func() error { return m.ports.guard.Run(inner) })
 	g.Go(func() error { return m.ports.hello.Door().Run(inner, m.cfg.Network.Lookup) })

@@ -156,7 +156,7 @@ func (o operations) Lead(ctx context.Context, to uint32) error {
 }
 
 func (o operations) handOver(ctx context.Context, leader, to uint32) error {
-	c, err := o.m.leader(ctx, leader)
+	c, err := o.m.terms.leaderAt(ctx, leader)
 	if err == nil {
 		_, err = c.HandOver(ctx, &proto.HandOverRequest{To: to})
 	}

@@ -120,14 +120,6 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	return m.ports.hello.Dial(ctx, m.cfg.Network.Dial, s.Grpc, id)
 }
 
-// leader implements follower.Config.Leader.
-func (m *Member) leader(_ context.Context, id uint32) (proto.LeaderClient, error) {
-	if id == m.cfg.ID {
-		return ownLeader{m.terms}, nil
-	}
-	return m.peers.leader(id)
-}
-
 // services are the gRPC services that members call on this one, itself included.
 type services struct {
 	proto.UnsafeFollowerServer

@@ -7,21 +7,6 @@ import (
 	"rollcall/znode"
 )
 
-// present implements leader.Config.Present. If the configuration could not follow the list after the change, nobody
-// counts, so that the change is refused.
-func (m *Member) present(reconfig *proto.Txn) []uint32 {
-	change, err := znode.ChangeOf(reconfig)
-	if err != nil {
-		return nil // apply refuses it
-	}
-	next := m.lists.after(change)
-	if err := configuredList(m.node).Moves(next); err != nil {
-		m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
-		return nil
-	}
-	return m.node.Reachability().Present(raftPeers(serversOf(next)))
-}
-
 // configuredList returns raft's configuration as a list. Several changes of the state's list may be missing from it.
 // Together they can give servers each other's addresses although each change alone gives none, and then all of these
 // servers would wait.
@@ -32,4 +17,19 @@ func configuredList(node *quorum.Node) (list serverlist.List) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// present implements leader.Config.Present. If the configuration could not follow the list after the change, nobody
+// counts, so that the change is refused.
+func (t *terms) present(reconfig *proto.Txn) []uint32 {
+	change, err := znode.ChangeOf(reconfig)
+	if err != nil {
+		return nil // apply refuses it
+	}
+	next := t.m.lists.after(change)
+	if err := configuredList(t.m.node).Moves(next); err != nil {
+		t.m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
+		return nil
+	}
+	return t.m.node.Reachability().Present(raftPeers(serversOf(next)))
 }

@@ -82,7 +82,7 @@ func TestAddressesInARing(t *testing.T) {
 		if got := configuredList(u.node).Moves(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
-		if tt.ring && u.present(&proto.Txn{Op: int32(jute.OpReconfig), Body: body}) != nil {
+		if tt.ring && u.terms.present(&proto.Txn{Op: int32(jute.OpReconfig), Body: body}) != nil {
 			t.Errorf("%s: it is not refused", tt.name)
 		}
 	}

@@ -219,32 +219,12 @@ func (t *terms) config(o opening) leader.Config {
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
 		Clock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.table, Counters: &t.count,
 		Ensemble: t.m.succession, Redial: t.m.peers.redial,
-		Members: t.m.members, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, Link: t.link, Present: t.m.present, Applied: t.m.applied.index.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Members: func() []leader.Member { return membersOf(t.m.node) }, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, Link: t.link, Present: t.present, Applied: t.m.applied.index.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 
 // link reaches a member for the leader.
 func (t *terms) link(id uint32) (leader.Link, error) { return t.m.peers.follower(id) }
-
-// members returns the members in raft's configuration, each with the disk whose proofs count.
-func (m *Member) members() []leader.Member {
-	servers := m.node.Status().Configuration()
-	members := make([]leader.Member, 0, len(servers))
-	for _, s := range servers {
-		members = append(members, leader.Member{ID: s.ID, Disk: uint64(s.Disk), Voter: !s.Observer})
-	}
-	return members
-}
-
-// voters returns those of the servers that take part in the log that vote.
-func (m *Member) voters() (ids []uint32) {
-	for _, server := range m.members() {
-		if server.Voter {
-			ids = append(ids, server.ID)
-		}
-	}
-	return ids
-}
 
 // abandon ends the present term without waiting for it, because it may hang in the log. If the log
 // continues meanwhile, the next term may open before abandon returns, and abandon does not end that
@@ -431,4 +411,32 @@ func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	return binary.LittleEndian.Uint64(b[:])
+}
+
+// membersOf returns the members in raft's configuration, each with the disk whose proofs count.
+func membersOf(node *quorum.Node) []leader.Member {
+	servers := node.Status().Configuration()
+	members := make([]leader.Member, 0, len(servers))
+	for _, s := range servers {
+		members = append(members, leader.Member{ID: s.ID, Disk: uint64(s.Disk), Voter: !s.Observer})
+	}
+	return members
+}
+
+// votersOf returns those of the servers that take part in the log that vote.
+func votersOf(node *quorum.Node) (ids []uint32) {
+	for _, server := range membersOf(node) {
+		if server.Voter {
+			ids = append(ids, server.ID)
+		}
+	}
+	return ids
+}
+
+// leaderAt implements follower.Config.Leader.
+func (t *terms) leaderAt(_ context.Context, id uint32) (proto.LeaderClient, error) {
+	if id == t.m.cfg.ID {
+		return ownLeader{t}, nil
+	}
+	return t.m.peers.leader(id)
 }
