@@ -22,7 +22,7 @@ func (m *Member) Ends(of EndsOf) iter.Seq[znode.End] {
 	return func(yield func(znode.End) bool) {
 		part, from := make([]znode.End, 0, listedPerLock), view.NewClientFilter(of.Address)
 		for before, more := of.Before, true; more; {
-			part = m.ends(part[:0], before)
+			part = someEnds(m.state, part[:0], before)
 			for _, end := range part {
 				wanted := (of.Session == 0 || of.Session == end.Session) && from.Matches(end.Address)
 				if wanted && !yield(end) {
@@ -35,10 +35,10 @@ func (m *Member) Ends(of EndsOf) iter.Seq[znode.End] {
 	}
 }
 
-func (m *Member) ends(part []znode.End, before uint64) []znode.End {
-	m.state.RLock()
-	defer m.state.RUnlock()
-	for end := range m.state.EndsBefore(before) {
+func someEnds(state *znode.State, part []znode.End, before uint64) []znode.End {
+	state.RLock()
+	defer state.RUnlock()
+	for end := range state.EndsBefore(before) {
 		if part = append(part, end); len(part) == listedPerLock {
 			break
 		}

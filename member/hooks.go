@@ -111,7 +111,7 @@ func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.GetBoot() == h.m.boot { // otherwise this member applies its old log once more
 		h.m.audit.Applied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
-	h.m.reconfigured(txn, r)
+	h.m.reconfig.applied(txn, r)
 	h.m.follower.Applied(txn, r)
 	h.m.cfg.Hooks.Applied(txn, r)
 }

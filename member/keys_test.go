@@ -110,7 +110,7 @@ func TestNoPlainPort(t *testing.T) {
 	if got := nameAt(t, cfg.Secure.Addr().String(), cert); got != "first" {
 		t.Errorf("the certificate is that of %s", got)
 	}
-	if got := m.clientAddress(); got != cfg.Secure.Addr().String() {
+	if got := m.cfg.clientAddress(); got != cfg.Secure.Addr().String() {
 		t.Errorf("clients connect at %q, want %v", got, cfg.Secure.Addr())
 	}
 	lines, _ := source{m}.Settings(0, 0)

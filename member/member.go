@@ -179,6 +179,12 @@ func (c *Config) answeredWords() []string {
 	return append(slices.Clone(c.Whitelist), "isro")
 }
 
+// anonymous says what callers without credentials may read.
+func (c *Config) anonymous() admin.Anonymous {
+	certificates := c.Clients == nil && c.Secure != nil && c.ClientTLS.Terms.Auth == keystore.Need
+	return admin.Anonymous{Reads: c.HTTP.LocalReads, Proven: len(c.Login.Schemes) > 0 || certificates}
+}
+
 // defaultInitLimit is in ZooKeeper's sample configuration.
 const defaultInitLimit = 10
 
@@ -216,8 +222,8 @@ type Member struct {
 	backups    *backups
 	rebalancer rebalancer
 
-	leaving atomic.Bool              // Run has been told to stop
-	reached atomic.Pointer[[]uint32] // servers that answered the leader at the last reconfig of this member's clients; nil: there was none
+	leaving  atomic.Bool // Run has been told to stop
+	reconfig clientReconfig
 
 	applied       applyProgress
 	quotaWarnings quotaWarnings
@@ -265,7 +271,7 @@ func (m *Member) assemble() (err error) {
 	if m.words, err = admin.NewWords(m.wordsConfig()); err != nil {
 		return err
 	}
-	if m.view, err = m.newView(); err != nil {
+	if m.view, err = m.viewer.newCollector(); err != nil {
 		return err
 	}
 	m.rebalancer.m, m.rebalancer.look, m.rebalancer.ask = m, m.view.Status, m.rebalancer.send
@@ -352,7 +358,7 @@ func (m *Member) serverConfig() server.Config {
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
 		Commands: m.words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
-		Settled: m.settled,
+		Settled: func() (bool, <-chan struct{}) { return m.reconfig.followed(m.node) },
 	}
 }
 
@@ -361,17 +367,11 @@ func (m *Member) auditConfig() audit.Config {
 }
 
 func (m *Member) wordsConfig() admin.WordsConfig {
-	return admin.WordsConfig{Whitelist: m.cfg.answeredWords(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}, Anonymous: m.anonymous()}
-}
-
-// anonymous says what callers without credentials may read.
-func (m *Member) anonymous() admin.Anonymous {
-	certificates := m.cfg.Clients == nil && m.cfg.Secure != nil && m.cfg.ClientTLS.Terms.Auth == keystore.Need
-	return admin.Anonymous{Reads: m.cfg.HTTP.LocalReads, Proven: len(m.cfg.Login.Schemes) > 0 || certificates}
+	return admin.WordsConfig{Whitelist: m.cfg.answeredWords(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}, Anonymous: m.cfg.anonymous()}
 }
 
 func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.anonymous(), Guesses: m.guesses, TLS: m.keys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.cfg.anonymous(), Guesses: m.guesses, TLS: m.keys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}

@@ -3,7 +3,6 @@ package member
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -17,25 +16,9 @@ import (
 
 	"rollcall/internal/serverlist"
 	"rollcall/operator/admin"
-	"rollcall/operator/view"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 )
-
-// ensemble returns the list of servers and raft's configuration, as this member has them.
-func (m *Member) ensemble() view.Ensemble {
-	e := view.Ensemble{List: m.lists.inUse()}
-	for _, s := range m.node.Status().Configuration() {
-		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
-	}
-	switch r := m.lists.applied.Load(); {
-	case r != nil:
-		e.ID, e.Version = hex.EncodeToString(r.Ensemble[:]), r.Version
-	case len(e.List) == 0:
-		e.List = serverlist.List{standalone(m.cfg.self())}
-	}
-	return e
-}
 
 // standalone returns the line of a standalone server, which has no addresses for members.
 func standalone(s Server) serverlist.Server {

@@ -3,6 +3,7 @@ package member
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"rollcall/internal/serverlist"
 	"rollcall/operator/clients"
 	"rollcall/operator/view"
 	"rollcall/proto"
@@ -81,43 +83,18 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 // rows returns how many rows an answer may have.
 func rows(limit uint32) int { return int(min(limit, view.MaxRows)) }
 
-// clientAddress returns where clients connect: over TLS if nowhere else, and "" if nowhere.
-func (m *Member) clientAddress() string {
-	for _, l := range []net.Listener{m.cfg.Clients, m.cfg.Secure} {
-		if l != nil {
-			return l.Addr().String()
-		}
-	}
-	return ""
-}
-
-// operatorsURL returns where this member listens for operators, or "" if nowhere.
-func (m *Member) operatorsURL() string {
-	if m.cfg.Operators == nil {
-		return ""
-	}
-	addr, ok := m.cfg.Operators.Addr().(*net.TCPAddr)
-	switch {
-	case !ok || addr.Zone != "": // of a test, or one that no URL can name
-		return ""
-	case m.cfg.HTTP.ForceHTTPS:
-		return "https://" + addr.String()
-	}
-	return "http://" + addr.String()
-}
-
 // status returns what an operator sees of this member. While its disk or apply hangs, it takes neither
 // the tree's lock nor reads the disk.
 func (v viewer) status() *proto.MemberStatus {
 	m := v.m
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
-		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.clientAddress(),
+		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.index.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.health.disputed()), Drained: m.server.Draining(),
-		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removal.version() != 0, Operators: m.operatorsURL(),
+		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removal.version() != 0, Operators: m.cfg.operatorsURL(),
 	}
 	if err := m.node.Stalled(); err != nil {
 		s.Stalled = err.Error()
@@ -387,9 +364,10 @@ func unreached(err error) error {
 	return errors.New(text)
 }
 
-// viewed returns the members that questions of operators go to: those of the list, those of raft's
+// members returns the members that operators' requests go to: those of the list, those of raft's
 // configuration, and this one.
-func (m *Member) viewed() []view.Member {
+func (v viewer) members() []view.Member {
+	m := v.m
 	all := map[uint32]view.Member{m.cfg.ID: {}}
 	for _, s := range m.lists.inUse() {
 		all[s.ID] = view.Member{}
@@ -401,7 +379,7 @@ func (m *Member) viewed() []view.Member {
 	for id := range all {
 		peer := viewOver(m.peers, id)
 		if id == m.cfg.ID {
-			peer = m.viewer.View // nothing is encoded and decoded
+			peer = v.View // nothing is encoded and decoded
 		}
 		at, _ := m.lists.reach(id)
 		members = append(members, view.Member{ID: id, Quorum: at.Grpc, Election: at.Raft, Peer: peer})
@@ -409,10 +387,11 @@ func (m *Member) viewed() []view.Member {
 	return members
 }
 
-// newView returns the Collector of this member.
-func (m *Member) newView() (*view.Collector, error) {
+// newCollector returns the Collector of this member.
+func (v viewer) newCollector() (*view.Collector, error) {
+	m := v.m
 	return view.New(view.Config{
-		Self: m.cfg.ID, Members: m.viewed, Ensemble: m.ensemble, Leader: func() uint32 { return m.node.Status().LeaderID() },
+		Self: m.cfg.ID, Members: v.members, Ensemble: v.ensemble, Leader: func() uint32 { return m.node.Status().LeaderID() },
 		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.clock.Now,
 	})
 }
@@ -420,3 +399,44 @@ func (m *Member) newView() (*view.Collector, error) {
 // View returns the view of the whole ensemble from this member, for operators. It can be used while Run
 // runs.
 func (m *Member) View() *view.Collector { return m.view }
+
+// clientAddress returns where clients connect: over TLS if nowhere else, and "" if nowhere.
+func (c *Config) clientAddress() string {
+	for _, l := range []net.Listener{c.Clients, c.Secure} {
+		if l != nil {
+			return l.Addr().String()
+		}
+	}
+	return ""
+}
+
+// operatorsURL returns where this member listens for operators, or "" if nowhere.
+func (c *Config) operatorsURL() string {
+	if c.Operators == nil {
+		return ""
+	}
+	addr, ok := c.Operators.Addr().(*net.TCPAddr)
+	switch {
+	case !ok || addr.Zone != "": // of a test, or one that no URL can name
+		return ""
+	case c.HTTP.ForceHTTPS:
+		return "https://" + addr.String()
+	}
+	return "http://" + addr.String()
+}
+
+// ensemble returns the list of servers and raft's configuration, as this member has them.
+func (v viewer) ensemble() view.Ensemble {
+	m := v.m
+	e := view.Ensemble{List: m.lists.inUse()}
+	for _, s := range m.node.Status().Configuration() {
+		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
+	}
+	switch r := m.lists.applied.Load(); {
+	case r != nil:
+		e.ID, e.Version = hex.EncodeToString(r.Ensemble[:]), r.Version
+	case len(e.List) == 0:
+		e.List = serverlist.List{standalone(m.cfg.self())}
+	}
+	return e
+}
