@@ -57,7 +57,7 @@ func (m *Member) Answer(ctx context.Context, r *proto.ViewRequest) (*proto.ViewR
 }
 
 // Operations returns what the endpoints under /v1/ ask.
-func (m *Member) Operations() admin.Operations { return operations{m.view, m} }
+func (m *Member) Operations() admin.Operations { return operations{m.viewer.collector, m} }
 
 // Inside returns the super user inside the member.
 func (m *Member) Inside() subtree.Nodes { return newInsider(m, "") }

@@ -15,8 +15,8 @@ type hooks struct{ m *Member }
 
 func (h hooks) TermStarted(t znode.Term) {
 	h.m.terms.started(t)
-	h.m.quotaWarnings.termStarted()
-	h.m.succession.started(t)
+	h.m.applied.quotaWarnings.termStarted()
+	h.m.terms.succession.started(t)
 	h.m.follower.TermStarted(t)
 	h.m.http.LeaderChanged(t.Leader, t.Term, time.UnixMilli(h.m.state.TimeMs()))
 	h.m.cfg.Hooks.TermStarted(t)
@@ -24,7 +24,7 @@ func (h hooks) TermStarted(t znode.Term) {
 
 func (h hooks) Announced(member uint32, boot, replaced uint64) {
 	if member == h.m.cfg.ID {
-		h.m.applied.announced.Store(boot == h.m.boot)
+		h.m.applied.announced.Store(boot == h.m.incarnation.number)
 	}
 	h.m.applied.minFormat.Store(h.m.state.MinFormat())
 	h.m.follower.Announced(member, boot, replaced)
@@ -93,7 +93,7 @@ func (h hooks) Removed(of znode.Removal, paths []string) {
 func (h hooks) Listed(r znode.Roster) {
 	h.m.lists.applied.Store(&r)
 	h.m.lists.wake()
-	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.boot)
+	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
 	h.m.follower.Listed(r)
 	h.m.cfg.Hooks.Listed(r)
 }
@@ -108,10 +108,10 @@ func (h hooks) Reconfigured(txn *proto.Txn, r *znode.Result) {
 }
 
 func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
-	if txn.GetBoot() == h.m.boot { // otherwise this member applies its old log once more
+	if txn.GetBoot() == h.m.incarnation.number { // otherwise this member applies its old log once more
 		h.m.audit.Applied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
-	h.m.reconfig.applied(txn, r)
+	h.m.applied.clientReconfig.applied(txn, r)
 	h.m.follower.Applied(txn, r)
 	h.m.cfg.Hooks.Applied(txn, r)
 }
@@ -123,7 +123,7 @@ func (h hooks) Dropped(txn *proto.Txn) {
 
 func (h hooks) Overused(q znode.Quota) {
 	if h.m.terms.table != nil {
-		h.m.quotaWarnings.overused(q)
+		h.m.applied.quotaWarnings.overused(q)
 	}
 	h.m.cfg.Hooks.Overused(q)
 }
@@ -133,7 +133,7 @@ func (h hooks) EntryEnd(index uint64) {
 	h.m.terms.removeClosed()
 	h.m.follower.EntryEnd(index)
 	if h.m.terms.table != nil {
-		h.m.quotaWarnings.dataUsed(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
+		h.m.applied.quotaWarnings.dataUsed(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
 	}
 	h.m.cfg.Hooks.EntryEnd(index)
 }
@@ -141,7 +141,7 @@ func (h hooks) EntryEnd(index uint64) {
 func (h hooks) Restored() {
 	h.m.lists.applied.Store(nil) // if there is a list, Listed follows
 	h.m.applied.index.Store(h.m.state.Index())
-	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.boot) // the announcement may be in the snapshot alone
+	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number) // the announcement may be in the snapshot alone
 	h.m.follower.Restored()
 	h.m.server.Restored()
 	h.m.cfg.Hooks.Restored()

@@ -43,7 +43,6 @@ import (
 	"rollcall/operator/api"
 	"rollcall/operator/audit"
 	"rollcall/operator/logs"
-	"rollcall/operator/view"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
@@ -190,12 +189,10 @@ const defaultInitLimit = 10
 
 // Member is one running member. Make one with New; Run it once.
 type Member struct {
-	cfg   Config
-	log   *slog.Logger
-	here  net.Listener // a socket on which Run serves HTTP, too; nil: none
-	begun time.Time
-	clock *leader.Clock // wall clock
-	boot  uint64
+	cfg         Config
+	log         *slog.Logger
+	clock       *leader.Clock // wall clock
+	incarnation incarnation
 
 	state      *znode.State
 	node       *quorum.Node
@@ -203,30 +200,31 @@ type Member struct {
 	server     *server.Server
 	keys       serverKeys
 	terms      *terms
-	succession *succession
 	peers      *peers
-	words      *admin.Words
 	audit      *audit.Log // nil: there is none
 	guesses    *admission.CredentialLimiter
 	hellos     *helloClient
 	http       *admin.HTTP
-	viewer     viewer          // answers other members
-	view       *view.Collector // asks them
+	viewer     viewer
 	ports      ports
 	lists      *serverLists
 	removal    *removalWatch
-	ready      chan struct{}
 	events     *eventQueue
 	drain      *drain
 	health     *health
 	backups    *backups
 	rebalancer rebalancer
 
-	leaving  atomic.Bool // Run has been told to stop
-	reconfig clientReconfig
+	applied applyProgress
+}
 
-	applied       applyProgress
-	quotaWarnings quotaWarnings
+// incarnation is this process as a run of the member.
+type incarnation struct {
+	number  uint64
+	started time.Time
+	ready   chan struct{} // closed once it serves clients
+	ending  atomic.Bool   // Run has been told to stop
+	socket  net.Listener  // where Run serves HTTP, too; nil: none
 }
 
 // New checks cfg, opens the data directory and the member ports and assembles the member. It starts
@@ -237,11 +235,12 @@ func New(cfg Config) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{
-		cfg: cfg, begun: time.Now(), clock: leader.NewClock(cfg.Now), boot: random(),
-		ready: make(chan struct{}), events: newEventQueue(),
+		cfg: cfg, clock: leader.NewClock(cfg.Now),
+		incarnation: incarnation{number: random(), started: time.Now(), ready: make(chan struct{})},
+		events:      newEventQueue(),
 	}
-	m.quotaWarnings = quotaWarnings{events: m.events, self: cfg.ID}
-	m.log = slog.New(calm{cfg.Logger.Handler(), &m.leaving}).With("member", cfg.ID)
+	m.applied.quotaWarnings = quotaWarnings{events: m.events, self: cfg.ID}
+	m.log = slog.New(calm{cfg.Logger.Handler(), &m.incarnation.ending}).With("member", cfg.ID)
 	m.guesses = admission.NewCredentialLimiter(m.log)
 	var err error
 	if m.audit, err = audit.Open(m.auditConfig()); err != nil {
@@ -257,7 +256,6 @@ func New(cfg Config) (*Member, error) {
 // assemble makes the packages below, and opens what they need.
 func (m *Member) assemble() (err error) {
 	m.terms = newTerms(m)
-	m.succession = newSuccession(m)
 	m.peers = newPeers(m.cfg.Tick, m.dialMember)
 	m.lists = newServerLists(&m.cfg, wire.NewBook(m.cfg.ID, raftPeers(m.cfg.Servers)), m.peers.moved, m.log)
 	m.viewer = newViewer(m)
@@ -268,17 +266,18 @@ func (m *Member) assemble() (err error) {
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
 		return err
 	}
-	if m.words, err = admin.NewWords(m.wordsConfig()); err != nil {
+	words, err := admin.NewWords(m.wordsConfig())
+	if err != nil {
 		return err
 	}
-	if m.view, err = m.viewer.newCollector(); err != nil {
+	if m.viewer.collector, err = m.viewer.newCollector(); err != nil {
 		return err
 	}
-	m.rebalancer.m, m.rebalancer.look, m.rebalancer.ask = m, m.view.Status, m.rebalancer.send
-	if m.http, err = admin.NewHTTP(m.httpConfig()); err != nil {
+	m.rebalancer.m, m.rebalancer.look, m.rebalancer.ask = m, m.viewer.collector.Status, m.rebalancer.send
+	if m.http, err = admin.NewHTTP(m.httpConfig(words)); err != nil {
 		return err
 	}
-	if m.server, err = server.New(m.serverConfig()); err != nil {
+	if m.server, err = server.New(m.serverConfig(words)); err != nil {
 		return err
 	}
 	if err := m.open(); err != nil {
@@ -328,7 +327,7 @@ func (m *Member) assembleOverLog() {
 
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
-		Self: m.cfg.ID, Boot: m.boot, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
+		Self: m.cfg.ID, Boot: m.incarnation.number, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
 		Leader:     m.terms.leaderAt,
 		Probe:      func(ctx context.Context, id uint32) error { return m.hellos.probe(ctx, id) },
 		SyncLimit:  m.cfg.SyncLimit,
@@ -350,15 +349,15 @@ type cutter struct{ m *Member }
 
 func (c cutter) Cut(id jute.SessionID, conn uint64, why error) { c.m.server.Cut(id, conn, why) }
 
-func (m *Member) serverConfig() server.Config {
+func (m *Member) serverConfig(words *admin.Words) server.Config {
 	return server.Config{
 		Member: m.cfg.Wrap(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
 		TLS: m.keys.clientTLS(m.cfg.ClientTLS), SuperSubject: m.cfg.SuperSubject,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
-		Commands: m.words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
-		Settled: func() (bool, <-chan struct{}) { return m.reconfig.followed(m.node) },
+		Commands: words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
+		Settled: func() (bool, <-chan struct{}) { return m.applied.clientReconfig.followed(m.node) },
 	}
 }
 
@@ -370,8 +369,8 @@ func (m *Member) wordsConfig() admin.WordsConfig {
 	return admin.WordsConfig{Whitelist: m.cfg.answeredWords(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}, Anonymous: m.cfg.anonymous()}
 }
 
-func (m *Member) httpConfig() admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: m.words, Source: source{m}, Operations: operations{m.view, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.cfg.anonymous(), Guesses: m.guesses, TLS: m.keys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
+func (m *Member) httpConfig(words *admin.Words) admin.HTTPConfig {
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.cfg.anonymous(), Guesses: m.guesses, TLS: m.keys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}
@@ -387,7 +386,7 @@ func (m *Member) httpConfig() admin.HTTPConfig {
 }
 
 // ServeHere makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. The caller calls it before Run.
-func (m *Member) ServeHere(l net.Listener) { m.here = l }
+func (m *Member) ServeHere(l net.Listener) { m.incarnation.socket = l }
 
 // Run serves until ctx ends or this member cannot continue, and returns the reason in the second
 // case. When ctx ends it first hands leadership over and closes its clients' connections.
@@ -427,8 +426,8 @@ func (m *Member) Run(ctx context.Context) error {
 	if m.cfg.Operators != nil {
 		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
 	}
-	if m.here != nil {
-		g.Go(func() error { return m.http.ServeSocket(inner, m.here) })
+	if m.incarnation.socket != nil {
+		g.Go(func() error { return m.http.ServeSocket(inner, m.incarnation.socket) })
 	}
 	if m.cfg.Collectors != nil {
 		g.Go(func() error { return m.http.ServeMetrics(inner, m.cfg.Collectors) })
@@ -441,7 +440,7 @@ func (m *Member) Run(ctx context.Context) error {
 		select {
 		case <-inner.Done(): // something failed
 		case <-ctx.Done():
-			m.leaving.Store(true)
+			m.incarnation.ending.Store(true)
 			m.drain.leave(inner)
 		}
 		stop()
@@ -506,13 +505,13 @@ func (m *Member) announceReady(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
-	close(m.ready)
-	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.Status().LeaderID(), "after", time.Since(m.begun).Round(time.Millisecond))
+	close(m.incarnation.ready)
+	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.Status().LeaderID(), "after", time.Since(m.incarnation.started).Round(time.Millisecond))
 	return nil
 }
 
 // Ready returns a channel that is closed once this member serves clients.
-func (m *Member) Ready() <-chan struct{} { return m.ready }
+func (m *Member) Ready() <-chan struct{} { return m.incarnation.ready }
 
 // Disk returns the id of this member's disk, by which raft knows it.
 func (m *Member) Disk() disk.ID { return m.node.Disk() }

@@ -7,7 +7,7 @@ import (
 	"rollcall/znode"
 )
 
-// applyProgress is what apply has reached. Only apply writes it, and it is read without a lock.
+// applyProgress is what apply has reached. Only apply writes it. Unless a field has another rule, it is read without a lock.
 type applyProgress struct {
 	index     atomic.Uint64     // of the last entry applied
 	durations metrics.Durations // of applying an entry
@@ -15,6 +15,9 @@ type applyProgress struct {
 	minFormat atomic.Uint32     // State.MinFormat
 	dropped   atomic.Uint64     // transactions of this member that were dropped as duplicates
 	sessions  sessionCounters
+
+	clientReconfig clientReconfig
+	quotaWarnings  quotaWarnings // the tree's lock guards it
 }
 
 // membersChanged takes over what the state knows of the members' processes. self is this member, and its process is boot.

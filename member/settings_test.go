@@ -317,17 +317,17 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	m.ports.book = m.lists.book
 	defer m.peers.close()
 	m.state = znode.New(znode.Config{Self: cfg.ID, EnsembleText: cfg.EnsembleText})
-	if m.server, err = server.New(m.serverConfig()); err != nil {
+	if m.server, err = server.New(m.serverConfig(nil)); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
 	flatten(all, "follower", reflect.ValueOf(m.followerConfig()))
-	flatten(all, "server", reflect.ValueOf(m.serverConfig()))
+	flatten(all, "server", reflect.ValueOf(m.serverConfig(nil)))
 	flatten(all, "keys", reflect.ValueOf(clientKeys(cfg.ClientTLS)))
 	flatten(all, "terms", reflect.ValueOf(cfg.ClientTLS.Terms))
 	flatten(all, "quorum", reflect.ValueOf(m.quorumConfig()))
 	flatten(all, "words", reflect.ValueOf(m.wordsConfig()))
-	flatten(all, "http", reflect.ValueOf(m.httpConfig()))
+	flatten(all, "http", reflect.ValueOf(m.httpConfig(nil)))
 	flatten(all, "audit", reflect.ValueOf(m.auditConfig()))
 	lines, members := source{m}.Settings(1, 1)
 	for _, line := range lines {

@@ -26,7 +26,7 @@ func (s source) Stats() admin.Stats {
 	m := s.m
 	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.count
 	figures := admin.Stats{
-		Role: m.Role(), Up: time.Since(m.begun), Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(),
+		Role: m.Role(), Up: time.Since(m.incarnation.started), Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(),
 		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
 		Handshakes: st.Handshakes, Rejected: st.Rejected, DropChance: st.DropChance, Deficit: st.Deficit, Sessionless: st.Sessionless, AuthFailed: st.AuthFailed,
 		ClientMemory: st.Held, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,

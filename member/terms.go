@@ -34,6 +34,8 @@ type terms struct {
 	m   *Member
 	log *slog.Logger
 
+	succession *succession
+
 	// table is the session table of the present term, or nil while this member does not lead. It is
 	// written under the tree's lock, and apply reads it there.
 	table *sessiontracker.GlobalTable
@@ -57,7 +59,7 @@ type opening struct {
 }
 
 func newTerms(m *Member) *terms {
-	return &terms{m: m, log: m.log.With("component", "terms")}
+	return &terms{m: m, log: m.log.With("component", "terms"), succession: newSuccession(m)}
 }
 
 // run leads whenever raft does, until ctx ends.
@@ -218,7 +220,7 @@ func (t *terms) config(o opening) leader.Config {
 		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
 		Clock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.table, Counters: &t.count,
-		Ensemble: t.m.succession, Redial: t.m.peers.redial,
+		Ensemble: t.m.terms.succession, Redial: t.m.peers.redial,
 		Members: func() []leader.Member { return membersOf(t.m.node) }, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, Link: t.link, Present: t.present, Applied: t.m.applied.index.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }

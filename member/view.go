@@ -42,9 +42,11 @@ const (
 type viewer struct {
 	m      *Member
 	places chan struct{} // a place for each answer that is being made
+
+	collector *view.Collector // asks the members
 }
 
-func newViewer(m *Member) viewer { return viewer{m, make(chan struct{}, viewsAtOnce)} }
+func newViewer(m *Member) viewer { return viewer{m: m, places: make(chan struct{}, viewsAtOnce)} }
 
 // View returns what this member knows. If ctx ends first, the work ends, too, and there is no answer.
 func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
@@ -92,7 +94,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.index.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
-		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.begun)).UnixMilli(),
+		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.incarnation.started)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.health.disputed()), Drained: m.server.Draining(),
 		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removal.version() != 0, Operators: m.cfg.operatorsURL(),
 	}
@@ -209,7 +211,7 @@ func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 
 // connections returns client connections from a number on.
 func (v viewer) connections(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
-	r := &proto.ConnectionRows{Boot: v.m.boot, Next: v.from(q.Boot, q.First, nil).Connection}
+	r := &proto.ConnectionRows{Boot: v.m.incarnation.number, Next: v.from(q.Boot, q.First, nil).Connection}
 	someConnections(ctx, v.m.server.Listing().ConnectionsFrom, view.NewClientFilter(string(q.Address)), rows(q.Limit), r)
 	return r
 }
@@ -244,7 +246,7 @@ func someConnections(ctx context.Context, from func(context.Context, []clients.C
 
 // from returns the place at which a page begins. Numbers of connections count for one run only.
 func (v viewer) from(boot, connection uint64, path []byte) clients.Place {
-	if boot != v.m.boot {
+	if boot != v.m.incarnation.number {
 		return clients.Place{}
 	}
 	return clients.Place{Connection: connection, Path: string(path)}
@@ -269,7 +271,7 @@ func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchR
 	} else {
 		page, next.Path = v.m.server.Listing().WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
 	}
-	r := &proto.WatchRows{Boot: v.m.boot}
+	r := &proto.WatchRows{Boot: v.m.incarnation.number}
 	size := 0
 	for _, w := range page {
 		if size += len(w.Path); size > view.MaxBytes && len(r.Rows) > 0 {
@@ -398,7 +400,7 @@ func (v viewer) newCollector() (*view.Collector, error) {
 
 // View returns the view of the whole ensemble from this member, for operators. It can be used while Run
 // runs.
-func (m *Member) View() *view.Collector { return m.view }
+func (m *Member) View() *view.Collector { return m.viewer.collector }
 
 // clientAddress returns where clients connect: over TLS if nowhere else, and "" if nowhere.
 func (c *Config) clientAddress() string {
