@@ -27,8 +27,7 @@ func (c *Config) digestAlgorithm() string {
 	return c.Digest.String()
 }
 
-// compare logs once that another member has another algorithm. A member that names none has the scheme off, or its version is
-// older and names none.
+// compare logs once that another member has another algorithm. A member that names none has the scheme off.
 func (w *digestWarnings) compare(other uint32, algorithm string) {
 	algorithm = algorithm[:min(len(algorithm), maxDigestName)]
 	w.mu.Lock()

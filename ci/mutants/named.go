@@ -912,11 +912,11 @@ var named = []namedMutant{
 	},
 	{
 		"list kept when a snapshot has none", "member/hooks.go",
-		"h.m.roster.Store(nil)", "_ = h",
+		"h.m.lists.applied.Store(nil)", "_ = h",
 		"member", "TestSnapshotReplacesTheList",
 	},
 	{
-		"newcomer asked at another port", "member/presence.go",
+		"newcomer asked at another port", "member/hello.go",
 		"s.QuorumAddr(), id)", "s.ElectionAddr(), id)",
 		"member", "TestNewcomerIsAskedOnAConnectionOfItsOwn",
 	},
