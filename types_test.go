@@ -17,7 +17,6 @@ const (
 
 // large are the types that may be larger, with the reason.
 var large = map[string]string{
-	"member.Member":     "still to be cut",
 	"leader.Leader":     "still to be cut",
 	"follower.Follower": "still to be cut",
 	"follower.outbox":   "its lock guards all of its queues",
