@@ -316,7 +316,8 @@ func (n nodes) Unswept() bool {
 type raftLog struct{ node *quorum.Node }
 
 func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.node.Propose(data, from) }
-func (l raftLog) CommitIndex() uint64                              { return l.node.Status().CommitIndex() }
+
+func (l raftLog) CommitIndex() uint64 { return l.node.Status().CommitIndex() }
 
 // Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or
 // refuses it.
