@@ -332,6 +332,10 @@ func (f *Follower) Offer(txn *proto.Txn, w znode.Waiter) bool {
 	return f.out.offer(txn, w)
 }
 
+// Withdraw takes back the transactions of a connection that have not been sent to a leader yet, and does not call their
+// waiters. It reports whether it took back all that were not applied. It never blocks.
+func (f *Follower) Withdraw(conn uint64) bool { return f.out.withdraw(conn) }
+
 // Sync calls w.Applied with code OK once everything committed before the call has been applied
 // here. It calls it under the tree's read lock, and in no order with the connection's own writes.
 // Sync never blocks; while there is no leader, w waits. Detach forgets the connection's syncs,

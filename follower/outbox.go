@@ -334,15 +334,31 @@ func (o *outbox) drop(l *lane) {
 func (o *outbox) detach(conn uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if l := o.lanes[conn]; l != nil {
+		l.closed = true
+		o.dropQueued(l, isHandshake)
+	}
+}
+
+// withdraw drops a connection's writes that have no number yet, without calling their waiters. It
+// reports whether nothing of the connection is left.
+func (o *outbox) withdraw(conn uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	l := o.lanes[conn]
 	if l == nil {
-		return
+		return false // all of it has been applied
 	}
-	l.closed = true
+	o.dropQueued(l, func(*proto.Txn) bool { return true })
+	return o.lanes[conn] == nil
+}
+
+// dropQueued removes from a lane the writes without a number for which which returns true.
+func (o *outbox) dropQueued(l *lane, which func(*proto.Txn) bool) {
 	l.unlist()
 	dropped := 0
 	for range l.queue.Len() {
-		if r := l.queue.Pop(); isHandshake(r.txn) {
+		if r := l.queue.Pop(); which(r.txn) {
 			dropped++
 			o.release(r.cost)
 		} else {
