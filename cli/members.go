@@ -280,7 +280,7 @@ func (k *work) change(ctx context.Context, m api.Members, c api.MembersChange) e
 	case errors.As(err, &answer) && answer.Status == http.StatusConflict:
 		return k.wrap(fmt.Errorf("%w%s", err, k.forceHint(answer.Text)))
 	case arrived(err) || errors.As(err, &answer) && answer.Status == http.StatusGatewayTimeout:
-		return With(Unknown, k.wrap(fmt.Errorf("it is not known whether the list was changed: %w; run the command again: it goes on where it is", err)))
+		return With(Unknown, k.wrap(fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err)))
 	}
 	return k.wrap(Explained(err))
 }

@@ -320,7 +320,7 @@ func TestMembersCommandsRefuse(t *testing.T) {
 		{"add server.3=d:2888:3888;2181", nil, Conflict, "the list has member 3 already, as server.3=c:2888:3888:participant;0.0.0.0:2181; rollcall members address"},
 		{"add " + four, &api.Error{Status: 409, Text: "too few; force makes it"}, Conflict, "members add: too few; force makes it (--force)"},
 		{"add --force " + four, &api.Error{Status: 409, Text: "too few; force makes it"}, Conflict, "members add: too few; force makes it"},
-		{"add " + four, &api.Error{Status: 504, Text: "the leader was lost"}, Unknown, "it is not known whether the list was changed: the leader was lost; run the command again"},
+		{"add " + four, &api.Error{Status: 504, Text: "the leader was lost"}, Unknown, "the change is not confirmed: the leader was lost; run the command again"},
 		{"add " + four, &api.Error{Status: 401, Text: "this needs credentials"}, Refused, "--token-file or --auth"},
 		{"remove x", nil, WrongUse, `"x" is not the id of a server: allowed is 1 to 255`},
 		{"replace 3 server.3=d:2888:3888;2181", nil, WrongUse, "the new server needs another id than 3"},

@@ -292,5 +292,5 @@ func killError(ctx context.Context, a *ask, id string, err error) error {
 	case !arrived(err):
 		return fmt.Errorf("session kill %s: %w", id, Explained(err))
 	}
-	return With(Unknown, fmt.Errorf("session kill %s: it is not known whether the session has ended: %w; rollcall why %s tells", id, err, id))
+	return With(Unknown, fmt.Errorf("session kill %s: not confirmed: %w; rollcall why %s shows whether it has ended", id, err, id))
 }

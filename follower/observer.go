@@ -83,9 +83,6 @@ func (f *Follower) endFor(why error) {
 	})
 }
 
-// Reconfigured implements znode.Hooks.
-func (f *Follower) Reconfigured(*proto.Txn, *znode.Result) {}
-
 // Opened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
 // was sent.
 func (f *Follower) Opened(znode.Session) {}

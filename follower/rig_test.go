@@ -282,12 +282,10 @@ func (h *heard) times() int {
 // fakeLeader is a member's Leader service. It keeps what it receives and returns it in order, as a
 // log would: what was sent twice is there twice.
 type fakeLeader struct {
-	nonce       uint64
-	sync        func(ctx context.Context) (uint64, error)
-	kill        func(ctx context.Context, req *proto.KillRequest) (*proto.KillReply, error)
-	reconfigure func(ctx context.Context, req *proto.ReconfigureRequest) (*proto.ReconfigureReply, error)
-	refuse      bool        // streams
-	mute        atomic.Bool // no probe is answered
+	nonce  uint64
+	sync   func(ctx context.Context) (uint64, error)
+	refuse bool        // streams
+	mute   atomic.Bool // no probe is answered
 
 	mu      sync.Mutex
 	got     []*proto.Txn
@@ -316,22 +314,8 @@ func (l *fakeLeader) Sync(ctx context.Context, req *proto.SyncRequest, _ ...grpc
 	return &proto.SyncReply{Index: index}, err
 }
 
-func (l *fakeLeader) Kill(ctx context.Context, req *proto.KillRequest, _ ...grpc.CallOption) (*proto.KillReply, error) {
-	if req.Nonce != l.nonce || l.kill == nil {
-		return nil, status.Error(codes.FailedPrecondition, "not leading")
-	}
-	return l.kill(ctx, req)
-}
-
 func (l *fakeLeader) HandOver(context.Context, *proto.HandOverRequest, ...grpc.CallOption) (*proto.HandOverReply, error) {
 	return nil, status.Error(codes.Unimplemented, "not in this test")
-}
-
-func (l *fakeLeader) Reconfigure(ctx context.Context, req *proto.ReconfigureRequest, _ ...grpc.CallOption) (*proto.ReconfigureReply, error) {
-	if req.Nonce != l.nonce || l.reconfigure == nil {
-		return nil, status.Error(codes.FailedPrecondition, "not leading")
-	}
-	return l.reconfigure(ctx, req)
 }
 
 // take returns what has been received since the last take.

@@ -130,8 +130,6 @@ func TestKillOfASessionThatMovesOn(t *testing.T) {
 		e.Gate(leader).Hold()
 		write := writer.Go(jute.OpCreate, &jute.CreateRequest{Path: []byte("/held"), ACL: jute.OpenACL})
 		e.Wait("the write to be held", tick, func() bool { return e.Gate(leader).Waiting() > 0 })
-		killed := killing(t, e, b, session.SessionID, 5*tick)
-		synctest.Wait() // the kill waits at the leader
 		again, err := e.Dial(b)
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +142,9 @@ func TestKillOfASessionThatMovesOn(t *testing.T) {
 			}
 			resumed <- err
 		}()
-		synctest.Wait() // so does the resume
+		synctest.Wait() // the resume waits at the leader
+		killed := killing(t, e, b, session.SessionID, 5*tick)
+		synctest.Wait() // so does the kill of the session as it was
 		e.Gate(leader).Release()
 		if err := <-killed; !errors.Is(err, member.ErrSessionMoved) {
 			t.Errorf("the kill: %v", err)
@@ -189,8 +189,8 @@ func TestKillAndAChangeOfLeader(t *testing.T) {
 	}
 }
 
-// The entry with a kill comes into the log although the leader was told that it did not. The operator
-// is told all the same that the session was killed.
+// The entry with a kill comes into the log although the leader was told that it did not, and the kill is sent again. The
+// operator is told that the session was killed.
 func TestKillThatWasCalledLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
@@ -215,9 +215,8 @@ func TestKillThatWasCalledLost(t *testing.T) {
 	})
 }
 
-// A member that is cut off while a kill is under way says that the outcome is unknown. The kill goes
-// on.
-func TestKillOfUnknownOutcome(t *testing.T) {
+// A member that is cut off while a kill is under way says that it is not confirmed. The kill is carried out.
+func TestKillNotConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
 		leader := e.Ready()
@@ -228,7 +227,7 @@ func TestKillOfUnknownOutcome(t *testing.T) {
 		killed := killing(t, e, b, c.Session(), 2*tick)
 		e.Wait("the entry to be held", tick, func() bool { return e.Gate(leader).Waiting() > 0 })
 		e.Isolate(b)
-		if err := <-killed; !errors.Is(err, member.ErrKillUnknown) {
+		if err := <-killed; !errors.Is(err, member.ErrNotConfirmed) {
 			t.Errorf("the kill: %v", err)
 		}
 		e.Gate(leader).Release()
@@ -236,5 +235,91 @@ func TestKillOfUnknownOutcome(t *testing.T) {
 		e.Healed()
 		e.Equal()
 		wantKilled(t, e, c.Session())
+	})
+}
+
+// A kill that its member has not sent in time is withdrawn: nothing happens, then or later.
+func TestKillIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(c *member.Config) { c.InFlight = 1 }})
+		leader := e.Ready()
+		e.Joined()
+		a, b := e.Followers()[0], e.Followers()[1]
+		c, writer := e.Connect(20*tick, a), e.Connect(20*tick, b)
+		e.Gate(leader).Hold()
+		write := writer.Go(jute.OpCreate, &jute.CreateRequest{Path: []byte("/held"), ACL: jute.OpenACL})
+		e.Wait("the write to be held", tick, func() bool { return e.Gate(leader).Waiting() > 0 })
+		if err := <-killing(t, e, b, c.Session(), tick/10); !errors.Is(err, member.ErrNoLeader) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the kill: %v", err)
+		}
+		e.Gate(leader).Release()
+		if _, err := write.Wait(); err != nil {
+			t.Error(err)
+		}
+		if err := c.Sync(); err != nil {
+			t.Errorf("its client: %v", err)
+		}
+		e.Equal()
+		if ends := endsOf(e, leader); len(ends) != 0 {
+			t.Errorf("ends %+v", ends)
+		}
+	})
+}
+
+// Two members kill one session at once: one of them has ended it, and the other one finds it gone.
+func TestTwoKillsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, cluster.Options{})
+		leader := e.Ready()
+		e.Joined()
+		a, b := e.Followers()[0], e.Followers()[1]
+		c := e.Connect(20*tick, a)
+		e.Gate(leader).Hold()
+		first, second := killing(t, e, a, c.Session(), 5*tick), killing(t, e, b, c.Session(), 5*tick)
+		synctest.Wait()
+		e.Gate(leader).Release()
+		one, other := <-first, <-second
+		if one != nil {
+			one, other = other, one
+		}
+		if one != nil || !errors.Is(other, member.ErrUnknownSession) {
+			t.Errorf("the kills: %v and %v", one, other)
+		}
+		e.Equal()
+		wantKilled(t, e, c.Session())
+	})
+}
+
+// A thousand sessions are killed at once through one member, by way of entries of a limited number. Other clients write
+// meanwhile.
+func TestThousandKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sessions = 1000
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(c *member.Config) { c.Limits.MaxClientConns = 2 * sessions }})
+		leader := e.Ready()
+		e.Joined()
+		a, b := e.Followers()[0], e.Followers()[1]
+		writer := e.Connect(20*tick, leader)
+		var kills []<-chan error
+		var ids []jute.SessionID
+		for range sessions {
+			_, session := e.Open(a, 20*tick)
+			ids = append(ids, session.SessionID)
+		}
+		for _, id := range ids {
+			kills = append(kills, killing(t, e, b, id, 20*tick))
+		}
+		if _, err := writer.Create("/meanwhile", nil, jute.Persistent); err != nil {
+			t.Error(err)
+		}
+		for _, killed := range kills {
+			if err := <-killed; err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Equal()
+		if ends := endsOf(e, leader); len(ends) != sessions {
+			t.Errorf("%d ends", len(ends))
+		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	maxEntryOps   = 4096                         // operations in an entry's transactions; each operation of a multi counts, and a larger multi goes alone. A greater limit gained nothing, and would hold up readers during apply
-	maxTaken      = maxEntryOps - maxExpires - 2 // operations of the members in an entry: there is room for the ends of sessions, a sweep and a change of the list
+	maxTaken      = maxEntryOps - maxExpires - 1 // operations of the members in an entry: there is room for the ends of sessions and a sweep
 	maxEntryBytes = 1 << 20                      // bytes of an entry's transactions; a larger transaction goes alone (gRPC limits its size)
 
 	// maxWaiting is how many bytes of one member's transactions may wait for an entry. It is enough
@@ -73,8 +73,6 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
 		l.count.Committed.Add(batch.txns)
-		l.answerKills(batch.kills)
-		l.answerReconfigures(batch.changes)
 		l.logExpired()
 		if batch.removes {
 			l.pauseRemovals(begun)
@@ -105,20 +103,17 @@ type batch struct {
 	txns    uint64
 	from    []uint32 // the members whose writes it has; nil if it has transactions of the leader's own
 	removes bool     // whether it removes sessions, or nodes that sessions have left
-	kills   []*kill
-	changes []*reconfigure // at most one
 }
 
-// seal makes an entry of what waits. Sessions that operators end, or whose expiry is decided, come
-// after the writes, in a limited number, so that writes pass between them. The change of the list of
-// servers that an operator has asked for comes last.
+// seal makes an entry of what waits. Sessions whose expiry is decided come after the writes, in a limited
+// number, so that writes pass between them.
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	writes := l.intake.take(maxTaken, maxEntryBytes)
 	l.touchWriters(writes, begun) // before the expiry is decided
-	sweeps, kills, due := l.takeRemovals(begun)
-	b.removes, b.kills = sweeps || len(kills)+len(due) > 0, kills
+	sweeps, due := l.takeRemovals(begun)
+	b.removes = sweeps || len(due) > 0
 	l.expiring = due
-	ends, err := l.endTxns(kills, due, begun)
+	ends, err := l.expireTxns(due, begun)
 	if err != nil {
 		return batch{}, err
 	}
@@ -130,14 +125,10 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 		}
 		txns = append(txns, txn)
 	}
-	b.changes = l.reconfigures.take(1)
-	for _, r := range b.changes {
-		ends = append(ends, r.txn())
-	}
 	own := append(slices.Clone(txns), ends...)
 	txns = append(txns, writes...)
 	txns = append(txns, ends...)
-	l.setReached(txns)
+	l.stamp(txns, begun)
 	for _, txn := range own {
 		l.count.Sizes.Add(pb.Size(txn))
 	}

@@ -217,7 +217,7 @@ func TestOperationsOfAMultiCount(t *testing.T) {
 			f.Txns[i].Op, f.Txns[i].Body = int32(jute.OpMulti), jute.AppendMulti(nil, ops)
 		}
 		multi(2, maxTaken/2)
-		multi(3, maxTaken/2-2) // fills the entry
+		multi(3, maxTaken-maxTaken/2-2) // fills the entry
 		multi(5, maxTaken-1)
 		multi(7, 3*maxEntryOps)
 		multi(8, 0) // counts as one

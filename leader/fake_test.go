@@ -36,10 +36,8 @@ type fakeLog struct {
 	hang    bool          // never answers
 	block   chan struct{} // Propose does not return until this is closed
 	expired func(id jute.SessionID)
-	killed  func(id jute.SessionID)
 	swept   func()
-	changed func(txn *proto.Txn) // a change of the list of servers that the leader has proposed is applied
-	fail    int                  // the future of this entry (from 1) fails at once
+	fail    int // the future of this entry (from 1) fails at once
 
 	mu       sync.Mutex
 	proposed []*proto.Entry
@@ -126,28 +124,11 @@ func (f *fakeLog) applyOldest() {
 			f.table.Remove(jute.SessionID(txn.Session))
 			f.expired(jute.SessionID(txn.Session))
 		}
-		if txn.Op == int32(jute.OpKill) && f.hits(txn) {
-			f.table.Remove(jute.SessionID(txn.Session))
-			f.killed(jute.SessionID(txn.Session))
-		}
 		if txn.Op == int32(jute.OpSweep) {
 			f.swept()
 		}
-		if txn.Op == int32(jute.OpReconfig) && txn.Member == 0 {
-			f.changed(txn)
-		}
 	}
 	close(future.done)
-}
-
-// hits reports whether a kill names a session that lives as session has made it.
-func (f *fakeLog) hits(txn *proto.Txn) bool {
-	var kill proto.Kill
-	if err := pb.Unmarshal(txn.Body, &kill); err != nil {
-		panic(err)
-	}
-	_, lives := f.table.Heard(jute.SessionID(txn.Session), time.Now())
-	return lives && kill.Since == uint64(txn.Session)
 }
 
 func (f *fakeLog) CommitIndex() uint64 {
@@ -405,7 +386,7 @@ func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...session
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.log.expired, e.log.killed = e.Expired, e.Killed
+	e.log.expired = e.Expired
 	e.log.swept = func() { e.nodes.leave(-1) }
 	return e
 }

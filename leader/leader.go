@@ -9,7 +9,7 @@
 //   - hands over if it cannot do its work and another member may be able to (fitness.go),
 //   - closes the sessions whose clients no member has heard from (expire.go), at a pace that
 //     leaves room for others, and removes the nodes that ended sessions have left (sweep.go),
-//   - ends sessions and changes the list of servers for operators (kill.go, reconfigure.go),
+//   - writes into operators' changes what only it knows (stamp.go),
 //   - removes containers and nodes with a time to live that are due (reap.go), by a clock that
 //     has not jumped and that most members share (clock.go).
 //
@@ -91,10 +91,10 @@ type Config struct {
 	Members  func() []Member
 	RaftTerm func() uint64                 // raft's current term; must not block
 	Link     func(id uint32) (Link, error) // reaches a member of that configuration, whose address may have changed since the last call
-	// Present returns the ids of the servers that are at their addresses in the list after a reconfig:
+	// Present returns the ids of the servers that are at their addresses in the list after a change of it:
 	// the voters among them are taken for those that could vote. It does not wait, and takes no lock
 	// that apply holds.
-	Present  func(reconfig *proto.Txn) []uint32
+	Present  func(change *proto.Txn) []uint32
 	Applied  func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
 	Ensemble Ensemble        // default: none, and this leader never hands over on its own
 	Redial   func(id uint32) // closes the connection that the member's Link uses; the next use opens another. Must not block. Default: nothing
@@ -108,26 +108,24 @@ type Config struct {
 type Leader struct {
 	proto.UnimplementedLeaderServer
 
-	cfg          Config
-	log          *slog.Logger
-	links        atomic.Pointer[links] // replaced whole, see renewLinks
-	changed      chan struct{}         // the members may be others; capacity 1
-	proofs       proofs
-	compared     comparison
-	clocks       clocks
-	intake       intake
-	expiry       expiry
-	removals     removals
-	kills        kills
-	reconfigures reconfigures
-	count        *Counters
-	fitness      fitness
-	handOver     chan handOver
-	begun        time.Time
-	syncing      atomic.Int64  // Sync calls that wait for their proof
-	asked        atomic.Uint64 // number of the newest ping
-	answered     chan struct{} // a member has answered a ping; capacity 1
-	over         chan struct{} // closed when the term ends
+	cfg      Config
+	log      *slog.Logger
+	links    atomic.Pointer[links] // replaced whole, see renewLinks
+	changed  chan struct{}         // the members may be others; capacity 1
+	proofs   proofs
+	compared comparison
+	clocks   clocks
+	intake   intake
+	expiry   expiry
+	removals removals
+	count    *Counters
+	fitness  fitness
+	handOver chan handOver
+	begun    time.Time
+	syncing  atomic.Int64  // Sync calls that wait for their proof
+	asked    atomic.Uint64 // number of the newest ping
+	answered chan struct{} // a member has answered a ping; capacity 1
+	over     chan struct{} // closed when the term ends
 
 	clockHeld bool // a fault of the clock has been logged; only for expireLoop
 
@@ -174,8 +172,6 @@ func New(cfg Config) (*Leader, error) {
 	l.proofs.init()
 	l.compared.init(&cfg)
 	l.clocks.init()
-	l.kills.what, l.kills.most = "kills", maxKills
-	l.reconfigures.what, l.reconfigures.most = "changes of the list of servers", maxReconfigures
 	l.intake.init(&l.count.Sizes)
 	return l, nil
 }

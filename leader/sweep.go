@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxExpires is how many sessions expire, or are ended by operators, with one entry. Each costs every member as much as a
+	// maxExpires is how many sessions expire with one entry. Each costs every member as much as a
 	// few writes, in addition to its ephemeral nodes.
 	maxExpires = 128
 
@@ -33,18 +33,17 @@ type removals struct {
 }
 
 // takeRemovals returns what an entry removes, if the pause is over: whether it sweeps, and the
-// sessions that operators end or that expire. The sweep comes first in the entry and the sessions
+// sessions that expire. The sweep comes first in the entry and the sessions
 // last. So writes come before the sessions, and clients that close theirs wait for at most one sweep.
-func (l *Leader) takeRemovals(now time.Time) (sweeps bool, kills []*kill, due []sessiontracker.Overdue) {
+func (l *Leader) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
 	if now.Before(l.removals.pausedUntil) {
-		return false, nil, nil
+		return false, nil
 	}
 	if l.removals.unswept.Swap(false) && l.cfg.Nodes.Unswept() {
 		l.removals.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
-	kills = l.kills.take(maxKills)
-	return sweeps, kills, l.takeDue(maxExpires - len(kills))
+	return sweeps, l.takeDue(maxExpires)
 }
 
 // pauseRemovals begins the pause after an entry that removed something and was begun at begun.
@@ -74,16 +73,8 @@ func sweepTxn() (*proto.Txn, error) {
 	return &proto.Txn{Op: int32(jute.OpSweep), Body: body}, nil
 }
 
-// endTxns returns the transactions that end sessions: the kills first, so that a session that is
-// killed and due is reported as killed.
-func (l *Leader) endTxns(kills []*kill, due []sessiontracker.Overdue, begun time.Time) (txns []*proto.Txn, err error) {
-	for _, k := range kills {
-		txn, err := k.txn()
-		if err != nil {
-			return nil, err
-		}
-		txns = append(txns, txn)
-	}
+// expireTxns returns the transactions that end silent sessions.
+func (l *Leader) expireTxns(due []sessiontracker.Overdue, begun time.Time) (txns []*proto.Txn, err error) {
 	now := l.cfg.Sessions.Now(begun)
 	for _, s := range due {
 		txn, err := expireTxn(s, now)

@@ -63,14 +63,10 @@ func (c *helloClient) request() *proto.HelloRequest {
 	}
 }
 
-// meet contacts the servers that a change of the list names, at the addresses that it names. They may be strangers so
-// far: with certificates, such a server cannot come to this member before the list has its host. An administrator has
-// named the host, so the server is proved by that.
-func (c *helloClient) meet(ctx context.Context, change serverlist.Change) {
-	list := c.lists.after(change)
-	if len(list) == 0 {
-		return
-	}
+// meet contacts the servers of a list that are not present, at the addresses in the list. They may be strangers so
+// far: with certificates, such a server cannot come to this member before the state's list has its host. An
+// administrator has named the host, so the server is proved by that.
+func (c *helloClient) meet(ctx context.Context, list serverlist.List) {
 	c.node.Reachability().Meet(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
 		s, _ := list.Find(id)
 		return c.sendTo(ctx, s)

@@ -61,11 +61,8 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 			if h.m.state.Unswept() {
 				l.Unswept()
 			}
-			switch end.Reason {
-			case znode.Expired:
+			if end.Reason == znode.Expired {
 				l.Expired(s.ID)
-			case znode.Killed:
-				l.Killed(s.ID)
 			}
 		}
 		h.m.applied.sessions.ended[end.Reason].Add(1)
@@ -96,15 +93,6 @@ func (h hooks) Listed(r znode.Roster) {
 	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
 	h.m.follower.Listed(r)
 	h.m.cfg.Hooks.Listed(r)
-}
-
-func (h hooks) Reconfigured(txn *proto.Txn, r *znode.Result) {
-	if l := h.m.terms.current.Load(); l != nil {
-		list, _ := h.m.state.Roster()
-		l.Reconfigured(r, list.Version)
-	}
-	h.m.follower.Reconfigured(txn, r)
-	h.m.cfg.Hooks.Reconfigured(txn, r)
 }
 
 func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
@@ -150,17 +138,16 @@ func (h hooks) Restored() {
 // deaf is the Config.Hooks of a member that nobody else observes.
 type deaf struct{}
 
-func (deaf) TermStarted(znode.Term)                 {}
-func (deaf) Announced(uint32, uint64, uint64)       {}
-func (deaf) Opened(znode.Session)                   {}
-func (deaf) Attached(znode.Session, znode.Owner)    {}
-func (deaf) Closed(znode.Session, znode.End)        {}
-func (deaf) Swept(jute.SessionID, bool)             {}
-func (deaf) Removed(znode.Removal, []string)        {}
-func (deaf) Listed(znode.Roster)                    {}
-func (deaf) Reconfigured(*proto.Txn, *znode.Result) {}
-func (deaf) Applied(*proto.Txn, *znode.Result)      {}
-func (deaf) Dropped(*proto.Txn)                     {}
-func (deaf) Overused(znode.Quota)                   {}
-func (deaf) EntryEnd(uint64)                        {}
-func (deaf) Restored()                              {}
+func (deaf) TermStarted(znode.Term)              {}
+func (deaf) Announced(uint32, uint64, uint64)    {}
+func (deaf) Opened(znode.Session)                {}
+func (deaf) Attached(znode.Session, znode.Owner) {}
+func (deaf) Closed(znode.Session, znode.End)     {}
+func (deaf) Swept(jute.SessionID, bool)          {}
+func (deaf) Removed(znode.Removal, []string)     {}
+func (deaf) Listed(znode.Roster)                 {}
+func (deaf) Applied(*proto.Txn, *znode.Result)   {}
+func (deaf) Dropped(*proto.Txn)                  {}
+func (deaf) Overused(znode.Quota)                {}
+func (deaf) EntryEnd(uint64)                     {}
+func (deaf) Restored()                           {}

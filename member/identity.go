@@ -105,8 +105,6 @@ var senders = map[string]func(message any) uint32{
 	proto.Follower_Rebalance_FullMethodName: nil,
 	proto.Leader_Forward_FullMethodName:     func(m any) uint32 { return m.(*proto.Forwarded).GetMember() }, // its transactions: leader.Forward
 	proto.Leader_Sync_FullMethodName:        func(m any) uint32 { return m.(*proto.SyncRequest).GetMember() },
-	proto.Leader_Kill_FullMethodName:        nil,
-	proto.Leader_Reconfigure_FullMethodName: nil,
 	proto.Leader_HandOver_FullMethodName:    nil,
 }
 

@@ -65,9 +65,9 @@ func (p polite) Sync(context.Context, *proto.SyncRequest) (*proto.SyncReply, err
 	return &proto.SyncReply{}, nil
 }
 
-func (p polite) Kill(context.Context, *proto.KillRequest) (*proto.KillReply, error) {
-	p.reached <- "kill"
-	return &proto.KillReply{}, nil
+func (p polite) HandOver(context.Context, *proto.HandOverRequest) (*proto.HandOverReply, error) {
+	p.reached <- "hand over"
+	return &proto.HandOverReply{}, nil
 }
 
 func (p polite) Pings(stream proto.Follower_PingsServer) error {
@@ -194,8 +194,8 @@ func TestMemberSpeaksForItselfOnly(t *testing.T) {
 				if _, err := f.View(ctx, &proto.ViewRequest{}); err != nil {
 					t.Errorf("a question of the view: %v", err)
 				}
-				if _, err := leader.Kill(ctx, &proto.KillRequest{}); err != nil {
-					t.Errorf("a kill: %v", err)
+				if _, err := leader.HandOver(ctx, &proto.HandOverRequest{}); err != nil {
+					t.Errorf("a transfer of leadership: %v", err)
 				}
 				cancel()
 			})

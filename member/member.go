@@ -403,6 +403,7 @@ func (m *Member) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return m.follower.Run(inner) })
 	g.Go(func() error { return m.terms.run(inner) })
+	g.Go(func() error { return m.terms.newcomers.loop(inner, m.hellos) })
 	if m.cfg.Clients != nil {
 		g.Go(func() error { return m.server.Serve(inner, m.cfg.Clients) })
 	}

@@ -11,13 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	pb "google.golang.org/protobuf/proto"
 
 	"rollcall/internal/serverlist"
 	"rollcall/operator/admin"
 	"rollcall/proto"
 	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
 // standalone returns the line of a standalone server, which has no addresses for members.
@@ -45,17 +46,61 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	if err := o.checkChange(ctx, c); err != nil {
 		return admin.MembersChanged{}, err
 	}
-	reply, doubtful, err := o.m.follower.Reconfigure(ctx, &proto.ReconfigureRequest{
-		Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By,
-	})
-	if err := changeFailure(reply, doubtful, err); err != nil {
+	r, err := o.changeServers(ctx, c)
+	if err != nil {
 		return admin.MembersChanged{}, err
 	}
-	list, err := serverlist.ParseList(reply.GetText())
+	list, err := serverlist.ParseList(string(r.Data))
 	if err != nil {
-		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusGatewayTimeout, Text: "the list was changed, but the leader's answer cannot be read: " + err.Error() + "; ask for the list"}
+		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusInternalServerError, Text: "the list was changed, but its text cannot be read: " + err.Error()}
 	}
-	return admin.MembersChanged{Version: reply.GetVersion(), List: list}, nil
+	return admin.MembersChanged{Version: r.Zxid, List: list}, nil
+}
+
+const (
+	// maxServersChange limits the bytes of a change. A list has at most 255 servers, so it is enough for lines of 1 KiB.
+	maxServersChange = 256 << 10
+	// The leader looks for the servers that a change brings in when it gets the change. Meanwhile the change is rejected, and
+	// submitted again after firstRetry, and then after twice the pause before, for newcomerPatience in all.
+	firstRetry       = 25 * time.Millisecond
+	newcomerPatience = 3 * time.Second
+)
+
+// changeServers changes the list of servers through the log. The error is an *admin.Failure.
+func (o operations) changeServers(ctx context.Context, c admin.MembersChange) (znode.Result, error) {
+	body, err := serversChange(c)
+	if err != nil {
+		return znode.Result{}, &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
+	}
+	for pause := firstRetry; ; pause *= 2 {
+		r, err := carryOut(ctx, o.m.follower, &proto.Txn{Op: int32(jute.OpChangeServers), Body: body})
+		if err != nil {
+			return r, carryOutFailure(err, "ask for the list")
+		}
+		if r.Code != jute.NewConfigNoQuorum || pause > newcomerPatience {
+			return r, o.changeFailure(r)
+		}
+		select {
+		case <-ctx.Done():
+			return r, o.changeFailure(r)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// serversChange returns the body of the transaction that makes a change, or why there is none.
+func serversChange(c admin.MembersChange) ([]byte, error) {
+	if n := len(c.By); n > znode.MaxBy {
+		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxBy)
+	}
+	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the change of the list of servers cannot be encoded: %w", err)
+	case len(body) > maxServersChange:
+		return nil, fmt.Errorf("the change of the list of servers has %d bytes, more than %d", len(body), maxServersChange)
+	}
+	return body, nil
 }
 
 // checkChange returns why a change is refused before the leader is asked: what it says is wrong, servers would take each
@@ -87,28 +132,18 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 	return nil
 }
 
-// changeFailure returns the error of a change as an operator sees it.
-func changeFailure(reply *proto.ReconfigureReply, doubtful bool, err error) error {
-	code := jute.Code(reply.GetCode())
-	switch {
-	case err == nil && code == jute.OK:
+// changeFailure returns the error of a change as an operator sees it, or nil if it was made.
+func (o operations) changeFailure(r znode.Result) error {
+	switch r.Code {
+	case jute.OK:
 		return nil
-	case status.Code(err) == codes.InvalidArgument:
-		return &admin.Failure{Status: http.StatusBadRequest, Text: status.Convert(err).Message()}
-	case doubtful:
-		return &admin.Failure{Status: http.StatusGatewayTimeout, Text: "the leader was lost meanwhile, so the change may have been made or not; ask for the list, and try again"}
-	case err != nil:
-		return noLeader(err)
-	case code == jute.BadArguments:
-		return &admin.Failure{Status: http.StatusBadRequest, Text: reply.GetText()}
-	case code == jute.BadVersion:
-		return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("the list was changed meanwhile: its version is 0x%x now; look at it, and try again", uint64(reply.GetVersion()))}
+	case jute.BadArguments, jute.MarshallingError:
+		return &admin.Failure{Status: http.StatusBadRequest, Text: r.Why}
+	case jute.BadVersion:
+		version, _ := o.m.lists.newestServers()
+		return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("the list was changed meanwhile: its version is 0x%x now; look at it, and try again", uint64(version))}
 	}
-	return &admin.Failure{Status: http.StatusConflict, Text: reply.GetText()}
-}
-
-func noLeader(err error) error {
-	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("%v: %v; nothing was done: try again when /v1/status shows a leader", ErrNoLeader, err)}
+	return &admin.Failure{Status: http.StatusConflict, Text: r.Why}
 }
 
 // leadPause is the time between two looks at who leads.

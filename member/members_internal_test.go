@@ -1,45 +1,54 @@
 package member
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
+	"rollcall/internal/serverlist"
 	"rollcall/operator/admin"
-	"rollcall/proto"
 	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
 // Each outcome of a change of the list has a status, and says what to do.
 func TestChangeFailures(t *testing.T) {
+	m := operations{m: &Member{lists: &serverLists{}}}
+	m.m.lists.applied.Store(&znode.Roster{Version: 7})
 	for _, tt := range []struct {
-		name     string
-		code     jute.Code
-		text     string
-		doubtful bool
-		err      error
-		status   int // 0: it was done
-		want     string
+		name   string
+		err    error
+		status int // 0: it was done
+		want   string
 	}{
-		{name: "done"},
-		{name: "done, perhaps by an earlier try", doubtful: true},
-		{name: "wrong", err: status.Error(codes.InvalidArgument, "by is too long"), status: http.StatusBadRequest, want: "by is too long"},
-		{name: "no leader", err: status.Error(codes.FailedPrecondition, "x"), status: http.StatusServiceUnavailable, want: "nothing was done"},
-		{name: "lost", err: status.Error(codes.Unavailable, "x"), doubtful: true, status: http.StatusGatewayTimeout, want: "made or not"},
-		{name: "wrong list", code: jute.BadArguments, text: "no participant", status: http.StatusBadRequest, want: "no participant"},
-		{name: "other version", code: jute.BadVersion, status: http.StatusConflict, want: "its version is 0x7 now"},
-		{name: "other version after a lost answer", code: jute.BadVersion, doubtful: true, status: http.StatusGatewayTimeout, want: "made or not"},
-		{name: "no majority", code: jute.NewConfigNoQuorum, text: "servers 4, 5 cannot be reached", status: http.StatusConflict, want: "cannot be reached"},
+		{"done", m.changeFailure(znode.Result{}), 0, ""},
+		{"no leader", carryOutFailure(fmt.Errorf("%w: %w", ErrNoLeader, context.DeadlineExceeded), "ask"), http.StatusServiceUnavailable, "nothing was done"},
+		{"not confirmed", carryOutFailure(ErrNotConfirmed, "ask for the list"), http.StatusGatewayTimeout, "as soon as there is a leader, unless this member stops before; ask for the list"},
+		{"wrong list", m.changeFailure(znode.Result{Code: jute.BadArguments, Why: "no participant"}), http.StatusBadRequest, "no participant"},
+		{"other version", m.changeFailure(znode.Result{Code: jute.BadVersion}), http.StatusConflict, "its version is 0x7 now"},
+		{"no majority", m.changeFailure(znode.Result{Code: jute.NewConfigNoQuorum, Why: "servers 4, 5 cannot be reached"}), http.StatusConflict, "cannot be reached"},
 	} {
-		err := changeFailure(&proto.ReconfigureReply{Code: int32(tt.code), Text: tt.text, Version: 7}, tt.doubtful, tt.err)
-		f, failed := errors.AsType[*admin.Failure](err)
+		f, failed := errors.AsType[*admin.Failure](tt.err)
 		switch {
 		case !failed && tt.status != 0, failed && (f.Status != tt.status || !strings.Contains(f.Text, tt.want)):
-			t.Errorf("%s: %v, want %d and %q", tt.name, err, tt.status, tt.want)
+			t.Errorf("%s: %v, want %d and %q", tt.name, tt.err, tt.status, tt.want)
+		}
+	}
+}
+
+// A change that no leader could carry out is rejected before it is submitted.
+func TestWrongChanges(t *testing.T) {
+	for want, c := range map[string]admin.MembersChange{
+		"the operator's name has 256 bytes, more than 255": {By: strings.Repeat("x", znode.MaxBy+1)},
+		"bytes, more than 262144":                          {Change: serverlist.Change{Members: strings.Repeat("x", maxServersChange)}},
+		"cannot be encoded":                                {Change: serverlist.Change{Members: "\xff"}},
+	} {
+		_, err := operations{}.changeServers(t.Context(), c)
+		if f, ok := errors.AsType[*admin.Failure](err); !ok || f.Status != http.StatusBadRequest || !strings.Contains(f.Text, want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

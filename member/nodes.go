@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,7 +10,6 @@ import (
 	"rollcall/operator/view"
 	"rollcall/proto"
 	"rollcall/zk/jute"
-	"rollcall/znode"
 )
 
 // identities returns what a caller over HTTP is to the ACLs of nodes. An administrator is the super user,
@@ -70,28 +70,21 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	if code != jute.OK {
 		return "", stat, nodeFailure(code, c.Path)
 	}
-	// A change that nobody can take would stay with this member, and happen when nobody expects it any more.
 	if err := m.follower.AwaitSync(ctx); err != nil {
 		return "", stat, errNothingDone
 	}
-	// A connection of its own, so that the changes of several administrators do not wait for each other.
-	txn := &proto.Txn{Conn: random(), Op: int32(c.Op), Body: body, Ids: ids, Lists: lists}
-	applied := make(outcome, 1)
-	if err := m.follower.Submit(ctx, txn, applied); err != nil {
+	r, err := carryOut(ctx, m.follower, &proto.Txn{Op: int32(c.Op), Body: body, Ids: ids, Lists: lists})
+	switch {
+	case errors.Is(err, ErrNotConfirmed):
+		return "", stat, carryOutFailure(err, "look at the node")
+	case err != nil:
 		return "", stat, errNothingDone
+	case r.Code != jute.OK:
+		return "", stat, nodeFailure(r.Code, c.Path)
+	case c.Op == jute.OpCreate:
+		return r.Path, r.Stat, nil
 	}
-	select {
-	case r := <-applied:
-		if r.Code != jute.OK {
-			return "", stat, nodeFailure(r.Code, c.Path)
-		}
-		if c.Op == jute.OpCreate {
-			return r.Path, r.Stat, nil
-		}
-		return c.Path, r.Stat, nil
-	case <-ctx.Done():
-		return "", stat, &admin.Failure{Status: http.StatusGatewayTimeout, Text: "no answer in time: the change may be made, or may be made soon; look at the node"}
-	}
+	return c.Path, r.Stat, nil
 }
 
 // errNoMemory is the answer to a change that adds data while this member is short of memory.
@@ -112,12 +105,6 @@ func changeBody(c admin.NodeChange) []byte {
 		return jute.DeleteRequest{Path: path, Version: c.Version}.Append(nil)
 	}
 }
-
-// outcome is a znode.Waiter with room for the result of its transaction.
-type outcome chan znode.Result
-
-// Applied implements znode.Waiter.
-func (o outcome) Applied(r *znode.Result) { o <- *r }
 
 // nodeFailure returns what a result code means to an operator.
 func nodeFailure(code jute.Code, path string) error {

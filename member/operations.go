@@ -61,7 +61,7 @@ var killFailures = []struct {
 }{
 	{ErrUnknownSession, http.StatusNotFound, "; /v1/ends says how sessions ended"},
 	{ErrSessionMoved, http.StatusConflict, "; try again if it is to end all the same"},
-	{ErrKillUnknown, http.StatusGatewayTimeout, "; ask for the session again"},
+	{ErrNotConfirmed, http.StatusGatewayTimeout, "; ask for the session again"},
 	{ErrNoLeader, http.StatusServiceUnavailable, "; nothing was done: try again when /v1/status shows a leader"},
 }
 

@@ -20,7 +20,7 @@ func TestKillFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	described := doc.Paths["/v1/sessions/{id}/kill"]["post"].Responses
-	for _, reason := range []error{ErrUnknownSession, ErrSessionMoved, ErrKillUnknown, ErrNoLeader} {
+	for _, reason := range []error{ErrUnknownSession, ErrSessionMoved, ErrNotConfirmed, ErrNoLeader} {
 		f, ok := errors.AsType[*admin.Failure](killFailure(fmt.Errorf("member: kill session 0x1: %w: more", reason)))
 		if !ok || described[fmt.Sprint(f.Status)] == nil {
 			t.Errorf("%v: %+v is not described", reason, f)

@@ -41,10 +41,10 @@ func calls(t *testing.T, p *peers) (found map[string]codes.Code) {
 	}
 	ctx := t.Context()
 	each := map[string]func() error{
-		"hello": func() error { _, err := f.Hello(ctx, &proto.HelloRequest{Member: 2}); return err },
-		"view":  func() error { _, err := f.View(ctx, &proto.ViewRequest{}); return err },
-		"sync":  func() error { _, err := l.Sync(ctx, &proto.SyncRequest{Member: 2}); return err },
-		"kill":  func() error { _, err := l.Kill(ctx, &proto.KillRequest{}); return err },
+		"hello":     func() error { _, err := f.Hello(ctx, &proto.HelloRequest{Member: 2}); return err },
+		"view":      func() error { _, err := f.View(ctx, &proto.ViewRequest{}); return err },
+		"sync":      func() error { _, err := l.Sync(ctx, &proto.SyncRequest{Member: 2}); return err },
+		"hand over": func() error { _, err := l.HandOver(ctx, &proto.HandOverRequest{}); return err },
 		"ping": func() error {
 			stream, err := f.Pings(ctx)
 			if err == nil {

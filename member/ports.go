@@ -17,7 +17,6 @@ import (
 	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
-	"rollcall/zk/jute"
 )
 
 // ports are the ports on which other members reach this one. A member that is alone has none:
@@ -127,16 +126,6 @@ type services struct {
 	*terms // Forward, Sync
 	viewer // View
 	m      *Member
-}
-
-// Kill implements proto.LeaderServer. Who asked is what the other member says, so the log of the leader
-// names that member too.
-func (s services) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillReply, error) {
-	reply, err := s.terms.Kill(ctx, r)
-	if reply.GetOutcome() == proto.KillReply_CLOSED {
-		s.m.log.Info("session ended for an operator of another member", "peer", caller(ctx), "session", jute.SessionID(r.GetSession()), "by", r.GetBy())
-	}
-	return reply, err
 }
 
 // Pings implements proto.FollowerServer.

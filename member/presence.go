@@ -4,6 +4,7 @@ import (
 	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -21,8 +22,8 @@ func configuredList(node *quorum.Node) (list serverlist.List) {
 
 // present implements leader.Config.Present. If the configuration could not follow the list after the change, nobody
 // counts, so that the change is refused.
-func (t *terms) present(reconfig *proto.Txn) []uint32 {
-	change, err := znode.ChangeOf(reconfig)
+func (t *terms) present(txn *proto.Txn) []uint32 {
+	change, err := znode.ChangeOf(txn)
 	if err != nil {
 		return nil // apply refuses it
 	}
@@ -30,6 +31,9 @@ func (t *terms) present(reconfig *proto.Txn) []uint32 {
 	if err := configuredList(t.m.node).Moves(next); err != nil {
 		t.m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
 		return nil
+	}
+	if jute.Op(txn.GetOp()) == jute.OpChangeServers {
+		t.newcomers.lookFor(next)
 	}
 	return t.m.node.Reachability().Present(raftPeers(serversOf(next)))
 }

@@ -108,11 +108,11 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 	for some := range slices.Chunk(sessions, killsPerEntry) {
 		var txns []*proto.Txn
 		for _, session := range some {
-			body, err := pb.Marshal(&proto.Kill{Since: session.Since, By: by})
+			body, err := pb.Marshal(&proto.Kill{Session: int64(session.ID), Since: session.Since, By: by})
 			if err != nil {
 				return 0, nil, err
 			}
-			txns = append(txns, &proto.Txn{Op: int32(jute.OpKill), Session: int64(session.ID), Body: body})
+			txns = append(txns, &proto.Txn{Op: int32(jute.OpKill), Body: body})
 		}
 		if err := apply(txns...); err != nil {
 			return 0, nil, err

@@ -75,14 +75,14 @@ func TestAddressesInARing(t *testing.T) {
 			t.Fatalf("%s: %v, %v", tt.name, err, list.Moves(next))
 		}
 		u.lists.applied.Store(&znode.Roster{Version: 2, Servers: list})
-		body, err := protobuf.Marshal(&proto.ReconfigureRequest{Joining: tt.next})
+		body, err := protobuf.Marshal(&proto.ChangeServers{Joining: tt.next})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := configuredList(u.node).Moves(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
-		if tt.ring && u.terms.present(&proto.Txn{Op: int32(jute.OpReconfig), Body: body}) != nil {
+		if tt.ring && u.terms.present(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {
 			t.Errorf("%s: it is not refused", tt.name)
 		}
 	}

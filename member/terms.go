@@ -35,6 +35,7 @@ type terms struct {
 	log *slog.Logger
 
 	succession *succession
+	newcomers  newcomers
 
 	// table is the session table of the present term, or nil while this member does not lead. It is
 	// written under the tree's lock, and apply reads it there.
@@ -59,7 +60,7 @@ type opening struct {
 }
 
 func newTerms(m *Member) *terms {
-	return &terms{m: m, log: m.log.With("component", "terms"), succession: newSuccession(m)}
+	return &terms{m: m, log: m.log.With("component", "terms"), succession: newSuccession(m), newcomers: make(newcomers, 1)}
 }
 
 // run leads whenever raft does, until ctx ends.
@@ -336,32 +337,12 @@ func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncRepl
 	return nil, errNotLeading
 }
 
-// Kill implements proto.LeaderServer.
-func (t *terms) Kill(ctx context.Context, r *proto.KillRequest) (*proto.KillReply, error) {
-	if l := t.current.Load(); l != nil {
-		return l.Kill(ctx, r)
-	}
-	return nil, errNotLeading
-}
-
 // configured implements quorum.Config.Configured.
 func (t *terms) configured() {
 	t.m.lists.wake()
 	if l := t.current.Load(); l != nil {
 		l.MembersChanged()
 	}
-}
-
-// Reconfigure implements proto.LeaderServer. Before it asks for the change, it looks for the servers that come in.
-func (t *terms) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
-	if t.current.Load() == nil {
-		return nil, errNotLeading
-	}
-	t.m.hellos.meet(ctx, serverlist.Change{Joining: r.GetJoining(), Leaving: r.GetLeaving(), Members: r.GetMembers()})
-	if l := t.current.Load(); l != nil {
-		return l.Reconfigure(ctx, r)
-	}
-	return nil, errNotLeading
 }
 
 // HandOver implements proto.LeaderServer.
@@ -392,19 +373,9 @@ func (o ownLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.Cal
 	return o.terms.Sync(ctx, r)
 }
 
-// Reconfigure calls the Reconfigure of terms.
-func (o ownLeader) Reconfigure(ctx context.Context, r *proto.ReconfigureRequest, _ ...grpc.CallOption) (*proto.ReconfigureReply, error) {
-	return o.terms.Reconfigure(ctx, r)
-}
-
 // HandOver calls the HandOver of terms.
 func (o ownLeader) HandOver(ctx context.Context, r *proto.HandOverRequest, _ ...grpc.CallOption) (*proto.HandOverReply, error) {
 	return o.terms.HandOver(ctx, r)
-}
-
-// Kill calls the Kill of terms.
-func (o ownLeader) Kill(ctx context.Context, r *proto.KillRequest, _ ...grpc.CallOption) (*proto.KillReply, error) {
-	return o.terms.Kill(ctx, r)
 }
 
 var errNotLeading = status.Error(codes.FailedPrecondition, "this member does not lead")

@@ -136,58 +136,6 @@ func (RemovalCause) EnumDescriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{1}
 }
 
-type KillReply_Outcome int32
-
-const (
-	KillReply_UNSPECIFIED KillReply_Outcome = 0
-	KillReply_CLOSED      KillReply_Outcome = 1 // this kill has ended the session
-	KillReply_GONE        KillReply_Outcome = 2 // there was no such session any more
-	KillReply_MOVED       KillReply_Outcome = 3 // its owner is another one, and it lives
-)
-
-// Enum value maps for KillReply_Outcome.
-var (
-	KillReply_Outcome_name = map[int32]string{
-		0: "UNSPECIFIED",
-		1: "CLOSED",
-		2: "GONE",
-		3: "MOVED",
-	}
-	KillReply_Outcome_value = map[string]int32{
-		"UNSPECIFIED": 0,
-		"CLOSED":      1,
-		"GONE":        2,
-		"MOVED":       3,
-	}
-)
-
-func (x KillReply_Outcome) Enum() *KillReply_Outcome {
-	p := new(KillReply_Outcome)
-	*p = x
-	return p
-}
-
-func (x KillReply_Outcome) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (KillReply_Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_rollcall_proto_enumTypes[2].Descriptor()
-}
-
-func (KillReply_Outcome) Type() protoreflect.EnumType {
-	return &file_rollcall_proto_enumTypes[2]
-}
-
-func (x KillReply_Outcome) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use KillReply_Outcome.Descriptor instead.
-func (KillReply_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{27, 0}
-}
-
 // Entry is one entry of the log: a batch of transactions that one leader sealed in
 // one term. Apply ignores an entry whose term is not raft's own for that entry, or
 // whose term and nonce are not those of the last TermStart applied.
@@ -268,7 +216,7 @@ func (x *Entry) GetTxns() []*Txn {
 }
 
 // Txn is one transaction. Apply runs it only if boot is current for member and seq is
-// the member's cursor + 1. The leader's own (member 0: TermStart, expire, kill, reap, sweep) have no seq.
+// the member's cursor + 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
 type Txn struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Member  uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // the member that forwarded it; 0: the leader itself
@@ -281,7 +229,7 @@ type Txn struct {
 	// The connection's identities: always ("ip", address), and those that auth added. They are in the session's record, so only the
 	// transactions that set them there have them (createSession, attach, identify), and those without a session.
 	Ids           []*Identity `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`
-	Reached       []uint32    `protobuf:"varint,9,rep,packed,name=reached,proto3" json:"reached,omitempty"` // the servers that the leader reached; only in OpReconfig
+	Reached       []uint32    `protobuf:"varint,9,rep,packed,name=reached,proto3" json:"reached,omitempty"` // the servers that the leader reached; only in OpReconfig and OpChangeServers
 	Lists         uint32      `protobuf:"varint,10,opt,name=lists,proto3" json:"lists,omitempty"`           // bytes of the access control lists that a client's write stores, if they are more than its body; only weights go by it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -860,12 +808,14 @@ func (x *Expire) GetSilentMs() uint64 {
 }
 
 // Kill is the body of OpKill: an operator ends the session, unless its owner was set at another
-// index than since. Like silent_ms of an expiry, silent_ms and by are for reports.
+// index than since. The session is not Txn.session, because the transaction is no sign of its client.
+// Like silent_ms of an expiry, silent_ms and by are for reports.
 type Kill struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Since         uint64                 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
-	SilentMs      uint64                 `protobuf:"varint,2,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"` // who asked, at most 255 bytes
+	Session       int64                  `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"` // jute.SessionID
+	Since         uint64                 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	SilentMs      uint64                 `protobuf:"varint,3,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"` // the leader sets it
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                              // the operator, at most 255 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -900,6 +850,13 @@ func (*Kill) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{9}
 }
 
+func (x *Kill) GetSession() int64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
 func (x *Kill) GetSince() uint64 {
 	if x != nil {
 		return x.Since
@@ -921,6 +878,92 @@ func (x *Kill) GetBy() string {
 	return ""
 }
 
+// ChangeServers is the body of OpChangeServers: an operator changes the list of servers. The fields but
+// the last two are those of a client's reconfig.
+type ChangeServers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Joining       string                 `protobuf:"bytes,1,opt,name=joining,proto3" json:"joining,omitempty"`  // server lines with commas between them
+	Leaving       string                 `protobuf:"bytes,2,opt,name=leaving,proto3" json:"leaving,omitempty"`  // ids with commas between them
+	Members       string                 `protobuf:"bytes,3,opt,name=members,proto3" json:"members,omitempty"`  // the server lines of a whole list; it wins over joining and leaving
+	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of the list that the operator saw; -1: any
+	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`     // also if one voter would remain
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`            // the operator, at most 255 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeServers) Reset() {
+	*x = ChangeServers{}
+	mi := &file_rollcall_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeServers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeServers) ProtoMessage() {}
+
+func (x *ChangeServers) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeServers.ProtoReflect.Descriptor instead.
+func (*ChangeServers) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ChangeServers) GetJoining() string {
+	if x != nil {
+		return x.Joining
+	}
+	return ""
+}
+
+func (x *ChangeServers) GetLeaving() string {
+	if x != nil {
+		return x.Leaving
+	}
+	return ""
+}
+
+func (x *ChangeServers) GetMembers() string {
+	if x != nil {
+		return x.Members
+	}
+	return ""
+}
+
+func (x *ChangeServers) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ChangeServers) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *ChangeServers) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // Reap is the body of OpReap: removes a container or a node with a TTL if it is due when
 // this is applied. A container that never had a child is due once it is never_used_ms old;
 // 0: it is never due.
@@ -934,7 +977,7 @@ type Reap struct {
 
 func (x *Reap) Reset() {
 	*x = Reap{}
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +989,7 @@ func (x *Reap) String() string {
 func (*Reap) ProtoMessage() {}
 
 func (x *Reap) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[10]
+	mi := &file_rollcall_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1002,7 @@ func (x *Reap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reap.ProtoReflect.Descriptor instead.
 func (*Reap) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{10}
+	return file_rollcall_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Reap) GetPath() string {
@@ -987,7 +1030,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1042,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[11]
+	mi := &file_rollcall_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1055,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{11}
+	return file_rollcall_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Sweep) GetNodes() uint32 {
@@ -1038,7 +1081,7 @@ type HelloRequest struct {
 
 func (x *HelloRequest) Reset() {
 	*x = HelloRequest{}
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1093,7 @@ func (x *HelloRequest) String() string {
 func (*HelloRequest) ProtoMessage() {}
 
 func (x *HelloRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[12]
+	mi := &file_rollcall_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1106,7 @@ func (x *HelloRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloRequest.ProtoReflect.Descriptor instead.
 func (*HelloRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{12}
+	return file_rollcall_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HelloRequest) GetMember() uint32 {
@@ -1148,7 +1191,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1203,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[13]
+	mi := &file_rollcall_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1216,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{13}
+	return file_rollcall_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HelloReply) GetMember() uint32 {
@@ -1305,7 +1348,7 @@ type Configuration struct {
 
 func (x *Configuration) Reset() {
 	*x = Configuration{}
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1360,7 @@ func (x *Configuration) String() string {
 func (*Configuration) ProtoMessage() {}
 
 func (x *Configuration) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[14]
+	mi := &file_rollcall_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1373,7 @@ func (x *Configuration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Configuration.ProtoReflect.Descriptor instead.
 func (*Configuration) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{14}
+	return file_rollcall_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Configuration) GetServers() []*ConfiguredServer {
@@ -1352,7 +1395,7 @@ type ConfiguredServer struct {
 
 func (x *ConfiguredServer) Reset() {
 	*x = ConfiguredServer{}
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1407,7 @@ func (x *ConfiguredServer) String() string {
 func (*ConfiguredServer) ProtoMessage() {}
 
 func (x *ConfiguredServer) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[15]
+	mi := &file_rollcall_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1420,7 @@ func (x *ConfiguredServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfiguredServer.ProtoReflect.Descriptor instead.
 func (*ConfiguredServer) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{15}
+	return file_rollcall_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ConfiguredServer) GetMember() uint32 {
@@ -1425,7 +1468,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1480,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[16]
+	mi := &file_rollcall_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1493,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{16}
+	return file_rollcall_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Ping) GetTerm() uint64 {
@@ -1517,7 +1560,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1572,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[17]
+	mi := &file_rollcall_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1585,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{17}
+	return file_rollcall_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Verdict) GetIndex() uint64 {
@@ -1593,7 +1636,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1648,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[18]
+	mi := &file_rollcall_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1661,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{18}
+	return file_rollcall_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Ack) GetBoot() uint64 {
@@ -1668,7 +1711,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1723,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1736,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{19}
+	return file_rollcall_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -1778,7 +1821,7 @@ type Marks struct {
 
 func (x *Marks) Reset() {
 	*x = Marks{}
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1833,7 @@ func (x *Marks) String() string {
 func (*Marks) ProtoMessage() {}
 
 func (x *Marks) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1846,7 @@ func (x *Marks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Marks.ProtoReflect.Descriptor instead.
 func (*Marks) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{20}
+	return file_rollcall_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Marks) GetVersion() uint32 {
@@ -1841,7 +1884,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1896,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1909,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{21}
+	return file_rollcall_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -1909,7 +1952,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1964,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +1977,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{22}
+	return file_rollcall_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -1973,7 +2016,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2028,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2041,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{23}
+	return file_rollcall_proto_rawDescGZIP(), []int{24}
 }
 
 type SyncRequest struct {
@@ -2011,7 +2054,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2066,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2079,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{24}
+	return file_rollcall_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -2062,7 +2105,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2117,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,278 +2130,12 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{25}
+	return file_rollcall_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
 	if x != nil {
 		return x.Index
-	}
-	return 0
-}
-
-// KillRequest names a session as its member saw it.
-type KillRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"` // of the term it is sent to
-	Session       int64                  `protobuf:"fixed64,2,opt,name=session,proto3" json:"session,omitempty"`
-	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"` // index at which the session's owner was set
-	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`        // who asked, at most 255 bytes
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KillRequest) Reset() {
-	*x = KillRequest{}
-	mi := &file_rollcall_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KillRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KillRequest) ProtoMessage() {}
-
-func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
-func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *KillRequest) GetNonce() uint64 {
-	if x != nil {
-		return x.Nonce
-	}
-	return 0
-}
-
-func (x *KillRequest) GetSession() int64 {
-	if x != nil {
-		return x.Session
-	}
-	return 0
-}
-
-func (x *KillRequest) GetSince() uint64 {
-	if x != nil {
-		return x.Since
-	}
-	return 0
-}
-
-func (x *KillRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-type KillReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       KillReply_Outcome      `protobuf:"varint,1,opt,name=outcome,proto3,enum=rollcall.v1.KillReply_Outcome" json:"outcome,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KillReply) Reset() {
-	*x = KillReply{}
-	mi := &file_rollcall_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KillReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KillReply) ProtoMessage() {}
-
-func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
-func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *KillReply) GetOutcome() KillReply_Outcome {
-	if x != nil {
-		return x.Outcome
-	}
-	return KillReply_UNSPECIFIED
-}
-
-// ReconfigureRequest is a change of the list of servers, with the fields of a client's reconfig.
-type ReconfigureRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`    // of the term it is sent to
-	Joining       string                 `protobuf:"bytes,2,opt,name=joining,proto3" json:"joining,omitempty"`  // server lines with commas between them
-	Leaving       string                 `protobuf:"bytes,3,opt,name=leaving,proto3" json:"leaving,omitempty"`  // ids with commas between them
-	Members       string                 `protobuf:"bytes,4,opt,name=members,proto3" json:"members,omitempty"`  // the server lines of a whole list; it wins over joining and leaving
-	Version       int64                  `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"` // of the list that the operator saw; -1: any
-	Force         bool                   `protobuf:"varint,6,opt,name=force,proto3" json:"force,omitempty"`     // also if one voter would remain
-	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`            // who asked, at most 255 bytes
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReconfigureRequest) Reset() {
-	*x = ReconfigureRequest{}
-	mi := &file_rollcall_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReconfigureRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReconfigureRequest) ProtoMessage() {}
-
-func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
-func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *ReconfigureRequest) GetNonce() uint64 {
-	if x != nil {
-		return x.Nonce
-	}
-	return 0
-}
-
-func (x *ReconfigureRequest) GetJoining() string {
-	if x != nil {
-		return x.Joining
-	}
-	return ""
-}
-
-func (x *ReconfigureRequest) GetLeaving() string {
-	if x != nil {
-		return x.Leaving
-	}
-	return ""
-}
-
-func (x *ReconfigureRequest) GetMembers() string {
-	if x != nil {
-		return x.Members
-	}
-	return ""
-}
-
-func (x *ReconfigureRequest) GetVersion() int64 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-func (x *ReconfigureRequest) GetForce() bool {
-	if x != nil {
-		return x.Force
-	}
-	return false
-}
-
-func (x *ReconfigureRequest) GetBy() string {
-	if x != nil {
-		return x.By
-	}
-	return ""
-}
-
-type ReconfigureReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          int32                  `protobuf:"zigzag32,1,opt,name=code,proto3" json:"code,omitempty"`     // jute.Code
-	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`        // why it was refused, or the new list
-	Version       int64                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of the list
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReconfigureReply) Reset() {
-	*x = ReconfigureReply{}
-	mi := &file_rollcall_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReconfigureReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReconfigureReply) ProtoMessage() {}
-
-func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
-func (*ReconfigureReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *ReconfigureReply) GetCode() int32 {
-	if x != nil {
-		return x.Code
-	}
-	return 0
-}
-
-func (x *ReconfigureReply) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-func (x *ReconfigureReply) GetVersion() int64 {
-	if x != nil {
-		return x.Version
 	}
 	return 0
 }
@@ -2373,7 +2150,7 @@ type HandOverRequest struct {
 
 func (x *HandOverRequest) Reset() {
 	*x = HandOverRequest{}
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2162,7 @@ func (x *HandOverRequest) String() string {
 func (*HandOverRequest) ProtoMessage() {}
 
 func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2175,7 @@ func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOverRequest.ProtoReflect.Descriptor instead.
 func (*HandOverRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{30}
+	return file_rollcall_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HandOverRequest) GetTo() uint32 {
@@ -2416,7 +2193,7 @@ type HandOverReply struct {
 
 func (x *HandOverReply) Reset() {
 	*x = HandOverReply{}
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2205,7 @@ func (x *HandOverReply) String() string {
 func (*HandOverReply) ProtoMessage() {}
 
 func (x *HandOverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2218,7 @@ func (x *HandOverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOverReply.ProtoReflect.Descriptor instead.
 func (*HandOverReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{31}
+	return file_rollcall_proto_rawDescGZIP(), []int{28}
 }
 
 // DrainRequest asks a member to hand leadership over, and to close the connections of its clients.
@@ -2455,7 +2232,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2244,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2257,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{32}
+	return file_rollcall_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainRequest) GetOverMs() uint64 {
@@ -2507,7 +2284,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2296,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2309,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{33}
+	return file_rollcall_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainReply) GetConnections() uint64 {
@@ -2561,7 +2338,7 @@ type RebalanceRequest struct {
 
 func (x *RebalanceRequest) Reset() {
 	*x = RebalanceRequest{}
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2350,7 @@ func (x *RebalanceRequest) String() string {
 func (*RebalanceRequest) ProtoMessage() {}
 
 func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2363,7 @@ func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
 func (*RebalanceRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{34}
+	return file_rollcall_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RebalanceRequest) GetConnections() uint64 {
@@ -2619,7 +2396,7 @@ type RebalanceReply struct {
 
 func (x *RebalanceReply) Reset() {
 	*x = RebalanceReply{}
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2408,7 @@ func (x *RebalanceReply) String() string {
 func (*RebalanceReply) ProtoMessage() {}
 
 func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2421,7 @@ func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceReply.ProtoReflect.Descriptor instead.
 func (*RebalanceReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{35}
+	return file_rollcall_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RebalanceReply) GetConnections() uint64 {
@@ -2676,7 +2453,7 @@ type ViewRequest struct {
 
 func (x *ViewRequest) Reset() {
 	*x = ViewRequest{}
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2465,7 @@ func (x *ViewRequest) String() string {
 func (*ViewRequest) ProtoMessage() {}
 
 func (x *ViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2478,7 @@ func (x *ViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
 func (*ViewRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{36}
+	return file_rollcall_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ViewRequest) GetAbout() isViewRequest_About {
@@ -2871,7 +2648,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +2660,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2673,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{37}
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ViewReply) GetAbout() isViewReply_About {
@@ -3054,7 +2831,7 @@ type ViewStatus struct {
 
 func (x *ViewStatus) Reset() {
 	*x = ViewStatus{}
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +2843,7 @@ func (x *ViewStatus) String() string {
 func (*ViewStatus) ProtoMessage() {}
 
 func (x *ViewStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +2856,7 @@ func (x *ViewStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
 func (*ViewStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{38}
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
 }
 
 type MemberStatus struct {
@@ -3118,7 +2895,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3130,7 +2907,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3143,7 +2920,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{39}
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MemberStatus) GetMember() uint32 {
@@ -3355,7 +3132,7 @@ type ViewSessions struct {
 
 func (x *ViewSessions) Reset() {
 	*x = ViewSessions{}
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +3144,7 @@ func (x *ViewSessions) String() string {
 func (*ViewSessions) ProtoMessage() {}
 
 func (x *ViewSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,7 +3157,7 @@ func (x *ViewSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
 func (*ViewSessions) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{40}
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ViewSessions) GetFirst() uint64 {
@@ -3421,7 +3198,7 @@ type SessionRows struct {
 
 func (x *SessionRows) Reset() {
 	*x = SessionRows{}
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3210,7 @@ func (x *SessionRows) String() string {
 func (*SessionRows) ProtoMessage() {}
 
 func (x *SessionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3223,7 @@ func (x *SessionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
 func (*SessionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{41}
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SessionRows) GetRows() []*SessionRow {
@@ -3477,7 +3254,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3266,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3279,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{42}
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SessionRow) GetId() uint64 {
@@ -3558,7 +3335,7 @@ type ViewFacts struct {
 
 func (x *ViewFacts) Reset() {
 	*x = ViewFacts{}
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3347,7 @@ func (x *ViewFacts) String() string {
 func (*ViewFacts) ProtoMessage() {}
 
 func (x *ViewFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3360,7 @@ func (x *ViewFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
 func (*ViewFacts) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{43}
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ViewFacts) GetIds() []uint64 {
@@ -3602,7 +3379,7 @@ type FactRows struct {
 
 func (x *FactRows) Reset() {
 	*x = FactRows{}
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3391,7 @@ func (x *FactRows) String() string {
 func (*FactRows) ProtoMessage() {}
 
 func (x *FactRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3404,7 @@ func (x *FactRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
 func (*FactRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{44}
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FactRows) GetRows() []*FactRow {
@@ -3651,7 +3428,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3440,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3453,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{45}
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FactRow) GetId() uint64 {
@@ -3734,7 +3511,7 @@ type ViewConnections struct {
 
 func (x *ViewConnections) Reset() {
 	*x = ViewConnections{}
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3523,7 @@ func (x *ViewConnections) String() string {
 func (*ViewConnections) ProtoMessage() {}
 
 func (x *ViewConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3536,7 @@ func (x *ViewConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
 func (*ViewConnections) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{46}
+	return file_rollcall_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ViewConnections) GetBoot() uint64 {
@@ -3801,7 +3578,7 @@ type ConnectionRows struct {
 
 func (x *ConnectionRows) Reset() {
 	*x = ConnectionRows{}
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +3590,7 @@ func (x *ConnectionRows) String() string {
 func (*ConnectionRows) ProtoMessage() {}
 
 func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +3603,7 @@ func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
 func (*ConnectionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{47}
+	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ConnectionRows) GetBoot() uint64 {
@@ -3881,7 +3658,7 @@ type ConnectionRow struct {
 
 func (x *ConnectionRow) Reset() {
 	*x = ConnectionRow{}
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3893,7 +3670,7 @@ func (x *ConnectionRow) String() string {
 func (*ConnectionRow) ProtoMessage() {}
 
 func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3906,7 +3683,7 @@ func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
 func (*ConnectionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{48}
+	return file_rollcall_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ConnectionRow) GetNumber() uint64 {
@@ -4080,7 +3857,7 @@ type ViewWatches struct {
 
 func (x *ViewWatches) Reset() {
 	*x = ViewWatches{}
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +3869,7 @@ func (x *ViewWatches) String() string {
 func (*ViewWatches) ProtoMessage() {}
 
 func (x *ViewWatches) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +3882,7 @@ func (x *ViewWatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
 func (*ViewWatches) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{49}
+	return file_rollcall_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ViewWatches) GetPath() []byte {
@@ -4162,7 +3939,7 @@ type WatchRows struct {
 
 func (x *WatchRows) Reset() {
 	*x = WatchRows{}
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +3951,7 @@ func (x *WatchRows) String() string {
 func (*WatchRows) ProtoMessage() {}
 
 func (x *WatchRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +3964,7 @@ func (x *WatchRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
 func (*WatchRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{50}
+	return file_rollcall_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchRows) GetBoot() uint64 {
@@ -4233,7 +4010,7 @@ type WatchRow struct {
 
 func (x *WatchRow) Reset() {
 	*x = WatchRow{}
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +4022,7 @@ func (x *WatchRow) String() string {
 func (*WatchRow) ProtoMessage() {}
 
 func (x *WatchRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +4035,7 @@ func (x *WatchRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
 func (*WatchRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{51}
+	return file_rollcall_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchRow) GetConnection() uint64 {
@@ -4320,7 +4097,7 @@ type ViewOwner struct {
 
 func (x *ViewOwner) Reset() {
 	*x = ViewOwner{}
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4109,7 @@ func (x *ViewOwner) String() string {
 func (*ViewOwner) ProtoMessage() {}
 
 func (x *ViewOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4122,7 @@ func (x *ViewOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
 func (*ViewOwner) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{52}
+	return file_rollcall_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ViewOwner) GetPath() []byte {
@@ -4366,7 +4143,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4378,7 +4155,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4391,7 +4168,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{53}
+	return file_rollcall_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *OwnerRow) GetKind() NodeKind {
@@ -4427,7 +4204,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4439,7 +4216,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4452,7 +4229,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{54}
+	return file_rollcall_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -4486,7 +4263,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +4275,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +4288,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{55}
+	return file_rollcall_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -4541,7 +4318,7 @@ type ViewRemovals struct {
 
 func (x *ViewRemovals) Reset() {
 	*x = ViewRemovals{}
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4553,7 +4330,7 @@ func (x *ViewRemovals) String() string {
 func (*ViewRemovals) ProtoMessage() {}
 
 func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4566,7 +4343,7 @@ func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
 func (*ViewRemovals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{56}
+	return file_rollcall_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ViewRemovals) GetPath() []byte {
@@ -4608,7 +4385,7 @@ type RemovalRows struct {
 
 func (x *RemovalRows) Reset() {
 	*x = RemovalRows{}
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4620,7 +4397,7 @@ func (x *RemovalRows) String() string {
 func (*RemovalRows) ProtoMessage() {}
 
 func (x *RemovalRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4633,7 +4410,7 @@ func (x *RemovalRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
 func (*RemovalRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{57}
+	return file_rollcall_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RemovalRows) GetRows() []*RemovalRow {
@@ -4673,7 +4450,7 @@ type RemovalRow struct {
 
 func (x *RemovalRow) Reset() {
 	*x = RemovalRow{}
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4462,7 @@ func (x *RemovalRow) String() string {
 func (*RemovalRow) ProtoMessage() {}
 
 func (x *RemovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4475,7 @@ func (x *RemovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
 func (*RemovalRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{58}
+	return file_rollcall_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemovalRow) GetPath() []byte {
@@ -4767,7 +4544,7 @@ type ViewBuckets struct {
 
 func (x *ViewBuckets) Reset() {
 	*x = ViewBuckets{}
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4779,7 +4556,7 @@ func (x *ViewBuckets) String() string {
 func (*ViewBuckets) ProtoMessage() {}
 
 func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,7 +4569,7 @@ func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
 func (*ViewBuckets) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{59}
+	return file_rollcall_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ViewBuckets) GetLimit() uint32 {
@@ -4815,7 +4592,7 @@ type BucketRows struct {
 
 func (x *BucketRows) Reset() {
 	*x = BucketRows{}
-	mi := &file_rollcall_proto_msgTypes[60]
+	mi := &file_rollcall_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +4604,7 @@ func (x *BucketRows) String() string {
 func (*BucketRows) ProtoMessage() {}
 
 func (x *BucketRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[60]
+	mi := &file_rollcall_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +4617,7 @@ func (x *BucketRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
 func (*BucketRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{60}
+	return file_rollcall_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BucketRows) GetLeads() bool {
@@ -4888,7 +4665,7 @@ type BucketRow struct {
 
 func (x *BucketRow) Reset() {
 	*x = BucketRow{}
-	mi := &file_rollcall_proto_msgTypes[61]
+	mi := &file_rollcall_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4900,7 +4677,7 @@ func (x *BucketRow) String() string {
 func (*BucketRow) ProtoMessage() {}
 
 func (x *BucketRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[61]
+	mi := &file_rollcall_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4913,7 +4690,7 @@ func (x *BucketRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
 func (*BucketRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{61}
+	return file_rollcall_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BucketRow) GetDueMs() int64 {
@@ -4989,11 +4766,19 @@ const file_rollcall_proto_rawDesc = "" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\";\n" +
 	"\x06Expire\x12\x14\n" +
 	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x1b\n" +
-	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\"I\n" +
-	"\x04Kill\x12\x14\n" +
-	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x1b\n" +
-	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\">\n" +
+	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\"c\n" +
+	"\x04Kill\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x10R\asession\x12\x14\n" +
+	"\x05since\x18\x02 \x01(\x04R\x05since\x12\x1b\n" +
+	"\tsilent_ms\x18\x03 \x01(\x04R\bsilentMs\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x9d\x01\n" +
+	"\rChangeServers\x12\x18\n" +
+	"\ajoining\x18\x01 \x01(\tR\ajoining\x12\x18\n" +
+	"\aleaving\x18\x02 \x01(\tR\aleaving\x12\x18\n" +
+	"\amembers\x18\x03 \x01(\tR\amembers\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x14\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\">\n" +
 	"\x04Reap\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
@@ -5091,32 +4876,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"!\n" +
 	"\tSyncReply\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"c\n" +
-	"\vKillRequest\x12\x14\n" +
-	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x18\n" +
-	"\asession\x18\x02 \x01(\x10R\asession\x12\x14\n" +
-	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"\x82\x01\n" +
-	"\tKillReply\x128\n" +
-	"\aoutcome\x18\x01 \x01(\x0e2\x1e.rollcall.v1.KillReply.OutcomeR\aoutcome\";\n" +
-	"\aOutcome\x12\x0f\n" +
-	"\vUNSPECIFIED\x10\x00\x12\n" +
-	"\n" +
-	"\x06CLOSED\x10\x01\x12\b\n" +
-	"\x04GONE\x10\x02\x12\t\n" +
-	"\x05MOVED\x10\x03\"\xb8\x01\n" +
-	"\x12ReconfigureRequest\x12\x14\n" +
-	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x18\n" +
-	"\ajoining\x18\x02 \x01(\tR\ajoining\x12\x18\n" +
-	"\aleaving\x18\x03 \x01(\tR\aleaving\x12\x18\n" +
-	"\amembers\x18\x04 \x01(\tR\amembers\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\x03R\aversion\x12\x14\n" +
-	"\x05force\x18\x06 \x01(\bR\x05force\x12\x0e\n" +
-	"\x02by\x18\a \x01(\tR\x02by\"T\n" +
-	"\x10ReconfigureReply\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\x11R\x04code\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x03R\aversion\"!\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"!\n" +
 	"\x0fHandOverRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\rR\x02to\"\x0f\n" +
 	"\rHandOverReply\"7\n" +
@@ -5350,12 +5110,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +
 	"\x04View\x12\x18.rollcall.v1.ViewRequest\x1a\x16.rollcall.v1.ViewReply\x12;\n" +
 	"\x05Drain\x12\x19.rollcall.v1.DrainRequest\x1a\x17.rollcall.v1.DrainReply\x12G\n" +
-	"\tRebalance\x12\x1d.rollcall.v1.RebalanceRequest\x1a\x1b.rollcall.v1.RebalanceReply2\xcf\x02\n" +
+	"\tRebalance\x12\x1d.rollcall.v1.RebalanceRequest\x1a\x1b.rollcall.v1.RebalanceReply2\xc6\x01\n" +
 	"\x06Leader\x12<\n" +
 	"\aForward\x12\x16.rollcall.v1.Forwarded\x1a\x17.rollcall.v1.ForwardEnd(\x01\x128\n" +
-	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReply\x128\n" +
-	"\x04Kill\x12\x18.rollcall.v1.KillRequest\x1a\x16.rollcall.v1.KillReply\x12M\n" +
-	"\vReconfigure\x12\x1f.rollcall.v1.ReconfigureRequest\x1a\x1d.rollcall.v1.ReconfigureReply\x12D\n" +
+	"\x04Sync\x12\x18.rollcall.v1.SyncRequest\x1a\x16.rollcall.v1.SyncReply\x12D\n" +
 	"\bHandOver\x12\x1c.rollcall.v1.HandOverRequest\x1a\x1a.rollcall.v1.HandOverReplyB\x10Z\x0erollcall/protob\x06proto3"
 
 var (
@@ -5370,141 +5128,132 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 	return file_rollcall_proto_rawDescData
 }
 
-var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_rollcall_proto_goTypes = []any{
-	(NodeKind)(0),              // 0: rollcall.v1.NodeKind
-	(RemovalCause)(0),          // 1: rollcall.v1.RemovalCause
-	(KillReply_Outcome)(0),     // 2: rollcall.v1.KillReply.Outcome
-	(*Entry)(nil),              // 3: rollcall.v1.Entry
-	(*Txn)(nil),                // 4: rollcall.v1.Txn
-	(*Identity)(nil),           // 5: rollcall.v1.Identity
-	(*TermStart)(nil),          // 6: rollcall.v1.TermStart
-	(*Roster)(nil),             // 7: rollcall.v1.Roster
-	(*Announce)(nil),           // 8: rollcall.v1.Announce
-	(*OpenSession)(nil),        // 9: rollcall.v1.OpenSession
-	(*Attach)(nil),             // 10: rollcall.v1.Attach
-	(*Expire)(nil),             // 11: rollcall.v1.Expire
-	(*Kill)(nil),               // 12: rollcall.v1.Kill
-	(*Reap)(nil),               // 13: rollcall.v1.Reap
-	(*Sweep)(nil),              // 14: rollcall.v1.Sweep
-	(*HelloRequest)(nil),       // 15: rollcall.v1.HelloRequest
-	(*HelloReply)(nil),         // 16: rollcall.v1.HelloReply
-	(*Configuration)(nil),      // 17: rollcall.v1.Configuration
-	(*ConfiguredServer)(nil),   // 18: rollcall.v1.ConfiguredServer
-	(*Ping)(nil),               // 19: rollcall.v1.Ping
-	(*Verdict)(nil),            // 20: rollcall.v1.Verdict
-	(*Ack)(nil),                // 21: rollcall.v1.Ack
-	(*Pong)(nil),               // 22: rollcall.v1.Pong
-	(*Marks)(nil),              // 23: rollcall.v1.Marks
-	(*Batch)(nil),              // 24: rollcall.v1.Batch
-	(*Forwarded)(nil),          // 25: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),         // 26: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),        // 27: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),          // 28: rollcall.v1.SyncReply
-	(*KillRequest)(nil),        // 29: rollcall.v1.KillRequest
-	(*KillReply)(nil),          // 30: rollcall.v1.KillReply
-	(*ReconfigureRequest)(nil), // 31: rollcall.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),   // 32: rollcall.v1.ReconfigureReply
-	(*HandOverRequest)(nil),    // 33: rollcall.v1.HandOverRequest
-	(*HandOverReply)(nil),      // 34: rollcall.v1.HandOverReply
-	(*DrainRequest)(nil),       // 35: rollcall.v1.DrainRequest
-	(*DrainReply)(nil),         // 36: rollcall.v1.DrainReply
-	(*RebalanceRequest)(nil),   // 37: rollcall.v1.RebalanceRequest
-	(*RebalanceReply)(nil),     // 38: rollcall.v1.RebalanceReply
-	(*ViewRequest)(nil),        // 39: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),          // 40: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),         // 41: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),       // 42: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),       // 43: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),        // 44: rollcall.v1.SessionRows
-	(*SessionRow)(nil),         // 45: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),          // 46: rollcall.v1.ViewFacts
-	(*FactRows)(nil),           // 47: rollcall.v1.FactRows
-	(*FactRow)(nil),            // 48: rollcall.v1.FactRow
-	(*ViewConnections)(nil),    // 49: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),     // 50: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),      // 51: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),        // 52: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),          // 53: rollcall.v1.WatchRows
-	(*WatchRow)(nil),           // 54: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),          // 55: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),           // 56: rollcall.v1.OwnerRow
-	(*ViewEphemerals)(nil),     // 57: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),      // 58: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),       // 59: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),        // 60: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),         // 61: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),        // 62: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),         // 63: rollcall.v1.BucketRows
-	(*BucketRow)(nil),          // 64: rollcall.v1.BucketRow
+	(NodeKind)(0),            // 0: rollcall.v1.NodeKind
+	(RemovalCause)(0),        // 1: rollcall.v1.RemovalCause
+	(*Entry)(nil),            // 2: rollcall.v1.Entry
+	(*Txn)(nil),              // 3: rollcall.v1.Txn
+	(*Identity)(nil),         // 4: rollcall.v1.Identity
+	(*TermStart)(nil),        // 5: rollcall.v1.TermStart
+	(*Roster)(nil),           // 6: rollcall.v1.Roster
+	(*Announce)(nil),         // 7: rollcall.v1.Announce
+	(*OpenSession)(nil),      // 8: rollcall.v1.OpenSession
+	(*Attach)(nil),           // 9: rollcall.v1.Attach
+	(*Expire)(nil),           // 10: rollcall.v1.Expire
+	(*Kill)(nil),             // 11: rollcall.v1.Kill
+	(*ChangeServers)(nil),    // 12: rollcall.v1.ChangeServers
+	(*Reap)(nil),             // 13: rollcall.v1.Reap
+	(*Sweep)(nil),            // 14: rollcall.v1.Sweep
+	(*HelloRequest)(nil),     // 15: rollcall.v1.HelloRequest
+	(*HelloReply)(nil),       // 16: rollcall.v1.HelloReply
+	(*Configuration)(nil),    // 17: rollcall.v1.Configuration
+	(*ConfiguredServer)(nil), // 18: rollcall.v1.ConfiguredServer
+	(*Ping)(nil),             // 19: rollcall.v1.Ping
+	(*Verdict)(nil),          // 20: rollcall.v1.Verdict
+	(*Ack)(nil),              // 21: rollcall.v1.Ack
+	(*Pong)(nil),             // 22: rollcall.v1.Pong
+	(*Marks)(nil),            // 23: rollcall.v1.Marks
+	(*Batch)(nil),            // 24: rollcall.v1.Batch
+	(*Forwarded)(nil),        // 25: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),       // 26: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),      // 27: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),        // 28: rollcall.v1.SyncReply
+	(*HandOverRequest)(nil),  // 29: rollcall.v1.HandOverRequest
+	(*HandOverReply)(nil),    // 30: rollcall.v1.HandOverReply
+	(*DrainRequest)(nil),     // 31: rollcall.v1.DrainRequest
+	(*DrainReply)(nil),       // 32: rollcall.v1.DrainReply
+	(*RebalanceRequest)(nil), // 33: rollcall.v1.RebalanceRequest
+	(*RebalanceReply)(nil),   // 34: rollcall.v1.RebalanceReply
+	(*ViewRequest)(nil),      // 35: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),        // 36: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),       // 37: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),     // 38: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),     // 39: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),      // 40: rollcall.v1.SessionRows
+	(*SessionRow)(nil),       // 41: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),        // 42: rollcall.v1.ViewFacts
+	(*FactRows)(nil),         // 43: rollcall.v1.FactRows
+	(*FactRow)(nil),          // 44: rollcall.v1.FactRow
+	(*ViewConnections)(nil),  // 45: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),   // 46: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),    // 47: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),      // 48: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),        // 49: rollcall.v1.WatchRows
+	(*WatchRow)(nil),         // 50: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),        // 51: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),         // 52: rollcall.v1.OwnerRow
+	(*ViewEphemerals)(nil),   // 53: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),    // 54: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),     // 55: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),      // 56: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),       // 57: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),      // 58: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),       // 59: rollcall.v1.BucketRows
+	(*BucketRow)(nil),        // 60: rollcall.v1.BucketRow
 }
 var file_rollcall_proto_depIdxs = []int32{
-	4,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
-	5,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	7,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
-	7,  // 3: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
+	3,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
+	4,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
+	6,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
+	6,  // 3: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
 	17, // 4: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
 	18, // 5: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
 	21, // 6: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
 	20, // 7: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
 	24, // 8: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
 	23, // 9: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
-	4,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	2,  // 11: rollcall.v1.KillReply.outcome:type_name -> rollcall.v1.KillReply.Outcome
-	41, // 12: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	43, // 13: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	46, // 14: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	49, // 15: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	52, // 16: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	55, // 17: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	57, // 18: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	59, // 19: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	62, // 20: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	42, // 21: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	44, // 22: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	47, // 23: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	50, // 24: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	53, // 25: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	56, // 26: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	58, // 27: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	60, // 28: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	63, // 29: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
-	23, // 30: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
-	45, // 31: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	48, // 32: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	51, // 33: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	51, // 34: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	54, // 35: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	0,  // 36: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	61, // 37: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	1,  // 38: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	64, // 39: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	15, // 40: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	19, // 41: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	39, // 42: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	35, // 43: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	37, // 44: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
-	25, // 45: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	27, // 46: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	29, // 47: rollcall.v1.Leader.Kill:input_type -> rollcall.v1.KillRequest
-	31, // 48: rollcall.v1.Leader.Reconfigure:input_type -> rollcall.v1.ReconfigureRequest
-	33, // 49: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	16, // 50: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	22, // 51: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	40, // 52: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	36, // 53: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	38, // 54: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
-	26, // 55: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	28, // 56: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	30, // 57: rollcall.v1.Leader.Kill:output_type -> rollcall.v1.KillReply
-	32, // 58: rollcall.v1.Leader.Reconfigure:output_type -> rollcall.v1.ReconfigureReply
-	34, // 59: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	50, // [50:60] is the sub-list for method output_type
-	40, // [40:50] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	3,  // 10: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	37, // 11: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	39, // 12: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	42, // 13: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	45, // 14: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	48, // 15: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	51, // 16: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	53, // 17: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	55, // 18: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	58, // 19: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	38, // 20: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	40, // 21: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	43, // 22: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	46, // 23: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	49, // 24: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	52, // 25: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	54, // 26: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	56, // 27: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	59, // 28: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	23, // 29: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	41, // 30: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	44, // 31: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	47, // 32: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	47, // 33: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	50, // 34: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	0,  // 35: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	57, // 36: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	1,  // 37: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	60, // 38: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	15, // 39: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	19, // 40: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	35, // 41: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	31, // 42: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	33, // 43: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
+	25, // 44: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	27, // 45: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	29, // 46: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	16, // 47: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	22, // 48: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	36, // 49: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	32, // 50: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	34, // 51: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
+	26, // 52: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	28, // 53: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	30, // 54: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	47, // [47:55] is the sub-list for method output_type
+	39, // [39:47] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -5512,7 +5261,7 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
-	file_rollcall_proto_msgTypes[36].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[33].OneofWrappers = []any{
 		(*ViewRequest_Status)(nil),
 		(*ViewRequest_Sessions)(nil),
 		(*ViewRequest_Facts)(nil),
@@ -5523,7 +5272,7 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Removals)(nil),
 		(*ViewRequest_Buckets)(nil),
 	}
-	file_rollcall_proto_msgTypes[37].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[34].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
 		(*ViewReply_Sessions)(nil),
 		(*ViewReply_Facts)(nil),
@@ -5539,8 +5288,8 @@ func file_rollcall_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   62,
+			NumEnums:      2,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

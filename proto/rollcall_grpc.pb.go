@@ -295,11 +295,9 @@ var Follower_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Leader_Forward_FullMethodName     = "/rollcall.v1.Leader/Forward"
-	Leader_Sync_FullMethodName        = "/rollcall.v1.Leader/Sync"
-	Leader_Kill_FullMethodName        = "/rollcall.v1.Leader/Kill"
-	Leader_Reconfigure_FullMethodName = "/rollcall.v1.Leader/Reconfigure"
-	Leader_HandOver_FullMethodName    = "/rollcall.v1.Leader/HandOver"
+	Leader_Forward_FullMethodName  = "/rollcall.v1.Leader/Forward"
+	Leader_Sync_FullMethodName     = "/rollcall.v1.Leader/Sync"
+	Leader_HandOver_FullMethodName = "/rollcall.v1.Leader/HandOver"
 )
 
 // LeaderClient is the client API for Leader service.
@@ -314,11 +312,6 @@ type LeaderClient interface {
 	// Sync returns an index at or above everything that was committed before the call. It
 	// answers after a proof round that began after the call.
 	Sync(ctx context.Context, in *SyncRequest, opts ...grpc.CallOption) (*SyncReply, error)
-	// Kill ends a session for an operator, through the log. It answers when the leader has applied that.
-	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillReply, error)
-	// Reconfigure changes the list of servers for an operator, through the log. It answers when the leader
-	// has applied that.
-	Reconfigure(ctx context.Context, in *ReconfigureRequest, opts ...grpc.CallOption) (*ReconfigureReply, error)
 	// HandOver hands leadership over to a member, for an operator. It answers when the member that was asked
 	// does not lead any more.
 	HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverReply, error)
@@ -355,26 +348,6 @@ func (c *leaderClient) Sync(ctx context.Context, in *SyncRequest, opts ...grpc.C
 	return out, nil
 }
 
-func (c *leaderClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(KillReply)
-	err := c.cc.Invoke(ctx, Leader_Kill_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *leaderClient) Reconfigure(ctx context.Context, in *ReconfigureRequest, opts ...grpc.CallOption) (*ReconfigureReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReconfigureReply)
-	err := c.cc.Invoke(ctx, Leader_Reconfigure_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *leaderClient) HandOver(ctx context.Context, in *HandOverRequest, opts ...grpc.CallOption) (*HandOverReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HandOverReply)
@@ -397,11 +370,6 @@ type LeaderServer interface {
 	// Sync returns an index at or above everything that was committed before the call. It
 	// answers after a proof round that began after the call.
 	Sync(context.Context, *SyncRequest) (*SyncReply, error)
-	// Kill ends a session for an operator, through the log. It answers when the leader has applied that.
-	Kill(context.Context, *KillRequest) (*KillReply, error)
-	// Reconfigure changes the list of servers for an operator, through the log. It answers when the leader
-	// has applied that.
-	Reconfigure(context.Context, *ReconfigureRequest) (*ReconfigureReply, error)
 	// HandOver hands leadership over to a member, for an operator. It answers when the member that was asked
 	// does not lead any more.
 	HandOver(context.Context, *HandOverRequest) (*HandOverReply, error)
@@ -420,12 +388,6 @@ func (UnimplementedLeaderServer) Forward(grpc.ClientStreamingServer[Forwarded, F
 }
 func (UnimplementedLeaderServer) Sync(context.Context, *SyncRequest) (*SyncReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Sync not implemented")
-}
-func (UnimplementedLeaderServer) Kill(context.Context, *KillRequest) (*KillReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
-}
-func (UnimplementedLeaderServer) Reconfigure(context.Context, *ReconfigureRequest) (*ReconfigureReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Reconfigure not implemented")
 }
 func (UnimplementedLeaderServer) HandOver(context.Context, *HandOverRequest) (*HandOverReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method HandOver not implemented")
@@ -476,42 +438,6 @@ func _Leader_Sync_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Leader_Kill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(KillRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(LeaderServer).Kill(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Leader_Kill_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaderServer).Kill(ctx, req.(*KillRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Leader_Reconfigure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReconfigureRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(LeaderServer).Reconfigure(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Leader_Reconfigure_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(LeaderServer).Reconfigure(ctx, req.(*ReconfigureRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _Leader_HandOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HandOverRequest)
 	if err := dec(in); err != nil {
@@ -540,14 +466,6 @@ var Leader_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Sync",
 			Handler:    _Leader_Sync_Handler,
-		},
-		{
-			MethodName: "Kill",
-			Handler:    _Leader_Kill_Handler,
-		},
-		{
-			MethodName: "Reconfigure",
-			Handler:    _Leader_Reconfigure_Handler,
 		},
 		{
 			MethodName: "HandOver",

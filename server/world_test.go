@@ -291,13 +291,12 @@ func (m *fakeMember) silence(mute bool, vouch func(context.Context) error) {
 
 // The methods below are the Hooks: what a follower does and reports to the server.
 
-func (m *fakeMember) TermStarted(znode.Term)                 {}
-func (m *fakeMember) Announced(uint32, uint64, uint64)       {}
-func (m *fakeMember) Opened(znode.Session)                   {}
-func (m *fakeMember) Dropped(*proto.Txn)                     {}
-func (m *fakeMember) Listed(znode.Roster)                    {}
-func (m *fakeMember) Reconfigured(*proto.Txn, *znode.Result) {}
-func (m *fakeMember) Overused(znode.Quota)                   {}
+func (m *fakeMember) TermStarted(znode.Term)           {}
+func (m *fakeMember) Announced(uint32, uint64, uint64) {}
+func (m *fakeMember) Opened(znode.Session)             {}
+func (m *fakeMember) Dropped(*proto.Txn)               {}
+func (m *fakeMember) Listed(znode.Roster)              {}
+func (m *fakeMember) Overused(znode.Quota)             {}
 
 func (m *fakeMember) Attached(s znode.Session, old znode.Owner) { m.srv.Attached(s, old) }
 func (m *fakeMember) Restored()                                 { m.srv.Restored() }

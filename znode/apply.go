@@ -97,16 +97,14 @@ func (s *State) step(txn *proto.Txn) {
 	if own {
 		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
 		s.hooks.Applied(txn, r)
-	} else if txn.GetMember() == 0 && jute.Op(txn.GetOp()) == jute.OpReconfig {
-		r.Zxid = s.zxid
-		s.hooks.Reconfigured(txn, r)
 	}
 }
 
-// leadersOwn reports whether leaders make transactions of op themselves.
+// leadersOwn reports whether a transaction of op may belong to no member, because a leader makes it. A kill belongs
+// to the member that submits it, or to none if no ensemble runs: then a backup is being prepared.
 func leadersOwn(op jute.Op) bool {
 	switch op {
-	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep, jute.OpReconfig:
+	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:
 		return true
 	}
 	return false

@@ -99,7 +99,7 @@ func TestKill(t *testing.T) {
 		zxid := w.s().Zxid()
 		w.heard.log = nil
 		w.kill(k.id, k.since(), "alice")
-		w.wantLog(fmt.Sprintf("killed %v of {1 %d} ephemerals 1", k.id, k.conn), "end")
+		w.wantLog(fmt.Sprintf("killed %v of {1 %d} ephemerals 1", k.id, k.conn), "applied kill 0", "end")
 		if _, code := k.exists("/e"); code != jute.NoNode || w.s().Zxid() != zxid+1 {
 			t.Errorf("/e: %v, zxid %#x", code, w.s().Zxid())
 		}
@@ -111,41 +111,51 @@ func TestKill(t *testing.T) {
 		}
 	})
 	longest := strings.Repeat("x", MaxBy)
-	for name, make := range map[string]func(w *world, k *client, seen uint64) *proto.Txn{
-		"that moved on": func(_ *world, k *client, seen uint64) *proto.Txn {
+	for name, tt := range map[string]struct {
+		make func(k *client, seen uint64) *proto.Txn
+		want jute.Code
+	}{
+		"that moved on": {func(k *client, seen uint64) *proto.Txn {
 			_, r := k.attach(1, seen, password(k.id))
 			k.must(r)
 			return killTxn(k.id, &proto.Kill{Since: seen})
-		},
-		"as it will be": func(_ *world, k *client, seen uint64) *proto.Txn { return killTxn(k.id, &proto.Kill{Since: seen + 1}) },
-		"that is not there": func(_ *world, k *client, seen uint64) *proto.Txn {
+		}, jute.SessionMoved},
+		"as it will be": {func(k *client, seen uint64) *proto.Txn { return killTxn(k.id, &proto.Kill{Since: seen + 1}) }, jute.SessionMoved},
+		"that is not there": {func(k *client, seen uint64) *proto.Txn {
 			return killTxn(k.id+100, &proto.Kill{Since: seen})
-		},
-		"for a name that is too long": func(_ *world, k *client, seen uint64) *proto.Txn {
+		}, jute.SessionExpired},
+		"for a name that is too long": {func(k *client, seen uint64) *proto.Txn {
 			return killTxn(k.id, &proto.Kill{Since: seen, By: longest + "x"})
-		},
-		"with a body that is none": func(_ *world, k *client, _ uint64) *proto.Txn {
+		}, jute.MarshallingError},
+		"with a body that is none": {func(k *client, _ uint64) *proto.Txn {
 			return &proto.Txn{Op: int32(jute.OpKill), Session: int64(k.id), Body: []byte{0xff}}
-		},
-		"in a member's name": func(w *world, k *client, seen uint64) *proto.Txn {
-			txn := killTxn(k.id, &proto.Kill{Since: seen})
-			txn.Conn = k.conn
-			return w.next(1, txn)
-		},
+		}, jute.MarshallingError},
 	} {
 		t.Run("not a session "+name, func(t *testing.T) {
 			w := newWorld(t)
 			k := w.connect()
-			txn := make(w, k, k.since())
+			txn := tt.make(k, k.since())
 			zxid := w.s().Zxid()
-			if w.entry(txn); txn.Member == 1 {
-				zxid++ // the refusal takes it
+			if r := w.run(1, txn); r.Code != tt.want {
+				t.Errorf("%v, want %v", r.Code, tt.want)
 			}
 			if _, ok := w.s().Session(k.id); !ok || w.s().Zxid() != zxid || len(w.ended()) != 0 {
 				t.Errorf("session there: %t, zxid %#x, %d ends", ok, w.s().Zxid(), len(w.ended()))
 			}
 		})
 	}
+	t.Run("a session once", func(t *testing.T) {
+		w := newWorld(t)
+		k := w.connect()
+		since := k.since()
+		first, second := killTxn(k.id, &proto.Kill{Since: since, By: "alice"}), killTxn(k.id, &proto.Kill{Since: since, By: "bob"})
+		w.heard.log = nil
+		w.entry(w.next(1, first), w.next(1, second), first) // the first one is in the log twice
+		w.wantLog(fmt.Sprintf("killed %v of {1 %d} ephemerals 0", k.id, k.conn), "applied kill 0", fmt.Sprintf("applied kill %d", jute.SessionExpired), "dropped kill 2", "end")
+		if got := w.ended(); len(got) != 1 || got[0].By != "alice" {
+			t.Errorf("%+v", got)
+		}
+	})
 	t.Run("for the longest name", func(t *testing.T) {
 		w := newWorld(t)
 		k := w.connect()

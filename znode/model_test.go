@@ -402,7 +402,7 @@ func (d *drive) reconfig(k *client) {
 	if d.IntN(2) == 0 {
 		k.auth("super", "").reconfig(joining, leaving, "", -1, everybody[d.IntN(3):]...)
 	} else {
-		w.operators(&proto.ReconfigureRequest{Joining: joining, Leaving: leaving, Version: -1, Force: d.IntN(2) == 0}, everybody[d.IntN(3):]...)
+		w.operators(&proto.ChangeServers{Joining: joining, Leaving: leaving, Version: -1, Force: d.IntN(2) == 0}, everybody[d.IntN(3):]...)
 	}
 	d.relist(before)
 }

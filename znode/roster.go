@@ -126,10 +126,10 @@ func (t *transaction) showRoster() {
 	t.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 }
 
-// ChangeOf returns the change of the list that a reconfig asks for.
+// ChangeOf returns the change of the list that a client's reconfig or an operator requests.
 func ChangeOf(txn *proto.Txn) (serverlist.Change, error) {
-	if txn.GetMember() == 0 {
-		var req proto.ReconfigureRequest
+	if jute.Op(txn.GetOp()) == jute.OpChangeServers {
+		var req proto.ChangeServers
 		err := pb.Unmarshal(txn.GetBody(), &req)
 		return serverlist.Change{Joining: req.GetJoining(), Leaving: req.GetLeaving(), Members: req.GetMembers()}, err
 	}
@@ -167,10 +167,9 @@ func (t *transaction) runReconfig() {
 	}
 }
 
-// runOperators serves a reconfig of the leader's own, which an operator asked for. It needs no right and
-// no rule.
-func (t *transaction) runOperators() {
-	var req proto.ReconfigureRequest
+// changeServers changes the list for an operator, whatever clients may do.
+func (t *transaction) changeServers() {
+	var req proto.ChangeServers
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
 		t.result.Code = jute.MarshallingError
 		return

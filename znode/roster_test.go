@@ -47,12 +47,10 @@ func (c *client) reconfig(joining, leaving, members string, version int64, reach
 	return c.w.run(c.member, txn)
 }
 
-// operators asks for a change as the leader does for an operator.
-func (w *world) operators(req *proto.ReconfigureRequest, reached ...uint32) Result {
+// operators requests a change through member 1, as it does for an operator.
+func (w *world) operators(req *proto.ChangeServers, reached ...uint32) Result {
 	w.t.Helper()
-	w.heard.result = Result{Code: -9999}
-	w.entry(&proto.Txn{Op: int32(jute.OpReconfig), Body: message(req), Reached: reached})
-	return w.heard.result
+	return w.run(1, &proto.Txn{Op: int32(jute.OpChangeServers), Body: message(req), Reached: reached})
 }
 
 var everybody = []uint32{1, 2, 3, 4, 5}
@@ -272,13 +270,13 @@ func TestRemovedMemberHoldsBackNoFormat(t *testing.T) {
 	if got := w.s().MinFormat(); got != 1 {
 		t.Errorf("the lowest format is %d", got)
 	}
-	w.operators(&proto.ReconfigureRequest{Leaving: "3", Version: -1}, everybody...)
+	w.entry(&proto.Txn{Member: 1, Boot: 5, Seq: 1, Op: int32(jute.OpChangeServers), Body: message(&proto.ChangeServers{Leaving: "3", Version: -1}), Reached: everybody})
 	if id, older := w.s().OlderThan(6); w.s().MinFormat() != 6 || older {
 		t.Errorf("the lowest format is %d, of member %d", w.s().MinFormat(), id)
 	}
 }
 
-// The leader's own reconfig needs no session, right or rule, and may leave one voter if it is forced.
+// An operator's change needs no session, right or rule, and may leave one voter if it is forced.
 func TestReconfigForOperators(t *testing.T) {
 	w := listedWorld(t)
 	w.rules.Reconfig = false
@@ -286,20 +284,20 @@ func TestReconfigForOperators(t *testing.T) {
 	long := strings.Repeat("x", MaxBy+1)
 	for _, tt := range []struct {
 		name    string
-		req     *proto.ReconfigureRequest
+		req     *proto.ChangeServers
 		reached []uint32
 		want    jute.Code
 		why     string
 	}{
-		{"long name", &proto.ReconfigureRequest{Version: -1, By: long}, everybody, jute.MarshallingError, ""},
-		{"another version", &proto.ReconfigureRequest{Version: 5}, everybody, jute.BadVersion, "read it again"},
-		{"a wrong line", &proto.ReconfigureRequest{Version: -1, Joining: "x"}, everybody, jute.BadArguments, `"x"`},
-		{"one voter", &proto.ReconfigureRequest{Version: -1, Leaving: "2,3"}, everybody, jute.BadArguments, "at least 2"},
-		{"no voter", &proto.ReconfigureRequest{Version: -1, Leaving: "1,2,3", Force: true}, everybody, jute.BadArguments, "no server line"},
-		{"no majority", &proto.ReconfigureRequest{Version: -1, Force: true}, []uint32{1}, jute.NewConfigNoQuorum, "[2 3]"},
-		{"a member leaves", &proto.ReconfigureRequest{Version: -1, Leaving: "3", By: long[1:]}, everybody, jute.OK, ""},
-		{"one voter by force", &proto.ReconfigureRequest{Version: -1, Leaving: "2", Force: true}, []uint32{1}, jute.OK, ""},
-		{"an observer beside one voter", &proto.ReconfigureRequest{Version: -1, Joining: "server.4=d:1:2:observer;9"}, []uint32{1}, jute.OK, ""},
+		{"long name", &proto.ChangeServers{Version: -1, By: long}, everybody, jute.MarshallingError, ""},
+		{"another version", &proto.ChangeServers{Version: 5}, everybody, jute.BadVersion, "read it again"},
+		{"a wrong line", &proto.ChangeServers{Version: -1, Joining: "x"}, everybody, jute.BadArguments, `"x"`},
+		{"one voter", &proto.ChangeServers{Version: -1, Leaving: "2,3"}, everybody, jute.BadArguments, "at least 2"},
+		{"no voter", &proto.ChangeServers{Version: -1, Leaving: "1,2,3", Force: true}, everybody, jute.BadArguments, "no server line"},
+		{"no majority", &proto.ChangeServers{Version: -1, Force: true}, []uint32{1}, jute.NewConfigNoQuorum, "[2 3]"},
+		{"a member leaves", &proto.ChangeServers{Version: -1, Leaving: "3", By: long[1:]}, everybody, jute.OK, ""},
+		{"one voter by force", &proto.ChangeServers{Version: -1, Leaving: "2", Force: true}, []uint32{1}, jute.OK, ""},
+		{"an observer beside one voter", &proto.ChangeServers{Version: -1, Joining: "server.4=d:1:2:observer;9"}, []uint32{1}, jute.OK, ""},
 	} {
 		w.heard.log = nil
 		before := w.roster()
@@ -310,7 +308,7 @@ func TestReconfigForOperators(t *testing.T) {
 		if r.Zxid != w.s().Zxid() || (w.roster().Version != before.Version) != (tt.want == jute.OK) {
 			t.Errorf("%s: zxid %#x, list %+v", tt.name, r.Zxid, w.roster())
 		}
-		if last := w.heard.log[len(w.heard.log)-2]; last != fmt.Sprintf("reconfigured %d", tt.want) {
+		if last := w.heard.log[len(w.heard.log)-2]; last != fmt.Sprintf("applied changeServers %d", tt.want) {
 			t.Errorf("%s: heard %q", tt.name, w.heard.log)
 		}
 	}
@@ -319,11 +317,11 @@ func TestReconfigForOperators(t *testing.T) {
 	}
 }
 
-// A member can forward only what clients ask for: it cannot speak as the leader.
-func TestReconfigOfAMemberIsAClients(t *testing.T) {
+// A client's reconfig is never taken for an operator's change, whatever its body is.
+func TestReconfigOfAClientIsNotAnOperators(t *testing.T) {
 	w := listedWorld(t)
 	k := w.connect()
-	if r := k.do(jute.OpReconfig, message(&proto.ReconfigureRequest{Version: -1, Leaving: "3"})); r.Code != jute.MarshallingError || len(w.roster().Servers) != 3 {
+	if r := k.do(jute.OpReconfig, message(&proto.ChangeServers{Version: -1, Leaving: "3"})); r.Code != jute.MarshallingError || len(w.roster().Servers) != 3 {
 		t.Errorf("%v, %+v", r.Code, w.roster())
 	}
 }

@@ -180,15 +180,20 @@ func (t *transaction) expire() {
 }
 
 // kill ends a session because an operator asked for that, unless its owner is no longer the one
-// that the operator saw: then the client has come back.
+// that the operator saw: then the client has come back, and the code is SessionMoved.
 func (t *transaction) kill() {
 	var req proto.Kill
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
-	if !ok || session.Since != req.GetSince() {
+	session, ok := t.state.session(jute.SessionID(req.GetSession()))
+	switch {
+	case !ok:
+		t.result.Code = jute.SessionExpired
+		return
+	case session.Since != req.GetSince():
+		t.result.Code = jute.SessionMoved
 		return
 	}
 	t.take()

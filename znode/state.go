@@ -115,7 +115,7 @@ type Result struct {
 	Zxid    int64     // the transaction's own, or the last one if it took none
 	Path    string    // what a create created
 	Stat    jute.Stat // after create, setData, setACL, reconfig
-	Data    []byte    // after reconfig: the new text of /zookeeper/config
+	Data    []byte    // after a change of the list of servers: the new text of /zookeeper/config
 	Why     string    // why a reconfig was refused, in words, if Code does not say all
 	Multi   []OpResult
 	Session Session // after createSession and attach; also the present record if Code is SessionMoved
@@ -161,9 +161,6 @@ type Hooks interface {
 	// Listed is called when the list of servers is another one, and after Restored if there is a list. The
 	// progress of members that are not in the list is gone.
 	Listed(r Roster)
-	// Reconfigured is called when a reconfig of the leader's own has run, whether it changed the list or not.
-	// r is valid during the call.
-	Reconfigured(txn *proto.Txn, r *Result)
 	// Applied is called when a transaction of this member was in turn and has run, after the events
 	// that it caused. It is called for empty transactions too.
 	Applied(txn *proto.Txn, r *Result)
@@ -306,7 +303,6 @@ func (noHooks) Closed(Session, End)              {}
 func (noHooks) Swept(jute.SessionID, bool)       {}
 func (noHooks) Removed(Removal, []string)        {}
 func (noHooks) Listed(Roster)                    {}
-func (noHooks) Reconfigured(*proto.Txn, *Result) {}
 func (noHooks) Applied(*proto.Txn, *Result)      {}
 func (noHooks) Dropped(*proto.Txn)               {}
 func (noHooks) Overused(Quota)                   {}

@@ -53,7 +53,11 @@ func (t *transaction) execute() {
 		t.identify()
 	case jute.OpCloseSession:
 		t.closeSession()
-	case jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep:
+	case jute.OpKill:
+		t.kill()
+	case jute.OpChangeServers:
+		t.changeServers()
+	case jute.OpExpire, jute.OpReap, jute.OpSweep:
 		if t.txn.GetMember() != 0 {
 			t.unimplemented()
 			return
@@ -71,11 +75,7 @@ func (t *transaction) execute() {
 	case jute.OpMulti:
 		t.runMulti()
 	case jute.OpReconfig:
-		if t.txn.GetMember() == 0 {
-			t.runOperators()
-		} else {
-			t.runReconfig()
-		}
+		t.runReconfig()
 	default:
 		t.unimplemented()
 	}
@@ -86,8 +86,6 @@ func (t *transaction) runLeaders(op jute.Op) {
 	switch op {
 	case jute.OpExpire:
 		t.expire()
-	case jute.OpKill:
-		t.kill()
 	case jute.OpReap:
 		t.reap()
 	default:

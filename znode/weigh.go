@@ -18,6 +18,10 @@ const levelWeight = 16
 // bytes, and each is read and written.
 const reconfigWeight = 4096
 
+// killWeight is what the end of a session for an operator weighs: an entry then has at most 64 of them. Each costs every member as
+// much as a few writes, in addition to the session's ephemeral nodes.
+const killWeight = 64
+
 // identifyWeight is what an identify weighs: the list of identities in the record, of up to 4 KiB, is made anew, however short the one
 // is that is added. An entry then has as many of them as of such lists in 1 MiB.
 const identifyWeight = 16
@@ -28,8 +32,10 @@ func Weigh(txn *proto.Txn) int {
 	op, body := jute.Op(txn.GetOp()), txn.GetBody()
 	n := 1
 	switch op {
-	case jute.OpReconfig:
+	case jute.OpReconfig, jute.OpChangeServers:
 		return reconfigWeight
+	case jute.OpKill:
+		return killWeight
 	case jute.OpIdentify:
 		return identifyWeight
 	case jute.OpMulti:

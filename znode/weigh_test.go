@@ -24,6 +24,8 @@ func TestWeigh(t *testing.T) {
 		{"multi of a path of 128 levels", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk(strings.Repeat("/x", 128), 0)}), 128 / levelWeight},
 		{"identify", jute.OpIdentify, nil, identifyWeight},
 		{"reconfig", jute.OpReconfig, nil, reconfigWeight},
+		{"operator's change of the servers", jute.OpChangeServers, nil, reconfigWeight},
+		{"kill", jute.OpKill, nil, killWeight},
 		{"multi of quotas", jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{mk(quotaPath+"/q"+limitsName, 0), mk(quotaPath+"/q"+usageName, 0)}), 2},
 	} {
 		if got := Weigh(&proto.Txn{Op: int32(tt.op), Body: tt.body}); got != tt.want {

@@ -118,13 +118,15 @@ func (w *world) expire(id jute.SessionID, since uint64) {
 	w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(id), Body: message(&proto.Expire{Since: since})})
 }
 
-func (w *world) kill(id jute.SessionID, since uint64, by string) {
+// kill ends a session through member 1.
+func (w *world) kill(id jute.SessionID, since uint64, by string) Result {
 	w.t.Helper()
-	w.entry(killTxn(id, &proto.Kill{Since: since, SilentMs: 1500, By: by}))
+	return w.run(1, killTxn(id, &proto.Kill{Since: since, SilentMs: 1500, By: by}))
 }
 
 func killTxn(id jute.SessionID, kill *proto.Kill) *proto.Txn {
-	return &proto.Txn{Op: int32(jute.OpKill), Session: int64(id), Body: message(kill)}
+	kill.Session = int64(id)
+	return &proto.Txn{Op: int32(jute.OpKill), Body: message(kill)}
 }
 
 func message(m pb.Message) []byte {
@@ -173,13 +175,9 @@ func (o *recorder) Applied(txn *proto.Txn, r *Result) {
 }
 func (o *recorder) Dropped(txn *proto.Txn) { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
 func (o *recorder) Listed(r Roster)        { o.note("listed %x", r.Version) }
-func (o *recorder) Reconfigured(_ *proto.Txn, r *Result) {
-	o.result = *r
-	o.note("reconfigured %d", r.Code)
-}
-func (o *recorder) Overused(q Quota) { o.note("overused %+v", q) }
-func (o *recorder) EntryEnd(uint64)  { o.note("end") }
-func (o *recorder) Restored()        { o.note("restored") }
+func (o *recorder) Overused(q Quota)       { o.note("overused %+v", q) }
+func (o *recorder) EntryEnd(uint64)        { o.note("end") }
+func (o *recorder) Restored()              { o.note("restored") }
 
 // wantLog checks the calls that were recorded since the last check.
 func (w *world) wantLog(want ...string) {

@@ -444,13 +444,13 @@ var named = []namedMutant{
 	},
 	{
 		"kill of a session that moved on", "znode/session.go",
-		"if !ok || session.Since != req.GetSince() {", "if !ok {",
+		"case session.Since != req.GetSince():", "case false:",
 		"integration", "TestKillOfASessionThatMovesOn",
 	},
 	{
-		"kill asked for once", "follower/kill.go",
-		"if !retry.wait(ctx, t) {", "if !retry.wait(ctx, t) || true {",
-		"integration", "TestKillAndAChangeOfLeader",
+		"write that was sent called withdrawn", "follower/outbox.go",
+		"return o.lanes[conn] == nil", "return true",
+		"follower", "TestWithdraw",
 	},
 	{
 		"time that never goes back", "znode/apply.go",
@@ -538,7 +538,7 @@ var named = []namedMutant{
 		"leader", "TestNoProofByALaterConfiguration",
 	},
 	{
-		"servers that answer the leader named by a member", "leader/reconfigure.go",
+		"servers that answer the leader named by a member", "leader/stamp.go",
 		"txns[i].Reached = l.cfg.Present(txn)", "_ = l.cfg.Present(txn)",
 		"leader", "TestReachedIsTheLeaders",
 	},

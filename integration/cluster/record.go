@@ -358,15 +358,14 @@ func (w *witness) Listed(r znode.Roster) {
 	}
 }
 
-func (w *witness) Announced(uint32, uint64, uint64)       {}
-func (w *witness) Applied(*proto.Txn, *znode.Result)      {}
-func (w *witness) Dropped(*proto.Txn)                     {}
-func (w *witness) Overused(znode.Quota)                   {}
-func (w *witness) Reconfigured(*proto.Txn, *znode.Result) {}
-func (w *witness) Swept(jute.SessionID, bool)             {}
-func (w *witness) Removed(znode.Removal, []string)        {}
-func (w *witness) EntryEnd(uint64)                        {}
-func (w *witness) Restored()                              {}
+func (w *witness) Announced(uint32, uint64, uint64)  {}
+func (w *witness) Applied(*proto.Txn, *znode.Result) {}
+func (w *witness) Dropped(*proto.Txn)                {}
+func (w *witness) Overused(znode.Quota)              {}
+func (w *witness) Swept(jute.SessionID, bool)        {}
+func (w *witness) Removed(znode.Removal, []string)   {}
+func (w *witness) EntryEnd(uint64)                   {}
+func (w *witness) Restored()                         {}
 
 // listening records what one member's connections ask of it.
 type listening struct {

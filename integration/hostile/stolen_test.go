@@ -161,9 +161,9 @@ func (s stolen) namesNoEnsemble(t *testing.T, guard *trust.Guard) {
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "has not named the ensemble") {
 		t.Errorf("a view without an ensemble: %v", err)
 	}
-	_, err = proto.NewLeaderClient(conn).Kill(ctx, &proto.KillRequest{})
+	_, err = proto.NewLeaderClient(conn).HandOver(ctx, &proto.HandOverRequest{})
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "has not named the ensemble") {
-		t.Errorf("a kill without an ensemble: %v", err)
+		t.Errorf("a transfer of leadership without an ensemble: %v", err)
 	}
 }
 

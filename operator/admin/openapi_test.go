@@ -152,7 +152,7 @@ var meanings = map[int]string{
 	429: "too many credentials from this address were wrong, and these were not checked; try again",
 	501: "this process does not do that",
 	503: "this member cannot answer now, and nothing was done; try again",
-	504: "the outcome is not known",
+	504: "not confirmed in time",
 }
 
 var inPath = regexp.MustCompile(`\{(\w+)\}`)

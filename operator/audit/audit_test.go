@@ -225,6 +225,7 @@ var silent = map[string][]jute.Op{
 	"refused before the log":                        {jute.OpDeleteContainer},
 	"no requests":                                   {jute.OpNotification, jute.OpError},
 	"the log's own":                                 {jute.OpTermStart, jute.OpAnnounce, jute.OpEmpty, jute.OpIdentify},
+	"an Event of the member that was asked":         {jute.OpChangeServers},
 	"an Event at the leader":                        {jute.OpExpire, jute.OpKill, jute.OpReap, jute.OpSweep},
 }
 

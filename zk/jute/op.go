@@ -57,6 +57,8 @@ const (
 	OpSweep     Op = -1007 // some of the nodes that an ended session has left are removed
 	OpKill      Op = -1008 // an operator ends a session
 	OpIdentify  Op = -1009 // the owner of a session has proved more identities
+
+	OpChangeServers Op = -1010 // an operator changes the list of servers
 )
 
 // Class groups the operations that servers treat alike.
@@ -137,6 +139,7 @@ var operations = [...]operation{
 	{OpSweep, "sweep", "", ClassLog, true, nil, nil},
 	{OpKill, "kill", "", ClassLog, true, nil, nil},
 	{OpIdentify, "identify", "", ClassLog, true, nil, nil},
+	{OpChangeServers, "changeServers", "", ClassLog, true, nil, nil},
 }
 
 // record returns a new record of type R.
@@ -149,7 +152,7 @@ func record[R any, P interface {
 
 // These are the least and the greatest opcode.
 const (
-	leastOp    = OpIdentify
+	leastOp    = OpChangeServers
 	greatestOp = OpWhoAmI
 )
 

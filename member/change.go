@@ -1,0 +1,67 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"rollcall/follower"
+	"rollcall/operator/admin"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+var (
+	// ErrNoLeader means that no leader replied in time, and that nothing was done.
+	ErrNoLeader = errors.New("no leader has answered")
+	// ErrNotConfirmed means that a change was sent, and not applied here in time. It cannot be withdrawn any more.
+	ErrNotConfirmed = errors.New("not confirmed in time: the change was sent, and is made as soon as there is a leader, unless this member stops before")
+)
+
+// carryOut submits a transaction for an operator, and returns its result when this member has applied it. The transaction
+// belongs to no session. It goes the way of every write of this member's clients, so it is applied once, whatever leaders
+// come and go. If ctx ends before, the error is ErrNoLeader if the transaction could be withdrawn, otherwise ErrNotConfirmed.
+func carryOut(ctx context.Context, f *follower.Follower, txn *proto.Txn) (znode.Result, error) {
+	txn.Conn = random() // a connection of its own, so that operators do not wait for each other
+	applied := make(outcome, 1)
+	if err := f.Submit(ctx, txn, applied); err != nil {
+		return znode.Result{}, fmt.Errorf("%w: %w", ErrNoLeader, err)
+	}
+	select {
+	case r := <-applied:
+		return r, nil
+	case <-ctx.Done():
+	}
+	if f.Withdraw(txn.Conn) {
+		return znode.Result{}, fmt.Errorf("%w: %w", ErrNoLeader, ctx.Err())
+	}
+	select {
+	case r := <-applied: // meanwhile
+		return r, nil
+	default:
+		return znode.Result{}, ErrNotConfirmed
+	}
+}
+
+// outcome is a znode.Waiter with room for the result of its transaction.
+type outcome chan znode.Result
+
+// Applied implements znode.Waiter.
+func (o outcome) Applied(r *znode.Result) { o <- *r }
+
+// carryOutFailure returns an error of carryOut as an operator sees it. check names what shows whether the change was made.
+func carryOutFailure(err error, check string) error {
+	if errors.Is(err, ErrNotConfirmed) {
+		return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("%v; %s", err, check)}
+	}
+	return noLeader(err)
+}
+
+// noLeader returns the reply to a change that was not sent to a leader.
+func noLeader(err error) error {
+	if !errors.Is(err, ErrNoLeader) {
+		err = fmt.Errorf("%w: %w", ErrNoLeader, err)
+	}
+	return &admin.Failure{Status: http.StatusServiceUnavailable, Text: fmt.Sprintf("%v; nothing was done: try again when /v1/status shows a leader", err)}
+}
