@@ -57,8 +57,8 @@ func TestRefusedIdentityEndsTheSession(t *testing.T) {
 			t.Error("addauth returns before the end of the session is known")
 		}
 		close(report)
-		if err := <-returned; codeOf(err) != jute.AuthFailed || s.alive() {
-			t.Errorf("%v, want %v; the session counts as alive: %t", err, jute.AuthFailed, s.alive())
+		if f, ok := errors.AsType[*failure](<-returned); !ok || f.code != jute.AuthFailed || s.alive() {
+			t.Errorf("%+v, want %v; the session counts as alive: %t", f, jute.AuthFailed, s.alive())
 		}
 		c.Abandon()
 	})
