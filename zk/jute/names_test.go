@@ -57,7 +57,7 @@ func TestNamesAreUnique(t *testing.T) {
 		unknown string // marks the text of a value without a name
 		text    func(v int64) string
 	}{
-		{"Op", 33 + 9, "(", func(v int64) string { return Op(v).String() }},
+		{"Op", 33 + 10, "(", func(v int64) string { return Op(v).String() }},
 		{"Code", 35, "code ", func(v int64) string { return Code(v).Error() }},
 		{"EventType", 8, "(", func(v int64) string { return EventType(v).String() }},
 		{"KeeperState", 9, "(", func(v int64) string { return KeeperState(v).String() }},
@@ -184,7 +184,7 @@ func TestNumbers(t *testing.T) {
 
 func TestOpIsWrite(t *testing.T) {
 	writes := map[int64]bool{}
-	for _, op := range []int64{1, 2, 5, 7, 13, 14, 15, 16, 19, 20, 21, -10, -11, -1001, -1002, -1003, -1004, -1005, -1006, -1007, -1008, -1009} {
+	for _, op := range []int64{1, 2, 5, 7, 13, 14, 15, 16, 19, 20, 21, -10, -11, -1001, -1002, -1003, -1004, -1005, -1006, -1007, -1008, -1009, -1010} {
 		writes[op] = true
 	}
 	for constant, v := range constants(t, "Op") {
