@@ -16,8 +16,30 @@ var (
 	// ErrNoLeader means that no leader replied in time, and that nothing was done.
 	ErrNoLeader = errors.New("no leader has answered")
 	// ErrNotConfirmed means that a change was sent, and not applied here in time. It cannot be withdrawn any more.
-	ErrNotConfirmed = errors.New("not confirmed in time: the change was sent, and is made as soon as there is a leader, unless this member stops before")
+	ErrNotConfirmed = errors.New("not confirmed in time: the change was sent, and may still be made")
+	// ErrNotListed means that this member is not in the list of servers: apply drops what such a member submits.
+	ErrNotListed = errors.New("this member is not in the list of servers; ask a member that is")
+	// ErrNotSound means that the state of this member may differ from that of the others, so it cannot say what a change did.
+	ErrNotSound = errors.New("the state of this member may differ from that of the others; ask another member")
 )
+
+// mayCarryOut returns an error if this member must make no change for an operator, because it could not know the outcome.
+func (m *Member) mayCarryOut() error {
+	switch {
+	case m.removal.unlisted() != 0:
+		return ErrNotListed
+	case m.node.Record().Damage() != "" || m.health.disputed() != "":
+		return ErrNotSound
+	}
+	return nil
+}
+
+// term returns the term of the state that this member has applied.
+func (m *Member) term() uint64 {
+	m.state.RLock()
+	defer m.state.RUnlock()
+	return m.state.Term().Term
+}
 
 // carryOut submits a transaction for an operator, and returns its result when this member has applied it. The transaction
 // belongs to no session. It goes the way of every write of this member's clients, so it is applied once, whatever leaders

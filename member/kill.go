@@ -39,6 +39,9 @@ func (m *Member) killSession(ctx context.Context, id jute.SessionID, by string) 
 	if len(by) > znode.MaxBy {
 		return fmt.Errorf("the operator's name has %d bytes, more than %d", len(by), znode.MaxBy)
 	}
+	if err := m.mayCarryOut(); err != nil {
+		return err
+	}
 	if err := m.follower.AwaitSync(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoLeader, err)
 	}

@@ -38,6 +38,9 @@ func split(addr string) (host string, port int) {
 
 // ChangeMembers implements admin.Operations.
 func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (admin.MembersChanged, error) {
+	if err := o.m.mayCarryOut(); err != nil {
+		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done"}
+	}
 	if !c.Force { // a survivor that is alone proves nothing, and must be able to leave the others out
 		if err := o.m.follower.AwaitSync(ctx); err != nil {
 			return admin.MembersChanged{}, noLeader(err)
@@ -68,16 +71,16 @@ const (
 
 // changeServers changes the list of servers through the log. The error is an *admin.Failure.
 func (o operations) changeServers(ctx context.Context, c admin.MembersChange) (znode.Result, error) {
-	body, err := serversChange(c)
-	if err != nil {
-		return znode.Result{}, &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
-	}
 	for pause := firstRetry; ; pause *= 2 {
+		body, err := serversChange(c, o.m.term())
+		if err != nil {
+			return znode.Result{}, &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
+		}
 		r, err := carryOut(ctx, o.m.follower, &proto.Txn{Op: int32(jute.OpChangeServers), Body: body})
 		if err != nil {
 			return r, carryOutFailure(err, "ask for the list")
 		}
-		if r.Code != jute.NewConfigNoQuorum || pause > newcomerPatience {
+		if r.Code != jute.NewConfigNoQuorum && r.Code != jute.ReconfigInProgress || pause > newcomerPatience {
 			return r, o.changeFailure(r)
 		}
 		select {
@@ -88,12 +91,12 @@ func (o operations) changeServers(ctx context.Context, c admin.MembersChange) (z
 	}
 }
 
-// serversChange returns the body of the transaction that makes a change, or why there is none.
-func serversChange(c admin.MembersChange) ([]byte, error) {
+// serversChange returns the body of the transaction that makes a change in a term, or why there is none.
+func serversChange(c admin.MembersChange, term uint64) ([]byte, error) {
 	if n := len(c.By); n > znode.MaxBy {
 		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxBy)
 	}
-	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By})
+	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By, Term: term})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the change of the list of servers cannot be encoded: %w", err)

@@ -63,6 +63,8 @@ var killFailures = []struct {
 	{ErrSessionMoved, http.StatusConflict, "; try again if it is to end all the same"},
 	{ErrNotConfirmed, http.StatusGatewayTimeout, "; ask for the session again"},
 	{ErrNoLeader, http.StatusServiceUnavailable, "; nothing was done: try again when /v1/status shows a leader"},
+	{ErrNotListed, http.StatusServiceUnavailable, "; nothing was done"},
+	{ErrNotSound, http.StatusServiceUnavailable, "; nothing was done"},
 }
 
 // settingRows returns the keys of the configuration as /v1/config shows them.

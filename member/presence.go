@@ -32,7 +32,7 @@ func (t *terms) present(txn *proto.Txn) []uint32 {
 		t.m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
 		return nil
 	}
-	if jute.Op(txn.GetOp()) == jute.OpChangeServers {
+	if jute.Op(txn.GetOp()) == jute.OpChangeServers && len(next) > 0 {
 		t.newcomers.lookFor(next)
 	}
 	return t.m.node.Reachability().Present(raftPeers(serversOf(next)))

@@ -888,6 +888,7 @@ type ChangeServers struct {
 	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of the list that the operator saw; -1: any
 	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`     // also if one voter would remain
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`            // the operator, at most 255 bytes
+	Term          uint64                 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`       // in which the operator asked: the change is rejected in any other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -962,6 +963,13 @@ func (x *ChangeServers) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *ChangeServers) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 // Reap is the body of OpReap: removes a container or a node with a TTL if it is due when
@@ -4771,14 +4779,15 @@ const file_rollcall_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\x10R\asession\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\x04R\x05since\x12\x1b\n" +
 	"\tsilent_ms\x18\x03 \x01(\x04R\bsilentMs\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"\x9d\x01\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\xb1\x01\n" +
 	"\rChangeServers\x12\x18\n" +
 	"\ajoining\x18\x01 \x01(\tR\ajoining\x12\x18\n" +
 	"\aleaving\x18\x02 \x01(\tR\aleaving\x12\x18\n" +
 	"\amembers\x18\x03 \x01(\tR\amembers\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x14\n" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\tR\x02by\">\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\x12\x12\n" +
+	"\x04term\x18\a \x01(\x04R\x04term\">\n" +
 	"\x04Reap\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +

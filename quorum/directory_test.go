@@ -245,17 +245,17 @@ func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {
 func TestOpenRefusesConfig(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
-		"wildcard":           func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
-		"bind address":       func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
-		"no machine":         func(c *Config) { c.Machine = nil },
-		"no stream":          func(c *Config) { c.Stream = nil },
-		"no ask":             func(c *Config) { c.Ask = nil },
-		"no heartbeat":       func(c *Config) { c.Heartbeat = 0 },
-		"negative heartbeat": func(c *Config) { c.Heartbeat = -1 },
-		"no stall limit":     func(c *Config) { c.StallLimit = 0 },
-		"no directory":          func(c *Config) { c.Dir = "" },
-		"directory and stores":  func(c *Config) { c.Stores = memStores() },
-		"half of stores":     func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
+		"wildcard":             func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
+		"bind address":         func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
+		"no machine":           func(c *Config) { c.Machine = nil },
+		"no stream":            func(c *Config) { c.Stream = nil },
+		"no ask":               func(c *Config) { c.Ask = nil },
+		"no heartbeat":         func(c *Config) { c.Heartbeat = 0 },
+		"negative heartbeat":   func(c *Config) { c.Heartbeat = -1 },
+		"no stall limit":       func(c *Config) { c.StallLimit = 0 },
+		"no directory":         func(c *Config) { c.Dir = "" },
+		"directory and stores": func(c *Config) { c.Stores = memStores() },
+		"half of stores":       func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := directoryConfig(t.TempDir(), 1)

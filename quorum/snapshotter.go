@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"rollcall/quorum/disk"
 	"time"
+
+	"rollcall/quorum/disk"
 
 	"github.com/hashicorp/raft"
 )

@@ -3,8 +3,9 @@ package quorum
 import (
 	"context"
 	"math/rand/v2"
-	"rollcall/quorum/disk"
 	"time"
+
+	"rollcall/quorum/disk"
 
 	"github.com/hashicorp/raft"
 )

@@ -175,6 +175,11 @@ func (t *transaction) changeServers() {
 		return
 	}
 	t.take()
+	// An operator who was not answered gives up. A later leader reaches other servers, so the change must not be made then.
+	if asked := req.GetTerm(); asked != t.state.term.Term {
+		t.result.Code, t.result.Why = jute.ReconfigInProgress, fmt.Sprintf("the leader has changed since the change was asked for in term %d; look at the list, and try again", asked)
+		return
+	}
 	fewest := min(fewestVoters, len(t.state.roster.Servers.Voters())) // one that is alone already may have observers
 	if req.GetForce() {
 		fewest = 1

@@ -50,6 +50,9 @@ func (c *client) reconfig(joining, leaving, members string, version int64, reach
 // operators requests a change through member 1, as it does for an operator.
 func (w *world) operators(req *proto.ChangeServers, reached ...uint32) Result {
 	w.t.Helper()
+	if req.GetTerm() == 0 {
+		req.Term = w.s().Term().Term
+	}
 	return w.run(1, &proto.Txn{Op: int32(jute.OpChangeServers), Body: message(req), Reached: reached})
 }
 
@@ -270,7 +273,7 @@ func TestRemovedMemberHoldsBackNoFormat(t *testing.T) {
 	if got := w.s().MinFormat(); got != 1 {
 		t.Errorf("the lowest format is %d", got)
 	}
-	w.entry(&proto.Txn{Member: 1, Boot: 5, Seq: 1, Op: int32(jute.OpChangeServers), Body: message(&proto.ChangeServers{Leaving: "3", Version: -1}), Reached: everybody})
+	w.entry(&proto.Txn{Member: 1, Boot: 5, Seq: 1, Op: int32(jute.OpChangeServers), Body: message(&proto.ChangeServers{Leaving: "3", Version: -1, Term: w.s().Term().Term}), Reached: everybody})
 	if id, older := w.s().OlderThan(6); w.s().MinFormat() != 6 || older {
 		t.Errorf("the lowest format is %d, of member %d", w.s().MinFormat(), id)
 	}
@@ -290,6 +293,7 @@ func TestReconfigForOperators(t *testing.T) {
 		why     string
 	}{
 		{"long name", &proto.ChangeServers{Version: -1, By: long}, everybody, jute.MarshallingError, ""},
+		{"asked for in another term", &proto.ChangeServers{Version: -1, Leaving: "2,3", Force: true, Term: 99}, everybody, jute.ReconfigInProgress, "the leader has changed"},
 		{"another version", &proto.ChangeServers{Version: 5}, everybody, jute.BadVersion, "read it again"},
 		{"a wrong line", &proto.ChangeServers{Version: -1, Joining: "x"}, everybody, jute.BadArguments, `"x"`},
 		{"one voter", &proto.ChangeServers{Version: -1, Leaving: "2,3"}, everybody, jute.BadArguments, "at least 2"},

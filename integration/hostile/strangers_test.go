@@ -105,7 +105,7 @@ func ensembleIn(t *testing.T, dir string) wire.EnsembleID {
 
 // hello returns the hello of a member to another one, as quorum/wire describes it.
 func (e ensemble) hello(from, to uint32) []byte {
-	b := append([]byte("ROLLCALL"), 0, 3)
+	b := append([]byte("ROLLCALL"), 0, 1)
 	b = binary.BigEndian.AppendUint32(b, from)
 	b = binary.BigEndian.AppendUint32(b, to)
 	for _, n := range []uint64{strangerDisk, 1, 0} { // its disk, its start, and any disk of the other one
