@@ -22,9 +22,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// zkdata reads the files of a ZooKeeper that was killed under load as ZooKeeper itself reads them, field
-// by field. ZooKeeper starts from the files that zkdata writes, and has the same again; its clients
-// resume their sessions with the passwords that zkdata computes.
+// Package datadir reads the files of a ZooKeeper that was killed under load as ZooKeeper itself reads them, field
+// by field. ZooKeeper starts from the files that datadir writes, and has the same state; its clients
+// resume their sessions with the passwords that datadir computes.
 func TestFiles(t *testing.T) {
 	killed := t.TempDir()
 	addr, server := startFiles(t, killed)

@@ -5,7 +5,7 @@
 // Losses, which the commands print. Nothing here depends on a clock or on chance: from equal states come equal bytes,
 // so the members of an ensemble that import the same directories have the same state.
 //
-// The package opens no file, keeps no state, takes no lock and starts no goroutine. zxids and times are as in packages zkdata and znode.
+// The package opens no file, keeps no state, takes no lock and starts no goroutine. zxids and times are as in packages datadir and znode.
 package migrate
 
 import (

@@ -13,7 +13,7 @@ import (
 
 // Frames are a shorter form of raft's AppendEntries. They are read without reflection. When a member answers an AppendEntries
 // in MessagePack, a field of the answer says that the member takes frames (appendAnswer.Frames). From then on its leader sends
-// frames on that connection. A member of an earlier version does not send the field, and skips it in the answers of others.
+// frames on that connection. raft's own transport does not send the field, and skips it in answers.
 // All integers are big-endian:
 //
 //	entries  → 5 (1), position (32), number of entries (1), entries

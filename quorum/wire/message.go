@@ -16,8 +16,8 @@ import (
 
 // A request is its kind (1 byte) and a struct of raft's in MessagePack, or a frame. A snapshot's bytes follow
 // its request. The answer to a request in MessagePack is the text of an error, which is empty if there is
-// none, and a struct or nil, both in MessagePack. raft's own NetworkTransport, which members of older
-// versions use, reads and writes the same bytes: it gets no frames, and skips appendAnswer.Frames.
+// none, and a struct or nil, both in MessagePack. raft's own NetworkTransport
+// reads and writes the same bytes: it gets no frames, and skips appendAnswer.Frames.
 const (
 	requestAppend byte = iota
 	requestVote
