@@ -17,13 +17,14 @@ const (
 	multis     = 8       // transactions in flight
 )
 
-// tree holds the nodes of one run: a root with a random name, directories below it, and numbered nodes
-// in each. The names follow from the numbers, so nothing has to be listed to delete them.
+// tree holds the nodes of one run: a root with a random name, directories below it, which are nodes, too, and numbered nodes
+// in each directory. The names follow from the numbers, so nothing has to be listed to delete them.
 type tree struct {
 	root        string
 	directories []*directory
 }
 
+// directory is a node below the root, with numbered children.
 type directory struct {
 	path  string
 	nodes int64 // nodes 0 to nodes-1 may exist
@@ -39,7 +40,7 @@ func (t *tree) plant(ctx context.Context, c *client.Client) error {
 	return nil
 }
 
-// directory creates a directory below the root.
+// directory creates a directory, a node below the root.
 func (t *tree) directory(ctx context.Context, c *client.Client, name string) (*directory, error) {
 	f := &directory{path: t.root + "/" + name}
 	if _, err := c.Create(ctx, f.path, nil, jute.Persistent, nil); err != nil {
@@ -118,8 +119,8 @@ func removeNode(ctx context.Context, c *client.Client, path string) error {
 	return err
 }
 
-// batches sends an operation for each node of the directory, per of them in one transaction. If a
-// transaction fails, it calls instead for its nodes; if instead is nil, the failure is an error.
+// batches sends one operation for each node of the directory, in multis of size per. If a multi fails, batches calls instead with the
+// numbers of its nodes. If instead is nil, it returns the error.
 func (f *directory) batches(ctx context.Context, c *client.Client, per int64, op func(int64) jute.MultiOp, instead func(first, next int64) error) error {
 	n := int((f.nodes + per - 1) / per)
 	return inParallel(ctx, n, multis, func(ctx context.Context, i int) error {
