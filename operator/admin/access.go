@@ -13,16 +13,16 @@ import (
 	"rollcall/internal/localsocket"
 )
 
-// class says who may use an endpoint.
+// class groups endpoints by the callers that may use them.
 type class int
 
 const (
-	// open: everybody who reaches the port.
+	// open is for everybody who reaches the port.
 	open class = iota
-	// reads shows the state of the member: everybody on this machine; from elsewhere with
+	// reads shows the state of the member to every caller on this machine, and to callers from elsewhere with
 	// credentials.
 	reads
-	// measures shows metrics, likewise. The credentials of a collector of metrics suffice.
+	// measures shows metrics, likewise. The token for metrics suffices.
 	measures
 	// changes changes the member or shows its memory: only on this machine, and only with
 	// credentials.
@@ -31,7 +31,7 @@ const (
 
 func (c class) String() string { return [...]string{"open", "reads", "metrics", "changes"}[c] }
 
-// role is what credentials allow. A higher one may do what a lower one may.
+// role is the set of classes that credentials allow. A higher role includes the lower ones.
 type role int
 
 const (
@@ -63,12 +63,12 @@ func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	return a, a.credentials.readTokens(&cfg.HTTPSettings, log)
 }
 
-// neededRoles is the lowest role that an endpoint of a class demands from another machine, or from everybody if it changes something.
+// neededRoles is the lowest role that may use a class of endpoints from another machine. For changes it holds on this machine, too.
 var neededRoles = map[class]role{open: roleNone, measures: roleMetrics, reads: roleReads, changes: roleAdmin}
 
-// reject returns nil if the request may be answered by an endpoint of the class, or the reason why
-// not. A web page that a browser on this machine shows must not act for its author: it names its
-// origin, or its own host name if that name resolves to this machine.
+// reject returns nil if the request may use an endpoint of the class, or else the reason why
+// not. A web page in a browser on this machine must not act for its author: its requests name its
+// origin, or the page's own host name if that resolves to this machine.
 func (a *authorizer) reject(c class, r *http.Request) *Failure {
 	if c == open {
 		return a.rejectHost(r)
@@ -97,7 +97,7 @@ func (a *authorizer) reject(c class, r *http.Request) *Failure {
 	return nil
 }
 
-// errWrongHost is the answer to a request for another host. A page of another site whose name leads to this machine sends such a
+// errWrongHost is the reply to a request for another host. A page of another site whose name resolves to this machine sends such a
 // request.
 var errWrongHost = &Failure{Status: http.StatusForbidden, Text: "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
 
@@ -120,7 +120,7 @@ func (e *endpoint) rejectContentType(r *http.Request) *Failure {
 	return &Failure{Status: http.StatusUnsupportedMediaType, Text: "the Content-Type of this request must be " + wanted}
 }
 
-// credentialsFault says what is wrong with the credentials of a request that proves nothing.
+// credentialsFault describes the fault of the credentials of a request that proves nothing.
 func (a *authorizer) credentialsFault(r *http.Request) string {
 	switch {
 	case a.credentials == (credentials{alg: a.credentials.alg}):

@@ -21,11 +21,11 @@ type Acts interface {
 	Require(ctx context.Context, act events.Event) error
 }
 
-// maxRefusals is how many refused requests of the class changes are logged in a minute. Everybody on this
+// maxRefusals limits the log lines in a minute about rejected requests of the class changes. Every user of this
 // machine can send them without end, and the log must stay readable.
 const maxRefusals = 20
 
-// maxTarget is how many bytes of a request's target and of a reason a line of the log has at most.
+// maxTarget is the longest target of a request, and the longest reason, in a line of the log, in bytes.
 // Strangers choose the target.
 const maxTarget = 300
 
@@ -53,7 +53,7 @@ func (a *audit) request(e *endpoint, r *http.Request, who string) []any {
 	return []any{"action", e.action, "target", short(target), "by", who, "from", r.RemoteAddr}
 }
 
-// finished logs a request that an endpoint has answered. failure is why it failed, or why its outcome is not
+// finished logs a request that an endpoint has answered. failure is the reason why it failed or why its outcome is not
 // known; nil if it was done.
 func (a *audit) finished(e *endpoint, r *http.Request, who string, failure *Failure) {
 	outcome := "done"

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxBackups is how many backups of a member may be under way at once. Each keeps the state as it was when
+	// maxBackups limits the backups of a member that are under way at once. Each keeps the state as it was when
 	// it began, which takes memory for everything that is changed meanwhile. A second one is for an operator
 	// whose first connection hangs.
 	maxBackups = 2
-	// backupTime is how long a backup may take: enough for 50 GiB at the default rate.
+	// backupTime limits the time of a backup: it is enough for 50 GiB at the default rate.
 	backupTime = 2 * time.Hour
 )
 
 // Copy is the state of a member at one index.
 type Copy struct {
 	Head backup.Head
-	// WriteTo writes the state. An error that is none of w says why the state is not to be trusted.
+	// WriteTo writes the state. An error that does not come from w means that the state is damaged.
 	WriteTo func(w io.Writer) (int64, error)
 }
 
@@ -40,7 +40,7 @@ type copies struct {
 	restores   chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
 }
 
-// copySettings are what keys of the configuration set for ZooKeeper's commands about whole states.
+// copySettings are the configuration of ZooKeeper's commands snapshot and restore.
 type copySettings struct {
 	interval                time.Duration // as HTTPSettings.SnapshotInterval
 	noSnapshots, noRestores bool
@@ -89,8 +89,8 @@ func (c *copies) backup(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send sends a backup at a rate, in bytes in a second. It returns why there is none. If it fails later, the answer ends
-// without the end of a backup.
+// send sends a backup at a rate, in bytes in a second. It returns a Failure if it sends none. If it fails later, the reply ends
+// before the end of the backup.
 func (c *copies) send(w http.ResponseWriter, r *http.Request, rate int64) *Failure {
 	select {
 	case c.backups <- struct{}{}:

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxConns is how many connections each port for HTTP has at once: the seats, and for each of them some connections that are
+	// maxConns limits the connections of each port for HTTP: the seats, and for each of them some connections that are
 	// between two requests or have just come. They are few beside the descriptors of the clients.
 	maxConns = 1024
-	// maxSeats is how many requests are under way at once, not counting probes: many more than collectors and operators need.
+	// maxSeats limits the requests under way, not counting probes: many more than collectors and operators need.
 	// addressSeats of them may come from one address without credentials, and as many are for those with credentials alone.
 	maxSeats     = 128
 	addressSeats = 64
-	// graceTime is for how long a new connection is not closed for another one. A request that is sent at once is read in that time.
+	// graceTime protects a new connection from being closed for another one. A request that is sent at once is read in that time.
 	graceTime = 100 * time.Millisecond
-	// stuckTime is how long a part of an answer may take to leave, before its connection is closed for another one.
+	// stuckTime is the longest that a part of a reply may take to leave before its connection may be closed for another one.
 	stuckTime = time.Second
-	// seatTime is how long a request waits for a seat, while a quarter of the connections is free: a client that is refused at once
-	// comes back at once.
+	// seatTime is the longest wait for a seat, while a quarter of the connections is free: a client that is rejected at once
+	// retries at once.
 	seatTime = 250 * time.Millisecond
-	// refusalTime is how long a client may take for the answer that there is no seat for it.
+	// refusalTime is the longest that a client may take to read the reply that there is no seat for it.
 	refusalTime = 100 * time.Millisecond
-	// maxAnswers is how many answers a connection gets before it is closed. Pages of a long list take some.
+	// maxAnswers is the number of replies after which a connection is closed. Pages of a long list take several.
 	maxAnswers = 256
 )
 
@@ -126,8 +126,8 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit adds c, and returns the connection that has to be closed for it, if any. If none can be closed yet, it adds nothing and
-// returns after which time to try again.
+// admit adds c, and returns the connection that has to be closed for it, if any. If none can be closed yet, it adds nothing, and
+// wait is the time until the next try.
 func (b *boundedListener) admit(c *boundedConn, now time.Time) (oldest *boundedConn, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,7 +171,7 @@ func (c *boundedConn) stuck(now time.Time) bool {
 	return !c.writing.IsZero() && now.Sub(c.writing) >= stuckTime
 }
 
-// Write implements net.Conn. It notes for how long it takes.
+// Write implements net.Conn. It records since when it has been writing.
 func (c *boundedConn) Write(p []byte) (int, error) {
 	c.note(time.Now())
 	defer c.note(time.Time{})
@@ -231,7 +231,7 @@ func (b *boundedListener) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// rest notes that c has no request. The caller holds the lock.
+// rest records that c has no request. The caller holds the lock.
 func (b *boundedListener) rest(c *boundedConn) {
 	b.turns++
 	c.quiet, c.order = true, b.turns
@@ -249,7 +249,7 @@ func (b *boundedListener) forget(c *boundedConn) {
 	}
 }
 
-// leave ends that c has a seat. The caller holds the lock.
+// leave frees the seat of c. The caller holds the lock.
 func (b *boundedListener) leave(c *boundedConn) {
 	if c.seat == noSeat {
 		return

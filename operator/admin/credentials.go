@@ -25,7 +25,7 @@ const (
 	maxTokenFile = maxToken + 2 // bytes of its file: a token and the end of its line
 )
 
-// credentials are what administrators prove themselves with. The zero value accepts nobody.
+// credentials are the secrets by which administrators are recognized. The zero value accepts none.
 type credentials struct {
 	superDigest string // "super:" and the base64 of a hash; "": nobody is super
 	alg         digest.Alg
@@ -35,13 +35,13 @@ type credentials struct {
 	tokenKey    slowkey.Key // with which the token of administrators is proved
 }
 
-// tokenSum is what a token is compared with. The zero value is none.
+// tokenSum is the hash that a token is compared with. The zero value matches no token.
 type tokenSum struct {
 	sum [sha256.Size]byte
 	set bool
 }
 
-// is reports whether text is the token. The hashes have one length, so that the comparison takes the same time for every text.
+// is reports whether text is the token. All hashes have the same length, so the comparison takes the same time for every text.
 func (t tokenSum) is(text string) bool {
 	sum := sha256.Sum256([]byte(text))
 	return t.set && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
@@ -84,7 +84,7 @@ func (a *authorizer) administrator(r *http.Request) string {
 	return ""
 }
 
-// accepts returns which secrets make their holder an administrator here: "super" and "token", as who names them.
+// accepts returns the kinds of secrets that make their holder an administrator here: "super" and "token".
 func (c *credentials) accepts() []string {
 	all := []string{}
 	if c.superDigest != "" {
@@ -159,7 +159,7 @@ func readToken(key, path string) (token, exposed string, err error) {
 	return string(text), f.Exposed(), secretfile.Wrong(key, path, err)
 }
 
-// CheckToken reads the files with tokens as NewHTTP does, and returns what is wrong with them.
+// CheckToken reads the files with tokens as NewHTTP does, and returns their faults.
 func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
 	for _, f := range s.tokenFiles() {
 		if f.path == "" {
@@ -175,10 +175,10 @@ func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
 	return faults
 }
 
-// role returns what the credentials of a request allow, or the certificate that its client has shown.
+// role returns the role that the credentials of a request or the client's certificate give it, the higher one.
 func (a *authorizer) role(r *http.Request) role { return max(a.offeredRole(r), a.certificateRole(r)) }
 
-// offeredRole returns what the header Authorization of a request allows.
+// offeredRole returns the role that the header Authorization of a request gives it.
 func (a *authorizer) offeredRole(r *http.Request) role {
 	if a.administrator(r) != "" {
 		return roleAdmin
@@ -195,7 +195,7 @@ func (a *authorizer) offeredRole(r *http.Request) role {
 	return roleNone
 }
 
-// certificateRole returns what the certificate that a client has shown allows. TLS has checked it.
+// certificateRole returns the role that the client's certificate gives it. TLS has checked the certificate.
 func (a *authorizer) certificateRole(r *http.Request) role {
 	if !hasVerifiedCertificate(r) {
 		return roleNone
@@ -203,7 +203,7 @@ func (a *authorizer) certificateRole(r *http.Request) role {
 	return roleReads
 }
 
-// hasVerifiedCertificate reports whether the client has shown a certificate that the trust store believes.
+// hasVerifiedCertificate reports whether the client has shown a certificate that the trust store verifies.
 func hasVerifiedCertificate(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 }

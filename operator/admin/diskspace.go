@@ -2,11 +2,11 @@ package admin
 
 import "time"
 
-// diskTime is how long a scrape waits for the disk. A disk that takes longer hangs, or nearly so; the
-// scrape then goes on without its metrics.
+// diskTime is the longest that a scrape waits for the disk. A disk that takes longer hangs, or nearly so; the
+// scrape then continues without its metrics.
 const diskTime = 500 * time.Millisecond
 
-// diskSpace asks for the space on the disk without hanging when the disk does.
+// diskSpace queries the space on the disk, and does not hang when the disk does.
 type diskSpace struct {
 	source Source
 	asking chan struct{} // has room for one question
@@ -16,8 +16,8 @@ func newDiskSpace(source Source) *diskSpace {
 	return &diskSpace{source, make(chan struct{}, 1)}
 }
 
-// look sets what the disk says in d. It sets nothing if the disk does not answer in time. The goroutine
-// that asks ends when the disk answers, and there is at most one.
+// look fills in the fields of d about the disk. It sets nothing if the disk does not reply in time. The goroutine
+// that queries the disk ends when the disk replies, and there is at most one.
 func (s *diskSpace) look(d *Details) {
 	timer := time.NewTimer(diskTime)
 	defer timer.Stop()

@@ -12,10 +12,10 @@ import (
 const MaxDrainOver = time.Minute
 
 const (
-	// drainOver is how long a drain takes by default: a busy member's clients then come to the others at a
+	// drainOver is the default time of a drain: a busy member's clients then come to the others at a
 	// few thousand in a second.
 	drainOver = 5 * time.Second
-	// drainTime is how long a drain and its answer may take. The drain tries to hand over for as long as it may take
+	// drainTime limits a drain and its reply. The drain tries to hand over for as long as it may take
 	// to close connections.
 	drainTime = 2*MaxDrainOver + answerTime
 )

@@ -27,7 +27,7 @@ type endpoint struct {
 	alias           bool          // another path of the endpoint before it
 	help            string
 	serve           http.HandlerFunc
-	// reply is what an endpoint under /v1/ has instead of serve: it returns a type of package api, which is sent as JSON, or an
+	// reply is set instead of serve for an endpoint under /v1/. It returns a type of package api, which is sent as JSON, or an
 	// error, which is a *Failure if it is not the member's fault.
 	reply                          func(q *query) (any, error)
 	parameters, requiredParameters []string
@@ -36,8 +36,8 @@ type endpoint struct {
 	responseBody, requestBody any
 	failureStatuses           []int
 	contentType               string // the type of the body of a POST; default application/json
-	// action names what an endpoint of the class changes does, and target what it does it to; nil: to this
-	// member. They are for the audit log.
+	// action names the change that an endpoint of the class changes makes, and target the object of the change; nil: this
+	// member. Both are for the audit log.
 	action string
 	target func(r *http.Request) string
 }

@@ -15,7 +15,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// killTime is how long an operator waits for the end of a session: an election mostly takes less than 3 s, even with
+// killTime is the longest that an operator waits for the end of a session: an election mostly takes less than 3 s, even with
 // failover=wan.
 const killTime = 8 * time.Second
 
@@ -180,7 +180,7 @@ func (e *ensembleAPI) owner(q *query) (any, error) {
 	return e.ops.Owner(q.Context(), path)
 }
 
-// endCursor is what cursors of the list of ends begin with. The number of the page's last end follows.
+// endCursor is the prefix of cursors of the list of ends. The number of the page's last end follows.
 const endCursor = "before-"
 
 func (e *ensembleAPI) ends(q *query) (any, error) {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// unset is what Java prints for a property that is not set. Java's own properties are not set here.
+// unset is the text that Java prints for a property that is not set. Java's own properties are not set here.
 const unset = "<NA>"
 
 // envi prints the environment of the process.

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// maxStreams is how many streams of events a member serves at once: a console for each of a few
+	// maxStreams limits the streams of events that a member serves at once: a console for each of a few
 	// operators. It leaves most of maxConns for others.
 	maxStreams = 16
-	// maxBehind is how many unread events a reader may have, about those of some seconds. One more, and it
+	// maxBehind limits the unread events of a reader: about those of some seconds. With one more, the reader
 	// is dropped.
 	maxBehind = 256
-	// pollInterval is the time between two looks at the ensemble while somebody reads.
+	// pollInterval is the time between two polls of the ensemble while there are readers.
 	pollInterval = time.Second
-	// maxSessionEvents is how many events about sessions are sent in that time. A person can follow no more,
+	// maxSessionEvents limits the events about sessions in that time. A person can follow no more,
 	// and thousands of sessions may end at once; the others are counted.
 	maxSessionEvents = 50
-	// maxNoted is how many events about sessions may wait to be sent: those of a few entries of the log.
+	// maxNoted limits the events about sessions that wait to be sent: those of a few entries of the log.
 	maxNoted = 256
-	// maxLeaders is the same for changes of the leader, of which an election takes longer than a look. As many of the last ones are
+	// maxLeaders is the same limit for changes of the leader. An election takes longer than a poll. As many of the last changes are
 	// kept for streams that begin.
 	maxLeaders = 8
 )
@@ -162,7 +162,7 @@ func drain[T any](c <-chan T) {
 	}
 }
 
-// every calls look at once and then each pollInterval, until ctx ends. If a look takes longer, the next one is left out.
+// every calls look at once and then each pollInterval, until ctx ends. If a call takes longer, the next one is left out.
 func every(ctx context.Context, look func(context.Context)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -308,7 +308,7 @@ func sessionEvent(kind string, s znode.Session) api.SessionEvent {
 	return api.SessionEvent{Kind: kind, ID: s.ID.String(), Member: s.Owner.Member, Address: s.Address, TimeoutMs: s.Timeout.Milliseconds()}
 }
 
-// Load is what a member has done for its clients since it started, or since its counters were set to zero.
+// Load counts the requests of a member's clients since it started, or since its counters were reset.
 type Load struct {
 	Reads, Updates metrics.Summary // latency of requests that change nothing, and of the others
 	Outstanding    int             // requests
@@ -336,7 +336,7 @@ func (m *loadMeter) read(now time.Time) api.Load {
 	return l
 }
 
-// rate returns how many measurements there were in a second, and their average in microseconds.
+// rate returns the number of measurements in a second, and their average in microseconds.
 func rate(now, last metrics.Summary, since time.Duration) (perSecond float64, avgUs int64) {
 	if now.Count < last.Count { // the counters were set to zero
 		last = metrics.Summary{}

@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// namesAtOnce is how many names of /proc/self/fd are read at a time.
+// namesAtOnce is the number of names of /proc/self/fd that are read at a time.
 const namesAtOnce = 1024
 
-// files returns how many file descriptors this process has open and how many it may open. A number
+// files returns the number of open file descriptors of this process, and its limit. A number
 // that the system does not report is -1.
 func files() (open, most int64) {
 	open, most = unknown, unknown

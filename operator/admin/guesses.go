@@ -11,7 +11,7 @@ import (
 )
 
 // slowGuesses returns a handler that checks the credentials of each request before it calls next. A wrong one is counted, and leaves a line in the audit
-// log, whichever endpoint it was sent to. An address that sent too many wrong ones waits for its turn, or gets the status 429.
+// log, whatever the endpoint. An address that sent too many wrong ones waits for its turn, or gets the status 429.
 func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, offered := h.authorizer.offeredKind(r); offered {
@@ -32,7 +32,7 @@ func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
 	})
 }
 
-// guesserOf returns what the failures of a caller are counted under: its address without the port, or the user at a socket.
+// guesserOf returns the key under which failures of a caller are counted: its address without the port, or the user at a socket.
 func guesserOf(r *http.Request) string { return cmp.Or(hostOfCaller(r), r.RemoteAddr) }
 
 // offeredKind returns the kind of the credential of a request. It reports false if the request has none that can be right.
@@ -51,7 +51,7 @@ func (a *authorizer) offeredKind(r *http.Request) (kind admission.Credential, of
 	return 0, false
 }
 
-// wrongCredential puts a wrong credential into the audit log. The log of the process has a line by the table of guesses.
+// wrongCredential puts a wrong credential into the audit log. The CredentialLimiter writes the line in the log of the process.
 func (a *audit) wrongCredential(r *http.Request, kind admission.Credential) {
 	if a.auditLog == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// healthProbes has the endpoints that say whether the member works and serves.
+// healthProbes has the endpoints that report whether the member works, and whether it serves clients.
 type healthProbes struct {
 	source     Source
 	authorizer *authorizer
@@ -22,7 +22,7 @@ func (p *healthProbes) routes() []endpoint {
 	}
 }
 
-// livez says whether the process works. It takes no lock that apply may hold.
+// livez reports whether the process works. It takes no lock that apply may hold.
 func (p *healthProbes) livez(w http.ResponseWriter, r *http.Request) {
 	health := p.source.Health()
 	switch {
@@ -35,7 +35,7 @@ func (p *healthProbes) livez(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// readyz says whether clients are served here.
+// readyz reports whether clients are served here.
 func (p *healthProbes) readyz(w http.ResponseWriter, r *http.Request) {
 	health := p.source.Health()
 	text, serves := health.Text()
@@ -61,8 +61,8 @@ func (p *healthProbes) say(w http.ResponseWriter, r *http.Request, status int, t
 	_, _ = w.Write([]byte(text + "\n")) // a client that left needs no answer
 }
 
-// removed returns nil, or why a member that was removed changes nothing in the ensemble. It would wait for a leader that does not
-// know it any more.
+// removed returns a Failure if this member was removed, and nil otherwise. A request to the ensemble would wait for a leader that does not
+// know this member.
 func (p *healthProbes) removed() *Failure {
 	health := p.source.Health()
 	if health.Removed == 0 {

@@ -22,34 +22,34 @@ import (
 )
 
 const (
-	// maxHeader is how many bytes the headers of a request may have. A password or a token is far
+	// maxHeader limits the headers of a request, in bytes. A password or a token is far
 	// shorter.
 	maxHeader = 16 << 10
-	// headerTime is how long a client may take to send the headers of a request.
+	// headerTime limits the time in which a client sends the headers of a request.
 	headerTime = 5 * time.Second
-	// requestTime is how long it may take to send all of a request. The longest is a node of 2 MiB.
+	// requestTime limits the time in which it sends all of a request. The longest is a node of 2 MiB.
 	requestTime = 10 * time.Second
-	// answerPart and answerTime are how long a client may take for a part of an answer and for all
-	// of it, as for four-letter words.
+	// answerPart and answerTime limit the time in which a client reads a part of a reply and all
+	// of it, as for four-letter commands.
 	answerPart = 10 * time.Second
 	answerTime = time.Minute
-	// partSize is how many bytes of an answer are sent at once.
+	// partSize is the number of bytes of a reply that are sent at once.
 	partSize = 32 << 10
-	// maxLong is how many long answers may be under way at once. They take processor time from the
-	// clients, and each may hold a part of its answer in memory.
+	// maxLong limits the long replies under way. They take processor time from the
+	// clients, and each may hold a part of its text in memory.
 	maxLong = 4
 	// maxPages is the same for the lists under /v1/. Each is a page, of about a megabyte at most, but waits
 	// for members that do not answer. Another one waits up to placeTime, in which the places come free.
 	maxPages  = 8
 	placeTime = 2 * view.MaxDeadline
-	// pagePause is how long a page waits that follows another one. Without it, somebody who lists all
+	// pagePause is the wait before a page that follows another one. Without it, an operator who lists all
 	// sessions takes one and a half processors from the clients; 100,000 sessions have 100 pages.
 	pagePause = 8 * time.Millisecond
-	// shutdownTime is how long a member that stops waits for the answers that are under way.
+	// shutdownTime is the longest that a member that stops waits for the replies that are under way.
 	shutdownTime = time.Second
 )
 
-// HTTPSettings are what keys of the configuration set for HTTP. If a field is zero, its default
+// HTTPSettings are the keys of the configuration for HTTP. If a field is zero, its default
 // holds.
 type HTTPSettings struct {
 	// Addr is where the command listens for operators, host:port; "": nowhere. Port 0 stands for
@@ -71,7 +71,7 @@ type HTTPSettings struct {
 	Hosts                           []string   // names for this member in the Host header, besides its own; "*": any
 	NoSnapshots                     bool       // ZooKeeper's command snapshot is refused
 	NoRestores                      bool       // ZooKeeper's command restore is refused
-	// SnapshotInterval is in how long a time the member sends one snapshot, and how long after a restore it takes the next one; default
+	// SnapshotInterval is the least time between two snapshots that the member sends, and between two restores that it takes; default
 	// DefaultSnapshotInterval.
 	SnapshotInterval time.Duration
 }

@@ -8,7 +8,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// memberAPI has the endpoints about the member that answers: its configuration, its log, and what it allows the caller.
+// memberAPI has the endpoints about this member: its configuration, its log, and the rights of the caller.
 type memberAPI struct {
 	source     Source
 	authorizer *authorizer
@@ -48,8 +48,8 @@ func (m *memberAPI) routes() []endpoint {
 
 func (m *memberAPI) describe(*query) (any, error) { return json.RawMessage(api.OpenAPI), nil }
 
-// whoAmI says what a POST with the credentials, from the address and by the name of this request would be
-// told.
+// whoAmI reports the reply that a POST with the credentials, from the address and to the host name of this request would
+// get.
 func (m *memberAPI) whoAmI(q *query) (any, error) {
 	me := api.Caller{Member: m.source.Ensemble().Self, Administrator: q.who, Changes: true, Accepts: m.authorizer.credentials.accepts()}
 	if f := m.authorizer.reject(changes, q.Request); f != nil {

@@ -13,7 +13,7 @@ import (
 	"rollcall/operator/view"
 )
 
-// membersTime is how long an administrator waits for a change of the list or for another leader: an election takes
+// membersTime is the longest that an administrator waits for a change of the list or for another leader: an election takes
 // a few ticks.
 const membersTime = killTime
 
@@ -67,7 +67,7 @@ type MembersChange struct {
 	By      string // who asks
 }
 
-// MembersChanged is what became of it.
+// MembersChanged is the result of a MembersChange.
 type MembersChanged struct {
 	Version int64
 	List    serverlist.List

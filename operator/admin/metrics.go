@@ -25,7 +25,7 @@ func (k kind) String() string {
 	return [...]string{"gauge", "counter", "summary", "summary with percentiles", "histogram"}[k]
 }
 
-// who says which members have a metric.
+// who selects the members that have a metric.
 type who int
 
 const (
@@ -122,7 +122,7 @@ func flag(set bool) float64 {
 	return 0
 }
 
-// told reports whether the member with these Stats has the metric.
+// told reports whether a member with these Stats has the metric.
 func (m *metric) told(s *Stats) bool {
 	switch {
 	case m.who == leaders && s.Role != "leader", m.who == ensemble && s.Role == "standalone":

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxNodeData is how many bytes of a node's data are shown: the longest data of a node, unless the
+	// maxNodeData limits the bytes of a node's data that are shown: the longest data of a node, unless the
 	// configuration allows more.
 	maxNodeData = 1 << 20
-	// maxNodeBody is how many bytes a request that changes a node may have: so many data in base64, a path and
-	// a list of who may do what.
+	// maxNodeBody limits a request that changes a node, in bytes: the longest data in base64, a path and
+	// an access control list.
 	maxNodeBody = 2 << 20
-	// changeTime is how long an administrator waits for a change of a node.
+	// changeTime is the longest that an administrator waits for a change of a node.
 	changeTime = killTime
 )
 
@@ -61,7 +61,7 @@ type NodeQuery struct {
 	Caller
 }
 
-// Caller is who asks about a node. The ACLs of nodes say what a caller may see.
+// Caller is the sender of a request about a node. The ACLs of nodes decide what a caller may see.
 type Caller struct {
 	Host  string // its address, without a port
 	Super bool   // it is an administrator, who may do everything
@@ -87,7 +87,7 @@ type NodeChange struct {
 	Host    string          // address of the administrator, without a port
 }
 
-// childCursor is what cursors of a node's children begin with. The name of the page's last child follows.
+// childCursor is the prefix of cursors of a node's children. The name of the page's last child follows.
 const childCursor = "after-"
 
 func (n *nodesAPI) get(q *query) (any, error) {

@@ -60,8 +60,8 @@ type Operations interface {
 	// finished all the same. One is written at a time. The error is a *Failure.
 	StoreSnapshot(ctx context.Context) (Stored, error)
 	// Drain hands leadership over, takes no more clients and closes the connections of the present ones,
-	// spread over a time. It returns how many it has closed, and whether this member still leads. If ctx
-	// ends, it returns early.
+	// spread over a time. It returns the number of closed connections, and whether this member still leads. If ctx
+	// ends, Drain returns early.
 	Drain(ctx context.Context, over time.Duration) (closed int, leads bool)
 	// Rebalance has members with more clients than their share close up to perSecond connections in a second each, until all have about
 	// as many, or that does not get better. It returns early with an error if ctx ends. by says who asked. The error is a *Failure.
@@ -71,7 +71,7 @@ type Operations interface {
 	DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error)
 }
 
-// Failure is why a request under /v1/ has no answer.
+// Failure is the error of a request under /v1/.
 type Failure struct {
 	Status int    // of HTTP; not 200
 	Text   string // what was wrong, what is allowed, what to do

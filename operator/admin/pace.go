@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// restShare is how many times as long an answer rests as it took to make a part of it, for each of the answers that are
-	// being made. So all of them together take at most a quarter of a processor from the clients.
+	// restShare is the ratio of a rest to the time that the part before it took to make, for each of the replies that are
+	// being made. So all replies together take at most a quarter of a processor from the clients.
 	restShare = 4
 	// minRest is the shortest rest: other goroutines that are ready get their turn.
 	minRest = time.Millisecond
@@ -18,9 +18,9 @@ const (
 	maxRest = 50 * time.Millisecond
 	// maxEntry bounds the rest before an answer.
 	maxEntry = time.Second
-	// itemsPerRest is how many rows an answer collects or counts before it rests: about a millisecond's work.
+	// itemsPerRest is the number of rows that a reply collects or counts before it rests: about a millisecond's work.
 	itemsPerRest = 512
-	// longTime is how long a long answer of a command may take in all. One of 100,000 sessions takes half a minute while three
+	// longTime limits a long reply of a command. One of 100,000 sessions takes half a minute while three
 	// others are made.
 	longTime = 3 * time.Minute
 )
@@ -63,7 +63,7 @@ func (w *pacedReply) giveWay() {
 	w.begun, w.bytes = time.Now(), 0
 }
 
-// restFor returns how long an answer rests after a part that took some time.
+// restFor returns the rest of a reply after a part that took so long.
 func (p *pace) restFor(took time.Duration) time.Duration {
 	return min(max(restShare*time.Duration(max(p.active.Load(), 1))*took, minRest), maxRest)
 }

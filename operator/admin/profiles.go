@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// profileTime is how long a profile may take, with the time to send it.
+// profileTime limits a profile, with the time to send it.
 const profileTime = 3 * time.Minute
 
 // profiles are the endpoints of Go's profiler. Its profiles show the memory of the member, and so

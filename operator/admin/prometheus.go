@@ -59,7 +59,7 @@ func (w *Words) reset() {
 	})
 }
 
-// newMetrics returns what answers /metrics: the table, and unless bare is set, the metrics of the Go
+// newMetrics returns the handler of /metrics: the table, and unless bare is set, the metrics of the Go
 // runtime and of the process.
 func newMetrics(words *Words, source Source, bare bool) (http.Handler, error) {
 	c := &collector{words: words, source: source, space: newDiskSpace(source)}
@@ -121,7 +121,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	})
 }
 
-// prometheus returns the metric's value. before is how much was counted before the resets.
+// prometheus returns the metric's value. before is the value that was counted before the resets.
 func (m *metric) prometheus(d *prometheus.Desc, s *Stats, before map[string]float64) prometheus.Metric {
 	switch {
 	case m.kind >= summary:

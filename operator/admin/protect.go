@@ -59,7 +59,7 @@ func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	failure.write(w, r)
 }
 
-// reject returns why an endpoint must not serve a request, or nil. The reason is the caller, the content of the answer, the type of
+// reject returns a Failure if an endpoint must not serve a request. The reason is the caller, the content of the reply, the type of
 // the body, the removal of this member, or an audit log that has no line about the change yet.
 func (h *HTTP) reject(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
 	if failure := h.authorizer.reject(e.class, r); failure != nil {

@@ -133,7 +133,7 @@ func (q *query) path() string {
 	return path
 }
 
-// maxBody is how many bytes the body of a request may have.
+// maxBody is the longest body of a request, in bytes.
 const maxBody = 64 << 10
 
 // body reads the JSON object that is the request's body into what into points to. An empty body is {}.

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// MaxRebalanceRate is how many connections a member closes in a second for a rebalance, at most: the other members take a few
+	// MaxRebalanceRate limits the connections that a member closes in a second for a rebalance: the other members take a few
 	// thousand in a second, from several members.
 	MaxRebalanceRate = 1000
 	// rebalanceRate is the default: clients that need some time to come back do so before many have left.
 	rebalanceRate = 100
-	// rebalanceTime is how long a rebalance may take: enough to move 80,000 clients of a member at the default rate.
+	// rebalanceTime limits a rebalance: it is enough to move 80,000 clients of a member at the default rate.
 	rebalanceTime = 20 * time.Minute
 )
 

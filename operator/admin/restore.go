@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// restoreTime is how long a restore may take: at backup.RestoreRate an hour is enough to send 50 GiB, and another hour each to check them, to write
+// restoreTime limits a restore: at backup.RestoreRate an hour is enough to send 50 GiB, and another hour each to check them, to write
 // them and to look for nodes that they lack.
 const restoreTime = 4 * time.Hour
 

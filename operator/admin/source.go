@@ -28,7 +28,7 @@ type Source interface {
 	Settings(data, log int64) (lines []Line, members string)
 	// DiskUsage returns the bytes of the log's files and of all others.
 	DiskUsage() (data, log int64, err error)
-	// DiskSpace returns how much space the member's files take, and how much is left. It hangs as long as
+	// DiskSpace returns the space that the member's files take, and the space that is left. It hangs as long as
 	// the disk does.
 	DiskSpace() (DiskSpace, error)
 	// ResetStats sets the counters to zero, and ResetConnections those of single connections.

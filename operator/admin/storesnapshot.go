@@ -10,7 +10,7 @@ import (
 	"rollcall/operator/view"
 )
 
-// snapshotTime is how long a snapshot on demand may take. The member makes pauses while it writes one: see disk.Paced.
+// snapshotTime limits a snapshot on demand. The member makes pauses while it writes one: see disk.Paced.
 const snapshotTime = 2 * time.Hour
 
 // Stored is a snapshot that this member has written to its disk.

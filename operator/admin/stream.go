@@ -11,7 +11,7 @@ const (
 	// heartbeat is the time after which a stream of events gets a comment, so that its reader knows that it
 	// works. Readers take one as broken after some of these.
 	heartbeat = 5 * time.Second
-	// streamTime is how long a stream lasts. A page that was forgotten connects again.
+	// streamTime is the longest life of a stream. A page that was forgotten connects again.
 	streamTime = 24 * time.Hour
 	// anonymousTime is the same for a reader without credentials. There are few places for streams, and a
 	// page that is looked at takes one again at once.
