@@ -10,12 +10,12 @@ import (
 )
 
 // slowedShare is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read
-// meanwhile, so its session must not expire.
+// meanwhile, so its session must not expire in this time.
 const slowedShare = 4
 
 // attempt calls check when it is the turn of the client's attempt a, which is at once unless credentials from its address
 // failed too often. Otherwise a reader of the connection waits, so the loop does not. If too many attempts wait, the connection ends and the
-// client may try again: to answer that the credential is wrong could be a lie, and clients give up then.
+// client may try again: to answer that the credential is wrong could be false, and clients give up then.
 func (r *request) attempt(a admission.Attempt, check func(a *admission.Attempt) (more bool)) bool {
 	c := r.c
 	if !a.Slowed() {
@@ -45,14 +45,14 @@ func (r *request) inReader(do func() (more bool)) (more bool) {
 	return true
 }
 
-// flushLater has what is queued sent by another goroutine.
+// flushLater makes another goroutine send the queued output.
 func (c *conn) flushLater() {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	c.stream.FlushLater()
 }
 
-// wrongSuper notes a wrong password of the super user. For the client it is no failure but the identity of somebody else, as in
+// wrongSuper counts a wrong password of the super user. The client gets another identity, and no error, as in
 // ZooKeeper.
 func (r *request) wrongSuper(a *admission.Attempt) {
 	c := r.c

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// maxLevels is how many levels the path of a new node may have. A change of a node looks for watches and quotas on each
+	// maxLevels limits the levels of the path of a new node. A change of a node looks for watches and quotas on each
 	// level, which reads the path once for each of them.
 	maxLevels = 128
-	// maxPathReads is how many bytes a path may have, times its levels, so many levels as there are free ones. A path of
+	// maxPathReads limits the product of a path's bytes and its levels. A path of
 	// maxLevels may have 2 KiB.
 	maxPathReads = 256 << 10
 	freeLevels   = 4
-	// maxNewLevels is how many levels the paths of a request may have together, without those that a path shares with the one
-	// before it. After a snapshot, a change copies each node above it. maxAllLevels is how many there may be with those.
+	// maxNewLevels limits the levels of all paths of a request, without those that a path shares with the one
+	// before it. After a snapshot, a change copies each node above it. maxAllLevels limits them with those.
 	maxNewLevels = 64 << 10
 	maxAllLevels = 256 << 10
-	// maxGrowth is how many times as long as a request the bytes may be that it stores. Entries of scheme auth stand for all
+	// maxGrowth limits the ratio of the bytes that a request stores to its own length. Entries of scheme auth stand for all
 	// identities of the client, and a list takes memory beside its text, so a short request could store long lists.
 	maxGrowth = 4
-	// freeGrowth is how many bytes a request may store besides: some short lists. One takes three times as many bytes as the
+	// freeGrowth is the number of bytes that a request may store in addition: some short lists. One takes three times as many bytes as the
 	// shortest request that stores it.
 	freeGrowth = 4 << 10
 )
 
-// expense is what a write costs every member, as far as bounds limit it. The sum over a multi counts, because two bounds that a
+// expense is the cost of a write on every member, as far as bounds limit it. The sum over a multi counts, because two bounds that a
 // client controls are a product.
 type expense struct {
 	limits   *Limits

@@ -14,8 +14,8 @@ import (
 const catchUpShare = 2
 
 // catchUp serves a client that has seen a zxid which is not applied here: it was connected to another member a moment
-// ago. Whoever has seen a zxid has seen a committed transaction, and a sync ends when all that was committed before
-// it is applied here. So a client that is ahead after a sync has seen another history, and is dropped. It is dropped
+// ago. A client that has seen a zxid has seen a committed transaction, and a sync ends when all that was committed before
+// it is applied here. So a client that is ahead after a sync has seen another history. Its connection is dropped. It is dropped
 // too if the sync takes longer than half a tick. catchUp blocks the reader for that time.
 func (h *handshake) catchUp(req *jute.ConnectRequest) (more bool) {
 	c := h.c

@@ -82,7 +82,7 @@ func (c *conn) MaySend() bool {
 	return c.missed.nothing() && c.mayTell()
 }
 
-// mayTell reports whether the client may be told that its session lives.
+// mayTell reports whether the client may learn that its session lives.
 func (c *conn) mayTell() bool {
 	return c.closeApplied || c.readOnly || c.stream.Life.Timeout() == 0 || c.srv.cfg.Member.Vouched(c.session.id)
 }
@@ -175,7 +175,7 @@ func (c *conn) Event(t jute.EventType, path string, zxid int64) {
 	c.noteFilled(withEvent)
 }
 
-// noteFilled has what is queued sent by the Flush after the entry that is being applied. The caller
+// noteFilled makes the Flush after the entry that is being applied send the queued output. The caller
 // holds the lock and the tree's.
 func (c *conn) noteFilled(with int) {
 	if c.stream.NoteOutput() {

@@ -11,13 +11,13 @@ type connectionList struct {
 	n      int // connections
 }
 
-// place is where a connection is, or was.
+// place is the place of a connection, which may have left it.
 type place struct {
 	number uint64 // conn.ordinal
 	conn   *conn  // nil: it has left
 }
 
-// minGaps is how many gaps a connectionList has before it closes them, however few connections it holds.
+// minGaps is the number of gaps that a connectionList leaves open, however few connections it holds.
 const minGaps = 64
 
 // add adds a connection whose number is greater than that of all before.

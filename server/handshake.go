@@ -61,7 +61,7 @@ func (c *conn) handshake() bool {
 	return ok && c.greet(frame)
 }
 
-// Begin implements stream.Frames. A loop leaves four-letter commands to it, because read as a length a word is more
+// Begin implements stream.Frames. A loop leaves four-letter commands to it, because read as a length a command is more
 // than any frame may have.
 func (c *conn) Begin() bool { return c.handshake() }
 
@@ -124,7 +124,7 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	return true
 }
 
-// sessionRequestOf returns what a handshake asks for. known says that this member knows the session, and that the
+// sessionRequestOf returns the kind of a handshake's request. known means that this member knows the session, and that the
 // password is right.
 func sessionRequestOf(session jute.SessionID, known bool) admission.SessionRequest {
 	switch {
@@ -186,7 +186,7 @@ func (h *handshake) enterLater() {
 	})
 }
 
-// wrong refuses a wrong password. The session's present connection keeps it.
+// wrong rejects a wrong password. The session's present connection keeps the session.
 func (h *handshake) wrong() bool {
 	h.c.srv.cfg.Audit.Refused(h.session, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
 	h.reject(h.hasReadOnly, wrongPassword)
@@ -213,7 +213,7 @@ func lookup(tree *znode.State, id jute.SessionID) (s znode.Session, known bool, 
 	return s, known, tree.Zxid()
 }
 
-// grant returns the session timeout that a client gets if it asks for ms milliseconds.
+// grant returns the session timeout that a client gets if it requests ms milliseconds.
 func (s *Server) grant(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, s.cfg.MinTimeout), s.cfg.MaxTimeout)
 }
@@ -222,7 +222,7 @@ func passwordIs(s znode.Session, password []byte) bool {
 	return subtle.ConstantTimeCompare(s.Password[:], password) == 1
 }
 
-// create asks for a new session.
+// create requests a new session.
 func (h *handshake) create() bool {
 	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Life.Context())
 	if err != nil {
@@ -333,7 +333,7 @@ func (h *handshake) reject(hasReadOnly bool, why stream.Reason) {
 	c.stream.FlushLater()
 }
 
-// queueRejection queues the refusal. The caller holds the lock.
+// queueRejection queues the reply of reject. The caller holds the lock.
 func (h *handshake) queueRejection(hasReadOnly bool, why stream.Reason) {
 	c := h.c
 	h.queueResponse(jute.ConnectResponse{Passwd: make([]byte, passwordSize), HasReadOnly: hasReadOnly})

@@ -19,7 +19,7 @@ import (
 	"rollcall/zk/sasl"
 )
 
-// authenticator knows what clients can prove, and what they must. Safe for concurrent use.
+// authenticator knows the identities that clients can prove, and those that they must prove. Safe for concurrent use.
 type authenticator struct {
 	digest        digest.Alg
 	noDigest      bool
@@ -74,8 +74,8 @@ func (a *authenticator) logRejection(message string, client net.Addr, session ju
 	}
 }
 
-// clientIdentity is who the client of a connection has proved to be. Only the connection's reader or loop uses it, but all may be called
-// by any goroutine.
+// clientIdentity holds the identities that the client of a connection has proved. Only the connection's reader or loop uses it,
+// except that any goroutine may call all.
 type clientIdentity struct {
 	auth      *authenticator
 	host      string         // the client's address without port

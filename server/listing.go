@@ -22,7 +22,7 @@ type Listing struct {
 // Listing returns the connections and watches of the server.
 func (s *Server) Listing() Listing { return Listing{s.conns, s.cfg.State} }
 
-// listedPerLock is how many connections are looked at under one hold of a lock, for which apply or
+// listedPerLock is the number of connections that are visited under one hold of a lock, for which apply or
 // accept may have to wait: some tens of microseconds.
 const listedPerLock = 256
 

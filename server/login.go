@@ -13,7 +13,7 @@ import (
 	"rollcall/zk/sasl"
 )
 
-// Login says how clients log in besides with auth packets, and which of them are served.
+// Login configures logins besides those with auth packets, and the identities that clients must prove.
 type Login struct {
 	Users     *sasl.Users // who may log in by SASL; nil: nobody, because SASL is not served
 	SuperUser string      // the user of SASL that becomes the super user; "": none

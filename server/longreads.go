@@ -17,15 +17,15 @@ import (
 // it is answered. So do events that come after the copy, because a client does not know of a watch before its read is answered.
 
 const (
-	// longList is how many steps a read may take under the tree's lock, each as long as listing a name: a tenth of a millisecond.
+	// longList limits the steps of a read under the tree's lock, each as long as listing a name: a tenth of a millisecond in all.
 	longList = 1024
-	// opSteps is how many steps an operation of a multiRead takes: its node is looked up, and its list compared with the identities.
+	// opSteps is the number of steps of an operation in a multiRead: its node is looked up, and its list compared with the identities.
 	opSteps = 8
-	// bytesPerStep is how many bytes of data are copied in a step.
+	// bytesPerStep is the number of bytes of data that are copied in a step.
 	bytesPerStep = 512
-	// listPart is how many names of a long answer are appended before other goroutines get their turn.
+	// listPart is the number of names of a long reply that are appended before other goroutines get their turn.
 	listPart = 4096
-	// longRest is how long the turn is kept at most after a read. A read takes longer than that if the processors are busy, and a
+	// longRest is the longest that the turn is kept after a read. A read takes longer than that if the processors are busy, and a
 	// rest would not free them.
 	longRest = 50 * time.Millisecond
 )

@@ -9,7 +9,7 @@ import (
 	"rollcall/znode"
 )
 
-// Member is what a connection asks of its member. It does not say which member leads, or whether one
+// Member is the part of its member that a connection uses. It does not show which member leads, or whether one
 // does: touches are remembered and writes wait.
 type Member interface {
 	// NewSession draws the id of a new session. It blocks until this member may draw
@@ -46,7 +46,7 @@ type Member interface {
 	// w.Applied is called under the tree's lock; the read lock is enough. Sync never blocks.
 	Sync(conn uint64, w znode.Waiter)
 
-	// Detach says that the connection is gone: its creates and attaches that are not
+	// Detach reports that the connection is gone: its creates and attaches that are not
 	// applied are no longer wanted, its syncs are forgotten, and nothing touches its session any more.
 	// A connection without a session detaches session 0.
 	Detach(id jute.SessionID, conn uint64)

@@ -12,7 +12,7 @@ import (
 // to send finds that out for itself (conn.AwaitPermit), so its client waits no longer than a search of its own watches takes.
 // searchAll does so for the others.
 
-// missedCheck is what a connection knows about the changes that it may have missed.
+// missedCheck records which changes a connection may have missed.
 type missedCheck struct {
 	session *session
 	stream  *stream.Stream
@@ -22,7 +22,7 @@ type missedCheck struct {
 	none atomic.Uint64 // of so many State.MissedPaths none was the connection's
 }
 
-// nothing reports whether the client has been told of all changes of what it watches. It takes no lock.
+// nothing reports whether the client was notified of every change that it watches. It takes no lock.
 func (m *missedCheck) nothing() bool {
 	return m.none.Load() == m.session.tree.Watches().MissedPaths() || !m.stream.Account.Keeps()
 }

@@ -5,7 +5,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// operation is how the server serves an opcode.
+// operation describes the handling of an opcode.
 type operation struct {
 	class class // set by newOperationTable
 
@@ -106,7 +106,7 @@ func newOperationTable() *operationTable {
 	return t
 }
 
-// of returns how an opcode is served. It never returns nil: an opcode that no client may send has
+// of returns the operation of an opcode. It never returns nil: an opcode that no client may send has
 // unknown.
 func (t *operationTable) of(op jute.Op) *operation {
 	if op < leastOp || op > greatestOp {

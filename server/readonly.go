@@ -85,8 +85,8 @@ func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool
 }
 
 // readOnlySession draws the id of a session in read-only mode. Its first byte is 0, which is the id of no member, so
-// no member ever draws it. Sessions that came from elsewhere may have such ids, so the caller looks whether there is
-// one.
+// no member ever draws it. Imported sessions may have such ids, so the caller checks that there is
+// none.
 func readOnlySession() jute.SessionID {
 	var b [8]byte
 	_, _ = rand.Read(b[1:]) // never fails: crypto/rand ends the program instead

@@ -166,7 +166,7 @@ func (c *conn) newIdentities() *proto.Txn {
 	return &proto.Txn{Session: int64(c.session.id), Conn: c.number, Op: int32(jute.OpIdentify), Ids: added}
 }
 
-// look answers a read.
+// look serves a read.
 func (r *request) look() bool {
 	c := r.c
 	if c.srv.cfg.LinearizableReads {
@@ -222,7 +222,7 @@ func (r *request) submit() bool {
 	return true
 }
 
-// late reports whether awaitReads would wait.
+// late reports whether awaitReads would block.
 func (c *conn) late() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -230,7 +230,7 @@ func (c *conn) late() bool {
 }
 
 // awaitReads waits until no earlier read of the client can be answered after a write that is submitted
-// now, because such a read would show a later state than was asked for. If reads wait only for
+// now, because such a read would show a later state than the client requested. If reads wait only for
 // writes, apply answers them in their order, and awaitReads returns at once. Otherwise the client is not
 // read meanwhile, so awaitReads waits no longer than a client may be silent. It returns false if the
 // connection has ended.
@@ -240,7 +240,7 @@ func (c *conn) awaitReads() bool {
 	return c.stream.Wait(c.replies.queue.late)
 }
 
-// hand gives a transaction to the member. It blocks as Member.Submit does.
+// hand submits a transaction to the member. It blocks as Member.Submit does.
 func (c *conn) hand(txn *proto.Txn, w znode.Waiter) bool {
 	if err := c.srv.cfg.Member.Submit(c.stream.Life.Context(), txn, w); err != nil {
 		c.stream.Drop(internal) // unless it has ended: then that was the error
@@ -261,8 +261,8 @@ func (r *request) sync() bool {
 	return r.prove()
 }
 
-// prove asks the member to apply everything that was committed before now, as a leader reports it
-// that has proved to lead. Then a sync is answered, and a read is answered in its turn.
+// prove makes the member apply everything that was committed before now, according to a leader
+// that has proved that it leads. Then a sync is answered, and a read is answered in its turn.
 func (r *request) prove() bool {
 	c := r.c
 	r.proves, r.logged = true, r.op == jute.OpSync

@@ -310,8 +310,8 @@ func (s *Server) CutAll() {
 	}
 }
 
-// Retire closes every connection and sends nothing more. From now on the server answers only
-// four-letter commands, because this member must not serve any more. Retire never blocks.
+// Retire closes every connection and sends nothing more. From now on the server replies only
+// to four-letter commands, because this member must not serve any more. Retire never blocks.
 func (s *Server) Retire() {
 	s.retired.Store(true)
 	s.CutAll()
@@ -338,16 +338,16 @@ func (s *Server) Draining() bool {
 }
 
 // Drain refuses new connections from now on, and closes the present ones. It spreads the closes
-// evenly over a time, so that the clients do not all reach the other members at once. It returns how
-// many it has closed. If ctx ends it returns early, and Serve closes the rest.
+// evenly over a time, so that the clients do not all reach the other members at once. It returns the number of
+// connections that it has closed. If ctx ends it returns early, and Serve closes the rest.
 func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
 	s.RefuseNew()
 	return dropOver(ctx, s.conns.all(), over, shutdown)
 }
 
 // CloseOldest closes n connections of clients with a session, or all if there are fewer, spread evenly over a time. It begins with
-// those that are open longest: a client that has come back here is not closed again soon. It returns how many it has closed. If
-// ctx ends, it returns early.
+// those that are open longest: a client that has come back here is not closed again soon. It returns the number of closed
+// connections. If ctx ends, it returns early.
 func (s *Server) CloseOldest(ctx context.Context, n int, over time.Duration) (closed int) {
 	conns := s.conns.withSession()
 	return dropOver(ctx, conns[:min(n, len(conns))], over, rebalanced)

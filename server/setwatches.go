@@ -11,7 +11,7 @@ import (
 // parts, with the lock released between them, and one part at a time on the whole server. Each path is looked up and watched in one
 // step, so a change is either missed, and the client gets its event, or meets the watch. Requests after it wait until all are set.
 
-// partPaths is how many paths a part has: less than a millisecond under the lock.
+// partPaths is the number of paths in a part: less than a millisecond under the lock.
 const partPaths = 512
 
 // takeSetWatches serves a setWatches.

@@ -120,7 +120,7 @@ type counters struct {
 	bytesIn, replyBytes, eventBytes atomic.Uint64
 }
 
-// refuse counts an error that a reply has.
+// refuse counts a reply with an error.
 func (c *counters) refuse(code jute.Code) {
 	if code == jute.OK {
 		return
@@ -189,7 +189,7 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// endedFor returns how many connections have ended for a reason since the last reset.
+// endedFor returns the number of connections that have ended for a reason since the last reset.
 func (c *counters) endedFor(why stream.Reason) uint64 {
 	return c.ended[why].Load() - c.endedBefore[why].Load()
 }

@@ -16,7 +16,7 @@ import (
 	"rollcall/server/stream"
 )
 
-// TLS says how clients connect over TLS.
+// TLS configures the connections of clients over TLS.
 type TLS struct {
 	Config     *tls.Config   // nil: they cannot
 	Unified    bool          // Serve takes TLS too, and tells it from plain connections by the first byte
@@ -78,7 +78,7 @@ func (s *secure) takes(l *listener) bool {
 	return s != nil && (l.secure || s.cfg.Unified)
 }
 
-// secured has a connection speak TLS if it has to, and reports whether it goes on. It returns when the
+// secured makes a connection speak TLS if it has to, and reports whether the connection continues. It returns when the
 // handshake of TLS is done.
 func (s *secure) secured(c *conn, sock net.Conn) bool {
 	if !s.takes(c.listener) {
@@ -120,10 +120,10 @@ func (s *secure) shakeHands(c *conn, sock net.Conn) bool {
 	return err == nil
 }
 
-// tlsState is what operators see of TLS.
+// tlsState is the state of TLS that operators see.
 type tlsState struct{ version, cipher string }
 
-// handshakeAt makes the handshake of TLS at a place.
+// handshakeAt makes the handshake of TLS for a client that has a place.
 func (s *secure) handshakeAt(at *admission.Handshake[*conn], c *conn, sock net.Conn) error {
 	ctx := c.stream.Life.Context()
 	below := &handshakeSocket{Conn: sock, slots: s.slots, handshake: at, ctx: ctx}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxHandshakeBytes is how much a client may send until its handshake is done. A client with a
+	// maxHandshakeBytes limits the bytes that a client may send until its handshake is done. A client with a
 	// certificate of RSA 3072 and one of an intermediate authority sends 4 KiB. Certificates that resist
 	// quantum computers are about five times as long. Go's TLS itself would read 64 KiB of a first message,
 	// and 256 KiB of certificates.

@@ -34,7 +34,7 @@ func (u *unflushed) add(c *conn, kind int) {
 	u.conns[kind] = append(u.conns[kind], c)
 }
 
-// take returns the connections, and forgets them.
+// take returns and removes the connections.
 func (u *unflushed) take() (conns [kindsOfOutput][]*conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

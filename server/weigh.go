@@ -28,9 +28,9 @@ func (s *session) weighUnknown(*request) int64 { return int64(s.limits.MaxBuffer
 func (s *session) weighPaths(r *request) int64 { return int64(len(r.body)) }
 
 const (
-	// briefChildren is how many names apply lists itself, which takes a few microseconds.
+	// briefChildren is the most names that apply lists itself, which takes a few microseconds.
 	briefChildren = 128
-	// briefWatches is how long a setWatches may be, in bytes, if it is served at once and not in parts: some
+	// briefWatches is the longest setWatches, in bytes, that is served at once and not in parts: some
 	// 100 paths. Apply may serve it itself.
 	briefWatches = 4 << 10
 )

@@ -31,11 +31,11 @@ func (w *WriteLimits) LacksMemory(op jute.Op, record []byte, ids []*proto.Identi
 	return true
 }
 
-// freeIdentities is how many bytes of identities the record of a session may have while this member is short of memory. The record
+// freeIdentities limits the identities in the record of a session, in bytes, while this member is short of memory. The record
 // takes about as many without them, and a client must be able to prove who it is before it can delete.
 const freeIdentities = 512
 
-// lacksRecord reports whether a write of a client is refused because these identities, which the record of its session does not
+// lacksRecord reports whether a write of a client is rejected because these identities, which the record of its session does not
 // have yet, would take memory of which this member is short. It counts the write.
 func (w *WriteLimits) lacksRecord(ids []*proto.Identity) bool {
 	m := w.memory
