@@ -6,7 +6,8 @@
 //   - leader, for each term that this member leads;
 //   - server, for its clients.
 //
-// The command and the tests both use this assembly. The package holds no state of its own.
+// The command and the tests both use this assembly. Types of this package hold the member's ports, server lists, drains, backups and
+// service state. The package changes the replicated state only through the log.
 //
 // The data flows as follows:
 //

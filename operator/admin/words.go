@@ -1,9 +1,9 @@
-// Package admin is the operator's view of a member: the four-letter words that ZooKeeper's servers
-// answer on the client port, and HTTP. The package changes nothing but counters, and gets metrics
-// and lists from the rest of the member through a Source.
+// Package admin serves the operators of a member: the four-letter commands of ZooKeeper's servers
+// on the client port, and HTTP. It gets metrics and lists from the rest of the member through a
+// Source, and has the member carry out changes through Operations. It changes nothing by itself but counters.
 //
 //   - Words has the whitelist, and the short answers.
-//   - HTTP serves the table that HTTP.routes returns. Each row has a class that says who may use it. A type for each
+//   - HTTP serves the table that HTTP.routes returns. The class of a row decides who may use it. A type for each
 //     family has the rows and the handlers: healthProbes, memberAPI, ensembleAPI, eventStreams, membersAPI, nodesAPI, copies,
 //     and adminServer, which has the commands of ZooKeeper's AdminServer.
 //   - table has all metrics, which mntr prints and collector hands to Prometheus.
