@@ -77,7 +77,7 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 }
 
 // multiRead answers each operation by itself. It answers up to Limits.MaxUnread bytes, because a
-// small request could ask for any amount. It sets no watches. It decodes one operation at a time: decoded
+// small request could otherwise get any amount. It sets no watches. It decodes one operation at a time: decoded
 // together they would take 25 times as much memory as the request.
 func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
 	now := s.tree.Look()
@@ -86,7 +86,7 @@ func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
 	return code
 }
 
-// readAll does the same from the tree at one time.
+// readAll does the same from one copy of the tree.
 func (s *session) readAll(b []byte, from *znode.Copy, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
 	begin, code := len(b), jute.OK
 	whole := jute.EachOfMulti(body, func(op *jute.MultiOp) (more bool) {
@@ -126,7 +126,7 @@ func readOne(b []byte, from *znode.Copy, op *jute.MultiOp, ids []*proto.Identity
 	return b, code
 }
 
-// tooLong reports whether no node may be created at a path, so that nobody may watch it either.
+// tooLong reports whether a path is too long for a node, and so also for a watch.
 func (s *session) tooLong(path []byte) bool { return len(path) > s.limits.MaxPath }
 
 func (s *session) getEphemerals(out *stream.Buffer, r *request) jute.Code {

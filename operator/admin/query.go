@@ -23,11 +23,11 @@ type query struct {
 	*http.Request
 	who    string // the administrator, or ""
 	values url.Values
-	paths  *pathFilter // which paths the caller is shown
+	paths  *pathFilter // the paths that the caller is shown
 	err    *Failure
 }
 
-// newQuery reads the parameters of a request. Each must be among those of the endpoint, and be there once.
+// newQuery reads the parameters of a request. Each must be a parameter of the endpoint, and must not be a duplicate.
 func newQuery(e *endpoint, r *http.Request, who string) *query {
 	q := &query{Request: r, who: who}
 	values, err := url.ParseQuery(r.URL.RawQuery)
@@ -57,7 +57,7 @@ func newQuery(e *endpoint, r *http.Request, who string) *query {
 	return q
 }
 
-// wrong keeps what is wrong with the request, if nothing was before.
+// wrong records a fault of the request, if it is the first one.
 func (q *query) wrong(format string, args ...any) {
 	if q.err == nil {
 		q.err = &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf(format, args...)}

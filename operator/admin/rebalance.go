@@ -17,7 +17,7 @@ const (
 	rebalanceTime = 20 * time.Minute
 )
 
-// Rebalanced is what a rebalance has done.
+// Rebalanced is the result of a rebalance.
 type Rebalanced struct {
 	Members  []RebalancedMember // those that take clients, by id
 	Closed   int                // connections
@@ -25,7 +25,7 @@ type Rebalanced struct {
 	Silent   []api.Silence      // members that did not answer
 }
 
-// RebalancedMember is what a rebalance has done on a member.
+// RebalancedMember is the result of a rebalance on a member.
 type RebalancedMember struct {
 	Member        uint32
 	Before, After int    // clients

@@ -21,7 +21,7 @@ type Restoring struct {
 	Host string // address of the administrator, without a port
 }
 
-// Restored is what a restore has done.
+// Restored is the result of a restore.
 type Restored struct {
 	Zxid    int64 // the member's last one when all was written
 	Nodes   int   // of the backup that are now as it says
@@ -54,7 +54,7 @@ func (c *copies) restore(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// takeRestore has the body restored, or returns why it is not, or not wholly.
+// takeRestore restores the body. It returns a Failure if nothing, or not everything, was restored.
 func (c *copies) takeRestore(w http.ResponseWriter, r *http.Request) (Restored, *Failure) {
 	switch {
 	case c.settings.noRestores:
@@ -100,7 +100,7 @@ func (b *pacedBody) Read(p []byte) (n int, err error) {
 	return n, b.err
 }
 
-// hostOfCaller returns the address of who sent a request, without a port, as ACLs have it.
+// hostOfCaller returns the address of a request's sender, without a port, as ACLs have it.
 func hostOfCaller(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil { // it is nobody's

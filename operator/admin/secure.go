@@ -49,7 +49,7 @@ func (u *unifiedListener) run(context.Context) {
 	}
 }
 
-// tell finds out what a connection speaks.
+// tell finds out whether a connection speaks TLS.
 func (u *unifiedListener) tell(c net.Conn) {
 	first := make([]byte, 1)
 	err := c.SetReadDeadline(time.Now().Add(headerTime))

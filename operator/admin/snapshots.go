@@ -65,7 +65,7 @@ func (c *copies) takeSnapshot(w http.ResponseWriter, r *http.Request) *Failure {
 	return nil
 }
 
-// snapshotFault returns why a request for a snapshot is not answered, or nil.
+// snapshotFault returns a Failure if a request for a snapshot is rejected.
 func (c *copies) snapshotFault(r *http.Request) *Failure {
 	switch streaming := r.URL.Query()[streamingParam]; {
 	case c.settings.noSnapshots:

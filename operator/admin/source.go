@@ -11,7 +11,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Source is the member that is reported on. It is safe for concurrent use. Its sequences hold no
+// Source is the member whose state the package shows. It is safe for concurrent use. Its sequences hold no
 // lock while they yield; they read the state in parts, so they may miss what changes meanwhile.
 type Source interface {
 	// Stats returns the member's metrics. It waits for nothing but the tree's lock.
@@ -110,7 +110,7 @@ type Stats struct {
 	Files, MaxFiles int64         // file descriptors of this process, which Words fills in; -1: unknown
 }
 
-// Health says whether a member works, and whether it serves clients.
+// Health describes whether a member works, and whether it serves clients.
 type Health struct {
 	Role      string // as in Stats; "": not serving
 	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
@@ -130,12 +130,12 @@ func (h Health) serves() bool {
 	return h.Role != "" && h.Role != api.ReadOnly && !h.Drained && h.Leaving == 0
 }
 
-// shortOfMemory says what NoMemory means.
+// shortOfMemory is the text for NoMemory.
 const shortOfMemory = "short of memory: writes that add data are refused"
 
 const noLeader = "no leader is known: a majority of the members must be up and reach each other"
 
-// Text returns the member's role, or why it does not serve clients.
+// Text returns the member's role, or the reason why it does not serve clients.
 func (h Health) Text() (text string, serves bool) {
 	switch {
 	case h.serves() && h.NoMemory:

@@ -13,7 +13,7 @@ func underV1(r *http.Request) bool {
 	return r.URL.Path == "/v1" || strings.HasPrefix(r.URL.Path, "/v1/")
 }
 
-// serveJSON sends what an endpoint under /v1/ answers.
+// serveJSON sends the reply of an endpoint under /v1/.
 func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	q := newQuery(e, r, h.authorizer.administrator(r))
 	q.paths = h.authorizer.pathFilterFor(r)

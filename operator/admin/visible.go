@@ -8,19 +8,19 @@ import (
 	"rollcall/zk/jute"
 )
 
-// LocalReads is what callers without credentials may read: over HTTP on the member's own machine, and by four-letter words.
+// LocalReads is the content that callers without credentials may read: over HTTP on the member's own machine, and by four-letter commands.
 type LocalReads int
 
 const (
 	// ReadState: no data of nodes, and no path below a node that not everybody may read. It is the default.
 	ReadState LocalReads = iota
-	// ReadNothing: nothing over HTTP but open endpoints, and no path by four-letter words.
+	// ReadNothing: nothing over HTTP but open endpoints, and no path by four-letter commands.
 	ReadNothing
 	// ReadData: all paths, and the data of nodes that everybody may read.
 	ReadData
 )
 
-// Anonymous says what callers without credentials may read.
+// Anonymous limits the content that callers without credentials may read.
 type Anonymous struct {
 	Reads LocalReads
 	// Proven is set if clients must prove themselves. Callers without credentials are then shown neither a path nor data.
@@ -38,7 +38,7 @@ func (a Anonymous) paths() sight {
 	return publicPaths
 }
 
-// sight says which paths of nodes a caller is shown.
+// sight is the set of paths of nodes that a caller is shown.
 type sight int
 
 const (
@@ -47,7 +47,7 @@ const (
 	allPaths
 )
 
-// content says what an endpoint of the class reads shows. A row without it is refused to callers without credentials, so that a
+// content is the kind of content that an endpoint of the class reads shows. A row without it rejects callers without credentials, so that a
 // new row that forgets it shows nothing.
 type content int
 
@@ -112,7 +112,7 @@ func (f *pathFilter) watches(all iter.Seq2[jute.SessionID, []string]) iter.Seq2[
 	}
 }
 
-// pathFilterFor returns what decides which paths the answer to a request shows.
+// pathFilterFor returns the filter of the paths that the reply to a request shows.
 func (a *authorizer) pathFilterFor(r *http.Request) *pathFilter {
 	f := &pathFilter{source: a.source, sight: allPaths}
 	if a.role(r) < roleReads {
@@ -121,7 +121,7 @@ func (a *authorizer) pathFilterFor(r *http.Request) *pathFilter {
 	return f
 }
 
-// rejectContent returns nil if the caller may have the answer of an endpoint that shows content, or the reason why not.
+// rejectContent returns a Failure if the caller may not have the reply of an endpoint that shows content.
 func (a *authorizer) rejectContent(e *endpoint, r *http.Request) *Failure {
 	if e.class != reads && e.class != measures || a.role(r) >= neededRoles[e.class] {
 		return nil

@@ -39,7 +39,7 @@ type WordsConfig struct {
 	Anonymous Anonymous // what everybody may read
 }
 
-// Words answers four-letter words. It is safe for concurrent use.
+// Words answers four-letter commands. It is safe for concurrent use.
 type Words struct {
 	all     bool
 	allowed []string
@@ -55,7 +55,7 @@ type Words struct {
 // defaultMask is the trace mask with which ZooKeeper starts.
 const defaultMask = 306
 
-// word says how to answer a word.
+// word describes the answer to a four-letter command.
 type word struct {
 	// answer writes the answer. stats is filled in only if serving is set.
 	answer  func(w *Words, p *textWriter, s *Stats, argument io.Reader)
@@ -63,7 +63,7 @@ type word struct {
 	long    bool // it takes time that grows with connections, sessions or watches, or looks at all of them
 }
 
-// words lists all of ZooKeeper's words. If a connection's first four bytes are none of them, they
+// words lists all of ZooKeeper's four-letter commands. If a connection's first four bytes are none of them, they
 // are the length of a frame.
 var words = map[string]word{
 	"conf": {(*Words).conf, true, false},
@@ -110,16 +110,16 @@ func NewWords(cfg WordsConfig) (*Words, error) {
 	return w, nil
 }
 
-// VersionText returns the version as the words show it. The date has the form that ZooKeeper used
+// VersionText returns the version as the commands show it. The date has the form that ZooKeeper used
 // until 3.6, because go-zookeeper reads no other; other tools accept it.
 func VersionText(version string, built time.Time) string {
 	return InterfaceLevel + "-rollcall-" + version + ", built on " + built.UTC().Format("01/02/2006 15:04 MST")
 }
 
-// paths returns what decides which paths an answer shows. Clients send words before they could prove anything.
+// paths returns the filter of the paths that an answer shows. Clients send commands before they could prove anything.
 func (w *Words) paths() *pathFilter { return &pathFilter{source: w.source, sight: w.reads.paths()} }
 
-// Known reports whether a connection's first four bytes are a word.
+// Known reports whether a connection's first four bytes are a command.
 func (w *Words) Known(name string) bool {
 	_, known := words[name]
 	return known
@@ -127,9 +127,9 @@ func (w *Words) Known(name string) bool {
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
-// Answer writes the answer to a word to out; the caller then closes the connection. argument holds
-// the bytes that the client sends after the word. Answer may wait for either stream, and for
-// another long answer to be finished. It returns the streams' errors. For an unknown word it writes
+// Answer writes the answer to a command to out; the caller then closes the connection. argument holds
+// the bytes that the client sends after the command. Answer may wait for either stream, and for
+// another long answer to be finished. It returns the streams' errors. For an unknown command it writes
 // nothing.
 func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
 	p := &textWriter{w: out}
@@ -172,7 +172,7 @@ func (p *textWriter) printf(format string, args ...any) {
 
 func (w *Words) ruok(p *textWriter, _ *Stats, _ io.Reader) { p.printf("imok") }
 
-// isro tells whether this member accepts writes, which is unknown while it does not serve.
+// isro reports whether this member accepts writes, which is unknown while it does not serve.
 func (w *Words) isro(p *textWriter, _ *Stats, _ io.Reader) {
 	switch w.source.Stats().Role {
 	case "":

@@ -75,7 +75,7 @@ var (
 
 var errBounds = errors.New("quorum: not a request of raft's")
 
-// newEncoder returns an encoder that writes a time as older members do.
+// newEncoder returns an encoder that writes a time as raft's own transport does by default.
 func newEncoder(w io.Writer) *codec.Encoder {
 	handle := new(codec.MsgpackHandle)
 	handle.TimeNotBuiltin = true
