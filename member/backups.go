@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// backupRetry is how long a member waits after a backup of its own failed, if the next one is not due earlier.
+	// backupRetry is the wait after a backup of the member's own has failed, if the next one is not due earlier.
 	backupRetry = 5 * time.Minute
-	// backupRoom is how many bytes a node or session takes in a backup at most, besides its path and data. A list
-	// of who may do what is there once.
+	// backupRoom is the most bytes that a node or session takes in a backup, besides its path and data. An access control list
+	// is stored once.
 	backupRoom = 256
-	// keptEnds is how many ended sessions a state remembers at most.
+	// keptEnds is the most ended sessions that a state remembers.
 	keptEnds = 10_000
 )
 
@@ -104,7 +104,7 @@ func (b *backups) backUp(ctx context.Context, keeper *backup.Keeper) error {
 	return nil
 }
 
-// mostBytes returns how many bytes a state takes at most in a backup or a snapshot. dataSize is the total of its paths and data.
+// mostBytes returns the most bytes that a state takes in a backup or a snapshot. dataSize is the total of its paths and data.
 func mostBytes(dataSize int64, nodes, sessions int) int64 {
 	return dataSize + int64(nodes+sessions+keptEnds)*backupRoom
 }

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// maxCallerConns is how many gRPC connections another member may have here. It needs one; those of an
+// maxCallerConns limits the gRPC connections of another member to this one. It needs one; those of an
 // earlier run of it, or of a network that has forgotten them, may not have ended. Each may have maxStreams
 // calls under way.
 const maxCallerConns = 16

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	// ErrNoLeader means that no leader replied in time, and that nothing was done.
+	// ErrNoLeader means that no leader replied in time, and that the change was not made.
 	ErrNoLeader = errors.New("no leader has answered")
 	// ErrNotConfirmed means that a change was sent, and not applied here in time. It cannot be withdrawn any more.
 	ErrNotConfirmed = errors.New("not confirmed in time: the change was sent, and may still be made")
@@ -72,7 +72,7 @@ type outcome chan znode.Result
 // Applied implements znode.Waiter.
 func (o outcome) Applied(r *znode.Result) { o <- *r }
 
-// carryOutFailure returns an error of carryOut as an operator sees it. check names what shows whether the change was made.
+// carryOutFailure returns an error of carryOut as an operator sees it. check names the command that shows whether the change was made.
 func carryOutFailure(err error, check string) error {
 	if errors.Is(err, ErrNotConfirmed) {
 		return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("%v; %s", err, check)}

@@ -22,7 +22,7 @@ import (
 // takes no writes during a try.
 const maxYieldPause = time.Minute
 
-// drain takes clients and leadership from this member for the rest of its life. It is safe for concurrent use.
+// drain moves clients and leadership away from this member for the rest of its life. It is safe for concurrent use.
 type drain struct {
 	cfg    *Config
 	node   *quorum.Node
@@ -35,10 +35,10 @@ type drain struct {
 }
 
 // Drain prepares this member for its end, so that its clients notice as little as possible. From now on
-// /readyz fails, no client is taken, and other members do not hand leadership over to this one. Drain hands
+// /readyz fails, new clients are rejected, and other members do not hand leadership over to this one. Drain hands
 // leadership over, and then closes the clients' connections, so that the clients find a leader elsewhere. It
 // tries to hand over for that time, or for api.MinHandOver if that is longer, and then spreads the closes evenly
-// over the time. It returns how many there were, and whether this member still leads, because no other one
+// over the time. It returns the number of closed connections, and whether this member still leads, because no other one
 // took over.
 //
 // The member goes on storing and voting, and may be elected again if no other member can lead. It hands over
@@ -101,7 +101,7 @@ func (d *drain) leave(ctx context.Context) {
 	d.server.Drain(ctx, d.cfg.Drain)
 }
 
-// handOverElections is how many times its heartbeat time a member tries to hand over, at least: a try to hand over to
+// handOverElections is the least time for which a member tries to hand over, in heartbeat times: a try to hand over to
 // one other member takes twice that.
 const handOverElections = 4
 
@@ -152,7 +152,7 @@ func (d *drain) yieldLoop(ctx context.Context) error {
 	}
 }
 
-// handOverTime is how long a member that leaves tries to hand over.
+// handOverTime is the time for which a member that leaves tries to hand over.
 func (c *Config) handOverTime() time.Duration {
 	return max(c.Tick, handOverElections*c.Heartbeat)
 }

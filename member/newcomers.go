@@ -6,11 +6,11 @@ import (
 	"rollcall/internal/serverlist"
 )
 
-// newcomers passes on the lists whose new servers a leader looks for, because an operator's change names them. It has one
+// newcomers queues the lists whose new servers a leader contacts, because an operator's change names them. It has one
 // place. Apply rejects the change until most of the new list's voters are found, and the operator's member submits it again.
 type newcomers chan serverlist.List
 
-// lookFor asks for the servers of a list. It does not block. It has no effect if a list waits already.
+// lookFor queues a list. It does not block. It has no effect if a list waits already.
 func (n newcomers) lookFor(list serverlist.List) {
 	select {
 	case n <- list:
@@ -18,7 +18,7 @@ func (n newcomers) lookFor(list serverlist.List) {
 	}
 }
 
-// loop looks for the servers of one list after another, until ctx ends.
+// loop contacts the servers of one list after another, until ctx ends.
 func (n newcomers) loop(ctx context.Context, hellos *helloClient) error {
 	for {
 		select {

@@ -45,7 +45,7 @@ type peers struct {
 	fails map[uint32]error    // why the last connection to a member was not opened; nil: it was. gRPC passes on its text alone
 }
 
-// errMoved is why a connection is closed as soon as it is open.
+// errMoved is the error of a connection that is closed as soon as it is open.
 var errMoved = errors.New("member: the member has moved while it was dialed, or this one has entered an ensemble")
 
 func newPeers(tick time.Duration, dial func(ctx context.Context, id uint32) (net.Conn, error)) *peers {

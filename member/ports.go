@@ -131,7 +131,7 @@ type services struct {
 // Pings implements proto.FollowerServer.
 func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.follower.Pings(stream) }
 
-// farewell is how long a member that stops waits for the ends of its streams to leave. They are written
+// farewell is the time for which a member that stops waits until the ends of its streams are sent. They are written
 // at once, and a member that does not read them is not waited for.
 const farewell = 200 * time.Millisecond
 

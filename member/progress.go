@@ -7,7 +7,7 @@ import (
 	"rollcall/znode"
 )
 
-// applyProgress is what apply has reached. Only apply writes it. Unless a field has another rule, it is read without a lock.
+// applyProgress records the progress of apply. Only apply writes it. Unless a field has another rule, it is read without a lock.
 type applyProgress struct {
 	index     atomic.Uint64     // of the last entry applied
 	durations metrics.Durations // of applying an entry
@@ -27,7 +27,7 @@ func (p *applyProgress) membersChanged(state *znode.State, self uint32, boot uin
 	p.minFormat.Store(state.MinFormat())
 }
 
-// sessionCounters count what happens to sessions while this member leads. So each event is counted on
+// sessionCounters counts events of sessions while this member leads. So each event is counted on
 // one member, and none when a member replays its log.
 type sessionCounters struct {
 	opened, resumed atomic.Uint64

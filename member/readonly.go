@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// minWithoutLeader is how long this member knows no leader, at least, before it serves in read-only mode: as in
+	// minWithoutLeader is the least time without a known leader before this member serves in read-only mode: as in
 	// ZooKeeper. An election is over by then, so that clients seldom get a read-only session for a moment.
 	minWithoutLeader = 2 * time.Second
-	// readOnlyChecks is how often in a tick a member looks whether there is a leader. Read-only clients are closed
+	// readOnlyChecks is the number of times in a tick that a member checks for a leader. The connections of read-only clients are closed
 	// as soon after the leader has come back.
 	readOnlyChecks = 20
 )

@@ -15,15 +15,15 @@ import (
 	"rollcall/server"
 )
 
-// LastAnswers is how long a member that was removed goes on serving. The client that asked for the removal may
+// LastAnswers is the time for which a removed member continues to serve. The client that requested the removal may
 // be connected to it, and the reply waits for at most a second (server.reconfigWait).
 const LastAnswers = 1500 * time.Millisecond
 
 // removalInterval is the time between two rounds in which a member without a leader asks the others whether it was removed:
-// nobody sends anything to a member that is not in the list.
+// no member sends anything to one that is not in the list.
 const removalInterval = 5 * time.Second
 
-// removalWatch finds out that this member was removed from the ensemble, and then lets its clients go. It is safe for concurrent use.
+// removalWatch detects that this member was removed from the ensemble, and then closes its clients' connections. Safe for concurrent use.
 type removalWatch struct {
 	self     uint32
 	tick     time.Duration

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxSpool is how many bytes a backup may have that a member restores over HTTP. An hour is enough to send so many at
+	// maxSpool limits a backup that a member restores over HTTP, in bytes. An hour is enough to send so many at
 	// backup.RestoreRate.
 	maxSpool = 50 << 30
 	// spoolShare is the part of the free space of the data's disk, as one in so many, that the backup may take meanwhile. Its nodes come into the
@@ -102,7 +102,7 @@ func (o operations) spool(ctx context.Context, r admin.Restoring, most int64) (*
 	return nil, failed
 }
 
-// spoolRoom returns how many bytes a backup may have. Without a directory, members of tests have theirs in memory.
+// spoolRoom returns the most bytes that a backup may have. Members of tests, which have no directory, keep it in memory.
 func (o operations) spoolRoom() (most int64, err error) {
 	if o.m.cfg.Dir == "" {
 		return maxSpool, nil
@@ -111,7 +111,7 @@ func (o operations) spoolRoom() (most int64, err error) {
 	return min(maxSpool, free/spoolShare), err
 }
 
-// noSpool returns the answer if the file for the body fails.
+// noSpool returns the reply for a failure of the file for the body.
 func noSpool(err error) *admin.Failure {
 	return &admin.Failure{Status: http.StatusInsufficientStorage, Text: fmt.Sprintf("the backup cannot be kept on the disk of the data: %v; nothing was changed", err)}
 }
@@ -128,7 +128,7 @@ func spooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.H
 	return head, source, err
 }
 
-// unsound returns the answer if a backup cannot be read before it is written.
+// unsound returns the reply for a backup that cannot be read, when nothing of it has been written.
 func unsound(ctx context.Context, err error) *admin.Failure {
 	if ctx.Err() != nil {
 		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended; nothing was changed"}
@@ -139,7 +139,7 @@ func unsound(ctx context.Context, err error) *admin.Failure {
 	return &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("the body is no backup that can be restored: %v; nothing was changed. rollcall backup verify checks a file", err)}
 }
 
-// unfinished returns the answer if a backup is written only in part.
+// unfinished returns the reply for a backup that was written only in part.
 func unfinished(ctx context.Context, done subtree.Loaded, nodes int, err error) *admin.Failure {
 	failed := &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error()}
 	code, isCode := errors.AsType[jute.Code](err)

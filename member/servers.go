@@ -40,7 +40,7 @@ type serverLists struct {
 	spread    []Server   // the servers that the last spread passed on; spreading guards it
 }
 
-// newServerLists returns the lists of a member that knows only its configuration. moved closes the connection to a member.
+// newServerLists returns the lists of a member that has only its configuration. moved closes the connection to a member.
 func newServerLists(cfg *Config, book *wire.Book, moved func(member uint32), log *slog.Logger) *serverLists {
 	return &serverLists{
 		self: cfg.ID, configured: cfg.Servers, text: cfg.EnsembleText, book: book, moved: moved, log: log,
@@ -78,8 +78,8 @@ func (l *serverLists) newestServers() (version int64, servers []Server) {
 	return r.Version, serversOf(r.Servers)
 }
 
-// reach returns where a member is reached. It looks in the newest list, then in raft's configuration, which may have voters that
-// no list has any more, and then in this member's own server lines.
+// reach returns the addresses of a member. It looks in the newest list, then in raft's configuration, which may have voters that
+// are no longer in any list, and then in this member's own server lines.
 func (l *serverLists) reach(id uint32) (Server, bool) {
 	_, servers := l.newestServers()
 	if i := slices.IndexFunc(servers, func(s Server) bool { return s.ID == id }); i >= 0 {
@@ -206,7 +206,7 @@ func (l *serverLists) message() (list *proto.Roster, hearsay bool) {
 	return r.Message(), r != l.applied.Load()
 }
 
-// wake makes run look at the lists. It does not block.
+// wake makes run check the lists. It does not block.
 func (l *serverLists) wake() {
 	select {
 	case l.changed <- struct{}{}:

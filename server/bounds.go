@@ -12,7 +12,7 @@ const (
 	// maxLevels limits the levels of the path of a new node. A change of a node looks for watches and quotas on each
 	// level, which reads the path once for each of them.
 	maxLevels = 128
-	// maxPathReads limits the product of a path's bytes and its levels. A path of
+	// maxPathReads limits the product of a path's bytes and its levels, for a path of more than freeLevels levels. A path of
 	// maxLevels may have 2 KiB.
 	maxPathReads = 256 << 10
 	freeLevels   = 4

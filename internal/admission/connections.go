@@ -1,6 +1,6 @@
 package admission
 
-// ConnectionLimiter limits connections, in all and of one address. Its owner guards it.
+// ConnectionLimiter limits connections, in all and of one address. It has no lock: its owner must hold one.
 type ConnectionLimiter struct {
 	max        int // 0 and negative: no limit
 	maxPerAddr int // 0 and negative: no limit
@@ -8,12 +8,12 @@ type ConnectionLimiter struct {
 	byAddr     map[string]int
 }
 
-// NewConnectionLimiter returns a limiter. If a number is not positive, there is no such limit.
+// NewConnectionLimiter returns a limiter. A number that is not positive sets no limit.
 func NewConnectionLimiter(most, mostPerAddr int) *ConnectionLimiter {
 	return &ConnectionLimiter{max: most, maxPerAddr: mostPerAddr, byAddr: make(map[string]int)}
 }
 
-// Verdict is what becomes of a new connection.
+// Verdict is the decision about a new connection.
 type Verdict int
 
 // The verdicts.
@@ -23,7 +23,7 @@ const (
 	TooManyOfAddress
 )
 
-// Admit counts a connection of an address, or returns why it is rejected.
+// Admit counts a connection of an address, or returns the verdict that rejects it.
 func (l *ConnectionLimiter) Admit(addr string) Verdict {
 	switch {
 	case l.max > 0 && l.all >= l.max:
@@ -36,7 +36,7 @@ func (l *ConnectionLimiter) Admit(addr string) Verdict {
 	return Admitted
 }
 
-// Release ends the count of a connection that was admitted.
+// Release uncounts a connection that was admitted.
 func (l *ConnectionLimiter) Release(addr string) {
 	l.all--
 	if l.byAddr[addr]--; l.byAddr[addr] == 0 {

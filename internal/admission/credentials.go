@@ -24,7 +24,7 @@ const (
 	// MaxAttemptWait is the longest wait of an attempt. If an attempt would have to wait longer, it is rejected at once. So
 	// at most three attempts of an address wait.
 	MaxAttemptWait = 3 * pause
-	// maxWaiting is the number of attempts of all addresses that may wait. Each of them occupies a goroutine of its
+	// maxWaiting limits the attempts of all addresses that wait. Each of them occupies a goroutine of its
 	// connection. Further ones are rejected at once.
 	maxWaiting = 64
 	// maxAddresses is the number of addresses that are remembered. They have about 1 MB.
@@ -66,7 +66,7 @@ type CredentialLimiter struct {
 	skipped   int // lines that were due and not written
 }
 
-// address is what is known about an address that has failed.
+// address records the failures of an address.
 type address struct {
 	name     string
 	tokens   *rate.Limiter // one for each failure that is free
@@ -157,7 +157,7 @@ func (t *CredentialLimiter) release() {
 	t.waiting--
 }
 
-// Failed notes that the credential was wrong.
+// Failed records that the credential was wrong.
 func (a *Attempt) Failed(kind Credential) {
 	if a.table != nil {
 		a.table.note(a.host, kind, !a.paid)

@@ -13,8 +13,8 @@ var (
 )
 
 // HandshakeLimiter limits the TLS handshakes under way. A client is silent until its first message is complete. If
-// all places are taken, a newer client gets the place of the one that has been silent for longest: a client
-// sends its first message at once, so that one is hardly a client. Owner names the client of a handshake. Safe for concurrent use.
+// all places are taken, a newer client gets the place of the one that has been silent for longest. A client
+// sends its first message at once, so the silent one is probably none. Owner is the type of a handshake's owner. Safe for concurrent use.
 type HandshakeLimiter[Owner any] struct {
 	limit int
 

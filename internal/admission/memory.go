@@ -2,7 +2,7 @@ package admission
 
 import "sync/atomic"
 
-// Memory says whether this process has used up the memory that it may use. All members of the process
+// Memory records whether this process has used up the memory that it may use. All members of the process
 // share it. A nil *Memory has no limit. Safe for concurrent use.
 type Memory struct {
 	limit   int64
@@ -24,7 +24,7 @@ func NewMemory(limit int64) *Memory {
 	return &Memory{limit: limit}
 }
 
-// Note says how many bytes are in use. It reports whether Full is different now.
+// Note sets the number of bytes in use. It reports whether Full has changed.
 func (m *Memory) Note(used int64) (changed bool) {
 	m.used.Store(used)
 	most := m.limit
@@ -35,14 +35,14 @@ func (m *Memory) Note(used int64) (changed bool) {
 	return m.full.Swap(full) != full
 }
 
-// Full reports whether writes that add data are refused.
+// Full reports whether writes that add data are rejected.
 func (m *Memory) Full() bool { return m != nil && m.full.Load() }
 
 // Reject counts a write that is rejected.
 func (m *Memory) Reject() { m.refused.Add(1) }
 
-// Figures returns the limit, how many bytes were in use when Note was called last, and how many writes
-// were refused.
+// Figures returns the limit, the bytes in use at the last call of Note, and the number of writes that
+// were rejected.
 func (m *Memory) Figures() (limit, used int64, refused uint64) {
 	if m == nil {
 		return 0, 0, 0

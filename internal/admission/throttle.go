@@ -109,7 +109,7 @@ func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
 // SetChance replaces the source of random numbers, which are from 0 up to 1. It is for tests, before the first call of Admit.
 func (t *SessionThrottle) SetChance(chance func() float64) { t.chance = chance }
 
-// SessionRequest is what a handshake asks for.
+// SessionRequest is the kind of session that a handshake requests.
 type SessionRequest int
 
 // The kinds of requests.
