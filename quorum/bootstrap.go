@@ -24,7 +24,7 @@ import (
 //
 //   - A new ensemble begins with one voter: the member with the lowest id in the server lines, once all others have said that
 //     they have no data. A member with data that were imported, restored or recovered is the only voter of its ensemble, too.
-//   - Everybody else starts with an empty log and no configuration, so it never stands for election. The leader adds it as a
+//   - Every other member starts with an empty log and no configuration, so it never stands for election. The leader adds it as a
 //     nonvoter, and gives it a vote when it has the log: see membership.
 //   - An emptied member is a new server, which takes the place of the old one in the same way.
 //
@@ -35,7 +35,7 @@ const (
 	// firstPause is the pause after the first round of requests while a member waits for its beginning. Each pause is twice
 	// as long as the one before, up to askInterval.
 	firstPause = 20 * time.Millisecond
-	// askInterval is the pause between two rounds of requests, askTimeout the limit of one round.
+	// askInterval is the pause between two rounds of requests, and askTimeout the limit of one round.
 	askInterval = 500 * time.Millisecond
 	askTimeout  = 2 * time.Second
 )
@@ -85,8 +85,8 @@ func (b *bootstrap) begin(ctx context.Context) error {
 	}
 }
 
-// beginning is what a round of replies allows a member without data to do. If waits is not "", the member waits for what that
-// names. Otherwise it comes into ensemble, or if that is zero, begins one.
+// beginning is the next step of a member without data after a round of replies. If waits is not "", the member waits for the condition
+// that it names. Otherwise it joins ensemble, or if that is zero, begins a new one.
 type beginning struct {
 	ensemble wire.EnsembleID
 	waits    string
@@ -113,9 +113,9 @@ func (b *bootstrap) evaluate(r round) (next beginning) {
 	return next
 }
 
-// mayBegin returns "" if this member may begin a new ensemble, or else what it waits for. No member that it knows has data. Two
-// members never begin the same list: only one has the lowest id, and every reply that counts has the same list. Two processes with
-// that id do not begin either: every other member reports the first one to the second one (Rival). Members that only a reply has
+// mayBegin returns "" if this member may begin a new ensemble, or else the condition for which it waits. No member that it knows has
+// data. Two members never begin the same list: only one has the lowest id, and every reply that counts has the same list. Two processes
+// with that id do not begin either: every other member reports the first one to the second one (Rival). Members that only a reply has
 // named must reply, too, because all members in the server lines may have left an ensemble.
 func (b *bootstrap) mayBegin(r round) string {
 	voters := slices.DeleteFunc(wire.Sorted(b.peers), func(p wire.Peer) bool { return p.Observer })
@@ -145,7 +145,7 @@ func (b *bootstrap) mayBegin(r round) string {
 	return "all members, which must reply that they have no data before a new ensemble begins; missing: " + strings.Join(silent, "; ")
 }
 
-// errNextRound is why a member has not replied of which another one has just told.
+// errNextRound is the error of a member that another one has just named, so that no request was sent to it yet.
 var errNextRound = errors.New("it is asked next")
 
 // ensembleOf returns the ensemble of a member that has replied, or zero if it knows none.
@@ -186,7 +186,7 @@ func (b *bootstrap) found() error {
 	return nil
 }
 
-// join says hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
+// join sends Hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
 // not know yet that the disk exists.
 func (b *bootstrap) join(ctx context.Context, r *raft.Raft) {
 	var lost []wire.Peer

@@ -12,9 +12,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// When the leader's process dies, the others need not wait for a timeout: its connections end at once, and its port
-// refuses new ones. A voter that sees both stands for election without the vote before the vote, which the others
-// would refuse because they still know a leader.
+// When the leader's process dies, the other members need not wait for a timeout: its connections end at once, and its port
+// refuses new ones. A voter that sees both stands for election without a pre-vote, which the others
+// would reject because they still know a leader.
 //
 // Safety is raft's. Wrong evidence costs a leader, and with it the writes of a moment: a firewall that answers with
 // resets can forge it. So a member stands on evidence once in standPause election timeouts, and not after the
@@ -22,24 +22,24 @@ import (
 // without a refused dial, and a refused dial while the leader still has a connection.
 
 const (
-	// refusals is how many dials in a row the leader's port must refuse, and refusalPause the time between two of them:
+	// refusals is the number of dials in a row that the leader's port must refuse, and refusalPause the time between two of them:
 	// a process that is only replaced listens again by then.
 	refusals     = 2
 	refusalPause = 10 * time.Millisecond
-	// maxDials is how often a port is dialed that takes connections and ends them at once. A process that dies loses
+	// maxDials limits the dials of a port that takes connections and ends them at once. A process that dies loses
 	// its connections first, and its port a moment later.
 	maxDials = 5
-	// rankStep is how much later each further voter stands: in that time a vote reaches the others and is stored. If
+	// rankStep is the delay with which each further voter stands: in that time a vote reaches the others and is stored. If
 	// the voter before has a shorter log, it is not elected, and the next one follows this much later.
 	rankStep = 20 * time.Millisecond
-	// rankChance is the most by which chance delays each of them, so that two that count the terms differently do not
+	// rankChance is the largest random delay of each of them, so that two that count the terms differently do not
 	// meet.
 	rankChance = 5 * time.Millisecond
-	// standWithin is how long raft may take until it begins to stand. If it takes longer, it is busy again, with a
+	// standWithin is the longest that raft may take until it begins to stand. If it takes longer, it is busy again, with a
 	// request of another candidate.
 	standWithin = 2 * time.Millisecond
-	// standPause is for how many election timeouts a member does not stand on evidence again. Then forged evidence
-	// takes the leader from an ensemble for a small part of the time.
+	// standPause is the number of election timeouts for which a member does not stand on evidence again. So forged evidence
+	// deprives an ensemble of its leader for a small part of the time only.
 	standPause = 10
 )
 
@@ -50,7 +50,7 @@ type loss struct {
 	at     time.Time
 }
 
-// failureDetector finds out that the leader's process has died, and stands for election then.
+// failureDetector detects that the leader's process has died, and then stands for election.
 type failureDetector struct {
 	status   *Status
 	trans    *wire.Transport
@@ -151,7 +151,7 @@ func (d *failureDetector) takesTurn(ctx context.Context, r *raft.Raft, l loss) b
 	return d.mayStand() == nil && d.mayTake() == nil && d.leaderless(r, l)
 }
 
-// rankOf returns how many of the voters stand before member self once leader has died: they take turns, by term. ok is
+// rankOf returns the number of voters that stand before member self once leader has died: they take turns, by term. ok is
 // false if it does not stand: it is no voter, or there are only two, of which one alone cannot elect a leader.
 func rankOf(self, leader uint32, voters []uint32, term uint64) (rank int, ok bool) {
 	const fewest = 3

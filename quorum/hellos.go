@@ -11,7 +11,7 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// hellos sends Hello to the other members, and logs what they complain about. It is safe for concurrent use.
+// hellos sends Hello to the other members, and logs their complaints. It is safe for concurrent use.
 type hellos struct {
 	self    uint32
 	book    *wire.Book
@@ -75,7 +75,7 @@ func (h *hellos) check(p wire.Peer, reply *proto.HelloReply) error {
 	return nil
 }
 
-// logComplaints logs what an operator must know: members of another ensemble, and disks that run twice. Each is logged once.
+// logComplaints logs members of another ensemble, and disks that run twice, because an operator must act. It logs each once.
 func (h *hellos) logComplaints(r round) {
 	for id, a := range r.replies {
 		h.noteRival(id, a.GetRival())

@@ -14,7 +14,7 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// raft's configuration says which disks vote, and to whom the leader sends the log. It follows the server list
+// raft's configuration is the list of disks to which the leader sends the log, and of those that vote. It follows the server list
 // (Config.Wanted) one change at a time. Nothing is stored about a change that is under way: the leader
 // compares the two, and a new leader does the same. raft takes a change only after the one before is
 // committed in the leader's own term, and majorities of configurations that are one change apart share a disk.
@@ -24,9 +24,9 @@ import (
 // one. The old one leaves first: it does not answer, and without it no more of the other voters must answer than before.
 
 const (
-	// followInterval is how often a leader compares its configuration with the server list.
+	// followInterval is the time after which a leader compares its configuration with the server list again.
 	followInterval = askInterval
-	// replacementWait is how long a voter that is to leave stays so that the one in its place can come in first. A
+	// replacementWait is the longest that a voter that is to leave stays so that its replacement can come in first. A
 	// member that runs comes in within a few rounds. One that cannot reach the leaving one comes in only after it.
 	replacementWait = 5 * askTimeout
 	// transferTries is the number of election timeouts for which a leader that is to leave tries to hand over, before
@@ -124,8 +124,8 @@ func (m *membership) logRivals(list []wire.Peer) {
 	}
 }
 
-// idle reports whether raft's configuration is what the list wants, and all servers answer with their disks. A server that does not
-// may have lost its disk, and its member may know nobody who is in the ensemble now: the leader looks for it.
+// idle reports whether raft's configuration matches the list, and all servers reply with their disks. A server that does not reply
+// may have lost its disk, and its member may know no present member of the ensemble. The leader contacts it.
 func (m *membership) idle() bool {
 	have, want, reached := m.status.Servers(), m.list.servers(), m.reach.servers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
@@ -141,7 +141,7 @@ func (m *membership) listKnown(ctx context.Context, term uint64) bool {
 	return !m.list.begun() && await(ctx, func() raft.Future { return m.raft.Apply(nil, m.election) }) == nil && m.status.fsm.term.Load() == term
 }
 
-// sight is what the leader knows when it chooses the next change.
+// sight is the leader's knowledge when it chooses the next change.
 type sight struct {
 	self       wire.Peer
 	have, want []wire.Peer                  // raft's configuration and the list
@@ -180,7 +180,7 @@ func (s *sight) of(id uint32) (servers []wire.Peer) {
 	return servers
 }
 
-// majority reports whether most of the voters other than without are there: they have answered raft lately, and replied a moment
+// majority reports whether most of the voters other than without are present: they have answered raft lately, and replied a moment
 // ago with the disks that vote. If one of them was lost just before a change that counts on it, raft could neither commit the
 // change nor go back.
 func (s *sight) majority(without wire.Peer) bool {
@@ -233,7 +233,7 @@ type change struct {
 	waits  string
 }
 
-// next returns the first change that is possible, in this order:
+// next returns the first possible change, in this order:
 //
 //  1. A lost disk without a vote leaves.
 //  2. A disk that replies comes in, without a vote.
@@ -241,7 +241,7 @@ type change struct {
 //  4. A disk that has the log gets a vote.
 //  5. A member stops voting, or leaves.
 //
-// No voter leaves unless most of the other voters are there.
+// No voter leaves unless most of the other voters are present.
 func (m *membership) next(s sight) change {
 	var waits string
 	for _, kind := range []func(sight) (change, bool){m.clearing, m.addition, m.move, m.promotion, m.departure} {
@@ -267,7 +267,7 @@ func (m *membership) clearing(s sight) (next change, continues bool) {
 	return next, true
 }
 
-// addition takes in a disk that replies, and that has data of this ensemble or none, without a vote. A disk that answers raft
+// addition adds, without a vote, a disk that replies and that has data of this ensemble or none. A disk that answers raft
 // keeps its place. Another disk with its member's number waits, and an operator must stop one of the two.
 func (m *membership) addition(s sight) (next change, continues bool) {
 	for _, p := range s.want {

@@ -37,7 +37,7 @@ func (p *Proposed) Error() error {
 func (p *Proposed) Index() uint64 { return p.index }
 
 // Propose appends data to the log if this member leads. Entries that come from one goroutine are
-// appended in the order of the calls. Propose blocks while raft's main loop is busy. That one waits
+// appended in the order of the calls. Propose blocks while raft's main loop is busy. The main loop waits
 // for the disk when it stores a configuration, a term or a vote, and when the queue of entries is full.
 // data must not be changed afterwards.
 //
@@ -45,7 +45,7 @@ func (p *Proposed) Index() uint64 { return p.index }
 // hear of it up to a millisecond later. If from is nil, all hear of it at once.
 func (n *Node) Propose(data []byte, from []uint32) *Proposed { return n.proposer.propose(data, from) }
 
-// proposer has the entries that this member has proposed and that have no outcome yet. It is safe for concurrent use.
+// proposer holds the entries that this member has proposed and that have no outcome yet. It is safe for concurrent use.
 type proposer struct {
 	status   *Status
 	election time.Duration
@@ -136,8 +136,8 @@ func (q *proposer) failRest() {
 	}
 }
 
-// add counts an entry as under way, or returns why it cannot be proposed. An entry that the
-// log store would refuse must not reach raft, because every member would end.
+// add counts an entry as under way, or returns an error if it cannot be proposed. An entry that the
+// log store would reject must not reach raft, because every member would end.
 func (q *proposer) add(r *raft.Raft, p *Proposed, data []byte) error {
 	if err := disk.CheckSize(&raft.Log{Data: data}); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (q *proposer) add(r *raft.Raft, p *Proposed, data []byte) error {
 	return nil
 }
 
-// watchRefusals ends a leader that refuses every entry because of a transfer that will never end.
+// watchRefusals ends a leader that rejects every entry because of a transfer that will never end.
 // raft does not end a transfer if leadership was lost meanwhile, and when it leads again it takes
 // no entries for ever. A member that leads proposes a TermStart again and again then, so refusals
 // that are further apart than two election timeouts belong to several transfers.
@@ -171,7 +171,7 @@ func (q *proposer) watchRefusals(err error) {
 	}
 }
 
-// close takes no more entries.
+// close makes propose reject further entries.
 func (q *proposer) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -22,16 +22,16 @@ import (
 // address, or an operator names it, and it replies at the address of its new line (Meet).
 
 const (
-	// metFor is how long a member counts as present after its last Hello. A member that waits sends one each askInterval, or
+	// metFor is the time for which a member counts as present after its last Hello. A member that waits sends one each askInterval, or
 	// each askTimeout if others do not reply.
 	metFor = 2*askTimeout + askInterval
-	// presenceWait is how long a change waits for the members that it names. A member that has just been started
+	// presenceWait is the longest that a change waits for the members that it names. A member that has just been started
 	// listens after a fraction of a second. An operator waits for the change, so it is a few rounds of requests.
 	presenceWait = 6 * askInterval
-	// maxMeetings is how many processes of one member are remembered: its two disks, and those that an operator has wiped or
+	// maxMeetings limits the processes of one member that are remembered: its two disks, and those that an operator has wiped or
 	// started beside them. A member that lies may have any number of disks. It pushes out its own processes, and no others.
 	maxMeetings = 16
-	// maxAddress bounds the address that a member says it has: a name of 253 bytes, a port, and two brackets.
+	// maxAddress bounds the address that a member gives as its own: a name of 253 bytes, a port, and two brackets.
 	maxAddress = 264
 )
 
@@ -60,7 +60,7 @@ type process struct {
 	disk disk.ID
 }
 
-// Meeting is what another process says of itself.
+// Meeting is another process's description of itself.
 type Meeting struct {
 	wire.Peer                 // its id, its disk, and the address of its raft
 	Ensemble  wire.EnsembleID // zero: it knows none
@@ -72,8 +72,8 @@ type meeting struct {
 	first, at time.Time // when it was first and last met
 }
 
-// Met records that another member is there: it has sent this one a Hello with the address of its raft, or it has replied at
-// the address that an operator has named. If its disk is not in raft's configuration, the leader takes the next step at once.
+// Met records that another member is present: it has sent this one a Hello with the address of its raft, or it has replied at
+// the address that an operator has given. If its disk is not in raft's configuration, the leader takes the next step at once.
 func (a *Reachability) Met(m Meeting) {
 	if len(m.Addr) > maxAddress {
 		return
@@ -174,7 +174,7 @@ func rivals(one, other wire.Peer) string {
 }
 
 // heard returns when raft last heard a server, or the zero time: a leader hears those that answer it, and the others hear the
-// leader, which a second process with its number does not ask.
+// leader, which does not get replies from a second process with its number.
 func (a *Reachability) heard(s wire.Peer) time.Time {
 	r := a.status.raft.Load()
 	switch {
@@ -204,7 +204,7 @@ func (a *Reachability) Present(list []wire.Peer) (ids []uint32) {
 	return ids
 }
 
-// Meet looks for the voters of a list that are not present, until most of its voters are, or presenceWait is over.
+// Meet contacts the voters of a list that are not present, until most of its voters are, or presenceWait is over.
 // ask sends a Hello to a member of the list at its address there. If some voters are not found, Meet logs why.
 func (a *Reachability) Meet(ctx context.Context, list []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) {
 	ctx, cancel := context.WithTimeout(ctx, presenceWait)
@@ -234,7 +234,7 @@ func (a *Reachability) absent(list []wire.Peer) []wire.Peer {
 }
 
 // probe sends a Hello to each of the absent members that the configuration does not have at its address, all at the same time. It
-// reports whether one of them has replied, and otherwise returns why not. raft shows which of the others are there.
+// reports whether one of them has replied, and otherwise returns the error. raft shows which of the others are present.
 func (a *Reachability) probe(ctx context.Context, absent []wire.Peer, ask func(ctx context.Context, id uint32) (*proto.HelloReply, error)) (found bool, why error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 
 // The keys of the record in the stable store.
 var (
-	// keyEnsemble has the ensemble that this member belongs to: 32 bytes. A member without data
-	// may have one of an ensemble into which it has begun to come; it counts for nothing.
+	// keyEnsemble has the id of the ensemble that this member belongs to: 32 bytes. A member without data
+	// may have the id of an ensemble that it has begun to join. That id has no effect.
 	keyEnsemble = []byte("RollcallEnsemble")
-	// keyCopying marks a disk that has not yet copied all that the leader had. The mark decides nothing about
-	// votes. The state of such a disk is an old one, so Recover and Replay refuse it.
+	// keyCopying marks a disk that has not yet copied everything that the leader had. The mark does not affect
+	// votes. The state of such a disk is an old one, so Recover and Replay reject it.
 	keyCopying = []byte("RollcallCopying")
 	// keyDamage has the reason why this member's state cannot be trusted. Only emptying the directory or a recovery
 	// removes it.
@@ -49,7 +49,7 @@ func (c *Record) Ensemble() (id [32]byte, known bool) {
 	return e, e != wire.EnsembleID{}
 }
 
-// enter stores the ensemble that this member comes into, before anything of it gets into the log.
+// enter stores the id of the ensemble that this member joins, before anything of the ensemble gets into the log.
 func (c *Record) enter(id wire.EnsembleID) error {
 	err := writeEnsemble(c.disk.Stable(), id)
 	if err == nil {

@@ -6,7 +6,7 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// serverList is the server list that raft's configuration is to follow: that of the state, or the configured one
+// serverList is the server list that raft's configuration follows: that of the state, or the configured one
 // while the state has none of this ensemble. It is safe for concurrent use.
 type serverList struct {
 	inState    func() ([]wire.Peer, bool) // see Config.Wanted; nil: there is no state with a list

@@ -18,7 +18,7 @@ var (
 	ErrNoRoom = errors.New("quorum: there may be no room for one more snapshot")
 )
 
-// snapshotReserve is how many bytes are left to the log while a snapshot on demand is written: two of its files. A snapshot that
+// snapshotReserve is the space that is left to the log while a snapshot on demand is written, in bytes: two of its files. A snapshot that
 // does not fit on the disk ends the member.
 const snapshotReserve = 32 << 20
 
@@ -41,7 +41,7 @@ type Snapshotter struct {
 }
 
 // Take writes a snapshot as raft does by itself: with the same pauses, and raft then removes the log that it does not
-// need any more. most is how many bytes the snapshot may have. The error wraps ErrNoRoom if the disk has no room for them and
+// need any more. most limits the snapshot, in bytes. The error wraps ErrNoRoom if the disk has no room for them and
 // snapshotReserve; nothing is written then. One is written at a time: the error is ErrSnapshotRuns while another one is written,
 // also one of raft's own. If ctx ends, Take returns its error, and the snapshot is finished all the same. If the member
 // ends, Take returns why, or ErrNotRunning.

@@ -53,7 +53,7 @@ func (s *Status) value(get func(*raft.Raft) uint64) uint64 {
 	return 0
 }
 
-// Leading reports whether raft takes itself for the leader. That may be out of date; see
+// Leading reports whether raft considers itself the leader. That may be out of date; see
 // Node.Leadership.
 func (s *Status) Leading() bool {
 	r := s.raft.Load()
@@ -63,10 +63,10 @@ func (s *Status) Leading() bool {
 // leadsIn reports whether raft leads in term.
 func (s *Status) leadsIn(term uint64) bool { return s.Leading() && s.Term() == term }
 
-// LeaderID returns the member that raft takes for the leader, or 0 if there is none.
+// LeaderID returns the id of the member that raft considers the leader, or 0 if there is none.
 func (s *Status) LeaderID() uint32 { return wire.MemberID(s.leader()) }
 
-// leader returns the server that raft takes for the leader, or "" if there is none.
+// leader returns the server that raft considers the leader, or "" if there is none.
 func (s *Status) leader() raft.ServerID {
 	r := s.raft.Load()
 	if r == nil {
@@ -77,7 +77,7 @@ func (s *Status) leader() raft.ServerID {
 }
 
 // Servers returns the servers in raft's latest configuration, by id and disk. It may not be committed. While a new disk takes
-// the place of an old one, both are there.
+// the place of an old one, the list has both.
 func (s *Status) Servers() []wire.Peer {
 	r := s.raft.Load()
 	if r == nil {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// transferPoll is how often a transfer checks whether leadership has been lost.
+	// transferPoll is the interval at which a transfer checks whether leadership has been lost.
 	transferPoll = 5 * time.Millisecond
-	// transferElections is how many election timeouts a transfer to one member may take. raft gives
+	// transferElections limits a transfer to one member, in election timeouts. raft gives
 	// up by then. It takes no entries meanwhile, so it gets as much time for them before the next
 	// transfer.
 	transferElections = 2
-	// triesPerElection is how often within one election timeout ToAny looks for a member to hand over
-	// to. A member that refuses is asked half as often each time.
+	// triesPerElection is the number of times in one election timeout that ToAny searches for a member to hand over
+	// to. A member that rejects leadership is tried half as often each time.
 	triesPerElection = 10
 )
 
@@ -30,7 +30,7 @@ var (
 	errNoTarget  = errors.New("no other voting member answers and has the log up to here")
 )
 
-// rejection is why a member did not take the leadership that this one gave to it.
+// rejection is the error of a member that did not take the leadership that this one gave to it.
 type rejection struct {
 	by  uint32
 	why error
@@ -49,7 +49,7 @@ type Transfer struct {
 	rejected  atomic.Pointer[rejection]
 }
 
-// Decline makes this member refuse the leadership that others hand over to it. It can still be
+// Decline makes this member reject the leadership that others hand over to it. It can still be
 // elected if it has to.
 func (t *Transfer) Decline() { t.declining.Store(true) }
 
@@ -170,7 +170,7 @@ func (t *Transfer) try(ctx context.Context, r *raft.Raft, to wire.Peer) error {
 // leadsIn reports whether raft leads in term and is not handing leadership over.
 func (t *Transfer) leadsIn(term uint64) bool { return t.underWay.Load() == 0 && t.status.leadsIn(term) }
 
-// mayTake returns nil if this member takes leadership that it need not take, or why not.
+// mayTake returns nil if this member takes leadership that it may reject, or else the reason.
 func (t *Transfer) mayTake() error {
 	if t.declining.Load() {
 		return errDeclining
@@ -178,7 +178,7 @@ func (t *Transfer) mayTake() error {
 	return nil
 }
 
-// noteRejection records that a member has not taken the leadership that this one gave to it.
+// noteRejection records that a member has not taken the leadership that this one handed over.
 func (t *Transfer) noteRejection(by raft.ServerID, why error) {
 	t.rejected.Store(&rejection{wire.MemberID(by), why})
 }

@@ -32,7 +32,7 @@ func (e *editor) record(step undoStep) {
 	e.steps = append(e.steps, step)
 }
 
-// edit is tree.edit.
+// edit is tree.edit, with a step to undo it.
 func (e *editor) edit(path string) *node {
 	n := e.tree.edit(e.gen.Load(), path)
 	e.record(undoStep{edited: *n})
@@ -81,7 +81,7 @@ func (e *editor) rollBack() {
 	}
 }
 
-// start makes room for the steps of so many operations.
+// start begins to record, with room for the steps of so many operations.
 func (e *editor) start(operations int) {
 	if cap(e.steps) > keepOps {
 		e.steps = nil
@@ -89,7 +89,7 @@ func (e *editor) start(operations int) {
 	e.steps = slices.Grow(e.steps[:0], operations)
 }
 
-// stop forgets the steps, and records none until recording is set again.
+// stop drops the steps, and records none until the next start.
 func (e *editor) stop() {
 	e.recording = false
 	clear(e.steps)

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxRemovals is how many removals of nodes a state remembers: as many as ends of sessions. Their
+	// maxRemovals limits the removals of nodes that a state remembers: as many as ends of sessions. Their
 	// records take at most 1.2 MiB, besides the paths and addresses.
 	maxRemovals = 10_000
 
-	// maxRemovalBytes is how many bytes of paths and addresses they have. With 10,000 of them that is 400
+	// maxRemovalBytes limits the bytes of their paths and addresses. With 10,000 of them that is 400
 	// bytes for each, and few paths are as long.
 	maxRemovalBytes = 4 << 20
 
@@ -24,7 +24,7 @@ const (
 	maxRemovedPath = maxRemovalBytes / 64
 )
 
-// Cause says what removed a node.
+// Cause is the reason for the removal of a node.
 type Cause uint8
 
 // These are the causes.
@@ -35,7 +35,7 @@ const (
 	Unused                        // it was a container without children
 )
 
-// Removal says what removed a node.
+// Removal records the removal of a node and its cause.
 type Removal struct {
 	Path    string
 	AtMs    int64  // by the log's time, in ms since 1970
@@ -83,10 +83,10 @@ func (k *removedNodes) keep(r Removal) {
 	}
 }
 
-// size is what r counts for maxRemovalBytes.
+// size is the number of bytes that r counts for maxRemovalBytes.
 func (r *Removal) size() int { return len(r.Path) + len(r.Address) }
 
-// remember keeps the removals that the running transaction has made since the last call. of has what they
+// remember keeps the removals that the running transaction has made since the last call. of has the fields that they
 // have in common.
 func (k *removedNodes) remember(of Removal) {
 	for _, path := range k.gone {
@@ -117,7 +117,7 @@ func (k *removedNodes) forget() {
 	k.gone = k.gone[:0]
 }
 
-// remember keeps what the transaction has removed since the last call. of has what these removals have in common.
+// remember keeps the transaction's removals since the last call. of has the fields that they have in common.
 func (t *transaction) remember(of Removal) {
 	of.AtMs, of.Zxid = t.state.now, t.state.zxid
 	if of.Cause != Deleted {
@@ -126,7 +126,7 @@ func (t *transaction) remember(of Removal) {
 	t.removed.remember(of)
 }
 
-// rememberDeletes keeps what a client's transaction has removed.
+// rememberDeletes keeps the removals of a client's transaction.
 func (t *transaction) rememberDeletes() {
 	if len(t.removed.gone) == 0 {
 		return
@@ -140,7 +140,7 @@ func (t *transaction) rememberDeletes() {
 	t.remember(of)
 }
 
-// addressOf returns the host of who sent a transaction that no session has sent, or "".
+// addressOf returns the host of the sender of a transaction without a session, or "".
 func addressOf(who []*proto.Identity) string {
 	for _, id := range who {
 		if id.GetScheme() == "ip" {

@@ -7,8 +7,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// transaction is the transaction that is being applied, with its result and what it has changed so far. A State has
-// one, and uses its memory again for the next transaction. It must not be used without the tree's write lock.
+// transaction is the transaction that is being applied, with its result and its changes so far. A State has
+// one, and reuses its memory for the next transaction. Its methods need the tree's write lock.
 type transaction struct {
 	txn    *proto.Txn
 	result Result
@@ -30,7 +30,7 @@ type transaction struct {
 	path     []byte             // the path of a sequential node
 }
 
-// run runs txn and reports what it has changed. The result is valid until the next call.
+// run runs txn and reports its changes to the hooks. The result is valid until the next call.
 func (t *transaction) run(txn *proto.Txn) {
 	t.txn, t.result = txn, Result{}
 	t.acls.sender.begin(txn)
@@ -93,7 +93,7 @@ func (t *transaction) runLeaders(op jute.Op) {
 	}
 }
 
-// unimplemented answers an operation that no member should have forwarded. A new operation raises
+// unimplemented rejects an operation that no member should have forwarded. A new operation raises
 // FormatLevel, so it can never be unknown to only some of the members.
 func (t *transaction) unimplemented() {
 	t.take()

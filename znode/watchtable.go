@@ -20,7 +20,7 @@ type Watches struct {
 	missed   atomic.Uint64  // paths that miss took out; see MissedPaths
 }
 
-// tableKind says what the watches of a table are set on.
+// tableKind is the target of a table's watches: nodes or their children.
 type tableKind int
 
 const (
@@ -85,7 +85,7 @@ type watch struct {
 // neighbours are an entry's neighbours in one of its two lists.
 type neighbours struct{ prev, next *watch }
 
-// watchesPerLock is how many watches are dropped or listed at a time. Meanwhile readers that set
+// watchesPerLock is the number of watches that are dropped or listed under one hold of the lock. Meanwhile readers that set
 // watches wait, and so does apply, which waits for those readers.
 const watchesPerLock = 1024
 
@@ -97,7 +97,7 @@ func (w *Watches) watchData(path string, who Watcher) {
 	w.add(dataTable, path, who, once)
 }
 
-// watchChildren does the same for the node's children.
+// watchChildren sets a one-shot watch of who on the node's children, likewise.
 func (w *Watches) watchChildren(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,30 +159,30 @@ func (w *Watches) Drop(who Watcher) (more bool) {
 	return w.watchers[who] != nil
 }
 
-// Count returns how many watches this member's connections have set. As in ZooKeeper, all of
+// Count returns the number of watches that this member's connections have set. As in ZooKeeper, all of
 // one connection's watches on one node's data count as one, and all its watches on the node's
 // children as another.
 func (w *Watches) Count() int { return w.count(dataTable, childTable) }
 
-// NodeCount returns how many watches on nodes there are, without those on their children. The four-letter words
-// that list watches show no others, so that PathCount, WatcherCount, ByPath and ByWatcher leave them out, too.
+// NodeCount returns the number of watches on nodes, without those on their children. The four-letter commands
+// that list watches show no others, so PathCount, WatcherCount, ByPath and ByWatcher leave them out, too.
 func (w *Watches) NodeCount() int { return w.count(dataTable) }
 
-// PathCount returns how many paths are watched.
+// PathCount returns the number of watched paths.
 func (w *Watches) PathCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.tables[dataTable].paths)
 }
 
-// WatcherCount returns how many connections have a watch.
+// WatcherCount returns the number of connections that have a watch.
 func (w *Watches) WatcherCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tables[dataTable].watchers
 }
 
-// count returns how many watches there are in the given tables.
+// count returns the number of watches in the given tables.
 func (w *Watches) count(kinds ...tableKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +200,7 @@ type listed struct {
 }
 
 // ByPath yields each watched path with each of its watchers; the watchers of one path come
-// together. Others may set and drop watches meanwhile: such a watch may be missing, or be yielded
+// together. Other goroutines may set and drop watches meanwhile: such a watch may be missing, or be yielded
 // although it is gone. ByPath keeps at most one path's watchers and a few more in memory, and
 // holds no lock of its own while it yields.
 func (w *Watches) ByPath(yield func(string, Watcher) bool) {

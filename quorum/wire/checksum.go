@@ -21,13 +21,13 @@ import (
 //	record → length of data less 1 (2), checksum of the length (2), checksum (4), data
 //
 // Integers are big-endian. The checksum is the CRC-32C of all data that this end has sent on the connection, up to the end of this
-// record. So the receiver also notices a record that was lost, sent twice or moved. The length has one of its own, the lower half of
+// record. So the receiver also detects a record that was lost, sent twice or moved. The length has a checksum of its own, the lower half of
 // its CRC-32C: with a wrong length, the receiver would wait for data that nobody sends.
 const (
 	recordHead = 2 + 2 + 4
-	// maxRecord is how many bytes of data a record has at most, as in TLS: the receiver uses none of them before the last has come.
+	// maxRecord is the most bytes of data in a record, as in TLS: the receiver uses none of them before the last one has come.
 	maxRecord = 16 << 10
-	// recordsPerWrite is how many records go out in one write: as many as sendBuffer fills.
+	// recordsPerWrite is the number of records in one write: as many as fill sendBuffer.
 	recordsPerWrite = sendBuffer / maxRecord
 )
 
@@ -169,7 +169,7 @@ func (c *Corruptions) Count() uint64 {
 	return c.count
 }
 
-// note counts a connection, and logs at most one of each member in each refusalInterval.
+// note counts a connection, and logs at most one connection of each member in each refusalInterval.
 func (c *Corruptions) note(log *slog.Logger, peer uint32, remote string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
