@@ -20,7 +20,7 @@ type clientReconfig struct {
 	reached atomic.Pointer[[]uint32] // servers that answered the leader; nil: there was no reconfig
 }
 
-// applied notes which servers answered the leader when it took in a reconfig of this member's clients.
+// applied records which servers answered the leader when it took in a reconfig of this member's clients.
 func (c *clientReconfig) applied(txn *proto.Txn, r *znode.Result) {
 	if jute.Op(txn.GetOp()) == jute.OpReconfig && r.Code == jute.OK {
 		reached := txn.GetReached()
@@ -28,7 +28,8 @@ func (c *clientReconfig) applied(txn *proto.Txn, r *znode.Result) {
 	}
 }
 
-// followed reports whether raft's configuration follows that reconfig, or else returns a channel that is closed when to ask again. The servers that count are those that answered the leader when it took
+// followed reports whether raft's configuration follows that reconfig. Otherwise it returns a channel that is closed when the caller should
+// check again. The servers that count are those that answered the leader when it took
 // in the last reconfig of this member's clients.
 func (c *clientReconfig) followed(node *quorum.Node) (done bool, changed <-chan struct{}) {
 	reached := c.reached.Load()

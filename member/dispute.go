@@ -6,15 +6,15 @@ import (
 )
 
 // A dispute is a verdict of the leader that no majority confirms or refutes: of two members one differs,
-// or the third is away. Nobody knows which state is the right one. The leader and those who agree with it
-// go on, because one side must. This member serves nobody meanwhile, so that clients do not read two
-// different states. It keeps its state, and stays a voter and a candidate: it may be the one that is right.
+// or the third is away. No member knows which state is right. The leader and the members that agree with it
+// continue to serve, because one side must. This member does not serve meanwhile, so that clients do not read two
+// different states. It keeps its state, and stays a voter and a candidate: its state may be the right one.
 
-// disputeTicks is for how many ticks a dispute lasts after the last verdict. While it lasts, a verdict is
+// disputeTicks is the number of ticks for which a dispute lasts after the last verdict. While it lasts, a verdict is
 // judged at least every two ticks.
 const disputeTicks = 3
 
-// dispute is why this member does not serve, until then.
+// dispute is the reason why this member does not serve, and the time until which it holds.
 type dispute struct {
 	why   string
 	until time.Time
@@ -30,8 +30,8 @@ func (h *health) reportDispute(why string) {
 	}
 }
 
-// disputed returns why this member does not serve, or "" if there is no dispute. A leader serves: it is
-// the side that goes on.
+// disputed returns the reason why this member does not serve, or "" if there is no dispute. A leader keeps serving, because
+// one side must.
 func (h *health) disputed() string {
 	d := h.dispute.Load()
 	if d == nil || time.Now().After(d.until) || h.terms.current.Load() != nil {

@@ -8,8 +8,8 @@ import (
 	"rollcall/znode"
 )
 
-// hooks implements znode.Hooks: apply tells it what changed, and it tells the
-// rooms. Everything here runs under the tree's lock and blocks nowhere. The follower
+// hooks implements znode.Hooks: apply reports each change to it, and it notifies the
+// packages. Everything here runs under the tree's lock and never blocks. The follower
 // hears of a session before the server does, so that an answer finds its lease.
 type hooks struct{ m *Member }
 
@@ -135,7 +135,7 @@ func (h hooks) Restored() {
 	h.m.cfg.Hooks.Restored()
 }
 
-// deaf is the Config.Hooks of a member that nobody else observes.
+// deaf is the Config.Hooks of a member without observers.
 type deaf struct{}
 
 func (deaf) TermStarted(znode.Term)              {}

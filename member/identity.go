@@ -85,7 +85,7 @@ func (identity) OverrideServerName(string) error { return nil }
 // caller returns the member whose call ctx is of. It returns 0 if that is not known.
 func caller(ctx context.Context) uint32 { return callerOf(ctx).member }
 
-// callerOf returns what the connection of a call has proved.
+// callerOf returns the identity that the connection of a call has proved.
 func callerOf(ctx context.Context) known {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -95,8 +95,8 @@ func callerOf(ctx context.Context) known {
 	return info
 }
 
-// senders has, for each method that members call, the member that a message of it says it is from. nil:
-// its messages name nobody, and every member may send them. A method that is not here is refused.
+// senders has, for each method that members call, a function that returns the sender that a message names. nil:
+// its messages name no sender, and every member may send them. A method that is not here is rejected.
 var senders = map[string]func(message any) uint32{
 	proto.Follower_Hello_FullMethodName:     func(m any) uint32 { return m.(*proto.HelloRequest).GetMember() },
 	proto.Follower_Pings_FullMethodName:     func(m any) uint32 { return m.(*proto.Ping).GetLeader() },
@@ -108,11 +108,11 @@ var senders = map[string]func(message any) uint32{
 	proto.Leader_HandOver_FullMethodName:    nil,
 }
 
-// impostorInterval is how often a message for another member is logged, for each member: it may send
+// impostorInterval is the time between two log lines about messages in another member's name, for each member: it may send
 // them for ever.
 const impostorInterval = 10 * time.Second
 
-// speakers refuses what a member sends in another's name, and most of what a stranger to the server list or to the ensemble
+// speakers rejects messages that a member sends in another's name, and most messages that a stranger to the server list or to the ensemble
 // sends. It is safe for concurrent use. Ids are at most 255.
 type speakers struct {
 	log     *slog.Logger

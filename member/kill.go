@@ -12,9 +12,9 @@ import (
 	"rollcall/znode"
 )
 
-// These are the reasons for which KillSession fails, besides ErrNoLeader and ErrNotConfirmed. Compare them with errors.Is.
+// The errors of KillSession, besides ErrNoLeader and ErrNotConfirmed. Compare them with errors.Is.
 var (
-	// ErrUnknownSession means that there is no such session: it never was, or it ended otherwise.
+	// ErrUnknownSession means that there is no such session: it never existed, or it ended otherwise.
 	ErrUnknownSession = errors.New("no such session")
 	// ErrSessionMoved means that the session's client came back while the kill was under way, so the
 	// session lives.
@@ -26,7 +26,7 @@ var (
 // works on every member. It returns when this member has applied the end too.
 //
 // The kill concerns the session as this member sees it when it is called, after everything committed
-// before. If the client resumes the session before the kill reaches the log, it lives. KillSession
+// before. If the client resumes the session before the kill reaches the log, the session lives. KillSession
 // waits for a leader as long as ctx lasts; give ctx a deadline.
 func (m *Member) KillSession(ctx context.Context, id jute.SessionID, by string) error {
 	if err := m.killSession(ctx, id, by); err != nil {

@@ -63,7 +63,7 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 const (
 	// maxServersChange limits the bytes of a change. A list has at most 255 servers, so it is enough for lines of 1 KiB.
 	maxServersChange = 256 << 10
-	// The leader looks for the servers that a change brings in when it gets the change. Meanwhile the change is rejected, and
+	// The leader contacts the servers that a change adds when it gets the change. Meanwhile the change is rejected, and
 	// submitted again after firstRetry, and then after twice the pause before, for newcomerPatience in all.
 	firstRetry       = 25 * time.Millisecond
 	newcomerPatience = 3 * time.Second
@@ -106,7 +106,7 @@ func serversChange(c admin.MembersChange, term uint64) ([]byte, error) {
 	return body, nil
 }
 
-// checkChange returns why a change is refused before the leader is asked: what it says is wrong, servers would take each
+// checkChange returns an error if a change is rejected before it is sent to the leader: it is malformed, servers would take each
 // other's addresses or ports, a new server is of another ensemble, or the list would have no majority that is alive.
 func (o operations) checkChange(ctx context.Context, c admin.MembersChange) error {
 	members, err := o.Members(ctx)
@@ -149,7 +149,7 @@ func (o operations) changeFailure(r znode.Result) error {
 	return &admin.Failure{Status: http.StatusConflict, Text: r.Why}
 }
 
-// leadPause is the time between two looks at who leads.
+// leadPause is the time between two checks of the leader.
 const leadPause = 100 * time.Millisecond
 
 // Lead implements admin.Operations. It asks the leader to hand over, again after an error, until that member leads.
@@ -184,7 +184,7 @@ func (o operations) handOver(ctx context.Context, leader, to uint32) error {
 	return err
 }
 
-// checkLead returns why a member cannot lead.
+// checkLead returns an error if a member cannot lead.
 func (o operations) checkLead(ctx context.Context, to uint32) error {
 	members, err := o.Members(ctx)
 	if err != nil {

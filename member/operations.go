@@ -53,7 +53,7 @@ func (o operations) Drain(ctx context.Context, over time.Duration) (closed int, 
 	return o.m.Drain(ctx, over)
 }
 
-// killFailures says what the errors of KillSession mean to an operator.
+// killFailures maps the errors of KillSession to replies to an operator.
 var killFailures = []struct {
 	err    error
 	status int

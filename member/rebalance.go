@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// rebalanceRound is how long members close connections before all are counted again.
+	// rebalanceRound is the time for which members close connections before all are counted again.
 	rebalanceRound = 5 * time.Second
-	// returnTime is how long the clients have to come back, most of them on another member, before they are counted: ZooKeeper's
+	// returnTime is the time that clients have to come back, most of them on another member, before they are counted: ZooKeeper's
 	// clients wait up to a second.
 	returnTime = 2 * time.Second
-	// vainRounds is how many rounds in a row may leave as many clients on the wrong members. Clients that know the address of one
+	// vainRounds limits the rounds in a row that leave as many clients on the wrong members. Clients that know the address of one
 	// member alone come back to it.
 	vainRounds = 3
-	// rebalanceSlack is how much more than its share a member may have, in percent, and leastSlack in clients.
+	// rebalanceSlack is the excess over its share that a member may have, in percent, and leastSlack the same in clients.
 	rebalanceSlack = 5
 	leastSlack     = 2
 
 	// autoEvery is the time between two rounds of a leader with autoRebalance. It closes connections for most of it, so a client
 	// loses its connection to it at most once in that time.
 	autoEvery = time.Minute
-	// autoSlack and leastAutoSlack replace rebalanceSlack and leastSlack then: nobody has asked for it, so a difference that does no
+	// autoSlack and leastAutoSlack replace rebalanceSlack and leastSlack then: no operator has requested it, so a difference that does no
 	// harm is left alone.
 	autoSlack      = 20
 	leastAutoSlack = 10
-	// autoProgress is how much less excess shows that rounds help, in percent. It is little, because a slow rate moves few of thousands
-	// of clients in a round, and not 0, because the excess changes a little by itself.
+	// autoProgress is the least decrease of the excess that counts as progress, in percent. It is small, because a slow rate moves
+	// few of thousands of clients in a round, and not 0, because the excess changes a little by itself.
 	autoProgress = 2
 	// maxAutoPause is the longest time between two rounds that do not help.
 	maxAutoPause = time.Hour
@@ -62,7 +62,7 @@ type request struct {
 	by     string
 }
 
-// load is how many clients a member has.
+// load is the number of a member's clients.
 type load struct {
 	member  uint32
 	clients int
@@ -80,7 +80,7 @@ func loadsOf(rows []api.Member) (loads []load) {
 	return loads
 }
 
-// excess returns how many clients each member has above its share, if those are more than slack, in percent, and least. Shares
+// excess returns the number of clients that each member has above its share, if they are more than slack, in percent, and least. Shares
 // differ by one client at most.
 func excess(loads []load, slack, least int) (over []load) {
 	if len(loads) < 2 {
@@ -95,7 +95,7 @@ func excess(loads []load, slack, least int) (over []load) {
 	return over
 }
 
-// clientsOf returns how many clients the loads are together.
+// clientsOf returns the sum of the loads.
 func clientsOf(loads []load) (n int) {
 	for _, l := range loads {
 		n += l.clients
@@ -128,8 +128,8 @@ func (r *rebalance) row(member uint32) *admin.RebalancedMember {
 	return &r.done.Members[i]
 }
 
-// count notes how many clients each member has, and returns those that have too many. The members have about as many if all that
-// take clients answered, there are at least two, and none has too many.
+// count records the number of each member's clients, and returns the members that have too many. The members are balanced if all that
+// take clients replied, there are at least two, and none has too many.
 func (r *rebalance) count(a api.List[api.Member]) (over []load) {
 	loads := loadsOf(a.Items)
 	over = excess(loads, rebalanceSlack, leastSlack)
@@ -152,7 +152,7 @@ func (r *rebalance) count(a api.List[api.Member]) (over []load) {
 	return over
 }
 
-// add notes what a member has closed in a round.
+// add records the connections that a member has closed in a round.
 func (r *rebalance) add(member uint32, closed int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,8 +164,8 @@ func (r *rebalance) add(member uint32, closed int, err error) {
 	}
 }
 
-// run moves clients, in rounds, until no member has more than its share, or that does not get better any more. A look that fails, or
-// that misses members, is a round in vain. It returns an error if the first look fails, or if ctx ends.
+// run moves clients, in rounds, until no member has more than its share, or the rounds no longer help. A poll of the members that fails, or
+// that misses members, is a round in vain. It returns an error if the first poll fails, or if ctx ends.
 func (b *rebalancer) run(ctx context.Context, r *rebalance) error {
 	if !b.leads.CompareAndSwap(false, true) {
 		return &admin.Failure{Status: http.StatusConflict, Text: "this member rebalances the clients already; wait until that is done"}
@@ -215,7 +215,7 @@ func (b *rebalancer) round(ctx context.Context, over []load, longest time.Durati
 	all.Wait()
 }
 
-// send has a member do what a request asks for, and returns how many connections it closed.
+// send has a member carry out a request, and returns the number of connections that it closed.
 func (b *rebalancer) send(ctx context.Context, r request) (closed int, err error) {
 	if r.member == b.m.cfg.ID {
 		return b.close(ctx, r.n, r.over)
@@ -228,7 +228,7 @@ func (b *rebalancer) send(ctx context.Context, r request) (closed int, err error
 	return int(reply.GetConnections()), err
 }
 
-// close closes connections of this member's clients. It returns an error while it does so for somebody else.
+// close closes connections of this member's clients. It returns an error while another call does so.
 func (b *rebalancer) close(ctx context.Context, n int, over time.Duration) (closed int, err error) {
 	if !b.closing.CompareAndSwap(false, true) {
 		return 0, status.Error(codes.Aborted, "this member closes connections for another rebalance already")
@@ -248,7 +248,7 @@ func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*pr
 	return &proto.RebalanceReply{Connections: uint64(closed)}, nil
 }
 
-// boundsOf returns how many connections a request has this member close, and over which time: within what the message allows.
+// boundsOf returns the number of connections that a request has this member close, and the time for that, within the bounds of the message.
 func boundsOf(r *proto.RebalanceRequest) (n int, over time.Duration) {
 	over = time.Duration(min(r.GetOverMs(), uint64(autoEvery.Milliseconds()))) * time.Millisecond
 	most := uint64(over) * admin.MaxRebalanceRate / uint64(time.Second)
@@ -278,7 +278,7 @@ func (b *rebalancer) loop(ctx context.Context) error {
 	}
 }
 
-// auto makes one round if that is due, unless somebody has asked for a rebalance.
+// auto makes one round if that is due, unless an operator's rebalance is under way.
 func (b *rebalancer) auto(ctx context.Context, perSecond int, p *patience) {
 	if !b.leads.CompareAndSwap(false, true) {
 		return
@@ -346,7 +346,7 @@ func (p *patience) due(now time.Time, loads []load, above int) bool {
 	return true
 }
 
-// differ reports whether n differs from what it was by slack, in percent, and by least.
+// differ reports whether n differs from was by slack, in percent, and by least.
 func differ(n, was, slack, least int) bool {
 	return max(n-was, was-n) >= max(was*slack/100, least)
 }

@@ -15,7 +15,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// listedPerLock is how many sessions or nodes a listing takes from the state under one hold of the
+// listedPerLock is the number of sessions or nodes that a listing takes from the state under one hold of the
 // lock. Apply waits for that, some tens of microseconds.
 const listedPerLock = 1024
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// stallChecks is how often within the stall limit a member checks whether its disk hangs.
+// stallChecks is the number of times within the stall limit that a member checks whether its disk hangs.
 const stallChecks = 20
 
 // stallLoop stops this member from leading and serving while it does not write or apply the log.

@@ -8,7 +8,7 @@ import (
 	"rollcall/znode"
 )
 
-// heirPause is how many sync limits a member's term has to be over before a leader that cannot do
+// heirPause is the number of sync limits for which a member's term must be over before a leader that cannot do
 // its work hands leadership to the member again. If no leader can do its work, each hands over to
 // the member that has not led for longest, until all have been tried. Of n members, at most n-1
 // hand over in that time, and then the leader stays.

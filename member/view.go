@@ -23,21 +23,21 @@ import (
 	"rollcall/znode"
 )
 
-// viewsAtOnce is how many questions of the view a member answers at a time. Each of a few members asks
+// viewsAtOnce limits the queries of the view that a member answers at a time. Each of a few members sends
 // view.atOnce, 8, and an answer takes milliseconds. While the tree's lock or a disk hangs, no more than
 // these wait for it.
 const viewsAtOnce = 16
 
 const (
-	// sessionsPerLock is how many sessions one answer looks at under one hold of the tree's lock, for which
+	// sessionsPerLock is the number of sessions that one reply visits under one hold of the tree's lock, for which
 	// apply may have to wait: some tens of microseconds.
 	sessionsPerLock = 128
-	// scannedPerView is how many sessions or connections one answer looks at to find those that are wanted: some tens of
+	// scannedPerView limits the sessions or connections that one reply visits to find those that are wanted: some tens of
 	// milliseconds.
 	scannedPerView = 512 * sessionsPerLock
 )
 
-// viewer answers what members ask for the view of the ensemble. It implements View of
+// viewer answers queries of members for the view of the ensemble. It implements View of
 // proto.FollowerServer.
 type viewer struct {
 	m      *Member
@@ -48,7 +48,7 @@ type viewer struct {
 
 func newViewer(m *Member) viewer { return viewer{m: m, places: make(chan struct{}, viewsAtOnce)} }
 
-// View returns what this member knows. If ctx ends first, the work ends, too, and there is no answer.
+// View returns the rows that this member has. If ctx ends first, the work ends, too, and there is no reply.
 func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
 	select {
 	case v.places <- struct{}{}:
@@ -82,10 +82,10 @@ func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewRepl
 	return reply, ctx.Err()
 }
 
-// rows returns how many rows an answer may have.
+// rows returns the most rows that a reply may have.
 func rows(limit uint32) int { return int(min(limit, view.MaxRows)) }
 
-// status returns what an operator sees of this member. While its disk or apply hangs, it takes neither
+// status returns the status of this member for operators. While its disk or apply hangs, it takes neither
 // the tree's lock nor reads the disk.
 func (v viewer) status() *proto.MemberStatus {
 	m := v.m
@@ -154,15 +154,15 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 	r.Next = 0
 }
 
-// ephemeralsPerLook is how many ephemeral nodes are counted in the time in which one session is looked
+// ephemeralsPerLook is the number of ephemeral nodes that are counted in the time in which one session is looked
 // at.
 const ephemeralsPerLook = 32
 
-// factsPerTurn is how many sessions are looked up before other goroutines get their turn. A page takes a
+// factsPerTurn is the number of sessions that are looked up before other goroutines get their turn. A page takes a
 // millisecond of processor time, for which clients would wait.
 const factsPerTurn = 64
 
-// facts returns what only this member knows of sessions: their connections here and, if it leads, when
+// facts returns the facts about sessions that only this member has: their connections here and, if it leads, the times when
 // they were last heard.
 func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 	v.m.state.RLock()
@@ -193,7 +193,7 @@ func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 	return r
 }
 
-// buckets returns how many sessions fall due at which time, if this member leads.
+// buckets returns the number of sessions that fall due at each time, if this member leads.
 func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 	v.m.state.RLock()
 	table := v.m.terms.table
@@ -216,7 +216,7 @@ func (v viewer) connections(ctx context.Context, q *proto.ViewConnections) *prot
 	return r
 }
 
-// connectionsPerPart is how many connections an answer takes from the server at a time, however few are
+// connectionsPerPart is the number of connections that a reply takes from the server at a time, however few are
 // wanted: as many as the server looks at under one hold of its lock.
 const connectionsPerPart = 256
 
@@ -357,7 +357,7 @@ func (ask viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.View
 	return nil, err
 }
 
-// unreached returns why a member was not reached, without gRPC's words around the reason.
+// unreached returns the error of a member that was not reached, without gRPC's words around the reason.
 func unreached(err error) error {
 	text := status.Convert(err).Message()
 	if _, reason, ok := strings.Cut(text, "Error while dialing: "); ok {
