@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"rollcall/cli/subtree"
+	"rollcall/internal/metrics"
 	"rollcall/operator/admin"
 	"rollcall/proto"
 	"rollcall/znode"
@@ -89,8 +90,8 @@ func (m *Member) CountPause() { m.terms.count.Pauses.Add(1) }
 // Break makes the member's state damaged.
 func (m *Member) Break(why string) { m.health.reportDamage(why) }
 
-// Details returns the metrics that only Prometheus gets.
-func (m *Member) Details() admin.Details { return source{m}.Details() }
+// NativeMetrics returns the metrics that only Prometheus gets.
+func (m *Member) NativeMetrics() []metrics.Native { return source{m}.NativeMetrics() }
 
 // NoHooks is the Config.Hooks of a member that nobody else observes.
 type NoHooks = deaf

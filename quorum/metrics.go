@@ -81,3 +81,17 @@ func (m *Metrics) leaderSeen(led bool, now time.Time) {
 		m.election.Add(now.Sub(*since))
 	}
 }
+
+// Native returns the metrics of the log and of raft that only Prometheus gets.
+func (m *Metrics) Native() []metrics.Native {
+	return []metrics.Native{
+		metrics.Histogram("rollcall_fsync_seconds",
+			"a write of the log, until it is on disk",
+			func() metrics.Buckets { took, _ := m.disk.WriteBuckets(); return took }),
+		metrics.Histogram("rollcall_entry_bytes",
+			"an entry that was written to the log, which holds one or many transactions",
+			func() metrics.Buckets { _, sizes := m.disk.WriteBuckets(); return sizes }),
+		metrics.Histogram("rollcall_election_seconds",
+			"from when this member knew of no leader until it knew the next one", m.election.Buckets),
+	}
+}

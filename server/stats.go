@@ -171,16 +171,7 @@ func (s *Server) Stats() Stats {
 		Rejected:    c.endedFor(tooManyOfAddr) + c.endedFor(tooMany) + c.endedFor(tlsCrowded) + c.endedFor(throttled),
 		Sessionless: c.endedFor(handshakeLate), AuthFailed: c.endedFor(authFailed),
 		Held: s.streams.Budget.Used(), OverBudget: c.endedFor(overBudget),
-		Ended: make(map[string]uint64, numReasons), Requests: make(map[string]metrics.Buckets, numClasses), Events: make(map[string]uint64, len(eventNames)),
-	}
-	for r := range c.ended {
-		st.Ended[reasonNames[r]] = c.ended[r].Load()
-	}
-	for of := range c.requests {
-		st.Requests[classNames[of]] = c.requests[of].Buckets()
-	}
-	for t, name := range eventNames {
-		st.Events[name] = c.events[t].Load()
+		Ended: c.endedByReason(), Requests: c.requestTimes(), Events: c.eventsByType(),
 	}
 	st.MemoryLimit, st.MemoryUsed, st.NoMemory = s.cfg.Memory.Figures()
 	st.MemoryFull = s.cfg.Memory.Full()

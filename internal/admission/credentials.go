@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"rollcall/internal/metrics"
 )
 
 const (
@@ -258,4 +260,18 @@ func Network(host string) string {
 	}
 	network, _ := ip.WithZone("").Prefix(networkBits) // an IPv6 address has as many bits
 	return network.String()
+}
+
+// NativeMetrics returns the metrics of the limiter that only Prometheus gets.
+func (t *CredentialLimiter) NativeMetrics() []metrics.Native {
+	return []metrics.Native{
+		metrics.CounterBy("rollcall_credentials_failed_total", "kind",
+			"credentials of administrators and clients that were wrong, and certificates of clients that were missing or wrong", t.Counts),
+		metrics.CounterBy("rollcall_credentials_slowed_total", "outcome",
+			"credentials that were checked later, or were rejected without a check, because too many from their address were wrong",
+			func() map[string]uint64 {
+				waited, rejected := t.Slowed()
+				return map[string]uint64{"waited": waited, "rejected": rejected}
+			}),
+	}
 }

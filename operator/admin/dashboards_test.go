@@ -78,8 +78,8 @@ func missing(t *testing.T) (names, instead []string) {
 func TestZooKeepersDashboards(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	served := scraped(t, h).kind
-	for i := range nativeMetrics { // those with labels have no series in this test
-		served[nativeMetrics[i].name] = nativeMetrics[i].kind.String()
+	for _, m := range documented(t) { // member.TestDocsHaveNativeMetrics holds that table against the members
+		served[m.name] = m.kind
 	}
 	gone, instead := missing(t)
 	names := strings.Fields(dashboard10465 + exported)
@@ -101,4 +101,20 @@ func TestZooKeepersDashboards(t *testing.T) {
 	if got := len(names); got < 130 {
 		t.Errorf("only %d names", got)
 	}
+}
+
+// documented returns the native metrics in docs/metrics.md.
+func documented(t *testing.T) (all []struct{ name, kind string }) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(rollcall_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, struct{ name, kind string }{row[1], row[2]})
+	}
+	if len(all) < 40 {
+		t.Fatalf("docs/metrics.md has only %d native metrics", len(all))
+	}
+	return all
 }

@@ -1,12 +1,28 @@
 package admin
 
-import "time"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // diskTime is the longest that a scrape waits for the disk. A disk that takes longer hangs, or nearly so; the
 // scrape then continues without its metrics.
 const diskTime = 500 * time.Millisecond
 
-// diskSpace queries the space on the disk, and does not hang when the disk does.
+// DiskSpace is the space that a member takes and what is left, in bytes. All of it is 0 for a member
+// without files.
+type DiskSpace struct {
+	Log, Data         int64 // taken by the files of the log, and by all others
+	LogFree, DataFree int64 // free to this process where these files are
+}
+
+var (
+	diskUsed = prometheus.NewDesc("rollcall_disk_used_bytes", "space that files of this member take", []string{"files"}, nil)
+	diskFree = prometheus.NewDesc("rollcall_disk_free_bytes", "space that this member can still write where such files are", []string{"files"}, nil)
+)
+
+// diskSpace collects the space on the disk, and does not hang when the disk does.
 type diskSpace struct {
 	source Source
 	asking chan struct{} // has room for one question
@@ -16,29 +32,48 @@ func newDiskSpace(source Source) *diskSpace {
 	return &diskSpace{source, make(chan struct{}, 1)}
 }
 
-// look fills in the fields of d about the disk. It sets nothing if the disk does not reply in time. The goroutine
-// that queries the disk ends when the disk replies, and there is at most one.
-func (s *diskSpace) look(d *Details) {
+// Describe implements prometheus.Collector.
+func (s *diskSpace) Describe(out chan<- *prometheus.Desc) {
+	out <- diskUsed
+	out <- diskFree
+}
+
+// Collect implements prometheus.Collector.
+func (s *diskSpace) Collect(out chan<- prometheus.Metric) {
+	space, ok := s.get()
+	if !ok {
+		return
+	}
+	put := func(desc *prometheus.Desc, files string, bytes int64) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(bytes), files)
+	}
+	put(diskUsed, "log", space.Log)
+	put(diskUsed, "data", space.Data)
+	put(diskFree, "log", space.LogFree)
+	put(diskFree, "data", space.DataFree)
+}
+
+// get returns false if the disk does not reply in time. The goroutine that queries the disk ends when the disk replies, and there
+// is at most one.
+func (s *diskSpace) get() (space DiskSpace, ok bool) {
 	timer := time.NewTimer(diskTime)
 	defer timer.Stop()
 	select {
 	case s.asking <- struct{}{}:
 	case <-timer.C:
-		return
+		return DiskSpace{}, false
 	}
-	answer := make(chan DiskSpace, 1)
+	reply := make(chan DiskSpace, 1)
 	go func() {
 		defer func() { <-s.asking }()
 		if space, err := s.source.DiskSpace(); err == nil {
-			answer <- space
+			reply <- space
 		}
-		close(answer)
+		close(reply)
 	}()
 	select {
-	case space, ok := <-answer:
-		if ok {
-			d.DiskUsed, d.DiskFree = map[string]int64{"log": space.Log, "data": space.Data}, map[string]int64{"log": space.LogFree, "data": space.DataFree}
-		}
+	case space, ok = <-reply:
 	case <-timer.C:
 	}
+	return space, ok
 }

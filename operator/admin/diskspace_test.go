@@ -7,6 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // diskSource is a member whose disk a test controls.
@@ -30,14 +33,13 @@ func TestDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &diskSource{space: DiskSpace{Log: 1, Data: 2, LogFree: 3, DataFree: 4}, hangs: make(chan struct{})}
 		s := newDiskSpace(source)
-		look := func() (d Details, took time.Duration) {
+		collect := func() (shown map[string]float64, took time.Duration) {
 			begun := time.Now()
-			s.look(&d)
-			return d, time.Since(begun)
+			return collected(t, s), time.Since(begun)
 		}
 		for range 3 {
-			if d, took := look(); d.DiskUsed != nil || d.DiskFree != nil || took != diskTime {
-				t.Errorf("a disk that hangs says %+v after %v", d, took)
+			if shown, took := collect(); len(shown) != 0 || took != diskTime {
+				t.Errorf("a disk that hangs says %v after %v", shown, took)
 			}
 		}
 		if n := source.asked.Load(); n != 1 {
@@ -45,14 +47,32 @@ func TestDiskSpace(t *testing.T) {
 		}
 		close(source.hangs)
 		synctest.Wait()
-		d, took := look()
-		if !maps.Equal(d.DiskUsed, map[string]int64{"log": 1, "data": 2}) || !maps.Equal(d.DiskFree, map[string]int64{"log": 3, "data": 4}) || took != 0 {
-			t.Errorf("used %v and free %v, after %v", d.DiskUsed, d.DiskFree, took)
+		want := map[string]float64{"used log": 1, "used data": 2, "free log": 3, "free data": 4}
+		if shown, took := collect(); !maps.Equal(shown, want) || took != 0 {
+			t.Errorf("%v after %v, want %v", shown, took, want)
 		}
 		synctest.Wait() // the goroutine that asked has ended
 		source.err = errors.New("unreadable")
-		if d, _ := look(); d.DiskUsed != nil || d.DiskFree != nil {
-			t.Errorf("a disk that fails says %+v", d)
+		if shown, _ := collect(); len(shown) != 0 {
+			t.Errorf("a disk that fails says %v", shown)
 		}
 	})
+}
+
+// collected returns the space that Prometheus gets.
+func collected(t *testing.T, s *diskSpace) map[string]float64 {
+	t.Helper()
+	out := make(chan prometheus.Metric, 4)
+	s.Collect(out)
+	close(out)
+	shown := map[string]float64{}
+	for m := range out {
+		var sample dto.Metric
+		if err := m.Write(&sample); err != nil {
+			t.Fatal(err)
+		}
+		name := map[*prometheus.Desc]string{diskUsed: "used ", diskFree: "free "}[m.Desc()]
+		shown[name+sample.GetLabel()[0].GetValue()] = sample.GetGauge().GetValue()
+	}
+	return shown
 }

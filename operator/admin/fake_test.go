@@ -70,8 +70,9 @@ func (f *fakeSource) Settings(data, log int64) (lines []Line, members string) {
 	return lines, members
 }
 
-// Details returns histograms and labels of every kind, each with numbers of its own.
-func (f *fakeSource) Details() Details { return Details{Health: f.Health()} }
+func (f *fakeSource) NativeMetrics() []metrics.Native {
+	return []metrics.Native{metrics.Gauge("rollcall_term", "a metric of the member's", func() int { return 7 })}
+}
 
 func (f *fakeSource) DiskUsage() (data, log int64, err error) { return 510, 1000, f.disk }
 func (f *fakeSource) DiskSpace() (DiskSpace, error)           { return DiskSpace{}, errors.New("no files") }

@@ -14,15 +14,14 @@ import (
 type kind int
 
 const (
-	gauge     kind = iota
-	counter        // only grows, until a reset or a restart
-	summary        // count, sum, min, max and mean of durations
-	detailed       // a summary with percentiles
-	histogram      // how many measurements did not exceed each of some bounds
+	gauge    kind = iota
+	counter       // only grows, until a reset or a restart
+	summary       // count, sum, min, max and mean of durations
+	detailed      // a summary with percentiles
 )
 
 func (k kind) String() string {
-	return [...]string{"gauge", "counter", "summary", "summary with percentiles", "histogram"}[k]
+	return [...]string{"gauge", "counter", "summary", "summary with percentiles"}[k]
 }
 
 // who selects the members that have a metric.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"regexp"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -14,14 +13,12 @@ import (
 	"rollcall/internal/metrics"
 )
 
-// collector hands two tables of metrics to Prometheus: those of mntr, under the names that they have
-// there without zk_, as ZooKeeper's own provider has them, and Rollcall's own.
+// collector hands the metrics of mntr to Prometheus, under the names that they have there without zk_, as ZooKeeper's own
+// provider has them.
 type collector struct {
 	words  *Words
 	source Source
 	descs  []*prometheus.Desc // of the rows of table
-	own    []*prometheus.Desc // of the rows of own
-	space  *diskSpace
 }
 
 // lifetimeCounters makes counters that never fall of those that srst sets to zero.
@@ -59,13 +56,10 @@ func (w *Words) reset() {
 	})
 }
 
-// newMetrics returns the handler of /metrics: the table, and unless bare is set, the metrics of the Go
+// newMetrics returns the handler of /metrics: the table of mntr, the native metrics, and unless bare is set, the metrics of the Go
 // runtime and of the process.
 func newMetrics(words *Words, source Source, bare bool) (http.Handler, error) {
-	c := &collector{words: words, source: source, space: newDiskSpace(source)}
-	for i := range nativeMetrics {
-		c.own = append(c.own, nativeMetrics[i].desc())
-	}
+	c := &collector{words: words, source: source}
 	for i := range table {
 		help := table[i].help
 		if table[i].unit != "" {
@@ -73,7 +67,7 @@ func newMetrics(words *Words, source Source, bare bool) (http.Handler, error) {
 		}
 		c.descs = append(c.descs, prometheus.NewDesc(table[i].name, help, nil, nil))
 	}
-	all := []prometheus.Collector{c}
+	all := []prometheus.Collector{c, nativeMetrics{source, words.version}, newDiskSpace(source)}
 	if !bare {
 		runtime := collectors.WithGoCollectorRuntimeMetrics(collectors.GoRuntimeMetricsRule{Matcher: pauses})
 		all = append(all, collectors.NewGoCollector(runtime), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -93,7 +87,7 @@ var pauses = regexp.MustCompile(`^/sched/(latencies|pauses/total/(gc|other)):sec
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range slices.Concat(c.own, c.descs) {
+	for _, d := range c.descs {
 		out <- d
 	}
 }
@@ -101,13 +95,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. While the member's disk or apply hangs, it leaves out the
 // table of mntr, because apply may hold the tree's lock.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
-	details := c.source.Details()
-	details.Version = c.words.version
-	c.space.look(&details)
-	for i, d := range c.own {
-		nativeMetrics[i].collect(out, d, &details)
-	}
-	if details.Stalled != "" {
+	if c.source.Health().Stalled != "" {
 		return
 	}
 	c.words.totals.alone(func() {

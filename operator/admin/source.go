@@ -16,9 +16,9 @@ import (
 type Source interface {
 	// Stats returns the member's metrics. It waits for nothing but the tree's lock.
 	Stats() Stats
-	// Details returns the metrics that only Prometheus gets. It waits for no lock that apply may hold for
+	// NativeMetrics returns the metrics that only Prometheus gets. Their values wait for no lock that apply may hold for
 	// long.
-	Details() Details
+	NativeMetrics() []metrics.Native
 	// Health returns whether this member works. It waits for no lock that apply may hold.
 	Health() Health
 	// Ensemble returns the server list, likewise.

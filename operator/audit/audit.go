@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"rollcall/internal/durable"
+	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -395,4 +396,16 @@ func (l *Log) warn(lines uint64, err error) {
 		return
 	}
 	l.log.Warn("audit lines are lost: they came faster than they can be written", "lines", lines)
+}
+
+// NativeMetrics returns the metrics of the log that only Prometheus gets.
+func (l *Log) NativeMetrics() []metrics.Native {
+	return []metrics.Native{
+		metrics.CounterBy("rollcall_audit_lines_total", "outcome",
+			"lines of the audit log that were written, or were lost because the disk did not take them in time; and changes that were rejected because their lines could not be written (audit.required)",
+			func() map[string]uint64 {
+				written, dropped := l.Counts()
+				return map[string]uint64{"written": written, "lost": dropped, "rejected": l.Rejected()}
+			}),
+	}
 }

@@ -3,6 +3,7 @@ package member_test
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/internal/admission"
+	"rollcall/internal/metrics"
 	"rollcall/member"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"
@@ -380,4 +382,54 @@ func TestLabelsAreDocumented(t *testing.T) {
 	if seen < 40 {
 		t.Errorf("only %d labels", seen)
 	}
+}
+
+// docs/metrics.md has each native metric, with its kind, unit, label and help. Names follow Prometheus's conventions: a counter ends in
+// _total, a histogram in its unit, and nothing else does.
+func TestDocsHaveNativeMetrics(t *testing.T) {
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `(rollcall_\\w+)` \\| (\\w+) \\| (\\w*) \\| (\\w*) \\| (.*) \\|$").FindAllStringSubmatch(string(text), -1)
+	documented := map[string]string{}
+	for _, row := range rows {
+		documented[row[1]] = strings.Join(row[2:], "|")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		all := operators{}
+		e := cluster.Start(t, 1, cluster.Options{Adjust: func(cfg *member.Config) {
+			all.listen(cfg)
+			cfg.Operators, cfg.Collectors = nil, cfg.Operators
+			cfg.Backup.Dir = t.TempDir()
+			cfg.Audit.Enable, cfg.Audit.File = true, filepath.Join(t.TempDir(), "audit.log")
+		}})
+		one := e.Ready()
+		_, types := all.samples(t, one)
+		for _, m := range e.Member(one).NativeMetrics() {
+			unit := ""
+			for _, of := range []string{"seconds", "bytes"} {
+				if strings.HasSuffix(strings.TrimSuffix(m.Name, "_total"), "_"+of) {
+					unit = of
+				}
+			}
+			if want := strings.Join([]string{m.Kind.String(), unit, m.Label, m.Help}, "|"); documented[m.Name] != want {
+				t.Errorf("docs/metrics.md has %q of %s, want %q", documented[m.Name], m.Name, want)
+			}
+			if strings.HasSuffix(m.Name, "_total") != (m.Kind == metrics.KindCounter) || m.Kind == metrics.KindHistogram && unit == "" {
+				t.Errorf("the name of %s does not follow its kind, %v", m.Name, m.Kind)
+			}
+		}
+		for name := range types {
+			if strings.HasPrefix(name, "rollcall_") && documented[name] == "" {
+				t.Errorf("docs/metrics.md does not have %s", name)
+			}
+			delete(documented, name)
+		}
+		for name := range documented { // this member has no certificates and no files
+			if name != "rollcall_certificate_valid_seconds" && !strings.HasPrefix(name, "rollcall_disk_") {
+				t.Errorf("docs/metrics.md has %s, which no member shows", name)
+			}
+		}
+	})
 }

@@ -1,0 +1,127 @@
+package member
+
+import (
+	"slices"
+
+	"rollcall/internal/metrics"
+	"rollcall/leader"
+	"rollcall/znode"
+)
+
+// NativeMetrics implements admin.Source: the metrics of the packages that the member is made of, and its own.
+func (s source) NativeMetrics() []metrics.Native {
+	m := s.m
+	return slices.Concat(
+		m.server.NativeMetrics(), m.follower.NativeMetrics(), m.node.Metrics().Native(), m.guesses.NativeMetrics(),
+		s.stateMetrics(), s.leaderMetrics(), s.portMetrics(), s.fileMetrics(), s.queueMetrics(),
+	)
+}
+
+// stateMetrics returns what this member has applied.
+func (s source) stateMetrics() []metrics.Native {
+	m := s.m
+	return []metrics.Native{
+		metrics.Gauge("rollcall_term",
+			"raft's term, as this member knows it",
+			func() uint64 { return m.node.Status().Term() }),
+		metrics.Gauge("rollcall_applied_index",
+			"index of the last entry of the log that this member has applied", m.applied.index.Load),
+		metrics.Histogram("rollcall_apply_seconds",
+			"applying an entry, with the wait until no read uses the tree", m.applied.durations.Buckets),
+		metrics.Counter("rollcall_sessions_opened_total",
+			"sessions opened in the ensemble; each is counted on the member that leads, so add up all members", m.applied.sessions.opened.Load),
+		metrics.Counter("rollcall_sessions_resumed_total",
+			"sessions that a client resumed on a new connection; counted likewise", m.applied.sessions.resumed.Load),
+		metrics.CounterBy("rollcall_sessions_ended_total", "reason",
+			"sessions that ended; counted likewise", func() map[string]uint64 {
+				ended := make(map[string]uint64)
+				for _, why := range []znode.Reason{znode.Closed, znode.Expired, znode.Killed} {
+					ended[why.String()] = m.applied.sessions.ended[why].Load()
+				}
+				return ended
+			}),
+	}
+}
+
+// leaderMetrics returns what this member has counted while it led.
+func (s source) leaderMetrics() []metrics.Native {
+	m := s.m
+	return []metrics.Native{
+		metrics.Counter("rollcall_terms_led_total",
+			"terms that this member has begun to lead; the sum over all members is how often the leader changed", m.terms.led.Load),
+		metrics.Counter("rollcall_leader_pauses_total",
+			"steps of leading, one each half tick, that came more than a quarter tick late: the process was paused, or got no processor time", m.terms.count.Pauses.Load),
+		metrics.Histogram("rollcall_expiry_lateness_seconds",
+			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted on the leader", m.terms.count.Late.Buckets),
+	}
+}
+
+// portMetrics returns what happens at the ports for members.
+func (s source) portMetrics() []metrics.Native {
+	m := s.m
+	return []metrics.Native{
+		metrics.GaugeBy("rollcall_certificate_valid_seconds", "shown_to",
+			"for how long the certificate that this member shows to other members or to clients is still valid; negative: it has expired",
+			func() map[string]int64 { return m.keys.secondsLeft(m.clock.Now(), m.ports.guard.Until()) }),
+		metrics.CounterBy("rollcall_member_connections_refused_total", "from",
+			"new connections to the ports for members that were closed because they came faster than this member takes them",
+			func() map[string]uint64 { return m.ports.hello.Door().Refused() }),
+		metrics.Counter("rollcall_member_connections_corrupted_total",
+			"connections between members that this member closed because bytes were changed on the way: a checksum did not match",
+			func() uint64 { return m.ports.hello.Corruptions().Count() }),
+	}
+}
+
+// fileMetrics returns what this member writes beside its log, if it is configured.
+func (s source) fileMetrics() (all []metrics.Native) {
+	m := s.m
+	if m.audit != nil {
+		all = append(all, m.audit.NativeMetrics()...)
+	}
+	if m.cfg.Backup.Dir != "" {
+		all = append(all, metrics.CounterBy("rollcall_backups_total", "outcome",
+			"backups that this member has made by itself (backup.dir), or has failed to make",
+			func() map[string]uint64 {
+				return map[string]uint64{"written": m.backups.written.Load(), "failed": m.backups.failed.Load()}
+			}))
+	}
+	return all
+}
+
+// queueMetrics returns the queues of all packages, and the connections that were closed because no package could vouch for their
+// sessions: each is one metric.
+func (s source) queueMetrics() []metrics.Native {
+	m := s.m
+	return []metrics.Native{
+		metrics.GaugeBy("rollcall_queue_length", "queue",
+			"what waits in a queue now", func() map[string]int {
+				own := m.follower.Stats()
+				return map[string]int{
+					"requests": m.server.Outstanding(), "waiting": own.Waiting.Len, "sent": own.Sent.Len, "touches": own.Touches,
+					"proposals": s.proposals().Waiting,
+				}
+			}),
+		metrics.GaugeBy("rollcall_queue_bytes", "queue",
+			"how many bytes it has", func() map[string]int {
+				own := m.follower.Stats()
+				return map[string]int{
+					"requests": m.server.HeldBytes(), "waiting": own.Waiting.Bytes, "sent": own.Sent.Bytes, "proposals": s.proposals().Bytes,
+				}
+			}),
+		metrics.CounterBy("rollcall_vouching_cut_total", "reason",
+			"connections closed because this member could not vouch for their sessions", func() map[string]uint64 {
+				own := m.follower.Stats()
+				return map[string]uint64{
+					"not_renewed": m.server.NotVouched(), "not_acknowledged": own.Lapsed, "refused": own.Refused, "unlinked": own.Unlinked,
+				}
+			}),
+	}
+}
+
+// proposals returns the counters of this member's term as leader, or zeros if it does not lead.
+func (s source) proposals() leader.Stats {
+	if term := s.m.terms.current.Load(); term != nil {
+		return term.Stats()
+	}
+	return leader.Stats{}
+}

@@ -1,0 +1,63 @@
+package server
+
+import "rollcall/internal/metrics"
+
+// NativeMetrics returns the metrics of this server that only Prometheus gets.
+func (s *Server) NativeMetrics() []metrics.Native {
+	count := &s.stats
+	return []metrics.Native{
+		metrics.Gauge("rollcall_memory_used_bytes",
+			"memory that the last run of the collector found in use",
+			func() int64 { _, used, _ := s.cfg.Memory.Figures(); return used }),
+		metrics.Gauge("rollcall_memory_limit_bytes",
+			"how much may be in use before writes that add data are refused (memoryLimit); 0: there is no limit",
+			func() int64 { limit, _, _ := s.cfg.Memory.Figures(); return limit }),
+		metrics.Counter("rollcall_writes_refused_total",
+			"writes of this member's clients that were refused because it was short of memory",
+			func() uint64 { _, _, refused := s.cfg.Memory.Figures(); return refused }),
+		metrics.Gauge("rollcall_clients",
+			"sessions whose clients are connected to this member",
+			func() int { _, sessions := s.conns.count(); return sessions }),
+		metrics.Gauge("rollcall_read_only_clients",
+			"clients with sessions of the read-only mode, which this member serves while it knows no leader (readonlymode.enabled)", count.readOnly.Load),
+		metrics.HistogramBy("rollcall_request_seconds", "class",
+			"time from reading a request to queueing its reply", count.requestTimes),
+		metrics.CounterBy("rollcall_connections_ended_total", "reason",
+			"client connections that ended or were refused", count.endedByReason),
+		metrics.CounterBy("rollcall_watch_events_total", "type",
+			"events that were sent to this member's clients because a watch fired", count.eventsByType),
+	}
+}
+
+// Outstanding returns the number of requests that wait for the log or for an earlier request.
+func (s *Server) Outstanding() int { return int(s.stats.outstanding.Load()) }
+
+// HeldBytes returns the bytes of waiting requests and of unread replies and events.
+func (s *Server) HeldBytes() int { return int(s.streams.Budget.Used()) }
+
+// NotVouched returns the number of connections that were closed because the lease of their session could not be renewed.
+func (s *Server) NotVouched() uint64 { return s.stats.ended[notVouched].Load() }
+
+func (c *counters) requestTimes() map[string]metrics.Buckets {
+	all := make(map[string]metrics.Buckets, numClasses)
+	for of := range c.requests {
+		all[classNames[of]] = c.requests[of].Buckets()
+	}
+	return all
+}
+
+func (c *counters) endedByReason() map[string]uint64 {
+	all := make(map[string]uint64, numReasons)
+	for r := range c.ended {
+		all[reasonNames[r]] = c.ended[r].Load()
+	}
+	return all
+}
+
+func (c *counters) eventsByType() map[string]uint64 {
+	all := make(map[string]uint64, len(eventNames))
+	for t, name := range eventNames {
+		all[name] = c.events[t].Load()
+	}
+	return all
+}
