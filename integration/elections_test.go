@@ -191,10 +191,12 @@ func TestForgedEvidence(t *testing.T) {
 					for !finished(writers) {
 						if l := leaders(e); len(l) == 1 {
 							e.Shut(l[0], cluster.RaftPort, ways)
-							time.Sleep(20*time.Millisecond + rand.N(60*time.Millisecond))
+							time.Sleep(20*time.Millisecond + time.Duration(rng.Int64N(int64(60*time.Millisecond))))
 							e.Unshut(l[0], cluster.RaftPort, ways)
 						}
-						time.Sleep(20*time.Millisecond + rand.N(200*time.Millisecond))
+						// A heartbeat comes at most 50 ms after the one before, and 20 ms later after a few that failed. So
+						// one passes between two faults, and no member misses the leader for as long as an election timeout.
+						time.Sleep(100*time.Millisecond + time.Duration(rng.Int64N(int64(120*time.Millisecond))))
 					}
 					changes, windows := len(seen.all())-first, int(time.Since(begin)/window)
 					switch {
