@@ -23,9 +23,9 @@ func (s *Server) NativeMetrics() []metrics.Native {
 		metrics.HistogramBy("rollcall_request_seconds", "class",
 			"time from reading a request to queueing its reply", count.requestTimes),
 		metrics.CounterBy("rollcall_connections_ended_total", "reason",
-			"client connections that ended or were refused", count.endedByReason),
+			"client connections that ended or were refused", count.endedCounts),
 		metrics.CounterBy("rollcall_watch_events_total", "type",
-			"events that were sent to this member's clients because a watch fired", count.eventsByType),
+			"events that were sent to this member's clients because a watch fired", count.eventCounts),
 	}
 }
 
@@ -46,7 +46,7 @@ func (c *counters) requestTimes() map[string]metrics.Buckets {
 	return all
 }
 
-func (c *counters) endedByReason() map[string]uint64 {
+func (c *counters) endedCounts() map[string]uint64 {
 	all := make(map[string]uint64, numReasons)
 	for r := range c.ended {
 		all[reasonNames[r]] = c.ended[r].Load()
@@ -54,7 +54,7 @@ func (c *counters) endedByReason() map[string]uint64 {
 	return all
 }
 
-func (c *counters) eventsByType() map[string]uint64 {
+func (c *counters) eventCounts() map[string]uint64 {
 	all := make(map[string]uint64, len(eventNames))
 	for t, name := range eventNames {
 		all[name] = c.events[t].Load()

@@ -171,7 +171,7 @@ func (s *Server) Stats() Stats {
 		Rejected:    c.endedFor(tooManyOfAddr) + c.endedFor(tooMany) + c.endedFor(tlsCrowded) + c.endedFor(throttled),
 		Sessionless: c.endedFor(handshakeLate), AuthFailed: c.endedFor(authFailed),
 		Held: s.streams.Budget.Used(), OverBudget: c.endedFor(overBudget),
-		Ended: c.endedByReason(), Requests: c.requestTimes(), Events: c.eventsByType(),
+		Ended: c.endedCounts(), Requests: c.requestTimes(), Events: c.eventCounts(),
 	}
 	st.MemoryLimit, st.MemoryUsed, st.NoMemory = s.cfg.Memory.Figures()
 	st.MemoryFull = s.cfg.Memory.Full()
