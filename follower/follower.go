@@ -3,13 +3,15 @@
 // sessions it may speak, and keeps writes until they are applied here. It decides nothing about
 // expiry.
 //
-//   - outbox: writes, first in a lane for each connection, then numbered. The link sends them
-//     to the leader of the newest TermStart that has been applied. When the leader or the
-//     stream to it changes, it sends again all that is not applied yet.
-//   - pingStream: answers the leader's pings with the touches that the leader does not know of
-//     yet.
-//   - leases: until when each session attached here has a valid lease.
+//   - leadership: the newest TermStart that has been applied, and the stream of its leader's pings.
+//   - incarnation: this process in the replicated state, and the ids of its sessions.
+//   - outbox: writes, first in a lane for each connection, then numbered. The forwarder sends them
+//     to the leader. When the leader or the stream to it changes, it sends again all that is not
+//     applied yet.
+//   - renewer: reports touches to the leader and renews the leases of the sessions attached here.
+//   - pingStream: replies to the leader's pings with the touches that the leader does not know of yet.
 //   - syncs: the syncs that wait until all that was committed is applied here.
+//   - divergence: checks a leader's verdict that this member's state is wrong.
 //
 // # Vouching
 //
@@ -136,37 +138,19 @@ type Config struct {
 // proto.FollowerServer. Make one with New. It is safe for concurrent use.
 type Follower struct {
 	cfg     Config
-	log     *slog.Logger
 	leading atomic.Pointer[sessiontracker.GlobalTable] // nil while this member does not lead
-	applied atomic.Uint64                              // index of the last entry applied here
-	touched sessiontracker.TouchMap
-	leases  *leases
-	out     *outbox
-	count   counters
-	syncs   syncs
-	callers atomic.Uint64 // of AwaitSync, counted; among syncs they count as connections, whose numbers are random and far greater
 
-	announced chan struct{}               // closed once this boot is the member's current one
-	ids       *sessiontracker.IDGenerator // set before announced is closed
-	replaced  chan struct{}               // closed once it no longer is, or once this member was added again
-	giveUp    sync.Once                   // sets why and closes replaced
-	why       error
-	leaving   chan struct{}   // closed once this member stops
-	leave     sync.Once       // closes leaving
-	asking    chan struct{}   // one place: a sync is waiting for a call to the leader
-	synced    chan struct{}   // one place: a sync may be complete
-	acked     chan struct{}   // one place: an acknowledgement may be due
-	accused   chan accusation // one place: a leader says that this member's state is wrong
-	refuted   time.Time       // when judgeLoop, which alone uses it, logged that a leader is wrong
+	leases      *leases
+	leadership  *leadership
+	incarnation *incarnation
+	out         *outbox
+	forwarder   *forwarder
+	renewer     *renewer
+	syncs       *syncs
+	divergence  *divergence
 
-	mu      sync.Mutex
-	boot    uint64      // the member's current boot in the replicated state
-	wasOurs bool        // cfg.Boot is, or once was, the current boot
-	list    int64       // version of the list of servers; 0: none
-	term    *term       // the newest TermStart applied; of term 0 before the first
-	retired uint64      // nonce of the TermStart before it, if raft's term was the same
-	stream  *pingStream // the present leader's stream; nil: none
-	acks    []ack       // in order of arrival
+	leaving chan struct{} // closed once this member stops
+	leave   sync.Once     // closes leaving
 }
 
 var (
@@ -198,40 +182,27 @@ func New(cfg Config) (*Follower, error) {
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic.System{}
 	}
-	return &Follower{
-		cfg:       cfg,
-		log:       cfg.Logger.With("component", "follower"),
-		leases:    newLeases(cfg.Monotonic),
-		out:       newOutbox(cfg),
-		announced: make(chan struct{}),
-		replaced:  make(chan struct{}),
-		leaving:   make(chan struct{}),
-		asking:    make(chan struct{}, 1),
-		synced:    make(chan struct{}, 1),
-		acked:     make(chan struct{}, 1),
-		accused:   make(chan accusation, 1),
-		term:      newTerm(znode.Term{}, cfg.Monotonic.Now()),
-	}, nil
+	f := &Follower{cfg: cfg, leases: newLeases(cfg.Monotonic), out: newOutbox(cfg), leaving: make(chan struct{})}
+	log := cfg.Logger.With("component", "follower")
+	f.leadership = newLeadership(&f.cfg)
+	f.incarnation = newIncarnation(&f.cfg, log)
+	f.forwarder = newForwarder(&f.cfg, log, f.out, f.incarnation, f.leadership)
+	f.renewer = newRenewer(&f.cfg, log, f.leases, f.leadership)
+	f.syncs = newSyncs(&f.cfg, f.leadership)
+	f.divergence = newDivergence(&f.cfg, log)
+	return f, nil
 }
 
 // Run keeps the link to the current leader until ctx ends. It returns ErrReplaced if another
 // process of this member takes over. Its goroutines have ended when it returns.
 func (f *Follower) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.linkLoop(ctx) })
-	g.Go(func() error { return f.ackLoop(ctx) })
-	g.Go(func() error { return f.askLoop(ctx) })
-	g.Go(func() error { return f.completeLoop(ctx) })
-	g.Go(func() error { return f.lapseLoop(ctx) })
-	g.Go(func() error { return f.judgeLoop(ctx) })
-	g.Go(func() error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-f.replaced:
-			return f.why
-		}
-	})
+	for _, run := range []func(context.Context) error{
+		f.forwarder.run, f.renewer.ackLoop, f.renewer.lapseLoop, f.syncs.requestLoop, f.syncs.completeLoop,
+		f.divergence.checkLoop, f.incarnation.wait,
+	} {
+		g.Go(func() error { return run(ctx) })
+	}
 	return g.Wait()
 }
 
@@ -245,28 +216,16 @@ func (f *Follower) Leading(table *sessiontracker.GlobalTable) { f.leading.Store(
 // NewSession returns an id for a new session, different from all that this member ever returned. It
 // waits until this process is announced, and fails only if ctx ends first.
 func (f *Follower) NewSession(ctx context.Context) (jute.SessionID, error) {
-	select {
-	case <-f.announced:
-		return f.ids.Next(), nil
-	case <-ctx.Done():
-		return 0, fmt.Errorf("follower: draw a session id: %w", ctx.Err())
-	}
+	return f.incarnation.newSession(ctx)
 }
 
 // OfferSession is like NewSession, but never blocks. It returns false until this process is announced.
-func (f *Follower) OfferSession() (id jute.SessionID, ok bool) {
-	select {
-	case <-f.announced:
-		return f.ids.Next(), true
-	default:
-		return 0, false
-	}
-}
+func (f *Follower) OfferSession() (id jute.SessionID, ok bool) { return f.incarnation.offerSession() }
 
 // Touch renews a session held by a local connection that was granted timeout. It never blocks. It
 // is called for every request of every client.
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
-	f.touched.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
+	f.renewer.touched.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
 	if table := f.leading.Load(); table != nil {
 		table.Touch(id, f.cfg.Monotonic.Now(), timeout) // this member leads: touches of its own clients count without a ping
 	}
@@ -286,24 +245,7 @@ func (f *Follower) Vouched(id jute.SessionID) bool {
 // Vouch fails with ErrRefused, with ErrNotVouched after half a tick, or when ctx ends or no
 // connection holds id. The caller must then close the connection.
 func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
-	e, err := f.leases.expect(id, f.cfg.Monotonic.Now())
-	if e == nil {
-		return err
-	}
-	defer f.leases.stopWaiting(id, e)
-	if timeout, late := f.leases.late(id); late {
-		f.touched.Touch(id, timeout)
-	}
-	f.flush()
-	defer f.count.held.Since(time.Now())
-	select {
-	case <-e.done:
-		return e.err
-	case <-f.cfg.Monotonic.After(f.cfg.Tick / 2):
-		return ErrNotVouched
-	case <-ctx.Done():
-		return fmt.Errorf("follower: vouch for session %s: %w", id, ctx.Err())
-	}
+	return f.renewer.vouch(ctx, id)
 }
 
 // Submit hands over a transaction, which belongs to the Follower from then on: it fills in Member,
@@ -340,11 +282,14 @@ func (f *Follower) Withdraw(conn uint64) bool { return f.out.withdraw(conn) }
 // here. It calls it under the tree's read lock, and in no order with the connection's own writes.
 // Sync never blocks; while there is no leader, w waits. Detach forgets the connection's syncs,
 // except those whose Applied is just being called.
-func (f *Follower) Sync(conn uint64, w znode.Waiter) {
-	if f.syncs.add(conn, w) {
-		wake(f.asking)
-	}
-}
+func (f *Follower) Sync(conn uint64, w znode.Waiter) { f.syncs.add(conn, w) }
+
+// AwaitSync waits until everything that was committed before the call has been applied here. It fails
+// only if ctx ends first.
+func (f *Follower) AwaitSync(ctx context.Context) error { return f.syncs.await(ctx) }
+
+// Marks returns the digests by which this member is compared with the others. It takes no lock.
+func (f *Follower) Marks() *proto.Marks { return marks(f.cfg.State) }
 
 // Detach reports that a connection has ended. Its creates and attaches that have not been applied
 // become empty transactions, its syncs are forgotten, and its lease of session id ends. Its writes
@@ -353,13 +298,6 @@ func (f *Follower) Detach(id jute.SessionID, conn uint64) {
 	f.out.detach(conn)
 	f.syncs.drop(conn)
 	f.leases.release(id, conn)
-}
-
-// leadership returns the newest TermStart applied.
-func (f *Follower) leadership() *term {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.term
 }
 
 func wake(c chan<- struct{}) {

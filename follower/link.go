@@ -12,11 +12,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/proto"
-	"rollcall/zk/jute"
-	"rollcall/znode"
 )
 
 var (
@@ -25,45 +22,47 @@ var (
 	errEnded    = errors.New("follower: the leader ended the stream")
 )
 
-// term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
-type term struct {
-	znode.Term
-	reached
-	ctx    context.Context // ends with the term
-	cancel context.CancelFunc
+// probesPerTick is how often in a tick the leader is asked to answer, on the connection on which
+// this member forwards. Writes are answered only through the log, so only a probe tells a
+// connection that the network has dropped from an idle one.
+const probesPerTick = 2
+
+// forwarder sends the outbox to the present leader. Make one with newForwarder. Only its method run, and what
+// run starts, use it.
+type forwarder struct {
+	cfg         *Config
+	out         *outbox
+	incarnation *incarnation
+	leadership  *leadership
+	retry       *backoff
+	report      linkReport
 }
 
-func newTerm(t znode.Term, now time.Time) *term {
-	ctx, end := context.WithCancel(context.Background())
-	return &term{Term: t, reached: reached{at: now}, ctx: ctx, cancel: end}
+func newForwarder(cfg *Config, log *slog.Logger, out *outbox, incarnation *incarnation, leadership *leadership) *forwarder {
+	return &forwarder{
+		cfg: cfg, out: out, incarnation: incarnation, leadership: leadership,
+		retry: newBackoff(cfg.Tick), report: linkReport{log: log, self: cfg.Self, patience: cfg.Tick},
+	}
 }
 
-// isCurrent reports whether t's leader may still lead, as far as raft on this member knows. It may
-// not while an old log is replayed, nor during elections.
-func (f *Follower) isCurrent(t *term) bool {
-	return t.Index > 0 && t.Term.Term >= f.cfg.RaftTerm()
-}
-
-// linkLoop keeps a link to the current leader and sends the outbox over it.
-func (f *Follower) linkLoop(ctx context.Context) error {
-	retry := f.newBackoff()
-	report := linkReport{log: f.log, self: f.cfg.Self, patience: f.cfg.Tick}
+// run keeps a link to the current leader and sends the outbox over it, until ctx ends.
+func (f *forwarder) run(ctx context.Context) error {
 	for {
-		t := f.leadership()
-		if f.isCurrent(t) {
+		t := f.leadership.current()
+		if f.leadership.mayLead(t) {
 			began := time.Now()
-			report.begin(t, began)
+			f.report.begin(t, began)
 			err := f.link(ctx, t)
 			if ctx.Err() != nil {
 				return nil
 			}
-			lived := time.Since(began) > retry.most
+			lived := time.Since(began) > f.retry.most
 			if lived {
-				retry.reset()
+				f.retry.reset()
 			}
-			report.ended(lived, err)
+			f.report.ended(lived, err)
 		}
-		if !retry.wait(ctx, t) {
+		if !f.retry.wait(ctx, t) {
 			return nil
 		}
 	}
@@ -109,7 +108,7 @@ func (r *linkReport) ended(lived bool, err error) {
 
 // link sends to the leader of t, starting with all that is not applied yet, and returns why the
 // link ended.
-func (f *Follower) link(ctx context.Context, t *term) error {
+func (f *forwarder) link(ctx context.Context, t *term) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(t.ctx, func() { cancel(errNewTerm) })()
 	defer cancel(nil)
@@ -136,13 +135,13 @@ func (f *Follower) link(ctx context.Context, t *term) error {
 }
 
 // send sends what there is, waits for more, and so on until ctx ends.
-func (f *Follower) send(ctx context.Context, stream proto.Leader_ForwardClient, t *term) error {
-	var told announcement
+func (f *forwarder) send(ctx context.Context, stream proto.Leader_ForwardClient, t *term) error {
+	var announced announcement
 	var txns []*proto.Txn
 	for {
 		txns = txns[:0]
-		if f.announce(&told) {
-			txns = append(txns, told.txn)
+		if f.incarnation.announce(&announced) {
+			txns = append(txns, announced.txn)
 		}
 		txns = f.out.take(txns, time.Now())
 		if len(txns) == 0 {
@@ -164,30 +163,21 @@ func (f *Follower) send(ctx context.Context, stream proto.Leader_ForwardClient, 
 	}
 }
 
-// announcement is the announcement of this boot that a link has sent to the leader.
-type announcement struct {
-	txn      *proto.Txn // nil: none was sent
-	replaces uint64
-	list     int64 // version of the list at that time; one from before this member was added again has no effect
-}
-
-// announce fills in a and returns true if an announcement must be sent. None is needed once this
-// boot has been the member's current one, or if the link has already sent one that replaces the
-// present boot, under the present list of servers.
-func (f *Follower) announce(a *announcement) bool {
-	f.mu.Lock()
-	current, wasOurs, list := f.boot, f.wasOurs, f.list
-	f.mu.Unlock()
-	if wasOurs || a.txn != nil && a.replaces == current && a.list == list {
-		return false
+// probeLoop probes the leader of t while a link to it is open, until ctx ends. A probe may take a
+// tick. If it fails, Config.Probe has closed the connection, and the link ends with it.
+func (f *forwarder) probeLoop(ctx context.Context, t *term) {
+	for ctx.Err() == nil {
+		probe, cancel := context.WithTimeout(ctx, f.cfg.Tick)
+		err := f.cfg.Probe(probe, t.Leader)
+		cancel()
+		if err == nil {
+			t.reach(f.cfg.Monotonic.Now())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.cfg.Tick / probesPerTick):
+		}
 	}
-	body, err := protobuf.Marshal(&proto.Announce{Replaces: current, Format: znode.FormatLevel})
-	if err != nil {
-		panic(err) // cannot happen: these are two numbers
-	}
-	a.replaces, a.list = current, list
-	a.txn = &proto.Txn{Member: f.cfg.Self, Boot: f.cfg.Boot, Op: int32(jute.OpAnnounce), Body: body}
-	return true
 }
 
 // backoff is the time to wait between attempts, which doubles each time. The first retry comes
@@ -195,8 +185,8 @@ func (f *Follower) announce(a *announcement) bool {
 // tick, so that a leader that comes back is found before leases run out.
 type backoff struct{ least, most, next time.Duration }
 
-func (f *Follower) newBackoff() *backoff {
-	b := &backoff{least: f.cfg.Tick / 200, most: f.cfg.Tick / 2}
+func newBackoff(tick time.Duration) *backoff {
+	b := &backoff{least: tick / 200, most: tick / 2}
 	b.reset()
 	return b
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	protobuf "google.golang.org/protobuf/proto"
 
+	"rollcall/internal/monotonic"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -300,7 +302,7 @@ func TestReplaced(t *testing.T) {
 			t.Error("the other process's write was taken for ours")
 		}
 		var told announcement
-		if r.f.announce(&told) {
+		if r.f.incarnation.announce(&told) {
 			t.Error("would announce itself again")
 		}
 		r.ran <- nil
@@ -429,4 +431,38 @@ func TestLinkReport(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A forwarder sends the outbox to the leader of the current term, and all of it again to the next one.
+func TestForwarder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var raftTerm atomic.Uint64
+		leaders := &rig{leaders: map[uint32]*fakeLeader{1: {nonce: 11}, 2: {nonce: 12}}}
+		cfg := &Config{
+			Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Leader: leaders.dial, Probe: leaders.probe, Wall: time.Now,
+			Monotonic: monotonic.System{}, MaxInFlight: 10, MaxInFlightBytes: 1 << 20, MaxQueued: 10, MaxQueuedBytes: 1 << 20,
+		}
+		log := slog.New(slog.DiscardHandler)
+		out, incarnation, leadership := newOutbox(*cfg), newIncarnation(cfg, log), testLeadership(&raftTerm)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- newForwarder(cfg, log, out, incarnation, leadership).run(ctx) }()
+		incarnation.observe(ourBoot)
+		out.open()
+		if !out.offer(&proto.Txn{Conn: 1, Op: int32(jute.OpCreate), Body: []byte("a")}, nil) {
+			t.Fatal("no room")
+		}
+		for id := uint32(1); id <= 2; id++ {
+			raftTerm.Store(uint64(id))
+			leadership.start(znode.Term{Term: uint64(id), Nonce: 10 + uint64(id), Leader: id, Index: uint64(id)})
+			time.Sleep(tick)
+			if got := leaders.leaders[id].sent(); !slices.Equal(got, []string{"a"}) {
+				t.Errorf("leader %d got %v", id, got)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

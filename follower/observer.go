@@ -2,7 +2,6 @@ package follower
 
 import (
 	"rollcall/proto"
-	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -14,18 +13,7 @@ import (
 // applied to t's leader. Entries of an earlier term that are not applied by now never will be.
 func (f *Follower) TermStarted(t znode.Term) {
 	f.out.leaderChanged()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.start(t)
-}
-
-func (f *Follower) start(t znode.Term) {
-	f.retired = 0
-	if f.term.Term.Term == t.Term {
-		f.retired = f.term.Nonce
-	}
-	f.term.cancel()
-	f.term = newTerm(t, f.cfg.Monotonic.Now())
+	f.leadership.start(t)
 }
 
 // Announced implements znode.Hooks.
@@ -35,52 +23,23 @@ func (f *Follower) Announced(member uint32, boot, _ uint64) {
 	}
 }
 
-// setBoot records the member's current boot. If it is ours, it opens the outbox. If it is another,
-// the link announces us as its successor, unless ours was current before: then Run ends.
+// setBoot records the member's current boot. If it is ours, it opens the outbox. Otherwise the forwarder may have
+// to announce us.
 func (f *Follower) setBoot(boot uint64) {
-	f.mu.Lock()
-	was, wasOurs := f.boot, f.wasOurs
-	f.boot, f.wasOurs = boot, wasOurs || boot == f.cfg.Boot
-	f.mu.Unlock()
-	switch {
-	case boot == was:
-	case boot == 0: // this member has been removed; if it is added again, it announces itself as the first
-		f.out.wake()
-	case boot == f.cfg.Boot && !wasOurs:
-		highest := f.cfg.State.HighestSession(f.cfg.Self)
-		f.ids = sessiontracker.NewIDGenerator(f.cfg.Self, f.cfg.Wall().UnixMilli(), highest)
-		close(f.announced)
+	if f.incarnation.observe(boot) {
 		f.out.open()
-		f.log.Debug("announced", "replaces", was)
-	case was == f.cfg.Boot:
-		f.endFor(ErrReplaced)
-	default:
+	} else {
 		f.out.wake()
 	}
 }
 
-// Listed implements znode.Hooks. If this process was announced, and this member is in the list but has no boot, it
-// has been removed meanwhile.
+// Listed implements znode.Hooks.
 func (f *Follower) Listed(r znode.Roster) {
 	boot, _ := f.cfg.State.Boot(f.cfg.Self)
 	_, listed := r.Servers.Find(f.cfg.Self)
 	f.setBoot(boot)
-	f.mu.Lock()
-	f.list = r.Version
-	again := listed && f.wasOurs && boot == 0
-	f.mu.Unlock()
+	f.incarnation.observeList(r.Version, listed)
 	f.out.wake()
-	if again {
-		f.endFor(ErrAddedAgain)
-	}
-}
-
-// endFor makes Run end with an error.
-func (f *Follower) endFor(why error) {
-	f.giveUp.Do(func() {
-		f.why = why
-		close(f.replaced)
-	})
 }
 
 // Opened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
@@ -149,19 +108,12 @@ func (f *Follower) Dropped(*proto.Txn) {}
 // EntryEnd implements znode.Hooks. It must also be called for indices without an entry of ours,
 // because the leader may name one of them in an acknowledgement or in the answer to a sync.
 func (f *Follower) EntryEnd(index uint64) {
-	f.applied.Store(index)
-	now := f.cfg.Monotonic.Now()
+	f.renewer.applied.Store(index)
+	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.entryApplied
 	f.leases.entryApplied(now)
 	f.out.entryApplied(now)
-	f.mu.Lock()
-	acks := len(f.acks) > 0 && f.acks[0].commit <= index
-	f.mu.Unlock()
-	if acks {
-		wake(f.acked)
-	}
-	if f.syncs.due(index) {
-		wake(f.synced)
-	}
+	f.renewer.acks.entryApplied(index)
+	f.syncs.entryApplied(index)
 }
 
 // Restored implements znode.Hooks: a snapshot has replaced the state. Requests that it may
@@ -173,10 +125,6 @@ func (f *Follower) Restored() {
 		f.out.forget(cursor)
 	}
 	f.leases.clear()
-	f.mu.Lock()
-	if t := f.cfg.State.Term(); t.Index > f.term.Index {
-		f.start(t)
-	}
-	f.mu.Unlock()
+	f.leadership.restore(f.cfg.State.Term())
 	f.EntryEnd(f.cfg.State.Index())
 }

@@ -4,21 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"rollcall/proto"
-	"rollcall/sessiontracker"
 )
 
 const (
-	touchesPerPong = 100_000 // about 1.2 MB
-	maxProofs      = 64      // proof rounds that wait for an answer; if there are more, the oldest are dropped and fail at the leader
-	flushesPerTick = 64      // flushes without a ping: each sends again all touches that are not acknowledged
+	maxProofs      = 64 // proof rounds that wait for an answer; if there are more, the oldest are dropped and fail at the leader
+	flushesPerTick = 64 // flushes without a ping: each sends again all touches that are not acknowledged
 )
 
 // Pings implements proto.FollowerServer for one leader's stream. It answers a ping with all batches
@@ -33,10 +27,10 @@ const (
 // that does not read. Both return once the stream has ended, which is when this method has returned.
 func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
-	s := &pingStream{f: f, stream: stream, work: make(chan struct{}, 1)}
+	s := &pingStream{renewer: f.renewer, stream: stream, work: make(chan struct{}, 1)}
 	go s.answer(ctx)
 	defer cancel()
-	defer f.dropStream(s)
+	defer f.leadership.dropStream(s)
 	ended := make(chan error, 1)
 	go func() { ended <- f.listen(s) }()
 	select {
@@ -57,138 +51,22 @@ func (f *Follower) listen(s *pingStream) error {
 		if err != nil {
 			return err
 		}
-		if err := f.accept(s, ping); err != nil {
+		if err := f.leadership.accept(s, ping); err != nil {
 			return err
 		}
 		s.ask(ping)
-		f.queueAck(ping)
-		f.handleVerdict(ping)
+		f.renewer.acks.add(ping)
+		f.divergence.report(ping)
 	}
-}
-
-// accept makes s the stream of the present leader, or refuses it. A leader may ping before its
-// TermStart has been applied here. Then only its term can be checked.
-func (f *Follower) accept(s *pingStream, ping *proto.Ping) error {
-	if err := f.checkTerm(ping); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case ping.Term == f.term.Term.Term && ping.Leader != f.term.Leader:
-		return notItsLeader(ping, f.term.Leader)
-	case ping.Term < f.term.Term.Term || ping.Term == f.term.Term.Term && ping.Nonce == f.retired:
-		return status.Errorf(codes.FailedPrecondition, "ping of term %d, which has ended", ping.Term)
-	case s.term == 0 && (f.stream == nil || f.stream.term <= ping.Term):
-		s.term = ping.Term
-		f.stream = s
-	case f.stream != s:
-		return status.Error(codes.Aborted, "a newer stream of pings has taken over")
-	case s.term != ping.Term:
-		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
-	}
-	return nil
-}
-
-// checkTerm returns an error unless raft is in the term of a ping and knows no other leader of it. raft
-// hears of a term before its leader pings, because the leader has asked for votes, and because it has
-// sent entries to observers too. So a leader whose term is not known here is cut off from this member's
-// raft, claims a term, or is early: it tries again.
-func (f *Follower) checkTerm(ping *proto.Ping) error {
-	term := f.cfg.RaftTerm() // before its leader: raft forgets that before it takes a new term
-	leader := f.cfg.RaftLeader()
-	switch {
-	case ping.Term < term:
-		return status.Errorf(codes.FailedPrecondition, "ping of term %d in term %d", ping.Term, term)
-	case ping.Term > term:
-		return status.Errorf(codes.Unavailable, "ping of term %d, of which the log has not heard here: it is in term %d", ping.Term, term)
-	case leader != 0 && leader != ping.Leader:
-		return notItsLeader(ping, leader)
-	}
-	return nil
-}
-
-// notItsLeader returns the error for a ping of a member that does not lead its term.
-func notItsLeader(ping *proto.Ping, leader uint32) error {
-	return status.Errorf(codes.FailedPrecondition, "ping of member %d in term %d, which member %d leads", ping.Leader, ping.Term, leader)
-}
-
-func (f *Follower) dropStream(s *pingStream) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.stream == s {
-		f.stream = nil
-	}
-}
-
-// flush sends all touches to the present leader at once, if there is one.
-func (f *Follower) flush() {
-	f.mu.Lock()
-	s := f.stream
-	f.mu.Unlock()
-	if s != nil {
-		s.wantFlush()
-	}
-}
-
-// pongs yields the answer to ping number, in parts if it is long. For number 0 it yields a flush
-// that no ping asked for, if there is anything to flush.
-func (f *Follower) pongs(number uint64) iter.Seq[*proto.Pong] {
-	return func(yield func(*proto.Pong) bool) {
-		batches := f.touched.Flush(f.cfg.Monotonic.Now())
-		if number == 0 && len(batches) == 0 {
-			return
-		}
-		pong, room := f.pong(number), touchesPerPong
-		for _, b := range batches {
-			left := len(b.Touched)
-			part := f.appendBatch(pong, b, min(left, room))
-			for id, timeout := range b.Touched {
-				if room == 0 {
-					pong.More = true
-					if !yield(pong) {
-						return
-					}
-					pong, room = f.pong(number), touchesPerPong
-					part = f.appendBatch(pong, b, min(left, room))
-				}
-				part.Sessions = append(part.Sessions, int64(id))
-				part.TimeoutsMs = append(part.TimeoutsMs, uint32(timeout.Milliseconds()))
-				room, left = room-1, left-1
-			}
-		}
-		yield(pong)
-	}
-}
-
-// pong returns an answer without touches. Its applied index is read after the touches of the answer
-// were made. A leader that has applied as much therefore knows every session that they name.
-func (f *Follower) pong(number uint64) *proto.Pong {
-	pong := &proto.Pong{Number: number, Boot: f.cfg.Boot, Disk: f.cfg.Disk(), Applied: f.applied.Load()}
-	if number != 0 {
-		pong.Marks, pong.ClockMs = f.Marks(), f.cfg.Wall().UnixMilli()
-		pong.Unlinked = f.unlinked(f.cfg.Monotonic.Now()) > f.cfg.Tick
-	}
-	return pong
-}
-
-// appendBatch adds a batch with room for n touches to pong, and returns it.
-func (f *Follower) appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
-	part := &proto.Batch{
-		Number: b.Number, AgeUs: uint64(max(0, f.cfg.Monotonic.Now().Sub(b.Sent).Microseconds())),
-		Sessions: make([]int64, 0, n), TimeoutsMs: make([]uint32, 0, n),
-	}
-	pong.Batches = append(pong.Batches, part)
-	return part
 }
 
 // pingStream is one leader's stream. Pings receives on it and answer sends, so that a proof waits
 // at most for the one message that is being sent.
 type pingStream struct {
-	f      *Follower
-	stream proto.Follower_PingsServer
-	term   uint64        // term of its pings; guarded by f.mu until Pings has accepted the first one
-	work   chan struct{} // one place: there is something to answer
+	renewer *renewer
+	stream  proto.Follower_PingsServer
+	term    uint64        // term of its pings; guarded by leadership.mu until Pings has accepted the first one
+	work    chan struct{} // one place: there is something to answer
 
 	mu      sync.Mutex
 	number  uint64    // newest ping without an answer; the answer to it covers older ones
@@ -239,7 +117,7 @@ func (s *pingStream) answer(ctx context.Context) {
 		if !now {
 			continue
 		}
-		for pong := range s.f.pongs(number) {
+		for pong := range s.renewer.pongs(number) {
 			if err := s.stream.Send(pong); err != nil {
 				return
 			}
@@ -259,7 +137,7 @@ func (s *pingStream) next(now time.Time) (number uint64, send bool, later time.D
 		return 0, false, 0
 	}
 	if s.number == 0 {
-		if later = s.f.cfg.Tick/flushesPerTick - now.Sub(s.flushed); later > 0 {
+		if later = s.renewer.cfg.Tick/flushesPerTick - now.Sub(s.flushed); later > 0 {
 			return 0, false, later
 		}
 	}
@@ -277,10 +155,10 @@ func (s *pingStream) prove(more bool) error {
 	s.proofs = nil
 	s.mu.Unlock()
 	for _, round := range rounds {
-		if s.f.cfg.Joining() || s.f.cfg.RaftTerm() > s.term {
+		if s.renewer.cfg.Joining() || s.renewer.cfg.RaftTerm() > s.term {
 			continue
 		}
-		pong := s.f.pong(0)
+		pong := s.renewer.pong(0)
 		pong.Proof, pong.More = round, more
 		if err := s.stream.Send(pong); err != nil {
 			return err

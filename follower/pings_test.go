@@ -189,7 +189,7 @@ func TestPing(t *testing.T) {
 		if code := s2.code(); code != codes.OK {
 			t.Errorf("the stream ended with %v", code)
 		}
-		if r.f.stream != nil {
+		if r.f.leadership.stream != nil {
 			t.Error("a stream that has ended is kept")
 		}
 	})
@@ -435,23 +435,6 @@ func TestAck(t *testing.T) {
 	})
 }
 
-// An acknowledgement that has been taken to be carried out does not change when another one is
-// merged into it. It is read without a lock.
-func TestMergeLeavesWhatWasTaken(t *testing.T) {
-	for _, more := range [][]int64{nil, {0}, {4, 1}} {
-		a := ack{through: 1, refused: append(make([]int64, 0, 16), 3, 1, 2)}
-		taken := a
-		a.merge(ack{through: 2, refused: more})
-		if want := []int64{3, 1, 2}; !slices.Equal(taken.refused, want) {
-			t.Errorf("merged with %v, what was taken is %v, want %v", more, taken.refused, want)
-		}
-		want := slices.Compact(slices.Sorted(slices.Values(append([]int64{1, 2, 3}, more...))))
-		if !slices.Equal(a.refused, want) {
-			t.Errorf("merged with %v: %v, want %v", more, a.refused, want)
-		}
-	}
-}
-
 // A leader pings and reads nothing. Its stream does not stay open: it ends when a newer stream has
 // taken over, although the sender still waits.
 func TestPingsEndsWhileItsSenderWaits(t *testing.T) {
@@ -487,7 +470,7 @@ func TestManyAcks(t *testing.T) {
 		}
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(b)}, Commit: r.state.index + 2}})
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: r.state.index + 1}})
-		if n := len(r.f.acks); n != maxAcks {
+		if n := len(r.f.renewer.acks.queue); n != maxAcks {
 			t.Errorf("%d wait, want %d", n, maxAcks)
 		}
 		r.apply()

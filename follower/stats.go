@@ -33,11 +33,11 @@ type counters struct {
 
 // Stats returns the present values. It waits for no lock that is held for long.
 func (f *Follower) Stats() Stats {
-	c := &f.count
+	c := &f.renewer.count
 	s := Stats{
 		Held: c.held.Buckets(), Flushed: c.flushed.Buckets(), Gaps: f.out.gaps.Buckets(),
 		Lapsed: c.lapsed.Load(), Refused: c.refused.Load(), Unlinked: c.unlinked.Load(),
-		Touches: f.touched.Unacknowledged(),
+		Touches: f.renewer.touched.Unacknowledged(),
 	}
 	f.out.fill(&s)
 	return s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"rollcall/proto"
 	"rollcall/znode"
@@ -12,14 +13,28 @@ import (
 // syncsPerLock is how many syncs are completed while apply has to wait: a few hundred microseconds.
 const syncsPerLock = 256
 
-// syncs holds the waiting syncs. They wait first for the leader to name an index, then for this
-// member to apply it. Their number is limited by the connections' own limits on requests in flight.
-// The zero value is ready to use. It is safe for concurrent use.
+// syncs are the syncs that wait until everything committed before them has been applied here. They wait first
+// for the leader to name an index, then for this member to apply it. Their number is limited by the connections'
+// own limits on requests in flight. Make one with newSyncs. It is safe for concurrent use.
 type syncs struct {
-	mu      sync.Mutex
-	waiting map[uint64][]znode.Waiter // by connection: those that arrived after the last call to the leader
-	asked   map[uint64][]znode.Waiter // those that the call under way is for
-	rounds  []round                   // those that the leader has answered
+	cfg        *Config
+	leadership *leadership
+	wanted     chan struct{} // one place: a sync is waiting for a call to the leader
+	ready      chan struct{} // one place: a sync may be complete
+	callers    atomic.Uint64 // of await, counted; they count as connections, whose numbers are random and far greater
+
+	mu        sync.Mutex
+	applied   uint64                    // index of the last entry applied here
+	waiting   map[uint64][]znode.Waiter // by connection: those that arrived after the last call to the leader
+	requested map[uint64][]znode.Waiter // those that the call under way is for
+	rounds    []round                   // those that the leader has answered
+}
+
+func newSyncs(cfg *Config, leadership *leadership) *syncs {
+	return &syncs{
+		cfg: cfg, leadership: leadership,
+		wanted: make(chan struct{}, 1), ready: make(chan struct{}, 1),
+	}
 }
 
 // round is the set of syncs that one answer of the leader completes.
@@ -28,15 +43,17 @@ type round struct {
 	waiters map[uint64][]znode.Waiter
 }
 
-// add adds a sync and reports whether it is the first one waiting.
-func (s *syncs) add(conn uint64, w znode.Waiter) bool {
+// add adds a sync of a connection.
+func (s *syncs) add(conn uint64, w znode.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
 		s.waiting = make(map[uint64][]znode.Waiter)
 	}
 	s.waiting[conn] = append(s.waiting[conn], w)
-	return len(s.waiting) == 1
+	if len(s.waiting) == 1 {
+		wake(s.wanted)
+	}
 }
 
 // drop forgets the syncs of a connection.
@@ -44,7 +61,7 @@ func (s *syncs) drop(conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, conn)
-	delete(s.asked, conn)
+	delete(s.requested, conn)
 	for _, r := range s.rounds {
 		delete(r.waiters, conn)
 	}
@@ -55,40 +72,44 @@ func (s *syncs) drop(conn uint64) {
 func (s *syncs) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked == nil {
-		s.asked, s.waiting = s.waiting, nil
+	if s.requested == nil {
+		s.requested, s.waiting = s.waiting, nil
 	}
 	for conn, waiters := range s.waiting {
-		s.asked[conn] = append(s.asked[conn], waiters...)
+		s.requested[conn] = append(s.requested[conn], waiters...)
 	}
 	s.waiting = nil
-	return len(s.asked) > 0
+	return len(s.requested) > 0
 }
 
-// answer records the answer to the call that begin announced.
-func (s *syncs) answer(index uint64) {
+// confirm records the index that the leader has named for the call that begin announced.
+func (s *syncs) confirm(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.asked) > 0 {
-		s.rounds = append(s.rounds, round{index: index, waiters: s.asked})
+	if len(s.requested) > 0 {
+		s.rounds = append(s.rounds, round{index: index, waiters: s.requested})
 	}
-	s.asked = nil
+	s.requested = nil
+	wake(s.ready)
 }
 
-// due reports whether a round waits for an index up to applied.
-func (s *syncs) due(applied uint64) bool {
+// entryApplied records that the log is applied up to index, and signals ready if a round waits for that.
+func (s *syncs) entryApplied(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.rounds) > 0 && s.rounds[0].index <= applied
+	s.applied = index
+	if len(s.rounds) > 0 && s.rounds[0].index <= index {
+		wake(s.ready)
+	}
 }
 
-// done removes and returns up to limit of the syncs for which the index has been applied. The
+// takeDone removes and returns up to limit of the syncs for which the index has been applied. The
 // indices that leaders name never decrease.
-func (s *syncs) done(applied uint64, limit int) []znode.Waiter {
+func (s *syncs) takeDone(limit int) []znode.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var done []znode.Waiter
-	for len(s.rounds) > 0 && s.rounds[0].index <= applied {
+	for len(s.rounds) > 0 && s.rounds[0].index <= s.applied {
 		for conn, waiters := range s.rounds[0].waiters {
 			if len(done) >= limit {
 				return done
@@ -101,22 +122,21 @@ func (s *syncs) done(applied uint64, limit int) []znode.Waiter {
 	return done
 }
 
-// askLoop asks the leader for all syncs that wait, one call at a time.
-func (f *Follower) askLoop(ctx context.Context) error {
-	retry := f.newBackoff()
+// requestLoop requests an index of the leader for all syncs that wait, one call at a time.
+func (s *syncs) requestLoop(ctx context.Context) error {
+	retry := newBackoff(s.cfg.Tick)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-f.asking:
+		case <-s.wanted:
 		}
-		for f.syncs.begin() {
-			t := f.leadership()
-			index, err := f.ask(ctx, t)
+		for s.begin() {
+			t := s.leadership.current()
+			index, err := s.request(ctx, t)
 			if err == nil {
 				retry.reset()
-				f.syncs.answer(index)
-				wake(f.synced)
+				s.confirm(index)
 				continue
 			}
 			if !retry.wait(ctx, t) {
@@ -126,13 +146,12 @@ func (f *Follower) askLoop(ctx context.Context) error {
 	}
 }
 
-// AwaitSync waits until everything that was committed before the call has been applied here. It fails
-// only if ctx ends first.
-func (f *Follower) AwaitSync(ctx context.Context) error {
-	caller := f.callers.Add(1)
+// await implements Follower.AwaitSync.
+func (s *syncs) await(ctx context.Context) error {
+	caller := s.callers.Add(1)
 	done := make(synchronized)
-	f.Sync(caller, done)
-	defer f.syncs.drop(caller)
+	s.add(caller, done)
+	defer s.drop(caller)
 	select {
 	case <-done:
 		return nil
@@ -146,19 +165,19 @@ type synchronized chan struct{}
 
 func (s synchronized) Applied(*znode.Result) { close(s) }
 
-// ask returns an index that is at or above everything committed before the call.
-func (f *Follower) ask(ctx context.Context, t *term) (uint64, error) {
-	if !f.isCurrent(t) {
+// request returns an index that is at or above everything committed before the call.
+func (s *syncs) request(ctx context.Context, t *term) (uint64, error) {
+	if !s.leadership.mayLead(t) {
 		return 0, errNoLeader
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.Tick) // a proof takes one round trip
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Tick) // a proof takes one round trip
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	leader, err := f.cfg.Leader(ctx, t.Leader)
+	leader, err := s.cfg.Leader(ctx, t.Leader)
 	if err != nil {
 		return 0, fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
 	}
-	reply, err := leader.Sync(ctx, &proto.SyncRequest{Member: f.cfg.Self, Nonce: t.Nonce})
+	reply, err := leader.Sync(ctx, &proto.SyncRequest{Member: s.cfg.Self, Nonce: t.Nonce})
 	if err != nil {
 		return 0, fmt.Errorf("follower: sync: %w", err)
 	}
@@ -166,26 +185,26 @@ func (f *Follower) ask(ctx context.Context, t *term) (uint64, error) {
 }
 
 // completeLoop completes syncs whose index has been applied, under the tree's read lock.
-func (f *Follower) completeLoop(ctx context.Context) error {
+func (s *syncs) completeLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-f.synced:
+		case <-s.ready:
 		}
 		for {
-			done := f.syncs.done(f.applied.Load(), syncsPerLock)
+			done := s.takeDone(syncsPerLock)
 			if len(done) == 0 {
 				break
 			}
-			f.complete(done)
+			s.complete(done)
 		}
 	}
 }
 
-func (f *Follower) complete(done []znode.Waiter) {
-	f.cfg.State.RLock()
-	defer f.cfg.State.RUnlock()
+func (s *syncs) complete(done []znode.Waiter) {
+	s.cfg.State.RLock()
+	defer s.cfg.State.RUnlock()
 	for _, w := range done {
 		w.Applied(&znode.Result{})
 	}

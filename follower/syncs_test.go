@@ -133,8 +133,35 @@ func TestSyncDetached(t *testing.T) {
 		if answered.times()+asked.times()+waiting.times() != 0 {
 			t.Errorf("heard %d, %d, %d times", answered.times(), asked.times(), waiting.times())
 		}
-		if s := &r.f.syncs; len(s.waiting)+len(s.asked)+len(s.rounds) != 0 {
-			t.Errorf("left: %d, %d, %d", len(s.waiting), len(s.asked), len(s.rounds))
+		if s := r.f.syncs; len(s.waiting)+len(s.requested)+len(s.rounds) != 0 {
+			t.Errorf("left: %d, %d, %d", len(s.waiting), len(s.requested), len(s.rounds))
 		}
 	})
+}
+
+// A sync is for the call that begins after it, and is done once the index of that call is applied.
+func TestSyncsInRounds(t *testing.T) {
+	s := newSyncs(&Config{Tick: tick}, nil)
+	s.add(1, &heard{})
+	if !s.begin() {
+		t.Fatal("no call for the first")
+	}
+	s.add(2, &heard{})
+	s.confirm(10)
+	s.entryApplied(9)
+	if done := s.takeDone(9); len(done) != 0 {
+		t.Errorf("%d done before the index is applied", len(done))
+	}
+	s.entryApplied(10)
+	if done := s.takeDone(9); len(done) != 1 {
+		t.Errorf("%d done, want the one before the call", len(done))
+	}
+	if !s.begin() {
+		t.Error("no call for the second")
+	}
+	s.drop(2)
+	s.confirm(10)
+	if done := s.takeDone(9); len(done) != 0 {
+		t.Errorf("%d done of a connection that has gone", len(done))
+	}
 }

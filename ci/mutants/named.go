@@ -58,7 +58,7 @@ var named = []namedMutant{
 		"member", "TestMemberSpeaksForItselfOnly",
 	},
 	{
-		"verdict believed without a majority", "follower/verdict.go",
+		"verdict believed without a majority", "follower/divergence.go",
 		"case theirs > len(voters)/2:", "case theirs > 0:",
 		"follower", "TestVerdictNeedsAMajority",
 	},
@@ -149,7 +149,7 @@ var named = []namedMutant{
 	},
 	{
 		"sync answered with what is applied anyway", "follower/syncs.go",
-		"round{index: index, waiters: s.asked}", "round{index: 0, waiters: s.asked}",
+		"round{index: index, waiters: s.requested}", "round{index: 0, waiters: s.requested}",
 		"integration", "TestSyncOnALaggingMember",
 	},
 	{
@@ -364,11 +364,11 @@ var named = []namedMutant{
 	},
 	{
 		"acknowledgement counts before its index is applied", "follower/acks.go",
-		" && f.acks[0].commit <= f.applied.Load() {", " {",
+		" || q.queue[0].commit > applied {", " {",
 		"follower", "TestAck",
 	},
 	{
-		"ping of an old term answered", "follower/pings.go",
+		"ping of an old term answered", "follower/leadership.go",
 		"case ping.Term < term:", "case false:",
 		"follower", "TestWhoMayPing",
 	},
@@ -523,8 +523,8 @@ var named = []namedMutant{
 		"server", "TestLongFirstFrame",
 	},
 	{
-		"time without a leader counts as time without a link", "follower/probe.go",
-		"if t := f.leadership(); f.cfg.RaftLeader() != t.Leader {", "if t := f.leadership(); false {",
+		"time without a leader counts as time without a link", "follower/leadership.go",
+		"if t := l.current(); l.raftLeader() != t.Leader {", "if t := l.current(); false {",
 		"integration", "TestUnreadBytesCountWhenTheyAreRead",
 	},
 	{

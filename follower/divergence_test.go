@@ -2,6 +2,7 @@ package follower
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -207,7 +208,7 @@ func TestVerdictIsJudgedAgain(t *testing.T) {
 		all[2] = marked(1)
 		r.answers(all)
 		repeat(2)
-		time.Sleep(tick / judgements)
+		time.Sleep(tick / checksPerTick)
 		if damages, disputes, _ := r.judged(); damages != 1 || disputes != 1 {
 			t.Errorf("it is back: damaged %d, disputed %d times", damages, disputes)
 		}
@@ -264,4 +265,27 @@ func TestVerdictOfAnObserver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A divergence needs no more than its Config: a verdict of which a majority has the digest is passed to Damaged.
+func TestDivergence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var damages []string
+		d := newDivergence(&Config{
+			Self: self, Tick: tick, State: &fakeState{marks: []znode.Mark{{Index: 7, Digest: 77}}},
+			RaftTerm: func() uint64 { return 2 }, Members: func() []uint32 { return []uint32{1, 2, self} },
+			Ask:      func(context.Context, uint32) (*proto.Marks, error) { return marked(1), nil },
+			Damaged:  func(why string) { damages = append(damages, why) },
+			Disputed: func(why string) { t.Error("disputed: " + why) },
+		}, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = d.checkLoop(ctx) }()
+		d.report(&proto.Ping{Term: 2, Leader: 1, Verdict: &proto.Verdict{Index: 7, Own: 78, Theirs: 1}})
+		d.report(&proto.Ping{Term: 2, Leader: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
+		synctest.Wait()
+		if len(damages) != 1 {
+			t.Errorf("damaged %d times, want once: %q", len(damages), damages)
+		}
+	})
 }

@@ -1,0 +1,62 @@
+package follower
+
+import (
+	"slices"
+	"testing"
+
+	"rollcall/proto"
+)
+
+// An acknowledgement that has been taken to be carried out does not change when another one is
+// merged into it. It is read without a lock.
+func TestMergeLeavesWhatWasTaken(t *testing.T) {
+	for _, more := range [][]int64{nil, {0}, {4, 1}} {
+		a := ack{through: 1, refused: append(make([]int64, 0, 16), 3, 1, 2)}
+		taken := a
+		a.merge(ack{through: 2, refused: more})
+		if want := []int64{3, 1, 2}; !slices.Equal(taken.refused, want) {
+			t.Errorf("merged with %v, what was taken is %v, want %v", more, taken.refused, want)
+		}
+		want := slices.Compact(slices.Sorted(slices.Values(append([]int64{1, 2, 3}, more...))))
+		if !slices.Equal(a.refused, want) {
+			t.Errorf("merged with %v: %v, want %v", more, a.refused, want)
+		}
+	}
+}
+
+// Refusals are taken once, before the commit that the acknowledgement waits for. An acknowledgement of another
+// leader replaces those of the one before, and one for another boot does not count.
+func TestAckQueue(t *testing.T) {
+	q := newAckQueue(ourBoot)
+	add := func(nonce, boot, through, commit uint64, refused ...int64) {
+		q.add(&proto.Ping{Nonce: nonce, Ack: &proto.Ack{Boot: boot, Through: through, Commit: commit, Refused: refused}})
+	}
+	add(1, ourBoot+1, 9, 1)
+	add(1, ourBoot, 1, 10, 8)
+	add(2, ourBoot, 2, 20, 9)
+	if _, ok := q.nextRefusals(1); ok {
+		t.Error("refusals of the leader before")
+	}
+	if a, ok := q.nextRefusals(2); !ok || !slices.Equal(a.refused, []int64{9}) {
+		t.Errorf("refusals %v, want those of the present leader", a.refused)
+	}
+	if _, ok := q.nextRefusals(2); ok {
+		t.Error("refusals are taken twice")
+	}
+	if a, ok := q.nextDue(19); ok {
+		t.Errorf("due before its commit: %+v", a)
+	}
+	<-q.work
+	for index := uint64(19); index <= 20; index++ {
+		q.entryApplied(index)
+		if got, want := len(q.work) == 1, index == 20; got != want {
+			t.Errorf("signalled at index %d: %t", index, got)
+		}
+	}
+	if a, ok := q.nextDue(20); !ok || a.through != 2 || !a.heeded {
+		t.Errorf("due at its commit: %+v, %t", a, ok)
+	}
+	if _, ok := q.nextDue(20); ok {
+		t.Error("due twice")
+	}
+}

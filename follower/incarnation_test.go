@@ -1,0 +1,49 @@
+package follower
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// A process announces itself until its boot is current, and again whenever another boot or another list is
+// current before that. It is over when another boot replaces its own.
+func TestIncarnation(t *testing.T) {
+	i := newIncarnation(&Config{Self: self, Boot: ourBoot, State: &fakeState{}, Wall: time.Now}, slog.New(slog.DiscardHandler))
+	var sent announcement
+	announces := func(what string, want bool) {
+		t.Helper()
+		if got := i.announce(&sent); got != want {
+			t.Errorf("announces itself %s: %t, want %t", what, got, want)
+		}
+	}
+	announces("at first", true)
+	announces("again", false)
+	i.observe(76)
+	announces("after the boot before", true)
+	i.observeList(2, true)
+	announces("in another list", true)
+	if _, ok := i.offerSession(); ok {
+		t.Error("a session before the announcement")
+	}
+	if !i.observe(ourBoot) || i.observe(ourBoot) {
+		t.Error("announced not exactly once")
+	}
+	announces("as the current boot", false)
+	if _, ok := i.offerSession(); !ok {
+		t.Error("no session after the announcement")
+	}
+	i.observe(0)
+	i.observeList(3, false)
+	announces("when removed", false)
+	select {
+	case <-i.over:
+		t.Fatal("over when it is removed")
+	default:
+	}
+	i.observeList(4, true)
+	if err := i.wait(t.Context()); !errors.Is(err, ErrAddedAgain) {
+		t.Errorf("added again: %v", err)
+	}
+}

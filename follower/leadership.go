@@ -1,0 +1,186 @@
+package follower
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/internal/monotonic"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// leadership is the present term and its leader, as the log here has them, and the stream of that leader's
+// pings. Make one with newLeadership. It is safe for concurrent use, and nothing blocks.
+type leadership struct {
+	self       uint32
+	raftTerm   func() uint64 // Config.RaftTerm
+	raftLeader func() uint32 // Config.RaftLeader
+	clock      monotonic.Clock
+
+	mu      sync.Mutex
+	term    *term       // the newest TermStart applied; of term 0 before the first
+	retired uint64      // nonce of the TermStart before it, if raft's term was the same
+	stream  *pingStream // the present leader's stream, or nil
+}
+
+// term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
+type term struct {
+	znode.Term
+	reached
+	ctx    context.Context // ends with the term
+	cancel context.CancelFunc
+}
+
+func newTerm(t znode.Term, now time.Time) *term {
+	ctx, end := context.WithCancel(context.Background())
+	return &term{Term: t, reached: reached{at: now}, ctx: ctx, cancel: end}
+}
+
+// reached is when the leader of a term last answered a probe, or when raft last had no contact with
+// it.
+type reached struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (r *reached) reach(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = now
+}
+
+// since returns how long ago that was.
+func (r *reached) since(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Sub(r.at)
+}
+
+func newLeadership(cfg *Config) *leadership {
+	return &leadership{
+		self: cfg.Self, raftTerm: cfg.RaftTerm, raftLeader: cfg.RaftLeader, clock: cfg.Monotonic,
+		term: newTerm(znode.Term{}, cfg.Monotonic.Now()),
+	}
+}
+
+// current returns the newest TermStart applied.
+func (l *leadership) current() *term {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term
+}
+
+// start makes t the current term.
+func (l *leadership) start(t znode.Term) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replace(t)
+}
+
+// restore makes t, of a snapshot, the current term if it is newer.
+func (l *leadership) restore(t znode.Term) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.Index > l.term.Index {
+		l.replace(t)
+	}
+}
+
+func (l *leadership) replace(t znode.Term) {
+	l.retired = 0
+	if l.term.Term.Term == t.Term {
+		l.retired = l.term.Nonce
+	}
+	l.term.cancel()
+	l.term = newTerm(t, l.clock.Now())
+}
+
+// mayLead reports whether t's leader may still lead, as far as raft on this member knows. It may
+// not while an old log is replayed, nor during elections.
+func (l *leadership) mayLead(t *term) bool {
+	return t.Index > 0 && t.Term.Term >= l.raftTerm()
+}
+
+// unreachedFor returns for how long this member has not reached the Leader service of the leader that
+// it knows. It returns 0 if it knows none in raft's term, or leads itself.
+func (l *leadership) unreachedFor(now time.Time) time.Duration {
+	t := l.current()
+	if t.Leader == l.self || !l.mayLead(t) {
+		return 0
+	}
+	return t.reached.since(now)
+}
+
+// excuse restarts the time of unreachedFor while raft has no contact with the leader either.
+func (l *leadership) excuse(now time.Time) {
+	if t := l.current(); l.raftLeader() != t.Leader {
+		t.reach(now)
+	}
+}
+
+// accept makes s the stream of the present leader, or rejects it. A leader may ping before its
+// TermStart has been applied here. Then only its term can be checked.
+func (l *leadership) accept(s *pingStream, ping *proto.Ping) error {
+	if err := l.checkTerm(ping); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case ping.Term == l.term.Term.Term && ping.Leader != l.term.Leader:
+		return notItsLeader(ping, l.term.Leader)
+	case ping.Term < l.term.Term.Term || ping.Term == l.term.Term.Term && ping.Nonce == l.retired:
+		return status.Errorf(codes.FailedPrecondition, "ping of term %d, which has ended", ping.Term)
+	case s.term == 0 && (l.stream == nil || l.stream.term <= ping.Term):
+		s.term = ping.Term
+		l.stream = s
+	case l.stream != s:
+		return status.Error(codes.Aborted, "a newer stream of pings has taken over")
+	case s.term != ping.Term:
+		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
+	}
+	return nil
+}
+
+// checkTerm returns an error unless raft is in the term of a ping and knows no other leader of it. raft
+// learns of a term before its leader pings, because the leader has requested votes and has sent entries
+// to observers too. So a leader whose term is not known here is cut off from this member's raft, claims
+// a term, or is early and tries again.
+func (l *leadership) checkTerm(ping *proto.Ping) error {
+	term := l.raftTerm() // before its leader: raft forgets that before it takes a new term
+	leader := l.raftLeader()
+	switch {
+	case ping.Term < term:
+		return status.Errorf(codes.FailedPrecondition, "ping of term %d in term %d", ping.Term, term)
+	case ping.Term > term:
+		return status.Errorf(codes.Unavailable, "ping of term %d, of which the log has not heard here: it is in term %d", ping.Term, term)
+	case leader != 0 && leader != ping.Leader:
+		return notItsLeader(ping, leader)
+	}
+	return nil
+}
+
+// notItsLeader returns the error for a ping of a member that does not lead its term.
+func notItsLeader(ping *proto.Ping, leader uint32) error {
+	return status.Errorf(codes.FailedPrecondition, "ping of member %d in term %d, which member %d leads", ping.Leader, ping.Term, leader)
+}
+
+// dropStream forgets s if it is the present leader's stream.
+func (l *leadership) dropStream(s *pingStream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stream == s {
+		l.stream = nil
+	}
+}
+
+// pingStream returns the present leader's stream of pings, or nil if none is open.
+func (l *leadership) pingStream() *pingStream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stream
+}

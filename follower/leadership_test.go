@@ -1,0 +1,81 @@
+package follower
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/internal/monotonic"
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+// testLeadership returns a leadership of member self whose raft is in term, and takes member 1 for its leader.
+func testLeadership(term *atomic.Uint64) *leadership {
+	return newLeadership(&Config{
+		Self: self, Monotonic: monotonic.System{},
+		RaftTerm:   term.Load,
+		RaftLeader: func() uint32 { return 1 },
+	})
+}
+
+// A member that leads is not unlinked, nor is one that knows no leader in raft's term.
+func TestUnlinkedFromNobody(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.announced()
+		r.lead(self, 2)
+		time.Sleep(20 * tick)
+		if d := r.f.leadership.unreachedFor(time.Now()); d != 0 {
+			t.Errorf("unlinked from itself for %v", d)
+		}
+		r.lead(1, 3).mute.Store(true)
+		r.raftTerm.Store(4)
+		time.Sleep(20 * tick)
+		if d := r.f.leadership.unreachedFor(time.Now()); d != 0 {
+			t.Errorf("unlinked for %v from the leader of an old term", d)
+		}
+	})
+}
+
+// A newer stream of the same term replaces the one before. A TermStart retires the one before it in raft's
+// same term, and ends its context. A snapshot's term counts only if it is newer.
+func TestLeadershipKeepsTheNewest(t *testing.T) {
+	var raftTerm atomic.Uint64
+	raftTerm.Store(5)
+	l := testLeadership(&raftTerm)
+	l.start(znode.Term{Term: 5, Nonce: 50, Leader: 1, Index: 10})
+	ping := &proto.Ping{Term: 5, Nonce: 50, Leader: 1}
+	first, second := &pingStream{}, &pingStream{}
+	for _, s := range []*pingStream{first, second, second} {
+		if err := l.accept(s, ping); err != nil {
+			t.Fatal(err)
+		}
+		if l.pingStream() != s {
+			t.Error("a stream that was accepted is not the present one")
+		}
+	}
+	if err := l.accept(first, ping); status.Code(err) != codes.Aborted {
+		t.Errorf("the replaced stream: %v, want Aborted", err)
+	}
+	l.dropStream(first)
+	if l.pingStream() != second {
+		t.Error("the end of the replaced stream ended the present one")
+	}
+	old := l.current()
+	l.start(znode.Term{Term: 5, Nonce: 51, Leader: 1, Index: 11})
+	if old.ctx.Err() == nil || l.current().Nonce != 51 {
+		t.Error("the old term goes on")
+	}
+	if err := l.accept(second, ping); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("ping of the retired nonce: %v, want FailedPrecondition", err)
+	}
+	for i, want := range []uint64{51, 52} {
+		l.restore(znode.Term{Term: 5, Nonce: 52, Leader: 1, Index: uint64(11 + i)})
+		if got := l.current().Nonce; got != want {
+			t.Errorf("nonce %d after a snapshot with the term of index %d, want %d", got, 11+i, want)
+		}
+	}
+}

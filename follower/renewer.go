@@ -1,0 +1,259 @@
+package follower
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"rollcall/proto"
+	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
+	"rollcall/znode"
+)
+
+const (
+	// lapsesPerTick is how often in a tick the leases of sessions with unacknowledged touches are
+	// checked. A connection is closed at most one such interval late.
+	lapsesPerTick = 8
+
+	touchesPerPong = 100_000 // about 1.2 MB
+)
+
+// renewer keeps leases valid. It reports the touches of this member's clients to the leader, renews their
+// leases when the leader acknowledges that, and closes the connections whose leases are lost. Make one
+// with newRenewer. It is safe for concurrent use.
+type renewer struct {
+	cfg        *Config
+	log        *slog.Logger
+	leases     *leases
+	leadership *leadership
+
+	touched sessiontracker.TouchMap
+	acks    ackQueue
+	applied atomic.Uint64 // index of the last entry applied here
+	count   counters
+}
+
+func newRenewer(cfg *Config, log *slog.Logger, leases *leases, leadership *leadership) *renewer {
+	return &renewer{cfg: cfg, log: log, leases: leases, leadership: leadership, acks: newAckQueue(cfg.Boot)}
+}
+
+// vouch implements Follower.Vouch.
+func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
+	e, err := r.leases.expect(id, r.cfg.Monotonic.Now())
+	if e == nil {
+		return err
+	}
+	defer r.leases.stopWaiting(id, e)
+	if timeout, late := r.leases.late(id); late {
+		r.touched.Touch(id, timeout)
+	}
+	if s := r.leadership.pingStream(); s != nil {
+		s.wantFlush()
+	}
+	defer r.count.held.Since(time.Now())
+	select {
+	case <-e.done:
+		return e.err
+	case <-r.cfg.Monotonic.After(r.cfg.Tick / 2):
+		return ErrNotVouched
+	case <-ctx.Done():
+		return fmt.Errorf("follower: vouch for session %s: %w", id, ctx.Err())
+	}
+}
+
+// pongs yields the answer to ping number, in parts if it is long. For number 0 it yields a flush
+// that no ping asked for, if there is anything to flush.
+func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
+	return func(yield func(*proto.Pong) bool) {
+		batches := r.touched.Flush(r.cfg.Monotonic.Now())
+		if number == 0 && len(batches) == 0 {
+			return
+		}
+		pong, room := r.pong(number), touchesPerPong
+		for _, b := range batches {
+			left := len(b.Touched)
+			part := r.appendBatch(pong, b, min(left, room))
+			for id, timeout := range b.Touched {
+				if room == 0 {
+					pong.More = true
+					if !yield(pong) {
+						return
+					}
+					pong, room = r.pong(number), touchesPerPong
+					part = r.appendBatch(pong, b, min(left, room))
+				}
+				part.Sessions = append(part.Sessions, int64(id))
+				part.TimeoutsMs = append(part.TimeoutsMs, uint32(timeout.Milliseconds()))
+				room, left = room-1, left-1
+			}
+		}
+		yield(pong)
+	}
+}
+
+// pong returns an answer without touches. Its applied index is read after the touches of the answer
+// were made. A leader that has applied as much therefore knows every session that they name.
+func (r *renewer) pong(number uint64) *proto.Pong {
+	pong := &proto.Pong{Number: number, Boot: r.cfg.Boot, Disk: r.cfg.Disk(), Applied: r.applied.Load()}
+	if number != 0 {
+		pong.Marks, pong.ClockMs = marks(r.cfg.State), r.cfg.Wall().UnixMilli()
+		pong.Unlinked = r.leadership.unreachedFor(r.cfg.Monotonic.Now()) > r.cfg.Tick
+	}
+	return pong
+}
+
+// marks returns the digests by which this member is compared with the others. It takes no lock.
+func marks(state State) *proto.Marks {
+	marks := state.Marks()
+	m := &proto.Marks{
+		Version: znode.DigestVersion,
+		Indexes: make([]uint64, len(marks)), Digests: make([]uint64, len(marks)),
+	}
+	for i, mark := range marks {
+		m.Indexes[i], m.Digests[i] = mark.Index, mark.Digest
+	}
+	return m
+}
+
+// appendBatch adds a batch with room for n touches to pong, and returns it.
+func (r *renewer) appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
+	part := &proto.Batch{
+		Number: b.Number, AgeUs: uint64(max(0, r.cfg.Monotonic.Now().Sub(b.Sent).Microseconds())),
+		Sessions: make([]int64, 0, n), TimeoutsMs: make([]uint32, 0, n),
+	}
+	pong.Batches = append(pong.Batches, part)
+	return part
+}
+
+// ackLoop handles acknowledgements when they are due. Apply does not do it itself, because a batch
+// may hold a hundred thousand sessions.
+func (r *renewer) ackLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.acks.work:
+		}
+		for {
+			a, ok := r.acks.nextRefusals(r.leadership.current().Nonce)
+			if !ok {
+				break
+			}
+			r.cutRefused(r.touched.Through(a.through), a.refused)
+		}
+		for a, ok := r.acks.nextDue(r.applied.Load()); ok; a, ok = r.acks.nextDue(r.applied.Load()) {
+			r.acknowledge(a, r.leadership.current())
+		}
+	}
+}
+
+// acknowledge renews the leases of the sessions in the acknowledged batches, except those that were
+// refused. An acknowledgement of an earlier term than t does not count: the touches that it names are
+// still kept and will be sent to the present leader.
+func (r *renewer) acknowledge(a ack, t *term) {
+	if a.nonce != t.Nonce {
+		return
+	}
+	batches := r.touched.Ack(a.through)
+	refused := make(map[jute.SessionID]bool, len(a.refused))
+	for _, id := range a.refused {
+		refused[jute.SessionID(id)] = true
+	}
+	now := r.cfg.Monotonic.Now()
+	for _, b := range batches {
+		r.count.flushed.Add(now.Sub(b.Sent))
+		sent := b.Sent
+		if t.Leader == r.cfg.Self { // our own table counts from the touch itself, which came after the previous flush
+			sent = sent.Add(-r.cfg.Tick / 2)
+		}
+		r.leases.renew(b.Touched, sent, refused)
+	}
+	if !a.heeded {
+		r.cutRefused(batches, a.refused)
+	}
+}
+
+// cutRefused cuts the connections of the sessions that were refused, if the refusal may concern
+// their present leases: see leases.refuse.
+func (r *renewer) cutRefused(batches []sessiontracker.Batch, refused []int64) {
+	cut := 0
+	for _, id := range refused {
+		id := jute.SessionID(id)
+		first := slices.IndexFunc(batches, func(b sessiontracker.Batch) bool { return b.Holds(id) })
+		if first < 0 {
+			continue
+		}
+		if conn, cutIt := r.leases.refuse(id, batches[first].Sent); cutIt {
+			r.cfg.Clients.Cut(id, conn, ErrRefused)
+			cut++
+		}
+	}
+	if cut > 0 {
+		r.count.refused.Add(uint64(cut))
+		r.log.Info("sessions refused by the leader, their connections closed", "count", cut)
+	}
+}
+
+// lapseLoop closes the connections of clients that were heard from, but have no valid lease any
+// more because nothing was acknowledged. There may be nothing to send to such a client, so no reply
+// would find this out. The client still has a tenth of its timeout to find another member. When it
+// sends something later, its session may have expired. The loop costs nothing while
+// acknowledgements come. Otherwise it costs time for each touch that waits for one.
+func (r *renewer) lapseLoop(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-r.cfg.Monotonic.After(r.cfg.Tick / lapsesPerTick):
+			r.cutLapsed(now)
+			r.cutUnlinked(now)
+		}
+	}
+}
+
+func (r *renewer) cutLapsed(now time.Time) {
+	if r.touched.FlushedBefore(now.Add(-r.cfg.Tick)) {
+		r.touched.Flush(now) // two pings are missing: flush, so that touches count from now, whichever leader learns of them later
+	}
+	// A touch that waits for longer than one and a half ping intervals has missed a ping. Without a
+	// stream it cannot be acknowledged at all.
+	since := now.Add(-r.cfg.Tick * 3 / 4)
+	if r.leadership.pingStream() == nil {
+		since = now
+	}
+	cut := 0
+	for id := range r.touched.Waiting(since) {
+		if conn, ended := r.leases.lapse(id, now); ended {
+			r.cfg.Clients.Cut(id, conn, ErrNotVouched)
+			cut++
+		}
+	}
+	if cut > 0 {
+		r.count.lapsed.Add(uint64(cut))
+		r.log.Warn("sessions heard and not acknowledged, their connections closed", "count", cut)
+	}
+}
+
+// cutUnlinked closes the connections of all clients if raft reaches the leader, but this member has
+// not reached the leader's service for the sync limit. While that lasts, writes wait here, even if
+// pings keep the sessions alive. Through another member the clients may reach the leader. If there is
+// no leader, cutUnlinked closes nothing, because no other member would be better.
+func (r *renewer) cutUnlinked(now time.Time) {
+	r.leadership.excuse(now)
+	if r.leadership.unreachedFor(now) < time.Duration(r.cfg.SyncLimit)*r.cfg.Tick {
+		return
+	}
+	held := r.leases.all()
+	for id, conn := range held {
+		r.cfg.Clients.Cut(id, conn, ErrNoLink)
+	}
+	if len(held) > 0 {
+		r.count.unlinked.Add(uint64(len(held)))
+		r.log.Warn("no link to the leader for the sync limit: clients' connections closed", "count", len(held))
+	}
+}

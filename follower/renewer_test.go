@@ -1,0 +1,136 @@
+package follower
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/internal/monotonic"
+	"rollcall/proto"
+	"rollcall/zk/jute"
+	"rollcall/znode"
+)
+
+// An answer to a ping has the marks, with their version, and the wall clock. A proof has neither.
+func TestPongHasMarks(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		r.raftTerm.Store(1)
+		r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
+		s := r.pings(1, 11)
+		s.ping(&proto.Ping{Number: 1})
+		pong := s.pong(0)
+		if want := time.Now().UnixMilli(); pong.ClockMs != want {
+			t.Errorf("clock %d, want %d", pong.ClockMs, want)
+		}
+		m := pong.Marks
+		if m == nil || m.Version != znode.DigestVersion || len(m.Indexes) != 2 || m.Indexes[1] != 7 || len(m.Digests) != 2 || m.Digests[1] != 77 {
+			t.Errorf("marks %v", m)
+		}
+		s.ping(&proto.Ping{Proof: 1})
+		if pong := s.pong(0); pong.Marks != nil || pong.ClockMs != 0 {
+			t.Errorf("a proof with %v", pong)
+		}
+		s.hangUp()
+	})
+}
+
+// A member reports with each answer to a ping whether it reaches the leader's service. If it has
+// not for the sync limit, it closes its clients' connections, repeatedly.
+func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, r *rig) {
+		l := r.announced()
+		id := r.session(l, 9, 0)
+		unlinked := func() bool {
+			var last *proto.Pong
+			for pong := range r.f.renewer.pongs(1) {
+				last = pong
+			}
+			return last.Unlinked
+		}
+		time.Sleep(20 * tick)
+		if unlinked() || len(r.cutSoFar()) != 0 {
+			t.Fatalf("unlinked %t, %v cut, with a leader that answers", unlinked(), r.cutSoFar())
+		}
+		l.mute.Store(true)
+		time.Sleep(tick + tick/probesPerTick)
+		synctest.Wait()
+		if !unlinked() || r.probed.Load() == 0 {
+			t.Errorf("unlinked %t a tick and a probe after the last answer, %d probes without one; want true, and one", unlinked(), r.probed.Load())
+		}
+		time.Sleep(2 * tick)
+		r.raftLeader.Store(0) // an election: that time does not count
+		time.Sleep(20 * tick)
+		r.raftLeader.Store(1)
+		time.Sleep(4 * tick)
+		if got := r.cutSoFar(); len(got) != 0 {
+			t.Errorf("%v cut before the sync limit", got)
+		}
+		time.Sleep(2 * tick)
+		if got := r.cutSoFar(); !slices.Contains(got, id) {
+			t.Errorf("%v cut past the sync limit, want %v", got, id)
+		}
+		l.mute.Store(false)
+		time.Sleep(2 * tick)
+		if unlinked() {
+			t.Error("unlinked with a leader that answers again")
+		}
+		synctest.Wait()
+		r.submit(9, jute.OpCreate, "later")
+		before := len(r.cutSoFar())
+		time.Sleep(2 * testSyncLimit * tick)
+		if got := r.cutSoFar(); len(got) != before {
+			t.Errorf("%d connections cut later on", len(got)-before)
+		}
+	})
+}
+
+// A touch renews its session's lease once the leader has acknowledged it and the commit is applied here.
+func TestRenewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var raftTerm atomic.Uint64
+		raftTerm.Store(1)
+		cut := &rig{}
+		cfg := &Config{
+			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: cut, Monotonic: monotonic.System{},
+			Disk: func() uint64 { return 7 }, Wall: time.Now,
+		}
+		leadership := testLeadership(&raftTerm)
+		leadership.start(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
+		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
+		r.leases.take(9, 1, timeout, time.Now())
+		r.leases.entryApplied(time.Now())
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = r.ackLoop(ctx) }()
+		time.Sleep(tick)
+		r.touched.Touch(9, timeout)
+		for pong := range r.pongs(1) {
+			if len(pong.Batches) != 1 || len(pong.Batches[0].Sessions) != 1 {
+				t.Fatalf("pong %v, want one touch", pong)
+			}
+			r.acks.add(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Boot: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
+		}
+		end := time.Now().Add(span(timeout))
+		synctest.Wait()
+		if r.leases.vouched(9, end) {
+			t.Error("renewed before the commit is applied")
+		}
+		r.applied.Store(2)
+		r.acks.entryApplied(2)
+		synctest.Wait()
+		if !r.leases.vouched(9, end) || r.leases.vouched(9, end.Add(1)) || len(cut.cutSoFar()) != 0 {
+			t.Error("not renewed from the touch on")
+		}
+	})
+}
+
+// hangUp ends the stream, and waits for its end.
+func (s *fakePings) hangUp() {
+	s.cancel()
+	err := <-s.ended
+	s.t.Logf("the stream ended: %v", err)
+}
