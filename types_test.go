@@ -17,8 +17,7 @@ const (
 
 // large are the types that may be larger, with the reason.
 var large = map[string]string{
-	"leader.Leader":   "still to be cut",
-	"follower.outbox": "its lock guards all of its queues",
+	"leader.Leader": "still to be cut",
 }
 
 // Types outside tests stay within mostFields and mostMethods.

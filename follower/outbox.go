@@ -48,36 +48,20 @@ var errText = errors.New("follower: identity is not valid UTF-8")
 // write without a number may still be dropped. Make one with newOutbox. It is safe for concurrent
 // use; applied, forget and open never block.
 type outbox struct {
-	member       uint32
-	boot         uint64
-	maxSent      int
-	maxSentBytes int
-	maxHeld      int // in lanes
-	maxHeldBytes int
+	member uint32
+	boot   uint64
+	clock  monotonic.Clock // Config.Monotonic
+	work   chan struct{}   // one place: there may be something to send
 
-	clock monotonic.Clock // Config.Monotonic
-	work  chan struct{}   // one place: there may be something to send
-
-	mu        sync.Mutex
-	lanes     map[uint64]*lane // by connection; only those with something unapplied
-	spare     []*lane
-	urgent    turns   // lanes whose first write creates, takes over or ends a session
-	classes   classes // other lanes that are not empty
-	held      int
-	heldBytes int
-	heldHeavy int          // bytes of heavy writes, among heldBytes
-	blocked   [2]list.List // lists of *place, in order of arrival: for light writes, for heavy ones
-
-	opened    bool                // this boot is announced, so numbers may be given
-	seq       uint64              // number given last
-	next      uint64              // number that the link sends next, from sent or a new one
-	sent      fifo.Queue[request] // numbered and not applied: seq-len+1 … seq
-	sentBytes int
-	sentHeavy int    // weight of the heavy ones among them
-	rest      rest   // of the long ones
-	resent    uint64 // how many were sent again, for the metric
-
-	standstill
+	mu      sync.Mutex
+	opened  bool             // this boot is announced, so numbers may be given
+	lanes   map[uint64]*lane // by connection; only those with something unapplied
+	spare   []*lane
+	urgent  turns    // lanes whose first write creates, takes over or ends a session
+	classes classes  // other lanes that are not empty
+	queued  capacity // of all lanes
+	sent    inFlight
+	stall   writeStall
 }
 
 // lane holds one connection's writes in the order they were submitted.
@@ -107,23 +91,13 @@ type cost struct {
 
 func (c cost) heavy() bool { return c.weight > lightWeight }
 
-// place is a place in the list of Submits that wait for room.
-type place struct {
-	lane  *lane
-	cost  cost          // of the write to be submitted
-	free  chan struct{} // closed when its turn has come
-	freed bool
-}
-
 func newOutbox(cfg Config) *outbox {
 	o := &outbox{
-		member: cfg.Self, boot: cfg.Boot,
-		maxSent: cfg.MaxInFlight, maxSentBytes: cfg.MaxInFlightBytes,
-		maxHeld: cfg.MaxQueued, maxHeldBytes: cfg.MaxQueuedBytes,
-		clock: cfg.Monotonic,
-		work:  make(chan struct{}, 1),
-		lanes: make(map[uint64]*lane),
-		next:  1,
+		member: cfg.Self, boot: cfg.Boot, clock: cfg.Monotonic,
+		work:   make(chan struct{}, 1),
+		lanes:  make(map[uint64]*lane),
+		queued: capacity{maxWrites: cfg.MaxQueued, maxBytes: cfg.MaxQueuedBytes},
+		sent:   inFlight{maxWrites: cfg.MaxInFlight, maxBytes: cfg.MaxInFlightBytes},
 	}
 	o.urgent.init()
 	o.classes.init()
@@ -144,7 +118,7 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 			return err
 		}
 	} else {
-		o.hold(cost)
+		o.queued.add(cost)
 	}
 	o.enter(txn, w, cost)
 	return nil
@@ -161,7 +135,7 @@ func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
 	if !o.admits(txn, cost) {
 		return false
 	}
-	o.hold(cost)
+	o.queued.add(cost)
 	o.enter(txn, w, cost)
 	return true
 }
@@ -179,11 +153,11 @@ func costOf(txn *proto.Txn) (cost, error) {
 	return cost{size: size, weight: weigh(ops, size), long: ops > longOps}, nil
 }
 
-// enter puts txn into its lane. The caller has already counted it with hold.
+// enter puts txn into its lane. The caller has already counted it in queued.
 func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
 	if len(o.lanes) == 0 {
-		o.moved, o.changed = o.clock.Now(), false
+		o.stall.begin(o.clock.Now())
 	}
 	l := o.lane(txn.Conn)
 	l.queue.Push(request{txn: txn, waiter: w, lane: l, cost: cost})
@@ -196,41 +170,19 @@ func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 
 // admits reports whether txn need not wait.
 func (o *outbox) admits(txn *proto.Txn, c cost) bool {
-	return !o.full(c.heavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxFirst || isFirst(txn))
-}
-
-// full reports whether there is no room for a light or a heavy write. Heavy writes may take only
-// half of the bytes, so that light ones find room beside them.
-func (o *outbox) full(heavy bool) bool {
-	return o.held >= o.maxHeld || o.heldBytes >= o.maxHeldBytes || heavy && o.heldHeavy >= o.maxHeldBytes/2
-}
-
-func (o *outbox) hold(c cost) {
-	o.held++
-	o.heldBytes += c.size
-	if c.heavy() {
-		o.heldHeavy += c.size
-	}
-}
-
-func (o *outbox) release(c cost) {
-	o.held--
-	o.heldBytes -= c.size
-	if c.heavy() {
-		o.heldHeavy -= c.size
-	}
+	return !o.queued.full(c.heavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxFirst || isFirst(txn))
 }
 
 // wait waits until this write may be sent, and unlocks o.mu meanwhile. A write may be sent when there
 // is room for it. If first is set or the write is small, it may also be sent when all writes of lane l
 // have been applied. l may be nil, and may no longer exist when wait returns. If wait returns no error,
-// it has counted the write with hold.
+// it has counted the write in queued.
 func (o *outbox) wait(ctx context.Context, l *lane, c cost, first bool) error {
-	p := &place{cost: c, free: make(chan struct{})}
-	e := o.blockedAt(c).PushBack(p)
-	if l != nil && (first || c.size <= maxFirst) {
-		l.place, p.lane = e, l
+	if !first && c.size > maxFirst {
+		l = nil
 	}
+	e := o.queued.block(c, l)
+	p := e.Value.(*place)
 	o.mu.Unlock()
 	var err error
 	select {
@@ -243,41 +195,11 @@ func (o *outbox) wait(ctx context.Context, l *lane, c cost, first bool) error {
 		return nil
 	}
 	if !p.freed {
-		o.free(e)
+		o.queued.free(e)
 	}
-	o.release(c)
-	o.admit()
+	o.queued.remove(c)
+	o.queued.admit()
 	return err
-}
-
-// blockedAt returns the list in which a Submit of such a write waits.
-func (o *outbox) blockedAt(c cost) *list.List {
-	if c.heavy() {
-		return &o.blocked[1]
-	}
-	return &o.blocked[0]
-}
-
-// admit lets in the writes that have waited longest, light ones first, as far as there is room.
-func (o *outbox) admit() {
-	for i := range o.blocked {
-		b := &o.blocked[i]
-		for e := b.Front(); e != nil && !o.full(i == 1); e = b.Front() {
-			o.free(e)
-		}
-	}
-}
-
-// free removes a place from its list and lets its Submit continue, with its write counted.
-func (o *outbox) free(e *list.Element) {
-	p := e.Value.(*place)
-	o.blockedAt(p.cost).Remove(e)
-	if p.lane != nil && p.lane.place == e {
-		p.lane.place = nil
-	}
-	o.hold(p.cost)
-	p.freed = true
-	close(p.free)
 }
 
 // wake signals the link that there may be something to send.
@@ -319,7 +241,7 @@ func (o *outbox) drop(l *lane) {
 		return
 	}
 	if l.place != nil {
-		o.free(l.place)
+		o.queued.free(l.place)
 	}
 	delete(o.lanes, l.conn)
 	l.unlist()
@@ -360,7 +282,7 @@ func (o *outbox) dropQueued(l *lane, which func(*proto.Txn) bool) {
 	for range l.queue.Len() {
 		if r := l.queue.Pop(); which(r.txn) {
 			dropped++
-			o.release(r.cost)
+			o.queued.remove(r.cost)
 		} else {
 			l.queue.Push(r)
 		}
@@ -371,7 +293,7 @@ func (o *outbox) dropQueued(l *lane, which func(*proto.Txn) bool) {
 	for range dropped {
 		o.drop(l)
 	}
-	o.admit()
+	o.queued.admit()
 }
 
 // open allows numbers to be given, from 1 on.
@@ -386,7 +308,7 @@ func (o *outbox) open() {
 func (o *outbox) rewind() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.next = 0
+	o.sent.rewind()
 }
 
 // take appends to dst what is to be sent next: numbered writes that this link has not sent, then
@@ -395,32 +317,31 @@ func (o *outbox) take(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for size := 0; len(dst) < maxMessageTxns && size < maxMessageBytes; {
-		first := o.seq - uint64(o.sent.Len()) + 1
-		o.next = max(o.next, first) // those before first have been applied meanwhile
-		if o.next <= o.seq {
-			o.resent++
-		} else if !o.number(now) {
+		r := o.sent.next()
+		if r != nil {
+			o.sent.resent++
+		} else if o.number(now) {
+			r = o.sent.next()
+		} else {
 			break
 		}
-		r := o.sent.At(int(o.next - first))
-		o.next++
 		size += r.size
 		dst = append(dst, r.wire())
 	}
-	o.admit()
+	o.queued.admit()
 	return dst
 }
 
 // number moves the next write from its lane to sent. It reports false if there is none or no room
 // for it.
 func (o *outbox) number(now time.Time) bool {
-	if !o.opened || o.sent.Len() >= o.maxSent || o.sentBytes >= o.maxSentBytes {
+	if !o.opened || o.sent.full() {
 		return false
 	}
 	l := o.urgent.first()
 	urgent := l != nil
 	if !urgent {
-		l = o.classes.next(o.allowed(now))
+		l = o.classes.next(o.sent.sendable(now))
 	}
 	if l == nil {
 		return false
@@ -433,30 +354,9 @@ func (o *outbox) number(now time.Time) bool {
 	if l.queue.Len() > 0 {
 		o.list(l)
 	}
-	o.release(r.cost)
-	o.seq++
-	r.txn.Seq = o.seq
-	r.sent = o.clock.Now()
-	o.sentBytes += r.size
-	if r.heavy() {
-		o.sentHeavy += r.weight
-	}
-	if r.long {
-		o.rest.sent++
-	}
-	o.sent.Push(r)
+	o.queued.remove(r.cost)
+	o.sent.push(r, o.clock.Now())
 	return true
-}
-
-// allowed returns how many classes may send a write, from the lightest on.
-func (o *outbox) allowed(now time.Time) int {
-	switch {
-	case o.sentHeavy >= maxHeavy:
-		return 1
-	case o.rest.needed(now):
-		return longClass
-	}
-	return numClasses
 }
 
 // wire returns the transaction to send for r. It is an empty one, with r's number, if the
@@ -473,11 +373,11 @@ func (r *request) wire() *proto.Txn {
 func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sent.Len() == 0 || o.seq-uint64(o.sent.Len())+1 != seq {
+	if !o.sent.has(seq) {
 		return request{}, false, false
 	}
 	r = o.pop()
-	o.progress = true
+	o.stall.progress = true
 	closed = r.lane.closed
 	o.drop(r.lane)
 	return r, closed, true
@@ -487,34 +387,45 @@ func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 func (o *outbox) waiter(seq uint64) znode.Waiter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sent.Len() == 0 || o.seq-uint64(o.sent.Len())+1 != seq {
+	if !o.sent.has(seq) {
 		return nil
 	}
-	return o.sent.At(0).waiter
+	return o.sent.queue.At(0).waiter
 }
 
 // forget removes the writes up to number through, whose outcome is unknown.
 func (o *outbox) forget(through uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.sent.Len() > 0 && o.seq-uint64(o.sent.Len())+1 <= through {
+	for o.sent.queue.Len() > 0 && o.sent.oldest() <= through {
 		o.drop(o.pop().lane)
 	}
 }
 
 func (o *outbox) pop() request {
-	r := o.sent.Pop()
-	o.sentBytes -= r.size
-	if r.heavy() {
-		o.sentHeavy -= r.weight
-	}
+	r := o.sent.pop()
 	if r.long {
-		o.rest.applied(o.clock.Now().Sub(r.sent), o.wake)
+		o.sent.rest.applied(o.clock.Now().Sub(r.sent), o.wake)
 	}
-	if o.held > 0 {
+	if o.queued.writes > 0 {
 		o.wake() // the link may have stopped at a bound
 	}
 	return r
+}
+
+// leaderChanged notes a change of leader. Before this process is announced, it does not count: then
+// the member replays its log.
+func (o *outbox) leaderChanged() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stall.changed = o.stall.changed || o.opened
+}
+
+// entryApplied is called after each entry.
+func (o *outbox) entryApplied(now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stall.entryApplied(now)
 }
 
 // isHandshake reports whether the transaction gives a session to its connection.

@@ -2,7 +2,6 @@ package follower
 
 import (
 	"sync/atomic"
-	"time"
 
 	"rollcall/internal/metrics"
 )
@@ -35,7 +34,7 @@ type counters struct {
 func (f *Follower) Stats() Stats {
 	c := &f.renewer.count
 	s := Stats{
-		Held: c.held.Buckets(), Flushed: c.flushed.Buckets(), Gaps: f.out.gaps.Buckets(),
+		Held: c.held.Buckets(), Flushed: c.flushed.Buckets(), Gaps: f.out.stall.gaps.Buckets(),
 		Lapsed: c.lapsed.Load(), Refused: c.refused.Load(), Unlinked: c.unlinked.Load(),
 		Touches: f.renewer.touched.Unacknowledged(),
 	}
@@ -47,35 +46,5 @@ func (f *Follower) Stats() Stats {
 func (o *outbox) fill(s *Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s.Resent, s.Waiting, s.Sent = o.resent, Queue{o.held, o.heldBytes}, Queue{o.sent.Len(), o.sentBytes}
-}
-
-// standstill finds out for how long no write of this member is applied around a change of leader. The
-// outbox's lock guards it, except gaps.
-type standstill struct {
-	gaps     metrics.Durations
-	moved    time.Time // when a write was last applied, or came while no other waited
-	progress bool      // writes have been applied by the entry that is being applied
-	changed  bool      // the leader has changed since moved, while writes waited
-}
-
-// leaderChanged notes a change of leader. Before this process is announced, it does not count: then
-// the member replays its log.
-func (o *outbox) leaderChanged() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.changed = o.changed || o.opened
-}
-
-// entryApplied is called after each entry.
-func (o *outbox) entryApplied(now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.progress {
-		return
-	}
-	if o.changed {
-		o.gaps.Add(now.Sub(o.moved))
-	}
-	o.moved, o.progress, o.changed = now, false, false
+	s.Resent, s.Waiting, s.Sent = o.sent.resent, Queue{o.queued.writes, o.queued.bytes}, Queue{o.sent.queue.Len(), o.sent.bytes}
 }

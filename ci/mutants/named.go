@@ -103,8 +103,8 @@ var named = []namedMutant{
 		"leader", "TestOperationsOfAMultiCount",
 	},
 	{
-		"heavy writes sent without bound", "follower/outbox.go",
-		"case o.sentHeavy >= maxHeavy:", "case false:",
+		"heavy writes sent without bound", "follower/inflight.go",
+		"case f.heavy >= maxHeavy:", "case false:",
 		"follower", "TestHeavyWritesTogether",
 	},
 	{
@@ -168,8 +168,8 @@ var named = []namedMutant{
 		"integration", "TestSchedules/seed=",
 	},
 	{
-		"a lost term's entries counted as applied", "follower/outbox.go",
-		"o.next = max(o.next, first)", "o.next = max(o.next, o.seq)",
+		"a lost term's entries counted as applied", "follower/inflight.go",
+		"f.cursor = max(f.cursor, first)", "f.cursor = max(f.cursor, f.last)",
 		"integration", "TestSchedules/seed=",
 	},
 	{
