@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"rollcall/internal/metrics"
 	"rollcall/proto"
-	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -73,9 +71,9 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
 		l.count.Committed.Add(batch.txns)
-		l.logExpired()
+		l.expired.report()
 		if batch.removes {
-			l.pauseRemovals(begun)
+			l.removals.pause(begun)
 		}
 		l.intake.gather(ctx)
 	}
@@ -109,11 +107,11 @@ type batch struct {
 // number, so that writes pass between them.
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	writes := l.intake.take(maxTaken, maxEntryBytes)
-	l.touchWriters(writes, begun) // before the expiry is decided
-	sweeps, due := l.takeRemovals(begun)
+	l.expiry.touchWriters(writes, begun) // before the expiry is decided
+	sweeps, due := l.removals.take(begun)
 	b.removes = sweeps || len(due) > 0
-	l.expiring = due
-	ends, err := l.expireTxns(due, begun)
+	l.expired.sealed = due
+	ends, err := expireTxns(due, l.cfg.Sessions.Now(begun))
 	if err != nil {
 		return batch{}, err
 	}
@@ -128,7 +126,7 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	own := append(slices.Clone(txns), ends...)
 	txns = append(txns, writes...)
 	txns = append(txns, ends...)
-	l.stamp(txns, begun)
+	stamp(txns, &l.cfg, begun)
 	for _, txn := range own {
 		l.count.Sizes.Add(pb.Size(txn))
 	}
@@ -162,21 +160,6 @@ func senders(txns []*proto.Txn) (members []uint32) {
 	return members
 }
 
-// touchWriters touches the sessions of transactions that go into the log while sessions are due. A member hears a client
-// before it forwards what that writes, but it may have answered this leader's last question before. Without the touch, a
-// write could be applied, and its session expire all the same. An attach is no sign of the client: only apply checks its
-// password.
-func (l *Leader) touchWriters(txns []*proto.Txn, now time.Time) {
-	if !l.expiry.watched.Load() {
-		return
-	}
-	for _, txn := range txns {
-		if txn.GetSession() != 0 && jute.Op(txn.GetOp()) != jute.OpAttach {
-			l.cfg.Sessions.Touch(jute.SessionID(txn.GetSession()), now, math.MaxUint32*time.Millisecond) // the session's own timeout counts
-		}
-	}
-}
-
 // intake holds the transactions that wait for an entry, in the order they came.
 type intake struct {
 	work  chan struct{}  // something waits; capacity 1
@@ -204,12 +187,13 @@ func wait(txn *proto.Txn) waiting {
 	return waiting{txn: txn, size: pb.Size(txn), ops: znode.Weigh(txn)}
 }
 
-func (q *intake) init(sizes *metrics.Sizes) {
-	q.sizes = sizes
-	q.work = make(chan struct{}, 1)
+func newIntake(sizes *metrics.Sizes) *intake {
+	q := &intake{
+		work: make(chan struct{}, 1), sizes: sizes,
+		streams: make(map[uint32]*forwarding), bytes: make(map[uint32]int),
+	}
 	q.room.L = &q.mu
-	q.streams = make(map[uint32]*forwarding)
-	q.bytes = make(map[uint32]int)
+	return q
 }
 
 // add appends the transactions that stream f has read, once there is room for them. It reports

@@ -394,8 +394,7 @@ func TestNewStreamEndsIdleOne(t *testing.T) {
 
 // A queue that is never empty does not grow without bound.
 func TestIntakeIsCompacted(t *testing.T) {
-	var q intake
-	q.init(new(metrics.Sizes))
+	q := newIntake(new(metrics.Sizes))
 	f := &forwarding{member: 2}
 	q.replace(f)
 	for seq := uint64(1); seq < 10_000; seq++ {
@@ -488,11 +487,11 @@ func TestWritersKeepTheirSessions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			begun := time.Now()
-			l := &Leader{cfg: Config{Sessions: sessiontracker.NewGlobalTable(begun, time.Second, slices.Values([]sessiontracker.Seed{{ID: 7, Timeout: timeout}}))}}
-			l.expiry.watched.Store(tt.watched)
+			e := &expiry{sessions: sessiontracker.NewGlobalTable(begun, time.Second, slices.Values([]sessiontracker.Seed{{ID: 7, Timeout: timeout}}))}
+			e.watched.Store(tt.watched)
 			now := begun.Add(timeout / 2)
-			l.touchWriters([]*proto.Txn{{Session: 7, Op: int32(tt.op)}}, now)
-			heard, _ := l.cfg.Sessions.Heard(7, now)
+			e.touchWriters([]*proto.Txn{{Session: 7, Op: int32(tt.op)}}, now)
+			heard, _ := e.sessions.Heard(7, now)
 			if touched := heard.Ago == 0; touched != tt.touched {
 				t.Errorf("touched %t, want %t", touched, tt.touched)
 			}

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -86,13 +87,20 @@ func bounded(d time.Duration) time.Duration {
 	return max(-century, min(d, century))
 }
 
-// clocks holds the members' clocks, as the leader sees them.
+// clocks compares the members' clocks with the leader's. It is safe for concurrent use.
 type clocks struct {
+	cfg        *Config
+	log        *slog.Logger
+	membership *membership
+	held       bool // a fault of the clock has been logged; only for watch
+
 	mu    sync.Mutex
 	ahead map[uint32]time.Duration // by how much the member's clock was ahead of the leader's at its last answer on the open stream
 }
 
-func (c *clocks) init() { c.ahead = make(map[uint32]time.Duration) }
+func newClocks(cfg *Config, log *slog.Logger, membership *membership) *clocks {
+	return &clocks{cfg: cfg, log: log, membership: membership, ahead: make(map[uint32]time.Duration)}
+}
 
 // record notes a member's clock, in ms since 1970, at now.
 func (c *clocks) record(member uint32, clockMs int64, now time.Time) {
@@ -130,30 +138,30 @@ func (c *clocks) compare(voters []uint32) (agree int, differ []string, most time
 	return agree, differ, most
 }
 
-// clockFault returns why nothing may be removed by this member's clock, or "" if there is no
+// fault returns why nothing may be removed by this member's clock, or "" if there is no
 // reason. A clock is at fault if it has jumped, or if it does not agree with a majority of the
-// voters. clockFault also reports whether a majority is known to agree.
-func (l *Leader) clockFault() (why string, agreed bool) {
-	if by := l.cfg.Clock.Jump(); by != 0 {
+// voters. fault also reports whether a majority is known to agree.
+func (c *clocks) fault() (why string, agreed bool) {
+	if by := c.cfg.Clock.Jump(); by != 0 {
 		return fmt.Sprintf("it has jumped by %v", by.Round(time.Second)), false
 	}
-	voters := l.voters()
-	agree, differ, _ := l.clocks.compare(voters)
+	voters := c.membership.voters()
+	agree, differ, _ := c.compare(voters)
 	if agree > len(voters)/2 {
 		return "", true
 	}
 	return strings.Join(differ, ", "), false
 }
 
-// watchClock logs when this member's clock becomes faulty, and when it is right again. One
+// watch logs when this member's clock becomes faulty, and when it is right again. One
 // goroutine calls it.
-func (l *Leader) watchClock() {
-	why, _ := l.clockFault()
+func (c *clocks) watch() {
+	why, _ := c.fault()
 	switch held := why != ""; {
-	case held && !l.clockHeld:
-		l.log.Warn("this member's clock is not trusted: containers and nodes with a TTL are not removed until it is", "reason", why)
-	case !held && l.clockHeld:
-		l.log.Info("this member's clock is trusted again")
+	case held && !c.held:
+		c.log.Warn("this member's clock is not trusted: containers and nodes with a TTL are not removed until it is", "reason", why)
+	case !held && c.held:
+		c.log.Info("this member's clock is trusted again")
 	}
-	l.clockHeld = why != ""
+	c.held = why != ""
 }

@@ -195,8 +195,7 @@ func TestReaperIsHeldByOthers(t *testing.T) {
 // What a member reported of its clock is forgotten when the stream has ended. No value that a
 // member can report is taken for the leader's clock, or for one that differs by more than a century.
 func TestClocksOfOthers(t *testing.T) {
-	var c clocks
-	c.init()
+	c := newClocks(nil, nil, nil)
 	now := time.Now()
 	for _, ms := range []int64{-1 << 63, 1<<63 - 1, 1, -1} {
 		c.record(2, ms, now)

@@ -27,10 +27,10 @@ type comparison struct {
 	verdicts map[uint32]*proto.Verdict
 }
 
-func (c *comparison) init(cfg *Config) {
-	c.self = cfg.Self
-	c.patience = time.Duration(cfg.SyncLimit) * cfg.Tick
-	c.marks = make(map[uint32]*proto.Marks)
+func newComparison(cfg *Config) *comparison {
+	return &comparison{
+		self: cfg.Self, patience: time.Duration(cfg.SyncLimit) * cfg.Tick, marks: make(map[uint32]*proto.Marks),
+	}
 }
 
 // forget drops a member's marks and verdict, because the next marks may come from another process
@@ -153,10 +153,10 @@ func decide(index uint64, all []marked, self uint32, voters []uint32, late bool,
 }
 
 // compare reports the marks of an answer, and logs new verdicts.
-func (l *Leader) compare(m *link, marks *proto.Marks, now time.Time) error {
-	fresh, err := l.compared.report(m.id, marks, l.voters(), now)
+func (p *pinger) compare(m *link, marks *proto.Marks, now time.Time) error {
+	fresh, err := p.compared.report(m.id, marks, p.membership.voters(), now)
 	for id, v := range fresh {
-		l.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,
+		p.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,
 			"digest", fmt.Sprintf("%016x", v.Own), "others", fmt.Sprintf("%016x", v.Theirs), "agree", v.Agree)
 	}
 	return err

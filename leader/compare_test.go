@@ -199,7 +199,7 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 		if e.members[3].told() == nil {
 			t.Fatal("not told")
 		}
-		e.present()[3].cut()
+		e.membership.present()[3].cut()
 		e.members[3].marks(nil)
 		e.members[3].set(func() { e.members[3].verdict = nil })
 		e.at(4 * tick)
@@ -212,8 +212,7 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 
 // Invalid marks end the stream.
 func TestMarksRefused(t *testing.T) {
-	var c comparison
-	c.init(&Config{Self: 1, Tick: tick, SyncLimit: 5})
+	c := newComparison(&Config{Self: 1, Tick: tick, SyncLimit: 5})
 	long := marksAt(0, make([]uint64, maxMarks+1)...)
 	for _, marks := range []*proto.Marks{{Indexes: []uint64{1}}, {Digests: []uint64{1}}, long} {
 		if _, err := c.report(2, marks, nil, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {

@@ -2,19 +2,71 @@ package leader
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"rollcall/proto"
+	"rollcall/sessiontracker"
+	"rollcall/zk/jute"
 )
 
-// expiry is the state that expireLoop and batchLoop share. While deciding is set, the round of
-// everything that is due is over, and batchLoop puts it into entries until nothing is due any more.
-// Only then may the table let more sessions fall due.
+// expiry decides which sessions expire. While deciding is set, the round of everything that is due is over,
+// and batchLoop puts it into entries until nothing is due any more. Only then may the table let more sessions
+// fall due.
 type expiry struct {
+	sessions *sessiontracker.GlobalTable
+
 	mu       sync.Mutex  // held to move table time, and to decide
 	deciding atomic.Bool // changed under mu
 	// watched is set while sessions are due that are not decided yet. Only expireLoop sets it.
 	watched atomic.Bool
+}
+
+// advance moves table time on by half a tick. It reports whether that was late, and whether sessions are due
+// that are not being decided yet.
+func (e *expiry) advance(now time.Time) (late, due bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	late = e.sessions.Advance(now)
+	overdue := e.sessions.Due()
+	e.watched.Store(overdue) // before any member is asked
+	return late, overdue && !e.deciding.Load()
+}
+
+// decide ends the round: what is due may be taken.
+func (e *expiry) decide() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.deciding.Store(true)
+}
+
+// take takes up to limit sessions whose round is over, and marks them as closing.
+func (e *expiry) take(limit int) []sessiontracker.Overdue {
+	if !e.deciding.Load() {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	due := e.sessions.Decide(nil, limit)
+	e.deciding.Store(e.sessions.Due()) // the next entry takes more
+	return due
+}
+
+// touchWriters touches the sessions of transactions that go into the log while sessions are due. A member hears a client
+// before it forwards what that writes, but it may have answered this leader's last question before. Without the touch, a
+// write could be applied, and its session expire all the same. An attach is no sign of the client: only apply checks its
+// password.
+func (e *expiry) touchWriters(txns []*proto.Txn, now time.Time) {
+	if !e.watched.Load() {
+		return
+	}
+	for _, txn := range txns {
+		if txn.GetSession() != 0 && jute.Op(txn.GetOp()) != jute.OpAttach {
+			e.sessions.Touch(jute.SessionID(txn.GetSession()), now, math.MaxUint32*time.Millisecond) // the session's own timeout counts
+		}
+	}
 }
 
 // round asks all members whether they have heard from the sessions that have fallen due.
@@ -38,7 +90,7 @@ type round struct {
 // only once for the same sessions, however late the next steps are, so that a leader on a slow
 // machine expires sessions too.
 func (l *Leader) expireLoop(ctx context.Context) error {
-	l.pingAll()
+	l.pinger.pingAll()
 	wait := l.cfg.Sessions.Wait(l.cfg.Monotonic.Now())
 	var r round
 	for {
@@ -46,7 +98,7 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil // stepping down is not a failure
 		case <-l.cfg.Monotonic.After(wait):
-		case <-l.answered:
+		case <-l.pinger.answered:
 		}
 		wait = l.look(&r, l.cfg.Monotonic.Now())
 	}
@@ -64,21 +116,16 @@ func (l *Leader) look(r *round, now time.Time) time.Duration {
 
 // step moves table time on by half a tick and pings every member.
 func (l *Leader) step(r *round, now time.Time) {
-	l.expiry.mu.Lock()
-	late := l.cfg.Sessions.Advance(now)
-	overdue := l.cfg.Sessions.Due()
-	due := overdue && !l.expiry.deciding.Load()
-	l.expiry.watched.Store(overdue) // before any member is asked
-	l.expiry.mu.Unlock()
+	late, due := l.expiry.advance(now)
 	if late {
 		l.count.Pauses.Add(1)
 	}
 
-	asked := l.pingAll()
-	l.redialSilent(now, late)
-	l.cutSilent(now, late)
-	l.watchClock()
-	l.checkFitness(now, late)
+	asked := l.pinger.pingAll()
+	l.pinger.redialSilent(now, late)
+	l.pinger.cutSilent(now, late)
+	l.clocks.watch()
+	l.health.check(now, late)
 	switch {
 	case !due:
 		*r = round{}
@@ -96,15 +143,13 @@ func (l *Leader) runRound(r *round, now time.Time) {
 		return
 	}
 	if r.asked == 0 {
-		r.asked, r.ends = l.pingAll(), now.Add(l.cfg.Tick/2)
+		r.asked, r.ends = l.pinger.pingAll(), now.Add(l.cfg.Tick/2)
 	}
-	if now.Before(r.ends) && !l.allAnswered(r.asked, now) {
+	if now.Before(r.ends) && !l.pinger.allAnswered(r.asked, now) {
 		return
 	}
 	*r = round{}
-	l.expiry.mu.Lock()
-	l.expiry.deciding.Store(true)
-	l.expiry.mu.Unlock()
+	l.expiry.decide()
 	signal(l.intake.work)
 }
 
@@ -117,80 +162,5 @@ func (r *round) wait(now time.Time) time.Duration {
 		return r.begins.Sub(now)
 	default:
 		return r.ends.Sub(now)
-	}
-}
-
-// pingAll pings every member, and returns the number of the ping.
-func (l *Leader) pingAll() uint64 {
-	number := l.asked.Add(1)
-	l.wakeAll()
-	return number
-}
-
-// allAnswered reports whether every reachable member has answered the ping. A member that has sent
-// nothing for a tick, the length of two pings, is unreachable and is not waited for.
-func (l *Leader) allAnswered(number uint64, now time.Time) bool {
-	for m := range l.links.Load().all() {
-		m.mu.Lock()
-		answered := m.answered >= number || !m.heard.IsZero() && now.Sub(m.heard) > l.cfg.Tick
-		m.mu.Unlock()
-		if !answered {
-			return false
-		}
-	}
-	return true
-}
-
-// redialSilent closes the connections to members that have sent nothing for a tick, the time of two
-// pings. The network may have dropped such a connection, and everything sent on it is then lost
-// without an error. If a member does not answer on the next connection either, it gets twice as
-// long each time, up to the sync limit. If this process itself was paused, every member gets
-// another tick.
-func (l *Leader) redialSilent(now time.Time, late bool) {
-	if l.cfg.Redial == nil {
-		return
-	}
-	for _, m := range l.present() {
-		if m.id != l.cfg.Self && m.redialDue(now, l.cfg.Tick, l.cfg.SyncLimit, late) {
-			l.cfg.Redial(m.id)
-		}
-	}
-}
-
-// redialDue reports whether the member's connection is to be closed.
-func (m *link) redialDue(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case late:
-		m.redial = now.Add(tick)
-		return false
-	case now.Before(m.redial):
-		return false
-	}
-	m.patience = min(2*m.patience, time.Duration(syncLimit)*tick)
-	m.redial = now.Add(m.patience)
-	return true
-}
-
-// cutSilent ends the streams of members that have sent nothing for the sync limit, because their
-// connection may be dead. They are opened again. If this process was paused, every member gets the
-// full time again.
-func (l *Leader) cutSilent(now time.Time, late bool) {
-	limit := time.Duration(l.cfg.SyncLimit) * l.cfg.Tick
-	for _, m := range l.present() {
-		m.mu.Lock()
-		silent := !m.heard.IsZero() && now.Sub(m.heard) >= limit && !late
-		cut := m.cut
-		if silent || late {
-			m.heard = now
-		}
-		m.mu.Unlock()
-		if !silent {
-			continue
-		}
-		l.markLost(m, errSilent)
-		cut()
-		l.intake.drop(m.id, errSilent)
 	}
 }

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -19,50 +20,56 @@ type Ensemble interface {
 	HandOver(ctx context.Context, to uint32) error
 }
 
-// fitness shows whether this leader can do its work. raft keeps a leader as long as raft's own port
-// works, even if pings, proofs or writes do not arrive. Only expireLoop uses it.
-type fitness struct {
-	proving uint64    // the round that was under way, or would come next, at the last check
-	proved  time.Time // when no round was under way at a check, or another one was
+// health decides whether this leader can do its work, and hands over if it cannot. raft keeps a leader as long as
+// raft's own port works, even if pings, proofs or writes do not arrive.
+type health struct {
+	cfg        *Config
+	log        *slog.Logger
+	membership *membership
+	proofs     *proofs
+
+	proving  uint64    // the round that was under way, or would come next, at the last check
+	proved   time.Time // when no round was under way at a check, or another one was
+	handOver chan handOver
 }
 
-// checkFitness hands over, in the background, if this leader has been unable to lead for the sync
+// check hands over, in the background, if this leader has been unable to lead for the sync
 // limit and another member may be able to. It is unable to lead if most of the members that raft
 // reaches, itself included, are deaf to it. It is also unable if no proof round completes while at
 // least one of them is deaf. A member is deaf if it does not answer pings, or says that it cannot
 // reach the leader. A pause of this process proves nothing: every member gets the full time again.
-func (l *Leader) checkFitness(now time.Time, late bool) {
-	limit := time.Duration(l.cfg.SyncLimit) * l.cfg.Tick
-	begun, done := l.proofs.state()
-	if late || begun == done || begun != l.fitness.proving {
-		l.fitness.proving, l.fitness.proved = begun, now
+func (h *health) check(now time.Time, late bool) {
+	limit := time.Duration(h.cfg.SyncLimit) * h.cfg.Tick
+	begun, done := h.proofs.state()
+	if late || begun == done || begun != h.proving {
+		h.proving, h.proved = begun, now
 	}
 	if late {
-		for _, m := range l.present() {
+		for _, m := range h.membership.present() {
 			m.excuse(now)
 		}
 		return
 	}
-	if l.cfg.Ensemble == nil {
+	if h.cfg.Ensemble == nil {
 		return
 	}
-	reached := l.cfg.Ensemble.Reached(l.cfg.Tick)
-	links, deaf := l.present(), 0
+	reached := h.cfg.Ensemble.Reached(h.cfg.Tick)
+	links, deaf := h.membership.present(), 0
 	for _, id := range reached {
 		if m := links[id]; m != nil && m.deaf(now) >= limit {
 			deaf++
 		}
 	}
-	unproved := now.Sub(l.fitness.proved) >= limit
+	unproved := now.Sub(h.proved) >= limit
 	if 2*deaf <= len(reached)+1 && (deaf == 0 || !unproved) {
 		return
 	}
-	heir := l.cfg.Ensemble.Heir(reached)
+	heir := h.cfg.Ensemble.Heir(reached)
 	if heir == 0 {
 		return
 	}
 	select {
-	case l.handOver <- handOver{heir, len(reached), deaf, unproved}:
+	case h.handOver <- handOver{heir, len(reached), deaf, unproved}:
 	default: // one is under way
 	}
 }
@@ -74,32 +81,19 @@ type handOver struct {
 	unproved      bool
 }
 
-// handOverLoop hands over when checkFitness decides so. The term ends when raft's leadership does.
+// handOverLoop hands over when check decides so. The term ends when raft's leadership does.
 // If the heir does not take over, this leader continues.
-func (l *Leader) handOverLoop(ctx context.Context) error {
+func (h *health) handOverLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case h := <-l.handOver:
-			l.log.Warn("this leader hands over: the log reaches members that do not answer its pings, or cannot send it writes",
-				"to", h.to, "reached", h.reached, "deaf", h.deaf, "unproved", h.unproved)
-			if err := l.cfg.Ensemble.HandOver(ctx, h.to); err != nil && ctx.Err() == nil {
-				l.log.Warn("leadership not handed over", "to", h.to, "err", err)
+		case d := <-h.handOver:
+			h.log.Warn("this leader hands over: the log reaches members that do not answer its pings, or cannot send it writes",
+				"to", d.to, "reached", d.reached, "deaf", d.deaf, "unproved", d.unproved)
+			if err := h.cfg.Ensemble.HandOver(ctx, d.to); err != nil && ctx.Err() == nil {
+				h.log.Warn("leadership not handed over", "to", d.to, "err", err)
 			}
 		}
 	}
-}
-
-// deaf returns how long ago the member last said that it can reach this leader.
-func (m *link) deaf(now time.Time) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return now.Sub(m.fineAt)
-}
-
-func (m *link) excuse(now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.fineAt = now
 }

@@ -25,6 +25,13 @@ type forwarding struct {
 	ended  bool // the stream has ended; guarded by the intake's lock
 }
 
+// receiver puts what members forward into the intake.
+type receiver struct {
+	tenure     *tenure
+	membership *membership
+	intake     *intake
+}
+
 // Forward implements proto.LeaderServer. It takes one member's writes, in order, until the member
 // has a newer stream or the term is over. Writes are answered only through the log: the end of a
 // stream says nothing about the writes sent on it.
@@ -33,20 +40,20 @@ func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	defer end(nil)
 	f := &forwarding{cancel: end}
 	read := make(chan error, 1)
-	go func() { read <- l.read(stream, f) }() // ends with the stream, which ends when we return
+	go func() { read <- l.receiver.read(stream, f) }() // ends with the stream, which ends when we return
 	select {
 	case err := <-read:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-l.over:
-		return l.errOver()
+	case <-l.tenure.over:
+		return l.tenure.errOver()
 	}
 }
 
 // read queues what the stream brings. It stops reading while the queue is full.
-func (l *Leader) read(stream proto.Leader_ForwardServer, f *forwarding) error {
-	defer l.intake.streamEnded(f)
+func (r *receiver) read(stream proto.Leader_ForwardServer, f *forwarding) error {
+	defer r.intake.streamEnded(f)
 	for {
 		message, err := stream.Recv()
 		switch {
@@ -55,7 +62,7 @@ func (l *Leader) read(stream proto.Leader_ForwardServer, f *forwarding) error {
 		case err != nil:
 			return err
 		}
-		if err := l.accept(f, message); err != nil {
+		if err := r.accept(f, message); err != nil {
 			return err
 		}
 	}
@@ -63,29 +70,29 @@ func (l *Leader) read(stream proto.Leader_ForwardServer, f *forwarding) error {
 
 // accept queues what a message brings, once there is room for it. The first message says which
 // member's stream this is.
-func (l *Leader) accept(f *forwarding, message *proto.Forwarded) error {
+func (r *receiver) accept(f *forwarding, message *proto.Forwarded) error {
 	if f.member == 0 {
-		l.intake.setSender(f, message)
-		if err := l.check(f, message); err != nil {
+		r.intake.setSender(f, message)
+		if err := r.check(f, message); err != nil {
 			return err
 		}
-		l.intake.replace(f)
-	} else if err := l.check(f, message); err != nil {
+		r.intake.replace(f)
+	} else if err := r.check(f, message); err != nil {
 		return err
 	}
-	if !l.intake.add(f, message.Txns) {
-		return cmp.Or(l.refuse(message.Nonce), errReplaced)
+	if !r.intake.add(f, message.Txns) {
+		return cmp.Or(r.tenure.check(message.Nonce), errReplaced)
 	}
 	return nil
 }
 
 // check returns an error for a message that is meant for another term, or that names another member
 // than the stream's, or one that is not in the ensemble.
-func (l *Leader) check(f *forwarding, message *proto.Forwarded) error {
-	if err := l.refuse(message.Nonce); err != nil {
+func (r *receiver) check(f *forwarding, message *proto.Forwarded) error {
+	if err := r.tenure.check(message.Nonce); err != nil {
 		return err
 	}
-	if !l.isMember(message.Member) {
+	if !r.membership.has(message.Member) {
 		return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
 	}
 	if message.Member != f.member || message.Boot != f.boot {

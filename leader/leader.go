@@ -1,17 +1,17 @@
 // Package leader leads. There is one Leader for each term that this member leads. It is made when
 // the term's TermStart has been applied, and thrown away at the end of the term. A Leader
 //
-//   - gathers the writes that members forward into entries of the log (batch.go, forward.go),
-//   - pings every member each half tick, enters the touches in their answers into the table,
-//     and acknowledges them (ping.go), while members come and go (members.go),
-//   - compares the members' states, and tells those that differ (compare.go),
-//   - proves that it still leads before it acknowledges touches or answers a sync (proof.go),
-//   - hands over if it cannot do its work and another member may be able to (fitness.go),
-//   - closes the sessions whose clients no member has heard from (expire.go), at a pace that
-//     leaves room for others, and removes the nodes that ended sessions have left (sweep.go),
+//   - gathers the writes that members forward (receiver, intake) into entries of the log (batch.go),
+//   - pings every member each half tick, enters the touches in their replies into the table,
+//     and acknowledges them (pinger, link), while members come and go (membership),
+//   - compares the members' states, and reports to those that differ (comparison),
+//   - proves that it still leads before it acknowledges touches or answers a sync (proofs),
+//   - hands over if it cannot do its work and another member may be able to (health),
+//   - closes the sessions whose clients no member has heard from (expiry, expired), at a pace that
+//     leaves room for others, and removes the nodes that ended sessions have left (removals),
 //   - writes into operators' changes what only it knows (stamp.go),
-//   - removes containers and nodes with a time to live that are due (reap.go), by a clock that
-//     has not jumped and that most members share (clock.go).
+//   - removes containers and nodes with a time to live that are due (reaper), by a clock that
+//     has not jumped and that most members share (Clock, clocks).
 //
 // The decisions made here take effect only through the log, and the log ignores entries of a term
 // that is over. So a Leader that does not know yet that it was deposed does no harm.
@@ -30,14 +30,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"rollcall/internal/monotonic"
 	"rollcall/proto"
@@ -108,30 +105,24 @@ type Config struct {
 type Leader struct {
 	proto.UnimplementedLeaderServer
 
-	cfg      Config
-	log      *slog.Logger
-	links    atomic.Pointer[links] // replaced whole, see renewLinks
-	changed  chan struct{}         // the members may be others; capacity 1
-	proofs   proofs
-	compared comparison
-	clocks   clocks
-	intake   intake
-	expiry   expiry
-	removals removals
-	count    *Counters
-	fitness  fitness
-	handOver chan handOver
-	begun    time.Time
-	syncing  atomic.Int64  // Sync calls that wait for their proof
-	asked    atomic.Uint64 // number of the newest ping
-	answered chan struct{} // a member has answered a ping; capacity 1
-	over     chan struct{} // closed when the term ends
+	cfg   Config
+	count *Counters
+	begun time.Time
 
-	clockHeld bool // a fault of the clock has been logged; only for expireLoop
+	tenure     *tenure
+	membership *membership
+	receiver   *receiver
+	intake     *intake
+	pinger     *pinger
+	proofs     *proofs
+	clocks     *clocks
+	health     *health
+	expiry     *expiry
+	expired    *expired
+	removals   *removals
+	reaper     *reaper
 
-	expiring  []sessiontracker.Overdue // whose expiry is in the entry that is under way; only for batchLoop, and for Run when it has ended
-	expiredMu sync.Mutex
-	expired   []jute.SessionID // applied, not logged yet; in the order of expiring
+	syncing atomic.Int64 // Sync calls that wait for their proof
 }
 
 // New returns a Leader that is ready to Run. Its handlers may be called at once.
@@ -155,24 +146,27 @@ func New(cfg Config) (*Leader, error) {
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic.System{}
 	}
-	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	l := &Leader{
-		cfg:      cfg,
-		log:      logger.With("component", "leader", "term", cfg.Term),
-		count:    cmp.Or(cfg.Counters, new(Counters)),
-		begun:    cfg.Monotonic.Now(),
-		changed:  make(chan struct{}, 1),
-		answered: make(chan struct{}, 1),
-		handOver: make(chan handOver),
-		over:     make(chan struct{}),
-	}
-	l.renewLinks(l.begun)
-	l.fitness.proved = l.begun
+	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "leader", "term", cfg.Term)
+	l := &Leader{cfg: cfg, count: cmp.Or(cfg.Counters, new(Counters)), begun: cfg.Monotonic.Now()}
 	l.count.Sizes.Reset() // they are a term's
-	l.proofs.init()
-	l.compared.init(&cfg)
-	l.clocks.init()
-	l.intake.init(&l.count.Sizes)
+	l.tenure = &tenure{term: cfg.Term, nonce: cfg.Nonce, over: make(chan struct{})}
+	l.membership = &membership{cfg: &l.cfg}
+	l.membership.renew(l.begun)
+	l.intake = newIntake(&l.count.Sizes)
+	l.receiver = &receiver{tenure: l.tenure, membership: l.membership, intake: l.intake}
+	l.proofs = newProofs()
+	l.clocks = newClocks(&l.cfg, log, l.membership)
+	l.pinger = &pinger{
+		cfg: &l.cfg, log: log, begun: l.begun, membership: l.membership, proofs: l.proofs, compared: newComparison(&l.cfg),
+		clocks: l.clocks, intake: l.intake, changed: make(chan struct{}, 1), answered: make(chan struct{}, 1),
+	}
+	l.health = &health{
+		cfg: &l.cfg, log: log, membership: l.membership, proofs: l.proofs, proved: l.begun, handOver: make(chan handOver),
+	}
+	l.expiry = &expiry{sessions: cfg.Sessions}
+	l.expired = &expired{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, count: l.count}
+	l.removals = &removals{cfg: &l.cfg, expiry: l.expiry}
+	l.reaper = &reaper{cfg: &l.cfg, log: log, clocks: l.clocks, intake: l.intake}
 	return l, nil
 }
 
@@ -182,76 +176,26 @@ func New(cfg Config) (*Leader, error) {
 func (l *Leader) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	context.AfterFunc(ctx, func() {
-		close(l.over) // first, so that goroutines that wait at the intake find the reason when they wake
+		close(l.tenure.over) // first, so that goroutines that wait at the intake find the reason when they wake
 		l.intake.close()
 	})
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
 	g.Go(func() error { return l.expireLoop(ctx) })
-	g.Go(func() error { return l.reapLoop(ctx) })
-	g.Go(func() error { return l.handOverLoop(ctx) })
-	g.Go(func() error { return l.memberLoop(ctx) })
+	g.Go(func() error { return l.reaper.loop(ctx) })
+	g.Go(func() error { return l.health.handOverLoop(ctx) })
+	g.Go(func() error { return l.pinger.memberLoop(ctx) })
 	err := g.Wait()
-	<-l.over
-	l.logExpired()
+	<-l.tenure.over
+	l.expired.report()
 	return err
 }
 
 // Expired records that an expiry has been applied, so that it is logged, together with the others
 // of its entry. Apply calls it; it does not block.
-func (l *Leader) Expired(id jute.SessionID) {
-	l.expiredMu.Lock()
-	defer l.expiredMu.Unlock()
-	l.expired = append(l.expired, id)
-}
+func (l *Leader) Expired(id jute.SessionID) { l.expired.add(id) }
 
-func (l *Leader) logExpired() {
-	l.expiredMu.Lock()
-	ids := l.expired
-	l.expired = nil
-	l.expiredMu.Unlock()
-	if len(ids) > 0 {
-		l.countLate(ids, l.cfg.Monotonic.Now())
-		l.count.Expired.Add(uint64(len(ids)))
-		l.log.Info("sessions expired", "count", len(ids), "first", ids[0])
-	}
-}
-
-// countLate counts how long after their time the sessions have expired. It leaves out the time for which
-// table time stood still, because this process was paused: a pause counts against no session.
-func (l *Leader) countLate(ids []jute.SessionID, now time.Time) {
-	at := l.cfg.Sessions.Now(now)
-	for _, s := range l.expiring {
-		if len(ids) > 0 && ids[0] == s.ID { // not so if its client came back meanwhile
-			l.count.Late.Add(at - s.Heard - s.Timeout)
-			ids = ids[1:]
-		}
-	}
-}
-
-// refuse returns the error for a message that is meant for another term or that comes after this
-// one is over. The sender then looks for the current leader.
-func (l *Leader) refuse(nonce uint64) error {
-	if nonce != l.cfg.Nonce {
-		return status.Errorf(codes.FailedPrecondition, "leader: term %d has another nonce", l.cfg.Term)
-	}
-	select {
-	case <-l.over:
-		return l.errOver()
-	default:
-		return nil
-	}
-}
-
-func (l *Leader) errOver() error {
-	return status.Errorf(codes.FailedPrecondition, "leader: term %d is over here", l.cfg.Term)
-}
-
-// wakeAll makes every link check what it has to send.
-func (l *Leader) wakeAll() {
-	for m := range l.links.Load().all() {
-		signal(m.wake)
-	}
-}
+// MembersChanged says that raft's configuration may be another one. It does not block.
+func (l *Leader) MembersChanged() { signal(l.pinger.changed) }
 
 // signal sets a flag that a loop waits for. Setting it twice is the same as setting it once.
 func signal(flag chan struct{}) {

@@ -181,11 +181,11 @@ func nothingOf(e *ensemble, id uint32) {
 	e.clocks.mu.Lock()
 	_, clock := e.clocks.ahead[id]
 	e.clocks.mu.Unlock()
-	e.compared.mu.Lock()
-	marks := e.compared.marks[id]
-	e.compared.mu.Unlock()
-	if clock || marks != nil || answered.round != 0 || e.present()[id] != nil {
-		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered.round, e.present()[id])
+	e.pinger.compared.mu.Lock()
+	marks := e.pinger.compared.marks[id]
+	e.pinger.compared.mu.Unlock()
+	if clock || marks != nil || answered.round != 0 || e.membership.present()[id] != nil {
+		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered.round, e.membership.present()[id])
 	}
 }
 
@@ -396,8 +396,7 @@ func TestNoProofByALaterConfiguration(t *testing.T) {
 
 // Clocks of observers neither hold the reaper nor release it, but they are reported.
 func TestClocksOfObservers(t *testing.T) {
-	var c clocks
-	c.init()
+	c := newClocks(nil, nil, nil)
 	now := time.Now()
 	c.record(1, now.UnixMilli(), now)
 	c.record(4, now.Add(time.Hour).UnixMilli(), now)

@@ -14,7 +14,7 @@ import (
 // stream. A message is not kept, but its transactions are: they must not be changed afterwards.
 type ownStream struct {
 	grpc.ClientStream // nil: no other method of it is called
-	l                 *Leader
+	receiver          *receiver
 	ctx               context.Context // ends with the stream; its cause says why
 	f                 *forwarding
 }
@@ -27,7 +27,7 @@ func (l *Leader) OwnStream(ctx context.Context) proto.Leader_ForwardClient {
 	ctx, end := context.WithCancelCause(ctx)
 	f := &forwarding{cancel: end}
 	context.AfterFunc(ctx, func() { l.intake.streamEnded(f) }) // this also ends a Send that waits for room
-	return &ownStream{l: l, ctx: ctx, f: f}
+	return &ownStream{receiver: l.receiver, ctx: ctx, f: f}
 }
 
 // Send queues a message. It returns io.EOF if the stream has ended; RecvMsg then returns the
@@ -36,7 +36,7 @@ func (o *ownStream) Send(message *proto.Forwarded) error {
 	if o.ctx.Err() != nil {
 		return io.EOF
 	}
-	if err := o.l.accept(o.f, message); err != nil {
+	if err := o.receiver.accept(o.f, message); err != nil {
 		o.f.cancel(err) // has no effect if the stream has ended: then it ended for this reason
 		return io.EOF
 	}
@@ -47,8 +47,8 @@ func (o *ownStream) Send(message *proto.Forwarded) error {
 func (o *ownStream) RecvMsg(any) error {
 	select {
 	case <-o.ctx.Done():
-	case <-o.l.over:
-		o.f.cancel(o.l.errOver())
+	case <-o.receiver.tenure.over:
+		o.f.cancel(o.receiver.tenure.errOver())
 	}
 	return context.Cause(o.ctx)
 }

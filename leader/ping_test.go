@@ -163,7 +163,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 		m.change = func(*proto.Pong) bool { return false }
 		e.run()
 		answered := func() uint64 {
-			l := e.present()[2]
+			l := e.membership.present()[2]
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return l.answered
@@ -303,7 +303,7 @@ func TestUnreachableMember(t *testing.T) {
 func TestPauseCutsNobodyOff(t *testing.T) {
 	e, r, _ := due(t)
 	cut := 0
-	for _, m := range e.present() {
+	for _, m := range e.membership.present() {
 		m.streamOpened(func() { cut++ }, e.start, 0)
 	}
 	e.step(r, e.start.Add(100*tick))
@@ -389,8 +389,7 @@ func TestSync(t *testing.T) {
 }
 
 func TestProofRounds(t *testing.T) {
-	var p proofs
-	p.init()
+	p := newProofs()
 	four := func() []Member { return []Member{{1, 1, true}, {2, 2, true}, {3, 3, true}, {4, 4, true}} } // a majority is 3
 	if round, now := p.begin(); round != 1 || !now {
 		t.Fatalf("begin = %d, %t", round, now)

@@ -57,19 +57,8 @@ type proofs struct {
 // proof is what a member has answered last. A member has one process at a time, so one disk.
 type proof struct{ disk, round uint64 }
 
-// configuration returns the members by which answers are counted: none if raft is in a later term. It
-// is called under the lock of proofs, so that the configuration is not older than the round.
-func (l *Leader) configuration() []Member {
-	members := l.cfg.Members()
-	if l.cfg.RaftTerm() != l.cfg.Term { // after the configuration was read: see proofs
-		return nil
-	}
-	return members
-}
-
-func (p *proofs) init() {
-	p.answered = make(map[uint32]proof)
-	p.changed = make(chan struct{})
+func newProofs() *proofs {
+	return &proofs{answered: make(map[uint32]proof), changed: make(chan struct{})}
 }
 
 // begin returns the number of a round that has not been sent yet. It reports whether to send it
@@ -157,10 +146,10 @@ func (p *proofs) isDone(round uint64) (done bool, changed <-chan struct{}) {
 }
 
 // prove begins a round, and returns its number.
-func (l *Leader) prove() uint64 {
-	round, now := l.proofs.begin()
+func (p *pinger) prove() uint64 {
+	round, now := p.proofs.begin()
 	if now {
-		l.wakeAll()
+		p.membership.wakeAll()
 	}
 	return round
 }
@@ -169,13 +158,13 @@ func (l *Leader) prove() uint64 {
 // before the call. It returns when it is proved that this leader knew of all that: after a round
 // begun since the call. It blocks as long as no majority answers.
 func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.SyncReply, error) {
-	if err := l.refuse(request.Nonce); err != nil {
+	if err := l.tenure.check(request.Nonce); err != nil {
 		return nil, err
 	}
 	l.syncing.Add(1)
 	defer l.syncing.Add(-1)
 	index := l.cfg.Log.CommitIndex()
-	round := l.prove()
+	round := l.pinger.prove()
 	for {
 		done, changed := l.proofs.isDone(round)
 		if done {
@@ -185,7 +174,7 @@ func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.S
 		case <-changed:
 		case <-ctx.Done():
 			return nil, status.FromContextError(ctx.Err()).Err()
-		case <-l.over:
+		case <-l.tenure.over:
 			return nil, status.Errorf(codes.FailedPrecondition, "leader: term %d ended before its proof", l.cfg.Term)
 		}
 	}

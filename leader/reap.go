@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	pb "google.golang.org/protobuf/proto"
@@ -43,12 +44,20 @@ const (
 	maxReaps = 64  // reaps that wait for an entry, and so the most in one: a slow log slows the reaper, not the writes
 )
 
-// reapLoop looks for nodes that are due, and proposes to remove them one by one. It spreads the
+// reaper removes the nodes that are due.
+type reaper struct {
+	cfg    *Config
+	log    *slog.Logger
+	clocks *clocks
+	intake *intake
+}
+
+// loop looks for nodes that are due, and proposes to remove them one by one. It spreads the
 // removals evenly over time, so clients notice a million of them no more than a few. When a removal
 // is applied, it is checked again whether the node is due. The first round starts after an
-// interval. Nothing is removed while this member's clock is at fault; see clockFault.
-func (l *Leader) reapLoop(ctx context.Context) error {
-	ticker := time.NewTicker(l.cfg.Reaping.Interval)
+// interval. Nothing is removed while this member's clock is at fault; see clocks.fault.
+func (r *reaper) loop(ctx context.Context) error {
+	ticker := time.NewTicker(r.cfg.Reaping.Interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -56,37 +65,37 @@ func (l *Leader) reapLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		n, err := l.reap(ctx)
+		n, err := r.reap(ctx)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			l.log.Debug("nodes due", "count", n)
+			r.log.Debug("nodes due", "count", n)
 		}
 	}
 }
 
 // reap runs one round, over the nodes that are due when it begins, and returns how many it proposed
 // to remove. It ends early if this member's clock becomes faulty.
-func (l *Leader) reap(ctx context.Context) (n int, err error) {
-	pace := time.NewTicker(time.Minute / time.Duration(l.cfg.Reaping.PerMinute))
+func (r *reaper) reap(ctx context.Context) (n int, err error) {
+	pace := time.NewTicker(time.Minute / time.Duration(r.cfg.Reaping.PerMinute))
 	defer pace.Stop()
-	now, neverUsed := l.cfg.Clock.Now().UnixMilli(), l.cfg.Reaping.NeverUsed.Milliseconds()
+	now, neverUsed := r.cfg.Clock.Now().UnixMilli(), r.cfg.Reaping.NeverUsed.Milliseconds()
 	var last znode.Candidate
 	for {
-		page := l.cfg.Nodes.Reapable(now, neverUsed, last, reapPage)
+		page := r.cfg.Nodes.Reapable(now, neverUsed, last, reapPage)
 		if len(page) == 0 {
 			return n, nil
 		}
 		for _, c := range page {
-			if _, agreed := l.clockFault(); !agreed {
+			if _, agreed := r.clocks.fault(); !agreed {
 				return n, nil
 			}
 			body, err := pb.Marshal(&proto.Reap{Path: c.Path, NeverUsedMs: neverUsed})
 			if err != nil {
 				return n, fmt.Errorf("leader: encode removal of a node: %w", err)
 			}
-			if !l.intake.offer(&proto.Txn{Op: int32(jute.OpReap), Body: body}) {
+			if !r.intake.offer(&proto.Txn{Op: int32(jute.OpReap), Body: body}) {
 				return n, nil
 			}
 			n++

@@ -11,8 +11,7 @@ import (
 func TestPatienceBeginsWithEachDisagreement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 4 * tick
-		c := &comparison{}
-		c.init(&Config{Self: 1, Tick: tick, SyncLimit: int(patience / tick)})
+		c := newComparison(&Config{Self: 1, Tick: tick, SyncLimit: int(patience / tick)})
 		voters := []uint32{1, 2, 3}
 		begun := time.Now()
 		at := func(when time.Duration, member uint32, digest, index uint64, want int) {

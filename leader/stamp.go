@@ -6,31 +6,32 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"rollcall/proto"
+	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
 )
 
 // stamp writes into the transactions of an entry what only this leader knows and apply needs. It replaces what a member
 // may have written there. A changed transaction is a copy: the member that leads may still be sending the original.
-func (l *Leader) stamp(txns []*proto.Txn, now time.Time) {
+func stamp(txns []*proto.Txn, cfg *Config, now time.Time) {
 	for i, txn := range txns {
 		switch jute.Op(txn.GetOp()) {
 		case jute.OpReconfig, jute.OpChangeServers:
 			txns[i] = pb.CloneOf(txn)
-			txns[i].Reached = l.cfg.Present(txn)
+			txns[i].Reached = cfg.Present(txn)
 		case jute.OpKill:
-			txns[i] = l.stampKill(txn, now)
+			txns[i] = stampKill(txn, cfg.Sessions, now)
 		}
 	}
 }
 
 // stampKill sets for how long the session has not been heard from. It returns a kill that cannot be decoded as it is:
 // apply rejects it.
-func (l *Leader) stampKill(txn *proto.Txn, now time.Time) *proto.Txn {
+func stampKill(txn *proto.Txn, sessions *sessiontracker.GlobalTable, now time.Time) *proto.Txn {
 	var kill proto.Kill
 	if pb.Unmarshal(txn.GetBody(), &kill) != nil {
 		return txn
 	}
-	heard, _ := l.cfg.Sessions.Heard(jute.SessionID(kill.GetSession()), now)
+	heard, _ := sessions.Heard(jute.SessionID(kill.GetSession()), now)
 	kill.SilentMs = uint64(heard.Ago.Milliseconds())
 	body, err := pb.Marshal(&kill)
 	if err != nil {

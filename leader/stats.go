@@ -18,7 +18,7 @@ type Counters struct {
 
 	// What follows is not reset.
 
-	Late   metrics.Durations // how long after their time sessions expired, by the session table; see Leader.expiring
+	Late   metrics.Durations // how long after their time sessions expired, by the session table; see expired.sealed
 	Pauses atomic.Uint64     // steps that came so late that this process must have been paused
 }
 
@@ -47,12 +47,12 @@ type Stats struct {
 // Stats returns the present values.
 func (l *Leader) Stats() Stats {
 	s := Stats{Syncs: int(l.syncing.Load()), Uptime: l.cfg.Monotonic.Now().Sub(l.begun)}
-	why, _ := l.clockFault()
+	why, _ := l.clocks.fault()
 	s.Held = why != ""
 	_, _, s.Apart = l.clocks.compare(nil)
 	s.Waiting, s.Bytes = l.intake.depth()
-	voters := l.voters()
-	for id, m := range l.present() {
+	voters := l.membership.voters()
+	for id, m := range l.membership.present() {
 		linked, synced := m.state()
 		switch votes := slices.Contains(voters, id); {
 		case id == l.cfg.Self || !linked:
@@ -68,12 +68,4 @@ func (l *Leader) Stats() Stats {
 		s.Learners++
 	}
 	return s
-}
-
-// state reports whether the member has sent something on the open stream, and whether it has since applied
-// what was committed when it opened.
-func (m *link) state() (linked, synced bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.linked, m.synced
 }

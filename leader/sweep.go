@@ -28,40 +28,31 @@ const (
 // as long as that entry took. So the writes of clients, and other work on the machine, get at least
 // half of the time.
 type removals struct {
+	cfg    *Config
+	expiry *expiry
+
 	unswept     atomic.Bool // an ended session may have left nodes
 	pausedUntil time.Time   // end of the pause; only batchLoop uses it
 }
 
-// takeRemovals returns what an entry removes, if the pause is over: whether it sweeps, and the
+// take returns what an entry removes, if the pause is over: whether it sweeps, and the
 // sessions that expire. The sweep comes first in the entry and the sessions
 // last. So writes come before the sessions, and clients that close theirs wait for at most one sweep.
-func (l *Leader) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
-	if now.Before(l.removals.pausedUntil) {
+func (r *removals) take(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
+	if now.Before(r.pausedUntil) {
 		return false, nil
 	}
-	if l.removals.unswept.Swap(false) && l.cfg.Nodes.Unswept() {
-		l.removals.unswept.Store(true) // the next entry checks again
+	if r.unswept.Swap(false) && r.cfg.Nodes.Unswept() {
+		r.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
-	return sweeps, l.takeDue(maxExpires)
+	return sweeps, r.expiry.take(maxExpires)
 }
 
-// pauseRemovals begins the pause after an entry that removed something and was begun at begun.
-func (l *Leader) pauseRemovals(begun time.Time) {
-	now := l.cfg.Monotonic.Now()
-	l.removals.pausedUntil = now.Add(now.Sub(begun))
-}
-
-// takeDue takes up to limit sessions whose round is over, and marks them as closing.
-func (l *Leader) takeDue(limit int) []sessiontracker.Overdue {
-	if !l.expiry.deciding.Load() {
-		return nil
-	}
-	l.expiry.mu.Lock()
-	defer l.expiry.mu.Unlock()
-	due := l.cfg.Sessions.Decide(nil, limit)
-	l.expiry.deciding.Store(l.cfg.Sessions.Due()) // the next entry takes more
-	return due
+// pause begins the pause after an entry that removed something and was begun at begun.
+func (r *removals) pause(begun time.Time) {
+	now := r.cfg.Monotonic.Now()
+	r.pausedUntil = now.Add(now.Sub(begun))
 }
 
 // sweepTxn returns the transaction that removes nodes of ended sessions.
@@ -73,9 +64,8 @@ func sweepTxn() (*proto.Txn, error) {
 	return &proto.Txn{Op: int32(jute.OpSweep), Body: body}, nil
 }
 
-// expireTxns returns the transactions that end silent sessions.
-func (l *Leader) expireTxns(due []sessiontracker.Overdue, begun time.Time) (txns []*proto.Txn, err error) {
-	now := l.cfg.Sessions.Now(begun)
+// expireTxns returns the transactions that end silent sessions, at table time now.
+func expireTxns(due []sessiontracker.Overdue, now time.Duration) (txns []*proto.Txn, err error) {
 	for _, s := range due {
 		txn, err := expireTxn(s, now)
 		if err != nil {

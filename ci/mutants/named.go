@@ -344,7 +344,7 @@ var named = []namedMutant{
 	},
 	{
 		"expiry without a round of its own", "leader/expire.go",
-		"if now.Before(r.ends) && !l.allAnswered(r.asked, now) {", "if false {",
+		"if now.Before(r.ends) && !l.pinger.allAnswered(r.asked, now) {", "if false {",
 		"leader", "TestExpiryAsksFirst",
 	},
 	{
@@ -414,7 +414,7 @@ var named = []namedMutant{
 	},
 	{
 		"refused touch acknowledged", "leader/ping.go",
-		"a.refused = l.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refused)", "l.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, nil)",
+		"a.refused = p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refused)", "p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, nil)",
 		"integration", "TestRefusedTouchInABatch",
 	},
 	{
@@ -459,7 +459,7 @@ var named = []namedMutant{
 	},
 	{
 		"reaper by a clock that has jumped", "leader/reap.go",
-		"if _, agreed := l.clockFault(); !agreed {", "if false {",
+		"if _, agreed := r.clocks.fault(); !agreed {", "if false {",
 		"leader", "TestReaperIsHeldByOthers",
 	},
 	{
@@ -533,13 +533,13 @@ var named = []namedMutant{
 		"leader", "TestVotersProve",
 	},
 	{
-		"proof by a later leader's configuration", "leader/proof.go",
-		"if l.cfg.RaftTerm() != l.cfg.Term {", "if false {",
+		"proof by a later leader's configuration", "leader/membership.go",
+		"if m.cfg.RaftTerm() != m.cfg.Term {", "if false {",
 		"leader", "TestNoProofByALaterConfiguration",
 	},
 	{
 		"servers that answer the leader named by a member", "leader/stamp.go",
-		"txns[i].Reached = l.cfg.Present(txn)", "_ = l.cfg.Present(txn)",
+		"txns[i].Reached = cfg.Present(txn)", "_ = cfg.Present(txn)",
 		"leader", "TestReachedIsTheLeaders",
 	},
 	{

@@ -1,0 +1,100 @@
+package leader
+
+import (
+	"iter"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Member is a server of raft's latest configuration.
+type Member struct {
+	ID    uint32
+	Disk  uint64 // whose proofs count
+	Voter bool   // otherwise an observer, or a member that is still joining: it counts in no majority
+}
+
+// membership is raft's configuration, and this leader's links to the members in it. It is safe for concurrent
+// use.
+type membership struct {
+	cfg   *Config
+	links atomic.Pointer[links] // replaced whole, see renew
+}
+
+// links are the links to all members that a leader pings, by id. It does not change.
+type links struct {
+	members map[uint32]*link // those of raft's configuration
+	// parting are those that have left it a short time ago (Config.Parting). Such a member has clients
+	// until it closes their connections, and what it hears from them counts. It counts for nothing else.
+	parting map[uint32]*link
+}
+
+// all yields all of them.
+func (s *links) all() iter.Seq[*link] {
+	return func(yield func(*link) bool) {
+		for _, of := range []map[uint32]*link{s.members, s.parting} {
+			for _, m := range of {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// present returns the links to the members of raft's configuration, by id. The caller must not change
+// the map.
+func (m *membership) present() map[uint32]*link { return m.links.Load().members }
+
+// wakeAll makes every link check what it has to send.
+func (m *membership) wakeAll() {
+	for l := range m.links.Load().all() {
+		signal(l.wake)
+	}
+}
+
+// renew makes a link for each member that has come, and drops those of members that have been gone
+// for Config.Parting. One that comes back before gets another link. Only New and memberLoop call it.
+func (m *membership) renew(now time.Time) {
+	old := m.links.Load()
+	if old == nil {
+		old = &links{}
+	}
+	next := &links{members: map[uint32]*link{}, parting: map[uint32]*link{}}
+	for _, s := range m.cfg.Members() {
+		if next.members[s.ID] = old.members[s.ID]; next.members[s.ID] == nil {
+			next.members[s.ID] = &link{id: s.ID, wake: make(chan struct{}, 1), fineAt: now, patience: m.cfg.Tick, redial: now.Add(m.cfg.Tick)}
+		}
+	}
+	for l := range old.all() {
+		if next.members[l.id] == nil && now.Sub(l.leave(now)) < m.cfg.Parting {
+			next.parting[l.id] = l
+		}
+	}
+	m.links.Store(next)
+}
+
+// has reports whether raft's configuration has the member.
+func (m *membership) has(id uint32) bool {
+	return slices.ContainsFunc(m.cfg.Members(), func(s Member) bool { return s.ID == id })
+}
+
+// voters returns the members whose votes make a majority.
+func (m *membership) voters() (ids []uint32) {
+	for _, s := range m.cfg.Members() {
+		if s.Voter {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
+// configuration returns the members by which answers are counted: none if raft is in a later term. It
+// is called under the lock of proofs, so that the configuration is not older than the round.
+func (m *membership) configuration() []Member {
+	members := m.cfg.Members()
+	if m.cfg.RaftTerm() != m.cfg.Term { // after the configuration was read: see proofs
+		return nil
+	}
+	return members
+}

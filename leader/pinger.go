@@ -1,0 +1,168 @@
+package leader
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var errGone = status.Error(codes.FailedPrecondition, "leader: the member is not in the ensemble any more")
+
+// pinger pings every member and keeps what the members reply. Its loops run until the term ends.
+type pinger struct {
+	cfg        *Config
+	log        *slog.Logger
+	begun      time.Time // the term
+	membership *membership
+	proofs     *proofs
+	compared   *comparison
+	clocks     *clocks
+	intake     *intake
+
+	changed  chan struct{} // the members may be others; capacity 1
+	asked    atomic.Uint64 // number of the newest ping
+	answered chan struct{} // a member has answered a ping; capacity 1
+}
+
+// memberLoop keeps a pingLoop running for each member of raft's configuration, and for those that have
+// just left it. It looks at the configuration when it is told to and every half tick.
+func (p *pinger) memberLoop(ctx context.Context) error {
+	ticker := time.NewTicker(p.cfg.Tick / 2)
+	defer ticker.Stop()
+	running := map[*link]*pinging{}
+	defer func() {
+		for _, loop := range running {
+			loop.end() // all of them have seen the end of ctx by now, so this waits for the last one only
+		}
+	}()
+	for {
+		p.startAndEnd(ctx, running)
+		if p.proofs.recount(p.membership.configuration) {
+			p.membership.wakeAll()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-p.changed:
+		}
+		p.membership.renew(p.cfg.Monotonic.Now())
+	}
+}
+
+// pinging is a pingLoop that runs.
+type pinging struct {
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	parting bool // the member has left
+}
+
+// end ends the loop and waits for its end.
+func (p *pinging) end() {
+	p.cancel()
+	<-p.ended
+}
+
+// startAndEnd starts a pingLoop for each member that has none, and ends those of members that have
+// gone. When a member has left, its stream of writes is closed at once. When its loop has ended, nothing
+// that is kept of the member is left.
+func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pinging) {
+	links := p.membership.links.Load()
+	for m, loop := range running {
+		if links.members[m.id] == m {
+			continue
+		}
+		if !loop.parting {
+			loop.parting = true
+			p.intake.drop(m.id, errGone)
+			p.forget(m.id)
+		}
+		if links.parting[m.id] != m {
+			loop.end()
+			delete(running, m)
+			p.forget(m.id) // an answer may have been under way when it left
+		}
+	}
+	for m := range links.all() {
+		if running[m] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		loop := &pinging{cancel: cancel, ended: make(chan struct{})}
+		running[m] = loop
+		go func() {
+			defer close(loop.ended)
+			p.pingLoop(ctx, m)
+		}()
+	}
+}
+
+// forget drops what is kept of a member's answers.
+func (p *pinger) forget(id uint32) {
+	p.proofs.forget(id)
+	p.compared.forget(id)
+	p.clocks.forget(id)
+}
+
+// pingAll pings every member, and returns the number of the ping.
+func (p *pinger) pingAll() uint64 {
+	number := p.asked.Add(1)
+	p.membership.wakeAll()
+	return number
+}
+
+// allAnswered reports whether every reachable member has answered the ping. A member that has sent
+// nothing for a tick, the length of two pings, is unreachable and is not waited for.
+func (p *pinger) allAnswered(number uint64, now time.Time) bool {
+	for m := range p.membership.links.Load().all() {
+		m.mu.Lock()
+		answered := m.answered >= number || !m.heard.IsZero() && now.Sub(m.heard) > p.cfg.Tick
+		m.mu.Unlock()
+		if !answered {
+			return false
+		}
+	}
+	return true
+}
+
+// redialSilent closes the connections to members that have sent nothing for a tick, the time of two
+// pings. The network may have dropped such a connection, and everything sent on it is then lost
+// without an error. If a member does not answer on the next connection either, it gets twice as
+// long each time, up to the sync limit. If this process itself was paused, every member gets
+// another tick.
+func (p *pinger) redialSilent(now time.Time, late bool) {
+	if p.cfg.Redial == nil {
+		return
+	}
+	for _, m := range p.membership.present() {
+		if m.id != p.cfg.Self && m.redialDue(now, p.cfg.Tick, p.cfg.SyncLimit, late) {
+			p.cfg.Redial(m.id)
+		}
+	}
+}
+
+// cutSilent ends the streams of members that have sent nothing for the sync limit, because their
+// connection may be dead. They are opened again. If this process was paused, every member gets the
+// full time again.
+func (p *pinger) cutSilent(now time.Time, late bool) {
+	limit := time.Duration(p.cfg.SyncLimit) * p.cfg.Tick
+	for _, m := range p.membership.present() {
+		m.mu.Lock()
+		silent := !m.heard.IsZero() && now.Sub(m.heard) >= limit && !late
+		cut := m.cut
+		if silent || late {
+			m.heard = now
+		}
+		m.mu.Unlock()
+		if !silent {
+			continue
+		}
+		p.markLost(m, errSilent)
+		cut()
+		p.intake.drop(m.id, errSilent)
+	}
+}
