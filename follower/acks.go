@@ -39,29 +39,29 @@ type ackQueue struct {
 	boot uint64        // of this process
 	work chan struct{} // one place: an acknowledgement may be due
 
-	mu    sync.Mutex
-	queue []ack // in order of arrival
+	mu      sync.Mutex
+	pending []ack // in order of arrival
 }
 
 func newAckQueue(boot uint64) ackQueue {
 	return ackQueue{boot: boot, work: make(chan struct{}, 1)}
 }
 
-// add queues a ping's acknowledgement. It ignores one that is for another boot.
-func (q *ackQueue) add(ping *proto.Ping) {
+// addAck queues a ping's acknowledgement. It ignores one that is for another boot.
+func (q *ackQueue) addAck(ping *proto.Ping) {
 	if ping.Ack == nil || ping.Ack.Boot != q.boot {
 		return
 	}
 	a := ack{nonce: ping.Nonce, through: ping.Ack.Through, commit: ping.Ack.Commit, refused: ping.Ack.Refused}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.queue); n > 0 && q.queue[n-1].nonce != a.nonce {
-		q.queue = nil // these are of an earlier leader
+	if n := len(q.pending); n > 0 && q.pending[n-1].nonce != a.nonce {
+		q.pending = nil // these are of an earlier leader
 	}
-	if n := len(q.queue); n == maxAcks || n > 0 && q.queue[n-1].through == 0 {
-		q.queue[n-1].merge(a)
+	if n := len(q.pending); n == maxAcks || n > 0 && q.pending[n-1].through == 0 {
+		q.pending[n-1].merge(a)
 	} else {
-		q.queue = append(q.queue, a)
+		q.pending = append(q.pending, a)
 	}
 	wake(q.work)
 }
@@ -69,7 +69,7 @@ func (q *ackQueue) add(ping *proto.Ping) {
 // entryApplied signals work if the entry at index makes an acknowledgement due.
 func (q *ackQueue) entryApplied(index uint64) {
 	q.mu.Lock()
-	due := len(q.queue) > 0 && q.queue[0].commit <= index
+	due := len(q.pending) > 0 && q.pending[0].commit <= index
 	q.mu.Unlock()
 	if due {
 		wake(q.work)
@@ -82,8 +82,8 @@ func (q *ackQueue) entryApplied(index uint64) {
 func (q *ackQueue) nextRefusals(nonce uint64) (ack, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range q.queue {
-		a := &q.queue[i]
+	for i := range q.pending {
+		a := &q.pending[i]
 		if !a.heeded && a.through != 0 && a.nonce == nonce && len(a.refused) > 0 {
 			a.heeded = true
 			return *a, true
@@ -96,10 +96,10 @@ func (q *ackQueue) nextRefusals(nonce uint64) (ack, bool) {
 func (q *ackQueue) nextDue(applied uint64) (ack, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queue) == 0 || q.queue[0].through == 0 || q.queue[0].commit > applied {
+	if len(q.pending) == 0 || q.pending[0].through == 0 || q.pending[0].commit > applied {
 		return ack{}, false
 	}
-	a := q.queue[0]
-	q.queue = q.queue[1:]
+	a := q.pending[0]
+	q.pending = q.pending[1:]
 	return a, true
 }

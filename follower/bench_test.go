@@ -28,7 +28,7 @@ func benchFollower(b *testing.B, n int) *Follower {
 		b.Fatal(err)
 	}
 	for i := range n {
-		f.renewer.touched.Touch(jute.SessionID(self<<56+i), timeout)
+		f.renewer.touches.Touch(jute.SessionID(self<<56+i), timeout)
 	}
 	return f
 }

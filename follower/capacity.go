@@ -7,9 +7,9 @@ import "container/list"
 type capacity struct {
 	maxWrites, maxBytes int
 
-	writes, bytes int
-	heavyBytes    int          // bytes of heavy writes, among bytes
-	blocked       [2]list.List // lists of *place, in order of arrival: for light writes, for heavy ones
+	queuedWrites, queuedBytes int
+	heavyBytes                int          // bytes of heavy writes, among bytes
+	blockedSubmits            [2]list.List // lists of *place, in order of arrival: for light writes, for heavy ones
 }
 
 // place is a place in the list of Submits that wait for room.
@@ -20,65 +20,65 @@ type place struct {
 	freed bool
 }
 
-// full reports whether there is no room for a light or a heavy write. Heavy writes may take only
+// isFull reports whether there is no room for a light or a heavy write. Heavy writes may take only
 // half of the bytes, so that light ones find room beside them.
-func (c *capacity) full(heavy bool) bool {
-	return c.writes >= c.maxWrites || c.bytes >= c.maxBytes || heavy && c.heavyBytes >= c.maxBytes/2
+func (c *capacity) isFull(heavy bool) bool {
+	return c.queuedWrites >= c.maxWrites || c.queuedBytes >= c.maxBytes || heavy && c.heavyBytes >= c.maxBytes/2
 }
 
-func (c *capacity) add(cost cost) {
-	c.writes++
-	c.bytes += cost.size
+func (c *capacity) addWrite(cost cost) {
+	c.queuedWrites++
+	c.queuedBytes += cost.size
 	if cost.heavy() {
 		c.heavyBytes += cost.size
 	}
 }
 
-func (c *capacity) remove(cost cost) {
-	c.writes--
-	c.bytes -= cost.size
+func (c *capacity) removeWrite(cost cost) {
+	c.queuedWrites--
+	c.queuedBytes -= cost.size
 	if cost.heavy() {
 		c.heavyBytes -= cost.size
 	}
 }
 
-// block adds a place for a write at the end of its list. The place is freed when there is room, or by the lane l,
+// blockSubmit adds a place for a write at the end of its list. The place is freed when there is room, or by the lane l,
 // which may be nil.
-func (c *capacity) block(cost cost, l *lane) *list.Element {
+func (c *capacity) blockSubmit(cost cost, l *lane) *list.Element {
 	p := &place{cost: cost, lane: l, free: make(chan struct{})}
-	e := c.list(cost).PushBack(p)
+	e := c.blockedList(cost).PushBack(p)
 	if l != nil {
 		l.place = e
 	}
 	return e
 }
 
-// list returns the list in which a Submit of such a write waits.
-func (c *capacity) list(cost cost) *list.List {
+// blockedList returns the list in which a Submit of such a write waits.
+func (c *capacity) blockedList(cost cost) *list.List {
 	if cost.heavy() {
-		return &c.blocked[1]
+		return &c.blockedSubmits[1]
 	}
-	return &c.blocked[0]
+	return &c.blockedSubmits[0]
 }
 
-// admit lets in the writes that have waited longest, light ones first, as far as there is room.
-func (c *capacity) admit() {
-	for i := range c.blocked {
-		b := &c.blocked[i]
-		for e := b.Front(); e != nil && !c.full(i == 1); e = b.Front() {
-			c.free(e)
+// admitBlocked lets in the writes that have waited longest, light ones first, as far as there is room.
+func (c *capacity) admitBlocked() {
+	for i := range c.blockedSubmits {
+		b := &c.blockedSubmits[i]
+		for e := b.Front(); e != nil && !c.isFull(i == 1); e = b.Front() {
+			c.freePlace(e)
 		}
 	}
 }
 
-// free removes a place from its list and lets its Submit continue, with its write counted.
-func (c *capacity) free(e *list.Element) {
+// freePlace removes a place from its list and lets its Submit continue, with its write counted.
+func (c *capacity) freePlace(e *list.Element) {
 	p := e.Value.(*place)
-	c.list(p.cost).Remove(e)
+	c.blockedList(p.cost).Remove(e)
 	if p.lane != nil && p.lane.place == e {
 		p.lane.place = nil
 	}
-	c.add(p.cost)
+	c.addWrite(p.cost)
 	p.freed = true
 	close(p.free)
 }

@@ -129,8 +129,8 @@ func TestHeavyWritesLeaveRoom(t *testing.T) {
 		l.apply(2)
 	}
 	l.apply(1)
-	if n := len(l.lanes); n != 0 || l.sent.heavy != 0 || l.queued.heavyBytes != 0 {
-		t.Errorf("left: %d lanes, heavy: %d units sent, %d bytes held", n, l.sent.heavy, l.queued.heavyBytes)
+	if n := len(l.lanes); n != 0 || l.sent.heavyWeight != 0 || l.queued.heavyBytes != 0 {
+		t.Errorf("left: %d lanes, heavy: %d units sent, %d bytes held", n, l.sent.heavyWeight, l.queued.heavyBytes)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestClassesShareByWeight(t *testing.T) {
 	for range 40_000 {
 		l.mu.Lock()
 		ok := l.number(time.Now().Add(maxRest)) // after each rest, so that all classes are compared, and not only lighter ones
-		r := *l.sent.queue.At(l.sent.queue.Len() - 1)
+		r := *l.sent.writes.At(l.sent.writes.Len() - 1)
 		l.mu.Unlock()
 		if !ok {
 			t.Fatal("nothing to send")

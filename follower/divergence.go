@@ -35,8 +35,8 @@ type divergence struct {
 	cfg *Config
 	log *slog.Logger
 
-	reports   chan verdictReport // one place: a verdict to be checked
-	lastWrong time.Time          // when check, which alone uses it, last logged that a leader is wrong
+	pendingReport chan verdictReport // one place: a verdict to be checked
+	lastWrong     time.Time          // when check, which alone uses it, last logged that a leader is wrong
 }
 
 // verdictReport is a verdict of the member that leads in a term.
@@ -47,19 +47,19 @@ type verdictReport struct {
 }
 
 func newDivergence(cfg *Config, log *slog.Logger) *divergence {
-	return &divergence{cfg: cfg, log: log, reports: make(chan verdictReport, 1)}
+	return &divergence{cfg: cfg, log: log, pendingReport: make(chan verdictReport, 1)}
 }
 
-// report passes a ping's verdict, if it has one, on to checkLoop. A verdict does not count if it is about an
+// reportVerdict passes a ping's verdict, if it has one, on to checkLoop. A verdict does not count if it is about an
 // earlier process of this member, or about a state that a snapshot has replaced since. report never waits:
 // while a verdict is being checked, others are dropped.
-func (d *divergence) report(ping *proto.Ping) {
+func (d *divergence) reportVerdict(ping *proto.Ping) {
 	v := ping.Verdict
 	if v == nil || v.Own == v.Theirs || !d.isCurrent(v) {
 		return
 	}
 	select {
-	case d.reports <- verdictReport{v, ping.Term, ping.Leader}:
+	case d.pendingReport <- verdictReport{v, ping.Term, ping.Leader}:
 	default:
 	}
 }
@@ -75,8 +75,8 @@ func (d *divergence) checkLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case r := <-d.reports:
-			d.check(ctx, r)
+		case r := <-d.pendingReport:
+			d.checkReport(ctx, r)
 		}
 		select {
 		case <-ctx.Done():
@@ -86,8 +86,8 @@ func (d *divergence) checkLoop(ctx context.Context) error {
 	}
 }
 
-// check compares a verdict with the marks of the other members.
-func (d *divergence) check(ctx context.Context, r verdictReport) {
+// checkReport compares a verdict with the marks of the other members.
+func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
 	voters := d.cfg.Members()
 	theirs, own := d.countDigests(ctx, r.Verdict, voters)
 	if ctx.Err() != nil || !d.isCurrent(r.Verdict) || d.cfg.RaftTerm() != r.term {

@@ -199,7 +199,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
 		f.forwarder.run, f.renewer.ackLoop, f.renewer.lapseLoop, f.syncs.requestLoop, f.syncs.completeLoop,
-		f.divergence.checkLoop, f.incarnation.wait,
+		f.divergence.checkLoop, f.incarnation.waitForEnd,
 	} {
 		g.Go(func() error { return run(ctx) })
 	}
@@ -225,7 +225,7 @@ func (f *Follower) OfferSession() (id jute.SessionID, ok bool) { return f.incarn
 // Touch renews a session held by a local connection that was granted timeout. It never blocks. It
 // is called for every request of every client.
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
-	f.renewer.touched.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
+	f.renewer.touches.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
 	if table := f.leading.Load(); table != nil {
 		table.Touch(id, f.cfg.Monotonic.Now(), timeout) // this member leads: touches of its own clients count without a ping
 	}
@@ -286,10 +286,10 @@ func (f *Follower) Sync(conn uint64, w znode.Waiter) { f.syncs.add(conn, w) }
 
 // AwaitSync waits until everything that was committed before the call has been applied here. It fails
 // only if ctx ends first.
-func (f *Follower) AwaitSync(ctx context.Context) error { return f.syncs.await(ctx) }
+func (f *Follower) AwaitSync(ctx context.Context) error { return f.syncs.awaitSync(ctx) }
 
 // Marks returns the digests by which this member is compared with the others. It takes no lock.
-func (f *Follower) Marks() *proto.Marks { return marks(f.cfg.State) }
+func (f *Follower) Marks() *proto.Marks { return stateHashes(f.cfg.State) }
 
 // Detach reports that a connection has ended. Its creates and attaches that have not been applied
 // become empty transactions, its syncs are forgotten, and its lease of session id ends. Its writes

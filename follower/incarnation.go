@@ -18,44 +18,44 @@ import (
 // incarnation is this process of the member, as the replicated state knows it: by its boot. It draws the
 // ids of new sessions. Make one with newIncarnation. It is safe for concurrent use.
 type incarnation struct {
-	self  uint32
-	boot  uint64
-	state State
-	wall  func() time.Time // the base of session ids
-	log   *slog.Logger
+	self      uint32
+	boot      uint64
+	state     State
+	wallClock func() time.Time // the base of session ids
+	log       *slog.Logger
 
 	announced chan struct{}               // closed once boot is the member's current one
 	ids       *sessiontracker.IDGenerator // set before announced is closed
 	over      chan struct{}               // closed once boot is no longer current, or once this member was added again
-	end       sync.Once                   // sets why and closes over
-	why       error
+	endOnce   sync.Once                   // sets why and closes over
+	endReason error
 
-	mu         sync.Mutex
-	current    uint64 // the member's current boot in the replicated state
-	wasCurrent bool   // boot is, or once was, the current one
-	list       int64  // version of the list of servers; 0: none
+	mu          sync.Mutex
+	currentBoot uint64 // the member's current boot in the replicated state
+	wasOurs     bool   // boot is, or once was, the current one
+	listVersion int64  // version of the list of servers; 0: none
 }
 
 func newIncarnation(cfg *Config, log *slog.Logger) *incarnation {
 	return &incarnation{
-		self: cfg.Self, boot: cfg.Boot, state: cfg.State, wall: cfg.Wall, log: log,
+		self: cfg.Self, boot: cfg.Boot, state: cfg.State, wallClock: cfg.Wall, log: log,
 		announced: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
-// observe records the member's current boot, and reports whether this incarnation has just been
+// observeBoot records the member's current boot, and reports whether this incarnation has just been
 // announced. If another boot replaces this one, the incarnation is over. If another one is current
 // before that, the next announcement names it as its predecessor.
-func (i *incarnation) observe(boot uint64) (announced bool) {
+func (i *incarnation) observeBoot(boot uint64) (announced bool) {
 	i.mu.Lock()
-	was, wasCurrent := i.current, i.wasCurrent
-	i.current, i.wasCurrent = boot, wasCurrent || boot == i.boot
+	was, wasCurrent := i.currentBoot, i.wasOurs
+	i.currentBoot, i.wasOurs = boot, wasCurrent || boot == i.boot
 	i.mu.Unlock()
 	switch {
 	case boot == was || boot == 0: // 0: this member was removed. If it is added again, it announces itself as the first
 	case boot == i.boot && !wasCurrent:
 		highest := i.state.HighestSession(i.self)
-		i.ids = sessiontracker.NewIDGenerator(i.self, i.wall().UnixMilli(), highest)
+		i.ids = sessiontracker.NewIDGenerator(i.self, i.wallClock().UnixMilli(), highest)
 		close(i.announced)
 		i.log.Debug("announced", "replaces", was)
 		return true
@@ -69,8 +69,8 @@ func (i *incarnation) observe(boot uint64) (announced bool) {
 // member is listed but has no boot, it has been removed and added again: the incarnation is over.
 func (i *incarnation) observeList(version int64, listed bool) {
 	i.mu.Lock()
-	i.list = version
-	again := listed && i.wasCurrent && i.current == 0
+	i.listVersion = version
+	again := listed && i.wasOurs && i.currentBoot == 0
 	i.mu.Unlock()
 	if again {
 		i.endFor(ErrAddedAgain)
@@ -79,19 +79,19 @@ func (i *incarnation) observeList(version int64, listed bool) {
 
 // endFor makes wait return an error.
 func (i *incarnation) endFor(why error) {
-	i.end.Do(func() {
-		i.why = why
+	i.endOnce.Do(func() {
+		i.endReason = why
 		close(i.over)
 	})
 }
 
-// wait waits until this incarnation is over and returns the reason, or nil if ctx ends first.
-func (i *incarnation) wait(ctx context.Context) error {
+// waitForEnd waits until this incarnation is over and returns the reason, or nil if ctx ends first.
+func (i *incarnation) waitForEnd(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-i.over:
-		return i.why
+		return i.endReason
 	}
 }
 
@@ -122,12 +122,12 @@ type announcement struct {
 	list     int64 // version of the list at that time; one from before this member was added again has no effect
 }
 
-// announce fills in a and returns true if an announcement must be sent. None is needed once this
+// nextAnnouncement fills in a and returns true if an announcement must be sent. None is needed once this
 // boot has been the member's current one, or if the link has already sent one that replaces the
 // present boot, under the present list of servers.
-func (i *incarnation) announce(a *announcement) bool {
+func (i *incarnation) nextAnnouncement(a *announcement) bool {
 	i.mu.Lock()
-	current, wasCurrent, list := i.current, i.wasCurrent, i.list
+	current, wasCurrent, list := i.currentBoot, i.wasOurs, i.listVersion
 	i.mu.Unlock()
 	if wasCurrent || a.txn != nil && a.replaces == current && a.list == list {
 		return false

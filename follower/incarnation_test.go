@@ -14,27 +14,27 @@ func TestIncarnation(t *testing.T) {
 	var sent announcement
 	announces := func(what string, want bool) {
 		t.Helper()
-		if got := i.announce(&sent); got != want {
+		if got := i.nextAnnouncement(&sent); got != want {
 			t.Errorf("announces itself %s: %t, want %t", what, got, want)
 		}
 	}
 	announces("at first", true)
 	announces("again", false)
-	i.observe(76)
+	i.observeBoot(76)
 	announces("after the boot before", true)
 	i.observeList(2, true)
 	announces("in another list", true)
 	if _, ok := i.offerSession(); ok {
 		t.Error("a session before the announcement")
 	}
-	if !i.observe(ourBoot) || i.observe(ourBoot) {
+	if !i.observeBoot(ourBoot) || i.observeBoot(ourBoot) {
 		t.Error("announced not exactly once")
 	}
 	announces("as the current boot", false)
 	if _, ok := i.offerSession(); !ok {
 		t.Error("no session after the announcement")
 	}
-	i.observe(0)
+	i.observeBoot(0)
 	i.observeList(3, false)
 	announces("when removed", false)
 	select {
@@ -43,7 +43,7 @@ func TestIncarnation(t *testing.T) {
 	default:
 	}
 	i.observeList(4, true)
-	if err := i.wait(t.Context()); !errors.Is(err, ErrAddedAgain) {
+	if err := i.waitForEnd(t.Context()); !errors.Is(err, ErrAddedAgain) {
 		t.Errorf("added again: %v", err)
 	}
 }

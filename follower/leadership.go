@@ -21,10 +21,10 @@ type leadership struct {
 	raftLeader func() uint32 // Config.RaftLeader
 	clock      monotonic.Clock
 
-	mu      sync.Mutex
-	term    *term       // the newest TermStart applied; of term 0 before the first
-	retired uint64      // nonce of the TermStart before it, if raft's term was the same
-	stream  *pingStream // the present leader's stream, or nil
+	mu           sync.Mutex
+	term         *term       // the newest TermStart applied; of term 0 before the first
+	retiredNonce uint64      // nonce of the TermStart before it, if raft's term was the same
+	leaderStream *pingStream // the present leader's stream, or nil
 }
 
 // term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
@@ -67,33 +67,33 @@ func newLeadership(cfg *Config) *leadership {
 	}
 }
 
-// current returns the newest TermStart applied.
-func (l *leadership) current() *term {
+// currentTerm returns the newest TermStart applied.
+func (l *leadership) currentTerm() *term {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term
 }
 
-// start makes t the current term.
-func (l *leadership) start(t znode.Term) {
+// startTerm makes t the current term.
+func (l *leadership) startTerm(t znode.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.replace(t)
+	l.replaceTerm(t)
 }
 
-// restore makes t, of a snapshot, the current term if it is newer.
-func (l *leadership) restore(t znode.Term) {
+// restoreTerm makes t, of a snapshot, the current term if it is newer.
+func (l *leadership) restoreTerm(t znode.Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.Index > l.term.Index {
-		l.replace(t)
+		l.replaceTerm(t)
 	}
 }
 
-func (l *leadership) replace(t znode.Term) {
-	l.retired = 0
+func (l *leadership) replaceTerm(t znode.Term) {
+	l.retiredNonce = 0
 	if l.term.Term.Term == t.Term {
-		l.retired = l.term.Nonce
+		l.retiredNonce = l.term.Nonce
 	}
 	l.term.cancel()
 	l.term = newTerm(t, l.clock.Now())
@@ -108,23 +108,23 @@ func (l *leadership) mayLead(t *term) bool {
 // unreachedFor returns for how long this member has not reached the Leader service of the leader that
 // it knows. It returns 0 if it knows none in raft's term, or leads itself.
 func (l *leadership) unreachedFor(now time.Time) time.Duration {
-	t := l.current()
+	t := l.currentTerm()
 	if t.Leader == l.self || !l.mayLead(t) {
 		return 0
 	}
 	return t.reached.since(now)
 }
 
-// excuse restarts the time of unreachedFor while raft has no contact with the leader either.
-func (l *leadership) excuse(now time.Time) {
-	if t := l.current(); l.raftLeader() != t.Leader {
+// excuseUnreached restarts the time of unreachedFor while raft has no contact with the leader either.
+func (l *leadership) excuseUnreached(now time.Time) {
+	if t := l.currentTerm(); l.raftLeader() != t.Leader {
 		t.reach(now)
 	}
 }
 
-// accept makes s the stream of the present leader, or rejects it. A leader may ping before its
+// acceptPing makes s the stream of the present leader, or rejects it. A leader may ping before its
 // TermStart has been applied here. Then only its term can be checked.
-func (l *leadership) accept(s *pingStream, ping *proto.Ping) error {
+func (l *leadership) acceptPing(s *pingStream, ping *proto.Ping) error {
 	if err := l.checkTerm(ping); err != nil {
 		return err
 	}
@@ -133,12 +133,12 @@ func (l *leadership) accept(s *pingStream, ping *proto.Ping) error {
 	switch {
 	case ping.Term == l.term.Term.Term && ping.Leader != l.term.Leader:
 		return notItsLeader(ping, l.term.Leader)
-	case ping.Term < l.term.Term.Term || ping.Term == l.term.Term.Term && ping.Nonce == l.retired:
+	case ping.Term < l.term.Term.Term || ping.Term == l.term.Term.Term && ping.Nonce == l.retiredNonce:
 		return status.Errorf(codes.FailedPrecondition, "ping of term %d, which has ended", ping.Term)
-	case s.term == 0 && (l.stream == nil || l.stream.term <= ping.Term):
+	case s.term == 0 && (l.leaderStream == nil || l.leaderStream.term <= ping.Term):
 		s.term = ping.Term
-		l.stream = s
-	case l.stream != s:
+		l.leaderStream = s
+	case l.leaderStream != s:
 		return status.Error(codes.Aborted, "a newer stream of pings has taken over")
 	case s.term != ping.Term:
 		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
@@ -173,8 +173,8 @@ func notItsLeader(ping *proto.Ping, leader uint32) error {
 func (l *leadership) dropStream(s *pingStream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stream == s {
-		l.stream = nil
+	if l.leaderStream == s {
+		l.leaderStream = nil
 	}
 }
 
@@ -182,5 +182,5 @@ func (l *leadership) dropStream(s *pingStream) {
 func (l *leadership) pingStream() *pingStream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stream
+	return l.leaderStream
 }

@@ -46,35 +46,35 @@ func TestLeadershipKeepsTheNewest(t *testing.T) {
 	var raftTerm atomic.Uint64
 	raftTerm.Store(5)
 	l := testLeadership(&raftTerm)
-	l.start(znode.Term{Term: 5, Nonce: 50, Leader: 1, Index: 10})
+	l.startTerm(znode.Term{Term: 5, Nonce: 50, Leader: 1, Index: 10})
 	ping := &proto.Ping{Term: 5, Nonce: 50, Leader: 1}
 	first, second := &pingStream{}, &pingStream{}
 	for _, s := range []*pingStream{first, second, second} {
-		if err := l.accept(s, ping); err != nil {
+		if err := l.acceptPing(s, ping); err != nil {
 			t.Fatal(err)
 		}
 		if l.pingStream() != s {
 			t.Error("a stream that was accepted is not the present one")
 		}
 	}
-	if err := l.accept(first, ping); status.Code(err) != codes.Aborted {
+	if err := l.acceptPing(first, ping); status.Code(err) != codes.Aborted {
 		t.Errorf("the replaced stream: %v, want Aborted", err)
 	}
 	l.dropStream(first)
 	if l.pingStream() != second {
 		t.Error("the end of the replaced stream ended the present one")
 	}
-	old := l.current()
-	l.start(znode.Term{Term: 5, Nonce: 51, Leader: 1, Index: 11})
-	if old.ctx.Err() == nil || l.current().Nonce != 51 {
+	old := l.currentTerm()
+	l.startTerm(znode.Term{Term: 5, Nonce: 51, Leader: 1, Index: 11})
+	if old.ctx.Err() == nil || l.currentTerm().Nonce != 51 {
 		t.Error("the old term goes on")
 	}
-	if err := l.accept(second, ping); status.Code(err) != codes.FailedPrecondition {
+	if err := l.acceptPing(second, ping); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("ping of the retired nonce: %v, want FailedPrecondition", err)
 	}
 	for i, want := range []uint64{51, 52} {
-		l.restore(znode.Term{Term: 5, Nonce: 52, Leader: 1, Index: uint64(11 + i)})
-		if got := l.current().Nonce; got != want {
+		l.restoreTerm(znode.Term{Term: 5, Nonce: 52, Leader: 1, Index: uint64(11 + i)})
+		if got := l.currentTerm().Nonce; got != want {
 			t.Errorf("nonce %d after a snapshot with the term of index %d, want %d", got, 11+i, want)
 		}
 	}

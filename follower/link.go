@@ -34,35 +34,35 @@ type forwarder struct {
 	out         *outbox
 	incarnation *incarnation
 	leadership  *leadership
-	retry       *backoff
-	report      linkReport
+	backoff     *backoff
+	linkReport  linkReport
 }
 
 func newForwarder(cfg *Config, log *slog.Logger, out *outbox, incarnation *incarnation, leadership *leadership) *forwarder {
 	return &forwarder{
 		cfg: cfg, out: out, incarnation: incarnation, leadership: leadership,
-		retry: newBackoff(cfg.Tick), report: linkReport{log: log, self: cfg.Self, patience: cfg.Tick},
+		backoff: newBackoff(cfg.Tick), linkReport: linkReport{log: log, self: cfg.Self, patience: cfg.Tick},
 	}
 }
 
 // run keeps a link to the current leader and sends the outbox over it, until ctx ends.
 func (f *forwarder) run(ctx context.Context) error {
 	for {
-		t := f.leadership.current()
+		t := f.leadership.currentTerm()
 		if f.leadership.mayLead(t) {
 			began := time.Now()
-			f.report.begin(t, began)
-			err := f.link(ctx, t)
+			f.linkReport.begin(t, began)
+			err := f.runLink(ctx, t)
 			if ctx.Err() != nil {
 				return nil
 			}
-			lived := time.Since(began) > f.retry.most
+			lived := time.Since(began) > f.backoff.most
 			if lived {
-				f.retry.reset()
+				f.backoff.reset()
 			}
-			f.report.ended(lived, err)
+			f.linkReport.ended(lived, err)
 		}
-		if !f.retry.wait(ctx, t) {
+		if !f.backoff.wait(ctx, t) {
 			return nil
 		}
 	}
@@ -106,9 +106,9 @@ func (r *linkReport) ended(lived bool, err error) {
 	}
 }
 
-// link sends to the leader of t, starting with all that is not applied yet, and returns why the
+// runLink sends to the leader of t, starting with all that is not applied yet, and returns why the
 // link ended.
-func (f *forwarder) link(ctx context.Context, t *term) error {
+func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(t.ctx, func() { cancel(errNewTerm) })()
 	defer cancel(nil)
@@ -131,16 +131,16 @@ func (f *forwarder) link(ctx context.Context, t *term) error {
 	defer partners.Wait()
 	defer cancel(nil)
 	f.out.rewind()
-	return f.send(ctx, stream, t)
+	return f.sendOutbox(ctx, stream, t)
 }
 
-// send sends what there is, waits for more, and so on until ctx ends.
-func (f *forwarder) send(ctx context.Context, stream proto.Leader_ForwardClient, t *term) error {
+// sendOutbox sends what there is, waits for more, and so on until ctx ends.
+func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardClient, t *term) error {
 	var announced announcement
 	var txns []*proto.Txn
 	for {
 		txns = txns[:0]
-		if f.incarnation.announce(&announced) {
+		if f.incarnation.nextAnnouncement(&announced) {
 			txns = append(txns, announced.txn)
 		}
 		txns = f.out.take(txns, time.Now())

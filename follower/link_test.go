@@ -302,7 +302,7 @@ func TestReplaced(t *testing.T) {
 			t.Error("the other process's write was taken for ours")
 		}
 		var told announcement
-		if r.f.incarnation.announce(&told) {
+		if r.f.incarnation.nextAnnouncement(&told) {
 			t.Error("would announce itself again")
 		}
 		r.ran <- nil
@@ -447,14 +447,14 @@ func TestForwarder(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- newForwarder(cfg, log, out, incarnation, leadership).run(ctx) }()
-		incarnation.observe(ourBoot)
+		incarnation.observeBoot(ourBoot)
 		out.open()
 		if !out.offer(&proto.Txn{Conn: 1, Op: int32(jute.OpCreate), Body: []byte("a")}, nil) {
 			t.Fatal("no room")
 		}
 		for id := uint32(1); id <= 2; id++ {
 			raftTerm.Store(uint64(id))
-			leadership.start(znode.Term{Term: uint64(id), Nonce: 10 + uint64(id), Leader: id, Index: uint64(id)})
+			leadership.startTerm(znode.Term{Term: uint64(id), Nonce: 10 + uint64(id), Leader: id, Index: uint64(id)})
 			time.Sleep(tick)
 			if got := leaders.leaders[id].sent(); !slices.Equal(got, []string{"a"}) {
 				t.Errorf("leader %d got %v", id, got)

@@ -13,7 +13,7 @@ import (
 // applied to t's leader. Entries of an earlier term that are not applied by now never will be.
 func (f *Follower) TermStarted(t znode.Term) {
 	f.out.leaderChanged()
-	f.leadership.start(t)
+	f.leadership.startTerm(t)
 }
 
 // Announced implements znode.Hooks.
@@ -26,7 +26,7 @@ func (f *Follower) Announced(member uint32, boot, _ uint64) {
 // setBoot records the member's current boot. If it is ours, it opens the outbox. Otherwise the forwarder may have
 // to announce us.
 func (f *Follower) setBoot(boot uint64) {
-	if f.incarnation.observe(boot) {
+	if f.incarnation.observeBoot(boot) {
 		f.out.open()
 	} else {
 		f.out.wake()
@@ -108,7 +108,7 @@ func (f *Follower) Dropped(*proto.Txn) {}
 // EntryEnd implements znode.Hooks. It must also be called for indices without an entry of ours,
 // because the leader may name one of them in an acknowledgement or in the answer to a sync.
 func (f *Follower) EntryEnd(index uint64) {
-	f.renewer.applied.Store(index)
+	f.renewer.appliedIndex.Store(index)
 	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.entryApplied
 	f.leases.entryApplied(now)
 	f.out.entryApplied(now)
@@ -125,6 +125,6 @@ func (f *Follower) Restored() {
 		f.out.forget(cursor)
 	}
 	f.leases.clear()
-	f.leadership.restore(f.cfg.State.Term())
+	f.leadership.restoreTerm(f.cfg.State.Term())
 	f.EntryEnd(f.cfg.State.Index())
 }

@@ -118,7 +118,7 @@ func (o *outbox) submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) err
 			return err
 		}
 	} else {
-		o.queued.add(cost)
+		o.queued.addWrite(cost)
 	}
 	o.enter(txn, w, cost)
 	return nil
@@ -135,7 +135,7 @@ func (o *outbox) offer(txn *proto.Txn, w znode.Waiter) bool {
 	if !o.admits(txn, cost) {
 		return false
 	}
-	o.queued.add(cost)
+	o.queued.addWrite(cost)
 	o.enter(txn, w, cost)
 	return true
 }
@@ -157,7 +157,7 @@ func costOf(txn *proto.Txn) (cost, error) {
 func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
 	if len(o.lanes) == 0 {
-		o.stall.begin(o.clock.Now())
+		o.stall.beginWait(o.clock.Now())
 	}
 	l := o.lane(txn.Conn)
 	l.queue.Push(request{txn: txn, waiter: w, lane: l, cost: cost})
@@ -170,7 +170,7 @@ func (o *outbox) enter(txn *proto.Txn, w znode.Waiter, cost cost) {
 
 // admits reports whether txn need not wait.
 func (o *outbox) admits(txn *proto.Txn, c cost) bool {
-	return !o.queued.full(c.heavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxFirst || isFirst(txn))
+	return !o.queued.isFull(c.heavy()) || o.lanes[txn.Conn] == nil && (c.size <= maxFirst || isFirst(txn))
 }
 
 // wait waits until this write may be sent, and unlocks o.mu meanwhile. A write may be sent when there
@@ -181,7 +181,7 @@ func (o *outbox) wait(ctx context.Context, l *lane, c cost, first bool) error {
 	if !first && c.size > maxFirst {
 		l = nil
 	}
-	e := o.queued.block(c, l)
+	e := o.queued.blockSubmit(c, l)
 	p := e.Value.(*place)
 	o.mu.Unlock()
 	var err error
@@ -195,10 +195,10 @@ func (o *outbox) wait(ctx context.Context, l *lane, c cost, first bool) error {
 		return nil
 	}
 	if !p.freed {
-		o.queued.free(e)
+		o.queued.freePlace(e)
 	}
-	o.queued.remove(c)
-	o.queued.admit()
+	o.queued.removeWrite(c)
+	o.queued.admitBlocked()
 	return err
 }
 
@@ -241,7 +241,7 @@ func (o *outbox) drop(l *lane) {
 		return
 	}
 	if l.place != nil {
-		o.queued.free(l.place)
+		o.queued.freePlace(l.place)
 	}
 	delete(o.lanes, l.conn)
 	l.unlist()
@@ -282,7 +282,7 @@ func (o *outbox) dropQueued(l *lane, which func(*proto.Txn) bool) {
 	for range l.queue.Len() {
 		if r := l.queue.Pop(); which(r.txn) {
 			dropped++
-			o.queued.remove(r.cost)
+			o.queued.removeWrite(r.cost)
 		} else {
 			l.queue.Push(r)
 		}
@@ -293,7 +293,7 @@ func (o *outbox) dropQueued(l *lane, which func(*proto.Txn) bool) {
 	for range dropped {
 		o.drop(l)
 	}
-	o.queued.admit()
+	o.queued.admitBlocked()
 }
 
 // open allows numbers to be given, from 1 on.
@@ -317,31 +317,31 @@ func (o *outbox) take(dst []*proto.Txn, now time.Time) []*proto.Txn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for size := 0; len(dst) < maxMessageTxns && size < maxMessageBytes; {
-		r := o.sent.next()
+		r := o.sent.nextUnsent()
 		if r != nil {
-			o.sent.resent++
+			o.sent.resentCount++
 		} else if o.number(now) {
-			r = o.sent.next()
+			r = o.sent.nextUnsent()
 		} else {
 			break
 		}
 		size += r.size
 		dst = append(dst, r.wire())
 	}
-	o.queued.admit()
+	o.queued.admitBlocked()
 	return dst
 }
 
 // number moves the next write from its lane to sent. It reports false if there is none or no room
 // for it.
 func (o *outbox) number(now time.Time) bool {
-	if !o.opened || o.sent.full() {
+	if !o.opened || o.sent.isFull() {
 		return false
 	}
 	l := o.urgent.first()
 	urgent := l != nil
 	if !urgent {
-		l = o.classes.next(o.sent.sendable(now))
+		l = o.classes.next(o.sent.sendableClasses(now))
 	}
 	if l == nil {
 		return false
@@ -354,8 +354,8 @@ func (o *outbox) number(now time.Time) bool {
 	if l.queue.Len() > 0 {
 		o.list(l)
 	}
-	o.queued.remove(r.cost)
-	o.sent.push(r, o.clock.Now())
+	o.queued.removeWrite(r.cost)
+	o.sent.pushNumbered(r, o.clock.Now())
 	return true
 }
 
@@ -373,11 +373,11 @@ func (r *request) wire() *proto.Txn {
 func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.sent.has(seq) {
+	if !o.sent.isOldest(seq) {
 		return request{}, false, false
 	}
 	r = o.pop()
-	o.stall.progress = true
+	o.stall.writesApplied = true
 	closed = r.lane.closed
 	o.drop(r.lane)
 	return r, closed, true
@@ -387,27 +387,27 @@ func (o *outbox) applied(seq uint64) (r request, closed, ok bool) {
 func (o *outbox) waiter(seq uint64) znode.Waiter {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.sent.has(seq) {
+	if !o.sent.isOldest(seq) {
 		return nil
 	}
-	return o.sent.queue.At(0).waiter
+	return o.sent.writes.At(0).waiter
 }
 
 // forget removes the writes up to number through, whose outcome is unknown.
 func (o *outbox) forget(through uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.sent.queue.Len() > 0 && o.sent.oldest() <= through {
+	for o.sent.writes.Len() > 0 && o.sent.oldestNumber() <= through {
 		o.drop(o.pop().lane)
 	}
 }
 
 func (o *outbox) pop() request {
-	r := o.sent.pop()
+	r := o.sent.popOldest()
 	if r.long {
-		o.sent.rest.applied(o.clock.Now().Sub(r.sent), o.wake)
+		o.sent.longWrites.applied(o.clock.Now().Sub(r.sent), o.wake)
 	}
-	if o.queued.writes > 0 {
+	if o.queued.queuedWrites > 0 {
 		o.wake() // the link may have stopped at a bound
 	}
 	return r
@@ -418,7 +418,7 @@ func (o *outbox) pop() request {
 func (o *outbox) leaderChanged() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stall.changed = o.stall.changed || o.opened
+	o.stall.leaderChanged = o.stall.leaderChanged || o.opened
 }
 
 // entryApplied is called after each entry.

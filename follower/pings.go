@@ -51,12 +51,12 @@ func (f *Follower) listen(s *pingStream) error {
 		if err != nil {
 			return err
 		}
-		if err := f.leadership.accept(s, ping); err != nil {
+		if err := f.leadership.acceptPing(s, ping); err != nil {
 			return err
 		}
 		s.ask(ping)
-		f.renewer.acks.add(ping)
-		f.divergence.report(ping)
+		f.renewer.acks.addAck(ping)
+		f.divergence.reportVerdict(ping)
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *pingStream) prove(more bool) error {
 		if s.renewer.cfg.Joining() || s.renewer.cfg.RaftTerm() > s.term {
 			continue
 		}
-		pong := s.renewer.pong(0)
+		pong := s.renewer.newPong(0)
 		pong.Proof, pong.More = round, more
 		if err := s.stream.Send(pong); err != nil {
 			return err

@@ -189,7 +189,7 @@ func TestPing(t *testing.T) {
 		if code := s2.code(); code != codes.OK {
 			t.Errorf("the stream ended with %v", code)
 		}
-		if r.f.leadership.stream != nil {
+		if r.f.leadership.leaderStream != nil {
 			t.Error("a stream that has ended is kept")
 		}
 	})
@@ -470,7 +470,7 @@ func TestManyAcks(t *testing.T) {
 		}
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(b)}, Commit: r.state.index + 2}})
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: r.state.index + 1}})
-		if n := len(r.f.renewer.acks.queue); n != maxAcks {
+		if n := len(r.f.renewer.acks.pending); n != maxAcks {
 			t.Errorf("%d wait, want %d", n, maxAcks)
 		}
 		r.apply()

@@ -32,10 +32,10 @@ type renewer struct {
 	leases     *leases
 	leadership *leadership
 
-	touched sessiontracker.TouchMap
-	acks    ackQueue
-	applied atomic.Uint64 // index of the last entry applied here
-	count   counters
+	touches      sessiontracker.TouchMap
+	acks         ackQueue
+	appliedIndex atomic.Uint64 // index of the last entry applied here
+	counters     counters
 }
 
 func newRenewer(cfg *Config, log *slog.Logger, leases *leases, leadership *leadership) *renewer {
@@ -50,12 +50,12 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 	}
 	defer r.leases.stopWaiting(id, e)
 	if timeout, late := r.leases.late(id); late {
-		r.touched.Touch(id, timeout)
+		r.touches.Touch(id, timeout)
 	}
 	if s := r.leadership.pingStream(); s != nil {
 		s.wantFlush()
 	}
-	defer r.count.held.Since(time.Now())
+	defer r.counters.held.Since(time.Now())
 	select {
 	case <-e.done:
 		return e.err
@@ -70,11 +70,11 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 // that no ping asked for, if there is anything to flush.
 func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
 	return func(yield func(*proto.Pong) bool) {
-		batches := r.touched.Flush(r.cfg.Monotonic.Now())
+		batches := r.touches.Flush(r.cfg.Monotonic.Now())
 		if number == 0 && len(batches) == 0 {
 			return
 		}
-		pong, room := r.pong(number), touchesPerPong
+		pong, room := r.newPong(number), touchesPerPong
 		for _, b := range batches {
 			left := len(b.Touched)
 			part := r.appendBatch(pong, b, min(left, room))
@@ -84,7 +84,7 @@ func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
 					if !yield(pong) {
 						return
 					}
-					pong, room = r.pong(number), touchesPerPong
+					pong, room = r.newPong(number), touchesPerPong
 					part = r.appendBatch(pong, b, min(left, room))
 				}
 				part.Sessions = append(part.Sessions, int64(id))
@@ -96,19 +96,19 @@ func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
 	}
 }
 
-// pong returns an answer without touches. Its applied index is read after the touches of the answer
+// newPong returns an answer without touches. Its applied index is read after the touches of the answer
 // were made. A leader that has applied as much therefore knows every session that they name.
-func (r *renewer) pong(number uint64) *proto.Pong {
-	pong := &proto.Pong{Number: number, Boot: r.cfg.Boot, Disk: r.cfg.Disk(), Applied: r.applied.Load()}
+func (r *renewer) newPong(number uint64) *proto.Pong {
+	pong := &proto.Pong{Number: number, Boot: r.cfg.Boot, Disk: r.cfg.Disk(), Applied: r.appliedIndex.Load()}
 	if number != 0 {
-		pong.Marks, pong.ClockMs = marks(r.cfg.State), r.cfg.Wall().UnixMilli()
+		pong.Marks, pong.ClockMs = stateHashes(r.cfg.State), r.cfg.Wall().UnixMilli()
 		pong.Unlinked = r.leadership.unreachedFor(r.cfg.Monotonic.Now()) > r.cfg.Tick
 	}
 	return pong
 }
 
-// marks returns the digests by which this member is compared with the others. It takes no lock.
-func marks(state State) *proto.Marks {
+// stateHashes returns the digests by which this member is compared with the others. It takes no lock.
+func stateHashes(state State) *proto.Marks {
 	marks := state.Marks()
 	m := &proto.Marks{
 		Version: znode.DigestVersion,
@@ -140,33 +140,33 @@ func (r *renewer) ackLoop(ctx context.Context) error {
 		case <-r.acks.work:
 		}
 		for {
-			a, ok := r.acks.nextRefusals(r.leadership.current().Nonce)
+			a, ok := r.acks.nextRefusals(r.leadership.currentTerm().Nonce)
 			if !ok {
 				break
 			}
-			r.cutRefused(r.touched.Through(a.through), a.refused)
+			r.cutRefused(r.touches.Through(a.through), a.refused)
 		}
-		for a, ok := r.acks.nextDue(r.applied.Load()); ok; a, ok = r.acks.nextDue(r.applied.Load()) {
-			r.acknowledge(a, r.leadership.current())
+		for a, ok := r.acks.nextDue(r.appliedIndex.Load()); ok; a, ok = r.acks.nextDue(r.appliedIndex.Load()) {
+			r.handleAck(a, r.leadership.currentTerm())
 		}
 	}
 }
 
-// acknowledge renews the leases of the sessions in the acknowledged batches, except those that were
+// handleAck renews the leases of the sessions in the acknowledged batches, except those that were
 // refused. An acknowledgement of an earlier term than t does not count: the touches that it names are
 // still kept and will be sent to the present leader.
-func (r *renewer) acknowledge(a ack, t *term) {
+func (r *renewer) handleAck(a ack, t *term) {
 	if a.nonce != t.Nonce {
 		return
 	}
-	batches := r.touched.Ack(a.through)
+	batches := r.touches.Ack(a.through)
 	refused := make(map[jute.SessionID]bool, len(a.refused))
 	for _, id := range a.refused {
 		refused[jute.SessionID(id)] = true
 	}
 	now := r.cfg.Monotonic.Now()
 	for _, b := range batches {
-		r.count.flushed.Add(now.Sub(b.Sent))
+		r.counters.flushed.Add(now.Sub(b.Sent))
 		sent := b.Sent
 		if t.Leader == r.cfg.Self { // our own table counts from the touch itself, which came after the previous flush
 			sent = sent.Add(-r.cfg.Tick / 2)
@@ -194,7 +194,7 @@ func (r *renewer) cutRefused(batches []sessiontracker.Batch, refused []int64) {
 		}
 	}
 	if cut > 0 {
-		r.count.refused.Add(uint64(cut))
+		r.counters.refused.Add(uint64(cut))
 		r.log.Info("sessions refused by the leader, their connections closed", "count", cut)
 	}
 }
@@ -217,8 +217,8 @@ func (r *renewer) lapseLoop(ctx context.Context) error {
 }
 
 func (r *renewer) cutLapsed(now time.Time) {
-	if r.touched.FlushedBefore(now.Add(-r.cfg.Tick)) {
-		r.touched.Flush(now) // two pings are missing: flush, so that touches count from now, whichever leader learns of them later
+	if r.touches.FlushedBefore(now.Add(-r.cfg.Tick)) {
+		r.touches.Flush(now) // two pings are missing: flush, so that touches count from now, whichever leader learns of them later
 	}
 	// A touch that waits for longer than one and a half ping intervals has missed a ping. Without a
 	// stream it cannot be acknowledged at all.
@@ -227,14 +227,14 @@ func (r *renewer) cutLapsed(now time.Time) {
 		since = now
 	}
 	cut := 0
-	for id := range r.touched.Waiting(since) {
+	for id := range r.touches.Waiting(since) {
 		if conn, ended := r.leases.lapse(id, now); ended {
 			r.cfg.Clients.Cut(id, conn, ErrNotVouched)
 			cut++
 		}
 	}
 	if cut > 0 {
-		r.count.lapsed.Add(uint64(cut))
+		r.counters.lapsed.Add(uint64(cut))
 		r.log.Warn("sessions heard and not acknowledged, their connections closed", "count", cut)
 	}
 }
@@ -244,7 +244,7 @@ func (r *renewer) cutLapsed(now time.Time) {
 // pings keep the sessions alive. Through another member the clients may reach the leader. If there is
 // no leader, cutUnlinked closes nothing, because no other member would be better.
 func (r *renewer) cutUnlinked(now time.Time) {
-	r.leadership.excuse(now)
+	r.leadership.excuseUnreached(now)
 	if r.leadership.unreachedFor(now) < time.Duration(r.cfg.SyncLimit)*r.cfg.Tick {
 		return
 	}
@@ -253,7 +253,7 @@ func (r *renewer) cutUnlinked(now time.Time) {
 		r.cfg.Clients.Cut(id, conn, ErrNoLink)
 	}
 	if len(held) > 0 {
-		r.count.unlinked.Add(uint64(len(held)))
+		r.counters.unlinked.Add(uint64(len(held)))
 		r.log.Warn("no link to the leader for the sync limit: clients' connections closed", "count", len(held))
 	}
 }

@@ -99,7 +99,7 @@ func TestRenewer(t *testing.T) {
 			Disk: func() uint64 { return 7 }, Wall: time.Now,
 		}
 		leadership := testLeadership(&raftTerm)
-		leadership.start(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
+		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
 		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
 		r.leases.take(9, 1, timeout, time.Now())
 		r.leases.entryApplied(time.Now())
@@ -107,19 +107,19 @@ func TestRenewer(t *testing.T) {
 		defer stop()
 		go func() { _ = r.ackLoop(ctx) }()
 		time.Sleep(tick)
-		r.touched.Touch(9, timeout)
+		r.touches.Touch(9, timeout)
 		for pong := range r.pongs(1) {
 			if len(pong.Batches) != 1 || len(pong.Batches[0].Sessions) != 1 {
 				t.Fatalf("pong %v, want one touch", pong)
 			}
-			r.acks.add(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Boot: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
+			r.acks.addAck(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Boot: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
 		}
 		end := time.Now().Add(span(timeout))
 		synctest.Wait()
 		if r.leases.vouched(9, end) {
 			t.Error("renewed before the commit is applied")
 		}
-		r.applied.Store(2)
+		r.appliedIndex.Store(2)
 		r.acks.entryApplied(2)
 		synctest.Wait()
 		if !r.leases.vouched(9, end) || r.leases.vouched(9, end.Add(1)) || len(cut.cutSoFar()) != 0 {

@@ -32,11 +32,11 @@ type counters struct {
 
 // Stats returns the present values. It waits for no lock that is held for long.
 func (f *Follower) Stats() Stats {
-	c := &f.renewer.count
+	c := &f.renewer.counters
 	s := Stats{
 		Held: c.held.Buckets(), Flushed: c.flushed.Buckets(), Gaps: f.out.stall.gaps.Buckets(),
 		Lapsed: c.lapsed.Load(), Refused: c.refused.Load(), Unlinked: c.unlinked.Load(),
-		Touches: f.renewer.touched.Unacknowledged(),
+		Touches: f.renewer.touches.Unacknowledged(),
 	}
 	f.out.fill(&s)
 	return s
@@ -46,5 +46,5 @@ func (f *Follower) Stats() Stats {
 func (o *outbox) fill(s *Stats) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s.Resent, s.Waiting, s.Sent = o.sent.resent, Queue{o.queued.writes, o.queued.bytes}, Queue{o.sent.queue.Len(), o.sent.bytes}
+	s.Resent, s.Waiting, s.Sent = o.sent.resentCount, Queue{o.queued.queuedWrites, o.queued.queuedBytes}, Queue{o.sent.writes.Len(), o.sent.totalBytes}
 }

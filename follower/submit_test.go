@@ -173,7 +173,7 @@ func TestSubmitGivesUp(t *testing.T) {
 		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit: %v, want deadline exceeded", err)
 		}
-		if n, held := r.f.out.queued.blocked[0].Len(), r.f.out.queued.writes; n != 1 || held != 2 {
+		if n, held := r.f.out.queued.blockedSubmits[0].Len(), r.f.out.queued.queuedWrites; n != 1 || held != 2 {
 			t.Errorf("%d wait, want 1; %d held, want 2", n, held)
 		}
 		r.announced()
@@ -195,8 +195,8 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 			second := r.try(t.Context(), 2, "b2")
 			out.mu.Lock()
 			cancel()
-			out.queued.remove(cost{size: txnOverhead}) // room for one
-			out.queued.admit()
+			out.queued.removeWrite(cost{size: txnOverhead}) // room for one
+			out.queued.admitBlocked()
 			out.mu.Unlock()
 			synctest.Wait()
 			err := <-first
@@ -210,8 +210,8 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 				t.Fatal("it never gave up")
 			}
 			out.mu.Lock() // it went ahead: its fate was drawn; let the second in and try again
-			out.queued.remove(cost{size: txnOverhead})
-			out.queued.admit()
+			out.queued.removeWrite(cost{size: txnOverhead})
+			out.queued.admitBlocked()
 			out.mu.Unlock()
 			if !ended(t, second) {
 				t.Fatal("still waits although there is room")
@@ -245,8 +245,8 @@ func TestEverybodyGetsIn(t *testing.T) {
 			}
 			next[txn.Conn]++
 		}
-		if len(r.state.log) != conns*each || len(r.f.out.lanes) != 0 || r.f.out.queued.blocked[0].Len() != 0 || r.f.out.queued.bytes != 0 || r.f.out.sent.bytes != 0 {
-			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.out.lanes), r.f.out.queued.blocked[0].Len(), r.f.out.queued.bytes, r.f.out.sent.bytes)
+		if len(r.state.log) != conns*each || len(r.f.out.lanes) != 0 || r.f.out.queued.blockedSubmits[0].Len() != 0 || r.f.out.queued.queuedBytes != 0 || r.f.out.sent.totalBytes != 0 {
+			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.out.lanes), r.f.out.queued.blockedSubmits[0].Len(), r.f.out.queued.queuedBytes, r.f.out.sent.totalBytes)
 		}
 	})
 }

@@ -17,23 +17,23 @@ const syncsPerLock = 256
 // for the leader to name an index, then for this member to apply it. Their number is limited by the connections'
 // own limits on requests in flight. Make one with newSyncs. It is safe for concurrent use.
 type syncs struct {
-	cfg        *Config
-	leadership *leadership
-	wanted     chan struct{} // one place: a sync is waiting for a call to the leader
-	ready      chan struct{} // one place: a sync may be complete
-	callers    atomic.Uint64 // of await, counted; they count as connections, whose numbers are random and far greater
+	cfg           *Config
+	leadership    *leadership
+	callWanted    chan struct{} // one place: a sync is waiting for a call to the leader
+	completionDue chan struct{} // one place: a sync may be complete
+	callers       atomic.Uint64 // of await, counted; they count as connections, whose numbers are random and far greater
 
-	mu        sync.Mutex
-	applied   uint64                    // index of the last entry applied here
-	waiting   map[uint64][]znode.Waiter // by connection: those that arrived after the last call to the leader
-	requested map[uint64][]znode.Waiter // those that the call under way is for
-	rounds    []round                   // those that the leader has answered
+	mu           sync.Mutex
+	appliedIndex uint64                    // index of the last entry applied here
+	waiting      map[uint64][]znode.Waiter // by connection: those that arrived after the last call to the leader
+	requested    map[uint64][]znode.Waiter // those that the call under way is for
+	rounds       []round                   // those that the leader has answered
 }
 
 func newSyncs(cfg *Config, leadership *leadership) *syncs {
 	return &syncs{
 		cfg: cfg, leadership: leadership,
-		wanted: make(chan struct{}, 1), ready: make(chan struct{}, 1),
+		callWanted: make(chan struct{}, 1), completionDue: make(chan struct{}, 1),
 	}
 }
 
@@ -52,7 +52,7 @@ func (s *syncs) add(conn uint64, w znode.Waiter) {
 	}
 	s.waiting[conn] = append(s.waiting[conn], w)
 	if len(s.waiting) == 1 {
-		wake(s.wanted)
+		wake(s.callWanted)
 	}
 }
 
@@ -82,24 +82,24 @@ func (s *syncs) begin() bool {
 	return len(s.requested) > 0
 }
 
-// confirm records the index that the leader has named for the call that begin announced.
-func (s *syncs) confirm(index uint64) {
+// confirmIndex records the index that the leader has named for the call that begin announced.
+func (s *syncs) confirmIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.requested) > 0 {
 		s.rounds = append(s.rounds, round{index: index, waiters: s.requested})
 	}
 	s.requested = nil
-	wake(s.ready)
+	wake(s.completionDue)
 }
 
 // entryApplied records that the log is applied up to index, and signals ready if a round waits for that.
 func (s *syncs) entryApplied(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.applied = index
+	s.appliedIndex = index
 	if len(s.rounds) > 0 && s.rounds[0].index <= index {
-		wake(s.ready)
+		wake(s.completionDue)
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *syncs) takeDone(limit int) []znode.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var done []znode.Waiter
-	for len(s.rounds) > 0 && s.rounds[0].index <= s.applied {
+	for len(s.rounds) > 0 && s.rounds[0].index <= s.appliedIndex {
 		for conn, waiters := range s.rounds[0].waiters {
 			if len(done) >= limit {
 				return done
@@ -129,14 +129,14 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.wanted:
+		case <-s.callWanted:
 		}
 		for s.begin() {
-			t := s.leadership.current()
-			index, err := s.request(ctx, t)
+			t := s.leadership.currentTerm()
+			index, err := s.requestIndex(ctx, t)
 			if err == nil {
 				retry.reset()
-				s.confirm(index)
+				s.confirmIndex(index)
 				continue
 			}
 			if !retry.wait(ctx, t) {
@@ -146,8 +146,8 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 	}
 }
 
-// await implements Follower.AwaitSync.
-func (s *syncs) await(ctx context.Context) error {
+// awaitSync implements Follower.AwaitSync.
+func (s *syncs) awaitSync(ctx context.Context) error {
 	caller := s.callers.Add(1)
 	done := make(synchronized)
 	s.add(caller, done)
@@ -165,8 +165,8 @@ type synchronized chan struct{}
 
 func (s synchronized) Applied(*znode.Result) { close(s) }
 
-// request returns an index that is at or above everything committed before the call.
-func (s *syncs) request(ctx context.Context, t *term) (uint64, error) {
+// requestIndex returns an index that is at or above everything committed before the call.
+func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
 	if !s.leadership.mayLead(t) {
 		return 0, errNoLeader
 	}
@@ -190,19 +190,19 @@ func (s *syncs) completeLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.ready:
+		case <-s.completionDue:
 		}
 		for {
 			done := s.takeDone(syncsPerLock)
 			if len(done) == 0 {
 				break
 			}
-			s.complete(done)
+			s.completeSyncs(done)
 		}
 	}
 }
 
-func (s *syncs) complete(done []znode.Waiter) {
+func (s *syncs) completeSyncs(done []znode.Waiter) {
 	s.cfg.State.RLock()
 	defer s.cfg.State.RUnlock()
 	for _, w := range done {

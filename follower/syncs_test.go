@@ -147,7 +147,7 @@ func TestSyncsInRounds(t *testing.T) {
 		t.Fatal("no call for the first")
 	}
 	s.add(2, &heard{})
-	s.confirm(10)
+	s.confirmIndex(10)
 	s.entryApplied(9)
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done before the index is applied", len(done))
@@ -160,7 +160,7 @@ func TestSyncsInRounds(t *testing.T) {
 		t.Error("no call for the second")
 	}
 	s.drop(2)
-	s.confirm(10)
+	s.confirmIndex(10)
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done of a connection that has gone", len(done))
 	}

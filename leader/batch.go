@@ -71,9 +71,9 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
 		l.count.Committed.Add(batch.txns)
-		l.expired.report()
+		l.expired.reportApplied()
 		if batch.removes {
-			l.removals.pause(begun)
+			l.removals.pauseAfter(begun)
 		}
 		l.intake.gather(ctx)
 	}
@@ -108,9 +108,9 @@ type batch struct {
 func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	writes := l.intake.take(maxTaken, maxEntryBytes)
 	l.expiry.touchWriters(writes, begun) // before the expiry is decided
-	sweeps, due := l.removals.take(begun)
+	sweeps, due := l.removals.takeRemovals(begun)
 	b.removes = sweeps || len(due) > 0
-	l.expired.sealed = due
+	l.expired.sealedExpiries = due
 	ends, err := expireTxns(due, l.cfg.Sessions.Now(begun))
 	if err != nil {
 		return batch{}, err
@@ -126,7 +126,7 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	own := append(slices.Clone(txns), ends...)
 	txns = append(txns, writes...)
 	txns = append(txns, ends...)
-	stamp(txns, &l.cfg, begun)
+	stampChanges(txns, &l.cfg, begun)
 	for _, txn := range own {
 		l.count.Sizes.Add(pb.Size(txn))
 	}

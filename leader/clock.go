@@ -89,10 +89,10 @@ func bounded(d time.Duration) time.Duration {
 
 // clocks compares the members' clocks with the leader's. It is safe for concurrent use.
 type clocks struct {
-	cfg        *Config
-	log        *slog.Logger
-	membership *membership
-	held       bool // a fault of the clock has been logged; only for watch
+	cfg         *Config
+	log         *slog.Logger
+	membership  *membership
+	faultLogged bool // a fault of the clock has been logged; only for watch
 
 	mu    sync.Mutex
 	ahead map[uint32]time.Duration // by how much the member's clock was ahead of the leader's at its last answer on the open stream
@@ -138,14 +138,14 @@ func (c *clocks) compare(voters []uint32) (agree int, differ []string, most time
 	return agree, differ, most
 }
 
-// fault returns why nothing may be removed by this member's clock, or "" if there is no
+// clockFault returns why nothing may be removed by this member's clock, or "" if there is no
 // reason. A clock is at fault if it has jumped, or if it does not agree with a majority of the
 // voters. fault also reports whether a majority is known to agree.
-func (c *clocks) fault() (why string, agreed bool) {
+func (c *clocks) clockFault() (why string, agreed bool) {
 	if by := c.cfg.Clock.Jump(); by != 0 {
 		return fmt.Sprintf("it has jumped by %v", by.Round(time.Second)), false
 	}
-	voters := c.membership.voters()
+	voters := c.membership.voterIDs()
 	agree, differ, _ := c.compare(voters)
 	if agree > len(voters)/2 {
 		return "", true
@@ -153,15 +153,15 @@ func (c *clocks) fault() (why string, agreed bool) {
 	return strings.Join(differ, ", "), false
 }
 
-// watch logs when this member's clock becomes faulty, and when it is right again. One
+// logFaults logs when this member's clock becomes faulty, and when it is right again. One
 // goroutine calls it.
-func (c *clocks) watch() {
-	why, _ := c.fault()
+func (c *clocks) logFaults() {
+	why, _ := c.clockFault()
 	switch held := why != ""; {
-	case held && !c.held:
+	case held && !c.faultLogged:
 		c.log.Warn("this member's clock is not trusted: containers and nodes with a TTL are not removed until it is", "reason", why)
-	case !held && c.held:
+	case !held && c.faultLogged:
 		c.log.Info("this member's clock is trusted again")
 	}
-	c.held = why != ""
+	c.faultLogged = why != ""
 }

@@ -152,9 +152,9 @@ func decide(index uint64, all []marked, self uint32, voters []uint32, late bool,
 	return undecided
 }
 
-// compare reports the marks of an answer, and logs new verdicts.
-func (p *pinger) compare(m *link, marks *proto.Marks, now time.Time) error {
-	fresh, err := p.compared.report(m.id, marks, p.membership.voters(), now)
+// compareHashes reports the marks of an answer, and logs new verdicts.
+func (p *pinger) compareHashes(m *link, marks *proto.Marks, now time.Time) error {
+	fresh, err := p.compared.report(m.id, marks, p.membership.voterIDs(), now)
 	for id, v := range fresh {
 		p.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,
 			"digest", fmt.Sprintf("%016x", v.Own), "others", fmt.Sprintf("%016x", v.Theirs), "agree", v.Agree)

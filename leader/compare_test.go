@@ -199,7 +199,7 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 		if e.members[3].told() == nil {
 			t.Fatal("not told")
 		}
-		e.membership.present()[3].cut()
+		e.membership.presentLinks()[3].cut()
 		e.members[3].marks(nil)
 		e.members[3].set(func() { e.members[3].verdict = nil })
 		e.at(4 * tick)

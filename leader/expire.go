@@ -24,9 +24,9 @@ type expiry struct {
 	watched atomic.Bool
 }
 
-// advance moves table time on by half a tick. It reports whether that was late, and whether sessions are due
+// advanceTable moves table time on by half a tick. It reports whether that was late, and whether sessions are due
 // that are not being decided yet.
-func (e *expiry) advance(now time.Time) (late, due bool) {
+func (e *expiry) advanceTable(now time.Time) (late, due bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	late = e.sessions.Advance(now)
@@ -35,15 +35,15 @@ func (e *expiry) advance(now time.Time) (late, due bool) {
 	return late, overdue && !e.deciding.Load()
 }
 
-// decide ends the round: what is due may be taken.
-func (e *expiry) decide() {
+// decideDue ends the round: what is due may be taken.
+func (e *expiry) decideDue() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.deciding.Store(true)
 }
 
-// take takes up to limit sessions whose round is over, and marks them as closing.
-func (e *expiry) take(limit int) []sessiontracker.Overdue {
+// takeDue takes up to limit sessions whose round is over, and marks them as closing.
+func (e *expiry) takeDue(limit int) []sessiontracker.Overdue {
 	if !e.deciding.Load() {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil // stepping down is not a failure
 		case <-l.cfg.Monotonic.After(wait):
-		case <-l.pinger.answered:
+		case <-l.pinger.replyArrived:
 		}
 		wait = l.look(&r, l.cfg.Monotonic.Now())
 	}
@@ -116,7 +116,7 @@ func (l *Leader) look(r *round, now time.Time) time.Duration {
 
 // step moves table time on by half a tick and pings every member.
 func (l *Leader) step(r *round, now time.Time) {
-	late, due := l.expiry.advance(now)
+	late, due := l.expiry.advanceTable(now)
 	if late {
 		l.count.Pauses.Add(1)
 	}
@@ -124,8 +124,8 @@ func (l *Leader) step(r *round, now time.Time) {
 	asked := l.pinger.pingAll()
 	l.pinger.redialSilent(now, late)
 	l.pinger.cutSilent(now, late)
-	l.clocks.watch()
-	l.health.check(now, late)
+	l.clocks.logFaults()
+	l.health.checkHealth(now, late)
 	switch {
 	case !due:
 		*r = round{}
@@ -149,7 +149,7 @@ func (l *Leader) runRound(r *round, now time.Time) {
 		return
 	}
 	*r = round{}
-	l.expiry.decide()
+	l.expiry.decideDue()
 	signal(l.intake.work)
 }
 

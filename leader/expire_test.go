@@ -229,7 +229,7 @@ func TestLateCheckPutsOffOnce(t *testing.T) {
 					t.Errorf("wake %d: decided %t, want %t", i, got, tt.want[i])
 				}
 			}
-			if got := e.expiry.take(10); len(got) != 1 || e.expiry.deciding.Load() {
+			if got := e.expiry.takeDue(10); len(got) != 1 || e.expiry.deciding.Load() {
 				t.Errorf("took %v, still deciding: %t", got, e.expiry.deciding.Load())
 			}
 		})
@@ -255,26 +255,26 @@ func TestLateCheckAsksAnew(t *testing.T) {
 	e, r, wake := due(t)
 	wake(time.Second)
 	wake(2 * time.Second)
-	for _, m := range e.membership.present() {
-		m.answer(e.pinger.asked.Load())
+	for _, m := range e.membership.presentLinks() {
+		m.answer(e.pinger.newestPing.Load())
 	}
 	wake(500 * time.Millisecond)
 	if e.expiry.deciding.Load() {
 		t.Error("decided within half a tick of a late step")
 	}
 	wake(500 * time.Millisecond)
-	if r.asked != e.pinger.asked.Load() || e.expiry.deciding.Load() {
-		t.Errorf("round asks with ping %d of %d", r.asked, e.pinger.asked.Load())
+	if r.asked != e.pinger.newestPing.Load() || e.expiry.deciding.Load() {
+		t.Errorf("round asks with ping %d of %d", r.asked, e.pinger.newestPing.Load())
 	}
 	e.table.Touch(1, e.start.Add(11*time.Second), timeout)
-	for _, m := range e.membership.present() {
+	for _, m := range e.membership.presentLinks() {
 		m.answer(r.asked)
 	}
 	wake(0)
 	if !e.expiry.deciding.Load() {
 		t.Error("not decided when all have answered")
 	}
-	if got := e.expiry.take(10); len(got) != 0 || e.expiry.deciding.Load() {
+	if got := e.expiry.takeDue(10); len(got) != 0 || e.expiry.deciding.Load() {
 		t.Errorf("took %v, which was touched", got)
 	}
 }
@@ -288,12 +288,12 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	e.table.Attach(session(9, 2), e.start.Add(8500*time.Millisecond-timeout)) // at 10 s
 	wake(time.Second)
 	wake(time.Second)
-	if got := e.expiry.take(2); len(got) != 2 || !e.expiry.deciding.Load() {
+	if got := e.expiry.takeDue(2); len(got) != 2 || !e.expiry.deciding.Load() {
 		t.Fatalf("took %v", got)
 	}
 	e.table.Touch(5, e.start.Add(9*time.Second), timeout)
 	wake(time.Second)
-	got := e.expiry.take(100)
+	got := e.expiry.takeDue(100)
 	if slices.ContainsFunc(got, func(s sessiontracker.Overdue) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.deciding.Load() {
 		t.Errorf("took %v, want three of 1 to 6 without 5", got)
 	}

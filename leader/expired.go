@@ -15,30 +15,30 @@ type expired struct {
 	log      *slog.Logger
 	clock    monotonic.Clock
 	sessions *sessiontracker.GlobalTable
-	count    *Counters
+	counters *Counters
 
-	sealed []sessiontracker.Overdue // whose expiry is in the entry that is under way; only for batchLoop, and for Run when it has ended
+	sealedExpiries []sessiontracker.Overdue // whose expiry is in the entry that is under way; only for batchLoop, and for Run when it has ended
 
-	mu      sync.Mutex
-	applied []jute.SessionID // not reported yet; in the order of sealed
+	mu         sync.Mutex
+	appliedIDs []jute.SessionID // not reported yet; in the order of sealed
 }
 
-// add records that an expiry has been applied. Apply calls it.
-func (e *expired) add(id jute.SessionID) {
+// recordApplied records that an expiry has been applied. Apply calls it.
+func (e *expired) recordApplied(id jute.SessionID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.applied = append(e.applied, id)
+	e.appliedIDs = append(e.appliedIDs, id)
 }
 
-// report counts and logs the expiries that were applied since the last call.
-func (e *expired) report() {
+// reportApplied counts and logs the expiries that were applied since the last call.
+func (e *expired) reportApplied() {
 	e.mu.Lock()
-	ids := e.applied
-	e.applied = nil
+	ids := e.appliedIDs
+	e.appliedIDs = nil
 	e.mu.Unlock()
 	if len(ids) > 0 {
 		e.countLate(ids, e.clock.Now())
-		e.count.Expired.Add(uint64(len(ids)))
+		e.counters.Expired.Add(uint64(len(ids)))
 		e.log.Info("sessions expired", "count", len(ids), "first", ids[0])
 	}
 }
@@ -47,9 +47,9 @@ func (e *expired) report() {
 // table time stood still, because this process was paused: a pause counts against no session.
 func (e *expired) countLate(ids []jute.SessionID, now time.Time) {
 	at := e.sessions.Now(now)
-	for _, s := range e.sealed {
+	for _, s := range e.sealedExpiries {
 		if len(ids) > 0 && ids[0] == s.ID { // not so if its client came back meanwhile
-			e.count.Late.Add(at - s.Heard - s.Timeout)
+			e.counters.Late.Add(at - s.Heard - s.Timeout)
 			ids = ids[1:]
 		}
 	}

@@ -28,24 +28,24 @@ type health struct {
 	membership *membership
 	proofs     *proofs
 
-	proving  uint64    // the round that was under way, or would come next, at the last check
-	proved   time.Time // when no round was under way at a check, or another one was
-	handOver chan handOver
+	provingRound uint64    // the round that was under way, or would come next, at the last check
+	provedAt     time.Time // when no round was under way at a check, or another one was
+	decisions    chan handOver
 }
 
-// check hands over, in the background, if this leader has been unable to lead for the sync
+// checkHealth hands over, in the background, if this leader has been unable to lead for the sync
 // limit and another member may be able to. It is unable to lead if most of the members that raft
 // reaches, itself included, are deaf to it. It is also unable if no proof round completes while at
 // least one of them is deaf. A member is deaf if it does not answer pings, or says that it cannot
 // reach the leader. A pause of this process proves nothing: every member gets the full time again.
-func (h *health) check(now time.Time, late bool) {
+func (h *health) checkHealth(now time.Time, late bool) {
 	limit := time.Duration(h.cfg.SyncLimit) * h.cfg.Tick
 	begun, done := h.proofs.state()
-	if late || begun == done || begun != h.proving {
-		h.proving, h.proved = begun, now
+	if late || begun == done || begun != h.provingRound {
+		h.provingRound, h.provedAt = begun, now
 	}
 	if late {
-		for _, m := range h.membership.present() {
+		for _, m := range h.membership.presentLinks() {
 			m.excuse(now)
 		}
 		return
@@ -54,13 +54,13 @@ func (h *health) check(now time.Time, late bool) {
 		return
 	}
 	reached := h.cfg.Ensemble.Reached(h.cfg.Tick)
-	links, deaf := h.membership.present(), 0
+	links, deaf := h.membership.presentLinks(), 0
 	for _, id := range reached {
 		if m := links[id]; m != nil && m.deaf(now) >= limit {
 			deaf++
 		}
 	}
-	unproved := now.Sub(h.proved) >= limit
+	unproved := now.Sub(h.provedAt) >= limit
 	if 2*deaf <= len(reached)+1 && (deaf == 0 || !unproved) {
 		return
 	}
@@ -69,7 +69,7 @@ func (h *health) check(now time.Time, late bool) {
 		return
 	}
 	select {
-	case h.handOver <- handOver{heir, len(reached), deaf, unproved}:
+	case h.decisions <- handOver{heir, len(reached), deaf, unproved}:
 	default: // one is under way
 	}
 }
@@ -88,7 +88,7 @@ func (h *health) handOverLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case d := <-h.handOver:
+		case d := <-h.decisions:
 			h.log.Warn("this leader hands over: the log reaches members that do not answer its pings, or cannot send it writes",
 				"to", d.to, "reached", d.reached, "deaf", d.deaf, "unproved", d.unproved)
 			if err := h.cfg.Ensemble.HandOver(ctx, d.to); err != nil && ctx.Err() == nil {

@@ -78,12 +78,12 @@ func TestHandsOverWhenItCannotLead(t *testing.T) {
 		"one down, the other hears nothing, no proof": {[]uint32{2}, 2, func(e *ensemble) {
 			silent(e.members[3])
 			silent(e.members[2])
-			e.pinger.prove()
+			e.pinger.beginProof()
 		}, true},
 		"no proof, as one is down and one joins": {[]uint32{2}, 2, func(e *ensemble) {
 			silent(e.members[3])
 			proofless(e.members[2])
-			e.pinger.prove()
+			e.pinger.beginProof()
 		}, false},
 		"nobody is reached": {nil, 2, func(e *ensemble) { silent(e.members[2]); silent(e.members[3]) }, false},
 	} {
@@ -128,7 +128,7 @@ func TestHandOverIsPutOff(t *testing.T) {
 			unlink(true)
 			e.at(14 * tick)
 			now := time.Now()
-			e.health.check(now, true)
+			e.health.checkHealth(now, true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	defer end(nil)
 	f := &forwarding{cancel: end}
 	read := make(chan error, 1)
-	go func() { read <- l.receiver.read(stream, f) }() // ends with the stream, which ends when we return
+	go func() { read <- l.receiver.readStream(stream, f) }() // ends with the stream, which ends when we return
 	select {
 	case err := <-read:
 		return err
@@ -51,8 +51,8 @@ func (l *Leader) Forward(stream proto.Leader_ForwardServer) error {
 	}
 }
 
-// read queues what the stream brings. It stops reading while the queue is full.
-func (r *receiver) read(stream proto.Leader_ForwardServer, f *forwarding) error {
+// readStream queues what the stream brings. It stops reading while the queue is full.
+func (r *receiver) readStream(stream proto.Leader_ForwardServer, f *forwarding) error {
 	defer r.intake.streamEnded(f)
 	for {
 		message, err := stream.Recv()
@@ -62,37 +62,37 @@ func (r *receiver) read(stream proto.Leader_ForwardServer, f *forwarding) error 
 		case err != nil:
 			return err
 		}
-		if err := r.accept(f, message); err != nil {
+		if err := r.acceptMessage(f, message); err != nil {
 			return err
 		}
 	}
 }
 
-// accept queues what a message brings, once there is room for it. The first message says which
+// acceptMessage queues what a message brings, once there is room for it. The first message says which
 // member's stream this is.
-func (r *receiver) accept(f *forwarding, message *proto.Forwarded) error {
+func (r *receiver) acceptMessage(f *forwarding, message *proto.Forwarded) error {
 	if f.member == 0 {
 		r.intake.setSender(f, message)
-		if err := r.check(f, message); err != nil {
+		if err := r.checkMessage(f, message); err != nil {
 			return err
 		}
 		r.intake.replace(f)
-	} else if err := r.check(f, message); err != nil {
+	} else if err := r.checkMessage(f, message); err != nil {
 		return err
 	}
 	if !r.intake.add(f, message.Txns) {
-		return cmp.Or(r.tenure.check(message.Nonce), errReplaced)
+		return cmp.Or(r.tenure.checkNonce(message.Nonce), errReplaced)
 	}
 	return nil
 }
 
-// check returns an error for a message that is meant for another term, or that names another member
+// checkMessage returns an error for a message that is meant for another term, or that names another member
 // than the stream's, or one that is not in the ensemble.
-func (r *receiver) check(f *forwarding, message *proto.Forwarded) error {
-	if err := r.tenure.check(message.Nonce); err != nil {
+func (r *receiver) checkMessage(f *forwarding, message *proto.Forwarded) error {
+	if err := r.tenure.checkNonce(message.Nonce); err != nil {
 		return err
 	}
-	if !r.membership.has(message.Member) {
+	if !r.membership.isMember(message.Member) {
 		return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
 	}
 	if message.Member != f.member || message.Boot != f.boot {

@@ -151,20 +151,20 @@ func New(cfg Config) (*Leader, error) {
 	l.count.Sizes.Reset() // they are a term's
 	l.tenure = &tenure{term: cfg.Term, nonce: cfg.Nonce, over: make(chan struct{})}
 	l.membership = &membership{cfg: &l.cfg}
-	l.membership.renew(l.begun)
+	l.membership.renewLinks(l.begun)
 	l.intake = newIntake(&l.count.Sizes)
 	l.receiver = &receiver{tenure: l.tenure, membership: l.membership, intake: l.intake}
 	l.proofs = newProofs()
 	l.clocks = newClocks(&l.cfg, log, l.membership)
 	l.pinger = &pinger{
-		cfg: &l.cfg, log: log, begun: l.begun, membership: l.membership, proofs: l.proofs, compared: newComparison(&l.cfg),
-		clocks: l.clocks, intake: l.intake, changed: make(chan struct{}, 1), answered: make(chan struct{}, 1),
+		cfg: &l.cfg, log: log, termBegun: l.begun, membership: l.membership, proofs: l.proofs, compared: newComparison(&l.cfg),
+		clocks: l.clocks, intake: l.intake, membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
 	}
 	l.health = &health{
-		cfg: &l.cfg, log: log, membership: l.membership, proofs: l.proofs, proved: l.begun, handOver: make(chan handOver),
+		cfg: &l.cfg, log: log, membership: l.membership, proofs: l.proofs, provedAt: l.begun, decisions: make(chan handOver),
 	}
 	l.expiry = &expiry{sessions: cfg.Sessions}
-	l.expired = &expired{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, count: l.count}
+	l.expired = &expired{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, counters: l.count}
 	l.removals = &removals{cfg: &l.cfg, expiry: l.expiry}
 	l.reaper = &reaper{cfg: &l.cfg, log: log, clocks: l.clocks, intake: l.intake}
 	return l, nil
@@ -181,21 +181,21 @@ func (l *Leader) Run(ctx context.Context) error {
 	})
 	g.Go(func() error { return l.batchLoop(ctx) }) // the only caller of Log.Propose
 	g.Go(func() error { return l.expireLoop(ctx) })
-	g.Go(func() error { return l.reaper.loop(ctx) })
+	g.Go(func() error { return l.reaper.reapLoop(ctx) })
 	g.Go(func() error { return l.health.handOverLoop(ctx) })
 	g.Go(func() error { return l.pinger.memberLoop(ctx) })
 	err := g.Wait()
 	<-l.tenure.over
-	l.expired.report()
+	l.expired.reportApplied()
 	return err
 }
 
 // Expired records that an expiry has been applied, so that it is logged, together with the others
 // of its entry. Apply calls it; it does not block.
-func (l *Leader) Expired(id jute.SessionID) { l.expired.add(id) }
+func (l *Leader) Expired(id jute.SessionID) { l.expired.recordApplied(id) }
 
 // MembersChanged says that raft's configuration may be another one. It does not block.
-func (l *Leader) MembersChanged() { signal(l.pinger.changed) }
+func (l *Leader) MembersChanged() { signal(l.pinger.membersChanged) }
 
 // signal sets a flag that a loop waits for. Setting it twice is the same as setting it once.
 func signal(flag chan struct{}) {

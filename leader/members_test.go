@@ -184,8 +184,8 @@ func nothingOf(e *ensemble, id uint32) {
 	e.pinger.compared.mu.Lock()
 	marks := e.pinger.compared.marks[id]
 	e.pinger.compared.mu.Unlock()
-	if clock || marks != nil || answered.round != 0 || e.membership.present()[id] != nil {
-		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered.round, e.membership.present()[id])
+	if clock || marks != nil || answered.round != 0 || e.membership.presentLinks()[id] != nil {
+		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered.round, e.membership.presentLinks()[id])
 	}
 }
 

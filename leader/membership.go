@@ -42,9 +42,9 @@ func (s *links) all() iter.Seq[*link] {
 	}
 }
 
-// present returns the links to the members of raft's configuration, by id. The caller must not change
+// presentLinks returns the links to the members of raft's configuration, by id. The caller must not change
 // the map.
-func (m *membership) present() map[uint32]*link { return m.links.Load().members }
+func (m *membership) presentLinks() map[uint32]*link { return m.links.Load().members }
 
 // wakeAll makes every link check what it has to send.
 func (m *membership) wakeAll() {
@@ -53,9 +53,9 @@ func (m *membership) wakeAll() {
 	}
 }
 
-// renew makes a link for each member that has come, and drops those of members that have been gone
+// renewLinks makes a link for each member that has come, and drops those of members that have been gone
 // for Config.Parting. One that comes back before gets another link. Only New and memberLoop call it.
-func (m *membership) renew(now time.Time) {
+func (m *membership) renewLinks(now time.Time) {
 	old := m.links.Load()
 	if old == nil {
 		old = &links{}
@@ -74,13 +74,13 @@ func (m *membership) renew(now time.Time) {
 	m.links.Store(next)
 }
 
-// has reports whether raft's configuration has the member.
-func (m *membership) has(id uint32) bool {
+// isMember reports whether raft's configuration has the member.
+func (m *membership) isMember(id uint32) bool {
 	return slices.ContainsFunc(m.cfg.Members(), func(s Member) bool { return s.ID == id })
 }
 
-// voters returns the members whose votes make a majority.
-func (m *membership) voters() (ids []uint32) {
+// voterIDs returns the members whose votes make a majority.
+func (m *membership) voterIDs() (ids []uint32) {
 	for _, s := range m.cfg.Members() {
 		if s.Voter {
 			ids = append(ids, s.ID)

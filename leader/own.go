@@ -36,7 +36,7 @@ func (o *ownStream) Send(message *proto.Forwarded) error {
 	if o.ctx.Err() != nil {
 		return io.EOF
 	}
-	if err := o.receiver.accept(o.f, message); err != nil {
+	if err := o.receiver.acceptMessage(o.f, message); err != nil {
 		o.f.cancel(err) // has no effect if the stream has ended: then it ended for this reason
 		return io.EOF
 	}

@@ -30,7 +30,7 @@ func testMembership(cfg *Config, voters ...uint32) *membership {
 		return members
 	}
 	m := &membership{cfg: cfg}
-	m.renew(time.Now())
+	m.renewLinks(time.Now())
 	return m
 }
 
@@ -38,21 +38,21 @@ func testMembership(cfg *Config, voters ...uint32) *membership {
 func TestMembershipRenews(t *testing.T) {
 	cfg := &Config{Tick: tick, Parting: parting, Term: term, RaftTerm: func() uint64 { return term + 1 }}
 	m := testMembership(cfg, 1, 2)
-	old := m.present()[2]
+	old := m.presentLinks()[2]
 	all := cfg.Members
 	cfg.Members = func() []Member { return all()[:1] }
 	now := time.Now()
-	m.renew(now)
+	m.renewLinks(now)
 	if l := m.links.Load(); len(l.members) != 1 || l.parting[2] != old || !old.parts() {
 		t.Errorf("after member 2 has left: %+v", l)
 	}
-	m.renew(now.Add(parting))
-	if l := m.links.Load(); len(l.parting) != 0 || m.has(2) || len(m.voters()) != 1 {
+	m.renewLinks(now.Add(parting))
+	if l := m.links.Load(); len(l.parting) != 0 || m.isMember(2) || len(m.voterIDs()) != 1 {
 		t.Errorf("after it has parted: %+v", l)
 	}
 	cfg.Members = all
-	m.renew(now)
-	if l := m.present()[2]; l == nil || l == old {
+	m.renewLinks(now)
+	if l := m.presentLinks()[2]; l == nil || l == old {
 		t.Error("the link of a member that comes back is the old one")
 	}
 	if m.configuration() != nil {
@@ -68,7 +68,7 @@ func TestReceiver(t *testing.T) {
 	}
 	stream := func() *forwarding { return &forwarding{cancel: func(error) {}} }
 	open := stream()
-	if err := r.accept(open, writes(2, 10, 1)); err != nil {
+	if err := r.acceptMessage(open, writes(2, 10, 1)); err != nil {
 		t.Fatal(err)
 	}
 	wrongNonce := writes(2, 10, 2)
@@ -82,12 +82,12 @@ func TestReceiver(t *testing.T) {
 		"not a member":               {stream(), writes(3, 10, 1), codes.InvalidArgument},
 		"of another member's stream": {open, writes(1, 10, 1), codes.InvalidArgument},
 	} {
-		if err := r.accept(tt.stream, tt.message); status.Code(err) != tt.code {
+		if err := r.acceptMessage(tt.stream, tt.message); status.Code(err) != tt.code {
 			t.Errorf("%s: %v, want %v", name, err, tt.code)
 		}
 	}
 	close(r.tenure.over)
-	if err := r.accept(open, writes(2, 10, 2)); status.Code(err) != codes.FailedPrecondition {
+	if err := r.acceptMessage(open, writes(2, 10, 2)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("after the term: %v", err)
 	}
 	if txns := r.intake.take(10, 1<<20); len(txns) != 1 {
@@ -114,26 +114,26 @@ func TestRemovalsPause(t *testing.T) {
 		var due bool
 		for !due {
 			time.Sleep(tick / 2)
-			_, due = e.advance(time.Now())
+			_, due = e.advanceTable(time.Now())
 		}
-		if got := e.take(10); got != nil || !e.watched.Load() {
+		if got := e.takeDue(10); got != nil || !e.watched.Load() {
 			t.Errorf("took %v before the round was decided; watched %t", got, e.watched.Load())
 		}
-		e.decide()
-		if _, due := e.advance(time.Now()); due {
+		e.decideDue()
+		if _, due := e.advanceTable(time.Now()); due {
 			t.Error("due again while the round is decided")
 		}
-		if got := e.take(2); len(got) != 2 || !e.deciding.Load() {
+		if got := e.takeDue(2); len(got) != 2 || !e.deciding.Load() {
 			t.Errorf("took %d of 3; still deciding: %t", len(got), e.deciding.Load())
 		}
 		r.unswept.Store(true)
 		begun := time.Now()
 		time.Sleep(time.Second)
-		r.pause(begun)
-		if sweeps, due := r.take(time.Now().Add(time.Second - 1)); sweeps || due != nil {
+		r.pauseAfter(begun)
+		if sweeps, due := r.takeRemovals(time.Now().Add(time.Second - 1)); sweeps || due != nil {
 			t.Errorf("in the pause: sweeps %t, %v", sweeps, due)
 		}
-		if sweeps, due := r.take(time.Now().Add(time.Second)); !sweeps || len(due) != 1 || e.deciding.Load() {
+		if sweeps, due := r.takeRemovals(time.Now().Add(time.Second)); !sweeps || len(due) != 1 || e.deciding.Load() {
 			t.Errorf("after the pause: sweeps %t, %d due, still deciding: %t", sweeps, len(due), e.deciding.Load())
 		}
 	})
@@ -143,13 +143,13 @@ func TestRemovalsPause(t *testing.T) {
 func TestExpiredReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(func(sessiontracker.Seed) bool) {})
-		e := &expired{log: quiet, clock: monotonic.System{}, sessions: table, count: new(Counters)}
-		e.sealed = []sessiontracker.Overdue{{Seed: session(4, 1)}, {Seed: session(5, 1)}}
-		e.add(jute.SessionID(5)) // the client of 4 has come back
+		e := &expired{log: quiet, clock: monotonic.System{}, sessions: table, counters: new(Counters)}
+		e.sealedExpiries = []sessiontracker.Overdue{{Seed: session(4, 1)}, {Seed: session(5, 1)}}
+		e.recordApplied(jute.SessionID(5)) // the client of 4 has come back
 		for range 2 {
-			e.report()
+			e.reportApplied()
 		}
-		if late, n := e.count.Late.Buckets().Count, e.count.Expired.Load(); late != 1 || n != 1 {
+		if late, n := e.counters.Late.Buckets().Count, e.counters.Expired.Load(); late != 1 || n != 1 {
 			t.Errorf("counted %d and %d late, want 1 each", n, late)
 		}
 	})
@@ -160,14 +160,14 @@ func TestHealthHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		raft := &fakeEnsemble{reached: []uint32{2, 3}, heir: 2, start: time.Now()}
 		cfg := &Config{Self: 1, Tick: tick, SyncLimit: 5, Ensemble: raft}
-		h := &health{cfg: cfg, log: quiet, membership: testMembership(cfg, 1, 2, 3), proofs: newProofs(), proved: time.Now(), handOver: make(chan handOver)}
+		h := &health{cfg: cfg, log: quiet, membership: testMembership(cfg, 1, 2, 3), proofs: newProofs(), provedAt: time.Now(), decisions: make(chan handOver)}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() { _ = h.handOverLoop(ctx) }()
 		for want, wait := range []time.Duration{5*tick - 1, 1} {
 			time.Sleep(wait)
 			synctest.Wait()
-			h.check(time.Now(), false)
+			h.checkHealth(time.Now(), false)
 			synctest.Wait()
 			if got := len(raft.when()); got != want {
 				t.Errorf("%v: handed over %d times, want %d", time.Since(raft.start), got, want)
@@ -188,9 +188,9 @@ func TestPingerAcknowledges(t *testing.T) {
 		}
 		membership := testMembership(cfg, 2)
 		p := &pinger{
-			cfg: cfg, log: quiet, begun: time.Now(), membership: membership, proofs: newProofs(), compared: newComparison(cfg),
+			cfg: cfg, log: quiet, termBegun: time.Now(), membership: membership, proofs: newProofs(), compared: newComparison(cfg),
 			clocks: newClocks(cfg, quiet, membership), intake: newIntake(new(metrics.Sizes)),
-			changed: make(chan struct{}, 1), answered: make(chan struct{}, 1),
+			membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
 		}
 		member.change = func(pong *proto.Pong) bool { pong.Disk = 2; return true }
 		ctx, stop := context.WithCancel(t.Context())
@@ -224,7 +224,7 @@ func TestReaperAwaitsClocks(t *testing.T) {
 			if id > 0 {
 				clocks.record(uint32(id), time.Now().UnixMilli(), time.Now())
 			}
-			if n, err := r.reap(t.Context()); n != want || err != nil {
+			if n, err := r.reapRound(t.Context()); n != want || err != nil {
 				t.Errorf("%d clocks agree: %d removed, %v; want %d", id, n, err, want)
 			}
 		}

@@ -53,23 +53,23 @@ func (p *pinger) runStream(ctx context.Context, m *link) error {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		p.send(ctx, m, stream)
+		p.sendPings(ctx, m, stream)
 	}()
-	err = p.receive(m, stream)
+	err = p.receivePongs(m, stream)
 	cut()
 	<-sent
 	return err
 }
 
-// send sends what is due: the newest ping, the newest proof round, and acknowledgements. A slow
+// sendPings sends what is due: the newest ping, the newest proof round, and acknowledgements. A slow
 // member does not get older pings and rounds that it missed. If the stream breaks, receive returns
 // the reason.
-func (p *pinger) send(ctx context.Context, m *link, stream proto.Follower_PingsClient) {
+func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_PingsClient) {
 	var number, proof uint64 // newest sent on this stream
 	for {
 		begun, done := p.proofs.state()
 		ping := &proto.Ping{Term: p.cfg.Term, Nonce: p.cfg.Nonce, Leader: p.cfg.Self}
-		if n := p.asked.Load(); n > number {
+		if n := p.newestPing.Load(); n > number {
 			ping.Number, number = n, n
 			ping.Verdict = p.compared.verdict(m.id)
 		}
@@ -100,9 +100,9 @@ type answer struct {
 	unsure  bool // whether the refusals are unsure, because this member has applied less than the other one
 }
 
-// receive listens to one member. When it records that a ping is answered, the touches of the answer
+// receivePongs listens to one member. When it records that a ping is answered, the touches of the answer
 // are in the table.
-func (p *pinger) receive(m *link, stream proto.Follower_PingsClient) error {
+func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error {
 	var a answer
 	for {
 		pong, err := stream.Recv()
@@ -111,31 +111,31 @@ func (p *pinger) receive(m *link, stream proto.Follower_PingsClient) error {
 		}
 		now := p.cfg.Monotonic.Now()
 		if back := m.heardFrom(now, pong, p.cfg.Tick); !m.parts() {
-			if err := p.countIn(m, pong, back, now); err != nil {
+			if err := p.recordReply(m, pong, back, now); err != nil {
 				return err
 			}
 		}
-		if err := p.touch(m, &a, pong, now); err != nil {
+		if err := p.enterTouches(m, &a, pong, now); err != nil {
 			return err
 		}
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
 			continue // a pong with only a proof is not an answer. It may come between two parts of one, and does not end it
 		}
 		if a.through != 0 && !a.unsure {
-			m.addAck(ack{proof: p.prove(), boot: pong.Boot, through: a.through, refused: a.refused})
+			m.addAck(ack{proof: p.beginProof(), boot: pong.Boot, through: a.through, refused: a.refused})
 			signal(m.wake) // the round may be done by now
 		}
 		a = answer{}
 		if pong.Number != 0 {
 			m.answer(pong.Number)
-			signal(p.answered)
+			signal(p.replyArrived)
 		}
 	}
 }
 
-// countIn counts what a member of raft's configuration has sent besides touches: that it is back, its answer
+// recordReply counts what a member of raft's configuration has sent besides touches: that it is back, its answer
 // to a proof round, its clock and its marks.
-func (p *pinger) countIn(m *link, pong *proto.Pong, back bool, now time.Time) error {
+func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time) error {
 	if back {
 		p.log.Info("member is back", "peer", m.id)
 	}
@@ -145,14 +145,14 @@ func (p *pinger) countIn(m *link, pong *proto.Pong, back bool, now time.Time) er
 	if pong.Number != 0 {
 		p.clocks.record(m.id, pong.ClockMs, p.cfg.Clock.Now())
 	}
-	return p.compare(m, pong.Marks, now)
+	return p.compareHashes(m, pong.Marks, now)
 }
 
-// touch enters a pong's batches into the table, each at the time it was first sent. It refuses a
+// enterTouches enters a pong's batches into the table, each at the time it was first sent. It refuses a
 // session that the table does not know. There is one exception: if the member has applied more of
 // the log than this one, it may know better. Then the answer is neither acknowledged nor refused,
 // and comes again with the next ping.
-func (p *pinger) touch(m *link, a *answer, pong *proto.Pong, now time.Time) error {
+func (p *pinger) enterTouches(m *link, a *answer, pong *proto.Pong, now time.Time) error {
 	behind := pong.Applied > p.cfg.Applied()
 	for _, batch := range pong.Batches {
 		if len(batch.Sessions) != len(batch.TimeoutsMs) {
@@ -176,7 +176,7 @@ func (p *pinger) touch(m *link, a *answer, pong *proto.Pong, now time.Time) erro
 // three cases. A member that refuses pings knows a newer term, and this one is about to end. A member
 // that has not answered in this term may be starting: it gets a tick. A member that has left may stop.
 func (p *pinger) markLost(m *link, err error) {
-	if status.Code(err) == codes.FailedPrecondition || m.parts() || !m.lose(p.cfg.Monotonic.Now().Sub(p.begun) > p.cfg.Tick) {
+	if status.Code(err) == codes.FailedPrecondition || m.parts() || !m.lose(p.cfg.Monotonic.Now().Sub(p.termBegun) > p.cfg.Tick) {
 		return
 	}
 	if errors.Is(err, io.EOF) {

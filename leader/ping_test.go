@@ -163,7 +163,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 		m.change = func(*proto.Pong) bool { return false }
 		e.run()
 		answered := func() uint64 {
-			l := e.membership.present()[2]
+			l := e.membership.presentLinks()[2]
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return l.answered
@@ -303,7 +303,7 @@ func TestUnreachableMember(t *testing.T) {
 func TestPauseCutsNobodyOff(t *testing.T) {
 	e, r, _ := due(t)
 	cut := 0
-	for _, m := range e.membership.present() {
+	for _, m := range e.membership.presentLinks() {
 		m.streamOpened(func() { cut++ }, e.start, 0)
 	}
 	e.step(r, e.start.Add(100*tick))

@@ -16,16 +16,16 @@ var errGone = status.Error(codes.FailedPrecondition, "leader: the member is not 
 type pinger struct {
 	cfg        *Config
 	log        *slog.Logger
-	begun      time.Time // the term
+	termBegun  time.Time // the term
 	membership *membership
 	proofs     *proofs
 	compared   *comparison
 	clocks     *clocks
 	intake     *intake
 
-	changed  chan struct{} // the members may be others; capacity 1
-	asked    atomic.Uint64 // number of the newest ping
-	answered chan struct{} // a member has answered a ping; capacity 1
+	membersChanged chan struct{} // the members may be others; capacity 1
+	newestPing     atomic.Uint64 // number of the newest ping
+	replyArrived   chan struct{} // a member has answered a ping; capacity 1
 }
 
 // memberLoop keeps a pingLoop running for each member of raft's configuration, and for those that have
@@ -48,9 +48,9 @@ func (p *pinger) memberLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-		case <-p.changed:
+		case <-p.membersChanged:
 		}
-		p.membership.renew(p.cfg.Monotonic.Now())
+		p.membership.renewLinks(p.cfg.Monotonic.Now())
 	}
 }
 
@@ -79,12 +79,12 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pinging) {
 		if !loop.parting {
 			loop.parting = true
 			p.intake.drop(m.id, errGone)
-			p.forget(m.id)
+			p.forgetReplies(m.id)
 		}
 		if links.parting[m.id] != m {
 			loop.end()
 			delete(running, m)
-			p.forget(m.id) // an answer may have been under way when it left
+			p.forgetReplies(m.id) // an answer may have been under way when it left
 		}
 	}
 	for m := range links.all() {
@@ -101,8 +101,8 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pinging) {
 	}
 }
 
-// forget drops what is kept of a member's answers.
-func (p *pinger) forget(id uint32) {
+// forgetReplies drops what is kept of a member's answers.
+func (p *pinger) forgetReplies(id uint32) {
 	p.proofs.forget(id)
 	p.compared.forget(id)
 	p.clocks.forget(id)
@@ -110,7 +110,7 @@ func (p *pinger) forget(id uint32) {
 
 // pingAll pings every member, and returns the number of the ping.
 func (p *pinger) pingAll() uint64 {
-	number := p.asked.Add(1)
+	number := p.newestPing.Add(1)
 	p.membership.wakeAll()
 	return number
 }
@@ -138,7 +138,7 @@ func (p *pinger) redialSilent(now time.Time, late bool) {
 	if p.cfg.Redial == nil {
 		return
 	}
-	for _, m := range p.membership.present() {
+	for _, m := range p.membership.presentLinks() {
 		if m.id != p.cfg.Self && m.redialDue(now, p.cfg.Tick, p.cfg.SyncLimit, late) {
 			p.cfg.Redial(m.id)
 		}
@@ -150,7 +150,7 @@ func (p *pinger) redialSilent(now time.Time, late bool) {
 // full time again.
 func (p *pinger) cutSilent(now time.Time, late bool) {
 	limit := time.Duration(p.cfg.SyncLimit) * p.cfg.Tick
-	for _, m := range p.membership.present() {
+	for _, m := range p.membership.presentLinks() {
 		m.mu.Lock()
 		silent := !m.heard.IsZero() && now.Sub(m.heard) >= limit && !late
 		cut := m.cut

@@ -145,8 +145,8 @@ func (p *proofs) isDone(round uint64) (done bool, changed <-chan struct{}) {
 	return p.done >= round, p.changed
 }
 
-// prove begins a round, and returns its number.
-func (p *pinger) prove() uint64 {
+// beginProof begins a round, and returns its number.
+func (p *pinger) beginProof() uint64 {
 	round, now := p.proofs.begin()
 	if now {
 		p.membership.wakeAll()
@@ -158,13 +158,13 @@ func (p *pinger) prove() uint64 {
 // before the call. It returns when it is proved that this leader knew of all that: after a round
 // begun since the call. It blocks as long as no majority answers.
 func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.SyncReply, error) {
-	if err := l.tenure.check(request.Nonce); err != nil {
+	if err := l.tenure.checkNonce(request.Nonce); err != nil {
 		return nil, err
 	}
 	l.syncing.Add(1)
 	defer l.syncing.Add(-1)
 	index := l.cfg.Log.CommitIndex()
-	round := l.pinger.prove()
+	round := l.pinger.beginProof()
 	for {
 		done, changed := l.proofs.isDone(round)
 		if done {

@@ -52,11 +52,11 @@ type reaper struct {
 	intake *intake
 }
 
-// loop looks for nodes that are due, and proposes to remove them one by one. It spreads the
+// reapLoop looks for nodes that are due, and proposes to remove them one by one. It spreads the
 // removals evenly over time, so clients notice a million of them no more than a few. When a removal
 // is applied, it is checked again whether the node is due. The first round starts after an
 // interval. Nothing is removed while this member's clock is at fault; see clocks.fault.
-func (r *reaper) loop(ctx context.Context) error {
+func (r *reaper) reapLoop(ctx context.Context) error {
 	ticker := time.NewTicker(r.cfg.Reaping.Interval)
 	defer ticker.Stop()
 	for {
@@ -65,7 +65,7 @@ func (r *reaper) loop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		n, err := r.reap(ctx)
+		n, err := r.reapRound(ctx)
 		if err != nil {
 			return err
 		}
@@ -75,9 +75,9 @@ func (r *reaper) loop(ctx context.Context) error {
 	}
 }
 
-// reap runs one round, over the nodes that are due when it begins, and returns how many it proposed
+// reapRound runs one round, over the nodes that are due when it begins, and returns how many it proposed
 // to remove. It ends early if this member's clock becomes faulty.
-func (r *reaper) reap(ctx context.Context) (n int, err error) {
+func (r *reaper) reapRound(ctx context.Context) (n int, err error) {
 	pace := time.NewTicker(time.Minute / time.Duration(r.cfg.Reaping.PerMinute))
 	defer pace.Stop()
 	now, neverUsed := r.cfg.Clock.Now().UnixMilli(), r.cfg.Reaping.NeverUsed.Milliseconds()
@@ -88,7 +88,7 @@ func (r *reaper) reap(ctx context.Context) (n int, err error) {
 			return n, nil
 		}
 		for _, c := range page {
-			if _, agreed := r.clocks.fault(); !agreed {
+			if _, agreed := r.clocks.clockFault(); !agreed {
 				return n, nil
 			}
 			body, err := pb.Marshal(&proto.Reap{Path: c.Path, NeverUsedMs: neverUsed})

@@ -10,9 +10,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// stamp writes into the transactions of an entry what only this leader knows and apply needs. It replaces what a member
+// stampChanges writes into the transactions of an entry what only this leader knows and apply needs. It replaces what a member
 // may have written there. A changed transaction is a copy: the member that leads may still be sending the original.
-func stamp(txns []*proto.Txn, cfg *Config, now time.Time) {
+func stampChanges(txns []*proto.Txn, cfg *Config, now time.Time) {
 	for i, txn := range txns {
 		switch jute.Op(txn.GetOp()) {
 		case jute.OpReconfig, jute.OpChangeServers:

@@ -47,12 +47,12 @@ type Stats struct {
 // Stats returns the present values.
 func (l *Leader) Stats() Stats {
 	s := Stats{Syncs: int(l.syncing.Load()), Uptime: l.cfg.Monotonic.Now().Sub(l.begun)}
-	why, _ := l.clocks.fault()
+	why, _ := l.clocks.clockFault()
 	s.Held = why != ""
 	_, _, s.Apart = l.clocks.compare(nil)
 	s.Waiting, s.Bytes = l.intake.depth()
-	voters := l.membership.voters()
-	for id, m := range l.membership.present() {
+	voters := l.membership.voterIDs()
+	for id, m := range l.membership.presentLinks() {
 		linked, synced := m.state()
 		switch votes := slices.Contains(voters, id); {
 		case id == l.cfg.Self || !linked:

@@ -123,7 +123,7 @@ func TestLatenessIsCounted(t *testing.T) {
 			t.Errorf("%d expiries were %v s late, want 3 and %v", got.Count, got.Sum, want.Seconds())
 		}
 		due := sessiontracker.Overdue{Seed: session(4, 1)}
-		e.expired.sealed = []sessiontracker.Overdue{due, {Seed: session(5, 1)}}
+		e.expired.sealedExpiries = []sessiontracker.Overdue{due, {Seed: session(5, 1)}}
 		e.expired.countLate([]jute.SessionID{5}, time.Now())
 		if n := e.count.Late.Buckets().Count; n != 4 {
 			t.Errorf("%d expiries, want 4: one of the two sessions has come back", n)

@@ -35,10 +35,10 @@ type removals struct {
 	pausedUntil time.Time   // end of the pause; only batchLoop uses it
 }
 
-// take returns what an entry removes, if the pause is over: whether it sweeps, and the
+// takeRemovals returns what an entry removes, if the pause is over: whether it sweeps, and the
 // sessions that expire. The sweep comes first in the entry and the sessions
 // last. So writes come before the sessions, and clients that close theirs wait for at most one sweep.
-func (r *removals) take(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
+func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
 	if now.Before(r.pausedUntil) {
 		return false, nil
 	}
@@ -46,11 +46,11 @@ func (r *removals) take(now time.Time) (sweeps bool, due []sessiontracker.Overdu
 		r.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
-	return sweeps, r.expiry.take(maxExpires)
+	return sweeps, r.expiry.takeDue(maxExpires)
 }
 
-// pause begins the pause after an entry that removed something and was begun at begun.
-func (r *removals) pause(begun time.Time) {
+// pauseAfter begins the pause after an entry that removed something and was begun at begun.
+func (r *removals) pauseAfter(begun time.Time) {
 	now := r.cfg.Monotonic.Now()
 	r.pausedUntil = now.Add(now.Sub(begun))
 }

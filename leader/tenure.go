@@ -11,9 +11,9 @@ type tenure struct {
 	over        chan struct{} // closed when the term ends
 }
 
-// check returns the error for a message that is meant for another term or that comes after this
+// checkNonce returns the error for a message that is meant for another term or that comes after this
 // one is over. The sender then looks for the current leader.
-func (t *tenure) check(nonce uint64) error {
+func (t *tenure) checkNonce(nonce uint64) error {
 	if nonce != t.nonce {
 		return status.Errorf(codes.FailedPrecondition, "leader: term %d has another nonce", t.term)
 	}

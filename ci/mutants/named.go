@@ -104,7 +104,7 @@ var named = []namedMutant{
 	},
 	{
 		"heavy writes sent without bound", "follower/inflight.go",
-		"case f.heavy >= maxHeavy:", "case false:",
+		"case f.heavyWeight >= maxHeavy:", "case false:",
 		"follower", "TestHeavyWritesTogether",
 	},
 	{
@@ -169,7 +169,7 @@ var named = []namedMutant{
 	},
 	{
 		"a lost term's entries counted as applied", "follower/inflight.go",
-		"f.cursor = max(f.cursor, first)", "f.cursor = max(f.cursor, f.last)",
+		"f.nextToSend = max(f.nextToSend, first)", "f.nextToSend = max(f.nextToSend, f.lastNumber)",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -364,7 +364,7 @@ var named = []namedMutant{
 	},
 	{
 		"acknowledgement counts before its index is applied", "follower/acks.go",
-		" || q.queue[0].commit > applied {", " {",
+		" || q.pending[0].commit > applied {", " {",
 		"follower", "TestAck",
 	},
 	{
@@ -459,7 +459,7 @@ var named = []namedMutant{
 	},
 	{
 		"reaper by a clock that has jumped", "leader/reap.go",
-		"if _, agreed := r.clocks.fault(); !agreed {", "if false {",
+		"if _, agreed := r.clocks.clockFault(); !agreed {", "if false {",
 		"leader", "TestReaperIsHeldByOthers",
 	},
 	{
@@ -524,7 +524,7 @@ var named = []namedMutant{
 	},
 	{
 		"time without a leader counts as time without a link", "follower/leadership.go",
-		"if t := l.current(); l.raftLeader() != t.Leader {", "if t := l.current(); false {",
+		"if t := l.currentTerm(); l.raftLeader() != t.Leader {", "if t := l.currentTerm(); false {",
 		"integration", "TestUnreadBytesCountWhenTheyAreRead",
 	},
 	{
