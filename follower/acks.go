@@ -15,11 +15,11 @@ const maxAcks = 64
 // effect at once. A long list of refused sessions comes in several parts, and only the last part
 // has a through.
 type ack struct {
-	nonce   uint64 // the nonce of the leader's term
-	through uint64
-	commit  uint64
-	refused []int64
-	heeded  bool // whether the refused sessions have been cut
+	nonce           uint64 // the nonce of the leader's term
+	through         uint64
+	commit          uint64
+	refusedSessions []int64
+	refusalsCut     bool // whether the refused sessions have been cut
 }
 
 // merge makes a and b one acknowledgement, which counts when both would. The list of refused
@@ -27,10 +27,10 @@ type ack struct {
 func (a *ack) merge(b ack) {
 	a.through = max(a.through, b.through)
 	a.commit = max(a.commit, b.commit)
-	a.heeded = false
-	a.refused = slices.Concat(a.refused, b.refused)
-	slices.Sort(a.refused)
-	a.refused = slices.Compact(a.refused)
+	a.refusalsCut = false
+	a.refusedSessions = slices.Concat(a.refusedSessions, b.refusedSessions)
+	slices.Sort(a.refusedSessions)
+	a.refusedSessions = slices.Compact(a.refusedSessions)
 }
 
 // ackQueue holds acknowledgements until what they name is applied here. Make one with newAckQueue. It
@@ -52,7 +52,7 @@ func (q *ackQueue) addAck(ping *proto.Ping) {
 	if ping.Ack == nil || ping.Ack.Boot != q.boot {
 		return
 	}
-	a := ack{nonce: ping.Nonce, through: ping.Ack.Through, commit: ping.Ack.Commit, refused: ping.Ack.Refused}
+	a := ack{nonce: ping.Nonce, through: ping.Ack.Through, commit: ping.Ack.Commit, refusedSessions: ping.Ack.Refused}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if n := len(q.pending); n > 0 && q.pending[n-1].nonce != a.nonce {
@@ -63,7 +63,7 @@ func (q *ackQueue) addAck(ping *proto.Ping) {
 	} else {
 		q.pending = append(q.pending, a)
 	}
-	wake(q.work)
+	signal(q.work)
 }
 
 // entryApplied signals work if the entry at index makes an acknowledgement due.
@@ -72,7 +72,7 @@ func (q *ackQueue) entryApplied(index uint64) {
 	due := len(q.pending) > 0 && q.pending[0].commit <= index
 	q.mu.Unlock()
 	if due {
-		wake(q.work)
+		signal(q.work)
 	}
 }
 
@@ -84,8 +84,8 @@ func (q *ackQueue) nextRefusals(nonce uint64) (ack, bool) {
 	defer q.mu.Unlock()
 	for i := range q.pending {
 		a := &q.pending[i]
-		if !a.heeded && a.through != 0 && a.nonce == nonce && len(a.refused) > 0 {
-			a.heeded = true
+		if !a.refusalsCut && a.through != 0 && a.nonce == nonce && len(a.refusedSessions) > 0 {
+			a.refusalsCut = true
 			return *a, true
 		}
 	}

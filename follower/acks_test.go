@@ -11,15 +11,15 @@ import (
 // merged into it. It is read without a lock.
 func TestMergeLeavesWhatWasTaken(t *testing.T) {
 	for _, more := range [][]int64{nil, {0}, {4, 1}} {
-		a := ack{through: 1, refused: append(make([]int64, 0, 16), 3, 1, 2)}
+		a := ack{through: 1, refusedSessions: append(make([]int64, 0, 16), 3, 1, 2)}
 		taken := a
-		a.merge(ack{through: 2, refused: more})
-		if want := []int64{3, 1, 2}; !slices.Equal(taken.refused, want) {
-			t.Errorf("merged with %v, what was taken is %v, want %v", more, taken.refused, want)
+		a.merge(ack{through: 2, refusedSessions: more})
+		if want := []int64{3, 1, 2}; !slices.Equal(taken.refusedSessions, want) {
+			t.Errorf("merged with %v, what was taken is %v, want %v", more, taken.refusedSessions, want)
 		}
 		want := slices.Compact(slices.Sorted(slices.Values(append([]int64{1, 2, 3}, more...))))
-		if !slices.Equal(a.refused, want) {
-			t.Errorf("merged with %v: %v, want %v", more, a.refused, want)
+		if !slices.Equal(a.refusedSessions, want) {
+			t.Errorf("merged with %v: %v, want %v", more, a.refusedSessions, want)
 		}
 	}
 }
@@ -37,8 +37,8 @@ func TestAckQueue(t *testing.T) {
 	if _, ok := q.nextRefusals(1); ok {
 		t.Error("refusals of the leader before")
 	}
-	if a, ok := q.nextRefusals(2); !ok || !slices.Equal(a.refused, []int64{9}) {
-		t.Errorf("refusals %v, want those of the present leader", a.refused)
+	if a, ok := q.nextRefusals(2); !ok || !slices.Equal(a.refusedSessions, []int64{9}) {
+		t.Errorf("refusals %v, want those of the present leader", a.refusedSessions)
 	}
 	if _, ok := q.nextRefusals(2); ok {
 		t.Error("refusals are taken twice")
@@ -53,7 +53,7 @@ func TestAckQueue(t *testing.T) {
 			t.Errorf("signalled at index %d: %t", index, got)
 		}
 	}
-	if a, ok := q.nextDue(20); !ok || a.through != 2 || !a.heeded {
+	if a, ok := q.nextDue(20); !ok || a.through != 2 || !a.refusalsCut {
 		t.Errorf("due at its commit: %+v, %t", a, ok)
 	}
 	if _, ok := q.nextDue(20); ok {

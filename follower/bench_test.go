@@ -18,11 +18,11 @@ import (
 func benchFollower(b *testing.B, n int) *Follower {
 	b.Helper()
 	f, err := New(Config{
-		Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: &rig{}, Leader: (&rig{}).dial, Probe: (&rig{}).probe,
-		Disk: func() uint64 { return 7 }, RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, Joining: func() bool { return false }, Wall: time.Now,
-		Members: func() []uint32 { return []uint32{self} },
-		Ask:     func(context.Context, uint32) (*proto.Marks, error) { return nil, errors.New("unreachable") },
-		Damaged: func(string) {}, Disputed: func(string) {},
+		Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: &rig{}, LeaderClient: (&rig{}).dial, ProbeMember: (&rig{}).probe,
+		DiskID: func() uint64 { return 7 }, RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, IsJoining: func() bool { return false }, WallClock: time.Now,
+		VoterIDs:         func() []uint32 { return []uint32{self} },
+		FetchStateHashes: func(context.Context, uint32) (*proto.Marks, error) { return nil, errors.New("unreachable") },
+		OnDamage:         func(string) {}, OnDivergence: func(string) {},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -85,11 +85,11 @@ func BenchmarkRenew(b *testing.B) {
 			s, touched := newLeases(monotonic.System{}), map[jute.SessionID]time.Duration{}
 			for i := range n {
 				id := jute.SessionID(self<<56 + i)
-				s.take(id, uint64(i), timeout, now)
+				s.grantLease(id, uint64(i), timeout, now)
 				touched[id] = timeout
 			}
 			for k := time.Duration(1); b.Loop(); k++ {
-				s.renew(touched, now.Add(k), nil)
+				s.renewTouched(touched, now.Add(k), nil)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/touch")
 		})

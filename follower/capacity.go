@@ -14,10 +14,10 @@ type capacity struct {
 
 // place is a place in the list of Submits that wait for room.
 type place struct {
-	lane  *lane
-	cost  cost          // of the write to be submitted
-	free  chan struct{} // closed when its turn has come
-	freed bool
+	lane     *lane
+	cost     cost          // of the write to be submitted
+	turnCome chan struct{} // closed when its turn has come
+	freed    bool
 }
 
 // isFull reports whether there is no room for a light or a heavy write. Heavy writes may take only
@@ -29,7 +29,7 @@ func (c *capacity) isFull(heavy bool) bool {
 func (c *capacity) addWrite(cost cost) {
 	c.queuedWrites++
 	c.queuedBytes += cost.size
-	if cost.heavy() {
+	if cost.isHeavy() {
 		c.heavyBytes += cost.size
 	}
 }
@@ -37,7 +37,7 @@ func (c *capacity) addWrite(cost cost) {
 func (c *capacity) removeWrite(cost cost) {
 	c.queuedWrites--
 	c.queuedBytes -= cost.size
-	if cost.heavy() {
+	if cost.isHeavy() {
 		c.heavyBytes -= cost.size
 	}
 }
@@ -45,17 +45,17 @@ func (c *capacity) removeWrite(cost cost) {
 // blockSubmit adds a place for a write at the end of its list. The place is freed when there is room, or by the lane l,
 // which may be nil.
 func (c *capacity) blockSubmit(cost cost, l *lane) *list.Element {
-	p := &place{cost: cost, lane: l, free: make(chan struct{})}
+	p := &place{cost: cost, lane: l, turnCome: make(chan struct{})}
 	e := c.blockedList(cost).PushBack(p)
 	if l != nil {
-		l.place = e
+		l.blockedPlace = e
 	}
 	return e
 }
 
 // blockedList returns the list in which a Submit of such a write waits.
 func (c *capacity) blockedList(cost cost) *list.List {
-	if cost.heavy() {
+	if cost.isHeavy() {
 		return &c.blockedSubmits[1]
 	}
 	return &c.blockedSubmits[0]
@@ -75,10 +75,10 @@ func (c *capacity) admitBlocked() {
 func (c *capacity) freePlace(e *list.Element) {
 	p := e.Value.(*place)
 	c.blockedList(p.cost).Remove(e)
-	if p.lane != nil && p.lane.place == e {
-		p.lane.place = nil
+	if p.lane != nil && p.lane.blockedPlace == e {
+		p.lane.blockedPlace = nil
 	}
 	c.addWrite(p.cost)
 	p.freed = true
-	close(p.free)
+	close(p.turnCome)
 }

@@ -17,64 +17,64 @@ const (
 	numClasses = 16
 )
 
-// weigh returns the weight, in units, of a transaction of so many operations and size bytes.
-func weigh(ops, size int) int { return max((size+bytesPerUnit-1)/bytesPerUnit, ops) }
+// weightOf returns the weight, in units, of a transaction of so many operations and size bytes.
+func weightOf(ops, size int) int { return max((size+bytesPerUnit-1)/bytesPerUnit, ops) }
 
 // classOf returns the class of a weight: 0 for light writes, then one class for each doubling.
 func classOf(weight int) int {
 	return min(bits.Len(uint(max(weight-1, 0)/lightWeight)), numClasses-1)
 }
 
-// classes holds lanes in circles by the weight of their first write. The circles that are not empty
+// fairQueue holds lanes in circles by the weight of their first write. The circles that are not empty
 // get equal shares by weight, whatever a single write weighs. So heavy writes do not keep light
 // ones waiting, and light writes do not keep heavy ones waiting for long. Call init before use.
-type classes struct {
-	of   [numClasses]class
-	time uint64 // virtual start time, in units, of the write that was sent last
+type fairQueue struct {
+	byWeight    [numClasses]weightClass
+	virtualTime uint64 // virtual start time, in units, of the write that was sent last
 }
 
-// class is one circle. Its next write starts at a virtual time and takes as long as its weight.
-type class struct {
-	turns
-	start uint64
+// weightClass is one circle. Its next write starts at a virtual time and takes as long as its weight.
+type weightClass struct {
+	laneRing
+	virtualStart uint64
 }
 
-func (c *classes) init() {
-	for i := range c.of {
-		c.of[i].init()
+func (c *fairQueue) initRings() {
+	for i := range c.byWeight {
+		c.byWeight[i].initRing()
 	}
 }
 
-// add puts a lane that is in no circle at the end of the circle of its first write. A class that
+// addLane puts a lane that is in no circle at the end of the circle of its first write. A class that
 // had nothing to send does not catch up on what it could have sent meanwhile.
-func (c *classes) add(l *lane) {
-	class := &c.of[classOf(l.queue.At(0).weight)]
-	if class.first() == nil {
-		class.start = max(class.start, c.time)
+func (c *fairQueue) addLane(l *lane) {
+	class := &c.byWeight[classOf(l.queue.At(0).weight)]
+	if class.firstLane() == nil {
+		class.virtualStart = max(class.virtualStart, c.virtualTime)
 	}
-	class.turns.add(l)
+	class.laneRing.addLane(l)
 }
 
-// next returns the lane to be served, or nil if there is none. It compares the first lanes of the
+// nextLane returns the lane to be served, or nil if there is none. It compares the first lanes of the
 // first n classes, the lightest ones, and takes the one with the write that would be done first.
-func (c *classes) next(n int) *lane {
+func (c *fairQueue) nextLane(n int) *lane {
 	var next *lane
 	var done uint64
-	for i := range c.of[:n] {
-		l := c.of[i].first()
+	for i := range c.byWeight[:n] {
+		l := c.byWeight[i].firstLane()
 		if l == nil {
 			continue
 		}
-		if end := c.of[i].start + uint64(l.queue.At(0).weight); next == nil || end < done {
+		if end := c.byWeight[i].virtualStart + uint64(l.queue.At(0).weight); next == nil || end < done {
 			next, done = l, end
 		}
 	}
 	return next
 }
 
-// charge records that a write of the given weight is sent.
-func (c *classes) charge(weight int) {
-	class := &c.of[classOf(weight)]
-	c.time = max(c.time, class.start)
-	class.start += uint64(weight)
+// chargeWeight records that a write of the given weight is sent.
+func (c *fairQueue) chargeWeight(weight int) {
+	class := &c.byWeight[classOf(weight)]
+	c.virtualTime = max(c.virtualTime, class.virtualStart)
+	class.virtualStart += uint64(weight)
 }

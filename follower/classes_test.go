@@ -47,7 +47,7 @@ func (l *lanes) sends() []uint64 { return l.sendsAt(time.Time{}) }
 
 // sendsAt returns the connections of the writes that are sent at a time.
 func (l *lanes) sendsAt(now time.Time) (conns []uint64) {
-	for _, txn := range l.take(nil, now) {
+	for _, txn := range l.takeMessage(nil, now) {
 		conns = append(conns, txn.Conn)
 	}
 	return conns
@@ -58,7 +58,7 @@ func (l *lanes) apply(n int) {
 	l.t.Helper()
 	for range n {
 		l.applies++
-		if _, _, ok := l.applied(l.applies); !ok {
+		if _, _, ok := l.takeApplied(l.applies); !ok {
 			l.t.Fatalf("write %d was not sent", l.applies)
 		}
 	}
@@ -123,14 +123,14 @@ func TestHeavyWritesLeaveRoom(t *testing.T) {
 		if got := l.sends(); !slices.Equal(got, []uint64{1}) {
 			t.Fatalf("sent for %v during the rest after a multi, want the light write alone", got)
 		}
-		if got, next := l.sendsAt(time.Now().Add(maxRest)), 100+(i+1)%hostile; !slices.Equal(got, []uint64{next}) {
+		if got, next := l.sendsAt(time.Now().Add(maxPause)), 100+(i+1)%hostile; !slices.Equal(got, []uint64{next}) {
 			t.Fatalf("sent for %v after the rest, want the multi of %d", got, next)
 		}
 		l.apply(2)
 	}
 	l.apply(1)
-	if n := len(l.lanes); n != 0 || l.sent.heavyWeight != 0 || l.queued.heavyBytes != 0 {
-		t.Errorf("left: %d lanes, heavy: %d units sent, %d bytes held", n, l.sent.heavyWeight, l.queued.heavyBytes)
+	if n := len(l.lanes); n != 0 || l.inFlight.heavyWeight != 0 || l.queued.heavyBytes != 0 {
+		t.Errorf("left: %d lanes, heavy: %d units sent, %d bytes held", n, l.inFlight.heavyWeight, l.queued.heavyBytes)
 	}
 }
 
@@ -172,8 +172,8 @@ func TestClassesShareByWeight(t *testing.T) {
 	}
 	for range 40_000 {
 		l.mu.Lock()
-		ok := l.number(time.Now().Add(maxRest)) // after each rest, so that all classes are compared, and not only lighter ones
-		r := *l.sent.writes.At(l.sent.writes.Len() - 1)
+		ok := l.numberNext(time.Now().Add(maxPause)) // after each rest, so that all classes are compared, and not only lighter ones
+		r := *l.inFlight.writes.At(l.inFlight.writes.Len() - 1)
 		l.mu.Unlock()
 		if !ok {
 			t.Fatal("nothing to send")

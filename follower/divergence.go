@@ -88,7 +88,7 @@ func (d *divergence) checkLoop(ctx context.Context) error {
 
 // checkReport compares a verdict with the marks of the other members.
 func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
-	voters := d.cfg.Members()
+	voters := d.cfg.VoterIDs()
 	theirs, own := d.countDigests(ctx, r.Verdict, voters)
 	if ctx.Err() != nil || !d.isCurrent(r.Verdict) || d.cfg.RaftTerm() != r.term {
 		return // the verdict may have become wrong meanwhile
@@ -97,7 +97,7 @@ func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
 	why := fmt.Sprintf(text, r.Index, r.Own, theirs, len(voters), r.Theirs)
 	switch {
 	case theirs > len(voters)/2:
-		d.cfg.Damaged(why)
+		d.cfg.OnDamage(why)
 	case own > len(voters)/2:
 		if now := time.Now(); d.lastWrong.IsZero() || now.Sub(d.lastWrong) >= wrongLeaderInterval {
 			d.lastWrong = now
@@ -105,7 +105,7 @@ func (d *divergence) checkReport(ctx context.Context, r verdictReport) {
 				"leader", r.leader, "index", r.Index, "digest", fmt.Sprintf("%016x", r.Own), "leaders", fmt.Sprintf("%016x", r.Theirs), "agree", own)
 		}
 	case r.leader != d.cfg.Self:
-		d.cfg.Disputed(why)
+		d.cfg.OnDivergence(why)
 	}
 }
 
@@ -144,7 +144,7 @@ func (d *divergence) countDigests(ctx context.Context, v *proto.Verdict, voters 
 // peerDigest returns the digest with which another member has marked an index, if it replies in time and in
 // the version of this member's digests.
 func (d *divergence) peerDigest(ctx context.Context, id uint32, index uint64) (digest uint64, ok bool) {
-	marks, err := d.cfg.Ask(ctx, id)
+	marks, err := d.cfg.FetchStateHashes(ctx, id)
 	if err != nil || marks.GetVersion() != znode.DigestVersion || len(marks.GetIndexes()) != len(marks.GetDigests()) {
 		return 0, false
 	}

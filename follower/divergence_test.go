@@ -246,7 +246,7 @@ func TestVerdictOfAnObserver(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var voters atomic.Pointer[[]uint32]
 			voters.Store(&[]uint32{1, 2, self})
-			bubble(t, func(cfg *Config) { cfg.Members = func() []uint32 { return *voters.Load() } }, func(t *testing.T, r *rig) {
+			bubble(t, func(cfg *Config) { cfg.VoterIDs = func() []uint32 { return *voters.Load() } }, func(t *testing.T, r *rig) {
 				r.raftTerm.Store(2)
 				r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 				voters.Store(&tt.voters)
@@ -273,10 +273,10 @@ func TestDivergence(t *testing.T) {
 		var damages []string
 		d := newDivergence(&Config{
 			Self: self, Tick: tick, State: &fakeState{marks: []znode.Mark{{Index: 7, Digest: 77}}},
-			RaftTerm: func() uint64 { return 2 }, Members: func() []uint32 { return []uint32{1, 2, self} },
-			Ask:      func(context.Context, uint32) (*proto.Marks, error) { return marked(1), nil },
-			Damaged:  func(why string) { damages = append(damages, why) },
-			Disputed: func(why string) { t.Error("disputed: " + why) },
+			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
+			FetchStateHashes: func(context.Context, uint32) (*proto.Marks, error) { return marked(1), nil },
+			OnDamage:         func(why string) { damages = append(damages, why) },
+			OnDivergence:     func(why string) { t.Error("disputed: " + why) },
 		}, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

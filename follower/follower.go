@@ -108,23 +108,23 @@ type Config struct {
 	State     State
 	Clients   Clients
 
-	Leader func(ctx context.Context, id uint32) (proto.LeaderClient, error) // returns the Leader service of a member, which may be this one
-	// Probe asks a member to answer, over the connection on which its Leader service is called. If
+	LeaderClient func(ctx context.Context, id uint32) (proto.LeaderClient, error) // returns the Leader service of a member, which may be this one
+	// ProbeMember asks a member to answer, over the connection on which its Leader service is called. If
 	// ctx ends without an answer, Probe closes that connection with every call on it, and the next
 	// call opens another.
-	Probe      func(ctx context.Context, id uint32) error
-	Disk       func() uint64    // the id of this member's disk, which names its vote
-	RaftTerm   func() uint64    // raft's current term; must not block
-	RaftLeader func() uint32    // the member that raft takes for the leader now, 0: none; must not block
-	Joining    func() bool      // reports whether this member does not take part in proofs yet; must not block
-	Wall       func() time.Time // the wall clock: base of session ids, also reported to the leader
-	Monotonic  monotonic.Clock  // default: monotonic.System
+	ProbeMember func(ctx context.Context, id uint32) error
+	DiskID      func() uint64    // the id of this member's disk, which names its vote
+	RaftTerm    func() uint64    // raft's current term; must not block
+	RaftLeader  func() uint32    // the member that raft takes for the leader now, 0: none; must not block
+	IsJoining   func() bool      // reports whether this member does not take part in proofs yet; must not block
+	WallClock   func() time.Time // the wall clock: base of session ids, also reported to the leader
+	Monotonic   monotonic.Clock  // default: monotonic.System
 
 	// The next four are for a leader's verdict that this member's state is wrong.
-	Members  func() []uint32                                            // returns the ids of the voters, perhaps this one included; must not block
-	Ask      func(ctx context.Context, id uint32) (*proto.Marks, error) // returns the marks that a member itself sends, or the error of ctx
-	Damaged  func(why string)                                           // called, perhaps repeatedly, when a majority has another state; must not block
-	Disputed func(why string)                                           // called repeatedly, at least once in two ticks, for as long as the leader has another state and nobody knows who is right; must not block
+	VoterIDs         func() []uint32                                            // returns the ids of the voters, perhaps this one included; must not block
+	FetchStateHashes func(ctx context.Context, id uint32) (*proto.Marks, error) // returns the marks that a member itself sends, or the error of ctx
+	OnDamage         func(why string)                                           // called, perhaps repeatedly, when a majority has another state; must not block
+	OnDivergence     func(why string)                                           // called repeatedly, at least once in two ticks, for as long as the leader has another state and nobody knows who is right; must not block
 
 	MaxInFlight      int // writes sent and not applied here; default 1,000
 	MaxInFlightBytes int // bytes of the same writes; default 16 MiB; a single write may be larger
@@ -137,20 +137,20 @@ type Config struct {
 // Follower implements what server asks of its member, znode.Hooks, and the Pings of
 // proto.FollowerServer. Make one with New. It is safe for concurrent use.
 type Follower struct {
-	cfg     Config
-	leading atomic.Pointer[sessiontracker.GlobalTable] // nil while this member does not lead
+	cfg          Config
+	sessionTable atomic.Pointer[sessiontracker.GlobalTable] // nil while this member does not lead
 
 	leases      *leases
 	leadership  *leadership
 	incarnation *incarnation
-	out         *outbox
+	outbox      *outbox
 	forwarder   *forwarder
 	renewer     *renewer
 	syncs       *syncs
 	divergence  *divergence
 
-	leaving chan struct{} // closed once this member stops
-	leave   sync.Once     // closes leaving
+	leaving   chan struct{} // closed once this member stops
+	leaveOnce sync.Once     // closes leaving
 }
 
 var (
@@ -171,7 +171,7 @@ func New(cfg Config) (*Follower, error) {
 		return nil, fmt.Errorf("follower: SyncLimit is %d ticks, but must be positive", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.Leader == nil || cfg.Probe == nil || cfg.Disk == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.Joining == nil || cfg.Wall == nil || cfg.Members == nil || cfg.Ask == nil || cfg.Damaged == nil || cfg.Disputed == nil:
+	case cfg.State == nil || cfg.Clients == nil || cfg.LeaderClient == nil || cfg.ProbeMember == nil || cfg.DiskID == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.IsJoining == nil || cfg.WallClock == nil || cfg.VoterIDs == nil || cfg.FetchStateHashes == nil || cfg.OnDamage == nil || cfg.OnDivergence == nil:
 		return nil, errors.New("follower: State, Clients, Leader, Probe, Disk, RaftTerm, RaftLeader, Joining, Wall, Members, Ask, Damaged and Disputed are required")
 	}
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
@@ -182,11 +182,11 @@ func New(cfg Config) (*Follower, error) {
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic.System{}
 	}
-	f := &Follower{cfg: cfg, leases: newLeases(cfg.Monotonic), out: newOutbox(cfg), leaving: make(chan struct{})}
+	f := &Follower{cfg: cfg, leases: newLeases(cfg.Monotonic), outbox: newOutbox(cfg), leaving: make(chan struct{})}
 	log := cfg.Logger.With("component", "follower")
 	f.leadership = newLeadership(&f.cfg)
 	f.incarnation = newIncarnation(&f.cfg, log)
-	f.forwarder = newForwarder(&f.cfg, log, f.out, f.incarnation, f.leadership)
+	f.forwarder = newForwarder(&f.cfg, log, f.outbox, f.incarnation, f.leadership)
 	f.renewer = newRenewer(&f.cfg, log, f.leases, f.leadership)
 	f.syncs = newSyncs(&f.cfg, f.leadership)
 	f.divergence = newDivergence(&f.cfg, log)
@@ -208,10 +208,10 @@ func (f *Follower) Run(ctx context.Context) error {
 
 // Leave ends the streams of pings without an error: the leader then knows that this member stops, and
 // is not out of reach. Leave may be called more than once, and never blocks.
-func (f *Follower) Leave() { f.leave.Do(func() { close(f.leaving) }) }
+func (f *Follower) Leave() { f.leaveOnce.Do(func() { close(f.leaving) }) }
 
-// Leading sets the session table of the term that this member leads, or nil when it does not lead.
-func (f *Follower) Leading(table *sessiontracker.GlobalTable) { f.leading.Store(table) }
+// SetSessionTable sets the session table of the term that this member leads, or nil when it does not lead.
+func (f *Follower) SetSessionTable(table *sessiontracker.GlobalTable) { f.sessionTable.Store(table) }
 
 // NewSession returns an id for a new session, different from all that this member ever returned. It
 // waits until this process is announced, and fails only if ctx ends first.
@@ -226,14 +226,14 @@ func (f *Follower) OfferSession() (id jute.SessionID, ok bool) { return f.incarn
 // is called for every request of every client.
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
 	f.renewer.touches.Touch(id, timeout) // flushed and acknowledged like any other, even if this member leads
-	if table := f.leading.Load(); table != nil {
+	if table := f.sessionTable.Load(); table != nil {
 		table.Touch(id, f.cfg.Monotonic.Now(), timeout) // this member leads: touches of its own clients count without a ping
 	}
 }
 
 // Vouched reports, without waiting, whether the client may be told now that its session lives.
 func (f *Follower) Vouched(id jute.SessionID) bool {
-	return f.leases.vouched(id, f.cfg.Monotonic.Now())
+	return f.leases.isValid(id, f.cfg.Monotonic.Now())
 }
 
 // Vouch sends all unacknowledged touches to the leader at once and waits until the lease of id is
@@ -260,47 +260,47 @@ func (f *Follower) Vouch(ctx context.Context, id jute.SessionID) error {
 // txn is longer than maxFirst. It fails only if ctx ends or an identity is not valid UTF-8.
 func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error {
 	if jute.Op(txn.Op) == jute.OpCloseSession {
-		f.leases.closing(jute.SessionID(txn.Session), txn.Conn)
+		f.leases.markClosing(jute.SessionID(txn.Session), txn.Conn)
 	}
-	return f.out.submit(ctx, txn, w)
+	return f.outbox.submit(ctx, txn, w)
 }
 
 // Offer is like Submit, but never blocks. It returns false, and has not taken txn, if Submit might
 // block or fail.
 func (f *Follower) Offer(txn *proto.Txn, w znode.Waiter) bool {
 	if jute.Op(txn.Op) == jute.OpCloseSession {
-		f.leases.closing(jute.SessionID(txn.Session), txn.Conn)
+		f.leases.markClosing(jute.SessionID(txn.Session), txn.Conn)
 	}
-	return f.out.offer(txn, w)
+	return f.outbox.offer(txn, w)
 }
 
 // Withdraw takes back the transactions of a connection that have not been sent to a leader yet, and does not call their
 // waiters. It reports whether it took back all that were not applied. It never blocks.
-func (f *Follower) Withdraw(conn uint64) bool { return f.out.withdraw(conn) }
+func (f *Follower) Withdraw(conn uint64) bool { return f.outbox.withdrawUnsent(conn) }
 
 // Sync calls w.Applied with code OK once everything committed before the call has been applied
 // here. It calls it under the tree's read lock, and in no order with the connection's own writes.
 // Sync never blocks; while there is no leader, w waits. Detach forgets the connection's syncs,
 // except those whose Applied is just being called.
-func (f *Follower) Sync(conn uint64, w znode.Waiter) { f.syncs.add(conn, w) }
+func (f *Follower) Sync(conn uint64, w znode.Waiter) { f.syncs.addSync(conn, w) }
 
 // AwaitSync waits until everything that was committed before the call has been applied here. It fails
 // only if ctx ends first.
 func (f *Follower) AwaitSync(ctx context.Context) error { return f.syncs.awaitSync(ctx) }
 
-// Marks returns the digests by which this member is compared with the others. It takes no lock.
-func (f *Follower) Marks() *proto.Marks { return stateHashes(f.cfg.State) }
+// StateHashes returns the digests by which this member is compared with the others. It takes no lock.
+func (f *Follower) StateHashes() *proto.Marks { return stateHashes(f.cfg.State) }
 
 // Detach reports that a connection has ended. Its creates and attaches that have not been applied
 // become empty transactions, its syncs are forgotten, and its lease of session id ends. Its writes
 // still reach the log.
 func (f *Follower) Detach(id jute.SessionID, conn uint64) {
-	f.out.detach(conn)
-	f.syncs.drop(conn)
-	f.leases.release(id, conn)
+	f.outbox.detachConn(conn)
+	f.syncs.dropConn(conn)
+	f.leases.endIfHeldBy(id, conn)
 }
 
-func wake(c chan<- struct{}) {
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // the receiver has a signal that it has not taken yet

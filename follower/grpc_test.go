@@ -51,7 +51,7 @@ func (s *service) Pings(stream proto.Follower_PingsServer) error { return s.f.Pi
 func TestOverGRPC(t *testing.T) {
 	var conn *grpc.ClientConn
 	leader := func(context.Context, uint32) (proto.LeaderClient, error) { return proto.NewLeaderClient(conn), nil }
-	bubble(t, func(c *Config) { c.Leader = leader }, func(t *testing.T, r *rig) {
+	bubble(t, func(c *Config) { c.LeaderClient = leader }, func(t *testing.T, r *rig) {
 		listener := bufconn.Listen(1 << 16)
 		s := &service{f: r.f, got: make(chan *proto.Forwarded, 100)}
 		server := grpc.NewServer()

@@ -38,7 +38,7 @@ type incarnation struct {
 
 func newIncarnation(cfg *Config, log *slog.Logger) *incarnation {
 	return &incarnation{
-		self: cfg.Self, boot: cfg.Boot, state: cfg.State, wallClock: cfg.Wall, log: log,
+		self: cfg.Self, boot: cfg.Boot, state: cfg.State, wallClock: cfg.WallClock, log: log,
 		announced: make(chan struct{}), over: make(chan struct{}),
 	}
 }
@@ -117,9 +117,9 @@ func (i *incarnation) offerSession() (id jute.SessionID, ok bool) {
 
 // announcement is the announcement of this incarnation that a link has sent to the leader.
 type announcement struct {
-	txn      *proto.Txn // nil: none was sent
-	replaces uint64
-	list     int64 // version of the list at that time; one from before this member was added again has no effect
+	txn          *proto.Txn // nil: none was sent
+	replacedBoot uint64
+	listVersion  int64 // version of the list at that time; one from before this member was added again has no effect
 }
 
 // nextAnnouncement fills in a and returns true if an announcement must be sent. None is needed once this
@@ -129,14 +129,14 @@ func (i *incarnation) nextAnnouncement(a *announcement) bool {
 	i.mu.Lock()
 	current, wasCurrent, list := i.currentBoot, i.wasOurs, i.listVersion
 	i.mu.Unlock()
-	if wasCurrent || a.txn != nil && a.replaces == current && a.list == list {
+	if wasCurrent || a.txn != nil && a.replacedBoot == current && a.listVersion == list {
 		return false
 	}
 	body, err := protobuf.Marshal(&proto.Announce{Replaces: current, Format: znode.FormatLevel})
 	if err != nil {
 		panic(err) // cannot happen: these are two numbers
 	}
-	a.replaces, a.list = current, list
+	a.replacedBoot, a.listVersion = current, list
 	a.txn = &proto.Txn{Member: i.self, Boot: i.boot, Op: int32(jute.OpAnnounce), Body: body}
 	return true
 }

@@ -10,7 +10,7 @@ import (
 // A process announces itself until its boot is current, and again whenever another boot or another list is
 // current before that. It is over when another boot replaces its own.
 func TestIncarnation(t *testing.T) {
-	i := newIncarnation(&Config{Self: self, Boot: ourBoot, State: &fakeState{}, Wall: time.Now}, slog.New(slog.DiscardHandler))
+	i := newIncarnation(&Config{Self: self, Boot: ourBoot, State: &fakeState{}, WallClock: time.Now}, slog.New(slog.DiscardHandler))
 	var sent announcement
 	announces := func(what string, want bool) {
 		t.Helper()

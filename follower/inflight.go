@@ -11,13 +11,13 @@ import (
 type inFlight struct {
 	maxWrites, maxBytes int
 
-	writes      fifo.Queue[request] // last-len+1 … last
-	lastNumber  uint64              // number given last
-	nextToSend  uint64              // number that the link sends next, from queue or a new one
+	writes      fifo.Queue[queuedWrite] // last-len+1 … last
+	lastNumber  uint64                  // number given last
+	nextToSend  uint64                  // number that the link sends next, from queue or a new one
 	totalBytes  int
-	heavyWeight int    // weight of the heavy ones among them
-	longWrites  rest   // of the long ones
-	resentCount uint64 // how many were sent again, for the metric
+	heavyWeight int            // weight of the heavy ones among them
+	longWrites  longWritePause // of the long ones
+	resentCount uint64         // how many were sent again, for the metric
 }
 
 // oldestNumber returns the number of the oldest write, or the next number to be given if there is none.
@@ -34,29 +34,29 @@ func (f *inFlight) sendableClasses(now time.Time) int {
 	switch {
 	case f.heavyWeight >= maxHeavy:
 		return 1
-	case f.longWrites.needed(now):
+	case f.longWrites.inProgress(now):
 		return longClass
 	}
 	return numClasses
 }
 
 // pushNumbered gives a write the next number, at now by the outbox's clock.
-func (f *inFlight) pushNumbered(r request, now time.Time) {
+func (f *inFlight) pushNumbered(r queuedWrite, now time.Time) {
 	f.lastNumber++
 	r.txn.Seq = f.lastNumber
-	r.sent = now
+	r.firstSent = now
 	f.totalBytes += r.size
-	if r.heavy() {
+	if r.isHeavy() {
 		f.heavyWeight += r.weight
 	}
-	if r.long {
-		f.longWrites.sent++
+	if r.isLong {
+		f.longWrites.inFlight++
 	}
 	f.writes.Push(r)
 }
 
 // nextUnsent returns the oldest write that this link has not sent, and counts it as sent. It returns nil if there is none.
-func (f *inFlight) nextUnsent() *request {
+func (f *inFlight) nextUnsent() *queuedWrite {
 	first := f.oldestNumber()
 	f.nextToSend = max(f.nextToSend, first) // those before first have been applied meanwhile
 	if f.nextToSend > f.lastNumber {
@@ -71,10 +71,10 @@ func (f *inFlight) nextUnsent() *request {
 func (f *inFlight) rewind() { f.nextToSend = 0 }
 
 // popOldest removes and returns the oldest write.
-func (f *inFlight) popOldest() request {
+func (f *inFlight) popOldest() queuedWrite {
 	r := f.writes.Pop()
 	f.totalBytes -= r.size
-	if r.heavy() {
+	if r.isHeavy() {
 		f.heavyWeight -= r.weight
 	}
 	return r

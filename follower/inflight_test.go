@@ -11,7 +11,7 @@ import (
 func TestInFlight(t *testing.T) {
 	f := inFlight{maxWrites: 3, maxBytes: 100}
 	push := func(size, weight int) {
-		f.pushNumbered(request{txn: &proto.Txn{}, cost: cost{size: size, weight: weight}}, time.Time{})
+		f.pushNumbered(queuedWrite{txn: &proto.Txn{}, cost: cost{size: size, weight: weight}}, time.Time{})
 	}
 	sends := func(what string, want ...uint64) {
 		t.Helper()

@@ -30,34 +30,34 @@ type leadership struct {
 // term is a TermStart that has been applied. Its ctx ends when a newer one has been applied.
 type term struct {
 	znode.Term
-	reached
+	leaderContact
 	ctx    context.Context // ends with the term
 	cancel context.CancelFunc
 }
 
 func newTerm(t znode.Term, now time.Time) *term {
 	ctx, end := context.WithCancel(context.Background())
-	return &term{Term: t, reached: reached{at: now}, ctx: ctx, cancel: end}
+	return &term{Term: t, leaderContact: leaderContact{lastReached: now}, ctx: ctx, cancel: end}
 }
 
-// reached is when the leader of a term last answered a probe, or when raft last had no contact with
+// leaderContact is when the leader of a term last answered a probe, or when raft last had no contact with
 // it.
-type reached struct {
-	mu sync.Mutex
-	at time.Time
+type leaderContact struct {
+	mu          sync.Mutex
+	lastReached time.Time
 }
 
-func (r *reached) reach(now time.Time) {
+func (r *leaderContact) markReached(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.at = now
+	r.lastReached = now
 }
 
-// since returns how long ago that was.
-func (r *reached) since(now time.Time) time.Duration {
+// timeSince returns how long ago that was.
+func (r *leaderContact) timeSince(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return now.Sub(r.at)
+	return now.Sub(r.lastReached)
 }
 
 func newLeadership(cfg *Config) *leadership {
@@ -112,13 +112,13 @@ func (l *leadership) unreachedFor(now time.Time) time.Duration {
 	if t.Leader == l.self || !l.mayLead(t) {
 		return 0
 	}
-	return t.reached.since(now)
+	return t.leaderContact.timeSince(now)
 }
 
 // excuseUnreached restarts the time of unreachedFor while raft has no contact with the leader either.
 func (l *leadership) excuseUnreached(now time.Time) {
 	if t := l.currentTerm(); l.raftLeader() != t.Leader {
-		t.reach(now)
+		t.markReached(now)
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 )
 
 var (
-	errNoLeader = errors.New("follower: no leader known in raft's term")
-	errNewTerm  = errors.New("follower: a newer term has started")
-	errEnded    = errors.New("follower: the leader ended the stream")
+	errNoLeader    = errors.New("follower: no leader known in raft's term")
+	errNewTerm     = errors.New("follower: a newer term has started")
+	errStreamEnded = errors.New("follower: the leader ended the stream")
 )
 
 // probesPerTick is how often in a tick the leader is asked to answer, on the connection on which
@@ -41,7 +41,7 @@ type forwarder struct {
 func newForwarder(cfg *Config, log *slog.Logger, out *outbox, incarnation *incarnation, leadership *leadership) *forwarder {
 	return &forwarder{
 		cfg: cfg, out: out, incarnation: incarnation, leadership: leadership,
-		backoff: newBackoff(cfg.Tick), linkReport: linkReport{log: log, self: cfg.Self, patience: cfg.Tick},
+		backoff: newBackoff(cfg.Tick), linkReport: linkReport{log: log, self: cfg.Self, gracePeriod: cfg.Tick},
 	}
 }
 
@@ -51,16 +51,16 @@ func (f *forwarder) run(ctx context.Context) error {
 		t := f.leadership.currentTerm()
 		if f.leadership.mayLead(t) {
 			began := time.Now()
-			f.linkReport.begin(t, began)
+			f.linkReport.linkStarted(t, began)
 			err := f.runLink(ctx, t)
 			if ctx.Err() != nil {
 				return nil
 			}
-			lived := time.Since(began) > f.backoff.most
+			lived := time.Since(began) > f.backoff.maxDelay
 			if lived {
 				f.backoff.reset()
 			}
-			f.linkReport.ended(lived, err)
+			f.linkReport.linkEnded(lived, err)
 		}
 		if !f.backoff.wait(ctx, t) {
 			return nil
@@ -70,38 +70,38 @@ func (f *forwarder) run(ctx context.Context) error {
 
 // linkReport logs what an operator should know of the links to the leaders, one after another.
 type linkReport struct {
-	log      *slog.Logger
-	self     uint32
-	patience time.Duration // how long the links of a new term may fail: its leader may be starting
+	log         *slog.Logger
+	self        uint32
+	gracePeriod time.Duration // how long the links of a new term may fail: its leader may be starting
 
-	term   *term
-	since  time.Time // when the first link of the term began, or the last that worked ended
-	failed bool      // that links of the term fail has been logged
+	term          *term
+	lastWorked    time.Time // when the first link of the term began, or the last that worked ended
+	failureLogged bool      // that links of the term fail has been logged
 }
 
-// begin records that a link of t is tried.
-func (r *linkReport) begin(t *term, now time.Time) {
+// linkStarted records that a link of t is tried.
+func (r *linkReport) linkStarted(t *term, now time.Time) {
 	if r.term == t {
 		return
 	}
-	*r = linkReport{log: r.log, self: r.self, patience: r.patience, term: t, since: now}
+	*r = linkReport{log: r.log, self: r.self, gracePeriod: r.gracePeriod, term: t, lastWorked: now}
 	if t.Leader != r.self { // otherwise the member logs that it leads
 		r.log.Info("the leader is another member", "leader", t.Leader, "term", t.Term.Term)
 	}
 }
 
-// ended records why a link has ended. lived reports whether it had worked.
-func (r *linkReport) ended(lived bool, err error) {
+// linkEnded records why a link has ended. lived reports whether it had worked.
+func (r *linkReport) linkEnded(lived bool, err error) {
 	stepsDown := lived && status.Code(err) == codes.FailedPrecondition
 	if lived {
-		r.since = time.Now()
+		r.lastWorked = time.Now()
 	}
 	switch {
 	case errors.Is(err, errNewTerm) || stepsDown: // the next leader is logged
 	case lived:
 		r.log.Warn("link to the leader lost", "leader", r.term.Leader, "term", r.term.Term.Term, "err", err)
-	case !r.failed && time.Since(r.since) > r.patience:
-		r.failed = true
+	case !r.failureLogged && time.Since(r.lastWorked) > r.gracePeriod:
+		r.failureLogged = true
 		r.log.Warn("no link to the leader", "leader", r.term.Leader, "term", r.term.Term.Term, "err", err)
 	}
 }
@@ -112,7 +112,7 @@ func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(t.ctx, func() { cancel(errNewTerm) })()
 	defer cancel(nil)
-	leader, err := f.cfg.Leader(ctx, t.Leader)
+	leader, err := f.cfg.LeaderClient(ctx, t.Leader)
 	if err != nil {
 		return fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
 	}
@@ -123,7 +123,7 @@ func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	var partners sync.WaitGroup
 	partners.Go(func() {
 		err := stream.RecvMsg(new(proto.ForwardEnd)) // carries nothing: it only shows that the stream has ended
-		cancel(cmp.Or(err, errEnded))
+		cancel(cmp.Or(err, errStreamEnded))
 	})
 	if t.Leader != f.cfg.Self {
 		partners.Go(func() { f.probeLoop(ctx, t) })
@@ -143,7 +143,7 @@ func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardC
 		if f.incarnation.nextAnnouncement(&announced) {
 			txns = append(txns, announced.txn)
 		}
-		txns = f.out.take(txns, time.Now())
+		txns = f.out.takeMessage(txns, time.Now())
 		if len(txns) == 0 {
 			select {
 			case <-ctx.Done():
@@ -168,10 +168,10 @@ func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardC
 func (f *forwarder) probeLoop(ctx context.Context, t *term) {
 	for ctx.Err() == nil {
 		probe, cancel := context.WithTimeout(ctx, f.cfg.Tick)
-		err := f.cfg.Probe(probe, t.Leader)
+		err := f.cfg.ProbeMember(probe, t.Leader)
 		cancel()
 		if err == nil {
-			t.reach(f.cfg.Monotonic.Now())
+			t.markReached(f.cfg.Monotonic.Now())
 		}
 		select {
 		case <-ctx.Done():
@@ -183,20 +183,20 @@ func (f *forwarder) probeLoop(ctx context.Context, t *term) {
 // backoff is the time to wait between attempts, which doubles each time. The first retry comes
 // soon, because a leader becomes ready a moment after its TermStart. No wait is longer than half a
 // tick, so that a leader that comes back is found before leases run out.
-type backoff struct{ least, most, next time.Duration }
+type backoff struct{ minDelay, maxDelay, nextDelay time.Duration }
 
 func newBackoff(tick time.Duration) *backoff {
-	b := &backoff{least: tick / 200, most: tick / 2}
+	b := &backoff{minDelay: tick / 200, maxDelay: tick / 2}
 	b.reset()
 	return b
 }
 
-func (b *backoff) reset() { b.next = b.least }
+func (b *backoff) reset() { b.nextDelay = b.minDelay }
 
 // wait waits until the next attempt is due. If t ends meanwhile it returns at once, so that the
 // next term is tried without delay. It reports false if ctx ended.
 func (b *backoff) wait(ctx context.Context, t *term) bool {
-	timer := time.NewTimer(b.next)
+	timer := time.NewTimer(b.nextDelay)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -204,7 +204,7 @@ func (b *backoff) wait(ctx context.Context, t *term) bool {
 	case <-t.ctx.Done():
 		b.reset()
 	case <-timer.C:
-		b.next = min(2*b.next, b.most)
+		b.nextDelay = min(2*b.nextDelay, b.maxDelay)
 	}
 	return true
 }

@@ -89,7 +89,7 @@ func TestNewTermSendsAgain(t *testing.T) {
 				t.Errorf("w%d heard %d times", i, w.times())
 			}
 		}
-		if n := r.f.Stats().Resent; n != 3 {
+		if n := r.f.Stats().ResentTxns; n != 3 {
 			t.Errorf("counted %d sent again, want 3", n)
 		}
 		if got := r.lead(3, 3).sent(); len(got) != 0 {
@@ -213,7 +213,7 @@ func TestDetachedConnection(t *testing.T) {
 		if write.times() != 1 || bye.times() != 1 {
 			t.Errorf("the write was heard %d times, the close %d times", write.times(), bye.times())
 		}
-		if n := len(r.f.out.lanes); n != 0 {
+		if n := len(r.f.outbox.lanes); n != 0 {
 			t.Errorf("%d lanes are left", n)
 		}
 	})
@@ -365,7 +365,7 @@ func TestInFlightBounds(t *testing.T) {
 func TestMessageBounds(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		out := newOutbox(r.f.cfg)
-		out.opened = true
+		out.isOpen = true
 		for range maxMessageTxns + 10 {
 			if err := out.submit(t.Context(), &proto.Txn{Conn: 1, Op: 1}, nil); err != nil {
 				t.Fatal(err)
@@ -378,7 +378,7 @@ func TestMessageBounds(t *testing.T) {
 			}
 		}
 		for i, want := range []int{maxMessageTxns, 12, 2, 0} {
-			if got := len(out.take(nil, time.Now())); got != want {
+			if got := len(out.takeMessage(nil, time.Now())); got != want {
 				t.Errorf("message %d has %d transactions, want %d", i, got, want)
 			}
 		}
@@ -418,14 +418,14 @@ func TestLinkReport(t *testing.T) {
 				}
 				return a
 			}
-			r := linkReport{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: brief})), self: self, patience: tick}
+			r := linkReport{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: brief})), self: self, gracePeriod: tick}
 			term := newTerm(znode.Term{Term: 7, Leader: tt.leader}, time.Now())
-			r.begin(term, time.Now())
+			r.linkStarted(term, time.Now())
 			time.Sleep(tt.after)
-			r.ended(tt.lived, tt.err)
-			r.begin(term, time.Now())
+			r.linkEnded(tt.lived, tt.err)
+			r.linkStarted(term, time.Now())
 			time.Sleep(tick / 2)
-			r.ended(false, tt.err) // is the same again
+			r.linkEnded(false, tt.err) // is the same again
 			if got := out.String(); got != tt.want {
 				t.Errorf("%s: logged %s, want %s", tt.name, got, tt.want)
 			}
@@ -439,7 +439,7 @@ func TestForwarder(t *testing.T) {
 		var raftTerm atomic.Uint64
 		leaders := &rig{leaders: map[uint32]*fakeLeader{1: {nonce: 11}, 2: {nonce: 12}}}
 		cfg := &Config{
-			Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Leader: leaders.dial, Probe: leaders.probe, Wall: time.Now,
+			Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, LeaderClient: leaders.dial, ProbeMember: leaders.probe, WallClock: time.Now,
 			Monotonic: monotonic.System{}, MaxInFlight: 10, MaxInFlightBytes: 1 << 20, MaxQueued: 10, MaxQueuedBytes: 1 << 20,
 		}
 		log := slog.New(slog.DiscardHandler)

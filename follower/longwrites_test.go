@@ -11,14 +11,14 @@ import (
 // and wakes the link then. Other writes pass, heavy ones among them.
 func TestLongWritesRest(t *testing.T) {
 	for _, test := range []struct{ took, rests time.Duration }{
-		{10 * time.Millisecond, restShare * 10 * time.Millisecond},
-		{time.Minute, maxRest},
+		{10 * time.Millisecond, pauseShare * 10 * time.Millisecond},
+		{time.Minute, maxPause},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLanes(t, 1<<30)
 			long, heavy := multiOf(longOps+1), multiOf(longOps)
 			now := func() (conns []uint64) {
-				for _, txn := range l.take(nil, time.Now()) {
+				for _, txn := range l.takeMessage(nil, time.Now()) {
 					conns = append(conns, txn.Conn)
 				}
 				return conns

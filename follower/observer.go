@@ -12,24 +12,24 @@ import (
 // TermStarted implements znode.Hooks. It drops the link, and the next link sends all that is not
 // applied to t's leader. Entries of an earlier term that are not applied by now never will be.
 func (f *Follower) TermStarted(t znode.Term) {
-	f.out.leaderChanged()
+	f.outbox.leaderChanged()
 	f.leadership.startTerm(t)
 }
 
 // Announced implements znode.Hooks.
 func (f *Follower) Announced(member uint32, boot, _ uint64) {
 	if member == f.cfg.Self {
-		f.setBoot(boot)
+		f.observeBoot(boot)
 	}
 }
 
-// setBoot records the member's current boot. If it is ours, it opens the outbox. Otherwise the forwarder may have
+// observeBoot records the member's current boot. If it is ours, it opens the outbox. Otherwise the forwarder may have
 // to announce us.
-func (f *Follower) setBoot(boot uint64) {
+func (f *Follower) observeBoot(boot uint64) {
 	if f.incarnation.observeBoot(boot) {
-		f.out.open()
+		f.outbox.open()
 	} else {
-		f.out.wake()
+		f.outbox.wakeLink()
 	}
 }
 
@@ -37,9 +37,9 @@ func (f *Follower) setBoot(boot uint64) {
 func (f *Follower) Listed(r znode.Roster) {
 	boot, _ := f.cfg.State.Boot(f.cfg.Self)
 	_, listed := r.Servers.Find(f.cfg.Self)
-	f.setBoot(boot)
+	f.observeBoot(boot)
 	f.incarnation.observeList(r.Version, listed)
-	f.out.wake()
+	f.outbox.wakeLink()
 }
 
 // Opened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
@@ -49,7 +49,7 @@ func (f *Follower) Opened(znode.Session) {}
 // Attached implements znode.Hooks. If one of our connections held s, its lease ends.
 func (f *Follower) Attached(s znode.Session, old znode.Owner) {
 	if old.Member == f.cfg.Self {
-		f.leases.release(s.ID, old.Conn)
+		f.leases.endIfHeldBy(s.ID, old.Conn)
 	}
 }
 
@@ -72,7 +72,7 @@ func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 	if txn.Boot != f.cfg.Boot {
 		return // written by an earlier process of this member: the log is being replayed
 	}
-	req, closed, ok := f.out.applied(txn.Seq)
+	req, closed, ok := f.outbox.takeApplied(txn.Seq)
 	if !ok {
 		return
 	}
@@ -81,7 +81,7 @@ func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 			return
 		}
 		if r.Code == jute.OK {
-			f.leases.take(jute.SessionID(txn.Session), txn.Conn, r.Session.Timeout, req.sent)
+			f.leases.grantLease(jute.SessionID(txn.Session), txn.Conn, r.Session.Timeout, req.firstSent)
 		}
 	}
 	if req.waiter != nil {
@@ -96,7 +96,7 @@ func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
 	if ids := txn.GetIds(); len(ids) > 0 || txn.Boot != f.cfg.Boot {
 		return ids
 	}
-	if sender, ok := f.out.waiter(txn.Seq).(interface{ Identities() []*proto.Identity }); ok {
+	if sender, ok := f.outbox.waiterOf(txn.Seq).(interface{ Identities() []*proto.Identity }); ok {
 		return sender.Identities()
 	}
 	return nil
@@ -111,7 +111,7 @@ func (f *Follower) EntryEnd(index uint64) {
 	f.renewer.appliedIndex.Store(index)
 	now := f.cfg.Monotonic.Now() // after the index is stored: see leases.entryApplied
 	f.leases.entryApplied(now)
-	f.out.entryApplied(now)
+	f.outbox.entryApplied(now)
 	f.renewer.acks.entryApplied(index)
 	f.syncs.entryApplied(index)
 }
@@ -120,11 +120,11 @@ func (f *Follower) EntryEnd(index uint64) {
 // contain have an unknown outcome, and their waiters are not called.
 func (f *Follower) Restored() {
 	boot, cursor := f.cfg.State.Boot(f.cfg.Self)
-	f.setBoot(boot)
+	f.observeBoot(boot)
 	if boot == f.cfg.Boot {
-		f.out.forget(cursor)
+		f.outbox.forgetThrough(cursor)
 	}
-	f.leases.clear()
+	f.leases.endAll()
 	f.leadership.restoreTerm(f.cfg.State.Term())
 	f.EntryEnd(f.cfg.State.Index())
 }

@@ -28,11 +28,11 @@ const (
 func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	s := &pingStream{renewer: f.renewer, stream: stream, work: make(chan struct{}, 1)}
-	go s.answer(ctx)
+	go s.replyLoop(ctx)
 	defer cancel()
 	defer f.leadership.dropStream(s)
 	ended := make(chan error, 1)
-	go func() { ended <- f.listen(s) }()
+	go func() { ended <- f.receivePings(s) }()
 	select {
 	case err := <-ended:
 		return err
@@ -41,8 +41,8 @@ func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	}
 }
 
-// listen takes what the leader sends on a stream until that ends.
-func (f *Follower) listen(s *pingStream) error {
+// receivePings takes what the leader sends on a stream until that ends.
+func (f *Follower) receivePings(s *pingStream) error {
 	for {
 		ping, err := s.stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -54,7 +54,7 @@ func (f *Follower) listen(s *pingStream) error {
 		if err := f.leadership.acceptPing(s, ping); err != nil {
 			return err
 		}
-		s.ask(ping)
+		s.recordPing(ping)
 		f.renewer.acks.addAck(ping)
 		f.divergence.reportVerdict(ping)
 	}
@@ -68,36 +68,36 @@ type pingStream struct {
 	term    uint64        // term of its pings; guarded by leadership.mu until Pings has accepted the first one
 	work    chan struct{} // one place: there is something to answer
 
-	mu      sync.Mutex
-	number  uint64    // newest ping without an answer; the answer to it covers older ones
-	flush   bool      // a flush is to be sent without a ping
-	flushed time.Time // when touches were last sent
-	proofs  []uint64  // proof rounds without an answer
+	mu            sync.Mutex
+	pendingPing   uint64    // newest ping without an answer; the answer to it covers older ones
+	flushWanted   bool      // a flush is to be sent without a ping
+	lastFlush     time.Time // when touches were last sent
+	pendingProofs []uint64  // proof rounds without an answer
 }
 
-// ask records what a ping asks for.
-func (s *pingStream) ask(ping *proto.Ping) {
+// recordPing records what a ping asks for.
+func (s *pingStream) recordPing(ping *proto.Ping) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.number = max(s.number, ping.Number)
+	s.pendingPing = max(s.pendingPing, ping.Number)
 	if ping.Proof != 0 {
-		if len(s.proofs) == maxProofs {
-			s.proofs = append(s.proofs[:0], s.proofs[1:]...)
+		if len(s.pendingProofs) == maxProofs {
+			s.pendingProofs = append(s.pendingProofs[:0], s.pendingProofs[1:]...)
 		}
-		s.proofs = append(s.proofs, ping.Proof)
+		s.pendingProofs = append(s.pendingProofs, ping.Proof)
 	}
-	wake(s.work)
+	signal(s.work)
 }
 
 func (s *pingStream) wantFlush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flush = true
-	wake(s.work)
+	s.flushWanted = true
+	signal(s.work)
 }
 
-// answer sends answers until ctx ends or the stream breaks.
-func (s *pingStream) answer(ctx context.Context) {
+// replyLoop sends answers until ctx ends or the stream breaks.
+func (s *pingStream) replyLoop(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -107,11 +107,11 @@ func (s *pingStream) answer(ctx context.Context) {
 		case <-s.work:
 		case <-pause.C:
 		}
-		number, now, later := s.next(time.Now())
+		number, now, later := s.nextReply(time.Now())
 		if later > 0 {
 			pause.Reset(later)
 		}
-		if err := s.prove(false); err != nil {
+		if err := s.sendProofs(false); err != nil {
 			return // Recv fails as well
 		}
 		if !now {
@@ -121,41 +121,41 @@ func (s *pingStream) answer(ctx context.Context) {
 			if err := s.stream.Send(pong); err != nil {
 				return
 			}
-			if err := s.prove(pong.More); err != nil {
+			if err := s.sendProofs(pong.More); err != nil {
 				return
 			}
 		}
 	}
 }
 
-// next reports whether to send touches now, and returns the ping that they answer (0: none).
+// nextReply reports whether to send touches now, and returns the ping that they answer (0: none).
 // Otherwise it returns how long a flush without a ping has to wait, or 0 if none is wanted.
-func (s *pingStream) next(now time.Time) (number uint64, send bool, later time.Duration) {
+func (s *pingStream) nextReply(now time.Time) (number uint64, send bool, later time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.number == 0 && !s.flush {
+	if s.pendingPing == 0 && !s.flushWanted {
 		return 0, false, 0
 	}
-	if s.number == 0 {
-		if later = s.renewer.cfg.Tick/flushesPerTick - now.Sub(s.flushed); later > 0 {
+	if s.pendingPing == 0 {
+		if later = s.renewer.cfg.Tick/flushesPerTick - now.Sub(s.lastFlush); later > 0 {
 			return 0, false, later
 		}
 	}
-	number = s.number
-	s.number, s.flush, s.flushed = 0, false, now
+	number = s.pendingPing
+	s.pendingPing, s.flushWanted, s.lastFlush = 0, false, now
 	return number, true, 0
 }
 
-// prove answers the proof rounds that wait, unless this member is joining or raft is in a newer
+// sendProofs answers the proof rounds that wait, unless this member is joining or raft is in a newer
 // term. more must be set between the parts of an answer, so that the answer is not taken for
 // complete.
-func (s *pingStream) prove(more bool) error {
+func (s *pingStream) sendProofs(more bool) error {
 	s.mu.Lock()
-	rounds := s.proofs
-	s.proofs = nil
+	rounds := s.pendingProofs
+	s.pendingProofs = nil
 	s.mu.Unlock()
 	for _, round := range rounds {
-		if s.renewer.cfg.Joining() || s.renewer.cfg.RaftTerm() > s.term {
+		if s.renewer.cfg.IsJoining() || s.renewer.cfg.RaftTerm() > s.term {
 			continue
 		}
 		pong := s.renewer.newPong(0)

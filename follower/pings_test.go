@@ -507,7 +507,7 @@ func TestTouchWhileLeading(t *testing.T) {
 		r.announced()
 		seeds := []sessiontracker.Seed{{ID: 1, Timeout: timeout, Member: self}, {ID: 2, Timeout: timeout, Member: self}}
 		table := sessiontracker.NewGlobalTable(time.Now(), tick, slices.Values(seeds))
-		r.f.Leading(table)
+		r.f.SetSessionTable(table)
 		var due []sessiontracker.Overdue
 		for range 8 { // four ticks; both were due after three or four
 			r.f.Touch(1, timeout)
@@ -530,7 +530,7 @@ func TestTouchWhileLeading(t *testing.T) {
 				t.Errorf("batch of %v, want session 1", b.Sessions)
 			}
 		}
-		r.f.Leading(nil)
+		r.f.SetSessionTable(nil)
 		r.f.Touch(1, timeout)
 	})
 }

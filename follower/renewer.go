@@ -44,18 +44,18 @@ func newRenewer(cfg *Config, log *slog.Logger, leases *leases, leadership *leade
 
 // vouch implements Follower.Vouch.
 func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
-	e, err := r.leases.expect(id, r.cfg.Monotonic.Now())
+	e, err := r.leases.expectRenewal(id, r.cfg.Monotonic.Now())
 	if e == nil {
 		return err
 	}
 	defer r.leases.stopWaiting(id, e)
-	if timeout, late := r.leases.late(id); late {
+	if timeout, late := r.leases.takeLate(id); late {
 		r.touches.Touch(id, timeout)
 	}
 	if s := r.leadership.pingStream(); s != nil {
 		s.wantFlush()
 	}
-	defer r.counters.held.Since(time.Now())
+	defer r.counters.vouchWaits.Since(time.Now())
 	select {
 	case <-e.done:
 		return e.err
@@ -99,9 +99,9 @@ func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
 // newPong returns an answer without touches. Its applied index is read after the touches of the answer
 // were made. A leader that has applied as much therefore knows every session that they name.
 func (r *renewer) newPong(number uint64) *proto.Pong {
-	pong := &proto.Pong{Number: number, Boot: r.cfg.Boot, Disk: r.cfg.Disk(), Applied: r.appliedIndex.Load()}
+	pong := &proto.Pong{Number: number, Boot: r.cfg.Boot, Disk: r.cfg.DiskID(), Applied: r.appliedIndex.Load()}
 	if number != 0 {
-		pong.Marks, pong.ClockMs = stateHashes(r.cfg.State), r.cfg.Wall().UnixMilli()
+		pong.Marks, pong.ClockMs = stateHashes(r.cfg.State), r.cfg.WallClock().UnixMilli()
 		pong.Unlinked = r.leadership.unreachedFor(r.cfg.Monotonic.Now()) > r.cfg.Tick
 	}
 	return pong
@@ -144,7 +144,7 @@ func (r *renewer) ackLoop(ctx context.Context) error {
 			if !ok {
 				break
 			}
-			r.cutRefused(r.touches.Through(a.through), a.refused)
+			r.cutRefused(r.touches.Through(a.through), a.refusedSessions)
 		}
 		for a, ok := r.acks.nextDue(r.appliedIndex.Load()); ok; a, ok = r.acks.nextDue(r.appliedIndex.Load()) {
 			r.handleAck(a, r.leadership.currentTerm())
@@ -160,21 +160,21 @@ func (r *renewer) handleAck(a ack, t *term) {
 		return
 	}
 	batches := r.touches.Ack(a.through)
-	refused := make(map[jute.SessionID]bool, len(a.refused))
-	for _, id := range a.refused {
+	refused := make(map[jute.SessionID]bool, len(a.refusedSessions))
+	for _, id := range a.refusedSessions {
 		refused[jute.SessionID(id)] = true
 	}
 	now := r.cfg.Monotonic.Now()
 	for _, b := range batches {
-		r.counters.flushed.Add(now.Sub(b.Sent))
+		r.counters.ackDelays.Add(now.Sub(b.Sent))
 		sent := b.Sent
 		if t.Leader == r.cfg.Self { // our own table counts from the touch itself, which came after the previous flush
 			sent = sent.Add(-r.cfg.Tick / 2)
 		}
-		r.leases.renew(b.Touched, sent, refused)
+		r.leases.renewTouched(b.Touched, sent, refused)
 	}
-	if !a.heeded {
-		r.cutRefused(batches, a.refused)
+	if !a.refusalsCut {
+		r.cutRefused(batches, a.refusedSessions)
 	}
 }
 
@@ -188,13 +188,13 @@ func (r *renewer) cutRefused(batches []sessiontracker.Batch, refused []int64) {
 		if first < 0 {
 			continue
 		}
-		if conn, cutIt := r.leases.refuse(id, batches[first].Sent); cutIt {
+		if conn, cutIt := r.leases.endRefused(id, batches[first].Sent); cutIt {
 			r.cfg.Clients.Cut(id, conn, ErrRefused)
 			cut++
 		}
 	}
 	if cut > 0 {
-		r.counters.refused.Add(uint64(cut))
+		r.counters.refusedSessions.Add(uint64(cut))
 		r.log.Info("sessions refused by the leader, their connections closed", "count", cut)
 	}
 }
@@ -228,13 +228,13 @@ func (r *renewer) cutLapsed(now time.Time) {
 	}
 	cut := 0
 	for id := range r.touches.Waiting(since) {
-		if conn, ended := r.leases.lapse(id, now); ended {
+		if conn, ended := r.leases.endIfExpired(id, now); ended {
 			r.cfg.Clients.Cut(id, conn, ErrNotVouched)
 			cut++
 		}
 	}
 	if cut > 0 {
-		r.counters.lapsed.Add(uint64(cut))
+		r.counters.lapsedLeases.Add(uint64(cut))
 		r.log.Warn("sessions heard and not acknowledged, their connections closed", "count", cut)
 	}
 }
@@ -248,12 +248,12 @@ func (r *renewer) cutUnlinked(now time.Time) {
 	if r.leadership.unreachedFor(now) < time.Duration(r.cfg.SyncLimit)*r.cfg.Tick {
 		return
 	}
-	held := r.leases.all()
+	held := r.leases.heldSessions()
 	for id, conn := range held {
 		r.cfg.Clients.Cut(id, conn, ErrNoLink)
 	}
 	if len(held) > 0 {
-		r.counters.unlinked.Add(uint64(len(held)))
+		r.counters.unlinkedConns.Add(uint64(len(held)))
 		r.log.Warn("no link to the leader for the sync limit: clients' connections closed", "count", len(held))
 	}
 }

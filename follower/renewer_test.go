@@ -96,12 +96,12 @@ func TestRenewer(t *testing.T) {
 		cut := &rig{}
 		cfg := &Config{
 			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: cut, Monotonic: monotonic.System{},
-			Disk: func() uint64 { return 7 }, Wall: time.Now,
+			DiskID: func() uint64 { return 7 }, WallClock: time.Now,
 		}
 		leadership := testLeadership(&raftTerm)
 		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1})
 		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
-		r.leases.take(9, 1, timeout, time.Now())
+		r.leases.grantLease(9, 1, timeout, time.Now())
 		r.leases.entryApplied(time.Now())
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -114,15 +114,15 @@ func TestRenewer(t *testing.T) {
 			}
 			r.acks.addAck(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Boot: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
 		}
-		end := time.Now().Add(span(timeout))
+		end := time.Now().Add(leaseSpan(timeout))
 		synctest.Wait()
-		if r.leases.vouched(9, end) {
+		if r.leases.isValid(9, end) {
 			t.Error("renewed before the commit is applied")
 		}
 		r.appliedIndex.Store(2)
 		r.acks.entryApplied(2)
 		synctest.Wait()
-		if !r.leases.vouched(9, end) || r.leases.vouched(9, end.Add(1)) || len(cut.cutSoFar()) != 0 {
+		if !r.leases.isValid(9, end) || r.leases.isValid(9, end.Add(1)) || len(cut.cutSoFar()) != 0 {
 			t.Error("not renewed from the touch on")
 		}
 	})

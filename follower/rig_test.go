@@ -75,9 +75,9 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
 		cfg := Config{
-			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: r.state, Clients: r, Leader: r.dial, Probe: r.probe,
-			Disk: func() uint64 { return 7 }, RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, Joining: r.joining.Load, Wall: time.Now,
-			Members: func() []uint32 { return []uint32{1, 2, self} }, Ask: r.ask, Damaged: r.damaged, Disputed: r.disputed,
+			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: r.state, Clients: r, LeaderClient: r.dial, ProbeMember: r.probe,
+			DiskID: func() uint64 { return 7 }, RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, IsJoining: r.joining.Load, WallClock: time.Now,
+			VoterIDs: func() []uint32 { return []uint32{1, 2, self} }, FetchStateHashes: r.ask, OnDamage: r.damaged, OnDivergence: r.disputed,
 		}
 		if change != nil {
 			change(&cfg)

@@ -24,7 +24,7 @@ func wantSum(t *testing.T, what string, got metrics.Buckets, count uint64, sum t
 func TestWriteGaps(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
-		gaps := func() metrics.Buckets { return r.f.Stats().Gaps }
+		gaps := func() metrics.Buckets { return r.f.Stats().WriteGaps }
 
 		r.submit(8, jute.OpSetData, "a")
 		time.Sleep(time.Second)
@@ -74,7 +74,7 @@ func TestNoGapsInAReplay(t *testing.T) {
 		time.Sleep(time.Minute)
 		l := r.announced()
 		r.commit(l, 1)
-		wantSum(t, "the first write", r.f.Stats().Gaps, 0, 0)
+		wantSum(t, "the first write", r.f.Stats().WriteGaps, 0, 0)
 	})
 }
 
@@ -86,15 +86,15 @@ func TestQueuesAreShown(t *testing.T) {
 			r.submit(1+conn, jute.OpSetData, "12345678")
 		}
 		synctest.Wait()
-		want := Stats{Sent: Queue{1, txnOverhead + 8}, Waiting: Queue{2, 2 * (txnOverhead + 8)}}
-		if s := r.f.Stats(); s.Sent != want.Sent || s.Waiting != want.Waiting {
-			t.Errorf("sent %+v, waiting %+v; want %+v and %+v", s.Sent, s.Waiting, want.Sent, want.Waiting)
+		want := Stats{WritesInFlight: Queue{1, txnOverhead + 8}, QueuedWrites: Queue{2, 2 * (txnOverhead + 8)}}
+		if s := r.f.Stats(); s.WritesInFlight != want.WritesInFlight || s.QueuedWrites != want.QueuedWrites {
+			t.Errorf("sent %+v, waiting %+v; want %+v and %+v", s.WritesInFlight, s.QueuedWrites, want.WritesInFlight, want.QueuedWrites)
 		}
 		for range 3 {
 			r.commit(l, 1)
 		}
-		if s := r.f.Stats(); s.Sent != (Queue{}) || s.Waiting != (Queue{}) {
-			t.Errorf("sent %+v, waiting %+v behind the last", s.Sent, s.Waiting)
+		if s := r.f.Stats(); s.WritesInFlight != (Queue{}) || s.QueuedWrites != (Queue{}) {
+			t.Errorf("sent %+v, waiting %+v behind the last", s.WritesInFlight, s.QueuedWrites)
 		}
 	})
 }
@@ -108,15 +108,15 @@ func TestFlushesAndHoldsAreCounted(t *testing.T) {
 		defer s.cancel()
 		id := r.session(l, 8, 0)
 		r.f.Touch(id, timeout)
-		if n := r.f.Stats().Touches; n != 1 {
+		if n := r.f.Stats().PendingTouches; n != 1 {
 			t.Errorf("%d touches wait, want 1", n)
 		}
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
 		time.Sleep(time.Second)
 		s.refill(2)
-		wantSum(t, "flushed", r.f.Stats().Flushed, 1, time.Second)
-		if n := r.f.Stats().Touches; n != 0 {
+		wantSum(t, "flushed", r.f.Stats().AckDelays, 1, time.Second)
+		if n := r.f.Stats().PendingTouches; n != 0 {
 			t.Errorf("%d touches wait, want none", n)
 		}
 
@@ -130,10 +130,10 @@ func TestFlushesAndHoldsAreCounted(t *testing.T) {
 		if err := <-result; err != nil {
 			t.Error(err)
 		}
-		wantSum(t, "held", r.f.Stats().Held, 1, 100*time.Millisecond)
+		wantSum(t, "held", r.f.Stats().VouchWaits, 1, 100*time.Millisecond)
 		if err := r.f.Vouch(t.Context(), id); err != nil {
 			t.Error(err)
 		}
-		wantSum(t, "not held", r.f.Stats().Held, 1, 100*time.Millisecond)
+		wantSum(t, "not held", r.f.Stats().VouchWaits, 1, 100*time.Millisecond)
 	})
 }

@@ -90,7 +90,7 @@ func TestFullOutbox(t *testing.T) {
 // takes over or ends its session. A longer write waits for room like any other.
 func TestLongWriteWaitsForRoom(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued, c.MaxInFlight = 1, 1 }, func(t *testing.T, r *rig) {
-		long := strings.Repeat("x", maxFirst)
+		long := strings.Repeat("x", maxUnblocked)
 		r.submit(1, jute.OpCreate, "a1")
 		b := r.try(t.Context(), 2, long)
 		if ended(t, b) {
@@ -105,7 +105,7 @@ func TestLongWriteWaitsForRoom(t *testing.T) {
 		if err := <-d; !errors.Is(err, context.Canceled) {
 			t.Errorf("submit: %v, want canceled", err)
 		}
-		r.submit(5, jute.OpCreate, strings.Repeat("x", maxFirst-txnOverhead))
+		r.submit(5, jute.OpCreate, strings.Repeat("x", maxUnblocked-txnOverhead))
 		r.submit(6, jute.OpCreateSession, long)
 		l := r.announced()
 		for range 3 {
@@ -126,7 +126,7 @@ func TestLongWriteWaitsOnWithNothingUnapplied(t *testing.T) {
 		for conn := range uint64(3) {
 			r.submit(2+conn, jute.OpCreate, "b")
 		}
-		a2 := r.try(t.Context(), 1, strings.Repeat("x", maxFirst))
+		a2 := r.try(t.Context(), 1, strings.Repeat("x", maxUnblocked))
 		r.commit(l, 1) // a1; the first b goes out, and two are left
 		if ended(t, a2) {
 			t.Fatal("got in although the lanes are full")
@@ -173,7 +173,7 @@ func TestSubmitGivesUp(t *testing.T) {
 		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit: %v, want deadline exceeded", err)
 		}
-		if n, held := r.f.out.queued.blockedSubmits[0].Len(), r.f.out.queued.queuedWrites; n != 1 || held != 2 {
+		if n, held := r.f.outbox.queued.blockedSubmits[0].Len(), r.f.outbox.queued.queuedWrites; n != 1 || held != 2 {
 			t.Errorf("%d wait, want 1; %d held, want 2", n, held)
 		}
 		r.announced()
@@ -188,7 +188,7 @@ func TestSubmitGivesUpItsTurn(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued = 2 }, func(t *testing.T, r *rig) {
 		r.submit(1, jute.OpCreate, "a1")
 		r.submit(2, jute.OpCreate, "b1")
-		out := r.f.out
+		out := r.f.outbox
 		for tries := 0; ; tries++ {
 			ctx, cancel := context.WithCancel(t.Context())
 			first := r.try(ctx, 1, "a2")
@@ -245,8 +245,8 @@ func TestEverybodyGetsIn(t *testing.T) {
 			}
 			next[txn.Conn]++
 		}
-		if len(r.state.log) != conns*each || len(r.f.out.lanes) != 0 || r.f.out.queued.blockedSubmits[0].Len() != 0 || r.f.out.queued.queuedBytes != 0 || r.f.out.sent.totalBytes != 0 {
-			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.out.lanes), r.f.out.queued.blockedSubmits[0].Len(), r.f.out.queued.queuedBytes, r.f.out.sent.totalBytes)
+		if len(r.state.log) != conns*each || len(r.f.outbox.lanes) != 0 || r.f.outbox.queued.blockedSubmits[0].Len() != 0 || r.f.outbox.queued.queuedBytes != 0 || r.f.outbox.inFlight.totalBytes != 0 {
+			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.outbox.lanes), r.f.outbox.queued.blockedSubmits[0].Len(), r.f.outbox.queued.queuedBytes, r.f.outbox.inFlight.totalBytes)
 		}
 	})
 }
@@ -256,8 +256,8 @@ func TestEverybodyGetsIn(t *testing.T) {
 func TestSubmitText(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		txn := &proto.Txn{Conn: 1, Ids: []*proto.Identity{{Scheme: "digest", Id: "a\xff:b"}}}
-		if err := r.f.Submit(t.Context(), txn, nil); !errors.Is(err, errText) {
-			t.Errorf("submit: %v, want %v", err, errText)
+		if err := r.f.Submit(t.Context(), txn, nil); !errors.Is(err, errInvalidText) {
+			t.Errorf("submit: %v, want %v", err, errInvalidText)
 		}
 	})
 }

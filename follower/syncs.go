@@ -27,7 +27,7 @@ type syncs struct {
 	appliedIndex uint64                    // index of the last entry applied here
 	waiting      map[uint64][]znode.Waiter // by connection: those that arrived after the last call to the leader
 	requested    map[uint64][]znode.Waiter // those that the call under way is for
-	rounds       []round                   // those that the leader has answered
+	rounds       []syncRound               // those that the leader has answered
 }
 
 func newSyncs(cfg *Config, leadership *leadership) *syncs {
@@ -37,14 +37,14 @@ func newSyncs(cfg *Config, leadership *leadership) *syncs {
 	}
 }
 
-// round is the set of syncs that one answer of the leader completes.
-type round struct {
-	index   uint64
-	waiters map[uint64][]znode.Waiter
+// syncRound is the set of syncs that one answer of the leader completes.
+type syncRound struct {
+	commitIndex uint64
+	waiters     map[uint64][]znode.Waiter
 }
 
-// add adds a sync of a connection.
-func (s *syncs) add(conn uint64, w znode.Waiter) {
+// addSync adds a sync of a connection.
+func (s *syncs) addSync(conn uint64, w znode.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
@@ -52,12 +52,12 @@ func (s *syncs) add(conn uint64, w znode.Waiter) {
 	}
 	s.waiting[conn] = append(s.waiting[conn], w)
 	if len(s.waiting) == 1 {
-		wake(s.callWanted)
+		signal(s.callWanted)
 	}
 }
 
-// drop forgets the syncs of a connection.
-func (s *syncs) drop(conn uint64) {
+// dropConn forgets the syncs of a connection.
+func (s *syncs) dropConn(conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.waiting, conn)
@@ -67,9 +67,9 @@ func (s *syncs) drop(conn uint64) {
 	}
 }
 
-// begin assigns all waiting syncs to the call that the caller makes next, and reports whether there
+// beginRound assigns all waiting syncs to the call that the caller makes next, and reports whether there
 // are any.
-func (s *syncs) begin() bool {
+func (s *syncs) beginRound() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.requested == nil {
@@ -87,10 +87,10 @@ func (s *syncs) confirmIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.requested) > 0 {
-		s.rounds = append(s.rounds, round{index: index, waiters: s.requested})
+		s.rounds = append(s.rounds, syncRound{commitIndex: index, waiters: s.requested})
 	}
 	s.requested = nil
-	wake(s.completionDue)
+	signal(s.completionDue)
 }
 
 // entryApplied records that the log is applied up to index, and signals ready if a round waits for that.
@@ -98,8 +98,8 @@ func (s *syncs) entryApplied(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.appliedIndex = index
-	if len(s.rounds) > 0 && s.rounds[0].index <= index {
-		wake(s.completionDue)
+	if len(s.rounds) > 0 && s.rounds[0].commitIndex <= index {
+		signal(s.completionDue)
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *syncs) takeDone(limit int) []znode.Waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var done []znode.Waiter
-	for len(s.rounds) > 0 && s.rounds[0].index <= s.appliedIndex {
+	for len(s.rounds) > 0 && s.rounds[0].commitIndex <= s.appliedIndex {
 		for conn, waiters := range s.rounds[0].waiters {
 			if len(done) >= limit {
 				return done
@@ -131,7 +131,7 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 			return nil
 		case <-s.callWanted:
 		}
-		for s.begin() {
+		for s.beginRound() {
 			t := s.leadership.currentTerm()
 			index, err := s.requestIndex(ctx, t)
 			if err == nil {
@@ -149,9 +149,9 @@ func (s *syncs) requestLoop(ctx context.Context) error {
 // awaitSync implements Follower.AwaitSync.
 func (s *syncs) awaitSync(ctx context.Context) error {
 	caller := s.callers.Add(1)
-	done := make(synchronized)
-	s.add(caller, done)
-	defer s.drop(caller)
+	done := make(syncDone)
+	s.addSync(caller, done)
+	defer s.dropConn(caller)
 	select {
 	case <-done:
 		return nil
@@ -160,10 +160,10 @@ func (s *syncs) awaitSync(ctx context.Context) error {
 	}
 }
 
-// synchronized is a znode.Waiter: it is closed when its sync is complete.
-type synchronized chan struct{}
+// syncDone is a znode.Waiter: it is closed when its sync is complete.
+type syncDone chan struct{}
 
-func (s synchronized) Applied(*znode.Result) { close(s) }
+func (s syncDone) Applied(*znode.Result) { close(s) }
 
 // requestIndex returns an index that is at or above everything committed before the call.
 func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
@@ -173,7 +173,7 @@ func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Tick) // a proof takes one round trip
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	leader, err := s.cfg.Leader(ctx, t.Leader)
+	leader, err := s.cfg.LeaderClient(ctx, t.Leader)
 	if err != nil {
 		return 0, fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
 	}

@@ -142,11 +142,11 @@ func TestSyncDetached(t *testing.T) {
 // A sync is for the call that begins after it, and is done once the index of that call is applied.
 func TestSyncsInRounds(t *testing.T) {
 	s := newSyncs(&Config{Tick: tick}, nil)
-	s.add(1, &heard{})
-	if !s.begin() {
+	s.addSync(1, &heard{})
+	if !s.beginRound() {
 		t.Fatal("no call for the first")
 	}
-	s.add(2, &heard{})
+	s.addSync(2, &heard{})
 	s.confirmIndex(10)
 	s.entryApplied(9)
 	if done := s.takeDone(9); len(done) != 0 {
@@ -156,10 +156,10 @@ func TestSyncsInRounds(t *testing.T) {
 	if done := s.takeDone(9); len(done) != 1 {
 		t.Errorf("%d done, want the one before the call", len(done))
 	}
-	if !s.begin() {
+	if !s.beginRound() {
 		t.Error("no call for the second")
 	}
-	s.drop(2)
+	s.dropConn(2)
 	s.confirmIndex(10)
 	if done := s.takeDone(9); len(done) != 0 {
 		t.Errorf("%d done of a connection that has gone", len(done))

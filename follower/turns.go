@@ -1,31 +1,31 @@
 package follower
 
-// turns is a circle of lanes that wait to be served. Call init before use. A lane is in at most one
+// laneRing is a circle of lanes that wait to be served. Call init before use. A lane is in at most one
 // circle at a time.
-type turns struct{ root lane }
+type laneRing struct{ root lane }
 
-func (t *turns) init() { t.root.prev, t.root.next = &t.root, &t.root }
+func (t *laneRing) initRing() { t.root.prevInRing, t.root.nextInRing = &t.root, &t.root }
 
-// first returns the lane whose turn it is, or nil.
-func (t *turns) first() *lane {
-	if t.root.next == &t.root {
+// firstLane returns the lane whose turn it is, or nil.
+func (t *laneRing) firstLane() *lane {
+	if t.root.nextInRing == &t.root {
 		return nil
 	}
-	return t.root.next
+	return t.root.nextInRing
 }
 
-// add puts a lane that is in no circle after all others.
-func (t *turns) add(l *lane) {
-	l.prev, l.next = t.root.prev, &t.root
-	l.prev.next, t.root.prev = l, l
+// addLane puts a lane that is in no circle after all others.
+func (t *laneRing) addLane(l *lane) {
+	l.prevInRing, l.nextInRing = t.root.prevInRing, &t.root
+	l.prevInRing.nextInRing, t.root.prevInRing = l, l
 }
 
-func (l *lane) listed() bool { return l.next != nil }
+func (l *lane) isListed() bool { return l.nextInRing != nil }
 
-// unlist removes a lane from the circle it is in, if any.
-func (l *lane) unlist() {
-	if l.listed() {
-		l.prev.next, l.next.prev = l.next, l.prev
-		l.prev, l.next = nil, nil
+// leaveRing removes a lane from the circle it is in, if any.
+func (l *lane) leaveRing() {
+	if l.isListed() {
+		l.prevInRing.nextInRing, l.nextInRing.prevInRing = l.nextInRing, l.prevInRing
+		l.prevInRing, l.nextInRing = nil, nil
 	}
 }

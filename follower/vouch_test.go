@@ -40,14 +40,14 @@ func TestVouched(t *testing.T) {
 		check := func(id jute.SessionID, from time.Time, what string) {
 			t.Helper()
 			end := from.Add(timeout / 10 * 9)
-			if !r.f.leases.vouched(id, end) || r.f.leases.vouched(id, end.Add(1)) {
-				t.Errorf("%s: vouched for at 0.9 T: %t, just after: %t", what, r.f.leases.vouched(id, end), r.f.leases.vouched(id, end.Add(1)))
+			if !r.f.leases.isValid(id, end) || r.f.leases.isValid(id, end.Add(1)) {
+				t.Errorf("%s: vouched for at 0.9 T: %t, just after: %t", what, r.f.leases.isValid(id, end), r.f.leases.isValid(id, end.Add(1)))
 			}
 		}
 		began := time.Now()
 		id := r.session(l, 8, time.Second)
 		check(id, began, "created")
-		if r.f.leases.vouched(id+1, began) {
+		if r.f.leases.isValid(id+1, began) {
 			t.Error("vouches for a session that no connection holds")
 		}
 
@@ -84,8 +84,8 @@ func TestVouchedFromFirstSending(t *testing.T) {
 		time.Sleep(time.Second)
 		r.commit(r.lead(2, 2), 1)
 		end := began.Add(timeout / 10 * 9)
-		if !r.f.leases.vouched(8, end) || r.f.leases.vouched(8, end.Add(1)) {
-			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.leases.vouched(8, end), r.f.leases.vouched(8, end.Add(1)))
+		if !r.f.leases.isValid(8, end) || r.f.leases.isValid(8, end.Add(1)) {
+			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.leases.isValid(8, end), r.f.leases.isValid(8, end.Add(1)))
 		}
 	})
 }
@@ -115,8 +115,8 @@ func TestLateHandshakeIsVouchedFor(t *testing.T) {
 			t.Errorf("Vouch: %v", err)
 		}
 		end := sent.Add(timeout / 10 * 9)
-		if !r.f.leases.vouched(id, end) || r.f.leases.vouched(id, end.Add(1)) {
-			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.leases.vouched(id, end), r.f.leases.vouched(id, end.Add(1)))
+		if !r.f.leases.isValid(id, end) || r.f.leases.isValid(id, end.Add(1)) {
+			t.Errorf("vouched for at 0.9 T: %t, just after: %t", r.f.leases.isValid(id, end), r.f.leases.isValid(id, end.Add(1)))
 		}
 		time.Sleep(timeout)
 		if err := r.f.Vouch(t.Context(), id); !errors.Is(err, ErrNotVouched) {
@@ -190,8 +190,8 @@ func TestVouch(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if time.Since(began) != 0 || len(r.f.leases.waiting) != 0 {
-			t.Errorf("took %v, %d still wait", time.Since(began), len(r.f.leases.waiting))
+		if time.Since(began) != 0 || len(r.f.leases.expectations) != 0 {
+			t.Errorf("took %v, %d still wait", time.Since(began), len(r.f.leases.expectations))
 		}
 	})
 }
@@ -267,7 +267,7 @@ func TestVouchEnds(t *testing.T) {
 				if err := <-result; !errors.Is(err, tt.err) || time.Since(began) != tt.after {
 					t.Errorf("%v after %v, want %v after %v", err, time.Since(began), tt.err, tt.after)
 				}
-				if n := len(r.f.leases.waiting); n != 0 {
+				if n := len(r.f.leases.expectations); n != 0 {
 					t.Errorf("%d still wait", n)
 				}
 			})
@@ -311,7 +311,7 @@ func TestOneVouchGivesUp(t *testing.T) {
 				t.Errorf("another one: %v after %v", err, time.Since(began))
 			}
 		}
-		if n := len(r.f.leases.waiting); n != 0 {
+		if n := len(r.f.leases.expectations); n != 0 {
 			t.Errorf("%d still wait", n)
 		}
 	})
@@ -353,8 +353,8 @@ func TestRefused(t *testing.T) {
 		if !slices.Equal(r.cut, []jute.SessionID{b}) {
 			t.Errorf("cut %v, want %v", r.cut, b)
 		}
-		if !r.f.leases.vouched(a, began.Add(timeout/10*9)) || r.f.leases.vouched(b, began) {
-			t.Errorf("vouched for: %t, %t", r.f.leases.vouched(a, began.Add(timeout/10*9)), r.f.leases.vouched(b, began))
+		if !r.f.leases.isValid(a, began.Add(timeout/10*9)) || r.f.leases.isValid(b, began) {
+			t.Errorf("vouched for: %t, %t", r.f.leases.isValid(a, began.Add(timeout/10*9)), r.f.leases.isValid(b, began))
 		}
 	})
 }
@@ -386,13 +386,13 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 			t.Errorf("cut %v before the commit is applied, want %v", got, refused)
 		}
 		end := sent.Add(timeout / 10 * 9)
-		if r.f.leases.vouched(kept, end) {
+		if r.f.leases.isValid(kept, end) {
 			t.Error("renewed before the commit is applied")
 		}
 		r.apply()
 		synctest.Wait()
-		if got := r.cutSoFar(); !r.f.leases.vouched(kept, end) || len(got) != 1 {
-			t.Errorf("the commit is applied: cut %v; the other one renewed: %t", got, r.f.leases.vouched(kept, end))
+		if got := r.cutSoFar(); !r.f.leases.isValid(kept, end) || len(got) != 1 {
+			t.Errorf("the commit is applied: cut %v; the other one renewed: %t", got, r.f.leases.isValid(kept, end))
 		}
 	})
 }
@@ -482,8 +482,8 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(id)}}})
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(id)}}})
 		end := began.Add(timeout / 10 * 9)
-		if len(r.cut) != 0 || !r.f.leases.vouched(id, end) || r.f.leases.vouched(id, end.Add(1)) {
-			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t", r.cut, r.f.leases.vouched(id, end), r.f.leases.vouched(id, end.Add(1)))
+		if len(r.cut) != 0 || !r.f.leases.isValid(id, end) || r.f.leases.isValid(id, end.Add(1)) {
+			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t", r.cut, r.f.leases.isValid(id, end), r.f.leases.isValid(id, end.Add(1)))
 		}
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
 		if !slices.Equal(r.cut, []jute.SessionID{id}) || !slices.Equal(r.conns, []uint64{5}) {

@@ -20,8 +20,8 @@ func TestWithdraw(t *testing.T) {
 		r.submit(2, jute.OpCreate, "queued")
 		r.submit(3, jute.OpCreate, "of another")
 		synctest.Wait()
-		if s := r.f.Stats(); s.Sent.Len != 1 || s.Waiting.Len != 2 {
-			t.Fatalf("%d writes were sent, %d wait", s.Sent.Len, s.Waiting.Len)
+		if s := r.f.Stats(); s.WritesInFlight.Len != 1 || s.QueuedWrites.Len != 2 {
+			t.Fatalf("%d writes were sent, %d wait", s.WritesInFlight.Len, s.QueuedWrites.Len)
 		}
 		if r.f.Withdraw(2) {
 			t.Error("a write that was sent is said to be withdrawn")
@@ -39,7 +39,7 @@ func TestWithdraw(t *testing.T) {
 		if r.f.Withdraw(2) {
 			t.Error("a write that was applied is said to be withdrawn")
 		}
-		if s := r.f.Stats(); s.Waiting != (Queue{}) || s.Sent != (Queue{}) {
+		if s := r.f.Stats(); s.QueuedWrites != (Queue{}) || s.WritesInFlight != (Queue{}) {
 			t.Errorf("left: %+v", s)
 		}
 	})

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	maxEntryOps   = 4096                         // operations in an entry's transactions; each operation of a multi counts, and a larger multi goes alone. A greater limit gained nothing, and would hold up readers during apply
-	maxTaken      = maxEntryOps - maxExpires - 1 // operations of the members in an entry: there is room for the ends of sessions and a sweep
-	maxEntryBytes = 1 << 20                      // bytes of an entry's transactions; a larger transaction goes alone (gRPC limits its size)
+	maxEntryOps   = 4096                          // operations in an entry's transactions; each operation of a multi counts, and a larger multi goes alone. A greater limit gained nothing, and would hold up readers during apply
+	maxTaken      = maxEntryOps - maxExpiries - 1 // operations of the members in an entry: there is room for the ends of sessions and a sweep
+	maxEntryBytes = 1 << 20                       // bytes of an entry's transactions; a larger transaction goes alone (gRPC limits its size)
 
-	// maxWaiting is how many bytes of one member's transactions may wait for an entry. It is enough
+	// maxWaitingBytes is how many bytes of one member's transactions may wait for an entry. It is enough
 	// to fill several entries while the member learns that there is room. When it is exceeded, the
 	// member's stream is not read: the member's own queues fill, and its clients wait. No write is
 	// ever refused.
-	maxWaiting = 4 << 20
+	maxWaitingBytes = 4 << 20
 
 	// gatherTime is how long an entry waits for the writers of the entry before. Those have just
 	// been answered, and often write again at once. Without this wait, entries alternate: each
@@ -50,7 +50,7 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 	l.removals.unswept.Store(true) // an earlier term may have left some
 	for {
 		begun := l.cfg.Monotonic.Now()
-		batch, err := l.seal(begun)
+		batch, err := l.sealEntry(begun)
 		if err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 			}
 			continue
 		}
-		l.count.Proposed.Add(batch.txns)
-		entry := l.cfg.Log.Propose(batch.data, batch.from)
+		l.counters.Proposed.Add(batch.txnCount)
+		entry := l.cfg.Log.Propose(batch.data, batch.senders)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -70,12 +70,12 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		if err := entry.Error(); err != nil {
 			return fmt.Errorf("leader: propose in term %d: %w", l.cfg.Term, err)
 		}
-		l.count.Committed.Add(batch.txns)
+		l.counters.Committed.Add(batch.txnCount)
 		l.expired.reportApplied()
-		if batch.removes {
+		if batch.hasRemovals {
 			l.removals.pauseAfter(begun)
 		}
-		l.intake.gather(ctx)
+		l.intake.gatherMore(ctx)
 	}
 }
 
@@ -97,19 +97,19 @@ func (l *Leader) awaitWork(ctx context.Context) bool {
 
 // batch is an encoded entry.
 type batch struct {
-	data    []byte // nil: there was nothing to put into it
-	txns    uint64
-	from    []uint32 // the members whose writes it has; nil if it has transactions of the leader's own
-	removes bool     // whether it removes sessions, or nodes that sessions have left
+	data        []byte // nil: there was nothing to put into it
+	txnCount    uint64
+	senders     []uint32 // the members whose writes it has; nil if it has transactions of the leader's own
+	hasRemovals bool     // whether it removes sessions, or nodes that sessions have left
 }
 
-// seal makes an entry of what waits. Sessions whose expiry is decided come after the writes, in a limited
+// sealEntry makes an entry of what waits. Sessions whose expiry is decided come after the writes, in a limited
 // number, so that writes pass between them.
-func (l *Leader) seal(begun time.Time) (b batch, err error) {
-	writes := l.intake.take(maxTaken, maxEntryBytes)
+func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
+	writes := l.intake.takeTxns(maxTaken, maxEntryBytes)
 	l.expiry.touchWriters(writes, begun) // before the expiry is decided
 	sweeps, due := l.removals.takeRemovals(begun)
-	b.removes = sweeps || len(due) > 0
+	b.hasRemovals = sweeps || len(due) > 0
 	l.expired.sealedExpiries = due
 	ends, err := expireTxns(due, l.cfg.Sessions.Now(begun))
 	if err != nil {
@@ -128,18 +128,18 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	txns = append(txns, ends...)
 	stampChanges(txns, &l.cfg, begun)
 	for _, txn := range own {
-		l.count.Sizes.Add(pb.Size(txn))
+		l.counters.TxnSizes.Add(pb.Size(txn))
 	}
 	if len(txns) == 0 {
 		return batch{}, nil
 	}
-	b.txns = uint64(len(txns))
+	b.txnCount = uint64(len(txns))
 	if len(own) == 0 {
-		b.from = senders(writes)
+		b.senders = sendersOf(writes)
 	}
 	b.data, err = pb.Marshal(&proto.Entry{
-		Format: l.cfg.Format(), Term: l.cfg.Term, Nonce: l.cfg.Nonce,
-		TimeMs: l.cfg.Clock.Now().UnixMilli(), Txns: txns,
+		Format: l.cfg.EntryFormat(), Term: l.cfg.Term, Nonce: l.cfg.Nonce,
+		TimeMs: l.cfg.WallClock.Now().UnixMilli(), Txns: txns,
 	})
 	if err != nil {
 		return batch{}, fmt.Errorf("leader: encode entry: %w", err)
@@ -147,8 +147,8 @@ func (l *Leader) seal(begun time.Time) (b batch, err error) {
 	return b, nil
 }
 
-// senders returns the members that have sent transactions, or nil if the leader has made some of them itself.
-func senders(txns []*proto.Txn) (members []uint32) {
+// sendersOf returns the members that have sent transactions, or nil if the leader has made some of them itself.
+func sendersOf(txns []*proto.Txn) (members []uint32) {
 	for _, txn := range txns {
 		switch {
 		case txn.Member == 0:
@@ -162,87 +162,87 @@ func senders(txns []*proto.Txn) (members []uint32) {
 
 // intake holds the transactions that wait for an entry, in the order they came.
 type intake struct {
-	work  chan struct{}  // something waits; capacity 1
-	sizes *metrics.Sizes // sizes of the transactions that were taken
+	work     chan struct{}  // something waits; capacity 1
+	txnSizes *metrics.Sizes // txnSizes of the transactions that were taken
 
-	mu      sync.Mutex
-	room    sync.Cond              // signalled when transactions were taken, a stream was replaced, or the term is over
-	streams map[uint32]*forwarding // by member: the stream that is read
-	waiting []waiting              // those from head on wait
-	head    int
-	taken   int            // number of transactions that the last take returned
-	bytes   map[uint32]int // by member: bytes that wait
-	removes int            // number of reaps that wait
-	closed  bool
+	mu           sync.Mutex
+	roomFreed    sync.Cond              // signalled when transactions were taken, a stream was replaced, or the term is over
+	streams      map[uint32]*forwarding // by member: the stream that is read
+	waiting      []waitingTxn           // those from head on wait
+	head         int
+	lastTaken    int            // number of transactions that the last take returned
+	waitingBytes map[uint32]int // by member: bytes that wait
+	waitingReaps int            // number of reaps that wait
+	closed       bool
 }
 
-type waiting struct {
+type waitingTxn struct {
 	txn  *proto.Txn
 	size int
 	ops  int
 }
 
-// wait returns the record of a transaction that waits.
-func wait(txn *proto.Txn) waiting {
-	return waiting{txn: txn, size: pb.Size(txn), ops: znode.Weigh(txn)}
+// newWaitingTxn returns the record of a transaction that waits.
+func newWaitingTxn(txn *proto.Txn) waitingTxn {
+	return waitingTxn{txn: txn, size: pb.Size(txn), ops: znode.Weigh(txn)}
 }
 
 func newIntake(sizes *metrics.Sizes) *intake {
 	q := &intake{
-		work: make(chan struct{}, 1), sizes: sizes,
-		streams: make(map[uint32]*forwarding), bytes: make(map[uint32]int),
+		work: make(chan struct{}, 1), txnSizes: sizes,
+		streams: make(map[uint32]*forwarding), waitingBytes: make(map[uint32]int),
 	}
-	q.room.L = &q.mu
+	q.roomFreed.L = &q.mu
 	return q
 }
 
-// add appends the transactions that stream f has read, once there is room for them. It reports
+// addForwarded appends the transactions that stream f has read, once there is room for them. It reports
 // false, and adds nothing, if f is no longer the stream to be read.
-func (q *intake) add(f *forwarding, txns []*proto.Txn) bool {
-	all := make([]waiting, len(txns))
+func (q *intake) addForwarded(f *forwarding, txns []*proto.Txn) bool {
+	all := make([]waitingTxn, len(txns))
 	for i, txn := range txns {
-		all[i] = wait(txn)
+		all[i] = newWaitingTxn(txn)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.current(f) && q.bytes[f.member] >= maxWaiting {
-		q.room.Wait()
+	for q.isCurrent(f) && q.waitingBytes[f.member] >= maxWaitingBytes {
+		q.roomFreed.Wait()
 	}
-	if !q.current(f) {
+	if !q.isCurrent(f) {
 		return false
 	}
 	for _, w := range all {
 		q.waiting = append(q.waiting, w)
-		q.bytes[f.member] += w.size
+		q.waitingBytes[f.member] += w.size
 	}
 	signal(q.work)
 	return true
 }
 
-// offer appends a transaction of the leader's own, once few enough of these wait. It reports false
+// addReap appends a transaction of the leader's own, once few enough of these wait. It reports false
 // if the term is over.
-func (q *intake) offer(txn *proto.Txn) bool {
-	w := wait(txn)
+func (q *intake) addReap(txn *proto.Txn) bool {
+	w := newWaitingTxn(txn)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.closed && q.removes >= maxReaps {
-		q.room.Wait()
+	for !q.closed && q.waitingReaps >= maxReaps {
+		q.roomFreed.Wait()
 	}
 	if q.closed {
 		return false
 	}
 	q.waiting = append(q.waiting, w)
-	q.bytes[txn.Member] += w.size
-	q.removes++
+	q.waitingBytes[txn.Member] += w.size
+	q.waitingReaps++
 	signal(q.work)
 	return true
 }
 
-func (q *intake) current(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
+func (q *intake) isCurrent(f *forwarding) bool { return !q.closed && q.streams[f.member] == f }
 
-// take returns waiting transactions, oldest first, within the limits, but at least one if any
+// takeTxns returns waiting transactions, oldest first, within the limits, but at least one if any
 // waits.
-func (q *intake) take(maxOps, maxBytes int) []*proto.Txn {
+func (q *intake) takeTxns(maxOps, maxBytes int) []*proto.Txn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var txns []*proto.Txn
@@ -252,35 +252,35 @@ func (q *intake) take(maxOps, maxBytes int) []*proto.Txn {
 		if (ops > maxOps || bytes > maxBytes) && len(txns) > 0 {
 			break
 		}
-		q.sizes.Add(w.size)
+		q.txnSizes.Add(w.size)
 		txns = append(txns, w.txn)
-		q.bytes[w.txn.Member] -= w.size
+		q.waitingBytes[w.txn.Member] -= w.size
 		if w.txn.Member == 0 {
-			q.removes--
+			q.waitingReaps--
 		}
-		*w = waiting{}
+		*w = waitingTxn{}
 	}
 	if rest := q.waiting[q.head:]; q.head >= len(rest) { // at most as many are moved as were taken since the last move
 		n := copy(q.waiting, rest)
 		clear(q.waiting[n:])
 		q.waiting, q.head = q.waiting[:n], 0
 	}
-	if q.taken = len(txns); q.taken > 0 {
-		q.room.Broadcast()
+	if q.lastTaken = len(txns); q.lastTaken > 0 {
+		q.roomFreed.Broadcast()
 	}
 	return txns
 }
 
-// gather waits until there is enough for an entry, or nearly as many transactions wait as the last
+// gatherMore waits until there is enough for an entry, or nearly as many transactions wait as the last
 // entry took and as have come since. It waits at most gatherTime.
-func (q *intake) gather(ctx context.Context) {
-	want := q.expected()
+func (q *intake) gatherMore(ctx context.Context) {
+	want := q.expectedTxns()
 	if want < gatherFrom*gatherShare/16 {
 		return
 	}
 	timer := time.NewTimer(gatherTime)
 	defer timer.Stop()
-	for !q.has(want) {
+	for !q.hasEnough(want) {
 		select {
 		case <-q.work:
 		case <-timer.C:
@@ -291,49 +291,49 @@ func (q *intake) gather(ctx context.Context) {
 	}
 }
 
-// expected returns how many transactions are worth waiting for.
-func (q *intake) expected() int {
+// expectedTxns returns how many transactions are worth waiting for.
+func (q *intake) expectedTxns() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return min(q.taken+len(q.waiting)-q.head, maxTaken) * gatherShare / 16
+	return min(q.lastTaken+len(q.waiting)-q.head, maxTaken) * gatherShare / 16
 }
 
-// has reports whether that many transactions wait, or as many bytes as an entry takes.
-func (q *intake) has(txns int) bool {
-	waiting, bytes := q.depth()
+// hasEnough reports whether that many transactions wait, or as many bytes as an entry takes.
+func (q *intake) hasEnough(txns int) bool {
+	waiting, bytes := q.queueDepth()
 	return waiting >= txns || bytes >= maxEntryBytes
 }
 
-// depth returns how many transactions wait, and how many bytes they have.
-func (q *intake) depth() (txns, bytes int) {
+// queueDepth returns how many transactions wait, and how many bytes they have.
+func (q *intake) queueDepth() (txns, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, n := range q.bytes {
+	for _, n := range q.waitingBytes {
 		bytes += n
 	}
 	return len(q.waiting) - q.head, bytes
 }
 
-// replace makes f the stream that is read for its member, and ends the one before.
-func (q *intake) replace(f *forwarding) {
+// replaceStream makes f the stream that is read for its member, and ends the one before.
+func (q *intake) replaceStream(f *forwarding) {
 	q.mu.Lock()
 	old := q.streams[f.member]
-	if !f.ended {
+	if !f.hasEnded {
 		q.streams[f.member] = f
 	}
-	q.room.Broadcast()
+	q.roomFreed.Broadcast()
 	q.mu.Unlock()
 	if old != nil {
-		old.cancel(errReplaced)
+		old.cancel(errStreamReplaced)
 	}
 }
 
-// drop ends the member's stream, if it has one.
-func (q *intake) drop(member uint32, why error) {
+// dropStream ends the member's stream, if it has one.
+func (q *intake) dropStream(member uint32, why error) {
 	q.mu.Lock()
 	f := q.streams[member]
 	delete(q.streams, member)
-	q.room.Broadcast()
+	q.roomFreed.Broadcast()
 	q.mu.Unlock()
 	if f != nil {
 		f.cancel(why)
@@ -352,10 +352,10 @@ func (q *intake) setSender(f *forwarding, first *proto.Forwarded) {
 func (q *intake) streamEnded(f *forwarding) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f.ended = true
+	f.hasEnded = true
 	if q.streams[f.member] == f {
 		delete(q.streams, f.member)
-		q.room.Broadcast()
+		q.roomFreed.Broadcast()
 	}
 }
 
@@ -363,5 +363,5 @@ func (q *intake) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.room.Broadcast()
+	q.roomFreed.Broadcast()
 }

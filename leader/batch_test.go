@@ -140,7 +140,7 @@ func TestEntryNamesItsSenders(t *testing.T) {
 		two.in <- writes(2, 10, 3)
 		time.Sleep(11 * time.Millisecond) // so is the second
 		two.in <- writes(2, 10, 4)
-		e.intake.offer(&proto.Txn{Op: int32(jute.OpReap)})
+		e.intake.addReap(&proto.Txn{Op: int32(jute.OpReap)})
 		time.Sleep(20 * time.Millisecond)
 		want := [][]uint32{{2}, {2, 3}, nil}
 		e.log.mu.Lock()
@@ -320,7 +320,7 @@ func TestBackPressure(t *testing.T) {
 		}
 		synctest.Wait()
 		read := n - len(stream.in)
-		if most := (maxWaiting+2*maxEntryBytes)/size + 2; read > most || read < maxWaiting/size {
+		if most := (maxWaitingBytes+2*maxEntryBytes)/size + 2; read > most || read < maxWaitingBytes/size {
 			t.Errorf("read %d messages of %d bytes ahead of the log, want %d at most", read, size, most)
 		}
 		other, _, hangUpOther := e.forward(1)
@@ -396,10 +396,10 @@ func TestNewStreamEndsIdleOne(t *testing.T) {
 func TestIntakeIsCompacted(t *testing.T) {
 	q := newIntake(new(metrics.Sizes))
 	f := &forwarding{member: 2}
-	q.replace(f)
+	q.replaceStream(f)
 	for seq := uint64(1); seq < 10_000; seq++ {
-		q.add(f, writes(2, 1, 2*seq, 2*seq+1).Txns)
-		if seq > 1 && len(q.take(2, maxEntryBytes)) != 2 {
+		q.addForwarded(f, writes(2, 1, 2*seq, 2*seq+1).Txns)
+		if seq > 1 && len(q.takeTxns(2, maxEntryBytes)) != 2 {
 			t.Fatal("take(2) has not two")
 		}
 	}
@@ -452,10 +452,10 @@ func TestNewChecksConfig(t *testing.T) {
 	good := newEnsemble(t).cfg
 	for name, spoil := range map[string]func(c *Config){
 		"tick": func(c *Config) { c.Tick = 0 }, "sync limit": func(c *Config) { c.SyncLimit = 0 },
-		"clock": func(c *Config) { c.Clock = nil }, "log": func(c *Config) { c.Log = nil },
-		"sessions": func(c *Config) { c.Sessions = nil }, "applied": func(c *Config) { c.Applied = nil },
-		"members": func(c *Config) { c.Members = nil }, "link": func(c *Config) { c.Link = nil },
-		"raft term": func(c *Config) { c.RaftTerm = nil }, "present": func(c *Config) { c.Present = nil }, "nodes": func(c *Config) { c.Nodes = nil },
+		"clock": func(c *Config) { c.WallClock = nil }, "log": func(c *Config) { c.Log = nil },
+		"sessions": func(c *Config) { c.Sessions = nil }, "applied": func(c *Config) { c.AppliedIndex = nil },
+		"members": func(c *Config) { c.Members = nil }, "link": func(c *Config) { c.LinkTo = nil },
+		"raft term": func(c *Config) { c.RaftTerm = nil }, "present": func(c *Config) { c.ReachableServers = nil }, "nodes": func(c *Config) { c.Nodes = nil },
 		"interval": func(c *Config) { c.Reaping.Interval = -1 }, "pace": func(c *Config) { c.Reaping.PerMinute = -1 },
 		"age": func(c *Config) { c.Reaping.NeverUsed = -1 },
 	} {

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxApart is how far the clocks of two members may differ, or a wall clock may drift from the
+	// maxClockGap is how far the clocks of two members may differ, or a wall clock may drift from the
 	// monotonic one. Above it, nothing is removed by these clocks. Clocks that are synchronised at
 	// all agree within a second.
-	maxApart = time.Minute
+	maxClockGap = time.Minute
 
 	// trustAfter is how long a wall clock must run evenly after a jump before it is trusted again.
 	// An operator has that long to set it back. A node that was made before the jump with a time to
@@ -24,26 +24,26 @@ const (
 // Clock is a member's wall clock. It detects jumps by comparing the wall clock with the monotonic
 // one. One Clock lives as long as its member, over all terms. It is safe for concurrent use.
 type Clock struct {
-	wall  func() time.Time
-	begun time.Time // monotonic
-	first time.Time // what wall returned at begun
+	wallClock func() time.Time
+	begun     time.Time // monotonic
+	firstWall time.Time // what wall returned at begun
 
-	mu      sync.Mutex
-	base    time.Duration // what the wall clock had gained on the monotonic one while it was trusted
-	basedAt time.Duration // when base was set, since begun
-	jumped  bool          // the gain has differed from base since
-	gain    time.Duration // the gain after the last jump
-	since   time.Duration // when that gain was first seen
+	mu           sync.Mutex
+	trustedGain  time.Duration // what the wall clock had gained on the monotonic one while it was trusted
+	trustedSince time.Duration // when base was set, since begun
+	hasJumped    bool          // the gain has differed from base since
+	jumpGain     time.Duration // the gain after the last jump
+	jumpSince    time.Duration // when that gain was first seen
 }
 
 // NewClock returns a Clock that reads wall and has not jumped.
 func NewClock(wall func() time.Time) *Clock {
-	return &Clock{wall: wall, begun: time.Now(), first: wall().Round(0)}
+	return &Clock{wallClock: wall, begun: time.Now(), firstWall: wall().Round(0)}
 }
 
 // Now returns what the wall clock shows.
 func (c *Clock) Now() time.Time {
-	now, _ := c.read()
+	now, _ := c.readWithJump()
 	return now
 }
 
@@ -51,38 +51,38 @@ func (c *Clock) Now() time.Time {
 // has not jumped, or has run evenly for trustAfter since. A clock that is set back to what it was
 // has not jumped.
 func (c *Clock) Jump() time.Duration {
-	_, by := c.read()
+	_, by := c.readWithJump()
 	return by
 }
 
-func (c *Clock) read() (now time.Time, jump time.Duration) {
+func (c *Clock) readWithJump() (now time.Time, jump time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now = c.wall()
+	now = c.wallClock()
 	at := time.Since(c.begun)
-	gain := bounded(now.Round(0).Sub(c.first)) - at
+	gain := clampCentury(now.Round(0).Sub(c.firstWall)) - at
 	switch {
-	case !apart(gain, c.base):
-		c.jumped = false
-		if at-c.basedAt >= trustAfter { // small corrections may add up over days
-			c.base, c.basedAt = gain, at
+	case !tooFarApart(gain, c.trustedGain):
+		c.hasJumped = false
+		if at-c.trustedSince >= trustAfter { // small corrections may add up over days
+			c.trustedGain, c.trustedSince = gain, at
 		}
-	case !c.jumped || apart(gain, c.gain):
-		c.jumped, c.gain, c.since = true, gain, at
-	case at-c.since >= trustAfter:
-		c.jumped, c.base, c.basedAt = false, gain, at
+	case !c.hasJumped || tooFarApart(gain, c.jumpGain):
+		c.hasJumped, c.jumpGain, c.jumpSince = true, gain, at
+	case at-c.jumpSince >= trustAfter:
+		c.hasJumped, c.trustedGain, c.trustedSince = false, gain, at
 	}
-	if !c.jumped {
+	if !c.hasJumped {
 		return now, 0
 	}
-	return now, gain - c.base
+	return now, gain - c.trustedGain
 }
 
-// apart reports whether two times, or what two clocks have gained, differ by too much.
-func apart(a, b time.Duration) bool { return (a - b).Abs() > maxApart }
+// tooFarApart reports whether two times, or what two clocks have gained, differ by too much.
+func tooFarApart(a, b time.Duration) bool { return (a - b).Abs() > maxClockGap }
 
-// bounded limits a clock's value to a range in which sums do not overflow.
-func bounded(d time.Duration) time.Duration {
+// clampCentury limits a clock's value to a range in which sums do not overflow.
+func clampCentury(d time.Duration) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
 	return max(-century, min(d, century))
 }
@@ -94,39 +94,39 @@ type clocks struct {
 	membership  *membership
 	faultLogged bool // a fault of the clock has been logged; only for watch
 
-	mu    sync.Mutex
-	ahead map[uint32]time.Duration // by how much the member's clock was ahead of the leader's at its last answer on the open stream
+	mu      sync.Mutex
+	aheadBy map[uint32]time.Duration // by how much the member's clock was ahead of the leader's at its last answer on the open stream
 }
 
 func newClocks(cfg *Config, log *slog.Logger, membership *membership) *clocks {
-	return &clocks{cfg: cfg, log: log, membership: membership, ahead: make(map[uint32]time.Duration)}
+	return &clocks{cfg: cfg, log: log, membership: membership, aheadBy: make(map[uint32]time.Duration)}
 }
 
-// record notes a member's clock, in ms since 1970, at now.
-func (c *clocks) record(member uint32, clockMs int64, now time.Time) {
-	ahead := bounded(time.UnixMilli(clockMs).Sub(now.Round(0)))
+// recordClock notes a member's clock, in ms since 1970, at now.
+func (c *clocks) recordClock(member uint32, clockMs int64, now time.Time) {
+	ahead := clampCentury(time.UnixMilli(clockMs).Sub(now.Round(0)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ahead[member] = ahead
+	c.aheadBy[member] = ahead
 }
 
-// forget drops a member's clock.
-func (c *clocks) forget(member uint32) {
+// forgetMember drops a member's clock.
+func (c *clocks) forgetMember(member uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.ahead, member)
+	delete(c.aheadBy, member)
 }
 
-// compare returns how many voters' clocks agree with the leader's (its own included), how those of the
+// compareClocks returns how many voters' clocks agree with the leader's (its own included), how those of the
 // other voters differ, and the greatest difference of any member.
-func (c *clocks) compare(voters []uint32) (agree int, differ []string, most time.Duration) {
+func (c *clocks) compareClocks(voters []uint32) (agree int, differ []string, most time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, ahead := range c.ahead {
+	for id, ahead := range c.aheadBy {
 		most = max(most, ahead.Abs())
 		switch by := ahead.Abs().Round(time.Second); {
 		case !slices.Contains(voters, id):
-		case !apart(ahead, 0):
+		case !tooFarApart(ahead, 0):
 			agree++
 		case ahead > 0:
 			differ = append(differ, fmt.Sprintf("member %d is ahead of it by %v", id, by))
@@ -142,11 +142,11 @@ func (c *clocks) compare(voters []uint32) (agree int, differ []string, most time
 // reason. A clock is at fault if it has jumped, or if it does not agree with a majority of the
 // voters. fault also reports whether a majority is known to agree.
 func (c *clocks) clockFault() (why string, agreed bool) {
-	if by := c.cfg.Clock.Jump(); by != 0 {
+	if by := c.cfg.WallClock.Jump(); by != 0 {
 		return fmt.Sprintf("it has jumped by %v", by.Round(time.Second)), false
 	}
 	voters := c.membership.voterIDs()
-	agree, differ, _ := c.compare(voters)
+	agree, differ, _ := c.compareClocks(voters)
 	if agree > len(voters)/2 {
 		return "", true
 	}

@@ -37,9 +37,9 @@ func TestClockJumps(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"right":          {{want: 0}, {wait: year}},
 		"a second":       {{by: time.Second}, {wait: time.Hour}, {by: -time.Second}},
-		"the limit":      {{by: maxApart}, {by: -2 * maxApart}},
-		"just too far":   {{by: maxApart + 1, want: maxApart + 1}},
-		"back":           {{by: -maxApart - 1, want: -maxApart - 1}},
+		"the limit":      {{by: maxClockGap}, {by: -2 * maxClockGap}},
+		"just too far":   {{by: maxClockGap + 1, want: maxClockGap + 1}},
+		"back":           {{by: -maxClockGap - 1, want: -maxClockGap - 1}},
 		"a year":         {{by: year, want: year}, {wait: time.Hour - 1, want: year}, {wait: 1}, {wait: time.Hour}},
 		"a year back":    {{by: -year, want: -year}, {wait: time.Hour - 1, want: -year}, {wait: 1}, {wait: time.Hour}},
 		"there and back": {{by: year, want: year}, {by: -year}, {by: -year, want: -year}, {by: year}},
@@ -92,7 +92,7 @@ func TestClockDrifts(t *testing.T) {
 		for i := range 1000 {
 			time.Sleep(10 * time.Second)
 			wall.step(time.Second)
-			if got, drifted := c.Jump(), time.Duration(i+1)*time.Second; (got != 0) != (drifted > maxApart) {
+			if got, drifted := c.Jump(), time.Duration(i+1)*time.Second; (got != 0) != (drifted > maxClockGap) {
 				t.Fatalf("after %v: jump %v", drifted, got)
 			}
 		}
@@ -111,7 +111,7 @@ func TestReaperIsHeldByAJump(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var wall fakeWall
 			e := newReaper(t, 500) // one each 10 ms
-			e.cfg.Clock = NewClock(wall.now)
+			e.cfg.WallClock = NewClock(wall.now)
 			for id := 1; id <= 3; id++ { // all clocks jump alike
 				e.members[id].change = func(pong *proto.Pong) bool {
 					pong.ClockMs = wall.now().UnixMilli()
@@ -126,13 +126,13 @@ func TestReaperIsHeldByAJump(t *testing.T) {
 			if len(got) != 101 {
 				t.Errorf("%v: %d nodes in all, 101 before the jump", by, len(got))
 			}
-			if n := e.records.count(notTrusted); n != 1 || !e.Stats().Held {
-				t.Errorf("%v: said %d times, held %t", by, n, e.Stats().Held)
+			if n := e.records.count(notTrusted); n != 1 || !e.Stats().ReaperHeld {
+				t.Errorf("%v: said %d times, held %t", by, n, e.Stats().ReaperHeld)
 			}
 			wall.step(-by)
 			e.at(41*time.Second + 5*time.Millisecond)
-			if got, _ := e.log.reaped(t); len(got) != 202 || e.records.count(trusted) != 1 || e.Stats().Held {
-				t.Errorf("%v: %d nodes, held %t", by, len(got), e.Stats().Held)
+			if got, _ := e.log.reaped(t); len(got) != 202 || e.records.count(trusted) != 1 || e.Stats().ReaperHeld {
+				t.Errorf("%v: %d nodes, held %t", by, len(got), e.Stats().ReaperHeld)
 			}
 			e.at(60 * time.Second) // between two rounds
 			wall.step(by)
@@ -184,8 +184,8 @@ func TestReaperIsHeldByOthers(t *testing.T) {
 			e.run()
 			e.at(11 * time.Second)
 			got, _ := e.log.reaped(t)
-			if s := e.Stats(); (len(got) == 5) != tt.reaps || (len(got) == 0) == tt.reaps || (e.records.count(notTrusted) == 1) != tt.says || s.Held != tt.says || s.Apart != tt.apart {
-				t.Errorf("%s: %d nodes, said %d times, held %t, %v apart", tt.name, len(got), e.records.count(notTrusted), s.Held, s.Apart)
+			if s := e.Stats(); (len(got) == 5) != tt.reaps || (len(got) == 0) == tt.reaps || (e.records.count(notTrusted) == 1) != tt.says || s.ReaperHeld != tt.says || s.MaxClockGap != tt.apart {
+				t.Errorf("%s: %d nodes, said %d times, held %t, %v apart", tt.name, len(got), e.records.count(notTrusted), s.ReaperHeld, s.MaxClockGap)
 			}
 			e.end()
 		})
@@ -198,13 +198,13 @@ func TestClocksOfOthers(t *testing.T) {
 	c := newClocks(nil, nil, nil)
 	now := time.Now()
 	for _, ms := range []int64{-1 << 63, 1<<63 - 1, 1, -1} {
-		c.record(2, ms, now)
-		if agree, differ, most := c.compare([]uint32{1, 2, 3}); agree != 0 || len(differ) != 1 || most < 50*year || most > 100*year {
+		c.recordClock(2, ms, now)
+		if agree, differ, most := c.compareClocks([]uint32{1, 2, 3}); agree != 0 || len(differ) != 1 || most < 50*year || most > 100*year {
 			t.Errorf("%d: %d agree, %v differ, %v apart", ms, agree, differ, most)
 		}
 	}
-	c.forget(2)
-	if agree, differ, most := c.compare([]uint32{1, 2, 3}); agree != 0 || len(differ) != 0 || most != 0 {
+	c.forgetMember(2)
+	if agree, differ, most := c.compareClocks([]uint32{1, 2, 3}); agree != 0 || len(differ) != 0 || most != 0 {
 		t.Errorf("forgotten: %d agree, %v differ, %v apart", agree, differ, most)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"rollcall/proto"
 )
 
-// maxMarks is how many marks a member may answer with: a few times as many as any member sends.
-const maxMarks = 64
+// maxStateHashes is how many marks a member may answer with: a few times as many as any member sends.
+const maxStateHashes = 64
 
 // comparison finds the members whose state differs from that of the others. It compares the digests
 // with which members mark the same indexes of the log. A member's marks describe what it has
@@ -21,58 +21,58 @@ type comparison struct {
 	self     uint32
 	patience time.Duration // how long to wait for members that have not reached an index
 
-	mu       sync.Mutex
-	marks    map[uint32]*proto.Marks // the newest of each member
-	split    time.Time               // since when there are differences that no majority decides; zero: there are none
-	verdicts map[uint32]*proto.Verdict
+	mu             sync.Mutex
+	stateHashes    map[uint32]*proto.Marks // the newest of each member
+	undecidedSince time.Time               // since when there are differences that no majority decides; zero: there are none
+	verdicts       map[uint32]*proto.Verdict
 }
 
 func newComparison(cfg *Config) *comparison {
 	return &comparison{
-		self: cfg.Self, patience: time.Duration(cfg.SyncLimit) * cfg.Tick, marks: make(map[uint32]*proto.Marks),
+		self: cfg.Self, patience: time.Duration(cfg.SyncLimit) * cfg.Tick, stateHashes: make(map[uint32]*proto.Marks),
 	}
 }
 
-// forget drops a member's marks and verdict, because the next marks may come from another process
+// forgetMember drops a member's marks and verdict, because the next marks may come from another process
 // of that member.
-func (c *comparison) forget(member uint32) {
+func (c *comparison) forgetMember(member uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.marks, member)
+	delete(c.stateHashes, member)
 	delete(c.verdicts, member)
 }
 
-// verdict returns the verdict to send to a member, or nil if there is none.
-func (c *comparison) verdict(member uint32) *proto.Verdict {
+// verdictFor returns the verdict to send to a member, or nil if there is none.
+func (c *comparison) verdictFor(member uint32) *proto.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.verdicts[member]
 }
 
-// report records a member's marks, which are nil if it sent none, and compares them with those of
+// recordHashes records a member's marks, which are nil if it sent none, and compares them with those of
 // the others. It returns the verdicts that are new.
-func (c *comparison) report(member uint32, marks *proto.Marks, voters []uint32, now time.Time) (fresh map[uint32]*proto.Verdict, err error) {
+func (c *comparison) recordHashes(member uint32, marks *proto.Marks, voters []uint32, now time.Time) (fresh map[uint32]*proto.Verdict, err error) {
 	if marks == nil {
 		return nil, nil
 	}
-	if len(marks.Indexes) != len(marks.Digests) || len(marks.Indexes) > maxMarks {
+	if len(marks.Indexes) != len(marks.Digests) || len(marks.Indexes) > maxStateHashes {
 		return nil, fmt.Errorf("leader: member %d sent %d marks with %d digests, want as many, and at most %d",
-			member, len(marks.Indexes), len(marks.Digests), maxMarks)
+			member, len(marks.Indexes), len(marks.Digests), maxStateHashes)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.marks[member] = marks
-	late := !c.split.IsZero() && now.Sub(c.split) >= c.patience
+	c.stateHashes[member] = marks
+	late := !c.undecidedSince.IsZero() && now.Sub(c.undecidedSince) >= c.patience
 	verdicts, undecided := map[uint32]*proto.Verdict{}, false
-	for index, marked := range c.byIndex() {
-		open := decide(index, marked, c.self, voters, late, verdicts)
+	for index, marked := range c.hashesByIndex() {
+		open := decideIndex(index, marked, c.self, voters, late, verdicts)
 		undecided = undecided || open
 	}
 	switch {
 	case !undecided:
-		c.split = time.Time{}
-	case c.split.IsZero():
-		c.split = now
+		c.undecidedSince = time.Time{}
+	case c.undecidedSince.IsZero():
+		c.undecidedSince = now
 	}
 	fresh = map[uint32]*proto.Verdict{}
 	for id, v := range verdicts {
@@ -84,10 +84,10 @@ func (c *comparison) report(member uint32, marks *proto.Marks, voters []uint32, 
 	return fresh, nil
 }
 
-// marked is the view of one member at an index.
-type marked struct {
+// memberView is the view of one member at an index.
+type memberView struct {
 	member uint32
-	as     view
+	view   view
 }
 
 // view is a digest and its version. Members that agree have the same view.
@@ -96,35 +96,35 @@ type view struct {
 	digest  uint64
 }
 
-// byIndex returns the marks of all members by index.
-func (c *comparison) byIndex() map[uint64][]marked {
-	all := map[uint64][]marked{}
-	for id, marks := range c.marks {
+// hashesByIndex returns the marks of all members by index.
+func (c *comparison) hashesByIndex() map[uint64][]memberView {
+	all := map[uint64][]memberView{}
+	for id, marks := range c.stateHashes {
 		for i, index := range marks.Indexes {
-			all[index] = append(all[index], marked{id, view{marks.Version, marks.Digests[i]}})
+			all[index] = append(all[index], memberView{id, view{marks.Version, marks.Digests[i]}})
 		}
 	}
 	return all
 }
 
-// decide compares the members' views at one index, and adds verdicts. A majority of the voters that
+// decideIndex compares the members' views at one index, and adds verdicts. A majority of the voters that
 // agrees is right. Without one, the leader (self) and the members that agree with it are
 // right, because one side must continue. A member at which several indexes differ gets the verdict with
 // which most voters agree, and of those the newest: the others have it in their marks for longest when the
 // member asks them. But while some voter has not reported, it could still
 // make a majority: then decide reports undecided, and adds verdicts only if late is set. Digests of
 // different versions cannot be compared.
-func decide(index uint64, all []marked, self uint32, voters []uint32, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
+func decideIndex(index uint64, all []memberView, self uint32, voters []uint32, late bool, verdicts map[uint32]*proto.Verdict) (undecided bool) {
 	agree, reported := map[view]uint32{}, 0
 	var right view
 	known := false
 	for _, m := range all {
 		if slices.Contains(voters, m.member) {
 			reported++
-			agree[m.as]++
+			agree[m.view]++
 		}
 		if m.member == self {
-			right, known = m.as, true
+			right, known = m.view, true
 		}
 	}
 	majority := false
@@ -135,7 +135,7 @@ func decide(index uint64, all []marked, self uint32, voters []uint32, late bool,
 	}
 	for _, m := range all {
 		switch {
-		case m.as.version != right.version || m.as.digest == right.digest || !known:
+		case m.view.version != right.version || m.view.digest == right.digest || !known:
 			continue
 		case !majority && reported < len(voters):
 			if undecided = true; !late {
@@ -143,7 +143,7 @@ func decide(index uint64, all []marked, self uint32, voters []uint32, late bool,
 			}
 		}
 		v := &proto.Verdict{
-			Index: index, Own: m.as.digest, Theirs: right.digest, Agree: agree[right], Members: uint32(len(voters)),
+			Index: index, Own: m.view.digest, Theirs: right.digest, Agree: agree[right], Members: uint32(len(voters)),
 		}
 		if old := verdicts[m.member]; old == nil || cmp.Or(cmp.Compare(v.Agree, old.Agree), cmp.Compare(v.Index, old.Index)) > 0 {
 			verdicts[m.member] = v
@@ -154,7 +154,7 @@ func decide(index uint64, all []marked, self uint32, voters []uint32, late bool,
 
 // compareHashes reports the marks of an answer, and logs new verdicts.
 func (p *pinger) compareHashes(m *link, marks *proto.Marks, now time.Time) error {
-	fresh, err := p.compared.report(m.id, marks, p.membership.voterIDs(), now)
+	fresh, err := p.compared.recordHashes(m.id, marks, p.membership.voterIDs(), now)
 	for id, v := range fresh {
 		p.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,
 			"digest", fmt.Sprintf("%016x", v.Own), "others", fmt.Sprintf("%016x", v.Theirs), "agree", v.Agree)

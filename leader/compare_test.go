@@ -58,18 +58,18 @@ func TestDecide(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var all []marked
+			var all []memberView
 			for i, digest := range tt.digests {
 				id, version := uint32(i+1), uint32(2)
 				if slices.Contains(tt.old, id) {
 					version = 1
 				}
 				if digest != 0 {
-					all = append(all, marked{id, view{version, digest}})
+					all = append(all, memberView{id, view{version, digest}})
 				}
 			}
 			verdicts := map[uint32]*proto.Verdict{}
-			open := decide(9, all, 1, voters(tt.members), tt.late, verdicts)
+			open := decideIndex(9, all, 1, voters(tt.members), tt.late, verdicts)
 			if wrong := slices.Sorted(maps.Keys(verdicts)); !slices.Equal(wrong, tt.wrong) || open != tt.open {
 				t.Errorf("against %v, undecided %t; want %v, %t", wrong, open, tt.wrong, tt.open)
 			}
@@ -147,17 +147,17 @@ func TestVerdict(t *testing.T) {
 // Of several indexes at which a member differs, it is told the one at which most of the others agree, and
 // of those the newest, whatever the order in which they are compared.
 func TestVerdictIsTheBest(t *testing.T) {
-	x := func(n int, digest uint64) (all []marked) {
+	x := func(n int, digest uint64) (all []memberView) {
 		for i := range n {
-			all = append(all, marked{uint32(i + 1), view{1, digest}})
+			all = append(all, memberView{uint32(i + 1), view{1, digest}})
 		}
-		return append(all, marked{5, view{1, 99}})
+		return append(all, memberView{5, view{1, 99}})
 	}
-	at := map[uint64][]marked{10: x(3, 1), 20: x(4, 2), 30: x(4, 3), 40: x(3, 4)}
+	at := map[uint64][]memberView{10: x(3, 1), 20: x(4, 2), 30: x(4, 3), 40: x(3, 4)}
 	for _, order := range [][]uint64{{10, 20, 30, 40}, {40, 30, 20, 10}, {30, 40, 10, 20}} {
 		verdicts := map[uint32]*proto.Verdict{}
 		for _, index := range order {
-			decide(index, at[index], 1, []uint32{1, 2, 3, 4, 5}, false, verdicts)
+			decideIndex(index, at[index], 1, []uint32{1, 2, 3, 4, 5}, false, verdicts)
 		}
 		if v := verdicts[5]; v == nil || v.Index != 30 || v.Theirs != 3 || v.Agree != 4 {
 			t.Errorf("in the order %v: told %v", order, v)
@@ -199,7 +199,7 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 		if e.members[3].told() == nil {
 			t.Fatal("not told")
 		}
-		e.membership.presentLinks()[3].cut()
+		e.membership.presentLinks()[3].closeStream()
 		e.members[3].marks(nil)
 		e.members[3].set(func() { e.members[3].verdict = nil })
 		e.at(4 * tick)
@@ -213,13 +213,13 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 // Invalid marks end the stream.
 func TestMarksRefused(t *testing.T) {
 	c := newComparison(&Config{Self: 1, Tick: tick, SyncLimit: 5})
-	long := marksAt(0, make([]uint64, maxMarks+1)...)
+	long := marksAt(0, make([]uint64, maxStateHashes+1)...)
 	for _, marks := range []*proto.Marks{{Indexes: []uint64{1}}, {Digests: []uint64{1}}, long} {
-		if _, err := c.report(2, marks, nil, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
+		if _, err := c.recordHashes(2, marks, nil, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
 			t.Errorf("%d and %d: %v", len(marks.Indexes), len(marks.Digests), err)
 		}
 	}
-	if _, err := c.report(2, marksAt(0, make([]uint64, maxMarks)...), nil, time.Now()); err != nil {
+	if _, err := c.recordHashes(2, marksAt(0, make([]uint64, maxStateHashes)...), nil, time.Now()); err != nil {
 		t.Error(err)
 	}
 }

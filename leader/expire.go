@@ -71,11 +71,11 @@ func (e *expiry) touchWriters(txns []*proto.Txn, now time.Time) {
 
 // round asks all members whether they have heard from the sessions that have fallen due.
 type round struct {
-	open   bool      // something is due, and nothing is decided
-	putOff bool      // the round has been delayed once because a step was late
-	asked  uint64    // number of the ping that asks; 0: not sent yet
-	begins time.Time // when to send that ping
-	ends   time.Time // when the round is over, even if members have not answered
+	isOpen      bool      // something is due, and nothing is decided
+	delayedOnce bool      // the round has been delayed once because a step was late
+	pingNumber  uint64    // number of the ping that asks; 0: not sent yet
+	pingAt      time.Time // when to send that ping
+	endsAt      time.Time // when the round is over, even if members have not answered
 }
 
 // expireLoop moves table time on and pings every member, every half tick and at the very beginning.
@@ -100,25 +100,25 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 		case <-l.cfg.Monotonic.After(wait):
 		case <-l.pinger.replyArrived:
 		}
-		wait = l.look(&r, l.cfg.Monotonic.Now())
+		wait = l.pollExpiry(&r, l.cfg.Monotonic.Now())
 	}
 }
 
-// look does what is due at now. It returns for how long there is nothing more to do unless an
+// pollExpiry does what is due at now. It returns for how long there is nothing more to do unless an
 // answer comes.
-func (l *Leader) look(r *round, now time.Time) time.Duration {
+func (l *Leader) pollExpiry(r *round, now time.Time) time.Duration {
 	if l.cfg.Sessions.Wait(now) == 0 { // before runRound: a late step delays the round
-		l.step(r, now)
+		l.advanceTable(r, now)
 	}
-	l.runRound(r, now)
-	return min(l.cfg.Sessions.Wait(now), r.wait(now))
+	l.advanceRound(r, now)
+	return min(l.cfg.Sessions.Wait(now), r.timeLeft(now))
 }
 
-// step moves table time on by half a tick and pings every member.
-func (l *Leader) step(r *round, now time.Time) {
+// advanceTable moves table time on by half a tick and pings every member.
+func (l *Leader) advanceTable(r *round, now time.Time) {
 	late, due := l.expiry.advanceTable(now)
 	if late {
-		l.count.Pauses.Add(1)
+		l.counters.Pauses.Add(1)
 	}
 
 	asked := l.pinger.pingAll()
@@ -129,23 +129,23 @@ func (l *Leader) step(r *round, now time.Time) {
 	switch {
 	case !due:
 		*r = round{}
-	case late && !r.putOff:
-		*r = round{open: true, putOff: true, begins: now.Add(l.cfg.Tick / 2)}
-	case !r.open:
-		*r = round{open: true, asked: asked, ends: now.Add(l.cfg.Tick / 2)}
+	case late && !r.delayedOnce:
+		*r = round{isOpen: true, delayedOnce: true, pingAt: now.Add(l.cfg.Tick / 2)}
+	case !r.isOpen:
+		*r = round{isOpen: true, pingNumber: asked, endsAt: now.Add(l.cfg.Tick / 2)}
 	}
 }
 
-// runRound sends the round's ping if it is time to. If the round is over, it lets batchLoop take
+// advanceRound sends the round's ping if it is time to. If the round is over, it lets batchLoop take
 // what is due.
-func (l *Leader) runRound(r *round, now time.Time) {
-	if !r.open || r.asked == 0 && now.Before(r.begins) {
+func (l *Leader) advanceRound(r *round, now time.Time) {
+	if !r.isOpen || r.pingNumber == 0 && now.Before(r.pingAt) {
 		return
 	}
-	if r.asked == 0 {
-		r.asked, r.ends = l.pinger.pingAll(), now.Add(l.cfg.Tick/2)
+	if r.pingNumber == 0 {
+		r.pingNumber, r.endsAt = l.pinger.pingAll(), now.Add(l.cfg.Tick/2)
 	}
-	if now.Before(r.ends) && !l.pinger.allAnswered(r.asked, now) {
+	if now.Before(r.endsAt) && !l.pinger.allAnswered(r.pingNumber, now) {
 		return
 	}
 	*r = round{}
@@ -153,14 +153,14 @@ func (l *Leader) runRound(r *round, now time.Time) {
 	signal(l.intake.work)
 }
 
-// wait returns how long until runRound has something to do, unless an answer comes.
-func (r *round) wait(now time.Time) time.Duration {
+// timeLeft returns how long until runRound has something to do, unless an answer comes.
+func (r *round) timeLeft(now time.Time) time.Duration {
 	switch {
-	case !r.open:
+	case !r.isOpen:
 		return time.Hour
-	case r.asked == 0:
-		return r.begins.Sub(now)
+	case r.pingNumber == 0:
+		return r.pingAt.Sub(now)
 	default:
-		return r.ends.Sub(now)
+		return r.endsAt.Sub(now)
 	}
 }

@@ -195,7 +195,7 @@ func due(t *testing.T) (*ensemble, *round, func(after time.Duration) time.Durati
 	now := e.start
 	wake := func(after time.Duration) (wait time.Duration) {
 		now = now.Add(after)
-		return e.look(&r, now)
+		return e.pollExpiry(&r, now)
 	}
 	for range 7 {
 		wake(tick / 2)
@@ -256,19 +256,19 @@ func TestLateCheckAsksAnew(t *testing.T) {
 	wake(time.Second)
 	wake(2 * time.Second)
 	for _, m := range e.membership.presentLinks() {
-		m.answer(e.pinger.newestPing.Load())
+		m.markAnswered(e.pinger.newestPing.Load())
 	}
 	wake(500 * time.Millisecond)
 	if e.expiry.deciding.Load() {
 		t.Error("decided within half a tick of a late step")
 	}
 	wake(500 * time.Millisecond)
-	if r.asked != e.pinger.newestPing.Load() || e.expiry.deciding.Load() {
-		t.Errorf("round asks with ping %d of %d", r.asked, e.pinger.newestPing.Load())
+	if r.pingNumber != e.pinger.newestPing.Load() || e.expiry.deciding.Load() {
+		t.Errorf("round asks with ping %d of %d", r.pingNumber, e.pinger.newestPing.Load())
 	}
 	e.table.Touch(1, e.start.Add(11*time.Second), timeout)
 	for _, m := range e.membership.presentLinks() {
-		m.answer(r.asked)
+		m.markAnswered(r.pingNumber)
 	}
 	wake(0)
 	if !e.expiry.deciding.Load() {
@@ -307,7 +307,7 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 // in one entry, and the leader pauses after it for as long as it took.
 func TestMassExpiryIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n, took = 40 * maxExpires, 2 * time.Millisecond
+		const n, took = 40 * maxExpiries, 2 * time.Millisecond
 		var sessions []sessiontracker.Seed
 		for id := range jute.SessionID(n) {
 			sessions = append(sessions, session(id+10, 3))
@@ -340,7 +340,7 @@ func TestMassExpiryIsPaced(t *testing.T) {
 				}
 			}
 			closes += expires
-			if expires > maxExpires || len(entry.Txns) > maxEntryOps {
+			if expires > maxExpiries || len(entry.Txns) > maxEntryOps {
 				t.Errorf("an entry of %d transactions with %d expiries", len(entry.Txns), expires)
 			}
 			if expires > 0 {

@@ -49,7 +49,7 @@ func (e *expired) countLate(ids []jute.SessionID, now time.Time) {
 	at := e.sessions.Now(now)
 	for _, s := range e.sealedExpiries {
 		if len(ids) > 0 && ids[0] == s.ID { // not so if its client came back meanwhile
-			e.counters.Late.Add(at - s.Heard - s.Timeout)
+			e.counters.ExpiryLateness.Add(at - s.Heard - s.Timeout)
 			ids = ids[1:]
 		}
 	}

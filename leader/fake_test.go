@@ -380,13 +380,13 @@ func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...session
 	e.answering.Store(&[]uint32{1, 2, 3})
 	var err error
 	e.Leader, err = New(Config{
-		Self: 1, Term: term, Nonce: nonce, Format: func() uint32 { return testFormat }, Tick: tick, SyncLimit: 5, Parting: parting, Clock: NewClock(time.Now), Log: e.log,
-		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, Link: e.link, Present: func(*proto.Txn) []uint32 { return *e.answering.Load() }, Applied: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
+		Self: 1, Term: term, Nonce: nonce, EntryFormat: func() uint32 { return testFormat }, Tick: tick, SyncLimit: 5, PartingTime: parting, WallClock: NewClock(time.Now), Log: e.log,
+		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, LinkTo: e.link, ReachableServers: func(*proto.Txn) []uint32 { return *e.answering.Load() }, AppliedIndex: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.log.expired = e.Expired
+	e.log.expired = e.RecordExpired
 	e.log.swept = func() { e.nodes.leave(-1) }
 	return e
 }

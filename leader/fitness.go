@@ -12,9 +12,9 @@ type Ensemble interface {
 	// Reached returns the other voting members that have answered raft within d. It takes no lock
 	// that apply holds.
 	Reached(d time.Duration) []uint32
-	// Heir returns the one of them that is to lead next, or 0 if there is none. It returns no
+	// TransferTarget returns the one of them that is to lead next, or 0 if there is none. It returns no
 	// member that has led a short while ago. It takes no lock that apply holds.
-	Heir(reached []uint32) uint32
+	TransferTarget(reached []uint32) uint32
 	// HandOver asks raft to hand leadership over to a member. It waits until that has happened, ctx
 	// ends or it is clear that it will not happen.
 	HandOver(ctx context.Context, to uint32) error
@@ -30,7 +30,7 @@ type health struct {
 
 	provingRound uint64    // the round that was under way, or would come next, at the last check
 	provedAt     time.Time // when no round was under way at a check, or another one was
-	decisions    chan handOver
+	decisions    chan transferDecision
 }
 
 // checkHealth hands over, in the background, if this leader has been unable to lead for the sync
@@ -40,13 +40,13 @@ type health struct {
 // reach the leader. A pause of this process proves nothing: every member gets the full time again.
 func (h *health) checkHealth(now time.Time, late bool) {
 	limit := time.Duration(h.cfg.SyncLimit) * h.cfg.Tick
-	begun, done := h.proofs.state()
+	begun, done := h.proofs.newestRounds()
 	if late || begun == done || begun != h.provingRound {
 		h.provingRound, h.provedAt = begun, now
 	}
 	if late {
 		for _, m := range h.membership.presentLinks() {
-			m.excuse(now)
+			m.restartDeafness(now)
 		}
 		return
 	}
@@ -56,7 +56,7 @@ func (h *health) checkHealth(now time.Time, late bool) {
 	reached := h.cfg.Ensemble.Reached(h.cfg.Tick)
 	links, deaf := h.membership.presentLinks(), 0
 	for _, id := range reached {
-		if m := links[id]; m != nil && m.deaf(now) >= limit {
+		if m := links[id]; m != nil && m.deafFor(now) >= limit {
 			deaf++
 		}
 	}
@@ -64,21 +64,21 @@ func (h *health) checkHealth(now time.Time, late bool) {
 	if 2*deaf <= len(reached)+1 && (deaf == 0 || !unproved) {
 		return
 	}
-	heir := h.cfg.Ensemble.Heir(reached)
+	heir := h.cfg.Ensemble.TransferTarget(reached)
 	if heir == 0 {
 		return
 	}
 	select {
-	case h.decisions <- handOver{heir, len(reached), deaf, unproved}:
+	case h.decisions <- transferDecision{heir, len(reached), deaf, unproved}:
 	default: // one is under way
 	}
 }
 
-// handOver is a decision to hand over, with its reasons.
-type handOver struct {
-	to            uint32
-	reached, deaf int
-	unproved      bool
+// transferDecision is a decision to hand over, with its reasons.
+type transferDecision struct {
+	target                      uint32
+	reachedMembers, deafMembers int
+	unproved                    bool
 }
 
 // handOverLoop hands over when check decides so. The term ends when raft's leadership does.
@@ -90,9 +90,9 @@ func (h *health) handOverLoop(ctx context.Context) error {
 			return nil
 		case d := <-h.decisions:
 			h.log.Warn("this leader hands over: the log reaches members that do not answer its pings, or cannot send it writes",
-				"to", d.to, "reached", d.reached, "deaf", d.deaf, "unproved", d.unproved)
-			if err := h.cfg.Ensemble.HandOver(ctx, d.to); err != nil && ctx.Err() == nil {
-				h.log.Warn("leadership not handed over", "to", d.to, "err", err)
+				"to", d.target, "reached", d.reachedMembers, "deaf", d.deafMembers, "unproved", d.unproved)
+			if err := h.cfg.Ensemble.HandOver(ctx, d.target); err != nil && ctx.Err() == nil {
+				h.log.Warn("leadership not handed over", "to", d.target, "err", err)
 			}
 		}
 	}

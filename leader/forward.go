@@ -13,16 +13,16 @@ import (
 )
 
 var (
-	errReplaced = status.Error(codes.Aborted, "leader: the member has opened a newer stream")
-	errSilent   = status.Error(codes.Unavailable, "leader: the member was silent for too long")
+	errStreamReplaced = status.Error(codes.Aborted, "leader: the member has opened a newer stream")
+	errMemberSilent   = status.Error(codes.Unavailable, "leader: the member was silent for too long")
 )
 
 // forwarding is one member's stream of writes.
 type forwarding struct {
-	cancel context.CancelCauseFunc
-	member uint32 // the member that the first message named; 0: no message has come yet
-	boot   uint64
-	ended  bool // the stream has ended; guarded by the intake's lock
+	cancel   context.CancelCauseFunc
+	member   uint32 // the member that the first message named; 0: no message has come yet
+	boot     uint64
+	hasEnded bool // the stream has ended; guarded by the intake's lock
 }
 
 // receiver puts what members forward into the intake.
@@ -76,12 +76,12 @@ func (r *receiver) acceptMessage(f *forwarding, message *proto.Forwarded) error 
 		if err := r.checkMessage(f, message); err != nil {
 			return err
 		}
-		r.intake.replace(f)
+		r.intake.replaceStream(f)
 	} else if err := r.checkMessage(f, message); err != nil {
 		return err
 	}
-	if !r.intake.add(f, message.Txns) {
-		return cmp.Or(r.tenure.checkNonce(message.Nonce), errReplaced)
+	if !r.intake.addForwarded(f, message.Txns) {
+		return cmp.Or(r.tenure.checkNonce(message.Nonce), errStreamReplaced)
 	}
 	return nil
 }

@@ -70,13 +70,13 @@ type Link interface {
 type Config struct {
 	Self        uint32        // this member's id
 	Term, Nonce uint64        // of our TermStart, which has been applied
-	Format      func() uint32 // returns the format of the next entry, the highest that all members know; takes no lock that apply holds
+	EntryFormat func() uint32 // returns the format of the next entry, the highest that all members know; takes no lock that apply holds
 	Tick        time.Duration // ZooKeeper's tickTime; a ping goes out every Tick/2
 	SyncLimit   int           // ticks after which the streams of a silent member are closed
-	// Parting is for how long a member that has left raft's configuration is still asked which clients it
+	// PartingTime is for how long a member that has left raft's configuration is still asked which clients it
 	// has heard. It must be longer than such a member serves them, by the time of two pings.
-	Parting time.Duration
-	Clock   *Clock // the member's wall clock, for the stamps on entries and for the reaper
+	PartingTime time.Duration
+	WallClock   *Clock // the member's wall clock, for the stamps on entries and for the reaper
 	// Monotonic counts everything else that is compared with the time, above all the sessions' timeouts.
 	// The session table must have been made at a time of it. Default: monotonic.System.
 	Monotonic monotonic.Clock
@@ -87,27 +87,27 @@ type Config struct {
 	// because a lock is held. The caller does not change the result.
 	Members  func() []Member
 	RaftTerm func() uint64                 // raft's current term; must not block
-	Link     func(id uint32) (Link, error) // reaches a member of that configuration, whose address may have changed since the last call
-	// Present returns the ids of the servers that are at their addresses in the list after a change of it:
+	LinkTo   func(id uint32) (Link, error) // reaches a member of that configuration, whose address may have changed since the last call
+	// ReachableServers returns the ids of the servers that are at their addresses in the list after a change of it:
 	// the voters among them are taken for those that could vote. It does not wait, and takes no lock
 	// that apply holds.
-	Present  func(change *proto.Txn) []uint32
-	Applied  func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
-	Ensemble Ensemble        // default: none, and this leader never hands over on its own
-	Redial   func(id uint32) // closes the connection that the member's Link uses; the next use opens another. Must not block. Default: nothing
-	Counters *Counters       // keep counting over terms; default: new ones for this term
-	Logger   *slog.Logger    // default: discard
-	Nodes    Nodes
-	Reaping  Reaping
+	ReachableServers func(change *proto.Txn) []uint32
+	AppliedIndex     func() uint64   // returns the log index up to which Sessions is up to date; takes no lock that apply holds
+	Ensemble         Ensemble        // default: none, and this leader never hands over on its own
+	CloseConnection  func(id uint32) // closes the connection that the member's Link uses; the next use opens another. Must not block. Default: nothing
+	Counters         *Counters       // keep counting over terms; default: new ones for this term
+	Logger           *slog.Logger    // default: discard
+	Nodes            Nodes
+	Reaping          Reaping
 }
 
 // Leader is one term of leading. It implements proto.LeaderServer for that term.
 type Leader struct {
 	proto.UnimplementedLeaderServer
 
-	cfg   Config
-	count *Counters
-	begun time.Time
+	cfg       Config
+	counters  *Counters
+	termBegun time.Time
 
 	tenure     *tenure
 	membership *membership
@@ -122,7 +122,7 @@ type Leader struct {
 	removals   *removals
 	reaper     *reaper
 
-	syncing atomic.Int64 // Sync calls that wait for their proof
+	pendingSyncs atomic.Int64 // Sync calls that wait for their proof
 }
 
 // New returns a Leader that is ready to Run. Its handlers may be called at once.
@@ -132,13 +132,13 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: tick %v is not positive", cfg.Tick)
 	case cfg.SyncLimit <= 0:
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
-	case cfg.Parting <= 0:
-		return nil, fmt.Errorf("leader: the time %v for members that leave is not positive", cfg.Parting)
-	case cfg.Format == nil || cfg.Clock == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.Applied == nil || cfg.Nodes == nil:
+	case cfg.PartingTime <= 0:
+		return nil, fmt.Errorf("leader: the time %v for members that leave is not positive", cfg.PartingTime)
+	case cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil || cfg.AppliedIndex == nil || cfg.Nodes == nil:
 		return nil, errors.New("leader: Format, Clock, Log, Sessions, Applied and Nodes are required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
 		return nil, errors.New("leader: a limit of the reaper is negative")
-	case cfg.Members == nil || cfg.RaftTerm == nil || cfg.Link == nil || cfg.Present == nil:
+	case cfg.Members == nil || cfg.RaftTerm == nil || cfg.LinkTo == nil || cfg.ReachableServers == nil:
 		return nil, errors.New("leader: Members, RaftTerm, Link and Present are required")
 	}
 	cfg.Reaping.Interval = cmp.Or(cfg.Reaping.Interval, DefaultReapInterval)
@@ -147,24 +147,24 @@ func New(cfg Config) (*Leader, error) {
 		cfg.Monotonic = monotonic.System{}
 	}
 	log := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "leader", "term", cfg.Term)
-	l := &Leader{cfg: cfg, count: cmp.Or(cfg.Counters, new(Counters)), begun: cfg.Monotonic.Now()}
-	l.count.Sizes.Reset() // they are a term's
+	l := &Leader{cfg: cfg, counters: cmp.Or(cfg.Counters, new(Counters)), termBegun: cfg.Monotonic.Now()}
+	l.counters.TxnSizes.Reset() // they are a term's
 	l.tenure = &tenure{term: cfg.Term, nonce: cfg.Nonce, over: make(chan struct{})}
 	l.membership = &membership{cfg: &l.cfg}
-	l.membership.renewLinks(l.begun)
-	l.intake = newIntake(&l.count.Sizes)
+	l.membership.renewLinks(l.termBegun)
+	l.intake = newIntake(&l.counters.TxnSizes)
 	l.receiver = &receiver{tenure: l.tenure, membership: l.membership, intake: l.intake}
 	l.proofs = newProofs()
 	l.clocks = newClocks(&l.cfg, log, l.membership)
 	l.pinger = &pinger{
-		cfg: &l.cfg, log: log, termBegun: l.begun, membership: l.membership, proofs: l.proofs, compared: newComparison(&l.cfg),
+		cfg: &l.cfg, log: log, termBegun: l.termBegun, membership: l.membership, proofs: l.proofs, compared: newComparison(&l.cfg),
 		clocks: l.clocks, intake: l.intake, membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
 	}
 	l.health = &health{
-		cfg: &l.cfg, log: log, membership: l.membership, proofs: l.proofs, provedAt: l.begun, decisions: make(chan handOver),
+		cfg: &l.cfg, log: log, membership: l.membership, proofs: l.proofs, provedAt: l.termBegun, decisions: make(chan transferDecision),
 	}
 	l.expiry = &expiry{sessions: cfg.Sessions}
-	l.expired = &expired{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, counters: l.count}
+	l.expired = &expired{log: log, clock: cfg.Monotonic, sessions: cfg.Sessions, counters: l.counters}
 	l.removals = &removals{cfg: &l.cfg, expiry: l.expiry}
 	l.reaper = &reaper{cfg: &l.cfg, log: log, clocks: l.clocks, intake: l.intake}
 	return l, nil
@@ -190,9 +190,9 @@ func (l *Leader) Run(ctx context.Context) error {
 	return err
 }
 
-// Expired records that an expiry has been applied, so that it is logged, together with the others
+// RecordExpired records that an expiry has been applied, so that it is logged, together with the others
 // of its entry. Apply calls it; it does not block.
-func (l *Leader) Expired(id jute.SessionID) { l.expired.recordApplied(id) }
+func (l *Leader) RecordExpired(id jute.SessionID) { l.expired.recordApplied(id) }
 
 // MembersChanged says that raft's configuration may be another one. It does not block.
 func (l *Leader) MembersChanged() { signal(l.pinger.membersChanged) }

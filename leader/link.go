@@ -15,42 +15,42 @@ const maxRefused = 100_000
 
 // link is the leader's side of one member's pings.
 type link struct {
-	id   uint32
-	wake chan struct{} // there may be something to send; capacity 1
+	id        uint32
+	workReady chan struct{} // there may be something to send; capacity 1
 
-	mu       sync.Mutex
-	answered uint64    // newest ping that was answered in full
-	heard    time.Time // when the member last sent anything, or got a new deadline
-	lost     bool      // it is out of reach or has stopped, which has been logged
-	met      bool      // it has sent something in this term
-	linked   bool      // it has sent something on the open stream
-	behind   uint64    // the commit index when the stream was opened
-	synced   bool      // it has applied that much since
-	acks     []ack     // oldest first; at most one for each of three rounds: done, under way, next
-	cut      context.CancelFunc
-	fineAt   time.Time     // when it last answered and said that it can reach this leader, or got a new deadline
-	redial   time.Time     // when its connection is closed unless it sends something
-	patience time.Duration // how long it gets after that
-	left     time.Time     // when it was seen that it has left raft's configuration; zero: it has not
+	mu            sync.Mutex
+	answeredPing  uint64    // newest ping that was answered in full
+	lastHeard     time.Time // when the member last sent anything, or got a new deadline
+	outOfReach    bool      // it is out of reach or has stopped, which has been logged
+	heardInTerm   bool      // it has sent something in this term
+	heardOnStream bool      // it has sent something on the open stream
+	commitAtOpen  uint64    // the commit index when the stream was opened
+	caughtUp      bool      // it has applied that much since
+	pendingAcks   []ack     // oldest first; at most one for each of three rounds: done, under way, next
+	closeStream   context.CancelFunc
+	reachableAt   time.Time     // when it last answered and said that it can reach this leader, or got a new deadline
+	redialAt      time.Time     // when its connection is closed unless it sends something
+	redialAfter   time.Duration // how long it gets after that
+	leftAt        time.Time     // when it was seen that it has left raft's configuration; zero: it has not
 }
 
 // ack is an acknowledgement that waits for its proof.
 type ack struct {
-	proof   uint64
-	boot    uint64
-	through uint64
-	refused []int64
+	proof           uint64
+	boot            uint64
+	through         uint64
+	refusedSessions []int64
 }
 
-// lose records that the member is lost, if it was there before in this term, or must be by now. It
+// markUnreachable records that the member is lost, if it was there before in this term, or must be by now. It
 // reports whether that is new.
-func (m *link) lose(must bool) bool {
+func (m *link) markUnreachable(must bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lost || !m.met && !must {
+	if m.outOfReach || !m.heardInTerm && !must {
 		return false
 	}
-	m.lost = true
+	m.outOfReach = true
 	return true
 }
 
@@ -59,10 +59,10 @@ func (m *link) lose(must bool) bool {
 func (m *link) streamOpened(cut context.CancelFunc, now time.Time, commit uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cut, m.acks = cut, nil
-	m.linked, m.synced, m.behind = false, false, commit
-	if m.heard.IsZero() {
-		m.heard = now
+	m.closeStream, m.pendingAcks = cut, nil
+	m.heardOnStream, m.caughtUp, m.commitAtOpen = false, false, commit
+	if m.lastHeard.IsZero() {
+		m.lastHeard = now
 	}
 }
 
@@ -71,103 +71,103 @@ func (m *link) streamOpened(cut context.CancelFunc, now time.Time, commit uint64
 func (m *link) heardFrom(now time.Time, pong *proto.Pong, tick time.Duration) (back bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.met, m.linked, m.synced = true, true, m.synced || pong.Applied >= m.behind
-	m.patience, m.redial = tick, now.Add(tick)
+	m.heardInTerm, m.heardOnStream, m.caughtUp = true, true, m.caughtUp || pong.Applied >= m.commitAtOpen
+	m.redialAfter, m.redialAt = tick, now.Add(tick)
 	if pong.Number != 0 && !pong.Unlinked {
-		m.fineAt = now
+		m.reachableAt = now
 	}
-	back = m.lost
-	m.heard, m.lost = now, false
+	back = m.outOfReach
+	m.lastHeard, m.outOfReach = now, false
 	return back
 }
 
-func (m *link) answer(number uint64) {
+func (m *link) markAnswered(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.answered = max(m.answered, number)
+	m.answeredPing = max(m.answeredPing, number)
 }
 
 // addAck queues an acknowledgement. An answer holds all that is not acknowledged, so a later
 // acknowledgement for the same proof replaces the earlier one.
 func (m *link) addAck(a ack) {
-	slices.Sort(a.refused)
-	a.refused = slices.Compact(a.refused)
+	slices.Sort(a.refusedSessions)
+	a.refusedSessions = slices.Compact(a.refusedSessions)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := len(m.acks); n > 0 && m.acks[n-1].proof == a.proof {
-		m.acks = m.acks[:n-1]
+	if n := len(m.pendingAcks); n > 0 && m.pendingAcks[n-1].proof == a.proof {
+		m.pendingAcks = m.pendingAcks[:n-1]
 	}
-	m.acks = append(m.acks, a)
+	m.pendingAcks = append(m.pendingAcks, a)
 }
 
 // takeAck removes and returns the next acknowledgement whose proof is done, or nil.
 func (m *link) takeAck(done uint64) *proto.Ack {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.acks) == 0 || m.acks[0].proof > done {
+	if len(m.pendingAcks) == 0 || m.pendingAcks[0].proof > done {
 		return nil
 	}
-	a := &m.acks[0]
-	if len(a.refused) > maxRefused {
-		part := &proto.Ack{Boot: a.boot, Refused: a.refused[:maxRefused]}
-		a.refused = a.refused[maxRefused:]
+	a := &m.pendingAcks[0]
+	if len(a.refusedSessions) > maxRefused {
+		part := &proto.Ack{Boot: a.boot, Refused: a.refusedSessions[:maxRefused]}
+		a.refusedSessions = a.refusedSessions[maxRefused:]
 		return part
 	}
-	whole := &proto.Ack{Boot: a.boot, Through: a.through, Refused: a.refused}
-	m.acks = slices.Delete(m.acks, 0, 1)
+	whole := &proto.Ack{Boot: a.boot, Through: a.through, Refused: a.refusedSessions}
+	m.pendingAcks = slices.Delete(m.pendingAcks, 0, 1)
 	return whole
 }
 
-// leave records that the member is not in raft's configuration any more, and returns since when.
-func (m *link) leave(now time.Time) time.Time {
+// markLeft records that the member is not in raft's configuration any more, and returns since when.
+func (m *link) markLeft(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.left.IsZero() {
-		m.left = now
+	if m.leftAt.IsZero() {
+		m.leftAt = now
 	}
-	return m.left
+	return m.leftAt
 }
 
-// parts reports whether the member has left raft's configuration.
-func (m *link) parts() bool {
+// hasLeft reports whether the member has left raft's configuration.
+func (m *link) hasLeft() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.left.IsZero()
+	return !m.leftAt.IsZero()
 }
 
-// redialDue reports whether the member's connection is to be closed.
-func (m *link) redialDue(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
+// redialNow reports whether the member's connection is to be closed.
+func (m *link) redialNow(now time.Time, tick time.Duration, syncLimit int, late bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case late:
-		m.redial = now.Add(tick)
+		m.redialAt = now.Add(tick)
 		return false
-	case now.Before(m.redial):
+	case now.Before(m.redialAt):
 		return false
 	}
-	m.patience = min(2*m.patience, time.Duration(syncLimit)*tick)
-	m.redial = now.Add(m.patience)
+	m.redialAfter = min(2*m.redialAfter, time.Duration(syncLimit)*tick)
+	m.redialAt = now.Add(m.redialAfter)
 	return true
 }
 
-// deaf returns how long ago the member last said that it can reach this leader.
-func (m *link) deaf(now time.Time) time.Duration {
+// deafFor returns how long ago the member last said that it can reach this leader.
+func (m *link) deafFor(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return now.Sub(m.fineAt)
+	return now.Sub(m.reachableAt)
 }
 
-func (m *link) excuse(now time.Time) {
+func (m *link) restartDeafness(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fineAt = now
+	m.reachableAt = now
 }
 
-// state reports whether the member has sent something on the open stream, and whether it has since applied
+// syncState reports whether the member has sent something on the open stream, and whether it has since applied
 // what was committed when it opened.
-func (m *link) state() (linked, synced bool) {
+func (m *link) syncState() (linked, synced bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.linked, m.synced
+	return m.heardOnStream, m.caughtUp
 }

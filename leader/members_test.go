@@ -140,7 +140,7 @@ func TestMembersComeAndGo(t *testing.T) {
 		if len(ended) != 1 {
 			t.Fatal("the writes of a member that has gone are still read")
 		}
-		if err := <-ended; !errors.Is(err, errGone) {
+		if err := <-ended; !errors.Is(err, errMemberLeft) {
 			t.Errorf("its writes ended with %v", err)
 		}
 		left := time.Since(e.start)
@@ -176,13 +176,13 @@ func TestMembersComeAndGo(t *testing.T) {
 func nothingOf(e *ensemble, id uint32) {
 	e.t.Helper()
 	e.proofs.mu.Lock()
-	answered := e.proofs.answered[id]
+	answered := e.proofs.lastAnswers[id]
 	e.proofs.mu.Unlock()
 	e.clocks.mu.Lock()
-	_, clock := e.clocks.ahead[id]
+	_, clock := e.clocks.aheadBy[id]
 	e.clocks.mu.Unlock()
 	e.pinger.compared.mu.Lock()
-	marks := e.pinger.compared.marks[id]
+	marks := e.pinger.compared.stateHashes[id]
 	e.pinger.compared.mu.Unlock()
 	if clock || marks != nil || answered.round != 0 || e.membership.presentLinks()[id] != nil {
 		e.t.Errorf("kept of member %d: a clock %t, marks %v, round %d, link %v", id, clock, marks, answered.round, e.membership.presentLinks()[id])
@@ -224,7 +224,7 @@ func TestTouchesOfAMemberThatHasLeft(t *testing.T) {
 func TestRoundAsksMembersThatHaveLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 3))
-		e.cfg.Parting = 2 * timeout
+		e.cfg.PartingTime = 2 * timeout
 		m := e.all[3]
 		m.delay = tick / 4
 		e.run()
@@ -398,13 +398,13 @@ func TestNoProofByALaterConfiguration(t *testing.T) {
 func TestClocksOfObservers(t *testing.T) {
 	c := newClocks(nil, nil, nil)
 	now := time.Now()
-	c.record(1, now.UnixMilli(), now)
-	c.record(4, now.Add(time.Hour).UnixMilli(), now)
-	c.record(5, now.UnixMilli(), now)
-	if agree, differ, most := c.compare([]uint32{1, 2, 3}); agree != 1 || len(differ) != 0 || most < 59*time.Minute {
+	c.recordClock(1, now.UnixMilli(), now)
+	c.recordClock(4, now.Add(time.Hour).UnixMilli(), now)
+	c.recordClock(5, now.UnixMilli(), now)
+	if agree, differ, most := c.compareClocks([]uint32{1, 2, 3}); agree != 1 || len(differ) != 0 || most < 59*time.Minute {
 		t.Errorf("%d agree, %v differ, %v apart; want 1, none, an hour", agree, differ, most)
 	}
-	if agree, differ, _ := c.compare([]uint32{1, 4, 5}); agree != 2 || len(differ) != 1 {
+	if agree, differ, _ := c.compareClocks([]uint32{1, 4, 5}); agree != 2 || len(differ) != 1 {
 		t.Errorf("as voters: %d agree, %v differ", agree, differ)
 	}
 }
@@ -441,7 +441,7 @@ func TestLinkFails(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
 		var tries atomic.Int64
 		var healed atomic.Bool
-		e.cfg.Link = func(id uint32) (Link, error) {
+		e.cfg.LinkTo = func(id uint32) (Link, error) {
 			if id == 3 {
 				if tries.Add(1); !healed.Load() {
 					return nil, errors.New("no address")

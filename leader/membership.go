@@ -49,7 +49,7 @@ func (m *membership) presentLinks() map[uint32]*link { return m.links.Load().mem
 // wakeAll makes every link check what it has to send.
 func (m *membership) wakeAll() {
 	for l := range m.links.Load().all() {
-		signal(l.wake)
+		signal(l.workReady)
 	}
 }
 
@@ -63,11 +63,11 @@ func (m *membership) renewLinks(now time.Time) {
 	next := &links{members: map[uint32]*link{}, parting: map[uint32]*link{}}
 	for _, s := range m.cfg.Members() {
 		if next.members[s.ID] = old.members[s.ID]; next.members[s.ID] == nil {
-			next.members[s.ID] = &link{id: s.ID, wake: make(chan struct{}, 1), fineAt: now, patience: m.cfg.Tick, redial: now.Add(m.cfg.Tick)}
+			next.members[s.ID] = &link{id: s.ID, workReady: make(chan struct{}, 1), reachableAt: now, redialAfter: m.cfg.Tick, redialAt: now.Add(m.cfg.Tick)}
 		}
 	}
 	for l := range old.all() {
-		if next.members[l.id] == nil && now.Sub(l.leave(now)) < m.cfg.Parting {
+		if next.members[l.id] == nil && now.Sub(l.markLeft(now)) < m.cfg.PartingTime {
 			next.parting[l.id] = l
 		}
 	}

@@ -63,7 +63,7 @@ func (o *ownLink) fill(t *testing.T, size int) (queued int) {
 		}
 	}()
 	synctest.Wait()
-	if len(o.sent) != 0 || len(count) < maxWaiting/size || len(count) > (maxWaiting+2*maxEntryBytes)/size+2 {
+	if len(o.sent) != 0 || len(count) < maxWaitingBytes/size || len(count) > (maxWaitingBytes+2*maxEntryBytes)/size+2 {
 		t.Fatalf("%d messages of %d bytes were queued, Send waits: %t", len(count), size, len(o.sent) == 0)
 	}
 	return len(count)
@@ -109,7 +109,7 @@ func TestOwnStreamWaits(t *testing.T) {
 			if err := o.Send(writes(1, size, seq)); err != nil {
 				t.Fatal(err)
 			}
-			if most := e.log.tally() + (maxWaiting+2*maxEntryBytes)/size + 2; int(seq) > most {
+			if most := e.log.tally() + (maxWaitingBytes+2*maxEntryBytes)/size + 2; int(seq) > most {
 				t.Fatalf("%d messages of %d bytes were queued, want %d at most", seq, size, most)
 			}
 		}
@@ -137,8 +137,8 @@ func TestOwnStreamEnds(t *testing.T) {
 	}{
 		{"by the member", func(_ *ensemble, o *ownLink) { o.hangUp(hungUp) }, func(err error) bool { return errors.Is(err, hungUp) }},
 		{"with the term", func(e *ensemble, _ *ownLink) { e.stop() }, func(err error) bool { return status.Code(err) == codes.FailedPrecondition }},
-		{"by a newer one", func(e *ensemble, _ *ownLink) { e.intake.replace(&forwarding{member: 1}) }, func(err error) bool { return status.Code(err) == codes.Aborted }},
-		{"by silence", func(e *ensemble, _ *ownLink) { e.intake.drop(1, errSilent) }, func(err error) bool { return errors.Is(err, errSilent) }},
+		{"by a newer one", func(e *ensemble, _ *ownLink) { e.intake.replaceStream(&forwarding{member: 1}) }, func(err error) bool { return status.Code(err) == codes.Aborted }},
+		{"by silence", func(e *ensemble, _ *ownLink) { e.intake.dropStream(1, errMemberSilent) }, func(err error) bool { return errors.Is(err, errMemberSilent) }},
 	}
 	for _, idle := range []bool{false, true} {
 		for _, tt := range tests {

@@ -36,14 +36,14 @@ func testMembership(cfg *Config, voters ...uint32) *membership {
 
 // A member that has left keeps its link while it is parting, and gets another one when it comes back.
 func TestMembershipRenews(t *testing.T) {
-	cfg := &Config{Tick: tick, Parting: parting, Term: term, RaftTerm: func() uint64 { return term + 1 }}
+	cfg := &Config{Tick: tick, PartingTime: parting, Term: term, RaftTerm: func() uint64 { return term + 1 }}
 	m := testMembership(cfg, 1, 2)
 	old := m.presentLinks()[2]
 	all := cfg.Members
 	cfg.Members = func() []Member { return all()[:1] }
 	now := time.Now()
 	m.renewLinks(now)
-	if l := m.links.Load(); len(l.members) != 1 || l.parting[2] != old || !old.parts() {
+	if l := m.links.Load(); len(l.members) != 1 || l.parting[2] != old || !old.hasLeft() {
 		t.Errorf("after member 2 has left: %+v", l)
 	}
 	m.renewLinks(now.Add(parting))
@@ -90,7 +90,7 @@ func TestReceiver(t *testing.T) {
 	if err := r.acceptMessage(open, writes(2, 10, 2)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("after the term: %v", err)
 	}
-	if txns := r.intake.take(10, 1<<20); len(txns) != 1 {
+	if txns := r.intake.takeTxns(10, 1<<20); len(txns) != 1 {
 		t.Errorf("%d transactions taken, want 1", len(txns))
 	}
 }
@@ -149,7 +149,7 @@ func TestExpiredReport(t *testing.T) {
 		for range 2 {
 			e.reportApplied()
 		}
-		if late, n := e.counters.Late.Buckets().Count, e.counters.Expired.Load(); late != 1 || n != 1 {
+		if late, n := e.counters.ExpiryLateness.Buckets().Count, e.counters.Expired.Load(); late != 1 || n != 1 {
 			t.Errorf("counted %d and %d late, want 1 each", n, late)
 		}
 	})
@@ -160,7 +160,7 @@ func TestHealthHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		raft := &fakeEnsemble{reached: []uint32{2, 3}, heir: 2, start: time.Now()}
 		cfg := &Config{Self: 1, Tick: tick, SyncLimit: 5, Ensemble: raft}
-		h := &health{cfg: cfg, log: quiet, membership: testMembership(cfg, 1, 2, 3), proofs: newProofs(), provedAt: time.Now(), decisions: make(chan handOver)}
+		h := &health{cfg: cfg, log: quiet, membership: testMembership(cfg, 1, 2, 3), proofs: newProofs(), provedAt: time.Now(), decisions: make(chan transferDecision)}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() { _ = h.handOverLoop(ctx) }()
@@ -182,9 +182,9 @@ func TestPingerAcknowledges(t *testing.T) {
 		member := &fakeMember{id: 2}
 		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(yield func(sessiontracker.Seed) bool) { yield(session(9, 2)) })
 		cfg := &Config{
-			Self: 1, Term: term, Nonce: nonce, Tick: tick, Parting: parting, Clock: NewClock(time.Now), Monotonic: monotonic.System{},
-			Log: &fakeLog{commit: 100}, Sessions: table, Applied: func() uint64 { return 0 }, RaftTerm: func() uint64 { return term },
-			Link: func(uint32) (Link, error) { return member, nil },
+			Self: 1, Term: term, Nonce: nonce, Tick: tick, PartingTime: parting, WallClock: NewClock(time.Now), Monotonic: monotonic.System{},
+			Log: &fakeLog{commit: 100}, Sessions: table, AppliedIndex: func() uint64 { return 0 }, RaftTerm: func() uint64 { return term },
+			LinkTo: func(uint32) (Link, error) { return member, nil },
 		}
 		membership := testMembership(cfg, 2)
 		p := &pinger{
@@ -217,12 +217,12 @@ func TestPingerAcknowledges(t *testing.T) {
 func TestReaperAwaitsClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := &fakeNodes{paths: []string{"/a", "/b"}}
-		cfg := &Config{Self: 1, Clock: NewClock(time.Now), Nodes: nodes, Reaping: Reaping{Interval: time.Minute, PerMinute: 600}}
+		cfg := &Config{Self: 1, WallClock: NewClock(time.Now), Nodes: nodes, Reaping: Reaping{Interval: time.Minute, PerMinute: 600}}
 		clocks := newClocks(cfg, quiet, testMembership(cfg, 1, 2, 3))
 		r := &reaper{cfg: cfg, log: quiet, clocks: clocks, intake: newIntake(new(metrics.Sizes))}
 		for id, want := range []int{0, 0, 2} {
 			if id > 0 {
-				clocks.record(uint32(id), time.Now().UnixMilli(), time.Now())
+				clocks.recordClock(uint32(id), time.Now().UnixMilli(), time.Now())
 			}
 			if n, err := r.reapRound(t.Context()); n != want || err != nil {
 				t.Errorf("%d clocks agree: %d removed, %v; want %d", id, n, err, want)

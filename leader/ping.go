@@ -40,9 +40,9 @@ func (p *pinger) runStream(ctx context.Context, m *link) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	m.streamOpened(cut, p.cfg.Monotonic.Now(), p.cfg.Log.CommitIndex())
-	p.compared.forget(m.id)
-	p.clocks.forget(m.id)
-	to, err := p.cfg.Link(m.id)
+	p.compared.forgetMember(m.id)
+	p.clocks.forgetMember(m.id)
+	to, err := p.cfg.LinkTo(m.id)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (p *pinger) runStream(ctx context.Context, m *link) error {
 func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_PingsClient) {
 	var number, proof uint64 // newest sent on this stream
 	for {
-		begun, done := p.proofs.state()
+		begun, done := p.proofs.newestRounds()
 		ping := &proto.Ping{Term: p.cfg.Term, Nonce: p.cfg.Nonce, Leader: p.cfg.Self}
 		if n := p.newestPing.Load(); n > number {
 			ping.Number, number = n, n
-			ping.Verdict = p.compared.verdict(m.id)
+			ping.Verdict = p.compared.verdictFor(m.id)
 		}
 		if begun > done && (begun > proof || ping.Number != 0) { // sent again with each ping: a member that joins does not answer until it has joined
 			ping.Proof, proof = begun, begun
@@ -88,29 +88,29 @@ func (p *pinger) sendPings(ctx context.Context, m *link, stream proto.Follower_P
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.wake:
+		case <-m.workReady:
 		}
 	}
 }
 
-// answer gathers the parts of one answer.
-type answer struct {
-	through uint64
-	refused []int64
-	unsure  bool // whether the refusals are unsure, because this member has applied less than the other one
+// pongParts gathers the parts of one answer.
+type pongParts struct {
+	through         uint64
+	refusedSessions []int64
+	refusalsUnsure  bool // whether the refusals are unsure, because this member has applied less than the other one
 }
 
 // receivePongs listens to one member. When it records that a ping is answered, the touches of the answer
 // are in the table.
 func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error {
-	var a answer
+	var a pongParts
 	for {
 		pong, err := stream.Recv()
 		if err != nil {
 			return err
 		}
 		now := p.cfg.Monotonic.Now()
-		if back := m.heardFrom(now, pong, p.cfg.Tick); !m.parts() {
+		if back := m.heardFrom(now, pong, p.cfg.Tick); !m.hasLeft() {
 			if err := p.recordReply(m, pong, back, now); err != nil {
 				return err
 			}
@@ -121,13 +121,13 @@ func (p *pinger) receivePongs(m *link, stream proto.Follower_PingsClient) error 
 		if bare := pong.Number == 0 && len(pong.Batches) == 0; bare || pong.More {
 			continue // a pong with only a proof is not an answer. It may come between two parts of one, and does not end it
 		}
-		if a.through != 0 && !a.unsure {
-			m.addAck(ack{proof: p.beginProof(), boot: pong.Boot, through: a.through, refused: a.refused})
-			signal(m.wake) // the round may be done by now
+		if a.through != 0 && !a.refusalsUnsure {
+			m.addAck(ack{proof: p.beginProof(), boot: pong.Boot, through: a.through, refusedSessions: a.refusedSessions})
+			signal(m.workReady) // the round may be done by now
 		}
-		a = answer{}
+		a = pongParts{}
 		if pong.Number != 0 {
-			m.answer(pong.Number)
+			m.markAnswered(pong.Number)
 			signal(p.replyArrived)
 		}
 	}
@@ -139,11 +139,11 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 	if back {
 		p.log.Info("member is back", "peer", m.id)
 	}
-	if pong.Proof != 0 && p.proofs.answer(m.id, proof{pong.Disk, pong.Proof}, p.membership.configuration) {
+	if pong.Proof != 0 && p.proofs.recordAnswer(m.id, proofAnswer{pong.Disk, pong.Proof}, p.membership.configuration) {
 		p.membership.wakeAll() // acknowledgements have their proof, and another round may have begun
 	}
 	if pong.Number != 0 {
-		p.clocks.record(m.id, pong.ClockMs, p.cfg.Clock.Now())
+		p.clocks.recordClock(m.id, pong.ClockMs, p.cfg.WallClock.Now())
 	}
 	return p.compareHashes(m, pong.Marks, now)
 }
@@ -152,8 +152,8 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 // session that the table does not know. There is one exception: if the member has applied more of
 // the log than this one, it may know better. Then the answer is neither acknowledged nor refused,
 // and comes again with the next ping.
-func (p *pinger) enterTouches(m *link, a *answer, pong *proto.Pong, now time.Time) error {
-	behind := pong.Applied > p.cfg.Applied()
+func (p *pinger) enterTouches(m *link, a *pongParts, pong *proto.Pong, now time.Time) error {
+	behind := pong.Applied > p.cfg.AppliedIndex()
 	for _, batch := range pong.Batches {
 		if len(batch.Sessions) != len(batch.TimeoutsMs) {
 			return fmt.Errorf("leader: member %d sent %d sessions with %d timeouts", m.id, len(batch.Sessions), len(batch.TimeoutsMs))
@@ -162,11 +162,11 @@ func (p *pinger) enterTouches(m *link, a *answer, pong *proto.Pong, now time.Tim
 		if m.id == p.cfg.Self { // its touches entered the table when they were made, which was after the ping before
 			at = at.Add(-p.cfg.Tick / 2)
 		}
-		a.refused = p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refused)
+		a.refusedSessions = p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refusedSessions)
 		a.through = max(a.through, batch.Number)
 	}
-	a.unsure = a.unsure || behind && len(a.refused) > 0
-	if len(a.refused) > maxAnswerRefused {
+	a.refusalsUnsure = a.refusalsUnsure || behind && len(a.refusedSessions) > 0
+	if len(a.refusedSessions) > maxAnswerRefused {
 		return fmt.Errorf("leader: member %d sent over %d touches of sessions it does not own", m.id, maxAnswerRefused)
 	}
 	return nil
@@ -176,7 +176,7 @@ func (p *pinger) enterTouches(m *link, a *answer, pong *proto.Pong, now time.Tim
 // three cases. A member that refuses pings knows a newer term, and this one is about to end. A member
 // that has not answered in this term may be starting: it gets a tick. A member that has left may stop.
 func (p *pinger) markLost(m *link, err error) {
-	if status.Code(err) == codes.FailedPrecondition || m.parts() || !m.lose(p.cfg.Monotonic.Now().Sub(p.termBegun) > p.cfg.Tick) {
+	if status.Code(err) == codes.FailedPrecondition || m.hasLeft() || !m.markUnreachable(p.cfg.Monotonic.Now().Sub(p.termBegun) > p.cfg.Tick) {
 		return
 	}
 	if errors.Is(err, io.EOF) {

@@ -166,7 +166,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 			l := e.membership.presentLinks()[2]
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.answered
+			return l.answeredPing
 		}
 		part := func(id int64, number uint64, more bool) *proto.Pong {
 			batch := &proto.Batch{Number: 4, Sessions: []int64{id}, TimeoutsMs: []uint32{6000}}
@@ -306,13 +306,13 @@ func TestPauseCutsNobodyOff(t *testing.T) {
 	for _, m := range e.membership.presentLinks() {
 		m.streamOpened(func() { cut++ }, e.start, 0)
 	}
-	e.step(r, e.start.Add(100*tick))
-	e.step(r, e.start.Add(100*tick+tick/2))
+	e.advanceTable(r, e.start.Add(100*tick))
+	e.advanceTable(r, e.start.Add(100*tick+tick/2))
 	if cut != 0 {
 		t.Errorf("%d members cut off after a pause", cut)
 	}
 	for i := range time.Duration(11) {
-		e.step(r, e.start.Add(101*tick+i*tick/2))
+		e.advanceTable(r, e.start.Add(101*tick+i*tick/2))
 	}
 	if cut != 3 {
 		t.Errorf("%d members cut off after a time of silence, want 3", cut)
@@ -364,7 +364,7 @@ func TestSync(t *testing.T) {
 				t.Errorf("later sync: %v; an answer sent before it does not count", got)
 			}
 		}
-		if begun, _ := e.proofs.state(); begun != 3 {
+		if begun, _ := e.proofs.newestRounds(); begun != 3 {
 			t.Errorf("%d rounds for four syncs, want 3", begun)
 		}
 
@@ -391,11 +391,11 @@ func TestSync(t *testing.T) {
 func TestProofRounds(t *testing.T) {
 	p := newProofs()
 	four := func() []Member { return []Member{{1, 1, true}, {2, 2, true}, {3, 3, true}, {4, 4, true}} } // a majority is 3
-	if round, now := p.begin(); round != 1 || !now {
+	if round, now := p.beginRound(); round != 1 || !now {
 		t.Fatalf("begin = %d, %t", round, now)
 	}
 	for range 2 {
-		if round, now := p.begin(); round != 2 || now {
+		if round, now := p.beginRound(); round != 2 || now {
 			t.Fatalf("begin while 1 is under way = %d, %t", round, now)
 		}
 	}
@@ -407,17 +407,17 @@ func TestProofRounds(t *testing.T) {
 		{1, 1, false}, {1, 1, false}, {2, 1, false}, {3, 2, false}, {3, 1, true}, // 1 is done, 2 begins
 		{4, 1, false}, {4, 2, false}, {3, 2, false}, {4, 1, false}, {1, 2, true}, {2, 2, false},
 	} {
-		if p.answer(a.member, proof{99, a.round}, four) {
+		if p.recordAnswer(a.member, proofAnswer{99, a.round}, four) {
 			t.Errorf("an answer of another disk of member %d completes round %d", a.member, a.round)
 		}
-		if done := p.answer(a.member, proof{uint64(a.member), a.round}, four); done != a.done {
+		if done := p.recordAnswer(a.member, proofAnswer{uint64(a.member), a.round}, four); done != a.done {
 			t.Errorf("answer(%d, %d) = %t", a.member, a.round, done)
 		}
 	}
-	if begun, done := p.state(); begun != 2 || done != 2 {
+	if begun, done := p.newestRounds(); begun != 2 || done != 2 {
 		t.Errorf("begun %d, done %d; want 2 and 2", begun, done)
 	}
-	if round, now := p.begin(); round != 3 || !now {
+	if round, now := p.beginRound(); round != 3 || !now {
 		t.Errorf("begin = %d, %t", round, now)
 	}
 }

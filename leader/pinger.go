@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-var errGone = status.Error(codes.FailedPrecondition, "leader: the member is not in the ensemble any more")
+var errMemberLeft = status.Error(codes.FailedPrecondition, "leader: the member is not in the ensemble any more")
 
 // pinger pings every member and keeps what the members reply. Its loops run until the term ends.
 type pinger struct {
@@ -33,15 +33,15 @@ type pinger struct {
 func (p *pinger) memberLoop(ctx context.Context) error {
 	ticker := time.NewTicker(p.cfg.Tick / 2)
 	defer ticker.Stop()
-	running := map[*link]*pinging{}
+	running := map[*link]*pingTask{}
 	defer func() {
 		for _, loop := range running {
-			loop.end() // all of them have seen the end of ctx by now, so this waits for the last one only
+			loop.endAndWait() // all of them have seen the end of ctx by now, so this waits for the last one only
 		}
 	}()
 	for {
 		p.startAndEnd(ctx, running)
-		if p.proofs.recount(p.membership.configuration) {
+		if p.proofs.recountAnswers(p.membership.configuration) {
 			p.membership.wakeAll()
 		}
 		select {
@@ -54,15 +54,15 @@ func (p *pinger) memberLoop(ctx context.Context) error {
 	}
 }
 
-// pinging is a pingLoop that runs.
-type pinging struct {
+// pingTask is a pingLoop that runs.
+type pingTask struct {
 	cancel  context.CancelFunc
 	ended   chan struct{}
 	parting bool // the member has left
 }
 
-// end ends the loop and waits for its end.
-func (p *pinging) end() {
+// endAndWait ends the loop and waits for its end.
+func (p *pingTask) endAndWait() {
 	p.cancel()
 	<-p.ended
 }
@@ -70,7 +70,7 @@ func (p *pinging) end() {
 // startAndEnd starts a pingLoop for each member that has none, and ends those of members that have
 // gone. When a member has left, its stream of writes is closed at once. When its loop has ended, nothing
 // that is kept of the member is left.
-func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pinging) {
+func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pingTask) {
 	links := p.membership.links.Load()
 	for m, loop := range running {
 		if links.members[m.id] == m {
@@ -78,11 +78,11 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pinging) {
 		}
 		if !loop.parting {
 			loop.parting = true
-			p.intake.drop(m.id, errGone)
+			p.intake.dropStream(m.id, errMemberLeft)
 			p.forgetReplies(m.id)
 		}
 		if links.parting[m.id] != m {
-			loop.end()
+			loop.endAndWait()
 			delete(running, m)
 			p.forgetReplies(m.id) // an answer may have been under way when it left
 		}
@@ -92,7 +92,7 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pinging) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		loop := &pinging{cancel: cancel, ended: make(chan struct{})}
+		loop := &pingTask{cancel: cancel, ended: make(chan struct{})}
 		running[m] = loop
 		go func() {
 			defer close(loop.ended)
@@ -103,9 +103,9 @@ func (p *pinger) startAndEnd(ctx context.Context, running map[*link]*pinging) {
 
 // forgetReplies drops what is kept of a member's answers.
 func (p *pinger) forgetReplies(id uint32) {
-	p.proofs.forget(id)
-	p.compared.forget(id)
-	p.clocks.forget(id)
+	p.proofs.forgetMember(id)
+	p.compared.forgetMember(id)
+	p.clocks.forgetMember(id)
 }
 
 // pingAll pings every member, and returns the number of the ping.
@@ -120,7 +120,7 @@ func (p *pinger) pingAll() uint64 {
 func (p *pinger) allAnswered(number uint64, now time.Time) bool {
 	for m := range p.membership.links.Load().all() {
 		m.mu.Lock()
-		answered := m.answered >= number || !m.heard.IsZero() && now.Sub(m.heard) > p.cfg.Tick
+		answered := m.answeredPing >= number || !m.lastHeard.IsZero() && now.Sub(m.lastHeard) > p.cfg.Tick
 		m.mu.Unlock()
 		if !answered {
 			return false
@@ -135,12 +135,12 @@ func (p *pinger) allAnswered(number uint64, now time.Time) bool {
 // long each time, up to the sync limit. If this process itself was paused, every member gets
 // another tick.
 func (p *pinger) redialSilent(now time.Time, late bool) {
-	if p.cfg.Redial == nil {
+	if p.cfg.CloseConnection == nil {
 		return
 	}
 	for _, m := range p.membership.presentLinks() {
-		if m.id != p.cfg.Self && m.redialDue(now, p.cfg.Tick, p.cfg.SyncLimit, late) {
-			p.cfg.Redial(m.id)
+		if m.id != p.cfg.Self && m.redialNow(now, p.cfg.Tick, p.cfg.SyncLimit, late) {
+			p.cfg.CloseConnection(m.id)
 		}
 	}
 }
@@ -152,17 +152,17 @@ func (p *pinger) cutSilent(now time.Time, late bool) {
 	limit := time.Duration(p.cfg.SyncLimit) * p.cfg.Tick
 	for _, m := range p.membership.presentLinks() {
 		m.mu.Lock()
-		silent := !m.heard.IsZero() && now.Sub(m.heard) >= limit && !late
-		cut := m.cut
+		silent := !m.lastHeard.IsZero() && now.Sub(m.lastHeard) >= limit && !late
+		cut := m.closeStream
 		if silent || late {
-			m.heard = now
+			m.lastHeard = now
 		}
 		m.mu.Unlock()
 		if !silent {
 			continue
 		}
-		p.markLost(m, errSilent)
+		p.markLost(m, errMemberSilent)
 		cut()
-		p.intake.drop(m.id, errSilent)
+		p.intake.dropStream(m.id, errMemberSilent)
 	}
 }

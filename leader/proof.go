@@ -46,95 +46,95 @@ import (
 // A voter is a disk. A member that has lost its disk has forgotten what it has elected, so the answer of its new disk counts
 // only when that one votes.
 type proofs struct {
-	mu       sync.Mutex
-	begun    uint64           // newest round; under way if it is not done
-	done     uint64           // newest round that a majority has answered
-	next     bool             // a round later than begun is wanted
-	answered map[uint32]proof // the newest answer of each member
-	changed  chan struct{}    // closed and replaced when done changes
+	mu          sync.Mutex
+	begunRound  uint64                 // newest round; under way if it is not done
+	doneRound   uint64                 // newest round that a majority has answered
+	nextWanted  bool                   // a round later than begun is wanted
+	lastAnswers map[uint32]proofAnswer // the newest answer of each member
+	doneChanged chan struct{}          // closed and replaced when done changes
 }
 
-// proof is what a member has answered last. A member has one process at a time, so one disk.
-type proof struct{ disk, round uint64 }
+// proofAnswer is what a member has answered last. A member has one process at a time, so one disk.
+type proofAnswer struct{ disk, round uint64 }
 
 func newProofs() *proofs {
-	return &proofs{answered: make(map[uint32]proof), changed: make(chan struct{})}
+	return &proofs{lastAnswers: make(map[uint32]proofAnswer), doneChanged: make(chan struct{})}
 }
 
-// begin returns the number of a round that has not been sent yet. It reports whether to send it
+// beginRound returns the number of a round that has not been sent yet. It reports whether to send it
 // now; otherwise it is sent when the round under way is done.
-func (p *proofs) begin() (round uint64, now bool) {
+func (p *proofs) beginRound() (round uint64, now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.begun == p.done {
-		p.begun++
-		return p.begun, true
+	if p.begunRound == p.doneRound {
+		p.begunRound++
+		return p.begunRound, true
 	}
-	p.next = true
-	return p.begun + 1, false
+	p.nextWanted = true
+	return p.begunRound + 1, false
 }
 
-// answer records that a member has answered a round with its disk, and reports whether that completes the round.
-func (p *proofs) answer(member uint32, by proof, configuration func() []Member) bool {
+// recordAnswer records that a member has answered a round with its disk, and reports whether that completes the round.
+func (p *proofs) recordAnswer(member uint32, by proofAnswer, configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if by.round > p.begun || by.round < p.answered[member].round {
+	if by.round > p.begunRound || by.round < p.lastAnswers[member].round {
 		return false
 	}
-	p.answered[member] = by
-	return p.count(configuration)
+	p.lastAnswers[member] = by
+	return p.countAnswers(configuration)
 }
 
-// recount reports whether the answers that are there complete the round, because the configuration is
+// recountAnswers reports whether the answers that are there complete the round, because the configuration is
 // another one.
-func (p *proofs) recount(configuration func() []Member) bool {
+func (p *proofs) recountAnswers(configuration func() []Member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.count(configuration)
+	return p.countAnswers(configuration)
 }
 
-// forget drops what a member has answered.
-func (p *proofs) forget(member uint32) {
+// forgetMember drops what a member has answered.
+func (p *proofs) forgetMember(member uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.answered, member)
+	delete(p.lastAnswers, member)
 }
 
-// count completes the round if a majority has answered it, and reports whether it did.
-func (p *proofs) count(configuration func() []Member) bool {
-	if p.done == p.begun || !p.proved(configuration()) {
+// countAnswers completes the round if a majority has answered it, and reports whether it did.
+func (p *proofs) countAnswers(configuration func() []Member) bool {
+	if p.doneRound == p.begunRound || !p.isProved(configuration()) {
 		return false
 	}
-	p.done = p.begun
-	if p.next {
-		p.next = false
-		p.begun++
+	p.doneRound = p.begunRound
+	if p.nextWanted {
+		p.nextWanted = false
+		p.begunRound++
 	}
-	close(p.changed)
-	p.changed = make(chan struct{})
+	close(p.doneChanged)
+	p.doneChanged = make(chan struct{})
 	return true
 }
 
-// proved reports whether most voters have answered the round.
-func (p *proofs) proved(members []Member) bool {
+// isProved reports whether most voters have answered the round.
+func (p *proofs) isProved(members []Member) bool {
 	voters, answers := 0, 0
 	for _, m := range members {
 		if !m.Voter {
 			continue
 		}
 		voters++
-		if p.answered[m.ID] == (proof{m.Disk, p.begun}) {
+		if p.lastAnswers[m.ID] == (proofAnswer{m.Disk, p.begunRound}) {
 			answers++
 		}
 	}
 	return answers > voters/2
 }
 
-// state returns the newest round, and the newest that is done.
-func (p *proofs) state() (begun, done uint64) {
+// newestRounds returns the newest round, and the newest that is done.
+func (p *proofs) newestRounds() (begun, done uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.begun, p.done
+	return p.begunRound, p.doneRound
 }
 
 // isDone reports whether round is done, and returns a channel that is closed when that may have
@@ -142,12 +142,12 @@ func (p *proofs) state() (begun, done uint64) {
 func (p *proofs) isDone(round uint64) (done bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.done >= round, p.changed
+	return p.doneRound >= round, p.doneChanged
 }
 
 // beginProof begins a round, and returns its number.
 func (p *pinger) beginProof() uint64 {
-	round, now := p.proofs.begin()
+	round, now := p.proofs.beginRound()
 	if now {
 		p.membership.wakeAll()
 	}
@@ -161,8 +161,8 @@ func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest) (*proto.S
 	if err := l.tenure.checkNonce(request.Nonce); err != nil {
 		return nil, err
 	}
-	l.syncing.Add(1)
-	defer l.syncing.Add(-1)
+	l.pendingSyncs.Add(1)
+	defer l.pendingSyncs.Add(-1)
 	index := l.cfg.Log.CommitIndex()
 	round := l.pinger.beginProof()
 	for {

@@ -80,7 +80,7 @@ func (r *reaper) reapLoop(ctx context.Context) error {
 func (r *reaper) reapRound(ctx context.Context) (n int, err error) {
 	pace := time.NewTicker(time.Minute / time.Duration(r.cfg.Reaping.PerMinute))
 	defer pace.Stop()
-	now, neverUsed := r.cfg.Clock.Now().UnixMilli(), r.cfg.Reaping.NeverUsed.Milliseconds()
+	now, neverUsed := r.cfg.WallClock.Now().UnixMilli(), r.cfg.Reaping.NeverUsed.Milliseconds()
 	var last znode.Candidate
 	for {
 		page := r.cfg.Nodes.Reapable(now, neverUsed, last, reapPage)
@@ -95,7 +95,7 @@ func (r *reaper) reapRound(ctx context.Context) (n int, err error) {
 			if err != nil {
 				return n, fmt.Errorf("leader: encode removal of a node: %w", err)
 			}
-			if !r.intake.offer(&proto.Txn{Op: int32(jute.OpReap), Body: body}) {
+			if !r.intake.addReap(&proto.Txn{Op: int32(jute.OpReap), Body: body}) {
 				return n, nil
 			}
 			n++

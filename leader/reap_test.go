@@ -130,7 +130,7 @@ func TestReaperWaitsForLog(t *testing.T) {
 		e.run()
 		e.at(40 * time.Second)
 		e.intake.mu.Lock()
-		waits, waiting := e.intake.removes, len(e.intake.waiting)-e.intake.head
+		waits, waiting := e.intake.waitingReaps, len(e.intake.waiting)-e.intake.head
 		e.intake.mu.Unlock()
 		if got, _ := e.log.reaped(t); len(got) != 1 || waits != maxReaps || waiting != maxReaps {
 			t.Errorf("%d proposed, %d wait", len(got), waits)

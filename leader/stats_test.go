@@ -20,22 +20,22 @@ func TestStatsOfMembers(t *testing.T) {
 		e := newEnsemble(t)
 		e.members[2].applied = 100 // all that is committed
 		e.members[3].applied = 99
-		if s := e.Stats(); s.Learners != 0 || s.Synced != 0 {
+		if s := e.Stats(); s.Learners != 0 || s.SyncedVoters != 0 {
 			t.Errorf("before anybody is heard: %+v", s)
 		}
 		e.run()
 		e.at(tick)
-		if s := e.Stats(); s.Learners != 2 || s.Synced != 1 || s.Uptime != tick {
+		if s := e.Stats(); s.Learners != 2 || s.SyncedVoters != 1 || s.Uptime != tick {
 			t.Errorf("one is behind: %+v", s)
 		}
 		e.members[3].set(func() { e.members[3].applied = 100 })
 		e.at(2 * tick)
-		if s := e.Stats(); s.Learners != 2 || s.Synced != 2 {
+		if s := e.Stats(); s.Learners != 2 || s.SyncedVoters != 2 {
 			t.Errorf("both have caught up: %+v", s)
 		}
 		e.members[2].set(func() { e.members[2].silent = true })
 		e.at(10 * tick)
-		if s := e.Stats(); s.Learners != 1 || s.Synced != 1 {
+		if s := e.Stats(); s.Learners != 1 || s.SyncedVoters != 1 {
 			t.Errorf("one is silent: %+v", s)
 		}
 		e.end()
@@ -52,11 +52,11 @@ func TestStatsOfObservers(t *testing.T) {
 		e.silence(6)
 		e.run()
 		e.at(tick)
-		if s := e.Stats(); s.Learners != 4 || s.Synced != 1 || s.Observers != 2 || s.SyncedObservers != 2 {
+		if s := e.Stats(); s.Learners != 4 || s.SyncedVoters != 1 || s.Observers != 2 || s.SyncedObservers != 2 {
 			t.Errorf("%+v, want 4 learners, of them 1 synced voter, and 2 observers, both synced", s)
 		}
 		e.reconfigure([]uint32{1, 2, 3, 4}, []uint32{5, 6})
-		if s := e.Stats(); s.Learners != 4 || s.Synced != 2 || s.Observers != 1 || s.SyncedObservers != 1 {
+		if s := e.Stats(); s.Learners != 4 || s.SyncedVoters != 2 || s.Observers != 1 || s.SyncedObservers != 1 {
 			t.Errorf("an observer has become a voter: %+v", s)
 		}
 		e.end()
@@ -68,7 +68,7 @@ func TestStatsOfObservers(t *testing.T) {
 func TestCounters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(9, 2), session(10, 2))
-		if got := e.count.Sizes.Spread(); got != (metrics.Spread{Last: -1, Min: -1, Max: -1}) {
+		if got := e.counters.TxnSizes.Spread(); got != (metrics.Spread{Last: -1, Min: -1, Max: -1}) {
 			t.Errorf("sizes before the first: %+v", got)
 		}
 		e.log.delay = time.Second
@@ -77,18 +77,18 @@ func TestCounters(t *testing.T) {
 		sent := writes(2, 100, 1, 2, 3)
 		two.in <- sent
 		synctest.Wait()
-		if p, c := e.count.Proposed.Load(), e.count.Committed.Load(); p != 3 || c != 0 {
+		if p, c := e.counters.Proposed.Load(), e.counters.Committed.Load(); p != 3 || c != 0 {
 			t.Errorf("%d proposed, %d committed", p, c)
 		}
 		size := int64(pb.Size(sent.Txns[0]))
-		if got := e.count.Sizes.Spread(); got != (metrics.Spread{Last: size, Min: size, Max: size}) {
+		if got := e.counters.TxnSizes.Spread(); got != (metrics.Spread{Last: size, Min: size, Max: size}) {
 			t.Errorf("sizes %+v, want %d", got, size)
 		}
 		e.at(20 * tick)
-		if p, c, x := e.count.Proposed.Load(), e.count.Committed.Load(), e.count.Expired.Load(); p != 5 || c != 5 || x != 2 {
+		if p, c, x := e.counters.Proposed.Load(), e.counters.Committed.Load(), e.counters.Expired.Load(); p != 5 || c != 5 || x != 2 {
 			t.Errorf("%d proposed, %d committed, %d expired", p, c, x)
 		}
-		if got := e.count.Sizes.Spread(); got.Max != size || got.Last >= size || got.Last != got.Min || got.Last <= 0 {
+		if got := e.counters.TxnSizes.Spread(); got.Max != size || got.Last >= size || got.Last != got.Min || got.Last <= 0 {
 			t.Errorf("sizes behind an expiry: %+v", got)
 		}
 		for _, m := range e.members[1:] {
@@ -96,7 +96,7 @@ func TestCounters(t *testing.T) {
 		}
 		go func() { _, _ = e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce}) }()
 		synctest.Wait()
-		if n := e.Stats().Syncs; n != 1 {
+		if n := e.Stats().PendingSyncs; n != 1 {
 			t.Errorf("%d syncs wait for a proof that nobody gives", n)
 		}
 		hangUp()
@@ -119,13 +119,13 @@ func TestLatenessIsCounted(t *testing.T) {
 			at, _ := e.log.when(id) // it is proposed
 			want += at + e.log.delay - heard - timeout
 		}
-		if got := e.count.Late.Buckets(); got.Count != 3 || got.Sum != want.Seconds() {
+		if got := e.counters.ExpiryLateness.Buckets(); got.Count != 3 || got.Sum != want.Seconds() {
 			t.Errorf("%d expiries were %v s late, want 3 and %v", got.Count, got.Sum, want.Seconds())
 		}
 		due := sessiontracker.Overdue{Seed: session(4, 1)}
 		e.expired.sealedExpiries = []sessiontracker.Overdue{due, {Seed: session(5, 1)}}
 		e.expired.countLate([]jute.SessionID{5}, time.Now())
-		if n := e.count.Late.Buckets().Count; n != 4 {
+		if n := e.counters.ExpiryLateness.Buckets().Count; n != 4 {
 			t.Errorf("%d expiries, want 4: one of the two sessions has come back", n)
 		}
 		e.end()
@@ -140,7 +140,7 @@ func TestPausesAreCounted(t *testing.T) {
 		want  uint64
 	}{{tick / 2, 0}, {tick/2 + tick/4, 0}, {tick/2 - tick/4, 0}, {tick/2 + tick/4 + 1, 1}, {5 * tick, 2}} {
 		wake(step.after)
-		if n := e.count.Pauses.Load(); n != step.want {
+		if n := e.counters.Pauses.Load(); n != step.want {
 			t.Errorf("a step after %v: %d pauses, want %d", step.after, n, step.want)
 		}
 	}
@@ -158,12 +158,12 @@ func TestIntakeIsShown(t *testing.T) {
 		more := writes(2, 100, 2, 3)
 		two.in <- more
 		synctest.Wait()
-		if s := e.Stats(); s.Waiting != 2 || s.Bytes != 2*pb.Size(more.Txns[0]) {
-			t.Errorf("%d transactions of %d bytes wait, want 2 of %d", s.Waiting, s.Bytes, 2*pb.Size(more.Txns[0]))
+		if s := e.Stats(); s.QueuedTxns != 2 || s.QueuedBytes != 2*pb.Size(more.Txns[0]) {
+			t.Errorf("%d transactions of %d bytes wait, want 2 of %d", s.QueuedTxns, s.QueuedBytes, 2*pb.Size(more.Txns[0]))
 		}
 		e.at(tick)
-		if s := e.Stats(); s.Waiting != 0 || s.Bytes != 0 {
-			t.Errorf("%d transactions of %d bytes wait behind the last", s.Waiting, s.Bytes)
+		if s := e.Stats(); s.QueuedTxns != 0 || s.QueuedBytes != 0 {
+			t.Errorf("%d transactions of %d bytes wait behind the last", s.QueuedTxns, s.QueuedBytes)
 		}
 		hangUp()
 		e.end()

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxExpires is how many sessions expire with one entry. Each costs every member as much as a
+	// maxExpiries is how many sessions expire with one entry. Each costs every member as much as a
 	// few writes, in addition to its ephemeral nodes.
-	maxExpires = 128
+	maxExpiries = 128
 
 	// sweepNodes is how many nodes of ended sessions a sweep removes. An entry has at most one
 	// sweep. This is half of what an entry may remove, so that there is also room for sessions that
@@ -46,7 +46,7 @@ func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracke
 		r.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
-	return sweeps, r.expiry.takeDue(maxExpires)
+	return sweeps, r.expiry.takeDue(maxExpiries)
 }
 
 // pauseAfter begins the pause after an entry that removed something and was begun at begun.
@@ -85,8 +85,8 @@ func expireTxn(s sessiontracker.Overdue, now time.Duration) (*proto.Txn, error) 
 	return &proto.Txn{Session: int64(s.ID), Op: int32(jute.OpExpire), Body: body}, nil
 }
 
-// Unswept records that an ended session has left nodes. Apply calls it; it does not block.
-func (l *Leader) Unswept() {
+// RecordUnswept records that an ended session has left nodes. Apply calls it; it does not block.
+func (l *Leader) RecordUnswept() {
 	l.removals.unswept.Store(true)
 	signal(l.intake.work)
 }

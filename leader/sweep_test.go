@@ -59,18 +59,18 @@ func TestSweeping(t *testing.T) {
 			t.Errorf("%d sweeps, want 3", got)
 		}
 		e.nodes.leave(2)
-		e.Unswept()
+		e.RecordUnswept()
 		e.at(time.Second + time.Millisecond)
 		if got := e.log.sweeps(t); got != 4 {
 			t.Errorf("%d sweeps when more was left", got)
 		}
-		e.Unswept() // another session, while one is swept
+		e.RecordUnswept() // another session, while one is swept
 		e.at(2 * time.Second)
 		if got := e.log.sweeps(t); got != 5 {
 			t.Errorf("%d sweeps, want 5", got)
 		}
 		e.nodes.leave(2 * maxReaps) // none that is over counts among those that wait
-		e.Unswept()
+		e.RecordUnswept()
 		e.at(10 * time.Second)
 		if got := e.log.sweeps(t); got != 5+2*maxReaps {
 			t.Errorf("%d sweeps, want %d", got, 5+2*maxReaps)
@@ -88,7 +88,7 @@ func TestSweepWaitsForLog(t *testing.T) {
 		e.run()
 		stream, _, hangUp := e.forward(0)
 		stream.in <- writes(2, 100, 1)
-		e.Unswept()
+		e.RecordUnswept()
 		e.at(time.Minute)
 		e.intake.mu.Lock()
 		waiting := len(e.intake.waiting) - e.intake.head
@@ -117,7 +117,7 @@ func TestRemovalsGoAroundWrites(t *testing.T) {
 		e.log.mu.Unlock()
 		stream.in <- writes(2, 1, 1) // under way when the sessions are due
 		e.at(8*time.Second + time.Millisecond)
-		e.Unswept()
+		e.RecordUnswept()
 		for seq := uint64(2); seq <= 20; seq++ {
 			stream.in <- writes(2, 1, seq)
 			time.Sleep(time.Millisecond)

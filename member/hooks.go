@@ -59,10 +59,10 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 		h.m.terms.closed = append(h.m.terms.closed, s.ID)
 		if l := h.m.terms.current.Load(); l != nil { // a term that begins just now looks by itself
 			if h.m.state.Unswept() {
-				l.Unswept()
+				l.RecordUnswept()
 			}
 			if end.Reason == znode.Expired {
-				l.Expired(s.ID)
+				l.RecordExpired(s.ID)
 			}
 		}
 		h.m.applied.sessions.ended[end.Reason].Add(1)

@@ -329,17 +329,17 @@ func (m *Member) assembleOverLog() {
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
 		Self: m.cfg.ID, Boot: m.incarnation.number, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
-		Leader:     m.terms.leaderAt,
-		Probe:      func(ctx context.Context, id uint32) error { return m.hellos.probe(ctx, id) },
-		SyncLimit:  m.cfg.SyncLimit,
-		RaftTerm:   func() uint64 { return m.node.Status().Term() },
-		RaftLeader: func() uint32 { return m.node.Status().LeaderID() },
-		Joining:    func() bool { return m.node.Joining() },
-		Disk:       func() uint64 { return uint64(m.node.Disk()) },
-		Wall:       m.clock.Now,
-		Monotonic:  m.cfg.Monotonic,
-		Members:    func() []uint32 { return votersOf(m.node) }, Ask: m.peers.marks,
-		Damaged: func(why string) { m.health.reportDamage(why) }, Disputed: func(why string) { m.health.reportDispute(why) },
+		LeaderClient: m.terms.leaderAt,
+		ProbeMember:  func(ctx context.Context, id uint32) error { return m.hellos.probe(ctx, id) },
+		SyncLimit:    m.cfg.SyncLimit,
+		RaftTerm:     func() uint64 { return m.node.Status().Term() },
+		RaftLeader:   func() uint32 { return m.node.Status().LeaderID() },
+		IsJoining:    func() bool { return m.node.Joining() },
+		DiskID:       func() uint64 { return uint64(m.node.Disk()) },
+		WallClock:    m.clock.Now,
+		Monotonic:    m.cfg.Monotonic,
+		VoterIDs:     func() []uint32 { return votersOf(m.node) }, FetchStateHashes: m.peers.marks,
+		OnDamage: func(why string) { m.health.reportDamage(why) }, OnDivergence: func(why string) { m.health.reportDispute(why) },
 		MaxInFlight: m.cfg.InFlight, Logger: m.log,
 	}
 }
@@ -586,5 +586,5 @@ type Stats struct {
 
 // Stats returns the present values.
 func (m *Member) Stats() Stats {
-	return Stats{Resent: m.follower.Stats().Resent, Dropped: m.applied.dropped.Load(), Server: m.server.Stats()}
+	return Stats{Resent: m.follower.Stats().ResentTxns, Dropped: m.applied.dropped.Load(), Server: m.server.Stats()}
 }

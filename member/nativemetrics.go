@@ -52,7 +52,7 @@ func (s source) leaderMetrics() []metrics.Native {
 		metrics.Counter("rollcall_leader_pauses_total",
 			"steps of leading, one each half tick, that came more than a quarter tick late: the process was paused, or got no processor time", m.terms.count.Pauses.Load),
 		metrics.Histogram("rollcall_expiry_lateness_seconds",
-			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted on the leader", m.terms.count.Late.Buckets),
+			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted on the leader", m.terms.count.ExpiryLateness.Buckets),
 	}
 }
 
@@ -97,22 +97,22 @@ func (s source) queueMetrics() []metrics.Native {
 			"what waits in a queue now", func() map[string]int {
 				own := m.follower.Stats()
 				return map[string]int{
-					"requests": m.server.Outstanding(), "waiting": own.Waiting.Len, "sent": own.Sent.Len, "touches": own.Touches,
-					"proposals": s.proposals().Waiting,
+					"requests": m.server.Outstanding(), "waiting": own.QueuedWrites.Len, "sent": own.WritesInFlight.Len, "touches": own.PendingTouches,
+					"proposals": s.proposals().QueuedTxns,
 				}
 			}),
 		metrics.GaugeBy("rollcall_queue_bytes", "queue",
 			"how many bytes it has", func() map[string]int {
 				own := m.follower.Stats()
 				return map[string]int{
-					"requests": m.server.HeldBytes(), "waiting": own.Waiting.Bytes, "sent": own.Sent.Bytes, "proposals": s.proposals().Bytes,
+					"requests": m.server.HeldBytes(), "waiting": own.QueuedWrites.Bytes, "sent": own.WritesInFlight.Bytes, "proposals": s.proposals().QueuedBytes,
 				}
 			}),
 		metrics.CounterBy("rollcall_vouching_cut_total", "reason",
 			"connections closed because this member could not vouch for their sessions", func() map[string]uint64 {
 				own := m.follower.Stats()
 				return map[string]uint64{
-					"not_renewed": m.server.NotVouched(), "not_acknowledged": own.Lapsed, "refused": own.Refused, "unlinked": own.Unlinked,
+					"not_renewed": m.server.NotVouched(), "not_acknowledged": own.LapsedLeases, "refused": own.RefusedSessions, "unlinked": own.UnlinkedConns,
 				}
 			}),
 	}

@@ -35,12 +35,12 @@ func (s source) Stats() admin.Stats {
 		Voters: len(m.node.Status().Voters()),
 		Writes: log.Writes, SlowWrites: log.SlowWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Stands,
 		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
-		Proposals: count.Sizes.Spread(), Jump: m.clock.Jump(),
+		Proposals: count.TxnSizes.Spread(), Jump: m.clock.Jump(),
 	}
 	if l := m.terms.current.Load(); l != nil {
 		term := l.Stats()
-		figures.Learners, figures.Synced, figures.Syncs, figures.Leading = term.Learners, term.Synced, term.Syncs, term.Uptime
-		figures.Apart, figures.Held, figures.SyncedObservers = term.Apart, term.Held, term.SyncedObservers
+		figures.Learners, figures.Synced, figures.Syncs, figures.Leading = term.Learners, term.SyncedVoters, term.PendingSyncs, term.Uptime
+		figures.Apart, figures.Held, figures.SyncedObservers = term.MaxClockGap, term.ReaperHeld, term.SyncedObservers
 	}
 	tree := m.state
 	tree.RLock()

@@ -45,9 +45,9 @@ func (s *succession) Reached(d time.Duration) []uint32 {
 	return s.m.node.Reachability().Reached(max(d, s.m.cfg.Heartbeat))
 }
 
-// Heir implements leader.Ensemble. It returns the member that has not led for longest; of several,
+// TransferTarget implements leader.Ensemble. It returns the member that has not led for longest; of several,
 // the next by id.
-func (s *succession) Heir(reached []uint32) (heir uint32) {
+func (s *succession) TransferTarget(reached []uint32) (heir uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return heirOf(s.m.cfg.ID, reached, s.led, time.Now(), time.Duration(heirPause*s.m.cfg.SyncLimit)*s.m.cfg.Tick)

@@ -218,11 +218,11 @@ func (t *terms) format() uint32 {
 
 func (t *terms) config(o opening) leader.Config {
 	return leader.Config{
-		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, Format: t.format,
-		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, Parting: LastAnswers + t.m.cfg.Tick,
-		Clock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.table, Counters: &t.count,
-		Ensemble: t.m.terms.succession, Redial: t.m.peers.redial,
-		Members: func() []leader.Member { return membersOf(t.m.node) }, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, Link: t.link, Present: t.present, Applied: t.m.applied.index.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.format,
+		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: LastAnswers + t.m.cfg.Tick,
+		WallClock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.table, Counters: &t.count,
+		Ensemble: t.m.terms.succession, CloseConnection: t.m.peers.redial,
+		Members: func() []leader.Member { return membersOf(t.m.node) }, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.link, ReachableServers: t.present, AppliedIndex: t.m.applied.index.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 
@@ -252,7 +252,7 @@ func (t *terms) termEnded() {
 	t.m.state.Lock()
 	defer t.m.state.Unlock()
 	t.table = nil
-	t.m.follower.Leading(nil)
+	t.m.follower.SetSessionTable(nil)
 }
 
 // started is called for every TermStart, under the tree's lock. Ours creates the table. Any other
@@ -266,11 +266,11 @@ func (t *terms) started(start znode.Term) {
 			retired()
 		}
 		t.table = nil
-		t.m.follower.Leading(nil)
+		t.m.follower.SetSessionTable(nil)
 		return
 	}
 	t.table = sessiontracker.NewGlobalTable(t.m.cfg.Monotonic.Now(), t.m.cfg.Tick, seeds(t.m.state))
-	t.m.follower.Leading(t.table)
+	t.m.follower.SetSessionTable(t.table)
 	opened <- opening{start, t.table}
 }
 

@@ -94,7 +94,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.index.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
-		Marks: m.follower.Marks(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.incarnation.started)).UnixMilli(),
+		Marks: m.follower.StateHashes(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.incarnation.started)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.health.disputed()), Drained: m.server.Draining(),
 		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removal.version() != 0, Operators: m.cfg.operatorsURL(),
 	}

@@ -29,7 +29,7 @@ var named = []namedMutant{
 	},
 	{
 		"session made for a client that has gone", "follower/outbox.go",
-		"if r.lane.closed && isHandshake(r.txn) {", "if false {",
+		"if r.lane.connClosed && isHandshake(r.txn) {", "if false {",
 		"integration", "TestCreateOfAClientThatHasGone",
 	},
 	{
@@ -89,7 +89,7 @@ var named = []namedMutant{
 	},
 	{
 		"outbox not cleared by a snapshot", "follower/observer.go",
-		"f.out.forget(cursor)", "_ = cursor",
+		"f.outbox.forgetThrough(cursor)", "_ = cursor",
 		"integration", "TestSnapshotInstalledUnderClients",
 	},
 	{
@@ -109,7 +109,7 @@ var named = []namedMutant{
 	},
 	{
 		"writes share by number, not by weight", "follower/classes.go",
-		"	class.start += uint64(weight)\n", "	class.start++\n",
+		"\tclass.virtualStart += uint64(weight)\n", "\tclass.virtualStart++\n",
 		"follower", "TestClassesShareByWeight",
 	},
 	{
@@ -124,7 +124,7 @@ var named = []namedMutant{
 	},
 	{
 		"no rest between the expiries of a storm", "leader/batch.go",
-		"if batch.removes {", "if false {",
+		"if batch.hasRemovals {", "if false {",
 		"leader", "TestMassExpiryIsPaced",
 	},
 	{
@@ -149,7 +149,7 @@ var named = []namedMutant{
 	},
 	{
 		"sync answered with what is applied anyway", "follower/syncs.go",
-		"round{index: index, waiters: s.requested}", "round{index: 0, waiters: s.requested}",
+		"syncRound{commitIndex: index, waiters: s.requested}", "syncRound{commitIndex: 0, waiters: s.requested}",
 		"integration", "TestSyncOnALaggingMember",
 	},
 	{
@@ -164,7 +164,7 @@ var named = []namedMutant{
 	},
 	{
 		"writes of a connection in any order", "follower/outbox.go",
-		"	l := o.lane(txn.Conn)\n", "	l := o.lane(uint64(len(txn.Body)))\n",
+		"\tl := o.laneOf(txn.Conn)\n", "\tl := o.laneOf(uint64(len(txn.Body)))\n",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -344,7 +344,7 @@ var named = []namedMutant{
 	},
 	{
 		"expiry without a round of its own", "leader/expire.go",
-		"if now.Before(r.ends) && !l.pinger.allAnswered(r.asked, now) {", "if false {",
+		"if now.Before(r.endsAt) && !l.pinger.allAnswered(r.pingNumber, now) {", "if false {",
 		"leader", "TestExpiryAsksFirst",
 	},
 	{
@@ -409,17 +409,17 @@ var named = []namedMutant{
 	},
 	{
 		"refusal waits for its commit", "follower/acks.go",
-		"if !a.heeded && a.through != 0 &&", "if false &&",
+		"if !a.refusalsCut && a.through != 0 &&", "if false &&",
 		"integration", "TestShorterTimeoutElsewhere",
 	},
 	{
 		"refused touch acknowledged", "leader/ping.go",
-		"a.refused = p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refused)", "p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, nil)",
+		"a.refusedSessions = p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refusedSessions)", "p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, nil)",
 		"integration", "TestRefusedTouchInABatch",
 	},
 	{
 		"checks by the wall clock", "leader/expire.go",
-		"l.look(&r, l.cfg.Monotonic.Now())", "l.look(&r, l.cfg.Clock.Now())",
+		"l.pollExpiry(&r, l.cfg.Monotonic.Now())", "l.pollExpiry(&r, l.cfg.Clock.Now())",
 		"integration", "TestWallClocksJump",
 	},
 	{
@@ -539,7 +539,7 @@ var named = []namedMutant{
 	},
 	{
 		"servers that answer the leader named by a member", "leader/stamp.go",
-		"txns[i].Reached = cfg.Present(txn)", "_ = cfg.Present(txn)",
+		"txns[i].Reached = cfg.ReachableServers(txn)", "_ = cfg.ReachableServers(txn)",
 		"leader", "TestReachedIsTheLeaders",
 	},
 	{
