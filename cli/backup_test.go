@@ -302,7 +302,7 @@ func TestBackupInspect(t *testing.T) {
 func TestSubtrees(t *testing.T) {
 	u := &subtrees{open: make([]subtreeRow, 2), limit: 3}
 	add := func(path string, data int) {
-		if err := u.add(znode.Node{Path: path, Data: make([]byte, data)}); err != nil {
+		if err := u.add(znode.ImageNode{Path: path, Data: make([]byte, data)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -58,7 +58,7 @@ func newBackupInspect(w World) *cobra.Command {
 				return With(WrongUse, fmt.Errorf("backup inspect: %s is a directory, and inspect takes one file; rollcall backup verify takes directories", args[0]))
 			}
 			u := &subtrees{open: make([]subtreeRow, depth), limit: limit}
-			row, err := readBackup(w, args[0], znode.Visitor{Node: u.add})
+			row, err := readBackup(w, args[0], znode.ImageVisitor{Node: u.add})
 			if err != nil {
 				return fmt.Errorf("backup inspect: %w", err)
 			}
@@ -72,7 +72,7 @@ func newBackupInspect(w World) *cobra.Command {
 }
 
 // readBackup reads a backup, from standard input if the file is "-".
-func readBackup(w World, file string, v znode.Visitor) (row backupRow, err error) {
+func readBackup(w World, file string, v znode.ImageVisitor) (row backupRow, err error) {
 	row.File = file
 	in := w.In
 	if file != "-" {
@@ -121,8 +121,8 @@ type subtrees struct {
 }
 
 // add adds the next node.
-func (u *subtrees) add(n znode.Node) error {
-	if n.Owner != 0 {
+func (u *subtrees) add(n znode.ImageNode) error {
+	if n.OwnerSession != 0 {
 		u.ephemerals++
 	}
 	level, at := 0, 0
@@ -139,7 +139,7 @@ func (u *subtrees) add(n znode.Node) error {
 		}
 		o.Nodes++
 		o.Bytes += int64(len(n.Path) + len(n.Data))
-		if n.Owner != 0 {
+		if n.OwnerSession != 0 {
 			o.Ephemerals++
 		}
 		level++

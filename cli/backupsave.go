@@ -175,7 +175,7 @@ func (s *saving) receive(body io.Reader, to destination, unconfirmed func() erro
 	}
 	if err == nil {
 		row.Head = in.Head
-		row.Size, err = in.Verify(znode.Visitor{})
+		row.Size, err = in.Verify(znode.ImageVisitor{})
 	}
 	if err != nil {
 		return row, errors.Join(err, to.abort())

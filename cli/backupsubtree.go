@@ -141,7 +141,7 @@ func (r *SubtreeRestore) restore(ctx context.Context, work *loadWork) error {
 
 // source reads the whole backup with all checks, and returns the subtree in it.
 func (r *SubtreeRestore) source(s subtree.Space, file, from string) (subtree.Source, error) {
-	source, err := s.FromBackup(from, func(v znode.Visitor) (backup.Head, error) {
+	source, err := s.FromBackup(from, func(v znode.ImageVisitor) (backup.Head, error) {
 		row, err := readBackup(r.World, file, v)
 		return row.Head, err
 	})

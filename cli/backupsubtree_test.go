@@ -21,17 +21,17 @@ import (
 const backupSession = 7<<56 + 1
 
 // treeBackup writes a backup of these nodes, which have the path root before theirs, and of the nodes that every state has. It returns the file's name.
-func treeBackup(t *testing.T, root string, nodes ...znode.Node) string {
+func treeBackup(t *testing.T, root string, nodes ...znode.ImageNode) string {
 	t.Helper()
-	all := []znode.Node{{Path: "/"}, {Path: root}}
+	all := []znode.ImageNode{{Path: "/"}, {Path: root}}
 	for _, n := range nodes {
 		n.Path = root + n.Path
 		all = append(all, n)
 	}
-	all = append(all, znode.Node{Path: "/zookeeper"}, znode.Node{Path: "/zookeeper/config"}, znode.Node{Path: "/zookeeper/quota"})
-	h := znode.Head{
-		Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, Sessions: 1, Nodes: uint64(len(all)),
-		Members: []znode.Progress{{ID: 7, Boot: 8, Format: znode.FormatLevel, Highest: backupSession}},
+	all = append(all, znode.ImageNode{Path: "/zookeeper"}, znode.ImageNode{Path: "/zookeeper/config"}, znode.ImageNode{Path: "/zookeeper/quota"})
+	h := znode.ImageHead{
+		Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, SessionCount: 1, NodeCount: uint64(len(all)),
+		Members: []znode.MemberProgress{{ID: 7, Boot: 8, Format: znode.FormatLevel, HighestSession: backupSession}},
 	}
 	write := func(w io.Writer) (digest uint64) {
 		t.Helper()
@@ -70,13 +70,13 @@ func treeBackup(t *testing.T, root string, nodes ...znode.Node) string {
 func savedApp(t *testing.T, root string) string {
 	readOnly := []jute.ACL{{Perms: jute.PermRead | jute.PermAdmin, ID: jute.OpenACL[0].ID}}
 	return treeBackup(t, root,
-		znode.Node{Path: "/app", Data: []byte("of before"), Version: 3, Creates: 9},
-		znode.Node{Path: "/app/a", Data: []byte{}, ACL: readOnly},
-		znode.Node{Path: "/app/box", Container: true},
-		znode.Node{Path: "/app/lock", Owner: backupSession},
-		znode.Node{Path: "/app/old", TTL: 60_000},
-		znode.Node{Path: "/app/old/below", Data: []byte("12345")},
-		znode.Node{Path: "/other"},
+		znode.ImageNode{Path: "/app", Data: []byte("of before"), Version: 3, CreateCount: 9},
+		znode.ImageNode{Path: "/app/a", Data: []byte{}, ACL: readOnly},
+		znode.ImageNode{Path: "/app/box", Container: true},
+		znode.ImageNode{Path: "/app/lock", OwnerSession: backupSession},
+		znode.ImageNode{Path: "/app/old", TTLMs: 60_000},
+		znode.ImageNode{Path: "/app/old/below", Data: []byte("12345")},
+		znode.ImageNode{Path: "/other"},
 	)
 }
 
@@ -168,7 +168,7 @@ func kindOf(path string) znode.NodeKind {
 	state := oneMember.State()
 	state.RLock()
 	defer state.RUnlock()
-	kind, _ := state.Look().KindOf(path)
+	kind, _ := state.TreeView().KindOf(path)
 	return kind
 }
 

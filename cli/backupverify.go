@@ -132,7 +132,7 @@ func verifyFile(ctx context.Context, w World, file string) (verifiedRow, error) 
 	if err := ctx.Err(); err != nil {
 		return verifiedRow{}, errors.New("stopped before all were checked")
 	}
-	row, err := readBackup(w, file, znode.Visitor{})
+	row, err := readBackup(w, file, znode.ImageVisitor{})
 	v := verifiedRow{File: file, Sound: err == nil, Time: row.Time, Confirmed: row.Confirmed, AsOf: row.AsOf, Index: row.Index, Nodes: row.Nodes, Size: row.Size, Digest: row.Digest}
 	if err != nil {
 		v.Why = reasonOf(err)

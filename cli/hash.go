@@ -26,7 +26,7 @@ func newHash(w World) *cobra.Command {
 			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members. --fingerprint prints what the audit log shows of the identity.",
 		Example: "  rollcall hash super > /etc/rollcall/super\n  rollcall hash --alg SHA-256 bob < password",
 		RunE: func(_ *cobra.Command, args []string) error {
-			a, err := digest.Parse(alg)
+			a, err := digest.ParseAlgorithm(alg)
 			if err != nil {
 				return With(WrongUse, fmt.Errorf("hash: --alg %.100q: %w", alg, err))
 			}
@@ -37,7 +37,7 @@ func newHash(w World) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("hash: %w", err)
 			}
-			line := a.ID(args[0] + ":" + password)
+			line := a.IdentityOf(args[0] + ":" + password)
 			if fingerprint {
 				line = digest.Fingerprint(line)
 			}
@@ -45,7 +45,7 @@ func newHash(w World) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&alg, "alg", digest.Alg(0).String(), "hash `function`: "+digest.Allowed)
+	cmd.Flags().StringVar(&alg, "alg", digest.Algorithm(0).String(), "hash `function`: "+digest.AlgorithmNames)
 	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false, "print the fingerprint of the identity in the audit log instead")
 	return cmd
 }

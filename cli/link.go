@@ -196,10 +196,10 @@ func (l *Link) login() (*client.Login, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := secretfile.Read(path, sasl.MaxFile)
+	file, err := secretfile.Read(path, sasl.MaxJAASBytes)
 	var who client.Login
 	if err == nil {
-		who.User, who.Password, err = sasl.ParseClient(file.Text, loginSection)
+		who.User, who.Password, err = sasl.ParseClientLogin(file.Text, loginSection)
 	}
 	if err != nil {
 		return nil, With(WrongUse, fmt.Errorf("%s %s: %w", l.world.origin(l.jaas, "jaas", "ROLLCALL_JAAS"), path, err))

@@ -120,7 +120,7 @@ func explainedNode(command string, s subtree.Space, change bool, err error) erro
 				meaning = c.text
 			}
 		}
-		if failed.Op.Creates() || failed.Op == jute.OpDelete {
+		if failed.Op.IsCreate() || failed.Op == jute.OpDelete {
 			meaning = strings.Replace(meaning, "its access control list", "the access control list of its parent", 1)
 		}
 		text = strings.Replace(text, failed.Error(), s.Short(failed.Path)+": "+meaning, 1)

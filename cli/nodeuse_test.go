@@ -161,7 +161,7 @@ func awaitWatched(t *testing.T, s subtree.Space, path string, want bool) {
 		state := oneMember.State()
 		state.RLock()
 		defer state.RUnlock()
-		return state.Watches().Watched(s.Full(path))
+		return state.Watches().IsWatched(s.Full(path))
 	}
 	for end := time.Now().Add(time.Minute); watched() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

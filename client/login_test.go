@@ -13,7 +13,7 @@ import (
 // logsIn plays the server's part of a login. change may change an answer of the server's.
 func (p *peer) logsIn(users map[string]string, change func(answer []byte) []byte) {
 	p.t.Helper()
-	x := sasl.New(sasl.NewUsers(users))
+	x := sasl.NewExchange(sasl.NewUsers(users))
 	for done := false; !done; {
 		r := p.want(jute.OpSASL)
 		var token jute.SASLToken

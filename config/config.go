@@ -43,10 +43,10 @@ type Settings struct {
 	MaxTimeout time.Duration // default 20 ticks
 
 	Limits      server.Limits
-	InFlight    int        // transactions sent and not yet applied here, over all connections; default 1,000
-	SuperDigest string     // "super:" and the digest; "": there is no super user
-	Digest      digest.Alg // hashes passwords in the scheme digest; default SHA1
-	NoDigest    bool       // nobody can authenticate in the scheme digest
+	InFlight    int              // transactions sent and not yet applied here, over all connections; default 1,000
+	SuperDigest string           // "super:" and the digest; "": there is no super user
+	Digest      digest.Algorithm // hashes passwords in the scheme digest; default SHA1
+	NoDigest    bool             // nobody can authenticate in the scheme digest
 	Login       server.Login
 	// LinearizableReads makes every read wait for a proof that the leader still leads, and until
 	// this member has applied what was committed by then. By default reads may be stale.

@@ -449,7 +449,7 @@ var keys = []key{
 		doc: "false: nobody can authenticate with a password in the scheme digest, nor over HTTP as the super user",
 	},
 	{
-		name: "DigestAuthenticationProvider.digestAlg", kind: digestAlg(func(d *rawConfig) *digest.Alg { return &d.Digest }), def: "SHA1",
+		name: "DigestAuthenticationProvider.digestAlg", kind: digestAlg(func(d *rawConfig) *digest.Algorithm { return &d.Digest }), def: "SHA1",
 		doc: "hash of passwords in the scheme digest, in any case of letters. All members must have the same one, and ACLs keep the digests that they have ([security.md](security.md#passwords))",
 	},
 	{

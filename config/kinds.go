@@ -315,11 +315,11 @@ func superDigest(field func(*rawConfig) *string) kind {
 }
 
 // digestAlg takes the name of a hash function, as Java has it.
-func digestAlg(field func(*rawConfig) *digest.Alg) kind {
+func digestAlg(field func(*rawConfig) *digest.Algorithm) kind {
 	return kind{
-		allowed: digest.Allowed,
+		allowed: digest.AlgorithmNames,
 		parse: func(d *rawConfig, s setting) error {
-			alg, err := digest.Parse(s.value)
+			alg, err := digest.ParseAlgorithm(s.value)
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func (d *rawConfig) readUsers() error {
 	if d.login.jaasFile == "" {
 		return nil
 	}
-	f, err := secretfile.Read(d.login.jaasFile, sasl.MaxFile)
+	f, err := secretfile.Read(d.login.jaasFile, sasl.MaxJAASBytes)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func TestUsersAreRefused(t *testing.T) {
 		{key + "DIR/jaas", "", `zoo.cfg:3: ` + key + `DIR/jaas: no section "Server" in the file`},
 		{key + "DIR/jaas\nsasl.serverconfig=None", jaasText, `no section "None" in the file`},
 		{key + "DIR/jaas", strings.Replace(jaasText, "user_eve=", "user_eve ", 1), "line 1: a word or value; allowed is ="},
-		{key + "DIR/jaas", strings.Repeat("/", sasl.MaxFile+1), "over 1048576 bytes"},
+		{key + "DIR/jaas", strings.Repeat("/", sasl.MaxJAASBytes+1), "over 1048576 bytes"},
 		{key, "", "zoo.cfg:3: " + key + ": allowed is a path"},
 		{"superUser=", "", "zoo.cfg:3: superUser=: allowed is a name"},
 	} {

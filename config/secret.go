@@ -85,7 +85,7 @@ func (d *rawConfig) finishDigest() error {
 	case d.NoDigest:
 		d.warn(where, "there is no super user with a password: DigestAuthenticationProvider.enabled is false")
 		d.SuperDigest = ""
-	case !d.Digest.Fits(d.SuperDigest):
+	case !d.Digest.HasHashSize(d.SuperDigest):
 		d.warn(where, "the digest of the super user is no hash of %v, so nobody can be super; DigestAuthenticationProvider.digestAlg must name the algorithm that has made it", d.Digest)
 	}
 	return nil

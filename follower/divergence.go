@@ -66,7 +66,7 @@ func (d *divergence) reportVerdict(ping *proto.Ping) {
 
 // isCurrent reports whether a verdict is about the present state.
 func (d *divergence) isCurrent(v *proto.Verdict) bool {
-	return slices.Contains(d.cfg.State.Marks(), znode.Mark{Index: v.Index, Digest: v.Own})
+	return slices.Contains(d.cfg.State.StateHashes(), znode.StateHash{Index: v.Index, Digest: v.Own})
 }
 
 // checkLoop checks verdicts, one after the other.

@@ -42,7 +42,7 @@ func accused(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.raftTerm.Store(2)
-		r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
+		r.state.marks = []znode.StateHash{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 		test(t, r)
 	})
 }
@@ -137,7 +137,7 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 		damages int
 	}{
 		{"nothing changes", func(*rig) {}, 1},
-		{"a snapshot has replaced the state", func(r *rig) { r.state.marks = []znode.Mark{{Index: 7, Digest: 1}} }, 0},
+		{"a snapshot has replaced the state", func(r *rig) { r.state.marks = []znode.StateHash{{Index: 7, Digest: 1}} }, 0},
 		{"the leader is deposed", func(r *rig) { r.raftTerm.Store(3) }, 0},
 	}
 	verdict := &proto.Verdict{Index: 7, Own: 77, Theirs: 1, Agree: 2, Members: 3}
@@ -248,7 +248,7 @@ func TestVerdictOfAnObserver(t *testing.T) {
 			voters.Store(&[]uint32{1, 2, self})
 			bubble(t, func(cfg *Config) { cfg.VoterIDs = func() []uint32 { return *voters.Load() } }, func(t *testing.T, r *rig) {
 				r.raftTerm.Store(2)
-				r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
+				r.state.marks = []znode.StateHash{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 				voters.Store(&tt.voters)
 				r.answers(tt.marks)
 				s := r.pings(2, 11)
@@ -272,7 +272,7 @@ func TestDivergence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var damages []string
 		d := newDivergence(&Config{
-			Self: self, Tick: tick, State: &fakeState{marks: []znode.Mark{{Index: 7, Digest: 77}}},
+			Self: self, Tick: tick, State: &fakeState{marks: []znode.StateHash{{Index: 7, Digest: 77}}},
 			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
 			FetchStateHashes: func(context.Context, uint32) (*proto.Marks, error) { return marked(1), nil },
 			OnDamage:         func(why string) { damages = append(damages, why) },

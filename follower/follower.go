@@ -85,9 +85,9 @@ type State interface {
 	RUnlock()
 	Index() uint64
 	Term() znode.Term
-	Boot(member uint32) (boot, cursor uint64)
+	MemberBoot(member uint32) (boot, cursor uint64)
 	HighestSession(member uint32) jute.SessionID
-	Marks() []znode.Mark // called without the lock
+	StateHashes() []znode.StateHash // called without the lock
 }
 
 // Clients closes this member's client connections.

@@ -149,7 +149,7 @@ func TestReplayedTerms(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.raftTerm.Store(5)
 		r.state.boot = 9
-		r.f.Announced(self, 9, 0)
+		r.f.MemberAnnounced(self, 9, 0)
 		for term := range uint64(4) {
 			r.lead(1, term+1)
 		}
@@ -251,9 +251,9 @@ func TestAnnounce(t *testing.T) {
 	})
 	t.Run("restart", func(t *testing.T) {
 		bubble(t, nil, func(t *testing.T, r *rig) {
-			r.f.Announced(self, 5, 0)
-			r.f.Announced(self, 6, 5)
-			r.f.Announced(1, 8, 0) // another member's
+			r.f.MemberAnnounced(self, 5, 0)
+			r.f.MemberAnnounced(self, 6, 5)
+			r.f.MemberAnnounced(1, 8, 0) // another member's
 			l := r.lead(1, 1)
 			if got := l.take(9); len(got) != 1 || replaces(got[0]) != 6 {
 				t.Errorf("sent %v, want one announcement that replaces 6", got)

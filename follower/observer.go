@@ -16,8 +16,8 @@ func (f *Follower) TermStarted(t znode.Term) {
 	f.leadership.startTerm(t)
 }
 
-// Announced implements znode.Hooks.
-func (f *Follower) Announced(member uint32, boot, _ uint64) {
+// MemberAnnounced implements znode.Hooks.
+func (f *Follower) MemberAnnounced(member uint32, boot, _ uint64) {
 	if member == f.cfg.Self {
 		f.observeBoot(boot)
 	}
@@ -33,42 +33,42 @@ func (f *Follower) observeBoot(boot uint64) {
 	}
 }
 
-// Listed implements znode.Hooks.
-func (f *Follower) Listed(r znode.Roster) {
-	boot, _ := f.cfg.State.Boot(f.cfg.Self)
+// ServerListChanged implements znode.Hooks.
+func (f *Follower) ServerListChanged(r znode.ServerList) {
+	boot, _ := f.cfg.State.MemberBoot(f.cfg.Self)
 	_, listed := r.Servers.Find(f.cfg.Self)
 	f.observeBoot(boot)
 	f.incarnation.observeList(r.Version, listed)
 	f.outbox.wakeLink()
 }
 
-// Opened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
+// SessionOpened implements znode.Hooks. Applied makes the lease, because it knows when the transaction
 // was sent.
-func (f *Follower) Opened(znode.Session) {}
+func (f *Follower) SessionOpened(znode.Session) {}
 
-// Attached implements znode.Hooks. If one of our connections held s, its lease ends.
-func (f *Follower) Attached(s znode.Session, old znode.Owner) {
+// SessionAttached implements znode.Hooks. If one of our connections held s, its lease ends.
+func (f *Follower) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	if old.Member == f.cfg.Self {
 		f.leases.endIfHeldBy(s.ID, old.Conn)
 	}
 }
 
-// Closed implements znode.Hooks. The lease of s ends, even that of the connection that closed
+// SessionClosed implements znode.Hooks. The lease of s ends, even that of the connection that closed
 // it, which may be told nothing more than that.
-func (f *Follower) Closed(s znode.Session, _ znode.End) { f.leases.sessionClosed(s.ID) }
+func (f *Follower) SessionClosed(s znode.Session, _ znode.SessionEnd) { f.leases.sessionClosed(s.ID) }
 
-// Swept implements znode.Hooks. It does nothing.
-func (f *Follower) Swept(jute.SessionID, bool) {}
+// SessionSwept implements znode.Hooks. It does nothing.
+func (f *Follower) SessionSwept(jute.SessionID, bool) {}
 
-// Removed implements znode.Hooks. It does nothing.
-func (f *Follower) Removed(znode.Removal, []string) {}
+// NodesRemoved implements znode.Hooks. It does nothing.
+func (f *Follower) NodesRemoved(znode.Removal, []string) {}
 
-// Overused implements znode.Hooks. It does nothing.
-func (f *Follower) Overused(znode.Quota) {}
+// QuotaExceeded implements znode.Hooks. It does nothing.
+func (f *Follower) QuotaExceeded(znode.ExceededQuota) {}
 
-// Applied implements znode.Hooks. It passes the result to the request that waits for it. If one
+// TxnApplied implements znode.Hooks. It passes the result to the request that waits for it. If one
 // of our connections has got a session by it, it makes the lease.
-func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
+func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	if txn.Boot != f.cfg.Boot {
 		return // written by an earlier process of this member: the log is being replayed
 	}
@@ -85,7 +85,7 @@ func (f *Follower) Applied(txn *proto.Txn, r *znode.Result) {
 		}
 	}
 	if req.waiter != nil {
-		req.waiter.Applied(r)
+		req.waiter.TxnApplied(r)
 	}
 }
 
@@ -102,8 +102,8 @@ func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
 	return nil
 }
 
-// Dropped implements znode.Hooks. A transaction that was applied before has had its result then.
-func (f *Follower) Dropped(*proto.Txn) {}
+// TxnDropped implements znode.Hooks. A transaction that was applied before has had its result then.
+func (f *Follower) TxnDropped(*proto.Txn) {}
 
 // EntryEnd implements znode.Hooks. It must also be called for indices without an entry of ours,
 // because the leader may name one of them in an acknowledgement or in the answer to a sync.
@@ -116,10 +116,10 @@ func (f *Follower) EntryEnd(index uint64) {
 	f.syncs.entryApplied(index)
 }
 
-// Restored implements znode.Hooks: a snapshot has replaced the state. Requests that it may
+// SnapshotRestored implements znode.Hooks: a snapshot has replaced the state. Requests that it may
 // contain have an unknown outcome, and their waiters are not called.
-func (f *Follower) Restored() {
-	boot, cursor := f.cfg.State.Boot(f.cfg.Self)
+func (f *Follower) SnapshotRestored() {
+	boot, cursor := f.cfg.State.MemberBoot(f.cfg.Self)
 	f.observeBoot(boot)
 	if boot == f.cfg.Boot {
 		f.outbox.forgetThrough(cursor)

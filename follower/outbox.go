@@ -149,7 +149,7 @@ func costOf(txn *proto.Txn) (cost, error) {
 		}
 		size += len(id.Scheme) + len(id.Id)
 	}
-	ops := znode.Weigh(txn)
+	ops := znode.TxnWeight(txn)
 	return cost{size: size, weight: weightOf(ops, size), isLong: ops > longOps}, nil
 }
 

@@ -505,15 +505,15 @@ func TestOldBatches(t *testing.T) {
 func TestTouchWhileLeading(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
-		seeds := []sessiontracker.Seed{{ID: 1, Timeout: timeout, Member: self}, {ID: 2, Timeout: timeout, Member: self}}
+		seeds := []sessiontracker.TrackedSession{{ID: 1, Timeout: timeout, OwnerMember: self}, {ID: 2, Timeout: timeout, OwnerMember: self}}
 		table := sessiontracker.NewGlobalTable(time.Now(), tick, slices.Values(seeds))
 		r.f.SetSessionTable(table)
-		var due []sessiontracker.Overdue
+		var due []sessiontracker.OverdueSession
 		for range 8 { // four ticks; both were due after three or four
 			r.f.Touch(1, timeout)
 			time.Sleep(tick / 2)
-			table.Advance(time.Now())
-			due = table.Decide(due, 9)
+			table.AdvanceStep(time.Now())
+			due = table.TakeOverdue(due, 9)
 		}
 		if len(due) != 1 || due[0].ID != 2 {
 			t.Errorf("due: %v, want only session 2", due)

@@ -76,9 +76,9 @@ func (r *renewer) pongs(number uint64) iter.Seq[*proto.Pong] {
 		}
 		pong, room := r.newPong(number), touchesPerPong
 		for _, b := range batches {
-			left := len(b.Touched)
+			left := len(b.Timeouts)
 			part := r.appendBatch(pong, b, min(left, room))
-			for id, timeout := range b.Touched {
+			for id, timeout := range b.Timeouts {
 				if room == 0 {
 					pong.More = true
 					if !yield(pong) {
@@ -109,7 +109,7 @@ func (r *renewer) newPong(number uint64) *proto.Pong {
 
 // stateHashes returns the digests by which this member is compared with the others. It takes no lock.
 func stateHashes(state State) *proto.Marks {
-	marks := state.Marks()
+	marks := state.StateHashes()
 	m := &proto.Marks{
 		Version: znode.DigestVersion,
 		Indexes: make([]uint64, len(marks)), Digests: make([]uint64, len(marks)),
@@ -121,9 +121,9 @@ func stateHashes(state State) *proto.Marks {
 }
 
 // appendBatch adds a batch with room for n touches to pong, and returns it.
-func (r *renewer) appendBatch(pong *proto.Pong, b sessiontracker.Batch, n int) *proto.Batch {
+func (r *renewer) appendBatch(pong *proto.Pong, b sessiontracker.TouchBatch, n int) *proto.Batch {
 	part := &proto.Batch{
-		Number: b.Number, AgeUs: uint64(max(0, r.cfg.Monotonic.Now().Sub(b.Sent).Microseconds())),
+		Number: b.Number, AgeUs: uint64(max(0, r.cfg.Monotonic.Now().Sub(b.SentAt).Microseconds())),
 		Sessions: make([]int64, 0, n), TimeoutsMs: make([]uint32, 0, n),
 	}
 	pong.Batches = append(pong.Batches, part)
@@ -144,7 +144,7 @@ func (r *renewer) ackLoop(ctx context.Context) error {
 			if !ok {
 				break
 			}
-			r.cutRefused(r.touches.Through(a.through), a.refusedSessions)
+			r.cutRefused(r.touches.BatchesThrough(a.through), a.refusedSessions)
 		}
 		for a, ok := r.acks.nextDue(r.appliedIndex.Load()); ok; a, ok = r.acks.nextDue(r.appliedIndex.Load()) {
 			r.handleAck(a, r.leadership.currentTerm())
@@ -166,12 +166,12 @@ func (r *renewer) handleAck(a ack, t *term) {
 	}
 	now := r.cfg.Monotonic.Now()
 	for _, b := range batches {
-		r.counters.ackDelays.Add(now.Sub(b.Sent))
-		sent := b.Sent
+		r.counters.ackDelays.Add(now.Sub(b.SentAt))
+		sent := b.SentAt
 		if t.Leader == r.cfg.Self { // our own table counts from the touch itself, which came after the previous flush
 			sent = sent.Add(-r.cfg.Tick / 2)
 		}
-		r.leases.renewTouched(b.Touched, sent, refused)
+		r.leases.renewTouched(b.Timeouts, sent, refused)
 	}
 	if !a.refusalsCut {
 		r.cutRefused(batches, a.refusedSessions)
@@ -180,15 +180,15 @@ func (r *renewer) handleAck(a ack, t *term) {
 
 // cutRefused cuts the connections of the sessions that were refused, if the refusal may concern
 // their present leases: see leases.refuse.
-func (r *renewer) cutRefused(batches []sessiontracker.Batch, refused []int64) {
+func (r *renewer) cutRefused(batches []sessiontracker.TouchBatch, refused []int64) {
 	cut := 0
 	for _, id := range refused {
 		id := jute.SessionID(id)
-		first := slices.IndexFunc(batches, func(b sessiontracker.Batch) bool { return b.Holds(id) })
+		first := slices.IndexFunc(batches, func(b sessiontracker.TouchBatch) bool { return b.HasTouch(id) })
 		if first < 0 {
 			continue
 		}
-		if conn, cutIt := r.leases.endRefused(id, batches[first].Sent); cutIt {
+		if conn, cutIt := r.leases.endRefused(id, batches[first].SentAt); cutIt {
 			r.cfg.Clients.Cut(id, conn, ErrRefused)
 			cut++
 		}
@@ -227,7 +227,7 @@ func (r *renewer) cutLapsed(now time.Time) {
 		since = now
 	}
 	cut := 0
-	for id := range r.touches.Waiting(since) {
+	for id := range r.touches.UnackedBefore(since) {
 		if conn, ended := r.leases.endIfExpired(id, now); ended {
 			r.cfg.Clients.Cut(id, conn, ErrNotVouched)
 			cut++

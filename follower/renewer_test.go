@@ -19,7 +19,7 @@ import (
 func TestPongHasMarks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.raftTerm.Store(1)
-		r.state.marks = []znode.Mark{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
+		r.state.marks = []znode.StateHash{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 		s := r.pings(1, 11)
 		s.ping(&proto.Ping{Number: 1})
 		pong := s.pong(0)

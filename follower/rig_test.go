@@ -57,15 +57,15 @@ type fakeState struct {
 	index, cursor, boot uint64
 	term                znode.Term
 	highest             jute.SessionID
-	marks               []znode.Mark
+	marks               []znode.StateHash
 	log                 []*proto.Txn // that have run, of our boot
 }
 
-func (s *fakeState) Index() uint64                        { return s.index }
-func (s *fakeState) Term() znode.Term                     { return s.term }
-func (s *fakeState) Boot(uint32) (boot, cursor uint64)    { return s.boot, s.cursor }
-func (s *fakeState) HighestSession(uint32) jute.SessionID { return s.highest }
-func (s *fakeState) Marks() []znode.Mark                  { return s.marks }
+func (s *fakeState) Index() uint64                           { return s.index }
+func (s *fakeState) Term() znode.Term                        { return s.term }
+func (s *fakeState) MemberBoot(uint32) (boot, cursor uint64) { return s.boot, s.cursor }
+func (s *fakeState) HighestSession(uint32) jute.SessionID    { return s.highest }
+func (s *fakeState) StateHashes() []znode.StateHash          { return s.marks }
 
 const testSyncLimit = 5
 
@@ -210,21 +210,21 @@ func (r *rig) run(txn *proto.Txn) {
 		}
 		if a.Replaces == s.boot && txn.Boot != s.boot {
 			s.boot, s.cursor = txn.Boot, 0
-			r.f.Announced(txn.Member, s.boot, a.Replaces)
+			r.f.MemberAnnounced(txn.Member, s.boot, a.Replaces)
 		}
 		return
 	}
 	if txn.Boot != s.boot || txn.Seq != s.cursor+1 {
-		r.f.Dropped(txn)
+		r.f.TxnDropped(txn)
 		return
 	}
 	s.cursor++
 	s.log = append(s.log, txn)
 	res := &znode.Result{}
 	if isHandshake(txn) {
-		res.Session = znode.Session{ID: jute.SessionID(txn.Session), Timeout: timeout, Owner: znode.Owner{Member: self, Conn: txn.Conn}}
+		res.Session = znode.Session{ID: jute.SessionID(txn.Session), Timeout: timeout, Owner: znode.SessionOwner{Member: self, Conn: txn.Conn}}
 	}
-	r.f.Applied(txn, res)
+	r.f.TxnApplied(txn, res)
 }
 
 // announced makes member 1 lead in term 1 and brings the announcement into the state.
@@ -267,7 +267,7 @@ type heard struct {
 	n  int
 }
 
-func (h *heard) Applied(*znode.Result) {
+func (h *heard) TxnApplied(*znode.Result) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.n++

@@ -36,7 +36,7 @@ func (f *Follower) Stats() Stats {
 	s := Stats{
 		VouchWaits: c.vouchWaits.Buckets(), AckDelays: c.ackDelays.Buckets(), WriteGaps: f.outbox.stall.gaps.Buckets(),
 		LapsedLeases: c.lapsedLeases.Load(), RefusedSessions: c.refusedSessions.Load(), UnlinkedConns: c.unlinkedConns.Load(),
-		PendingTouches: f.renewer.touches.Unacknowledged(),
+		PendingTouches: f.renewer.touches.UnackedCount(),
 	}
 	f.outbox.fillStats(&s)
 	return s

@@ -284,7 +284,7 @@ func TestRestored(t *testing.T) {
 		r.leaders[2] = next
 		r.mu.Unlock()
 		r.raftTerm.Store(2)
-		r.f.Restored()
+		r.f.SnapshotRestored()
 		r.state.Unlock()
 		if r.f.Vouched(id) {
 			t.Error("a lease is left")
@@ -312,7 +312,7 @@ func TestRestoredBoot(t *testing.T) {
 			defer r.state.Unlock()
 			r.state.index++
 			r.state.boot = boot
-			r.f.Restored()
+			r.f.SnapshotRestored()
 		}
 		restore(ourBoot)
 		if _, err := r.f.NewSession(t.Context()); err != nil {

@@ -163,7 +163,7 @@ func (s *syncs) awaitSync(ctx context.Context) error {
 // syncDone is a znode.Waiter: it is closed when its sync is complete.
 type syncDone chan struct{}
 
-func (s syncDone) Applied(*znode.Result) { close(s) }
+func (s syncDone) TxnApplied(*znode.Result) { close(s) }
 
 // requestIndex returns an index that is at or above everything committed before the call.
 func (s *syncs) requestIndex(ctx context.Context, t *term) (uint64, error) {
@@ -206,6 +206,6 @@ func (s *syncs) completeSyncs(done []znode.Waiter) {
 	s.cfg.State.RLock()
 	defer s.cfg.State.RUnlock()
 	for _, w := range done {
-		w.Applied(&znode.Result{})
+		w.TxnApplied(&znode.Result{})
 	}
 }

@@ -129,7 +129,7 @@ func TestLateHandshakeIsVouchedFor(t *testing.T) {
 
 // What ends a lease, and what does not.
 func TestLeaseEnds(t *testing.T) {
-	s := znode.Session{ID: 8, Owner: znode.Owner{Member: 1, Conn: 99}}
+	s := znode.Session{ID: 8, Owner: znode.SessionOwner{Member: 1, Conn: 99}}
 	tests := []struct {
 		name string
 		do   func(f *Follower)
@@ -137,11 +137,11 @@ func TestLeaseEnds(t *testing.T) {
 	}{
 		{"its connection is gone", func(f *Follower) { f.Detach(8, 8) }, true},
 		{"another connection is gone", func(f *Follower) { f.Detach(8, 7) }, false},
-		{"it moved away", func(f *Follower) { f.Attached(s, znode.Owner{Member: self, Conn: 8}) }, true},
-		{"it moved, but not from here", func(f *Follower) { f.Attached(s, znode.Owner{Member: 1, Conn: 8}) }, false},
-		{"another one moved away", func(f *Follower) { f.Attached(znode.Session{ID: 9}, znode.Owner{Member: self, Conn: 8}) }, false},
-		{"it was closed", func(f *Follower) { f.Closed(s, znode.End{Reason: znode.Closed}) }, true},
-		{"it expired", func(f *Follower) { f.Closed(s, znode.End{Reason: znode.Expired}) }, true},
+		{"it moved away", func(f *Follower) { f.SessionAttached(s, znode.SessionOwner{Member: self, Conn: 8}) }, true},
+		{"it moved, but not from here", func(f *Follower) { f.SessionAttached(s, znode.SessionOwner{Member: 1, Conn: 8}) }, false},
+		{"another one moved away", func(f *Follower) { f.SessionAttached(znode.Session{ID: 9}, znode.SessionOwner{Member: self, Conn: 8}) }, false},
+		{"it was closed", func(f *Follower) { f.SessionClosed(s, znode.SessionEnd{Reason: znode.ReasonClosed}) }, true},
+		{"it expired", func(f *Follower) { f.SessionClosed(s, znode.SessionEnd{Reason: znode.ReasonExpired}) }, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestVouchEnds(t *testing.T) {
 		{"refused", func(r *rig, s *fakePings, _ func()) { s.ack(s.pong(0), 8) }, ErrRefused, 0},
 		{"detached", func(r *rig, s *fakePings, _ func()) { r.f.Detach(8, 8) }, errNotHeld, 0},
 		{"expired", func(r *rig, s *fakePings, _ func()) {
-			r.f.Closed(znode.Session{ID: 8}, znode.End{Reason: znode.Expired})
+			r.f.SessionClosed(znode.Session{ID: 8}, znode.SessionEnd{Reason: znode.ReasonExpired})
 		}, ErrRefused, 0},
 		{"given up", func(_ *rig, _ *fakePings, cancel func()) { cancel() }, context.Canceled, 0},
 	}

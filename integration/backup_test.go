@@ -102,7 +102,7 @@ func TestBackupUnderKills(t *testing.T) {
 			numbers := int64(0)
 			go func() {
 				done <- e.Operator(at).Stream(t.Context(), "backup", url.Values{"rate": {"1"}}, func(r io.Reader) (err error) {
-					head, _, err = backup.Read(r, znode.Visitor{Node: func(n znode.Node) error {
+					head, _, err = backup.Read(r, znode.ImageVisitor{Node: func(n znode.ImageNode) error {
 						if strings.HasPrefix(n.Path, "/w/") {
 							numbers++
 						}

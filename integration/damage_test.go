@@ -25,7 +25,7 @@ const damageLimit = 5 * time.Second
 // serves.
 func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
 	t.Helper()
-	e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(at).State(), "/a") })
+	e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.CorruptForTest(e.Member(at).State(), "/a") })
 	begin := time.Now()
 	for e.Member(at).Damage() == "" {
 		if time.Since(begin) > limit {
@@ -196,7 +196,7 @@ func TestDamageWithoutAMajority(t *testing.T) {
 		e.Kill(away)
 		begin := time.Now()
 		const patience = 5 * time.Second // 5 ticks
-		e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(bad).State(), "/a") })
+		e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.CorruptForTest(e.Member(bad).State(), "/a") })
 		for e.Member(bad).Role() != "" {
 			if time.Since(begin) > patience+damageLimit {
 				t.Fatalf("member %d, which is damaged, serves after %v", bad, time.Since(begin))
@@ -252,7 +252,7 @@ func TestDisputeEndsWithItsLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Kill(away)
-		e.Wait("the leader to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(wrong).State(), "/a") })
+		e.Wait("the leader to have the node to damage", time.Minute, func() bool { return znode.CorruptForTest(e.Member(wrong).State(), "/a") })
 		begin := time.Now()
 		for e.Member(right).Role() != "" {
 			if time.Since(begin) > time.Minute {
@@ -285,7 +285,7 @@ func TestDamageFoundBySnapshot(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.Spoil(e.Member(bad).State(), "/b") })
+				e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.CorruptForTest(e.Member(bad).State(), "/b") })
 				for range 100 {
 					if e.Running(bad) {
 						change(t, c)

@@ -12,7 +12,7 @@ import (
 )
 
 // endsOf returns the ends of sessions that a member keeps, newest first.
-func endsOf(e *cluster.Ensemble, id uint32) []znode.End {
+func endsOf(e *cluster.Ensemble, id uint32) []znode.SessionEnd {
 	return slices.Collect(e.Member(id).Ends(member.EndsOf{}))
 }
 

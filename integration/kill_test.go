@@ -32,7 +32,7 @@ func wantKilled(t *testing.T, e *cluster.Ensemble, session jute.SessionID) {
 	for _, id := range e.IDs() {
 		n := 0
 		for end := range e.Member(id).Ends(member.EndsOf{Session: session}) {
-			if n++; end.Reason != znode.Killed || end.By != "alice" {
+			if n++; end.Reason != znode.ReasonKilled || end.RequestedBy != "alice" {
 				t.Errorf("member %d has %+v", id, end)
 			}
 		}
@@ -82,7 +82,7 @@ func TestKillSession(t *testing.T) {
 				}
 				e.Equal()
 				end := endsOf(e, asked)[0]
-				if end.Ephemerals != 1 || end.Member != own || end.Leader != leader || end.Silent > 20*tick/3+tick {
+				if end.EphemeralCount != 1 || end.Member != own || end.Leader != leader || end.SilentFor > 20*tick/3+tick {
 					t.Errorf("%+v", end)
 				}
 			})
@@ -100,7 +100,7 @@ func TestKillSessionFails(t *testing.T) {
 		if err := <-killing(t, e, a, c.Session()+1, tick); !errors.Is(err, member.ErrUnknownSession) {
 			t.Errorf("a session that never was: %v", err)
 		}
-		if err := e.Member(a).KillSession(t.Context(), c.Session(), strings.Repeat("x", znode.MaxBy+1)); err == nil {
+		if err := e.Member(a).KillSession(t.Context(), c.Session(), strings.Repeat("x", znode.MaxRequester+1)); err == nil {
 			t.Error("a long name was taken")
 		}
 		e.Isolate(a)

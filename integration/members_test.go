@@ -139,7 +139,7 @@ func knows(e *cluster.Ensemble, id uint32, members ...uint32) bool {
 	s := e.Member(id).State()
 	s.RLock()
 	defer s.RUnlock()
-	r, ok := s.Roster()
+	r, ok := s.ServerList()
 	return ok && sameMembers(ids(r.Servers), members)
 }
 

@@ -509,7 +509,7 @@ func living(t *testing.T, s *znode.State, writers []*writer) {
 		if _, ok := sessions[id]; !ok {
 			t.Errorf("session %v, of %s, is gone", id, path)
 		}
-		paths := s.Look().GetEphemerals(id, nil)
+		paths := s.TreeView().GetEphemerals(id, nil)
 		n += len(paths)
 		if len(paths) != 1 || paths[0] != path {
 			t.Errorf("session %v has ephemerals %q, want %q", id, paths, path)

@@ -230,18 +230,18 @@ func (h *hanging) EntryEnd(uint64) {
 	time.Sleep(rest)
 }
 
-func (*hanging) TermStarted(znode.Term)              {}
-func (*hanging) Announced(uint32, uint64, uint64)    {}
-func (*hanging) Opened(znode.Session)                {}
-func (*hanging) Attached(znode.Session, znode.Owner) {}
-func (*hanging) Closed(znode.Session, znode.End)     {}
-func (*hanging) Listed(znode.Roster)                 {}
-func (*hanging) Applied(*proto.Txn, *znode.Result)   {}
-func (*hanging) Dropped(*proto.Txn)                  {}
-func (*hanging) Overused(znode.Quota)                {}
-func (*hanging) Swept(jute.SessionID, bool)          {}
-func (*hanging) Removed(znode.Removal, []string)     {}
-func (*hanging) Restored()                           {}
+func (*hanging) TermStarted(znode.Term)                            {}
+func (*hanging) MemberAnnounced(uint32, uint64, uint64)            {}
+func (*hanging) SessionOpened(znode.Session)                       {}
+func (*hanging) SessionAttached(znode.Session, znode.SessionOwner) {}
+func (*hanging) SessionClosed(znode.Session, znode.SessionEnd)     {}
+func (*hanging) ServerListChanged(znode.ServerList)                {}
+func (*hanging) TxnApplied(*proto.Txn, *znode.Result)              {}
+func (*hanging) TxnDropped(*proto.Txn)                             {}
+func (*hanging) QuotaExceeded(znode.ExceededQuota)                 {}
+func (*hanging) SessionSwept(jute.SessionID, bool)                 {}
+func (*hanging) NodesRemoved(znode.Removal, []string)              {}
+func (*hanging) SnapshotRestored()                                 {}
 
 // The same happens with a leader that hangs in apply. This test runs in real time, because a
 // goroutine that waits for the tree's lock would stop a bubble's clock.

@@ -111,7 +111,7 @@ func (l *Leader) sealEntry(begun time.Time) (b batch, err error) {
 	sweeps, due := l.removals.takeRemovals(begun)
 	b.hasRemovals = sweeps || len(due) > 0
 	l.expired.sealedExpiries = due
-	ends, err := expireTxns(due, l.cfg.Sessions.Now(begun))
+	ends, err := expireTxns(due, l.cfg.Sessions.TableTime(begun))
 	if err != nil {
 		return batch{}, err
 	}
@@ -184,7 +184,7 @@ type waitingTxn struct {
 
 // newWaitingTxn returns the record of a transaction that waits.
 func newWaitingTxn(txn *proto.Txn) waitingTxn {
-	return waitingTxn{txn: txn, size: pb.Size(txn), ops: znode.Weigh(txn)}
+	return waitingTxn{txn: txn, size: pb.Size(txn), ops: znode.TxnWeight(txn)}
 }
 
 func newIntake(sizes *metrics.Sizes) *intake {

@@ -487,11 +487,11 @@ func TestWritersKeepTheirSessions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			begun := time.Now()
-			e := &expiry{sessions: sessiontracker.NewGlobalTable(begun, time.Second, slices.Values([]sessiontracker.Seed{{ID: 7, Timeout: timeout}}))}
+			e := &expiry{sessions: sessiontracker.NewGlobalTable(begun, time.Second, slices.Values([]sessiontracker.TrackedSession{{ID: 7, Timeout: timeout}}))}
 			e.watched.Store(tt.watched)
 			now := begun.Add(timeout / 2)
 			e.touchWriters([]*proto.Txn{{Session: 7, Op: int32(tt.op)}}, now)
-			heard, _ := e.sessions.Heard(7, now)
+			heard, _ := e.sessions.LastHeard(7, now)
 			if touched := heard.Ago == 0; touched != tt.touched {
 				t.Errorf("touched %t, want %t", touched, tt.touched)
 			}

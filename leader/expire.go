@@ -29,8 +29,8 @@ type expiry struct {
 func (e *expiry) advanceTable(now time.Time) (late, due bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	late = e.sessions.Advance(now)
-	overdue := e.sessions.Due()
+	late = e.sessions.AdvanceStep(now)
+	overdue := e.sessions.HasDue()
 	e.watched.Store(overdue) // before any member is asked
 	return late, overdue && !e.deciding.Load()
 }
@@ -43,14 +43,14 @@ func (e *expiry) decideDue() {
 }
 
 // takeDue takes up to limit sessions whose round is over, and marks them as closing.
-func (e *expiry) takeDue(limit int) []sessiontracker.Overdue {
+func (e *expiry) takeDue(limit int) []sessiontracker.OverdueSession {
 	if !e.deciding.Load() {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	due := e.sessions.Decide(nil, limit)
-	e.deciding.Store(e.sessions.Due()) // the next entry takes more
+	due := e.sessions.TakeOverdue(nil, limit)
+	e.deciding.Store(e.sessions.HasDue()) // the next entry takes more
 	return due
 }
 
@@ -91,7 +91,7 @@ type round struct {
 // machine expires sessions too.
 func (l *Leader) expireLoop(ctx context.Context) error {
 	l.pinger.pingAll()
-	wait := l.cfg.Sessions.Wait(l.cfg.Monotonic.Now())
+	wait := l.cfg.Sessions.UntilAdvance(l.cfg.Monotonic.Now())
 	var r round
 	for {
 		select {
@@ -107,11 +107,11 @@ func (l *Leader) expireLoop(ctx context.Context) error {
 // pollExpiry does what is due at now. It returns for how long there is nothing more to do unless an
 // answer comes.
 func (l *Leader) pollExpiry(r *round, now time.Time) time.Duration {
-	if l.cfg.Sessions.Wait(now) == 0 { // before runRound: a late step delays the round
+	if l.cfg.Sessions.UntilAdvance(now) == 0 { // before runRound: a late step delays the round
 		l.advanceTable(r, now)
 	}
 	l.advanceRound(r, now)
-	return min(l.cfg.Sessions.Wait(now), r.timeLeft(now))
+	return min(l.cfg.Sessions.UntilAdvance(now), r.timeLeft(now))
 }
 
 // advanceTable moves table time on by half a tick and pings every member.

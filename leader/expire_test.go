@@ -177,7 +177,7 @@ func TestExpireSilenceIsClamped(t *testing.T) {
 		"heard now":    {8 * time.Second, 0},
 		"heard later":  {9 * time.Second, 0},
 	} {
-		txn, err := expireTxn(sessiontracker.Overdue{Seed: session(1, 2), Heard: tt.heard}, 8*time.Second)
+		txn, err := expireTxn(sessiontracker.OverdueSession{TrackedSession: session(1, 2), LastHeard: tt.heard}, 8*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestLateCheckPutsOffOnce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e, _, wake := due(t)
-			if e.expiry.deciding.Load() || e.table.Due() {
+			if e.expiry.deciding.Load() || e.table.HasDue() {
 				t.Fatal("due before its time")
 			}
 			for i, after := range tt.wake {
@@ -283,9 +283,9 @@ func TestLateCheckAsksAnew(t *testing.T) {
 func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	e, _, wake := due(t)
 	for id := jute.SessionID(2); id <= 6; id++ {
-		e.table.Attach(session(id, 2), e.start.Add(7*time.Second-timeout)) // due with 1
+		e.table.AttachSession(session(id, 2), e.start.Add(7*time.Second-timeout)) // due with 1
 	}
-	e.table.Attach(session(9, 2), e.start.Add(8500*time.Millisecond-timeout)) // at 10 s
+	e.table.AttachSession(session(9, 2), e.start.Add(8500*time.Millisecond-timeout)) // at 10 s
 	wake(time.Second)
 	wake(time.Second)
 	if got := e.expiry.takeDue(2); len(got) != 2 || !e.expiry.deciding.Load() {
@@ -294,11 +294,11 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	e.table.Touch(5, e.start.Add(9*time.Second), timeout)
 	wake(time.Second)
 	got := e.expiry.takeDue(100)
-	if slices.ContainsFunc(got, func(s sessiontracker.Overdue) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.deciding.Load() {
+	if slices.ContainsFunc(got, func(s sessiontracker.OverdueSession) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.deciding.Load() {
 		t.Errorf("took %v, want three of 1 to 6 without 5", got)
 	}
 	wake(time.Second) // 11 s: 9 is due by now, and is asked about
-	if e.expiry.deciding.Load() || !e.table.Due() {
+	if e.expiry.deciding.Load() || !e.table.HasDue() {
 		t.Error("9 is decided without a question, or not due")
 	}
 }
@@ -308,7 +308,7 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 func TestMassExpiryIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, took = 40 * maxExpiries, 2 * time.Millisecond
-		var sessions []sessiontracker.Seed
+		var sessions []sessiontracker.TrackedSession
 		for id := range jute.SessionID(n) {
 			sessions = append(sessions, session(id+10, 3))
 		}

@@ -17,7 +17,7 @@ type expired struct {
 	sessions *sessiontracker.GlobalTable
 	counters *Counters
 
-	sealedExpiries []sessiontracker.Overdue // whose expiry is in the entry that is under way; only for batchLoop, and for Run when it has ended
+	sealedExpiries []sessiontracker.OverdueSession // whose expiry is in the entry that is under way; only for batchLoop, and for Run when it has ended
 
 	mu         sync.Mutex
 	appliedIDs []jute.SessionID // not reported yet; in the order of sealed
@@ -46,10 +46,10 @@ func (e *expired) reportApplied() {
 // countLate counts how long after their time the sessions have expired. It leaves out the time for which
 // table time stood still, because this process was paused: a pause counts against no session.
 func (e *expired) countLate(ids []jute.SessionID, now time.Time) {
-	at := e.sessions.Now(now)
+	at := e.sessions.TableTime(now)
 	for _, s := range e.sealedExpiries {
 		if len(ids) > 0 && ids[0] == s.ID { // not so if its client came back meanwhile
-			e.counters.ExpiryLateness.Add(at - s.Heard - s.Timeout)
+			e.counters.ExpiryLateness.Add(at - s.LastHeard - s.Timeout)
 			ids = ids[1:]
 		}
 	}

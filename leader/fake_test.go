@@ -121,7 +121,7 @@ func (f *fakeLog) applyOldest() {
 	f.applied = append(f.applied, entry.Txns...)
 	for _, txn := range entry.Txns {
 		if txn.Op == int32(jute.OpExpire) {
-			f.table.Remove(jute.SessionID(txn.Session))
+			f.table.RemoveSession(jute.SessionID(txn.Session))
 			f.expired(jute.SessionID(txn.Session))
 		}
 		if txn.Op == int32(jute.OpSweep) {
@@ -233,8 +233,8 @@ func (s *fakeStream) Send(ping *proto.Ping) error {
 func (m *fakeMember) batches() (batches []*proto.Batch) {
 	now := time.Now()
 	for _, b := range m.touched.Flush(now) {
-		batch := &proto.Batch{Number: b.Number, AgeUs: uint64(now.Sub(b.Sent).Microseconds())}
-		for id, timeout := range b.Touched {
+		batch := &proto.Batch{Number: b.Number, AgeUs: uint64(now.Sub(b.SentAt).Microseconds())}
+		for id, timeout := range b.Timeouts {
 			batch.Sessions = append(batch.Sessions, int64(id))
 			batch.TimeoutsMs = append(batch.TimeoutsMs, uint32(timeout.Milliseconds()))
 		}
@@ -336,8 +336,8 @@ type ensemble struct {
 	streams   sync.WaitGroup
 }
 
-func session(id jute.SessionID, member uint32) sessiontracker.Seed {
-	return sessiontracker.Seed{ID: id, Timeout: timeout, Member: member, Since: uint64(id)}
+func session(id jute.SessionID, member uint32) sessiontracker.TrackedSession {
+	return sessiontracker.TrackedSession{ID: id, Timeout: timeout, OwnerMember: member, OwnerIndex: uint64(id)}
 }
 
 // mostMembers is how many members a test may have.
@@ -359,13 +359,13 @@ func (e *ensemble) configure(voters, observers []uint32) {
 func (e *ensemble) link(id uint32) (Link, error) { return e.all[id], nil }
 
 // newEnsemble returns an ensemble of three whose leader does not run yet.
-func newEnsemble(t *testing.T, sessions ...sessiontracker.Seed) *ensemble {
+func newEnsemble(t *testing.T, sessions ...sessiontracker.TrackedSession) *ensemble {
 	t.Helper()
 	return newEnsembleOf(t, []uint32{1, 2, 3}, nil, sessions...)
 }
 
 // newEnsembleOf is newEnsemble with these voters and observers.
-func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...sessiontracker.Seed) *ensemble {
+func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...sessiontracker.TrackedSession) *ensemble {
 	t.Helper()
 	start := time.Now()
 	e := &ensemble{t: t, start: start, records: &records{}, all: make([]*fakeMember, mostMembers+1), ended: make(chan error, 1)}

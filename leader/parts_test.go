@@ -99,8 +99,8 @@ func TestReceiver(t *testing.T) {
 // an entry lasts as long as the entry took.
 func TestRemovalsPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seeds := []sessiontracker.Seed{session(1, 1), session(2, 1), session(3, 1)}
-		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(yield func(sessiontracker.Seed) bool) {
+		seeds := []sessiontracker.TrackedSession{session(1, 1), session(2, 1), session(3, 1)}
+		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(yield func(sessiontracker.TrackedSession) bool) {
 			for _, s := range seeds {
 				if !yield(s) {
 					return
@@ -142,9 +142,9 @@ func TestRemovalsPause(t *testing.T) {
 // Expired sessions are counted once, with their lateness by table time.
 func TestExpiredReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(func(sessiontracker.Seed) bool) {})
+		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(func(sessiontracker.TrackedSession) bool) {})
 		e := &expired{log: quiet, clock: monotonic.System{}, sessions: table, counters: new(Counters)}
-		e.sealedExpiries = []sessiontracker.Overdue{{Seed: session(4, 1)}, {Seed: session(5, 1)}}
+		e.sealedExpiries = []sessiontracker.OverdueSession{{TrackedSession: session(4, 1)}, {TrackedSession: session(5, 1)}}
 		e.recordApplied(jute.SessionID(5)) // the client of 4 has come back
 		for range 2 {
 			e.reportApplied()
@@ -180,7 +180,7 @@ func TestHealthHandsOver(t *testing.T) {
 func TestPingerAcknowledges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		member := &fakeMember{id: 2}
-		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(yield func(sessiontracker.Seed) bool) { yield(session(9, 2)) })
+		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(yield func(sessiontracker.TrackedSession) bool) { yield(session(9, 2)) })
 		cfg := &Config{
 			Self: 1, Term: term, Nonce: nonce, Tick: tick, PartingTime: parting, WallClock: NewClock(time.Now), Monotonic: monotonic.System{},
 			Log: &fakeLog{commit: 100}, Sessions: table, AppliedIndex: func() uint64 { return 0 }, RaftTerm: func() uint64 { return term },
@@ -200,7 +200,7 @@ func TestPingerAcknowledges(t *testing.T) {
 		member.touched.Touch(9, timeout)
 		number := p.pingAll()
 		synctest.Wait()
-		if heard, _ := table.Heard(9, time.Now()); heard.Ago != 0 || !p.allAnswered(number, time.Now()) {
+		if heard, _ := table.LastHeard(9, time.Now()); heard.Ago != 0 || !p.allAnswered(number, time.Now()) {
 			t.Errorf("heard %v ago; answered: %t", heard.Ago, p.allAnswered(number, time.Now()))
 		}
 		if acks := member.acked(); len(acks) != 1 || acks[0].Commit != 100 {

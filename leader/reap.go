@@ -15,15 +15,15 @@ import (
 
 // Nodes finds the nodes that the leader is to remove.
 type Nodes interface {
-	// Reapable returns up to limit of the candidates that follow the one given as after and are
+	// ReapCandidates returns up to limit of the candidates that follow the one given as after and are
 	// due at now, in ms since 1970. A container that never had a child is due if it is older than
 	// neverUsedMs, unless that is 0. An empty result means that there are no more. Reapable may
 	// wait for apply, but not for the log.
-	Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate
+	ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate
 
-	// Unswept reports whether ended sessions have left nodes. It may wait for apply, but not for
+	// HasUnswept reports whether ended sessions have left nodes. It may wait for apply, but not for
 	// the log. It is called between two entries.
-	Unswept() bool
+	HasUnswept() bool
 }
 
 // Reaping says when nodes that are due are removed. Zero values stand for the defaults.
@@ -81,9 +81,9 @@ func (r *reaper) reapRound(ctx context.Context) (n int, err error) {
 	pace := time.NewTicker(time.Minute / time.Duration(r.cfg.Reaping.PerMinute))
 	defer pace.Stop()
 	now, neverUsed := r.cfg.WallClock.Now().UnixMilli(), r.cfg.Reaping.NeverUsed.Milliseconds()
-	var last znode.Candidate
+	var last znode.ReapCandidate
 	for {
-		page := r.cfg.Nodes.Reapable(now, neverUsed, last, reapPage)
+		page := r.cfg.Nodes.ReapCandidates(now, neverUsed, last, reapPage)
 		if len(page) == 0 {
 			return n, nil
 		}

@@ -26,24 +26,24 @@ type fakeNodes struct {
 	unswept int // steps to be swept
 }
 
-func (f *fakeNodes) Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate {
+func (f *fakeNodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.never = neverUsedMs
-	if after == (znode.Candidate{}) {
+	if after == (znode.ReapCandidate{}) {
 		f.asked, f.now = append(f.asked, time.Now()), append(f.now, now)
 	}
-	var page []znode.Candidate
+	var page []znode.ReapCandidate
 	for _, p := range f.paths {
 		if p > after.Path && len(page) < limit {
-			page = append(page, znode.Candidate{Path: p})
+			page = append(page, znode.ReapCandidate{Path: p})
 		}
 	}
 	f.largest = max(f.largest, len(page))
 	return page
 }
 
-func (f *fakeNodes) Unswept() bool {
+func (f *fakeNodes) HasUnswept() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.unswept > 0

@@ -31,7 +31,7 @@ func stampKill(txn *proto.Txn, sessions *sessiontracker.GlobalTable, now time.Ti
 	if pb.Unmarshal(txn.GetBody(), &kill) != nil {
 		return txn
 	}
-	heard, _ := sessions.Heard(jute.SessionID(kill.GetSession()), now)
+	heard, _ := sessions.LastHeard(jute.SessionID(kill.GetSession()), now)
 	kill.SilentMs = uint64(heard.Ago.Milliseconds())
 	body, err := pb.Marshal(&kill)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestSilenceIsTheLeaders(t *testing.T) {
 		if !pb.Equal(own, sent) {
 			t.Error("the transaction that the own member may send again was changed")
 		}
-		if heard, _ := e.table.Heard(10, time.Now()); heard.Ago != 3*time.Second {
+		if heard, _ := e.table.LastHeard(10, time.Now()); heard.Ago != 3*time.Second {
 			t.Errorf("the session was heard %v ago", heard.Ago)
 		}
 		o.hangUp(nil)

@@ -122,8 +122,8 @@ func TestLatenessIsCounted(t *testing.T) {
 		if got := e.counters.ExpiryLateness.Buckets(); got.Count != 3 || got.Sum != want.Seconds() {
 			t.Errorf("%d expiries were %v s late, want 3 and %v", got.Count, got.Sum, want.Seconds())
 		}
-		due := sessiontracker.Overdue{Seed: session(4, 1)}
-		e.expired.sealedExpiries = []sessiontracker.Overdue{due, {Seed: session(5, 1)}}
+		due := sessiontracker.OverdueSession{TrackedSession: session(4, 1)}
+		e.expired.sealedExpiries = []sessiontracker.OverdueSession{due, {TrackedSession: session(5, 1)}}
 		e.expired.countLate([]jute.SessionID{5}, time.Now())
 		if n := e.counters.ExpiryLateness.Buckets().Count; n != 4 {
 			t.Errorf("%d expiries, want 4: one of the two sessions has come back", n)

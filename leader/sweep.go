@@ -38,11 +38,11 @@ type removals struct {
 // takeRemovals returns what an entry removes, if the pause is over: whether it sweeps, and the
 // sessions that expire. The sweep comes first in the entry and the sessions
 // last. So writes come before the sessions, and clients that close theirs wait for at most one sweep.
-func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.Overdue) {
+func (r *removals) takeRemovals(now time.Time) (sweeps bool, due []sessiontracker.OverdueSession) {
 	if now.Before(r.pausedUntil) {
 		return false, nil
 	}
-	if r.unswept.Swap(false) && r.cfg.Nodes.Unswept() {
+	if r.unswept.Swap(false) && r.cfg.Nodes.HasUnswept() {
 		r.unswept.Store(true) // the next entry checks again
 		sweeps = true
 	}
@@ -65,7 +65,7 @@ func sweepTxn() (*proto.Txn, error) {
 }
 
 // expireTxns returns the transactions that end silent sessions, at table time now.
-func expireTxns(due []sessiontracker.Overdue, now time.Duration) (txns []*proto.Txn, err error) {
+func expireTxns(due []sessiontracker.OverdueSession, now time.Duration) (txns []*proto.Txn, err error) {
 	for _, s := range due {
 		txn, err := expireTxn(s, now)
 		if err != nil {
@@ -77,8 +77,8 @@ func expireTxns(due []sessiontracker.Overdue, now time.Duration) (txns []*proto.
 }
 
 // expireTxn returns the transaction that ends a session, at table time now.
-func expireTxn(s sessiontracker.Overdue, now time.Duration) (*proto.Txn, error) {
-	body, err := pb.Marshal(&proto.Expire{Since: s.Since, SilentMs: uint64(max(0, now-s.Heard).Milliseconds())})
+func expireTxn(s sessiontracker.OverdueSession, now time.Duration) (*proto.Txn, error) {
+	body, err := pb.Marshal(&proto.Expire{Since: s.OwnerIndex, SilentMs: uint64(max(0, now-s.LastHeard).Milliseconds())})
 	if err != nil {
 		return nil, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
 	}

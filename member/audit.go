@@ -11,25 +11,25 @@ func (h hooks) leads() bool { return h.m.audit != nil && h.m.terms.table != nil 
 
 // auditEnd puts the end of a session into the audit log, unless its client asked for it: that is in the log of the
 // member that the client asked.
-func (h hooks) auditEnd(end znode.End) {
-	if end.Reason == znode.Closed || !h.leads() {
+func (h hooks) auditEnd(end znode.SessionEnd) {
+	if end.Reason == znode.ReasonClosed || !h.leads() {
 		return
 	}
 	e := audit.Event{AtMs: end.AtMs, Zxid: end.Zxid, Session: end.Session, Address: end.Address, Operation: "expireSession", Timeout: end.Timeout}
-	if end.Reason == znode.Killed {
-		e.Operation, e.User = "killSession", end.By
+	if end.Reason == znode.ReasonKilled {
+		e.Operation, e.User = "killSession", end.RequestedBy
 	} else {
-		e.Reason = "not heard from for " + end.Silent.String()
+		e.Reason = "not heard from for " + end.SilentFor.String()
 	}
 	h.m.audit.Add(e)
 }
 
 // removalOperations says what the audit log calls a removal that no client asked for: the first is ZooKeeper's
 // name.
-var removalOperations = map[znode.Cause]struct{ name, reason string }{
-	znode.SessionEnded: {"ephemeralZNodeDeletionOnSessionCloseOrExpire", "its session ended"},
-	znode.TimeOver:     {"delete", "its time to live is over"},
-	znode.Unused:       {"delete", "a container without children"},
+var removalOperations = map[znode.RemovalCause]struct{ name, reason string }{
+	znode.CauseSessionEnded:   {"ephemeralZNodeDeletionOnSessionCloseOrExpire", "its session ended"},
+	znode.CauseTTLExpired:     {"delete", "its time to live is over"},
+	znode.CauseEmptyContainer: {"delete", "a container without children"},
 }
 
 // auditRemovals puts nodes that no client has deleted into the audit log.

@@ -54,7 +54,7 @@ func TestCopy(t *testing.T) {
 			}
 			file := backedUp(t, written)
 			nodes, later := 0, 0
-			h, _, err := backup.Read(bytes.NewReader(file), znode.Visitor{Node: func(n znode.Node) error {
+			h, _, err := backup.Read(bytes.NewReader(file), znode.ImageVisitor{Node: func(n znode.ImageNode) error {
 				if strings.HasPrefix(n.Path, "/n0") {
 					nodes++
 				}
@@ -71,7 +71,7 @@ func TestCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			restored := znode.New(znode.Config{Self: 1})
-			if err := restored.Restore(r); err != nil {
+			if err := restored.RestoreSnapshot(r); err != nil {
 				t.Fatal(err)
 			}
 			restored.RLock()

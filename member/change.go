@@ -69,8 +69,8 @@ func carryOut(ctx context.Context, f *follower.Follower, txn *proto.Txn) (znode.
 // outcome is a znode.Waiter with room for the result of its transaction.
 type outcome chan znode.Result
 
-// Applied implements znode.Waiter.
-func (o outcome) Applied(r *znode.Result) { o <- *r }
+// TxnApplied implements znode.Waiter.
+func (o outcome) TxnApplied(r *znode.Result) { o <- *r }
 
 // carryOutFailure returns an error of carryOut as an operator sees it. check names the command that shows whether the change was made.
 func carryOutFailure(err error, check string) error {

@@ -15,7 +15,7 @@ import (
 
 // Members that hash passwords with different algorithms notice each other, and say so once.
 func TestOtherDigestAlg(t *testing.T) {
-	sha256, err := digest.Parse("SHA-256")
+	sha256, err := digest.ParseAlgorithm("SHA-256")
 	if err != nil {
 		t.Fatal(err)
 	}

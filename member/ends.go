@@ -18,9 +18,9 @@ type EndsOf struct {
 // Ends yields the ends of sessions that this member has applied and that of selects, newest first.
 // All members keep the same ones: the last 10,000 of the ensemble. It holds the tree's lock for one
 // part of them at a time.
-func (m *Member) Ends(of EndsOf) iter.Seq[znode.End] {
-	return func(yield func(znode.End) bool) {
-		part, from := make([]znode.End, 0, listedPerLock), view.NewClientFilter(of.Address)
+func (m *Member) Ends(of EndsOf) iter.Seq[znode.SessionEnd] {
+	return func(yield func(znode.SessionEnd) bool) {
+		part, from := make([]znode.SessionEnd, 0, listedPerLock), view.NewClientFilter(of.Address)
 		for before, more := of.Before, true; more; {
 			part = someEnds(m.state, part[:0], before)
 			for _, end := range part {
@@ -35,10 +35,10 @@ func (m *Member) Ends(of EndsOf) iter.Seq[znode.End] {
 	}
 }
 
-func someEnds(state *znode.State, part []znode.End, before uint64) []znode.End {
+func someEnds(state *znode.State, part []znode.SessionEnd, before uint64) []znode.SessionEnd {
 	state.RLock()
 	defer state.RUnlock()
-	for end := range state.EndsBefore(before) {
+	for end := range state.SessionEndsBefore(before) {
 		if part = append(part, end); len(part) == listedPerLock {
 			break
 		}

@@ -16,7 +16,7 @@ import (
 	"rollcall/znode"
 )
 
-func endsOf(e *cluster.Ensemble, id uint32) []znode.End {
+func endsOf(e *cluster.Ensemble, id uint32) []znode.SessionEnd {
 	return slices.Collect(e.Member(id).Ends(member.EndsOf{}))
 }
 
@@ -53,19 +53,19 @@ func TestEnds(t *testing.T) {
 		}
 		term := raftTerm(e, leader)
 		closed, expired := got[0], got[1]
-		if closed.Session != polite.Session() || closed.Reason != znode.Closed || closed.Silent != 0 || closed.Member != leader || closed.Leader != leader || closed.Term != term {
+		if closed.Session != polite.Session() || closed.Reason != znode.ReasonClosed || closed.SilentFor != 0 || closed.Member != leader || closed.Leader != leader || closed.Term != term {
 			t.Errorf("closed by its client: %+v", closed)
 		}
-		if expired.Session != silent.Session() || expired.Reason != znode.Expired || expired.Ephemerals != 2 || expired.Member != away ||
+		if expired.Session != silent.Session() || expired.Reason != znode.ReasonExpired || expired.EphemeralCount != 2 || expired.Member != away ||
 			expired.Leader != leader || expired.Term != term || expired.Timeout != timeout || expired.Address == "" || expired.Zxid >= closed.Zxid {
 			t.Errorf("silent: %+v", expired)
 		}
 		// It was last heard from at most a third of its timeout before it was abandoned, and the
 		// table's step is half a tick.
-		if since := abandoned.Sub(expired.At().Add(-expired.Silent)); since < -tick/2 || since > timeout/3+tick/2 {
+		if since := abandoned.Sub(expired.EndedAt().Add(-expired.SilentFor)); since < -tick/2 || since > timeout/3+tick/2 {
 			t.Errorf("heard %v before it was abandoned", since)
 		}
-		if late := ended.Sub(expired.At()); late < 0 || late > tick/2 {
+		if late := ended.Sub(expired.EndedAt()); late < 0 || late > tick/2 {
 			t.Errorf("it ended %v before that was seen", late)
 		}
 
@@ -96,7 +96,7 @@ func applied(t *testing.T, n int) *znode.State {
 	index, seq := uint64(0), uint64(0)
 	apply := func(txn *proto.Txn) {
 		index++
-		if err := s.Apply(index, 1, &proto.Entry{Format: znode.FormatLevel, Term: 1, Nonce: 7, Txns: []*proto.Txn{txn}}); err != nil {
+		if err := s.ApplyEntry(index, 1, &proto.Entry{Format: znode.FormatLevel, Term: 1, Nonce: 7, Txns: []*proto.Txn{txn}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +116,7 @@ func applied(t *testing.T, n int) *znode.State {
 func TestEndsOf(t *testing.T) {
 	const n = 3000 // some parts of a listing
 	m := member.Over(applied(t, n))
-	var all []znode.End
+	var all []znode.SessionEnd
 	for end := range m.Ends(member.EndsOf{}) {
 		if want := uint64(n - len(all)); end.Number != want {
 			t.Fatalf("end %d comes where %d should", end.Number, want)
@@ -126,24 +126,24 @@ func TestEndsOf(t *testing.T) {
 	if len(all) != n {
 		t.Fatalf("%d ends, want %d", len(all), n)
 	}
-	of := func(match func(end znode.End) bool) []znode.End {
-		return slices.DeleteFunc(slices.Clone(all), func(end znode.End) bool { return !match(end) })
+	of := func(match func(end znode.SessionEnd) bool) []znode.SessionEnd {
+		return slices.DeleteFunc(slices.Clone(all), func(end znode.SessionEnd) bool { return !match(end) })
 	}
 	for _, tt := range []struct {
 		of    member.EndsOf
-		want  []znode.End
+		want  []znode.SessionEnd
 		count int
 	}{
-		{member.EndsOf{Session: 1<<56 + 5}, of(func(end znode.End) bool { return end.Session == 1<<56+5 }), 1},
+		{member.EndsOf{Session: 1<<56 + 5}, of(func(end znode.SessionEnd) bool { return end.Session == 1<<56+5 }), 1},
 		{member.EndsOf{Session: 1}, nil, 0},
-		{member.EndsOf{Address: "[fd00::3]:3"}, of(func(end znode.End) bool { return end.Address == "[fd00::3]:3" }), 1},
-		{member.EndsOf{Address: "fd00::3"}, of(func(end znode.End) bool { return end.Session%7 == all[n-1-3].Session%7 }), 429},
-		{member.EndsOf{Address: "[fd00:0::3]:3"}, of(func(end znode.End) bool { return end.Address == "[fd00::3]:3" }), 1},
-		{member.EndsOf{Address: "fd00::"}, of(func(end znode.End) bool { return end.Session%7 == all[n-1-7].Session%7 }), 429},
+		{member.EndsOf{Address: "[fd00::3]:3"}, of(func(end znode.SessionEnd) bool { return end.Address == "[fd00::3]:3" }), 1},
+		{member.EndsOf{Address: "fd00::3"}, of(func(end znode.SessionEnd) bool { return end.Session%7 == all[n-1-3].Session%7 }), 429},
+		{member.EndsOf{Address: "[fd00:0::3]:3"}, of(func(end znode.SessionEnd) bool { return end.Address == "[fd00::3]:3" }), 1},
+		{member.EndsOf{Address: "fd00::"}, of(func(end znode.SessionEnd) bool { return end.Session%7 == all[n-1-7].Session%7 }), 429},
 		{member.EndsOf{Address: "fd00:"}, nil, 0},
-		{member.EndsOf{Before: 1100}, of(func(end znode.End) bool { return end.Number < 1100 }), 1099},
+		{member.EndsOf{Before: 1100}, of(func(end znode.SessionEnd) bool { return end.Number < 1100 }), 1099},
 		{member.EndsOf{Before: 1}, nil, 0},
-		{member.EndsOf{Session: 1<<56 + 5, Address: "fd00::5", Before: 7}, of(func(end znode.End) bool { return end.Number == 6 }), 1},
+		{member.EndsOf{Session: 1<<56 + 5, Address: "fd00::5", Before: 7}, of(func(end znode.SessionEnd) bool { return end.Number == 6 }), 1},
 		{member.EndsOf{Session: 1<<56 + 5, Before: 6}, nil, 0},
 	} {
 		if got := slices.Collect(m.Ends(tt.of)); !slices.Equal(got, tt.want) || len(got) != tt.count {

@@ -28,31 +28,31 @@ const (
 // Event is one thing that happened in the ensemble.
 type Event struct {
 	Kind       EventKind
-	Term       uint64         // EventLeader: raft's term
-	Member     uint32         // the leader; the member that the session is attached to; 0 if to none
-	From       uint32         // EventMoved: the member it was attached to before
-	Session    jute.SessionID // all but EventLeader, EventQuota and EventFilling
-	Timeout    time.Duration  // EventOpened, EventMoved: granted
-	Address    string         // the client's
-	Ephemerals int            // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
-	Silent     time.Duration  // EventExpired, EventKilled: for how long the leader had not heard from it
-	By         string         // EventKilled: who asked for it
-	Quota      znode.Quota    // EventQuota: a quota that is overused; EventFilling: the quota of all data, in Bytes and BytesLimit
-	Times      int            // EventQuota: writes that left any quota overused since the last EventQuota
+	Term       uint64              // EventLeader: raft's term
+	Member     uint32              // the leader; the member that the session is attached to; 0 if to none
+	From       uint32              // EventMoved: the member it was attached to before
+	Session    jute.SessionID      // all but EventLeader, EventQuota and EventFilling
+	Timeout    time.Duration       // EventOpened, EventMoved: granted
+	Address    string              // the client's
+	Ephemerals int                 // EventExpired, EventClosed, EventKilled: number of nodes removed with the session
+	Silent     time.Duration       // EventExpired, EventKilled: for how long the leader had not heard from it
+	By         string              // EventKilled: who asked for it
+	Quota      znode.ExceededQuota // EventQuota: a quota that is overused; EventFilling: the quota of all data, in Bytes and BytesLimit
+	Times      int                 // EventQuota: writes that left any quota overused since the last EventQuota
 }
 
 // endOf is the event of a session's end.
-func endOf(end znode.End) Event {
+func endOf(end znode.SessionEnd) Event {
 	kind := EventClosed
 	switch end.Reason {
-	case znode.Expired:
+	case znode.ReasonExpired:
 		kind = EventExpired
-	case znode.Killed:
+	case znode.ReasonKilled:
 		kind = EventKilled
 	}
 	return Event{
 		Kind: kind, Member: end.Member, Session: end.Session, Address: end.Address,
-		Ephemerals: end.Ephemerals, Silent: end.Silent, By: end.By,
+		Ephemerals: end.EphemeralCount, Silent: end.SilentFor, By: end.RequestedBy,
 	}
 }
 

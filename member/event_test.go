@@ -30,19 +30,19 @@ var shownBy = map[string]string{
 
 // What the state says about a session's end is reported, field by field. Each is changed alone.
 func TestEndsAreShown(t *testing.T) {
-	show := func(end znode.End) map[string]string {
+	show := func(end znode.SessionEnd) map[string]string {
 		all := map[string]string{}
 		for _, f := range fieldsOf(endOf(end)) {
 			all[f.name] = fmt.Sprint(f.value)
 		}
 		return all
 	}
-	var end znode.End
+	var end znode.SessionEnd
 	fields := leaves(t, reflect.ValueOf(&end).Elem(), "")
 	for i, f := range fields {
 		f.set(i)
 	}
-	for _, end.Reason = range []znode.Reason{znode.Closed, znode.Expired} { // change makes the next one of it
+	for _, end.Reason = range []znode.EndReason{znode.ReasonClosed, znode.ReasonExpired} { // change makes the next one of it
 		before := show(end)
 		for _, f := range fields {
 			want, known := shownBy[f.name]

@@ -21,7 +21,7 @@ func TestServesOnceMostVote(t *testing.T) {
 		for _, id := range e.IDs() {
 			m := e.Member(id)
 			m.State().RLock()
-			_, listed := m.State().Roster()
+			_, listed := m.State().ServerList()
 			m.State().RUnlock()
 			if m.Role() != "" || listed {
 				t.Errorf("member %d: role %q, its state has a list: %t, and one of three disks votes", id, m.Role(), listed)

@@ -22,46 +22,46 @@ func (h hooks) TermStarted(t znode.Term) {
 	h.m.cfg.Hooks.TermStarted(t)
 }
 
-func (h hooks) Announced(member uint32, boot, replaced uint64) {
+func (h hooks) MemberAnnounced(member uint32, boot, replaced uint64) {
 	if member == h.m.cfg.ID {
 		h.m.applied.announced.Store(boot == h.m.incarnation.number)
 	}
 	h.m.applied.minFormat.Store(h.m.state.MinFormat())
-	h.m.follower.Announced(member, boot, replaced)
-	h.m.cfg.Hooks.Announced(member, boot, replaced)
+	h.m.follower.MemberAnnounced(member, boot, replaced)
+	h.m.cfg.Hooks.MemberAnnounced(member, boot, replaced)
 }
 
-func (h hooks) Opened(s znode.Session) {
+func (h hooks) SessionOpened(s znode.Session) {
 	if t := h.m.terms.table; t != nil {
-		t.Open(seed(s), h.m.cfg.Monotonic.Now())
+		t.AddSession(seed(s), h.m.cfg.Monotonic.Now())
 		h.m.applied.sessions.opened.Add(1)
 		h.m.events.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
-	h.m.follower.Opened(s)
+	h.m.follower.SessionOpened(s)
 	h.m.http.SessionOpened(s)
-	h.m.cfg.Hooks.Opened(s)
+	h.m.cfg.Hooks.SessionOpened(s)
 }
 
-func (h hooks) Attached(s znode.Session, old znode.Owner) {
+func (h hooks) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	if t := h.m.terms.table; t != nil {
-		t.Attach(seed(s), h.m.cfg.Monotonic.Now())
+		t.AttachSession(seed(s), h.m.cfg.Monotonic.Now())
 		h.m.applied.sessions.resumed.Add(1)
 		h.m.events.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
-	h.m.follower.Attached(s, old)
+	h.m.follower.SessionAttached(s, old)
 	h.m.server.Attached(s, old)
 	h.m.http.SessionMoved(s, old.Member)
-	h.m.cfg.Hooks.Attached(s, old)
+	h.m.cfg.Hooks.SessionAttached(s, old)
 }
 
-func (h hooks) Closed(s znode.Session, end znode.End) {
+func (h hooks) SessionClosed(s znode.Session, end znode.SessionEnd) {
 	if h.m.terms.table != nil {
 		h.m.terms.closed = append(h.m.terms.closed, s.ID)
 		if l := h.m.terms.current.Load(); l != nil { // a term that begins just now looks by itself
-			if h.m.state.Unswept() {
+			if h.m.state.HasUnswept() {
 				l.RecordUnswept()
 			}
-			if end.Reason == znode.Expired {
+			if end.Reason == znode.ReasonExpired {
 				l.RecordExpired(s.ID)
 			}
 		}
@@ -69,51 +69,51 @@ func (h hooks) Closed(s znode.Session, end znode.End) {
 		h.m.events.emit(endOf(end))
 	}
 	h.auditEnd(end)
-	h.m.follower.Closed(s, end)
+	h.m.follower.SessionClosed(s, end)
 	h.m.server.Closed(s, end)
 	h.m.http.SessionEnded(s, end)
-	h.m.cfg.Hooks.Closed(s, end)
+	h.m.cfg.Hooks.SessionClosed(s, end)
 }
 
-func (h hooks) Swept(id jute.SessionID, last bool) {
+func (h hooks) SessionSwept(id jute.SessionID, last bool) {
 	if last {
 		h.m.server.Swept(id)
 	}
-	h.m.cfg.Hooks.Swept(id, last)
+	h.m.cfg.Hooks.SessionSwept(id, last)
 }
 
-func (h hooks) Removed(of znode.Removal, paths []string) {
+func (h hooks) NodesRemoved(of znode.Removal, paths []string) {
 	h.auditRemovals(of, paths)
-	h.m.cfg.Hooks.Removed(of, paths)
+	h.m.cfg.Hooks.NodesRemoved(of, paths)
 }
 
-func (h hooks) Listed(r znode.Roster) {
+func (h hooks) ServerListChanged(r znode.ServerList) {
 	h.m.lists.applied.Store(&r)
 	h.m.lists.wake()
 	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
-	h.m.follower.Listed(r)
-	h.m.cfg.Hooks.Listed(r)
+	h.m.follower.ServerListChanged(r)
+	h.m.cfg.Hooks.ServerListChanged(r)
 }
 
-func (h hooks) Applied(txn *proto.Txn, r *znode.Result) {
+func (h hooks) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	if txn.GetBoot() == h.m.incarnation.number { // otherwise this member applies its old log once more
 		h.m.audit.Applied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
 	h.m.applied.clientReconfig.applied(txn, r)
-	h.m.follower.Applied(txn, r)
-	h.m.cfg.Hooks.Applied(txn, r)
+	h.m.follower.TxnApplied(txn, r)
+	h.m.cfg.Hooks.TxnApplied(txn, r)
 }
 
-func (h hooks) Dropped(txn *proto.Txn) {
+func (h hooks) TxnDropped(txn *proto.Txn) {
 	h.m.applied.dropped.Add(1)
-	h.m.cfg.Hooks.Dropped(txn)
+	h.m.cfg.Hooks.TxnDropped(txn)
 }
 
-func (h hooks) Overused(q znode.Quota) {
+func (h hooks) QuotaExceeded(q znode.ExceededQuota) {
 	if h.m.terms.table != nil {
 		h.m.applied.quotaWarnings.overused(q)
 	}
-	h.m.cfg.Hooks.Overused(q)
+	h.m.cfg.Hooks.QuotaExceeded(q)
 }
 
 func (h hooks) EntryEnd(index uint64) {
@@ -126,28 +126,28 @@ func (h hooks) EntryEnd(index uint64) {
 	h.m.cfg.Hooks.EntryEnd(index)
 }
 
-func (h hooks) Restored() {
+func (h hooks) SnapshotRestored() {
 	h.m.lists.applied.Store(nil) // if there is a list, Listed follows
 	h.m.applied.index.Store(h.m.state.Index())
 	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number) // the announcement may be in the snapshot alone
-	h.m.follower.Restored()
+	h.m.follower.SnapshotRestored()
 	h.m.server.Restored()
-	h.m.cfg.Hooks.Restored()
+	h.m.cfg.Hooks.SnapshotRestored()
 }
 
 // deaf is the Config.Hooks of a member without observers.
 type deaf struct{}
 
-func (deaf) TermStarted(znode.Term)              {}
-func (deaf) Announced(uint32, uint64, uint64)    {}
-func (deaf) Opened(znode.Session)                {}
-func (deaf) Attached(znode.Session, znode.Owner) {}
-func (deaf) Closed(znode.Session, znode.End)     {}
-func (deaf) Swept(jute.SessionID, bool)          {}
-func (deaf) Removed(znode.Removal, []string)     {}
-func (deaf) Listed(znode.Roster)                 {}
-func (deaf) Applied(*proto.Txn, *znode.Result)   {}
-func (deaf) Dropped(*proto.Txn)                  {}
-func (deaf) Overused(znode.Quota)                {}
-func (deaf) EntryEnd(uint64)                     {}
-func (deaf) Restored()                           {}
+func (deaf) TermStarted(znode.Term)                            {}
+func (deaf) MemberAnnounced(uint32, uint64, uint64)            {}
+func (deaf) SessionOpened(znode.Session)                       {}
+func (deaf) SessionAttached(znode.Session, znode.SessionOwner) {}
+func (deaf) SessionClosed(znode.Session, znode.SessionEnd)     {}
+func (deaf) SessionSwept(jute.SessionID, bool)                 {}
+func (deaf) NodesRemoved(znode.Removal, []string)              {}
+func (deaf) ServerListChanged(znode.ServerList)                {}
+func (deaf) TxnApplied(*proto.Txn, *znode.Result)              {}
+func (deaf) TxnDropped(*proto.Txn)                             {}
+func (deaf) QuotaExceeded(znode.ExceededQuota)                 {}
+func (deaf) EntryEnd(uint64)                                   {}
+func (deaf) SnapshotRestored()                                 {}

@@ -103,8 +103,8 @@ func (i *insider) Go(ctx context.Context, op jute.Op, rec client.Record, done fu
 // answered is a znode.Waiter that passes on a result as the reply that a client would get, without its body.
 type answered func(client.Reply, error)
 
-// Applied implements znode.Waiter.
-func (a answered) Applied(r *znode.Result) {
+// TxnApplied implements znode.Waiter.
+func (a answered) TxnApplied(r *znode.Result) {
 	a(client.Reply{ReplyHeader: jute.ReplyHeader{Zxid: r.Zxid, Err: r.Code}}, nil)
 }
 

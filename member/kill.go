@@ -36,8 +36,8 @@ func (m *Member) KillSession(ctx context.Context, id jute.SessionID, by string) 
 }
 
 func (m *Member) killSession(ctx context.Context, id jute.SessionID, by string) error {
-	if len(by) > znode.MaxBy {
-		return fmt.Errorf("the operator's name has %d bytes, more than %d", len(by), znode.MaxBy)
+	if len(by) > znode.MaxRequester {
+		return fmt.Errorf("the operator's name has %d bytes, more than %d", len(by), znode.MaxRequester)
 	}
 	if err := m.mayCarryOut(); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (m *Member) killSession(ctx context.Context, id jute.SessionID, by string) 
 	if !ok {
 		return ErrUnknownSession
 	}
-	body, err := pb.Marshal(&proto.Kill{Session: int64(id), Since: session.Since, By: by})
+	body, err := pb.Marshal(&proto.Kill{Session: int64(id), Since: session.OwnerIndex, By: by})
 	if err != nil {
 		return fmt.Errorf("the kill cannot be encoded: %w", err)
 	}

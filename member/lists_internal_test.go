@@ -129,7 +129,7 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	if list, hearsay := u.lists.message(); !hearsay || list.GetVersion() != 3 || !slices.Equal(list.GetServers(), lines(t, serverOne, serverTwo).Lines()) {
 		t.Errorf("passed on: %v, hearsay %t", list, hearsay)
 	}
-	u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne, serverTwo)})
+	u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne, serverTwo)})
 	if _, hearsay := u.lists.message(); hearsay {
 		t.Error("the list of the state is called hearsay")
 	}
@@ -179,11 +179,11 @@ func TestStoredList(t *testing.T) {
 		if tt.damaged && (!strings.Contains(err.Error(), "the stored server list is damaged") || !strings.Contains(err.Error(), "The way out: ")) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 8, Servers: lines(t, serverOne)})
+		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 8, Servers: lines(t, serverOne)})
 		if version, _ := u.lists.newestServers(); version != 8 {
 			t.Errorf("%s: version %d counts, and the state has 8", tt.name, version)
 		}
-		u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 6, Servers: lines(t, serverOne)})
+		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 6, Servers: lines(t, serverOne)})
 		if version, _ := u.lists.newestServers(); version != max(6, tt.version) {
 			t.Errorf("%s: version %d counts, and the state has 6", tt.name, version)
 		}
@@ -196,14 +196,14 @@ func TestWhenAStateGetsAList(t *testing.T) {
 	own, former := wire.EnsembleID{9}, wire.EnsembleID{8}
 	for _, tt := range []struct {
 		name  string
-		state *znode.Roster
+		state *znode.ServerList
 		text  bool
 		gets  bool
 	}{
 		{"a new one", nil, true, true},
 		{"of a standalone server", nil, false, false},
-		{"after a recovery", &znode.Roster{Ensemble: former, Version: 3, Servers: lines(t, serverOne)}, true, true},
-		{"with a list", &znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne)}, true, false},
+		{"after a recovery", &znode.ServerList{EnsembleID: former, Version: 3, Servers: lines(t, serverOne)}, true, true},
+		{"with a list", &znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne)}, true, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
 		u.ports.book.SetEnsemble(own)
@@ -224,12 +224,12 @@ func TestNoTermBeforeMostVote(t *testing.T) {
 	own, former := wire.EnsembleID{9}, wire.EnsembleID{8}
 	for _, tt := range []struct {
 		name     string
-		state    *znode.Roster
+		state    *znode.ServerList
 		founding bool
 	}{
 		{"without a list", nil, true},
-		{"with a list from before a recovery", &znode.Roster{Ensemble: former, Version: 3, Servers: lines(t, serverOne)}, true},
-		{"with a list", &znode.Roster{Ensemble: own, Version: 3, Servers: lines(t, serverOne)}, false},
+		{"with a list from before a recovery", &znode.ServerList{EnsembleID: former, Version: 3, Servers: lines(t, serverOne)}, true},
+		{"with a list", &znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne)}, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
 		u.ports.book.SetEnsemble(own)

@@ -50,7 +50,7 @@ func (a machine) Apply(batch []quorum.Committed) error {
 func (a machine) apply(c quorum.Committed, entry *proto.Entry) error {
 	a.state.Lock()
 	defer a.state.Unlock()
-	if err := a.state.Apply(c.Index, c.Term, entry); err != nil {
+	if err := a.state.ApplyEntry(c.Index, c.Term, entry); err != nil {
 		return fmt.Errorf("member: apply log entry %d: %w", c.Index, err)
 	}
 	return nil
@@ -66,12 +66,12 @@ func (a machine) Snapshot() (quorum.Snapshot, error) {
 // Restore replaces the state. The state's hooks close the clients' connections.
 func (a machine) Restore(r io.ReadCloser) error {
 	defer func() { _ = r.Close() }() // it was only read
-	return newer(a.state.Restore(r))
+	return newer(a.state.RestoreSnapshot(r))
 }
 
 // Verify reads a snapshot and makes all of Restore's checks. It takes no lock.
 func (a machine) Verify(r io.Reader) (disk.Contents, error) {
-	index, term, err := znode.Verify(r)
+	index, term, err := znode.VerifySnapshot(r)
 	return disk.Contents{Index: index, Term: term}, newer(err)
 }
 

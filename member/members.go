@@ -93,8 +93,8 @@ func (o operations) changeServers(ctx context.Context, c admin.MembersChange) (z
 
 // serversChange returns the body of the transaction that makes a change in a term, or why there is none.
 func serversChange(c admin.MembersChange, term uint64) ([]byte, error) {
-	if n := len(c.By); n > znode.MaxBy {
-		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxBy)
+	if n := len(c.By); n > znode.MaxRequester {
+		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxRequester)
 	}
 	body, err := pb.Marshal(&proto.ChangeServers{Joining: c.Joining, Leaving: c.Leaving, Members: c.Members, Version: c.Version, Force: c.Force, By: c.By, Term: term})
 	switch {
@@ -141,12 +141,12 @@ func (o operations) changeFailure(r znode.Result) error {
 	case jute.OK:
 		return nil
 	case jute.BadArguments, jute.MarshallingError:
-		return &admin.Failure{Status: http.StatusBadRequest, Text: r.Why}
+		return &admin.Failure{Status: http.StatusBadRequest, Text: r.RejectReason}
 	case jute.BadVersion:
 		version, _ := o.m.lists.newestServers()
 		return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("the list was changed meanwhile: its version is 0x%x now; look at it, and try again", uint64(version))}
 	}
-	return &admin.Failure{Status: http.StatusConflict, Text: r.Why}
+	return &admin.Failure{Status: http.StatusConflict, Text: r.RejectReason}
 }
 
 // leadPause is the time between two checks of the leader.

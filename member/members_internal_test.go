@@ -17,7 +17,7 @@ import (
 // Each outcome of a change of the list has a status, and says what to do.
 func TestChangeFailures(t *testing.T) {
 	m := operations{m: &Member{lists: &serverLists{}}}
-	m.m.lists.applied.Store(&znode.Roster{Version: 7})
+	m.m.lists.applied.Store(&znode.ServerList{Version: 7})
 	for _, tt := range []struct {
 		name   string
 		err    error
@@ -27,9 +27,9 @@ func TestChangeFailures(t *testing.T) {
 		{"done", m.changeFailure(znode.Result{}), 0, ""},
 		{"no leader", carryOutFailure(fmt.Errorf("%w: %w", ErrNoLeader, context.DeadlineExceeded), "ask"), http.StatusServiceUnavailable, "nothing was done"},
 		{"not confirmed", carryOutFailure(ErrNotConfirmed, "ask for the list"), http.StatusGatewayTimeout, "and may still be made; ask for the list"},
-		{"wrong list", m.changeFailure(znode.Result{Code: jute.BadArguments, Why: "no participant"}), http.StatusBadRequest, "no participant"},
+		{"wrong list", m.changeFailure(znode.Result{Code: jute.BadArguments, RejectReason: "no participant"}), http.StatusBadRequest, "no participant"},
 		{"other version", m.changeFailure(znode.Result{Code: jute.BadVersion}), http.StatusConflict, "its version is 0x7 now"},
-		{"no majority", m.changeFailure(znode.Result{Code: jute.NewConfigNoQuorum, Why: "servers 4, 5 cannot be reached"}), http.StatusConflict, "cannot be reached"},
+		{"no majority", m.changeFailure(znode.Result{Code: jute.NewConfigNoQuorum, RejectReason: "servers 4, 5 cannot be reached"}), http.StatusConflict, "cannot be reached"},
 	} {
 		f, failed := errors.AsType[*admin.Failure](tt.err)
 		switch {
@@ -42,7 +42,7 @@ func TestChangeFailures(t *testing.T) {
 // A change that no leader could carry out is rejected before it is submitted.
 func TestWrongChanges(t *testing.T) {
 	for want, c := range map[string]admin.MembersChange{
-		"the operator's name has 256 bytes, more than 255": {By: strings.Repeat("x", znode.MaxBy+1)},
+		"the operator's name has 256 bytes, more than 255": {By: strings.Repeat("x", znode.MaxRequester+1)},
 		"bytes, more than 262144":                          {Change: serverlist.Change{Members: strings.Repeat("x", maxServersChange)}},
 		"cannot be encoded":                                {Change: serverlist.Change{Members: "\xff"}},
 	} {

@@ -35,7 +35,7 @@ func (s source) stateMetrics() []metrics.Native {
 		metrics.CounterBy("rollcall_sessions_ended_total", "reason",
 			"sessions that ended; counted likewise", func() map[string]uint64 {
 				ended := make(map[string]uint64)
-				for _, why := range []znode.Reason{znode.Closed, znode.Expired, znode.Killed} {
+				for _, why := range []znode.EndReason{znode.ReasonClosed, znode.ReasonExpired, znode.ReasonKilled} {
 					ended[why.String()] = m.applied.sessions.ended[why].Load()
 				}
 				return ended

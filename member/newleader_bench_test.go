@@ -47,7 +47,7 @@ func manySessions(b *testing.B, n int) *znode.State {
 	state, index, seq := znode.New(znode.Config{}), uint64(0), uint64(0)
 	apply := func(txns ...*proto.Txn) {
 		index++
-		if err := state.Apply(index, 1, &proto.Entry{Format: 1, Term: 1, Nonce: 7, Txns: txns}); err != nil {
+		if err := state.ApplyEntry(index, 1, &proto.Entry{Format: 1, Term: 1, Nonce: 7, Txns: txns}); err != nil {
 			b.Fatal(err)
 		}
 	}

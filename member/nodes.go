@@ -46,7 +46,7 @@ func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
 	if n.ACL, _, code = tree.GetACL(path, who); code != jute.OK {
 		return n, nodeFailure(code, q.Path)
 	}
-	n.Children, n.More, code = tree.Look().ChildrenAfter(path, q.After, q.Limit, view.MaxBytes, who)
+	n.Children, n.More, code = tree.TreeView().ChildrenAfter(path, q.After, q.Limit, view.MaxBytes, who)
 	if code != jute.OK {
 		return n, nodeFailure(code, q.Path)
 	}

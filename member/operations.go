@@ -29,7 +29,7 @@ func (o operations) Load() admin.Load {
 }
 
 // Ends implements admin.Operations.
-func (o operations) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.End] {
+func (o operations) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
 	return o.m.Ends(EndsOf{Session: session, Address: address, Before: before})
 }
 

@@ -21,16 +21,16 @@ func TestPlant(t *testing.T) {
 	const id, zxid, term = 7<<56 + 3, 9<<32 + 5, 9
 	password := [16]byte{1, 2, 3}
 	image := func(w io.Writer) error {
-		nodes := []znode.Node{
+		nodes := []znode.ImageNode{
 			{Path: "/"},
-			{Path: "/app", Data: []byte("of before"), Creates: 4},
-			{Path: "/app/lock", Owner: id, Czxid: zxid, Mzxid: zxid, Pzxid: zxid},
+			{Path: "/app", Data: []byte("of before"), CreateCount: 4},
+			{Path: "/app/lock", OwnerSession: id, Czxid: zxid, Mzxid: zxid, Pzxid: zxid},
 			{Path: "/zookeeper"},
 			{Path: "/zookeeper/config"},
 			{Path: "/zookeeper/quota"},
 		}
-		iw, err := znode.NewImageWriter(w, znode.Head{
-			Index: 2, Zxid: zxid, Members: []znode.Progress{{ID: 7, Highest: id}}, Sessions: 1, Nodes: uint64(len(nodes)),
+		iw, err := znode.NewImageWriter(w, znode.ImageHead{
+			Index: 2, Zxid: zxid, Members: []znode.MemberProgress{{ID: 7, HighestSession: id}}, SessionCount: 1, NodeCount: uint64(len(nodes)),
 		})
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ func configuredList(node *quorum.Node) (list serverlist.List) {
 // present implements leader.Config.Present. If the configuration could not follow the list after the change, nobody
 // counts, so that the change is refused.
 func (t *terms) present(txn *proto.Txn) []uint32 {
-	change, err := znode.ChangeOf(txn)
+	change, err := znode.ServerListChange(txn)
 	if err != nil {
 		return nil // apply refuses it
 	}

@@ -22,7 +22,7 @@ type applyProgress struct {
 
 // membersChanged takes over what the state knows of the members' processes. self is this member, and its process is boot.
 func (p *applyProgress) membersChanged(state *znode.State, self uint32, boot uint64) {
-	current, _ := state.Boot(self)
+	current, _ := state.MemberBoot(self)
 	p.announced.Store(current == boot)
 	p.minFormat.Store(state.MinFormat())
 }
@@ -31,5 +31,5 @@ func (p *applyProgress) membersChanged(state *znode.State, self uint32, boot uin
 // one member, and none when a member replays its log.
 type sessionCounters struct {
 	opened, resumed atomic.Uint64
-	ended           [znode.Killed + 1]atomic.Uint64 // by reason
+	ended           [znode.ReasonKilled + 1]atomic.Uint64 // by reason
 }

@@ -29,7 +29,7 @@ type quotaWarnings struct {
 }
 
 // overused reports a write that left a quota overused.
-func (w *quotaWarnings) overused(q znode.Quota) {
+func (w *quotaWarnings) overused(q znode.ExceededQuota) {
 	if w.overuses++; time.Since(w.reported) < quotaPause {
 		return
 	}
@@ -47,7 +47,7 @@ func (w *quotaWarnings) dataUsed(used, quota int64) {
 	}
 	reached := sharesReached(w.sharesReached, used, quota)
 	if reached > w.sharesReached {
-		w.events.emit(Event{Kind: EventFilling, Member: w.self, Quota: znode.Quota{Path: "/", CountLimit: -1, Bytes: used, BytesLimit: quota}})
+		w.events.emit(Event{Kind: EventFilling, Member: w.self, Quota: znode.ExceededQuota{Path: "/", CountLimit: -1, Bytes: used, BytesLimit: quota}})
 	}
 	w.sharesReached = reached
 }

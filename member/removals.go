@@ -17,7 +17,7 @@ func (v viewer) removals(ctx context.Context, q *proto.ViewRemovals) *proto.Remo
 		part = v.someRemovals(part[:0], zxid, number)
 		for i := range part {
 			one := &part[i]
-			zxid, number = one.Zxid, one.Part
+			zxid, number = one.Zxid, one.TxnPart
 			if len(q.Path) > 0 && one.Path != string(q.Path) {
 				continue
 			}
@@ -48,12 +48,12 @@ func (v viewer) someRemovals(part []znode.Removal, zxid int64, number uint32) []
 
 func removalRow(r *znode.Removal) *proto.RemovalRow {
 	return &proto.RemovalRow{
-		Path: []byte(r.Path), Zxid: r.Zxid, Part: r.Part, RemovedMs: r.AtMs, Cause: removalCauses[r.Cause],
+		Path: []byte(r.Path), Zxid: r.Zxid, Part: r.TxnPart, RemovedMs: r.AtMs, Cause: removalCauses[r.Cause],
 		Member: r.Member, Session: uint64(r.Session), Address: []byte(r.Address),
 	}
 }
 
-var removalCauses = map[znode.Cause]proto.RemovalCause{
-	znode.Deleted: proto.RemovalCause_REMOVAL_CAUSE_DELETE, znode.SessionEnded: proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED,
-	znode.TimeOver: proto.RemovalCause_REMOVAL_CAUSE_TTL, znode.Unused: proto.RemovalCause_REMOVAL_CAUSE_CONTAINER,
+var removalCauses = map[znode.RemovalCause]proto.RemovalCause{
+	znode.CauseDeleted: proto.RemovalCause_REMOVAL_CAUSE_DELETE, znode.CauseSessionEnded: proto.RemovalCause_REMOVAL_CAUSE_SESSION_ENDED,
+	znode.CauseTTLExpired: proto.RemovalCause_REMOVAL_CAUSE_TTL, znode.CauseEmptyContainer: proto.RemovalCause_REMOVAL_CAUSE_CONTAINER,
 }

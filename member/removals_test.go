@@ -130,7 +130,7 @@ func TestRemovalPages(t *testing.T) {
 		t.Helper()
 		seq++
 		txn := &proto.Txn{Member: 1, Boot: 5, Seq: seq, Op: int32(jute.OpMulti), Body: jute.AppendMulti(nil, ops)}
-		if err := s.Apply(s.Index()+1, 1, &proto.Entry{Format: znode.FormatLevel, Term: 1, Nonce: 7, Txns: []*proto.Txn{txn}}); err != nil {
+		if err := s.ApplyEntry(s.Index()+1, 1, &proto.Entry{Format: znode.FormatLevel, Term: 1, Nonce: 7, Txns: []*proto.Txn{txn}}); err != nil {
 			t.Fatal(err)
 		}
 	}

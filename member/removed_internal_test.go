@@ -71,7 +71,7 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 		}
 		u := newUnstarted(t, three, before)
 		u.ports.book.SetEnsemble(own)
-		u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 5, Servers: tt.list})
+		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 5, Servers: tt.list})
 		if tt.said != nil {
 			if tt.said.Roster == nil {
 				tt.said.Roster = message(5, own, tt.list.Lines()...)
@@ -81,7 +81,7 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 		if got := u.removal.version(); (got == 5) != tt.removed || got != 0 && got != 5 {
 			t.Errorf("%s: removed by version %d, want %t", tt.name, got, tt.removed)
 		}
-		u.lists.applied.Store(&znode.Roster{Ensemble: own, Version: 6, Servers: without})
+		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 6, Servers: without})
 		if got := u.removal.version(); got != 0 {
 			t.Errorf("%s, and there is a newer list: removed by version %d", tt.name, got)
 		}

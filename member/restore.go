@@ -23,11 +23,11 @@ const (
 )
 
 // Image reads an image, such as a backup, from its beginning, and calls v with its parts.
-type Image func(v znode.Visitor) error
+type Image func(v znode.ImageVisitor) error
 
 // Restored is the state that the members of a new ensemble get.
 type Restored struct {
-	head znode.Head
+	head znode.ImageHead
 	read Image
 }
 
@@ -35,29 +35,29 @@ type Restored struct {
 // says of the members of the former ensemble, its list of servers, and the connections of sessions. It keeps the greatest id of a
 // session of each member, so that no id is used twice. read is called again for each member that is filled.
 func Restore(read Image) (*Restored, error) {
-	var h znode.Head
-	err := read(znode.Visitor{
-		Head:    func(has znode.Head) error { h = has; return nil },
-		Unswept: func(jute.SessionID) error { h.Unswept++; return nil },
-		End:     func(e znode.End) error { h.Ends++; h.EndsEver = e.Number; return nil },
-		Node:    func(znode.Node) error { h.Nodes++; return nil },
+	var h znode.ImageHead
+	err := read(znode.ImageVisitor{
+		Head:    func(has znode.ImageHead) error { h = has; return nil },
+		Unswept: func(jute.SessionID) error { h.UnsweptCount++; return nil },
+		End:     func(e znode.SessionEnd) error { h.EndCount++; h.EndsTotal = e.Number; return nil },
+		Node:    func(znode.ImageNode) error { h.NodeCount++; return nil },
 	})
 	if err != nil {
 		return nil, err
 	}
 	h.Index = max(h.Index, disk.BootstrapIndex+1)
 	members := h.Members
-	h.Members, h.Roster = nil, znode.Roster{}
+	h.Members, h.ServerList = nil, znode.ServerList{}
 	for _, m := range members {
-		if m.Highest != 0 {
-			h.Members = append(h.Members, znode.Progress{ID: m.ID, Highest: m.Highest})
+		if m.HighestSession != 0 {
+			h.Members = append(h.Members, znode.MemberProgress{ID: m.ID, HighestSession: m.HighestSession})
 		}
 	}
 	return &Restored{h, read}, nil
 }
 
 // Head returns what the image for the new ensemble says before its sessions and nodes.
-func (r *Restored) Head() znode.Head { return r.head }
+func (r *Restored) Head() znode.ImageHead { return r.head }
 
 // Term returns the raft term of the state. The first leader leads in a later one.
 func (r *Restored) Term() uint64 {
@@ -71,13 +71,13 @@ func (r *Restored) WriteImage(w io.Writer) (digest uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = r.read(znode.Visitor{
+	err = r.read(znode.ImageVisitor{
 		Session: func(s znode.Session) error {
-			s.Owner = znode.Owner{}
+			s.Owner = znode.SessionOwner{}
 			return iw.Session(s)
 		},
 		Unswept: iw.Unswept, End: iw.End,
-		Node: func(n znode.Node) error {
+		Node: func(n znode.ImageNode) error {
 			if n.Path == znode.ConfigPath && n.Version < 0 { // the text of the former list
 				n.Data, n.Mzxid, n.Mtime, n.Version = nil, 0, 0, 0
 			}
@@ -102,13 +102,13 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 	defer s.Unlock()
 	term := s.Term()
 	apply := func(txns ...*proto.Txn) error {
-		return s.Apply(s.Index()+1, term.Term, &proto.Entry{Format: znode.FormatLevel, Term: term.Term, Nonce: term.Nonce, TimeMs: s.TimeMs(), Txns: txns})
+		return s.ApplyEntry(s.Index()+1, term.Term, &proto.Entry{Format: znode.FormatLevel, Term: term.Term, Nonce: term.Nonce, TimeMs: s.TimeMs(), Txns: txns})
 	}
 	sessions := slices.Collect(s.Sessions(0))
 	for some := range slices.Chunk(sessions, killsPerEntry) {
 		var txns []*proto.Txn
 		for _, session := range some {
-			body, err := pb.Marshal(&proto.Kill{Session: int64(session.ID), Since: session.Since, By: by})
+			body, err := pb.Marshal(&proto.Kill{Session: int64(session.ID), Since: session.OwnerIndex, By: by})
 			if err != nil {
 				return 0, nil, err
 			}
@@ -118,7 +118,7 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 			return 0, nil, err
 		}
 	}
-	for s.Unswept() {
+	for s.HasUnswept() {
 		body, err := pb.Marshal(&proto.Sweep{Nodes: sweptPerEntry})
 		if err == nil {
 			err = apply(&proto.Txn{Op: int32(jute.OpSweep), Body: body})
@@ -131,7 +131,7 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 		return 0, nil, fmt.Errorf("member: %d sessions have not ended", s.SessionCount())
 	}
 	sn := s.Snapshot()
-	return len(sessions), func(v znode.Visitor) error {
+	return len(sessions), func(v znode.ImageVisitor) error {
 		return through(func(w io.Writer) error {
 			_, err := sn.WriteTo(w)
 			return err
@@ -151,7 +151,7 @@ func restoreState(s *znode.State, read Image) error {
 	return through(func(w io.Writer) error {
 		_, err := r.WriteImage(w)
 		return err
-	}, s.Restore)
+	}, s.RestoreSnapshot)
 }
 
 // through passes what write writes to read. Its goroutine ends before it returns.

@@ -19,30 +19,30 @@ import (
 func formerImage(t *testing.T, ephemerals int) []byte {
 	t.Helper()
 	const first, second = 3<<56 + 1, 9<<56 + 8
-	nodes := []znode.Node{{Path: "/"}, {Path: "/app", Creates: int32(ephemerals) + 1}}
+	nodes := []znode.ImageNode{{Path: "/"}, {Path: "/app", CreateCount: int32(ephemerals) + 1}}
 	for i := range ephemerals {
-		nodes = append(nodes, znode.Node{Path: fmt.Sprintf("/app/e%05d", i), Owner: second, Data: []byte("xy")})
+		nodes = append(nodes, znode.ImageNode{Path: fmt.Sprintf("/app/e%05d", i), OwnerSession: second, Data: []byte("xy")})
 	}
 	nodes = append(nodes,
-		znode.Node{Path: "/app/plain", Data: []byte("kept"), Mzxid: 7<<32 + 3, Version: 4},
-		znode.Node{Path: "/lock", Owner: first},
-		znode.Node{Path: "/zookeeper"}, znode.Node{Path: "/zookeeper/config", Data: []byte("server.9=…"), Mzxid: 8 << 32, Mtime: 70, Version: -1},
-		znode.Node{Path: "/zookeeper/quota", Creates: 1}, znode.Node{Path: "/zookeeper/quota/app"},
-		znode.Node{Path: "/zookeeper/quota/app/zookeeper_limits", Data: []byte("count=9999,bytes=-1")},
-		znode.Node{Path: "/zookeeper/quota/app/zookeeper_stats", Data: fmt.Appendf(nil, "count=%d,bytes=%d", ephemerals+2, 2*ephemerals+4)},
+		znode.ImageNode{Path: "/app/plain", Data: []byte("kept"), Mzxid: 7<<32 + 3, Version: 4},
+		znode.ImageNode{Path: "/lock", OwnerSession: first},
+		znode.ImageNode{Path: "/zookeeper"}, znode.ImageNode{Path: "/zookeeper/config", Data: []byte("server.9=…"), Mzxid: 8 << 32, Mtime: 70, Version: -1},
+		znode.ImageNode{Path: "/zookeeper/quota", CreateCount: 1}, znode.ImageNode{Path: "/zookeeper/quota/app"},
+		znode.ImageNode{Path: "/zookeeper/quota/app/zookeeper_limits", Data: []byte("count=9999,bytes=-1")},
+		znode.ImageNode{Path: "/zookeeper/quota/app/zookeeper_stats", Data: fmt.Appendf(nil, "count=%d,bytes=%d", ephemerals+2, 2*ephemerals+4)},
 	)
 	var b bytes.Buffer
-	w, err := znode.NewImageWriter(&b, znode.Head{
+	w, err := znode.NewImageWriter(&b, znode.ImageHead{
 		Index: 40, Zxid: 8<<32 + 3, Term: znode.Term{Term: 7, Nonce: 5, Leader: 9, Index: 12},
-		Members:  []znode.Progress{{ID: 3, Boot: 77, Cursor: 4, Format: znode.FormatLevel, Highest: first + 5}, {ID: 4, Boot: 78}, {ID: 9, Boot: 79, Format: 1, Highest: second}},
-		Sessions: 2, Nodes: uint64(len(nodes)),
-		Roster: znode.Roster{Version: 8 << 32, Servers: serverlist.List{{ID: 9, Host: "a", QuorumPort: 1, ElectionPort: 2}}},
+		Members:      []znode.MemberProgress{{ID: 3, Boot: 77, Cursor: 4, Format: znode.FormatLevel, HighestSession: first + 5}, {ID: 4, Boot: 78}, {ID: 9, Boot: 79, Format: 1, HighestSession: second}},
+		SessionCount: 2, NodeCount: uint64(len(nodes)),
+		ServerList: znode.ServerList{Version: 8 << 32, Servers: serverlist.List{{ID: 9, Host: "a", QuorumPort: 1, ElectionPort: 2}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []jute.SessionID{first, second} {
-		err := w.Session(znode.Session{ID: id, Timeout: 5 * time.Second, Password: [16]byte{9}, Owner: znode.Owner{Member: 3, Conn: 6}, Since: 30, Address: "10.0.0.1:5"})
+		err := w.Session(znode.Session{ID: id, Timeout: 5 * time.Second, Password: [16]byte{9}, Owner: znode.SessionOwner{Member: 3, Conn: 6}, OwnerIndex: 30, Address: "10.0.0.1:5"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func formerImage(t *testing.T, ephemerals int) []byte {
 }
 
 func imageIn(b []byte) Image {
-	return func(v znode.Visitor) error {
+	return func(v znode.ImageVisitor) error {
 		_, _, err := znode.ReadImage(bytes.NewReader(b), v)
 		return err
 	}
@@ -69,7 +69,7 @@ func imageIn(b []byte) Image {
 // A restored state has no list of servers: the first leader of the new ensemble sets its own.
 func TestRestoreDropsTheList(t *testing.T) {
 	_, s := stateIn(t, imageIn(formerImage(t, 1)))
-	if r, ok := s.Roster(); ok {
+	if r, ok := s.ServerList(); ok {
 		t.Errorf("the list is %+v", r)
 	}
 	if data, st, code := s.GetData([]byte(znode.ConfigPath), nil, nil); code != jute.OK || len(data) > 0 || st.Mzxid != 0 || st.Mtime != 0 || st.Version != 0 {
@@ -90,10 +90,10 @@ func stateIn(t *testing.T, image Image) (*Restored, *znode.State) {
 		t.Fatal(err)
 	}
 	s := znode.New(znode.Config{})
-	if err := s.Restore(&b); err != nil {
+	if err := s.RestoreSnapshot(&b); err != nil {
 		t.Fatal(err)
 	}
-	if s.Digest() != digest || uint64(s.NodeCount()) != r.Head().Nodes || s.Index() != r.Head().Index {
+	if s.Digest() != digest || uint64(s.NodeCount()) != r.Head().NodeCount || s.Index() != r.Head().Index {
 		t.Errorf("digest %016x, %d nodes, index %d; the head is %+v", s.Digest(), s.NodeCount(), s.Index(), r.Head())
 	}
 	return r, s
@@ -107,12 +107,12 @@ func TestRestoreKeepsSessions(t *testing.T) {
 		t.Errorf("term %d, zxid %#x, index %d, %d sessions, %d ephemerals", r.Term(), s.Zxid(), s.Index(), s.SessionCount(), s.EphemeralCount())
 	}
 	session, ok := s.Session(3<<56 + 1)
-	want := znode.Session{ID: 3<<56 + 1, Timeout: 5 * time.Second, Password: [16]byte{9}, Since: 30, Address: "10.0.0.1:5"}
+	want := znode.Session{ID: 3<<56 + 1, Timeout: 5 * time.Second, Password: [16]byte{9}, OwnerIndex: 30, Address: "10.0.0.1:5"}
 	if !ok || session != want {
 		t.Errorf("%+v, want %+v", session, want)
 	}
 	for member, highest := range map[uint32]jute.SessionID{3: 3<<56 + 6, 4: 0, 9: 9<<56 + 8} {
-		if boot, cursor := s.Boot(member); boot != 0 || cursor != 0 || s.HighestSession(member) != highest {
+		if boot, cursor := s.MemberBoot(member); boot != 0 || cursor != 0 || s.HighestSession(member) != highest {
 			t.Errorf("member %d: boot %d, cursor %d, highest %v", member, boot, cursor, s.HighestSession(member))
 		}
 	}
@@ -131,7 +131,7 @@ func TestRestoreClosesSessions(t *testing.T) {
 			}
 			_, s := stateIn(t, without)
 			digests = append(digests, s.Digest())
-			if s.SessionCount() != 0 || s.EphemeralCount() != 0 || s.Unswept() || s.NodeCount() != 9 || s.Zxid() <= 8<<32+3 || s.Index() <= 40 {
+			if s.SessionCount() != 0 || s.EphemeralCount() != 0 || s.HasUnswept() || s.NodeCount() != 9 || s.Zxid() <= 8<<32+3 || s.Index() <= 40 {
 				t.Errorf("%d sessions, %d ephemerals, %d nodes, zxid %#x, index %d", s.SessionCount(), s.EphemeralCount(), s.NodeCount(), s.Zxid(), s.Index())
 			}
 			var b bytes.Buffer
@@ -139,9 +139,9 @@ func TestRestoreClosesSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			var usage, plain, by string
-			_, _, err = znode.ReadImage(&b, znode.Visitor{
-				End: func(e znode.End) error { by = e.By; return nil },
-				Node: func(n znode.Node) error {
+			_, _, err = znode.ReadImage(&b, znode.ImageVisitor{
+				End: func(e znode.SessionEnd) error { by = e.RequestedBy; return nil },
+				Node: func(n znode.ImageNode) error {
 					switch n.Path {
 					case "/app/plain":
 						plain = fmt.Sprintf("%s %x %d", n.Data, n.Mzxid, n.Version)

@@ -118,7 +118,7 @@ func noSpool(err error) *admin.Failure {
 
 // spooled checks a backup wholly, and returns its head and its nodes. Each time it is read, that takes no more from the clients than making it.
 func spooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.Head, source subtree.Source, err error) {
-	source, err = s.FromBackup("/", func(v znode.Visitor) (backup.Head, error) {
+	source, err = s.FromBackup("/", func(v znode.ImageVisitor) (backup.Head, error) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return head, err
 		}

@@ -49,9 +49,9 @@ func (w restoreWorld) restore(ctx context.Context, at uint32, file []byte) (done
 func nodesIn(t *testing.T, file []byte) map[string]string {
 	t.Helper()
 	nodes := map[string]string{}
-	_, _, err := backup.Read(bytes.NewReader(file), znode.Visitor{Node: func(n znode.Node) error {
-		if n.Owner == 0 && !strings.HasPrefix(n.Path, "/zookeeper") {
-			nodes[n.Path] = fmt.Sprintf("%q null:%t %v container:%t ttl:%d", n.Data, n.Data == nil, n.ACL, n.Container, n.TTL)
+	_, _, err := backup.Read(bytes.NewReader(file), znode.ImageVisitor{Node: func(n znode.ImageNode) error {
+		if n.OwnerSession == 0 && !strings.HasPrefix(n.Path, "/zookeeper") {
+			nodes[n.Path] = fmt.Sprintf("%q null:%t %v container:%t ttl:%d", n.Data, n.Data == nil, n.ACL, n.Container, n.TTLMs)
 		}
 		return nil
 	}})
@@ -188,9 +188,9 @@ func TestRestoreIsInterrupted(t *testing.T) {
 		w := restoreWorld{nodeOps{t, e}}
 		follower, other := e.Followers()[0], e.Followers()[1]
 		const n = 2000 // eight transactions
-		nodes := make([]znode.Node, n)
+		nodes := make([]znode.ImageNode, n)
 		for i := range nodes {
-			nodes[i] = znode.Node{Path: fmt.Sprintf("/n%05d", i), Data: fmt.Append(nil, i)}
+			nodes[i] = znode.ImageNode{Path: fmt.Sprintf("/n%05d", i), Data: fmt.Append(nil, i)}
 		}
 		file, nothing := imageOf(t, nodes...), imageOf(t)
 		type outcome struct {
@@ -243,13 +243,13 @@ func TestRestoreIsInterrupted(t *testing.T) {
 }
 
 // imageOf returns a backup with some nodes besides those that every state has, which come after /a and before /zookeeper.
-func imageOf(t *testing.T, nodes ...znode.Node) []byte {
+func imageOf(t *testing.T, nodes ...znode.ImageNode) []byte {
 	t.Helper()
-	nodes = append([]znode.Node{{Path: "/"}}, nodes...)
-	nodes = append(nodes, znode.Node{Path: "/zookeeper"}, znode.Node{Path: "/zookeeper/config"}, znode.Node{Path: "/zookeeper/quota"})
+	nodes = append([]znode.ImageNode{{Path: "/"}}, nodes...)
+	nodes = append(nodes, znode.ImageNode{Path: "/zookeeper"}, znode.ImageNode{Path: "/zookeeper/config"}, znode.ImageNode{Path: "/zookeeper/quota"})
 	write := func(to io.Writer) (digest uint64) {
 		t.Helper()
-		w, err := znode.NewImageWriter(to, znode.Head{Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, Nodes: uint64(len(nodes))})
+		w, err := znode.NewImageWriter(to, znode.ImageHead{Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, NodeCount: uint64(len(nodes))})
 		for _, n := range nodes {
 			if n.ACL == nil {
 				n.ACL = jute.OpenACL
@@ -336,15 +336,15 @@ func TestRestoreRefuses(t *testing.T) {
 			file []byte
 			want string
 		}{
-			{"a node with a time to live", 1, imageOf(t, znode.Node{Path: "/t", TTL: 1000}), "ended when 0 of 2 nodes were as in the backup, 0 others deleted, and perhaps some more: /t: a node with a time to live needs extendedTypesEnabled=true"},
-			{"a node that is too large", 1, imageOf(t, znode.Node{Path: "/big", Data: make([]byte, jute.DefaultMaxBuffer)}), "as jute.maxbuffer says; the same backup"},
+			{"a node with a time to live", 1, imageOf(t, znode.ImageNode{Path: "/t", TTLMs: 1000}), "ended when 0 of 2 nodes were as in the backup, 0 others deleted, and perhaps some more: /t: a node with a time to live needs extendedTypesEnabled=true"},
+			{"a node that is too large", 1, imageOf(t, znode.ImageNode{Path: "/big", Data: make([]byte, jute.DefaultMaxBuffer)}), "as jute.maxbuffer says; the same backup"},
 		} {
 			if _, status, why := w.restore(t.Context(), tt.at, tt.file); status != 500 || !strings.Contains(why, tt.want) {
 				t.Errorf("%s: %d %s, want %s", tt.name, status, why, tt.want)
 			}
 		}
 		full.Note(2)
-		if _, status, why := w.restore(t.Context(), 3, imageOf(t, znode.Node{Path: "/more"})); status != 500 || !strings.Contains(why, "short of memory") {
+		if _, status, why := w.restore(t.Context(), 3, imageOf(t, znode.ImageNode{Path: "/more"})); status != 500 || !strings.Contains(why, "short of memory") {
 			t.Errorf("without memory: %d %s", status, why)
 		}
 		cut := e.Followers()[0]

@@ -29,12 +29,12 @@ type serverLists struct {
 	moved      func(member uint32) // another process may have the member's id
 	log        *slog.Logger
 
-	applied  atomic.Pointer[znode.Roster] // the list of the state; nil: it has none
-	changed  chan struct{}                // one place
-	passedOn chan struct{}                // run has passed on another list of the state; one place
+	applied  atomic.Pointer[znode.ServerList] // the list of the state; nil: it has none
+	changed  chan struct{}                    // one place
+	passedOn chan struct{}                    // run has passed on another list of the state; one place
 
 	mu       sync.Mutex
-	received *znode.Roster // the list with the newest version; nil: none
+	received *znode.ServerList // the list with the newest version; nil: none
 
 	spreading sync.Mutex // one spread at a time
 	spread    []Server   // the servers that the last spread passed on; spreading guards it
@@ -49,7 +49,7 @@ func newServerLists(cfg *Config, book *wire.Book, moved func(member uint32), log
 }
 
 // newest returns the newest list of this ensemble, or nil. The list must not be changed.
-func (l *serverLists) newest() *znode.Roster {
+func (l *serverLists) newest() *znode.ServerList {
 	own, received := l.applied.Load(), l.newestReceived()
 	if received == nil || !l.mayBeOurs(received) || own != nil && own.Version >= received.Version {
 		return own
@@ -57,16 +57,16 @@ func (l *serverLists) newest() *znode.Roster {
 	return received
 }
 
-func (l *serverLists) newestReceived() *znode.Roster {
+func (l *serverLists) newestReceived() *znode.ServerList {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.received
 }
 
 // mayBeOurs reports whether a list may be this ensemble's, as far as this member knows its ensemble.
-func (l *serverLists) mayBeOurs(r *znode.Roster) bool {
+func (l *serverLists) mayBeOurs(r *znode.ServerList) bool {
 	own := l.book.Ensemble()
-	return own == wire.EnsembleID{} || own == r.Ensemble
+	return own == wire.EnsembleID{} || own == r.EnsembleID
 }
 
 // newestServers returns the servers of the newest list and its version, or 0 if there is none.
@@ -97,7 +97,7 @@ func (l *serverLists) inUse() serverlist.List {
 
 func (l *serverLists) inUseText() string {
 	if r := l.applied.Load(); r != nil {
-		return r.Text()
+		return r.ConfigText()
 	}
 	return string(l.text)
 }
@@ -136,7 +136,7 @@ func (l *serverLists) learn(reply *proto.HelloReply) {
 
 // receive takes a server list if it may be this ensemble's and is newer than what is known.
 func (l *serverLists) receive(message *proto.Roster) error {
-	r, err := znode.RosterOf(message)
+	r, err := znode.ServerListFromProto(message)
 	if err != nil {
 		return err
 	}
@@ -148,10 +148,10 @@ func (l *serverLists) receive(message *proto.Roster) error {
 }
 
 // replaceReceived keeps a received list, unless it is older than the one of the same ensemble. It reports whether it did.
-func (l *serverLists) replaceReceived(r *znode.Roster) bool {
+func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.received != nil && l.received.Ensemble == r.Ensemble && r.Version <= l.received.Version {
+	if l.received != nil && l.received.EnsembleID == r.EnsembleID && r.Version <= l.received.Version {
 		return false
 	}
 	l.received = r
@@ -203,7 +203,7 @@ func (l *serverLists) message() (list *proto.Roster, hearsay bool) {
 	if r == nil {
 		return nil, false
 	}
-	return r.Message(), r != l.applied.Load()
+	return r.ToProto(), r != l.applied.Load()
 }
 
 // wake makes run check the lists. It does not block.
@@ -234,7 +234,7 @@ func (l *serverLists) run(ctx context.Context, node *quorum.Node) error {
 			differs = l.compare(r, differs)
 		}
 		if r := l.newest(); r != nil && inEnsemble(node) {
-			newest := r.Message()
+			newest := r.ToProto()
 			if protobuf.Equal(newest, stored) {
 				continue
 			}
@@ -264,7 +264,7 @@ func storeList(node *quorum.Node, newest *proto.Roster) error {
 
 // compare reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.
 // differed is the result of the last call.
-func (l *serverLists) compare(r *znode.Roster, differed bool) bool {
+func (l *serverLists) compare(r *znode.ServerList, differed bool) bool {
 	configured, err := serverlist.ParseList(string(l.text))
 	if err != nil {
 		return differed

@@ -39,7 +39,7 @@ func TestListAfterAChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists.applied.Store(&znode.Roster{Version: 1, Servers: list})
+	lists.applied.Store(&znode.ServerList{Version: 1, Servers: list})
 	for _, tt := range []struct {
 		change serverlist.Change
 		want   string
@@ -74,7 +74,7 @@ func TestAddressesInARing(t *testing.T) {
 		if err != nil || list.Moves(next) != nil {
 			t.Fatalf("%s: %v, %v", tt.name, err, list.Moves(next))
 		}
-		u.lists.applied.Store(&znode.Roster{Version: 2, Servers: list})
+		u.lists.applied.Store(&znode.ServerList{Version: 2, Servers: list})
 		body, err := protobuf.Marshal(&proto.ChangeServers{Joining: tt.next})
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		} {
 			open()
 			list, _ := serverlist.ParseLines(step.lines)
-			lists.applied.Store(&znode.Roster{Version: int64(version + 1), Servers: list})
+			lists.applied.Store(&znode.ServerList{Version: int64(version + 1), Servers: list})
 			lists.passOn()
 			if got := closed(); !slices.Equal(got, step.closes) {
 				t.Errorf("after list %d the connections to %v are closed, want %v", version+1, got, step.closes)
@@ -192,7 +192,7 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 	}
 	cfg := Config{ID: 1}
 	w := &removalWatch{self: 1, node: new(quorum.Node), lists: newServerLists(&cfg, wire.NewBook(1, nil), nil, nil)}
-	w.lists.applied.Store(&znode.Roster{Version: 5, Servers: list})
+	w.lists.applied.Store(&znode.ServerList{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
 	if w.note(said); w.reported.Load() != 0 {
 		t.Error("removed, by the word of a member whose raft does not run")

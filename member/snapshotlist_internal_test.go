@@ -41,11 +41,11 @@ func assembled(t *testing.T) *Member {
 }
 
 // snapshotOf returns the snapshot of a state whose first term has begun with a list. If the list is nil, the state has none.
-func snapshotOf(t *testing.T, list *znode.Roster) *bytes.Buffer {
+func snapshotOf(t *testing.T, list *znode.ServerList) *bytes.Buffer {
 	t.Helper()
 	start := &proto.TermStart{Leader: 1, Nonce: 1}
 	if list != nil {
-		start.Roster = list.Message()
+		start.Roster = list.ToProto()
 	}
 	body, err := protobuf.Marshal(start)
 	if err != nil {
@@ -53,7 +53,7 @@ func snapshotOf(t *testing.T, list *znode.Roster) *bytes.Buffer {
 	}
 	state := znode.New(znode.Config{EnsembleText: []byte{}})
 	state.Lock()
-	err = state.Apply(1, 1, &proto.Entry{Format: znode.FormatLevel, Nonce: 1, TimeMs: 1, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: body}}})
+	err = state.ApplyEntry(1, 1, &proto.Entry{Format: znode.FormatLevel, Nonce: 1, TimeMs: 1, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: body}}})
 	snapshot := state.Snapshot()
 	state.Unlock()
 	var b bytes.Buffer
@@ -81,15 +81,15 @@ func TestSnapshotReplacesTheList(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		list *znode.Roster
+		list *znode.ServerList
 		want []uint32
 	}{
-		{"the former ensemble's list", &znode.Roster{Ensemble: former, Servers: lines(t, serverOne, serverTwo, serverThree)}, []uint32{1, 2, 3}},
+		{"the former ensemble's list", &znode.ServerList{EnsembleID: former, Servers: lines(t, serverOne, serverTwo, serverThree)}, []uint32{1, 2, 3}},
 		{"no list", nil, nil},
-		{"this ensemble's list", &znode.Roster{Ensemble: own, Servers: lines(t, serverOne, serverThree)}, []uint32{1, 3}},
+		{"this ensemble's list", &znode.ServerList{EnsembleID: own, Servers: lines(t, serverOne, serverThree)}, []uint32{1, 3}},
 		{"no list again", nil, nil},
 	} {
-		if err := m.state.Restore(snapshotOf(t, tt.list)); err != nil {
+		if err := m.state.RestoreSnapshot(snapshotOf(t, tt.list)); err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
 		if got := servers(); !slices.Equal(got, tt.want) {

@@ -96,7 +96,7 @@ func (s source) Watches() iter.Seq2[jute.SessionID, []string] { return s.m.serve
 // Sessions holds the tree's lock for one part of the sessions at a time.
 func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	return func(yield func(jute.SessionID, time.Duration) bool) {
-		part := make([]sessiontracker.Seed, 0, listedPerLock)
+		part := make([]sessiontracker.TrackedSession, 0, listedPerLock)
 		for first, more := jute.SessionID(0), true; more; {
 			part = s.sessions(part[:0], first)
 			for _, one := range part {
@@ -110,7 +110,7 @@ func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	}
 }
 
-func (s source) sessions(part []sessiontracker.Seed, first jute.SessionID) []sessiontracker.Seed {
+func (s source) sessions(part []sessiontracker.TrackedSession, first jute.SessionID) []sessiontracker.TrackedSession {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -130,7 +130,7 @@ func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	if table == nil {
 		return nil, false
 	}
-	begun := s.m.clock.Now().Add(-table.Now(s.m.cfg.Monotonic.Now()))
+	begun := s.m.clock.Now().Add(-table.TableTime(s.m.cfg.Monotonic.Now()))
 	return func(yield func(jute.SessionID, time.Time) bool) {
 		for e := range table.Expiries() {
 			if !yield(e.ID, begun.Add(e.At)) {
@@ -145,7 +145,7 @@ func (s source) Public(path string) bool {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	return tree.Look().Public(path)
+	return tree.TreeView().IsPublic(path)
 }
 
 // Ephemerals holds the tree's lock for one part of the nodes at a time.
@@ -174,7 +174,7 @@ func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	for owner, path := range tree.Look().EphemeralsFrom(from.owner, from.path) {
+	for owner, path := range tree.TreeView().EphemeralsFrom(from.owner, from.path) {
 		if part = append(part, ephemeral{owner, path}); len(part) == listedPerLock {
 			break
 		}

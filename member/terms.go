@@ -207,7 +207,7 @@ func (t *terms) firstRoster() (*proto.Roster, error) {
 		return nil, fmt.Errorf("the configured list of servers: %w", err)
 	}
 	ensemble, _ := t.m.node.Record().Ensemble()
-	return znode.Roster{Ensemble: ensemble, Servers: list}.Message(), nil
+	return znode.ServerList{EnsembleID: ensemble, Servers: list}.ToProto(), nil
 }
 
 // format returns the format of the next entry: the highest that all members know that have
@@ -278,14 +278,14 @@ func (t *terms) started(start znode.Term) {
 // together this costs less than one by one.
 func (t *terms) removeClosed() {
 	if t.table != nil {
-		t.table.RemoveAll(t.closed)
+		t.table.RemoveSessions(t.closed)
 	}
 	t.closed = t.closed[:0]
 }
 
 // seeds yields the live sessions for a new table.
-func seeds(state *znode.State) iter.Seq[sessiontracker.Seed] {
-	return func(yield func(sessiontracker.Seed) bool) {
+func seeds(state *znode.State) iter.Seq[sessiontracker.TrackedSession] {
+	return func(yield func(sessiontracker.TrackedSession) bool) {
 		for s := range state.Sessions(0) {
 			if !yield(seed(s)) {
 				return
@@ -294,23 +294,23 @@ func seeds(state *znode.State) iter.Seq[sessiontracker.Seed] {
 	}
 }
 
-func seed(s znode.Session) sessiontracker.Seed {
-	return sessiontracker.Seed{ID: s.ID, Timeout: s.Timeout, Member: s.Owner.Member, Since: s.Since}
+func seed(s znode.Session) sessiontracker.TrackedSession {
+	return sessiontracker.TrackedSession{ID: s.ID, Timeout: s.Timeout, OwnerMember: s.Owner.Member, OwnerIndex: s.OwnerIndex}
 }
 
 // nodes implements leader.Nodes.
 type nodes struct{ state *znode.State }
 
-func (n nodes) Reapable(now, neverUsedMs int64, after znode.Candidate, limit int) []znode.Candidate {
+func (n nodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate {
 	n.state.RLock()
 	defer n.state.RUnlock()
-	return n.state.Reapable(now, neverUsedMs, after, limit)
+	return n.state.ReapCandidates(now, neverUsedMs, after, limit)
 }
 
-func (n nodes) Unswept() bool {
+func (n nodes) HasUnswept() bool {
 	n.state.RLock()
 	defer n.state.RUnlock()
-	return n.state.Unswept()
+	return n.state.HasUnswept()
 }
 
 // raftLog implements leader.Log.

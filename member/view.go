@@ -144,7 +144,7 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 		if q.Member != 0 && one.Owner.Member != q.Member || !want.Matches(one.Address) {
 			continue
 		}
-		ephemerals := tree.Look().EphemeralCountOf(one.ID)
+		ephemerals := tree.TreeView().EphemeralCountOf(one.ID)
 		looked += ephemerals / ephemeralsPerLook
 		row := &free[len(r.Rows)]
 		row.Id, row.Member, row.Address, row.TimeoutMs = uint64(one.ID), one.Owner.Member, []byte(one.Address), uint32(one.Timeout.Milliseconds())
@@ -183,8 +183,8 @@ func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 			row.Connection, row.Watches = connectionRow(&c), uint32(watches)
 		}
 		if table != nil {
-			heard, ok := table.Heard(jute.SessionID(id), v.m.cfg.Monotonic.Now())
-			row.Timed, row.HeardMs, row.LeftMs = ok, uint64(heard.Ago.Milliseconds()), uint64(heard.Left.Milliseconds())
+			heard, ok := table.LastHeard(jute.SessionID(id), v.m.cfg.Monotonic.Now())
+			row.Timed, row.HeardMs, row.LeftMs = ok, uint64(heard.Ago.Milliseconds()), uint64(heard.TimeLeft.Milliseconds())
 		}
 		if carried || row.Timed {
 			r.Rows = append(r.Rows, row)
@@ -204,7 +204,7 @@ func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
 	buckets, later := table.Buckets(v.m.cfg.Monotonic.Now(), rows(q.Limit))
 	r := &proto.BucketRows{Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()), ClockMs: v.m.clock.Now().UnixMilli(), Later: uint32(later)}
 	for _, b := range buckets {
-		r.Rows = append(r.Rows, &proto.BucketRow{DueMs: b.Due.Milliseconds(), Sessions: uint32(b.Sessions)})
+		r.Rows = append(r.Rows, &proto.BucketRow{DueMs: b.DueIn.Milliseconds(), Sessions: uint32(b.Sessions)})
 	}
 	return r
 }
@@ -292,7 +292,7 @@ func (v viewer) owner(q *proto.ViewOwner) *proto.OwnerRow {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	kind, session := tree.Look().KindOf(string(q.Path))
+	kind, session := tree.TreeView().KindOf(string(q.Path))
 	r := &proto.OwnerRow{Kind: nodeKinds[kind], Session: uint64(session)}
 	if session != 0 {
 		_, lives := tree.Session(session)
@@ -314,7 +314,7 @@ func (v viewer) ephemerals(q *proto.ViewEphemerals) *proto.EphemeralRows {
 	defer tree.RUnlock()
 	limit, size := rows(q.Limit), 0
 	r := &proto.EphemeralRows{}
-	for owner, path := range tree.Look().EphemeralsFrom(jute.SessionID(q.Session), string(q.First)) {
+	for owner, path := range tree.TreeView().EphemeralsFrom(jute.SessionID(q.Session), string(q.First)) {
 		if owner != jute.SessionID(q.Session) {
 			break
 		}
@@ -436,7 +436,7 @@ func (v viewer) ensemble() view.Ensemble {
 	}
 	switch r := m.lists.applied.Load(); {
 	case r != nil:
-		e.ID, e.Version = hex.EncodeToString(r.Ensemble[:]), r.Version
+		e.ID, e.Version = hex.EncodeToString(r.EnsembleID[:]), r.Version
 	case len(e.List) == 0:
 		e.List = serverlist.List{standalone(m.cfg.self())}
 	}

@@ -145,7 +145,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2},
 		},
 		{
-			removalRow(&znode.Removal{Path: "/p", Zxid: 1, Part: 2, AtMs: 3, Cause: znode.TimeOver, Member: 4, Session: 5, Address: "a"}),
+			removalRow(&znode.Removal{Path: "/p", Zxid: 1, TxnPart: 2, AtMs: 3, Cause: znode.CauseTTLExpired, Member: 4, Session: 5, Address: "a"}),
 			&proto.RemovalRow{Path: []byte("/p"), Zxid: 1, Part: 2, RemovedMs: 3, Cause: proto.RemovalCause_REMOVAL_CAUSE_TTL, Member: 4, Session: 5, Address: []byte("a")},
 		},
 	} {

@@ -239,8 +239,8 @@ func TestIdentitiesAreLoggedOnce(t *testing.T) {
 		k := w.srv.conns.carrier(c.id)
 		w.state.RLock()
 		defer w.state.RUnlock()
-		if record, _ := w.state.Session(c.id); record.Who != znode.IdentitiesOf(k.identity.all()) {
-			t.Errorf("the record has %d identities, the connection %d", len(record.Who.List()), len(k.identity.all()))
+		if record, _ := w.state.Session(c.id); record.Identities != znode.IdentitiesOf(k.identity.all()) {
+			t.Errorf("the record has %d identities, the connection %d", len(record.Identities.List()), len(k.identity.all()))
 		}
 	})
 }

@@ -50,7 +50,7 @@ func (w *WriteLimits) Afford(op jute.Op, record []byte, ids []*proto.Identity) (
 	e := expense{limits: w.limits, ids: ids, most: maxGrowth*(len(record)+bytesOf(ids)) + freeGrowth}
 	d := jute.NewDecoder(record)
 	switch {
-	case op.Creates():
+	case op.IsCreate():
 		var req jute.CreateRequest
 		if req.Decode(&d); d.Err() == nil {
 			e.create(&req)
@@ -61,10 +61,10 @@ func (w *WriteLimits) Afford(op jute.Op, record []byte, ids []*proto.Identity) (
 			e.list(req.ACL)
 		}
 	case op == jute.OpMulti:
-		jute.EachOfMulti(record, func(op *jute.MultiOp) (more bool) {
+		jute.EachMultiOp(record, func(op *jute.MultiOp) (more bool) {
 			e.walk(op.Path())
 			e.stored += len(op.SetData.Data)
-			if op.Op.Creates() {
+			if op.Op.IsCreate() {
 				e.create(&op.Create)
 			}
 			return e.exceeded == jute.OK
@@ -111,9 +111,9 @@ func (e *expense) walk(path []byte) {
 
 // list counts a list as the node would get it.
 func (e *expense) list(list []jute.ACL) {
-	entries, size := znode.Expanded(list, e.ids)
-	if !jute.SameACL(list, e.last) {
-		e.stored += znode.ListMemory(entries, size)
+	entries, size := znode.ExpandedSize(list, e.ids)
+	if !jute.EqualACLs(list, e.last) {
+		e.stored += znode.ACLMemory(entries, size)
 		e.lists += size
 		e.last = append(e.last[:0], list...)
 	}

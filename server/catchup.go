@@ -61,5 +61,5 @@ func (h *handshake) awaitSync(limit time.Duration) {
 // syncDone is the Waiter of a sync. It is closed when the sync has ended.
 type syncDone chan struct{}
 
-// Applied implements znode.Waiter.
-func (s syncDone) Applied(*znode.Result) { close(s) }
+// TxnApplied implements znode.Waiter.
+func (s syncDone) TxnApplied(*znode.Result) { close(s) }

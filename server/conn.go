@@ -164,8 +164,8 @@ func (c *conn) swept(zxid int64) {
 	}
 }
 
-// Event implements znode.Watcher, under the tree's write lock.
-func (c *conn) Event(t jute.EventType, path string, zxid int64) {
+// QueueEvent implements znode.Watcher, under the tree's write lock.
+func (c *conn) QueueEvent(t jute.EventType, path string, zxid int64) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	if c.stream.Closing() {
@@ -183,8 +183,8 @@ func (c *conn) noteFilled(with int) {
 	}
 }
 
-// Watching implements znode.Watcher.
-func (c *conn) Watching(more int) { c.stream.Account.Keep(int64(more)) }
+// AddWatchMemory implements znode.Watcher.
+func (c *conn) AddWatchMemory(more int) { c.stream.Account.Keep(int64(more)) }
 
 // Identities implements znode.Watcher.
 func (c *conn) Identities() []*proto.Identity { return c.identity.all() }

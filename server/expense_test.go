@@ -39,9 +39,9 @@ type spender struct {
 	told    int // bytes of paths in events
 }
 
-func (c *spender) Event(_ jute.EventType, path string, _ int64) { c.told += len(path) }
-func (c *spender) Identities() []*proto.Identity                { return c.ids }
-func (*spender) Watching(int)                                   {}
+func (c *spender) QueueEvent(_ jute.EventType, path string, _ int64) { c.told += len(path) }
+func (c *spender) Identities() []*proto.Identity                     { return c.ids }
+func (*spender) AddWatchMemory(int)                                  {}
 
 // cost is what a request that entered the log took.
 type cost struct {
@@ -133,7 +133,7 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 	body := rec.Append(nil)
 	n := 1
 	if op == jute.OpMulti {
-		n = jute.CountMulti(body)
+		n = jute.CountMultiOps(body)
 	}
 	lists, code := e.srv.Writes().Afford(op, body, c.ids)
 	if e.most > 0 && len(e.costs) >= e.most || len(body) > e.longest || n > e.ops || code != jute.OK {
@@ -157,7 +157,7 @@ func (e *expenses) end(c *spender) {
 		took := e.apply(&proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: 500})})
 		e.costs = append(e.costs, cost{what: "sweep", took: took})
 		e.member.state.RLock()
-		sweeps = e.member.state.Unswept()
+		sweeps = e.member.state.HasUnswept()
 		e.member.state.RUnlock()
 	}
 }

@@ -21,7 +21,7 @@ func FuzzConn(f *testing.F) {
 	} {
 		f.Add(true, frameOf(jute.RequestHeader{Xid: 1, Op: op}, rec))
 	}
-	for op := range jute.Ops() {
+	for op := range jute.AllOps() {
 		if rec := op.NewRequest(); rec != nil {
 			f.Add(true, frameOf(jute.RequestHeader{Xid: 1, Op: op}, rec))
 		}

@@ -104,7 +104,7 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 		return h.connectReadOnly(req, time.Now())
 	}
 	h.begun, h.session, h.attach, h.hasReadOnly = time.Now(), req.SessionID, req.SessionID != 0, req.HasReadOnly
-	h.timeout, h.since = c.srv.grant(req.TimeOut), record.Since
+	h.timeout, h.since = c.srv.grant(req.TimeOut), record.OwnerIndex
 	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
 	if known && !passwordIs(record, h.password) {
 		return h.wrong()
@@ -277,8 +277,8 @@ func (h *handshake) body(since uint64) []byte {
 	return body
 }
 
-// Applied implements znode.Waiter. It is the one place that decides whether a session is known.
-func (h *handshake) Applied(res *znode.Result) {
+// TxnApplied implements znode.Waiter. It is the one place that decides whether a session is known.
+func (h *handshake) TxnApplied(res *znode.Result) {
 	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -293,7 +293,7 @@ func (h *handshake) Applied(res *znode.Result) {
 		h.queueRejection(h.hasReadOnly, wrongPassword)
 	case res.Code == jute.SessionMoved && h.attach && !h.tried && time.Since(h.begun) < c.srv.cfg.Tick/2:
 		h.tried = true
-		h.again(res.Session.Since)
+		h.again(res.Session.OwnerIndex)
 	case res.Code == jute.SessionMoved:
 		c.stream.DropLocked(attachLost) // it comes back if it still wants the session
 	default:

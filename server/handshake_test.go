@@ -387,7 +387,7 @@ func (w *world) since(c *client) uint64 {
 	w.state.RLock()
 	defer w.state.RUnlock()
 	s, _ := w.state.Session(c.id)
-	return s.Since
+	return s.OwnerIndex
 }
 
 // An attach that meets a newer owner in the log is sent once more, with the since of that owner.

@@ -21,7 +21,7 @@ import (
 
 // authenticator knows the identities that clients can prove, and those that they must prove. Safe for concurrent use.
 type authenticator struct {
-	digest        digest.Alg
+	digest        digest.Algorithm
 	noDigest      bool
 	superDigest   string
 	superSubject  string
@@ -55,7 +55,7 @@ func (a *authenticator) superGuess(body []byte) (claims, right bool) {
 
 // digestOf returns the identity of the text of an auth packet in the scheme digest.
 func (a *authenticator) digestOf(text []byte) string {
-	return a.digest.ID(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
+	return a.digest.IdentityOf(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
 }
 
 // failedLogin returns the code for a client whose login by SASL has failed.

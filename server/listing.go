@@ -96,11 +96,11 @@ func (l Listing) covering(ctx context.Context, path string) (paths []string) {
 				return nil
 			}
 		}
-		if above := path[:max(i, 1)]; l.tree.Watches().WatchedBelow(above) { // the root keeps its slash
+		if above := path[:max(i, 1)]; l.tree.Watches().HasRecursiveWatch(above) { // the root keeps its slash
 			paths = append(paths, above)
 		}
 	}
-	if l.tree.Watches().Watched(path) {
+	if l.tree.Watches().IsWatched(path) {
 		paths = append(paths, path)
 	}
 	return paths
@@ -124,7 +124,7 @@ func (l Listing) someWatchers(page []clients.Watch, c *conn, path string, coveri
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, on := range covering {
-		kinds, ok := l.tree.Watches().On(on, c)
+		kinds, ok := l.tree.Watches().KindsOn(on, c)
 		if on != path { // the other kinds do not cover what is below
 			kinds = znode.WatchKinds{Recursive: kinds.Recursive}
 			ok = kinds.Recursive
@@ -162,7 +162,7 @@ func (l Listing) WatchesFrom(ctx context.Context, page []clients.Watch, id jute.
 	scan := znode.NewWatchScan(c)
 	for unseen := true; unseen && ctx.Err() == nil; paths.cut() {
 		l.tree.RLock()
-		unseen = l.tree.Watches().Scan(scan, paths.see)
+		unseen = l.tree.Watches().ScanNext(scan, paths.see)
 		l.tree.RUnlock()
 	}
 	if paths.full {
@@ -180,7 +180,7 @@ func (l Listing) watchesOn(page []clients.Watch, c *conn, paths []string) []clie
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, path := range paths {
-		if kinds, ok := l.tree.Watches().On(path, c); ok {
+		if kinds, ok := l.tree.Watches().KindsOn(path, c); ok {
 			page = append(page, c.watch(path, kinds))
 		}
 	}

@@ -59,7 +59,7 @@ func (r *request) logIn(token []byte, a *admission.Attempt) (answer []byte, code
 		return nil, r.failLogin("SASL is not configured on this member: java.security.auth.login.config names no file")
 	}
 	if who.exchange == nil {
-		who.exchange = sasl.New(how.Users)
+		who.exchange = sasl.NewExchange(how.Users)
 	}
 	answer, done, err := who.exchange.Step(token)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *request) logIn(token []byte, a *admission.Attempt) (answer []byte, code
 	case !done:
 		return answer, jute.OK
 	}
-	if who.addUser(who.exchange.User()) != jute.OK {
+	if who.addUser(who.exchange.UserName()) != jute.OK {
 		return nil, r.failLogin("the connection has too many identities")
 	}
 	return answer, jute.OK

@@ -230,7 +230,7 @@ func TestUnauthenticatedRequests(t *testing.T) {
 		cfg.Audit = lines.log
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	for op := range jute.Ops() {
+	for op := range jute.AllOps() {
 		if op == jute.OpAuth || op == jute.OpSASL {
 			continue
 		}

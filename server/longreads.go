@@ -164,20 +164,20 @@ func (s *session) longEphemerals(r *request) bool {
 	var req jute.GetEphemeralsRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d)
-	now := s.tree.Look()
+	now := s.tree.TreeView()
 	paths := now.Ephemerals(s.id, req.Path)
 	return paths.MoreThan(longList)
 }
 
 func (s *session) longMultiRead(r *request) bool {
 	steps := 0
-	jute.EachOfMulti(r.body, func(op *jute.MultiOp) (more bool) {
+	jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) {
 		data, children := 0, 0
 		switch op.Op {
 		case jute.OpGetData:
-			data, _ = s.tree.Weight(op.GetData.Path)
+			data, _ = s.tree.NodeSize(op.GetData.Path)
 		case jute.OpGetChildren:
-			_, children = s.tree.Weight(op.GetChildren.Path)
+			_, children = s.tree.NodeSize(op.GetChildren.Path)
 		}
 		steps += opSteps + children + data/bytesPerStep
 		return steps <= longList
@@ -189,7 +189,7 @@ func (s *session) freezeChildren(r *request) func(b []byte) ([]byte, jute.Code) 
 	var req jute.GetChildrenRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d) // it can be read: longChildren has found its node
-	names, stat, code := s.tree.FreezeNames(req.Path, r.ids, s.watcher(req.Watch))
+	names, stat, code := s.tree.FreezeChildren(req.Path, r.ids, s.watcher(req.Watch))
 	return func(b []byte) ([]byte, jute.Code) {
 		b = appendListed(b, names)
 		if r.op == jute.OpGetChildren2 {
@@ -206,7 +206,7 @@ func (s *session) freezeEphemerals(r *request) func(b []byte) ([]byte, jute.Code
 	if d.Err() != nil {
 		return func(b []byte) ([]byte, jute.Code) { return b, jute.MarshallingError }
 	}
-	frozen := s.tree.Freeze()
+	frozen := s.tree.FreezeTree()
 	paths := frozen.Ephemerals(s.id, req.Path)
 	return func(b []byte) ([]byte, jute.Code) {
 		return appendCounted(b, paths.All()), jute.OK
@@ -214,12 +214,12 @@ func (s *session) freezeEphemerals(r *request) func(b []byte) ([]byte, jute.Code
 }
 
 func (s *session) freezeMultiRead(r *request) func(b []byte) ([]byte, jute.Code) {
-	frozen, body, ids := s.tree.Freeze(), r.body, r.ids
+	frozen, body, ids := s.tree.FreezeTree(), r.body, r.ids
 	return func(b []byte) ([]byte, jute.Code) { return s.readAll(b, &frozen, body, ids) }
 }
 
 // appendListed appends the names of a node's children.
-func appendListed(b []byte, names znode.Names) []byte {
+func appendListed(b []byte, names znode.ChildNames) []byte {
 	if names.Count() == 0 {
 		return jute.AppendCount(b, 0)
 	}

@@ -49,7 +49,7 @@ func (m *missedCheck) searchPart(again bool) (missed, more bool) {
 	defer m.turn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
-	return m.session.tree.Watches().Search(m.session.client, again)
+	return m.session.tree.Watches().SearchMissed(m.session.client, again)
 }
 
 // dropWatches removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
@@ -59,7 +59,7 @@ func (m *missedCheck) dropWatches() (more bool) {
 	defer m.turn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
-	return m.session.tree.Watches().Drop(m.session.client)
+	return m.session.tree.Watches().DropWatches(m.session.client)
 }
 
 // missedSweep has the connections searched that have nothing to send. The zero value is ready.

@@ -9,7 +9,7 @@ import (
 // The table serves exactly the opcodes that a client may send according to package jute.
 func TestOperations(t *testing.T) {
 	table := operations()
-	for op := range jute.Ops() {
+	for op := range jute.AllOps() {
 		how, served := table[op]
 		switch class := op.Class(); class {
 		case jute.ClassOther, jute.ClassLog:
@@ -36,7 +36,7 @@ func TestOperations(t *testing.T) {
 // multi that ends too early does go to the log, where it takes a zxid.
 func TestEveryOpcode(t *testing.T) {
 	w := newWorld(t, false, nil)
-	for op := range jute.Ops() {
+	for op := range jute.AllOps() {
 		c := w.connect()
 		before := w.forwarded()
 		switch op.Class() {

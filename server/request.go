@@ -60,7 +60,7 @@ func (r *request) write() bool {
 // because a multi that cannot be read takes a zxid too.
 func (r *request) multi() bool {
 	c := r.c
-	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
+	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
 		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.MarshallingError)
 		c.stream.Drop(multiTooLong)
 		return false
@@ -71,7 +71,7 @@ func (r *request) multi() bool {
 // takeMultiRead answers a multiRead, unless it is too long: apply waits while one is answered.
 func (r *request) takeMultiRead() bool {
 	c := r.c
-	if jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {
+	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
 		c.stream.Drop(multiTooLong)
 		return false
 	}
@@ -323,11 +323,11 @@ func (r *request) local() bool {
 	return more && !c.stream.Dead()
 }
 
-// Applied implements znode.Waiter. Apply calls it under the tree's lock, after the write's events.
+// TxnApplied implements znode.Waiter. Apply calls it under the tree's lock, after the write's events.
 // It answers the write and the requests that wait for it. The close of a session that leaves nodes
 // waits longer, for Server.Swept.
-func (r *request) Applied(res *znode.Result) {
-	if res.Later {
+func (r *request) TxnApplied(res *znode.Result) {
+	if res.NodesLeft {
 		return
 	}
 	c := r.c // r may belong to another connection once it is settled

@@ -321,7 +321,7 @@ func TestSessionCodes(t *testing.T) {
 		waitFor(t, func() bool { return w.submitted() == 1 })
 		w.mu.Lock()
 		w.state.Lock()
-		w.waiters[w.seq[self]].Applied(&znode.Result{Code: code, Zxid: 99})
+		w.waiters[w.seq[self]].TxnApplied(&znode.Result{Code: code, Zxid: 99})
 		w.state.Unlock()
 		w.srv.Flush()
 		w.pending = nil
@@ -437,7 +437,7 @@ func (c *client) own(nodes int) {
 func (w *world) unswept() bool {
 	w.state.RLock()
 	defer w.state.RUnlock()
-	return w.state.Unswept()
+	return w.state.HasUnswept()
 }
 
 // The close of a session with many nodes is answered when the last node is gone. A client that

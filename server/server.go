@@ -97,7 +97,7 @@ type Config struct {
 	ConnBase               uint64        // random: connections are numbered from here, so that numbers are unique over members and their restarts
 	Limits                 Limits
 	SuperDigest            string                       // "super:" and the base64 of a hash; "": nobody is super
-	Digest                 digest.Alg                   // hashes passwords in the scheme digest; default SHA1
+	Digest                 digest.Algorithm             // hashes passwords in the scheme digest; default SHA1
 	NoDigest               bool                         // nobody can authenticate in the scheme digest
 	SuperSubject           string                       // the super user's subject in a client certificate; "": nobody is super by certificate
 	TLS                    TLS                          // default: clients cannot connect over TLS
@@ -355,7 +355,7 @@ func (s *Server) CloseOldest(ctx context.Context, n int, over time.Duration) (cl
 
 // Attached is part of znode.Hooks: a connection has taken a session over. If an older connection of
 // it is here, Attached drops that. It is called under the tree's lock.
-func (s *Server) Attached(session znode.Session, _ znode.Owner) {
+func (s *Server) Attached(session znode.Session, _ znode.SessionOwner) {
 	if c := s.conns.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
 		c.stream.Drop(sessionMoved)
 	}
@@ -363,11 +363,11 @@ func (s *Server) Attached(session znode.Session, _ znode.Owner) {
 
 // Closed is part of znode.Hooks: a session has ended. Closed drops its connection, unless that
 // connection asked for the end and gets the reply. It is called under the tree's lock.
-func (s *Server) Closed(session znode.Session, end znode.End) {
+func (s *Server) Closed(session znode.Session, end znode.SessionEnd) {
 	c := s.conns.carrier(session.ID)
 	switch {
 	case c == nil:
-	case end.Reason == znode.Closed && session.Owner.Conn == c.number:
+	case end.Reason == znode.ReasonClosed && session.Owner.Conn == c.number:
 		c.noteCloseApplied()
 	default:
 		c.stream.Drop(sessionGone)

@@ -80,16 +80,16 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 // small request could otherwise get any amount. It sets no watches. It decodes one operation at a time: decoded
 // together they would take 25 times as much memory as the request.
 func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
-	now := s.tree.Look()
+	now := s.tree.TreeView()
 	var code jute.Code
 	out.B, code = s.readAll(out.B, &now, r.body, r.ids)
 	return code
 }
 
 // readAll does the same from one copy of the tree.
-func (s *session) readAll(b []byte, from *znode.Copy, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
+func (s *session) readAll(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
 	begin, code := len(b), jute.OK
-	whole := jute.EachOfMulti(body, func(op *jute.MultiOp) (more bool) {
+	whole := jute.EachMultiOp(body, func(op *jute.MultiOp) (more bool) {
 		if op.Op.IsWrite() || len(b)-begin > s.limits.MaxUnread {
 			code = jute.MarshallingError
 			return false
@@ -107,7 +107,7 @@ func (s *session) readAll(b []byte, from *znode.Copy, body []byte, ids []*proto.
 }
 
 // readOne appends the result of one operation of a multiRead. A null path makes the whole multiRead fail.
-func readOne(b []byte, from *znode.Copy, op *jute.MultiOp, ids []*proto.Identity) ([]byte, jute.Code) {
+func readOne(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*proto.Identity) ([]byte, jute.Code) {
 	mark := len(b)
 	b = jute.MultiHeader{Type: op.Op}.Append(b)
 	var code jute.Code
@@ -116,7 +116,7 @@ func readOne(b []byte, from *znode.Copy, op *jute.MultiOp, ids []*proto.Identity
 		res.Data, res.Stat, code = from.GetData(op.GetData.Path, ids)
 		b = res.Append(b)
 	} else { // getChildren: no other reads are in a multi
-		var names znode.Names
+		var names znode.ChildNames
 		names, code = from.Children(op.GetChildren.Path, ids)
 		b = appendListed(b, names)
 	}
@@ -135,7 +135,7 @@ func (s *session) getEphemerals(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	out.B = appendNames(out.B, s.tree.Look().GetEphemerals(s.id, req.Path))
+	out.B = appendNames(out.B, s.tree.TreeView().GetEphemerals(s.id, req.Path))
 	return jute.OK
 }
 
@@ -145,7 +145,7 @@ func (s *session) getAllChildrenNumber(out *stream.Buffer, r *request) jute.Code
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	n, code := s.tree.Look().AllChildrenNumber(req.Path, r.ids)
+	n, code := s.tree.TreeView().AllChildrenNumber(req.Path, r.ids)
 	out.B = jute.AppendInt32(out.B, int32(n))
 	return code
 }
@@ -170,7 +170,7 @@ func (s *session) checkWatches(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	return s.tree.Watches().Check(req.Path, req.Type, s.client)
+	return s.tree.Watches().CheckWatch(req.Path, req.Type, s.client)
 }
 
 func (s *session) removeWatches(out *stream.Buffer, r *request) jute.Code {
@@ -179,7 +179,7 @@ func (s *session) removeWatches(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	return s.tree.Watches().Remove(req.Path, req.Type, s.client)
+	return s.tree.Watches().RemoveWatch(req.Path, req.Type, s.client)
 }
 
 func (s *session) whoAmI(out *stream.Buffer, r *request) jute.Code {

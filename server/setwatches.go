@@ -48,7 +48,7 @@ func (r *request) setParts() jute.Code {
 	switch {
 	case code != jute.OK:
 		return code
-	case !znode.SoundSetWatches(req):
+	case !znode.ValidSetWatches(req):
 		return jute.MarshallingError
 	}
 	for part := cutPart(req, partPaths); part != nil; {

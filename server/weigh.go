@@ -9,7 +9,7 @@ func (s *session) weighData(r *request) int64 {
 	d := jute.NewDecoder(r.body)
 	var req jute.GetDataRequest
 	req.Decode(&d)
-	data, _ := s.tree.Weight(req.Path)
+	data, _ := s.tree.NodeSize(req.Path)
 	return int64(data)
 }
 
@@ -17,7 +17,7 @@ func (s *session) weighChildren(r *request) int64 {
 	d := jute.NewDecoder(r.body)
 	var req jute.GetChildrenRequest
 	req.Decode(&d)
-	_, children := s.tree.Weight(req.Path)
+	_, children := s.tree.NodeSize(req.Path)
 	return int64(children) * childWeight
 }
 

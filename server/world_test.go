@@ -79,7 +79,7 @@ func (m *fakeMember) apply(txns ...*proto.Txn) {
 	m.index++
 	m.state.Lock()
 	entry := &proto.Entry{Format: znode.FormatLevel, Term: 1, Nonce: nonce, TimeMs: 1000, Txns: txns}
-	err := m.state.Apply(m.index, 1, entry)
+	err := m.state.ApplyEntry(m.index, 1, entry)
 	m.state.Unlock()
 	if err != nil {
 		panic(err)
@@ -211,7 +211,7 @@ func (m *fakeMember) finishSyncs() {
 	m.state.RLock()
 	defer m.state.RUnlock()
 	for _, w := range m.syncs {
-		w.Applied(&znode.Result{})
+		w.TxnApplied(&znode.Result{})
 	}
 	m.syncs = nil
 }
@@ -291,27 +291,27 @@ func (m *fakeMember) silence(mute bool, vouch func(context.Context) error) {
 
 // The methods below are the Hooks: what a follower does and reports to the server.
 
-func (m *fakeMember) TermStarted(znode.Term)           {}
-func (m *fakeMember) Announced(uint32, uint64, uint64) {}
-func (m *fakeMember) Opened(znode.Session)             {}
-func (m *fakeMember) Dropped(*proto.Txn)               {}
-func (m *fakeMember) Listed(znode.Roster)              {}
-func (m *fakeMember) Overused(znode.Quota)             {}
+func (m *fakeMember) TermStarted(znode.Term)                 {}
+func (m *fakeMember) MemberAnnounced(uint32, uint64, uint64) {}
+func (m *fakeMember) SessionOpened(znode.Session)            {}
+func (m *fakeMember) TxnDropped(*proto.Txn)                  {}
+func (m *fakeMember) ServerListChanged(znode.ServerList)     {}
+func (m *fakeMember) QuotaExceeded(znode.ExceededQuota)      {}
 
-func (m *fakeMember) Attached(s znode.Session, old znode.Owner) { m.srv.Attached(s, old) }
-func (m *fakeMember) Restored()                                 { m.srv.Restored() }
+func (m *fakeMember) SessionAttached(s znode.Session, old znode.SessionOwner) { m.srv.Attached(s, old) }
+func (m *fakeMember) SnapshotRestored()                                       { m.srv.Restored() }
 
-func (m *fakeMember) Closed(s znode.Session, end znode.End) {
+func (m *fakeMember) SessionClosed(s znode.Session, end znode.SessionEnd) {
 	m.srv.Closed(s, end)
 }
 
-func (m *fakeMember) Swept(id jute.SessionID, last bool) {
+func (m *fakeMember) SessionSwept(id jute.SessionID, last bool) {
 	if last {
 		m.srv.Swept(id)
 	}
 }
 
-func (*fakeMember) Removed(znode.Removal, []string) {}
+func (*fakeMember) NodesRemoved(znode.Removal, []string) {}
 
 func (m *fakeMember) EntryEnd(uint64) {
 	if m.entryEnd != nil {
@@ -319,7 +319,7 @@ func (m *fakeMember) EntryEnd(uint64) {
 	}
 }
 
-func (m *fakeMember) Applied(txn *proto.Txn, r *znode.Result) {
+func (m *fakeMember) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	if txn.Member != self {
 		return
 	}
@@ -330,7 +330,7 @@ func (m *fakeMember) Applied(txn *proto.Txn, r *znode.Result) {
 	}
 	if w := m.waiters[txn.Seq]; w != nil {
 		delete(m.waiters, txn.Seq)
-		w.Applied(r)
+		w.TxnApplied(r)
 	}
 }
 

@@ -51,7 +51,7 @@ func (w *WriteLimits) adds(op jute.Op, record []byte, ids []*proto.Identity) boo
 	adds := false
 	d := jute.NewDecoder(record)
 	switch {
-	case op.Creates():
+	case op.IsCreate():
 		return true
 	case op == jute.OpSetData:
 		var req jute.SetDataRequest
@@ -62,8 +62,8 @@ func (w *WriteLimits) adds(op jute.Op, record []byte, ids []*proto.Identity) boo
 		req.Decode(&d)
 		return d.Err() == nil && w.lengthens(&req, ids)
 	case op == jute.OpMulti:
-		whole := jute.EachOfMulti(record, func(op *jute.MultiOp) bool {
-			adds = adds || op.Op.Creates() || op.Op == jute.OpSetData && w.grows(&op.SetData)
+		whole := jute.EachMultiOp(record, func(op *jute.MultiOp) bool {
+			adds = adds || op.Op.IsCreate() || op.Op == jute.OpSetData && w.grows(&op.SetData)
 			return op.Op.IsWrite()
 		})
 		return adds && whole
@@ -75,8 +75,8 @@ func (w *WriteLimits) adds(op jute.Op, record []byte, ids []*proto.Identity) boo
 func (w *WriteLimits) lengthens(req *jute.SetACLRequest, ids []*proto.Identity) bool {
 	w.tree.RLock()
 	defer w.tree.RUnlock()
-	_, size := znode.Expanded(req.ACL, ids)
-	return size > w.tree.Look().ListBytes(req.Path)
+	_, size := znode.ExpandedSize(req.ACL, ids)
+	return size > w.tree.TreeView().ACLBytes(req.Path)
 }
 
 // grows reports whether a node has fewer bytes of data here than a setData gives it. A node that is not
@@ -84,6 +84,6 @@ func (w *WriteLimits) lengthens(req *jute.SetACLRequest, ids []*proto.Identity) 
 func (w *WriteLimits) grows(req *jute.SetDataRequest) bool {
 	w.tree.RLock()
 	defer w.tree.RUnlock()
-	have, _ := w.tree.Weight(req.Path)
+	have, _ := w.tree.NodeSize(req.Path)
 	return len(req.Data) > have
 }

@@ -37,7 +37,7 @@ func perSession(b *testing.B, n int) {
 func shuffled(n int) []int64 {
 	var ids []int64
 	for s := range million(n) {
-		if s.Member == 1 {
+		if s.OwnerMember == 1 {
 			ids = append(ids, int64(s.ID))
 		}
 	}
@@ -89,25 +89,25 @@ func BenchmarkTouchAll(b *testing.B) {
 func BenchmarkExpire(b *testing.B) {
 	const entry = 1024 // as many as the leader puts into one
 	each(b, func(b *testing.B, n int) {
-		var due []Overdue
+		var due []OverdueSession
 		var closed []jute.SessionID
 		for b.Loop() {
 			b.StopTimer()
 			table := NewGlobalTable(start, tick, million(n))
 			ids := shuffled(n)[:n/10]
 			for _, id := range ids {
-				table.Attach(Seed{ID: jute.SessionID(id), Timeout: 1500 * ms}, start)
+				table.AttachSession(TrackedSession{ID: jute.SessionID(id), Timeout: 1500 * ms}, start)
 			}
-			table.Advance(start.Add(tick / 2))
+			table.AdvanceStep(start.Add(tick / 2))
 			b.StartTimer()
-			table.Advance(start.Add(tick))
-			for table.Due() {
-				due = table.Decide(due[:0], entry)
+			table.AdvanceStep(start.Add(tick))
+			for table.HasDue() {
+				due = table.TakeOverdue(due[:0], entry)
 				closed = closed[:0]
 				for _, s := range due {
 					closed = append(closed, s.ID)
 				}
-				table.RemoveAll(closed)
+				table.RemoveSessions(closed)
 			}
 			if table.Len() != n-len(ids) {
 				b.Fatalf("%d are left, want %d", table.Len(), n-len(ids))
@@ -131,7 +131,7 @@ func BenchmarkRemove(b *testing.B) {
 			}
 			b.StartTimer()
 			for part := range slices.Chunk(ids, entry) {
-				table.RemoveAll(part)
+				table.RemoveSessions(part)
 			}
 		}
 		perSession(b, n/10)
@@ -148,7 +148,7 @@ func BenchmarkRefile(b *testing.B) {
 			now := start
 			for range 11 {
 				now = now.Add(tick / 2)
-				table.Advance(now)
+				table.AdvanceStep(now)
 			}
 			timeouts := slices.Repeat([]uint32{10_000}, len(ids))
 			for member := range uint32(3) {
@@ -158,7 +158,7 @@ func BenchmarkRefile(b *testing.B) {
 				table.TouchAll(member+1, now, ids, timeouts, nil)
 			}
 			b.StartTimer()
-			table.Advance(now.Add(tick / 2))
+			table.AdvanceStep(now.Add(tick / 2))
 		}
 		perSession(b, n)
 	})

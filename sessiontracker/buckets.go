@@ -4,7 +4,7 @@ import "time"
 
 // Bucket is how many sessions fall due together if none of them is touched.
 type Bucket struct {
-	Due      time.Duration // from now on; 0 or less: the next step finds them due
+	DueIn    time.Duration // from now on; 0 or less: the next step finds them due
 	Sessions int
 }
 
@@ -13,7 +13,7 @@ type Bucket struct {
 // ticks only, and later is how many sessions fall due after that. It looks at all sessions, as
 // Expiries does, so a session that changes meanwhile may be missed or counted twice.
 func (t *GlobalTable) Buckets(now time.Time, most int) (buckets []Bucket, later int) {
-	tick, at := 2*t.step, t.Now(now)
+	tick, at := 2*t.step, t.TableTime(now)
 	first := int64(at / tick)
 	counts := make([]int, most)
 	for e := range t.Expiries() {

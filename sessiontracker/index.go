@@ -6,39 +6,39 @@ import (
 	"rollcall/zk/jute"
 )
 
-const minPlaces = 64 // the smallest length of places
+const minIndexPlaces = 64 // the smallest length of places
 
-// index finds slots by the hashes of their ids. It is a table with open addressing and linear
+// slotIndex finds slots by the hashes of their ids. It is a table with open addressing and linear
 // probing: a lookup reads one place, sometimes a few neighbours, and only the slot that it finds.
 // The zero value is empty. An index never shrinks, and takes 11 to 21 bytes for a session.
 //
 // A full index doubles at once. That takes some nanoseconds for every id in it, because it reads no
 // slots.
-type index struct {
-	places []uint64 // a hash in the upper half, a slot in the lower; 0: free. The length is a power of two, and at most three quarters are used
-	held   int
+type slotIndex struct {
+	entries    []uint64 // a hash in the upper half, a slot in the lower; 0: free. The length is a power of two, and at most three quarters are used
+	entryCount int
 }
 
-// hash mixes the bits of an id. The ids of one member differ in their lowest bits, because they are
+// hashID mixes the bits of an id. The ids of one member differ in their lowest bits, because they are
 // counted up. Those of different members differ in the top byte.
-func hash(id jute.SessionID) uint32 {
+func hashID(id jute.SessionID) uint32 {
 	hi, lo := bits.Mul64(uint64(id)^uint64(id)>>32, 0x9e3779b97f4a7c15)
 	x := (hi ^ lo) * 0xff51afd7ed558ccd
 	return uint32(x >> 32)
 }
 
-// first returns the first place at which hash h may be, and the entry there.
-func (x *index) first(h uint32) (place uint32, entry uint64) {
-	place = h & uint32(len(x.places)-1)
-	return place, x.places[place]
+// firstPlace returns the first place at which hash h may be, and the entry there.
+func (x *slotIndex) firstPlace(h uint32) (place uint32, entry uint64) {
+	place = h & uint32(len(x.entries)-1)
+	return place, x.entries[place]
 }
 
-// seek returns the first place from place on that holds hash h, and its slot. The slot is 0 if
+// seekHash returns the first place from place on that holds hash h, and its slot. The slot is 0 if
 // there is none.
-func (x *index) seek(h, place uint32) (at, slot uint32) {
-	mask := uint32(len(x.places) - 1)
+func (x *slotIndex) seekHash(h, place uint32) (at, slot uint32) {
+	mask := uint32(len(x.entries) - 1)
 	for ; ; place++ {
-		switch e := x.places[place&mask]; {
+		switch e := x.entries[place&mask]; {
 		case e == 0:
 			return 0, 0
 		case uint32(e>>32) == h:
@@ -47,67 +47,67 @@ func (x *index) seek(h, place uint32) (at, slot uint32) {
 	}
 }
 
-// add notes that slot holds an id of hash h. slot must not be 0.
-func (x *index) add(h, slot uint32) {
-	if x.held >= len(x.places)*3/4 {
-		x.grow()
+// addSlot notes that slot holds an id of hash h. slot must not be 0.
+func (x *slotIndex) addSlot(h, slot uint32) {
+	if x.entryCount >= len(x.entries)*3/4 {
+		x.doubleSize()
 	}
-	x.set(uint64(h)<<32 | uint64(slot))
-	x.held++
+	x.placeEntry(uint64(h)<<32 | uint64(slot))
+	x.entryCount++
 }
 
-func (x *index) set(entry uint64) {
-	mask := uint32(len(x.places) - 1)
+func (x *slotIndex) placeEntry(entry uint64) {
+	mask := uint32(len(x.entries) - 1)
 	place := uint32(entry>>32) & mask
-	for x.places[place] != 0 {
+	for x.entries[place] != 0 {
 		place = (place + 1) & mask
 	}
-	x.places[place] = entry
+	x.entries[place] = entry
 }
 
-func (x *index) grow() {
-	old := x.places
-	x.places = make([]uint64, max(minPlaces, 2*len(old)))
+func (x *slotIndex) doubleSize() {
+	old := x.entries
+	x.entries = make([]uint64, max(minIndexPlaces, 2*len(old)))
 	for _, entry := range old {
 		if entry != 0 {
-			x.set(entry)
+			x.placeEntry(entry)
 		}
 	}
 }
 
-// fetch writes into slots the slot at the first place of each hash. It also reads the place where
+// fetchSlots writes into slots the slot at the first place of each hash. It also reads the place where
 // most probes end, because that may be in another cache line. It returns a sum of what it read,
 // only so that the compiler keeps the reads.
 //
 //go:noinline
-func (x *index) fetch(hashes []uint32, slots *[touchesPerPass]uint32) (read uint64) {
+func (x *slotIndex) fetchSlots(hashes []uint32, slots *[touchesPerPass]uint32) (read uint64) {
 	for k, h := range hashes {
-		_, entry := x.first(h)
-		_, behind := x.first(h + 4)
+		_, entry := x.firstPlace(h)
+		_, behind := x.firstPlace(h + 4)
 		slots[k] = uint32(entry)
 		read ^= behind
 	}
 	return read
 }
 
-// remove deletes the entry of a slot with hash h, and closes the gap by moving later entries
+// removeSlot deletes the entry of a slot with hash h, and closes the gap by moving later entries
 // towards their first places. It reports whether there was such an entry.
-func (x *index) remove(h, slot uint32) bool {
-	mask := uint32(len(x.places) - 1)
+func (x *slotIndex) removeSlot(h, slot uint32) bool {
+	mask := uint32(len(x.entries) - 1)
 	hole := h & mask
-	for entry := uint64(h)<<32 | uint64(slot); x.places[hole] != entry; hole = (hole + 1) & mask {
-		if x.places[hole] == 0 {
+	for entry := uint64(h)<<32 | uint64(slot); x.entries[hole] != entry; hole = (hole + 1) & mask {
+		if x.entries[hole] == 0 {
 			return false
 		}
 	}
-	for p := (hole + 1) & mask; x.places[p] != 0; p = (p + 1) & mask {
-		home := uint32(x.places[p]>>32) & mask
+	for p := (hole + 1) & mask; x.entries[p] != 0; p = (p + 1) & mask {
+		home := uint32(x.entries[p]>>32) & mask
 		if (p-home)&mask >= (p-hole)&mask { // the entry's first place is not after the hole
-			x.places[hole] = x.places[p]
+			x.entries[hole] = x.entries[p]
 			hole = p
 		}
 	}
-	x.places[hole] = 0
-	x.held--
+	x.entries[hole] = 0
+	x.entryCount--
 	return true
 }

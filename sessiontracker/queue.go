@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	ringSize = 64  // buckets told apart; 20 ticks, the longest timeout by default, need 22
-	slabSize = 256 // slots; 8 KiB, so that a small ensemble's table stays small
+	bucketRingSize = 64  // buckets told apart; 20 ticks, the longest timeout by default, need 22
+	slabSize       = 256 // slots; 8 KiB, so that a small ensemble's table stays small
 
 	// Values of filed for slots that are in no bucket. Lower values are places of buckets in the
 	// ring.
-	dueFile     = ringSize     // due, until Take decides
-	closingFile = ringSize + 1 // being closed
-	freeFile    = ringSize + 2 // no session
+	dueBucket     = bucketRingSize     // due, until Take decides
+	closingBucket = bucketRingSize + 1 // being closed
+	freeBucket    = bucketRingSize + 2 // no session
 
 	touchesPerPass = 64 // places of the index, and then slots, that are read in one pass: more than a processor fetches at once
 )
@@ -33,26 +33,26 @@ const (
 // The memory is freed with the queue. Make a queue with NewExpiryQueue. It is not safe for
 // concurrent use.
 type ExpiryQueue struct {
-	tick  time.Duration
-	next  int64             // first bucket that has not been polled; nothing is filed before it
-	index index             // id → slot
-	slabs []*[slabSize]slot // never moved
-	filed []uint8           // for each slot ever used: the place of its bucket in the ring, or one of the values above
-	free  uint32            // first slot to be used again; 0: none
+	tick        time.Duration
+	nextBucket  int64                    // first bucket that has not been polled; nothing is filed before it
+	index       slotIndex                // id → slot
+	slabs       []*[slabSize]sessionSlot // never moved
+	slotBuckets []uint8                  // for each slot ever used: the place of its bucket in the ring, or one of the values above
+	firstFree   uint32                   // first slot to be used again; 0: none
 
-	sifting int64 // first polled bucket that has not been sifted
-	sifted  int   // how many slots have been searched for that bucket
-	due     int   // slots in dueFile
-	taken   int   // how many slots Take has searched for due ones
+	siftBucket    int64 // first polled bucket that has not been sifted
+	siftedSlots   int   // how many slots have been searched for that bucket
+	dueCount      int   // slots in dueFile
+	searchedSlots int   // how many slots Take has searched for due ones
 }
 
-// slot is one session. There is no slot 0.
-type slot struct {
-	id       jute.SessionID
-	deadline time.Duration // greatest touch + timeout; the slot may be filed in an earlier bucket. In a free slot: the next free slot
-	since    uint64
-	timeout  uint32 // milliseconds
-	member   uint32
+// sessionSlot is one session. There is no slot 0.
+type sessionSlot struct {
+	id         jute.SessionID
+	deadline   time.Duration // greatest touch + timeout; the slot may be filed in an earlier bucket. In a free slot: the next free slot
+	ownerIndex uint64
+	timeoutMs  uint32 // milliseconds
+	member     uint32
 }
 
 // touch is one touch of a session, with the hash of its id.
@@ -64,23 +64,23 @@ type touch struct {
 
 // NewExpiryQueue returns an empty queue of buckets one tick wide, at time 0.
 func NewExpiryQueue(tick time.Duration) *ExpiryQueue {
-	q := &ExpiryQueue{tick: tick, next: 1, sifting: 1}
-	q.index.grow()
-	q.use()
+	q := &ExpiryQueue{tick: tick, nextBucket: 1, siftBucket: 1}
+	q.index.doubleSize()
+	q.allocateSlot()
 	return q
 }
 
 // Put adds s or replaces the record of it. The session is alive, and due at deadline.
-func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
-	_, i := q.find(s.ID, hash(s.ID))
+func (q *ExpiryQueue) Put(s TrackedSession, deadline time.Duration) {
+	_, i := q.findSlot(s.ID, hashID(s.ID))
 	if i == 0 {
-		i = q.use()
-		q.index.add(hash(s.ID), i)
+		i = q.allocateSlot()
+		q.index.addSlot(hashID(s.ID), i)
 	}
-	*q.slot(i) = slot{
-		id: s.ID, deadline: deadline, since: s.Since, timeout: uint32(s.Timeout.Milliseconds()), member: s.Member,
+	*q.slotAt(i) = sessionSlot{
+		id: s.ID, deadline: deadline, ownerIndex: s.OwnerIndex, timeoutMs: uint32(s.Timeout.Milliseconds()), member: s.OwnerMember,
 	}
-	q.file(i)
+	q.fileSlot(i)
 }
 
 // Touch makes id due timeout after heard, unless it is due later already: only Put makes a deadline
@@ -89,16 +89,16 @@ func (q *ExpiryQueue) Put(s Seed, deadline time.Duration) {
 // Touch reports false, and changes nothing, if id is unknown, being closed, or owned by another
 // member.
 func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout time.Duration) bool {
-	_, i := q.find(id, hash(id))
-	return q.touch(i, member, heard, timeout)
+	_, i := q.findSlot(id, hashID(id))
+	return q.touchSlot(i, member, heard, timeout)
 }
 
-func (q *ExpiryQueue) touch(i, member uint32, heard, timeout time.Duration) bool {
-	r := q.slot(i)
-	if i == 0 || q.filed[i] == closingFile || member != 0 && member != r.member {
+func (q *ExpiryQueue) touchSlot(i, member uint32, heard, timeout time.Duration) bool {
+	r := q.slotAt(i)
+	if i == 0 || q.slotBuckets[i] == closingBucket || member != 0 && member != r.member {
 		return false
 	}
-	timeout = min(timeout, time.Duration(r.timeout)*time.Millisecond)
+	timeout = min(timeout, time.Duration(r.timeoutMs)*time.Millisecond)
 	if d := heard + timeout; d > r.deadline {
 		r.deadline = d
 	}
@@ -114,20 +114,20 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 	for len(touches) > 0 {
 		n := min(len(touches), touchesPerPass)
 		for k, t := range touches[:n] {
-			_, entries[k] = q.index.first(t.hash)
+			_, entries[k] = q.index.firstPlace(t.hash)
 		}
 		for k, t := range touches[:n] {
 			slots[k] = uint32(entries[k])
 			if uint32(entries[k]>>32) != t.hash {
-				_, slots[k] = q.index.seek(t.hash, t.hash)
+				_, slots[k] = q.index.seekHash(t.hash, t.hash)
 			}
 		}
 		for k, t := range touches[:n] {
 			i := slots[k]
-			if q.slot(i).id != t.id { // another id with the same hash, or none
-				_, i = q.find(t.id, t.hash)
+			if q.slotAt(i).id != t.id { // another id with the same hash, or none
+				_, i = q.findSlot(t.id, t.hash)
 			}
-			if !q.touch(i, member, heard, time.Duration(t.timeoutMs)*time.Millisecond) {
+			if !q.touchSlot(i, member, heard, time.Duration(t.timeoutMs)*time.Millisecond) {
 				refused = append(refused, int64(t.id))
 			}
 		}
@@ -136,16 +136,16 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 	return refused
 }
 
-// Buckets appends to dst up to limit sessions, each with the time at which its bucket falls due. It
+// AppendExpiries appends to dst up to limit sessions, each with the time at which its bucket falls due. It
 // leaves out sessions that are being closed. It begins at cursor, which is 0 for the first call,
 // and returns the cursor for the next call, or 0 at the end.
-func (q *ExpiryQueue) Buckets(dst []Expiry, cursor uint32, limit int) (_ []Expiry, next uint32) {
-	used := uint32(len(q.filed))
+func (q *ExpiryQueue) AppendExpiries(dst []Expiry, cursor uint32, limit int) (_ []Expiry, next uint32) {
+	used := uint32(len(q.slotBuckets))
 	i := max(cursor, 1)
 	for ; limit > 0 && i < used; i, limit = i+1, limit-1 {
-		if f := q.filed[i]; f != closingFile && f != freeFile {
-			s := q.slot(i)
-			dst = append(dst, Expiry{s.id, time.Duration(max(q.bucket(s.deadline), q.next)) * q.tick})
+		if f := q.slotBuckets[i]; f != closingBucket && f != freeBucket {
+			s := q.slotAt(i)
+			dst = append(dst, Expiry{s.id, time.Duration(max(q.bucketOf(s.deadline), q.nextBucket)) * q.tick})
 		}
 	}
 	if i == used {
@@ -163,110 +163,110 @@ type Expiry struct {
 // Deadline returns the time at which id's timeout is over if it is not touched again, and the timeout. It
 // returns false if id is unknown or being closed.
 func (q *ExpiryQueue) Deadline(id jute.SessionID) (deadline, timeout time.Duration, ok bool) {
-	_, i := q.find(id, hash(id))
-	if i == 0 || q.filed[i] == closingFile {
+	_, i := q.findSlot(id, hashID(id))
+	if i == 0 || q.slotBuckets[i] == closingBucket {
 		return 0, 0, false
 	}
-	s := q.slot(i)
-	return s.deadline, time.Duration(s.timeout) * time.Millisecond, true
+	s := q.slotAt(i)
+	return s.deadline, time.Duration(s.timeoutMs) * time.Millisecond, true
 }
 
 // Has reports whether the queue holds id.
 func (q *ExpiryQueue) Has(id jute.SessionID) bool {
-	_, i := q.find(id, hash(id))
+	_, i := q.findSlot(id, hashID(id))
 	return i != 0
 }
 
 // Len returns how many sessions the queue holds, including those that are being closed.
-func (q *ExpiryQueue) Len() int { return q.index.held }
+func (q *ExpiryQueue) Len() int { return q.index.entryCount }
 
-// Poll hands the next bucket to Sift if it is due at now, and reports whether it was due. It never
+// PollBucket hands the next bucket to Sift if it is due at now, and reports whether it was due. It never
 // skips a bucket, however late it is called.
-func (q *ExpiryQueue) Poll(now time.Duration) bool {
-	if now < time.Duration(q.next)*q.tick {
+func (q *ExpiryQueue) PollBucket(now time.Duration) bool {
+	if now < time.Duration(q.nextBucket)*q.tick {
 		return false
 	}
-	q.next++
-	if q.next-q.sifting > ringSize { // all places of the ring wait; the first of these buckets shares its place with the next one
-		q.sifting, q.sifted = q.sifting+1, 0
+	q.nextBucket++
+	if q.nextBucket-q.siftBucket > bucketRingSize { // all places of the ring wait; the first of these buckets shares its place with the next one
+		q.siftBucket, q.siftedSlots = q.siftBucket+1, 0
 	}
 	return true
 }
 
-// Sift looks at up to limit sessions of the polled buckets. It moves those that were touched
+// SiftPolled looks at up to limit sessions of the polled buckets. It moves those that were touched
 // meanwhile to their later buckets; the others are due. It reports whether there may be more to
 // look at.
-func (q *ExpiryQueue) Sift(limit int) (more bool) {
-	var buffer [touchesPerPass]filedSlot
-	polled := q.polled()
-	for q.sifting < q.next {
+func (q *ExpiryQueue) SiftPolled(limit int) (more bool) {
+	var buffer [touchesPerPass]foundSlot
+	polled := q.polledUntil()
+	for q.siftBucket < q.nextBucket {
 		if limit == 0 {
 			return true
 		}
-		found, next := q.gather(buffer[:min(limit, len(buffer))], uint8(q.sifting%ringSize), q.sifted)
+		found, next := q.gatherSlots(buffer[:min(limit, len(buffer))], uint8(q.siftBucket%bucketRingSize), q.siftedSlots)
 		if len(found) == 0 {
-			q.sifting, q.sifted = q.sifting+1, 0
+			q.siftBucket, q.siftedSlots = q.siftBucket+1, 0
 			continue
 		}
 		limit -= len(found)
-		q.sifted = next
+		q.siftedSlots = next
 		for _, f := range found {
 			if f.deadline >= polled {
-				q.file(f.slot)
+				q.fileSlot(f.slot)
 			} else {
-				q.set(f.slot, dueFile)
+				q.setBucket(f.slot, dueBucket)
 			}
 		}
 	}
 	return false
 }
 
-// Due reports whether there are sessions that Sift found due and Take has not decided yet.
-func (q *ExpiryQueue) Due() bool { return q.due > 0 }
+// HasDue reports whether there are sessions that Sift found due and Take has not decided yet.
+func (q *ExpiryQueue) HasDue() bool { return q.dueCount > 0 }
 
-// Take looks at up to limit due sessions. It moves those that were touched since to their later
+// TakeOverdue looks at up to limit due sessions. It moves those that were touched since to their later
 // buckets. The others are being closed from now on, and it appends them to dst.
-func (q *ExpiryQueue) Take(dst []Overdue, limit int) []Overdue {
-	var buffer [touchesPerPass]filedSlot
-	polled := q.polled()
-	for limit > 0 && q.due > 0 {
-		found, next := q.gather(buffer[:min(limit, len(buffer))], dueFile, q.taken)
-		if q.taken = next; len(found) == 0 { // others may have fallen due among the slots that were already searched
-			q.taken = 0
+func (q *ExpiryQueue) TakeOverdue(dst []OverdueSession, limit int) []OverdueSession {
+	var buffer [touchesPerPass]foundSlot
+	polled := q.polledUntil()
+	for limit > 0 && q.dueCount > 0 {
+		found, next := q.gatherSlots(buffer[:min(limit, len(buffer))], dueBucket, q.searchedSlots)
+		if q.searchedSlots = next; len(found) == 0 { // others may have fallen due among the slots that were already searched
+			q.searchedSlots = 0
 		}
 		limit -= len(found)
 		for _, f := range found {
 			if f.deadline >= polled {
-				q.file(f.slot)
+				q.fileSlot(f.slot)
 				continue
 			}
-			q.set(f.slot, closingFile)
-			r := q.slot(f.slot)
-			timeout := time.Duration(r.timeout) * time.Millisecond
-			dst = append(dst, Overdue{
-				Seed: Seed{ID: r.id, Timeout: timeout, Member: r.member, Since: r.since}, Heard: r.deadline - timeout,
+			q.setBucket(f.slot, closingBucket)
+			r := q.slotAt(f.slot)
+			timeout := time.Duration(r.timeoutMs) * time.Millisecond
+			dst = append(dst, OverdueSession{
+				TrackedSession: TrackedSession{ID: r.id, Timeout: timeout, OwnerMember: r.member, OwnerIndex: r.ownerIndex}, LastHeard: r.deadline - timeout,
 			})
 		}
 	}
 	return dst
 }
 
-// filedSlot is a slot that gather has found, with its deadline.
-type filedSlot struct {
+// foundSlot is a slot that gather has found, with its deadline.
+type foundSlot struct {
 	slot     uint32
 	deadline time.Duration
 }
 
-// gather writes into buffer the slots from number from on that have the given value in filed, as
+// gatherSlots writes into buffer the slots from number from on that have the given value in filed, as
 // many as buffer has room for. It returns them, and the number to continue with. It reads all
 // deadlines after all values, so that the processor waits for many of them at once.
-func (q *ExpiryQueue) gather(buffer []filedSlot, file uint8, from int) (found []filedSlot, next int) {
+func (q *ExpiryQueue) gatherSlots(buffer []foundSlot, file uint8, from int) (found []foundSlot, next int) {
 	n := 0
-	for ; n < len(buffer) && from < len(q.filed); n++ {
-		if q.filed[from] != file { // usually this slot is in the bucket too, and no search is needed
-			i := bytes.IndexByte(q.filed[from:], file)
+	for ; n < len(buffer) && from < len(q.slotBuckets); n++ {
+		if q.slotBuckets[from] != file { // usually this slot is in the bucket too, and no search is needed
+			i := bytes.IndexByte(q.slotBuckets[from:], file)
 			if i < 0 {
-				from = len(q.filed)
+				from = len(q.slotBuckets)
 				break
 			}
 			from += i
@@ -276,16 +276,16 @@ func (q *ExpiryQueue) gather(buffer []filedSlot, file uint8, from int) (found []
 	}
 	found = buffer[:n]
 	for k := range found {
-		found[k].deadline = q.slot(found[k].slot).deadline
+		found[k].deadline = q.slotAt(found[k].slot).deadline
 	}
 	return found, from
 }
 
 // Remove forgets id, if the queue holds it.
 func (q *ExpiryQueue) Remove(id jute.SessionID) {
-	h := hash(id)
-	if _, i := q.find(id, h); i != 0 {
-		q.release(h, i)
+	h := hashID(id)
+	if _, i := q.findSlot(id, h); i != 0 {
+		q.releaseSlot(h, i)
 	}
 }
 
@@ -293,73 +293,73 @@ func (q *ExpiryQueue) Remove(id jute.SessionID) {
 // and all slots before it removes any, so that the processor waits for many of them at once.
 func (q *ExpiryQueue) removeAll(ids []jute.SessionID, hashes []uint32) {
 	var slots [touchesPerPass]uint32
-	q.index.fetch(hashes, &slots)
+	q.index.fetchSlots(hashes, &slots)
 	for k, id := range ids {
-		if q.slot(slots[k]).id != id { // another id with the same hash comes first, or there is none
-			_, slots[k] = q.find(id, hashes[k])
+		if q.slotAt(slots[k]).id != id { // another id with the same hash comes first, or there is none
+			_, slots[k] = q.findSlot(id, hashes[k])
 		}
 	}
 	for k, h := range hashes {
 		if slots[k] != 0 {
-			q.release(h, slots[k])
+			q.releaseSlot(h, slots[k])
 		}
 	}
 }
 
-// release frees slot i, which held an id of hash h. If the slot is free already, it does nothing.
-func (q *ExpiryQueue) release(h, i uint32) {
-	if !q.index.remove(h, i) {
+// releaseSlot frees slot i, which held an id of hash h. If the slot is free already, it does nothing.
+func (q *ExpiryQueue) releaseSlot(h, i uint32) {
+	if !q.index.removeSlot(h, i) {
 		return
 	}
-	q.set(i, freeFile)
-	*q.slot(i) = slot{deadline: time.Duration(q.free)}
-	q.free = i
+	q.setBucket(i, freeBucket)
+	*q.slotAt(i) = sessionSlot{deadline: time.Duration(q.firstFree)}
+	q.firstFree = i
 }
 
-// polled returns the earliest deadline that is in a bucket that has not been polled.
-func (q *ExpiryQueue) polled() time.Duration { return time.Duration(q.next-1) * q.tick }
+// polledUntil returns the earliest deadline that is in a bucket that has not been polled.
+func (q *ExpiryQueue) polledUntil() time.Duration { return time.Duration(q.nextBucket-1) * q.tick }
 
-// bucket returns the number of the bucket for a deadline.
-func (q *ExpiryQueue) bucket(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
+// bucketOf returns the number of the bucket for a deadline.
+func (q *ExpiryQueue) bucketOf(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
 
-// file puts slot i into its bucket. Buckets that are ringSize apart share a place in the ring. When
+// fileSlot puts slot i into its bucket. Buckets that are ringSize apart share a place in the ring. When
 // the earlier one is polled, the sessions of the later one are filed again.
-func (q *ExpiryQueue) file(i uint32) {
-	q.set(i, uint8(max(q.bucket(q.slot(i).deadline), q.next)%ringSize))
+func (q *ExpiryQueue) fileSlot(i uint32) {
+	q.setBucket(i, uint8(max(q.bucketOf(q.slotAt(i).deadline), q.nextBucket)%bucketRingSize))
 }
 
-// set gives slot i its value in filed, and counts the due slots.
-func (q *ExpiryQueue) set(i uint32, file uint8) {
-	if q.filed[i] == dueFile {
-		q.due--
+// setBucket gives slot i its value in filed, and counts the due slots.
+func (q *ExpiryQueue) setBucket(i uint32, file uint8) {
+	if q.slotBuckets[i] == dueBucket {
+		q.dueCount--
 	}
-	if file == dueFile {
-		q.due++
+	if file == dueBucket {
+		q.dueCount++
 	}
-	q.filed[i] = file
+	q.slotBuckets[i] = file
 }
 
-func (q *ExpiryQueue) slot(i uint32) *slot { return &q.slabs[i/slabSize][i%slabSize] }
+func (q *ExpiryQueue) slotAt(i uint32) *sessionSlot { return &q.slabs[i/slabSize][i%slabSize] }
 
-// use returns a slot that holds no session.
-func (q *ExpiryQueue) use() uint32 {
-	if i := q.free; i != 0 {
-		q.free = uint32(q.slot(i).deadline)
+// allocateSlot returns a slot that holds no session.
+func (q *ExpiryQueue) allocateSlot() uint32 {
+	if i := q.firstFree; i != 0 {
+		q.firstFree = uint32(q.slotAt(i).deadline)
 		return i
 	}
-	i := uint32(len(q.filed))
+	i := uint32(len(q.slotBuckets))
 	if i%slabSize == 0 {
-		q.slabs = append(q.slabs, new([slabSize]slot))
+		q.slabs = append(q.slabs, new([slabSize]sessionSlot))
 	}
-	q.filed = append(q.filed, freeFile)
+	q.slotBuckets = append(q.slotBuckets, freeBucket)
 	return i
 }
 
-// find returns the place of id in the index, and its slot. h is the hash of id. The slot is 0 if
+// findSlot returns the place of id in the index, and its slot. h is the hash of id. The slot is 0 if
 // the queue does not hold id.
-func (q *ExpiryQueue) find(id jute.SessionID, h uint32) (place, slot uint32) {
-	for place, slot = q.index.seek(h, h); slot != 0; place, slot = q.index.seek(h, place+1) {
-		if q.slot(slot).id == id {
+func (q *ExpiryQueue) findSlot(id jute.SessionID, h uint32) (place, slot uint32) {
+	for place, slot = q.index.seekHash(h, h); slot != 0; place, slot = q.index.seekHash(h, place+1) {
+		if q.slotAt(slot).id == id {
 			break
 		}
 	}

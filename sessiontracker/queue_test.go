@@ -13,11 +13,11 @@ const ms = time.Millisecond
 
 // poll drains the queue of one bucket that is due at now, and returns its sessions in order of id.
 func poll(q *ExpiryQueue, now time.Duration) (ids []jute.SessionID, polled bool) {
-	polled = q.Poll(now)
-	for q.Sift(3) { // a small number, so that every test stops and continues here
+	polled = q.PollBucket(now)
+	for q.SiftPolled(3) { // a small number, so that every test stops and continues here
 	}
-	for q.Due() {
-		for _, s := range q.Take(nil, 3) {
+	for q.HasDue() {
+		for _, s := range q.TakeOverdue(nil, 3) {
 			ids = append(ids, s.ID)
 		}
 	}
@@ -38,8 +38,8 @@ func TestBucketArithmetic(t *testing.T) {
 	}
 	for _, tt := range tests {
 		q := NewExpiryQueue(tt.tick)
-		q.Put(Seed{ID: 1}, tt.now+tt.timeout)
-		if got := time.Duration(q.bucket(tt.now+tt.timeout)) * tt.tick; got != tt.due {
+		q.Put(TrackedSession{ID: 1}, tt.now+tt.timeout)
+		if got := time.Duration(q.bucketOf(tt.now+tt.timeout)) * tt.tick; got != tt.due {
 			t.Errorf("tick %d: %d+%d is due at %d, want %d", tt.tick, tt.now, tt.timeout, got, tt.due)
 		}
 		for at := tt.tick; at <= tt.due; at += tt.tick {
@@ -56,7 +56,7 @@ func TestBucketIsAfterDeadlineByATickAtMost(t *testing.T) {
 	for range 100_000 {
 		tick := time.Duration(r.Int64N(10_000)+1) * ms
 		deadline := time.Duration(r.Int64N(1e15))
-		due := time.Duration((&ExpiryQueue{tick: tick}).bucket(deadline)) * tick
+		due := time.Duration((&ExpiryQueue{tick: tick}).bucketOf(deadline)) * tick
 		if due <= deadline || due > deadline+tick || due%tick != 0 {
 			t.Fatalf("tick %v: deadline %v is due at %v", tick, deadline, due)
 		}
@@ -74,20 +74,20 @@ func TestQueueMoves(t *testing.T) {
 		{"touched into a later one", func(q *ExpiryQueue) { q.Touch(1, 0, 30, 0) }, 40},
 		{"touched twice, the second time for less", func(q *ExpiryQueue) { q.Touch(1, 0, 55, 0); q.Touch(1, 0, 31, 0) }, 60},
 		{"touched for less", func(q *ExpiryQueue) { q.Touch(1, 0, 1, 0) }, 30},
-		{"put lower", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 5) }, 10},
-		{"put higher", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 45) }, 50},
-		{"put higher, then lower", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 45); q.Put(Seed{ID: 1}, 15) }, 20},
-		{"put before the first bucket", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, -100) }, 10},
-		{"put beyond the ring", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 10*ringSize*7+5) }, 10*ringSize*7 + 10},
-		{"put at the end of the ring", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 10*ringSize-1) }, 10 * ringSize},
-		{"put right behind the ring", func(q *ExpiryQueue) { q.Put(Seed{ID: 1}, 10*ringSize) }, 10 * (ringSize + 1)},
+		{"put lower", func(q *ExpiryQueue) { q.Put(TrackedSession{ID: 1}, 5) }, 10},
+		{"put higher", func(q *ExpiryQueue) { q.Put(TrackedSession{ID: 1}, 45) }, 50},
+		{"put higher, then lower", func(q *ExpiryQueue) { q.Put(TrackedSession{ID: 1}, 45); q.Put(TrackedSession{ID: 1}, 15) }, 20},
+		{"put before the first bucket", func(q *ExpiryQueue) { q.Put(TrackedSession{ID: 1}, -100) }, 10},
+		{"put beyond the ring", func(q *ExpiryQueue) { q.Put(TrackedSession{ID: 1}, 10*bucketRingSize*7+5) }, 10*bucketRingSize*7 + 10},
+		{"put at the end of the ring", func(q *ExpiryQueue) { q.Put(TrackedSession{ID: 1}, 10*bucketRingSize-1) }, 10 * bucketRingSize},
+		{"put right behind the ring", func(q *ExpiryQueue) { q.Put(TrackedSession{ID: 1}, 10*bucketRingSize) }, 10 * (bucketRingSize + 1)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			q := NewExpiryQueue(10)
-			q.Put(Seed{ID: 1}, 25)
+			q.Put(TrackedSession{ID: 1}, 25)
 			tt.change(q)
-			for now := time.Duration(10); now <= 10*ringSize*8; now += 10 {
+			for now := time.Duration(10); now <= 10*bucketRingSize*8; now += 10 {
 				ids, _ := poll(q, now)
 				if (len(ids) == 1) != (now == tt.due) {
 					t.Fatalf("poll(%d) = %v, want session 1 at %d", now, ids, tt.due)
@@ -101,7 +101,7 @@ func TestQueueMoves(t *testing.T) {
 func TestPollTakesOneBucketAfterTheOther(t *testing.T) {
 	q := NewExpiryQueue(10)
 	for id, deadline := range []time.Duration{1, 2, 12, 33, 39, 45} {
-		q.Put(Seed{ID: jute.SessionID(id + 1)}, deadline)
+		q.Put(TrackedSession{ID: jute.SessionID(id + 1)}, deadline)
 	}
 	if _, polled := poll(q, 9); polled {
 		t.Error("Poll(9) took a bucket that is due at 10")
@@ -119,7 +119,7 @@ func TestPollTakesOneBucketAfterTheOther(t *testing.T) {
 
 func TestClosingStaysClosing(t *testing.T) {
 	q := NewExpiryQueue(10)
-	q.Put(Seed{ID: 1, Member: 2}, 5)
+	q.Put(TrackedSession{ID: 1, OwnerMember: 2}, 5)
 	if ids, _ := poll(q, 10); len(ids) != 1 {
 		t.Fatalf("poll = %v", ids)
 	}
@@ -152,7 +152,7 @@ func TestQueueFindsWhatItHolds(t *testing.T) {
 			q.Remove(id)
 			delete(held, id)
 		} else {
-			q.Put(Seed{ID: id}, time.Duration(r.IntN(1000)))
+			q.Put(TrackedSession{ID: id}, time.Duration(r.IntN(1000)))
 			held[id] = true
 		}
 	}
@@ -166,7 +166,7 @@ func TestQueueFindsWhatItHolds(t *testing.T) {
 		}
 	}
 	// Slots of removed sessions are used again.
-	if used := len(q.filed) - 1; used > 30_000 {
+	if used := len(q.slotBuckets) - 1; used > 30_000 {
 		t.Errorf("%d slots for at most 30,000 sessions at a time", used)
 	}
 	// By Knuth, linear probing in a table that is three quarters full reads 2.5 places to find an
@@ -177,15 +177,15 @@ func TestQueueFindsWhatItHolds(t *testing.T) {
 }
 
 // probes returns how many places of an index are read for each id in it.
-func probes(x *index) float64 {
+func probes(x *slotIndex) float64 {
 	read := 0
-	for place, e := range x.places {
+	for place, e := range x.entries {
 		if e != 0 {
-			home := int(e>>32) % len(x.places)
-			read += 1 + (place-home+len(x.places))%len(x.places)
+			home := int(e>>32) % len(x.entries)
+			read += 1 + (place-home+len(x.entries))%len(x.entries)
 		}
 	}
-	return float64(read) / float64(x.held)
+	return float64(read) / float64(x.entryCount)
 }
 
 // The ids that members have counted up for a million sessions are spread evenly over the shards,
@@ -195,8 +195,8 @@ func TestHashSpreadsCounts(t *testing.T) {
 	table := NewGlobalTable(start, tick, million(n))
 	for i := range table.shards {
 		q := table.shards[i].queue
-		if q.Len() < n/shards*9/10 || q.Len() > n/shards*11/10 {
-			t.Errorf("%d of %d sessions in shard %d of %d", q.Len(), n, i, shards)
+		if q.Len() < n/shardCount*9/10 || q.Len() > n/shardCount*11/10 {
+			t.Errorf("%d of %d sessions in shard %d of %d", q.Len(), n, i, shardCount)
 		}
 		if probes := probes(&q.index); probes > 2.6 {
 			t.Errorf("shard %d: %.1f places are read to find an id", i, probes)
@@ -207,31 +207,31 @@ func TestHashSpreadsCounts(t *testing.T) {
 // Removing an entry leaves no hole between another entry's first place and its own.
 func TestIndexAgainstMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
-	var x index
-	x.grow()
+	var x slotIndex
+	x.doubleSize()
 	model := map[uint32]uint32{} // hash → slot
 	for slot := uint32(1); slot < 50_000; slot++ {
 		h := r.Uint32N(40) << 20 // few first places, so that many collide
 		h |= r.Uint32N(80)
 		if _, ok := model[h]; !ok {
-			x.add(h, slot)
+			x.addSlot(h, slot)
 			model[h] = slot
 		}
 		for h := range model {
 			if len(model) > 40+int(slot)%90 {
-				if _, at := x.seek(h, h); !x.remove(h, at) || x.remove(h, at) {
+				if _, at := x.seekHash(h, h); !x.removeSlot(h, at) || x.removeSlot(h, at) {
 					t.Fatalf("slot %d of %#x is not removed once", at, h)
 				}
 				delete(model, h)
 			}
 		}
 		for h, want := range model {
-			if _, got := x.seek(h, h); got != want {
+			if _, got := x.seekHash(h, h); got != want {
 				t.Fatalf("seek(%#x) = %d, want %d", h, got, want)
 			}
 		}
-		if x.held != len(model) {
-			t.Fatalf("%d held, want %d", x.held, len(model))
+		if x.entryCount != len(model) {
+			t.Fatalf("%d held, want %d", x.entryCount, len(model))
 		}
 	}
 }
@@ -241,16 +241,16 @@ func TestIdsOfOneHash(t *testing.T) {
 	byHash := map[uint32]jute.SessionID{}
 	a, b := jute.SessionID(0), jute.SessionID(0)
 	for id := jute.SessionID(1); a == 0; id++ {
-		if other, ok := byHash[hash(id)]; ok {
+		if other, ok := byHash[hashID(id)]; ok {
 			a, b = other, id
 		}
-		byHash[hash(id)] = id
+		byHash[hashID(id)] = id
 	}
 	for _, first := range []jute.SessionID{a, b} {
 		q := NewExpiryQueue(10)
-		q.Put(Seed{ID: a, Timeout: 100 * ms}, 5)
-		q.Put(Seed{ID: b, Timeout: 100 * ms}, 5)
-		refused := q.touchAll([]touch{{b, hash(b), 20}, {a, hash(a), 10}}, 0, 0, nil)
+		q.Put(TrackedSession{ID: a, Timeout: 100 * ms}, 5)
+		q.Put(TrackedSession{ID: b, Timeout: 100 * ms}, 5)
+		refused := q.touchAll([]touch{{b, hashID(b), 20}, {a, hashID(a), 10}}, 0, 0, nil)
 		if len(refused) != 0 || q.deadline(a) != 10*ms || q.deadline(b) != 20*ms {
 			t.Errorf("refused %v, due at %v and %v; want 10ms and 20ms", refused, q.deadline(a), q.deadline(b))
 		}
@@ -259,7 +259,7 @@ func TestIdsOfOneHash(t *testing.T) {
 			t.Errorf("removed %d: has it %t, the other one %t", first, q.Has(first), q.Has(other))
 		}
 		check(t, q)
-		q.removeAll([]jute.SessionID{first, a, b, a}, []uint32{hash(first), hash(a), hash(b), hash(a)})
+		q.removeAll([]jute.SessionID{first, a, b, a}, []uint32{hashID(first), hashID(a), hashID(b), hashID(a)})
 		if q.Len() != 0 {
 			t.Errorf("%d are left of all that were removed", q.Len())
 		}
@@ -268,29 +268,29 @@ func TestIdsOfOneHash(t *testing.T) {
 }
 
 func (q *ExpiryQueue) deadline(id jute.SessionID) time.Duration {
-	_, i := q.find(id, hash(id))
-	return q.slot(i).deadline
+	_, i := q.findSlot(id, hashID(id))
+	return q.slotAt(i).deadline
 }
 
 // A queue that is not sifted while its ring turns twice misses no session, and expires none early.
 func TestPollsWithoutSift(t *testing.T) {
 	q := NewExpiryQueue(10)
 	var want []jute.SessionID
-	for id := jute.SessionID(1); id <= 4*ringSize; id++ {
-		q.Put(Seed{ID: id}, time.Duration(10*id-1)) // bucket id
-		if id <= 2*ringSize+9 {
+	for id := jute.SessionID(1); id <= 4*bucketRingSize; id++ {
+		q.Put(TrackedSession{ID: id}, time.Duration(10*id-1)) // bucket id
+		if id <= 2*bucketRingSize+9 {
 			want = append(want, id)
 		}
 	}
-	q.Sift(1)
-	for q.next <= 2*ringSize+9 {
-		q.Poll(1 << 40)
+	q.SiftPolled(1)
+	for q.nextBucket <= 2*bucketRingSize+9 {
+		q.PollBucket(1 << 40)
 	}
 	check(t, q)
-	for q.Sift(5) {
+	for q.SiftPolled(5) {
 	}
 	var got []jute.SessionID
-	for _, s := range q.Take(nil, 1000) {
+	for _, s := range q.TakeOverdue(nil, 1000) {
 		got = append(got, s.ID)
 	}
 	slices.Sort(got)
@@ -304,36 +304,36 @@ func TestPollsWithoutSift(t *testing.T) {
 // sifted, and the index has it.
 func check(t *testing.T, q *ExpiryQueue) {
 	t.Helper()
-	if q.sifting > q.next || q.next-q.sifting > ringSize {
-		t.Fatalf("buckets %d to %d are to be sifted: more than there are places", q.sifting, q.next)
+	if q.siftBucket > q.nextBucket || q.nextBucket-q.siftBucket > bucketRingSize {
+		t.Fatalf("buckets %d to %d are to be sifted: more than there are places", q.siftBucket, q.nextBucket)
 	}
 	held, due, free := 0, 0, 0
-	for i, f := range q.filed {
-		s := q.slot(uint32(i))
-		if f == freeFile {
+	for i, f := range q.slotBuckets {
+		s := q.slotAt(uint32(i))
+		if f == freeBucket {
 			free++
 			continue
 		}
 		held++
-		if _, at := q.find(s.id, hash(s.id)); at != uint32(i) {
+		if _, at := q.findSlot(s.id, hashID(s.id)); at != uint32(i) {
 			t.Fatalf("index has slot %d for %s, want %d", at, s.id, i)
 		}
 		switch {
-		case f == dueFile:
+		case f == dueBucket:
 			due++
-		case f < ringSize:
-			b := q.sifting + (int64(f)-q.sifting%ringSize+ringSize)%ringSize
-			if own := q.bucket(s.deadline); b > max(own, q.next) {
+		case f < bucketRingSize:
+			b := q.siftBucket + (int64(f)-q.siftBucket%bucketRingSize+bucketRingSize)%bucketRingSize
+			if own := q.bucketOf(s.deadline); b > max(own, q.nextBucket) {
 				t.Fatalf("%s of bucket %d is filed in %d", s.id, own, b)
 			}
-		case f != closingFile:
+		case f != closingBucket:
 			t.Fatalf("slot %d is filed in %d", i, f)
 		}
 	}
-	if held != q.Len() || due != q.due {
-		t.Fatalf("%d sessions and %d due, want %d and %d", held, due, q.Len(), q.due)
+	if held != q.Len() || due != q.dueCount {
+		t.Fatalf("%d sessions and %d due, want %d and %d", held, due, q.Len(), q.dueCount)
 	}
-	for i := q.free; i != 0; i = uint32(q.slot(i).deadline) {
+	for i := q.firstFree; i != 0; i = uint32(q.slotAt(i).deadline) {
 		free--
 	}
 	if free != 1 { // slot 0

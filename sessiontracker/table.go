@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	// shards is how many parts the table has, each with a lock. About so many
+	// shardCount is how many parts the table has, each with a lock. About so many
 	// goroutines can touch at once without waiting.
-	shards    = 1 << shardBits
-	shardBits = 4
+	shardCount = 1 << shardBits
+	shardBits  = 4
 
 	// These limit how long a shard's lock is held, in sessions that are looked at. Touches and
 	// apply wait for the lock.
@@ -49,8 +49,8 @@ const (
 // holds two of these locks at a time.
 type GlobalTable struct {
 	step   time.Duration
-	clock  atomic.Pointer[clock] // written by Advance
-	shards [shards]shard         // by the top bits of the ids' hashes
+	clock  atomic.Pointer[tableClock] // written by Advance
+	shards [shardCount]shard          // by the top bits of the ids' hashes
 }
 
 // shard holds a part of the sessions.
@@ -60,84 +60,84 @@ type shard struct {
 	_     [64 - 16]byte // a line of the cache for each
 }
 
-// clock relates table time to the clock. A goroutine may go on using the clock that it has read for
+// tableClock relates table time to the clock. A goroutine may go on using the clock that it has read for
 // a while after Advance has set another one. That is the same as if the goroutine had come before
 // Advance.
-type clock struct {
-	base time.Time     // when the last step was due, or when it was taken if it was late
-	now  time.Duration // table time at base, a whole number of steps
+type tableClock struct {
+	stepDue   time.Time     // when the last step was due, or when it was taken if it was late
+	tableTime time.Duration // table time at base, a whole number of steps
 }
 
-// Seed is what the table has to know of a session.
-type Seed struct {
-	ID      jute.SessionID
-	Timeout time.Duration // granted; kept in milliseconds
-	Member  uint32        // the owner: only its batches touch the session
-	Since   uint64        // log index at which the owner was set
+// TrackedSession is what the table has to know of a session.
+type TrackedSession struct {
+	ID          jute.SessionID
+	Timeout     time.Duration // granted; kept in milliseconds
+	OwnerMember uint32        // the owner: only its batches touch the session
+	OwnerIndex  uint64        // log index at which the owner was set
 }
 
-// Overdue is a session that is due and was not touched.
-type Overdue struct {
-	Seed
-	Heard time.Duration // table time of the last touch, or of an event that counted as one; 0: when the term began
+// OverdueSession is a session that is due and was not touched.
+type OverdueSession struct {
+	TrackedSession
+	LastHeard time.Duration // table time of the last touch, or of an event that counted as one; 0: when the term began
 }
 
 // NewGlobalTable returns a table of sessions. Each of them is due one full timeout from now. The
 // buckets are one tick wide.
-func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[Seed]) *GlobalTable {
+func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[TrackedSession]) *GlobalTable {
 	step := tick / 2
 	t := &GlobalTable{step: step}
-	t.clock.Store(&clock{base: now})
+	t.clock.Store(&tableClock{stepDue: now})
 	for i := range t.shards {
 		t.shards[i].queue = NewExpiryQueue(2 * step)
 	}
 	for s := range sessions {
-		t.shard(s.ID).queue.Put(s, s.Timeout)
+		t.shardOf(s.ID).queue.Put(s, s.Timeout)
 	}
 	return t
 }
 
-func (t *GlobalTable) shard(id jute.SessionID) *shard { return &t.shards[hash(id)>>(32-shardBits)] }
+func (t *GlobalTable) shardOf(id jute.SessionID) *shard { return &t.shards[hashID(id)>>(32-shardBits)] }
 
-// Open adds a session that was created, with a full timeout. If the table has the session already,
+// AddSession adds a session that was created, with a full timeout. If the table has the session already,
 // Open changes nothing, even if the session is being closed.
-func (t *GlobalTable) Open(s Seed, now time.Time) {
-	p := t.shard(s.ID)
+func (t *GlobalTable) AddSession(s TrackedSession, now time.Time) {
+	p := t.shardOf(s.ID)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.queue.Has(s.ID) {
-		p.queue.Put(s, t.Now(now)+s.Timeout)
+		p.queue.Put(s, t.TableTime(now)+s.Timeout)
 	}
 }
 
-// Attach sets a session's owner and timeout, and makes it due one such timeout from now, even if it
+// AttachSession sets a session's owner and timeout, and makes it due one such timeout from now, even if it
 // was due later before. A session that is being closed is alive again: an expire that follows the
 // attach in the log is void.
-func (t *GlobalTable) Attach(s Seed, now time.Time) {
-	p := t.shard(s.ID)
+func (t *GlobalTable) AttachSession(s TrackedSession, now time.Time) {
+	p := t.shardOf(s.ID)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue.Put(s, t.Now(now)+s.Timeout)
+	p.queue.Put(s, t.TableTime(now)+s.Timeout)
 }
 
-// Remove forgets a session that was closed.
-func (t *GlobalTable) Remove(id jute.SessionID) {
-	p := t.shard(id)
+// RemoveSession forgets a session that was closed.
+func (t *GlobalTable) RemoveSession(id jute.SessionID) {
+	p := t.shardOf(id)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.Remove(id)
 }
 
-// RemoveAll forgets sessions that were closed. For neighbouring ids of one shard, as Decide returns
+// RemoveSessions forgets sessions that were closed. For neighbouring ids of one shard, as Decide returns
 // them, it takes half as long per session as Remove. For ids in any other order, such as that in
 // which clients close them, it takes about as long.
-func (t *GlobalTable) RemoveAll(ids []jute.SessionID) {
+func (t *GlobalTable) RemoveSessions(ids []jute.SessionID) {
 	for len(ids) > 0 {
 		n := 1
-		if len(ids) > 1 && t.shard(ids[0]) == t.shard(ids[1]) {
+		if len(ids) > 1 && t.shardOf(ids[0]) == t.shardOf(ids[1]) {
 			n = t.removeRun(ids[:min(len(ids), touchesPerPass)])
 		} else {
-			t.Remove(ids[0])
+			t.RemoveSession(ids[0])
 		}
 		ids = ids[n:]
 	}
@@ -148,7 +148,7 @@ func (t *GlobalTable) RemoveAll(ids []jute.SessionID) {
 func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
 	var hashes [touchesPerPass]uint32
 	for n < len(ids) {
-		hashes[n] = hash(ids[n])
+		hashes[n] = hashID(ids[n])
 		if hashes[n]>>(32-shardBits) != hashes[0]>>(32-shardBits) {
 			break
 		}
@@ -165,8 +165,8 @@ func (t *GlobalTable) removeRun(ids []jute.SessionID) (n int) {
 // timeout is shorter now, that counts instead. Touch reports false, and changes nothing, if the
 // session is unknown or being closed.
 func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Duration) bool {
-	heard := t.Now(at)
-	p := t.shard(id)
+	heard := t.TableTime(at)
+	p := t.shardOf(id)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.Touch(id, 0, heard, timeout)
@@ -188,11 +188,11 @@ func (t *GlobalTable) TouchAll(member uint32, at time.Time, ids []int64, timeout
 }
 
 // sortTouches sorts touches by shard into sorted, and returns the part of each shard.
-func sortTouches(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shards][]touch) {
+func sortTouches(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shardCount][]touch) {
 	var hashes [touchesPerSort]uint32
-	var at [shards]int
+	var at [shardCount]int
 	for i, id := range ids {
-		hashes[i] = hash(jute.SessionID(id))
+		hashes[i] = hashID(jute.SessionID(id))
 		at[hashes[i]>>(32-shardBits)]++
 	}
 	from := 0
@@ -211,87 +211,87 @@ func (t *GlobalTable) touchShard(p *shard, member uint32, at time.Time, touches 
 	if len(touches) == 0 {
 		return refused
 	}
-	heard := t.Now(at)
+	heard := t.TableTime(at)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.touchAll(touches, member, heard, refused)
 }
 
-// Wait returns how long after now the next Advance is due. It is never negative.
-func (t *GlobalTable) Wait(now time.Time) time.Duration {
-	return max(0, t.clock.Load().base.Add(t.step).Sub(now))
+// UntilAdvance returns how long after now the next Advance is due. It is never negative.
+func (t *GlobalTable) UntilAdvance(now time.Time) time.Duration {
+	return max(0, t.clock.Load().stepDue.Add(t.step).Sub(now))
 }
 
-// Advance moves table time on by one step, if the next step is due at now. If all sessions that
+// AdvanceStep moves table time on by one step, if the next step is due at now. If all sessions that
 // were due before have been decided, those that are due at the new time fall due. Advance reports
 // whether it came more than a quarter tick late. Table time then stays behind by that delay for
 // good, and touches of live sessions may still be on their way.
-func (t *GlobalTable) Advance(now time.Time) (late bool) {
+func (t *GlobalTable) AdvanceStep(now time.Time) (late bool) {
 	c := *t.clock.Load()
-	behind := now.Sub(c.base) - t.step
+	behind := now.Sub(c.stepDue) - t.step
 	if behind < 0 {
 		return false
 	}
-	late = behind > t.slack()
-	c.now += t.step
-	c.base = c.base.Add(t.step)
+	late = behind > t.lateAllowance()
+	c.tableTime += t.step
+	c.stepDue = c.stepDue.Add(t.step)
 	if late {
-		c.base = now
+		c.stepDue = now
 	}
 	t.clock.Store(&c)
-	if t.Due() {
+	if t.HasDue() {
 		return late // the next bucket waits until these are decided
 	}
 	for i := range t.shards {
-		for p := &t.shards[i]; p.sift(c.now); {
+		for p := &t.shards[i]; p.siftBatch(c.tableTime); {
 		}
 	}
 	return late
 }
 
-// sift looks at some of the sessions that may be due at now. It reports whether there are more.
-func (p *shard) sift(now time.Duration) (more bool) {
+// siftBatch looks at some of the sessions that may be due at now. It reports whether there are more.
+func (p *shard) siftBatch(now time.Duration) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.queue.Poll(now) {
+	for p.queue.PollBucket(now) {
 	}
-	return p.queue.Sift(recordsPerLock)
+	return p.queue.SiftPolled(recordsPerLock)
 }
 
-// Due reports whether there are sessions that have fallen due and are not decided yet.
-func (t *GlobalTable) Due() bool {
+// HasDue reports whether there are sessions that have fallen due and are not decided yet.
+func (t *GlobalTable) HasDue() bool {
 	for i := range t.shards {
-		if t.shards[i].due() {
+		if t.shards[i].hasDue() {
 			return true
 		}
 	}
 	return false
 }
 
-func (p *shard) due() bool {
+func (p *shard) hasDue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.Due()
+	return p.queue.HasDue()
 }
 
-// Decide appends to dst up to limit of the due sessions that have not been touched since they fell
+// TakeOverdue appends to dst up to limit of the due sessions that have not been touched since they fell
 // due, and returns dst. These sessions are being closed from now on: touches are refused until
 // Attach or Remove. When no due session is left, Due returns false.
-func (t *GlobalTable) Decide(dst []Overdue, limit int) []Overdue {
+func (t *GlobalTable) TakeOverdue(dst []OverdueSession, limit int) []OverdueSession {
 	want := len(dst) + limit
 	for i := range t.shards {
 		for more := true; more && len(dst) < want; {
-			dst, more = t.shards[i].decide(dst, min(want-len(dst), recordsPerLock))
+			dst, more = t.shards[i].takeOverdue(dst, min(want-len(dst), recordsPerLock))
 		}
 	}
 	return dst
 }
 
-func (p *shard) decide(dst []Overdue, limit int) (_ []Overdue, more bool) {
+func (p *shard) takeOverdue(dst []OverdueSession, limit int) (_ []OverdueSession, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	dst = p.queue.Take(dst, limit)
-	return dst, p.queue.Due()
+	dst = p.queue.TakeOverdue(dst, limit)
+	return dst, p.queue.HasDue()
 }
 
 // Expiries yields all sessions except those that are being closed, in no order. With each it yields
@@ -303,7 +303,7 @@ func (t *GlobalTable) Expiries() iter.Seq[Expiry] {
 		part := make([]Expiry, 0, recordsPerLock)
 		for i := range t.shards {
 			for cursor, more := uint32(0), true; more; more = cursor != 0 {
-				if part, cursor = t.shards[i].expiries(part[:0], cursor); !yieldAll(part, yield) {
+				if part, cursor = t.shards[i].appendExpiries(part[:0], cursor); !yieldAll(part, yield) {
 					return
 				}
 			}
@@ -311,10 +311,10 @@ func (t *GlobalTable) Expiries() iter.Seq[Expiry] {
 	}
 }
 
-func (p *shard) expiries(part []Expiry, cursor uint32) ([]Expiry, uint32) {
+func (p *shard) appendExpiries(part []Expiry, cursor uint32) ([]Expiry, uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.Buckets(part, cursor, recordsPerLock)
+	return p.queue.AppendExpiries(part, cursor, recordsPerLock)
 }
 
 func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
@@ -326,47 +326,47 @@ func yieldAll(part []Expiry, yield func(Expiry) bool) bool {
 	return true
 }
 
-// Heard says when a session was last heard, as its leader knows.
-type Heard struct {
-	Ago  time.Duration // since the last touch, or since what counted as one: the term began, or a connect
-	Left time.Duration // until its timeout is over if it is not heard again; it is closed up to a tick later
+// LastHeard says when a session was last heard, as its leader knows.
+type LastHeard struct {
+	Ago      time.Duration // since the last touch, or since what counted as one: the term began, or a connect
+	TimeLeft time.Duration // until its timeout is over if it is not heard again; it is closed up to a tick later
 }
 
-// Heard returns what the table knows of a session at now. It returns false if the session is unknown or
+// LastHeard returns what the table knows of a session at now. It returns false if the session is unknown or
 // being closed.
-func (t *GlobalTable) Heard(id jute.SessionID, now time.Time) (Heard, bool) {
-	at := t.Now(now)
-	p := t.shard(id)
+func (t *GlobalTable) LastHeard(id jute.SessionID, now time.Time) (LastHeard, bool) {
+	at := t.TableTime(now)
+	p := t.shardOf(id)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	deadline, timeout, ok := p.queue.Deadline(id)
 	if !ok {
-		return Heard{}, false
+		return LastHeard{}, false
 	}
-	return Heard{Ago: max(0, at-(deadline-timeout)), Left: max(0, deadline-at)}, true
+	return LastHeard{Ago: max(0, at-(deadline-timeout)), TimeLeft: max(0, deadline-at)}, true
 }
 
 // Len returns how many sessions the table holds, including those that are being closed.
 func (t *GlobalTable) Len() (n int) {
 	for i := range t.shards {
-		n += t.shards[i].len()
+		n += t.shards[i].sessionCount()
 	}
 	return n
 }
 
-func (p *shard) len() int {
+func (p *shard) sessionCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.Len()
 }
 
-// Now returns table time at a moment of the clock. Before the clock's base, table time runs as fast
+// TableTime returns table time at a moment of the clock. Before the clock's base, table time runs as fast
 // as the clock, so that a touch that was on its way for a while counts from the time when it was
 // made. When the next step is late, table time stops.
-func (t *GlobalTable) Now(now time.Time) time.Duration {
+func (t *GlobalTable) TableTime(now time.Time) time.Duration {
 	c := t.clock.Load()
-	return c.now + min(now.Sub(c.base), t.step+t.slack())
+	return c.tableTime + min(now.Sub(c.stepDue), t.step+t.lateAllowance())
 }
 
-// slack returns how late a step may be without losing time: a quarter tick.
-func (t *GlobalTable) slack() time.Duration { return t.step / 2 }
+// lateAllowance returns how late a step may be without losing time: a quarter tick.
+func (t *GlobalTable) lateAllowance() time.Duration { return t.step / 2 }

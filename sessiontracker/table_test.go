@@ -19,10 +19,10 @@ const tick = 2 * time.Second
 
 var start = time.Unix(1_000_000, 0)
 
-func seeds(ids ...jute.SessionID) iter.Seq[Seed] {
-	return func(yield func(Seed) bool) {
+func seeds(ids ...jute.SessionID) iter.Seq[TrackedSession] {
+	return func(yield func(TrackedSession) bool) {
 		for _, id := range ids {
-			if !yield(Seed{ID: id, Timeout: 4 * time.Second, Member: uint32(id), Since: uint64(id) * 10}) {
+			if !yield(TrackedSession{ID: id, Timeout: 4 * time.Second, OwnerMember: uint32(id), OwnerIndex: uint64(id) * 10}) {
 				return
 			}
 		}
@@ -30,7 +30,7 @@ func seeds(ids ...jute.SessionID) iter.Seq[Seed] {
 }
 
 func decided(t *GlobalTable) (ids []jute.SessionID) {
-	for _, s := range t.Decide(nil, 1000) {
+	for _, s := range t.TakeOverdue(nil, 1000) {
 		ids = append(ids, s.ID)
 	}
 	slices.Sort(ids)
@@ -39,8 +39,8 @@ func decided(t *GlobalTable) (ids []jute.SessionID) {
 
 // steps calls Advance in time until now, and returns when sessions first fell due.
 func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
-	for now := from + t.Wait(start.Add(from)); now <= to; now += t.Wait(start.Add(now)) {
-		if t.Advance(start.Add(now)); t.Due() {
+	for now := from + t.UntilAdvance(start.Add(from)); now <= to; now += t.UntilAdvance(start.Add(now)) {
+		if t.AdvanceStep(start.Add(now)); t.HasDue() {
 			return now
 		}
 	}
@@ -51,7 +51,7 @@ func steps(t *GlobalTable, from, to time.Duration) (due time.Duration) {
 // the bucket.
 func TestOneBucketGoesTogether(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
-	table.Open(Seed{ID: 4, Timeout: 4 * time.Second}, start.Add(1500*ms))
+	table.AddSession(TrackedSession{ID: 4, Timeout: 4 * time.Second}, start.Add(1500*ms))
 	if due := steps(table, 0, 5*time.Second); due != -1 {
 		t.Fatalf("due at %v, before the end of the tick", due)
 	}
@@ -64,13 +64,13 @@ func TestOneBucketGoesTogether(t *testing.T) {
 	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{1, 3, 4}) {
 		t.Errorf("decided %v, want 1, 3 and 4", ids)
 	}
-	if table.Due() {
+	if table.HasDue() {
 		t.Error("Due after all were decided")
 	}
 	if due := steps(table, 6*time.Second, time.Minute); due != 10*time.Second {
 		t.Fatalf("the touched one is due at %v, want 10s", due)
 	}
-	if got := table.Decide(nil, 2); len(got) != 1 || got[0].ID != 2 || got[0].Heard != 5999*ms {
+	if got := table.TakeOverdue(nil, 2); len(got) != 1 || got[0].ID != 2 || got[0].LastHeard != 5999*ms {
 		t.Errorf("decided %+v, want 2, heard last at 5.999s", got)
 	}
 }
@@ -128,14 +128,14 @@ func TestTouchAllKeepsTimeouts(t *testing.T) {
 	var ids []int64
 	var timeouts []uint32
 	for id := int64(1); id <= n; id++ {
-		table.Attach(Seed{ID: jute.SessionID(id), Timeout: time.Minute, Member: 1}, start.Add(-time.Hour)) // due long ago
+		table.AttachSession(TrackedSession{ID: jute.SessionID(id), Timeout: time.Minute, OwnerMember: 1}, start.Add(-time.Hour)) // due long ago
 		ids, timeouts = append(ids, id), append(timeouts, uint32(id))
 	}
 	if refused := table.TouchAll(1, start, ids, timeouts, nil); len(refused) != 0 {
 		t.Fatalf("refused %v", refused)
 	}
 	for id := jute.SessionID(1); id <= n; id++ {
-		if got := table.shard(id).queue.deadline(id); got != time.Duration(id)*ms {
+		if got := table.shardOf(id).queue.deadline(id); got != time.Duration(id)*ms {
 			t.Fatalf("session %d is due at %v, want %v", id, got, time.Duration(id)*ms)
 		}
 	}
@@ -145,18 +145,18 @@ func TestTouchAllKeepsTimeouts(t *testing.T) {
 func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2))
 	now := start.Add(steps(table, 0, time.Minute))
-	if got := table.Decide(nil, 5); len(got) != 2 || got[0].Seed != (Seed{ID: 1, Timeout: 4 * time.Second, Member: 1, Since: 10}) {
+	if got := table.TakeOverdue(nil, 5); len(got) != 2 || got[0].TrackedSession != (TrackedSession{ID: 1, Timeout: 4 * time.Second, OwnerMember: 1, OwnerIndex: 10}) {
 		t.Fatalf("Decide = %v", got)
 	}
-	table.Open(Seed{ID: 1, Timeout: tick}, now)
-	table.Attach(Seed{ID: 2, Timeout: tick, Member: 9, Since: 99}, now)
+	table.AddSession(TrackedSession{ID: 1, Timeout: tick}, now)
+	table.AttachSession(TrackedSession{ID: 2, Timeout: tick, OwnerMember: 9, OwnerIndex: 99}, now)
 	if table.Touch(1, now, tick) || !table.Touch(2, now, tick) {
 		t.Error("a late create must not save a closing session, an attach must")
 	}
 	if due := steps(table, 6*time.Second, time.Minute); due != 10*time.Second {
 		t.Errorf("due at %v, want 10s", due)
 	}
-	if got := table.Decide(nil, 5); len(got) != 1 || got[0].Seed != (Seed{ID: 2, Timeout: tick, Member: 9, Since: 99}) {
+	if got := table.TakeOverdue(nil, 5); len(got) != 1 || got[0].TrackedSession != (TrackedSession{ID: 2, Timeout: tick, OwnerMember: 9, OwnerIndex: 99}) {
 		t.Errorf("Decide = %v, want 2 as attached", got)
 	}
 }
@@ -164,9 +164,9 @@ func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 // A resume with a shorter timeout lowers the deadline; a touch with one does not.
 func TestAttachLowersDeadline(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
-	table.Open(Seed{ID: 1, Timeout: 40 * time.Second, Member: 1}, start)
+	table.AddSession(TrackedSession{ID: 1, Timeout: 40 * time.Second, OwnerMember: 1}, start)
 	table.Touch(1, start, tick)
-	table.Attach(Seed{ID: 1, Timeout: 5 * time.Second, Member: 1}, start.Add(1500*ms))
+	table.AttachSession(TrackedSession{ID: 1, Timeout: 5 * time.Second, OwnerMember: 1}, start.Add(1500*ms))
 	if due := steps(table, 0, time.Minute); due != 8*time.Second {
 		t.Errorf("due at %v, want 8s", due)
 	}
@@ -176,8 +176,8 @@ func TestAttachLowersDeadline(t *testing.T) {
 // timeout, but the session ends as soon as its client expects now.
 func TestTouchCountsWithTheGrantedTimeout(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds())
-	table.Open(Seed{ID: 1, Timeout: 40 * time.Second, Member: 1}, start)
-	table.Attach(Seed{ID: 1, Timeout: 5 * time.Second, Member: 1}, start.Add(1500*ms))
+	table.AddSession(TrackedSession{ID: 1, Timeout: 40 * time.Second, OwnerMember: 1}, start)
+	table.AttachSession(TrackedSession{ID: 1, Timeout: 5 * time.Second, OwnerMember: 1}, start.Add(1500*ms))
 	if refused := table.TouchAll(1, start.Add(1400*ms), []int64{1}, []uint32{40_000}, nil); len(refused) != 0 {
 		t.Errorf("refused %v", refused)
 	}
@@ -207,12 +207,12 @@ func TestAdvanceIsOneStep(t *testing.T) {
 		{time.Second, false, time.Second, true}, // 6 s
 	}
 	for i, tt := range tests {
-		late := table.Advance(at(tt.after))
-		if wait := table.Wait(clock); late != tt.late || wait != tt.wait || table.Due() != tt.due {
-			t.Errorf("call %d: late %t, wait %v, due %t; want %+v", i, late, wait, table.Due(), tt)
+		late := table.AdvanceStep(at(tt.after))
+		if wait := table.UntilAdvance(clock); late != tt.late || wait != tt.wait || table.HasDue() != tt.due {
+			t.Errorf("call %d: late %t, wait %v, due %t; want %+v", i, late, wait, table.HasDue(), tt)
 		}
 	}
-	if wait := table.Wait(clock.Add(time.Minute)); wait != 0 {
+	if wait := table.UntilAdvance(clock.Add(time.Minute)); wait != 0 {
 		t.Errorf("Wait past the check point = %v, want 0", wait)
 	}
 }
@@ -224,7 +224,7 @@ func TestTouchBetweenSteps(t *testing.T) {
 		table := NewGlobalTable(start, tick, seeds(1))
 		heard := time.Second + delay // the step of 1 s is not taken yet
 		table.Touch(1, start.Add(heard), 4*time.Second-300*ms)
-		table.Advance(start.Add(heard))
+		table.AdvanceStep(start.Add(heard))
 		due := steps(table, heard, time.Minute)
 		if lease := due - heard; lease <= 3700*ms || lease > 3700*ms+tick {
 			t.Errorf("step late by %v: a lease of %v for a timeout of 3.7s", delay, lease)
@@ -243,21 +243,21 @@ func TestTouchBetweenSteps(t *testing.T) {
 func TestNextBucketWaitsForDecision(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1))
 	for id := range jute.SessionID(5) {
-		table.Open(Seed{ID: 10 + id, Timeout: 7 * time.Second}, start)
-		table.Open(Seed{ID: 20 + id, Timeout: 9 * time.Second}, start)
+		table.AddSession(TrackedSession{ID: 10 + id, Timeout: 7 * time.Second}, start)
+		table.AddSession(TrackedSession{ID: 20 + id, Timeout: 9 * time.Second}, start)
 	}
 	for now := time.Second; now <= 11*time.Second; now += time.Second {
-		table.Advance(start.Add(now))
+		table.AdvanceStep(start.Add(now))
 	}
 	if ids := decided(table); !slices.Equal(ids, []jute.SessionID{1}) {
 		t.Fatalf("decided %v, want 1 alone: its round was not the others'", ids)
 	}
-	table.Advance(start.Add(12 * time.Second))
-	if first := table.Decide(nil, 3); len(first) != 3 || !table.Due() {
-		t.Errorf("Decide(3) = %v, due %t", first, table.Due())
+	table.AdvanceStep(start.Add(12 * time.Second))
+	if first := table.TakeOverdue(nil, 3); len(first) != 3 || !table.HasDue() {
+		t.Errorf("Decide(3) = %v, due %t", first, table.HasDue())
 	}
-	if rest := table.Decide(nil, 100); len(rest) != 7 || table.Due() {
-		t.Errorf("Decide(100) = %v, due %t", rest, table.Due())
+	if rest := table.TakeOverdue(nil, 100); len(rest) != 7 || table.HasDue() {
+		t.Errorf("Decide(100) = %v, due %t", rest, table.HasDue())
 	}
 }
 
@@ -272,7 +272,7 @@ type model struct {
 }
 
 type modelSession struct {
-	seed    Seed
+	seed    TrackedSession
 	bucket  int64
 	closing bool
 }
@@ -281,14 +281,14 @@ func (m *model) bucket(at time.Time, timeout time.Duration) int64 {
 	return int64(max(0, m.now+min(at.Sub(m.base), tick/2+tick/4)+timeout)/tick) + 1
 }
 
-func (m *model) put(s Seed, at time.Time) {
+func (m *model) put(s TrackedSession, at time.Time) {
 	m.sessions[s.ID] = &modelSession{seed: s, bucket: max(m.polled+1, m.bucket(at, s.Timeout))}
 	delete(m.due, s.ID)
 }
 
 func (m *model) touch(id jute.SessionID, member uint32, at time.Time, timeout time.Duration) bool {
 	s := m.sessions[id]
-	if s == nil || s.closing || member != 0 && member != s.seed.Member {
+	if s == nil || s.closing || member != 0 && member != s.seed.OwnerMember {
 		return false
 	}
 	if b := m.bucket(at, min(timeout, s.seed.Timeout)); b > s.bucket {
@@ -335,26 +335,26 @@ func againstModel(t *testing.T, r *rand.Rand) {
 	timeout := func() time.Duration { return time.Duration(r.Int64N(maxTicks*int64(tick/ms))+1) * ms }
 	for range 10_000 {
 		now = now.Add(time.Duration(r.Int64N(200)) * ms)
-		s := Seed{ID: jute.SessionID(r.IntN(200) + 1), Timeout: timeout(), Member: uint32(r.IntN(3) + 1), Since: r.Uint64()}
+		s := TrackedSession{ID: jute.SessionID(r.IntN(200) + 1), Timeout: timeout(), OwnerMember: uint32(r.IntN(3) + 1), OwnerIndex: r.Uint64()}
 		at := now.Add(-time.Duration(r.Int64N(3000)) * ms)
 		switch n := r.IntN(100); {
 		case n < 15:
 			if m.sessions[s.ID] == nil {
 				m.put(s, now)
 			}
-			table.Open(s, now)
+			table.AddSession(s, now)
 		case n < 25:
 			m.put(s, now)
-			table.Attach(s, now)
+			table.AttachSession(s, now)
 		case n < 30:
 			ids := []jute.SessionID{s.ID}
 			if n < 27 {
-				table.Remove(s.ID)
+				table.RemoveSession(s.ID)
 			} else {
-				for range r.IntN(2 * touchesPerPass / shards) {
+				for range r.IntN(2 * touchesPerPass / shardCount) {
 					ids = append(ids, jute.SessionID(r.IntN(200)+1)) // some of them unknown, or twice
 				}
-				table.RemoveAll(ids)
+				table.RemoveSessions(ids)
 			}
 			for _, id := range ids {
 				delete(m.sessions, id)
@@ -365,18 +365,18 @@ func againstModel(t *testing.T, r *rand.Rand) {
 				t.Fatalf("Touch(%s) = %t, want %t", s.ID, got, want)
 			}
 		case n < 75:
-			refused := table.TouchAll(s.Member, at, []int64{int64(s.ID)}, []uint32{uint32(s.Timeout / ms)}, nil)
-			if want := m.touch(s.ID, s.Member, at, s.Timeout); (len(refused) == 0) != want {
+			refused := table.TouchAll(s.OwnerMember, at, []int64{int64(s.ID)}, []uint32{uint32(s.Timeout / ms)}, nil)
+			if want := m.touch(s.ID, s.OwnerMember, at, s.Timeout); (len(refused) == 0) != want {
 				t.Fatalf("TouchAll(%s) refused %v, want %t", s.ID, refused, want)
 			}
 		case n < 90:
-			if got, want := table.Advance(now), m.advance(now); got != want {
+			if got, want := table.AdvanceStep(now), m.advance(now); got != want {
 				t.Fatalf("Advance late: %t, want %t", got, want)
 			}
 			checkShards(t, table)
 		default:
-			for _, got := range table.Decide(nil, r.IntN(5)) {
-				if s := m.sessions[got.ID]; !m.due[got.ID] || s.seed != got.Seed {
+			for _, got := range table.TakeOverdue(nil, r.IntN(5)) {
+				if s := m.sessions[got.ID]; !m.due[got.ID] || s.seed != got.TrackedSession {
 					t.Fatalf("Decide has %+v, due: %t", got, m.due[got.ID])
 				} else {
 					s.closing = true
@@ -385,10 +385,10 @@ func againstModel(t *testing.T, r *rand.Rand) {
 				}
 			}
 		}
-		if len(m.due) > 0 && !table.Due() || table.Len() != len(m.sessions) {
-			t.Fatalf("due %t and %d sessions, want %v and %d", table.Due(), table.Len(), m.due, len(m.sessions))
+		if len(m.due) > 0 && !table.HasDue() || table.Len() != len(m.sessions) {
+			t.Fatalf("due %t and %d sessions, want %v and %d", table.HasDue(), table.Len(), m.due, len(m.sessions))
 		}
-		if table.Due() && len(m.due) == 0 { // the sessions of the list were saved; the next call of Due sees that
+		if table.HasDue() && len(m.due) == 0 { // the sessions of the list were saved; the next call of Due sees that
 			if ids := decided(table); len(ids) > 0 {
 				t.Fatalf("decided %v, want none", ids)
 			}
@@ -408,7 +408,7 @@ func TestTableConcurrent(t *testing.T) {
 	var timeouts []uint32
 	for id := int64(1); id <= n; id++ {
 		ids, timeouts = append(ids, id), append(timeouts, 3000)
-		table.Open(Seed{ID: jute.SessionID(id), Timeout: 3 * time.Second, Member: 1}, start)
+		table.AddSession(TrackedSession{ID: jute.SessionID(id), Timeout: 3 * time.Second, OwnerMember: 1}, start)
 	}
 	closed := map[jute.SessionID]bool{}
 	for round := range time.Duration(rounds) {
@@ -417,17 +417,17 @@ func TestTableConcurrent(t *testing.T) {
 		wg.Go(func() { table.TouchAll(1, now, ids[:n/2], timeouts[:n/2], nil) })
 		wg.Go(func() { // sessions that come and go
 			for id := jute.SessionID(n + 1); id < n+500; id++ {
-				table.Attach(Seed{ID: id, Timeout: tick, Member: 2}, now)
+				table.AttachSession(TrackedSession{ID: id, Timeout: tick, OwnerMember: 2}, now)
 				table.Touch(id, now, tick)
 				if round%2 == 0 {
-					table.Remove(id)
+					table.RemoveSession(id)
 				}
 			}
 		})
 		wg.Go(func() {
-			table.Advance(now)
+			table.AdvanceStep(now)
 			if round%2 == 1 { // the touches of the round before are all done
-				for _, s := range table.Decide(nil, 1_000_000) {
+				for _, s := range table.TakeOverdue(nil, 1_000_000) {
 					closed[s.ID] = true
 				}
 			}
@@ -449,12 +449,12 @@ func checkShards(t *testing.T, table *GlobalTable) {
 	}
 }
 
-func million(n int) iter.Seq[Seed] {
-	return func(yield func(Seed) bool) {
+func million(n int) iter.Seq[TrackedSession] {
+	return func(yield func(TrackedSession) bool) {
 		g := []*IDGenerator{NewIDGenerator(1, 1e12, 0), NewIDGenerator(2, 1e12, 0), NewIDGenerator(3, 1e12, 0)}
 		for i := range n {
 			m := i % 3
-			if !yield(Seed{ID: g[m].Next(), Timeout: 10 * time.Second, Member: uint32(m + 1), Since: uint64(i)}) {
+			if !yield(TrackedSession{ID: g[m].Next(), Timeout: 10 * time.Second, OwnerMember: uint32(m + 1), OwnerIndex: uint64(i)}) {
 				return
 			}
 		}
@@ -462,7 +462,7 @@ func million(n int) iter.Seq[Seed] {
 }
 
 func TestSessionSize(t *testing.T) {
-	if size := unsafe.Sizeof(slot{}); size != 32 {
+	if size := unsafe.Sizeof(sessionSlot{}); size != 32 {
 		t.Errorf("a slot takes %d bytes, want 32", size)
 	}
 	const n, limit = 1_000_000, 96
@@ -484,7 +484,7 @@ func TestTouchDoesNotAllocate(t *testing.T) {
 	table := NewGlobalTable(start, tick, million(10_000))
 	ids := slices.Collect(maps.Keys(maps.Collect(func(yield func(int64, bool) bool) {
 		for s := range million(10_000) {
-			if s.Member == 1 && !yield(int64(s.ID), true) {
+			if s.OwnerMember == 1 && !yield(int64(s.ID), true) {
 				return
 			}
 		}
@@ -506,7 +506,7 @@ func TestExpiries(t *testing.T) {
 		ids = append(ids, id+1)
 	}
 	table := NewGlobalTable(start, tick, seeds(ids...))
-	table.Remove(7)
+	table.RemoveSession(7)
 	steps(table, 0, 3*time.Second)
 	table.Touch(5, start.Add(3*time.Second), 4*time.Second)
 	got := map[jute.SessionID]time.Duration{}
@@ -519,13 +519,13 @@ func TestExpiries(t *testing.T) {
 	if len(got) != len(ids)-1 || got[7] != 0 || got[6] != 6*time.Second || got[5] != 8*time.Second {
 		t.Errorf("%d of %d; the removed at %v, the touched at %v, others at %v", len(got), len(ids), got[7], got[5], got[6])
 	}
-	if now := table.Now(start.Add(3 * time.Second)); now != 3*time.Second {
+	if now := table.TableTime(start.Add(3 * time.Second)); now != 3*time.Second {
 		t.Errorf("table time %v", now)
 	}
 	for now := 3 * time.Second; now <= 6*time.Second; now += tick / 2 {
-		table.Advance(start.Add(now))
+		table.AdvanceStep(start.Add(now))
 	}
-	table.Decide(nil, 10)
+	table.TakeOverdue(nil, 10)
 	left := 0
 	for range table.Expiries() {
 		left++
@@ -540,24 +540,24 @@ func TestHeard(t *testing.T) {
 	const timeout = 4 * time.Second
 	table := NewGlobalTable(start, tick, seeds(1, 2, 3))
 	for now := time.Duration(0); now <= 3*time.Second; now += tick / 2 {
-		table.Advance(start.Add(now))
+		table.AdvanceStep(start.Add(now))
 	}
 	table.Touch(2, start.Add(2500*ms), timeout)
 	at := start.Add(3 * time.Second)
-	for id, want := range map[jute.SessionID]Heard{1: {3 * time.Second, time.Second}, 2: {500 * ms, 3500 * ms}} {
-		if got, ok := table.Heard(id, at); got != want || !ok {
+	for id, want := range map[jute.SessionID]LastHeard{1: {3 * time.Second, time.Second}, 2: {500 * ms, 3500 * ms}} {
+		if got, ok := table.LastHeard(id, at); got != want || !ok {
 			t.Errorf("session %d: %+v, %t, want %+v", id, got, ok, want)
 		}
 	}
-	if got, ok := table.Heard(9, at); ok {
+	if got, ok := table.LastHeard(9, at); ok {
 		t.Errorf("an unknown session: %+v", got)
 	}
 	steps(table, 3*time.Second, 6*time.Second)
-	if got, ok := table.Heard(1, start.Add(6*time.Second)); !ok || got != (Heard{Ago: 6 * time.Second}) {
+	if got, ok := table.LastHeard(1, start.Add(6*time.Second)); !ok || got != (LastHeard{Ago: 6 * time.Second}) {
 		t.Errorf("an overdue session: %+v, %t", got, ok)
 	}
-	table.Decide(nil, 10)
-	if got, ok := table.Heard(1, start.Add(6*time.Second)); ok {
+	table.TakeOverdue(nil, 10)
+	if got, ok := table.LastHeard(1, start.Add(6*time.Second)); ok {
 		t.Errorf("a session that is being closed: %+v", got)
 	}
 }

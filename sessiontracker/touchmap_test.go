@@ -9,7 +9,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-func numbers(batches []Batch) (n []uint64) {
+func numbers(batches []TouchBatch) (n []uint64) {
 	for _, b := range batches {
 		n = append(n, b.Number)
 	}
@@ -26,12 +26,12 @@ func TestTouchMap(t *testing.T) {
 	m.Touch(1, 5*time.Second)
 	got := m.Flush(start)
 	want := map[jute.SessionID]time.Duration{1: 5 * time.Second, 2: 9 * time.Second}
-	if len(got) != 1 || got[0].Number != 1 || got[0].Sent != start || got[0].Longest != 9*time.Second || !maps.Equal(got[0].Touched, want) {
+	if len(got) != 1 || got[0].Number != 1 || got[0].SentAt != start || got[0].LongestTimeout != 9*time.Second || !maps.Equal(got[0].Timeouts, want) {
 		t.Fatalf("Flush = %+v", got)
 	}
 	m.Touch(3, 1*time.Second)
 	got = m.Flush(start.Add(time.Second))
-	if len(got) != 2 || got[0].Sent != start || got[1].Number != 2 || len(got[1].Touched) != 1 {
+	if len(got) != 2 || got[0].SentAt != start || got[1].Number != 2 || len(got[1].Timeouts) != 1 {
 		t.Fatalf("second Flush = %+v, want both, each with its own time", got)
 	}
 	if got := m.Flush(start.Add(2 * time.Second)); len(got) != 2 {
@@ -71,28 +71,28 @@ func TestTouchMapIsBounded(t *testing.T) {
 		if len(batches) > maxBatches {
 			t.Fatalf("%d batches wait, the limit is %d", len(batches), maxBatches)
 		}
-		if last := batches[len(batches)-1]; last.Sent != now || len(last.Touched) != 1 {
-			t.Fatalf("the newest touch is not in a batch of its own time: %v, %d touches", last.Sent, len(last.Touched))
+		if last := batches[len(batches)-1]; last.SentAt != now || len(last.Timeouts) != 1 {
+			t.Fatalf("the newest touch is not in a batch of its own time: %v, %d touches", last.SentAt, len(last.Timeouts))
 		}
 	}
 	found := 0
 	for _, b := range m.Flush(now) {
-		for id := range b.Touched {
+		for id := range b.Timeouts {
 			found++
-			if b.Sent.After(heard[id]) {
-				t.Errorf("touch of %v at %v is sent as of %v", id, heard[id], b.Sent)
+			if b.SentAt.After(heard[id]) {
+				t.Errorf("touch of %v at %v is sent as of %v", id, heard[id], b.SentAt)
 			}
 		}
 	}
-	if found != touches || m.waiting != touches {
-		t.Errorf("%d touches in the flush, %d counted, want %d", found, m.waiting, touches)
+	if found != touches || m.unackedTouches != touches {
+		t.Errorf("%d touches in the flush, %d counted, want %d", found, m.unackedTouches, touches)
 	}
 	got := m.Flush(now)
 	if acked := m.Ack(got[9].Number); len(acked) != 10 {
 		t.Errorf("Ack = %v, want ten", numbers(acked))
 	}
-	if got := m.Flush(now.Add(2 * time.Hour)); len(got) != 0 || m.waiting != 0 {
-		t.Errorf("%d batches and %d touches wait after all are too old", len(got), m.waiting)
+	if got := m.Flush(now.Add(2 * time.Hour)); len(got) != 0 || m.unackedTouches != 0 {
+		t.Errorf("%d batches and %d touches wait after all are too old", len(got), m.unackedTouches)
 	}
 }
 
@@ -100,13 +100,13 @@ func TestTouchMapIsBounded(t *testing.T) {
 func TestTouchMapJoinsTouches(t *testing.T) {
 	var m TouchMap
 	for range 4 {
-		for id := range jute.SessionID(maxTouches / 2) {
+		for id := range jute.SessionID(maxUnackedTouches / 2) {
 			m.Touch(id, time.Hour)
 		}
 		m.Flush(start)
 	}
-	if got := m.Flush(start); m.waiting > maxTouches || len(got) > 2 {
-		t.Errorf("%d touches wait in %d batches", m.waiting, len(got))
+	if got := m.Flush(start); m.unackedTouches > maxUnackedTouches || len(got) > 2 {
+		t.Errorf("%d touches wait in %d batches", m.unackedTouches, len(got))
 	}
 }
 
@@ -114,7 +114,7 @@ func TestTouchMapJoinsTouches(t *testing.T) {
 func TestTouchMapWaiting(t *testing.T) {
 	var m TouchMap
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	waiting := func(since int) []jute.SessionID { return slices.Sorted(m.Waiting(at(since))) }
+	waiting := func(since int) []jute.SessionID { return slices.Sorted(m.UnackedBefore(at(since))) }
 	for id := range jute.SessionID(2) {
 		m.Touch(id+1, time.Hour)
 		m.Flush(at(int(id) + 1))

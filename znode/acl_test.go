@@ -100,7 +100,7 @@ func TestPermissions(t *testing.T) {
 		t.Helper()
 		got := []jute.Code{k.watchData("/a"), k.watchChildren("/a"), k.watchExists("/a")}
 		_, _, code := w.s().GetACL([]byte("/a"), k.ids)
-		_, number := w.s().Look().AllChildrenNumber([]byte("/a"), k.ids)
+		_, number := w.s().TreeView().AllChildrenNumber([]byte("/a"), k.ids)
 		got = append(got, code, number, k.setData("/a", "", -1).Code, k.setACL("/a", aclOf(31, "digest", "u:p"), -1).Code, k.create("/a/x", 0).Code)
 		for i, c := range got {
 			if c != want {
@@ -209,21 +209,21 @@ func TestACLsAreShared(t *testing.T) {
 	k.must(k.createACL("/a", 0, aclOf(31, "digest", "u:p")))
 	k.must(k.createACL("/b", 0, aclOf(31, "digest", "u:p")))
 	s := k.w.s()
-	if s.get("/a").acl != s.get("/b").acl {
+	if s.nodeAt("/a").acl != s.nodeAt("/b").acl {
 		t.Error("equal lists are stored twice")
 	}
-	for i := range 10 * minSweep {
+	for i := range 10 * minSweepSize {
 		k.must(k.createACL("/c", 0, aclOf(31, "digest", fmt.Sprintf("u:%d", i))))
 		k.must(k.delete("/c", -1))
-		if i%minSweep == 0 {
+		if i%minSweepSize == 0 {
 			runtime.GC()
 		}
 	}
-	if n := len(s.acls.known); n > 3*minSweep {
+	if n := len(s.acls.byText); n > 3*minSweepSize {
 		t.Errorf("%d lists known", n)
 	}
 	k.must(k.createACL("/d", 0, aclOf(31, "digest", "u:p")))
-	if s.get("/a").acl != s.get("/d").acl {
+	if s.nodeAt("/a").acl != s.nodeAt("/d").acl {
 		t.Error("a list in use was forgotten")
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"rollcall/zk/jute"
 )
 
-// longACL is the number of entries from which a list has an index. In a shorter list all hashes are compared, which takes less
+// indexedACLEntries is the number of entries from which a list has an index. In a shorter list all hashes are compared, which takes less
 // time and no memory.
-const longACL = 16
+const indexedACLEntries = 16
 
-// entry is one entry of a list: where it is in the list's text, and the hash by which it is found. With its text and its place in
+// aclEntry is one entry of a list: where it is in the list's text, and the hash by which it is found. With its text and its place in
 // an index, an entry takes at most four times as many bytes as in a request.
-type entry struct{ at, hash uint32 }
+type aclEntry struct{ textOffset, hash uint32 }
 
 // aclSeed is new in each process, so no client knows which names share a hash.
 var aclSeed = maphash.MakeSeed()
@@ -37,7 +37,7 @@ func hashNet(p netip.Prefix) uint32 {
 
 // indexEntries returns a table that finds an entry by its hash: the place of a hash is its lowest bits, and if
 // that is taken, the next free one. A place holds an entry's number, counted from 1. At least half of the places are free.
-func indexEntries(entries []entry) []uint32 {
+func indexEntries(entries []aclEntry) []uint32 {
 	size := 4
 	for size < 2*len(entries) {
 		size *= 2
@@ -53,9 +53,9 @@ func indexEntries(entries []entry) []uint32 {
 	return places
 }
 
-// find calls do for each entry with a hash.
-func (a *acl) find(hash uint32, do func(i int)) {
-	if a.index == nil {
+// eachWithHash calls do for each entry with a hash.
+func (a *acl) eachWithHash(hash uint32, do func(i int)) {
+	if a.hashIndex == nil {
 		for i := range a.entries {
 			if a.entries[i].hash == hash {
 				do(i)
@@ -63,42 +63,42 @@ func (a *acl) find(hash uint32, do func(i int)) {
 		}
 		return
 	}
-	mask := len(a.index) - 1
-	for at := int(hash) & mask; a.index[at] != 0; at = (at + 1) & mask {
-		if i := int(a.index[at]) - 1; a.entries[i].hash == hash {
+	mask := len(a.hashIndex) - 1
+	for at := int(hash) & mask; a.hashIndex[at] != 0; at = (at + 1) & mask {
+		if i := int(a.hashIndex[at]) - 1; a.entries[i].hash == hash {
 			do(i)
 		}
 	}
 }
 
-// asker is who asks for permissions, with what the comparison with a list needs of each identity. The zero value asks for nobody.
-type asker struct {
-	ids    []*proto.Identity
-	hashes []uint32   // of each identity but addresses
-	addr   netip.Addr // of the last identity of scheme ip whose address is valid
-	super  bool
-	user   bool // has the permissions of all users of SASL, under the rule SASL
-	room   [4]uint32
+// principal is who asks for permissions, with what the comparison with a list needs of each identity. The zero value asks for nobody.
+type principal struct {
+	identities  []*proto.Identity
+	hashes      []uint32   // of each identity but addresses
+	address     netip.Addr // of the last identity of scheme ip whose address is valid
+	isSuper     bool
+	isSASLSuper bool // has the permissions of all users of SASL, under the rule SASL
+	hashBuffer  [4]uint32
 }
 
-// be makes k ask for these identities. It costs next to nothing if they are the ones for which k asked before.
-func (k *asker) be(ids []*proto.Identity) *asker {
-	if len(ids) == len(k.ids) && (len(ids) == 0 || &ids[0] == &k.ids[0]) { // k keeps the old slice, so its memory is not reused
+// assume makes k ask for these identities. It costs next to nothing if they are the ones for which k asked before.
+func (k *principal) assume(ids []*proto.Identity) *principal {
+	if len(ids) == len(k.identities) && (len(ids) == 0 || &ids[0] == &k.identities[0]) { // k keeps the old slice, so its memory is not reused
 		return k
 	}
-	*k = asker{ids: ids}
-	k.hashes = k.room[:0]
+	*k = principal{identities: ids}
+	k.hashes = k.hashBuffer[:0]
 	for _, id := range ids {
 		hash := uint32(0)
 		switch scheme := id.GetScheme(); scheme {
 		case "super":
-			k.super = true
+			k.isSuper = true
 		case "ip":
 			if addr, err := netip.ParseAddr(id.GetId()); err == nil {
-				k.addr = addr.WithZone("")
+				k.address = addr.WithZone("")
 			}
 		default:
-			k.user = k.user || isSuperUser(id)
+			k.isSASLSuper = k.isSASLSuper || isSuperUser(id)
 			hash = hashName(scheme, id.GetId())
 		}
 		k.hashes = append(k.hashes, hash)
@@ -106,20 +106,20 @@ func (k *asker) be(ids []*proto.Identity) *asker {
 	return k
 }
 
-// may reports whether k has any of the permissions. If sasl is set, the rule SASL holds, with which the user superUser of SASL has
+// hasAny reports whether k has any of the permissions. If sasl is set, the rule SASL holds, with which the user superUser of SASL has
 // the permissions of all other users of SASL. It takes as many steps as k has identities, and up to 161 more in a list that has
 // addresses, however long the list is.
-func (k *asker) may(a *acl, perms jute.Perm, sasl bool) bool {
-	if a.open&perms != 0 || len(a.entries) == 0 || k.super || sasl && k.user && a.users&perms != 0 {
+func (k *principal) hasAny(a *acl, perms jute.Perm, sasl bool) bool {
+	if a.worldPerms&perms != 0 || len(a.entries) == 0 || k.isSuper || sasl && k.isSASLSuper && a.saslPerms&perms != 0 {
 		return true
 	}
 	has := jute.Perm(0)
-	for i, id := range k.ids {
+	for i, id := range k.identities {
 		if id.GetScheme() == "ip" {
 			continue
 		}
-		a.find(k.hashes[i], func(at int) {
-			if p, scheme, name := a.entry(at); scheme == id.GetScheme() && name == id.GetId() {
+		a.eachWithHash(k.hashes[i], func(at int) {
+			if p, scheme, name := a.entryAt(at); scheme == id.GetScheme() && name == id.GetId() {
 				has |= p
 			}
 		})
@@ -127,21 +127,21 @@ func (k *asker) may(a *acl, perms jute.Perm, sasl bool) bool {
 			return true
 		}
 	}
-	return a.at(k.addr)&perms != 0
+	return a.permsOfAddress(k.address)&perms != 0
 }
 
-// at returns the permissions of an address, which has no zone.
-func (a *acl) at(addr netip.Addr) (perms jute.Perm) {
+// permsOfAddress returns the permissions of an address, which has no zone.
+func (a *acl) permsOfAddress(addr netip.Addr) (perms jute.Perm) {
 	if !addr.IsValid() {
 		return 0
 	}
-	for _, bits := range a.lengths {
+	for _, bits := range a.prefixLengths {
 		prefix, err := addr.Prefix(bits)
 		if err != nil { // the address is shorter
 			continue
 		}
-		a.find(hashNet(prefix), func(i int) {
-			p, scheme, id := a.entry(i)
+		a.eachWithHash(hashNet(prefix), func(i int) {
+			p, scheme, id := a.entryAt(i)
 			if from, ok := parsePrefix(id); ok && scheme == "ip" && from.Masked() == prefix {
 				perms |= p
 			}
@@ -150,9 +150,9 @@ func (a *acl) at(addr netip.Addr) (perms jute.Perm) {
 	return perms
 }
 
-// addLength notes that the list has an entry for addresses of which so many bits count.
-func (a *acl) addLength(bits int) {
-	if !slices.Contains(a.lengths, bits) {
-		a.lengths = append(a.lengths, bits)
+// addPrefixLength notes that the list has an entry for addresses of which so many bits count.
+func (a *acl) addPrefixLength(bits int) {
+	if !slices.Contains(a.prefixLengths, bits) {
+		a.prefixLengths = append(a.prefixLengths, bits)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // filled returns a list with entries for other users, until it is long.
 func filled(list []jute.ACL) []jute.ACL {
-	for i := range 2 * longACL {
+	for i := range 2 * indexedACLEntries {
 		list = append(list, aclOf(jute.PermRead, "digest", fmt.Sprintf("other%d:x", i))...)
 	}
 	return list
@@ -20,14 +20,14 @@ func filled(list []jute.ACL) []jute.ACL {
 
 // An address with a zone is matched without its zone, in short lists and in long ones. Peers on a local link have such addresses.
 func TestIPWithZoneMatches(t *testing.T) {
-	var lists acls
+	var lists aclTable
 	for _, list := range [][]jute.ACL{aclOf(jute.PermRead, "ip", "fe80::/64"), filled(aclOf(jute.PermRead, "ip", "fe80::/64"))} {
-		a, ok := lists.intern(list)
-		if !ok || (a.index != nil) != (len(list) > longACL) {
-			t.Fatalf("a list of %d entries: %t, index %v", len(list), ok, a.index)
+		a, ok := lists.internList(list)
+		if !ok || (a.hashIndex != nil) != (len(list) > indexedACLEntries) {
+			t.Fatalf("a list of %d entries: %t, index %v", len(list), ok, a.hashIndex)
 		}
 		for id, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1": true, "fe81::1%eth0": false, "1.2.3.4": false, "x": false} {
-			if got := new(asker).be([]*proto.Identity{{Scheme: "ip", Id: id}}).may(a, jute.PermRead, false); got != want {
+			if got := new(principal).assume([]*proto.Identity{{Scheme: "ip", Id: id}}).hasAny(a, jute.PermRead, false); got != want {
 				t.Errorf("%d entries: %s matches fe80::/64: %t, want %t", len(list), id, got, want)
 			}
 		}
@@ -74,12 +74,12 @@ func TestLongListsAllowTheSame(t *testing.T) {
 			id.Id = drawn(addresses)
 		}
 		perms, sasl := jute.Perm(1<<rng.IntN(5)), rng.IntN(2) == 0
-		a, ok := new(acls).intern(list)
+		a, ok := new(aclTable).internList(list)
 		if !ok {
 			t.Fatalf("%v", list)
 		}
 		want := naive(list, id, perms, sasl)
-		if got := new(asker).be([]*proto.Identity{{Scheme: "digest", Id: "nobody:x"}, id}).may(a, perms, sasl); got != want {
+		if got := new(principal).assume([]*proto.Identity{{Scheme: "digest", Id: "nobody:x"}, id}).hasAny(a, perms, sasl); got != want {
 			t.Errorf("%d entries, %v, sasl %t, %v: %t, want %t\n%v", len(list), perms, sasl, id, got, want, list)
 		}
 		if want {
@@ -93,7 +93,7 @@ func TestLongListsAllowTheSame(t *testing.T) {
 
 // What a check costs a client without permissions, by the entries of the list and the identities.
 func BenchmarkAllows(b *testing.B) {
-	for _, entries := range []int{1, longACL, longACL + 1, 1000, 20_000} {
+	for _, entries := range []int{1, indexedACLEntries, indexedACLEntries + 1, 1000, 20_000} {
 		for _, identities := range []int{1, 64} {
 			b.Run(fmt.Sprintf("entries=%d/identities=%d", entries, identities), func(b *testing.B) {
 				var list []jute.ACL
@@ -104,14 +104,14 @@ func BenchmarkAllows(b *testing.B) {
 						list = append(list, aclOf(jute.PermRead, "ip", fmt.Sprintf("10.%d.%d.0/%d", i>>8&255, i&255, 24+i%8))...)
 					}
 				}
-				a, _ := new(acls).intern(list)
+				a, _ := new(aclTable).internList(list)
 				who := []*proto.Identity{{Scheme: "ip", Id: "192.0.2.1"}}
 				for i := range identities - 1 {
 					who = append(who, &proto.Identity{Scheme: "digest", Id: fmt.Sprintf("me%d:x", i)})
 				}
-				var k asker
+				var k principal
 				for b.Loop() {
-					if k.be(who).may(a, jute.PermRead, true) {
+					if k.assume(who).hasAny(a, jute.PermRead, true) {
 						b.Fatal("allowed")
 					}
 				}

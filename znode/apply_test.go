@@ -23,7 +23,7 @@ func TestInTurn(t *testing.T) {
 	zxid := w.s().Zxid()
 	w.entry(make(bootOf(1), 2, "/a"), make(bootOf(1), 2, "/twice"), make(bootOf(1), 4, "/gap"), make(bootOf(1), 0, "/zero"), make(9, 3, "/other-boot"))
 	w.wantLog("applied create 0", "dropped create 2", "dropped create 4", "dropped create 0", "dropped create 3", "end")
-	if boot, cursor := w.s().Boot(1); boot != bootOf(1) || cursor != 2 || w.s().Zxid() != zxid+1 {
+	if boot, cursor := w.s().MemberBoot(1); boot != bootOf(1) || cursor != 2 || w.s().Zxid() != zxid+1 {
 		t.Errorf("cursor %d, zxid %#x", cursor, w.s().Zxid())
 	}
 	w.entry(make(bootOf(1), 3, "/b"))
@@ -42,7 +42,7 @@ func TestInTurn(t *testing.T) {
 		w.entry(txn)
 	}
 	w.wantLog("end", "end", "end")
-	if w.s().NodeCount() != len(builtin)+3 {
+	if w.s().NodeCount() != len(builtinPaths)+3 {
 		t.Error("a write of an unknown member was applied")
 	}
 }
@@ -56,7 +56,7 @@ func TestGreatestMember(t *testing.T) {
 	if s, ok := w.s().Session(c.id); !ok || s.Owner.Member != maxMember {
 		t.Errorf("its session is there: %t, %+v", ok, s)
 	}
-	if boot, cursor := w.s().Boot(maxMember); boot != bootOf(maxMember) || cursor != 1 {
+	if boot, cursor := w.s().MemberBoot(maxMember); boot != bootOf(maxMember) || cursor != 1 {
 		t.Errorf("boot %d, cursor %d", boot, cursor)
 	}
 }
@@ -67,7 +67,7 @@ func TestAnnounce(t *testing.T) {
 	k := w.connect()
 	zxid := w.s().Zxid()
 	w.heard.log = nil
-	boot := func() (b, c uint64) { return w.s().Boot(1) }
+	boot := func() (b, c uint64) { return w.s().MemberBoot(1) }
 	w.announce(1, 0, bootOf(1)) // a repetition
 	if b, cursor := boot(); b != bootOf(1) || cursor != 1 {
 		t.Errorf("boot %d cursor %d", b, cursor)
@@ -105,7 +105,7 @@ func TestTerms(t *testing.T) {
 		txn.Member, txn.Boot, txn.Seq = 1, bootOf(1), w.seq[1]+1
 		return &proto.Entry{Format: 1, Term: term, Nonce: nonce, TimeMs: 1 << 40, Txns: []*proto.Txn{txn}}
 	}
-	before, now := w.s().Zxid(), w.s().now
+	before, now := w.s().Zxid(), w.s().timeMs
 	w.append(1, e(1, 8)) // another nonce
 	w.append(2, e(1, 7)) // sealed in term 1, logged in term 2
 	w.append(2, e(2, 7)) // term 2 has not opened
@@ -114,8 +114,8 @@ func TestTerms(t *testing.T) {
 	w.append(2, e(1, 7))
 	w.append(2, e(2, 7))
 	w.append(2, e(1, 9)) // sealed in term 1, with the nonce of term 2
-	if w.s().Zxid() != before || w.s().now != now || w.s().NodeCount() != len(builtin) {
-		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().now)
+	if w.s().Zxid() != before || w.s().timeMs != now || w.s().NodeCount() != len(builtinPaths) {
+		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().timeMs)
 	}
 	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 4, Rules{TTLNodes: true}}) {
 		t.Errorf("%+v", got)
@@ -123,12 +123,12 @@ func TestTerms(t *testing.T) {
 	w.startTerm(2, 10) // the leader opened again in the same term of raft
 	w.append(2, e(2, 9))
 	w.append(2, nil)
-	if w.s().Index() != w.index || w.s().NodeCount() != len(builtin) {
+	if w.s().Index() != w.index || w.s().NodeCount() != len(builtinPaths) {
 		t.Errorf("index %d", w.s().Index())
 	}
 	w.append(2, e(2, 10))
-	if w.s().Zxid() != 2<<32 || w.s().now != 1<<40 {
-		t.Errorf("295: zxid %#x, time %d", w.s().Zxid(), w.s().now)
+	if w.s().Zxid() != 2<<32 || w.s().timeMs != 1<<40 {
+		t.Errorf("295: zxid %#x, time %d", w.s().Zxid(), w.s().timeMs)
 	}
 	w.seq[1]++
 	k.must(k.create("/y", 0)) // stamped with an older time, which counts all the same
@@ -173,13 +173,13 @@ func TestTimeFollowsTheStamp(t *testing.T) {
 				t.Errorf("step %d: made at %d, changed at %d, want %d", i, st.Ctime, st.Mtime, step.stamp)
 			}
 		}
-		if w.s().now != step.stamp {
-			t.Errorf("step %d: the log's time is %d, want %d", i, w.s().now, step.stamp)
+		if w.s().timeMs != step.stamp {
+			t.Errorf("step %d: the log's time is %d, want %d", i, w.s().timeMs, step.stamp)
 		}
 	}
 	again := New(Config{})
 	for _, e := range w.log {
-		if err := again.Apply(e.index, e.term, e.Entry); err != nil {
+		if err := again.ApplyEntry(e.index, e.term, e.Entry); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,11 +198,11 @@ func TestApplyRefuses(t *testing.T) {
 		"no format":    {Term: 1, Nonce: 7},
 		"term start":   {Format: 1, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: []byte{0xff}}}},
 	} {
-		if err := s.Apply(w.index+1, 1, e); err == nil {
+		if err := s.ApplyEntry(w.index+1, 1, e); err == nil {
 			t.Errorf("%s: applied", name)
 		}
 	}
-	if err := s.Apply(w.index, 1, nil); err == nil {
+	if err := s.ApplyEntry(w.index, 1, nil); err == nil {
 		t.Error("an entry was applied a second time")
 	}
 	if string(before) != string(encode(t, s.Snapshot())) {

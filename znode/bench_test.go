@@ -85,11 +85,11 @@ func (k *bench) apply(b *testing.B, e *proto.Entry) {
 		}
 	}
 	k.index++
-	if err := k.s.Apply(k.index, 1, e); err != nil {
+	if err := k.s.ApplyEntry(k.index, 1, e); err != nil {
 		b.Fatal(err)
 	}
-	if _, cursor := k.s.Boot(1); k.seq > 1 && cursor != k.seq || k.s.running.result.Code != jute.OK {
-		b.Fatalf("%d of %d applied: %v", cursor, k.seq, k.s.running.result.Code)
+	if _, cursor := k.s.MemberBoot(1); k.seq > 1 && cursor != k.seq || k.s.txn.result.Code != jute.OK {
+		b.Fatalf("%d of %d applied: %v", cursor, k.seq, k.s.txn.result.Code)
 	}
 }
 
@@ -203,7 +203,7 @@ func BenchmarkApply(b *testing.B) {
 		k.apply(b, k.entry(t, child, gone))
 		return &proto.Txn{Op: int32(jute.OpReap), Body: message(&proto.Reap{Path: path})}
 	})
-	for _, n := range [][2]string{{quotaPath + "/group", ""}, {quotaPath + "/group" + limitsName, "count=1,bytes=-1"}, {quotaPath + "/group" + usageName, ""}} {
+	for _, n := range [][2]string{{quotaPath + "/group", ""}, {quotaPath + "/group" + limitsSuffix, "count=1,bytes=-1"}, {quotaPath + "/group" + usageSuffix, ""}} {
 		k.apply(b, k.entry(txn(jute.OpCreate, createOp(n[0], n[1], 0, jute.OpenACL).Append(nil))))
 	}
 	bench("setData of a quota", func() *proto.Txn { n++; return setTxn(k.any(), hundred[n%2:]) })
@@ -247,7 +247,7 @@ func BenchmarkRead(b *testing.B) {
 	})
 	b.Run("a map", func(b *testing.B) {
 		m := map[string]*node{}
-		k.s.walk(k.s.get("/group"), func(n *node) bool { m[n.path] = n; return true })
+		k.s.walkFrom(k.s.nodeAt("/group"), func(n *node) bool { m[n.path] = n; return true })
 		runtime.GC()
 		sum := int32(0)
 		b.ResetTimer()
@@ -292,7 +292,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(size)
 		for range b.N {
-			if _, _, err := Verify(bytes.NewReader(out.Bytes())); err != nil {
+			if _, _, err := VerifySnapshot(bytes.NewReader(out.Bytes())); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -302,7 +302,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(size)
 		for range b.N {
-			if err := New(Config{}).Restore(bytes.NewReader(out.Bytes())); err != nil {
+			if err := New(Config{}).RestoreSnapshot(bytes.NewReader(out.Bytes())); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -333,7 +333,7 @@ func BenchmarkMemory(b *testing.B) {
 	var out bytes.Buffer
 	measure("written", func() *State {
 		k := newBench(b, million())
-		k.s.running.create = jute.CreateRequest{}
+		k.s.txn.createRequest = jute.CreateRequest{}
 		return k.s
 	})
 	if _, err := newBench(b, million()).s.Snapshot().WriteTo(&out); err != nil {
@@ -341,7 +341,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	measure("restored", func() *State {
 		s := New(Config{})
-		if err := s.Restore(bytes.NewReader(out.Bytes())); err != nil {
+		if err := s.RestoreSnapshot(bytes.NewReader(out.Bytes())); err != nil {
 			b.Fatal(err)
 		}
 		return s

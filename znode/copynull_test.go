@@ -9,7 +9,7 @@ import (
 // A read of a copy is answered as a read of the state itself, also if its path is null or is no node's.
 func TestReadsOfCopy(t *testing.T) {
 	s := New(Config{})
-	for _, c := range []Copy{s.Look(), s.Freeze()} {
+	for _, c := range []TreeView{s.TreeView(), s.FreezeTree()} {
 		for path, want := range map[string]jute.Code{"": jute.MarshallingError, "/": jute.OK, "/none": jute.NoNode} {
 			var name []byte
 			if path != "" {

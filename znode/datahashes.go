@@ -1,22 +1,22 @@
 package znode
 
-// longData is the length of data, in bytes, from which their hash is kept beside them. A create and a delete change the parent, and so
+// hashedDataMin is the length of data, in bytes, from which their hash is kept beside them. A create and a delete change the parent, and so
 // count its hash anew: a multi of 10,000 of them below a node with 1 MB of data would read 20 GB, and one below 1,000 such nodes 2 GB.
-const longData = 4 << 10
+const hashedDataMin = 4 << 10
 
-// maxHashed is how many bytes of long data an entry reads for their hashes: a few milliseconds. After that the hashes that
+// maxHashedBytes is how many bytes of long data an entry reads for their hashes: a few milliseconds. After that the hashes that
 // are kept count, and damage to these data shows with the next entry that reads them, or with a snapshot.
-const maxHashed = 16 << 20
+const maxHashedBytes = 16 << 20
 
-// hash returns n.hash(). It reads at most maxHashed bytes of long data in an entry.
-func (t *tree) hash(n *node) uint64 {
+// hashNode returns n.hash(). It reads at most maxHashed bytes of long data in an entry.
+func (t *tree) hashNode(n *node) uint64 {
 	data, version := n.replicated()
-	if len(data) < longData {
-		return n.hashWith(hashData(data), version)
+	if len(data) < hashedDataMin {
+		return n.hashWithData(hashData(data), version)
 	}
-	if t.hashed >= maxHashed {
-		return n.hashWith(n.data.sum(), version)
+	if t.hashedBytes >= maxHashedBytes {
+		return n.hashWithData(n.data.storedHash(), version)
 	}
-	t.hashed += len(data)
-	return n.hashWith(hashData(data), version)
+	t.hashedBytes += len(data)
+	return n.hashWithData(hashData(data), version)
 }

@@ -14,7 +14,7 @@ import (
 // shows with the next snapshot.
 func TestHashesOfLongDataAreKept(t *testing.T) {
 	const size = 1 << 20
-	parents := maxHashed/size + 4
+	parents := maxHashedBytes/size + 4
 	for _, tt := range []struct {
 		name    string
 		damaged int // the parent with the wrong byte
@@ -33,7 +33,7 @@ func TestHashesOfLongDataAreKept(t *testing.T) {
 				k.must(k.do(jute.OpCreate, createOp(path, strings.Repeat("x", size), 0, jute.OpenACL).Append(nil)))
 				ops = append(ops, mk(path+"/child", 0))
 			}
-			spoiled.get(fmt.Sprintf("/%04d", tt.damaged)).data.bytes()[0]++
+			spoiled.nodeAt(fmt.Sprintf("/%04d", tt.damaged)).data.bytes()[0]++
 			k.must(k.multi(ops...))
 			if shows := spoiled.Digest() != healthy.Digest(); shows != tt.shows {
 				t.Errorf("the digest shows the damage: %v, want %v", shows, tt.shows)

@@ -13,22 +13,22 @@ func (s *State) DataUsed() int64 { return s.dataUsed() }
 // dataUsed returns the bytes of all paths, data and access control lists, except those of the data of /zookeeper/config.
 // That text is not in the log, so a refusal must not depend on it.
 func (t *tree) dataUsed() int64 {
-	return t.dataSize + t.listSize - int64(t.get(ConfigPath).data.len())
+	return t.dataSize + t.aclBytes - int64(t.nodeAt(ConfigPath).data.len())
 }
 
-// added returns how many bytes a list adds if a node gets it in place of another one, which may be nil.
-func added(list, before *acl) (n int) {
-	if list.nodes == 0 {
-		n = list.bytes()
+// addedACLBytes returns how many bytes a list adds if a node gets it in place of another one, which may be nil.
+func addedACLBytes(list, before *acl) (n int) {
+	if list.nodeCount == 0 {
+		n = list.memoryBytes()
 	}
-	if before != nil && before.nodes == 1 {
-		n -= before.bytes()
+	if before != nil && before.nodeCount == 1 {
+		n -= before.memoryBytes()
 	}
 	return n
 }
 
-// overfills reports whether the quota of all data forbids a change that adds so many bytes. It is not
+// exceedsDataQuota reports whether the quota of all data forbids a change that adds so many bytes. It is not
 // for the data of /zookeeper/config: members may have texts of different lengths there.
-func (c *content) overfills(added int) bool {
+func (c *content) exceedsDataQuota(added int) bool {
 	return c.term.DataQuota > 0 && added > 0 && uint64(c.dataUsed())+uint64(added) > c.term.DataQuota
 }

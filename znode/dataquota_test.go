@@ -49,15 +49,15 @@ func TestDataQuota(t *testing.T) {
 			return k.do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/old"), Version: -1}.Append(nil))
 		}},
 		{"delete", -8, func(k *client) Result { return k.delete("/old", -1) }},
-		{"list", listOverhead + entryOverhead + 27, func(k *client) Result { return k.setACL("/old", aclOf(31, "ip", "127.0.0.1"), -1) }},
+		{"list", aclOverhead + entryOverhead + 27, func(k *client) Result { return k.setACL("/old", aclOf(31, "ip", "127.0.0.1"), -1) }},
 		{"list that other nodes have", 0, func(k *client) Result { return k.setACL("/old", aclOf(1, "world", "anyone"), -1) }},
 		{"list in place of a longer one", 3 - 5, func(k *client) Result {
 			return k.auth("digest", "a:123").setACL("/listed", aclOf(31, "digest", "a:1"), -1)
 		}},
-		{"list of a new node", 6 + listOverhead + entryOverhead + 27, func(k *client) Result {
+		{"list of a new node", 6 + aclOverhead + entryOverhead + 27, func(k *client) Result {
 			return k.do(jute.OpCreate, createOp("/a", "data", 0, aclOf(31, "ip", "127.0.0.1")).Append(nil))
 		}},
-		{"delete of the last node with a list", -7 - listOverhead - entryOverhead - 27, func(k *client) Result { return k.delete("/listed", -1) }},
+		{"delete of the last node with a list", -7 - aclOverhead - entryOverhead - 27, func(k *client) Result { return k.delete("/listed", -1) }},
 		{"session", 0, func(k *client) Result { k.w.connect(); return Result{} }},
 		{"end of a session", 0, func(k *client) Result { return k.close() }},
 	}
@@ -147,7 +147,7 @@ func TestDataQuotaIsTheSameEverywhere(t *testing.T) {
 	}
 	for i, s := range w.states {
 		s.cfg.EnsembleText = []byte(strings.Repeat("server ", 1+100*i))
-		if err := s.Restore(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
+		if err := s.RestoreSnapshot(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,18 +11,18 @@ import (
 // compares what the log decides, so not the watches. It takes the two locks for reading, one after
 // the other.
 func Diff(a, b *State) string {
-	x, y := locked(a), locked(b)
+	x, y := lockedSnapshot(a), lockedSnapshot(b)
 	switch {
-	case x.index != y.index:
-		return fmt.Sprintf("index %d, %d", x.index, y.index)
+	case x.lastIndex != y.lastIndex:
+		return fmt.Sprintf("index %d, %d", x.lastIndex, y.lastIndex)
 	case x.zxid != y.zxid:
 		return fmt.Sprintf("zxid %#x, %#x", x.zxid, y.zxid)
-	case x.now != y.now:
-		return fmt.Sprintf("time %d, %d", x.now, y.now)
+	case x.timeMs != y.timeMs:
+		return fmt.Sprintf("time %d, %d", x.timeMs, y.timeMs)
 	case x.term != y.term:
 		return fmt.Sprintf("term %+v, %+v", x.term, y.term)
-	case !x.roster.equal(&y.roster):
-		return fmt.Sprintf("list of servers %+v, %+v", x.roster, y.roster)
+	case !x.serverList.equalList(&y.serverList):
+		return fmt.Sprintf("list of servers %+v, %+v", x.serverList, y.serverList)
 	}
 	for id := range x.members {
 		if m, n := x.members[id], y.members[id]; m != n {
@@ -47,7 +47,7 @@ func Diff(a, b *State) string {
 	return ""
 }
 
-func locked(s *State) *Snapshot {
+func lockedSnapshot(s *State) *Snapshot {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.Snapshot()
@@ -69,11 +69,11 @@ func diffSessions(x, y *Snapshot) string {
 }
 
 func diffEnds(x, y *Snapshot) string {
-	if a, b := &x.ends, &y.ends; a.count != b.count || a.kept.n != b.kept.n {
-		return fmt.Sprintf("ends: %d of %d, %d of %d", a.kept.n, a.count, b.kept.n, b.count)
+	if a, b := &x.sessionEnds, &y.sessionEnds; a.total != b.total || a.byNumber.length != b.byNumber.length {
+		return fmt.Sprintf("ends: %d of %d, %d of %d", a.byNumber.length, a.total, b.byNumber.length, b.total)
 	}
-	for n, e := range x.ends.kept.all() {
-		if f, ok := y.ends.kept.get(n); !ok || *e != *f {
+	for n, e := range x.sessionEnds.byNumber.all() {
+		if f, ok := y.sessionEnds.byNumber.get(n); !ok || *e != *f {
 			return fmt.Sprintf("end %d: %+v, %+v", n, e, f)
 		}
 	}
@@ -81,17 +81,17 @@ func diffEnds(x, y *Snapshot) string {
 }
 
 func diffNodes(x, y *Snapshot) string {
-	theirs, stop := iter.Pull(func(yield func(*node) bool) { y.walk(y.get(rootPath), yield) })
+	theirs, stop := iter.Pull(func(yield func(*node) bool) { y.walkFrom(y.nodeAt(rootPath), yield) })
 	defer stop()
 	diff := ""
-	x.walk(x.get(rootPath), func(n *node) bool {
+	x.walkFrom(x.nodeAt(rootPath), func(n *node) bool {
 		m, ok := theirs()
 		switch {
-		case !ok || follows(m.path, n.path):
+		case !ok || comesAfter(m.path, n.path):
 			diff = fmt.Sprintf("node %q: %s, none", n.path, n.describe())
 		case m.path != n.path:
 			diff = fmt.Sprintf("node %q: none, %s", m.path, m.describe())
-		case !n.equal(m):
+		case !n.equalNode(m):
 			diff = fmt.Sprintf("node %q: %s, %s", n.path, n.describe(), m.describe())
 		}
 		return diff == ""
@@ -102,13 +102,13 @@ func diffNodes(x, y *Snapshot) string {
 	return diff
 }
 
-func (n *node) equal(m *node) bool {
-	return n.stat() == m.stat() && n.life() == m.life() && n.numCreates() == m.numCreates() && n.acl.text == m.acl.text &&
-		bytes.Equal(n.data.bytes(), m.data.bytes()) && n.data.null() == m.data.null()
+func (n *node) equalNode(m *node) bool {
+	return n.stat() == m.stat() && n.lifetime() == m.lifetime() && n.numCreated() == m.numCreated() && n.acl.text == m.acl.text &&
+		bytes.Equal(n.data.bytes(), m.data.bytes()) && n.data.isNull() == m.data.isNull()
 }
 
 func (n *node) describe() string {
 	const enough = 64 // how many bytes of data to show
 	return fmt.Sprintf("%+v %+v creates %d data %q null %t acl %v",
-		n.stat(), n.life(), n.numCreates(), n.data.bytes()[:min(n.data.len(), enough)], n.data.null(), n.acl.list(true))
+		n.stat(), n.lifetime(), n.numCreated(), n.data.bytes()[:min(n.data.len(), enough)], n.data.isNull(), n.acl.visibleEntries(true))
 }

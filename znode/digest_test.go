@@ -69,19 +69,19 @@ var uncovered = map[string]string{
 // until it has one or the other.
 func TestDigestCoversEveryField(t *testing.T) {
 	list := forgedList("")
-	n := node{path: "/a", data: pack([]byte("d")), family: &list.plain}
+	n := node{path: "/a", data: packData([]byte("d")), nodeExtra: &list.sharedExtra}
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
-	eachField(t, "family", n.found(), func() uint64 { return n.hash() })
+	eachField(t, "family", n.ownExtra(), func() uint64 { return n.hash() })
 	eachField(t, "node", &n, func() uint64 { return n.hash() })
 	eachField(t, "acl", list, func() uint64 { return n.hash() })
 	s := Session{ID: 7, Address: "a"}
 	eachField(t, "Session", &s, func() uint64 { return s.hash() })
-	end := End{Session: 7, By: "b"}
+	end := SessionEnd{Session: 7, RequestedBy: "b"}
 	eachField(t, "End", &end, func() uint64 { return end.hash() })
-	c := content{tree: newTree(1, &acls{})}
+	c := content{tree: newTree(1, &aclTable{})}
 	eachField(t, "content", &c, func() uint64 { return c.digest() })
 	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
-	eachField(t, "ends", &c.ends, func() uint64 { return c.digest() })
+	eachField(t, "ends", &c.sessionEnds, func() uint64 { return c.digest() })
 }
 
 // eachField changes each field of the value that p points to, and changes it back. hash must differ
@@ -106,7 +106,7 @@ func eachChange(t *testing.T, name string, v reflect.Value, hash func() uint64) 
 	t.Helper()
 	whole := false
 	switch v.Interface().(type) {
-	case packed, Identities: // their fields make no sense alone
+	case packedData, Identities: // their fields make no sense alone
 		whole = true
 	}
 	switch kind := v.Kind(); {
@@ -141,9 +141,9 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 	t.Helper()
 	other := reflect.New(v.Type()).Elem()
 	switch x := v.Interface().(type) {
-	case packed:
+	case packedData:
 		for _, b := range [][]byte{nil, {}, []byte("e"), []byte("dd")} {
-			values = append(values, reflect.ValueOf(pack(b)))
+			values = append(values, reflect.ValueOf(packData(b)))
 		}
 		x.version++
 		values = append(values, reflect.ValueOf(x))
@@ -198,14 +198,14 @@ func TestDigestTellsStatesApart(t *testing.T) {
 				continue
 			}
 			s := restored(t, whole)
-			x := s.edit(s.gen.Load(), path)
-			x.found()
+			x := s.beginEdit(s.gen.Load(), path)
+			x.ownExtra()
 			v := open(reflect.ValueOf(x).Elem().FieldByIndex(field.Index))
 			values := changed(t, name, v)
 			before := reflect.ValueOf(v.Interface())
 			v.Set(values[rng.IntN(len(values))])
-			s.count(x)
-			if data, ok := before.Interface().(packed); ok && bytes.Equal(data.bytes(), x.data.bytes()) && data.null() == x.data.null() && data.version == x.data.version {
+			s.addHash(x)
+			if data, ok := before.Interface().(packedData); ok && bytes.Equal(data.bytes(), x.data.bytes()) && data.isNull() == x.data.isNull() && data.version == x.data.version {
 				continue
 			}
 			note(name+" of "+path, s)
@@ -225,42 +225,42 @@ func TestDigestTellsStatesApart(t *testing.T) {
 			}
 			v.Set(changed(t, "session", v)[0])
 			if r.ID != session.ID {
-				s.dropSession(s.gen.Load(), sessionKey(session.ID))
+				s.deleteSession(s.gen.Load(), sessionKey(session.ID))
 			}
 			s.putSession(s.gen.Load(), &r)
 			note(fmt.Sprintf("field %d of %v", i, session.ID), s)
 		}
 		s := restored(t, whole)
-		s.dropSession(s.gen.Load(), sessionKey(session.ID))
+		s.deleteSession(s.gen.Load(), sessionKey(session.ID))
 		note(fmt.Sprintf("no %v", session.ID), s)
 	}
 	s := restored(t, whole)
-	key, _ := s.unswept.first()
-	s.unswept.drop(s.gen.Load(), key)
+	key, _ := s.unsweptSessions.first()
+	s.unsweptSessions.delete(s.gen.Load(), key)
 	note("nobody left nodes", s)
-	s.unswept.put(s.gen.Load(), key+1, struct{}{})
+	s.unsweptSessions.put(s.gen.Load(), key+1, struct{}{})
 	note("another left nodes", s)
 	if d := Diff(w.s(), s); !strings.HasPrefix(d, "unswept ") {
 		t.Errorf("the difference is %s", d)
 	}
-	for i := range reflect.TypeFor[End]().NumField() {
+	for i := range reflect.TypeFor[SessionEnd]().NumField() {
 		s := restored(t, whole)
-		newest, _ := s.ends.kept.get(endNumber(s.ends.count))
+		newest, _ := s.sessionEnds.byNumber.get(endNumber(s.sessionEnds.total))
 		other := *newest
 		v := reflect.ValueOf(&other).Elem().Field(i)
 		v.Set(changed(t, "end", v)[0])
-		s.ends.sum += other.hash() - newest.hash()
+		s.sessionEnds.hashSum += other.hash() - newest.hash()
 		note(fmt.Sprintf("field %d of an end", i), s)
 	}
 	s = restored(t, whole)
-	s.ends = ends{}
+	s.sessionEnds = sessionEnds{}
 	note("no ends", s)
 	s = restored(t, whole)
-	s.running.remove(s.get("/null"))
+	s.txn.removeNode(s.nodeAt("/null"))
 	note("no /null", s)
 	for i := range 100 { // the same names and contents in other pairs
 		s := restored(t, whole)
-		s.link(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: pack(fmt.Append(nil, 100-i)), family: &s.acls.world(1).plain})
+		s.linkNode(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: packData(fmt.Append(nil, 100-i)), nodeExtra: &s.acls.worldList(1).sharedExtra})
 		note(fmt.Sprint("node ", i), s)
 	}
 }
@@ -281,7 +281,7 @@ func TestDigestOfAFailedMulti(t *testing.T) {
 	if after := recount(w.s()); after != before {
 		t.Errorf("%+v, then %+v", before, after)
 	}
-	if err := before.check(&w.s().content); err != nil {
+	if err := before.compareWith(&w.s().content); err != nil {
 		t.Error(err)
 	}
 }
@@ -293,7 +293,7 @@ func TestDamageShows(t *testing.T) {
 	w := newWorld(t, healthy, spoiled)
 	k := w.connect()
 	k.must(k.create("/a", 0))
-	if !Spoil(spoiled, "/a") || Spoil(spoiled, "/none") {
+	if !CorruptForTest(spoiled, "/a") || CorruptForTest(spoiled, "/none") {
 		t.Fatal("nothing to damage")
 	}
 	if spoiled.Digest() != healthy.Digest() {
@@ -320,7 +320,7 @@ func TestDamageShows(t *testing.T) {
 // A snapshot finds a damaged list, because nodes refer to lists by their hashes.
 func TestDamagedListShows(t *testing.T) {
 	w := sample(t)
-	w.s().get("/a/b").acl.text += "x"
+	w.s().nodeAt("/a/b").acl.text += "x"
 	if _, err := w.s().Snapshot().WriteTo(io.Discard); !errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}
@@ -331,7 +331,7 @@ func TestDamagedListShows(t *testing.T) {
 func TestMarks(t *testing.T) {
 	other := New(Config{})
 	w := newWorld(t, other)
-	first := w.s().Marks()
+	first := w.s().StateHashes()
 	if len(first) == 0 || first[0].Index != 1 {
 		t.Fatalf("%v: no mark at the TermStart", first)
 	}
@@ -340,19 +340,19 @@ func TestMarks(t *testing.T) {
 		w.now += 99
 		k.must(k.create(fmt.Sprintf("/%d", i), 0))
 		if i == 200 {
-			if err := other.Restore(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
+			if err := other.RestoreSnapshot(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
 				t.Fatal(err)
 			}
-			if got := other.Marks(); len(got) != 0 {
+			if got := other.StateHashes(); len(got) != 0 {
 				t.Errorf("marks are left from before the snapshot: %v", got)
 			}
 		}
 	}
-	marks := w.s().Marks()
-	if len(marks) != marksKept {
-		t.Errorf("%d marks, want %d", len(marks), marksKept)
+	marks := w.s().StateHashes()
+	if len(marks) != keptStateHashes {
+		t.Errorf("%d marks, want %d", len(marks), keptStateHashes)
 	}
-	own := other.Marks()
+	own := other.StateHashes()
 	if len(own) < 5 || !slices.Equal(own, marks[len(marks)-len(own):]) {
 		t.Errorf("marks\n%v\n%v", marks, own)
 	}
@@ -362,19 +362,19 @@ func TestMarks(t *testing.T) {
 		}
 	}
 	// A jump back of the log's time makes a mark, too.
-	n := len(w.s().Marks())
-	w.now -= 5 * markEveryMs
+	n := len(w.s().StateHashes())
+	w.now -= 5 * stateHashEveryMs
 	k.must(k.create("/back", 0))
-	if got := w.s().Marks(); got[len(got)-1].Index != w.index || n != len(got) {
+	if got := w.s().StateHashes(); got[len(got)-1].Index != w.index || n != len(got) {
 		t.Errorf("no mark where time went back: %v at %d", got, w.index)
 	}
 	// From here the log's time stands still, because only raft's own entries come.
-	for range 3 * markEvery {
+	for range 3 * stateHashEvery {
 		w.append(w.term, nil)
 	}
-	tail := w.s().Marks()
+	tail := w.s().StateHashes()
 	for _, m := range tail[len(tail)-3:] {
-		if m.Index%markEvery != 0 {
+		if m.Index%stateHashEvery != 0 {
 			t.Errorf("mark at %d while time stands still", m.Index)
 		}
 	}

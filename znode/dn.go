@@ -11,16 +11,16 @@ import (
 func validDN(text string) bool {
 	for more := true; more; {
 		var part string
-		if part, text, more = cutName(text); !validAttribute(part) {
+		if part, text, more = cutAttribute(text); !validAttribute(part) {
 			return false
 		}
 	}
 	return true
 }
 
-// cutName returns the text before the first separator that is neither quoted nor escaped, and the
+// cutAttribute returns the text before the first separator that is neither quoted nor escaped, and the
 // text after it.
-func cutName(text string) (part, rest string, more bool) {
+func cutAttribute(text string) (part, rest string, more bool) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -38,12 +38,12 @@ func cutName(text string) (part, rest string, more bool) {
 func validAttribute(part string) bool {
 	key, value, ok := strings.Cut(part, "=")
 	key = strings.ToUpper(strings.TrimSpace(key))
-	return ok && strings.TrimSpace(value) != "" && (slices.Contains(attributes, key) || validOID(strings.TrimPrefix(key, "OID.")))
+	return ok && strings.TrimSpace(value) != "" && (slices.Contains(javaAttributes, key) || validOID(strings.TrimPrefix(key, "OID.")))
 }
 
-// attributes are the names that Java knows. ZooKeeper's servers, which wrote the existing lists,
+// javaAttributes are the names that Java knows. ZooKeeper's servers, which wrote the existing lists,
 // run on Java.
-var attributes = []string{
+var javaAttributes = []string{
 	"C", "CN", "DC", "DNQ", "DNQUALIFIER", "EMAIL", "EMAILADDRESS", "GENERATION", "GIVENNAME", "INITIALS", "IP",
 	"L", "O", "OU", "S", "SERIALNUMBER", "ST", "STREET", "SURNAME", "T", "UID",
 }

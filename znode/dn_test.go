@@ -33,8 +33,8 @@ func TestX509InACLs(t *testing.T) {
 		{"ann", true, false},
 		{"CN=ann,O=Ex", false, false},
 	} {
-		a := acls{x509: tt.on}
-		if _, code := a.resolve(aclOf(31, "x509", tt.id), nil); (code == 0) != tt.fine {
+		a := aclTable{x509Enabled: tt.on}
+		if _, code := a.resolveList(aclOf(31, "x509", tt.id), nil); (code == 0) != tt.fine {
 			t.Errorf("%s, on %t: %v", tt.id, tt.on, code)
 		}
 	}

@@ -5,93 +5,93 @@ import (
 	"sync/atomic"
 )
 
-// editor changes the nodes of a tree, and can undo what it has changed since start.
-type editor struct {
-	tree      *tree
-	gen       *atomic.Uint64
-	recording bool
-	steps     []undoStep // what undoes the changes, oldest first
+// treeEditor changes the nodes of a tree, and can undo what it has changed since start.
+type treeEditor struct {
+	tree        *tree
+	gen         *atomic.Uint64
+	recordsUndo bool
+	undoSteps   []undoStep // what undoes the changes, oldest first
 }
 
 // undoStep reverses one step of a change of the tree. Exactly one field is set.
 type undoStep struct {
-	linked   *node // this node was linked
-	unlinked *node // this node was unlinked
-	edited   node  // the node was like this; its children are restored by other steps
+	linkedNode   *node // this node was linked
+	unlinkedNode *node // this node was unlinked
+	nodeBefore   node  // the node was like this; its children are restored by other steps
 }
 
-// record adds a step, if the change may have to be undone.
-func (e *editor) record(step undoStep) {
-	if !e.recording {
+// recordUndo adds a step, if the change may have to be undone.
+func (e *treeEditor) recordUndo(step undoStep) {
+	if !e.recordsUndo {
 		return
 	}
-	if !step.edited.plain() {
-		f := *step.edited.family
-		step.edited.family = &f
+	if !step.nodeBefore.sharesExtra() {
+		f := *step.nodeBefore.nodeExtra
+		step.nodeBefore.nodeExtra = &f
 	}
-	e.steps = append(e.steps, step)
+	e.undoSteps = append(e.undoSteps, step)
 }
 
-// edit is tree.edit, with a step to undo it.
-func (e *editor) edit(path string) *node {
-	n := e.tree.edit(e.gen.Load(), path)
-	e.record(undoStep{edited: *n})
+// beginEdit is tree.edit, with a step to undo it.
+func (e *treeEditor) beginEdit(path string) *node {
+	n := e.tree.beginEdit(e.gen.Load(), path)
+	e.recordUndo(undoStep{nodeBefore: *n})
 	return n
 }
 
-// link is tree.link. It returns the parent uncounted, so that the caller can change it and then count it.
-func (e *editor) link(n *node) (parent *node) {
-	parent = e.tree.link(n.gen, n)
-	e.record(undoStep{linked: n})
-	e.record(undoStep{edited: *parent})
-	e.tree.uncount(parent)
+// linkNode is tree.link. It returns the parent uncounted, so that the caller can change it and then count it.
+func (e *treeEditor) linkNode(n *node) (parent *node) {
+	parent = e.tree.linkNode(n.gen, n)
+	e.recordUndo(undoStep{linkedNode: n})
+	e.recordUndo(undoStep{nodeBefore: *parent})
+	e.tree.subtractHash(parent)
 	return parent
 }
 
-// unlink is tree.unlink, and returns the parent as link does.
-func (e *editor) unlink(n *node) (parent *node) {
-	parent = e.tree.unlink(e.gen.Load(), n)
-	e.record(undoStep{unlinked: n})
-	e.record(undoStep{edited: *parent})
-	e.tree.uncount(parent)
+// unlinkNode is tree.unlink, and returns the parent as link does.
+func (e *treeEditor) unlinkNode(n *node) (parent *node) {
+	parent = e.tree.unlinkNode(e.gen.Load(), n)
+	e.recordUndo(undoStep{unlinkedNode: n})
+	e.recordUndo(undoStep{nodeBefore: *parent})
+	e.tree.subtractHash(parent)
 	return parent
 }
 
 // rollBack undoes all recorded steps.
-func (e *editor) rollBack() {
+func (e *treeEditor) rollBack() {
 	gen := e.gen.Load()
-	for _, step := range slices.Backward(e.steps) {
+	for _, step := range slices.Backward(e.undoSteps) {
 		switch {
-		case step.linked != nil:
-			e.tree.unlink(gen, step.linked)
-		case step.unlinked != nil:
-			e.tree.link(gen, step.unlinked)
+		case step.linkedNode != nil:
+			e.tree.unlinkNode(gen, step.linkedNode)
+		case step.unlinkedNode != nil:
+			e.tree.linkNode(gen, step.unlinkedNode)
 		default:
-			n := e.tree.edit(gen, step.edited.path)
-			e.tree.resize(n, step.edited.data.len()-n.data.len())
-			e.tree.recast(gen, n, func() {
-				step.edited.gen = n.gen
-				if !n.plain() {
-					step.edited.found().children = n.children
+			n := e.tree.beginEdit(gen, step.nodeBefore.path)
+			e.tree.noteResize(n, step.nodeBefore.data.len()-n.data.len())
+			e.tree.updateReapable(gen, n, func() {
+				step.nodeBefore.gen = n.gen
+				if !n.sharesExtra() {
+					step.nodeBefore.ownExtra().children = n.children
 				}
-				*n = step.edited
+				*n = step.nodeBefore
 			})
-			e.tree.count(n)
+			e.tree.addHash(n)
 		}
 	}
 }
 
-// start begins to record, with room for the steps of so many operations.
-func (e *editor) start(operations int) {
-	if cap(e.steps) > keepOps {
-		e.steps = nil
+// startUndo begins to record, with room for the steps of so many operations.
+func (e *treeEditor) startUndo(operations int) {
+	if cap(e.undoSteps) > keptMultiOps {
+		e.undoSteps = nil
 	}
-	e.steps = slices.Grow(e.steps[:0], operations)
+	e.undoSteps = slices.Grow(e.undoSteps[:0], operations)
 }
 
-// stop drops the steps, and records none until the next start.
-func (e *editor) stop() {
-	e.recording = false
-	clear(e.steps)
-	e.steps = e.steps[:0]
+// stopUndo drops the steps, and records none until the next start.
+func (e *treeEditor) stopUndo() {
+	e.recordsUndo = false
+	clear(e.undoSteps)
+	e.undoSteps = e.undoSteps[:0]
 }

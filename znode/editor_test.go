@@ -10,45 +10,45 @@ import (
 // A roll back leaves the tree as it was, whatever was linked, unlinked and edited in between. Without recording
 // nothing is undone.
 func TestEditorRollsBack(t *testing.T) {
-	var lists acls
+	var lists aclTable
 	var gen atomic.Uint64
 	gen.Store(1)
 	nodes := newTree(1, &lists)
-	e := editor{tree: &nodes, gen: &gen}
+	e := treeEditor{tree: &nodes, gen: &gen}
 	add := func(path string) {
-		parent := e.link(&node{gen: gen.Load(), path: path, data: pack([]byte("data")), family: &lists.world(jute.PermAll).plain})
+		parent := e.linkNode(&node{gen: gen.Load(), path: path, data: packData([]byte("data")), nodeExtra: &lists.worldList(jute.PermAll).sharedExtra})
 		parent.countCreate()
-		nodes.count(parent)
+		nodes.addHash(parent)
 	}
 	set := func(path, data string) {
-		n := e.edit(path)
-		nodes.setBytes(n, []byte(data))
-		nodes.count(n)
+		n := e.beginEdit(path)
+		nodes.setData(n, []byte(data))
+		nodes.addHash(n)
 	}
-	e.start(4)
+	e.startUndo(4)
 	add("/kept")
 	add("/gone")
-	sum, size, creates := nodes.nodeSum, nodes.dataSize, nodes.root.numCreates()
+	sum, size, creates := nodes.nodeHashSum, nodes.dataSize, nodes.root.numCreated()
 	for range 2 { // the second time in pages that a copy shares
-		e.recording = true
+		e.recordsUndo = true
 		add("/new")
 		set("/kept", "another text")
 		set("/new", "x")
-		nodes.count(e.unlink(nodes.get("/gone")))
+		nodes.addHash(e.unlinkNode(nodes.nodeAt("/gone")))
 		set("/kept", "")
 		e.rollBack()
-		e.stop()
-		if nodes.nodeSum != sum || nodes.dataSize != size || nodes.root.numCreates() != creates || nodes.get("/new") != nil || nodes.get("/gone") == nil {
-			t.Errorf("hashes %x, %d bytes, %d creates; want %x, %d, %d", nodes.nodeSum, nodes.dataSize, nodes.root.numCreates(), sum, size, creates)
+		e.stopUndo()
+		if nodes.nodeHashSum != sum || nodes.dataSize != size || nodes.root.numCreated() != creates || nodes.nodeAt("/new") != nil || nodes.nodeAt("/gone") == nil {
+			t.Errorf("hashes %x, %d bytes, %d creates; want %x, %d, %d", nodes.nodeHashSum, nodes.dataSize, nodes.root.numCreated(), sum, size, creates)
 		}
-		if got := string(nodes.get("/kept").data.bytes()); got != "data" {
+		if got := string(nodes.nodeAt("/kept").data.bytes()); got != "data" {
 			t.Errorf("data %q", got)
 		}
 		gen.Add(1)
 	}
 	set("/kept", "stays")
 	e.rollBack()
-	if got := string(nodes.get("/kept").data.bytes()); got != "stays" {
+	if got := string(nodes.nodeAt("/kept").data.bytes()); got != "stays" {
 		t.Errorf("data %q", got)
 	}
 }

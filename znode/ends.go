@@ -15,69 +15,71 @@ const (
 	// address or name is unusually long.
 	maxEnds = 10_000
 
-	// MaxBy is the longest name of who asked for the end of a session, in bytes: as long as the
+	// MaxRequester is the longest name of who asked for the end of a session, in bytes: as long as the
 	// longest address.
-	MaxBy = 255
+	MaxRequester = 255
 
 	// KillFormat is the first Entry.format in which an operator can end a session.
 	KillFormat = 1
 )
 
-// Reason says why a session ended.
-type Reason uint8
+// EndReason says why a session ended.
+type EndReason uint8
 
 // These are the reasons.
 const (
-	Closed  Reason = iota + 1 // its client closed it
-	Expired                   // the leader had not heard from it for its timeout
-	Killed                    // an operator ended it
+	ReasonClosed  EndReason = iota + 1 // its client closed it
+	ReasonExpired                      // the leader had not heard from it for its timeout
+	ReasonKilled                       // an operator ended it
 )
 
 // String returns the reason's name, as operators see it.
-func (r Reason) String() string {
+func (r EndReason) String() string {
 	switch r {
-	case Closed:
+	case ReasonClosed:
 		return "closed"
-	case Expired:
+	case ReasonExpired:
 		return "expired"
-	case Killed:
+	case ReasonKilled:
 		return "killed"
 	}
 	return "unknown"
 }
 
-// End says how a session ended.
-type End struct {
-	Number     uint64 // counts the ends, from 1
-	Session    jute.SessionID
-	Address    string // of the client that connected last
-	Member     uint32 // that the session was attached to
-	Leader     uint32 // the member that led
-	Term       uint64 // raft's, in which it led
-	AtMs       int64  // by the log's time, in ms since 1970
-	Zxid       int64  // of the transaction that ended the session
-	Reason     Reason
-	Silent     time.Duration // how long the leader had not heard from the session; 0 if its client closed it
-	Timeout    time.Duration // granted by the last connect
-	Ephemerals int           // how many ephemeral nodes the session had
-	By         string        // who asked for it, if an operator did
+// SessionEnd says how a session ended.
+type SessionEnd struct {
+	Number         uint64 // counts the ends, from 1
+	Session        jute.SessionID
+	Address        string // of the client that connected last
+	Member         uint32 // that the session was attached to
+	Leader         uint32 // the member that led
+	Term           uint64 // raft's, in which it led
+	AtMs           int64  // by the log's time, in ms since 1970
+	Zxid           int64  // of the transaction that ended the session
+	Reason         EndReason
+	SilentFor      time.Duration // how long the leader had not heard from the session; 0 if its client closed it
+	Timeout        time.Duration // granted by the last connect
+	EphemeralCount int           // how many ephemeral nodes the session had
+	RequestedBy    string        // who asked for it, if an operator did
 }
 
-// At returns when the session ended, by the log's time.
-func (e *End) At() time.Time { return time.UnixMilli(e.AtMs) }
+// EndedAt returns when the session ended, by the log's time.
+func (e *SessionEnd) EndedAt() time.Time { return time.UnixMilli(e.AtMs) }
 
 // maxSilentMs is the longest silence that is reported, in milliseconds. A year says as much as any
 // longer time, and fits a time.Duration.
 const maxSilentMs = 365 * 24 * 3600 * 1000
 
-// silence returns the silence that a transaction reports.
-func silence(ms uint64) time.Duration { return time.Duration(min(ms, maxSilentMs)) * time.Millisecond }
+// silenceOf returns the silence that a transaction reports.
+func silenceOf(ms uint64) time.Duration {
+	return time.Duration(min(ms, maxSilentMs)) * time.Millisecond
+}
 
-// ends holds the last ends of sessions. Their numbers follow one another without a gap.
-type ends struct {
-	kept  sorted[endNumber, *End]
-	count uint64 // how many were ever kept, and so the newest one's number
-	sum   uint64 // of the hashes of those in kept; see DigestVersion
+// sessionEnds holds the last ends of sessions. Their numbers follow one another without a gap.
+type sessionEnds struct {
+	byNumber sortedMap[endNumber, *SessionEnd]
+	total    uint64 // how many were ever kept, and so the newest one's number
+	hashSum  uint64 // of the hashes of those in kept; see DigestVersion
 }
 
 // endNumber orders the ends as the log does.
@@ -85,56 +87,56 @@ type endNumber uint64
 
 func (n endNumber) compare(m endNumber) int { return cmp.Compare(n, m) }
 
-// keep adds end with the next number, which it returns. It drops the oldest ones if there are more
+// addNext adds end with the next number, which it returns. It drops the oldest ones if there are more
 // than most.
-func (k *ends) keep(gen uint64, end End, most int) (number uint64) {
-	k.count++
-	end.Number = k.count
+func (k *sessionEnds) addNext(gen uint64, end SessionEnd, most int) (number uint64) {
+	k.total++
+	end.Number = k.total
 	k.put(gen, &end)
-	for k.kept.n > most {
-		oldest := endNumber(k.count - uint64(k.kept.n) + 1)
-		if old, ok := k.kept.get(oldest); ok {
-			k.sum -= old.hash()
+	for k.byNumber.length > most {
+		oldest := endNumber(k.total - uint64(k.byNumber.length) + 1)
+		if old, ok := k.byNumber.get(oldest); ok {
+			k.hashSum -= old.hash()
 		}
-		k.kept.drop(gen, oldest)
+		k.byNumber.delete(gen, oldest)
 	}
 	return end.Number
 }
 
-func (k *ends) put(gen uint64, end *End) {
-	k.kept.put(gen, endNumber(end.Number), end)
-	k.sum += end.hash()
+func (k *sessionEnds) put(gen uint64, end *SessionEnd) {
+	k.byNumber.put(gen, endNumber(end.Number), end)
+	k.hashSum += end.hash()
 }
 
 // hash covers every field of e.
-func (e *End) hash() uint64 {
+func (e *SessionEnd) hash() uint64 {
 	var room [128]byte
 	p := room[:0]
-	p = add(p, e.Number)
-	p = add(p, uint64(e.Session))
-	p = add(p, xxhash.Sum64String(e.Address))
-	p = add(p, uint64(e.Member))
-	p = add(p, uint64(e.Leader))
-	p = add(p, e.Term)
-	p = add(p, uint64(e.AtMs))
-	p = add(p, uint64(e.Zxid))
-	p = add(p, uint64(e.Reason))
-	p = add(p, uint64(e.Silent))
-	p = add(p, uint64(e.Timeout))
-	p = add(p, uint64(e.Ephemerals))
-	p = add(p, xxhash.Sum64String(e.By))
+	p = appendField(p, e.Number)
+	p = appendField(p, uint64(e.Session))
+	p = appendField(p, xxhash.Sum64String(e.Address))
+	p = appendField(p, uint64(e.Member))
+	p = appendField(p, uint64(e.Leader))
+	p = appendField(p, e.Term)
+	p = appendField(p, uint64(e.AtMs))
+	p = appendField(p, uint64(e.Zxid))
+	p = appendField(p, uint64(e.Reason))
+	p = appendField(p, uint64(e.SilentFor))
+	p = appendField(p, uint64(e.Timeout))
+	p = appendField(p, uint64(e.EphemeralCount))
+	p = appendField(p, xxhash.Sum64String(e.RequestedBy))
 	return xxhash.Sum64(p)
 }
 
-// sound reports whether e can be in a state.
-func (e *End) sound() bool {
+// isValid reports whether e can be in a state.
+func (e *SessionEnd) isValid() bool {
 	switch {
-	case e.Session == 0 || len(e.Address) > maxAddress || len(e.By) > MaxBy:
+	case e.Session == 0 || len(e.Address) > maxAddressBytes || len(e.RequestedBy) > MaxRequester:
 		return false
-	case e.Reason < Closed || e.Reason > Killed:
+	case e.Reason < ReasonClosed || e.Reason > ReasonKilled:
 		return false
-	case e.Silent < 0 || e.Silent > maxSilentMs*time.Millisecond:
+	case e.SilentFor < 0 || e.SilentFor > maxSilentMs*time.Millisecond:
 		return false
 	}
-	return (e.Reason == Killed || e.By == "") && (e.Reason != Closed || e.Silent == 0)
+	return (e.Reason == ReasonKilled || e.RequestedBy == "") && (e.Reason != ReasonClosed || e.SilentFor == 0)
 }

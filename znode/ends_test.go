@@ -13,7 +13,7 @@ import (
 )
 
 // ended returns the ends that the state keeps, newest first.
-func (w *world) ended() []End { return slices.Collect(w.s().EndsBefore(0)) }
+func (w *world) ended() []SessionEnd { return slices.Collect(w.s().SessionEndsBefore(0)) }
 
 // Each end says what the log knows about it, whatever the reason.
 func TestEnds(t *testing.T) {
@@ -22,8 +22,8 @@ func TestEnds(t *testing.T) {
 	moved, _ := expired.attach(2, expired.since(), password(expired.id))
 	moved.create("/e", 1)
 	moved.create("/f", 1)
-	var want []End
-	ends := func(k *client, end End, run func()) {
+	var want []SessionEnd
+	ends := func(k *client, end SessionEnd, run func()) {
 		t.Helper()
 		s, _ := w.s().Session(k.id)
 		run()
@@ -34,26 +34,26 @@ func TestEnds(t *testing.T) {
 			t.Errorf("the hooks are told %+v, want %+v", w.heard.end, end)
 		}
 	}
-	ends(closed, End{Reason: Closed}, func() { closed.must(closed.close()) })
-	ends(expired, End{Reason: Expired, Silent: 6001 * time.Millisecond, Ephemerals: 2}, func() {
+	ends(closed, SessionEnd{Reason: ReasonClosed}, func() { closed.must(closed.close()) })
+	ends(expired, SessionEnd{Reason: ReasonExpired, SilentFor: 6001 * time.Millisecond, EphemeralCount: 2}, func() {
 		body := message(&proto.Expire{Since: w.index, SilentMs: 6001})
 		w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(expired.id), Body: body})
 	})
 	w.rule(w.rules) // another term
-	ends(killed, End{Reason: Killed, Silent: 1500 * time.Millisecond, By: "alice"}, func() { w.kill(killed.id, killed.since(), "alice") })
+	ends(killed, SessionEnd{Reason: ReasonKilled, SilentFor: 1500 * time.Millisecond, RequestedBy: "alice"}, func() { w.kill(killed.id, killed.since(), "alice") })
 
 	if got := w.ended(); !slices.Equal(got, want) {
 		t.Errorf("ends %+v\nwant %+v", got, want)
 	}
 	for before, n := range map[uint64]int{0: 3, 1: 0, 2: 1, 3: 2, 4: 3, 1 << 60: 3} {
-		if got := slices.Collect(w.s().EndsBefore(before)); !slices.Equal(got, want[3-n:]) {
+		if got := slices.Collect(w.s().SessionEndsBefore(before)); !slices.Equal(got, want[3-n:]) {
 			t.Errorf("before %d: %+v", before, got)
 		}
 	}
-	if want[2].At() != time.UnixMilli(want[2].AtMs) {
-		t.Errorf("it ended at %v", want[2].At())
+	if want[2].EndedAt() != time.UnixMilli(want[2].AtMs) {
+		t.Errorf("it ended at %v", want[2].EndedAt())
 	}
-	for reason, name := range map[Reason]string{Closed: "closed", Expired: "expired", Killed: "killed", 0: "unknown"} {
+	for reason, name := range map[EndReason]string{ReasonClosed: "closed", ReasonExpired: "expired", ReasonKilled: "killed", 0: "unknown"} {
 		if reason.String() != name {
 			t.Errorf("reason %d is %q, want %q", reason, reason, name)
 		}
@@ -110,7 +110,7 @@ func TestKill(t *testing.T) {
 			t.Errorf("a resume after the kill: %v", r.Code)
 		}
 	})
-	longest := strings.Repeat("x", MaxBy)
+	longest := strings.Repeat("x", MaxRequester)
 	for name, tt := range map[string]struct {
 		make func(k *client, seen uint64) *proto.Txn
 		want jute.Code
@@ -152,7 +152,7 @@ func TestKill(t *testing.T) {
 		w.heard.log = nil
 		w.entry(w.next(1, first), w.next(1, second), first) // the first one is in the log twice
 		w.wantLog(fmt.Sprintf("killed %v of {1 %d} ephemerals 0", k.id, k.conn), "applied kill 0", fmt.Sprintf("applied kill %d", jute.SessionExpired), "dropped kill 2", "end")
-		if got := w.ended(); len(got) != 1 || got[0].By != "alice" {
+		if got := w.ended(); len(got) != 1 || got[0].RequestedBy != "alice" {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -160,7 +160,7 @@ func TestKill(t *testing.T) {
 		w := newWorld(t)
 		k := w.connect()
 		w.kill(k.id, k.since(), longest)
-		if got := w.ended(); len(got) != 1 || got[0].By != longest {
+		if got := w.ended(); len(got) != 1 || got[0].RequestedBy != longest {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -9,31 +9,31 @@ import (
 	"rollcall/zk/jute"
 )
 
-// filler takes the parts of a snapshot in their order, and checks each. Restore fills a content with
+// snapshotBuilder takes the parts of a snapshot in their order, and checks each. Restore fills a content with
 // one, Verify and ReadImage read with one, and an ImageWriter writes nothing that its filler refuses.
-type filler struct {
+type snapshotBuilder struct {
 	content
-	head  Head
-	acls  acls
-	gen   uint64
-	b     *blockReader // nil in an ImageWriter
-	dry   bool         // count the nodes without keeping them
-	visit Visitor
-	lists map[*acl][]jute.ACL // as visit gets them
+	head      ImageHead
+	acls      aclTable
+	gen       uint64
+	blocks    *blockReader // nil in an ImageWriter
+	countOnly bool         // count the nodes without keeping them
+	visitor   ImageVisitor
+	listsSeen map[*acl][]jute.ACL // as visit gets them
 
 	lastSession, lastUnswept jute.SessionID // the last ones taken
-	lastEnd                  int64          // the zxid of the last end taken
-	ended                    uint64         // how many ends were taken
+	lastEndZxid              int64          // the zxid of the last end taken
+	endsTaken                uint64         // how many ends were taken
 	lastPath                 string         // the last node's
-	builtins                 int            // how many nodes that are always there were taken
-	above                    []*node        // the last node, after its ancestors from the root on
+	builtinsTaken            int            // how many nodes that are always there were taken
+	ancestors                []*node        // the last node, after its ancestors from the root on
 }
 
-// read reads the whole snapshot and compares its digest.
-func (f *filler) read() error {
-	f.fill()
-	digest := f.b.u64()
-	if err := f.b.close(); err != nil {
+// readSnapshot reads the whole snapshot and compares its digest.
+func (f *snapshotBuilder) readSnapshot() error {
+	f.readSections()
+	digest := f.blocks.getUint64()
+	if err := f.blocks.closeStream(); err != nil {
 		return err
 	}
 	if own := f.digest(); own != digest {
@@ -42,7 +42,7 @@ func (f *filler) read() error {
 	return nil
 }
 
-func (f *filler) fill() {
+func (f *snapshotBuilder) readSections() {
 	f.readHead()
 	f.readSessions()
 	f.readUnswept()
@@ -50,65 +50,65 @@ func (f *filler) fill() {
 	f.readNodes()
 }
 
-// check fails the reading if why is not empty.
-func (f *filler) check(why string) {
+// failIf fails the reading if why is not empty.
+func (f *snapshotBuilder) failIf(why string) {
 	if why != "" {
-		f.b.corrupt("%s", why)
+		f.blocks.failCorrupt("%s", why)
 	}
 }
 
-func (f *filler) readHead() {
-	b := f.b
-	h := Head{Index: b.u64(), Zxid: int64(b.u64()), Now: int64(b.u64())}
-	h.Term = Term{Term: b.u64(), Nonce: b.u64(), Leader: b.u32(), Index: b.u64()}
-	h.Term.Rules = Rules{SkipACL: b.bool(), TTLNodes: b.bool(), EnforceQuota: b.bool(), X509: b.bool(), SASL: b.bool(), DataQuota: b.u64(), Reconfig: b.bool()}
-	for count := b.u32(); count > 0 && b.err == nil; count-- {
-		m := Progress{ID: b.u32(), Boot: b.u64(), Cursor: b.u64(), Format: b.u32(), Highest: jute.SessionID(b.u64())}
+func (f *snapshotBuilder) readHead() {
+	b := f.blocks
+	h := ImageHead{Index: b.getUint64(), Zxid: int64(b.getUint64()), TimeMs: int64(b.getUint64())}
+	h.Term = Term{Term: b.getUint64(), Nonce: b.getUint64(), Leader: b.getUint32(), Index: b.getUint64()}
+	h.Term.Rules = Rules{SkipACL: b.getBool(), TTLNodes: b.getBool(), EnforceQuota: b.getBool(), X509: b.getBool(), SASL: b.getBool(), DataQuota: b.getUint64(), Reconfig: b.getBool()}
+	for count := b.getUint32(); count > 0 && b.err == nil; count-- {
+		m := MemberProgress{ID: b.getUint32(), Boot: b.getUint64(), Cursor: b.getUint64(), Format: b.getUint32(), HighestSession: jute.SessionID(b.getUint64())}
 		if len(h.Members) > maxMember {
-			b.corrupt("more than %d members", maxMember+1)
+			b.failCorrupt("more than %d members", maxMember+1)
 		}
 		h.Members = append(h.Members, m)
 	}
-	h.Roster = f.readRoster()
-	h.Sessions = b.u64()
+	h.ServerList = f.readServerList()
+	h.SessionCount = b.getUint64()
 	if b.err == nil {
-		f.check(f.takeHead(h))
+		f.failIf(f.acceptHead(h))
 	}
-	if b.err == nil && f.visit.Head != nil {
-		b.fail(f.visit.Head(h))
+	if b.err == nil && f.visitor.Head != nil {
+		b.failWith(f.visitor.Head(h))
 	}
 }
 
-// readRoster reads what sections.roster wrote.
-func (f *filler) readRoster() Roster {
-	b := f.b
-	r := Roster{Version: int64(b.u64())}
+// readServerList reads what sections.roster wrote.
+func (f *snapshotBuilder) readServerList() ServerList {
+	b := f.blocks
+	r := ServerList{Version: int64(b.getUint64())}
 	if r.Version == 0 || b.err != nil {
 		return r
 	}
-	b.raw(r.Ensemble[:])
-	text := b.text()
+	b.getBytes(r.EnsembleID[:])
+	text := b.getText()
 	if b.err != nil {
 		return r
 	}
 	var err error
 	if r.Servers, err = serverlist.ParseList(text); err != nil || r.Servers.Text() != text {
-		b.corrupt(notCanonical)
+		b.failCorrupt(notCanonical)
 	}
 	return r
 }
 
-// takeHead returns why a snapshot cannot have this head, or "" if it can.
-func (f *filler) takeHead(h Head) (why string) {
+// acceptHead returns why a snapshot cannot have this head, or "" if it can.
+func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 	f.head = h
-	f.index, f.zxid, f.now, f.term, f.roster = h.Index, h.Zxid, h.Now, h.Term, h.Roster
-	if why := h.Roster.sound(h.Zxid); why != "" {
+	f.lastIndex, f.zxid, f.timeMs, f.term, f.serverList = h.Index, h.Zxid, h.TimeMs, h.Term, h.ServerList
+	if why := h.ServerList.invalidReason(h.Zxid); why != "" {
 		return why
 	}
 	last := -1
 	for _, p := range h.Members {
-		m := member{boot: p.Boot, cursor: p.Cursor, format: p.Format, highest: uint64(p.Highest)}
-		if p.ID > maxMember || int(p.ID) <= last || m == (member{}) || m.highest != 0 && uint32(m.highest>>56) != p.ID {
+		m := member{boot: p.Boot, cursor: p.Cursor, format: p.Format, highestSession: uint64(p.HighestSession)}
+		if p.ID > maxMember || int(p.ID) <= last || m == (member{}) || m.highestSession != 0 && uint32(m.highestSession>>56) != p.ID {
 			return fmt.Sprintf("member %d does not follow %d", p.ID, last)
 		}
 		f.members[p.ID], last = m, int(p.ID)
@@ -116,39 +116,39 @@ func (f *filler) takeHead(h Head) (why string) {
 	return ""
 }
 
-// opened reports whether a session with this id can ever have been opened.
-func (f *filler) opened(id jute.SessionID) bool {
-	return uint64(id) <= f.members[uint64(id)>>56].highest
+// everOpened reports whether a session with this id can ever have been opened.
+func (f *snapshotBuilder) everOpened(id jute.SessionID) bool {
+	return uint64(id) <= f.members[uint64(id)>>56].highestSession
 }
 
-func (f *filler) readSessions() {
-	b := f.b
-	for count := f.head.Sessions; count > 0 && b.err == nil; count-- {
-		s := &Session{ID: jute.SessionID(b.u64()), Timeout: time.Duration(b.u32()) * time.Millisecond}
-		b.raw(s.Password[:])
-		s.Owner = Owner{Member: b.u32(), Conn: b.u64()}
-		s.Since = b.u64()
-		s.CreatedMs = int64(b.u64())
-		s.Address = b.text()
-		who := b.text()
+func (f *snapshotBuilder) readSessions() {
+	b := f.blocks
+	for count := f.head.SessionCount; count > 0 && b.err == nil; count-- {
+		s := &Session{ID: jute.SessionID(b.getUint64()), Timeout: time.Duration(b.getUint32()) * time.Millisecond}
+		b.getBytes(s.Password[:])
+		s.Owner = SessionOwner{Member: b.getUint32(), Conn: b.getUint64()}
+		s.OwnerIndex = b.getUint64()
+		s.CreatedMs = int64(b.getUint64())
+		s.Address = b.getText()
+		who := b.getText()
 		if b.err != nil {
 			return
 		}
 		if _, ok := decodeIdentities(who); !ok {
-			b.corrupt("session %v has identities that cannot be decoded", s.ID)
+			b.failCorrupt("session %v has identities that cannot be decoded", s.ID)
 			return
 		}
-		s.Who = identitiesIn(who)
-		f.check(f.takeSession(s))
-		if b.err == nil && f.visit.Session != nil {
-			b.fail(f.visit.Session(*s))
+		s.Identities = identitiesOfText(who)
+		f.failIf(f.acceptSession(s))
+		if b.err == nil && f.visitor.Session != nil {
+			b.failWith(f.visitor.Session(*s))
 		}
 	}
 }
 
-// takeSession takes the next session, or returns why it cannot be the next one.
-func (f *filler) takeSession(s *Session) (why string) {
-	if compareIDs(s.ID, f.lastSession) <= 0 || !f.opened(s.ID) || len(s.Address) > maxAddress {
+// acceptSession takes the next session, or returns why it cannot be the next one.
+func (f *snapshotBuilder) acceptSession(s *Session) (why string) {
+	if compareIDs(s.ID, f.lastSession) <= 0 || !f.everOpened(s.ID) || len(s.Address) > maxAddressBytes {
 		return fmt.Sprintf("session %v does not follow %v", s.ID, f.lastSession)
 	}
 	f.putSession(f.gen, s)
@@ -156,237 +156,239 @@ func (f *filler) takeSession(s *Session) (why string) {
 	return ""
 }
 
-func (f *filler) readUnswept() {
-	b := f.b
-	f.head.Unswept = b.u64()
-	for count := f.head.Unswept; count > 0 && b.err == nil; count-- {
-		id := jute.SessionID(b.u64())
-		f.check(f.takeUnswept(id)) // if id could not be read, b keeps that error
-		if b.err == nil && f.visit.Unswept != nil {
-			b.fail(f.visit.Unswept(id))
+func (f *snapshotBuilder) readUnswept() {
+	b := f.blocks
+	f.head.UnsweptCount = b.getUint64()
+	for count := f.head.UnsweptCount; count > 0 && b.err == nil; count-- {
+		id := jute.SessionID(b.getUint64())
+		f.failIf(f.acceptUnswept(id)) // if id could not be read, b keeps that error
+		if b.err == nil && f.visitor.Unswept != nil {
+			b.failWith(f.visitor.Unswept(id))
 		}
 	}
 }
 
-// takeUnswept takes the next ended session with nodes left, or returns why it cannot be the next one.
-func (f *filler) takeUnswept(id jute.SessionID) (why string) {
-	if _, lives := f.sessions.get(sessionKey(id)); lives || compareIDs(id, f.lastUnswept) <= 0 || !f.opened(id) {
+// acceptUnswept takes the next ended session with nodes left, or returns why it cannot be the next one.
+func (f *snapshotBuilder) acceptUnswept(id jute.SessionID) (why string) {
+	if _, lives := f.sessions.get(sessionKey(id)); lives || compareIDs(id, f.lastUnswept) <= 0 || !f.everOpened(id) {
 		return fmt.Sprintf("ended session %v lives, or does not follow %v", id, f.lastUnswept)
 	}
-	f.unswept.put(f.gen, sessionKey(id), struct{}{})
+	f.unsweptSessions.put(f.gen, sessionKey(id), struct{}{})
 	f.lastUnswept = id
 	return ""
 }
 
-func (f *filler) readEnds() {
-	b := f.b
-	ever := b.u64()
-	n := b.u64()
-	f.check(f.takeEnds(ever, n))
+func (f *snapshotBuilder) readEnds() {
+	b := f.blocks
+	ever := b.getUint64()
+	n := b.getUint64()
+	f.failIf(f.acceptEndCounts(ever, n))
 	for ; n > 0 && b.err == nil; n-- {
-		e := f.readEnd()
+		e := f.readOneEnd()
 		if b.err != nil {
 			return
 		}
-		f.check(f.takeEnd(e))
-		if b.err == nil && f.visit.End != nil {
-			b.fail(f.visit.End(*e))
+		f.failIf(f.acceptEnd(e))
+		if b.err == nil && f.visitor.End != nil {
+			b.failWith(f.visitor.End(*e))
 		}
 	}
 }
 
-// takeEnds takes how many ends were ever kept, and how many the snapshot has.
-func (f *filler) takeEnds(ever, n uint64) (why string) {
+// acceptEndCounts takes how many ends were ever kept, and how many the snapshot has.
+func (f *snapshotBuilder) acceptEndCounts(ever, n uint64) (why string) {
 	if n > min(ever, maxEnds) || n == 0 && ever > 0 {
 		return fmt.Sprintf("%d of %d ends of sessions", n, ever)
 	}
-	f.head.EndsEver, f.head.Ends, f.ends.count = ever, n, ever
+	f.head.EndsTotal, f.head.EndCount, f.sessionEnds.total = ever, n, ever
 	return ""
 }
 
-// readEnd reads an end, which has the number that is due.
-func (f *filler) readEnd() *End {
-	b := f.b
-	e := &End{Session: jute.SessionID(b.u64()), Address: b.text(), Member: b.u32(), Leader: b.u32(), Term: b.u64(), AtMs: int64(b.u64()), Zxid: int64(b.u64())}
-	if reason := b.u32(); reason <= uint32(Killed) {
-		e.Reason = Reason(reason)
+// readOneEnd reads an end, which has the number that is due.
+func (f *snapshotBuilder) readOneEnd() *SessionEnd {
+	b := f.blocks
+	e := &SessionEnd{Session: jute.SessionID(b.getUint64()), Address: b.getText(), Member: b.getUint32(), Leader: b.getUint32(), Term: b.getUint64(), AtMs: int64(b.getUint64()), Zxid: int64(b.getUint64())}
+	if reason := b.getUint32(); reason <= uint32(ReasonKilled) {
+		e.Reason = EndReason(reason)
 	}
-	e.Silent = time.Duration(b.u64())
-	e.Timeout = time.Duration(b.u32()) * time.Millisecond
-	e.Ephemerals = int(b.u32())
-	e.By = b.text()
-	e.Number = f.dueEnd()
+	e.SilentFor = time.Duration(b.getUint64())
+	e.Timeout = time.Duration(b.getUint32()) * time.Millisecond
+	e.EphemeralCount = int(b.getUint32())
+	e.RequestedBy = b.getText()
+	e.Number = f.nextEndNumber()
 	return e
 }
 
-// dueEnd returns the number of the next end: those that were kept last have no gap.
-func (f *filler) dueEnd() uint64 { return f.head.EndsEver - f.head.Ends + 1 + f.ended }
+// nextEndNumber returns the number of the next end: those that were kept last have no gap.
+func (f *snapshotBuilder) nextEndNumber() uint64 {
+	return f.head.EndsTotal - f.head.EndCount + 1 + f.endsTaken
+}
 
-// takeEnd takes the next end, or returns why it cannot be the next one.
-func (f *filler) takeEnd(e *End) (why string) {
-	if !e.sound() || e.Number != f.dueEnd() || e.Zxid <= f.lastEnd || e.Zxid > f.zxid || !f.opened(e.Session) {
+// acceptEnd takes the next end, or returns why it cannot be the next one.
+func (f *snapshotBuilder) acceptEnd(e *SessionEnd) (why string) {
+	if !e.isValid() || e.Number != f.nextEndNumber() || e.Zxid <= f.lastEndZxid || e.Zxid > f.zxid || !f.everOpened(e.Session) {
 		return fmt.Sprintf("end %d, of session %v, does not follow the one before", e.Number, e.Session)
 	}
-	f.ends.put(f.gen, e)
-	f.lastEnd = e.Zxid
-	f.ended++
+	f.sessionEnds.put(f.gen, e)
+	f.lastEndZxid = e.Zxid
+	f.endsTaken++
 	return ""
 }
 
-func (f *filler) readNodes() {
-	b := f.b
+func (f *snapshotBuilder) readNodes() {
+	b := f.blocks
 	var lists []*acl
 	known := map[*acl]bool{}
-	f.head.Nodes = b.u64()
-	for count := f.head.Nodes; count > 0 && b.err == nil; count-- {
+	f.head.NodeCount = b.getUint64()
+	for count := f.head.NodeCount; count > 0 && b.err == nil; count-- {
 		n, l, aversion := f.readNode()
-		if number := b.u32(); int(number) < len(lists) {
+		if number := b.getUint32(); int(number) < len(lists) {
 			n.setACL(lists[number], aversion)
-		} else if a, ok := f.acls.parseACL(b.data()); ok && int(number) == len(lists) && !known[a] {
+		} else if a, ok := f.acls.parseACL(b.getNullable()); ok && int(number) == len(lists) && !known[a] {
 			n.setACL(a, aversion)
 			known[a], lists = true, append(lists, a)
 		} else {
-			b.corrupt("node %q has no list", n.path)
+			b.failCorrupt("node %q has no list", n.path)
 		}
 		if b.err != nil {
 			return
 		}
-		f.check(f.takeNode(n, l))
-		if b.err == nil && f.visit.Node != nil {
-			b.fail(f.visit.Node(f.imageOf(n)))
+		f.failIf(f.acceptNode(n, l))
+		if b.err == nil && f.visitor.Node != nil {
+			b.failWith(f.visitor.Node(f.imageNode(n)))
 		}
 	}
 	if b.err == nil {
-		f.check(f.lacks())
+		f.failIf(f.missingBuiltins())
 	}
 }
 
 // readNode reads a node, which ends as l says, without its access control list, which comes next. aversion is how often the list was
 // replaced.
-func (f *filler) readNode() (n *node, l life, aversion int32) {
-	b := f.b
-	n = &node{gen: f.gen, path: b.text(), data: pack(b.data()), czxid: int64(b.u64()), mzxid: int64(b.u64())}
-	pzxid := int64(b.u64())
-	n.ctime, n.mtime = int64(b.u64()), int64(b.u64())
-	n.data.version, aversion = int32(b.u32()), int32(b.u32())
-	n.setFamily(pzxid, int32(b.u32()))
-	l = f.readLife()
-	n.setLife(l)
+func (f *snapshotBuilder) readNode() (n *node, l lifetime, aversion int32) {
+	b := f.blocks
+	n = &node{gen: f.gen, path: b.getText(), data: packData(b.getNullable()), czxid: int64(b.getUint64()), mzxid: int64(b.getUint64())}
+	pzxid := int64(b.getUint64())
+	n.ctime, n.mtime = int64(b.getUint64()), int64(b.getUint64())
+	n.data.version, aversion = int32(b.getUint32()), int32(b.getUint32())
+	n.setChildHistory(pzxid, int32(b.getUint32()))
+	l = f.readLifetime()
+	n.setLifetime(l)
 	return n, l, aversion
 }
 
-// readLife reads what sections.life wrote.
-func (f *filler) readLife() life {
-	b := f.b
-	var l life
+// readLifetime reads what sections.life wrote.
+func (f *snapshotBuilder) readLifetime() lifetime {
+	b := f.blocks
+	var l lifetime
 	sound := true
-	switch kind := b.u32(); kind {
+	switch kind := b.getUint32(); kind {
 	case kindPlain:
 	case kindEphemeral:
-		l.owner = jute.SessionID(b.u64())
+		l.owner = jute.SessionID(b.getUint64())
 		sound = l.owner != 0
 	case kindContainer:
-		l.container = true
+		l.isContainer = true
 	case kindTTL:
-		l.ttl = int64(b.u64())
-		sound = l.ttl != 0
+		l.ttlMs = int64(b.getUint64())
+		sound = l.ttlMs != 0
 	default:
 		sound = false
 	}
 	if !sound {
-		b.corrupt("%s", wrongLife)
+		b.failCorrupt("%s", invalidLifetime)
 	}
 	return l
 }
 
-// wrongLife says that no node can end in the way that a snapshot says.
-const wrongLife = "a node is of no kind, or is owned by no session"
+// invalidLifetime says that no node can end in the way that a snapshot says.
+const invalidLifetime = "a node is of no kind, or is owned by no session"
 
-// mayOwn reports whether a node may end like that: its session is in the snapshot, or its time is one
+// validLifetime reports whether a node may end like that: its session is in the snapshot, or its time is one
 // that a client can set.
-func (f *filler) mayOwn(l life) bool {
+func (f *snapshotBuilder) validLifetime(l lifetime) bool {
 	if l.owner != 0 {
 		_, lives := f.sessions.get(sessionKey(l.owner))
-		_, left := f.unswept.get(sessionKey(l.owner))
-		return (lives || left) && l.ttl == 0 && !l.container
+		_, left := f.unsweptSessions.get(sessionKey(l.owner))
+		return (lives || left) && l.ttlMs == 0 && !l.isContainer
 	}
-	return l.ttl == 0 || l.ttl > 0 && l.ttl <= jute.MaxTTL && !l.container
+	return l.ttlMs == 0 || l.ttlMs > 0 && l.ttlMs <= jute.MaxTTL && !l.isContainer
 }
 
-// takeNode takes the next node, which ends as l says, or returns why it cannot be the next one.
-func (f *filler) takeNode(n *node, l life) (why string) {
-	if !f.mayOwn(l) {
-		return wrongLife
+// acceptNode takes the next node, which ends as l says, or returns why it cannot be the next one.
+func (f *snapshotBuilder) acceptNode(n *node, l lifetime) (why string) {
+	if !f.validLifetime(l) {
+		return invalidLifetime
 	}
-	if why := f.misplaced(n, f.lastPath); why != "" {
+	if why := f.placementError(n, f.lastPath); why != "" {
 		return fmt.Sprintf("node %q %s", n.path, why)
 	}
-	f.add(n)
+	f.addNode(n)
 	f.lastPath = n.path
 	if isBuiltin(n.path) {
-		f.builtins++
+		f.builtinsTaken++
 	}
 	return ""
 }
 
-// lacks returns which nodes are missing after the last one, or "".
-func (f *filler) lacks() (why string) {
-	if f.builtins < len(builtin) {
-		return fmt.Sprintf("%d of the %d nodes that are always there", f.builtins, len(builtin))
+// missingBuiltins returns which nodes are missing after the last one, or "".
+func (f *snapshotBuilder) missingBuiltins() (why string) {
+	if f.builtinsTaken < len(builtinPaths) {
+		return fmt.Sprintf("%d of the %d nodes that are always there", f.builtinsTaken, len(builtinPaths))
 	}
 	return ""
 }
 
-// add adds n below the last node of above.
-func (f *filler) add(n *node) {
-	f.above = append(f.above, n)
-	if f.dry {
-		f.nodes++
-		f.count(n)
+// addNode adds n below the last node of above.
+func (f *snapshotBuilder) addNode(n *node) {
+	f.ancestors = append(f.ancestors, n)
+	if f.countOnly {
+		f.nodeCount++
+		f.addHash(n)
 		return
 	}
-	f.link(f.gen, n)
+	f.linkNode(f.gen, n)
 }
 
-// parent returns the node at path, which is the parent of the next node, or nil if there is none.
+// parentAt returns the node at path, which is the parent of the next node, or nil if there is none.
 // In the order of a walk, this is the last node or one of its ancestors.
-func (f *filler) parent(path string) *node {
-	for ; len(f.above) > 0; f.above = f.above[:len(f.above)-1] {
-		if last := f.above[len(f.above)-1]; last.path == path {
+func (f *snapshotBuilder) parentAt(path string) *node {
+	for ; len(f.ancestors) > 0; f.ancestors = f.ancestors[:len(f.ancestors)-1] {
+		if last := f.ancestors[len(f.ancestors)-1]; last.path == path {
 			return last
 		}
 	}
 	return nil
 }
 
-// misplaced returns why n cannot follow the node at last, or "" if it can.
-func (f *filler) misplaced(n *node, last string) string {
-	if n.path == rootPath && last == "" && n.life() == (life{}) {
+// placementError returns why n cannot follow the node at last, or "" if it can.
+func (f *snapshotBuilder) placementError(n *node, last string) string {
+	if n.path == rootPath && last == "" && n.lifetime() == (lifetime{}) {
 		return ""
 	}
-	if !jute.ValidPath(n.path) || !follows(n.path, last) {
+	if !jute.ValidPath(n.path) || !comesAfter(n.path, last) {
 		return "is out of order"
 	}
-	above, _ := cutPath(n.path)
-	parent := f.parent(cmp.Or(above, rootPath))
+	above, _ := splitPath(n.path)
+	parent := f.parentAt(cmp.Or(above, rootPath))
 	switch {
 	case parent == nil:
 		return "has no parent"
-	case parent.life().owner != 0:
+	case parent.lifetime().owner != 0:
 		return "has an ephemeral parent"
-	case n.numCreates() < 0:
+	case n.numCreated() < 0:
 		return "has a wrong count of children"
-	case n.life() != (life{}) && isBuiltin(n.path):
+	case n.lifetime() != (lifetime{}) && isBuiltin(n.path):
 		return "cannot end"
-	case n.path == ConfigPath && n.mzxid == 0 && (!n.data.null() || n.data.version != 0):
+	case n.path == ConfigPath && n.mzxid == 0 && (!n.data.isNull() || n.data.version != 0):
 		return "is not every member's own"
 	}
 	return ""
 }
 
-// follows reports whether path comes after last in the order of a walk. Paths are compared by
+// comesAfter reports whether path comes after last in the order of a walk. Paths are compared by
 // parts, as if the slash were the lowest character.
-func follows(path, last string) bool {
+func comesAfter(path, last string) bool {
 	for i := range min(len(path), len(last)) {
 		if a, b := path[i], last[i]; a != b {
 			return b == '/' || a != '/' && a > b

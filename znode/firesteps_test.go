@@ -10,16 +10,16 @@ import (
 
 // missedOne searches all watches of a connection, and reports whether one of them has missed a change.
 func missedOne(s *State, w Watcher) bool {
-	missed, more := s.Watches().Search(w, true)
+	missed, more := s.Watches().SearchMissed(w, true)
 	for more && !missed {
-		missed, more = s.Watches().Search(w, false)
+		missed, more = s.Watches().SearchMissed(w, false)
 	}
 	return missed
 }
 
 // dropAll removes all watches of a connection.
 func dropAll(s *State, w Watcher) {
-	for s.Watches().Drop(w) {
+	for s.Watches().DropWatches(w) {
 		continue
 	}
 }
@@ -116,7 +116,7 @@ func TestFireStepsOfRemovals(t *testing.T) {
 	w := newWorld(t)
 	writer := w.connect()
 	writer.must(writer.create("/n", 0))
-	const each = 1 + eventSteps + removeSteps
+	const each = 1 + eventSteps + removalSteps
 	watchers := maxFireSteps/each + 1000
 	all := make([]silent, watchers)
 	for i := range all {
@@ -147,13 +147,13 @@ func TestWatchFiresDuringASearch(t *testing.T) {
 		_ = who.watchExists(fmt.Sprint("/none", i))
 	}
 	tables := &w.s().watches
-	tables.miss(dataTable, tables.tables[dataTable].paths["/missed"])
-	if missed, more := w.s().Watches().Search(who, true); missed || !more {
+	tables.markMissed(dataTable, tables.tables[dataTable].byPath["/missed"])
+	if missed, more := w.s().Watches().SearchMissed(who, true); missed || !more {
 		t.Fatalf("the first part: missed %t, more %t", missed, more)
 	}
 	writer.must(writer.create("/next", 0))
 	who.wantEvents("Created(/next)")
-	if missed, _ := w.s().Watches().Search(who, false); !missed {
+	if missed, _ := w.s().Watches().SearchMissed(who, false); !missed {
 		t.Error("the search has not found the change that was missed")
 	}
 }

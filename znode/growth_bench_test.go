@@ -35,7 +35,7 @@ func BenchmarkGrowth(b *testing.B) {
 		size := fmt.Sprintf("/nodes=%d", n)
 		before := heap()
 		k := newBench(b, n)
-		k.s.running.create = jute.CreateRequest{}
+		k.s.txn.createRequest = jute.CreateRequest{}
 		k.paths = nil
 		memory := heap() - before
 		for i := range n {
@@ -95,7 +95,7 @@ func growSnapshot(b *testing.B, k *bench, size string) {
 	})
 	b.Run("restore"+size, func(b *testing.B) {
 		for range b.N {
-			if err := New(Config{}).Restore(bytes.NewReader(out.Bytes())); err != nil {
+			if err := New(Config{}).RestoreSnapshot(bytes.NewReader(out.Bytes())); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -39,12 +39,12 @@ func TestIdentitiesAreTheSessions(t *testing.T) {
 	stale := &client{w: w, member: 1, conn: k.conn, id: k.id, ids: k.ids}
 	w.run(2, &proto.Txn{Session: int64(k.id), Conn: d.conn, Op: int32(jute.OpAttach), Ids: d.ids, Body: message(&proto.Attach{Password: password(k.id), TimeoutMs: 9000, Since: k.since()})})
 	want("an identify of the former connection", stale.do(jute.OpIdentify, nil), jute.SessionMoved)
-	if s, _ := w.s().Session(k.id); s.Who != IdentitiesOf(d.ids) {
-		t.Errorf("the resumed session has %v, want those of its connection, %v", s.Who.List(), d.ids)
+	if s, _ := w.s().Session(k.id); s.Identities != IdentitiesOf(d.ids) {
+		t.Errorf("the resumed session has %v, want those of its connection, %v", s.Identities.List(), d.ids)
 	}
 	d.auth("digest", "u:p")
-	if s, _ := w.s().Session(k.id); s.Who != IdentitiesOf(k.ids) {
-		t.Errorf("the session has %v, want %v", s.Who.List(), k.ids)
+	if s, _ := w.s().Session(k.id); s.Identities != IdentitiesOf(k.ids) {
+		t.Errorf("the session has %v, want %v", s.Identities.List(), k.ids)
 	}
 	if r := w.run(1, &proto.Txn{Conn: 5, Op: int32(jute.OpIdentify), Ids: owner.ids}); r.Code != jute.SessionExpired {
 		t.Errorf("an identify without a session: %v", r.Code)
@@ -58,19 +58,19 @@ func TestIdentitiesInSnapshot(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect().auth("digest", "u:p").auth("super", "")
 	s := restored(t, encode(t, w.s().Snapshot()))
-	if r, _ := s.Session(k.id); r.Who != IdentitiesOf(k.ids) || !slices.EqualFunc(r.Who.List(), k.ids, func(a, b *proto.Identity) bool { return pb.Equal(a, b) }) {
-		t.Errorf("restored %v, want %v", r.Who.List(), k.ids)
+	if r, _ := s.Session(k.id); r.Identities != IdentitiesOf(k.ids) || !slices.EqualFunc(r.Identities.List(), k.ids, func(a, b *proto.Identity) bool { return pb.Equal(a, b) }) {
+		t.Errorf("restored %v, want %v", r.Identities.List(), k.ids)
 	}
 	for _, text := range []string{"\x00\x00\x00\x02ip", "\x00\x00\x00\x03ip\x00\x00\x00\x00", "\xff\xff\xff\xff\x00\x00\x00\x00", "\x00\x00\x00\x01\xff\x00\x00\x00\x00"} {
 		record, _ := w.s().Session(k.id)
-		record.Who = identitiesIn(text)
+		record.Identities = identitiesOfText(text)
 		bad := w.s().Snapshot()
 		bad.putSession(w.s().gen.Load(), &record)
 		var b bytes.Buffer
 		if _, err := bad.WriteTo(&b); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Verify(&b); err == nil {
+		if _, _, err := VerifySnapshot(&b); err == nil {
 			t.Errorf("a snapshot with the identities %q is read", text)
 		}
 	}

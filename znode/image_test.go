@@ -16,7 +16,7 @@ import (
 
 // copyImage reads an image and writes it again, part by part.
 func copyImage(image []byte) ([]byte, error) {
-	h, _, err := ReadImage(bytes.NewReader(image), Visitor{}) // the head must know the counts
+	h, _, err := ReadImage(bytes.NewReader(image), ImageVisitor{}) // the head must know the counts
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func copyImage(image []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, digest, err := ReadImage(bytes.NewReader(image), Visitor{Session: w.Session, Unswept: w.Unswept, End: w.End, Node: w.Node})
+	_, digest, err := ReadImage(bytes.NewReader(image), ImageVisitor{Session: w.Session, Unswept: w.Unswept, End: w.End, Node: w.Node})
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +45,11 @@ func checkImage(t testing.TB, s *State) {
 	if err != nil || !bytes.Equal(again, image) {
 		t.Errorf("the copy of an image of %d bytes has %d bytes: %v", len(image), len(again), err)
 	}
-	h, digest, err := ReadImage(bytes.NewReader(image), Visitor{})
+	h, digest, err := ReadImage(bytes.NewReader(image), ImageVisitor{})
 	if err != nil || digest != s.Digest() {
 		t.Errorf("digest %016x, want %016x: %v", digest, s.Digest(), err)
 	}
-	if want := s.head(); fmt.Sprint(h) != fmt.Sprint(want) {
+	if want := s.imageHead(); fmt.Sprint(h) != fmt.Sprint(want) {
 		t.Errorf("head %+v, want %+v", h, want)
 	}
 }
@@ -58,7 +58,7 @@ func checkImage(t testing.TB, s *State) {
 func TestImage(t *testing.T) {
 	checkImage(t, sample(t).s())
 	checkImage(t, newWorld(t).s())
-	if _, err := NewImageWriter(new(bytes.Buffer), Head{Roster: Roster{Ensemble: [32]byte{1}}}); err == nil || !strings.Contains(err.Error(), "the list of servers has no version") {
+	if _, err := NewImageWriter(new(bytes.Buffer), ImageHead{ServerList: ServerList{EnsembleID: [32]byte{1}}}); err == nil || !strings.Contains(err.Error(), "the list of servers has no version") {
 		t.Errorf("a list without a version: %v", err)
 	}
 }
@@ -68,9 +68,9 @@ func TestImageNodes(t *testing.T) {
 	w := sample(t)
 	paths := 0
 	last := ""
-	_, _, err := ReadImage(iotest.OneByteReader(bytes.NewReader(encode(t, w.s().Snapshot()))), Visitor{
-		Head: func(h Head) error {
-			if h.Index != w.s().Index() || h.Zxid != w.s().Zxid() || h.Now != w.s().TimeMs() || h.Term != w.s().Term() || h.Sessions != uint64(w.s().SessionCount()) {
+	_, _, err := ReadImage(iotest.OneByteReader(bytes.NewReader(encode(t, w.s().Snapshot()))), ImageVisitor{
+		Head: func(h ImageHead) error {
+			if h.Index != w.s().Index() || h.Zxid != w.s().Zxid() || h.TimeMs != w.s().TimeMs() || h.Term != w.s().Term() || h.SessionCount != uint64(w.s().SessionCount()) {
 				t.Errorf("%+v", h)
 			}
 			return nil
@@ -81,22 +81,22 @@ func TestImageNodes(t *testing.T) {
 			}
 			return nil
 		},
-		Node: func(n Node) error {
+		Node: func(n ImageNode) error {
 			paths++
-			have := w.s().get(n.Path)
+			have := w.s().nodeAt(n.Path)
 			st := have.stat()
 			stat := jute.Stat{
 				Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime, Version: n.Version, Aversion: n.Aversion,
-				Cversion: 2*n.Creates - st.NumChildren, EphemeralOwner: n.Owner, DataLength: int32(len(n.Data)), NumChildren: st.NumChildren,
+				Cversion: 2*n.CreateCount - st.NumChildren, EphemeralOwner: n.OwnerSession, DataLength: int32(len(n.Data)), NumChildren: st.NumChildren,
 			}
-			life := have.life()
-			if stat != st || !bytes.Equal(n.Data, have.data.bytes()) || (n.Data == nil) != have.data.null() || n.Container != life.container || n.TTL != life.ttl {
+			life := have.lifetime()
+			if stat != st || !bytes.Equal(n.Data, have.data.bytes()) || (n.Data == nil) != have.data.isNull() || n.Container != life.isContainer || n.TTLMs != life.ttlMs {
 				t.Errorf("%s: %+v, want %+v", n.Path, n, st)
 			}
-			if fmt.Sprint(n.ACL) != fmt.Sprint(have.acl.list(true)) {
+			if fmt.Sprint(n.ACL) != fmt.Sprint(have.acl.visibleEntries(true)) {
 				t.Errorf("%s: list %v", n.Path, n.ACL)
 			}
-			if last != "" && !follows(n.Path, last) {
+			if last != "" && !comesAfter(n.Path, last) {
 				t.Errorf("%s after %s", n.Path, last)
 			}
 			last = n.Path
@@ -114,12 +114,12 @@ func TestImageVisitorFails(t *testing.T) {
 	stop := errors.New("stop")
 	calls := 0
 	fail := func() error { calls++; return stop }
-	for i, v := range []Visitor{
-		{Head: func(Head) error { return fail() }},
+	for i, v := range []ImageVisitor{
+		{Head: func(ImageHead) error { return fail() }},
 		{Session: func(Session) error { return fail() }},
 		{Unswept: func(jute.SessionID) error { return fail() }},
-		{End: func(End) error { return fail() }},
-		{Node: func(Node) error { return fail() }},
+		{End: func(SessionEnd) error { return fail() }},
+		{Node: func(ImageNode) error { return fail() }},
 	} {
 		if _, _, err := ReadImage(bytes.NewReader(image), v); !errors.Is(err, stop) || calls != i+1 {
 			t.Errorf("visitor %d: %v after %d calls", i, err, calls)
@@ -140,12 +140,12 @@ func (f *forged) write() error {
 	for _, id := range f.unsweptIDs() {
 		_ = w.Unswept(id)
 	}
-	for _, e := range f.ends.kept.all() {
+	for _, e := range f.sessionEnds.byNumber.all() {
 		_ = w.End(*e)
 	}
-	r := filler{}
+	r := snapshotBuilder{}
 	for _, n := range f.nodes {
-		of := r.imageOf(n)
+		of := r.imageNode(n)
 		d := jute.NewDecoder([]byte(n.acl.text))
 		count, _ := d.ReadCount(12)
 		of.ACL = make([]jute.ACL, max(count, 0))
@@ -205,13 +205,13 @@ func TestImageWriterRefuses(t *testing.T) {
 // An ImageWriter refuses what a snapshot cannot express.
 func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 	const first = 1<<56 + 1
-	head := Head{Members: []Progress{{ID: 1, Highest: first + 9}}, Zxid: 9, Sessions: 1, Ends: 1, EndsEver: 1, Nodes: 4}
+	head := ImageHead{Members: []MemberProgress{{ID: 1, HighestSession: first + 9}}, Zxid: 9, SessionCount: 1, EndCount: 1, EndsTotal: 1, NodeCount: 4}
 	open := slices.Clone(jute.OpenACL)
 	sound := func(w *ImageWriter) {
 		_ = w.Session(Session{ID: first, Timeout: time.Second})
-		_ = w.End(End{Number: 1, Session: first + 1, Reason: Closed, Zxid: 1})
+		_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
 		for _, path := range []string{"/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
-			_ = w.Node(Node{Path: path, ACL: open})
+			_ = w.Node(ImageNode{Path: path, ACL: open})
 		}
 	}
 	tests := []struct {
@@ -227,24 +227,24 @@ func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 			_ = w.Session(Session{ID: first})
 			_ = w.Session(Session{ID: first + 1})
 		}, "more than the 1 sessions"},
-		{"no session", func(w *ImageWriter) { _ = w.Node(Node{Path: "/", ACL: open}) }, "0 sessions, and the head says 1"},
+		{"no session", func(w *ImageWriter) { _ = w.Node(ImageNode{Path: "/", ACL: open}) }, "0 sessions, and the head says 1"},
 		{"session after nodes", func(w *ImageWriter) { sound(w); _ = w.Session(Session{ID: first + 2}) }, "sessions after nodes"},
 		{"end with another number", func(w *ImageWriter) {
 			_ = w.Session(Session{ID: first})
-			_ = w.End(End{Number: 2, Session: first + 1, Reason: Closed, Zxid: 1})
+			_ = w.End(SessionEnd{Number: 2, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
 		}, "end 2"},
 		{"end with a fraction", func(w *ImageWriter) {
 			_ = w.Session(Session{ID: first})
-			_ = w.End(End{Number: 1, Session: first + 1, Reason: Closed, Zxid: 1, Timeout: 1})
+			_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1, Timeout: 1})
 		}, "end 1 has a timeout of 1ns"},
 		{"end with fewer than no nodes", func(w *ImageWriter) {
 			_ = w.Session(Session{ID: first})
-			_ = w.End(End{Number: 1, Session: first + 1, Reason: Closed, Zxid: 1, Ephemerals: -1})
+			_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1, EphemeralCount: -1})
 		}, "-1 ephemeral nodes"},
 		{"nothing at all", func(*ImageWriter) {}, "0 sessions, and the head says 1"},
 		{"no nodes", func(w *ImageWriter) {
 			_ = w.Session(Session{ID: first})
-			_ = w.End(End{Number: 1, Session: first + 1, Reason: Closed, Zxid: 1})
+			_ = w.End(SessionEnd{Number: 1, Session: first + 1, Reason: ReasonClosed, Zxid: 1})
 		}, "0 nodes, and the head says 4"},
 	}
 	for _, tt := range tests {
@@ -257,29 +257,29 @@ func TestImageWriterRefusesWhatCannotBeWritten(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
 	}
-	both := func(n Node) {
+	both := func(n ImageNode) {
 		h := head
-		h.Nodes++
+		h.NodeCount++
 		w, err := NewImageWriter(new(bytes.Buffer), h)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sound(w)
-		if err := w.Node(n); err == nil || !strings.Contains(err.Error(), wrongLife) {
+		if err := w.Node(n); err == nil || !strings.Contains(err.Error(), invalidLifetime) {
 			t.Errorf("%+v: %v", n, err)
 		}
 	}
-	both(Node{Path: "/zz", ACL: open, Owner: first, Container: true})
-	both(Node{Path: "/zz", ACL: open, Owner: first, TTL: 1})
-	both(Node{Path: "/zz", ACL: open, Container: true, TTL: 1})
-	both(Node{Path: "/zz", ACL: open, TTL: math.MinInt64})
+	both(ImageNode{Path: "/zz", ACL: open, OwnerSession: first, Container: true})
+	both(ImageNode{Path: "/zz", ACL: open, OwnerSession: first, TTLMs: 1})
+	both(ImageNode{Path: "/zz", ACL: open, Container: true, TTLMs: 1})
+	both(ImageNode{Path: "/zz", ACL: open, TTLMs: math.MinInt64})
 }
 
 // An error of the writer below ends an image.
 func TestImageWriterFails(t *testing.T) {
 	w := sample(t)
 	image := encode(t, w.s().Snapshot())
-	h, _, err := ReadImage(bytes.NewReader(image), Visitor{})
+	h, _, err := ReadImage(bytes.NewReader(image), ImageVisitor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestImageWriterFails(t *testing.T) {
 		limited := &limitedWriter{left: limit * len(image) / 20, err: full}
 		iw, err := NewImageWriter(limited, h)
 		if err == nil {
-			_, _, err = ReadImage(bytes.NewReader(image), Visitor{Session: iw.Session, Unswept: iw.Unswept, End: iw.End, Node: iw.Node})
+			_, _, err = ReadImage(bytes.NewReader(image), ImageVisitor{Session: iw.Session, Unswept: iw.Unswept, End: iw.End, Node: iw.Node})
 		}
 		if err == nil && limit < 5 {
 			t.Errorf("nothing has failed before the end, with room for %d of %d bytes", limited.left, len(image))
@@ -331,7 +331,7 @@ func FuzzReadImage(f *testing.F) {
 			return
 		}
 		again, err := copyImage(b)
-		_, _, verr := Verify(bytes.NewReader(b))
+		_, _, verr := VerifySnapshot(bytes.NewReader(b))
 		if (err == nil) != (verr == nil) {
 			t.Fatalf("the copy says %v, Verify %v", err, verr)
 		}

@@ -14,152 +14,152 @@ import (
 // refuses what Restore would refuse. After the first error it writes nothing more, and all methods
 // return that error.
 type ImageWriter struct {
-	f     filler
-	out   *sections
-	head  Head
-	added uint64 // items of the list that is being written
-	err   error
+	builder      snapshotBuilder
+	sections     *sectionWriter
+	head         ImageHead
+	sectionItems uint64 // items of the list that is being written
+	err          error
 }
 
 // NewImageWriter writes the head of an image, which says how many items follow.
-func NewImageWriter(w io.Writer, h Head) (*ImageWriter, error) {
-	iw := &ImageWriter{f: filler{dry: true}, head: h}
-	why := iw.f.takeHead(h)
+func NewImageWriter(w io.Writer, h ImageHead) (*ImageWriter, error) {
+	iw := &ImageWriter{builder: snapshotBuilder{countOnly: true}, head: h}
+	why := iw.builder.acceptHead(h)
 	if why == "" {
-		why = iw.f.takeEnds(h.EndsEver, h.Ends)
+		why = iw.builder.acceptEndCounts(h.EndsTotal, h.EndCount)
 	}
 	if why != "" {
 		return nil, imageError(why)
 	}
-	iw.out = newSections(w, &iw.head)
-	return iw, iw.out.err
+	iw.sections = newSections(w, &iw.head)
+	return iw, iw.sections.err
 }
 
 func imageError(why string) error { return errors.New("znode: write image: " + why) }
 
 // Session adds the next session. Its timeout is in whole milliseconds.
 func (w *ImageWriter) Session(s Session) error {
-	if w.enter(sectionSessions) {
+	if w.beginItem(sectionSessions) {
 		if ms := s.Timeout.Milliseconds(); ms < 0 || ms > math.MaxUint32 || s.Timeout%1e6 != 0 {
-			return w.refuse(fmt.Sprintf("session %v has a timeout of %v", s.ID, s.Timeout))
+			return w.reject(fmt.Sprintf("session %v has a timeout of %v", s.ID, s.Timeout))
 		}
-		if why := w.f.takeSession(&s); why != "" {
-			return w.refuse(why)
+		if why := w.builder.acceptSession(&s); why != "" {
+			return w.reject(why)
 		}
-		w.out.session(&s)
+		w.sections.writeSession(&s)
 	}
-	return w.wrote()
+	return w.firstError()
 }
 
 // Unswept adds the next ended session with nodes left.
 func (w *ImageWriter) Unswept(id jute.SessionID) error {
-	if w.enter(sectionUnswept) {
-		if why := w.f.takeUnswept(id); why != "" {
-			return w.refuse(why)
+	if w.beginItem(sectionUnswept) {
+		if why := w.builder.acceptUnswept(id); why != "" {
+			return w.reject(why)
 		}
-		w.out.ended(id)
+		w.sections.writeUnswept(id)
 	}
-	return w.wrote()
+	return w.firstError()
 }
 
 // End adds the next end of a session. Its number is the one that is due.
-func (w *ImageWriter) End(e End) error {
-	if w.enter(sectionEnds) {
-		if ms := e.Timeout.Milliseconds(); ms < 0 || ms > math.MaxUint32 || e.Timeout%1e6 != 0 || uint64(e.Ephemerals) > math.MaxUint32 {
-			return w.refuse(fmt.Sprintf("end %d has a timeout of %v and %d ephemeral nodes", e.Number, e.Timeout, e.Ephemerals))
+func (w *ImageWriter) End(e SessionEnd) error {
+	if w.beginItem(sectionEnds) {
+		if ms := e.Timeout.Milliseconds(); ms < 0 || ms > math.MaxUint32 || e.Timeout%1e6 != 0 || uint64(e.EphemeralCount) > math.MaxUint32 {
+			return w.reject(fmt.Sprintf("end %d has a timeout of %v and %d ephemeral nodes", e.Number, e.Timeout, e.EphemeralCount))
 		}
-		if why := w.f.takeEnd(&e); why != "" {
-			return w.refuse(why)
+		if why := w.builder.acceptEnd(&e); why != "" {
+			return w.reject(why)
 		}
-		w.out.end(&e)
+		w.sections.writeEnd(&e)
 	}
-	return w.wrote()
+	return w.firstError()
 }
 
 // Node adds the next node.
-func (w *ImageWriter) Node(n Node) error {
-	if w.enter(sectionNodes) {
-		a, ok := w.f.acls.intern(n.ACL)
+func (w *ImageWriter) Node(n ImageNode) error {
+	if w.beginItem(sectionNodes) {
+		a, ok := w.builder.acls.internList(n.ACL)
 		if !ok || len(n.ACL) == 0 {
-			return w.refuse(fmt.Sprintf("node %q has no list", n.Path))
+			return w.reject(fmt.Sprintf("node %q has no list", n.Path))
 		}
-		to := nodeOf(n, a)
+		to := nodeFromImage(n, a)
 		if uint64(len(n.Path)) > math.MaxInt32 || uint64(len(n.Data)) > math.MaxInt32 {
-			return w.refuse(fmt.Sprintf("node %q has %d bytes of data", n.Path, len(n.Data)))
+			return w.reject(fmt.Sprintf("node %q has %d bytes of data", n.Path, len(n.Data)))
 		}
-		if why := w.f.takeNode(to, n.life()); why != "" {
-			return w.refuse(why)
+		if why := w.builder.acceptNode(to, n.lifetime()); why != "" {
+			return w.reject(why)
 		}
-		w.out.node(to)
+		w.sections.writeNode(to)
 	}
-	return w.wrote()
+	return w.firstError()
 }
 
 // Close ends the image and returns its digest. It does not close the writer below.
 func (w *ImageWriter) Close() (digest uint64, err error) {
-	if w.err == nil && w.skip(sectionNodes) && w.added < w.head.Nodes {
-		w.err = w.short()
+	if w.err == nil && w.advanceTo(sectionNodes) && w.sectionItems < w.head.NodeCount {
+		w.err = w.tooFewItems()
 	}
 	if w.err != nil {
 		return 0, w.err
 	}
-	if why := w.f.lacks(); why != "" {
-		return 0, w.refuse(why)
+	if why := w.builder.missingBuiltins(); why != "" {
+		return 0, w.reject(why)
 	}
-	digest = w.f.digest()
-	w.err = w.out.finish(digest)
+	digest = w.builder.digest()
+	w.err = w.sections.closeSnapshot(digest)
 	return digest, w.err
 }
 
-// enter makes to the list that is being written, and reports whether it may get another item.
-func (w *ImageWriter) enter(to section) bool {
+// beginItem makes to the list that is being written, and reports whether it may get another item.
+func (w *ImageWriter) beginItem(to section) bool {
 	switch {
 	case w.err != nil:
-	case to < w.out.at:
-		w.err = imageError(fmt.Sprintf("%s after %s", to, w.out.at))
-	case !w.skip(to):
-	case w.added == w.count(to):
-		w.err = imageError(fmt.Sprintf("more than the %d %s that the head says", w.added, to))
+	case to < w.sections.current:
+		w.err = imageError(fmt.Sprintf("%s after %s", to, w.sections.current))
+	case !w.advanceTo(to):
+	case w.sectionItems == w.expectedItems(to):
+		w.err = imageError(fmt.Sprintf("more than the %d %s that the head says", w.sectionItems, to))
 	default:
-		w.added++
+		w.sectionItems++
 		return true
 	}
 	return false
 }
 
-// skip ends the lists before to. It returns false if one of them is too short.
-func (w *ImageWriter) skip(to section) bool {
-	for w.out.at < to {
-		if w.added < w.count(w.out.at) {
-			w.err = w.short()
+// advanceTo ends the lists before to. It returns false if one of them is too short.
+func (w *ImageWriter) advanceTo(to section) bool {
+	for w.sections.current < to {
+		if w.sectionItems < w.expectedItems(w.sections.current) {
+			w.err = w.tooFewItems()
 			return false
 		}
-		w.out.reach(w.out.at + 1)
-		w.added = 0
+		w.sections.advanceTo(w.sections.current + 1)
+		w.sectionItems = 0
 	}
 	return true
 }
 
-// short returns the error for a list that ends too early.
-func (w *ImageWriter) short() error {
-	return imageError(fmt.Sprintf("%d %s, and the head says %d", w.added, w.out.at, w.count(w.out.at)))
+// tooFewItems returns the error for a list that ends too early.
+func (w *ImageWriter) tooFewItems() error {
+	return imageError(fmt.Sprintf("%d %s, and the head says %d", w.sectionItems, w.sections.current, w.expectedItems(w.sections.current)))
 }
 
-// count returns how many items a list has, by the head.
-func (w *ImageWriter) count(p section) uint64 {
-	return [...]uint64{w.head.Sessions, w.head.Unswept, w.head.Ends, w.head.Nodes}[p]
+// expectedItems returns how many items a list has, by the head.
+func (w *ImageWriter) expectedItems(p section) uint64 {
+	return [...]uint64{w.head.SessionCount, w.head.UnsweptCount, w.head.EndCount, w.head.NodeCount}[p]
 }
 
-// refuse makes the reason the first error.
-func (w *ImageWriter) refuse(why string) error {
+// reject makes the reason the first error.
+func (w *ImageWriter) reject(why string) error {
 	w.err = imageError(why)
 	return w.err
 }
 
-// wrote returns the first error, which may be one of writing.
-func (w *ImageWriter) wrote() error {
+// firstError returns the first error, which may be one of writing.
+func (w *ImageWriter) firstError() error {
 	if w.err == nil {
-		w.err = w.out.err
+		w.err = w.sections.err
 	}
 	return w.err
 }

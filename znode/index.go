@@ -2,93 +2,93 @@ package znode
 
 import "hash/maphash"
 
-// index finds nodes by their paths. It holds only the nodes and 16 bits of a hash of each path,
+// pathIndex finds nodes by their paths. It holds only the nodes and 16 bits of a hash of each path,
 // about 13 bytes a node. A map would hold every path a second time.
 //
 // It is cut into parts that grow one by one. Therefore no change waits until everything is
 // rehashed: it waits at most while one part is copied, 1/2048 of all. The index does not shrink.
 // Its order depends on chance and is never visible outside. The zero value cannot be used.
-type index struct {
-	seed  maphash.Seed
-	parts []part
-	n     int
+type pathIndex struct {
+	seed      maphash.Seed
+	shards    []indexShard
+	nodeCount int
 }
 
-// part is a hash table with linear probing. A node's home slot is as far through the table as its
+// indexShard is a hash table with linear probing. A node's home slot is as far through the table as its
 // hash is through the range of hashes. The node lies there, or after it in the same run of taken
 // slots; a run may wrap around to the front.
-type part struct {
+type indexShard struct {
 	hashes []uint16 // 0: the slot is free
 	nodes  []*node
-	n      int
+	used   int
 }
 
 const (
-	partBits  = 11
-	minPlaces = 8
+	shardBits = 11
+	minSlots  = 8
 )
 
-func newIndex() *index {
-	return &index{seed: maphash.MakeSeed(), parts: make([]part, 1<<partBits)}
+func newIndex() *pathIndex {
+	return &pathIndex{seed: maphash.MakeSeed(), shards: make([]indexShard, 1<<shardBits)}
 }
 
-// part returns the part that path belongs to, and its hash.
-func (x *index) part(path string) (p *part, hash uint16) {
+// shardOf returns the part that path belongs to, and its hash.
+func (x *pathIndex) shardOf(path string) (p *indexShard, hash uint16) {
 	h := maphash.String(x.seed, path)
-	return &x.parts[h>>(64-partBits)], max(uint16(h), 1)
+	return &x.shards[h>>(64-shardBits)], max(uint16(h), 1)
 }
 
 // get returns the node at path, or nil if there is none.
-func (x *index) get(path string) *node {
-	p, hash := x.part(path)
-	if i := p.find(hash, path); i >= 0 {
+func (x *pathIndex) get(path string) *node {
+	p, hash := x.shardOf(path)
+	if i := p.findSlot(hash, path); i >= 0 {
 		return p.nodes[i]
 	}
 	return nil
 }
 
 // put adds n. Its path must not be in the index yet.
-func (x *index) put(n *node) {
-	p, hash := x.part(n.path)
-	if p.n >= len(p.nodes)-len(p.nodes)/8 { // seven eighths
+func (x *pathIndex) put(n *node) {
+	p, hash := x.shardOf(n.path)
+	if p.used >= len(p.nodes)-len(p.nodes)/8 { // seven eighths
 		p.grow()
 	}
-	p.put(hash, n)
-	x.n++
+	p.insert(hash, n)
+	x.nodeCount++
 }
 
 // replace puts n in place of another node with the same path.
-func (x *index) replace(n *node) {
-	p, hash := x.part(n.path)
-	p.nodes[p.find(hash, n.path)] = n
+func (x *pathIndex) replace(n *node) {
+	p, hash := x.shardOf(n.path)
+	p.nodes[p.findSlot(hash, n.path)] = n
 }
 
-// drop removes the node at path, which must exist.
-func (x *index) drop(path string) {
-	p, hash := x.part(path)
-	p.free(p.find(hash, path))
-	x.n--
+// remove removes the node at path, which must exist.
+func (x *pathIndex) remove(path string) {
+	p, hash := x.shardOf(path)
+	p.freeSlot(p.findSlot(hash, path))
+	x.nodeCount--
 }
 
-// home returns the slot of a node with this hash if that slot is free.
-func (p *part) home(hash uint16) int {
+// homeSlot returns the slot of a node with this hash if that slot is free.
+func (p *indexShard) homeSlot(hash uint16) int {
 	return int(uint64(hash) * uint64(len(p.hashes)) >> 16)
 }
 
-// next returns the slot after i.
-func (p *part) next(i int) int {
+// nextSlot returns the slot after i.
+func (p *indexShard) nextSlot(i int) int {
 	if i++; i == len(p.hashes) {
 		return 0
 	}
 	return i
 }
 
-// find returns the slot of the node at path, or -1 if there is none.
-func (p *part) find(hash uint16, path string) int {
-	if p.n == 0 {
+// findSlot returns the slot of the node at path, or -1 if there is none.
+func (p *indexShard) findSlot(hash uint16, path string) int {
+	if p.used == 0 {
 		return -1
 	}
-	for i := p.home(hash); p.hashes[i] != 0; i = p.next(i) {
+	for i := p.homeSlot(hash); p.hashes[i] != 0; i = p.nextSlot(i) {
 		if p.hashes[i] == hash && p.nodes[i].path == path {
 			return i
 		}
@@ -96,42 +96,42 @@ func (p *part) find(hash uint16, path string) int {
 	return -1
 }
 
-func (p *part) put(hash uint16, n *node) {
-	i := p.home(hash)
+func (p *indexShard) insert(hash uint16, n *node) {
+	i := p.homeSlot(hash)
 	for p.hashes[i] != 0 {
-		i = p.next(i)
+		i = p.nextSlot(i)
 	}
 	p.hashes[i], p.nodes[i] = hash, n
-	p.n++
+	p.used++
 }
 
 // grow makes the part a quarter larger.
-func (p *part) grow() {
+func (p *indexShard) grow() {
 	old := *p
-	places := max(minPlaces, len(old.nodes)+len(old.nodes)/4)
-	*p = part{hashes: make([]uint16, places), nodes: make([]*node, places)}
+	places := max(minSlots, len(old.nodes)+len(old.nodes)/4)
+	*p = indexShard{hashes: make([]uint16, places), nodes: make([]*node, places)}
 	for i, hash := range old.hashes {
 		if hash != 0 {
-			p.put(hash, old.nodes[i])
+			p.insert(hash, old.nodes[i])
 		}
 	}
 }
 
-// free empties slot i. Later nodes of the run move back, at most to their home slots, so that they
+// freeSlot empties slot i. Later nodes of the run move back, at most to their home slots, so that they
 // are still found.
-func (p *part) free(i int) {
-	for j := p.next(i); p.hashes[j] != 0; j = p.next(j) {
-		if p.distance(p.home(p.hashes[j]), j) >= p.distance(i, j) {
+func (p *indexShard) freeSlot(i int) {
+	for j := p.nextSlot(i); p.hashes[j] != 0; j = p.nextSlot(j) {
+		if p.distance(p.homeSlot(p.hashes[j]), j) >= p.distance(i, j) {
 			p.hashes[i], p.nodes[i] = p.hashes[j], p.nodes[j]
 			i = j
 		}
 	}
 	p.hashes[i], p.nodes[i] = 0, nil
-	p.n--
+	p.used--
 }
 
 // distance returns how many slots j is after i.
-func (p *part) distance(i, j int) int {
+func (p *indexShard) distance(i, j int) int {
 	if j < i {
 		j += len(p.hashes)
 	}

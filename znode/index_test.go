@@ -18,30 +18,30 @@ func TestIndexPart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const paths = 60
 			rng := rand.New(rand.NewPCG(1, 1))
-			var p part
+			var p indexShard
 			want := map[int]*node{}
 			for step := range 4000 {
 				i := rng.IntN(paths)
-				n := &node{path: fmt.Sprint("/", i), data: packed{version: int32(step)}}
+				n := &node{path: fmt.Sprint("/", i), data: packedData{version: int32(step)}}
 				if want[i] == nil {
-					if p.n >= len(p.nodes)-len(p.nodes)/8 {
+					if p.used >= len(p.nodes)-len(p.nodes)/8 {
 						p.grow()
 					}
-					p.put(hash(i), n)
+					p.insert(hash(i), n)
 					want[i] = n
 				} else {
-					p.free(p.find(hash(i), n.path))
+					p.freeSlot(p.findSlot(hash(i), n.path))
 					delete(want, i)
 				}
 				for i := range paths {
-					at := p.find(hash(i), fmt.Sprint("/", i))
+					at := p.findSlot(hash(i), fmt.Sprint("/", i))
 					if (at >= 0) != (want[i] != nil) || at >= 0 && p.nodes[at] != want[i] {
 						t.Fatalf("step %d: /%d is at %d", step, i, at)
 					}
 				}
 			}
-			if p.n != len(want) {
-				t.Errorf("%d nodes, want %d", p.n, len(want))
+			if p.used != len(want) {
+				t.Errorf("%d nodes, want %d", p.used, len(want))
 			}
 		})
 	}
@@ -56,10 +56,10 @@ func TestIndex(t *testing.T) {
 		x.put(&node{path: path(i)})
 	}
 	for i := 0; i < nodes; i += 2 {
-		x.replace(&node{path: path(i), data: packed{version: 1}})
+		x.replace(&node{path: path(i), data: packedData{version: 1}})
 	}
 	for i := 0; i < nodes; i += 3 {
-		x.drop(path(i))
+		x.remove(path(i))
 	}
 	for i := range nodes + 1 {
 		n := x.get(path(i))
@@ -67,12 +67,12 @@ func TestIndex(t *testing.T) {
 			t.Fatalf("%s: %+v", path(i), n)
 		}
 	}
-	if x.n != nodes-(nodes+2)/3 {
-		t.Errorf("%d nodes", x.n)
+	if x.nodeCount != nodes-(nodes+2)/3 {
+		t.Errorf("%d nodes", x.nodeCount)
 	}
 	places := 0
-	for i := range x.parts {
-		places += len(x.parts[i].nodes)
+	for i := range x.shards {
+		places += len(x.shards[i].nodes)
 	}
 	if places > nodes*2 {
 		t.Errorf("%d slots for %d nodes", places, nodes)
@@ -89,8 +89,8 @@ func TestIndexFindsNodesNearTheirHomes(t *testing.T) {
 	steps := 0
 	for i := range nodes {
 		path := fmt.Sprint("/", i)
-		p, hash := x.part(path)
-		steps += p.distance(p.home(hash), p.find(hash, path))
+		p, hash := x.shardOf(path)
+		steps += p.distance(p.homeSlot(hash), p.findSlot(hash, path))
 	}
 	if mean := float64(steps) / nodes; mean > 8 {
 		t.Errorf("a node lies %.1f slots after its home on the average", mean)

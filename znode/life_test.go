@@ -19,9 +19,9 @@ func (w *world) reap(path string, neverUsedMs int64) {
 // due returns the paths that Reapable lists, two at a time.
 func (w *world) due(now, neverUsedMs int64) []string {
 	paths := []string{}
-	var last Candidate
+	var last ReapCandidate
 	for {
-		page := w.s().Reapable(now, neverUsedMs, last, 2)
+		page := w.s().ReapCandidates(now, neverUsedMs, last, 2)
 		if len(page) == 0 {
 			return paths
 		}
@@ -213,12 +213,12 @@ func TestTTLSwitchedOff(t *testing.T) {
 
 // Case 254: the kinds of nodes that creates in a multi make, and the types of their results.
 func TestKindsInMulti(t *testing.T) {
-	plain, container, session, timed := life{}, life{container: true}, life{owner: 1<<56 + 1}, life{ttl: 7}
+	plain, container, session, timed := lifetime{}, lifetime{isContainer: true}, lifetime{owner: 1<<56 + 1}, lifetime{ttlMs: 7}
 	tests := []struct {
 		op     jute.Op
 		mode   jute.CreateMode
 		result jute.Op
-		want   life
+		want   lifetime
 	}{
 		{jute.OpCreate, 0, 1, plain},
 		{jute.OpCreate, 1, 1, session},
@@ -243,7 +243,7 @@ func TestKindsInMulti(t *testing.T) {
 			k := w.connect()
 			r := k.must(k.multi(jute.MultiOp{Op: tt.op, Create: createOp("/n", "", tt.mode, jute.OpenACL), TTL: 7}))
 			got := r.Multi[0]
-			if n := w.s().get(got.Path); got.Op != tt.result || n == nil || n.life() != tt.want || got.Stat.EphemeralOwner != tt.want.owner {
+			if n := w.s().nodeAt(got.Path); got.Op != tt.result || n == nil || n.lifetime() != tt.want || got.Stat.EphemeralOwner != tt.want.owner {
 				t.Errorf("%+v, %+v", got, n)
 			}
 		})
@@ -290,9 +290,9 @@ func TestCandidatesAfterFailedMulti(t *testing.T) {
 func nodesOf(t *testing.T, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	out := newSections(&b, &Head{})
-	s.walk(s.get(rootPath), func(n *node) bool { out.node(n); return true })
-	if err := out.finish(0); err != nil {
+	out := newSections(&b, &ImageHead{})
+	s.walkFrom(s.nodeAt(rootPath), func(n *node) bool { out.writeNode(n); return true })
+	if err := out.closeSnapshot(0); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

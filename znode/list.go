@@ -20,12 +20,12 @@ func (s *State) Sessions(first jute.SessionID) iter.Seq[Session] {
 	}
 }
 
-// EndsBefore yields the kept ends of sessions numbered below before, the newest first. If before is
+// SessionEndsBefore yields the kept ends of sessions numbered below before, the newest first. If before is
 // 0, it begins with the newest of all.
-func (s *State) EndsBefore(before uint64) iter.Seq[End] {
-	return func(yield func(End) bool) {
-		for n := min(before-1, s.ends.count); ; n-- {
-			e, ok := s.ends.kept.get(endNumber(n))
+func (s *State) SessionEndsBefore(before uint64) iter.Seq[SessionEnd] {
+	return func(yield func(SessionEnd) bool) {
+		for n := min(before-1, s.sessionEnds.total); ; n-- {
+			e, ok := s.sessionEnds.byNumber.get(endNumber(n))
 			if !ok || !yield(*e) {
 				return
 			}
@@ -35,9 +35,9 @@ func (s *State) EndsBefore(before uint64) iter.Seq[End] {
 
 // EphemeralsFrom yields the ephemeral nodes with their owners, ordered by owner, then by path,
 // starting at the given owner and path.
-func (c Copy) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute.SessionID, string] {
+func (c TreeView) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
-		for e := range c.tree.ephemerals.from(ephemeral{owner, path}) {
+		for e := range c.tree.ephemerals.from(ephemeralKey{owner, path}) {
 			if !yield(e.owner, e.path) {
 				return
 			}
@@ -47,7 +47,7 @@ func (c Copy) EphemeralsFrom(owner jute.SessionID, path string) iter.Seq2[jute.S
 
 // EphemeralCountOf returns how many ephemeral nodes a session has. It visits a part of them: a million
 // take 4 ms.
-func (c Copy) EphemeralCountOf(id jute.SessionID) int { return c.tree.countOwned(id) }
+func (c TreeView) EphemeralCountOf(id jute.SessionID) int { return c.tree.countEphemerals(id) }
 
 // NodeKind says how a node may end other than by a client's delete.
 type NodeKind int
@@ -62,17 +62,17 @@ const (
 )
 
 // KindOf returns the kind of the node at path, and the session of an ephemeral node.
-func (c Copy) KindOf(path string) (kind NodeKind, owner jute.SessionID) {
-	n := c.tree.get(path)
+func (c TreeView) KindOf(path string) (kind NodeKind, owner jute.SessionID) {
+	n := c.tree.nodeAt(path)
 	if n == nil {
 		return NoNode, 0
 	}
-	switch l := n.life(); {
+	switch l := n.lifetime(); {
 	case l.owner != 0:
 		return EphemeralNode, l.owner
-	case l.container:
+	case l.isContainer:
 		return ContainerNode, 0
-	case l.ttl != 0:
+	case l.ttlMs != 0:
 		return TTLNode, 0
 	}
 	return PlainNode, 0

@@ -42,7 +42,7 @@ func TestLists(t *testing.T) {
 		}
 	}
 	all := func(owner jute.SessionID, path string) (got []string) {
-		for id, p := range w.s().Look().EphemeralsFrom(owner, path) {
+		for id, p := range w.s().TreeView().EphemeralsFrom(owner, path) {
 			got = append(got, fmt.Sprintf("%v%s", id, p))
 		}
 		return got

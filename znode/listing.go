@@ -9,55 +9,55 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Names lists the names of a node's children as they were when it was taken. It never changes, and needs no lock. The zero value
+// ChildNames lists the names of a node's children as they were when it was taken. It never changes, and needs no lock. The zero value
 // is empty.
-type Names struct {
-	children sorted[name, *node]
-	skip     int // where the names begin in the paths
+type ChildNames struct {
+	children     sortedMap[nodeName, *node]
+	prefixLength int // where the names begin in the paths
 }
 
 // Count returns the number of names.
-func (l Names) Count() int { return l.children.n }
+func (l ChildNames) Count() int { return l.children.length }
 
 // All yields the names in order.
-func (l Names) All() iter.Seq[string] {
+func (l ChildNames) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for child := range l.children.values() {
-			if !yield(child.path[l.skip:]) {
+			if !yield(child.path[l.prefixLength:]) {
 				return
 			}
 		}
 	}
 }
 
-func (n *node) names() Names {
-	if n.plain() {
-		return Names{}
+func (n *node) names() ChildNames {
+	if n.sharesExtra() {
+		return ChildNames{}
 	}
-	return Names{n.children, len(strings.TrimSuffix(n.path, rootPath)) + len("/")}
+	return ChildNames{n.children, len(strings.TrimSuffix(n.path, rootPath)) + len("/")}
 }
 
-// OwnedPaths lists the paths of a session's ephemeral nodes as they were when it was taken. It never changes, and needs no lock.
-type OwnedPaths struct {
-	ephemerals sorted[ephemeral, struct{}]
+// EphemeralPaths lists the paths of a session's ephemeral nodes as they were when it was taken. It never changes, and needs no lock.
+type EphemeralPaths struct {
+	ephemerals sortedMap[ephemeralKey, struct{}]
 	owner      jute.SessionID
 	prefix     string
 }
 
-// ownedPaths returns the paths that begin with prefix. A prefix that is null, blank or "/" selects all; spaces and control
+// ephemeralsUnder returns the paths that begin with prefix. A prefix that is null, blank or "/" selects all; spaces and control
 // characters around the slash are ignored.
-func (t *tree) ownedPaths(id jute.SessionID, prefix []byte) OwnedPaths {
+func (t *tree) ephemeralsUnder(id jute.SessionID, prefix []byte) EphemeralPaths {
 	switch string(bytes.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })) {
 	case "", rootPath:
 		prefix = nil
 	}
-	return OwnedPaths{t.ephemerals, id, string(prefix)}
+	return EphemeralPaths{t.ephemerals, id, string(prefix)}
 }
 
 // All yields the paths in order.
-func (l OwnedPaths) All() iter.Seq[string] {
+func (l EphemeralPaths) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for e := range l.ephemerals.from(ephemeral{l.owner, l.prefix}) {
+		for e := range l.ephemerals.from(ephemeralKey{l.owner, l.prefix}) {
 			if e.owner != l.owner || !strings.HasPrefix(e.path, l.prefix) || !yield(e.path) {
 				return
 			}
@@ -66,7 +66,7 @@ func (l OwnedPaths) All() iter.Seq[string] {
 }
 
 // MoreThan reports whether there are more than n paths. It costs n steps at most.
-func (l OwnedPaths) MoreThan(n int) bool {
+func (l EphemeralPaths) MoreThan(n int) bool {
 	for range l.All() {
 		if n--; n < 0 {
 			return true
@@ -75,29 +75,29 @@ func (l OwnedPaths) MoreThan(n int) bool {
 	return false
 }
 
-// Copy is the tree at one time, for reads. Nothing watches what is read of it.
-type Copy struct {
+// TreeView is the tree at one time, for reads. Nothing watches what is read of it.
+type TreeView struct {
 	tree  tree
 	rules Rules
 }
 
-// Look returns the tree as it is now. It must not be used after the lock is released.
-func (s *State) Look() Copy { return Copy{tree: s.tree, rules: s.term.Rules} }
+// TreeView returns the tree as it is now. It must not be used after the lock is released.
+func (s *State) TreeView() TreeView { return TreeView{tree: s.tree, rules: s.term.Rules} }
 
-// Freeze returns a copy of the tree in O(1). It never changes, and needs no lock. From then on, a node that the copy has is itself
+// FreezeTree returns a copy of the tree in O(1). It never changes, and needs no lock. From then on, a node that the copy has is itself
 // copied before it changes, with the nodes above it, so callers make few copies.
-func (s *State) Freeze() Copy {
-	c := Copy{tree: s.tree.copy(), rules: s.term.Rules}
+func (s *State) FreezeTree() TreeView {
+	c := TreeView{tree: s.tree.copy(), rules: s.term.Rules}
 	s.gen.Add(1)
 	return c
 }
 
-// FreezeNames is Children for a list that is read without the lock: it costs the same for any number of names. What Freeze says of
+// FreezeChildren is Children for a list that is read without the lock: it costs the same for any number of names. What Freeze says of
 // copies holds for it too.
-func (s *State) FreezeNames(path []byte, who []*proto.Identity, w Watcher) (Names, jute.Stat, jute.Code) {
-	n, code := s.read(path, jute.PermRead, who)
+func (s *State) FreezeChildren(path []byte, who []*proto.Identity, w Watcher) (ChildNames, jute.Stat, jute.Code) {
+	n, code := s.readNode(path, jute.PermRead, who)
 	if code != jute.OK {
-		return Names{}, jute.Stat{}, code
+		return ChildNames{}, jute.Stat{}, code
 	}
 	if w != nil {
 		s.watches.watchChildren(n.path, w)
@@ -107,8 +107,8 @@ func (s *State) FreezeNames(path []byte, who []*proto.Identity, w Watcher) (Name
 }
 
 // GetData is State.GetData.
-func (c Copy) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat, jute.Code) {
-	n, code := c.read(path, who)
+func (c TreeView) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat, jute.Code) {
+	n, code := c.readNode(path, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
@@ -116,22 +116,22 @@ func (c Copy) GetData(path []byte, who []*proto.Identity) ([]byte, jute.Stat, ju
 }
 
 // Children lists the names of a node's children.
-func (c Copy) Children(path []byte, who []*proto.Identity) (Names, jute.Code) {
-	n, code := c.read(path, who)
+func (c TreeView) Children(path []byte, who []*proto.Identity) (ChildNames, jute.Code) {
+	n, code := c.readNode(path, who)
 	if code != jute.OK {
-		return Names{}, code
+		return ChildNames{}, code
 	}
 	return n.names(), jute.OK
 }
 
 // Ephemerals lists the paths that State.GetEphemerals returns.
-func (c Copy) Ephemerals(id jute.SessionID, prefix []byte) OwnedPaths {
-	return c.tree.ownedPaths(id, prefix)
+func (c TreeView) Ephemerals(id jute.SessionID, prefix []byte) EphemeralPaths {
+	return c.tree.ephemeralsUnder(id, prefix)
 }
 
-func (c Copy) read(path []byte, who []*proto.Identity) (*node, jute.Code) {
+func (c TreeView) readNode(path []byte, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
 	}
-	return readable(c.tree.get(borrow(path)), jute.PermRead, who, &c.rules)
+	return checkReadable(c.tree.nodeAt(borrowString(path)), jute.PermRead, who, &c.rules)
 }

@@ -10,7 +10,7 @@ import (
 
 // Lists that are read without the lock stay as they were, whatever changes meanwhile.
 func TestFrozenLists(t *testing.T) {
-	const nodes = 3 * maxKeys * maxKeys
+	const nodes = 3 * maxPageKeys * maxPageKeys
 	w := newWorld(t)
 	c := w.connect()
 	c.must(c.create("/list", 0))
@@ -21,10 +21,10 @@ func TestFrozenLists(t *testing.T) {
 		c.must(c.create("/list/"+name, jute.Ephemeral))
 	}
 	list := []byte("/list")
-	frozen := w.s().Freeze()
+	frozen := w.s().FreezeTree()
 	children, code := frozen.Children(list, nil)
 	c.must(c.create("/list/more", 0))
-	direct, stat, codeNow := w.s().FreezeNames(list, nil, nil)
+	direct, stat, codeNow := w.s().FreezeChildren(list, nil, nil)
 	owned := frozen.Ephemerals(c.id, list)
 	if code != jute.OK || codeNow != jute.OK || stat.NumChildren != nodes+1 {
 		t.Fatalf("%v, %v, %d children", code, codeNow, stat.NumChildren)
@@ -52,7 +52,7 @@ func TestFrozenLists(t *testing.T) {
 		c.must(c.create(paths[i]+"x", 0))
 	}
 	check("after changes")
-	now := w.s().Look()
+	now := w.s().TreeView()
 	if got, _ := now.Children(list, nil); got.Count() != nodes+1 {
 		t.Errorf("%d names now, want %d", got.Count(), nodes+1)
 	}

@@ -10,23 +10,23 @@ import (
 // maxMember is the greatest member id. It must fit into a session id's top byte.
 const maxMember = 255
 
-// members is the progress of the members by id. No member has id 0.
-type members [maxMember + 1]member
+// memberTable is the progress of the members by id. No member has id 0.
+type memberTable [maxMember + 1]member
 
 // member is the progress of one member.
 type member struct {
-	boot    uint64 // the current run of its process; 0: never announced
-	cursor  uint64 // seq of its last transaction that was in turn
-	format  uint32 // highest format it can apply
-	highest uint64 // the greatest session id with this member as its top byte; 0: none
+	boot           uint64 // the current run of its process; 0: never announced
+	cursor         uint64 // seq of its last transaction that was in turn
+	format         uint32 // highest format it can apply
+	highestSession uint64 // the greatest session id with this member as its top byte; 0: none
 }
 
-// announce makes txn.Boot its member's current run if it replaces the run that is current now. It reports whether it
+// announceRun makes txn.Boot its member's current run if it replaces the run that is current now. It reports whether it
 // did, and which run that was. A member that is not in the list of servers has no runs.
-func (m *members) announce(txn *proto.Txn, list *Roster) (replaced uint64, done bool) {
+func (m *memberTable) announceRun(txn *proto.Txn, list *ServerList) (replaced uint64, done bool) {
 	var req proto.Announce
 	id := txn.GetMember()
-	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 || !list.lets(id) {
+	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 || !list.allowsMember(id) {
 		return 0, false
 	}
 	r := &m[id]
@@ -38,12 +38,12 @@ func (m *members) announce(txn *proto.Txn, list *Roster) (replaced uint64, done 
 	return replaced, true
 }
 
-// inTurn reports whether txn is the next one of its member's current run, and if so counts it. The
+// advanceIfNext reports whether txn is the next one of its member's current run, and if so counts it. The
 // leader's own transactions are never sent twice and are always in turn.
-func (m *members) inTurn(txn *proto.Txn) bool {
+func (m *memberTable) advanceIfNext(txn *proto.Txn) bool {
 	id := txn.GetMember()
 	if id == 0 || id > maxMember {
-		return id == 0 && leadersOwn(jute.Op(txn.GetOp()))
+		return id == 0 && madeByLeader(jute.Op(txn.GetOp()))
 	}
 	r := &m[id]
 	if r.boot == 0 || txn.GetBoot() != r.boot || txn.GetSeq() != r.cursor+1 {
@@ -53,12 +53,12 @@ func (m *members) inTurn(txn *proto.Txn) bool {
 	return true
 }
 
-// keepListed forgets the progress of members that are not in the list. The greatest ids of their sessions stay,
+// dropUnlisted forgets the progress of members that are not in the list. The greatest ids of their sessions stay,
 // because no id may be used again.
-func (m *members) keepListed(list *Roster) {
+func (m *memberTable) dropUnlisted(list *ServerList) {
 	for id := range m {
-		if r := &m[id]; !list.lets(uint32(id)) {
-			*r = member{highest: r.highest}
+		if r := &m[id]; !list.allowsMember(uint32(id)) {
+			*r = member{highestSession: r.highestSession}
 		}
 	}
 }

@@ -10,42 +10,42 @@ import (
 
 // A run that replaces another one counts from 1 again. A member that leaves the list keeps only its highest session.
 func TestMembersTakeTurns(t *testing.T) {
-	var m members
+	var m memberTable
 	announce := func(replaces, boot uint64) bool {
-		_, done := m.announce(&proto.Txn{Member: 3, Boot: boot, Body: message(&proto.Announce{Replaces: replaces, Format: 1})}, &Roster{})
+		_, done := m.announceRun(&proto.Txn{Member: 3, Boot: boot, Body: message(&proto.Announce{Replaces: replaces, Format: 1})}, &ServerList{})
 		return done
 	}
-	turn := func(boot, seq uint64) bool { return m.inTurn(&proto.Txn{Member: 3, Boot: boot, Seq: seq}) }
+	turn := func(boot, seq uint64) bool { return m.advanceIfNext(&proto.Txn{Member: 3, Boot: boot, Seq: seq}) }
 	for i, got := range []bool{
 		!turn(0, 1), announce(0, 7), !announce(0, 7), !announce(5, 8), !turn(7, 2), turn(7, 1), !turn(7, 1), turn(7, 2),
-		announce(7, 8), !turn(7, 3), !turn(8, 3), turn(8, 1), m.inTurn(&proto.Txn{Op: int32(jute.OpSweep)}), !m.inTurn(&proto.Txn{Op: int32(jute.OpCreate)}),
+		announce(7, 8), !turn(7, 3), !turn(8, 3), turn(8, 1), m.advanceIfNext(&proto.Txn{Op: int32(jute.OpSweep)}), !m.advanceIfNext(&proto.Txn{Op: int32(jute.OpCreate)}),
 	} {
 		if !got {
 			t.Errorf("step %d", i)
 		}
 	}
-	m[3].highest = 3<<56 + 1
+	m[3].highestSession = 3<<56 + 1
 	list, err := serverlist.ParseLines([]string{"server.1=a:1:2:participant;0.0.0.0:3"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.keepListed(&Roster{Version: 1, Servers: list}); m[3] != (member{highest: 3<<56 + 1}) {
+	if m.dropUnlisted(&ServerList{Version: 1, Servers: list}); m[3] != (member{highestSession: 3<<56 + 1}) {
 		t.Errorf("%+v", m[3])
 	}
 }
 
 // The last marks are kept, oldest first, and a list that was read does not change.
 func TestMarksAreTheLast(t *testing.T) {
-	var m marks
-	for i := range uint64(marksKept + 2) {
-		m.add(Mark{Index: i})
+	var m stateHashLog
+	for i := range uint64(keptStateHashes + 2) {
+		m.append(StateHash{Index: i})
 	}
-	before := m.all()
-	m.add(Mark{Index: 99})
-	if all := m.all(); len(all) != marksKept || all[0].Index != 3 || all[marksKept-1].Index != 99 || before[0].Index != 2 {
+	before := m.snapshot()
+	m.append(StateHash{Index: 99})
+	if all := m.snapshot(); len(all) != keptStateHashes || all[0].Index != 3 || all[keptStateHashes-1].Index != 99 || before[0].Index != 2 {
 		t.Errorf("%v, before %v", all, before)
 	}
-	if m.clear(); m.all() != nil {
+	if m.clear(); m.snapshot() != nil {
 		t.Error("marks are left")
 	}
 }

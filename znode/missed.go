@@ -10,22 +10,22 @@ package znode
 // So no client reads a change after it has missed the event of that change. It comes back and sets its watches again. Other connections
 // that watch the path in the same table end as well, even if they have had the event.
 
-// miss takes a path out of its table, because its watchers miss a change. Their records stay in its list until their connections
+// markMissed takes a path out of its table, because its watchers miss a change. Their records stay in its list until their connections
 // have ended. The caller holds the tree's write lock.
-func (w *Watches) miss(k tableKind, p *watched) {
-	p.missed = true
-	delete(w.tables[k].paths, p.path)
-	w.missed.Add(1)
+func (w *Watches) markMissed(k tableKind, p *watchedPath) {
+	p.changeMissed = true
+	delete(w.tables[k].byPath, p.path)
+	w.missedPaths.Add(1)
 }
 
 // MissedPaths returns how many paths had watchers that missed a change. It needs no lock. A reply that tells of the change is made
 // after the count has grown.
-func (w *Watches) MissedPaths() uint64 { return w.missed.Load() }
+func (w *Watches) MissedPaths() uint64 { return w.missedPaths.Load() }
 
-// Search looks at up to watchesPerLock of a connection's watches, from the first one if again is set, and else from where the last
+// SearchMissed looks at up to watchesPerLock of a connection's watches, from the first one if again is set, and else from where the last
 // Search ended. It reports whether one of them has missed a change, and if not, whether there are more watches to look at. It needs
 // the read lock. Watches that are set between two calls need no look, unless MissedPaths has grown since.
-func (w *Watches) Search(who Watcher, again bool) (missed, more bool) {
+func (w *Watches) SearchMissed(who Watcher, again bool) (missed, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.watchers[who]
@@ -38,7 +38,7 @@ func (w *Watches) Search(who Watcher, again bool) (missed, more bool) {
 	left := watchesPerLock
 	for k := range tableKinds {
 		for ; left > 0 && r.unsearched[k] != nil; left-- {
-			if r.unsearched[k].path.missed {
+			if r.unsearched[k].path.changeMissed {
 				return true, false
 			}
 			r.unsearched[k] = r.unsearched[k].sameWatcher.next

@@ -55,12 +55,12 @@ type model map[string]modelNode
 
 type modelEnd struct {
 	id         jute.SessionID
-	reason     Reason
+	reason     EndReason
 	ephemerals int
 }
 
 type modelNode struct {
-	life
+	lifetime
 	list    string // the text of its access control list
 	data    string
 	ctime   int64
@@ -86,11 +86,11 @@ func newStepping() *State {
 // narrow gives s the limits of the random logs.
 func (s *State) narrow() {
 	s.allow(modelRemovals)
-	s.running.mostEnds = modelEnds
+	s.txn.endLimit = modelEnds
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
-func (s *State) allow(nodes int) { s.running.budget.perEntry = nodes }
+func (s *State) allow(nodes int) { s.txn.budget.entryLimit = nodes }
 
 // failing lets a world report its failures to a run of rapid, which then shortens the log that
 // fails.
@@ -110,12 +110,12 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	d.w = newWorld(failing{t, rt}, newStepping())
 	d.w.s().narrow()
 	d.w.rule(d.rules())
-	for _, path := range builtin {
+	for _, path := range builtinPaths {
 		d.model[path] = modelNode{list: textOf(jute.OpenACL)}
 	}
 	d.model[ConfigPath] = modelNode{list: textOf(aclOf(jute.PermRead, "world", "anyone"))}
-	for _, path := range builtin {
-		if n := d.w.s().get(path); n.acl.text != d.model[path].list {
+	for _, path := range builtinPaths {
+		if n := d.w.s().nodeAt(path); n.acl.text != d.model[path].list {
 			t.Fatalf("%s has the list %q", path, n.acl.text)
 		}
 	}
@@ -146,7 +146,7 @@ const modelQuota = 1000
 
 // textOf returns the text of a list without entries of scheme auth.
 func textOf(list []jute.ACL) string {
-	a, _ := new(acls).intern(list)
+	a, _ := new(aclTable).internList(list)
 	return a.text
 }
 
@@ -155,7 +155,7 @@ func (d *drive) lists(except string) map[string]int {
 	lists := map[string]int{}
 	for path, n := range d.model {
 		if path != except {
-			lists[n.list] = listOverhead + len(n.list) + entryOverhead*int(int32At(n.list))
+			lists[n.list] = aclOverhead + len(n.list) + entryOverhead*int(int32At(n.list))
 		}
 	}
 	return lists
@@ -173,7 +173,7 @@ func (d *drive) setACL(k *client, path string, list []jute.ACL) {
 		if others[list] != 0 {
 			return 0
 		}
-		return listOverhead + len(list) + entryOverhead*int(int32At(list))
+		return aclOverhead + len(list) + entryOverhead*int(int32At(list))
 	}
 	want := jute.OK
 	if text != n.list && d.overfilled(size(text)-size(n.list)) {
@@ -206,7 +206,7 @@ func (d *drive) overfilled(added int) bool {
 func (d *drive) check() {
 	if d.IntN(20) == 0 {
 		snapshot := encode(d.w.t, d.w.states[1].Snapshot())
-		if err := d.w.states[1].Restore(bytes.NewReader(snapshot)); err != nil {
+		if err := d.w.states[1].RestoreSnapshot(bytes.NewReader(snapshot)); err != nil {
 			d.w.t.Fatal(err)
 		}
 	}
@@ -238,12 +238,12 @@ func (d *drive) catchUp() {
 		if !bytes.Equal(encode(d.w.t, d.old), d.oldSize) {
 			d.w.t.Fatal("a copy changed")
 		}
-		if err := late.Restore(bytes.NewReader(d.oldSize)); err != nil {
+		if err := late.RestoreSnapshot(bytes.NewReader(d.oldSize)); err != nil {
 			d.w.t.Fatal(err)
 		}
 	}
 	for _, e := range d.w.log[late.Index():] {
-		if err := late.Apply(e.index, e.term, e.Entry); err != nil {
+		if err := late.ApplyEntry(e.index, e.term, e.Entry); err != nil {
 			d.w.t.Fatal(err)
 		}
 	}
@@ -256,10 +256,10 @@ func (d *drive) catchUp() {
 const wrong = 1000
 
 const (
-	limitsOfA = quotaPath + "/a" + limitsName
-	usageOfA  = quotaPath + "/a" + usageName
-	limitsOfB = quotaPath + "/b" + limitsName
-	usageOfB  = quotaPath + "/b" + usageName
+	limitsOfA = quotaPath + "/a" + limitsSuffix
+	usageOfA  = quotaPath + "/a" + usageSuffix
+	limitsOfB = quotaPath + "/b" + limitsSuffix
+	usageOfB  = quotaPath + "/b" + usageSuffix
 )
 
 // quotaNodes are the limits node and the usage node of each path that may have a quota.
@@ -276,7 +276,7 @@ func (d *drive) path() string {
 
 // text returns data for the node at path.
 func (d *drive) text(path string) string {
-	if strings.HasSuffix(path, limitsName) {
+	if strings.HasSuffix(path, limitsSuffix) {
 		texts := []string{"count=2,bytes=3", "count=-1,bytes=-1=;countHardLimit=3", "count=-1,bytes=-1=;byteHardLimit=6;countHardLimit=4", "rubbish"}
 		return texts[d.IntN(len(texts))]
 	}
@@ -298,7 +298,7 @@ func (d *drive) step() {
 		d.clients = append(d.clients, w.connect())
 	case n < 5:
 		if k.close().Code == jute.OK {
-			d.forget(k.id, Closed)
+			d.forget(k.id, ReasonClosed)
 		}
 	case n < 8:
 		since := k.since()
@@ -306,9 +306,9 @@ func (d *drive) step() {
 			since--
 		}
 		_, alive := w.s().Session(k.id)
-		reason := Expired
+		reason := ReasonExpired
 		if d.IntN(2) == 0 {
-			reason = Killed
+			reason = ReasonKilled
 			w.kill(k.id, since, d.text(""))
 		} else {
 			w.expire(k.id, since)
@@ -336,7 +336,7 @@ func (d *drive) step() {
 			w.list = threeServers()
 			w.list.Ensemble[0] = byte(d.IntN(2))
 		}
-		before, _ := w.s().Roster()
+		before, _ := w.s().ServerList()
 		w.startTerm(w.term+uint64(d.IntN(2)), uint64(d.IntN(1<<30)))
 		d.relist(before)
 	case n < 30:
@@ -398,7 +398,7 @@ func (d *drive) reconfig(k *client) {
 	if d.IntN(2) == 0 {
 		leaving = fmt.Sprint(2 + d.IntN(5))
 	}
-	before, _ := w.s().Roster()
+	before, _ := w.s().ServerList()
 	if d.IntN(2) == 0 {
 		k.auth("super", "").reconfig(joining, leaving, "", -1, everybody[d.IntN(3):]...)
 	} else {
@@ -408,18 +408,18 @@ func (d *drive) reconfig(k *client) {
 }
 
 // relist brings the model up to date if the list is another one than before.
-func (d *drive) relist(before Roster) {
-	now, _ := d.w.s().Roster()
+func (d *drive) relist(before ServerList) {
+	now, _ := d.w.s().ServerList()
 	if now.Version == before.Version {
 		return
 	}
 	n := d.model[ConfigPath]
-	n.data, n.version, n.mtime = now.Text(), -1, d.w.s().TimeMs()
+	n.data, n.version, n.mtime = now.ConfigText(), -1, d.w.s().TimeMs()
 	d.model[ConfigPath] = n
 	for id := uint32(1); id <= maxMember; id++ {
 		_, listed := now.Servers.Find(id)
-		if boot, _ := d.w.s().Boot(id); boot != 0 && !listed {
-			d.w.t.Errorf("member %d has the boot %d, and is not in the list %q", id, boot, now.Text())
+		if boot, _ := d.w.s().MemberBoot(id); boot != 0 && !listed {
+			d.w.t.Errorf("member %d has the boot %d, and is not in the list %q", id, boot, now.ConfigText())
 		}
 	}
 }
@@ -430,9 +430,9 @@ func (d *drive) reap(path string, neverUsed int64) {
 	n, ok := d.model[path]
 	switch now := d.w.now; {
 	case !ok || d.hasChildren(path):
-	case n.ttl != 0 && n.mtime+n.ttl <= now,
-		n.container && n.creates > 0,
-		n.container && neverUsed > 0 && n.mtime+neverUsed < now:
+	case n.ttlMs != 0 && n.mtime+n.ttlMs <= now,
+		n.isContainer && n.creates > 0,
+		n.isContainer && neverUsed > 0 && n.mtime+neverUsed < now:
 		delete(d.model, path)
 		d.measure("")
 	}
@@ -608,9 +608,9 @@ func (d *drive) create(k *client, op jute.MultiOp) (string, jute.Code) {
 	}
 	switch {
 	case op.Op == jute.OpCreateTTL:
-		n.ttl = op.TTL
+		n.ttlMs = op.TTL
 	case op.Op == jute.OpCreateContainer:
-		n.container = true
+		n.isContainer = true
 	case mode.IsEphemeral():
 		n.owner = k.id
 	}
@@ -686,7 +686,7 @@ func (d *drive) measure(written string) {
 // forget ends a session in the model. If it has more than modelRemovals nodes, all of them are left
 // for sweeps. Otherwise they are removed in the order of their paths. If the limits node of a quota
 // is among them, that quota counts the nodes removed before it.
-func (d *drive) forget(id jute.SessionID, reason Reason) {
+func (d *drive) forget(id jute.SessionID, reason EndReason) {
 	paths := d.owned(id)
 	d.ends = append(d.ends, modelEnd{id, reason, len(paths)})
 	d.ends = d.ends[max(0, len(d.ends)-modelEnds):]
@@ -735,8 +735,8 @@ func (d *drive) compare() {
 		d.w.t.Errorf("unswept %v, the model has %v", got, d.unswept)
 	}
 	ends := []modelEnd{}
-	for e := range s.EndsBefore(0) {
-		ends = slices.Insert(ends, 0, modelEnd{e.Session, e.Reason, e.Ephemerals})
+	for e := range s.SessionEndsBefore(0) {
+		ends = slices.Insert(ends, 0, modelEnd{e.Session, e.Reason, e.EphemeralCount})
 	}
 	if !slices.Equal(ends, d.ends) {
 		d.w.t.Errorf("ends %v, the model has %v", ends, d.ends)
@@ -746,15 +746,15 @@ func (d *drive) compare() {
 	}
 	due := []string{}
 	for path, m := range d.model {
-		n := s.get(path)
+		n := s.nodeAt(path)
 		if n == nil {
 			d.w.t.Errorf("%s is missing", path)
 			continue
 		}
-		if string(n.data.bytes()) != m.data || n.data.version != m.version || n.life() != m.life || int(n.numCreates()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
+		if string(n.data.bytes()) != m.data || n.data.version != m.version || n.lifetime() != m.lifetime || int(n.numCreated()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
 			d.w.t.Errorf("%s: %s, the model has %+v", path, n.describe(), m)
 		}
-		if (m.ttl != 0 && m.mtime+m.ttl <= d.w.now || m.container && m.creates > 0) && !d.hasChildren(path) {
+		if (m.ttlMs != 0 && m.mtime+m.ttlMs <= d.w.now || m.isContainer && m.creates > 0) && !d.hasChildren(path) {
 			due = append(due, path)
 		}
 	}
@@ -782,10 +782,10 @@ func TestDigestsOfRandomStates(t *testing.T) {
 			if i == at {
 				changed = other
 			}
-			if err := a.Apply(e.index, e.term, e.Entry); err != nil {
+			if err := a.ApplyEntry(e.index, e.term, e.Entry); err != nil {
 				rt.Fatal(err)
 			}
-			if err := b.Apply(e.index, e.term, changed); err != nil {
+			if err := b.ApplyEntry(e.index, e.term, changed); err != nil {
 				rt.Fatal(err)
 			}
 			if i < at {
@@ -837,34 +837,34 @@ func TestSortedAgainstMap(t *testing.T) {
 	t.Run("keyed", func(t *testing.T) { sortedAgainstMap(t, keyedValue) })
 }
 
-func plainValue(_ name, i int) int { return i }
+func plainValue(_ nodeName, i int) int { return i }
 
-func keyedValue(k name, i int) keyedInt { return keyedInt{k, i} }
+func keyedValue(k nodeName, i int) keyedInt { return keyedInt{k, i} }
 
 // keyedInt is a number that knows its key.
 type keyedInt struct {
-	name name
+	name nodeName
 	int
 }
 
-func (k keyedInt) key() name { return k.name }
+func (k keyedInt) key() nodeName { return k.name }
 
-func sortedAgainstMap[V comparable](t *testing.T, of func(name, int) V) {
+func sortedAgainstMap[V comparable](t *testing.T, of func(nodeName, int) V) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		var s sorted[name, V]
-		model := map[name]V{}
+		var s sortedMap[nodeName, V]
+		model := map[nodeName]V{}
 		type copied struct {
-			s sorted[name, V]
-			m map[name]V
+			s sortedMap[nodeName, V]
+			m map[nodeName]V
 		}
 		var copies []copied
 		gen := uint64(1)
 		keys := 1 + r.IntN(3000)
 		for i := range 6000 {
-			k := name(fmt.Sprint(r.IntN(keys)))
+			k := nodeName(fmt.Sprint(r.IntN(keys)))
 			if seed%3 == 0 {
-				k = name(fmt.Sprintf("%08d", i)) // in order
+				k = nodeName(fmt.Sprintf("%08d", i)) // in order
 			}
 			if r.IntN(10) < 4+int(seed%4) {
 				_, there := model[k]
@@ -874,22 +874,22 @@ func sortedAgainstMap[V comparable](t *testing.T, of func(name, int) V) {
 				}
 			} else {
 				if seed%3 == 0 && i > 100 {
-					k = name(fmt.Sprintf("%08d", i-r.IntN(100)))
+					k = nodeName(fmt.Sprintf("%08d", i-r.IntN(100)))
 				}
 				_, there := model[k]
 				delete(model, k)
-				if s.drop(gen, k) != there {
+				if s.delete(gen, k) != there {
 					t.Fatalf("drop %s: there %t", k, there)
 				}
 			}
-			if p := s.slot(gen, k); p != nil {
+			if p := s.writableValue(gen, k); p != nil {
 				*p = of(k, -i)
 				model[k] = *p
 			} else if _, there := model[k]; there {
 				t.Fatalf("no slot for %s", k)
 			}
 			if r.IntN(700) == 0 {
-				m := map[name]V{}
+				m := map[nodeName]V{}
 				for k, v := range model {
 					m[k] = v
 				}
@@ -907,19 +907,19 @@ func sortedAgainstMap[V comparable](t *testing.T, of func(name, int) V) {
 			compareSorted(t, &c.s, want)
 		}
 		for k := range model {
-			s.drop(gen, k)
+			s.delete(gen, k)
 		}
-		if s.root != nil || s.n != 0 {
-			t.Errorf("%d keys left", s.n)
+		if s.root != nil || s.length != 0 {
+			t.Errorf("%d keys left", s.length)
 		}
 	}
 }
 
 // Ranges of keys are put and dropped. That joins branches, too, and leaves keys between the ranges.
 func TestSortedByRanges(t *testing.T) {
-	keys := make([]name, 24000)
+	keys := make([]nodeName, 24000)
 	for i := range keys {
-		keys[i] = name(fmt.Sprintf("%08d", i))
+		keys[i] = nodeName(fmt.Sprintf("%08d", i))
 	}
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -931,8 +931,8 @@ func TestSortedByRanges(t *testing.T) {
 }
 
 // sortedByRanges uses keys, which are in order. The value of each is its place.
-func sortedByRanges[V comparable](t *testing.T, r *rand.Rand, keys []name, of func(name, int) V) {
-	var s sorted[name, V]
+func sortedByRanges[V comparable](t *testing.T, r *rand.Rand, keys []nodeName, of func(nodeName, int) V) {
+	var s sortedMap[nodeName, V]
 	there := make([]bool, len(keys))
 	for round := range 60 {
 		length := r.IntN(len(keys) / 6)
@@ -944,7 +944,7 @@ func sortedByRanges[V comparable](t *testing.T, r *rand.Rand, keys []name, of fu
 				s.put(1, keys[i], of(keys[i], i))
 				there[i] = true
 			case !grow:
-				s.drop(1, keys[i])
+				s.delete(1, keys[i])
 				there[i] = false
 			}
 		}
@@ -960,14 +960,14 @@ func sortedByRanges[V comparable](t *testing.T, r *rand.Rand, keys []name, of fu
 
 // pair is a key of a sorted container with its value.
 type pair[V any] struct {
-	key   name
+	key   nodeName
 	value V
 }
 
 // compareSorted compares a container with the pairs that it should hold, which are in order.
-func compareSorted[V comparable](t *testing.T, s *sorted[name, V], pairs []pair[V]) {
+func compareSorted[V comparable](t *testing.T, s *sortedMap[nodeName, V], pairs []pair[V]) {
 	t.Helper()
-	var want, got []name
+	var want, got []nodeName
 	for _, p := range pairs {
 		want = append(want, p.key)
 		if v, ok := s.get(p.key); !ok || v != p.value {
@@ -977,13 +977,13 @@ func compareSorted[V comparable](t *testing.T, s *sorted[name, V], pairs []pair[
 	for k := range s.all() {
 		got = append(got, k)
 	}
-	if !slices.Equal(got, want) || s.n != len(want) {
+	if !slices.Equal(got, want) || s.length != len(want) {
 		t.Fatalf("%d keys, want %d", len(got), len(want))
 	}
 	if values := slices.Collect(s.values()); !slices.EqualFunc(values, pairs, func(v V, p pair[V]) bool { return v == p.value }) {
 		t.Fatalf("%d values, want %d in the order of their keys", len(values), len(pairs))
 	}
-	for _, first := range []name{"", "5", "00000500", "00000500x", "9999999999"} {
+	for _, first := range []nodeName{"", "5", "00000500", "00000500x", "9999999999"} {
 		got = got[:0]
 		for k := range s.from(first) {
 			got = append(got, k)
@@ -992,9 +992,9 @@ func compareSorted[V comparable](t *testing.T, s *sorted[name, V], pairs []pair[
 		if !slices.Equal(got, want[i:]) {
 			t.Fatalf("from %q: %d keys, want %d", first, len(got), len(want)-i)
 		}
-		for _, end := range []name{"", "3", "55", "00002000", "99999999999"} {
+		for _, end := range []nodeName{"", "3", "55", "00002000", "99999999999"} {
 			n, _ := slices.BinarySearch(want, end)
-			if got := s.count(first, func(k name) bool { return k < end }); got != max(0, n-i) {
+			if got := s.countWhile(first, func(k nodeName) bool { return k < end }); got != max(0, n-i) {
 				t.Fatalf("%d keys from %q to %q, want %d", got, first, end, n-i)
 			}
 		}

@@ -135,7 +135,7 @@ func TestMultiRollsBack(t *testing.T) {
 			k.wantEvents()
 			checkInvariants(t, s)
 			now := s.content
-			s.index, s.now, s.zxid, s.members = old.index, old.now, old.zxid, old.members
+			s.lastIndex, s.timeMs, s.zxid, s.members = old.lastIndex, old.timeMs, old.zxid, old.members
 			if !bytes.Equal(before, encode(t, s.Snapshot())) {
 				t.Error("the state differs")
 			}
@@ -184,7 +184,7 @@ func TestMultiMarshalling(t *testing.T) {
 			if r.Code != jute.MarshallingError || len(r.Multi) != 0 || r.Zxid != before+tt.took {
 				t.Errorf("%v, %d results, zxid %#x after %#x", r.Code, len(r.Multi), r.Zxid, before)
 			}
-			if n := w.s().NodeCount(); n != len(builtin) {
+			if n := w.s().NodeCount(); n != len(builtinPaths) {
 				t.Errorf("%d nodes", n)
 			}
 		})

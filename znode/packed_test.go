@@ -10,9 +10,9 @@ import (
 // Data come back as they were, and null data stay null.
 func TestPacked(t *testing.T) {
 	for _, want := range [][]byte{nil, {}, {0}, bytes.Repeat([]byte("d"), 1<<20)} {
-		p := pack(want)
+		p := packData(want)
 		got := p.bytes()
-		if !bytes.Equal(got, want) || (got == nil) != (want == nil) || p.null() != (want == nil) || p.len() != len(want) {
+		if !bytes.Equal(got, want) || (got == nil) != (want == nil) || p.isNull() != (want == nil) || p.len() != len(want) {
 			t.Errorf("%d bytes, null %t, come back as %d, null %t", len(want), want == nil, len(got), got == nil)
 		}
 		if cap(got) != len(got) {
@@ -26,7 +26,7 @@ func TestNodeSize(t *testing.T) {
 	if size := unsafe.Sizeof(node{}); size != 80 {
 		t.Errorf("a node takes %d bytes", size)
 	}
-	if size := unsafe.Sizeof(family{}); size != 64 {
+	if size := unsafe.Sizeof(nodeExtra{}); size != 64 {
 		t.Errorf("a family takes %d bytes", size)
 	}
 }
@@ -34,11 +34,11 @@ func TestNodeSize(t *testing.T) {
 // A node's children take a pointer each, because each child has its name: see keyed.
 func TestChildrenHoldNoNames(t *testing.T) {
 	k := newWorld(t).connect()
-	for i := range 3 * maxKeys {
+	for i := range 3 * maxPageKeys {
 		k.must(k.create(fmt.Sprintf("/n%04d", i), 0))
 	}
 	leaves := 0
-	for _, leaf := range k.w.s().get("/").children.root.kids {
+	for _, leaf := range k.w.s().nodeAt("/").children.root.children {
 		if leaves++; leaf.keys != nil {
 			t.Errorf("a leaf of %d children holds %d names", leaf.len(), len(leaf.keys))
 		}

@@ -80,7 +80,7 @@ var permissionOps = map[string]func(k *client, above string) jute.Code{
 	"getChildren":  func(k *client, above string) jute.Code { return k.watchChildren(above + "/node") },
 	"getChildren2": func(k *client, above string) jute.Code { return k.listed(above + "/node") },
 	"getAllChildrenNumber": func(k *client, above string) jute.Code {
-		_, code := k.w.s().Look().AllChildrenNumber([]byte(above+"/node"), k.ids)
+		_, code := k.w.s().TreeView().AllChildrenNumber([]byte(above+"/node"), k.ids)
 		return code
 	},
 	"getACL":      func(k *client, above string) jute.Code { _, code := k.hashes(above + "/node"); return code },
@@ -121,7 +121,7 @@ func (c *client) inMulti(op jute.MultiOp) jute.Code {
 
 // listed reads a node's children in parts.
 func (c *client) listed(path string) jute.Code {
-	_, _, code := c.w.s().Look().ChildrenAfter([]byte(path), "", 10, 1000, c.ids)
+	_, _, code := c.w.s().TreeView().ChildrenAfter([]byte(path), "", 10, 1000, c.ids)
 	return code
 }
 

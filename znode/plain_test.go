@@ -6,9 +6,9 @@ import "testing"
 // million of them take little memory. It still does after a snapshot was read.
 func TestRestoredNodesShareTheirRecords(t *testing.T) {
 	sharing := func(s *State) (paths []string) {
-		root := s.tree.get(rootPath)
-		s.walk(root, func(n *node) bool {
-			if n.plain() {
+		root := s.tree.nodeAt(rootPath)
+		s.walkFrom(root, func(n *node) bool {
+			if n.sharesExtra() {
 				paths = append(paths, n.path)
 			}
 			return true

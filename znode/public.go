@@ -2,15 +2,15 @@ package znode
 
 import "rollcall/zk/jute"
 
-// Public reports whether everybody may know that a node is at path: every node above it exists, and has a list that lets
+// IsPublic reports whether everybody may know that a node is at path: every node above it exists, and has a list that lets
 // everybody read it. It stops at the first node that is missing. The caller holds at least the read lock.
-func (c Copy) Public(path string) bool {
+func (c TreeView) IsPublic(path string) bool {
 	for end := range len(path) {
 		if path[end] != '/' {
 			continue
 		}
-		above := c.tree.get(path[:end])
-		if above == nil || !c.rules.allow(above.acl, jute.PermRead, nil) {
+		above := c.tree.nodeAt(path[:end])
+		if above == nil || !c.rules.mayAccess(above.acl, jute.PermRead, nil) {
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // usage returns the text of a path's usage node, or the number of the error.
 func (c *client) usage(path string) string {
 	c.w.t.Helper()
-	data, _, code := c.w.s().GetData([]byte(quotaPath+path+usageName), c.ids, nil)
+	data, _, code := c.w.s().GetData([]byte(quotaPath+path+usageSuffix), c.ids, nil)
 	if code != jute.OK {
 		return fmt.Sprint(int(code))
 	}
@@ -41,7 +41,7 @@ func TestQuotaUsage(t *testing.T) {
 	k.must(k.create("/qq", 0))
 	k.setQuota("/q", "count=100,bytes=-1")
 	k.wantUsage("/q", 2, 2)
-	stats := quotaPath + "/q" + usageName
+	stats := quotaPath + "/q" + usageSuffix
 	if code := k.watchData(stats); code != jute.OK {
 		t.Fatal(code)
 	}
@@ -91,16 +91,16 @@ func TestQuotaNodes(t *testing.T) {
 	k := w.connect()
 	k.must(k.create("/q", 0))
 	k.setQuota("/q", "count=1,bytes=1")
-	k.must(k.delete(quotaPath+"/q"+usageName, -1))
+	k.must(k.delete(quotaPath+"/q"+usageSuffix, -1))
 	k.must(k.create("/q/a", 0))
-	k.must(k.create(quotaPath+"/q"+usageName, 0))
+	k.must(k.create(quotaPath+"/q"+usageSuffix, 0))
 	k.wantUsage("/q", 2, 2)
-	k.must(k.delete(quotaPath+"/q"+limitsName, -1))
+	k.must(k.delete(quotaPath+"/q"+limitsSuffix, -1))
 	k.must(k.create("/q/b", 0))
 	k.wantUsage("/q", 2, 2)
-	k.must(k.create(quotaPath+"/q"+limitsName, 0))
+	k.must(k.create(quotaPath+"/q"+limitsSuffix, 0))
 	k.wantUsage("/q", 3, 3)
-	k.must(k.setData(quotaPath+"/q"+usageName, "rubbish", -1))
+	k.must(k.setData(quotaPath+"/q"+usageSuffix, "rubbish", -1))
 	k.wantUsage("/q", 3, 3)
 	k.setQuota("/q/b", "count=1,bytes=1") // the deepest quota counts
 	k.must(k.create("/q/b/c", 0))
@@ -108,16 +108,16 @@ func TestQuotaNodes(t *testing.T) {
 	k.wantUsage("/q/b", 2, 2)
 	k.must(k.multi(rm("/q/b/c", -1), rm("/q/b", -1)))
 	k.wantUsage("/q/b", 0, 0)
-	r := k.multi(rm(quotaPath+"/q"+limitsName, -1), mk("/q/d", 0), check("/none", 0))
+	r := k.multi(rm(quotaPath+"/q"+limitsSuffix, -1), mk("/q/d", 0), check("/none", 0))
 	if got := outcome(r); !slices.Equal(got, []string{"-1/0", "-1/0", "-1/-101"}) {
 		t.Errorf("%q", got)
 	}
 	k.must(k.create("/q/e", 0))
 	k.wantUsage("/q", 4, 4)
-	k.must(k.multi(put(quotaPath+"/q"+usageName, -1), mk("/q/f", 0)))
+	k.must(k.multi(put(quotaPath+"/q"+usageSuffix, -1), mk("/q/f", 0)))
 	k.wantUsage("/q", 5, 5)
-	k.must(k.delete(quotaPath+"/q"+limitsName, -1))
-	k.must(k.setData(quotaPath+"/q"+usageName, "rubbish", -1)) // there is no quota, and the text is the client's
+	k.must(k.delete(quotaPath+"/q"+limitsSuffix, -1))
+	k.must(k.setData(quotaPath+"/q"+usageSuffix, "rubbish", -1)) // there is no quota, and the text is the client's
 	if got := k.usage("/q"); got != "rubbish" {
 		t.Errorf("usage %q", got)
 	}
@@ -135,7 +135,7 @@ func TestQuotaOfALongText(t *testing.T) {
 	if r := k.create("/q/b", 0); r.Code != jute.QuotaExceeded {
 		t.Errorf("a text of %d bytes: %v", maxQuotaText, r.Code)
 	}
-	k.must(k.setData(quotaPath+"/q"+limitsName, limits+strings.Repeat(",", maxQuotaText-len(limits)+1), -1))
+	k.must(k.setData(quotaPath+"/q"+limitsSuffix, limits+strings.Repeat(",", maxQuotaText-len(limits)+1), -1))
 	k.must(k.create("/q/b", 0))
 	k.wantUsage("/q", 3, 3)
 }
@@ -147,7 +147,7 @@ func TestNoQuota(t *testing.T) {
 		w.rule(Rules{EnforceQuota: true})
 		k := w.connect()
 		if path == "" {
-			k.must(k.multi(data(quotaPath+limitsName, "count=-1,bytes=-1=;countHardLimit=1"), data(quotaPath+usageName, "as it is")))
+			k.must(k.multi(data(quotaPath+limitsSuffix, "count=-1,bytes=-1=;countHardLimit=1"), data(quotaPath+usageSuffix, "as it is")))
 		} else {
 			k.setQuota(path, "count=-1,bytes=-1=;countHardLimit=1")
 		}
@@ -159,7 +159,7 @@ func TestNoQuota(t *testing.T) {
 		checkInvariants(t, w.s())
 	}
 	for _, path := range []string{"/zookeeper/quotas/zookeeper_limits", "/zookeeper/quota", "/zookeeper/quota/q/xzookeeper_limits", "/q/zookeeper_limits"} {
-		if root, ok := limited(path); ok {
+		if root, ok := limitsRoot(path); ok {
 			t.Errorf("%s: quota on %q", path, root)
 		}
 	}
@@ -197,16 +197,16 @@ func TestHardLimits(t *testing.T) {
 	if got := outcome(r); !slices.Equal(got, []string{"-1/0", "-1/-125"}) {
 		t.Errorf("%q", got)
 	}
-	k.must(k.setData(quotaPath+"/q"+limitsName, "count=-1,bytes=-1=;byteHardLimit=1", -1))
+	k.must(k.setData(quotaPath+"/q"+limitsSuffix, "count=-1,bytes=-1=;byteHardLimit=1", -1))
 	k.must(k.setData("/q/a", "x", -1)) // the usage stays the same
 	want(k.setData("/q/a", "", -1), jute.QuotaExceeded)
 	k.must(k.delete("/q/a", -1))
-	r = k.multi(data(quotaPath+"/r", ""), data(quotaPath+"/r"+limitsName, "count=0,bytes=0=;countHardLimit=0"), data(quotaPath+"/r"+usageName, ""), mk("/r", 0))
+	r = k.multi(data(quotaPath+"/r", ""), data(quotaPath+"/r"+limitsSuffix, "count=0,bytes=0=;countHardLimit=0"), data(quotaPath+"/r"+usageSuffix, ""), mk("/r", 0))
 	if got := outcome(r); !slices.Equal(got, []string{"1/0", "1/0", "1/0", "1/0"}) {
 		t.Errorf("a quota made in the same multi: %q", got)
 	}
 	want(k.create("/r/x", 0), jute.QuotaExceeded)
-	if w.s().running.quotas.before != nil {
+	if w.s().txn.quotas.beforeMulti != nil {
 		t.Error("the state before the multi is still held")
 	}
 	w.rule(Rules{})
@@ -244,8 +244,8 @@ func TestOverused(t *testing.T) {
 }
 
 func TestParseQuota(t *testing.T) {
-	none := quota{-1, -1, -1, -1}
-	tests := map[string]quota{
+	none := quotaValues{-1, -1, -1, -1}
+	tests := map[string]quotaValues{
 		"": none, "count=5,bytes=100=;byteHardLimit=20;countHardLimit=4": {5, 100, 4, 20}, "count=5,bytes=-1": {5, -1, -1, -1},
 		"count=": none, "count": none, "=": none, ";;,,": none, "count=x,bytes=3": {-1, 3, -1, -1}, "other=3": none, "bytes=7,count=+2": {2, 7, -1, -1},
 	}

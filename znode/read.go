@@ -22,14 +22,14 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 	case bytes.IndexByte(path, 0) >= 0:
 		return jute.Stat{}, jute.BadArguments
 	}
-	n := s.get(borrow(path))
+	n := s.nodeAt(borrowString(path))
 	if n == nil {
 		if w != nil {
-			s.watches.watchData(strings.Clone(borrow(path)), w)
+			s.watches.watchData(strings.Clone(borrowString(path)), w)
 		}
 		return jute.Stat{}, jute.NoNode
 	}
-	if !s.term.allow(n.acl, jute.PermRead, who) {
+	if !s.term.mayAccess(n.acl, jute.PermRead, who) {
 		return jute.Stat{}, jute.NoAuth
 	}
 	if w != nil {
@@ -41,7 +41,7 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 // GetData returns a node's data, nil if the data are null, and its Stat. It sets a watch if the
 // code is OK.
 func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, jute.Stat, jute.Code) {
-	n, code := s.read(path, jute.PermRead, who)
+	n, code := s.readNode(path, jute.PermRead, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
@@ -54,7 +54,7 @@ func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, 
 // Children returns the names of a node's children, in order, and its Stat. It sets a watch on the
 // children if the code is OK.
 func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]string, jute.Stat, jute.Code) {
-	n, code := s.read(path, jute.PermRead, who)
+	n, code := s.readNode(path, jute.PermRead, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
@@ -70,12 +70,12 @@ func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) ([]strin
 
 // ChildrenAfter returns the names of a node's children that come after a name, in order: up to limit of them,
 // and no more once they have size bytes. more reports whether there are others. It costs what it returns.
-func (c Copy) ChildrenAfter(path []byte, after string, limit, size int, who []*proto.Identity) (names []string, more bool, code jute.Code) {
-	n, code := c.read(path, who)
-	if code != jute.OK || n.plain() {
+func (c TreeView) ChildrenAfter(path []byte, after string, limit, size int, who []*proto.Identity) (names []string, more bool, code jute.Code) {
+	n, code := c.readNode(path, who)
+	if code != jute.OK || n.sharesExtra() {
 		return nil, false, code
 	}
-	for child := range n.children.from(name(after)) {
+	for child := range n.children.from(nodeName(after)) {
 		switch {
 		case string(child) == after:
 		case len(names) == limit || size <= 0:
@@ -91,29 +91,29 @@ func (c Copy) ChildrenAfter(path []byte, after string, limit, size int, who []*p
 // GetACL returns a node's list and its Stat. A client that may read but not administer the node
 // sees the hashes of digest entries masked.
 func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Stat, jute.Code) {
-	n, code := s.read(path, jute.PermRead|jute.PermAdmin, who)
+	n, code := s.readNode(path, jute.PermRead|jute.PermAdmin, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
-	return n.acl.list(s.term.allow(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
+	return n.acl.visibleEntries(s.term.mayAccess(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
 }
 
-// Weight returns how many bytes of data and how many children a node has, or 0, 0 if there is no
+// NodeSize returns how many bytes of data and how many children a node has, or 0, 0 if there is no
 // such node.
-func (s *State) Weight(path []byte) (data, children int) {
-	if n := s.get(borrow(path)); n != nil {
+func (s *State) NodeSize(path []byte) (data, children int) {
+	if n := s.nodeAt(borrowString(path)); n != nil {
 		return n.data.len(), int(n.numChildren())
 	}
 	return 0, 0
 }
 
 // AllChildrenNumber returns how many nodes there are below a node. As in ZooKeeper, the empty path counts one more than the root.
-func (c Copy) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
-	n, code := c.read(path, who)
+func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute.Code) {
+	n, code := c.readNode(path, who)
 	if code != jute.OK {
 		return 0, code
 	}
-	count := c.tree.descendants(n)
+	count := c.tree.countDescendants(n)
 	if len(path) == 0 {
 		count++
 	}
@@ -121,9 +121,9 @@ func (c Copy) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, jute
 }
 
 // GetEphemerals returns the paths of a session's ephemeral nodes that begin with prefix, in order. See ownedPaths.
-func (c Copy) GetEphemerals(id jute.SessionID, prefix []byte) []string {
+func (c TreeView) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 	paths := []string{}
-	for path := range c.tree.ownedPaths(id, prefix).All() {
+	for path := range c.tree.ephemeralsUnder(id, prefix).All() {
 		paths = append(paths, path)
 	}
 	return paths
@@ -135,11 +135,11 @@ func (c Copy) GetEphemerals(id jute.SessionID, prefix []byte) []string {
 // event. Persistent watches are set without checking for changes. If a list is null, or a path
 // among the one-shot watches is null, SetWatches returns MarshallingError and sets nothing.
 func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
-	if !SoundSetWatches(req) {
+	if !ValidSetWatches(req) {
 		return jute.MarshallingError
 	}
 	for _, path := range req.Data {
-		switch n := s.get(borrow(path)); {
+		switch n := s.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
 		case n.mzxid > req.RelativeZxid:
@@ -149,17 +149,17 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Exist {
-		if s.get(borrow(path)) != nil {
+		if s.nodeAt(borrowString(path)) != nil {
 			missed(jute.EventNodeCreated, path)
 		} else {
-			s.watches.watchData(strings.Clone(borrow(path)), w)
+			s.watches.watchData(strings.Clone(borrowString(path)), w)
 		}
 	}
 	for _, path := range req.Child {
-		switch n := s.get(borrow(path)); {
+		switch n := s.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
-		case n.lastChild() > req.RelativeZxid:
+		case n.lastChildZxid() > req.RelativeZxid:
 			missed(jute.EventNodeChildrenChanged, path)
 		default:
 			s.watches.watchChildren(n.path, w)
@@ -174,8 +174,8 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 	return jute.OK
 }
 
-// SoundSetWatches reports whether SetWatches would set the watches of a request, so that it can be served in parts.
-func SoundSetWatches(req *jute.SetWatches2) bool {
+// ValidSetWatches reports whether SetWatches would set the watches of a request, so that it can be served in parts.
+func ValidSetWatches(req *jute.SetWatches2) bool {
 	for _, list := range [][][]byte{req.Data, req.Exist, req.Child} {
 		if list == nil || slices.ContainsFunc(list, func(path []byte) bool { return path == nil }) {
 			return false
@@ -184,20 +184,20 @@ func SoundSetWatches(req *jute.SetWatches2) bool {
 	return req.Persistent != nil && req.Recursive != nil
 }
 
-// read returns the node at path if who has any of the permissions on it.
-func (c *content) read(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
+// readNode returns the node at path if who has any of the permissions on it.
+func (c *content) readNode(path []byte, perms jute.Perm, who []*proto.Identity) (*node, jute.Code) {
 	if path == nil {
 		return nil, jute.MarshallingError
 	}
-	return readable(c.get(borrow(path)), perms, who, &c.term.Rules)
+	return checkReadable(c.nodeAt(borrowString(path)), perms, who, &c.term.Rules)
 }
 
-// readable returns n if it is not nil and who has any of the permissions on it.
-func readable(n *node, perms jute.Perm, who []*proto.Identity, rules *Rules) (*node, jute.Code) {
+// checkReadable returns n if it is not nil and who has any of the permissions on it.
+func checkReadable(n *node, perms jute.Perm, who []*proto.Identity, rules *Rules) (*node, jute.Code) {
 	switch {
 	case n == nil:
 		return nil, jute.NoNode
-	case !rules.allow(n.acl, perms, who):
+	case !rules.mayAccess(n.acl, perms, who):
 		return nil, jute.NoAuth
 	}
 	return n, jute.OK

@@ -21,7 +21,7 @@ func TestChildrenAfter(t *testing.T) {
 	}
 	k.must(k.create("/p/n03/below", 0))
 	read := func(after string, limit, size int) ([]string, bool, jute.Code) {
-		return w.s().Look().ChildrenAfter([]byte("/p"), after, limit, size, k.ids)
+		return w.s().TreeView().ChildrenAfter([]byte("/p"), after, limit, size, k.ids)
 	}
 	for _, size := range []int{1, 4, 7, 1000} {
 		for limit := 1; limit <= 26; limit++ {
@@ -44,13 +44,13 @@ func TestChildrenAfter(t *testing.T) {
 			t.Errorf("after %s: %v, more %t", after, page, more)
 		}
 	}
-	if _, _, code := w.s().Look().ChildrenAfter([]byte("/p"), "", 1, 1, nil); code != jute.NoAuth {
+	if _, _, code := w.s().TreeView().ChildrenAfter([]byte("/p"), "", 1, 1, nil); code != jute.NoAuth {
 		t.Errorf("without the right to read: %v", code)
 	}
-	if _, _, code := w.s().Look().ChildrenAfter([]byte("/none"), "", 1, 1, nil); code != jute.NoNode {
+	if _, _, code := w.s().TreeView().ChildrenAfter([]byte("/none"), "", 1, 1, nil); code != jute.NoNode {
 		t.Errorf("of no node: %v", code)
 	}
-	if page, more, code := w.s().Look().ChildrenAfter([]byte("/p/n00"), "", 9, 9, nil); page != nil || more || code != jute.OK {
+	if page, more, code := w.s().TreeView().ChildrenAfter([]byte("/p/n00"), "", 9, 9, nil); page != nil || more || code != jute.OK {
 		t.Errorf("of a node without children: %v, %t, %v", page, more, code)
 	}
 }

@@ -29,7 +29,7 @@ func TestRemovals(t *testing.T) {
 		run()
 		of.Zxid, of.AtMs = w.s().Zxid(), w.now
 		for i, path := range paths {
-			of.Path, of.Part = path, uint32(i+1)
+			of.Path, of.TxnPart = path, uint32(i+1)
 			want = slices.Insert(want, 0, of)
 		}
 		for i, s := range w.states {
@@ -49,24 +49,24 @@ func TestRemovals(t *testing.T) {
 	k.must(k.createTTL("/ttl", jute.PersistentWithTTL, 1))
 	k.must(k.container("/container"))
 
-	mine := Removal{Cause: Deleted, Member: 1, Session: k.id, Address: "127.0.0.1:5"}
+	mine := Removal{Cause: CauseDeleted, Member: 1, Session: k.id, Address: "127.0.0.1:5"}
 	removes(mine, func() { k.must(k.delete("/a", -1)) }, "/a")
 	removes(mine, func() { k.delete("/none", -1) })
 	removes(mine, func() { k.must(k.multi(rm("/b", -1), mk("/b", 0), rm("/b", -1), rm("/c", -1))) }, "/b", "/b", "/c")
 	removes(mine, func() { k.multi(rm("/d", -1), check("/none", 0)) })
-	removes(Removal{Cause: Deleted, Member: 2, Address: "10.0.0.9"}, func() {
+	removes(Removal{Cause: CauseDeleted, Member: 2, Address: "10.0.0.9"}, func() {
 		w.run(2, &proto.Txn{Op: int32(jute.OpDelete), Body: jute.DeleteRequest{Path: []byte("/d"), Version: -1}.Append(nil), Ids: []*proto.Identity{{Scheme: "super"}, {Scheme: "ip", Id: "10.0.0.9"}}})
 	}, "/d")
-	removes(Removal{Cause: SessionEnded, Member: 1, Session: brief.id, Address: "127.0.0.1:5"}, func() { w.expire(brief.id, w.index) }, "/e00", "/e01")
+	removes(Removal{Cause: CauseSessionEnded, Member: 1, Session: brief.id, Address: "127.0.0.1:5"}, func() { w.expire(brief.id, w.index) }, "/e00", "/e01")
 	removes(Removal{}, func() { w.expire(large.id, w.index) })
-	removes(Removal{Cause: SessionEnded, Session: large.id}, func() { w.sweep(2) }, "/e10", "/e11")
-	removes(Removal{Cause: SessionEnded, Session: large.id}, func() { w.sweep(2) }, "/e12")
+	removes(Removal{Cause: CauseSessionEnded, Session: large.id}, func() { w.sweep(2) }, "/e10", "/e11")
+	removes(Removal{Cause: CauseSessionEnded, Session: large.id}, func() { w.sweep(2) }, "/e12")
 	w.now += 1000
-	removes(Removal{Cause: TimeOver}, func() { w.reap("/ttl", 0) }, "/ttl")
-	removes(Removal{Cause: Unused}, func() { w.reap("/container", 1) }, "/container")
+	removes(Removal{Cause: CauseTTLExpired}, func() { w.reap("/ttl", 0) }, "/ttl")
+	removes(Removal{Cause: CauseEmptyContainer}, func() { w.reap("/container", 1) }, "/container")
 
 	for i := range want { // from each removal on
-		if got := slices.Collect(w.s().RemovalsBefore(want[i].Zxid, want[i].Part)); !slices.Equal(got, want[i+1:]) {
+		if got := slices.Collect(w.s().RemovalsBefore(want[i].Zxid, want[i].TxnPart)); !slices.Equal(got, want[i+1:]) {
 			t.Errorf("before %+v: %+v", want[i], got)
 		}
 	}
@@ -91,7 +91,7 @@ func TestRemovalsOfOneSweep(t *testing.T) {
 	w.sweep(3)
 	w.sweep(3)
 	for i, r := range removed(w.s())[:3] { // newest first: two of the second session, one of the first
-		if session := want[[]int{1, 1, 0}[i]]; r.Session != session || r.Part != uint32(3-i) {
+		if session := want[[]int{1, 1, 0}[i]]; r.Session != session || r.TxnPart != uint32(3-i) {
 			t.Errorf("removal %d: %+v, want session %v", i, r, session)
 		}
 	}
@@ -100,31 +100,31 @@ func TestRemovalsOfOneSweep(t *testing.T) {
 // A state remembers a bounded number of removals with a bounded number of bytes. A very long path is
 // left out, and pushes out nothing.
 func TestRemovalsAreBounded(t *testing.T) {
-	var k removedNodes
+	var k removalHistory
 	bytes := func() (sum int) {
 		for i := range k.kept.Len() {
-			sum += k.kept.At(i).size()
+			sum += k.kept.At(i).keptBytes()
 		}
 		return sum
 	}
 	for i := range maxRemovals + 5 {
-		k.keep(Removal{Path: "/a", Zxid: int64(i + 1)})
+		k.appendRemoval(Removal{Path: "/a", Zxid: int64(i + 1)})
 	}
 	if n := k.kept.Len(); n != maxRemovals || k.kept.At(0).Zxid != 6 {
 		t.Errorf("%d removals, from %#x on", n, k.kept.At(0).Zxid)
 	}
 	long := strings.Repeat("x", maxRemovedPath)
 	for i := range 200 {
-		k.keep(Removal{Path: long, Address: "10.0.0.1:1", Zxid: int64(100_000 + i)})
+		k.appendRemoval(Removal{Path: long, Address: "10.0.0.1:1", Zxid: int64(100_000 + i)})
 	}
-	if n := k.kept.Len(); k.bytes != bytes() || k.bytes > maxRemovalBytes || n != maxRemovalBytes/(maxRemovedPath+10) {
-		t.Errorf("%d removals with %d bytes, which are %d", n, k.bytes, bytes())
+	if n := k.kept.Len(); k.keptBytes != bytes() || k.keptBytes > maxRemovalBytes || n != maxRemovalBytes/(maxRemovedPath+10) {
+		t.Errorf("%d removals with %d bytes, which are %d", n, k.keptBytes, bytes())
 	}
 	before := k.kept.Len()
-	k.keep(Removal{Path: strings.Repeat("x", maxRemovalBytes), Zxid: 200_000})
-	k.keep(Removal{Path: "/b", Zxid: 200_000})
-	if last := k.kept.At(k.kept.Len() - 1); k.kept.Len() != before+1 || last.Path != "/b" || last.Part != 2 {
-		t.Errorf("after a longer path: %d removals, the last %s, part %d", k.kept.Len(), last.Path, last.Part)
+	k.appendRemoval(Removal{Path: strings.Repeat("x", maxRemovalBytes), Zxid: 200_000})
+	k.appendRemoval(Removal{Path: "/b", Zxid: 200_000})
+	if last := k.kept.At(k.kept.Len() - 1); k.kept.Len() != before+1 || last.Path != "/b" || last.TxnPart != 2 {
+		t.Errorf("after a longer path: %d removals, the last %s, part %d", k.kept.Len(), last.Path, last.TxnPart)
 	}
 	if k.kept.Cap() > 2*maxRemovals {
 		t.Errorf("room for %d removals", k.kept.Cap())
@@ -140,13 +140,13 @@ func TestRemovalsAreNotReplicated(t *testing.T) {
 	k.must(k.delete("/a", -1))
 	with := encode(t, w.s().Snapshot())
 	digest := w.s().digest()
-	w.s().removed = removedNodes{}
+	w.s().removals = removalHistory{}
 	if !bytes.Equal(encode(t, w.s().Snapshot()), with) || w.s().digest() != digest {
 		t.Error("the snapshot or the digest depends on the removals that are remembered")
 	}
 	k.must(k.create("/a", 0))
 	k.must(k.delete("/a", -1))
-	if err := w.s().Restore(bytes.NewReader(with)); err != nil {
+	if err := w.s().RestoreSnapshot(bytes.NewReader(with)); err != nil {
 		t.Fatal(err)
 	}
 	if got := removed(w.s()); got != nil {

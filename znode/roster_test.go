@@ -28,9 +28,9 @@ func listedWorld(t testing.TB, others ...*State) *world {
 	return w
 }
 
-func (w *world) roster() Roster {
+func (w *world) roster() ServerList {
 	w.t.Helper()
-	r, ok := w.s().Roster()
+	r, ok := w.s().ServerList()
 	if !ok {
 		w.t.Fatal("there is no list")
 	}
@@ -69,7 +69,7 @@ func TestTermStartSetsTheList(t *testing.T) {
 	w.list = threeServers()
 	w.startTerm(2, 9)
 	list := w.roster()
-	if w.s().Zxid() != 2<<32 || list.Version != 2<<32 || zxid >= 2<<32 || list.Ensemble != [32]byte(w.list.Ensemble) {
+	if w.s().Zxid() != 2<<32 || list.Version != 2<<32 || zxid >= 2<<32 || list.EnsembleID != [32]byte(w.list.Ensemble) {
 		t.Errorf("zxid %#x, list %+v", w.s().Zxid(), list)
 	}
 	k.wantEvents("Changed(/zookeeper/config)")
@@ -87,7 +87,7 @@ func TestTermStartSetsTheList(t *testing.T) {
 	} {
 		w.list = m
 		w.startTerm(w.term, w.nonce+1)
-		if got := w.roster(); !got.equal(&list) || w.s().Zxid() != 2<<32 {
+		if got := w.roster(); !got.equalList(&list) || w.s().Zxid() != 2<<32 {
 			t.Errorf("%v makes the list %+v", m, got)
 		}
 	}
@@ -96,7 +96,7 @@ func TestTermStartSetsTheList(t *testing.T) {
 	after := &proto.Roster{Ensemble: bytes.Repeat([]byte{8}, 32), Servers: threeServers().Servers[:2]}
 	w.list = after
 	w.startTerm(w.term, w.nonce+1)
-	if got := w.roster(); got.Ensemble[0] != 8 || len(got.Servers) != 2 || got.Version != 2<<32+1 {
+	if got := w.roster(); got.EnsembleID[0] != 8 || len(got.Servers) != 2 || got.Version != 2<<32+1 {
 		t.Errorf("the list after a recovery is %+v", got)
 	}
 	w.wantLog("term 2", "listed 200000001", "end")
@@ -160,13 +160,13 @@ func TestReconfigRefuses(t *testing.T) {
 			list, zxid := w.roster(), w.s().Zxid()
 			w.heard.log = nil
 			r := k.reconfig(tt.joining, tt.leaving, tt.members, tt.version, tt.reached...)
-			if r.Code != tt.want || !strings.Contains(r.Why, tt.why) || (tt.why == "") != (r.Why == "") {
-				t.Errorf("%v, %q, want %v, %q", r.Code, r.Why, tt.want, tt.why)
+			if r.Code != tt.want || !strings.Contains(r.RejectReason, tt.why) || (tt.why == "") != (r.RejectReason == "") {
+				t.Errorf("%v, %q, want %v, %q", r.Code, r.RejectReason, tt.want, tt.why)
 			}
 			if w.s().Zxid() != zxid+1 {
 				t.Errorf("zxid %#x after %#x", w.s().Zxid(), zxid)
 			}
-			if now := w.roster(); tt.want != jute.OK && (!now.equal(&list) || r.Data != nil) {
+			if now := w.roster(); tt.want != jute.OK && (!now.equalList(&list) || r.Data != nil) {
 				t.Errorf("the list is %+v", now)
 			}
 		})
@@ -175,8 +175,8 @@ func TestReconfigRefuses(t *testing.T) {
 	w.rules.Reconfig = true
 	w.rule(w.rules)
 	k := w.connect()
-	if r := k.reconfig("", "", "", 5); r.Code != jute.Unimplemented || r.Why != errNoList.Error() {
-		t.Errorf("without a list: %v, %q", r.Code, r.Why)
+	if r := k.reconfig("", "", "", 5); r.Code != jute.Unimplemented || r.RejectReason != errNoServerList.Error() {
+		t.Errorf("without a list: %v, %q", r.Code, r.RejectReason)
 	}
 	zxid := w.s().Zxid()
 	if r := k.do(jute.OpReconfig, []byte{0, 0}); r.Code != jute.MarshallingError || w.s().Zxid() != zxid {
@@ -208,14 +208,14 @@ func TestReconfig(t *testing.T) {
 		r := step.k.must(step.k.reconfig(step.joining, step.leaving, step.members, before.Version, everybody...))
 		list := w.roster()
 		want := strings.Join(step.want, "\n") + fmt.Sprintf("\nversion=%x", r.Zxid)
-		if string(r.Data) != want || list.Text() != want || list.Version != r.Zxid || r.Zxid != w.s().Zxid() {
-			t.Errorf("step %d: %q at %#x, the list is %q, want %q", i, r.Data, r.Zxid, list.Text(), want)
+		if string(r.Data) != want || list.ConfigText() != want || list.Version != r.Zxid || r.Zxid != w.s().Zxid() {
+			t.Errorf("step %d: %q at %#x, the list is %q, want %q", i, r.Data, r.Zxid, list.ConfigText(), want)
 		}
 		data, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil)
 		if string(data) != want || st != r.Stat || st.Version != -1 || st.Mzxid != r.Zxid || st.Aversion != 0 {
 			t.Errorf("step %d: the node has %q, %+v, the answer %+v", i, data, st, r.Stat)
 		}
-		if list.Ensemble != before.Ensemble {
+		if list.EnsembleID != before.EnsembleID {
 			t.Errorf("step %d: the ensemble is another one: %+v", i, list)
 		}
 		watcher.wantEvents("Changed(/zookeeper/config)")
@@ -236,10 +236,10 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 	w.heard.log = nil
 	super.must(super.reconfig("", "3", "", -1, everybody...))
 	w.wantLog(fmt.Sprintf("listed %x", w.s().Zxid()), "applied reconfig 0", "end")
-	if boot, cursor := w.s().Boot(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 || w.s().members[3].format != 0 {
+	if boot, cursor := w.s().MemberBoot(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 || w.s().members[3].format != 0 {
 		t.Errorf("boot %d, cursor %d, highest %v", boot, cursor, w.s().HighestSession(3))
 	}
-	if boot, _ := w.s().Boot(2); boot != bootOf(2)+1 {
+	if boot, _ := w.s().MemberBoot(2); boot != bootOf(2)+1 {
 		t.Errorf("the boot of member 2 is %d", boot)
 	}
 	if _, lives := w.s().Session(3<<56 + 5); !lives {
@@ -250,14 +250,14 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 	w.entry(next)
 	w.announce(3, 0, 99)
 	w.announce(3, bootOf(3), 99)
-	if boot, _ := w.s().Boot(3); boot != 0 || w.s().Zxid() != zxid {
+	if boot, _ := w.s().MemberBoot(3); boot != 0 || w.s().Zxid() != zxid {
 		t.Errorf("boot %d, zxid %#x", boot, w.s().Zxid())
 	}
 	w.seq[1] = super.w.seq[1]
 	super.must(super.reconfig("server.3=c:1:2:observer;9", "", "", -1, everybody...))
 	w.announce(3, 0, bootOf(3))
 	w.entry(next) // of the time before
-	if boot, cursor := w.s().Boot(3); boot != bootOf(3) || cursor != 0 {
+	if boot, cursor := w.s().MemberBoot(3); boot != bootOf(3) || cursor != 0 {
 		t.Errorf("boot %d, cursor %d", boot, cursor)
 	}
 	if _, code := super.exists("/late"); code != jute.NoNode {
@@ -284,7 +284,7 @@ func TestReconfigForOperators(t *testing.T) {
 	w := listedWorld(t)
 	w.rules.Reconfig = false
 	w.rule(w.rules)
-	long := strings.Repeat("x", MaxBy+1)
+	long := strings.Repeat("x", MaxRequester+1)
 	for _, tt := range []struct {
 		name    string
 		req     *proto.ChangeServers
@@ -306,8 +306,8 @@ func TestReconfigForOperators(t *testing.T) {
 		w.heard.log = nil
 		before := w.roster()
 		r := w.operators(tt.req, tt.reached...)
-		if r.Code != tt.want || !strings.Contains(r.Why, tt.why) || (tt.want == jute.OK) != (r.Data != nil) {
-			t.Errorf("%s: %v %q %q, want %v %q", tt.name, r.Code, r.Why, r.Data, tt.want, tt.why)
+		if r.Code != tt.want || !strings.Contains(r.RejectReason, tt.why) || (tt.want == jute.OK) != (r.Data != nil) {
+			t.Errorf("%s: %v %q %q, want %v %q", tt.name, r.Code, r.RejectReason, r.Data, tt.want, tt.why)
 		}
 		if r.Zxid != w.s().Zxid() || (w.roster().Version != before.Version) != (tt.want == jute.OK) {
 			t.Errorf("%s: zxid %#x, list %+v", tt.name, r.Zxid, w.roster())
@@ -336,7 +336,7 @@ func TestConfigNodeIsNotTheList(t *testing.T) {
 	super := w.connect().auth("super", "")
 	before := w.roster()
 	super.must(super.setData(ConfigPath, "mine", -1))
-	if now := w.roster(); !now.equal(&before) {
+	if now := w.roster(); !now.equalList(&before) {
 		t.Errorf("the list is %+v", now)
 	}
 	checkInvariants(t, w.s())
@@ -345,7 +345,7 @@ func TestConfigNodeIsNotTheList(t *testing.T) {
 		t.Errorf("restored: %q, %+v", data, st)
 	}
 	r := super.must(super.reconfig("", "", "", -1, everybody...))
-	if data, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil); string(data) != w.roster().Text() || st.Version != -1 || st != r.Stat {
+	if data, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil); string(data) != w.roster().ConfigText() || st.Version != -1 || st != r.Stat {
 		t.Errorf("%q, %+v", data, st)
 	}
 }
@@ -366,8 +366,8 @@ func TestRosterCountsInNoQuota(t *testing.T) {
 // Messages have all of a list.
 func TestRosterMessage(t *testing.T) {
 	r := listedWorld(t).roster()
-	again, err := RosterOf(r.Message())
-	if err != nil || !again.equal(&r) {
+	again, err := ServerListFromProto(r.ToProto())
+	if err != nil || !again.equalList(&r) {
 		t.Errorf("%+v, %v, want %+v", again, err, r)
 	}
 	for _, tt := range []struct {
@@ -378,9 +378,9 @@ func TestRosterMessage(t *testing.T) {
 		{func(m *proto.Roster) { m.Servers = nil }, "znode: the list of servers: no server line; write one for each server"},
 		{func(m *proto.Roster) { m.Servers[1] = m.Servers[0] }, "znode: the list of servers: server 1 is named twice; remove one of the two"},
 	} {
-		m := r.Message()
+		m := r.ToProto()
 		tt.change(m)
-		if _, err := RosterOf(m); err == nil || err.Error() != tt.err {
+		if _, err := ServerListFromProto(m); err == nil || err.Error() != tt.err {
 			t.Errorf("%v, want %s", err, tt.err)
 		}
 	}

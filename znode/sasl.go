@@ -2,10 +2,10 @@ package znode
 
 import "rollcall/proto"
 
-// superUser is the user of SASL that has the permissions of all other users of SASL, as in
+// saslSuperUser is the user of SASL that has the permissions of all other users of SASL, as in
 // ZooKeeper. It has no permissions of other schemes.
-const superUser = "super"
+const saslSuperUser = "super"
 
 func isSuperUser(id *proto.Identity) bool {
-	return id.GetScheme() == "sasl" && id.GetId() == superUser
+	return id.GetScheme() == "sasl" && id.GetId() == saslSuperUser
 }

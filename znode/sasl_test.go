@@ -27,20 +27,20 @@ func TestSASLInACLs(t *testing.T) {
 		{"bob@A@B", false},
 	} {
 		for _, on := range []bool{true, false} {
-			a := acls{}
-			a.obey(Rules{SASL: on})
+			a := aclTable{}
+			a.applyRules(Rules{SASL: on})
 			want := jute.InvalidACL
 			if on && tt.fine {
 				want = jute.OK
 			}
-			if _, code := a.resolve(aclOf(31, "sasl", tt.id), nil); code != want {
+			if _, code := a.resolveList(aclOf(31, "sasl", tt.id), nil); code != want {
 				t.Errorf("%q, on %t: %v, want %v", tt.id, on, code, want)
 			}
 		}
 	}
-	a := acls{}
-	a.obey(Rules{SASL: true})
-	if _, code := a.resolve([]jute.ACL{{Perms: 31, ID: jute.ID{Scheme: []byte("sasl")}}}, nil); code != jute.MarshallingError {
+	a := aclTable{}
+	a.applyRules(Rules{SASL: true})
+	if _, code := a.resolveList([]jute.ACL{{Perms: 31, ID: jute.ID{Scheme: []byte("sasl")}}}, nil); code != jute.MarshallingError {
 		t.Errorf("a null id: %v", code)
 	}
 }

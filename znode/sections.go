@@ -25,148 +25,148 @@ func (p section) String() string {
 	return [...]string{"sessions", "ended sessions with nodes left", "ends of sessions", "nodes"}[p]
 }
 
-// sections writes a snapshot: the head, then the lists, then the digest. It checks nothing. The caller
+// sectionWriter writes a snapshot: the head, then the lists, then the digest. It checks nothing. The caller
 // adds as many items to each list as the head says, in the order of the lists.
-type sections struct {
+type sectionWriter struct {
 	*blockWriter
-	head  *Head
-	at    section
-	lists map[*acl]uint32 // the numbers of the lists that were written
+	head        *ImageHead
+	current     section
+	listNumbers map[*acl]uint32 // the numbers of the lists that were written
 }
 
 // newSections writes the head.
-func newSections(w io.Writer, h *Head) *sections {
-	p := &sections{blockWriter: newBlockWriter(w), head: h, lists: map[*acl]uint32{}}
-	p.progress()
-	p.members()
-	p.roster()
-	p.u64(h.Sessions)
+func newSections(w io.Writer, h *ImageHead) *sectionWriter {
+	p := &sectionWriter{blockWriter: newBlockWriter(w), head: h, listNumbers: map[*acl]uint32{}}
+	p.writeProgress()
+	p.writeMembers()
+	p.writeServerList()
+	p.putUint64(h.SessionCount)
 	return p
 }
 
-// finish writes the digest and the end of the stream.
-func (p *sections) finish(digest uint64) error {
-	p.reach(sectionNodes)
-	p.u64(digest)
-	return p.close()
+// closeSnapshot writes the digest and the end of the stream.
+func (p *sectionWriter) closeSnapshot(digest uint64) error {
+	p.advanceTo(sectionNodes)
+	p.putUint64(digest)
+	return p.closeStream()
 }
 
-// reach ends the lists before to, and begins that one.
-func (p *sections) reach(to section) {
-	for p.at < to {
-		p.at++
-		switch p.at {
+// advanceTo ends the lists before to, and begins that one.
+func (p *sectionWriter) advanceTo(to section) {
+	for p.current < to {
+		p.current++
+		switch p.current {
 		case sectionUnswept:
-			p.u64(p.head.Unswept)
+			p.putUint64(p.head.UnsweptCount)
 		case sectionEnds:
-			p.u64(p.head.EndsEver)
-			p.u64(p.head.Ends)
+			p.putUint64(p.head.EndsTotal)
+			p.putUint64(p.head.EndCount)
 		case sectionNodes:
-			p.u64(p.head.Nodes)
+			p.putUint64(p.head.NodeCount)
 		}
 	}
 }
 
-// progress writes how far the state has followed the log.
-func (p *sections) progress() {
+// writeProgress writes how far the state has followed the log.
+func (p *sectionWriter) writeProgress() {
 	h := p.head
-	p.u64(h.Index)
-	p.u64(uint64(h.Zxid))
-	p.u64(uint64(h.Now))
-	p.u64(h.Term.Term)
-	p.u64(h.Term.Nonce)
-	p.u32(h.Term.Leader)
-	p.u64(h.Term.Index)
+	p.putUint64(h.Index)
+	p.putUint64(uint64(h.Zxid))
+	p.putUint64(uint64(h.TimeMs))
+	p.putUint64(h.Term.Term)
+	p.putUint64(h.Term.Nonce)
+	p.putUint32(h.Term.Leader)
+	p.putUint64(h.Term.Index)
 	for _, rule := range []bool{h.Term.SkipACL, h.Term.TTLNodes, h.Term.EnforceQuota, h.Term.X509} {
-		p.bool(rule)
+		p.putBool(rule)
 	}
-	p.bool(h.Term.SASL)
-	p.u64(h.Term.DataQuota)
-	p.bool(h.Term.Reconfig)
+	p.putBool(h.Term.SASL)
+	p.putUint64(h.Term.DataQuota)
+	p.putBool(h.Term.Reconfig)
 }
 
-// members writes the members that have announced themselves or opened sessions.
-func (p *sections) members() {
-	p.u32(uint32(len(p.head.Members)))
+// writeMembers writes the members that have announced themselves or opened sessions.
+func (p *sectionWriter) writeMembers() {
+	p.putUint32(uint32(len(p.head.Members)))
 	for _, m := range p.head.Members {
-		p.u32(m.ID)
-		p.u64(m.Boot)
-		p.u64(m.Cursor)
-		p.u32(m.Format)
-		p.u64(uint64(m.Highest))
+		p.putUint32(m.ID)
+		p.putUint64(m.Boot)
+		p.putUint64(m.Cursor)
+		p.putUint32(m.Format)
+		p.putUint64(uint64(m.HighestSession))
 	}
 }
 
-// roster writes the list of servers, or version 0 if there is none.
-func (p *sections) roster() {
-	r := &p.head.Roster
-	p.u64(uint64(r.Version))
+// writeServerList writes the list of servers, or version 0 if there is none.
+func (p *sectionWriter) writeServerList() {
+	r := &p.head.ServerList
+	p.putUint64(uint64(r.Version))
 	if r.Version != 0 {
-		p.raw(r.Ensemble[:])
-		p.text(r.Servers.Text())
+		p.putBytes(r.EnsembleID[:])
+		p.putText(r.Servers.Text())
 	}
 }
 
-// session writes the next session, by id.
-func (p *sections) session(s *Session) {
-	p.u64(uint64(s.ID))
-	p.u32(uint32(s.Timeout / time.Millisecond))
-	p.raw(s.Password[:])
-	p.u32(s.Owner.Member)
-	p.u64(s.Owner.Conn)
-	p.u64(s.Since)
-	p.u64(uint64(s.CreatedMs))
-	p.text(s.Address)
-	p.text(s.Who.encoded())
+// writeSession writes the next session, by id.
+func (p *sectionWriter) writeSession(s *Session) {
+	p.putUint64(uint64(s.ID))
+	p.putUint32(uint32(s.Timeout / time.Millisecond))
+	p.putBytes(s.Password[:])
+	p.putUint32(s.Owner.Member)
+	p.putUint64(s.Owner.Conn)
+	p.putUint64(s.OwnerIndex)
+	p.putUint64(uint64(s.CreatedMs))
+	p.putText(s.Address)
+	p.putText(s.Identities.encodedText())
 }
 
-// ended writes the next ended session with nodes left, by id.
-func (p *sections) ended(id jute.SessionID) {
-	p.reach(sectionUnswept)
-	p.u64(uint64(id))
+// writeUnswept writes the next ended session with nodes left, by id.
+func (p *sectionWriter) writeUnswept(id jute.SessionID) {
+	p.advanceTo(sectionUnswept)
+	p.putUint64(uint64(id))
 }
 
-// end writes the next end of a session, oldest first.
-func (p *sections) end(e *End) {
-	p.reach(sectionEnds)
-	p.u64(uint64(e.Session))
-	p.text(e.Address)
-	p.u32(e.Member)
-	p.u32(e.Leader)
-	p.u64(e.Term)
-	p.u64(uint64(e.AtMs))
-	p.u64(uint64(e.Zxid))
-	p.u32(uint32(e.Reason))
-	p.u64(uint64(e.Silent))
-	p.u32(uint32(e.Timeout / time.Millisecond))
-	p.u32(uint32(e.Ephemerals))
-	p.text(e.By)
+// writeEnd writes the next end of a session, oldest first.
+func (p *sectionWriter) writeEnd(e *SessionEnd) {
+	p.advanceTo(sectionEnds)
+	p.putUint64(uint64(e.Session))
+	p.putText(e.Address)
+	p.putUint32(e.Member)
+	p.putUint32(e.Leader)
+	p.putUint64(e.Term)
+	p.putUint64(uint64(e.AtMs))
+	p.putUint64(uint64(e.Zxid))
+	p.putUint32(uint32(e.Reason))
+	p.putUint64(uint64(e.SilentFor))
+	p.putUint32(uint32(e.Timeout / time.Millisecond))
+	p.putUint32(uint32(e.EphemeralCount))
+	p.putText(e.RequestedBy)
 }
 
-// node writes the next node: parents come before their children, and siblings are in order. A list is
+// writeNode writes the next node: parents come before their children, and siblings are in order. A list is
 // written at its first use, and numbered from 0 for later ones.
-func (p *sections) node(n *node) {
-	p.reach(sectionNodes)
+func (p *sectionWriter) writeNode(n *node) {
+	p.advanceTo(sectionNodes)
 	data, version := n.replicated()
-	p.text(n.path)
-	p.data(data)
-	p.u64(uint64(n.czxid))
-	p.u64(uint64(n.mzxid))
-	p.u64(uint64(n.lastChild()))
-	p.u64(uint64(n.ctime))
-	p.u64(uint64(n.mtime))
-	p.u32(uint32(version))
-	p.u32(uint32(n.aversion))
-	p.u32(uint32(n.numCreates()))
-	p.life(n.life())
-	number, known := p.lists[n.acl]
+	p.putText(n.path)
+	p.putNullable(data)
+	p.putUint64(uint64(n.czxid))
+	p.putUint64(uint64(n.mzxid))
+	p.putUint64(uint64(n.lastChildZxid()))
+	p.putUint64(uint64(n.ctime))
+	p.putUint64(uint64(n.mtime))
+	p.putUint32(uint32(version))
+	p.putUint32(uint32(n.aversion))
+	p.putUint32(uint32(n.numCreated()))
+	p.writeLifetime(n.lifetime())
+	number, known := p.listNumbers[n.acl]
 	if !known {
-		number = uint32(len(p.lists))
-		p.lists[n.acl] = number
+		number = uint32(len(p.listNumbers))
+		p.listNumbers[n.acl] = number
 	}
-	p.u32(number)
+	p.putUint32(number)
 	if !known {
-		p.text(n.acl.text)
+		p.putText(n.acl.text)
 		if p.err == nil && xxhash.Sum64String(n.acl.text) != n.acl.hash {
 			p.err = fmt.Errorf("%w: the list of %q is not what it was", ErrDamaged, n.path)
 		}
@@ -181,18 +181,18 @@ const (
 	kindTTL
 )
 
-// life writes the kind of a node, and its session or TTL if it has one.
-func (p *sections) life(l life) {
+// writeLifetime writes the kind of a node, and its session or TTL if it has one.
+func (p *sectionWriter) writeLifetime(l lifetime) {
 	switch {
 	case l.owner != 0:
-		p.u32(kindEphemeral)
-		p.u64(uint64(l.owner))
-	case l.container:
-		p.u32(kindContainer)
-	case l.ttl != 0:
-		p.u32(kindTTL)
-		p.u64(uint64(l.ttl))
+		p.putUint32(kindEphemeral)
+		p.putUint64(uint64(l.owner))
+	case l.isContainer:
+		p.putUint32(kindContainer)
+	case l.ttlMs != 0:
+		p.putUint32(kindTTL)
+		p.putUint64(uint64(l.ttlMs))
 	default:
-		p.u32(kindPlain)
+		p.putUint32(kindPlain)
 	}
 }

@@ -14,18 +14,18 @@ import (
 
 // Session is the record of a client's session, the same on all members.
 type Session struct {
-	ID        jute.SessionID
-	Timeout   time.Duration // granted by the last connect, in whole milliseconds
-	Password  [16]byte
-	Owner     Owner
-	Since     uint64     // the index of the entry that set the owner
-	CreatedMs int64      // since 1970
-	Address   string     // the client that connected last
-	Who       Identities // of the connection that is the owner
+	ID         jute.SessionID
+	Timeout    time.Duration // granted by the last connect, in whole milliseconds
+	Password   [16]byte
+	Owner      SessionOwner
+	OwnerIndex uint64     // the index of the entry that set the owner
+	CreatedMs  int64      // since 1970
+	Address    string     // the client that connected last
+	Identities Identities // of the connection that is the owner
 }
 
-// Owner is the connection that a session belongs to.
-type Owner struct {
+// SessionOwner is the connection that a session belongs to.
+type SessionOwner struct {
 	Member uint32
 	Conn   uint64 // unique over members and their runs; 0: no owner
 }
@@ -41,14 +41,14 @@ func compareIDs(a, b jute.SessionID) int {
 	return cmp.Compare(uint64(a), uint64(b))
 }
 
-// maxAddress is the longest client address that a record holds, in bytes. The text of an IPv6
+// maxAddressBytes is the longest client address that a record holds, in bytes. The text of an IPv6
 // address with zone and port is shorter.
-const maxAddress = 255
+const maxAddressBytes = 255
 
-// refuse returns why a session's transaction must not run: the session is gone, or it belongs to
+// checkSession returns why a session's transaction must not run: the session is gone, or it belongs to
 // another connection. Otherwise, and for transactions without a session, it returns OK. The transaction then has the identities
 // of its session.
-func (t *transaction) refuse() jute.Code {
+func (t *transaction) checkSession() jute.Code {
 	if t.txn.GetSession() == 0 {
 		return jute.OK
 	}
@@ -56,15 +56,15 @@ func (t *transaction) refuse() jute.Code {
 	switch {
 	case !ok:
 		return jute.SessionExpired
-	case session.Owner != ownerOf(t.txn):
+	case session.Owner != ownerOfTxn(t.txn):
 		return jute.SessionMoved
 	}
-	t.acls.sender.session = session.Who
+	t.acls.client.sessionIdentities = session.Identities
 	return jute.OK
 }
 
-func ownerOf(txn *proto.Txn) Owner {
-	return Owner{Member: txn.GetMember(), Conn: txn.GetConn()}
+func ownerOfTxn(txn *proto.Txn) SessionOwner {
+	return SessionOwner{Member: txn.GetMember(), Conn: txn.GetConn()}
 }
 
 // createSession opens the session txn.Session for txn's connection.
@@ -72,38 +72,38 @@ func (t *transaction) createSession() {
 	var open proto.OpenSession
 	id := jute.SessionID(t.txn.GetSession())
 	err := pb.Unmarshal(t.txn.GetBody(), &open)
-	if err != nil || id == 0 || len(open.GetPassword()) != len(Session{}.Password) || len(open.GetAddress()) > maxAddress {
+	if err != nil || id == 0 || len(open.GetPassword()) != len(Session{}.Password) || len(open.GetAddress()) > maxAddressBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	t.take()
+	t.takeZxid()
 	_, lives := t.state.sessions.get(sessionKey(id))
-	_, left := t.state.unswept.get(sessionKey(id))
+	_, left := t.state.unsweptSessions.get(sessionKey(id))
 	if lives || left {
 		t.result.Code = jute.NodeExists
 		return
 	}
 	session := &Session{
-		ID:        id,
-		Timeout:   time.Duration(open.GetTimeoutMs()) * time.Millisecond,
-		Password:  [16]byte(open.GetPassword()),
-		Owner:     ownerOf(t.txn),
-		Since:     t.state.index,
-		CreatedMs: t.state.now,
-		Address:   open.GetAddress(),
-		Who:       IdentitiesOf(t.txn.GetIds()),
+		ID:         id,
+		Timeout:    time.Duration(open.GetTimeoutMs()) * time.Millisecond,
+		Password:   [16]byte(open.GetPassword()),
+		Owner:      ownerOfTxn(t.txn),
+		OwnerIndex: t.state.lastIndex,
+		CreatedMs:  t.state.timeMs,
+		Address:    open.GetAddress(),
+		Identities: IdentitiesOf(t.txn.GetIds()),
 	}
 	t.state.putSession(t.gen.Load(), session)
 	m := &t.state.members[uint64(id)>>56]
-	m.highest = max(m.highest, uint64(id))
+	m.highestSession = max(m.highestSession, uint64(id))
 	t.result.Session = *session
-	t.hooks.Opened(*session)
+	t.hooks.SessionOpened(*session)
 }
 
-// attach makes txn's connection the owner of a session. It takes no zxid.
-func (t *transaction) attach() {
+// attachSession makes txn's connection the owner of a session. It takes no zxid.
+func (t *transaction) attachSession() {
 	var req proto.Attach
-	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetAddress()) > maxAddress {
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetAddress()) > maxAddressBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}
@@ -117,7 +117,7 @@ func (t *transaction) attach() {
 	// An attach that names an outdated owner was overtaken by an attach through another member.
 	// Only among the attaches of one member does the log's order tell which connection is the
 	// newest.
-	if req.GetSince() != old.Since && old.Owner.Member != t.txn.GetMember() {
+	if req.GetSince() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {
 		t.result.Code = jute.SessionMoved
 		return
 	}
@@ -126,17 +126,17 @@ func (t *transaction) attach() {
 		return
 	}
 	session := *old
-	session.Owner, session.Since = ownerOf(t.txn), t.state.index
+	session.Owner, session.OwnerIndex = ownerOfTxn(t.txn), t.state.lastIndex
 	session.Timeout = time.Duration(req.GetTimeoutMs()) * time.Millisecond
-	session.Address, session.Who = req.GetAddress(), IdentitiesOf(t.txn.GetIds())
+	session.Address, session.Identities = req.GetAddress(), IdentitiesOf(t.txn.GetIds())
 	t.state.putSession(t.gen.Load(), &session)
 	t.result.Session = session
-	t.hooks.Attached(session, old.Owner)
+	t.hooks.SessionAttached(session, old.Owner)
 }
 
-// identify adds to a session identities that its owner has proved. It takes no zxid.
-func (t *transaction) identify() {
-	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
+// addIdentities adds to a session identities that its owner has proved. It takes no zxid.
+func (t *transaction) addIdentities() {
+	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
 		return
 	}
 	old, ok := t.state.sessions.get(sessionKey(t.txn.GetSession()))
@@ -145,14 +145,14 @@ func (t *transaction) identify() {
 		return
 	}
 	session := *old
-	session.Who = old.Who.with(t.txn.GetIds())
+	session.Identities = old.Identities.appendAll(t.txn.GetIds())
 	t.state.putSession(t.gen.Load(), &session)
 }
 
 // closeSession ends a session because its client asked for that.
 func (t *transaction) closeSession() {
-	t.take()
-	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
+	t.takeZxid()
+	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
 		return
 	}
 	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
@@ -160,30 +160,30 @@ func (t *transaction) closeSession() {
 		t.result.Code = jute.SessionExpired
 		return
 	}
-	t.result.Later = t.endSession(session, End{Reason: Closed})
+	t.result.NodesLeft = t.endSession(session, SessionEnd{Reason: ReasonClosed})
 }
 
-// expire ends a silent session, unless its owner was set later than the leader knew: then the
+// expireSession ends a silent session, unless its owner was set later than the leader knew: then the
 // client has come back.
-func (t *transaction) expire() {
+func (t *transaction) expireSession() {
 	var req proto.Expire
 	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil {
 		t.result.Code = jute.MarshallingError
 		return
 	}
 	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
-	if !ok || session.Since > req.GetSince() {
+	if !ok || session.OwnerIndex > req.GetSince() {
 		return
 	}
-	t.take()
-	t.endSession(session, End{Reason: Expired, Silent: silence(req.GetSilentMs())})
+	t.takeZxid()
+	t.endSession(session, SessionEnd{Reason: ReasonExpired, SilentFor: silenceOf(req.GetSilentMs())})
 }
 
-// kill ends a session because an operator asked for that, unless its owner is no longer the one
+// killSession ends a session because an operator asked for that, unless its owner is no longer the one
 // that the operator saw: then the client has come back, and the code is SessionMoved.
-func (t *transaction) kill() {
+func (t *transaction) killSession() {
 	var req proto.Kill
-	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxBy {
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequester {
 		t.result.Code = jute.MarshallingError
 		return
 	}
@@ -192,32 +192,32 @@ func (t *transaction) kill() {
 	case !ok:
 		t.result.Code = jute.SessionExpired
 		return
-	case session.Since != req.GetSince():
+	case session.OwnerIndex != req.GetSince():
 		t.result.Code = jute.SessionMoved
 		return
 	}
-	t.take()
-	t.endSession(session, End{Reason: Killed, Silent: silence(req.GetSilentMs()), By: req.GetBy()})
+	t.takeZxid()
+	t.endSession(session, SessionEnd{Reason: ReasonKilled, SilentFor: silenceOf(req.GetSilentMs()), RequestedBy: req.GetBy()})
 }
 
 // endSession removes a session and its ephemeral nodes, in the order of their paths, and completes
 // and keeps its end. If there are more nodes than may be removed at once, it leaves them to be swept
 // and returns true.
-func (t *transaction) endSession(session Session, end End) (later bool) {
+func (t *transaction) endSession(session Session, end SessionEnd) (later bool) {
 	key := sessionKey(session.ID)
-	t.state.dropSession(t.gen.Load(), key)
+	t.state.deleteSession(t.gen.Load(), key)
 	end.Session, end.Address, end.Member, end.Timeout = session.ID, session.Address, session.Owner.Member, session.Timeout
-	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.now, t.state.zxid
-	end.Ephemerals = t.state.countOwned(session.ID)
-	end.Number = t.state.ends.keep(t.gen.Load(), end, t.mostEnds)
-	if t.budget.take(t.state.weighOwned(session.ID, end.Ephemerals, t.budget.left)) {
-		t.removeOwned(session.ID, math.MaxInt)
-		t.remember(Removal{Cause: SessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
+	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.timeMs, t.state.zxid
+	end.EphemeralCount = t.state.countEphemerals(session.ID)
+	end.Number = t.state.sessionEnds.addNext(t.gen.Load(), end, t.endLimit)
+	if t.budget.spend(t.state.ephemeralRemovalWeight(session.ID, end.EphemeralCount, t.budget.remaining)) {
+		t.removeEphemerals(session.ID, math.MaxInt)
+		t.keepRemovals(Removal{Cause: CauseSessionEnded, Member: end.Member, Session: session.ID, Address: session.Address})
 	} else {
-		t.state.unswept.put(t.gen.Load(), key, struct{}{})
+		t.state.unsweptSessions.put(t.gen.Load(), key, struct{}{})
 		later = true
 	}
-	t.watches.fire(t.state.zxid, &t.state.term.Rules)
-	t.hooks.Closed(session, end)
+	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
+	t.hooks.SessionClosed(session, end)
 	return later
 }

@@ -20,8 +20,8 @@ func TestSessionLife(t *testing.T) {
 	k := w.connect()
 	w.wantLog("opened 0x100000000000001", "applied createSession 0", "end")
 	want := Session{
-		ID: k.id, Timeout: 6 * time.Second, Password: [16]byte(password(k.id)), Owner: Owner{1, 101},
-		Since: w.index, CreatedMs: w.now, Address: "127.0.0.1:5", Who: IdentitiesOf(k.ids),
+		ID: k.id, Timeout: 6 * time.Second, Password: [16]byte(password(k.id)), Owner: SessionOwner{1, 101},
+		OwnerIndex: w.index, CreatedMs: w.now, Address: "127.0.0.1:5", Identities: IdentitiesOf(k.ids),
 	}
 	if got, ok := w.s().Session(k.id); !ok || got != want || w.heard.result.Session != want || w.heard.result.Zxid != 1<<32 {
 		t.Errorf("%+v, want %+v", got, want)
@@ -37,7 +37,7 @@ func TestSessionLife(t *testing.T) {
 	zxid := w.s().Zxid()
 	d, r := k.attach(2, k.since(), password(k.id))
 	_ = r // a result of member 2, which is not recorded here
-	want.Owner, want.Since, want.Timeout, want.Address = Owner{2, d.conn}, w.index, 9*time.Second, "127.0.0.1:6"
+	want.Owner, want.OwnerIndex, want.Timeout, want.Address = SessionOwner{2, d.conn}, w.index, 9*time.Second, "127.0.0.1:6"
 	if got, _ := w.s().Session(k.id); got != want || w.s().Zxid() != zxid {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -83,7 +83,7 @@ func TestAttach(t *testing.T) {
 	}
 	// Member 1 sends an attach late that it made when it owned the session itself.
 	stale, r := k.attach(1, first, password(k.id))
-	if r.Code != jute.SessionMoved || r.Session.Since != second || r.Session.Owner != (Owner{2, moved.conn}) {
+	if r.Code != jute.SessionMoved || r.Session.OwnerIndex != second || r.Session.Owner != (SessionOwner{2, moved.conn}) {
 		t.Errorf("late attach: %v %+v", r.Code, r.Session)
 	}
 	if _, r := k.attach(1, 0, password(k.id)); r.Code != jute.SessionMoved {
@@ -92,12 +92,12 @@ func TestAttach(t *testing.T) {
 	moved.create("/by-owner", 0)
 	k.stat("/by-owner")
 	back, r := k.attach(1, second, password(k.id))
-	if r.Code != jute.OK || r.Session.Owner != (Owner{1, back.conn}) {
+	if r.Code != jute.OK || r.Session.Owner != (SessionOwner{1, back.conn}) {
 		t.Errorf("second try: %v %+v", r.Code, r.Session)
 	}
 	// Among attaches of one member the order in the log decides, whatever their since says.
 	again, r := k.attach(1, first, password(k.id))
-	if again.must(r).Session.Owner != (Owner{1, again.conn}) {
+	if again.must(r).Session.Owner != (SessionOwner{1, again.conn}) {
 		t.Errorf("%+v", r.Session)
 	}
 	for name, old := range map[string]*client{"first": k, "stale": stale, "back": back} {
@@ -175,7 +175,7 @@ func TestExpireAndAttach(t *testing.T) {
 			k := w.connect()
 			body := message(&proto.Expire{Since: k.since(), SilentMs: silent})
 			w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: body})
-			if got := w.heard.end; got.Reason != Expired || got.Silent != want {
+			if got := w.heard.end; got.Reason != ReasonExpired || got.SilentFor != want {
 				t.Errorf("silent for %d ms: %+v, want %v", silent, got, want)
 			}
 		}
@@ -193,7 +193,7 @@ func TestExpireAndAttach(t *testing.T) {
 // What the log says about an expired session is told with its end, field by field. Only since is not:
 // it says which owner the leader meant.
 func TestExpireReachesTheEnd(t *testing.T) {
-	end := func(change func(protoreflect.Message)) End {
+	end := func(change func(protoreflect.Message)) SessionEnd {
 		w := newWorld(t)
 		k := w.connect()
 		expire := &proto.Expire{Since: k.since()}
@@ -247,7 +247,7 @@ func TestClose(t *testing.T) {
 	_ = other.watchChildren("/p/3")
 	_ = other.watchChildren("/p")
 	_ = k.watchData("/p/1")
-	if got := w.s().Look().GetEphemerals(k.id, nil); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
+	if got := w.s().TreeView().GetEphemerals(k.id, nil); !slices.Equal(got, []string{"/p/1", "/p/2", "/p/3", "/p/4", "/p/5"}) {
 		t.Errorf("%q", got)
 	}
 	before := k.stat("/p")
@@ -305,7 +305,7 @@ func TestEphemerals(t *testing.T) {
 		"/a": "/a/1 /a/2", "/": "/a/1 /a/2 /b/1 /eph1", "": "/a/1 /a/2 /b/1 /eph1", "  ": "/a/1 /a/2 /b/1 /eph1", "/zzz": "", "/e": "/eph1",
 		"\t/\x00": "/a/1 /a/2 /b/1 /eph1", "\x1f": "/a/1 /a/2 /b/1 /eph1", " /e": "", "\u00a0": "", "\u2003": "", // as Java trims
 	} {
-		if got := strings.Join(w.s().Look().GetEphemerals(k.id, []byte(prefix)), " "); got != want {
+		if got := strings.Join(w.s().TreeView().GetEphemerals(k.id, []byte(prefix)), " "); got != want {
 			t.Errorf("prefix %q: %q, want %q", prefix, got, want)
 		}
 	}
@@ -338,11 +338,11 @@ func TestAllChildrenNumber(t *testing.T) {
 		k.must(k.create(path, 0))
 	}
 	for path, want := range map[string]int32{"/a": 2, "/a/b/c": 0, "/": 7, "": 8} {
-		if n, code := w.s().Look().AllChildrenNumber([]byte(path), nil); n != want || code != jute.OK {
+		if n, code := w.s().TreeView().AllChildrenNumber([]byte(path), nil); n != want || code != jute.OK {
 			t.Errorf("%q: %d, %v", path, n, code)
 		}
 	}
-	if _, code := w.s().Look().AllChildrenNumber([]byte("/no"), nil); code != jute.NoNode {
+	if _, code := w.s().TreeView().AllChildrenNumber([]byte("/no"), nil); code != jute.NoNode {
 		t.Errorf("%v", code)
 	}
 }
@@ -360,7 +360,7 @@ func TestReadPaths(t *testing.T) {
 	_, exists := w.s().Exists(nil, nil, nil)
 	_, _, children := w.s().Children(nil, nil, nil)
 	_, _, list := w.s().GetACL(nil, nil)
-	_, number := w.s().Look().AllChildrenNumber(nil, nil)
+	_, number := w.s().TreeView().AllChildrenNumber(nil, nil)
 	for i, code := range []jute.Code{data, exists, children, list, number} {
 		if code != jute.MarshallingError {
 			t.Errorf("null path, read %d: %v", i, code)

@@ -21,7 +21,7 @@ func (s *State) Snapshot() *Snapshot {
 }
 
 // Index returns the index of the last entry in the copy.
-func (sn *Snapshot) Index() uint64 { return sn.index }
+func (sn *Snapshot) Index() uint64 { return sn.lastIndex }
 
 // Digest returns the digest of the copy.
 func (sn *Snapshot) Digest() uint64 { return sn.digest() }
@@ -31,47 +31,47 @@ func (sn *Snapshot) Digest() uint64 { return sn.digest() }
 // digest that every change has updated, it returns ErrDamaged, and the bytes written cannot be
 // restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
-	h := sn.head()
+	h := sn.imageHead()
 	p := newSections(w, &h)
 	count := sn.writeSections(p)
 	if p.err == nil {
-		p.err = count.check(&sn.content)
+		p.err = count.compareWith(&sn.content)
 	}
-	err := p.finish(sn.digest())
-	return p.n, err
+	err := p.closeSnapshot(sn.digest())
+	return p.bytesWritten, err
 }
 
 // writeSections writes all that follows the head, and returns the sums of the hashes.
-func (c *content) writeSections(p *sections) (count recounted) {
+func (c *content) writeSections(p *sectionWriter) (count recomputedSums) {
 	for _, s := range c.sessions.all() {
-		p.session(s)
+		p.writeSession(s)
 		count.sessions += s.hash()
 	}
 	for _, id := range c.unsweptIDs() {
-		p.ended(id)
+		p.writeUnswept(id)
 	}
-	for _, e := range c.ends.kept.all() {
-		p.end(e)
+	for _, e := range c.sessionEnds.byNumber.all() {
+		p.writeEnd(e)
 		count.ends += e.hash()
 	}
-	c.walk(c.get(rootPath), func(n *node) bool {
-		p.node(n)
+	c.walkFrom(c.nodeAt(rootPath), func(n *node) bool {
+		p.writeNode(n)
 		count.nodes += n.hash()
 		return p.err == nil
 	})
 	return count
 }
 
-// head returns what a snapshot of c says before its sessions and nodes.
-func (c *content) head() Head {
-	h := Head{
-		Index: c.index, Zxid: c.zxid, Now: c.now, Term: c.term, Roster: c.roster,
-		Sessions: uint64(c.sessions.n), Unswept: uint64(c.unswept.n), Ends: uint64(c.ends.kept.n), EndsEver: c.ends.count,
-		Nodes: uint64(c.nodes),
+// imageHead returns what a snapshot of c says before its sessions and nodes.
+func (c *content) imageHead() ImageHead {
+	h := ImageHead{
+		Index: c.lastIndex, Zxid: c.zxid, TimeMs: c.timeMs, Term: c.term, ServerList: c.serverList,
+		SessionCount: uint64(c.sessions.length), UnsweptCount: uint64(c.unsweptSessions.length), EndCount: uint64(c.sessionEnds.byNumber.length), EndsTotal: c.sessionEnds.total,
+		NodeCount: uint64(c.nodeCount),
 	}
 	for id := range c.members {
 		if m := &c.members[id]; *m != (member{}) {
-			h.Members = append(h.Members, Progress{ID: uint32(id), Boot: m.boot, Cursor: m.cursor, Format: m.format, Highest: jute.SessionID(m.highest)})
+			h.Members = append(h.Members, MemberProgress{ID: uint32(id), Boot: m.boot, Cursor: m.cursor, Format: m.format, HighestSession: jute.SessionID(m.highestSession)})
 		}
 	}
 	return h
@@ -86,36 +86,36 @@ func (n *node) replicated() (data []byte, version int32) {
 	return n.data.bytes(), n.data.version
 }
 
-// Restore replaces the whole state by a snapshot. It builds the new state aside, then takes the
+// RestoreSnapshot replaces the whole state by a snapshot. It builds the new state aside, then takes the
 // write lock, swaps the states and calls Hooks.Restored. After an error (ErrNotSnapshot,
 // ErrSnapshotVersion, ErrCorrupt, or an error of the reader) nothing has changed. Watches stay.
-func (s *State) Restore(r io.Reader) error {
-	f := filler{b: newBlockReader(r), gen: s.gen.Load()}
-	f.paths = newIndex()
-	if err := f.read(); err != nil {
+func (s *State) RestoreSnapshot(r io.Reader) error {
+	f := snapshotBuilder{blocks: newBlockReader(r), gen: s.gen.Load()}
+	f.byPath = newIndex()
+	if err := f.readSnapshot(); err != nil {
 		return err
 	}
 	f.placeConfig(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.content, s.acls = f.content, f.acls
-	s.removed = removedNodes{} // a state that was damaged may have removed them
-	s.marks.clear()            // marks belong to the old state
-	s.acls.obey(s.term.Rules)
-	s.hooks.Restored()
-	if r, ok := s.Roster(); ok {
-		s.hooks.Listed(r)
+	s.removals = removalHistory{} // a state that was damaged may have removed them
+	s.stateHashes.clear()         // marks belong to the old state
+	s.acls.applyRules(s.term.Rules)
+	s.hooks.SnapshotRestored()
+	if r, ok := s.ServerList(); ok {
+		s.hooks.ServerListChanged(r)
 	}
 	return nil
 }
 
-// Verify reads a whole snapshot and makes all of Restore's checks, but builds no tree. It needs
+// VerifySnapshot reads a whole snapshot and makes all of Restore's checks, but builds no tree. It needs
 // memory only for the sessions, their ends and one path of nodes. It returns the index of the last entry in the
 // snapshot, and raft's term of the last TermStart. Its errors are those of Restore.
-func Verify(r io.Reader) (index, term uint64, err error) {
-	f := filler{b: newBlockReader(r), dry: true}
-	if err := f.read(); err != nil {
+func VerifySnapshot(r io.Reader) (index, term uint64, err error) {
+	f := snapshotBuilder{blocks: newBlockReader(r), countOnly: true}
+	if err := f.readSnapshot(); err != nil {
 		return 0, 0, err
 	}
-	return f.index, f.term.Term, nil
+	return f.lastIndex, f.term.Term, nil
 }

@@ -60,7 +60,7 @@ func sample(t testing.TB) *world {
 func restored(t testing.TB, snapshot []byte) *State {
 	t.Helper()
 	s := New(Config{})
-	if err := s.Restore(bytes.NewReader(snapshot)); err != nil {
+	if err := s.RestoreSnapshot(bytes.NewReader(snapshot)); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -71,7 +71,7 @@ func TestSnapshotRestores(t *testing.T) {
 	snapshot := encode(t, w.s().Snapshot())
 	s := New(Config{Hooks: w.heard})
 	w.heard.log = nil
-	if err := s.Restore(iotest.OneByteReader(bytes.NewReader(snapshot))); err != nil {
+	if err := s.RestoreSnapshot(iotest.OneByteReader(bytes.NewReader(snapshot))); err != nil {
 		t.Fatal(err)
 	}
 	w.wantLog("restored", "listed 300000000")
@@ -99,7 +99,7 @@ func TestVerify(t *testing.T) {
 		w.connect().must(w.connect().create(fmt.Sprintf("/a/b%d", i), 0))
 	}
 	sn := w.s().Snapshot()
-	index, term, err := Verify(iotest.OneByteReader(bytes.NewReader(encode(t, sn))))
+	index, term, err := VerifySnapshot(iotest.OneByteReader(bytes.NewReader(encode(t, sn))))
 	if err != nil || index != sn.Index() || term != w.s().term.Term || term == 0 {
 		t.Errorf("index %d, term %d, %v, want %d and %d", index, term, err, sn.Index(), w.s().term.Term)
 	}
@@ -119,7 +119,7 @@ func TestSnapshotIsFixed(t *testing.T) {
 		k.must(k.create(fmt.Sprintf("/a/x%d", i), 1))
 	}
 	k.must(k.setData("/a", "again", -1))
-	w.s().edit(w.s().gen.Load(), "/a").found().creates++
+	w.s().beginEdit(w.s().gen.Load(), "/a").ownExtra().createCount++
 	k.must(k.close())
 	w.connect()
 	if !bytes.Equal(encode(t, sn), before) {
@@ -172,11 +172,11 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	s := restored(t, good)
 	reject := func(what string, b []byte, want error) {
 		t.Helper()
-		err := s.Restore(bytes.NewReader(b))
+		err := s.RestoreSnapshot(bytes.NewReader(b))
 		if err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
-		if _, _, verr := Verify(bytes.NewReader(b)); fmt.Sprint(verr) != fmt.Sprint(err) {
+		if _, _, verr := VerifySnapshot(bytes.NewReader(b)); fmt.Sprint(verr) != fmt.Sprint(err) {
 			t.Errorf("%s: Verify says %v, Restore %v", what, verr, err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	parts = append(parts, good[at+9:]...)
 	binary.BigEndian.PutUint64(parts[len(parts)-12:], 2)
 	reject("short block in the middle", mend(parts), ErrCorrupt)
-	if err := s.Restore(bytes.NewReader(mend(good))); err != nil {
+	if err := s.RestoreSnapshot(bytes.NewReader(mend(good))); err != nil {
 		t.Errorf("mended: %v", err)
 	}
 	long := bytes.Clone(good)
@@ -206,7 +206,7 @@ func TestRestoreRejectsDamage(t *testing.T) {
 	reject("length", long, ErrCorrupt)
 	broken := errors.New("disk")
 	for _, read := range []int{0, len(snapshotMagic), 40} {
-		err := s.Restore(io.MultiReader(bytes.NewReader(good[:read]), iotest.ErrReader(broken)))
+		err := s.RestoreSnapshot(io.MultiReader(bytes.NewReader(good[:read]), iotest.ErrReader(broken)))
 		if !errors.Is(err, broken) || errors.Is(err, ErrNotSnapshot) || errors.Is(err, ErrCorrupt) {
 			t.Errorf("a read that fails after %d bytes: %v", read, err)
 		}
@@ -225,7 +225,7 @@ func TestSnapshotVersions(t *testing.T) {
 		newer   bool
 	}{{0, false}, {snapshotVersion + 1, true}} {
 		binary.BigEndian.PutUint32(version, tt.version)
-		err := New(Config{}).Restore(bytes.NewReader(snapshot))
+		err := New(Config{}).RestoreSnapshot(bytes.NewReader(snapshot))
 		if !errors.Is(err, ErrSnapshotVersion) || errors.Is(err, ErrNewerSnapshot) != tt.newer {
 			t.Errorf("version %d: %v", tt.version, err)
 		}
@@ -259,17 +259,17 @@ func (f *forged) put(id jute.SessionID, s Session) {
 }
 
 // end returns the end with a number, so that a test can spoil it.
-func (f *forged) end(number endNumber) *End {
-	e, _ := f.ends.kept.get(number)
+func (f *forged) end(number endNumber) *SessionEnd {
+	e, _ := f.sessionEnds.byNumber.get(number)
 	spoilt := *e
-	f.ends.kept.put(1<<60, number, &spoilt)
+	f.sessionEnds.byNumber.put(1<<60, number, &spoilt)
 	return &spoilt
 }
 
 // forgedHead returns the head, with the counts of the spoilt lists.
-func (f *forged) forgedHead() Head {
-	h := f.head()
-	h.Nodes = uint64(len(f.nodes)) + f.more
+func (f *forged) forgedHead() ImageHead {
+	h := f.imageHead()
+	h.NodeCount = uint64(len(f.nodes)) + f.more
 	return h
 }
 
@@ -277,24 +277,24 @@ func (f *forged) bytes(t *testing.T) []byte {
 	var out bytes.Buffer
 	h := f.forgedHead()
 	p := newSections(&out, &h)
-	f.nodeSum, f.sessionSum, f.ends.sum = 0, 0, 0
+	f.nodeHashSum, f.sessionHashSum, f.sessionEnds.hashSum = 0, 0, 0
 	for _, s := range f.sessions.all() {
-		p.session(s)
-		f.sessionSum += s.hash()
+		p.writeSession(s)
+		f.sessionHashSum += s.hash()
 	}
 	for _, id := range f.unsweptIDs() {
-		p.ended(id)
+		p.writeUnswept(id)
 	}
-	for _, e := range f.ends.kept.all() {
-		p.end(e)
-		f.ends.sum += e.hash()
+	for _, e := range f.sessionEnds.byNumber.all() {
+		p.writeEnd(e)
+		f.sessionEnds.hashSum += e.hash()
 	}
 	for _, n := range f.nodes {
 		n.acl.hash = xxhash.Sum64String(n.acl.text)
-		p.node(n)
-		f.nodeSum += n.hash()
+		p.writeNode(n)
+		f.nodeHashSum += n.hash()
 	}
-	if err := p.finish(f.digest() + f.off); err != nil {
+	if err := p.closeSnapshot(f.digest() + f.off); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -303,7 +303,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 // forgedList returns a list with that text, which need not be sound.
 func forgedList(text string) *acl {
 	a := &acl{text: text, hash: xxhash.Sum64String(text)}
-	a.plain.acl = a
+	a.sharedExtra.acl = a
 	return a
 }
 
@@ -327,17 +327,17 @@ func spoilings() []spoiling {
 		}, "3 of the 4 nodes that are always there"},
 		{"no root", func(f *forged) { f.nodes = nil }, "0 of the 4 nodes that are always there"},
 		{"second root", func(f *forged) { f.nodes = append(f.nodes, f.nodes[0]) }, "out of order"},
-		{"ephemeral of nobody", func(f *forged) { f.at("/e").found().owner = 5 }, "owned by no session"},
-		{"ephemeral parent", func(f *forged) { f.at("/a").found().owner = first }, "ephemeral parent"},
-		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).found().owner = first }, "cannot end"},
-		{"container built-in", func(f *forged) { f.at(quotaPath).found().reaping = ofContainer }, "cannot end"},
-		{"container root", func(f *forged) { f.at("/").found().reaping = ofContainer }, "no parent"},
-		{"time to live below 0", func(f *forged) { f.at("/a").found().reaping = -1 }, "of no kind"},
-		{"long time to live", func(f *forged) { f.at("/a").found().reaping = jute.MaxTTL + 1 }, "of no kind"},
-		{"ephemeral root", func(f *forged) { f.at("/").found().owner = first }, "no parent"},
+		{"ephemeral of nobody", func(f *forged) { f.at("/e").ownExtra().owner = 5 }, "owned by no session"},
+		{"ephemeral parent", func(f *forged) { f.at("/a").ownExtra().owner = first }, "ephemeral parent"},
+		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).ownExtra().owner = first }, "cannot end"},
+		{"container built-in", func(f *forged) { f.at(quotaPath).ownExtra().reapRule = reapEmptyContainer }, "cannot end"},
+		{"container root", func(f *forged) { f.at("/").ownExtra().reapRule = reapEmptyContainer }, "no parent"},
+		{"time to live below 0", func(f *forged) { f.at("/a").ownExtra().reapRule = -1 }, "of no kind"},
+		{"long time to live", func(f *forged) { f.at("/a").ownExtra().reapRule = jute.MaxTTL + 1 }, "of no kind"},
+		{"ephemeral root", func(f *forged) { f.at("/").ownExtra().owner = first }, "no parent"},
 		{"count too large", func(f *forged) { f.more++ }, "impossible"},
 		{"count too small", func(f *forged) { f.more-- }, "left over"},
-		{"count of creates", func(f *forged) { f.at("/a").found().creates = -1 }, "wrong count"},
+		{"count of creates", func(f *forged) { f.at("/a").ownExtra().createCount = -1 }, "wrong count"},
 		{"character in path", func(f *forged) { f.at("/e").path = "/e\x01" }, "out of order"},
 		{"relative path", func(f *forged) { f.at("/e").path = "e" }, "out of order"},
 		{"path twice", func(f *forged) { f.at("/null").path = "/large" }, "out of order"},
@@ -348,54 +348,54 @@ func spoilings() []spoiling {
 		{"list of a foreign scheme", func(f *forged) { f.at("/a").setACL(swapped(f.at("/").acl.text, "world", "wurld"), 0) }, "has no list"},
 		{"address that is none", func(f *forged) { f.at("/a").setACL(swapped(f.at("/a/b").acl.text, "10.0.0.0/8", "10.0.0.x/8"), 0) }, "has no list"},
 		{"the same list twice", func(f *forged) { f.at("/null").setACL(swapped(f.at("/").acl.text, "", ""), 0) }, "has no list"},
-		{"highest session", func(f *forged) { f.members[1].highest = 1 << 56 }, "does not follow"},
-		{"highest session of another", func(f *forged) { f.members[2].highest = 1 << 56 }, "does not follow"},
+		{"highest session", func(f *forged) { f.members[1].highestSession = 1 << 56 }, "does not follow"},
+		{"highest session of another", func(f *forged) { f.members[2].highestSession = 1 << 56 }, "does not follow"},
 		{"long address", func(f *forged) { f.put(first, Session{ID: first, Address: strings.Repeat("x", 256)}) }, "does not follow"},
 		{"session 0", func(f *forged) { f.put(0, Session{}) }, "does not follow"},
 		{"sessions out of order", func(f *forged) { f.put(first+1, Session{ID: first}) }, "does not follow"},
-		{"count of sessions", func(f *forged) { f.sessions.n++ }, ""},
-		{"ended session that lives", func(f *forged) { f.unswept.put(1<<60, first, struct{}{}) }, "ended session"},
-		{"ended session that never was", func(f *forged) { f.unswept.put(1<<60, first+100, struct{}{}) }, "ended session"},
-		{"ended session 0", func(f *forged) { f.unswept.put(1<<60, 0, struct{}{}) }, "ended session"},
-		{"no ended session", func(f *forged) { f.unswept = sorted[sessionKey, struct{}]{} }, "owned by no session"},
-		{"count of ended sessions", func(f *forged) { f.unswept.n++ }, ""},
-		{"more ends than there were", func(f *forged) { f.ends.count = 1 }, "2 of 1 ends"},
-		{"more ends than are kept", func(f *forged) { f.ends.kept.n, f.ends.count = maxEnds+1, maxEnds+1 }, "10001 of 10001 ends"},
-		{"list of a later zxid", func(f *forged) { f.roster.Version = f.zxid + 1 }, "the list of servers has version 0x"},
-		{"list of a version below 0", func(f *forged) { f.roster.Version = -1 }, "the list of servers has version -0x1"},
-		{"list without a participant", func(f *forged) { f.roster.Servers = f.roster.Servers[2:] }, "no participant"},
-		{"list without a server", func(f *forged) { f.roster.Servers = nil }, "the list of servers"},
+		{"count of sessions", func(f *forged) { f.sessions.length++ }, ""},
+		{"ended session that lives", func(f *forged) { f.unsweptSessions.put(1<<60, first, struct{}{}) }, "ended session"},
+		{"ended session that never was", func(f *forged) { f.unsweptSessions.put(1<<60, first+100, struct{}{}) }, "ended session"},
+		{"ended session 0", func(f *forged) { f.unsweptSessions.put(1<<60, 0, struct{}{}) }, "ended session"},
+		{"no ended session", func(f *forged) { f.unsweptSessions = sortedMap[sessionKey, struct{}]{} }, "owned by no session"},
+		{"count of ended sessions", func(f *forged) { f.unsweptSessions.length++ }, ""},
+		{"more ends than there were", func(f *forged) { f.sessionEnds.total = 1 }, "2 of 1 ends"},
+		{"more ends than are kept", func(f *forged) { f.sessionEnds.byNumber.length, f.sessionEnds.total = maxEnds+1, maxEnds+1 }, "10001 of 10001 ends"},
+		{"list of a later zxid", func(f *forged) { f.serverList.Version = f.zxid + 1 }, "the list of servers has version 0x"},
+		{"list of a version below 0", func(f *forged) { f.serverList.Version = -1 }, "the list of servers has version -0x1"},
+		{"list without a participant", func(f *forged) { f.serverList.Servers = f.serverList.Servers[2:] }, "no participant"},
+		{"list without a server", func(f *forged) { f.serverList.Servers = nil }, "the list of servers"},
 		{"list out of order", func(f *forged) {
-			f.roster.Servers = slices.Clone(f.roster.Servers)
-			slices.Reverse(f.roster.Servers)
+			f.serverList.Servers = slices.Clone(f.serverList.Servers)
+			slices.Reverse(f.serverList.Servers)
 		}, "canonical form"},
-		{"list with one server twice", func(f *forged) { f.roster.Servers = append(f.roster.Servers[:1:1], f.roster.Servers...) }, "canonical form"},
+		{"list with one server twice", func(f *forged) { f.serverList.Servers = append(f.serverList.Servers[:1:1], f.serverList.Servers...) }, "canonical form"},
 		{"list with a shared address", func(f *forged) {
-			f.roster.Servers = slices.Clone(f.roster.Servers)
-			f.roster.Servers[1].Host = "a"
+			f.serverList.Servers = slices.Clone(f.serverList.Servers)
+			f.serverList.Servers[1].Host = "a"
 		}, "canonical form"},
-		{"no ends of some", func(f *forged) { f.ends = ends{count: 2} }, "0 of 2 ends"},
-		{"count of ends", func(f *forged) { f.ends.kept.n, f.ends.count = 3, 3 }, ""},
+		{"no ends of some", func(f *forged) { f.sessionEnds = sessionEnds{total: 2} }, "0 of 2 ends"},
+		{"count of ends", func(f *forged) { f.sessionEnds.byNumber.length, f.sessionEnds.total = 3, 3 }, ""},
 		{"end of session 0", func(f *forged) { f.end(2).Session = 0 }, "end 2"},
 		{"end of a session that never was", func(f *forged) { f.end(2).Session = first + 100 }, "end 2"},
 		{"ends at one zxid", func(f *forged) { f.end(2).Zxid = f.end(1).Zxid }, "end 2"},
 		{"end after the last zxid", func(f *forged) { f.end(2).Zxid = f.zxid + 1 }, "end 2"},
 		{"end at zxid 0", func(f *forged) { f.end(1).Zxid = 0 }, "end 1"},
-		{"end with a long address", func(f *forged) { f.end(2).Address = strings.Repeat("x", maxAddress+1) }, "end 2"},
-		{"end asked for by a long name", func(f *forged) { f.end(2).By = strings.Repeat("x", MaxBy+1) }, "end 2"},
-		{"close that somebody asked for", func(f *forged) { f.end(1).By = "x" }, "end 1"},
-		{"close after a silence", func(f *forged) { f.end(1).Silent = 1 }, "end 1"},
-		{"silence below 0", func(f *forged) { f.end(2).Silent = -1 }, "end 2"},
-		{"silence of more than a year", func(f *forged) { f.end(2).Silent = maxSilentMs*time.Millisecond + 1 }, "end 2"},
+		{"end with a long address", func(f *forged) { f.end(2).Address = strings.Repeat("x", maxAddressBytes+1) }, "end 2"},
+		{"end asked for by a long name", func(f *forged) { f.end(2).RequestedBy = strings.Repeat("x", MaxRequester+1) }, "end 2"},
+		{"close that somebody asked for", func(f *forged) { f.end(1).RequestedBy = "x" }, "end 1"},
+		{"close after a silence", func(f *forged) { f.end(1).SilentFor = 1 }, "end 1"},
+		{"silence below 0", func(f *forged) { f.end(2).SilentFor = -1 }, "end 2"},
+		{"silence of more than a year", func(f *forged) { f.end(2).SilentFor = maxSilentMs*time.Millisecond + 1 }, "end 2"},
 		{"end for no reason", func(f *forged) { f.end(2).Reason = 0 }, "end 2"},
-		{"end for an unknown reason", func(f *forged) { f.end(2).Reason = Killed + 1 }, "end 2"},
+		{"end for an unknown reason", func(f *forged) { f.end(2).Reason = ReasonKilled + 1 }, "end 2"},
 	}
 }
 
 // forge returns the content of a true snapshot after it was spoilt.
 func (tt spoiling) forge(t *testing.T) *forged {
 	f := &forged{content: sample(t).s().Snapshot().content}
-	f.walk(f.get(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
+	f.walkFrom(f.nodeAt(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
 	tt.spoil(f)
 	return f
 }
@@ -405,8 +405,8 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 	for _, tt := range spoilings() {
 		t.Run(tt.name, func(t *testing.T) {
 			f := tt.forge(t)
-			err := New(Config{}).Restore(bytes.NewReader(f.bytes(t)))
-			if _, _, verr := Verify(bytes.NewReader(f.bytes(t))); fmt.Sprint(verr) != fmt.Sprint(err) {
+			err := New(Config{}).RestoreSnapshot(bytes.NewReader(f.bytes(t)))
+			if _, _, verr := VerifySnapshot(bytes.NewReader(f.bytes(t))); fmt.Sprint(verr) != fmt.Sprint(err) {
 				t.Errorf("Verify says %v", verr)
 			}
 			if tt.want == "sound" && err == nil {
@@ -422,16 +422,16 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 // If no client has written the config node, a snapshot holds no data and no version of it: each
 // member has its own.
 func TestRestoreRejectsConfigData(t *testing.T) {
-	f := filler{b: newBlockReader(bytes.NewReader(nil)), gen: 1}
-	f.paths = newIndex()
-	f.add(&node{gen: 1, path: rootPath, family: &forgedList("").plain})
-	f.add(&node{gen: 1, path: zkPath, family: &forgedList("").plain})
-	for _, n := range []*node{{path: ConfigPath, data: pack([]byte{})}, {path: ConfigPath, data: packed{version: -1}}} {
-		if f.misplaced(n, zkPath) == "" {
+	f := snapshotBuilder{blocks: newBlockReader(bytes.NewReader(nil)), gen: 1}
+	f.byPath = newIndex()
+	f.addNode(&node{gen: 1, path: rootPath, nodeExtra: &forgedList("").sharedExtra})
+	f.addNode(&node{gen: 1, path: zkPath, nodeExtra: &forgedList("").sharedExtra})
+	for _, n := range []*node{{path: ConfigPath, data: packData([]byte{})}, {path: ConfigPath, data: packedData{version: -1}}} {
+		if f.placementError(n, zkPath) == "" {
 			t.Errorf("%+v", n)
 		}
 		n.mzxid = 1
-		if why := f.misplaced(n, zkPath); why != "" {
+		if why := f.placementError(n, zkPath); why != "" {
 			t.Errorf("%+v %s", n, why)
 		}
 	}
@@ -442,29 +442,29 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 	var b bytes.Buffer
 	out := newBlockWriter(&b)
 	for range 6 {
-		out.u64(1)
+		out.putUint64(1)
 	}
-	out.u32(0)               // leader
-	out.raw(make([]byte, 4)) // rules
-	out.raw(make([]byte, 9)) // SASL and DataQuota
-	out.raw(make([]byte, 1)) // Reconfig
-	out.u32(0)               // members
-	out.u64(0)               // the list of servers
-	out.u64(0)               // sessions
-	out.u64(0)               // ended sessions that left nodes
-	out.u64(0)               // ends
-	out.u64(0)               // ends that are kept
-	out.u64(1 << 60)         // nodes
-	out.u32(1<<31 - 1)       // bytes of the first path
-	out.raw([]byte("/abc"))  // all of them that come
-	if err := out.close(); err != nil {
+	out.putUint32(0)              // leader
+	out.putBytes(make([]byte, 4)) // rules
+	out.putBytes(make([]byte, 9)) // SASL and DataQuota
+	out.putBytes(make([]byte, 1)) // Reconfig
+	out.putUint32(0)              // members
+	out.putUint64(0)              // the list of servers
+	out.putUint64(0)              // sessions
+	out.putUint64(0)              // ended sessions that left nodes
+	out.putUint64(0)              // ends
+	out.putUint64(0)              // ends that are kept
+	out.putUint64(1 << 60)        // nodes
+	out.putUint32(1<<31 - 1)      // bytes of the first path
+	out.putBytes([]byte("/abc"))  // all of them that come
+	if err := out.closeStream(); err != nil {
 		t.Fatal(err)
 	}
 	const runs = 10
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range runs {
-		if err := New(Config{}).Restore(bytes.NewReader(b.Bytes())); !errors.Is(err, ErrCorrupt) {
+		if err := New(Config{}).RestoreSnapshot(bytes.NewReader(b.Bytes())); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -477,22 +477,24 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 // Diff finds every kind of difference.
 func TestDiff(t *testing.T) {
 	changes := map[string]func(w *world, s *State){
-		"index": func(_ *world, s *State) { s.index++ }, "zxid": func(_ *world, s *State) { s.zxid++ }, "time": func(_ *world, s *State) { s.now++ },
-		"list of servers": func(_ *world, s *State) { s.roster.Ensemble[0]++ },
+		"index": func(_ *world, s *State) { s.lastIndex++ }, "zxid": func(_ *world, s *State) { s.zxid++ }, "time": func(_ *world, s *State) { s.timeMs++ },
+		"list of servers": func(_ *world, s *State) { s.serverList.EnsembleID[0]++ },
 		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].cursor++ },
-		"session": func(_ *world, s *State) { s.sessions.drop(s.gen.Add(1), 1<<56+1) },
-		`"/a/b"`:  func(_ *world, s *State) { s.running.remove(s.get("/a/b/c")); s.running.remove(s.get("/a/b")) },
-		`"/null"`: func(_ *world, s *State) { s.edit(s.gen.Add(1), "/null").data = pack([]byte{}) },
-		`"/a!"`:   func(_ *world, s *State) { s.edit(s.gen.Add(1), "/a!").setACL(s.acls.world(64), 0) },
-		`"/e"`:    func(_ *world, s *State) { s.edit(s.gen.Add(1), "/e").found().creates += 1 },
-		"ends: ":  func(_ *world, s *State) { s.ends.keep(s.gen.Add(1), End{}, maxEnds) },
+		"session": func(_ *world, s *State) { s.sessions.delete(s.gen.Add(1), 1<<56+1) },
+		`"/a/b"`:  func(_ *world, s *State) { s.txn.removeNode(s.nodeAt("/a/b/c")); s.txn.removeNode(s.nodeAt("/a/b")) },
+		`"/null"`: func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/null").data = packData([]byte{}) },
+		`"/a!"`:   func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/a!").setACL(s.acls.worldList(64), 0) },
+		`"/e"`:    func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), "/e").ownExtra().createCount += 1 },
+		"ends: ":  func(_ *world, s *State) { s.sessionEnds.addNext(s.gen.Add(1), SessionEnd{}, maxEnds) },
 		"end 1: ": func(_ *world, s *State) {
-			e, _ := s.ends.kept.get(1)
+			e, _ := s.sessionEnds.byNumber.get(1)
 			other := *e
-			other.By = "another"
-			s.ends.kept.put(s.gen.Add(1), 1, &other)
+			other.RequestedBy = "another"
+			s.sessionEnds.byNumber.put(s.gen.Add(1), 1, &other)
 		},
-		`"/zz"`: func(_ *world, s *State) { s.link(s.gen.Add(1), &node{path: "/zz", family: &s.acls.world(1).plain}) },
+		`"/zz"`: func(_ *world, s *State) {
+			s.linkNode(s.gen.Add(1), &node{path: "/zz", nodeExtra: &s.acls.worldList(1).sharedExtra})
+		},
 	}
 	for want, change := range changes {
 		for _, swap := range []bool{false, true} {
@@ -532,8 +534,8 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		s := New(Config{})
-		_, _, verr := Verify(bytes.NewReader(b))
-		err := s.Restore(bytes.NewReader(b))
+		_, _, verr := VerifySnapshot(bytes.NewReader(b))
+		err := s.RestoreSnapshot(bytes.NewReader(b))
 		if (err == nil) != (verr == nil) {
 			t.Fatalf("Restore says %v, Verify %v", err, verr)
 		}
@@ -554,11 +556,11 @@ func FuzzRestore(f *testing.F) {
 // seal corrects the digest and the checksums, and returns false if the bytes are no snapshot all the same.
 func seal(b []byte) ([]byte, bool) {
 	b = mend(b)
-	f := filler{b: newBlockReader(bytes.NewReader(b)), gen: 1}
-	f.paths = newIndex()
-	f.fill()
+	f := snapshotBuilder{blocks: newBlockReader(bytes.NewReader(b)), gen: 1}
+	f.byPath = newIndex()
+	f.readSections()
 	const tail = 8 + 4 + 16 // digest, sum, end
-	if f.b.u64(); f.b.close() != nil || len(b) < len(snapshotMagic)+4+4+tail {
+	if f.blocks.getUint64(); f.blocks.closeStream() != nil || len(b) < len(snapshotMagic)+4+4+tail {
 		return nil, false
 	}
 	copy(b[len(b)-tail:], binary.BigEndian.AppendUint64(nil, f.digest()))

@@ -5,11 +5,11 @@ import (
 	"sort"
 )
 
-// maxKeys is how many keys a page holds. A million keys then lie five pages deep, and copying five
+// maxPageKeys is how many keys a page holds. A million keys then lie five pages deep, and copying five
 // pages takes about a microsecond.
-const maxKeys = 32
+const maxPageKeys = 32
 
-// sorted is a sorted map that can be copied in O(1): a B+tree with copy on write. The zero value is
+// sortedMap is a sorted map that can be copied in O(1): a B+tree with copy on write. The zero value is
 // empty.
 //
 // Every page carries the generation in which it was made. A method that changes the map takes the
@@ -19,9 +19,9 @@ const maxKeys = 32
 //
 // Reads may run concurrently with each other but not with changes. A page that belongs to a copy is
 // never written.
-type sorted[K ordered[K], V any] struct {
-	root *page[K, V]
-	n    int
+type sortedMap[K ordered[K], V any] struct {
+	root   *page[K, V]
+	length int
 }
 
 // ordered is a key that can be compared with others.
@@ -39,68 +39,68 @@ type keyed[K any] interface {
 // a leaf has no keys, which saves the memory of a key for each value. In a branch, vals is nil, and all keys
 // below kids[i] are at or above keys[i]; keys[0] may be too high.
 type page[K ordered[K], V any] struct {
-	gen  uint64
-	keys []K
-	vals []V
-	kids []*page[K, V]
+	gen      uint64
+	keys     []K
+	values   []V
+	children []*page[K, V]
 }
 
 // get returns k's value, and false if there is none.
-func (t *sorted[K, V]) get(k K) (v V, ok bool) {
+func (t *sortedMap[K, V]) get(k K) (v V, ok bool) {
 	p := t.root
 	if p == nil {
 		return v, false
 	}
-	for p.kids != nil {
-		p = p.kids[p.branch(k)]
+	for p.children != nil {
+		p = p.children[p.childIndex(k)]
 	}
 	i, ok := p.search(k)
 	if ok {
-		v = p.vals[i]
+		v = p.values[i]
 	}
 	return v, ok
 }
 
-// slot returns a pointer to k's value that may be written in this generation, or nil if there is no
+// writableValue returns a pointer to k's value that may be written in this generation, or nil if there is no
 // such key. It is valid until the next change.
-func (t *sorted[K, V]) slot(gen uint64, k K) *V {
+func (t *sortedMap[K, V]) writableValue(gen uint64, k K) *V {
 	if _, ok := t.get(k); !ok {
 		return nil
 	}
 	p := t.writableRoot(gen)
-	for p.kids != nil {
-		p = p.writableKid(gen, p.branch(k))
+	for p.children != nil {
+		p = p.writableChild(gen, p.childIndex(k))
 	}
 	i, _ := p.search(k)
-	return &p.vals[i]
+	return &p.values[i]
 }
 
 // put sets k's value and reports whether k is new.
-func (t *sorted[K, V]) put(gen uint64, k K, v V) bool {
+func (t *sortedMap[K, V]) put(gen uint64, k K, v V) bool {
 	root := t.writableRoot(gen)
 	right, fresh := root.put(gen, k, v)
 	if right != nil {
 		t.root = &page[K, V]{
-			gen:  gen,
-			keys: append(make([]K, 0, maxKeys), root.key(0), right.key(0)),
-			kids: append(make([]*page[K, V], 0, maxKeys), root, right),
+			gen:      gen,
+			keys:     append(make([]K, 0, maxPageKeys), root.keyAt(0), right.keyAt(0)),
+			children: append(make([]*page[K, V], 0, maxPageKeys), root, right),
 		}
 	}
 	if fresh {
-		t.n++
+		t.length++
 	}
 	return fresh
 }
 
-// drop removes k and reports whether it was there.
-func (t *sorted[K, V]) drop(gen uint64, k K) bool {
+// delete removes k and reports whether it was there.
+func (t *sortedMap[K, V]) delete(gen uint64, k K) bool {
 	if _, ok := t.get(k); !ok {
 		return false
 	}
-	t.writableRoot(gen).drop(gen, k)
-	t.n--
-	for len(t.root.kids) == 1 {
-		t.root = t.root.kids[0]
+	t.writableRoot(gen).delete(gen, k)
+	t.length--
+	for len(t.root.children) == 1 {
+		t.root = t.root.children[0]
 	}
 	if t.root.len() == 0 {
 		t.root = nil
@@ -109,17 +109,17 @@ func (t *sorted[K, V]) drop(gen uint64, k K) bool {
 }
 
 // all yields every key with its value, in order. The map must not change meanwhile.
-func (t *sorted[K, V]) all() iter.Seq2[K, V] {
+func (t *sortedMap[K, V]) all() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t.root != nil {
-			t.root.walk(nil, yield)
+			t.root.walkFrom(nil, yield)
 		}
 	}
 }
 
 // values yields every value, in the order of their keys. It is faster than all if the values are keyed.
 // The map must not change meanwhile.
-func (t *sorted[K, V]) values() iter.Seq[V] {
+func (t *sortedMap[K, V]) values() iter.Seq[V] {
 	return func(yield func(V) bool) {
 		if t.root != nil {
 			t.root.walkValues(yield)
@@ -129,33 +129,33 @@ func (t *sorted[K, V]) values() iter.Seq[V] {
 
 // from yields the keys at or above first with their values, in order. The map must not change
 // meanwhile.
-func (t *sorted[K, V]) from(first K) iter.Seq2[K, V] {
+func (t *sortedMap[K, V]) from(first K) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t.root != nil {
-			t.root.walk(&first, yield)
+			t.root.walkFrom(&first, yield)
 		}
 	}
 }
 
 // first returns the lowest key, and false if the map is empty.
-func (t *sorted[K, V]) first() (k K, ok bool) {
+func (t *sortedMap[K, V]) first() (k K, ok bool) {
 	for k := range t.all() {
 		return k, true
 	}
 	return k, false
 }
 
-// count returns the number of keys from first on that satisfy in. The keys that satisfy it must be
+// countWhile returns the number of keys from first on that satisfy in. The keys that satisfy it must be
 // contiguous, starting at first. It visits every page but not every key: a million keys take 4 ms.
-func (t *sorted[K, V]) count(first K, in func(K) bool) (n int) {
+func (t *sortedMap[K, V]) countWhile(first K, in func(K) bool) (n int) {
 	if t.root != nil {
-		t.root.count(&first, in, &n)
+		t.root.countWhile(&first, in, &n)
 	}
 	return n
 }
 
 // writableRoot returns the root, after making or copying it if it is not of this generation.
-func (t *sorted[K, V]) writableRoot(gen uint64) *page[K, V] {
+func (t *sortedMap[K, V]) writableRoot(gen uint64) *page[K, V] {
 	switch {
 	case t.root == nil:
 		t.root = &page[K, V]{gen: gen}
@@ -165,12 +165,12 @@ func (t *sorted[K, V]) writableRoot(gen uint64) *page[K, V] {
 	return t.root
 }
 
-// writableKid does the same for the i-th kid of p, which is of this generation.
-func (p *page[K, V]) writableKid(gen uint64, i int) *page[K, V] {
-	if p.kids[i].gen != gen {
-		p.kids[i] = p.kids[i].copy(gen)
+// writableChild does the same for the i-th kid of p, which is of this generation.
+func (p *page[K, V]) writableChild(gen uint64, i int) *page[K, V] {
+	if p.children[i].gen != gen {
+		p.children[i] = p.children[i].copy(gen)
 	}
-	return p.kids[i]
+	return p.children[i]
 }
 
 // copy keeps the slices' capacities: a page that has grown is likely to grow more.
@@ -179,23 +179,23 @@ func (p *page[K, V]) copy(gen uint64) *page[K, V] {
 	if p.keys != nil {
 		c.keys = append(make([]K, 0, cap(p.keys)), p.keys...)
 	}
-	if p.kids != nil {
-		c.kids = append(make([]*page[K, V], 0, cap(p.kids)), p.kids...)
+	if p.children != nil {
+		c.children = append(make([]*page[K, V], 0, cap(p.children)), p.children...)
 	} else {
-		c.vals = append(make([]V, 0, cap(p.vals)), p.vals...)
+		c.values = append(make([]V, 0, cap(p.values)), p.values...)
 	}
 	return c
 }
 
 // len returns how many keys p has.
-func (p *page[K, V]) len() int { return max(len(p.vals), len(p.kids)) }
+func (p *page[K, V]) len() int { return max(len(p.values), len(p.children)) }
 
-// key returns p's i-th key.
-func (p *page[K, V]) key(i int) K {
+// keyAt returns p's i-th key.
+func (p *page[K, V]) keyAt(i int) K {
 	if p.keys != nil {
 		return p.keys[i]
 	}
-	return any(p.vals[i]).(keyed[K]).key()
+	return any(p.values[i]).(keyed[K]).key()
 }
 
 // search returns the index of the first key at or above k, and reports whether it is k.
@@ -203,7 +203,7 @@ func (p *page[K, V]) search(k K) (int, bool) {
 	low, high := 0, p.len()
 	for low < high {
 		mid := int(uint(low+high) >> 1)
-		c := p.key(mid).compare(k)
+		c := p.keyAt(mid).compare(k)
 		if c == 0 {
 			return mid, true
 		}
@@ -216,8 +216,8 @@ func (p *page[K, V]) search(k K) (int, bool) {
 	return low, false
 }
 
-// branch returns the index of the kid under which k belongs.
-func (p *page[K, V]) branch(k K) int {
+// childIndex returns the index of the kid under which k belongs.
+func (p *page[K, V]) childIndex(k K) int {
 	i, found := p.search(k)
 	if found || i == 0 {
 		return i
@@ -228,120 +228,120 @@ func (p *page[K, V]) branch(k K) int {
 // put sets k's value below p, which is of this generation, and reports whether k is new. If p
 // overflowed, right is the new page with its upper part.
 func (p *page[K, V]) put(gen uint64, k K, v V) (right *page[K, V], fresh bool) {
-	if p.kids == nil {
+	if p.children == nil {
 		i, found := p.search(k)
 		if found {
-			p.vals[i] = v
+			p.values[i] = v
 			return nil, false
 		}
-		if p.len() == maxKeys {
-			right = p.split(gen, i)
-			if n := p.len(); i > n || n == maxKeys {
+		if p.len() == maxPageKeys {
+			right = p.splitUpper(gen, i)
+			if n := p.len(); i > n || n == maxPageKeys {
 				p, i = right, i-n
 			}
 		}
 		if _, ok := any(v).(keyed[K]); !ok {
-			p.keys = insert(p.keys, i, k)
+			p.keys = insertAt(p.keys, i, k)
 		}
-		p.vals = insert(p.vals, i, v)
+		p.values = insertAt(p.values, i, v)
 		return right, true
 	}
-	i := p.branch(k)
-	kid := p.writableKid(gen, i)
+	i := p.childIndex(k)
+	kid := p.writableChild(gen, i)
 	below, fresh := kid.put(gen, k, v)
 	if below == nil {
 		return nil, fresh
 	}
-	if i++; len(p.keys) == maxKeys {
-		right = p.split(gen, i)
-		if n := len(p.keys); i > n || n == maxKeys {
+	if i++; len(p.keys) == maxPageKeys {
+		right = p.splitUpper(gen, i)
+		if n := len(p.keys); i > n || n == maxPageKeys {
 			p, i = right, i-n
 		}
 	}
-	p.keys, p.kids = insert(p.keys, i, below.key(0)), insert(p.kids, i, below)
+	p.keys, p.children = insertAt(p.keys, i, below.keyAt(0)), insertAt(p.children, i, below)
 	return right, fresh
 }
 
-// drop removes k, which is below p; p is of this generation. A kid without keys is removed. If a
+// delete removes k, which is below p; p is of this generation. A kid without keys is removed. If a
 // small kid and a neighbour fill no more than half a page together, they are merged, so the number
 // of nearly empty pages stays bounded.
-func (p *page[K, V]) drop(gen uint64, k K) {
-	if p.kids == nil {
+func (p *page[K, V]) delete(gen uint64, k K) {
+	if p.children == nil {
 		i, _ := p.search(k)
 		if p.keys != nil {
-			p.keys = remove(p.keys, i)
+			p.keys = removeAt(p.keys, i)
 		}
-		p.vals = remove(p.vals, i)
+		p.values = removeAt(p.values, i)
 		return
 	}
-	i := p.branch(k)
-	kid := p.writableKid(gen, i)
-	kid.drop(gen, k)
+	i := p.childIndex(k)
+	kid := p.writableChild(gen, i)
+	kid.delete(gen, k)
 	switch {
 	case kid.len() == 0:
-		p.keys, p.kids = remove(p.keys, i), remove(p.kids, i)
+		p.keys, p.children = removeAt(p.keys, i), removeAt(p.children, i)
 		return
-	case i > 0 && p.kids[i-1].len()+kid.len() <= maxKeys/2:
+	case i > 0 && p.children[i-1].len()+kid.len() <= maxPageKeys/2:
 		i--
-	case i+1 < len(p.kids) && p.kids[i+1].len()+kid.len() <= maxKeys/2:
+	case i+1 < len(p.children) && p.children[i+1].len()+kid.len() <= maxPageKeys/2:
 	default:
 		return
 	}
-	left, right, seam := p.writableKid(gen, i), p.kids[i+1], p.kids[i].len()
+	left, right, seam := p.writableChild(gen, i), p.children[i+1], p.children[i].len()
 	left.keys = append(left.keys, right.keys...)
-	left.vals = append(left.vals, right.vals...)
-	left.kids = append(left.kids, right.kids...)
-	if left.kids != nil {
+	left.values = append(left.values, right.values...)
+	left.children = append(left.children, right.children...)
+	if left.children != nil {
 		left.keys[seam] = p.keys[i+1] // right's first key may have been too high
 	}
-	p.keys, p.kids = remove(p.keys, i+1), remove(p.kids, i+1)
+	p.keys, p.children = removeAt(p.keys, i+1), removeAt(p.children, i+1)
 }
 
-// split moves p's upper half to a new page. If the next key goes to the end of p, it moves nothing:
+// splitUpper moves p's upper half to a new page. If the next key goes to the end of p, it moves nothing:
 // keys that arrive in order then fill their pages.
-func (p *page[K, V]) split(gen uint64, next int) *page[K, V] {
+func (p *page[K, V]) splitUpper(gen uint64, next int) *page[K, V] {
 	n := p.len() / 2
 	if next == p.len() {
 		n = next
 	}
 	right := &page[K, V]{gen: gen}
 	if p.keys != nil {
-		right.keys = append(make([]K, 0, maxKeys), p.keys[n:]...)
+		right.keys = append(make([]K, 0, maxPageKeys), p.keys[n:]...)
 		clear(p.keys[n:])
 		p.keys = p.keys[:n]
 	}
-	if p.kids != nil {
-		right.kids = append(make([]*page[K, V], 0, maxKeys), p.kids[n:]...)
-		clear(p.kids[n:])
-		p.kids = p.kids[:n]
+	if p.children != nil {
+		right.children = append(make([]*page[K, V], 0, maxPageKeys), p.children[n:]...)
+		clear(p.children[n:])
+		p.children = p.children[:n]
 	} else {
-		right.vals = append(make([]V, 0, maxKeys), p.vals[n:]...)
-		clear(p.vals[n:])
-		p.vals = p.vals[:n]
+		right.values = append(make([]V, 0, maxPageKeys), p.values[n:]...)
+		clear(p.values[n:])
+		p.values = p.values[:n]
 	}
 	return right
 }
 
-// walk yields the keys and values below p in order and reports whether to go on. If first is not
+// walkFrom yields the keys and values below p in order and reports whether to go on. If first is not
 // nil, it starts at the first key at or above *first.
-func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
+func (p *page[K, V]) walkFrom(first *K, yield func(K, V) bool) bool {
 	i := 0
-	if p.kids == nil {
+	if p.children == nil {
 		if first != nil {
 			i, _ = p.search(*first)
 		}
 		for ; i < p.len(); i++ {
-			if !yield(p.key(i), p.vals[i]) {
+			if !yield(p.keyAt(i), p.values[i]) {
 				return false
 			}
 		}
 		return true
 	}
 	if first != nil {
-		i = p.branch(*first)
+		i = p.childIndex(*first)
 	}
-	for ; i < len(p.kids); i++ {
-		if !p.kids[i].walk(first, yield) {
+	for ; i < len(p.children); i++ {
+		if !p.children[i].walkFrom(first, yield) {
 			return false
 		}
 		first = nil
@@ -351,12 +351,12 @@ func (p *page[K, V]) walk(first *K, yield func(K, V) bool) bool {
 
 // walkValues yields the values below p in order and reports whether to go on.
 func (p *page[K, V]) walkValues(yield func(V) bool) bool {
-	for _, v := range p.vals {
+	for _, v := range p.values {
 		if !yield(v) {
 			return false
 		}
 	}
-	for _, kid := range p.kids {
+	for _, kid := range p.children {
 		if !kid.walkValues(yield) {
 			return false
 		}
@@ -364,16 +364,16 @@ func (p *page[K, V]) walkValues(yield func(V) bool) bool {
 	return true
 }
 
-// count adds to n the number of keys below p that satisfy in, and reports whether the last key
+// countWhile adds to n the number of keys below p that satisfy in, and reports whether the last key
 // satisfied it. If first is not nil, it starts at *first.
-func (p *page[K, V]) count(first *K, in func(K) bool, n *int) bool {
+func (p *page[K, V]) countWhile(first *K, in func(K) bool, n *int) bool {
 	i := 0
-	if p.kids != nil {
+	if p.children != nil {
 		if first != nil {
-			i = p.branch(*first)
+			i = p.childIndex(*first)
 		}
-		for ; i < len(p.kids); i++ {
-			if !p.kids[i].count(first, in, n) {
+		for ; i < len(p.children); i++ {
+			if !p.children[i].countWhile(first, in, n) {
 				return false
 			}
 			first = nil
@@ -384,15 +384,15 @@ func (p *page[K, V]) count(first *K, in func(K) bool, n *int) bool {
 		i, _ = p.search(*first)
 	}
 	end := p.len()
-	if !in(p.key(end - 1)) {
-		end = i + sort.Search(end-i, func(j int) bool { return !in(p.key(i + j)) })
+	if !in(p.keyAt(end - 1)) {
+		end = i + sort.Search(end-i, func(j int) bool { return !in(p.keyAt(i + j)) })
 	}
 	*n += end - i
 	return end == p.len()
 }
 
-// insert puts v at index i.
-func insert[T any](s []T, i int, v T) []T {
+// insertAt puts v at index i.
+func insertAt[T any](s []T, i int, v T) []T {
 	var zero T
 	s = append(s, zero)
 	copy(s[i+1:], s[i:])
@@ -400,8 +400,8 @@ func insert[T any](s []T, i int, v T) []T {
 	return s
 }
 
-// remove removes the element at index i and clears the slot that becomes unused.
-func remove[T any](s []T, i int) []T {
+// removeAt removes the element at index i and clears the slot that becomes unused.
+func removeAt[T any](s []T, i int) []T {
 	var zero T
 	copy(s[i:], s[i+1:])
 	s[len(s)-1] = zero

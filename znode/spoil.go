@@ -2,22 +2,22 @@ package znode
 
 import "bytes"
 
-// Spoil damages the state as failing memory would: it flips a bit of a node's data, or adds a byte
+// CorruptForTest damages the state as failing memory would: it flips a bit of a node's data, or adds a byte
 // if there are no data. It updates nothing else. It is for tests of ensembles. It takes the write
 // lock, and reports whether the node exists.
-func Spoil(s *State, path string) bool {
+func CorruptForTest(s *State, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.get(path) == nil {
+	if s.nodeAt(path) == nil {
 		return false
 	}
-	n := s.writable(s.gen.Load(), path)
+	n := s.writableNode(s.gen.Load(), path)
 	if n.data.len() == 0 {
-		s.setBytes(n, []byte{0})
+		s.setData(n, []byte{0})
 		return true
 	}
 	data := bytes.Clone(n.data.bytes())
 	data[0] ^= 1
-	s.setBytes(n, data)
+	s.setData(n, data)
 	return true
 }

@@ -60,30 +60,30 @@ type State struct {
 	cfg   Config
 	hooks Hooks
 
-	gen     atomic.Uint64 // generation of the sorted maps' pages; counted up after each copy
-	content               // the replicated state
-	marks   marks
-	acls    acls
-	watches Watches
-	removed removedNodes // the last ones
+	gen         atomic.Uint64 // generation of the sorted maps' pages; counted up after each copy
+	content                   // the replicated state
+	stateHashes stateHashLog
+	acls        aclTable
+	watches     Watches
+	removals    removalHistory // the last ones
 
-	running transaction
+	txn transaction
 }
 
 // content is all state that the log decides. A copy of it copies everything, provided the
 // generation is counted up.
 type content struct {
 	tree
-	sessions   sorted[sessionKey, *Session]
-	sessionSum uint64                       // sum of the hashes of all sessions; see DigestVersion
-	unswept    sorted[sessionKey, struct{}] // ended sessions with nodes left; see sweep
-	ends       ends                         // the last ones; see endSession
-	members    members
-	index      uint64 // the last entry applied
-	zxid       int64  // the last transaction that took a zxid
-	now        int64  // the stamp of the last entry, which is the log's time. It goes back if a clock is set back
-	term       Term
-	roster     Roster
+	sessions        sortedMap[sessionKey, *Session]
+	sessionHashSum  uint64                          // sum of the hashes of all sessions; see DigestVersion
+	unsweptSessions sortedMap[sessionKey, struct{}] // ended sessions with nodes left; see sweep
+	sessionEnds     sessionEnds                     // the last ones; see endSession
+	members         memberTable
+	lastIndex       uint64 // the last entry applied
+	zxid            int64  // the last transaction that took a zxid
+	timeMs          int64  // the stamp of the last entry, which is the log's time. It goes back if a clock is set back
+	term            Term
+	serverList      ServerList
 }
 
 // Term is a leader's term, opened by its TermStart.
@@ -111,15 +111,15 @@ type Rules struct {
 // Result is the result of a transaction. It is valid during the call that passes it; Path, Data and
 // Multi may be kept, but not changed.
 type Result struct {
-	Code    jute.Code // for the reply's header: OK even for a failed multi, see Multi
-	Zxid    int64     // the transaction's own, or the last one if it took none
-	Path    string    // what a create created
-	Stat    jute.Stat // after create, setData, setACL, reconfig
-	Data    []byte    // after a change of the list of servers: the new text of /zookeeper/config
-	Why     string    // why a reconfig was refused, in words, if Code does not say all
-	Multi   []OpResult
-	Session Session // after createSession and attach; also the present record if Code is SessionMoved
-	Later   bool    // after closeSession: nodes are left; Hooks.Swept is called when they are gone
+	Code         jute.Code // for the reply's header: OK even for a failed multi, see Multi
+	Zxid         int64     // the transaction's own, or the last one if it took none
+	Path         string    // what a create created
+	Stat         jute.Stat // after create, setData, setACL, reconfig
+	Data         []byte    // after a change of the list of servers: the new text of /zookeeper/config
+	RejectReason string    // why a reconfig was refused, in words, if Code does not say all
+	Multi        []OpResult
+	Session      Session // after createSession and attach; also the present record if Code is SessionMoved
+	NodesLeft    bool    // after closeSession: nodes are left; Hooks.Swept is called when they are gone
 }
 
 // OpResult is the result of one operation of a multi.
@@ -132,9 +132,9 @@ type OpResult struct {
 
 // Waiter waits for the result of a transaction of this member.
 type Waiter interface {
-	// Applied is called with the result under the tree's write lock, after the transaction's
+	// TxnApplied is called with the result under the tree's write lock, after the transaction's
 	// events. r is valid during the call. Applied must not block.
-	Applied(r *Result)
+	TxnApplied(r *Result)
 }
 
 // Hooks are how apply reports its changes, in log order, under the write lock. They must not block,
@@ -142,39 +142,39 @@ type Waiter interface {
 type Hooks interface {
 	// TermStarted is called after a TermStart.
 	TermStarted(t Term)
-	// Announced is called when a member's current boot has become boot, and its cursor 0.
-	Announced(member uint32, boot, replaced uint64)
-	// Opened is called when a session has been created.
-	Opened(s Session)
-	// Attached is called when another connection has become a session's owner; old is the owner
+	// MemberAnnounced is called when a member's current boot has become boot, and its cursor 0.
+	MemberAnnounced(member uint32, boot, replaced uint64)
+	// SessionOpened is called when a session has been created.
+	SessionOpened(s Session)
+	// SessionAttached is called when another connection has become a session's owner; old is the owner
 	// before.
-	Attached(s Session, old Owner)
-	// Closed is called when a session has ended. Its ephemeral nodes are gone too, unless they are
+	SessionAttached(s Session, old SessionOwner)
+	// SessionClosed is called when a session has ended. Its ephemeral nodes are gone too, unless they are
 	// left to be swept. The events of their deletion come before the call.
-	Closed(s Session, end End)
-	// Swept is called when some of the nodes that an ended session had left are gone, after the
+	SessionClosed(s Session, end SessionEnd)
+	// SessionSwept is called when some of the nodes that an ended session had left are gone, after the
 	// events of that. If last is set, none is left.
-	Swept(id jute.SessionID, last bool)
-	// Removed is called when nodes were removed that no client has deleted: their session has ended, or their
+	SessionSwept(id jute.SessionID, last bool)
+	// NodesRemoved is called when nodes were removed that no client has deleted: their session has ended, or their
 	// time is over. of says what the removals have in common. paths is valid during the call.
-	Removed(of Removal, paths []string)
-	// Listed is called when the list of servers is another one, and after Restored if there is a list. The
+	NodesRemoved(of Removal, paths []string)
+	// ServerListChanged is called when the list of servers is another one, and after Restored if there is a list. The
 	// progress of members that are not in the list is gone.
-	Listed(r Roster)
-	// Applied is called when a transaction of this member was in turn and has run, after the events
+	ServerListChanged(r ServerList)
+	// TxnApplied is called when a transaction of this member was in turn and has run, after the events
 	// that it caused. It is called for empty transactions too.
-	Applied(txn *proto.Txn, r *Result)
-	// Dropped is called for a transaction of this member that was not in turn: it was seen before,
+	TxnApplied(txn *proto.Txn, r *Result)
+	// TxnDropped is called for a transaction of this member that was not in turn: it was seen before,
 	// it follows a gap, or it is of an old boot. It is also called for this member's announcement
 	// if that changed nothing.
-	Dropped(txn *proto.Txn)
-	// Overused is called before Applied when a write that was not refused has left a quota
+	TxnDropped(txn *proto.Txn)
+	// QuotaExceeded is called before Applied when a write that was not refused has left a quota
 	// exceeded.
-	Overused(q Quota)
+	QuotaExceeded(q ExceededQuota)
 	// EntryEnd is called when all of an entry has been applied or ignored.
 	EntryEnd(index uint64)
-	// Restored is called when a snapshot has replaced the whole state.
-	Restored()
+	// SnapshotRestored is called when a snapshot has replaced the whole state.
+	SnapshotRestored()
 }
 
 // New returns the state of an ensemble whose log is empty.
@@ -183,11 +183,11 @@ func New(cfg Config) *State {
 	if s.hooks == nil {
 		s.hooks = noHooks{}
 	}
-	s.running = transaction{
-		state: &s.content, nodes: editor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removed: &s.removed, hooks: s.hooks,
-		budget: removalBudget{perEntry: entryRemovals}, mostEnds: maxEnds,
+	s.txn = transaction{
+		state: &s.content, editor: treeEditor{tree: &s.tree, gen: &s.gen}, gen: &s.gen, acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
+		budget: removalBudget{entryLimit: maxEntryRemovals}, endLimit: maxEnds,
 	}
-	s.running.quotas.nodes = &s.running.nodes
+	s.txn.quotas.editor = &s.txn.editor
 	s.gen.Store(1)
 	s.tree = newTree(s.gen.Load(), &s.acls)
 	s.placeConfig(s.gen.Load(), cfg.EnsembleText)
@@ -209,20 +209,20 @@ func (s *State) RUnlock() { s.mu.RUnlock() }
 // The rest of this file needs at least the read lock.
 
 // Index returns the index of the last entry applied.
-func (s *State) Index() uint64 { return s.index }
+func (s *State) Index() uint64 { return s.lastIndex }
 
 // Zxid returns the zxid of the last transaction that took one.
 func (s *State) Zxid() int64 { return s.zxid }
 
 // TimeMs returns the log's time, in ms since 1970.
-func (s *State) TimeMs() int64 { return s.now }
+func (s *State) TimeMs() int64 { return s.timeMs }
 
 // Term returns the term of the last TermStart applied, or zero if there was none.
 func (s *State) Term() Term { return s.term }
 
-// Boot returns a member's current boot, 0 if it never announced one, and the seq of its last
+// MemberBoot returns a member's current boot, 0 if it never announced one, and the seq of its last
 // transaction that was in turn.
-func (s *State) Boot(member uint32) (boot, cursor uint64) {
+func (s *State) MemberBoot(member uint32) (boot, cursor uint64) {
 	if member > maxMember {
 		return 0, 0
 	}
@@ -257,7 +257,7 @@ func (s *State) HighestSession(member uint32) jute.SessionID {
 	if member > maxMember {
 		return 0
 	}
-	return jute.SessionID(s.members[member].highest)
+	return jute.SessionID(s.members[member].highestSession)
 }
 
 // Session returns a session's record, and false if there is no such session.
@@ -273,20 +273,20 @@ func (c *content) session(id jute.SessionID) (Session, bool) {
 }
 
 // SessionCount returns how many sessions there are.
-func (s *State) SessionCount() int { return s.sessions.n }
+func (s *State) SessionCount() int { return s.sessions.length }
 
 // NodeCount returns how many nodes there are, including the root and the other built-in ones.
-func (s *State) NodeCount() int { return s.nodes }
+func (s *State) NodeCount() int { return s.nodeCount }
 
 // EphemeralCount returns how many of the nodes are ephemeral.
-func (s *State) EphemeralCount() int { return s.ephemerals.n }
+func (s *State) EphemeralCount() int { return s.ephemerals.length }
 
 // DataSize returns the total bytes of all paths and data.
 func (s *State) DataSize() int64 { return s.dataSize }
 
-// ListBytes returns the length of the encoded access control list of a node, or 0 if there is no such node.
-func (c Copy) ListBytes(path []byte) int {
-	if n := c.tree.get(borrow(path)); n != nil {
+// ACLBytes returns the length of the encoded access control list of a node, or 0 if there is no such node.
+func (c TreeView) ACLBytes(path []byte) int {
+	if n := c.tree.nodeAt(borrowString(path)); n != nil {
 		return len(n.acl.text)
 	}
 	return 0
@@ -295,16 +295,16 @@ func (c Copy) ListBytes(path []byte) int {
 // noHooks is the Hooks of a State that was given none.
 type noHooks struct{}
 
-func (noHooks) TermStarted(Term)                 {}
-func (noHooks) Announced(uint32, uint64, uint64) {}
-func (noHooks) Opened(Session)                   {}
-func (noHooks) Attached(Session, Owner)          {}
-func (noHooks) Closed(Session, End)              {}
-func (noHooks) Swept(jute.SessionID, bool)       {}
-func (noHooks) Removed(Removal, []string)        {}
-func (noHooks) Listed(Roster)                    {}
-func (noHooks) Applied(*proto.Txn, *Result)      {}
-func (noHooks) Dropped(*proto.Txn)               {}
-func (noHooks) Overused(Quota)                   {}
-func (noHooks) EntryEnd(uint64)                  {}
-func (noHooks) Restored()                        {}
+func (noHooks) TermStarted(Term)                       {}
+func (noHooks) MemberAnnounced(uint32, uint64, uint64) {}
+func (noHooks) SessionOpened(Session)                  {}
+func (noHooks) SessionAttached(Session, SessionOwner)  {}
+func (noHooks) SessionClosed(Session, SessionEnd)      {}
+func (noHooks) SessionSwept(jute.SessionID, bool)      {}
+func (noHooks) NodesRemoved(Removal, []string)         {}
+func (noHooks) ServerListChanged(ServerList)           {}
+func (noHooks) TxnApplied(*proto.Txn, *Result)         {}
+func (noHooks) TxnDropped(*proto.Txn)                  {}
+func (noHooks) QuotaExceeded(ExceededQuota)            {}
+func (noHooks) EntryEnd(uint64)                        {}
+func (noHooks) SnapshotRestored()                      {}

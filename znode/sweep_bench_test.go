@@ -32,7 +32,7 @@ func BenchmarkSweep(b *testing.B) {
 					return time.Since(begun)
 				}
 				closing += timed(txn(jute.OpCloseSession, nil))
-				for k.s.Unswept() {
+				for k.s.HasUnswept() {
 					took := timed(&proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: uint32(nodes)})})
 					sum, longest, steps = sum+took, max(longest, took), steps+1
 				}

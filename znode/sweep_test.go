@@ -39,13 +39,13 @@ func TestSweep(t *testing.T) {
 	_ = other.watchChildren("/q")
 	w.heard.log = nil
 	r := k.must(k.close())
-	if !r.Later {
+	if !r.NodesLeft {
 		t.Error("the close is answered before its nodes are gone")
 	}
 	w.wantLog(fmt.Sprintf("closed %v of {1 %d} ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
 	other.wantEvents()
-	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 1 || !w.s().Unswept() || w.s().EphemeralCount() != 5 {
-		t.Errorf("session there: %t; unswept %t, %d ephemerals", ok, w.s().Unswept(), w.s().EphemeralCount())
+	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 1 || !w.s().HasUnswept() || w.s().EphemeralCount() != 5 {
+		t.Errorf("session there: %t; unswept %t, %d ephemerals", ok, w.s().HasUnswept(), w.s().EphemeralCount())
 	}
 	if st := other.stat("/p/1"); st.EphemeralOwner != k.id {
 		t.Errorf("owner %v", st.EphemeralOwner)
@@ -69,8 +69,8 @@ func TestSweep(t *testing.T) {
 	other.noted = false
 	w.wantLog("event", "event", "event", fmt.Sprintf("swept %v last true", k.id), "end")
 	other.wantEvents("Deleted(/p/3)", "Deleted(/q/1)", "Children(/q)")
-	if w.s().Unswept() || w.s().EphemeralCount() != 0 {
-		t.Errorf("unswept %t, %d ephemerals", w.s().Unswept(), w.s().EphemeralCount())
+	if w.s().HasUnswept() || w.s().EphemeralCount() != 0 {
+		t.Errorf("unswept %t, %d ephemerals", w.s().HasUnswept(), w.s().EphemeralCount())
 	}
 	if got := w.usage("/p"); got != usage {
 		t.Errorf("usage %q, want %q", got, usage)
@@ -89,7 +89,7 @@ func TestSweep(t *testing.T) {
 
 // usage returns the data of the usage node of path.
 func (w *world) usage(path string) string {
-	return string(w.s().get(quotaPath + path + usageName).data.bytes())
+	return string(w.s().nodeAt(quotaPath + path + usageSuffix).data.bytes())
 }
 
 // A session whose nodes are removed in steps is over before the first step. Requests on its own
@@ -107,15 +107,15 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 			k.must(k.create("/2", 1))
 			since := k.since()
 			end(w, k)
-			if !w.s().Unswept() {
+			if !w.s().HasUnswept() {
 				t.Fatal("no nodes are left to sweep")
 			}
 			for what, r := range map[string]Result{
 				"create": k.create("/3", 1), "setData": k.setData("/1", "", -1), "delete": k.delete("/2", -1),
 				"close": k.close(),
 			} {
-				if r.Code != jute.SessionExpired || r.Later {
-					t.Errorf("%s: %v, later %t", what, r.Code, r.Later)
+				if r.Code != jute.SessionExpired || r.NodesLeft {
+					t.Errorf("%s: %v, later %t", what, r.Code, r.NodesLeft)
 				}
 			}
 			if r := k.multi(jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/1"), Version: -1}}); r.Multi[0].Code != jute.SessionExpired {
@@ -156,7 +156,7 @@ func TestSnapshotOfUnswept(t *testing.T) {
 		for range steps {
 			w.sweep(1)
 		}
-		if err := late.Restore(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
+		if err := late.RestoreSnapshot(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
 			t.Fatal(err)
 		}
 		checkInvariants(t, late)
@@ -165,8 +165,8 @@ func TestSnapshotOfUnswept(t *testing.T) {
 			if d := Diff(w.s(), late); d != "" {
 				t.Fatal(d)
 			}
-			if n := late.EphemeralCount(); n != left || late.Unswept() != (left > 0) {
-				t.Fatalf("%d nodes, want %d; unswept %t", n, left, late.Unswept())
+			if n := late.EphemeralCount(); n != left || late.HasUnswept() != (left > 0) {
+				t.Fatalf("%d nodes, want %d; unswept %t", n, left, late.HasUnswept())
 			}
 			if left == 0 {
 				break
@@ -219,7 +219,7 @@ func TestSweepOfManySessions(t *testing.T) {
 	w.s().allow(0)
 	a, b, c, d := w.ephemerals("a", 1), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 2)
 	for _, k := range []*client{a, b, c} {
-		if r := k.must(k.close()); !r.Later {
+		if r := k.must(k.close()); !r.NodesLeft {
 			t.Fatal("the close is answered before its nodes are gone")
 		}
 	}
@@ -262,7 +262,7 @@ func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 		t.Errorf("%d sessions left of 4 after a sweep with a budget of 3", n)
 	}
 	w.sweep(5)
-	if w.s().Unswept() {
+	if w.s().HasUnswept() {
 		t.Error("the last session without nodes is not forgotten")
 	}
 }
@@ -286,11 +286,11 @@ func TestSweepRefused(t *testing.T) {
 
 // A budget charges what fits, and nothing else.
 func TestRemovalBudget(t *testing.T) {
-	b := removalBudget{perEntry: 5}
+	b := removalBudget{entryLimit: 5}
 	for entry := range 2 {
-		b.begin()
-		if got := [4]bool{b.take(3), b.take(3), b.take(2), b.take(1)}; got != [4]bool{true, false, true, false} || b.left != 0 {
-			t.Errorf("entry %d: took %t, %d left", entry, got, b.left)
+		b.refill()
+		if got := [4]bool{b.spend(3), b.spend(3), b.spend(2), b.spend(1)}; got != [4]bool{true, false, true, false} || b.remaining != 0 {
+			t.Errorf("entry %d: took %t, %d left", entry, got, b.remaining)
 		}
 	}
 }

@@ -13,56 +13,56 @@ type transaction struct {
 	txn    *proto.Txn
 	result Result
 
-	state   *content // what it changes, of which nodes changes the tree
-	nodes   editor
-	quotas  quotaUse
-	gen     *atomic.Uint64
-	acls    *acls
-	watches *Watches
-	removed *removedNodes
-	hooks   Hooks
+	state    *content // what it changes, of which nodes changes the tree
+	editor   treeEditor
+	quotas   quotaTracker
+	gen      *atomic.Uint64
+	acls     *aclTable
+	watches  *Watches
+	removals *removalHistory
+	hooks    Hooks
 
-	budget   removalBudget
-	mostEnds int // maxEnds
-	ops      []jute.MultiOp
-	results  []OpResult
-	create   jute.CreateRequest // kept for its slice's memory, as are ops and results
-	path     []byte             // the path of a sequential node
+	budget         removalBudget
+	endLimit       int // maxEnds
+	multiOps       []jute.MultiOp
+	multiResults   []OpResult
+	createRequest  jute.CreateRequest // kept for its slice's memory, as are ops and results
+	sequentialPath []byte             // the path of a sequential node
 }
 
-// run runs txn and reports its changes to the hooks. The result is valid until the next call.
-func (t *transaction) run(txn *proto.Txn) {
+// runTxn runs txn and reports its changes to the hooks. The result is valid until the next call.
+func (t *transaction) runTxn(txn *proto.Txn) {
 	t.txn, t.result = txn, Result{}
-	t.acls.sender.begin(txn)
-	t.execute()
-	t.acls.forget()
-	t.watches.fire(t.state.zxid, &t.state.term.Rules)
-	t.rememberDeletes()
-	t.quotas.report(t.hooks)
+	t.acls.client.startTxn(txn)
+	t.dispatch()
+	t.acls.forgetResolved()
+	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
+	t.keepDeletes()
+	t.quotas.reportExceeded(t.hooks)
 }
 
-// execute is the one place where a transaction changes state. Each operation is a method that decodes
+// dispatch is the one place where a transaction changes state. Each operation is a method that decodes
 // the body and takes the zxid.
-func (t *transaction) execute() {
+func (t *transaction) dispatch() {
 	switch op := jute.Op(t.txn.GetOp()); op {
 	case jute.OpCreateSession:
 		t.createSession()
 	case jute.OpAttach:
-		t.attach()
+		t.attachSession()
 	case jute.OpIdentify:
-		t.identify()
+		t.addIdentities()
 	case jute.OpCloseSession:
 		t.closeSession()
 	case jute.OpKill:
-		t.kill()
+		t.killSession()
 	case jute.OpChangeServers:
 		t.changeServers()
 	case jute.OpExpire, jute.OpReap, jute.OpSweep:
 		if t.txn.GetMember() != 0 {
-			t.unimplemented()
+			t.rejectUnknown()
 			return
 		}
-		t.runLeaders(op)
+		t.runLeaderOp(op)
 	case jute.OpEmpty:
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		t.runCreate()
@@ -77,32 +77,32 @@ func (t *transaction) execute() {
 	case jute.OpReconfig:
 		t.runReconfig()
 	default:
-		t.unimplemented()
+		t.rejectUnknown()
 	}
 }
 
-// runLeaders runs a transaction that only a leader makes.
-func (t *transaction) runLeaders(op jute.Op) {
+// runLeaderOp runs a transaction that only a leader makes.
+func (t *transaction) runLeaderOp(op jute.Op) {
 	switch op {
 	case jute.OpExpire:
-		t.expire()
+		t.expireSession()
 	case jute.OpReap:
-		t.reap()
+		t.reapNode()
 	default:
-		t.sweep()
+		t.sweepNodes()
 	}
 }
 
-// unimplemented rejects an operation that no member should have forwarded. A new operation raises
+// rejectUnknown rejects an operation that no member should have forwarded. A new operation raises
 // FormatLevel, so it can never be unknown to only some of the members.
-func (t *transaction) unimplemented() {
-	t.take()
-	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+func (t *transaction) rejectUnknown() {
+	t.takeZxid()
+	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
 		t.result.Code = jute.Unimplemented
 	}
 }
 
-// take gives the running transaction its zxid.
-func (t *transaction) take() {
+// takeZxid gives the running transaction its zxid.
+func (t *transaction) takeZxid() {
 	t.state.zxid = max(t.state.zxid+1, int64(t.state.term.Term)<<32)
 }

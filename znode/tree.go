@@ -10,77 +10,77 @@ import (
 // tree holds the nodes and the indexes derived from them. Each node is in its parent's children,
 // which are copied on write. To copy everything, call tree.copy and count up the generation.
 type tree struct {
-	root       *node
-	nodes      int    // the number of nodes
-	paths      *index // the nodes by path; nil in a copy, which finds nodes through their parents
-	ephemerals sorted[ephemeral, struct{}]
-	candidates sorted[Candidate, struct{}] // nodes that the reaper may remove
-	quotas     sorted[name, struct{}]      // the paths that have a quota
-	dataSize   int64                       // bytes of all paths and data
-	listSize   int64                       // bytes of the access control lists that nodes have, each once
-	nodeSum    uint64                      // of the hashes of all nodes; see DigestVersion
-	hashed     int                         // bytes of long data that the running entry has read for their hashes
+	root           *node
+	nodeCount      int        // the number of nodes
+	byPath         *pathIndex // the nodes by path; nil in a copy, which finds nodes through their parents
+	ephemerals     sortedMap[ephemeralKey, struct{}]
+	reapCandidates sortedMap[ReapCandidate, struct{}] // nodes that the reaper may remove
+	quotaRoots     sortedMap[nodeName, struct{}]      // the paths that have a quota
+	dataSize       int64                              // bytes of all paths and data
+	aclBytes       int64                              // bytes of the access control lists that nodes have, each once
+	nodeHashSum    uint64                             // of the hashes of all nodes; see DigestVersion
+	hashedBytes    int                                // bytes of long data that the running entry has read for their hashes
 }
 
 // node is one znode. A node of an older generation than the present one is never written. If a node
 // is of the present generation, so are all its ancestors.
 type node struct {
-	gen     uint64
-	path    string
-	data    packed // and its version
-	czxid   int64
-	mzxid   int64
-	ctime   int64 // ms since 1970
-	mtime   int64
-	*family // the one of its access control list, or its own; nil while the node is being made
+	gen        uint64
+	path       string
+	data       packedData // and its version
+	czxid      int64
+	mzxid      int64
+	ctime      int64 // ms since 1970
+	mtime      int64
+	*nodeExtra // the one of its access control list, or its own; nil while the node is being made
 }
 
-// family holds a node's access control list, and the fields that most nodes do not need. A node shares the
+// nodeExtra holds a node's access control list, and the fields that most nodes do not need. A node shares the
 // family of its list, acl.plain, if it never had a child, ends only by a delete, and its list was never
 // replaced. acl.plain never changes: found makes a new family for a node that needs its own. Without this
 // split a node would take 136 bytes and not 80.
-type family struct {
-	acl      *acl
-	below    *totals // nil: nothing was ever below the node
-	children sorted[name, *node]
-	owner    jute.SessionID // the session of an ephemeral node
-	pzxid    int64
-	reaping  reaping
-	creates  int32 // how many children were ever created: the next sequential number
-	aversion int32 // how often acl was replaced
+type nodeExtra struct {
+	acl         *acl
+	descendants *descendantTotals // nil: nothing was ever below the node
+	children    sortedMap[nodeName, *node]
+	owner       jute.SessionID // the session of an ephemeral node
+	pzxid       int64
+	reapRule    reapRule
+	createCount int32 // how many children were ever created: the next sequential number
+	aversion    int32 // how often acl was replaced
 }
 
-// totals are what there is below a node. With them, the usage of a quota costs the same however large the subtree is. They are
+// descendantTotals are what there is below a node. With them, the usage of a quota costs the same however large the subtree is. They are
 // not copied on write, so only the present tree has them, and not a copy.
-type totals struct {
+type descendantTotals struct {
 	nodes int64
 	bytes int64 // of data
 }
 
-// reaping says when the reaper removes a node without children: so many ms after its last change, never if it is 0, and after
+// reapRule says when the reaper removes a node without children: so many ms after its last change, never if it is 0, and after
 // its last child if it is ofContainer. A family with a field more would take 80 bytes and not 64.
-type reaping int64
+type reapRule int64
 
-const ofContainer reaping = math.MinInt64
+const reapEmptyContainer reapRule = math.MinInt64
 
-// name is the last part of a path.
-type name string
+// nodeName is the last part of a path.
+type nodeName string
 
-func (n name) compare(m name) int { return strings.Compare(string(n), string(m)) }
+func (n nodeName) compare(m nodeName) int { return strings.Compare(string(n), string(m)) }
 
 // key returns n's name, so that its parent's children need not hold it.
-func (n *node) key() name {
-	_, last := cutPath(n.path)
-	return name(last)
+func (n *node) key() nodeName {
+	_, last := splitPath(n.path)
+	return nodeName(last)
 }
 
-// ephemeral is one ephemeral node. Those of one session are adjacent, ordered by path.
-type ephemeral struct {
+// ephemeralKey is one ephemeral node. Those of one session are adjacent, ordered by path.
+type ephemeralKey struct {
 	owner jute.SessionID
 	path  string
 }
 
-func (e ephemeral) compare(f ephemeral) int {
+func (e ephemeralKey) compare(f ephemeralKey) int {
 	if c := compareIDs(e.owner, f.owner); c != 0 {
 		return c
 	}
@@ -96,11 +96,11 @@ const (
 	ConfigPath = "/zookeeper/config" // its data are the text of the list of servers
 )
 
-var builtin = [...]string{rootPath, zkPath, quotaPath, ConfigPath}
+var builtinPaths = [...]string{rootPath, zkPath, quotaPath, ConfigPath}
 
 // isBuiltin reports whether path names a node that always exists.
 func isBuiltin(path string) bool {
-	for _, b := range builtin {
+	for _, b := range builtinPaths {
 		if path == b {
 			return true
 		}
@@ -109,14 +109,14 @@ func isBuiltin(path string) bool {
 }
 
 // newTree returns the tree of a new ensemble, made in generation gen.
-func newTree(gen uint64, acls *acls) tree {
-	t := tree{paths: newIndex()}
-	for _, path := range builtin {
-		n := &node{gen: gen, path: path, data: pack([]byte{}), family: &acls.world(jute.PermAll).plain}
+func newTree(gen uint64, acls *aclTable) tree {
+	t := tree{byPath: newIndex()}
+	for _, path := range builtinPaths {
+		n := &node{gen: gen, path: path, data: packData([]byte{}), nodeExtra: &acls.worldList(jute.PermAll).sharedExtra}
 		if path == ConfigPath {
-			n.setACL(acls.world(jute.PermRead), -1)
+			n.setACL(acls.worldList(jute.PermRead), -1)
 		}
-		t.link(gen, n)
+		t.linkNode(gen, n)
 	}
 	return t
 }
@@ -125,27 +125,27 @@ func newTree(gen uint64, acls *acls) tree {
 // the next change.
 func (t *tree) copy() tree {
 	c := *t
-	c.paths = nil
+	c.byPath = nil
 	return c
 }
 
-// get returns the node at path, or nil if there is none. The empty path is the root. It keeps no
+// nodeAt returns the node at path, or nil if there is none. The empty path is the root. It keeps no
 // reference to path.
-func (t *tree) get(path string) *node {
+func (t *tree) nodeAt(path string) *node {
 	if path == "" {
 		path = rootPath
 	}
-	if t.paths == nil {
-		return t.descend(path)
+	if t.byPath == nil {
+		return t.findFromRoot(path)
 	}
-	return t.paths.get(path)
+	return t.byPath.get(path)
 }
 
-// descend does what get does, for a copy.
-func (t *tree) descend(path string) *node {
+// findFromRoot does what get does, for a copy.
+func (t *tree) findFromRoot(path string) *node {
 	n := t.root
 	for part, rest, more := strings.Cut(path[1:], "/"); n != nil && n.path != path; part, rest, more = strings.Cut(rest, "/") {
-		if n = n.child(name(part)); !more {
+		if n = n.childNamed(nodeName(part)); !more {
 			break
 		}
 	}
@@ -155,172 +155,172 @@ func (t *tree) descend(path string) *node {
 	return n
 }
 
-// edit returns the node at path, which exists, so that the caller can change it and then count it.
-func (t *tree) edit(gen uint64, path string) *node {
-	n := t.writable(gen, path)
-	t.uncount(n)
+// beginEdit returns the node at path, which exists, so that the caller can change it and then count it.
+func (t *tree) beginEdit(gen uint64, path string) *node {
+	n := t.writableNode(gen, path)
+	t.subtractHash(n)
 	return n
 }
 
-// writable does the same for a caller that changes nothing that the digest covers.
-func (t *tree) writable(gen uint64, path string) *node {
-	n := t.get(path)
+// writableNode does the same for a caller that changes nothing that the digest covers.
+func (t *tree) writableNode(gen uint64, path string) *node {
+	n := t.nodeAt(path)
 	if n.gen == gen {
 		return n
 	}
 	n = n.copy(gen)
-	t.paths.replace(n)
+	t.byPath.replace(n)
 	if n.path == rootPath {
 		t.root = n
 		return n
 	}
-	above, last := cutPath(n.path)
-	*t.writable(gen, above).children.slot(gen, name(last)) = n
+	above, last := splitPath(n.path)
+	*t.writableNode(gen, above).children.writableValue(gen, nodeName(last)) = n
 	return n
 }
 
-// link puts n into the tree, below its parent and into the indexes, and returns the parent, where
+// linkNode puts n into the tree, below its parent and into the indexes, and returns the parent, where
 // the create is not recorded yet. The caller may change the parent if it calls uncount before and
 // count after. The parent exists; only the root has none.
-func (t *tree) link(gen uint64, n *node) (parent *node) {
-	t.paths.put(n)
-	t.nodes++
-	t.count(n)
+func (t *tree) linkNode(gen uint64, n *node) (parent *node) {
+	t.byPath.put(n)
+	t.nodeCount++
+	t.addHash(n)
 	t.dataSize += int64(len(n.path) + n.data.len())
-	t.give(n.acl)
+	t.retainACL(n.acl)
 	if n.path == rootPath {
 		t.root = n
 		return nil
 	}
-	above, last := cutPath(n.path)
-	parent = t.writable(gen, above)
-	t.recast(gen, parent, func() { parent.found().children.put(gen, name(last), n) })
-	t.grow(parent, 1, n.data.len())
-	if owner := n.life().owner; owner != 0 {
-		t.ephemerals.put(gen, ephemeral{owner, n.path}, struct{}{})
+	above, last := splitPath(n.path)
+	parent = t.writableNode(gen, above)
+	t.updateReapable(gen, parent, func() { parent.ownExtra().children.put(gen, nodeName(last), n) })
+	t.addTotals(parent, 1, n.data.len())
+	if owner := n.lifetime().owner; owner != 0 {
+		t.ephemerals.put(gen, ephemeralKey{owner, n.path}, struct{}{})
 	}
-	if c, ok := n.candidacy(); ok {
-		t.candidates.put(gen, c, struct{}{})
+	if c, ok := n.reapCandidate(); ok {
+		t.reapCandidates.put(gen, c, struct{}{})
 	}
-	if root, ok := limited(n.path); ok {
-		t.quotas.put(gen, name(root), struct{}{})
+	if root, ok := limitsRoot(n.path); ok {
+		t.quotaRoots.put(gen, nodeName(root), struct{}{})
 	}
 	return parent
 }
 
-// unlink removes n, which is not the root, from the tree: the reverse of link.
-func (t *tree) unlink(gen uint64, n *node) (parent *node) {
-	t.paths.drop(n.path)
-	t.nodes--
-	t.uncount(n)
+// unlinkNode removes n, which is not the root, from the tree: the reverse of link.
+func (t *tree) unlinkNode(gen uint64, n *node) (parent *node) {
+	t.byPath.remove(n.path)
+	t.nodeCount--
+	t.subtractHash(n)
 	t.dataSize -= int64(len(n.path) + n.data.len())
-	t.withdraw(n.acl)
-	above, last := cutPath(n.path)
-	parent = t.writable(gen, above)
-	t.recast(gen, parent, func() { parent.children.drop(gen, name(last)) })
-	t.grow(parent, -1, -n.data.len())
-	if owner := n.life().owner; owner != 0 {
-		t.ephemerals.drop(gen, ephemeral{owner, n.path})
+	t.releaseACL(n.acl)
+	above, last := splitPath(n.path)
+	parent = t.writableNode(gen, above)
+	t.updateReapable(gen, parent, func() { parent.children.delete(gen, nodeName(last)) })
+	t.addTotals(parent, -1, -n.data.len())
+	if owner := n.lifetime().owner; owner != 0 {
+		t.ephemerals.delete(gen, ephemeralKey{owner, n.path})
 	}
-	if c, ok := n.candidacy(); ok {
-		t.candidates.drop(gen, c)
+	if c, ok := n.reapCandidate(); ok {
+		t.reapCandidates.delete(gen, c)
 	}
-	if root, ok := limited(n.path); ok {
-		t.quotas.drop(gen, name(root))
+	if root, ok := limitsRoot(n.path); ok {
+		t.quotaRoots.delete(gen, nodeName(root))
 	}
 	return parent
 }
 
-// grow counts so many more nodes and bytes of data below parent and below each node above it. parent has a child and is of the
+// addTotals counts so many more nodes and bytes of data below parent and below each node above it. parent has a child and is of the
 // present generation, and so are the nodes above it. The root is left out: there can be no quota on it.
-func (t *tree) grow(parent *node, nodes, bytes int) {
-	for n := parent; n.path != rootPath; n = t.above(n) {
-		if n.below == nil {
-			n.below = &totals{}
+func (t *tree) addTotals(parent *node, nodes, bytes int) {
+	for n := parent; n.path != rootPath; n = t.parentOf(n) {
+		if n.descendants == nil {
+			n.descendants = &descendantTotals{}
 		}
-		n.below.nodes += int64(nodes)
-		n.below.bytes += int64(bytes)
+		n.descendants.nodes += int64(nodes)
+		n.descendants.bytes += int64(bytes)
 	}
 }
 
-// above returns n's parent. n is not the root.
-func (t *tree) above(n *node) *node {
-	path, _ := cutPath(n.path)
-	return t.get(path)
+// parentOf returns n's parent. n is not the root.
+func (t *tree) parentOf(n *node) *node {
+	path, _ := splitPath(n.path)
+	return t.nodeAt(path)
 }
 
-// resize counts that n, which is of the present generation, gets data that are so many bytes longer.
-func (t *tree) resize(n *node, bytes int) {
+// noteResize counts that n, which is of the present generation, gets data that are so many bytes longer.
+func (t *tree) noteResize(n *node, bytes int) {
 	t.dataSize += int64(bytes)
 	if bytes != 0 && n.path != rootPath {
-		t.grow(t.above(n), 0, bytes)
+		t.addTotals(t.parentOf(n), 0, bytes)
 	}
 }
 
-// setBytes replaces the data of n but not their version. n must be of the present generation.
-func (t *tree) setBytes(n *node, data []byte) { t.setPacked(n, pack(data)) }
+// setData replaces the data of n but not their version. n must be of the present generation.
+func (t *tree) setData(n *node, data []byte) { t.setPackedData(n, packData(data)) }
 
-// setPacked does what setBytes does.
-func (t *tree) setPacked(n *node, data packed) {
-	t.resize(n, data.len()-n.data.len())
+// setPackedData does what setBytes does.
+func (t *tree) setPackedData(n *node, data packedData) {
+	t.noteResize(n, data.len()-n.data.len())
 	data.version = n.data.version
 	n.data = data
 }
 
-// give notes that one more node has a list, and withdraw that one fewer has it.
-func (t *tree) give(a *acl) {
-	if a.nodes++; a.nodes == 1 {
-		t.listSize += int64(a.bytes())
+// retainACL notes that one more node has a list, and withdraw that one fewer has it.
+func (t *tree) retainACL(a *acl) {
+	if a.nodeCount++; a.nodeCount == 1 {
+		t.aclBytes += int64(a.memoryBytes())
 	}
 }
 
-func (t *tree) withdraw(a *acl) {
-	if a.nodes--; a.nodes == 0 {
-		t.listSize -= int64(a.bytes())
+func (t *tree) releaseACL(a *acl) {
+	if a.nodeCount--; a.nodeCount == 0 {
+		t.aclBytes -= int64(a.memoryBytes())
 	}
 }
 
-// descendants returns how many nodes there are below n.
-func (t *tree) descendants(n *node) int {
+// countDescendants returns how many nodes there are below n.
+func (t *tree) countDescendants(n *node) int {
 	switch {
 	case n.path == rootPath:
-		return t.nodes - 1
-	case n.below == nil:
+		return t.nodeCount - 1
+	case n.descendants == nil:
 		return 0
 	}
-	return int(n.below.nodes)
+	return int(n.descendants.nodes)
 }
 
-// subtree returns how many nodes a subtree has, and how many bytes of data. n is its root, and not that of the tree.
-func (n *node) subtree() (nodes, bytes int64) {
+// subtreeSize returns how many nodes a subtree has, and how many bytes of data. n is its root, and not that of the tree.
+func (n *node) subtreeSize() (nodes, bytes int64) {
 	nodes, bytes = 1, int64(n.data.len())
-	if n.below != nil {
-		nodes, bytes = nodes+n.below.nodes, bytes+n.below.bytes
+	if n.descendants != nil {
+		nodes, bytes = nodes+n.descendants.nodes, bytes+n.descendants.bytes
 	}
 	return nodes, bytes
 }
 
-// walk calls visit for n and everything below it, parents first and children in order,
+// walkFrom calls visit for n and everything below it, parents first and children in order,
 // and reports whether visit never returned false.
-func (t *tree) walk(n *node, visit func(*node) bool) bool {
+func (t *tree) walkFrom(n *node, visit func(*node) bool) bool {
 	if !visit(n) {
 		return false
 	}
-	if n.plain() {
+	if n.sharesExtra() {
 		return true
 	}
 	for child := range n.children.values() {
-		if !t.walk(child, visit) {
+		if !t.walkFrom(child, visit) {
 			return false
 		}
 	}
 	return true
 }
 
-// owned returns up to limit paths of a session's ephemeral nodes, in order.
-func (t *tree) owned(id jute.SessionID, limit int) []string {
+// ephemeralPaths returns up to limit paths of a session's ephemeral nodes, in order.
+func (t *tree) ephemeralPaths(id jute.SessionID, limit int) []string {
 	var paths []string
-	for e := range t.ephemerals.from(ephemeral{owner: id}) {
+	for e := range t.ephemerals.from(ephemeralKey{owner: id}) {
 		if e.owner != id || len(paths) >= limit {
 			break
 		}
@@ -329,62 +329,62 @@ func (t *tree) owned(id jute.SessionID, limit int) []string {
 	return paths
 }
 
-// countOwned returns how many ephemeral nodes a session has.
-func (t *tree) countOwned(id jute.SessionID) int {
-	return t.ephemerals.count(ephemeral{owner: id}, func(e ephemeral) bool { return e.owner == id })
+// countEphemerals returns how many ephemeral nodes a session has.
+func (t *tree) countEphemerals(id jute.SessionID) int {
+	return t.ephemerals.countWhile(ephemeralKey{owner: id}, func(e ephemeralKey) bool { return e.owner == id })
 }
 
 // copy returns n as a node of generation gen.
 func (n *node) copy(gen uint64) *node {
 	c := *n
 	c.gen = gen
-	if !n.plain() {
-		f := *n.family
-		c.family = &f
+	if !n.sharesExtra() {
+		f := *n.nodeExtra
+		c.nodeExtra = &f
 	}
 	return &c
 }
 
-// plain reports whether n has no family of its own.
-func (n *node) plain() bool {
-	return n.family == nil || n.acl != nil && n.family == &n.acl.plain
+// sharesExtra reports whether n has no family of its own.
+func (n *node) sharesExtra() bool {
+	return n.nodeExtra == nil || n.acl != nil && n.nodeExtra == &n.acl.sharedExtra
 }
 
 // setACL sets n's access control list, and how often it was replaced. n must be of the present generation.
 func (n *node) setACL(list *acl, aversion int32) {
-	if n.plain() && aversion == 0 {
-		n.family = &list.plain
+	if n.sharesExtra() && aversion == 0 {
+		n.nodeExtra = &list.sharedExtra
 		return
 	}
-	f := n.found()
+	f := n.ownExtra()
 	f.acl, f.aversion = list, aversion
 }
 
-// setFamily sets the zxid of the last change of n's children, and how many were created. n has no family
+// setChildHistory sets the zxid of the last change of n's children, and how many were created. n has no family
 // yet.
-func (n *node) setFamily(pzxid int64, creates int32) {
+func (n *node) setChildHistory(pzxid int64, creates int32) {
 	if creates != 0 || pzxid != n.czxid {
-		f := n.found()
-		f.pzxid, f.creates = pzxid, creates
+		f := n.ownExtra()
+		f.pzxid, f.createCount = pzxid, creates
 	}
 }
 
-// found returns n's own family. If n has none, found makes one, which keeps n's access control list. n must
+// ownExtra returns n's own family. If n has none, found makes one, which keeps n's access control list. n must
 // be of the present generation.
-func (n *node) found() *family {
-	if n.plain() {
-		own := family{pzxid: n.czxid}
-		if n.family != nil {
+func (n *node) ownExtra() *nodeExtra {
+	if n.sharesExtra() {
+		own := nodeExtra{pzxid: n.czxid}
+		if n.nodeExtra != nil {
 			own.acl = n.acl
 		}
-		n.family = &own
+		n.nodeExtra = &own
 	}
-	return n.family
+	return n.nodeExtra
 }
 
-// child returns n's child of that name, or nil if there is none.
-func (n *node) child(last name) *node {
-	if n.plain() {
+// childNamed returns n's child of that name, or nil if there is none.
+func (n *node) childNamed(last nodeName) *node {
+	if n.sharesExtra() {
 		return nil
 	}
 	child, _ := n.children.get(last)
@@ -393,24 +393,24 @@ func (n *node) child(last name) *node {
 
 // numChildren returns how many children n has.
 func (n *node) numChildren() int32 {
-	if n.plain() {
+	if n.sharesExtra() {
 		return 0
 	}
-	return int32(n.children.n)
+	return int32(n.children.length)
 }
 
-// numCreates returns how many children n has ever had.
-func (n *node) numCreates() int32 {
-	if n.plain() {
+// numCreated returns how many children n has ever had.
+func (n *node) numCreated() int32 {
+	if n.sharesExtra() {
 		return 0
 	}
-	return n.creates
+	return n.createCount
 }
 
-// lastChild returns the zxid of the last change of n's children, or that of n's creation if there
+// lastChildZxid returns the zxid of the last change of n's children, or that of n's creation if there
 // was none.
-func (n *node) lastChild() int64 {
-	if n.plain() {
+func (n *node) lastChildZxid() int64 {
+	if n.sharesExtra() {
 		return n.czxid
 	}
 	return n.pzxid
@@ -419,18 +419,18 @@ func (n *node) lastChild() int64 {
 // countCreate counts a child's creation. The count stops at the largest number, as in ZooKeeper;
 // sequential creates after that find their name taken.
 func (n *node) countCreate() {
-	if n.creates < math.MaxInt32 {
-		n.creates++
+	if n.createCount < math.MaxInt32 {
+		n.createCount++
 	}
 }
 
 // stat returns n's Stat as clients see it. Its cversion counts creates and deletes.
 func (n *node) stat() jute.Stat {
 	return jute.Stat{
-		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.lastChild(),
+		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.lastChildZxid(),
 		Ctime: n.ctime, Mtime: n.mtime,
-		Version: n.data.version, Cversion: 2*n.numCreates() - n.numChildren(), Aversion: n.aversion,
-		EphemeralOwner: n.life().owner,
+		Version: n.data.version, Cversion: 2*n.numCreated() - n.numChildren(), Aversion: n.aversion,
+		EphemeralOwner: n.lifetime().owner,
 		DataLength:     int32(n.data.len()),
 		NumChildren:    n.numChildren(),
 	}
@@ -440,12 +440,12 @@ func (n *node) stat() jute.Stat {
 // data. The text is not in the log but is the same on all members; nil means standalone. It changes
 // the node as a write does but leaves the digest alone, which does not cover this data.
 func (t *tree) placeConfig(gen uint64, text []byte) {
-	n := t.writable(gen, ConfigPath)
+	n := t.writableNode(gen, ConfigPath)
 	if n.mzxid != 0 {
 		return
 	}
-	t.resize(n, len(text)-n.data.len())
-	n.data = pack([]byte{})
+	t.noteResize(n, len(text)-n.data.len())
+	n.data = packData([]byte{})
 	if text != nil {
 		n.data = packCopy(text)
 		n.data.version = -1

@@ -12,9 +12,9 @@ import (
 // ear is a Watcher that counts events.
 type ear struct{ heard int }
 
-func (*ear) Watching(int)                          {}
-func (e *ear) Event(jute.EventType, string, int64) { e.heard++ }
-func (e *ear) Identities() []*proto.Identity       { return nil }
+func (*ear) AddWatchMemory(int)                         {}
+func (e *ear) QueueEvent(jute.EventType, string, int64) { e.heard++ }
+func (e *ear) Identities() []*proto.Identity            { return nil }
 
 // crowd returns how many watchers there are. With -short there are far fewer.
 func crowd() int {
@@ -160,7 +160,7 @@ func BenchmarkDropWatcher(b *testing.B) {
 			_, _ = s.Exists(path, nil, e)
 		}
 		b.StartTimer()
-		for s.Watches().Drop(e) {
+		for s.Watches().DropWatches(e) {
 			continue
 		}
 	}

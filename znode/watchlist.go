@@ -13,33 +13,33 @@ type WatchKinds struct {
 	Recursive  bool // the node and everything below it, until it is removed
 }
 
-// Watched reports whether anybody watches path itself. It leaves out recursive watches above path.
-func (w *Watches) Watched(path string) bool {
+// IsWatched reports whether anybody watches path itself. It leaves out recursive watches above path.
+func (w *Watches) IsWatched(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tables[dataTable].paths[path] != nil || w.tables[childTable].paths[path] != nil
+	return w.tables[dataTable].byPath[path] != nil || w.tables[childTable].byPath[path] != nil
 }
 
-// WatchedBelow reports whether anybody has a recursive watch on path itself.
-func (w *Watches) WatchedBelow(path string) bool {
+// HasRecursiveWatch reports whether anybody has a recursive watch on path itself.
+func (w *Watches) HasRecursiveWatch(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.tables[dataTable].paths[path]
+	p := w.tables[dataTable].byPath[path]
 	return p != nil && p.first.modes&recursive != 0 // these come first
 }
 
-// On returns in which ways who watches path itself, and false if it does not.
-func (w *Watches) On(path string, who Watcher) (kinds WatchKinds, ok bool) {
+// KindsOn returns in which ways who watches path itself, and false if it does not.
+func (w *Watches) KindsOn(path string, who Watcher) (kinds WatchKinds, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var on byTable
+	var on modesByTable
 	for k := range tableKinds {
-		if e := w.find(k, path, who); e != nil {
+		if e := w.findWatch(k, path, who); e != nil {
 			on[k], ok = e.modes, true
 		}
 	}
 	return WatchKinds{
-		Data: on[dataTable]&once != 0, Children: on[childTable]&once != 0,
+		Data: on[dataTable]&oneShot != 0, Children: on[childTable]&oneShot != 0,
 		Persistent: (on[dataTable]|on[childTable])&persistent != 0, Recursive: on[dataTable]&recursive != 0,
 	}, ok
 }
@@ -49,7 +49,7 @@ func (w *Watches) CountOf(who Watcher) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.watchers[who]; r != nil {
-		return r.n
+		return r.watchCount
 	}
 	return 0
 }
@@ -74,50 +74,50 @@ func (w *Watches) PathsOf(who Watcher) iter.Seq[string] {
 
 // WatchScan goes through the watches of one watcher in parts. Make one with NewWatchScan.
 type WatchScan struct {
-	who  Watcher
-	kind tableKind
-	last []*watch // the part before this one, in its order
+	who      Watcher
+	table    tableKind
+	lastPart []*watch // the part before this one, in its order
 }
 
 // NewWatchScan returns a scan that has seen nothing yet.
 func NewWatchScan(who Watcher) *WatchScan {
-	return &WatchScan{who: who, last: make([]*watch, 0, watchesPerLock)}
+	return &WatchScan{who: who, lastPart: make([]*watch, 0, watchesPerLock)}
 }
 
-// Scan calls see with the paths of the next watches, at most watchesPerLock of them and in no
+// ScanNext calls see with the paths of the next watches, at most watchesPerLock of them and in no
 // order, and reports whether there are more. A path that is watched in two ways may be seen twice. The
 // scan goes on after the last watch of the part before that still exists. If none of them does, it
 // starts again, so that see gets some paths once more. see is called under a lock: it must not block,
 // nor set or drop watches. After a scan has returned false it is over.
-func (w *Watches) Scan(scan *WatchScan, see func(path string)) (more bool) {
+func (w *Watches) ScanNext(scan *WatchScan, see func(path string)) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.watchers[scan.who]
 	if r == nil {
 		return false
 	}
-	e := w.resume(scan, r)
-	scan.last = scan.last[:0]
+	e := w.resumeAt(scan, r)
+	scan.lastPart = scan.lastPart[:0]
 	for range watchesPerLock {
 		for e == nil {
-			if scan.kind++; scan.kind == tableKinds {
+			if scan.table++; scan.table == tableKinds {
 				return false
 			}
-			e, scan.last = r.first[scan.kind], scan.last[:0]
+			e, scan.lastPart = r.first[scan.table], scan.lastPart[:0]
 		}
 		see(e.path.path)
-		scan.last = append(scan.last, e)
+		scan.lastPart = append(scan.lastPart, e)
 		e = e.sameWatcher.next
 	}
 	return true
 }
 
-// resume returns the watch at which a scan goes on, or nil if the scan has seen all of its table.
-func (w *Watches) resume(scan *WatchScan, r *watching) *watch {
-	for i := len(scan.last) - 1; i >= 0; i-- {
-		if e := scan.last[i]; w.find(scan.kind, e.path.path, scan.who) == e {
+// resumeAt returns the watch at which a scan goes on, or nil if the scan has seen all of its table.
+func (w *Watches) resumeAt(scan *WatchScan, r *watcherEntry) *watch {
+	for i := len(scan.lastPart) - 1; i >= 0; i-- {
+		if e := scan.lastPart[i]; w.findWatch(scan.table, e.path.path, scan.who) == e {
 			return e.sameWatcher.next
 		}
 	}
-	return r.first[scan.kind]
+	return r.first[scan.table]
 }

@@ -40,7 +40,7 @@ func TestScanWatches(t *testing.T) {
 					t.Fatalf("more than %d parts", tt.mostParts)
 				}
 				n := 0
-				more = w.s().Watches().Scan(scan, func(path string) { n++; seen[path]++ })
+				more = w.s().Watches().ScanNext(scan, func(path string) { n++; seen[path]++ })
 				if n > watchesPerLock {
 					t.Errorf("part %d has %d watches", parts, n)
 				}

@@ -43,13 +43,13 @@ type plainWatch struct {
 	path  string
 	who   *client
 	table tableKind
-	modes modes
+	modes watchModes
 }
 
 func randomWatches(t *testing.T, seed uint64, steps int) {
 	w := newWorld(t)
 	m := &watchModel{Rand: rand.New(rand.NewPCG(seed, 2)), w: w, secret: map[string]bool{}, want: map[*client][]string{}}
-	for _, path := range builtin {
+	for _, path := range builtinPaths {
 		m.secret[path] = false
 	}
 	m.actor = w.connect().auth("digest", "u:p")
@@ -96,7 +96,7 @@ func (m *watchModel) find(path string, who *client, k tableKind) *plainWatch {
 	return nil
 }
 
-func (m *watchModel) add(path string, who *client, k tableKind, mode modes) {
+func (m *watchModel) add(path string, who *client, k tableKind, mode watchModes) {
 	if p := m.find(path, who, k); p != nil {
 		p.modes |= mode
 		return
@@ -110,15 +110,15 @@ func (m *watchModel) register(k *client) {
 	switch m.IntN(6) {
 	case 0:
 		if code := k.watchExists(path); code == jute.OK || code == jute.NoNode {
-			m.add(path, k, dataTable, once)
+			m.add(path, k, dataTable, oneShot)
 		}
 	case 1:
 		if k.watchData(path) == jute.OK {
-			m.add(path, k, dataTable, once)
+			m.add(path, k, dataTable, oneShot)
 		}
 	case 2:
 		if k.watchChildren(path) == jute.OK {
-			m.add(path, k, childTable, once)
+			m.add(path, k, childTable, oneShot)
 		}
 	case 3:
 		_ = k.addWatch(path, stays)
@@ -145,9 +145,9 @@ func (m *watchModel) setAgain(k *client) {
 			*list = append(*list, []byte(path))
 			switch i {
 			case 0, 1:
-				m.add(path, k, dataTable, once)
+				m.add(path, k, dataTable, oneShot)
 			case 2:
-				m.add(path, k, childTable, once)
+				m.add(path, k, childTable, oneShot)
 			case 3:
 				m.add(path, k, dataTable, persistent)
 				m.add(path, k, childTable, persistent)
@@ -168,7 +168,7 @@ func (m *watchModel) remove(k *client) {
 	path, of := m.path(), jute.WatcherType(1+m.IntN(5))
 	want := jute.NoWatcher
 	for i, p := range m.list {
-		mode := map[jute.WatcherType]modes{1: once, 2: once, 3: 7, 4: persistent, 5: recursive}[of]
+		mode := map[jute.WatcherType]watchModes{1: oneShot, 2: oneShot, 3: 7, 4: persistent, 5: recursive}[of]
 		if of == 1 && p.table == dataTable || of == 2 && p.table == childTable {
 			mode = 0
 		}
@@ -301,7 +301,7 @@ func (m *watchModel) heard(k tableKind, event, path string, secret bool, told ma
 			concerns[p.who] = true
 		}
 		if p.table == k && p.path == path {
-			p.modes &^= once
+			p.modes &^= oneShot
 		}
 	}
 	m.tidy()
@@ -373,18 +373,18 @@ func (m *watchModel) compareListed(t testing.TB, k *client) {
 		}
 		n++
 		kinds := want[p.path]
-		kinds.Data = kinds.Data || p.table == dataTable && p.modes&once != 0
-		kinds.Children = kinds.Children || p.table == childTable && p.modes&once != 0
+		kinds.Data = kinds.Data || p.table == dataTable && p.modes&oneShot != 0
+		kinds.Children = kinds.Children || p.table == childTable && p.modes&oneShot != 0
 		kinds.Persistent = kinds.Persistent || p.modes&persistent != 0
 		kinds.Recursive = kinds.Recursive || p.modes&recursive != 0
 		want[p.path] = kinds
 	}
 	s, got := m.w.s(), map[string]WatchKinds{}
 	for scan, more := NewWatchScan(k), true; more; {
-		more = s.Watches().Scan(scan, func(path string) { got[path] = WatchKinds{} })
+		more = s.Watches().ScanNext(scan, func(path string) { got[path] = WatchKinds{} })
 	}
 	for path := range got {
-		got[path], _ = s.Watches().On(path, k)
+		got[path], _ = s.Watches().KindsOn(path, k)
 	}
 	if !maps.Equal(got, want) || s.Watches().CountOf(k) != n {
 		t.Errorf("client %v has %d watches, %+v, want %d, %+v", k.id, s.Watches().CountOf(k), got, n, want)
@@ -392,11 +392,11 @@ func (m *watchModel) compareListed(t testing.TB, k *client) {
 	for _, path := range []string{"/a/b", "/none/deep"} {
 		watched := slices.ContainsFunc(m.list, func(p plainWatch) bool { return p.path == path })
 		below := slices.ContainsFunc(m.list, func(p plainWatch) bool { return p.path == path && p.modes&recursive != 0 })
-		if got := s.Watches().WatchedBelow(path); got != below {
+		if got := s.Watches().HasRecursiveWatch(path); got != below {
 			t.Errorf("somebody watches below %s: %t, want %t", path, got, below)
 		}
-		if _, ok := s.Watches().On(path, k); ok != (want[path] != WatchKinds{}) || s.Watches().Watched(path) != watched {
-			t.Errorf("client %v watches %s: %t, anybody: %t", k.id, path, ok, s.Watches().Watched(path))
+		if _, ok := s.Watches().KindsOn(path, k); ok != (want[path] != WatchKinds{}) || s.Watches().IsWatched(path) != watched {
+			t.Errorf("client %v watches %s: %t, anybody: %t", k.id, path, ok, s.Watches().IsWatched(path))
 		}
 	}
 }

@@ -11,13 +11,13 @@ import (
 // tree's lock, and nothing but Watcher.Watching is called while it is held. The holder of the tree's write lock is
 // alone, so it fires watches without mu.
 type Watches struct {
-	mu       sync.Mutex
-	tables   [tableKinds]watchTable
-	watchers map[Watcher]*watching
-	pending  []notification // of the running transaction
-	turn     uint64         // counted up for each event that a watcher gets at most once
-	steps    int            // see maxFireSteps
-	missed   atomic.Uint64  // paths that miss took out; see MissedPaths
+	mu          sync.Mutex
+	tables      [tableKinds]watchTable
+	watchers    map[Watcher]*watcherEntry
+	pending     []notification // of the running transaction
+	eventNumber uint64         // counted up for each event that a watcher gets at most once
+	entrySteps  int            // see maxFireSteps
+	missedPaths atomic.Uint64  // paths that miss took out; see MissedPaths
 }
 
 // tableKind is the target of a table's watches: nodes or their children.
@@ -31,59 +31,59 @@ const (
 
 // watchTable holds at most one watch for each pair of path and watcher.
 type watchTable struct {
-	paths     map[string]*watched
-	n         int // the number of watches
-	recursive int // how many of them are recursive
-	watchers  int // how many watchers have any
+	byPath         map[string]*watchedPath
+	watchCount     int // the number of watches
+	recursiveCount int // how many of them are recursive
+	watcherCount   int // how many watchers have any
 }
 
-// modes is the set of ways in which one watcher watches one path in one table.
-type modes uint8
+// watchModes is the set of ways in which one watcher watches one path in one table.
+type watchModes uint8
 
 const (
-	once       modes = 1 << iota // removed when it fires
-	persistent                   // stays when it fires
-	recursive                    // stays, and covers everything below; in the data table only
+	oneShot    watchModes = 1 << iota // removed when it fires
+	persistent                        // stays when it fires
+	recursive                         // stays, and covers everything below; in the data table only
 )
 
-// byTable holds the modes for each table.
-type byTable [tableKinds]modes
+// modesByTable holds the modes for each table.
+type modesByTable [tableKinds]watchModes
 
-// watched is a path with watchers in one table. Its recursive watches come first, so that an event
+// watchedPath is a path with watchers in one table. Its recursive watches come first, so that an event
 // far below costs nothing for the others.
-type watched struct {
-	path        string
-	first, last *watch
-	crowd       map[*watching]*watch // all of them; nil as long as there are few
-	n           int
-	missed      bool // a change was not reported, and the path is in no table: see miss
+type watchedPath struct {
+	path         string
+	first, last  *watch
+	byWatcher    map[*watcherEntry]*watch // all of them; nil as long as there are few
+	watchCount   int
+	changeMissed bool // a change was not reported, and the path is in no table: see miss
 }
 
-// few is the number of watches on one path up to which a linear search is used. A map for so few
+// maxLinearSearch is the number of watches on one path up to which a linear search is used. A map for so few
 // would take more memory than the watches.
-const few = 8
+const maxLinearSearch = 8
 
-// watching is a watcher, with its watches.
-type watching struct {
-	watcher Watcher
-	first   [tableKinds]*watch
-	n       int    // the number of its watches, in all tables
-	told    uint64 // the turn of the last event that it got, or would have got if it might read the node
-	asker   *asker // the watcher's identities; nil: no list was compared with them yet
+// watcherEntry is a watcher, with its watches.
+type watcherEntry struct {
+	watcher    Watcher
+	first      [tableKinds]*watch
+	watchCount int        // the number of its watches, in all tables
+	lastEvent  uint64     // the turn of the last event that it got, or would have got if it might read the node
+	principal  *principal // the watcher's identities; nil: no list was compared with them yet
 
 	unsearched [tableKinds]*watch // the first watches that search has not looked at
 }
 
 // watch is one entry of a table.
 type watch struct {
-	path                  *watched
-	who                   *watching
-	samePath, sameWatcher neighbours
-	modes                 modes
+	path                  *watchedPath
+	who                   *watcherEntry
+	samePath, sameWatcher listLinks
+	modes                 watchModes
 }
 
-// neighbours are an entry's neighbours in one of its two lists.
-type neighbours struct{ prev, next *watch }
+// listLinks are an entry's neighbours in one of its two lists.
+type listLinks struct{ prev, next *watch }
 
 // watchesPerLock is the number of watches that are dropped or listed under one hold of the lock. Meanwhile readers that set
 // watches wait, and so does apply, which waits for those readers.
@@ -94,56 +94,56 @@ const watchesPerLock = 1024
 func (w *Watches) watchData(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.add(dataTable, path, who, once)
+	w.addMode(dataTable, path, who, oneShot)
 }
 
 // watchChildren sets a one-shot watch of who on the node's children, likewise.
 func (w *Watches) watchChildren(path string, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.add(childTable, path, who, once)
+	w.addMode(childTable, path, who, oneShot)
 }
 
-// watchAlways sets a persistent watch of who on the node and its children or, if below is set, on
+// watchPersistently sets a persistent watch of who on the node and its children or, if below is set, on
 // the node and everything below it.
-func (w *Watches) watchAlways(path string, below bool, who Watcher) {
+func (w *Watches) watchPersistently(path string, below bool, who Watcher) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if below {
-		w.add(dataTable, path, who, recursive)
+		w.addMode(dataTable, path, who, recursive)
 		return
 	}
-	w.add(dataTable, path, who, persistent)
-	w.add(childTable, path, who, persistent)
+	w.addMode(dataTable, path, who, persistent)
+	w.addMode(childTable, path, who, persistent)
 }
 
-// has reports whether who watches path in one of these ways.
-func (w *Watches) has(path string, who Watcher, of byTable) bool {
+// hasWatch reports whether who watches path in one of these ways.
+func (w *Watches) hasWatch(path string, who Watcher, of modesByTable) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, m := range of {
-		if e := w.find(tableKind(k), path, who); e != nil && e.modes&m != 0 {
+		if e := w.findWatch(tableKind(k), path, who); e != nil && e.modes&m != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// unwatch removes all these ways in which who watches path, and reports whether there were any.
-func (w *Watches) unwatch(path string, who Watcher, of byTable) bool {
+// removeWatch removes all these ways in which who watches path, and reports whether there were any.
+func (w *Watches) removeWatch(path string, who Watcher, of modesByTable) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := false
 	for k, m := range of {
-		if e := w.find(tableKind(k), path, who); e != nil && w.subtract(tableKind(k), e, m) {
+		if e := w.findWatch(tableKind(k), path, who); e != nil && w.removeModes(tableKind(k), e, m) {
 			found = true
 		}
 	}
 	return found
 }
 
-// Drop removes watches of a closed connection, up to watchesPerLock of them. It reports whether there are more.
-func (w *Watches) Drop(who Watcher) (more bool) {
+// DropWatches removes watches of a closed connection, up to watchesPerLock of them. It reports whether there are more.
+func (w *Watches) DropWatches(who Watcher) (more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.watchers[who]
@@ -153,7 +153,7 @@ func (w *Watches) Drop(who Watcher) (more bool) {
 	left := watchesPerLock
 	for k := range tableKinds {
 		for ; left > 0 && r.first[k] != nil; left-- {
-			w.subtract(k, r.first[k], r.first[k].modes)
+			w.removeModes(k, r.first[k], r.first[k].modes)
 		}
 	}
 	return w.watchers[who] != nil
@@ -162,39 +162,39 @@ func (w *Watches) Drop(who Watcher) (more bool) {
 // Count returns the number of watches that this member's connections have set. As in ZooKeeper, all of
 // one connection's watches on one node's data count as one, and all its watches on the node's
 // children as another.
-func (w *Watches) Count() int { return w.count(dataTable, childTable) }
+func (w *Watches) Count() int { return w.countIn(dataTable, childTable) }
 
 // NodeCount returns the number of watches on nodes, without those on their children. The four-letter commands
 // that list watches show no others, so PathCount, WatcherCount, ByPath and ByWatcher leave them out, too.
-func (w *Watches) NodeCount() int { return w.count(dataTable) }
+func (w *Watches) NodeCount() int { return w.countIn(dataTable) }
 
 // PathCount returns the number of watched paths.
 func (w *Watches) PathCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.tables[dataTable].paths)
+	return len(w.tables[dataTable].byPath)
 }
 
 // WatcherCount returns the number of connections that have a watch.
 func (w *Watches) WatcherCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tables[dataTable].watchers
+	return w.tables[dataTable].watcherCount
 }
 
-// count returns the number of watches in the given tables.
-func (w *Watches) count(kinds ...tableKind) int {
+// countIn returns the number of watches in the given tables.
+func (w *Watches) countIn(kinds ...tableKind) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for _, k := range kinds {
-		n += w.tables[k].n
+		n += w.tables[k].watchCount
 	}
 	return n
 }
 
-// listed is a watch in the data table.
-type listed struct {
+// watchListing is a watch in the data table.
+type watchListing struct {
 	path string
 	who  Watcher
 }
@@ -206,13 +206,13 @@ type listed struct {
 func (w *Watches) ByPath(yield func(string, Watcher) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var batch []listed
+	var batch []watchListing
 	flush := func() bool {
-		return w.unlocked(batch, func(l listed) bool { return yield(l.path, l.who) })
+		return w.yieldUnlocked(batch, func(l watchListing) bool { return yield(l.path, l.who) })
 	}
-	for _, p := range w.tables[dataTable].paths {
+	for _, p := range w.tables[dataTable].byPath {
 		for e := p.first; e != nil; e = e.samePath.next {
-			batch = append(batch, listed{p.path, e.who.watcher})
+			batch = append(batch, watchListing{p.path, e.who.watcher})
 		}
 		if len(batch) >= watchesPerLock {
 			if !flush() {
@@ -228,13 +228,13 @@ func (w *Watches) ByPath(yield func(string, Watcher) bool) {
 func (w *Watches) ByWatcher(yield func(Watcher, string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var batch []listed
+	var batch []watchListing
 	flush := func() bool {
-		return w.unlocked(batch, func(l listed) bool { return yield(l.who, l.path) })
+		return w.yieldUnlocked(batch, func(l watchListing) bool { return yield(l.who, l.path) })
 	}
 	for _, r := range w.watchers {
 		for e := r.first[dataTable]; e != nil; e = e.sameWatcher.next {
-			batch = append(batch, listed{e.path.path, r.watcher})
+			batch = append(batch, watchListing{e.path.path, r.watcher})
 		}
 		if len(batch) >= watchesPerLock {
 			if !flush() {
@@ -246,9 +246,9 @@ func (w *Watches) ByWatcher(yield func(Watcher, string) bool) {
 	flush()
 }
 
-// unlocked calls yield for each watch of a batch, and reports whether yield never returned false.
+// yieldUnlocked calls yield for each watch of a batch, and reports whether yield never returned false.
 // It releases the lock, which the caller holds, meanwhile.
-func (w *Watches) unlocked(batch []listed, yield func(listed) bool) bool {
+func (w *Watches) yieldUnlocked(batch []watchListing, yield func(watchListing) bool) bool {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	for _, l := range batch {
@@ -261,90 +261,90 @@ func (w *Watches) unlocked(batch []listed, yield func(listed) bool) bool {
 
 // The rest of this file needs mu or the tree's write lock.
 
-// add adds a mode to a watch, which it creates if there is none.
-func (w *Watches) add(k tableKind, path string, who Watcher, m modes) {
+// addMode adds a mode to a watch, which it creates if there is none.
+func (w *Watches) addMode(k tableKind, path string, who Watcher, m watchModes) {
 	t := &w.tables[k]
-	p := t.paths[path]
+	p := t.byPath[path]
 	if p == nil {
-		if t.paths == nil {
-			t.paths = map[string]*watched{}
+		if t.byPath == nil {
+			t.byPath = map[string]*watchedPath{}
 		}
-		p = &watched{path: path}
-		t.paths[path] = p
+		p = &watchedPath{path: path}
+		t.byPath[path] = p
 	}
 	r := w.watchers[who]
 	if r == nil {
 		if w.watchers == nil {
-			w.watchers = map[Watcher]*watching{}
+			w.watchers = map[Watcher]*watcherEntry{}
 		}
-		r = &watching{watcher: who}
+		r = &watcherEntry{watcher: who}
 		w.watchers[who] = r
 	}
-	e := p.find(r)
+	e := p.findWatch(r)
 	switch {
 	case e == nil:
 		e = &watch{path: p, who: r, modes: m}
-		p.enlist(e)
-		t.n++
-		if r.link(k, e); e.sameWatcher.next == nil {
-			t.watchers++
+		p.addWatch(e)
+		t.watchCount++
+		if r.linkWatch(k, e); e.sameWatcher.next == nil {
+			t.watcherCount++
 		}
 	case e.modes&m != 0:
 		return
 	case m == recursive:
-		p.unlink(e)
+		p.unlinkWatch(e)
 		e.modes |= m
-		p.link(e)
+		p.linkWatch(e)
 	default:
 		e.modes |= m
 	}
 	if m == recursive {
-		t.recursive++
+		t.recursiveCount++
 	}
 }
 
-// subtract removes modes from a watch, and removes the watch with its last mode. It reports whether
+// removeModes removes modes from a watch, and removes the watch with its last mode. It reports whether
 // the watch had any of them.
-func (w *Watches) subtract(k tableKind, e *watch, m modes) bool {
+func (w *Watches) removeModes(k tableKind, e *watch, m watchModes) bool {
 	if m &= e.modes; m == 0 {
 		return false
 	}
 	t := &w.tables[k]
 	e.modes &^= m
 	if m&recursive != 0 {
-		t.recursive--
-		e.path.unlink(e)
-		e.path.link(e)
+		t.recursiveCount--
+		e.path.unlinkWatch(e)
+		e.path.linkWatch(e)
 	}
 	if e.modes != 0 {
 		return true
 	}
-	if e.path.delist(e); e.path.first == nil && !e.path.missed {
-		delete(t.paths, e.path.path)
+	if e.path.removeWatch(e); e.path.first == nil && !e.path.changeMissed {
+		delete(t.byPath, e.path.path)
 	}
-	t.n--
-	if e.who.unlink(k, e); e.who.first[k] != nil {
+	t.watchCount--
+	if e.who.unlinkWatch(k, e); e.who.first[k] != nil {
 		return true
 	}
-	t.watchers--
+	t.watcherCount--
 	if e.who.first == [tableKinds]*watch{} {
 		delete(w.watchers, e.who.watcher)
 	}
 	return true
 }
 
-// find returns the watch of who on path, or nil if there is none.
-func (w *Watches) find(k tableKind, path string, who Watcher) *watch {
-	p, r := w.tables[k].paths[path], w.watchers[who]
+// findWatch returns the watch of who on path, or nil if there is none.
+func (w *Watches) findWatch(k tableKind, path string, who Watcher) *watch {
+	p, r := w.tables[k].byPath[path], w.watchers[who]
 	if p == nil || r == nil {
 		return nil
 	}
-	return p.find(r)
+	return p.findWatch(r)
 }
 
-func (p *watched) find(r *watching) *watch {
-	if p.crowd != nil {
-		return p.crowd[r]
+func (p *watchedPath) findWatch(r *watcherEntry) *watch {
+	if p.byWatcher != nil {
+		return p.byWatcher[r]
 	}
 	for e := p.first; e != nil; e = e.samePath.next {
 		if e.who == r {
@@ -354,29 +354,29 @@ func (p *watched) find(r *watching) *watch {
 	return nil
 }
 
-// enlist adds a new watch to p.
-func (p *watched) enlist(e *watch) {
-	p.link(e)
-	switch p.n++; {
-	case p.crowd != nil:
-		p.crowd[e.who] = e
-	case p.n > few:
-		p.crowd = make(map[*watching]*watch, 2*few)
+// addWatch adds a new watch to p.
+func (p *watchedPath) addWatch(e *watch) {
+	p.linkWatch(e)
+	switch p.watchCount++; {
+	case p.byWatcher != nil:
+		p.byWatcher[e.who] = e
+	case p.watchCount > maxLinearSearch:
+		p.byWatcher = make(map[*watcherEntry]*watch, 2*maxLinearSearch)
 		for e := p.first; e != nil; e = e.samePath.next {
-			p.crowd[e.who] = e
+			p.byWatcher[e.who] = e
 		}
 	}
 }
 
-// delist removes a watch from p.
-func (p *watched) delist(e *watch) {
-	p.unlink(e)
-	p.n--
-	delete(p.crowd, e.who)
+// removeWatch removes a watch from p.
+func (p *watchedPath) removeWatch(e *watch) {
+	p.unlinkWatch(e)
+	p.watchCount--
+	delete(p.byWatcher, e.who)
 }
 
-// link puts a watch at the place that its modes call for.
-func (p *watched) link(e *watch) {
+// linkWatch puts a watch at the place that its modes call for.
+func (p *watchedPath) linkWatch(e *watch) {
 	switch {
 	case p.first == nil:
 		p.first, p.last = e, e
@@ -389,7 +389,7 @@ func (p *watched) link(e *watch) {
 	}
 }
 
-func (p *watched) unlink(e *watch) {
+func (p *watchedPath) unlinkWatch(e *watch) {
 	prev, next := e.samePath.prev, e.samePath.next
 	if prev == nil {
 		p.first = next
@@ -401,20 +401,20 @@ func (p *watched) unlink(e *watch) {
 	} else {
 		next.samePath.prev = prev
 	}
-	e.samePath = neighbours{}
+	e.samePath = listLinks{}
 }
 
-func (r *watching) link(k tableKind, e *watch) {
+func (r *watcherEntry) linkWatch(k tableKind, e *watch) {
 	e.sameWatcher.next = r.first[k]
 	if r.first[k] != nil {
 		r.first[k].sameWatcher.prev = e
 	}
 	r.first[k] = e
-	r.n++
-	r.watcher.Watching(e.bytes())
+	r.watchCount++
+	r.watcher.AddWatchMemory(e.memoryBytes())
 }
 
-func (r *watching) unlink(k tableKind, e *watch) {
+func (r *watcherEntry) unlinkWatch(k tableKind, e *watch) {
 	prev, next := e.sameWatcher.prev, e.sameWatcher.next
 	if prev == nil {
 		r.first[k] = next
@@ -427,7 +427,7 @@ func (r *watching) unlink(k tableKind, e *watch) {
 	if r.unsearched[k] == e {
 		r.unsearched[k] = next
 	}
-	e.sameWatcher = neighbours{}
-	r.n--
-	r.watcher.Watching(-e.bytes())
+	e.sameWatcher = listLinks{}
+	r.watchCount--
+	r.watcher.AddWatchMemory(-e.memoryBytes())
 }

@@ -18,20 +18,20 @@ func (c *client) addWatch(path string, mode jute.AddWatchMode) jute.Code {
 func (c *client) checkWatches(path string, of jute.WatcherType) jute.Code {
 	c.w.s().RLock()
 	defer c.w.s().RUnlock()
-	return c.w.s().Watches().Check([]byte(path), of, c)
+	return c.w.s().Watches().CheckWatch([]byte(path), of, c)
 }
 
 func (c *client) removeWatches(path string, of jute.WatcherType) jute.Code {
 	c.w.s().RLock()
 	defer c.w.s().RUnlock()
-	return c.w.s().Watches().Remove([]byte(path), of, c)
+	return c.w.s().Watches().RemoveWatch([]byte(path), of, c)
 }
 
 // dropWatcher drops all watches of c, and returns in how many pieces.
 func (c *client) dropWatcher() int {
 	for n := 1; ; n++ {
 		c.w.s().RLock()
-		more := c.w.s().Watches().Drop(c)
+		more := c.w.s().Watches().DropWatches(c)
 		c.w.s().RUnlock()
 		if !more {
 			return n
@@ -276,7 +276,7 @@ func TestNullWatchPath(t *testing.T) {
 		t.Errorf("addWatch: %v, %d watches", code, s.Watches().Count())
 	}
 	_ = k.addWatch("/", below)
-	if a, b := s.Watches().Check(nil, jute.WatcherAny, k), s.Watches().Remove(nil, jute.WatcherAny, k); a != jute.NoWatcher || b != jute.NoWatcher {
+	if a, b := s.Watches().CheckWatch(nil, jute.WatcherAny, k), s.Watches().RemoveWatch(nil, jute.WatcherAny, k); a != jute.NoWatcher || b != jute.NoWatcher {
 		t.Errorf("checkWatches: %v, removeWatches: %v", a, b)
 	}
 }
@@ -307,7 +307,7 @@ func TestWatchKeepsNoRequest(t *testing.T) {
 			_ = s.SetWatches(req, k, nil)
 		case 4:
 			_ = s.SetWatches(req, k, nil)
-			_ = s.Watches().Check(missing, jute.WatcherAny, k)
+			_ = s.Watches().CheckWatch(missing, jute.WatcherAny, k)
 		}
 		copy(here, "!!!!!")
 		copy(missing, "?????")
@@ -401,7 +401,7 @@ func TestListWatches(t *testing.T) {
 		}
 		paths[path], lastPath = true, path
 		byPath = append(byPath, path+" "+names[who])
-		s.Watches().Drop(a) // hangs if the list holds the lock of the watches
+		s.Watches().DropWatches(a) // hangs if the list holds the lock of the watches
 	}
 	if len(byPath) < 2+watchesPerLock {
 		t.Errorf("%d watches listed", len(byPath))
@@ -499,11 +499,11 @@ func TestSetWatches(t *testing.T) {
 func checkWatchIndex(t testing.TB, s *State) {
 	t.Helper()
 	w := &s.watches
-	seen := [tableKinds]map[*watching]int{{}, {}}
+	seen := [tableKinds]map[*watcherEntry]int{{}, {}}
 	for k := range w.tables {
 		table := &w.tables[k]
 		n, below := 0, 0
-		for path, p := range table.paths {
+		for path, p := range table.byPath {
 			var last *watch
 			here, plain := 0, false
 			for e := p.first; e != nil; last, e = e, e.samePath.next {
@@ -517,16 +517,16 @@ func checkWatchIndex(t testing.TB, s *State) {
 				} else {
 					plain = true
 				}
-				if e.modes == 0 || e.path != p || e.samePath.prev != last || w.watchers[e.who.watcher] != e.who || p.find(e.who) != e {
+				if e.modes == 0 || e.path != p || e.samePath.prev != last || w.watchers[e.who.watcher] != e.who || p.findWatch(e.who) != e {
 					t.Errorf("%s: %+v", path, e)
 				}
 			}
-			if here == 0 || here != p.n || p.path != path || p.last != last || p.crowd != nil && len(p.crowd) != here {
+			if here == 0 || here != p.watchCount || p.path != path || p.last != last || p.byWatcher != nil && len(p.byWatcher) != here {
 				t.Errorf("%s: %d watches, %+v", path, here, p)
 			}
 			n += here
 		}
-		if n != table.n || below != table.recursive || len(seen[k]) != table.watchers {
+		if n != table.watchCount || below != table.recursiveCount || len(seen[k]) != table.watcherCount {
 			t.Errorf("table %d: %d watches, %d recursive, by %d: %+v", k, n, below, len(seen[k]), table)
 		}
 	}
@@ -563,28 +563,28 @@ func checkWatchIndex(t testing.TB, s *State) {
 // wakes is a watcher that keeps its events.
 type wakes struct{ events []string }
 
-func (k *wakes) Event(t jute.EventType, path string, zxid int64) {
+func (k *wakes) QueueEvent(t jute.EventType, path string, zxid int64) {
 	k.events = append(k.events, fmt.Sprintf("%v(%s) %d", t, path, zxid))
 }
 func (*wakes) Identities() []*proto.Identity { return nil }
-func (*wakes) Watching(int)                  {}
+func (*wakes) AddWatchMemory(int)            {}
 
 // Pending changes fire in order and once, with a zxid. Discarded ones do not fire.
 func TestPendingChanges(t *testing.T) {
 	var w Watches
 	var k wakes
-	open := (&acls{}).world(jute.PermAll)
+	open := (&aclTable{}).worldList(jute.PermAll)
 	change := func(path string) {
-		w.note(notification{event: jute.EventNodeDataChanged, path: path, acl: open})
+		w.addPending(notification{event: jute.EventNodeDataChanged, path: path, acl: open})
 	}
 	change("/a") // nobody watches yet
-	w.watchAlways("/a", true, &k)
+	w.watchPersistently("/a", true, &k)
 	change("/a/lost")
-	w.discard()
+	w.dropPending()
 	change("/a/2")
 	change("/a/1")
-	w.fire(7, &Rules{})
-	w.fire(8, &Rules{})
+	w.firePending(7, &Rules{})
+	w.firePending(8, &Rules{})
 	if want := []string{"NodeDataChanged(/a/2) 7", "NodeDataChanged(/a/1) 7"}; !slices.Equal(k.events, want) {
 		t.Errorf("events %q, want %q", k.events, want)
 	}

@@ -7,12 +7,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// listWeight is how many bytes of access control lists weigh as much as an operation. 4,096 operations are an entry, and so is 1 MiB.
-const listWeight = 256
+// aclBytesPerOp is how many bytes of access control lists weigh as much as an operation. 4,096 operations are an entry, and so is 1 MiB.
+const aclBytesPerOp = 256
 
-// levelWeight is how many levels of paths weigh as much as an operation. Where the nodes above must be copied, 4,096 operations,
+// levelsPerOp is how many levels of paths weigh as much as an operation. Where the nodes above must be copied, 4,096 operations,
 // an entry, are then as many levels as the paths of one request may have that share none.
-const levelWeight = 16
+const levelsPerOp = 16
 
 // reconfigWeight is what a change of the list of servers weighs: as much as an entry, because the list has up to 255 lines of 548
 // bytes, and each is read and written.
@@ -26,9 +26,9 @@ const killWeight = 64
 // is that is added. An entry then has as many of them as of such lists in 1 MiB.
 const identifyWeight = 16
 
-// Weigh returns what a transaction weighs in apply, in operations: one for each operation of a multi, the levels of its paths, and
+// TxnWeight returns what a transaction weighs in apply, in operations: one for each operation of a multi, the levels of its paths, and
 // the lists that it stores. A short request can store long lists, see Expanded.
-func Weigh(txn *proto.Txn) int {
+func TxnWeight(txn *proto.Txn) int {
 	op, body := jute.Op(txn.GetOp()), txn.GetBody()
 	n := 1
 	switch op {
@@ -39,8 +39,8 @@ func Weigh(txn *proto.Txn) int {
 	case jute.OpIdentify:
 		return identifyWeight
 	case jute.OpMulti:
-		n = max(1, jute.CountMulti(body))
+		n = max(1, jute.CountMultiOps(body))
 	}
 	levels := bytes.Count(body, []byte("/")) // or fewer: data may have slashes, too
-	return max(n, levels/levelWeight, int(txn.GetLists()/listWeight))
+	return max(n, levels/levelsPerOp, int(txn.GetLists()/aclBytesPerOp))
 }

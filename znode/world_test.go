@@ -66,7 +66,7 @@ func (w *world) append(term uint64, e *proto.Entry) {
 	w.log = append(w.log, logged{e, w.index, term})
 	for _, s := range w.states {
 		s.Lock()
-		err := s.Apply(w.index, term, e)
+		err := s.ApplyEntry(w.index, term, e)
 		s.Unlock()
 		if err != nil {
 			w.t.Fatal(err)
@@ -144,8 +144,8 @@ func password(id jute.SessionID) []byte {
 // recorder is a Hooks that records each call.
 type recorder struct {
 	log    []string
-	result Result // of the last transaction of member 1
-	end    End    // the last one
+	result Result     // of the last transaction of member 1
+	end    SessionEnd // the last one
 }
 
 func (o *recorder) note(format string, args ...any) {
@@ -153,31 +153,31 @@ func (o *recorder) note(format string, args ...any) {
 }
 
 func (o *recorder) TermStarted(t Term) { o.note("term %d", t.Term) }
-func (o *recorder) Announced(member uint32, boot, replaced uint64) {
+func (o *recorder) MemberAnnounced(member uint32, boot, replaced uint64) {
 	o.note("announced %d %d %d", member, boot, replaced)
 }
-func (o *recorder) Opened(s Session) { o.note("opened %v", s.ID) }
-func (o *recorder) Attached(s Session, old Owner) {
+func (o *recorder) SessionOpened(s Session) { o.note("opened %v", s.ID) }
+func (o *recorder) SessionAttached(s Session, old SessionOwner) {
 	o.note("attached %v %v after %v", s.ID, s.Owner, old)
 }
 
-func (o *recorder) Closed(s Session, end End) {
+func (o *recorder) SessionClosed(s Session, end SessionEnd) {
 	o.end = end
-	o.note("%v %v of %v ephemerals %d", end.Reason, s.ID, s.Owner, end.Ephemerals)
+	o.note("%v %v of %v ephemerals %d", end.Reason, s.ID, s.Owner, end.EphemeralCount)
 }
 
-func (o *recorder) Swept(id jute.SessionID, last bool) { o.note("swept %v last %t", id, last) }
-func (*recorder) Removed(Removal, []string)            {}
+func (o *recorder) SessionSwept(id jute.SessionID, last bool) { o.note("swept %v last %t", id, last) }
+func (*recorder) NodesRemoved(Removal, []string)              {}
 
-func (o *recorder) Applied(txn *proto.Txn, r *Result) {
+func (o *recorder) TxnApplied(txn *proto.Txn, r *Result) {
 	o.result = *r
 	o.note("applied %v %d", jute.Op(txn.Op), r.Code)
 }
-func (o *recorder) Dropped(txn *proto.Txn) { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
-func (o *recorder) Listed(r Roster)        { o.note("listed %x", r.Version) }
-func (o *recorder) Overused(q Quota)       { o.note("overused %+v", q) }
-func (o *recorder) EntryEnd(uint64)        { o.note("end") }
-func (o *recorder) Restored()              { o.note("restored") }
+func (o *recorder) TxnDropped(txn *proto.Txn)      { o.note("dropped %v %d", jute.Op(txn.Op), txn.Seq) }
+func (o *recorder) ServerListChanged(r ServerList) { o.note("listed %x", r.Version) }
+func (o *recorder) QuotaExceeded(q ExceededQuota)  { o.note("overused %+v", q) }
+func (o *recorder) EntryEnd(uint64)                { o.note("end") }
+func (o *recorder) SnapshotRestored()              { o.note("restored") }
 
 // wantLog checks the calls that were recorded since the last check.
 func (w *world) wantLog(want ...string) {
@@ -280,8 +280,8 @@ func (c *client) setQuota(path, limits string) {
 			c.must(r)
 		}
 	}
-	c.must(c.do(jute.OpCreate, createOp(above+limitsName, limits, 0, jute.OpenACL).Append(nil)))
-	c.must(c.do(jute.OpCreate, createOp(above+usageName, "count=0,bytes=0", 0, jute.OpenACL).Append(nil)))
+	c.must(c.do(jute.OpCreate, createOp(above+limitsSuffix, limits, 0, jute.OpenACL).Append(nil)))
+	c.must(c.do(jute.OpCreate, createOp(above+usageSuffix, "count=0,bytes=0", 0, jute.OpenACL).Append(nil)))
 }
 
 func (c *client) delete(path string, version int32) Result {
@@ -319,7 +319,7 @@ func (c *client) attach(member uint32, since uint64, password []byte) (*client, 
 
 func (c *client) since() uint64 {
 	s, _ := c.w.s().Session(c.id)
-	return s.Since
+	return s.OwnerIndex
 }
 
 // must fails the test unless r is OK.
@@ -346,9 +346,9 @@ func (c *client) stat(path string) jute.Stat {
 	return st
 }
 
-func (c *client) Watching(more int) { c.watching += more }
+func (c *client) AddWatchMemory(more int) { c.watching += more }
 
-func (c *client) Event(t jute.EventType, path string, zxid int64) {
+func (c *client) QueueEvent(t jute.EventType, path string, zxid int64) {
 	if zxid != c.w.s().zxid {
 		c.w.t.Errorf("event with zxid %#x during %#x", zxid, c.w.s().zxid)
 	}

@@ -135,9 +135,9 @@ type silent struct {
 	told int
 }
 
-func (s *silent) Event(jute.EventType, string, int64) { s.told++ }
-func (s *silent) Identities() []*proto.Identity       { return s.who }
-func (s *silent) Watching(int)                        {}
+func (s *silent) QueueEvent(jute.EventType, string, int64) { s.told++ }
+func (s *silent) Identities() []*proto.Identity            { return s.who }
+func (s *silent) AddWatchMemory(int)                       {}
 
 // worstSets writes 10,000 nodes, each with a list of its own, below so many recursive watchers.
 func worstSets(entries, watchers int) func(k *bench, b *testing.B) func() []*proto.Txn {
@@ -227,8 +227,8 @@ func worstLevels(k *bench, b *testing.B) func() []*proto.Txn {
 		quotaNode(k, b, path, "")
 	}
 	quotaNode(k, b, quotaPath+"/x", "")
-	quotaNode(k, b, quotaPath+"/x"+limitsName, "count=5")
-	quotaNode(k, b, quotaPath+"/x"+usageName, "")
+	quotaNode(k, b, quotaPath+"/x"+limitsSuffix, "count=5")
+	quotaNode(k, b, quotaPath+"/x"+usageSuffix, "")
 	_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistentRecursive, &silent{})
 	var ops []jute.MultiOp
 	for range allLevels / levels {
@@ -282,7 +282,7 @@ func worstHeld(nodes int) func(k *bench, b *testing.B) func() []*proto.Txn {
 		var held []*silent
 		return func() []*proto.Txn {
 			for _, w := range held {
-				for k.s.Watches().Drop(w) {
+				for k.s.Watches().DropWatches(w) {
 					continue
 				}
 			}
@@ -313,10 +313,10 @@ func worstMeasure(k *bench, b *testing.B) func() []*proto.Txn {
 		k.create(b, fmt.Sprintf("/big/%d/%d", i/1000, i%1000))
 	}
 	quotaNode(k, b, quotaPath+"/big", "")
-	quotaNode(k, b, quotaPath+"/big"+usageName, "")
+	quotaNode(k, b, quotaPath+"/big"+usageSuffix, "")
 	var ops []jute.MultiOp
 	for len(ops) < worstOps() {
-		ops = append(ops, data(quotaPath+"/big"+limitsName, ""), rm(quotaPath+"/big"+limitsName, anyVersion))
+		ops = append(ops, data(quotaPath+"/big"+limitsSuffix, ""), rm(quotaPath+"/big"+limitsSuffix, anyVersion))
 	}
 	ops[len(ops)-1] = rm("/none", anyVersion)
 	return func() []*proto.Txn { return []*proto.Txn{multiOf(ops)} }
@@ -403,8 +403,8 @@ func worstContainers(k *bench, b *testing.B) func() []*proto.Txn {
 func worstQuotaText(k *bench, b *testing.B) func() []*proto.Txn {
 	quotaNode(k, b, "/q", "")
 	quotaNode(k, b, quotaPath+"/q", "")
-	quotaNode(k, b, quotaPath+"/q"+limitsName, strings.Repeat("count=5,", 900_000/8))
-	quotaNode(k, b, quotaPath+"/q"+usageName, "")
+	quotaNode(k, b, quotaPath+"/q"+limitsSuffix, strings.Repeat("count=5,", 900_000/8))
+	quotaNode(k, b, quotaPath+"/q"+usageSuffix, "")
 	var ops []jute.MultiOp
 	for i := range worstOps() {
 		if i%2 == 0 {
@@ -426,14 +426,14 @@ func worstDepth(k *bench, b *testing.B) func() []*proto.Txn {
 		quotaNode(k, b, path, "")
 	}
 	for range levels - 3 - len(quotaPath)/len(part) {
-		if len(quotas)+len(part)+len(limitsName) > length {
+		if len(quotas)+len(part)+len(limitsSuffix) > length {
 			break
 		}
 		quotas += part
 		quotaNode(k, b, quotas, "")
 	}
-	quotaNode(k, b, quotas+limitsName, "count=5")
-	quotaNode(k, b, quotas+usageName, "")
+	quotaNode(k, b, quotas+limitsSuffix, "count=5")
+	quotaNode(k, b, quotas+usageSuffix, "")
 	_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistentRecursive, &silent{})
 	var ops []jute.MultiOp
 	for range 500 {
@@ -488,10 +488,10 @@ func worstEnds(k *bench, b *testing.B) func() []*proto.Txn {
 func worstCopies(k *bench, b *testing.B) func() []*proto.Txn {
 	k.rules(b, &proto.TermStart{Nonce: 7, EnforceQuota: true})
 	quotaNode(k, b, quotaPath+"/q", "")
-	quotaNode(k, b, quotaPath+"/q"+limitsName, "count=5")
+	quotaNode(k, b, quotaPath+"/q"+limitsSuffix, "count=5")
 	const levels = 128
 	var paths []string
-	for i := range worstEntry * levelWeight / levels {
+	for i := range worstEntry * levelsPerOp / levels {
 		path := fmt.Sprintf("/c%d", i)
 		quotaNode(k, b, path, "")
 		for range levels - 1 {
@@ -504,7 +504,7 @@ func worstCopies(k *bench, b *testing.B) func() []*proto.Txn {
 		weight := 0
 		for _, path := range paths {
 			t := multiOf([]jute.MultiOp{put(path, anyVersion)})
-			if weight += Weigh(t); weight > worstEntry {
+			if weight += TxnWeight(t); weight > worstEntry {
 				b.Fatalf("the entry weighs %d", weight)
 			}
 			txns = append(txns, t)

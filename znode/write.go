@@ -16,7 +16,7 @@ const anyVersion = -1
 // session, as ZooKeeper does.
 func (t *transaction) runCreate() {
 	d := jute.NewDecoder(t.txn.GetBody())
-	op, req, ttl := jute.Op(t.txn.GetOp()), &t.create, int64(0)
+	op, req, ttl := jute.Op(t.txn.GetOp()), &t.createRequest, int64(0)
 	if req.Decode(&d); op == jute.OpCreateTTL {
 		ttl = d.ReadInt64()
 	}
@@ -24,13 +24,13 @@ func (t *transaction) runCreate() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	t.take()
-	var l life
-	if l, t.result.Code = t.lifeOf(op, req.Flags, ttl); t.result.Code != jute.OK {
+	t.takeZxid()
+	var l lifetime
+	if l, t.result.Code = t.lifetimeOf(op, req.Flags, ttl); t.result.Code != jute.OK {
 		return
 	}
 	var n *node
-	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
 		n, t.result.Code = t.createNode(req, l)
 	}
 	if t.result.Code == jute.OK {
@@ -38,78 +38,78 @@ func (t *transaction) runCreate() {
 	}
 }
 
-// lifeOf returns how the created node may end. createContainer always makes a container, whatever
+// lifetimeOf returns how the created node may end. createContainer always makes a container, whatever
 // the mode, and no other operation makes one.
-func (t *transaction) lifeOf(op jute.Op, mode jute.CreateMode, ttl int64) (life, jute.Code) {
+func (t *transaction) lifetimeOf(op jute.Op, mode jute.CreateMode, ttl int64) (lifetime, jute.Code) {
 	switch {
-	case !mode.Known():
-		return life{}, jute.BadArguments
+	case !mode.IsKnown():
+		return lifetime{}, jute.BadArguments
 	case mode.IsTTL() && !t.state.term.TTLNodes:
-		return life{}, jute.Unimplemented
+		return lifetime{}, jute.Unimplemented
 	case mode.IsTTL() != (op == jute.OpCreateTTL):
-		return life{}, jute.BadArguments
+		return lifetime{}, jute.BadArguments
 	case mode.IsTTL() && (ttl <= 0 || ttl > jute.MaxTTL):
-		return life{}, jute.BadArguments
+		return lifetime{}, jute.BadArguments
 	case mode.IsTTL():
-		return life{ttl: ttl}, jute.OK
+		return lifetime{ttlMs: ttl}, jute.OK
 	case op == jute.OpCreateContainer:
-		return life{container: true}, jute.OK
+		return lifetime{isContainer: true}, jute.OK
 	case mode.IsEphemeral():
-		return life{owner: jute.SessionID(t.txn.GetSession())}, jute.OK
+		return lifetime{owner: jute.SessionID(t.txn.GetSession())}, jute.OK
 	}
-	return life{}, jute.OK
+	return lifetime{}, jute.OK
 }
 
 // createNode adds a node that may end as l says. It uses the request's mode only to see whether the
 // node is sequential.
-func (t *transaction) createNode(req *jute.CreateRequest, l life) (*node, jute.Code) {
-	if req.Flags.IsEphemeral() && !l.container && l.owner == 0 {
+func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, jute.Code) {
+	if req.Flags.IsEphemeral() && !l.isContainer && l.owner == 0 {
 		return nil, jute.SessionExpired // the transaction has no session
 	}
-	path := borrow(req.Path)
-	if code := pathToParse(req.Path); code != jute.OK {
+	path := borrowString(req.Path)
+	if code := checkSplittable(req.Path); code != jute.OK {
 		return nil, code
 	}
-	list, code := t.acls.resolve(req.ACL, t.acls.sender.identities())
+	list, code := t.acls.resolveList(req.ACL, t.acls.client.identities())
 	if code != jute.OK {
 		return nil, code
 	}
-	above, _ := cutPath(path)
-	parent := t.state.get(above)
+	above, _ := splitPath(path)
+	parent := t.state.nodeAt(above)
 	switch {
 	case parent == nil:
 		return nil, jute.NoNode
-	case !t.grants(parent.acl, jute.PermCreate):
+	case !t.clientMay(parent.acl, jute.PermCreate):
 		return nil, jute.NoAuth
 	}
 	if req.Flags.IsSequential() {
-		t.path = fmt.Appendf(append(t.path[:0], path...), "%010d", parent.numCreates())
-		path = borrow(t.path)
+		t.sequentialPath = fmt.Appendf(append(t.sequentialPath[:0], path...), "%010d", parent.numCreated())
+		path = borrowString(t.sequentialPath)
 	}
 	switch {
 	case !jute.ValidPath(path):
 		return nil, jute.BadArguments
-	case t.state.get(path) != nil:
+	case t.state.nodeAt(path) != nil:
 		return nil, jute.NodeExists
-	case parent.life().owner != 0:
+	case parent.lifetime().owner != 0:
 		return nil, jute.NoChildrenForEphemerals
-	case t.state.term.EnforceQuota && t.quotas.forbids(path, 1, int64(len(req.Data))):
+	case t.state.term.EnforceQuota && t.quotas.wouldExceed(path, 1, int64(len(req.Data))):
 		return nil, jute.QuotaExceeded
-	case t.state.overfills(len(path) + len(req.Data) + added(list, nil)):
+	case t.state.exceedsDataQuota(len(path) + len(req.Data) + addedACLBytes(list, nil)):
 		return nil, jute.NoRoom
 	}
 	n := &node{
-		gen: t.gen.Load(), path: strings.Clone(path), data: packCopy(req.Data), family: &list.plain,
-		czxid: t.state.zxid, mzxid: t.state.zxid, ctime: t.state.now, mtime: t.state.now,
+		gen: t.gen.Load(), path: strings.Clone(path), data: packCopy(req.Data), nodeExtra: &list.sharedExtra,
+		czxid: t.state.zxid, mzxid: t.state.zxid, ctime: t.state.timeMs, mtime: t.state.timeMs,
 	}
-	n.setLife(l)
-	parent = t.nodes.link(n)
+	n.setLifetime(l)
+	parent = t.editor.linkNode(n)
 	parent.countCreate()
 	parent.pzxid = t.state.zxid
-	t.state.count(parent)
-	t.watches.note(notification{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
-	t.quotas.add(n.path, 1, n.data.len())
-	t.quotas.measure(n.path)
+	t.state.addHash(parent)
+	t.watches.addPending(notification{event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl})
+	t.quotas.addUsage(n.path, 1, n.data.len())
+	t.quotas.recomputeUsage(n.path)
 	return n, jute.OK
 }
 
@@ -120,8 +120,8 @@ func (t *transaction) runDelete() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	t.take()
-	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+	t.takeZxid()
+	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
 		t.result.Code = t.deleteNode(&req)
 	}
 }
@@ -129,22 +129,22 @@ func (t *transaction) runDelete() {
 // deleteNode removes a node. It checks only the part of the path that is needed to find the parent.
 // A path that is invalid in another way names a node that does not exist.
 func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
-	path := borrow(req.Path)
-	if code := pathToParse(req.Path); code != jute.OK {
+	path := borrowString(req.Path)
+	if code := checkSplittable(req.Path); code != jute.OK {
 		return code
 	}
 	if isBuiltin(path) {
 		return jute.BadArguments
 	}
-	above, _ := cutPath(path)
-	parent := t.state.get(above)
+	above, _ := splitPath(path)
+	parent := t.state.nodeAt(above)
 	switch {
 	case parent == nil:
 		return jute.NoNode
-	case !t.grants(parent.acl, jute.PermDelete):
+	case !t.clientMay(parent.acl, jute.PermDelete):
 		return jute.NoAuth
 	}
-	n := t.state.get(path)
+	n := t.state.nodeAt(path)
 	switch {
 	case n == nil:
 		return jute.NoNode
@@ -153,18 +153,18 @@ func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 	case n.numChildren() > 0:
 		return jute.NotEmpty
 	}
-	t.remove(n)
+	t.removeNode(n)
 	return jute.OK
 }
 
-// remove takes a node without children out of the tree, whatever the reason.
-func (t *transaction) remove(n *node) {
-	parent := t.nodes.unlink(n)
+// removeNode takes a node without children out of the tree, whatever the reason.
+func (t *transaction) removeNode(n *node) {
+	parent := t.editor.unlinkNode(n)
 	parent.pzxid = t.state.zxid
-	t.state.count(parent)
-	t.removed.note(n.path)
-	t.watches.note(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
-	t.quotas.add(n.path, -1, -n.data.len())
+	t.state.addHash(parent)
+	t.removals.addPending(n.path)
+	t.watches.addPending(notification{event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl})
+	t.quotas.addUsage(n.path, -1, -n.data.len())
 }
 
 func (t *transaction) runSetData() {
@@ -174,9 +174,9 @@ func (t *transaction) runSetData() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	t.take()
+	t.takeZxid()
 	var n *node
-	if t.result.Code = t.refuse(); t.result.Code == jute.OK {
+	if t.result.Code = t.checkSession(); t.result.Code == jute.OK {
 		n, t.result.Code = t.setData(&req)
 	}
 	if t.result.Code == jute.OK {
@@ -185,32 +185,32 @@ func (t *transaction) runSetData() {
 }
 
 func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
-	path := borrow(req.Path)
+	path := borrowString(req.Path)
 	if !jute.ValidPath(path) {
 		return nil, jute.BadArguments
 	}
-	n := t.state.get(path)
+	n := t.state.nodeAt(path)
 	switch {
 	case n == nil:
 		return nil, jute.NoNode
-	case !t.grants(n.acl, jute.PermWrite):
+	case !t.clientMay(n.acl, jute.PermWrite):
 		return nil, jute.NoAuth
-	case t.state.term.EnforceQuota && t.quotas.forbids(path, 0, int64(len(req.Data)-n.data.len())):
+	case t.state.term.EnforceQuota && t.quotas.wouldExceed(path, 0, int64(len(req.Data)-n.data.len())):
 		return nil, jute.QuotaExceeded
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return nil, jute.BadVersion
-	case path != ConfigPath && t.state.overfills(len(req.Data)-n.data.len()):
+	case path != ConfigPath && t.state.exceedsDataQuota(len(req.Data)-n.data.len()):
 		return nil, jute.NoRoom
 	}
-	n = t.nodes.edit(path)
+	n = t.editor.beginEdit(path)
 	more, had := len(req.Data)-n.data.len(), n.data
-	t.state.setPacked(n, packCopy(req.Data))
+	t.state.setPackedData(n, packCopy(req.Data))
 	n.data.version++
-	t.state.recast(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.now })
-	t.state.count(n)
-	t.watches.note(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
-	t.quotas.add(n.path, 0, more)
-	t.quotas.keep(n, had)
+	t.state.updateReapable(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.timeMs })
+	t.state.addHash(n)
+	t.watches.addPending(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+	t.quotas.addUsage(n.path, 0, more)
+	t.quotas.restoreUsage(n, had)
 	return n, jute.OK
 }
 
@@ -221,50 +221,50 @@ func (t *transaction) runSetACL() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	t.take()
-	if t.result.Code = t.refuse(); t.result.Code != jute.OK {
+	t.takeZxid()
+	if t.result.Code = t.checkSession(); t.result.Code != jute.OK {
 		return
 	}
-	path := borrow(req.Path)
+	path := borrowString(req.Path)
 	if !jute.ValidPath(path) {
 		t.result.Code = jute.BadArguments
 		return
 	}
 	var list *acl
-	if list, t.result.Code = t.acls.resolve(req.ACL, t.acls.sender.identities()); t.result.Code != jute.OK {
+	if list, t.result.Code = t.acls.resolveList(req.ACL, t.acls.client.identities()); t.result.Code != jute.OK {
 		return
 	}
-	n := t.state.get(path)
+	n := t.state.nodeAt(path)
 	switch {
 	case n == nil:
 		t.result.Code = jute.NoNode
-	case !t.grants(n.acl, jute.PermAdmin):
+	case !t.clientMay(n.acl, jute.PermAdmin):
 		t.result.Code = jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.aversion:
 		t.result.Code = jute.BadVersion
-	case list != n.acl && t.state.overfills(added(list, n.acl)):
+	case list != n.acl && t.state.exceedsDataQuota(addedACLBytes(list, n.acl)):
 		t.result.Code = jute.NoRoom
 	default:
-		n = t.nodes.edit(path)
-		t.state.withdraw(n.acl)
-		t.state.give(list)
+		n = t.editor.beginEdit(path)
+		t.state.releaseACL(n.acl)
+		t.state.retainACL(list)
 		n.setACL(list, n.aversion+1)
-		t.state.count(n)
+		t.state.addHash(n)
 		t.result.Stat = n.stat()
 	}
 }
 
-// check is a multi's operation that requires a version.
-func (t *transaction) check(req *jute.CheckVersionRequest) jute.Code {
-	path := borrow(req.Path)
+// checkVersion is a multi's operation that requires a version.
+func (t *transaction) checkVersion(req *jute.CheckVersionRequest) jute.Code {
+	path := borrowString(req.Path)
 	if !jute.ValidPath(path) {
 		return jute.BadArguments
 	}
-	n := t.state.get(path)
+	n := t.state.nodeAt(path)
 	switch {
 	case n == nil:
 		return jute.NoNode
-	case !t.grants(n.acl, jute.PermRead):
+	case !t.clientMay(n.acl, jute.PermRead):
 		return jute.NoAuth
 	case req.Version != anyVersion && req.Version != n.data.version:
 		return jute.BadVersion
@@ -272,23 +272,23 @@ func (t *transaction) check(req *jute.CheckVersionRequest) jute.Code {
 	return jute.OK
 }
 
-// allow reports whether who has any of the permissions on a node with this list. Readers call it.
-func (r *Rules) allow(a *acl, perms jute.Perm, who []*proto.Identity) bool {
-	if r.SkipACL || a.open&perms != 0 {
+// mayAccess reports whether who has any of the permissions on a node with this list. Readers call it.
+func (r *Rules) mayAccess(a *acl, perms jute.Perm, who []*proto.Identity) bool {
+	if r.SkipACL || a.worldPerms&perms != 0 {
 		return true
 	}
-	var k asker
-	return k.be(who).may(a, perms, r.SASL)
+	var k principal
+	return k.assume(who).hasAny(a, perms, r.SASL)
 }
 
-// grants is allows for the client of a transaction that is applied. The operations of a multi have the same identities, so they
+// clientMay is allows for the client of a transaction that is applied. The operations of a multi have the same identities, so they
 // are looked at once.
-func (t *transaction) grants(a *acl, perms jute.Perm) bool {
-	return t.state.term.SkipACL || a.open&perms != 0 || t.acls.asker.be(t.acls.sender.identities()).may(a, perms, t.state.term.SASL)
+func (t *transaction) clientMay(a *acl, perms jute.Perm) bool {
+	return t.state.term.SkipACL || a.worldPerms&perms != 0 || t.acls.principal.assume(t.acls.client.identities()).hasAny(a, perms, t.state.term.SASL)
 }
 
-// pathToParse checks as much of the path of a create or delete as is needed to split it.
-func pathToParse(path []byte) jute.Code {
+// checkSplittable checks as much of the path of a create or delete as is needed to split it.
+func checkSplittable(path []byte) jute.Code {
 	switch {
 	case path == nil:
 		return jute.MarshallingError

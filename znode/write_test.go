@@ -262,7 +262,7 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%v: %v", op, r.Code)
 		}
 	}
-	w.s().index, w.s().now, w.s().members[1].cursor = w.s().index-6, w.s().now-6, w.s().members[1].cursor-6
+	w.s().lastIndex, w.s().timeMs, w.s().members[1].cursor = w.s().lastIndex-6, w.s().timeMs-6, w.s().members[1].cursor-6
 	if !slices.Equal(before, encode(t, w.s().Snapshot())) {
 		t.Error("a body that cannot be decoded changed more than the cursor")
 	}
@@ -382,7 +382,7 @@ func TestSequenceEnds(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
 	k.must(k.create("/q", 0))
-	w.s().edit(w.s().gen.Load(), "/q").found().creates = math.MaxInt32
+	w.s().beginEdit(w.s().gen.Load(), "/q").ownExtra().createCount = math.MaxInt32
 	if r := k.create("/q/n-", 2); r.Path != "/q/n-2147483647" {
 		t.Errorf("created %q, %v", r.Path, r.Code)
 	}
@@ -416,7 +416,7 @@ func TestConfigNode(t *testing.T) {
 		t.Errorf("%q version %d", got, v)
 	}
 	restored := New(Config{EnsembleText: []byte("other")})
-	if err := restored.Restore(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
+	if err := restored.RestoreSnapshot(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
 		t.Fatal(err)
 	}
 	if got, v := read(restored); got != "other" || v != -1 || restored.DataSize() != s.DataSize()+int64(len("other")-len(text)) {
@@ -427,7 +427,7 @@ func TestConfigNode(t *testing.T) {
 	if got, v := read(s); got != "mine" || v != 0 {
 		t.Errorf("%q version %d", got, v)
 	}
-	if err := restored.Restore(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
+	if err := restored.RestoreSnapshot(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
 		t.Fatal(err)
 	}
 	if got, v := read(restored); got != "mine" || v != 0 {

@@ -9,12 +9,12 @@ package main
 var named = []namedMutant{
 	{
 		"owner unchecked", "znode/session.go",
-		"case session.Owner != ownerOf(t.txn):", "case session.Owner != ownerOf(t.txn) && false:",
+		"case session.Owner != ownerOfTxn(t.txn):", "case session.Owner != ownerOfTxn(t.txn) && false:",
 		"integration", "TestMovedSessionWithStuckWrite",
 	},
 	{
 		"old attach accepted", "znode/session.go",
-		"if req.GetSince() != old.Since && old.Owner.Member != t.txn.GetMember() {", "if false {",
+		"if req.GetSince() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {", "if false {",
 		"integration", "TestOldAttachAfterTheHeal",
 	},
 	{
@@ -24,7 +24,7 @@ var named = []namedMutant{
 	},
 	{
 		"expiry of a session that came back", "znode/session.go",
-		"if !ok || session.Since > req.GetSince() {", "if !ok {",
+		"if !ok || session.OwnerIndex > req.GetSince() {", "if !ok {",
 		"znode", "TestExpireAndAttach",
 	},
 	{
@@ -99,7 +99,7 @@ var named = []namedMutant{
 	},
 	{
 		"operations of a multi count as one in an entry", "leader/batch.go",
-		"ops: znode.Weigh(", "ops: 1 + 0*znode.Weigh(",
+		"ops: znode.TxnWeight(", "ops: 1 + 0*znode.TxnWeight(",
 		"leader", "TestOperationsOfAMultiCount",
 	},
 	{
@@ -114,12 +114,12 @@ var named = []namedMutant{
 	},
 	{
 		"multis of any length", "server/request.go",
-		"jute.CountMulti(r.body) > c.srv.cfg.Limits.MaxMultiOps {\n\t\tc.srv.cfg.Audit", "false {\n\t\tc.srv.cfg.Audit",
+		"jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {\n\t\tc.srv.cfg.Audit", "false {\n\t\tc.srv.cfg.Audit",
 		"server", "TestMultiLimit",
 	},
 	{
 		"every session of an entry has a budget of its own", "znode/sweep.go",
-		"	b.left -= nodes\n", "",
+		"\tb.remaining -= nodes\n", "",
 		"znode", "TestSessionsOfAnEntryShareABudget",
 	},
 	{
@@ -129,7 +129,7 @@ var named = []namedMutant{
 	},
 	{
 		"close answered before all its ephemerals are gone", "server/request.go",
-		"if res.Later {", "if false {",
+		"if res.NodesLeft {", "if false {",
 		"integration", "TestSweepGoesOnUnderTheNextLeader",
 	},
 	{
@@ -139,12 +139,12 @@ var named = []namedMutant{
 	},
 	{
 		"no lease in a new term", "sessiontracker/table.go",
-		"		t.shard(s.ID).queue.Put(s, s.Timeout)\n", "		t.shard(s.ID).queue.Put(s, 0)\n",
+		"\t\tt.shardOf(s.ID).queue.Put(s, s.Timeout)\n", "\t\tt.shardOf(s.ID).queue.Put(s, 0)\n",
 		"integration", "TestAllPaused",
 	},
 	{
 		"cursor lost in the snapshot", "znode/sections.go",
-		"p.u64(m.Cursor)", "p.u64(0)",
+		"p.putUint64(m.Cursor)", "p.putUint64(0)",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -154,12 +154,12 @@ var named = []namedMutant{
 	},
 	{
 		"events behind the next write", "znode/transaction.go",
-		"	t.watches.fire(t.state.zxid, &t.state.term.Rules)\n	t.rememberDeletes()\n", "	t.rememberDeletes()\n",
+		"\tt.watches.firePending(t.state.zxid, &t.state.term.Rules)\n\tt.keepDeletes()\n", "\tt.keepDeletes()\n",
 		"integration", "TestSchedules/seed=",
 	},
 	{
 		"ephemeral of another session closed", "znode/sweep.go",
-		"for i, path := range t.state.owned(id, limit) {", "for i, path := range t.state.owned(id-1, limit) {",
+		"for i, path := range t.state.ephemeralPaths(id, limit) {", "for i, path := range t.state.ephemeralPaths(id-1, limit) {",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -329,17 +329,17 @@ var named = []namedMutant{
 	},
 	{
 		"table time unclamped", "sessiontracker/table.go",
-		"min(now.Sub(c.base), t.step+t.slack())", "now.Sub(c.base)",
+		"min(now.Sub(c.stepDue), t.step+t.lateAllowance())", "now.Sub(c.stepDue)",
 		"sessiontracker", "TestTouchBetweenSteps",
 	},
 	{
 		"late check loses no time", "sessiontracker/table.go",
-		"		c.base = now\n", "",
+		"\t\tc.stepDue = now\n", "",
 		"sessiontracker", "TestAdvanceIsOneStep",
 	},
 	{
 		"touch batch forgotten when it is sent", "sessiontracker/touchmap.go",
-		"	return slices.Clone(m.unacked)\n", "	b := m.unacked\n	m.unacked = nil\n	return b\n",
+		"\treturn slices.Clone(m.unackedBatches)\n", "\tb := m.unackedBatches\n\tm.unackedBatches = nil\n\treturn b\n",
 		"sessiontracker", "TestTouchMap",
 	},
 	{
@@ -429,7 +429,7 @@ var named = []namedMutant{
 	},
 	{
 		"digest of what is each member's own", "znode/digest.go",
-		"p = add(p, uint64(life.owner))", "p = add(p, uint64(life.owner)+n.gen)",
+		"p = appendField(p, uint64(life.owner))", "p = appendField(p, uint64(life.owner)+n.gen)",
 		"integration", "TestSchedules/seed=",
 	},
 	{
@@ -444,7 +444,7 @@ var named = []namedMutant{
 	},
 	{
 		"kill of a session that moved on", "znode/session.go",
-		"case session.Since != req.GetSince():", "case false:",
+		"case session.OwnerIndex != req.GetSince():", "case false:",
 		"integration", "TestKillOfASessionThatMovesOn",
 	},
 	{
@@ -454,7 +454,7 @@ var named = []namedMutant{
 	},
 	{
 		"time that never goes back", "znode/apply.go",
-		"s.now = entry.GetTimeMs()\n\t\ts.running.budget.begin()", "s.now = max(s.now, entry.GetTimeMs())\n\t\ts.running.budget.begin()",
+		"s.timeMs = entry.GetTimeMs()\n\t\ts.txn.budget.refill()", "s.timeMs = max(s.timeMs, entry.GetTimeMs())\n\t\ts.txn.budget.refill()",
 		"znode", "TestTimeFollowsTheStamp",
 	},
 	{
@@ -499,7 +499,7 @@ var named = []namedMutant{
 	},
 	{
 		"watchers told without end", "znode/watch.go",
-		"w.steps <= maxFireSteps {", "true {",
+		"w.entrySteps <= maxFireSteps {", "true {",
 		"znode", "TestFireStepsOfAnEntry",
 	},
 	{
@@ -514,7 +514,7 @@ var named = []namedMutant{
 	},
 	{
 		"list counted for each node that has it", "znode/tree.go",
-		"if a.nodes++; a.nodes == 1 {", "if a.nodes++; true {",
+		"if a.nodeCount++; a.nodeCount == 1 {", "if a.nodeCount++; true {",
 		"znode", "TestDataQuota",
 	},
 	{

@@ -13,11 +13,11 @@ var ErrNotThere = errors.New("the backup has no node")
 
 // FromBackup returns the subtree at from in a backup. read reads the whole backup with all checks, and is called now and again by Source.Read. The
 // nodes of the servers are left out, unless from is below theirs. Ephemeral nodes are counted and not loaded.
-func (s Space) FromBackup(from string, read func(znode.Visitor) (backup.Head, error)) (Source, error) {
+func (s Space) FromBackup(from string, read func(znode.ImageVisitor) (backup.Head, error)) (Source, error) {
 	source := Source{Summary: Summary{Path: from}}
 	nodes := func(each func(*Record) error) (backup.Head, error) {
 		p := &pick{space: s, from: from, each: each}
-		return read(znode.Visitor{Node: p.node})
+		return read(znode.ImageVisitor{Node: p.node})
 	}
 	head, err := nodes(func(n *Record) error {
 		if source.Count++; source.Count == 1 && n.Owner != "" {
@@ -52,7 +52,7 @@ type pick struct {
 	left  string // a node that is left out with all below it
 }
 
-func (p *pick) node(n znode.Node) error {
+func (p *pick) node(n znode.ImageNode) error {
 	path := p.space.Short(n.Path)
 	switch {
 	case !IsBelow(n.Path, p.space.Full(p.from)), p.left != "" && IsBelow(path, p.left):
@@ -61,9 +61,9 @@ func (p *pick) node(n znode.Node) error {
 		p.left = path
 		return nil
 	}
-	r := &Record{Path: path, Data: n.Data, ACL: n.ACL, Container: n.Container, TTL: n.TTL}
-	if n.Owner != 0 {
-		r.Owner = n.Owner.String()
+	r := &Record{Path: path, Data: n.Data, ACL: n.ACL, Container: n.Container, TTL: n.TTLMs}
+	if n.OwnerSession != 0 {
+		r.Owner = n.OwnerSession.String()
 	}
 	return p.each(r)
 }

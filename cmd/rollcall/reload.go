@@ -69,7 +69,7 @@ func (f *memberFlags) reload(w cli.World, args []string, started config.Config, 
 		line = append(line, "later", strings.Join(later, ", ")) // at the next start
 	}
 	if mine, now := started.Login.Users, cfg.Login.Users; mine != nil && now != nil && !mine.Equal(now) {
-		mine.Become(now) // the member's own
+		mine.ReplaceWith(now) // the member's own
 		line = append(line, "users", now.Count())
 	}
 	log.SetLevel(level)

@@ -87,7 +87,7 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	}
 	h := state.Head()
 	done := cli.Restored{
-		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.Nodes, Sessions: h.Sessions, Closed: closed,
+		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.NodeCount, Sessions: h.SessionCount, Closed: closed,
 		Member: cfg.MyID, Config: r.config, Data: cfg.Dir,
 	}
 	warnOfNewPlace(cfg, logger)
@@ -103,7 +103,7 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 // state reads the backup with all checks, and returns the state to restore.
 func (r *restoring) state(ctx context.Context) (state *member.Restored, closed int, err error) {
 	room := newRoom(freeMemory())
-	read := func(v znode.Visitor) error {
+	read := func(v znode.ImageVisitor) error {
 		f, err := os.Open(r.file)
 		if err != nil {
 			return err

@@ -27,17 +27,17 @@ const restoredSession = 7<<56 + 1
 // writeBackup writes a backup of a session, its ephemeral node and a plain one, and returns its name.
 func writeBackup(t *testing.T, dir string) string {
 	t.Helper()
-	nodes := []znode.Node{
+	nodes := []znode.ImageNode{
 		{Path: "/"},
-		{Path: "/app", Data: []byte("of before"), Czxid: 4, Mzxid: 5<<32 + 6, Version: 3, Creates: 2},
-		{Path: "/lock", Owner: restoredSession},
+		{Path: "/app", Data: []byte("of before"), Czxid: 4, Mzxid: 5<<32 + 6, Version: 3, CreateCount: 2},
+		{Path: "/lock", OwnerSession: restoredSession},
 		{Path: "/zookeeper"},
 		{Path: "/zookeeper/config"},
 		{Path: "/zookeeper/quota"},
 	}
-	h := znode.Head{
-		Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, Sessions: 1, Nodes: uint64(len(nodes)),
-		Members: []znode.Progress{{ID: 7, Boot: 8, Format: znode.FormatLevel, Highest: restoredSession}},
+	h := znode.ImageHead{
+		Index: 20, Zxid: 5<<32 + 9, Term: znode.Term{Term: 5, Leader: 7}, SessionCount: 1, NodeCount: uint64(len(nodes)),
+		Members: []znode.MemberProgress{{ID: 7, Boot: 8, Format: znode.FormatLevel, HighestSession: restoredSession}},
 	}
 	write := func(w io.Writer) (digest uint64) {
 		iw, err := znode.NewImageWriter(w, h)

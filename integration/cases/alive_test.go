@@ -366,7 +366,7 @@ func noTrace(s *stage) {
 		}
 		state := s.Member(m).State()
 		state.RLock()
-		if list := state.Look().GetEphemerals(k.id(), nil); len(list) > 0 {
+		if list := state.TreeView().GetEphemerals(k.id(), nil); len(list) > 0 {
 			s.Errorf("member %d: ephemerals %q", m, list)
 		}
 		state.RUnlock()

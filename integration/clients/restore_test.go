@@ -44,8 +44,8 @@ func askMember(ctx context.Context, m *process.Member, method, path string, body
 // restorable returns what a restore brings back of each node of a backup.
 func restorable(file []byte) (map[string]string, error) {
 	nodes := map[string]string{}
-	_, _, err := backup.Read(bytes.NewReader(file), znode.Visitor{Node: func(n znode.Node) error {
-		if n.Owner == 0 && !strings.HasPrefix(n.Path, "/zookeeper") {
+	_, _, err := backup.Read(bytes.NewReader(file), znode.ImageVisitor{Node: func(n znode.ImageNode) error {
+		if n.OwnerSession == 0 && !strings.HasPrefix(n.Path, "/zookeeper") {
 			nodes[n.Path] = fmt.Sprintf("%q %v", n.Data, n.ACL)
 		}
 		return nil

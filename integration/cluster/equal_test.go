@@ -11,7 +11,7 @@ func TestCompare(t *testing.T) {
 	apply := func(s *znode.State, index uint64) {
 		s.Lock()
 		defer s.Unlock()
-		if err := s.Apply(index, 1, nil); err != nil {
+		if err := s.ApplyEntry(index, 1, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

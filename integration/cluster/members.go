@@ -98,7 +98,7 @@ func (e *Ensemble) listOf(id uint32) (list serverlist.List, version int64) {
 	s := e.Member(id).State()
 	s.RLock()
 	defer s.RUnlock()
-	if r, ok := s.Roster(); ok {
+	if r, ok := s.ServerList(); ok {
 		return r.Servers, r.Version
 	}
 	return nil, -1

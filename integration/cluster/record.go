@@ -208,7 +208,7 @@ func (r *record) hampered(from time.Duration, id uint32, ids []uint32) {
 
 // listed records a list that some member has applied, when it is newer than all before. The ensemble is on
 // its way to it until settled.
-func (r *record) listed(list znode.Roster) {
+func (r *record) listed(list znode.ServerList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.changes
@@ -320,21 +320,21 @@ func (w *witness) leave() {
 	}
 }
 
-func (w *witness) Opened(s znode.Session) {
+func (w *witness) SessionOpened(s znode.Session) {
 	if !w.gone.Load() {
 		w.to.Opened(w.now(), w.id, s)
 	}
 }
 
-func (w *witness) Attached(s znode.Session, _ znode.Owner) {
+func (w *witness) SessionAttached(s znode.Session, _ znode.SessionOwner) {
 	if !w.gone.Load() {
 		w.to.Attached(w.now(), w.id, s)
 	}
 }
 
-func (w *witness) Closed(s znode.Session, end znode.End) {
+func (w *witness) SessionClosed(s znode.Session, end znode.SessionEnd) {
 	if !w.gone.Load() {
-		w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, end.Reason == znode.Expired)
+		w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, end.Reason == znode.ReasonExpired)
 	}
 }
 
@@ -352,20 +352,20 @@ func (w *witness) TermStarted(t znode.Term) {
 	}
 }
 
-func (w *witness) Listed(r znode.Roster) {
+func (w *witness) ServerListChanged(r znode.ServerList) {
 	if !w.gone.Load() {
 		w.listed(r)
 	}
 }
 
-func (w *witness) Announced(uint32, uint64, uint64)  {}
-func (w *witness) Applied(*proto.Txn, *znode.Result) {}
-func (w *witness) Dropped(*proto.Txn)                {}
-func (w *witness) Overused(znode.Quota)              {}
-func (w *witness) Swept(jute.SessionID, bool)        {}
-func (w *witness) Removed(znode.Removal, []string)   {}
-func (w *witness) EntryEnd(uint64)                   {}
-func (w *witness) Restored()                         {}
+func (w *witness) MemberAnnounced(uint32, uint64, uint64) {}
+func (w *witness) TxnApplied(*proto.Txn, *znode.Result)   {}
+func (w *witness) TxnDropped(*proto.Txn)                  {}
+func (w *witness) QuotaExceeded(znode.ExceededQuota)      {}
+func (w *witness) SessionSwept(jute.SessionID, bool)      {}
+func (w *witness) NodesRemoved(znode.Removal, []string)   {}
+func (w *witness) EntryEnd(uint64)                        {}
+func (w *witness) SnapshotRestored()                      {}
 
 // listening records what one member's connections ask of it.
 type listening struct {

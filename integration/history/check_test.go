@@ -289,7 +289,7 @@ func closed(h *History) *Life {
 func final(h *History) *Snapshot { return &h.Snapshots[len(h.Snapshots)-1] }
 
 func acknowledged(h *History, path string) bool {
-	return slices.ContainsFunc(h.Calls, func(c Call) bool { return c.Op.Creates() && c.Done() && c.node() == path })
+	return slices.ContainsFunc(h.Calls, func(c Call) bool { return c.Op.IsCreate() && c.Done() && c.node() == path })
 }
 
 func TestNewRecorderRefuses(t *testing.T) {

@@ -97,7 +97,7 @@ func TestEphemerals(t *testing.T) {
 			p.Closed(5*sec, 3, 102, 1<<32+102, s, true)
 		}, livesApart},
 		{"one member grants another timeout", func(p *tape) {
-			s := znode.Session{ID: 1, Timeout: 4 * sec, Owner: znode.Owner{Member: 1, Conn: 10}, Since: 11}
+			s := znode.Session{ID: 1, Timeout: 4 * sec, Owner: znode.SessionOwner{Member: 1, Conn: 10}, OwnerIndex: 11}
 			p.Opened(0, 1, s)
 			s.Timeout = 5 * sec
 			p.Opened(0, 3, s)
@@ -110,7 +110,7 @@ func TestEphemerals(t *testing.T) {
 		}, ""},
 		{"one member attaches to another", func(p *tape) {
 			s := p.opened(0, 1, 1)
-			s.Since, s.Owner.Member = 20, 2
+			s.OwnerIndex, s.Owner.Member = 20, 2
 			p.Attached(1*sec, 1, s)
 			s.Owner.Member = 3
 			p.Attached(1*sec, 2, s)
@@ -476,12 +476,12 @@ func TestUndecided(t *testing.T) {
 func TestLivesAreMerged(t *testing.T) {
 	p := newTape(t)
 	s := p.opened(0, 1, 1)
-	s.Since = 20
+	s.OwnerIndex = 20
 	for m, at := range map[uint32]time.Duration{2: 6 * sec, 3: 5 * sec} {
-		s.Owner = znode.Owner{Member: 2, Conn: 21}
+		s.Owner = znode.SessionOwner{Member: 2, Conn: 21}
 		p.Attached(at, m, s)
 		if m == 2 { // the other has hung meanwhile
-			s.Owner = znode.Owner{Member: 1, Conn: 11}
+			s.Owner = znode.SessionOwner{Member: 1, Conn: 11}
 			p.Attached(at, m, s)
 		}
 	}

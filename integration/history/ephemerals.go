@@ -109,12 +109,12 @@ func (b *book) made(s *Snapshot, path string, owner jute.SessionID) bool {
 		for i > 0 && w.done[i].Op == jute.OpSetData {
 			i--
 		}
-		if c := w.done[i]; c.Op.Creates() && c.Session == owner && c.Mode.IsEphemeral() {
+		if c := w.done[i]; c.Op.IsCreate() && c.Session == owner && c.Mode.IsEphemeral() {
 			return true
 		}
 	}
 	by := func(c *Call) bool {
-		return c.Op.Creates() && c.Session == owner && c.Mode.IsEphemeral() && c.Invoked.Seq < s.Seq
+		return c.Op.IsCreate() && c.Session == owner && c.Mode.IsEphemeral() && c.Invoked.Seq < s.Seq
 	}
 	if w != nil && slices.ContainsFunc(w.unknown, by) {
 		return true
@@ -135,7 +135,7 @@ func (b *book) missing(s *Snapshot, here map[string]jute.SessionID, found func(V
 				made = c
 			}
 		}
-		if made == nil || !made.Op.Creates() || !made.Mode.IsEphemeral() || !b.lives[made.Session].livesAt(s.Index) {
+		if made == nil || !made.Op.IsCreate() || !made.Mode.IsEphemeral() || !b.lives[made.Session].livesAt(s.Index) {
 			continue
 		}
 		v := s.violation(lostEphemeral, made.Session)

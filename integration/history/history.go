@@ -170,10 +170,10 @@ type Life struct {
 	Member  uint32 // the member that applied it
 	Index   uint64
 	Session jute.SessionID
-	Owner   znode.Owner   // from here on; of Closed: until here
-	Timeout time.Duration // granted
-	Expired bool          // Closed, and not by its client
-	Zxid    int64         // of Closed; its upper half is the term
+	Owner   znode.SessionOwner // from here on; of Closed: until here
+	Timeout time.Duration      // granted
+	Expired bool               // Closed, and not by its client
+	Zxid    int64              // of Closed; its upper half is the term
 }
 
 // Touch is a sign of life that a member received on a connection of the session.

@@ -102,7 +102,7 @@ func tells(c *Call) bool {
 	case jute.OK:
 		return true
 	case jute.NoNode:
-		return !c.Op.Creates() // after a create, it is the parent that is missing
+		return !c.Op.IsCreate() // after a create, it is the parent that is missing
 	case jute.NodeExists, jute.BadVersion:
 		return true
 	}
@@ -149,9 +149,9 @@ func step(s state, c *Call) (bool, any) {
 // apply does what a server does.
 func (s state) apply(c *Call) (state, jute.Code) {
 	switch {
-	case c.Op.Creates() && s.exists:
+	case c.Op.IsCreate() && s.exists:
 		return s, jute.NodeExists
-	case c.Op.Creates():
+	case c.Op.IsCreate():
 		return state{exists: true, data: c.Data}, jute.OK
 	case !s.exists:
 		return s, jute.NoNode

@@ -49,12 +49,12 @@ func (b *book) gatherWrites() {
 
 // changes reports whether an operation creates, changes or deletes a node.
 func changes(op jute.Op) bool {
-	return op.Creates() || op == jute.OpSetData || op == jute.OpDelete
+	return op.IsCreate() || op == jute.OpSetData || op == jute.OpDelete
 }
 
 // mortal reports whether a node that c creates may vanish without a client's delete.
 func mortal(c *Call) bool {
-	return c.Op.Creates() && (c.Mode.IsEphemeral() || c.Mode.IsContainer() || c.Mode.IsTTL() ||
+	return c.Op.IsCreate() && (c.Mode.IsEphemeral() || c.Mode.IsContainer() || c.Mode.IsTTL() ||
 		c.Op == jute.OpCreateContainer || c.Op == jute.OpCreateTTL)
 }
 

@@ -110,12 +110,12 @@ func (r *Recorder) Connection(at time.Duration, kind ConnectionKind, session jut
 
 // Opened records that member applied the creation of s: znode.Hooks's Opened.
 func (r *Recorder) Opened(at time.Duration, member uint32, s znode.Session) {
-	r.life(at, Life{Kind: lifeOpened, Member: member, Index: s.Since, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
+	r.life(at, Life{Kind: lifeOpened, Member: member, Index: s.OwnerIndex, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
 }
 
 // Attached records that member applied a change of s's owner: znode.Hooks's Attached.
 func (r *Recorder) Attached(at time.Duration, member uint32, s znode.Session) {
-	r.life(at, Life{Kind: lifeAttached, Member: member, Index: s.Since, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
+	r.life(at, Life{Kind: lifeAttached, Member: member, Index: s.OwnerIndex, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
 }
 
 // Closed records that member applied the end of s: znode.Hooks's Closed, with the

@@ -79,7 +79,7 @@ type simClient struct {
 
 type simCall struct {
 	client *simClient
-	conn   znode.Owner
+	conn   znode.SessionOwner
 	req    Request
 	id     CallID
 	index  int    // of a write: its index in the log; of a sync: the index to be applied; 0: not known yet
@@ -305,17 +305,17 @@ func (s *sim) changeLife(m *simMember, e simEntry) {
 	x := e.life
 	switch e.kind {
 	case lifeOpened:
-		x.Since = e.index
+		x.OwnerIndex = e.index
 		s.Opened(s.now, m.id, x)
 	case lifeAttached:
 		if _, ok := m.sessions[x.ID]; !ok {
 			return
 		}
-		x.Since = e.index
+		x.OwnerIndex = e.index
 		s.Attached(s.now, m.id, x)
 	case lifeClosed:
 		now := m.sessions[x.ID]
-		if now.Since != x.Since {
+		if now.OwnerIndex != x.OwnerIndex {
 			return // the session has come back
 		}
 		delete(m.sessions, x.ID)
@@ -405,7 +405,7 @@ func (s *sim) vouch(m *simMember, c *simClient) bool {
 
 func (s *sim) drop(c *simClient) {
 	s.Connection(s.now, Disconnected, c.session.ID, c.session.Owner.Conn, c.session.Owner.Member)
-	c.session.Owner, c.queue, c.joining = znode.Owner{}, nil, false
+	c.session.Owner, c.queue, c.joining = znode.SessionOwner{}, nil, false
 	c.retry = s.now + time.Duration(1+s.rng.IntN(8))*simStep
 }
 
@@ -464,7 +464,7 @@ func (s *sim) connect(c *simClient) {
 		c.session = znode.Session{ID: s.ids, Timeout: simTimeout}
 		kind, c.mine = lifeOpened, 0
 	}
-	c.session.Owner = znode.Owner{Member: id, Conn: s.conns}
+	c.session.Owner = znode.SessionOwner{Member: id, Conn: s.conns}
 	c.joining = true
 	s.append(simEntry{kind: kind, life: c.session})
 }

@@ -43,7 +43,7 @@ func (p *tape) at(at time.Duration) time.Duration {
 
 // opened records that all members applied the opening of a session of 4 s, at index 10 plus its id.
 func (p *tape) opened(at time.Duration, id jute.SessionID, owner uint32) znode.Session {
-	s := znode.Session{ID: id, Timeout: 4 * sec, Owner: znode.Owner{Member: owner, Conn: uint64(owner) * 10}, Since: 10 + uint64(id)}
+	s := znode.Session{ID: id, Timeout: 4 * sec, Owner: znode.SessionOwner{Member: owner, Conn: uint64(owner) * 10}, OwnerIndex: 10 + uint64(id)}
 	for m := range uint32(3) {
 		p.Opened(p.at(at), m+1, s)
 	}
@@ -52,7 +52,7 @@ func (p *tape) opened(at time.Duration, id jute.SessionID, owner uint32) znode.S
 
 // attached records that all members applied the move of a session.
 func (p *tape) attached(at time.Duration, s znode.Session, owner uint32, timeout time.Duration, index uint64) znode.Session {
-	s.Owner, s.Timeout, s.Since = znode.Owner{Member: owner, Conn: uint64(owner)*10 + 1}, timeout, index
+	s.Owner, s.Timeout, s.OwnerIndex = znode.SessionOwner{Member: owner, Conn: uint64(owner)*10 + 1}, timeout, index
 	for m := range uint32(3) {
 		p.Attached(p.at(at), m+1, s)
 	}

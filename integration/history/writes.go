@@ -101,7 +101,7 @@ func (w *writes) made(z int64) (made *Call, sets []*Call) {
 	n := w.upTo(z)
 	for i := n - 1; i >= 0; i-- {
 		if c := w.done[i]; c.Op != jute.OpSetData {
-			if c.Op.Creates() {
+			if c.Op.IsCreate() {
 				return c, w.done[i+1 : n]
 			}
 			return nil, nil
@@ -121,7 +121,7 @@ func (p *presence) present(n *Node) {
 		return
 	}
 	made, sets := w.made(p.s.Zxid)
-	if w.may(p.s.Seq, jute.Op.Creates) {
+	if w.may(p.s.Seq, jute.Op.IsCreate) {
 		p.tell(w, n)
 		return // it may be that create's node, made before or after
 	}
@@ -164,7 +164,7 @@ func (p *presence) content(n *Node, w *writes, made *Call, sets []*Call) {
 // unnamed judges a node with a path that no answer contained. It must come from a create without an
 // answer, and each of those makes at most one node.
 func (p *presence) unnamed(n *Node) {
-	if w := p.paths[n.Path]; w.may(p.s.Seq, jute.Op.Creates) {
+	if w := p.paths[n.Path]; w.may(p.s.Seq, jute.Op.IsCreate) {
 		p.tell(w, n)
 		return
 	}
@@ -195,7 +195,7 @@ func (p *presence) tell(w *writes, n *Node) {
 	for _, c := range w.unknown {
 		switch {
 		case c.Invoked.Seq > p.s.Seq:
-		case c.Op.Creates():
+		case c.Op.IsCreate():
 			create = append(create, c)
 		case c.Op == jute.OpSetData && c.Data == n.Data:
 			set = append(set, c)

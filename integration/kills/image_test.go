@@ -87,7 +87,7 @@ func (i *image) state(upTo uint64) (*znode.State, error) {
 		if err != nil {
 			return nil, fmt.Errorf("snapshot %s: %w", i.snap.ID, err)
 		}
-		if err := errors.Join(s.Restore(r), r.Close()); err != nil {
+		if err := errors.Join(s.RestoreSnapshot(r), r.Close()); err != nil {
 			return nil, fmt.Errorf("snapshot %s: %w", i.snap.ID, err)
 		}
 		next = i.snap.Index + 1
@@ -106,12 +106,12 @@ func (i *image) state(upTo uint64) (*znode.State, error) {
 				return nil, fmt.Errorf("entry %d: %w", next, err)
 			}
 		}
-		if err := s.Apply(l.Index, l.Term, entry); err != nil {
+		if err := s.ApplyEntry(l.Index, l.Term, entry); err != nil {
 			return nil, err
 		}
 	}
 	// If a snapshot ends with an entry of raft's own, the state does not know that entry's index.
-	return s, s.Apply(upTo+1, l.Term, nil)
+	return s, s.ApplyEntry(upTo+1, l.Term, nil)
 }
 
 // term returns the term of an entry, or 0 if the log does not have it.

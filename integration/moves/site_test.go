@@ -92,7 +92,7 @@ DigestAuthenticationProvider.superDigest=%s
 }
 
 // digestOf returns the id in the scheme digest of a user and a password.
-func digestOf(user string) string { return digest.Alg(0).ID(user) }
+func digestOf(user string) string { return digest.Algorithm(0).IdentityOf(user) }
 
 // freeBeside returns another free port of the same address.
 func freeBeside(t *testing.T, addr *net.TCPAddr) int {

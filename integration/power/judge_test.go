@@ -56,7 +56,7 @@ func readBoth(dir, logs string, member uint32, servers []string) (k kept, err er
 }
 
 func verify(r io.Reader) (disk.Contents, error) {
-	index, term, err := znode.Verify(r)
+	index, term, err := znode.VerifySnapshot(r)
 	return disk.Contents{Index: index, Term: term}, err
 }
 
@@ -73,7 +73,7 @@ func (k *kept) replay(d *disk.Data) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(k.state.Restore(r), r.Close()); err != nil {
+		if err := errors.Join(k.state.RestoreSnapshot(r), r.Close()); err != nil {
 			return fmt.Errorf("snapshot %s: %w", list[0].ID, err)
 		}
 		next, k.lastTerm = list[0].Index+1, list[0].Term
@@ -97,7 +97,7 @@ func (k *kept) replay(d *disk.Data) error {
 				return fmt.Errorf("entry %d: %w", next, err)
 			}
 		}
-		if err := k.state.Apply(l.Index, l.Term, entry); err != nil {
+		if err := k.state.ApplyEntry(l.Index, l.Term, entry); err != nil {
 			return err
 		}
 		k.lastTerm = l.Term

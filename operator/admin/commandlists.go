@@ -51,7 +51,7 @@ func (j *jsonWriter) connection(c *clients.Connection, brief bool) {
 	}
 	op, established := "NA", int64(0)
 	if c.Replies > 0 {
-		op = c.Op.Short()
+		op = c.Op.Abbreviation()
 	}
 	if !c.Established.IsZero() {
 		established = c.Established.UnixMilli()

@@ -28,7 +28,7 @@ const (
 // credentials are the secrets by which administrators are recognized. The zero value accepts none.
 type credentials struct {
 	superDigest string // "super:" and the base64 of a hash; "": nobody is super
-	alg         digest.Alg
+	alg         digest.Algorithm
 	token       tokenSum    // of administrators
 	reads       tokenSum    // of those who only read
 	metrics     tokenSum    // of those who read metrics alone
@@ -98,7 +98,7 @@ func (c *credentials) accepts() []string {
 
 // super reports whether text is "super:" and the password of the super user.
 func (c *credentials) super(text string) bool {
-	return subtle.ConstantTimeCompare([]byte(c.alg.ID(text)), []byte(c.superDigest)) == 1
+	return subtle.ConstantTimeCompare([]byte(c.alg.IdentityOf(text)), []byte(c.superDigest)) == 1
 }
 
 // tokenFile is a key of the configuration that names a file with a token.

@@ -273,10 +273,10 @@ func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
 }
 
 // SessionEnded reports that a session has ended.
-func (h *HTTP) SessionEnded(s znode.Session, end znode.End) {
+func (h *HTTP) SessionEnded(s znode.Session, end znode.SessionEnd) {
 	if h.streams.hasReaders.Load() {
 		e := sessionEvent("ended", s)
-		e.Reason, e.By, e.SilentMs, e.Ephemerals = end.Reason.String(), end.By, end.Silent.Milliseconds(), end.Ephemerals
+		e.Reason, e.By, e.SilentMs, e.Ephemerals = end.Reason.String(), end.RequestedBy, end.SilentFor.Milliseconds(), end.EphemeralCount
 		h.streams.note(e)
 	}
 }

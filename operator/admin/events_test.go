@@ -154,10 +154,10 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, got, want)
 			}
 		}
-		session := znode.Session{ID: 5, Timeout: time.Second, Owner: znode.Owner{Member: 2}, Address: "10.0.0.1:1", Password: [16]byte{1}}
+		session := znode.Session{ID: 5, Timeout: time.Second, Owner: znode.SessionOwner{Member: 2}, Address: "10.0.0.1:1", Password: [16]byte{1}}
 		h.SessionOpened(session)
 		h.SessionMoved(session, 3)
-		h.SessionEnded(session, znode.End{Reason: znode.Killed, By: "me", Silent: 7 * time.Millisecond, Ephemerals: 4})
+		h.SessionEnded(session, znode.SessionEnd{Reason: znode.ReasonKilled, RequestedBy: "me", SilentFor: 7 * time.Millisecond, EphemeralCount: 4})
 		now := time.Now().UTC().Format("2006-01-02T15:04:05Z")
 		for _, want := range []string{
 			`{"kind":"created","at":"NOW","id":"0x5","member":2,"from":0,"address":"10.0.0.1:1","timeout_ms":1000,"reason":"","by":"","silent_ms":0,"ephemerals":0}`,
@@ -453,7 +453,7 @@ func TestEventsOfManySessions(t *testing.T) {
 		const n = 10_000
 		go func() {
 			for range n {
-				h.SessionEnded(znode.Session{}, znode.End{})
+				h.SessionEnded(znode.Session{}, znode.SessionEnd{})
 			}
 		}()
 		told, omitted := 0, int64(0)

@@ -24,7 +24,7 @@ type fakeOps struct {
 	watches  []api.Watch
 	paths    []api.Ephemeral
 	owner    api.Owner
-	ends     []znode.End
+	ends     []znode.SessionEnd
 	removals []api.Removal
 	buckets  api.Buckets
 	load     Load
@@ -90,12 +90,12 @@ func newFakeOps() *fakeOps {
 		},
 		paths: []api.Ephemeral{{Path: "/a"}, {Path: "/b/c"}},
 		owner: api.Owner{Kind: view.Ephemeral, ID: session.ID, Session: &session, Silent: silentThree},
-		ends: []znode.End{
+		ends: []znode.SessionEnd{
 			{
 				Number: 2, Session: 0x1000012f99a0001, Address: "10.0.0.1:46396", Member: 1, Leader: 2, Term: 4, AtMs: began.UnixMilli(), Zxid: 0x4000000a2,
-				Reason: znode.Killed, Silent: 3 * time.Second, Timeout: 15 * time.Second, Ephemerals: 2, By: "super from 127.0.0.1:1",
+				Reason: znode.ReasonKilled, SilentFor: 3 * time.Second, Timeout: 15 * time.Second, EphemeralCount: 2, RequestedBy: "super from 127.0.0.1:1",
 			},
-			{Number: 1, Session: 5, Reason: znode.Closed},
+			{Number: 1, Session: 5, Reason: znode.ReasonClosed},
 		},
 		shown: Node{
 			Data: []byte("é\x00"), Children: []string{"a", "é"}, More: true,
@@ -222,9 +222,9 @@ func (f *fakeOps) Buckets(context.Context) (api.Buckets, error) {
 	return b, f.err
 }
 
-func (f *fakeOps) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.End] {
+func (f *fakeOps) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
 	f.asked, f.id, f.address, f.before = "ends", session, address, before
-	return func(yield func(znode.End) bool) {
+	return func(yield func(znode.SessionEnd) bool) {
 		for _, e := range f.ends {
 			if (session == 0 || e.Session == session) && (before == 0 || e.Number < before) && !yield(e) {
 				return

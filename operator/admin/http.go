@@ -79,8 +79,8 @@ type HTTPSettings struct {
 // HTTPConfig configures an HTTP. A field without a default is required.
 type HTTPConfig struct {
 	HTTPSettings
-	SuperDigest string     // "super:" and the digest of the super user's password; "": there is none
-	Digest      digest.Alg // made that digest; default SHA1
+	SuperDigest string           // "super:" and the digest of the super user's password; "": there is none
+	Digest      digest.Algorithm // made that digest; default SHA1
 	Words       *Words
 	Source      Source
 	Operations  Operations

@@ -36,7 +36,7 @@ func full(c *clients.Connection) string {
 	var b strings.Builder
 	op := "NA"
 	if c.Replies > 0 {
-		op = c.Op.Short()
+		op = c.Op.Abbreviation()
 	}
 	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", brief(c), uint64(c.Session), op, c.Established.UnixMilli(), c.Timeout.Milliseconds())
 	if c.Xid >= 0 {

@@ -50,7 +50,7 @@ type Operations interface {
 	Load() Load
 	// Ends yields the ends of sessions that are kept, newest first: of one session unless it is 0, of the
 	// clients at an address unless it is "", and only those with a number below before unless it is 0.
-	Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.End]
+	Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd]
 	// KillSession ends a session, and returns when that is done or ctx ends. by, of at most znode.MaxBy
 	// bytes, says who asked. The error is a *Failure.
 	KillSession(ctx context.Context, id jute.SessionID, by string) error

@@ -9,11 +9,11 @@ import (
 )
 
 // endRow returns the end of a session as it is sent.
-func endRow(e znode.End) api.End {
+func endRow(e znode.SessionEnd) api.End {
 	return api.End{
-		ID: e.Session.String(), State: "ended", Ended: at(e.At()), Reason: e.Reason.String(), By: e.By, Address: e.Address,
-		Member: e.Member, Leader: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid), SilentMs: e.Silent.Milliseconds(),
-		TimeoutMs: e.Timeout.Milliseconds(), Ephemerals: e.Ephemerals, Number: e.Number,
+		ID: e.Session.String(), State: "ended", Ended: at(e.EndedAt()), Reason: e.Reason.String(), By: e.RequestedBy, Address: e.Address,
+		Member: e.Member, Leader: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid), SilentMs: e.SilentFor.Milliseconds(),
+		TimeoutMs: e.Timeout.Milliseconds(), Ephemerals: e.EphemeralCount, Number: e.Number,
 	}
 }
 

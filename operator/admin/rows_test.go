@@ -10,8 +10,8 @@ import (
 
 // Every key of an end gets its own field: no two are swapped, and none is left out.
 func TestEndKeepsItsFields(t *testing.T) {
-	got := endRow(znode.End{
-		Session: 1, Reason: znode.Expired, By: "b", Address: "a", Member: 2, Leader: 3, Term: 4, AtMs: 5, Zxid: 6, Silent: 7 * time.Millisecond, Timeout: 8 * time.Millisecond, Ephemerals: 9, Number: 10,
+	got := endRow(znode.SessionEnd{
+		Session: 1, Reason: znode.ReasonExpired, RequestedBy: "b", Address: "a", Member: 2, Leader: 3, Term: 4, AtMs: 5, Zxid: 6, SilentFor: 7 * time.Millisecond, Timeout: 8 * time.Millisecond, EphemeralCount: 9, Number: 10,
 	})
 	want := api.End{
 		ID: "0x1", State: "ended", Reason: "expired", By: "b", Address: "a", Member: 2, Leader: 3, Term: 4, Ended: time.UnixMilli(5).UTC(), Zxid: "0x6", SilentMs: 7, TimeoutMs: 8, Ephemerals: 9, Number: 10,

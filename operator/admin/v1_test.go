@@ -207,7 +207,7 @@ func TestV1Failures(t *testing.T) {
 // The ends are read page by page.
 func TestV1EndsPages(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
-	all := []znode.End{{Number: 9, Session: 9}, {Number: 8, Session: 8}, {Number: 7, Session: 7}}
+	all := []znode.SessionEnd{{Number: 9, Session: 9}, {Number: 8, Session: 8}, {Number: 7, Session: 7}}
 	opsOf(h).ends = all
 	from, got := "", ""
 	for range all {

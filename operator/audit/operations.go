@@ -123,7 +123,7 @@ var types = func() (names [jute.PersistentSequentialWithTTL + 1]string) {
 }()
 
 func typeOf(mode jute.CreateMode) string {
-	if !mode.Known() {
+	if !mode.IsKnown() {
 		return mode.String()
 	}
 	return types[mode]
@@ -141,7 +141,7 @@ func (l *Log) multi(e *Event, body []byte, r *znode.Result) {
 		if op.Op == jute.OpCheck {
 			continue // it changes nothing
 		}
-		if e.tellOperation(op); op.Op.Creates() {
+		if e.tellOperation(op); op.Op.IsCreate() {
 			e.Path = r.Multi[i].Path
 		}
 		l.line(e)
@@ -161,7 +161,7 @@ func (l *Log) decodeMulti(body []byte) (err error) {
 // tellOperation sets what an operation of a multi asks for.
 func (e *Event) tellOperation(op *jute.MultiOp) {
 	e.Operation, e.Path, e.Type = operations[operationAt(op.Op)].name, string(op.Path()), ""
-	if op.Op.Creates() {
+	if op.Op.IsCreate() {
 		e.Type = typeOf(op.Create.Flags)
 	}
 	if op.Op == jute.OpCreateContainer {

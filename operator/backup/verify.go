@@ -11,10 +11,10 @@ import (
 // Verify reads a whole backup with all checks: those of the file, those that a member makes before it takes a
 // snapshot, and whether the head says what the state is. It returns the head and the length of the backup in
 // bytes. Its memory does not grow with the nodes.
-func Verify(r io.Reader) (Head, int64, error) { return Read(r, znode.Visitor{}) }
+func Verify(r io.Reader) (Head, int64, error) { return Read(r, znode.ImageVisitor{}) }
 
 // Read does the same, and calls v with the parts of the state. What v got before an error cannot be trusted.
-func Read(r io.Reader, v znode.Visitor) (Head, int64, error) {
+func Read(r io.Reader, v znode.ImageVisitor) (Head, int64, error) {
 	b, err := NewReader(r)
 	if err != nil {
 		return Head{}, 0, err
@@ -25,7 +25,7 @@ func Read(r io.Reader, v znode.Visitor) (Head, int64, error) {
 
 // Verify reads the rest of a backup, as Read does, for a caller that has looked at the head. It returns the length of
 // the backup in bytes.
-func (b *Reader) Verify(v znode.Visitor) (int64, error) {
+func (b *Reader) Verify(v znode.ImageVisitor) (int64, error) {
 	found, digest, err := znode.ReadImage(b, v)
 	if b.err != nil && !errors.Is(b.err, io.EOF) {
 		err = b.err // it says where; the state only seems to be cut short there
@@ -37,7 +37,7 @@ func (b *Reader) Verify(v znode.Visitor) (int64, error) {
 }
 
 // compare returns an error if the head says something else than the state.
-func (h *Head) compare(found znode.Head, digest uint64) error {
+func (h *Head) compare(found znode.ImageHead, digest uint64) error {
 	for _, field := range []struct {
 		name      string
 		said, got any
@@ -45,8 +45,8 @@ func (h *Head) compare(found znode.Head, digest uint64) error {
 		{"index", h.Index, found.Index},
 		{"term", h.Term, found.Term.Term},
 		{"zxid", h.Zxid, found.Zxid},
-		{"nodes", uint64(h.Nodes), found.Nodes},
-		{"sessions", uint64(h.Sessions), found.Sessions},
+		{"nodes", uint64(h.Nodes), found.NodeCount},
+		{"sessions", uint64(h.Sessions), found.SessionCount},
 		{"digest", h.Digest, Digest(digest)},
 	} {
 		if field.said != field.got {

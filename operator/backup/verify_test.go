@@ -18,19 +18,19 @@ import (
 func sample(t testing.TB, change func(*Head)) []byte {
 	t.Helper()
 	var state bytes.Buffer
-	h := znode.Head{
-		Index: 7, Zxid: 3<<32 | 9, Now: 1767323045000, Term: znode.Term{Term: 3, Leader: 1, Index: 2}, Sessions: 1, Nodes: 6,
-		Members: []znode.Progress{{ID: 1, Boot: 5, Cursor: 2, Format: 1, Highest: 1<<56 | 1}},
+	h := znode.ImageHead{
+		Index: 7, Zxid: 3<<32 | 9, TimeMs: 1767323045000, Term: znode.Term{Term: 3, Leader: 1, Index: 2}, SessionCount: 1, NodeCount: 6,
+		Members: []znode.MemberProgress{{ID: 1, Boot: 5, Cursor: 2, Format: 1, HighestSession: 1<<56 | 1}},
 	}
 	w, err := znode.NewImageWriter(&state, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	errs := []error{w.Session(znode.Session{ID: 1<<56 | 1, Timeout: 10 * time.Second, Address: "10.0.0.7:1"})}
-	for _, n := range []znode.Node{
+	for _, n := range []znode.ImageNode{
 		{Path: "/"},
-		{Path: "/app", Data: []byte("hello"), Czxid: 3, Mzxid: 3, Pzxid: 4, Creates: 1},
-		{Path: "/app/lock", Czxid: 4, Mzxid: 4, Pzxid: 4, Owner: 1<<56 | 1},
+		{Path: "/app", Data: []byte("hello"), Czxid: 3, Mzxid: 3, Pzxid: 4, CreateCount: 1},
+		{Path: "/app/lock", Czxid: 4, Mzxid: 4, Pzxid: 4, OwnerSession: 1<<56 | 1},
 		{Path: "/zookeeper"},
 		{Path: "/zookeeper/config"},
 		{Path: "/zookeeper/quota"},
@@ -58,9 +58,9 @@ func TestVerify(t *testing.T) {
 		t.Errorf("head %+v, %d of %d bytes: %v", head, size, len(file), err)
 	}
 	var parts []string
-	_, _, err = Read(bytes.NewReader(file), znode.Visitor{
+	_, _, err = Read(bytes.NewReader(file), znode.ImageVisitor{
 		Session: func(s znode.Session) error { parts = append(parts, s.ID.String()); return nil },
-		Node:    func(n znode.Node) error { parts = append(parts, n.Path); return nil },
+		Node:    func(n znode.ImageNode) error { parts = append(parts, n.Path); return nil },
 	})
 	if want := "[0x100000000000001 / /app /app/lock /zookeeper /zookeeper/config /zookeeper/quota]"; err != nil || fmt.Sprint(parts) != want {
 		t.Errorf("%v: %v", parts, err)
@@ -102,7 +102,7 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Errorf("no state: %v", err)
 	}
 	stopped := errors.New("seen enough")
-	_, _, err := Read(bytes.NewReader(file), znode.Visitor{Node: func(znode.Node) error { return stopped }})
+	_, _, err := Read(bytes.NewReader(file), znode.ImageVisitor{Node: func(znode.ImageNode) error { return stopped }})
 	if !errors.Is(err, stopped) {
 		t.Errorf("a visitor that stops: %v", err)
 	}

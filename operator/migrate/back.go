@@ -26,7 +26,7 @@ type Losses struct {
 // epoch is a later one.
 func Back(image io.Reader, term uint64) (*datadir.State, Losses, error) {
 	b := back{state: datadir.NewState(), born: map[jute.SessionID]bool{}, bereft: map[string]bool{}}
-	h, _, err := znode.ReadImage(image, znode.Visitor{Head: b.head, Session: b.session, Node: b.node})
+	h, _, err := znode.ReadImage(image, znode.ImageVisitor{Head: b.head, Session: b.session, Node: b.node})
 	if err != nil {
 		return nil, Losses{}, fmt.Errorf("crossing: %w", err)
 	}
@@ -47,7 +47,7 @@ type back struct {
 	losses Losses
 }
 
-func (b *back) head(h znode.Head) error {
+func (b *back) head(h znode.ImageHead) error {
 	b.state.Zxid = h.Zxid
 	return nil
 }
@@ -72,27 +72,27 @@ func (b *back) session(s znode.Session) error {
 	return nil
 }
 
-func (b *back) node(n znode.Node) error {
+func (b *back) node(n znode.ImageNode) error {
 	to := datadir.Node{
 		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
-		Version: n.Version, Aversion: n.Aversion, Creates: n.Creates,
+		Version: n.Version, Aversion: n.Aversion, Creates: n.CreateCount,
 	}
 	switch {
-	case n.Owner != 0:
-		if _, lives := b.state.Sessions[n.Owner]; !lives {
+	case n.OwnerSession != 0:
+		if _, lives := b.state.Sessions[n.OwnerSession]; !lives {
 			b.losses.Ended++
 			b.bereft[path.Dir(n.Path)] = true
 			return nil
 		}
-		if b.born[n.Owner] {
+		if b.born[n.OwnerSession] {
 			b.losses.BornEphemerals++
 		}
-		to.Owner = int64(n.Owner)
+		to.Owner = int64(n.OwnerSession)
 	case n.Container:
 		to.Owner = datadir.ContainerOwner
-	case n.TTL != 0:
+	case n.TTLMs != 0:
 		b.losses.TTLs++
-		to.Owner = datadir.TTLOwner(n.TTL)
+		to.Owner = datadir.TTLOwner(n.TTLMs)
 	}
 	if n.Path == configPath && (n.Mzxid == 0 || n.Version < 0) { // ZooKeeper writes its own text when it starts
 		to.Data, to.Mzxid, to.Mtime, to.Version = []byte{}, 0, 0, 0

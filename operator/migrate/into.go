@@ -38,10 +38,10 @@ func (p *Plan) Write(w io.Writer) (digest uint64, err error) {
 }
 
 // Head returns the head of the image.
-func (p *Plan) Head() znode.Head {
-	return znode.Head{
-		Index: firstIndex, Zxid: p.Zxid, Now: p.Now, Term: znode.Term{Term: p.Term, Index: firstIndex},
-		Members: p.highest(), Sessions: uint64(p.Sessions), Nodes: uint64(p.Nodes),
+func (p *Plan) Head() znode.ImageHead {
+	return znode.ImageHead{
+		Index: firstIndex, Zxid: p.Zxid, TimeMs: p.Now, Term: znode.Term{Term: p.Term, Index: firstIndex},
+		Members: p.highest(), SessionCount: uint64(p.Sessions), NodeCount: uint64(p.Nodes),
 	}
 }
 
@@ -50,23 +50,23 @@ func (p *Plan) Head() znode.Head {
 func (p *Plan) session(id jute.SessionID) znode.Session {
 	return znode.Session{
 		ID: id, Timeout: time.Duration(p.state.Sessions[id]) * time.Millisecond, Password: datadir.Password(id),
-		Since: firstIndex, CreatedMs: p.Now,
+		OwnerIndex: firstIndex, CreatedMs: p.Now,
 	}
 }
 
 // node returns a node as an image has it.
-func (p *Plan) node(n *datadir.Node) znode.Node {
-	to := znode.Node{
+func (p *Plan) node(n *datadir.Node) znode.ImageNode {
+	to := znode.ImageNode{
 		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
-		Version: n.Version, Aversion: n.Aversion, Creates: n.Creates,
+		Version: n.Version, Aversion: n.Aversion, CreateCount: n.Creates,
 	}
 	switch p.state.Kind(n) {
 	case datadir.Ephemeral:
-		to.Owner = jute.SessionID(n.Owner)
+		to.OwnerSession = jute.SessionID(n.Owner)
 	case datadir.Container:
 		to.Container = true
 	case datadir.TTL:
-		to.TTL = n.TTL()
+		to.TTLMs = n.TTL()
 	}
 	if n.Path == configPath && !setByClient(n) { // every member keeps its own text there
 		to.Data, to.Mzxid, to.Mtime, to.Version = nil, 0, 0, 0

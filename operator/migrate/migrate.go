@@ -142,7 +142,7 @@ func (p *Plan) examineACL(n *datadir.Node) {
 	for _, e := range n.ACL {
 		scheme := string(e.ID.Scheme)
 		switch {
-		case !znode.CanHold(e):
+		case !znode.ValidACLEntry(e):
 			if p.refusedACLs[scheme] == nil {
 				p.refusedACLs[scheme] = &refusedACL{first: n.Path}
 			}
@@ -164,14 +164,14 @@ func setByClient(n *datadir.Node) bool { return n.Mzxid != 0 && n.Version >= 0 }
 
 // highest returns the greatest session id of each upper byte, by that byte. Members whose id is that byte make no
 // session with an id up to it.
-func (p *Plan) highest() (members []znode.Progress) {
+func (p *Plan) highest() (members []znode.MemberProgress) {
 	var greatest [256]uint64
 	for id := range p.state.Sessions {
 		greatest[uint64(id)>>56] = max(greatest[uint64(id)>>56], uint64(id))
 	}
 	for id, highest := range greatest {
 		if highest != 0 {
-			members = append(members, znode.Progress{ID: uint32(id), Highest: jute.SessionID(highest)})
+			members = append(members, znode.MemberProgress{ID: uint32(id), HighestSession: jute.SessionID(highest)})
 		}
 	}
 	return members

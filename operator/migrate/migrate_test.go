@@ -127,12 +127,12 @@ func TestThereAndBack(t *testing.T) {
 func TestImageIsAState(t *testing.T) {
 	_, there := image(t, sample(t))
 	s := znode.New(znode.Config{})
-	if err := s.Restore(bytes.NewReader(there)); err != nil {
+	if err := s.RestoreSnapshot(bytes.NewReader(there)); err != nil {
 		t.Fatal(err)
 	}
 	for id, timeout := range map[jute.SessionID]time.Duration{first: 10 * time.Second, second: 4 * time.Second} {
 		got, ok := s.Session(id)
-		if want := (znode.Session{ID: id, Timeout: timeout, Password: datadir.Password(id), Since: firstIndex, CreatedMs: 99_000}); !ok || got != want {
+		if want := (znode.Session{ID: id, Timeout: timeout, Password: datadir.Password(id), OwnerIndex: firstIndex, CreatedMs: 99_000}); !ok || got != want {
 			t.Errorf("session %v is %+v, want %+v", id, got, want)
 		}
 		if highest := s.HighestSession(uint32(uint64(id) >> 56)); highest != id {
@@ -179,7 +179,7 @@ func TestConfigurationNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, there := image(t, s)
-	if err := znode.New(znode.Config{}).Restore(bytes.NewReader(there)); err != nil || p.Nodes != 4 || len(p.Dropped) > 0 {
+	if err := znode.New(znode.Config{}).RestoreSnapshot(bytes.NewReader(there)); err != nil || p.Nodes != 4 || len(p.Dropped) > 0 {
 		t.Errorf("%v, %+v", err, p.Findings)
 	}
 	s = sample(t)
@@ -209,11 +209,11 @@ func TestConfigurationNode(t *testing.T) {
 func TestListDoesNotGoBack(t *testing.T) {
 	var b bytes.Buffer
 	list := serverlist.List{{ID: 1, Host: "a", QuorumPort: 1, ElectionPort: 2}}
-	w, err := znode.NewImageWriter(&b, znode.Head{Zxid: 9, Roster: znode.Roster{Version: 9, Servers: list}, Nodes: 4})
+	w, err := znode.NewImageWriter(&b, znode.ImageHead{Zxid: 9, ServerList: znode.ServerList{Version: 9, Servers: list}, NodeCount: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []znode.Node{
+	for _, n := range []znode.ImageNode{
 		{Path: "/"},
 		{Path: "/zookeeper"},
 		{Path: "/zookeeper/config", Data: []byte(list.Config(9)), Mzxid: 9, Mtime: 7, Version: -1},
@@ -271,14 +271,14 @@ func TestExamineRefuses(t *testing.T) {
 func TestBackCounts(t *testing.T) {
 	p, _ := image(t, sample(t))
 	h := p.Head()
-	h.Members, h.Unswept, h.Sessions, h.Nodes = []znode.Progress{{ID: 1, Highest: first + 2}}, 1, 2, 7
+	h.Members, h.UnsweptCount, h.SessionCount, h.NodeCount = []znode.MemberProgress{{ID: 1, HighestSession: first + 2}}, 1, 2, 7
 	var b bytes.Buffer
 	w, err := znode.NewImageWriter(&b, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := func(path string, owner jute.SessionID) znode.Node {
-		return znode.Node{Path: path, ACL: jute.OpenACL, Owner: owner}
+	node := func(path string, owner jute.SessionID) znode.ImageNode {
+		return znode.ImageNode{Path: path, ACL: jute.OpenACL, OwnerSession: owner}
 	}
 	for _, err := range []error{
 		w.Session(znode.Session{ID: first, Timeout: time.Second, Password: datadir.Password(first)}),

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// Alg is a hash function. The zero value is SHA1, ZooKeeper's default.
-type Alg uint8
+// Algorithm is a hash function. The zero value is SHA1, ZooKeeper's default.
+type Algorithm uint8
 
-// algorithm is what is known about an Alg.
-type algorithm struct {
-	name  string // Java's
-	alias string // another name that Java takes
-	size  int    // bytes of a hash
-	make  func() hash.Hash
+// algorithmInfo is what is known about an Alg.
+type algorithmInfo struct {
+	name     string // Java's
+	alias    string // another name that Java takes
+	hashSize int    // bytes of a hash
+	newHash  func() hash.Hash
 }
 
 // algorithms has each Alg at its place. They are those of Java 17, except MD2 and MD5.
-var algorithms = [...]algorithm{
+var algorithms = [...]algorithmInfo{
 	{"SHA1", "SHA", sha1.Size, sha1.New},
 	{"SHA-224", "SHA224", sha256.Size224, sha256.New224},
 	{"SHA-256", "SHA256", sha256.Size, sha256.New},
@@ -39,8 +39,8 @@ var algorithms = [...]algorithm{
 	{"SHA3-512", "", 64, func() hash.Hash { return sha3.New512() }},
 }
 
-// Allowed names every algorithm, for errors and help.
-var Allowed = func() string {
+// AlgorithmNames names every algorithm, for errors and help.
+var AlgorithmNames = func() string {
 	var names []string
 	for _, a := range algorithms {
 		names = append(names, a.name)
@@ -49,36 +49,36 @@ var Allowed = func() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }()
 
-// Parse returns the algorithm with a name, in any case of letters, as Java does. The error says which there are.
-func Parse(name string) (Alg, error) {
+// ParseAlgorithm returns the algorithm with a name, in any case of letters, as Java does. The error says which there are.
+func ParseAlgorithm(name string) (Algorithm, error) {
 	upper := strings.ToUpper(name)
 	if upper == "SHA-1" {
 		return 0, nil
 	}
 	for i, a := range algorithms {
 		if upper == a.name || upper == a.alias && upper != "" {
-			return Alg(i), nil
+			return Algorithm(i), nil
 		}
 	}
-	return 0, fmt.Errorf("allowed is %s", Allowed)
+	return 0, fmt.Errorf("allowed is %s", AlgorithmNames)
 }
 
 // String returns Java's name of the algorithm.
-func (a Alg) String() string {
+func (a Algorithm) String() string {
 	if int(a) >= len(algorithms) {
 		return fmt.Sprintf("alg(%d)", uint8(a))
 	}
 	return algorithms[a].name
 }
 
-// Size returns how many bytes a hash has.
-func (a Alg) Size() int { return algorithms[a].size }
+// HashSize returns how many bytes a hash has.
+func (a Algorithm) HashSize() int { return algorithms[a].hashSize }
 
-// ID returns the identity that a "user:password" text gives: the user and the base64 of a hash of the whole text.
+// IdentityOf returns the identity that a "user:password" text gives: the user and the base64 of a hash of the whole text.
 // Without a colon, the whole text is the user.
-func (a Alg) ID(text string) string {
+func (a Algorithm) IdentityOf(text string) string {
 	user, _, _ := strings.Cut(text, ":")
-	h := algorithms[a].make()
+	h := algorithms[a].newHash()
 	_, _ = h.Write([]byte(text)) // a hash takes everything
 	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
@@ -94,9 +94,9 @@ func Fingerprint(id string) string {
 	return hex.EncodeToString(sum[:fingerprintDigits/2])
 }
 
-// Fits reports whether id, as ID returns it, has a hash of this algorithm's length.
-func (a Alg) Fits(id string) bool {
+// HasHashSize reports whether id, as ID returns it, has a hash of this algorithm's length.
+func (a Algorithm) HasHashSize(id string) bool {
 	_, sum, _ := strings.Cut(id, ":")
 	raw, err := base64.StdEncoding.DecodeString(sum)
-	return err == nil && len(raw) == a.Size()
+	return err == nil && len(raw) == a.HashSize()
 }

@@ -28,22 +28,22 @@ var measured = map[string]string{
 
 // Every algorithm makes the digests that ZooKeeper makes.
 func TestAsZooKeeper(t *testing.T) {
-	seen := map[Alg]bool{}
+	seen := map[Algorithm]bool{}
 	for name, want := range measured {
-		a, err := Parse(name)
+		a, err := ParseAlgorithm(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		seen[a] = true
-		if got := a.ID("super:secret"); got != "super:"+want {
+		if got := a.IdentityOf("super:secret"); got != "super:"+want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 		raw, err := base64.StdEncoding.DecodeString(want)
-		if err != nil || len(raw) != a.Size() || !a.Fits("super:"+want) || a.Fits("super:"+want+"AAAA") || a.Fits("super:!") {
-			t.Errorf("%s: a hash has %d bytes", name, a.Size())
+		if err != nil || len(raw) != a.HashSize() || !a.HasHashSize("super:"+want) || a.HasHashSize("super:"+want+"AAAA") || a.HasHashSize("super:!") {
+			t.Errorf("%s: a hash has %d bytes", name, a.HashSize())
 		}
-		if again, err := Parse(a.String()); err != nil || again != a {
+		if again, err := ParseAlgorithm(a.String()); err != nil || again != a {
 			t.Errorf("%v is read as %v, %v", a, again, err)
 		}
 	}
@@ -51,21 +51,21 @@ func TestAsZooKeeper(t *testing.T) {
 		t.Errorf("%d algorithms, of which %d were tested", len(algorithms), len(seen))
 	}
 	for _, name := range []string{"", "MD5", "MD2", "SHA-3", "SHA-1024", "SHA1 "} {
-		if _, err := Parse(name); err == nil || !strings.Contains(err.Error(), "allowed is SHA1, SHA-224, ") {
+		if _, err := ParseAlgorithm(name); err == nil || !strings.Contains(err.Error(), "allowed is SHA1, SHA-224, ") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if got := Alg(0).ID("nobody"); !strings.HasPrefix(got, "nobody:") {
+	if got := Algorithm(0).IdentityOf("nobody"); !strings.HasPrefix(got, "nobody:") {
 		t.Error(got)
 	}
-	if got := Alg(200).String(); got != "alg(200)" {
+	if got := Algorithm(200).String(); got != "alg(200)" {
 		t.Error(got)
 	}
 }
 
 // A fingerprint is what sha256sum prints of the scheme and the identity, as docs/audit.md says.
 func TestFingerprint(t *testing.T) {
-	if got := Fingerprint(Alg(0).ID("super:secret")); got != "79fd7e16" {
+	if got := Fingerprint(Algorithm(0).IdentityOf("super:secret")); got != "79fd7e16" {
 		t.Error(got)
 	}
 }

@@ -14,8 +14,8 @@ type ACL struct {
 	ID    ID
 }
 
-// minACL is the size of the smallest ACL: permissions and two empty strings.
-const minACL = 4 + 2*minString
+// minACLSize is the size of the smallest ACL: permissions and two empty strings.
+const minACLSize = 4 + 2*minStringSize
 
 // OpenACL gives everyone every permission. It is shared: never change it.
 var OpenACL = []ACL{{Perms: PermAll, ID: ID{Scheme: []byte("world"), ID: []byte("anyone")}}}
@@ -31,8 +31,8 @@ func (a ACL) Append(b []byte) []byte {
 	return a.ID.Append(AppendInt32(b, int32(a.Perms)))
 }
 
-// SameACL reports whether two lists have equal entries in the same order.
-func SameACL(a, b []ACL) bool {
+// EqualACLs reports whether two lists have equal entries in the same order.
+func EqualACLs(a, b []ACL) bool {
 	return slices.EqualFunc(a, b, func(x, y ACL) bool {
 		return x.Perms == y.Perms && bytes.Equal(x.ID.Scheme, y.ID.Scheme) && bytes.Equal(x.ID.ID, y.ID.ID) &&
 			(x.ID.Scheme == nil) == (y.ID.Scheme == nil) && (x.ID.ID == nil) == (y.ID.ID == nil)
@@ -74,12 +74,12 @@ const (
 // permOf has the permissions at the same places.
 const permLetters = "cdrwa"
 
-var permOf = [len(permLetters)]Perm{PermCreate, PermDelete, PermRead, PermWrite, PermAdmin}
+var permsByLetter = [len(permLetters)]Perm{PermCreate, PermDelete, PermRead, PermWrite, PermAdmin}
 
 // Letters returns the permissions as letters of cdrwa. Unknown bits have none.
 func (p Perm) Letters() string {
 	var b strings.Builder
-	for i, perm := range permOf {
+	for i, perm := range permsByLetter {
 		if p&perm != 0 {
 			b.WriteByte(permLetters[i])
 		}
@@ -99,21 +99,21 @@ func (p Perm) String() string {
 func ParsePerms(letters string) (p Perm, err error) {
 	for i := range len(letters) {
 		at := strings.IndexByte(permLetters, letters[i])
-		if at < 0 || p&permOf[at] != 0 {
+		if at < 0 || p&permsByLetter[at] != 0 {
 			return 0, fmt.Errorf("permissions %.40q; allowed are letters of %s, each once", letters, permLetters)
 		}
-		p |= permOf[at]
+		p |= permsByLetter[at]
 	}
 	return p, nil
 }
 
 // readACLs reads a vector of ACLs into the memory of dst.
 func (d *Decoder) readACLs(dst []ACL) []ACL {
-	n, null := d.ReadCount(minACL)
+	n, null := d.ReadCount(minACLSize)
 	if null {
 		return nil
 	}
-	dst = sized(dst, n)
+	dst = sliceOfLen(dst, n)
 	for i := range dst {
 		dst[i].Decode(d)
 	}

@@ -43,12 +43,12 @@ type WhoAmIResponse struct {
 
 // Decode reads the record.
 func (r *WhoAmIResponse) Decode(d *Decoder) {
-	n, null := d.ReadCount(minClientInfo)
+	n, null := d.ReadCount(minClientInfoSize)
 	if null {
 		r.ClientInfo = nil
 		return
 	}
-	r.ClientInfo = sized(r.ClientInfo, n)
+	r.ClientInfo = sliceOfLen(r.ClientInfo, n)
 	for i := range r.ClientInfo {
 		r.ClientInfo[i].Decode(d)
 	}
@@ -84,5 +84,5 @@ func (r ClientInfo) Append(b []byte) []byte {
 	return AppendBytes(b, r.User)
 }
 
-// minClientInfo is the size of the smallest ClientInfo: two empty strings.
-const minClientInfo = 2 * minString
+// minClientInfoSize is the size of the smallest ClientInfo: two empty strings.
+const minClientInfoSize = 2 * minStringSize

@@ -63,7 +63,7 @@ func (r ConnectResponse) Append(b []byte) []byte {
 // readLast reads a bool that may be missing at the end of the frame, and reports whether it is
 // present.
 func (d *Decoder) readLast() (v, present bool) {
-	if len(d.rest) == 0 {
+	if len(d.unread) == 0 {
 		return false, false
 	}
 	return d.ReadBool(), true

@@ -27,8 +27,8 @@ import (
 
 // These errors say why a frame cannot be decoded.
 var (
-	// errShort says that the frame ends within a value.
-	errShort = errors.New("jute: frame ends within a value")
+	// errShortFrame says that the frame ends within a value.
+	errShortFrame = errors.New("jute: frame ends within a value")
 	// errLength says that a string or buffer has a length below -1, or that a vector has more
 	// elements than fit into the rest of the frame.
 	errLength = errors.New("jute: impossible length")
@@ -37,46 +37,46 @@ var (
 // Decoder reads the values of one frame in order. It keeps its first error; after that, every read
 // returns the zero value. So read a whole record and check Err once.
 type Decoder struct {
-	rest []byte // not yet read; nil after an error
-	err  error
+	unread []byte // not yet read; nil after an error
+	err    error
 }
 
 // NewDecoder returns a Decoder at the start of frame. The frame must not change while values read
 // from it are in use.
 func NewDecoder(frame []byte) Decoder {
-	return Decoder{rest: frame}
+	return Decoder{unread: frame}
 }
 
 // ReadBool reads one byte. Any value but 0 is true.
 func (d *Decoder) ReadBool() bool {
-	if len(d.rest) < 1 {
-		d.fail(errShort)
+	if len(d.unread) < 1 {
+		d.setError(errShortFrame)
 		return false
 	}
-	v := d.rest[0] != 0
-	d.rest = d.rest[1:]
+	v := d.unread[0] != 0
+	d.unread = d.unread[1:]
 	return v
 }
 
 // ReadInt32 reads an int.
 func (d *Decoder) ReadInt32() int32 {
-	if len(d.rest) < 4 {
-		d.fail(errShort)
+	if len(d.unread) < 4 {
+		d.setError(errShortFrame)
 		return 0
 	}
-	v := binary.BigEndian.Uint32(d.rest)
-	d.rest = d.rest[4:]
+	v := binary.BigEndian.Uint32(d.unread)
+	d.unread = d.unread[4:]
 	return int32(v)
 }
 
 // ReadInt64 reads a long.
 func (d *Decoder) ReadInt64() int64 {
-	if len(d.rest) < 8 {
-		d.fail(errShort)
+	if len(d.unread) < 8 {
+		d.setError(errShortFrame)
 		return 0
 	}
-	v := binary.BigEndian.Uint64(d.rest)
-	d.rest = d.rest[8:]
+	v := binary.BigEndian.Uint64(d.unread)
+	d.unread = d.unread[8:]
 	return int64(v)
 }
 
@@ -88,14 +88,14 @@ func (d *Decoder) ReadBytes() []byte {
 	case d.err != nil || n == -1:
 		return nil
 	case n < 0:
-		d.fail(errLength)
+		d.setError(errLength)
 		return nil
-	case n > len(d.rest):
-		d.fail(errShort)
+	case n > len(d.unread):
+		d.setError(errShortFrame)
 		return nil
 	}
-	v := d.rest[:n:n]
-	d.rest = d.rest[n:]
+	v := d.unread[:n:n]
+	d.unread = d.unread[n:]
 	return v
 }
 
@@ -109,8 +109,8 @@ func (d *Decoder) ReadCount(size int) (n int, null bool) {
 		return 0, true
 	case n < 0:
 		return 0, false
-	case n > len(d.rest)/max(size, 1):
-		d.fail(errLength)
+	case n > len(d.unread)/max(size, 1):
+		d.setError(errLength)
 		return 0, true
 	}
 	return n, false
@@ -123,47 +123,47 @@ func (d *Decoder) Err() error {
 
 // Rest returns the bytes not yet read, or nil after an error. They refer to the frame.
 func (d *Decoder) Rest() []byte {
-	return d.rest
+	return d.unread
 }
 
-// take reads n bytes. It returns nil if the frame does not have them.
-func (d *Decoder) take(n int) []byte {
-	if len(d.rest) < n {
-		d.fail(errShort)
+// takeBytes reads n bytes. It returns nil if the frame does not have them.
+func (d *Decoder) takeBytes(n int) []byte {
+	if len(d.unread) < n {
+		d.setError(errShortFrame)
 		return nil
 	}
-	v := d.rest[:n:n]
-	d.rest = d.rest[n:]
+	v := d.unread[:n:n]
+	d.unread = d.unread[n:]
 	return v
 }
 
 // readStrings reads a vector of strings into the memory of dst.
 func (d *Decoder) readStrings(dst [][]byte) [][]byte {
-	n, null := d.ReadCount(minString)
+	n, null := d.ReadCount(minStringSize)
 	if null {
 		return nil
 	}
-	dst = sized(dst, n)
+	dst = sliceOfLen(dst, n)
 	for i := range dst {
 		dst[i] = d.ReadBytes()
 	}
 	return dst
 }
 
-// fail keeps err as the Decoder's error unless it already has one.
-func (d *Decoder) fail(err error) {
+// setError keeps err as the Decoder's error unless it already has one.
+func (d *Decoder) setError(err error) {
 	if d.err == nil {
 		d.err = err
 	}
-	d.rest = nil
+	d.unread = nil
 }
 
-// minString is the size of the smallest string or buffer: a length and no bytes.
-const minString = 4
+// minStringSize is the size of the smallest string or buffer: a length and no bytes.
+const minStringSize = 4
 
-// sized returns a slice of n elements, in the memory of s if that suffices. It is never nil, and
+// sliceOfLen returns a slice of n elements, in the memory of s if that suffices. It is never nil, and
 // its elements may still hold old values.
-func sized[T any](s []T, n int) []T {
+func sliceOfLen[T any](s []T, n int) []T {
 	if s == nil || cap(s) < n {
 		return make([]T, n)
 	}

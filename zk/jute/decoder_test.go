@@ -18,13 +18,13 @@ func TestDecoderReadBytes(t *testing.T) {
 		{name: "null", frame: []byte{0xff, 0xff, 0xff, 0xff}},
 		{name: "path", frame: []byte{0, 0, 0, 2, '/', 'a'}, want: []byte("/a")},
 		{name: "more behind it", frame: []byte{0, 0, 0, 1, '/', 'a'}, want: []byte("/")},
-		{name: "length past the end", frame: []byte{0, 0, 0, 9, '/'}, err: errShort},
-		{name: "length one past the end", frame: []byte{0, 0, 0, 2, '/'}, err: errShort},
-		{name: "greatest length", frame: []byte{0x7f, 0xff, 0xff, 0xff, '/'}, err: errShort},
+		{name: "length past the end", frame: []byte{0, 0, 0, 9, '/'}, err: errShortFrame},
+		{name: "length one past the end", frame: []byte{0, 0, 0, 2, '/'}, err: errShortFrame},
+		{name: "greatest length", frame: []byte{0x7f, 0xff, 0xff, 0xff, '/'}, err: errShortFrame},
 		{name: "length of -2", frame: []byte{0xff, 0xff, 0xff, 0xfe, '/'}, err: errLength},
 		{name: "least length", frame: []byte{0x80, 0, 0, 0, '/'}, err: errLength},
-		{name: "half a length", frame: []byte{0, 0}, err: errShort},
-		{name: "nothing", frame: nil, err: errShort},
+		{name: "half a length", frame: []byte{0, 0}, err: errShortFrame},
+		{name: "nothing", frame: nil, err: errShortFrame},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -118,8 +118,8 @@ func TestDecoderShort(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := NewDecoder(bytes.Repeat([]byte{1}, tt.size-1))
-			if zero := tt.read(&d); !zero || !errors.Is(d.Err(), errShort) {
-				t.Errorf("zero: %t, Err() = %v, want true, %v", zero, d.Err(), errShort)
+			if zero := tt.read(&d); !zero || !errors.Is(d.Err(), errShortFrame) {
+				t.Errorf("zero: %t, Err() = %v, want true, %v", zero, d.Err(), errShortFrame)
 			}
 		})
 	}

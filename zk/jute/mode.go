@@ -39,14 +39,14 @@ func (m CreateMode) IsTTL() bool {
 // MaxTTL is the longest time to live, in ms: ZooKeeper stores it in 40 bits.
 const MaxTTL = 1<<40 - 1
 
-// Known reports whether m is one of the modes above.
-func (m CreateMode) Known() bool {
+// IsKnown reports whether m is one of the modes above.
+func (m CreateMode) IsKnown() bool {
 	return m >= Persistent && m <= PersistentSequentialWithTTL
 }
 
 // String returns ZooKeeper's name of the mode, or its number if it has none.
 func (m CreateMode) String() string {
-	if !m.Known() {
+	if !m.IsKnown() {
 		return "mode(" + strconv.Itoa(int(m)) + ")"
 	}
 	return modeNames[m]

@@ -45,7 +45,7 @@ func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 			dst = append(dst, MultiOp{})
 		}
 		op := &dst[len(dst)-1]
-		if !op.decode(h.Type, d) {
+		if !op.decodeBody(h.Type, d) {
 			return dst[:0], fmt.Errorf("%w: %v", errMulti, h.Type)
 		}
 		switch w := h.Type.IsWrite(); {
@@ -57,17 +57,17 @@ func DecodeMulti(d *Decoder, dst []MultiOp) ([]MultiOp, error) {
 	}
 }
 
-// CountMulti returns how many operations a multi in body has, up to the end mark or to the first
+// CountMultiOps returns how many operations a multi in body has, up to the end mark or to the first
 // byte that cannot be read. It needs no memory in proportion to them.
-func CountMulti(body []byte) (n int) {
-	EachOfMulti(body, func(*MultiOp) bool { n++; return true })
+func CountMultiOps(body []byte) (n int) {
+	EachMultiOp(body, func(*MultiOp) bool { n++; return true })
 	return n
 }
 
-// EachOfMulti calls do for each operation of a multi in body, up to the end mark, to the first byte that cannot be read, or until
+// EachMultiOp calls do for each operation of a multi in body, up to the end mark, to the first byte that cannot be read, or until
 // do returns false. It reports whether the end mark was reached. The operation is valid during the call. EachOfMulti needs no
 // memory in proportion to their number.
-func EachOfMulti(body []byte, do func(*MultiOp) (more bool)) (whole bool) {
+func EachMultiOp(body []byte, do func(*MultiOp) (more bool)) (whole bool) {
 	d := NewDecoder(body)
 	var op MultiOp
 	for {
@@ -76,15 +76,15 @@ func EachOfMulti(body []byte, do func(*MultiOp) (more bool)) (whole bool) {
 		if d.Err() != nil || h.Done {
 			return h.Done
 		}
-		if !op.decode(h.Type, &d) || d.Err() != nil || !do(&op) {
+		if !op.decodeBody(h.Type, &d) || d.Err() != nil || !do(&op) {
 			return false
 		}
 	}
 }
 
-// decode reads the body of an operation of type t. It reports whether a multi may hold
+// decodeBody reads the body of an operation of type t. It reports whether a multi may hold
 // one.
-func (op *MultiOp) decode(t Op, d *Decoder) bool {
+func (op *MultiOp) decodeBody(t Op, d *Decoder) bool {
 	acl := op.Create.ACL // kept for its memory
 	*op = MultiOp{Op: t}
 	switch t {
@@ -134,7 +134,7 @@ func (op *MultiOp) Path() []byte {
 func AppendMulti(b []byte, ops []MultiOp) []byte {
 	for i := range ops {
 		op := &ops[i]
-		b = MultiHeader{Type: op.Op, Err: multiErr}.Append(b)
+		b = MultiHeader{Type: op.Op, Err: unusedMultiErr}.Append(b)
 		switch op.Op {
 		case OpCreate, OpCreate2, OpCreateContainer:
 			b = op.Create.Append(b)
@@ -157,7 +157,7 @@ func AppendMulti(b []byte, ops []MultiOp) []byte {
 
 // AppendMultiEnd appends the mark after the last operation or result of a multi.
 func AppendMultiEnd(b []byte) []byte {
-	return MultiHeader{Type: OpError, Done: true, Err: multiErr}.Append(b)
+	return MultiHeader{Type: OpError, Done: true, Err: unusedMultiErr}.Append(b)
 }
 
 // MultiHeader precedes each operation and each result of a multi. If Done is set, it is the end
@@ -168,8 +168,8 @@ type MultiHeader struct {
 	Err  Code // in a result
 }
 
-// multiErr is the value of MultiHeader.Err where the field has no meaning.
-const multiErr Code = -1
+// unusedMultiErr is the value of MultiHeader.Err where the field has no meaning.
+const unusedMultiErr Code = -1
 
 // Decode reads the record.
 func (h *MultiHeader) Decode(d *Decoder) {

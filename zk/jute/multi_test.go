@@ -67,10 +67,10 @@ func TestDecodeMulti(t *testing.T) {
 		{name: "error that is no end mark", frame: AppendMulti(nil, all(OpError)), err: errMulti},
 		{name: "unknown type", frame: AppendMulti(nil, all(99)), err: errMulti},
 		{name: "the log's own", frame: AppendMulti(nil, all(OpAttach)), err: errMulti},
-		{name: "nothing", frame: nil, err: errShort},
-		{name: "no end mark", frame: body(writes), err: errShort},
-		{name: "end mark cut short", frame: AppendMulti(nil, writes)[:len(AppendMulti(nil, writes))-1], err: errShort},
-		{name: "last body cut short", frame: body(writes)[:len(body(writes))-1], err: errShort},
+		{name: "nothing", frame: nil, err: errShortFrame},
+		{name: "no end mark", frame: body(writes), err: errShortFrame},
+		{name: "end mark cut short", frame: AppendMulti(nil, writes)[:len(AppendMulti(nil, writes))-1], err: errShortFrame},
+		{name: "last body cut short", frame: body(writes)[:len(body(writes))-1], err: errShortFrame},
 		{name: "2^31-1 ACLs", frame: huge, err: errLength},
 	}
 	// All cases decode into the same memory, so each also shows that nothing of the previous one
@@ -108,7 +108,7 @@ func FuzzDecodeMulti(f *testing.F) {
 		if (err == nil) != (err2 == nil) || len(ops) != len(reused) || len(ops) > 0 && !reflect.DeepEqual(ops, reused) {
 			t.Fatalf("depends on the memory around the frame: %+v, %v and %+v, %v", ops, err, reused, err2)
 		}
-		if n := CountMulti(input); err == nil && n != len(ops) {
+		if n := CountMultiOps(input); err == nil && n != len(ops) {
 			t.Fatalf("%d operations counted, %d decoded", n, len(ops))
 		}
 		if err != nil {

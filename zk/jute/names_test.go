@@ -200,7 +200,7 @@ func TestOpIsWrite(t *testing.T) {
 // Each opcode is in the table once, and each record that the table makes is a new one.
 func TestOperationTable(t *testing.T) {
 	seen := map[Op]bool{}
-	for op := range Ops() {
+	for op := range AllOps() {
 		if seen[op] {
 			t.Errorf("%v is in the table twice", op)
 		}
@@ -217,7 +217,7 @@ func TestOperationTable(t *testing.T) {
 		}
 	}
 	for _, op := range []Op{leastOp - 1, greatestOp + 1, 10, math.MinInt32, math.MaxInt32} {
-		if op.Class() != ClassOther || op.IsWrite() || op.NewRequest() != nil || op.NewResponse() != nil || op.Short() != "NA" {
+		if op.Class() != ClassOther || op.IsWrite() || op.NewRequest() != nil || op.NewResponse() != nil || op.Abbreviation() != "NA" {
 			t.Errorf("%v: an unknown opcode has a property of a known one", op)
 		}
 	}
@@ -290,7 +290,7 @@ func TestCreateModes(t *testing.T) {
 		6: {sequential: true, ttl: true, known: true},
 	}
 	for m := CreateMode(-1); m <= 9; m++ {
-		if got := (kind{m.IsEphemeral(), m.IsSequential(), m.IsContainer(), m.IsTTL(), m.Known()}); got != want[m] {
+		if got := (kind{m.IsEphemeral(), m.IsSequential(), m.IsContainer(), m.IsTTL(), m.IsKnown()}); got != want[m] {
 			t.Errorf("%v: %+v, want %+v", m, got, want[m])
 		}
 	}

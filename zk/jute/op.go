@@ -83,53 +83,53 @@ type Record interface {
 	Append(b []byte) []byte
 }
 
-// operation is what this package knows about an opcode. Package server has a table of handlers.
-type operation struct {
-	op       Op
-	name     string // ZooKeeper's name
-	short    string // ZooKeeper's abbreviation in lists of connections; "": none
-	class    Class
-	writes   bool          // it goes through the log
-	request  func() Record // nil: no record follows the request's header
-	response func() Record // nil: no record follows the reply's header
+// operationInfo is what this package knows about an opcode. Package server has a table of handlers.
+type operationInfo struct {
+	op           Op
+	name         string // ZooKeeper's name
+	abbreviation string // ZooKeeper's abbreviation in lists of connections; "": none
+	class        Class
+	isWrite      bool          // it goes through the log
+	request      func() Record // nil: no record follows the request's header
+	response     func() Record // nil: no record follows the reply's header
 }
 
 // operations is the table of all opcodes. The body of a multi or a multiRead is not a record: see
 // DecodeMulti. A check counts as a write because the multi that it is part of does.
-var operations = [...]operation{
-	{OpNotification, "notification", "", ClassOther, false, nil, record[WatcherEvent]},
-	{OpCreate, "create", "CREA", ClassCreate, true, record[CreateRequest], record[CreateResponse]},
-	{OpDelete, "delete", "DELE", ClassWrite, true, record[DeleteRequest], nil},
-	{OpExists, "exists", "EXIS", ClassRead, false, record[ExistsRequest], record[ExistsResponse]},
-	{OpGetData, "getData", "GETD", ClassRead, false, record[GetDataRequest], record[GetDataResponse]},
-	{OpSetData, "setData", "SETD", ClassWrite, true, record[SetDataRequest], record[SetDataResponse]},
-	{OpGetACL, "getACL", "GETA", ClassRead, false, record[GetACLRequest], record[GetACLResponse]},
-	{OpSetACL, "setACL", "SETA", ClassWrite, true, record[SetACLRequest], record[SetACLResponse]},
-	{OpGetChildren, "getChildren", "GETC", ClassRead, false, record[GetChildrenRequest], record[GetChildrenResponse]},
-	{OpSync, "sync", "SYNC", ClassSync, false, record[SyncRequest], record[SyncResponse]},
+var operations = [...]operationInfo{
+	{OpNotification, "notification", "", ClassOther, false, nil, newRecord[WatcherEvent]},
+	{OpCreate, "create", "CREA", ClassCreate, true, newRecord[CreateRequest], newRecord[CreateResponse]},
+	{OpDelete, "delete", "DELE", ClassWrite, true, newRecord[DeleteRequest], nil},
+	{OpExists, "exists", "EXIS", ClassRead, false, newRecord[ExistsRequest], newRecord[ExistsResponse]},
+	{OpGetData, "getData", "GETD", ClassRead, false, newRecord[GetDataRequest], newRecord[GetDataResponse]},
+	{OpSetData, "setData", "SETD", ClassWrite, true, newRecord[SetDataRequest], newRecord[SetDataResponse]},
+	{OpGetACL, "getACL", "GETA", ClassRead, false, newRecord[GetACLRequest], newRecord[GetACLResponse]},
+	{OpSetACL, "setACL", "SETA", ClassWrite, true, newRecord[SetACLRequest], newRecord[SetACLResponse]},
+	{OpGetChildren, "getChildren", "GETC", ClassRead, false, newRecord[GetChildrenRequest], newRecord[GetChildrenResponse]},
+	{OpSync, "sync", "SYNC", ClassSync, false, newRecord[SyncRequest], newRecord[SyncResponse]},
 	{OpPing, "ping", "PING", ClassSession, false, nil, nil},
-	{OpGetChildren2, "getChildren2", "GETC", ClassRead, false, record[GetChildrenRequest], record[GetChildren2Response]},
-	{OpCheck, "check", "CHEC", ClassOther, true, record[CheckVersionRequest], nil},
+	{OpGetChildren2, "getChildren2", "GETC", ClassRead, false, newRecord[GetChildrenRequest], newRecord[GetChildren2Response]},
+	{OpCheck, "check", "CHEC", ClassOther, true, newRecord[CheckVersionRequest], nil},
 	{OpMulti, "multi", "MULT", ClassWrite, true, nil, nil},
-	{OpCreate2, "create2", "CREA", ClassCreate, true, record[CreateRequest], record[Create2Response]},
-	{OpReconfig, "reconfig", "RECO", ClassWrite, true, record[ReconfigRequest], record[GetDataResponse]},
-	{OpCheckWatches, "checkWatches", "CHKW", ClassWatch, false, record[CheckWatchesRequest], nil},
-	{OpRemoveWatches, "removeWatches", "REMW", ClassWatch, false, record[RemoveWatchesRequest], nil},
-	{OpCreateContainer, "createContainer", "CREA", ClassCreate, true, record[CreateRequest], record[Create2Response]},
-	{OpDeleteContainer, "deleteContainer", "", ClassOther, true, record[PathRecord], nil},
-	{OpCreateTTL, "createTTL", "CREA", ClassCreate, true, record[CreateTTLRequest], record[Create2Response]},
+	{OpCreate2, "create2", "CREA", ClassCreate, true, newRecord[CreateRequest], newRecord[Create2Response]},
+	{OpReconfig, "reconfig", "RECO", ClassWrite, true, newRecord[ReconfigRequest], newRecord[GetDataResponse]},
+	{OpCheckWatches, "checkWatches", "CHKW", ClassWatch, false, newRecord[CheckWatchesRequest], nil},
+	{OpRemoveWatches, "removeWatches", "REMW", ClassWatch, false, newRecord[RemoveWatchesRequest], nil},
+	{OpCreateContainer, "createContainer", "CREA", ClassCreate, true, newRecord[CreateRequest], newRecord[Create2Response]},
+	{OpDeleteContainer, "deleteContainer", "", ClassOther, true, newRecord[PathRecord], nil},
+	{OpCreateTTL, "createTTL", "CREA", ClassCreate, true, newRecord[CreateTTLRequest], newRecord[Create2Response]},
 	{OpMultiRead, "multiRead", "MLTR", ClassRead, false, nil, nil},
-	{OpAuth, "auth", "", ClassIdentity, false, record[AuthPacket], nil},
-	{OpSetWatches, "setWatches", "SETW", ClassWatch, false, record[SetWatches], nil},
-	{OpSASL, "sasl", "", ClassIdentity, false, record[SASLToken], record[SASLToken]},
-	{OpGetEphemerals, "getEphemerals", "GETE", ClassRead, false, record[GetEphemeralsRequest], record[GetEphemeralsResponse]},
-	{OpGetAllChildrenNumber, "getAllChildrenNumber", "GETACN", ClassRead, false, record[GetAllChildrenNumberRequest], record[GetAllChildrenNumberResponse]},
-	{OpSetWatches2, "setWatches2", "STW2", ClassWatch, false, record[SetWatches2], nil},
-	{OpAddWatch, "addWatch", "ADDW", ClassWatch, false, record[AddWatchRequest], record[ErrorResponse]},
-	{OpWhoAmI, "whoAmI", "HOMI", ClassSession, false, nil, record[WhoAmIResponse]},
-	{OpCreateSession, "createSession", "SESS", ClassOther, true, record[ConnectRequest], record[ConnectResponse]},
+	{OpAuth, "auth", "", ClassIdentity, false, newRecord[AuthPacket], nil},
+	{OpSetWatches, "setWatches", "SETW", ClassWatch, false, newRecord[SetWatches], nil},
+	{OpSASL, "sasl", "", ClassIdentity, false, newRecord[SASLToken], newRecord[SASLToken]},
+	{OpGetEphemerals, "getEphemerals", "GETE", ClassRead, false, newRecord[GetEphemeralsRequest], newRecord[GetEphemeralsResponse]},
+	{OpGetAllChildrenNumber, "getAllChildrenNumber", "GETACN", ClassRead, false, newRecord[GetAllChildrenNumberRequest], newRecord[GetAllChildrenNumberResponse]},
+	{OpSetWatches2, "setWatches2", "STW2", ClassWatch, false, newRecord[SetWatches2], nil},
+	{OpAddWatch, "addWatch", "ADDW", ClassWatch, false, newRecord[AddWatchRequest], newRecord[ErrorResponse]},
+	{OpWhoAmI, "whoAmI", "HOMI", ClassSession, false, nil, newRecord[WhoAmIResponse]},
+	{OpCreateSession, "createSession", "SESS", ClassOther, true, newRecord[ConnectRequest], newRecord[ConnectResponse]},
 	{OpCloseSession, "closeSession", "CLOS", ClassSession, true, nil, nil},
-	{OpError, "error", "", ClassOther, false, nil, record[ErrorResponse]},
+	{OpError, "error", "", ClassOther, false, nil, newRecord[ErrorResponse]},
 	{OpTermStart, "termStart", "", ClassLog, true, nil, nil},
 	{OpAnnounce, "announce", "", ClassLog, true, nil, nil},
 	{OpAttach, "attach", "", ClassLog, true, nil, nil},
@@ -142,8 +142,8 @@ var operations = [...]operation{
 	{OpChangeServers, "changeServers", "", ClassLog, true, nil, nil},
 }
 
-// record returns a new record of type R.
-func record[R any, P interface {
+// newRecord returns a new record of type R.
+func newRecord[R any, P interface {
 	*R
 	Record
 }]() Record {
@@ -156,34 +156,34 @@ const (
 	greatestOp = OpWhoAmI
 )
 
-// rows finds an opcode's row in operations. The element at op - leastOp is the row's index plus
+// rowIndex finds an opcode's row in operations. The element at op - leastOp is the row's index plus
 // one, or 0 if there is no row.
-var rows = func() (rows [greatestOp - leastOp + 1]uint8) {
+var rowIndex = func() (rows [greatestOp - leastOp + 1]uint8) {
 	for i := range operations {
 		rows[operations[i].op-leastOp] = uint8(i + 1)
 	}
 	return rows
 }()
 
-// writesAt is the column writes, indexed by op - leastOp. It exists because a multi asks for each
+// isWriteOp is the column writes, indexed by op - leastOp. It exists because a multi asks for each
 // operation.
-var writesAt = func() (writes [greatestOp - leastOp + 1]bool) {
+var isWriteOp = func() (writes [greatestOp - leastOp + 1]bool) {
 	for i := range operations {
-		writes[operations[i].op-leastOp] = operations[i].writes
+		writes[operations[i].op-leastOp] = operations[i].isWrite
 	}
 	return writes
 }()
 
-// row returns the opcode's row, or nil if it has none.
-func (op Op) row() *operation {
-	if op < leastOp || op > greatestOp || rows[op-leastOp] == 0 {
+// info returns the opcode's row, or nil if it has none.
+func (op Op) info() *operationInfo {
+	if op < leastOp || op > greatestOp || rowIndex[op-leastOp] == 0 {
 		return nil
 	}
-	return &operations[rows[op-leastOp]-1]
+	return &operations[rowIndex[op-leastOp]-1]
 }
 
-// Ops yields every opcode.
-func Ops() iter.Seq[Op] {
+// AllOps yields every opcode.
+func AllOps() iter.Seq[Op] {
 	return func(yield func(Op) bool) {
 		for i := range operations {
 			if !yield(operations[i].op) {
@@ -195,23 +195,23 @@ func Ops() iter.Seq[Op] {
 
 // String returns ZooKeeper's name of the opcode, or its number if it has none.
 func (op Op) String() string {
-	if row := op.row(); row != nil {
+	if row := op.info(); row != nil {
 		return row.name
 	}
 	return "op(" + strconv.Itoa(int(op)) + ")"
 }
 
-// Short returns ZooKeeper's abbreviation of a request's opcode, or "NA" if it has none.
-func (op Op) Short() string {
-	if row := op.row(); row != nil && row.short != "" {
-		return row.short
+// Abbreviation returns ZooKeeper's abbreviation of a request's opcode, or "NA" if it has none.
+func (op Op) Abbreviation() string {
+	if row := op.info(); row != nil && row.abbreviation != "" {
+		return row.abbreviation
 	}
 	return "NA"
 }
 
 // Class returns the operation's class. It is ClassOther for an unknown opcode.
 func (op Op) Class() Class {
-	if row := op.row(); row != nil {
+	if row := op.info(); row != nil {
 		return row.class
 	}
 	return ClassOther
@@ -221,16 +221,16 @@ func (op Op) Class() Class {
 // writes.
 func (op Op) IsWrite() bool {
 	at := uint32(op - leastOp)
-	return at < uint32(len(writesAt)) && writesAt[at]
+	return at < uint32(len(isWriteOp)) && isWriteOp[at]
 }
 
-// Creates reports whether the operation creates a node.
-func (op Op) Creates() bool { return op.Class() == ClassCreate }
+// IsCreate reports whether the operation creates a node.
+func (op Op) IsCreate() bool { return op.Class() == ClassCreate }
 
 // NewRequest returns a new record for the operation's request, or nil if its requests have none. A
 // multi has none: see DecodeMulti.
 func (op Op) NewRequest() Record {
-	if row := op.row(); row != nil && row.request != nil {
+	if row := op.info(); row != nil && row.request != nil {
 		return row.request()
 	}
 	return nil
@@ -239,7 +239,7 @@ func (op Op) NewRequest() Record {
 // NewResponse returns a new record for the operation's reply or for its result in a multi, or nil
 // if there is none.
 func (op Op) NewResponse() Record {
-	if row := op.row(); row != nil && row.response != nil {
+	if row := op.info(); row != nil && row.response != nil {
 		return row.response()
 	}
 	return nil

@@ -20,18 +20,18 @@ func (id SessionID) String() string {
 func ParseSessionID(text string) (SessionID, error) {
 	digits, hex := strings.CutPrefix(text, "0x")
 	n, err := strconv.ParseUint(digits, 16, 64)
-	if hex && err == nil && n != 0 && len(digits) <= maxDigits {
+	if hex && err == nil && n != 0 && len(digits) <= maxHexDigits {
 		return SessionID(n), nil
 	}
 	hint := ""
 	if decimal, err := strconv.ParseInt(text, 10, 64); err == nil && decimal != 0 {
 		hint = "; if this number is decimal, that is " + SessionID(decimal).String()
 	}
-	return 0, fmt.Errorf("%.100q is not the id of a session: that is 0x and up to %d hexadecimal digits, such as 0x1000012f99a0001%s", text, maxDigits, hint)
+	return 0, fmt.Errorf("%.100q is not the id of a session: that is 0x and up to %d hexadecimal digits, such as 0x1000012f99a0001%s", text, maxHexDigits, hint)
 }
 
-// maxDigits is how many hexadecimal digits the 64 bits of an id have.
-const maxDigits = 16
+// maxHexDigits is how many hexadecimal digits the 64 bits of an id have.
+const maxHexDigits = 16
 
 // LogValue implements slog.LogValuer.
 func (id SessionID) LogValue() slog.Value {

@@ -21,7 +21,7 @@ const statSize = 68
 
 // Decode reads the record.
 func (s *Stat) Decode(d *Decoder) {
-	b := d.take(statSize)
+	b := d.takeBytes(statSize)
 	if b == nil {
 		*s = Stat{}
 		return

@@ -13,17 +13,17 @@ import (
 // Login is the client's side of one login. Make one with NewLogin. The client sends an empty token first.
 // It then gives each answer of the server to Step, and sends what Step returns, until Step is done.
 type Login struct {
-	name, password string
-	cnonce         string // the client's nonce
-	proof          string // what the server must answer; "": the response has not been made
-	over           bool
+	userName, password string
+	clientNonce        string // the client's nonce
+	expectedProof      string // what the server must answer; "": the response has not been made
+	finished           bool
 }
 
 // NewLogin returns a login of the user name.
 func NewLogin(name, password string) *Login {
 	var random [nonceBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return &Login{name: name, password: password, cnonce: base64.StdEncoding.EncodeToString(random[:])}
+	return &Login{userName: name, password: password, clientNonce: base64.StdEncoding.EncodeToString(random[:])}
 }
 
 // Step takes the server's answer to the last token and returns the next token. done reports that the
@@ -31,48 +31,48 @@ func NewLogin(name, password string) *Login {
 // token. After an error the login is over, and every further step fails.
 func (l *Login) Step(answer []byte) (token []byte, done bool, err error) {
 	switch {
-	case l.over:
+	case l.finished:
 		return nil, false, errors.New("sasl: the login is over")
 	case len(answer) > maxToken:
 		err = fmt.Errorf("sasl: the server's token has %d bytes; allowed are %d", len(answer), maxToken)
-	case l.proof == "":
-		token, err = l.respond(answer)
-	case subtle.ConstantTimeCompare(answer, []byte(l.proof)) != 1:
-		err = fmt.Errorf("sasl: the server does not prove that it knows the password of user %s", shown(l.name))
+	case l.expectedProof == "":
+		token, err = l.makeResponse(answer)
+	case subtle.ConstantTimeCompare(answer, []byte(l.expectedProof)) != 1:
+		err = fmt.Errorf("sasl: the server does not prove that it knows the password of user %s", quoteShort(l.userName))
 	default:
 		done = true
 	}
-	l.over = done || err != nil
+	l.finished = done || err != nil
 	return token, done, err
 }
 
-// respond returns the response to the server's challenge.
-func (l *Login) respond(challenge []byte) ([]byte, error) {
+// makeResponse returns the response to the server's challenge.
+func (l *Login) makeResponse(challenge []byte) ([]byte, error) {
 	if len(challenge) == 0 {
 		return nil, errors.New("sasl: the server sends no challenge, so it has no login by DIGEST-MD5")
 	}
-	d, err := parse(challenge)
+	d, err := parseDirectives(challenge)
 	if err != nil {
 		return nil, fmt.Errorf("sasl: the server's challenge: %w", err)
 	}
 	switch {
 	case d["realm"] != Realm:
-		return nil, fmt.Errorf("sasl: the server's realm is %s; servers of ZooKeeper's protocol have %s", shown(d["realm"]), shown(Realm))
+		return nil, fmt.Errorf("sasl: the server's realm is %s; servers of ZooKeeper's protocol have %s", quoteShort(d["realm"]), quoteShort(Realm))
 	case d["nonce"] == "":
 		return nil, errors.New("sasl: the server's challenge has no nonce")
-	case d.has("qop") && !strings.Contains(","+d["qop"]+",", ","+quality+","):
-		return nil, fmt.Errorf("sasl: the server offers the qop %s; allowed is %s", shown(d["qop"]), quality)
-	case !utf8.ValidString(l.name) || !utf8.ValidString(l.password):
+	case d.hasKey("qop") && !strings.Contains(","+d["qop"]+",", ","+qopAuth+","):
+		return nil, fmt.Errorf("sasl: the server offers the qop %s; allowed is %s", quoteShort(d["qop"]), qopAuth)
+	case !utf8.ValidString(l.userName) || !utf8.ValidString(l.password):
 		return nil, errors.New("sasl: the user or the password is not valid UTF-8")
 	}
-	d["cnonce"], d["nc"], d["digest-uri"] = l.cnonce, firstCount, uri
-	secret, _ := NewUsers(map[string]string{l.name: l.password}).digest(l.name)
-	l.proof = "rspauth=" + d.digest(secret, "")
+	d["cnonce"], d["nc"], d["digest-uri"] = l.clientNonce, nonceCount, digestURI
+	secret, _ := NewUsers(map[string]string{l.userName: l.password}).digestOf(l.userName)
+	l.expectedProof = "rspauth=" + d.responseDigest(secret, "")
 	return fmt.Appendf(nil, `charset=utf-8,username=%s,realm="%s",nonce=%s,nc=%s,cnonce="%s",digest-uri="%s",response=%s,qop=%s`,
-		quoted(l.name), Realm, quoted(d["nonce"]), firstCount, l.cnonce, uri, d.digest(secret, "AUTHENTICATE"), quality), nil
+		quoteValue(l.userName), Realm, quoteValue(d["nonce"]), nonceCount, l.clientNonce, digestURI, d.responseDigest(secret, "AUTHENTICATE"), qopAuth), nil
 }
 
-// quoted returns a value in quotes.
-func quoted(value string) string {
+// quoteValue returns a value in quotes.
+func quoteValue(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 }

@@ -10,21 +10,21 @@ func TestLoginAsJava(t *testing.T) {
 	logins := javaLogins(t)
 	compared := 0
 	for _, j := range logins {
-		theirs, err := parse([]byte(j.response))
+		theirs, err := parseDirectives([]byte(j.response))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if theirs.has("authzid") {
+		if theirs.hasKey("authzid") {
 			continue // a login asks to act as nobody else
 		}
 		compared++
 		l := NewLogin(j.user, j.password)
-		l.cnonce = theirs["cnonce"]
+		l.clientNonce = theirs["cnonce"]
 		token, done, err := l.Step([]byte(j.challenge))
 		if err != nil || done {
 			t.Fatalf("%s: %v, %v", j.user, done, err)
 		}
-		mine, err := parse(token)
+		mine, err := parseDirectives(token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestLoginAsJava(t *testing.T) {
 // A login and an exchange agree about users and passwords with any letters.
 func TestLoginMeetsExchange(t *testing.T) {
 	for name, password := range map[string]string{"bob": "bobsecret", `b"o\b`: `"\`, "é": "ü", "日本": "語", "empty": ""} {
-		x, l := New(NewUsers(map[string]string{name: password})), NewLogin(name, password)
+		x, l := NewExchange(NewUsers(map[string]string{name: password})), NewLogin(name, password)
 		challenge, _, err := x.Step(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -55,8 +55,8 @@ func TestLoginMeetsExchange(t *testing.T) {
 			t.Fatal(err)
 		}
 		proof, done, err := x.Step(response)
-		if err != nil || !done || x.User() != name {
-			t.Fatalf("%s: %v, %v, user %q", name, done, err, x.User())
+		if err != nil || !done || x.UserName() != name {
+			t.Fatalf("%s: %v, %v, user %q", name, done, err, x.UserName())
 		}
 		if _, done, err := l.Step(proof); err != nil || !done {
 			t.Errorf("%s: %v, %v", name, done, err)
@@ -113,7 +113,7 @@ func TestParseClient(t *testing.T) {
 		{text: head + "username=bob password=\"${secret}\";};", want: "line 3: a value with ${: Java puts a property there, which is not done here"},
 		{text: "Client {\ncom.sun.security.auth.module.Krb5LoginModule required username=bob password=secret;};", want: "line 2: section \"Client\" uses Kerberos (Krb5LoginModule), which is not supported; allowed is "},
 	} {
-		name, password, err := ParseClient([]byte(tt.text), "Client")
+		name, password, err := ParseClientLogin([]byte(tt.text), "Client")
 		switch {
 		case tt.want == "" && (err != nil || name != tt.name || password != tt.password):
 			t.Errorf("%s: %q, %q, %v", tt.text, name, password, err)

@@ -10,50 +10,50 @@ import (
 // without them.
 type directives map[string]string
 
-// known are the directives that matter. Others are ignored, as RFC 2831 asks.
-const known = " username realm nonce cnonce nc qop digest-uri response maxbuf charset cipher authzid "
+// knownDirectives are the directives that matter. Others are ignored, as RFC 2831 asks.
+const knownDirectives = " username realm nonce cnonce nc qop digest-uri response maxbuf charset cipher authzid "
 
-func (d directives) has(key string) bool {
+func (d directives) hasKey(key string) bool {
 	_, ok := d[key]
 	return ok
 }
 
-// parse reads a token: directives with commas between them. Spaces may be around each part, and
+// parseDirectives reads a token: directives with commas between them. Spaces may be around each part, and
 // between two commas there may be nothing. A known directive may come once.
-func parse(token []byte) (directives, error) {
+func parseDirectives(token []byte) (directives, error) {
 	d := directives{}
-	rest := trim(string(token))
+	rest := trimSpaces(string(token))
 	for rest != "" {
 		if rest[0] == ',' {
-			rest = trim(rest[1:])
+			rest = trimSpaces(rest[1:])
 			continue
 		}
 		key, after, ok := strings.Cut(rest, "=")
-		key = strings.ToLower(strings.TrimRight(key, spaces))
+		key = strings.ToLower(strings.TrimRight(key, spaceChars))
 		if !ok || !isName(key) {
 			return nil, errors.New("sasl: the token is not a list of directives key=value")
 		}
-		value, after, err := cutValue(trim(after))
+		value, after, err := cutValue(trimSpaces(after))
 		if err != nil {
-			return nil, fmt.Errorf("sasl: directive %s: %w", shown(key), err)
+			return nil, fmt.Errorf("sasl: directive %s: %w", quoteShort(key), err)
 		}
-		if rest = trim(after); rest != "" && rest[0] != ',' {
-			return nil, fmt.Errorf("sasl: directive %s: no comma after its value", shown(key))
+		if rest = trimSpaces(after); rest != "" && rest[0] != ',' {
+			return nil, fmt.Errorf("sasl: directive %s: no comma after its value", quoteShort(key))
 		}
-		if !strings.Contains(known, " "+key+" ") {
+		if !strings.Contains(knownDirectives, " "+key+" ") {
 			continue
 		}
-		if d.has(key) {
-			return nil, fmt.Errorf("sasl: directive %s comes twice", shown(key))
+		if d.hasKey(key) {
+			return nil, fmt.Errorf("sasl: directive %s comes twice", quoteShort(key))
 		}
 		d[key] = value
 	}
 	return d, nil
 }
 
-const spaces = " \t\r\n"
+const spaceChars = " \t\r\n"
 
-func trim(text string) string { return strings.TrimLeft(text, spaces) }
+func trimSpaces(text string) string { return strings.TrimLeft(text, spaceChars) }
 
 func isName(key string) bool {
 	return key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
@@ -63,7 +63,7 @@ func isName(key string) bool {
 // stands before a character that counts as it is.
 func cutValue(text string) (value, rest string, err error) {
 	if !strings.HasPrefix(text, `"`) {
-		end := strings.IndexAny(text, ","+spaces)
+		end := strings.IndexAny(text, ","+spaceChars)
 		if end < 0 {
 			end = len(text)
 		}

@@ -18,12 +18,12 @@ const (
 	maxToken = 4096
 	// nonceBytes is how many random bytes a nonce has, as many as Java's. It is written in base64.
 	nonceBytes = 30
-	// maxShown is how many bytes of a client's text an error shows. Names are shorter.
-	maxShown = 64
+	// maxQuoted is how many bytes of a client's text an error shows. Names are shorter.
+	maxQuoted = 64
 
-	firstCount = "00000001" // the nonce is new in each exchange, so a client counts it once
-	quality    = "auth"     // only authentication: messages after it are neither signed nor encrypted
-	uri        = "zookeeper/" + Realm
+	nonceCount = "00000001" // the nonce is new in each exchange, so a client counts it once
+	qopAuth    = "auth"     // only authentication: messages after it are neither signed nor encrypted
+	digestURI  = "zookeeper/" + Realm
 )
 
 // ErrKerberos says that the client speaks another mechanism, Kerberos (GSSAPI).
@@ -31,39 +31,39 @@ var ErrKerberos = errors.New("sasl: the client uses Kerberos (GSSAPI), which is 
 
 // Exchange is one login of a client. Make one with New.
 type Exchange struct {
-	users *Users
-	nonce string // "": the challenge has not been made
-	user  string // who has logged in
-	over  bool   // it has ended, whether the client has logged in or not
+	users    *Users
+	nonce    string // "": the challenge has not been made
+	userName string // who has logged in
+	finished bool   // it has ended, whether the client has logged in or not
 }
 
-// New returns an exchange that expects the client's first token.
-func New(users *Users) *Exchange { return &Exchange{users: users} }
+// NewExchange returns an exchange that expects the client's first token.
+func NewExchange(users *Users) *Exchange { return &Exchange{users: users} }
 
-// User returns the name of the user that has logged in, or "" if the exchange has not come so far.
-func (x *Exchange) User() string { return x.user }
+// UserName returns the name of the user that has logged in, or "" if the exchange has not come so far.
+func (x *Exchange) UserName() string { return x.userName }
 
 // Step takes a token of the client and returns the server's answer. done reports whether the client
 // has logged in. After an error the exchange is over, and every further step fails. The error's text
 // is for the log of the server: clients are only told that the login failed.
 func (x *Exchange) Step(token []byte) (answer []byte, done bool, err error) {
 	switch {
-	case x.over:
+	case x.finished:
 		return nil, false, errors.New("sasl: the exchange is over; a connection can log in once")
 	case len(token) > maxToken:
 		err = fmt.Errorf("sasl: a token of %d bytes; allowed are %d", len(token), maxToken)
 	case x.nonce == "":
-		answer, err = x.challenge(token)
+		answer, err = x.makeChallenge(token)
 	default:
-		answer, err = x.login(token)
+		answer, err = x.verifyResponse(token)
 		done = err == nil
 	}
-	x.over = done || err != nil
+	x.finished = done || err != nil
 	return answer, done, err
 }
 
-// challenge answers the client's first token, which is empty in DIGEST-MD5.
-func (x *Exchange) challenge(token []byte) ([]byte, error) {
+// makeChallenge answers the client's first token, which is empty in DIGEST-MD5.
+func (x *Exchange) makeChallenge(token []byte) ([]byte, error) {
 	const kerberos = 0x60 // how the token of a GSSAPI client begins
 	switch {
 	case len(token) > 0 && token[0] == kerberos:
@@ -77,71 +77,71 @@ func (x *Exchange) challenge(token []byte) ([]byte, error) {
 	return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=utf-8,algorithm=md5-sess`, Realm, x.nonce), nil
 }
 
-// login checks the client's response to the challenge, and returns the proof that the server knows
+// verifyResponse checks the client's response to the challenge, and returns the proof that the server knows
 // the password, too.
-func (x *Exchange) login(token []byte) ([]byte, error) {
-	d, err := parse(token)
+func (x *Exchange) verifyResponse(token []byte) ([]byte, error) {
+	d, err := parseDirectives(token)
 	if err != nil {
 		return nil, err
 	}
-	name, err := x.check(d)
+	name, err := x.checkDirectives(d)
 	if err != nil {
 		return nil, err
 	}
-	secret, known := x.users.digest(name)
-	right := subtle.ConstantTimeCompare([]byte(d.digest(secret, "AUTHENTICATE")), []byte(d["response"])) == 1
+	secret, known := x.users.digestOf(name)
+	right := subtle.ConstantTimeCompare([]byte(d.responseDigest(secret, "AUTHENTICATE")), []byte(d["response"])) == 1
 	switch {
 	case !known:
-		return nil, fmt.Errorf("sasl: no user %s in the JAAS file", shown(name))
+		return nil, fmt.Errorf("sasl: no user %s in the JAAS file", quoteShort(name))
 	case !right:
-		return nil, fmt.Errorf("sasl: wrong password of user %s", shown(name))
+		return nil, fmt.Errorf("sasl: wrong password of user %s", quoteShort(name))
 	}
-	x.user = name
-	return []byte("rspauth=" + d.digest(secret, "")), nil
+	x.userName = name
+	return []byte("rspauth=" + d.responseDigest(secret, "")), nil
 }
 
-// check returns the user's name in a response, or an error if the response is not one to this
+// checkDirectives returns the user's name in a response, or an error if the response is not one to this
 // challenge.
-func (x *Exchange) check(d directives) (name string, err error) {
-	if d.has("charset") && !strings.EqualFold(d["charset"], "utf-8") {
-		return "", fmt.Errorf("sasl: charset is %s; allowed is utf-8, or none for ISO 8859-1", shown(d["charset"]))
+func (x *Exchange) checkDirectives(d directives) (name string, err error) {
+	if d.hasKey("charset") && !strings.EqualFold(d["charset"], "utf-8") {
+		return "", fmt.Errorf("sasl: charset is %s; allowed is utf-8, or none for ISO 8859-1", quoteShort(d["charset"]))
 	}
 	for _, needed := range []string{"username", "cnonce"} {
-		if !d.has(needed) {
+		if !d.hasKey(needed) {
 			return "", fmt.Errorf("sasl: the response has no %s", needed)
 		}
 	}
 	for _, fixed := range []struct{ key, value string }{
-		{"realm", Realm}, {"nonce", x.nonce}, {"nc", firstCount}, {"digest-uri", uri},
+		{"realm", Realm}, {"nonce", x.nonce}, {"nc", nonceCount}, {"digest-uri", digestURI},
 	} {
 		if d[fixed.key] != fixed.value {
-			return "", fmt.Errorf("sasl: %s is %s; allowed is %s", fixed.key, shown(d[fixed.key]), shown(fixed.value))
+			return "", fmt.Errorf("sasl: %s is %s; allowed is %s", fixed.key, quoteShort(d[fixed.key]), quoteShort(fixed.value))
 		}
 	}
-	if d.has("qop") && d["qop"] != quality {
-		return "", fmt.Errorf("sasl: qop is %s; allowed is %s, because messages are neither signed nor encrypted by SASL", shown(d["qop"]), quality)
+	if d.hasKey("qop") && d["qop"] != qopAuth {
+		return "", fmt.Errorf("sasl: qop is %s; allowed is %s, because messages are neither signed nor encrypted by SASL", quoteShort(d["qop"]), qopAuth)
 	}
-	if d.has("authzid") && d["authzid"] != "" && d["authzid"] != d["username"] {
-		return "", fmt.Errorf("sasl: user %s asks to act as %s; a user can act only as itself", shown(d["username"]), shown(d["authzid"]))
+	if d.hasKey("authzid") && d["authzid"] != "" && d["authzid"] != d["username"] {
+		return "", fmt.Errorf("sasl: user %s asks to act as %s; a user can act only as itself", quoteShort(d["username"]), quoteShort(d["authzid"]))
 	}
 	name = d["username"]
 	switch {
-	case !d.has("charset"):
+	case !d.hasKey("charset"):
 		name = fromLatin1(name)
 	case !utf8.ValidString(name):
-		return "", fmt.Errorf("sasl: user %s is not valid UTF-8", shown(name))
+		return "", fmt.Errorf("sasl: user %s is not valid UTF-8", quoteShort(name))
 	}
 	return name, nil
 }
 
-// digest returns what a response to the directives must be if method is AUTHENTICATE, and the
+// responseDigest returns what a response to the directives must be if method is AUTHENTICATE, and the
 // server's proof if it is empty. secret is the digest of name, realm and password.
-func (d directives) digest(secret [md5.Size]byte, method string) string {
+func (d directives) responseDigest(secret [md5.Size]byte, method string) string {
 	session := string(secret[:]) + ":" + d["nonce"] + ":" + d["cnonce"]
-	if d.has("authzid") {
+	if d.hasKey("authzid") {
 		session += ":" + d["authzid"]
 	}
-	return hexMD5(strings.Join([]string{hexMD5(session), d["nonce"], d["nc"], d["cnonce"], quality, hexMD5(method + ":" + d["digest-uri"])}, ":"))
+	return hexMD5(strings.Join([]string{hexMD5(session), d["nonce"], d["nc"], d["cnonce"], qopAuth, hexMD5(method + ":" + d["digest-uri"])}, ":"))
 }
 
 func hexMD5(text string) string {
@@ -158,10 +158,10 @@ func fromLatin1(text string) string {
 	return b.String()
 }
 
-// shown returns a client's text as an error shows it: quoted, and cut if it is long.
-func shown(text string) string {
-	if len(text) > maxShown {
-		return fmt.Sprintf("%q...", text[:maxShown])
+// quoteShort returns a client's text as an error shows it: quoted, and cut if it is long.
+func quoteShort(text string) string {
+	if len(text) > maxQuoted {
+		return fmt.Sprintf("%q...", text[:maxQuoted])
 	}
 	return fmt.Sprintf("%q", text)
 }

@@ -11,16 +11,16 @@ import (
 
 // The example in section 4 of RFC 2831.
 func TestDigestOfTheRFC(t *testing.T) {
-	d, err := parse([]byte(`charset=utf-8,username="chris",realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",nc=00000001,cnonce="OA6MHXh6VqTrRk",` +
+	d, err := parseDirectives([]byte(`charset=utf-8,username="chris",realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",nc=00000001,cnonce="OA6MHXh6VqTrRk",` +
 		`digest-uri="imap/elwood.innosoft.com",response=d388dad90d4bbd760a152321f2143af7,qop=auth`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := md5.Sum([]byte("chris:elwood.innosoft.com:secret"))
-	if got := d.digest(secret, "AUTHENTICATE"); got != d["response"] {
+	if got := d.responseDigest(secret, "AUTHENTICATE"); got != d["response"] {
 		t.Errorf("response %s, want %s", got, d["response"])
 	}
-	if got, want := d.digest(secret, ""), "ea40f60335c427b5527b84dbabcdfffd"; got != want {
+	if got, want := d.responseDigest(secret, ""), "ea40f60335c427b5527b84dbabcdfffd"; got != want {
 		t.Errorf("proof of the server %s, want %s", got, want)
 	}
 }
@@ -53,7 +53,7 @@ func javaLogins(t testing.TB) (all []javaLogin) {
 // nonceIn returns the nonce in a challenge.
 func nonceIn(t testing.TB, challenge string) string {
 	t.Helper()
-	d, err := parse([]byte(challenge))
+	d, err := parseDirectives([]byte(challenge))
 	if err != nil || d["nonce"] == "" {
 		t.Fatalf("challenge %s: %v", challenge, err)
 	}
@@ -68,7 +68,7 @@ func TestJavaLogsIn(t *testing.T) {
 		t.Fatalf("%d logins", len(logins))
 	}
 	for _, j := range logins {
-		x := New(NewUsers(map[string]string{j.user: j.password}))
+		x := NewExchange(NewUsers(map[string]string{j.user: j.password}))
 		challenge, done, err := x.Step(nil)
 		if err != nil || done {
 			t.Fatal(done, err)
@@ -78,13 +78,13 @@ func TestJavaLogsIn(t *testing.T) {
 		}
 		x.nonce = nonceIn(t, j.challenge)
 		answer, done, err := x.Step([]byte(j.response))
-		if err != nil || !done || string(answer) != j.answer || x.User() != j.user {
-			t.Errorf("%s: %q, %t, %v, user %q, want %q", j.response, answer, done, err, x.User(), j.answer)
+		if err != nil || !done || string(answer) != j.answer || x.UserName() != j.user {
+			t.Errorf("%s: %q, %t, %v, user %q, want %q", j.response, answer, done, err, x.UserName(), j.answer)
 		}
 		for _, users := range []map[string]string{{j.user: j.password + "x"}, {j.user + "x": j.password}} {
-			x := New(NewUsers(users))
+			x := NewExchange(NewUsers(users))
 			x.nonce = nonceIn(t, j.challenge)
-			if _, done, err := x.Step([]byte(j.response)); err == nil || done || x.User() != "" {
+			if _, done, err := x.Step([]byte(j.response)); err == nil || done || x.UserName() != "" {
 				t.Errorf("%v: %s is in", users, j.user)
 			}
 		}
@@ -96,13 +96,13 @@ func TestJavaLogsIn(t *testing.T) {
 func respond(t testing.TB, challenge []byte, password string, change func(directives)) []byte {
 	t.Helper()
 	d := directives{
-		"username": "bob", "realm": Realm, "nonce": nonceIn(t, string(challenge)), "nc": firstCount, "cnonce": "c", "digest-uri": uri, "qop": quality, "charset": "utf-8",
+		"username": "bob", "realm": Realm, "nonce": nonceIn(t, string(challenge)), "nc": nonceCount, "cnonce": "c", "digest-uri": digestURI, "qop": qopAuth, "charset": "utf-8",
 	}
 	if change != nil {
 		change(d)
 	}
-	if !d.has("response") {
-		d["response"] = d.digest(md5.Sum([]byte(d["username"]+":"+Realm+":"+password)), "AUTHENTICATE")
+	if !d.hasKey("response") {
+		d["response"] = d.responseDigest(md5.Sum([]byte(d["username"]+":"+Realm+":"+password)), "AUTHENTICATE")
 	}
 	var parts []string
 	for key, value := range d {
@@ -149,14 +149,14 @@ func TestResponses(t *testing.T) {
 		{"digest of another password", set("response", strings.Repeat("0", 32)), "wrong password"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			x := New(NewUsers(map[string]string{"bob": "secret", "super": "s"}))
+			x := NewExchange(NewUsers(map[string]string{"bob": "secret", "super": "s"}))
 			challenge, _, err := x.Step(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, done, err := x.Step(respond(t, challenge, "secret", tt.change))
-			if in := x.User() == "bob"; in != (tt.err == "") || done != in || (err == nil) != in {
-				t.Errorf("user %q, done %t: %v", x.User(), done, err)
+			if in := x.UserName() == "bob"; in != (tt.err == "") || done != in || (err == nil) != in {
+				t.Errorf("user %q, done %t: %v", x.UserName(), done, err)
 			}
 			if err != nil && (tt.err == "" || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret")) {
 				t.Errorf("error %v, want %s", err, tt.err)
@@ -168,38 +168,38 @@ func TestResponses(t *testing.T) {
 // The digest of a user that does not exist is known: it is zero. Nobody logs in with it, whatever the name is.
 func TestUnknownUserWithItsDigest(t *testing.T) {
 	for _, name := range []string{"eve", ""} {
-		x := New(NewUsers(map[string]string{"bob": "secret"}))
+		x := NewExchange(NewUsers(map[string]string{"bob": "secret"}))
 		challenge, _, err := x.Step(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer, done, err := x.Step(respond(t, challenge, "", func(d directives) {
 			d["username"] = name
-			d["response"] = d.digest([md5.Size]byte{}, "AUTHENTICATE")
+			d["response"] = d.responseDigest([md5.Size]byte{}, "AUTHENTICATE")
 		}))
-		if err == nil || done || answer != nil || x.User() != "" || !strings.Contains(err.Error(), "no user") {
-			t.Errorf("user %q is in: %t, %q, user %q, %v", name, done, answer, x.User(), err)
+		if err == nil || done || answer != nil || x.UserName() != "" || !strings.Contains(err.Error(), "no user") {
+			t.Errorf("user %q is in: %t, %q, user %q, %v", name, done, answer, x.UserName(), err)
 		}
 	}
 }
 
 // A name without a charset is in ISO 8859-1.
 func TestLatin1Name(t *testing.T) {
-	x := New(NewUsers(map[string]string{"\u00fclf": "p"}))
+	x := NewExchange(NewUsers(map[string]string{"\u00fclf": "p"}))
 	challenge, _, _ := x.Step(nil)
 	_, done, err := x.Step(respond(t, challenge, "p", func(d directives) {
 		delete(d, "charset")
 		d["username"] = "\xfclf"
 	}))
-	if !done || x.User() != "\u00fclf" {
-		t.Errorf("user %q: %v", x.User(), err)
+	if !done || x.UserName() != "\u00fclf" {
+		t.Errorf("user %q: %v", x.UserName(), err)
 	}
 }
 
 // The first token is empty. Clients of other mechanisms are refused.
 func TestFirstToken(t *testing.T) {
 	for _, token := range []string{"n,,", "\x00bob\x00secret", "\x60\x82\x01\x02"} {
-		x := New(NewUsers(map[string]string{"bob": "secret"}))
+		x := NewExchange(NewUsers(map[string]string{"bob": "secret"}))
 		_, done, err := x.Step([]byte(token))
 		if err == nil || done || errors.Is(err, ErrKerberos) != (token[0] == 0x60) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", token, err)
@@ -213,7 +213,7 @@ func TestOneLogin(t *testing.T) {
 	users := NewUsers(map[string]string{"bob": "secret"})
 	var challenges [][]byte
 	for _, password := range []string{"secret", "wrong"} {
-		x := New(users)
+		x := NewExchange(users)
 		challenge, _, err := x.Step(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -239,7 +239,7 @@ func TestTokenBound(t *testing.T) {
 		extra int
 		in    bool
 	}{{0, true}, {1, false}} {
-		x := New(NewUsers(map[string]string{"bob": "secret"}))
+		x := NewExchange(NewUsers(map[string]string{"bob": "secret"}))
 		challenge, _, _ := x.Step(nil)
 		token := respond(t, challenge, "secret", nil)
 		token = append(token, ` , filler="`...)
@@ -257,9 +257,9 @@ func TestUsersBecome(t *testing.T) {
 	if users.Equal(now) || now.Equal(users) || users.Equal(NewUsers(map[string]string{"bob": "other"})) {
 		t.Error("different users are equal")
 	}
-	x := New(users)
+	x := NewExchange(users)
 	challenge, _, _ := x.Step(nil)
-	users.Become(now)
+	users.ReplaceWith(now)
 	if !users.Equal(now) || users.Count() != 2 {
 		t.Errorf("%d users", users.Count())
 	}
@@ -293,12 +293,12 @@ func TestParse(t *testing.T) {
 		{`realm=a"b"`, ""},
 		{"\x00\x00", ""},
 	} {
-		d, err := parse([]byte(tt.text))
+		d, err := parseDirectives([]byte(tt.text))
 		if (err == nil) != (tt.want != "") || d["realm"] != tt.want {
 			t.Errorf("%s: %q, %v, want %q", tt.text, d["realm"], err, tt.want)
 		}
 	}
-	if d, err := parse(nil); err != nil || len(d) != 0 {
+	if d, err := parseDirectives(nil); err != nil || len(d) != 0 {
 		t.Errorf("nothing: %v, %v", d, err)
 	}
 }
@@ -309,18 +309,18 @@ func FuzzStep(f *testing.F) {
 	for _, j := range javaLogins(f) {
 		f.Add([]byte(j.response))
 	}
-	x := New(users)
+	x := NewExchange(users)
 	challenge, _, _ := x.Step(nil)
 	f.Add(respond(f, challenge, "secret", nil))
 	f.Fuzz(func(t *testing.T, token []byte) {
-		x := New(users)
+		x := NewExchange(users)
 		if answer, done, err := x.Step(token); done || err == nil != (len(token) == 0) || err == nil != (answer != nil) {
 			t.Fatalf("first token %q: %q, %t, %v", token, answer, done, err)
 		}
-		x = New(users)
+		x = NewExchange(users)
 		_, _, _ = x.Step(nil)
-		if _, done, err := x.Step(token); done || err == nil || x.User() != "" {
-			t.Fatalf("%q: user %q, %v", token, x.User(), err)
+		if _, done, err := x.Step(token); done || err == nil || x.UserName() != "" {
+			t.Fatalf("%q: user %q, %v", token, x.UserName(), err)
 		}
 	})
 }

@@ -77,7 +77,7 @@ func TestParseJAASRefuses(t *testing.T) {
 		{head + "user_bob=\"secret\"\nuser_bob=\"secret\";};", `line 4: user "bob" is there twice`},
 		{head + "user_=\"secret\";};", "line 3: user_ and a name that no user can have"},
 		{head + "\"user_a@b@c\"=\"secret\";};", "line 3: user_ and a name that no user can have"},
-		{head + "user_" + strings.Repeat("x", maxName+1) + "=\"secret\";};", "line 3: user_ and a name that no user can have"},
+		{head + "user_" + strings.Repeat("x", maxUserName+1) + "=\"secret\";};", "line 3: user_ and a name that no user can have"},
 		{head + "user_bob=\"${secret}\";};", "line 3: a value with ${"},
 		{"Server {\n" + module + " needed user_bob=\"secret\";};", "line 2: after the class of a login module; allowed is required, requisite, sufficient or optional"},
 		{"Server {\ncom.sun.security.auth.module.Krb5LoginModule required;};", "line 2: section \"Server\" uses Kerberos (Krb5LoginModule), which is not supported"},
@@ -86,7 +86,7 @@ func TestParseJAASRefuses(t *testing.T) {
 		{head + "user_bob=\"secret\";};\n# comment", "line 4: '#'; allowed is the name of a section"},
 		{"Server [", "line 1: '['; allowed is {"},
 		{"\n/* secret", "line 2: a comment that begins with /* and has no end"},
-		{strings.Repeat(" ", MaxFile+1), "the file has over 1048576 bytes"},
+		{strings.Repeat(" ", MaxJAASBytes+1), "the file has over 1048576 bytes"},
 	} {
 		users, err := ParseJAAS([]byte(tt.text), "Server")
 		if err == nil || !strings.HasPrefix(err.Error(), tt.want) && !strings.Contains(err.Error(), "section \"Server\" "+tt.want) || users != nil {

@@ -17,7 +17,7 @@ const Realm = "zk-sasl-md5"
 
 // Users are the users that may log in. Safe for concurrent use.
 type Users struct {
-	digests atomic.Pointer[map[string][md5.Size]byte] // by name: of name, realm and password
+	digestByName atomic.Pointer[map[string][md5.Size]byte] // by name: of name, realm and password
 }
 
 // NewUsers returns users with these passwords. It keeps only digests of them.
@@ -25,21 +25,21 @@ func NewUsers(passwords map[string]string) *Users {
 	u := new(Users)
 	digests := make(map[string][md5.Size]byte, len(passwords))
 	for name, password := range passwords {
-		digests[name] = md5.Sum([]byte(latin1(name) + ":" + Realm + ":" + latin1(password)))
+		digests[name] = md5.Sum([]byte(toLatin1(name) + ":" + Realm + ":" + toLatin1(password)))
 	}
-	u.digests.Store(&digests)
+	u.digestByName.Store(&digests)
 	return u
 }
 
-// Become replaces the users by those of now. Exchanges that have begun go by the new ones.
-func (u *Users) Become(now *Users) { u.digests.Store(now.digests.Load()) }
+// ReplaceWith replaces the users by those of now. Exchanges that have begun go by the new ones.
+func (u *Users) ReplaceWith(now *Users) { u.digestByName.Store(now.digestByName.Load()) }
 
 // Count returns how many users there are.
-func (u *Users) Count() int { return len(*u.digests.Load()) }
+func (u *Users) Count() int { return len(*u.digestByName.Load()) }
 
 // Equal reports whether both have the same users with the same passwords.
 func (u *Users) Equal(other *Users) bool {
-	mine, theirs := *u.digests.Load(), *other.digests.Load()
+	mine, theirs := *u.digestByName.Load(), *other.digestByName.Load()
 	for name, digest := range mine {
 		if had, ok := theirs[name]; !ok || had != digest {
 			return false
@@ -48,10 +48,10 @@ func (u *Users) Equal(other *Users) bool {
 	return len(mine) == len(theirs)
 }
 
-// digest returns the digest of a user, and false if there is no such user. The digest is that of no
+// digestOf returns the digest of a user, and false if there is no such user. The digest is that of no
 // password then, so that a client whose user is unknown waits as long as any other.
-func (u *Users) digest(name string) (digest [md5.Size]byte, ok bool) {
-	digest, ok = (*u.digests.Load())[name]
+func (u *Users) digestOf(name string) (digest [md5.Size]byte, ok bool) {
+	digest, ok = (*u.digestByName.Load())[name]
 	return digest, ok
 }
 
@@ -63,9 +63,9 @@ func ValidName(name string) bool {
 	return !whole || strings.Count(name, "/") <= 1 && !strings.ContainsAny(realm, "/@")
 }
 
-// latin1 returns the bytes of text that are digested: in ISO 8859-1 if that has all its characters,
+// toLatin1 returns the bytes of text that are digested: in ISO 8859-1 if that has all its characters,
 // and in UTF-8 otherwise. RFC 2831 wants that, and Java does it.
-func latin1(text string) string {
+func toLatin1(text string) string {
 	short := make([]byte, 0, len(text))
 	for _, r := range text {
 		if r > 0xff {
