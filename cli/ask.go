@@ -86,7 +86,7 @@ func Explained(err error) error {
 		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them, the password only at the socket of a member (--admin unix:DATADIR/admin.sock)", err)
 	case errors.As(err, &answer) && answer.Status == http.StatusForbidden:
 		return fmt.Errorf("%w; run this command on the machine of a member, with --admin http://127.0.0.1:%d", err, defaultPort)
-	case errors.Is(err, tokenproof.ErrOther):
+	case errors.Is(err, tokenproof.ErrNotProved):
 		return With(Refused, err)
 	case errors.As(err, &nobody) && !errors.Is(err, context.Canceled):
 		return With(NoMember, fmt.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin", nobody.place, nobody.error))

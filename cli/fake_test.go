@@ -95,12 +95,12 @@ func newServer(t *testing.T, handler http.Handler) *httptest.Server {
 	t.Helper()
 	type connKey struct{}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(connKey{}).(*tokenproof.Conn).Proved() {
+		if r.Context().Value(connKey{}).(*tokenproof.Conn).HasProof() {
 			r.Header.Set("Authorization", "Bearer abcdefghijklmnop")
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	l, err := tokenproof.NewListener(s.Listener, tokenproof.KeyOf("abcdefghijklmnop"))
+	l, err := tokenproof.NewListener(s.Listener, tokenproof.KeyOfToken("abcdefghijklmnop"))
 	if err != nil {
 		t.Fatal(err)
 	}

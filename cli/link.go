@@ -166,7 +166,7 @@ func readToken(name string) (token string, owner int, err error) {
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(text) == maxToken:
 		return "", 0, fmt.Errorf("%s does not hold one token of visible characters", name)
 	}
-	return token, secretfile.Owner(info), nil
+	return token, secretfile.OwnerOf(info), nil
 }
 
 // Config returns the configuration of a session with the members, which logs in as --jaas says and shows the identities of --auth.
@@ -196,7 +196,7 @@ func (l *Link) login() (*client.Login, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := secretfile.Read(path, sasl.MaxJAASBytes)
+	file, err := secretfile.ReadFile(path, sasl.MaxJAASBytes)
 	var who client.Login
 	if err == nil {
 		who.User, who.Password, err = sasl.ParseClientLogin(file.Text, loginSection)

@@ -183,7 +183,7 @@ func (f *fakeEnsemble) post(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		f.list, f.version = list, f.version+1
-		_ = json.NewEncoder(w).Encode(api.MembersChanged{Version: fmt.Sprintf("0x%x", f.version), Servers: list.Lines()})
+		_ = json.NewEncoder(w).Encode(api.MembersChanged{Version: fmt.Sprintf("0x%x", f.version), Servers: list.CanonicalLines()})
 	}
 }
 

@@ -92,7 +92,7 @@ func (l *Link) socketDial(path string) dialFunc {
 // provedDial returns how to connect to a member with a proof of the token.
 func provedDial(token string) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		key := tokenproof.KeyOf(token)
+		key := tokenproof.KeyOfToken(token)
 		conn, err := dialMember(ctx, network, addr)
 		if err != nil {
 			return nil, err

@@ -83,7 +83,7 @@ func (r *Report) Add(faults []*secretfile.Fault) {
 			where = k.From
 			k.note(f)
 		}
-		if f.Mild {
+		if f.IsWarning {
 			r.Warnings = append(r.Warnings, Warning{Where: where, Text: f.Error()})
 			continue
 		}
@@ -95,7 +95,7 @@ func (r *Report) Add(faults []*secretfile.Fault) {
 func (k *Key) note(f *secretfile.Fault) {
 	if k.Verdict == InForce || k.Verdict == Dangerous {
 		k.Verdict = Dangerous
-		if !f.Mild {
+		if !f.IsWarning {
 			k.Verdict = Refused
 		}
 	}

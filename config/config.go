@@ -126,5 +126,5 @@ func (c *Config) EnsembleText() []byte {
 	if c.Standalone {
 		return nil
 	}
-	return []byte(serverlist.List(c.Servers).Config(0)) // the list in the data has a version of its own
+	return []byte(serverlist.List(c.Servers).ConfigText(0)) // the list in the data has a version of its own
 }

@@ -508,15 +508,15 @@ var keys = []key{
 		doc: "format of the file, as with ssl.keyStore.type",
 	},
 	{
-		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.Auth { return &d.ClientTLS.Terms.Auth }), def: "need",
+		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.ClientAuth { return &d.ClientTLS.Terms.Auth }), def: "need",
 		doc: "whether a client over TLS shows a certificate: it must, it may, or it is not asked. The subject of one is an identity of the scheme x509",
 	},
 	{
-		name: "ssl.protocol", kind: protocols(func(d *rawConfig) *keystore.Terms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
+		name: "ssl.protocol", kind: protocols(func(d *rawConfig) *keystore.ServerTerms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
 		doc: "versions of TLS for clients, unless ssl.enabledProtocols says which",
 	},
 	{
-		name: "ssl.enabledProtocols", kind: protocols(func(d *rawConfig) *keystore.Terms { return &d.enabledProtocols }), unset: "as ssl.protocol",
+		name: "ssl.enabledProtocols", kind: protocols(func(d *rawConfig) *keystore.ServerTerms { return &d.enabledProtocols }), unset: "as ssl.protocol",
 		doc: "versions of TLS for clients",
 	},
 	{

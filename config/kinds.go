@@ -260,7 +260,7 @@ func auditFile() kind {
 // host takes a name or an address.
 func host(field func(*rawConfig) *string) kind {
 	return kind{
-		allowed: serverlist.HostAllowed,
+		allowed: serverlist.HostSyntax,
 		parse: func(d *rawConfig, s setting) error {
 			h, err := serverlist.ParseHost(s.value)
 			if err != nil {

@@ -62,7 +62,7 @@ func (d *rawConfig) readUsers() error {
 	if d.login.jaasFile == "" {
 		return nil
 	}
-	f, err := secretfile.Read(d.login.jaasFile, sasl.MaxJAASBytes)
+	f, err := secretfile.ReadFile(d.login.jaasFile, sasl.MaxJAASBytes)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (d *rawConfig) readUsers() error {
 	if err != nil {
 		return err
 	}
-	d.expose(jaasKey, f.Exposed())
+	d.expose(jaasKey, f.ExposedWarning())
 	if super := d.Login.SuperUser; super != "" {
 		if _, ok := users[super]; !ok {
 			d.warn(d.at("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL", Brief(super), Brief(d.login.jaasSection))

@@ -28,7 +28,7 @@ type rawConfig struct {
 	client, secure    listener
 	admin, metrics    listener
 	login             loginKeys
-	enabledProtocols  keystore.Terms
+	enabledProtocols  keystore.ServerTerms
 	standaloneEnabled bool
 	observes          bool // peerType=observer
 	idFromHost        bool

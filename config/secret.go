@@ -39,7 +39,7 @@ func secretFile(of string, value kind) kind {
 
 // readSecret returns the first line of a file, without its end. exposed says that others may read the file.
 func readSecret(path string) (line, exposed string, err error) {
-	f, err := secretfile.Read(path, maxSecret)
+	f, err := secretfile.ReadFile(path, maxSecret)
 	if err != nil {
 		return "", "", err
 	}
@@ -51,7 +51,7 @@ func readSecret(path string) (line, exposed string, err error) {
 	case len(line) > maxSecret:
 		return "", "", fmt.Errorf("the first line of the file has over %d bytes; a secret is shorter", maxSecret)
 	}
-	return line, f.Exposed(), nil
+	return line, f.ExposedWarning(), nil
 }
 
 // expose notes, unless exposed is "", that others may read the file that a key names.

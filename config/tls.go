@@ -14,7 +14,7 @@ type ClientTLS struct {
 	Key, Trust keystore.Store // nothing is read from them here
 	CRL        bool           // lists of revoked certificates count, and are in the file CRLs
 	CRLs       string
-	Terms      keystore.Terms
+	Terms      keystore.ServerTerms
 	Unified    bool          // the port for plain connections takes TLS, too
 	Detection  time.Duration // how long such a client may take to say which
 	Handshakes int           // under way; default as in package server
@@ -42,7 +42,7 @@ func storeType(field func(*rawConfig) *string) kind {
 			if strings.EqualFold(s.value, "BCFKS") {
 				return keystore.ErrBCFKS
 			}
-			if !keystore.KnownType(s.value) {
+			if !keystore.IsKnownType(s.value) {
 				return errAllowed
 			}
 			return keep(d, field, strings.ToUpper(s.value))
@@ -51,11 +51,11 @@ func storeType(field func(*rawConfig) *string) kind {
 }
 
 // clientAuth takes a word that says whether clients show a certificate.
-func clientAuth(field func(*rawConfig) *keystore.Auth) kind {
+func clientAuth(field func(*rawConfig) *keystore.ClientAuth) kind {
 	return kind{
 		allowed: "need, want or none",
 		parse: func(d *rawConfig, s setting) error {
-			auth, ok := keystore.ParseAuth(s.value)
+			auth, ok := keystore.ParseClientAuth(s.value)
 			if !ok {
 				return errAllowed
 			}
@@ -65,7 +65,7 @@ func clientAuth(field func(*rawConfig) *keystore.Auth) kind {
 }
 
 // protocols takes versions of TLS.
-func protocols(terms func(*rawConfig) *keystore.Terms) kind {
+func protocols(terms func(*rawConfig) *keystore.ServerTerms) kind {
 	return kind{
 		allowed: "TLSv1.2, TLSv1.3, or both with a comma between them",
 		parse: func(d *rawConfig, s setting) error {
@@ -131,7 +131,7 @@ func (d *rawConfig) finishTLS() error {
 	if d.SecureAddr == "" {
 		opens = "client.portUnification"
 	}
-	asked := t.Terms.Auth != keystore.NoClient
+	asked := t.Terms.Auth != keystore.NoCertificate
 	switch {
 	case d.SecureAddr == "" && !t.Unified:
 		if where := d.where["ssl.keyStore.location"]; where != "" {

@@ -92,9 +92,9 @@ type State interface {
 
 // Clients closes this member's client connections.
 type Clients interface {
-	// Cut closes the local connection of a session, if it is still the one named: the client may
+	// DropConnection closes the local connection of a session, if it is still the one named: the client may
 	// meanwhile have come back on another one. It never blocks.
-	Cut(id jute.SessionID, conn uint64, why error)
+	DropConnection(id jute.SessionID, conn uint64, why error)
 }
 
 // Config is what a Follower is built from. A field without a default is required.
@@ -219,8 +219,8 @@ func (f *Follower) NewSession(ctx context.Context) (jute.SessionID, error) {
 	return f.incarnation.newSession(ctx)
 }
 
-// OfferSession is like NewSession, but never blocks. It returns false until this process is announced.
-func (f *Follower) OfferSession() (id jute.SessionID, ok bool) { return f.incarnation.offerSession() }
+// TryNewSession is like NewSession, but never blocks. It returns false until this process is announced.
+func (f *Follower) TryNewSession() (id jute.SessionID, ok bool) { return f.incarnation.offerSession() }
 
 // Touch renews a session held by a local connection that was granted timeout. It never blocks. It
 // is called for every request of every client.
@@ -231,8 +231,8 @@ func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
 	}
 }
 
-// Vouched reports, without waiting, whether the client may be told now that its session lives.
-func (f *Follower) Vouched(id jute.SessionID) bool {
+// IsVouched reports, without waiting, whether the client may be told now that its session lives.
+func (f *Follower) IsVouched(id jute.SessionID) bool {
 	return f.leases.isValid(id, f.cfg.Monotonic.Now())
 }
 
@@ -265,9 +265,9 @@ func (f *Follower) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) e
 	return f.outbox.submit(ctx, txn, w)
 }
 
-// Offer is like Submit, but never blocks. It returns false, and has not taken txn, if Submit might
+// TrySubmit is like Submit, but never blocks. It returns false, and has not taken txn, if Submit might
 // block or fail.
-func (f *Follower) Offer(txn *proto.Txn, w znode.Waiter) bool {
+func (f *Follower) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	if jute.Op(txn.Op) == jute.OpCloseSession {
 		f.leases.markClosing(jute.SessionID(txn.Session), txn.Conn)
 	}

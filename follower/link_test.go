@@ -227,8 +227,8 @@ func TestDetachedBeforeApplied(t *testing.T) {
 		synctest.Wait()
 		r.f.Detach(1, 1)
 		r.commit(l, 1)
-		if r.f.Vouched(1) || w.times() != 0 || r.state.cursor != 1 {
-			t.Errorf("vouched for: %t, heard %d times, cursor %d", r.f.Vouched(1), w.times(), r.state.cursor)
+		if r.f.IsVouched(1) || w.times() != 0 || r.state.cursor != 1 {
+			t.Errorf("vouched for: %t, heard %d times, cursor %d", r.f.IsVouched(1), w.times(), r.state.cursor)
 		}
 	})
 }

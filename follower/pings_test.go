@@ -403,7 +403,7 @@ func TestAck(t *testing.T) {
 		defer s.cancel()
 		acked := func() bool {
 			synctest.Wait()
-			return r.f.Vouched(id)
+			return r.f.IsVouched(id)
 		}
 		time.Sleep(timeout)
 		r.f.Touch(id, timeout)
@@ -475,13 +475,13 @@ func TestManyAcks(t *testing.T) {
 		}
 		r.apply()
 		synctest.Wait()
-		if r.f.Vouched(a) {
+		if r.f.IsVouched(a) {
 			t.Error("counts before its commit is applied")
 		}
 		r.apply()
 		synctest.Wait()
-		if !r.f.Vouched(a) || !slices.Equal(r.cut, []jute.SessionID{b}) {
-			t.Errorf("vouched for: %t, cut: %v", r.f.Vouched(a), r.cut)
+		if !r.f.IsVouched(a) || !slices.Equal(r.cut, []jute.SessionID{b}) {
+			t.Errorf("vouched for: %t, cut: %v", r.f.IsVouched(a), r.cut)
 		}
 	})
 }

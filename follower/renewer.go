@@ -55,7 +55,7 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 	if s := r.leadership.pingStream(); s != nil {
 		s.wantFlush()
 	}
-	defer r.counters.vouchWaits.Since(time.Now())
+	defer r.counters.vouchWaits.AddSince(time.Now())
 	select {
 	case <-e.done:
 		return e.err
@@ -189,7 +189,7 @@ func (r *renewer) cutRefused(batches []sessiontracker.TouchBatch, refused []int6
 			continue
 		}
 		if conn, cutIt := r.leases.endRefused(id, batches[first].SentAt); cutIt {
-			r.cfg.Clients.Cut(id, conn, ErrRefused)
+			r.cfg.Clients.DropConnection(id, conn, ErrRefused)
 			cut++
 		}
 	}
@@ -229,7 +229,7 @@ func (r *renewer) cutLapsed(now time.Time) {
 	cut := 0
 	for id := range r.touches.UnackedBefore(since) {
 		if conn, ended := r.leases.endIfExpired(id, now); ended {
-			r.cfg.Clients.Cut(id, conn, ErrNotVouched)
+			r.cfg.Clients.DropConnection(id, conn, ErrNotVouched)
 			cut++
 		}
 	}
@@ -250,7 +250,7 @@ func (r *renewer) cutUnlinked(now time.Time) {
 	}
 	held := r.leases.heldSessions()
 	for id, conn := range held {
-		r.cfg.Clients.Cut(id, conn, ErrNoLink)
+		r.cfg.Clients.DropConnection(id, conn, ErrNoLink)
 	}
 	if len(held) > 0 {
 		r.counters.unlinkedConns.Add(uint64(len(held)))

@@ -112,7 +112,7 @@ func (r *rig) probe(ctx context.Context, id uint32) error {
 	return nil
 }
 
-func (r *rig) Cut(id jute.SessionID, conn uint64, _ error) {
+func (r *rig) DropConnection(id jute.SessionID, conn uint64, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut, r.conns = append(r.cut, id), append(r.conns, conn)

@@ -96,7 +96,7 @@ func TestLongWriteWaitsForRoom(t *testing.T) {
 		if ended(t, b) {
 			t.Fatal("a long write got in although the lanes are full")
 		}
-		if r.f.Offer(&proto.Txn{Conn: 3, Op: int32(jute.OpCreate), Body: []byte(long)}, nil) {
+		if r.f.TrySubmit(&proto.Txn{Conn: 3, Op: int32(jute.OpCreate), Body: []byte(long)}, nil) {
 			t.Error("a long write that was offered got in although the lanes are full")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -286,7 +286,7 @@ func TestRestored(t *testing.T) {
 		r.raftTerm.Store(2)
 		r.f.SnapshotRestored()
 		r.state.Unlock()
-		if r.f.Vouched(id) {
+		if r.f.IsVouched(id) {
 			t.Error("a lease is left")
 		}
 		if got, want := next.sent(), []string{"w2", "w3"}; !slices.Equal(got, want) {
@@ -330,7 +330,7 @@ func TestRestoredBoot(t *testing.T) {
 func TestOffer(t *testing.T) {
 	bubble(t, func(c *Config) { c.MaxQueued = 2 }, func(t *testing.T, r *rig) {
 		offer := func(conn uint64, body string, ids ...*proto.Identity) bool {
-			return r.f.Offer(&proto.Txn{Conn: conn, Op: int32(jute.OpCreate), Body: []byte(body), Ids: ids}, nil)
+			return r.f.TrySubmit(&proto.Txn{Conn: conn, Op: int32(jute.OpCreate), Body: []byte(body), Ids: ids}, nil)
 		}
 		if !offer(1, "a1") || !offer(1, "a2") {
 			t.Error("refused although there is room")

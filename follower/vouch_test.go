@@ -101,7 +101,7 @@ func TestLateHandshakeIsVouchedFor(t *testing.T) {
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
 		time.Sleep(tick / flushesPerTick)
-		if r.f.Vouched(id) {
+		if r.f.IsVouched(id) {
 			t.Fatal("vouched for before anybody was asked")
 		}
 		sent := time.Now()
@@ -148,7 +148,7 @@ func TestLeaseEnds(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, r *rig) {
 				id := r.session(r.announced(), 8, 0)
 				tt.do(r.f)
-				if got := !r.f.Vouched(id); got != tt.ends {
+				if got := !r.f.IsVouched(id); got != tt.ends {
 					t.Errorf("ended: %t, want %t", got, tt.ends)
 				}
 			})
@@ -382,7 +382,7 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 		s.nonce = 1001
 		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(refused)}, Commit: r.state.index + 1}})
 		synctest.Wait()
-		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{refused}) || r.f.Vouched(refused) {
+		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{refused}) || r.f.IsVouched(refused) {
 			t.Errorf("cut %v before the commit is applied, want %v", got, refused)
 		}
 		end := sent.Add(timeout / 10 * 9)
@@ -414,7 +414,7 @@ func TestRefusedWhileClosing(t *testing.T) {
 		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{lives}) {
 			t.Errorf("cut %v, want %v", got, lives)
 		}
-		if r.f.Vouched(closes) {
+		if r.f.IsVouched(closes) {
 			t.Error("vouches for a session that the leader refused")
 		}
 	})
@@ -444,7 +444,7 @@ func TestRefusedInParts(t *testing.T) {
 			t.Errorf("cut %v, want %v", r.cut, ids[:3])
 		}
 		for i, id := range ids {
-			if got := r.f.Vouched(id); got != (i == 3) {
+			if got := r.f.IsVouched(id); got != (i == 3) {
 				t.Errorf("session %s vouched for: %t", id, got)
 			}
 		}

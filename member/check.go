@@ -37,5 +37,5 @@ func checkExposure(cfg config.Config) []*secretfile.Fault {
 		return nil
 	}
 	key, line, _ := strings.Cut(self.String(), "=")
-	return secretfile.Warn(key, line, adviceOnExposure)
+	return secretfile.NewWarnings(key, line, adviceOnExposure)
 }

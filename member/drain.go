@@ -109,7 +109,7 @@ const handOverElections = 4
 // tries again.
 func (d *drain) yield(ctx context.Context, within time.Duration) error {
 	d.http.Stop()
-	d.server.RefuseNew() // a client that came now would be closed soon
+	d.server.RejectNew() // a client that came now would be closed soon
 	d.node.Transfer().Decline()
 	defer d.once.Do(func() { close(d.begun) })
 	ctx, cancel := context.WithTimeout(ctx, within)

@@ -49,7 +49,7 @@ func (h hooks) SessionAttached(s znode.Session, old znode.SessionOwner) {
 		h.m.events.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.SessionAttached(s, old)
-	h.m.server.Attached(s, old)
+	h.m.server.SessionAttached(s, old)
 	h.m.http.SessionMoved(s, old.Member)
 	h.m.cfg.Hooks.SessionAttached(s, old)
 }
@@ -70,14 +70,14 @@ func (h hooks) SessionClosed(s znode.Session, end znode.SessionEnd) {
 	}
 	h.auditEnd(end)
 	h.m.follower.SessionClosed(s, end)
-	h.m.server.Closed(s, end)
+	h.m.server.SessionClosed(s, end)
 	h.m.http.SessionEnded(s, end)
 	h.m.cfg.Hooks.SessionClosed(s, end)
 }
 
 func (h hooks) SessionSwept(id jute.SessionID, last bool) {
 	if last {
-		h.m.server.Swept(id)
+		h.m.server.SessionSwept(id)
 	}
 	h.m.cfg.Hooks.SessionSwept(id, last)
 }
@@ -131,7 +131,7 @@ func (h hooks) SnapshotRestored() {
 	h.m.applied.index.Store(h.m.state.Index())
 	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number) // the announcement may be in the snapshot alone
 	h.m.follower.SnapshotRestored()
-	h.m.server.Restored()
+	h.m.server.StateRestored()
 	h.m.cfg.Hooks.SnapshotRestored()
 }
 

@@ -116,7 +116,7 @@ func (i *insider) submit(ctx context.Context, op jute.Op, rec client.Record, w z
 	body := rec.Append(nil)
 	// A transaction of many small nodes must pass, however low jute.maxbuffer is.
 	switch most := max(i.m.server.Limits().MaxBuffer, jute.DefaultMaxBuffer); {
-	case i.m.server.Writes().LacksMemory(op, body, i.who):
+	case i.m.server.WriteLimits().RejectForMemory(op, body, i.who):
 		return errNoMemory
 	case len(body) > most:
 		return &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a node is too large: to write it takes a request of %d bytes, and at most %d are allowed, as jute.maxbuffer says", len(body), most)}

@@ -50,20 +50,20 @@ func (k serverKeys) operatorTLS(cfg *Config) *tls.Config {
 	if k.operators == nil {
 		return nil
 	}
-	terms := keystore.Terms{Auth: keystore.NoClient}
+	terms := keystore.ServerTerms{Auth: keystore.NoCertificate}
 	switch {
 	case cfg.HTTP.NeedClientAuth:
-		terms.Auth = keystore.Need
+		terms.Auth = keystore.NeedCertificate
 	case cfg.Trust.Certificates.Trust.Location != "":
-		terms.Auth = keystore.Want
+		terms.Auth = keystore.WantCertificate
 	}
-	return k.operators.Server(terms)
+	return k.operators.ServerConfig(terms)
 }
 
 func (k serverKeys) clientTLS(t config.ClientTLS) server.TLS {
 	s := server.TLS{Unified: t.Unified, Detection: t.Detection, Handshakes: t.Handshakes}
 	if k.clients != nil {
-		s.Config = k.clients.Server(t.Terms)
+		s.Config = k.clients.ServerConfig(t.Terms)
 	}
 	return s
 }

@@ -46,7 +46,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Settings: config.Settings{
 			Dir: t.TempDir(), Tick: 100 * time.Millisecond,
-			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: filepath.Join(dir, "own.pem")}, Terms: keystore.Terms{Auth: keystore.NoClient}, Unified: true},
+			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: filepath.Join(dir, "own.pem")}, Terms: keystore.ServerTerms{Auth: keystore.NoCertificate}, Unified: true},
 		},
 	}
 	m, stop := runAlone(t, cfg)
@@ -99,7 +99,7 @@ func TestNoPlainPort(t *testing.T) {
 		ID: 1, Servers: []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Secure: listen(t),
 		Settings: config.Settings{
 			Dir: t.TempDir(), Tick: 100 * time.Millisecond,
-			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: own}, Terms: keystore.Terms{Auth: keystore.NoClient}},
+			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: own}, Terms: keystore.ServerTerms{Auth: keystore.NoCertificate}},
 		},
 	}
 	m, stop := runAlone(t, cfg)

@@ -67,7 +67,7 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 		before(u.stores)
 	}
 	u.Member = &Member{
-		cfg:   Config{ID: 1, Servers: serversOf(servers), Settings: config.Settings{Tick: time.Second}, EnsembleText: []byte(servers.Config(0))},
+		cfg:   Config{ID: 1, Servers: serversOf(servers), Settings: config.Settings{Tick: time.Second}, EnsembleText: []byte(servers.ConfigText(0))},
 		state: znode.New(znode.Config{}),
 	}
 	u.Member.log = slog.New(slog.NewTextHandler(u.log, nil))
@@ -126,7 +126,7 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	learn("of this ensemble", message(3, own, serverOne, serverTwo), 3)
 	learn("of another ensemble", message(9, other, serverOne, serverThree), 3)
 	learn("older", message(2, own, serverOne), 3)
-	if list, hearsay := u.lists.message(); !hearsay || list.GetVersion() != 3 || !slices.Equal(list.GetServers(), lines(t, serverOne, serverTwo).Lines()) {
+	if list, hearsay := u.lists.message(); !hearsay || list.GetVersion() != 3 || !slices.Equal(list.GetServers(), lines(t, serverOne, serverTwo).CanonicalLines()) {
 		t.Errorf("passed on: %v, hearsay %t", list, hearsay)
 	}
 	u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne, serverTwo)})

@@ -40,7 +40,7 @@ func (a machine) Apply(batch []quorum.Committed) error {
 			return err
 		}
 		if entry != nil {
-			a.applies.Since(begun)
+			a.applies.AddSince(begun)
 		}
 		a.applied()
 	}

@@ -87,7 +87,7 @@ type Config struct {
 	Version string    // this program's version, for srvr; default "dev"
 	Built   time.Time // date of the commit that it was built from
 
-	Memory  *admission.Memory        // of this process; default: no limit
+	Memory  *admission.MemoryLimiter // of this process; default: no limit
 	Network Network                  // default TCP
 	Bind    func(addr string) string // advertised address → the one to listen on; default the same
 	Stores  *disk.Stores             // default: files in Dir
@@ -181,7 +181,7 @@ func (c *Config) answeredWords() []string {
 
 // anonymous says what callers without credentials may read.
 func (c *Config) anonymous() admin.Anonymous {
-	certificates := c.Clients == nil && c.Secure != nil && c.ClientTLS.Terms.Auth == keystore.Need
+	certificates := c.Clients == nil && c.Secure != nil && c.ClientTLS.Terms.Auth == keystore.NeedCertificate
 	return admin.Anonymous{Reads: c.HTTP.LocalReads, Proven: len(c.Login.Schemes) > 0 || certificates}
 }
 
@@ -348,7 +348,9 @@ func (m *Member) followerConfig() follower.Config {
 // follower.
 type cutter struct{ m *Member }
 
-func (c cutter) Cut(id jute.SessionID, conn uint64, why error) { c.m.server.Cut(id, conn, why) }
+func (c cutter) DropConnection(id jute.SessionID, conn uint64, why error) {
+	c.m.server.DropConnection(id, conn, why)
+}
 
 func (m *Member) serverConfig(words *admin.Words) server.Config {
 	return server.Config{
@@ -357,8 +359,8 @@ func (m *Member) serverConfig(words *admin.Words) server.Config {
 		TLS: m.keys.clientTLS(m.cfg.ClientTLS), SuperSubject: m.cfg.SuperSubject,
 		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
-		Commands: words, Audit: m.audit, Guesses: m.guesses, Logger: m.log,
-		Settled: func() (bool, <-chan struct{}) { return m.applied.clientReconfig.followed(m.node) },
+		Commands: words, Audit: m.audit, CredentialLimiter: m.guesses, Logger: m.log,
+		MembersInSync: func() (bool, <-chan struct{}) { return m.applied.clientReconfig.followed(m.node) },
 	}
 }
 

@@ -115,7 +115,7 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 	}
 	next, err := members.List.Apply(c.Change)
 	if err == nil {
-		err = cmp.Or(members.List.Moves(next), configuredList(o.m.node).Moves(next), members.List.ClientPortTaken(next))
+		err = cmp.Or(members.List.CheckMoves(next), configuredList(o.m.node).CheckMoves(next), members.List.CheckClientPorts(next))
 	}
 	if err != nil {
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}

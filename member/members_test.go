@@ -128,7 +128,7 @@ func TestOperatorsChangeTheList(t *testing.T) {
 			e.Wait("the new list at all members", time.Minute, func() bool {
 				for _, id := range e.IDs() {
 					m, err := e.Member(id).Operations().Members(ctx)
-					if err != nil || m.Version != after.Version || m.List.Text() != after.List.Text() {
+					if err != nil || m.Version != after.Version || m.List.CanonicalText() != after.List.CanonicalText() {
 						return false
 					}
 				}

@@ -56,8 +56,8 @@ type provoked struct {
 	operators
 	t            *testing.T
 	leader, a, b uint32
-	left         map[string]bool   // by sample: whether it has left 0 on a member
-	memory       *admission.Memory // of all members
+	left         map[string]bool          // by sample: whether it has left 0 on a member
+	memory       *admission.MemoryLimiter // of all members
 }
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
@@ -91,7 +91,7 @@ func (p *provoked) look() {
 // Each series of Rollcall's own metrics leaves 0 at some time.
 func TestEveryOwnMetricLeavesZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}, memory: admission.NewMemory(1000)}
+		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}, memory: admission.NewMemoryLimiter(1000)}
 		p.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: ownTick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {
 			cfg.Limits.MaxClientConns = -1
 			p.listen(cfg)
@@ -313,7 +313,7 @@ func (p *provoked) changeOfLeader() {
 // fullMemory has a write of a client refused because memory is short.
 func (p *provoked) fullMemory() {
 	c := p.Connect(10*ownTick, p.a)
-	p.memory.Note(1001)
+	p.memory.SetUsed(1001)
 	if _, err := c.Create("/full", nil, jute.Persistent); err == nil {
 		p.t.Error("a create is not refused")
 	}
@@ -321,7 +321,7 @@ func (p *provoked) fullMemory() {
 		p.t.Errorf("health: %q, %t", text, serves)
 	}
 	p.look()
-	p.memory.Note(500)
+	p.memory.SetUsed(500)
 }
 
 // joining starts a member without data, which does not get the log.

@@ -61,12 +61,12 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	switch most := m.server.Limits().MaxBuffer; {
 	case !m.servesAll():
 		return "", stat, errNotServing
-	case m.server.Writes().LacksMemory(c.Op, body, ids):
+	case m.server.WriteLimits().RejectForMemory(c.Op, body, ids):
 		return "", stat, errNoMemory
 	case len(body) > most:
 		return "", stat, &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the change has %d bytes; at most %d are allowed, as jute.maxbuffer says", len(body), most)}
 	}
-	lists, code := m.server.Writes().Afford(c.Op, body, ids)
+	lists, code := m.server.WriteLimits().CheckCost(c.Op, body, ids)
 	if code != jute.OK {
 		return "", stat, nodeFailure(code, c.Path)
 	}

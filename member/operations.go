@@ -25,7 +25,7 @@ type operations struct {
 // Load implements admin.Operations.
 func (o operations) Load() admin.Load {
 	st := o.m.server.Stats()
-	return admin.Load{Reads: st.Reads, Updates: st.Updates, Outstanding: st.Outstanding, Connections: st.Connections}
+	return admin.Load{Reads: st.ReadLatency, Updates: st.UpdateLatency, Outstanding: st.OutstandingRequests, Connections: st.Connections}
 }
 
 // Ends implements admin.Operations.

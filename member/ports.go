@@ -89,7 +89,7 @@ func hostsOf(servers []Server) map[uint32]string {
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
 		Self: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), Book: m.ports.book, Wanted: m.lists.wanted, Configured: m.terms.configured, Died: m.peers.redial, Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.Flush, &m.applied.durations}, NewEnsemble: m.cfg.NewEnsemble,
+		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied, &m.applied.durations}, NewEnsemble: m.cfg.NewEnsemble,
 		Heartbeat: m.cfg.Heartbeat, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
 	if !m.cfg.alone() {

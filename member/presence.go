@@ -28,7 +28,7 @@ func (t *terms) present(txn *proto.Txn) []uint32 {
 		return nil // apply refuses it
 	}
 	next := t.m.lists.after(change)
-	if err := configuredList(t.m.node).Moves(next); err != nil {
+	if err := configuredList(t.m.node).CheckMoves(next); err != nil {
 		t.m.log.Warn("a change of the list of servers is refused until raft's configuration has followed the last ones", "reason", err)
 		return nil
 	}

@@ -74,7 +74,7 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 5, Servers: tt.list})
 		if tt.said != nil {
 			if tt.said.Roster == nil {
-				tt.said.Roster = message(5, own, tt.list.Lines()...)
+				tt.said.Roster = message(5, own, tt.list.CanonicalLines()...)
 			}
 			u.removal.note(tt.said)
 		}

@@ -283,11 +283,11 @@ func imageOf(t *testing.T, nodes ...znode.ImageNode) []byte {
 func TestRestoreRefuses(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	synctest.Test(t, func(t *testing.T) {
-		var full *admission.Memory
+		var full *admission.MemoryLimiter
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 			cfg.Rules.TTLNodes = false
 			if cfg.ID == 3 {
-				full = admission.NewMemory(1)
+				full = admission.NewMemoryLimiter(1)
 				cfg.Memory = full
 			}
 		}})
@@ -343,7 +343,7 @@ func TestRestoreRefuses(t *testing.T) {
 				t.Errorf("%s: %d %s, want %s", tt.name, status, why, tt.want)
 			}
 		}
-		full.Note(2)
+		full.SetUsed(2)
 		if _, status, why := w.restore(t.Context(), 3, imageOf(t, znode.ImageNode{Path: "/more"})); status != 500 || !strings.Contains(why, "short of memory") {
 			t.Errorf("without memory: %d %s", status, why)
 		}

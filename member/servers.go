@@ -118,7 +118,7 @@ func (l *serverLists) after(change serverlist.Change) serverlist.List {
 		return nil
 	}
 	next, err := r.Servers.Apply(change)
-	if err != nil || r.Servers.Moves(next) != nil {
+	if err != nil || r.Servers.CheckMoves(next) != nil {
 		return nil
 	}
 	return next
@@ -269,11 +269,11 @@ func (l *serverLists) compare(r *znode.ServerList, differed bool) bool {
 	if err != nil {
 		return differed
 	}
-	differs := !slices.Equal(r.Servers.Lines(), configured.Lines())
+	differs := !slices.Equal(r.Servers.CanonicalLines(), configured.CanonicalLines())
 	switch {
 	case differs && !differed:
 		l.log.Warn("the server lines in the configuration are not the ensemble's list; the list counts", "version", fmt.Sprintf("%#x", r.Version),
-			"list", r.Servers.Lines(), "configured", configured.Lines())
+			"list", r.Servers.CanonicalLines(), "configured", configured.CanonicalLines())
 	case !differs && differed:
 		l.log.Info("the server lines in the configuration are the ensemble's list again", "version", fmt.Sprintf("%#x", r.Version))
 	}

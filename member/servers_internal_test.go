@@ -49,7 +49,7 @@ func TestListAfterAChange(t *testing.T) {
 		{serverlist.Change{Joining: "server.2=d:1:2;3", Leaving: "1,3"}, "server.2=d:1:2:participant;0.0.0.0:3"},
 		{serverlist.Change{Joining: "server.2=c:1:2;3,server.3=b:1:2;3"}, ""},
 	} {
-		if got := lists.after(tt.change).Text(); got != tt.want {
+		if got := lists.after(tt.change).CanonicalText(); got != tt.want {
 			t.Errorf("after %+v: %q, want %q", tt.change, got, tt.want)
 		}
 	}
@@ -71,15 +71,15 @@ func TestAddressesInARing(t *testing.T) {
 	} {
 		list := lines(t, serverOne, "server.2="+tt.two+":2888:3888;2181", "server.3="+tt.three+":2888:3888;2181")
 		next, err := list.Apply(serverlist.Change{Joining: tt.next})
-		if err != nil || list.Moves(next) != nil {
-			t.Fatalf("%s: %v, %v", tt.name, err, list.Moves(next))
+		if err != nil || list.CheckMoves(next) != nil {
+			t.Fatalf("%s: %v, %v", tt.name, err, list.CheckMoves(next))
 		}
 		u.lists.applied.Store(&znode.ServerList{Version: 2, Servers: list})
 		body, err := protobuf.Marshal(&proto.ChangeServers{Joining: tt.next})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := configuredList(u.node).Moves(next) != nil; got != tt.ring {
+		if got := configuredList(u.node).CheckMoves(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
 		if tt.ring && u.terms.present(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {

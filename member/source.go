@@ -26,11 +26,11 @@ func (s source) Stats() admin.Stats {
 	m := s.m
 	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.count
 	figures := admin.Stats{
-		Role: m.Role(), Up: time.Since(m.incarnation.started), Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(),
-		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.Outstanding,
-		Handshakes: st.Handshakes, Rejected: st.Rejected, DropChance: st.DropChance, Deficit: st.Deficit, Sessionless: st.Sessionless, AuthFailed: st.AuthFailed,
-		ClientMemory: st.Held, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
-		Latency: st.Latency, Reads: st.Reads, Updates: st.Updates, Responses: st.Responses,
+		Role: m.Role(), Up: time.Since(m.incarnation.started), Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.IsFull(),
+		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.OutstandingRequests,
+		Handshakes: st.Handshakes, Rejected: st.RejectedConns, DropChance: st.DropChance, Deficit: st.TokenDeficit, Sessionless: st.EndedSessionless, AuthFailed: st.AuthFailed,
+		ClientMemory: st.HeldBytes, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
+		Latency: st.Latency, Reads: st.ReadLatency, Updates: st.UpdateLatency, Responses: st.ResponseSizes,
 		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
 		Voters: len(m.node.Status().Voters()),
 		Writes: log.Writes, SlowWrites: log.SlowWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Stands,
@@ -55,7 +55,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().Damage(), Disputed: s.m.health.disputed(), Leaving: s.m.removal.unlisted(), Removed: s.m.removal.version(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.Full()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Record().Damage(), Disputed: s.m.health.disputed(), Leaving: s.m.removal.unlisted(), Removed: s.m.removal.version(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.IsFull()}
 	if err := n.Stalled(); err != nil {
 		health.Stalled = err.Error()
 	}

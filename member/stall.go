@@ -28,7 +28,7 @@ func (h *health) stallLoop(ctx context.Context) error {
 				h.log.Warn("this member gives up leading and closes its clients' connections", "err", err)
 			}
 			h.terms.abandon()
-			h.server.CutAll() // includes connections opened since the last call
+			h.server.DropAll() // includes connections opened since the last call
 		case stalls:
 			h.log.Info("the disk or the state machine responds again")
 		}

@@ -96,7 +96,7 @@ func (v viewer) status() *proto.MemberStatus {
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.StateHashes(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.incarnation.started)).UnixMilli(),
 		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.health.disputed()), Drained: m.server.Draining(),
-		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.Full(), Removed: m.removal.version() != 0, Operators: m.cfg.operatorsURL(),
+		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removal.version() != 0, Operators: m.cfg.operatorsURL(),
 	}
 	if err := m.node.Stalled(); err != nil {
 		s.Stalled = err.Error()
@@ -178,7 +178,7 @@ func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 		}
 		row := &all[i]
 		row.Id = id
-		c, watches, carried := v.m.server.Listing().Carried(jute.SessionID(id))
+		c, watches, carried := v.m.server.Listing().ConnectionOf(jute.SessionID(id))
 		if carried {
 			row.Connection, row.Watches = connectionRow(&c), uint32(watches)
 		}

@@ -162,7 +162,7 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	s.fsm.metrics.snapshot.Since(s.begun)
+	s.fsm.metrics.snapshot.AddSince(s.begun)
 	of := sink.(*disk.Sink) // raft has no others
 	s.fsm.stored.Store(&StoredSnapshot{Index: of.Index, Term: of.Term, Zxid: s.Zxid(), Bytes: n, Took: time.Since(s.begun)})
 	return nil

@@ -9,39 +9,39 @@ import (
 	"rollcall/operator/audit"
 )
 
-// slowedShare is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read
+// slowedWaitDivisor is the part of the session's timeout, as one in so many, that a slowed attempt waits at most. The client is not read
 // meanwhile, so its session must not expire in this time.
-const slowedShare = 4
+const slowedWaitDivisor = 4
 
-// attempt calls check when it is the turn of the client's attempt a, which is at once unless credentials from its address
+// checkCredential calls check when it is the turn of the client's attempt a, which is at once unless credentials from its address
 // failed too often. Otherwise a reader of the connection waits, so the loop does not. If too many attempts wait, the connection ends and the
 // client may try again: to answer that the credential is wrong could be false, and clients give up then.
-func (r *request) attempt(a admission.Attempt, check func(a *admission.Attempt) (more bool)) bool {
+func (r *request) checkCredential(a admission.Attempt, check func(a *admission.Attempt) (more bool)) bool {
 	c := r.c
-	if !a.Slowed() {
+	if !a.IsSlowed() {
 		return check(&a)
 	}
-	longest := c.stream.Life.Timeout() / slowedShare
+	longest := c.stream.Life.Timeout() / slowedWaitDivisor
 	inTurn := func() (more bool) {
-		if a.Wait(c.stream.Life.Context(), longest) != nil {
-			c.stream.Drop(slowed) // unless it has ended
+		if a.AwaitTurn(c.stream.Life.Context(), longest) != nil {
+			c.stream.Drop(credentialsSlowed) // unless it has ended
 			return false
 		}
 		more = check(&a)
 		c.flushLater() // the reader that begins with this sends nothing by itself
 		return more
 	}
-	return r.inReader(inTurn)
+	return r.runInReader(inTurn)
 }
 
-// inReader calls do, which takes r and may wait. In a loop it leaves that to a reader of the connection.
-func (r *request) inReader(do func() (more bool)) (more bool) {
+// runInReader calls do, which takes r and may wait. In a loop it leaves that to a reader of the connection.
+func (r *request) runInReader(do func() (more bool)) (more bool) {
 	c := r.c
 	if !c.stream.InLoop() {
 		return do()
 	}
-	r.keep()
-	c.stream.Later(do)
+	r.copyBody()
+	c.stream.LeaveToReader(do)
 	return true
 }
 
@@ -52,18 +52,18 @@ func (c *conn) flushLater() {
 	c.stream.FlushLater()
 }
 
-// wrongSuper counts a wrong password of the super user. The client gets another identity, and no error, as in
+// recordWrongSuperPassword counts a wrong password of the super user. The client gets another identity, and no error, as in
 // ZooKeeper.
-func (r *request) wrongSuper(a *admission.Attempt) {
+func (r *request) recordWrongSuperPassword(a *admission.Attempt) {
 	c := r.c
-	a.Failed(admission.Super)
+	a.RecordFailure(admission.SuperPassword)
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: "digest", Result: audit.Failure, Error: "wrong password of the super user",
 	})
 }
 
-// noCertificate reports whether a handshake of TLS failed because the client's certificate was missing or wrong.
-func noCertificate(err error) bool {
+// isClientCertificateError reports whether a handshake of TLS failed because the client's certificate was missing or wrong.
+func isClientCertificateError(err error) bool {
 	var wrong *tls.CertificateVerificationError
 	return errors.As(err, &wrong) || strings.Contains(err.Error(), "didn't provide a certificate") // crypto/tls has no type for it
 }

@@ -20,7 +20,7 @@ import (
 func withGuesses(more func(*Config)) (func(*Config), *admission.CredentialLimiter) {
 	table := admission.NewCredentialLimiter(nil)
 	return func(cfg *Config) {
-		cfg.Guesses = table
+		cfg.CredentialLimiter = table
 		if more != nil {
 			more(cfg)
 		}
@@ -33,15 +33,15 @@ func TestSuperGuessesLeaveTraces(t *testing.T) {
 	lines := newAuditLines(t)
 	var log bytes.Buffer
 	table := admission.NewCredentialLimiter(slog.New(slog.NewTextHandler(&log, nil)))
-	w := newWorld(t, false, func(cfg *Config) { cfg.Guesses, cfg.Audit = table, lines.log })
+	w := newWorld(t, false, func(cfg *Config) { cfg.CredentialLimiter, cfg.Audit = table, lines.log })
 	c := w.connect()
 	c.must(jute.OpAuth, auth("digest", "bob:guess"))
 	c.must(jute.OpAuth, auth("digest", "super:secret"))
-	if n := table.Counts()["super"]; n != 0 {
+	if n := table.FailureCounts()["super"]; n != 0 {
 		t.Errorf("%d guesses before the first one", n)
 	}
 	c.must(jute.OpAuth, auth("digest", "super:guess"))
-	if n := table.Counts()["super"]; n != 1 {
+	if n := table.FailureCounts()["super"]; n != 1 {
 		t.Errorf("%d guesses, want 1", n)
 	}
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "credentials failed") || !strings.Contains(text, "address=pipe kind=super failures=1") {
@@ -59,7 +59,7 @@ func TestNoSuperUser(t *testing.T) {
 	w := newWorld(t, false, change)
 	c := w.connect()
 	c.must(jute.OpAuth, auth("digest", "super:guess"))
-	if n := table.Counts()["super"]; n != 0 {
+	if n := table.FailureCounts()["super"]; n != 0 {
 		t.Errorf("%d guesses", n)
 	}
 }
@@ -115,19 +115,19 @@ func TestSlowedGuessesHoldNoPlaces(t *testing.T) {
 		c.request(jute.OpAuth, auth("digest", "super:secret"))
 		waiting = append(waiting, c)
 	}
-	waitFor(t, func() bool { _, rejected := table.Slowed(); return rejected > 0 })
+	waitFor(t, func() bool { _, rejected := table.SlowedCounts(); return rejected > 0 })
 	begun := time.Now()
 	other.must(jute.OpGetData, getData("/", false))
 	if d := time.Since(begun); d > time.Second/2 {
 		t.Errorf("another connection waited for %v", d)
 	}
-	waitFor(t, func() bool { waited, rejected := table.Slowed(); return waited+rejected == most })
+	waitFor(t, func() bool { waited, rejected := table.SlowedCounts(); return waited+rejected == most })
 	waitFor(t, func() bool {
-		_, rejected := table.Slowed()
-		return w.srv.Stats().Ended["credentials_slowed"] == rejected
+		_, rejected := table.SlowedCounts()
+		return w.srv.Stats().EndedByReason["credentials_slowed"] == rejected
 	})
 	served := slices.DeleteFunc(waiting, func(c *client) bool { _, err := c.read(); return err != nil })
-	if waited, _ := table.Slowed(); len(served) != int(waited) || len(served) == 0 {
+	if waited, _ := table.SlowedCounts(); len(served) != int(waited) || len(served) == 0 {
 		t.Errorf("%d clients were served, and %d have waited", len(served), waited)
 	}
 }
@@ -153,7 +153,7 @@ func TestLoginGuesses(t *testing.T) {
 		if d, code := login("bobsecret"); d != time.Second || code != jute.OK {
 			t.Errorf("the right password took %v: %v", d, code)
 		}
-		if n := table.Counts()["sasl"]; n != 11 {
+		if n := table.FailureCounts()["sasl"]; n != 11 {
 			t.Errorf("%d failures were counted, want 11", n)
 		}
 	})
@@ -170,16 +170,16 @@ func TestCertificateGuesses(t *testing.T) {
 			c := w.open()
 			_, _ = c.Write(frameOf(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16)}))
 			_, _ = c.read() // an error: the server rejects the certificate
-			waitFor(t, func() bool { return table.Counts()["certificate"] == i+1 })
+			waitFor(t, func() bool { return table.FailureCounts()["certificate"] == i+1 })
 		}
-		if attempt := table.Begin("127.0.0.1"); attempt.Slowed() {
+		if attempt := table.BeginAttempt("127.0.0.1"); attempt.IsSlowed() {
 			t.Errorf("%s: the address is slowed", name)
 		}
 	}
 	change, table := withGuesses(nil)
 	c := newWorld(t, false, change).connect()
-	if h, _ := c.call(jute.OpAuth, auth("x509", "")); h.Err != jute.AuthFailed || table.Counts()["certificate"] != 1 {
-		t.Errorf("%v, counts %v", h.Err, table.Counts())
+	if h, _ := c.call(jute.OpAuth, auth("x509", "")); h.Err != jute.AuthFailed || table.FailureCounts()["certificate"] != 1 {
+		t.Errorf("%v, counts %v", h.Err, table.FailureCounts())
 	}
 }
 
@@ -199,8 +199,8 @@ func TestNoCertificateGuess(t *testing.T) {
 	}
 	c := w.open()
 	_, _ = c.Write([]byte("\x16\x03\x01\x00\x05hello"))
-	waitFor(t, func() bool { return w.srv.Stats().Ended["tls_failed"] == 1 })
-	if n := table.Counts()["certificate"]; n != 0 {
+	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["tls_failed"] == 1 })
+	if n := table.FailureCounts()["certificate"]; n != 0 {
 		t.Errorf("%d guesses", n)
 	}
 }

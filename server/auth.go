@@ -9,8 +9,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// auditAuth puts a failed authentication into the audit log, with the scheme that the client chose. It counts a missing certificate.
-func (r *request) auditAuth(code jute.Code) {
+// auditFailedAuth puts a failed authentication into the audit log, with the scheme that the client chose. It counts a missing certificate.
+func (r *request) auditFailedAuth(code jute.Code) {
 	c := r.c
 	scheme := "sasl"
 	if r.op == jute.OpAuth {
@@ -20,7 +20,7 @@ func (r *request) auditAuth(code jute.Code) {
 		scheme = string(p.Scheme)
 	}
 	if scheme == "x509" {
-		c.srv.cfg.Guesses.Count(c.identity.host, admission.Certificate)
+		c.srv.cfg.CredentialLimiter.CountFailure(c.identity.host, admission.ClientCertificate)
 	}
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: scheme, Result: audit.Failure, Error: code.Error(),

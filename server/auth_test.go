@@ -236,7 +236,7 @@ func TestIdentitiesAreLoggedOnce(t *testing.T) {
 		if logged > most*sent {
 			t.Errorf("%d bytes of auth packets made %d bytes of log, want at most %d times as many", sent, logged, most)
 		}
-		k := w.srv.conns.carrier(c.id)
+		k := w.srv.conns.carrierOf(c.id)
 		w.state.RLock()
 		defer w.state.RUnlock()
 		if record, _ := w.state.Session(c.id); record.Identities != znode.IdentitiesOf(k.identity.all()) {

@@ -124,7 +124,7 @@ func TestBeginGivesUp(t *testing.T) {
 	waitFor(t, func() bool { return w.submitted() == 1 })
 	_ = c.Close()
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 && w.wasDetached(self<<56+1) })
-	if n := w.srv.Stats().Ended["client"]; n != 1 {
+	if n := w.srv.Stats().EndedByReason["client"]; n != 1 {
 		t.Errorf("%d connections were ended by their clients, want 1", n)
 	}
 	w.release()
@@ -144,7 +144,7 @@ func TestBeginLate(t *testing.T) {
 			t.Errorf("after %q it was closed in %v, before the limit", first, took)
 		}
 	}
-	waitFor(t, func() bool { return w.srv.Stats().Ended["handshake_timeout"] == uint64(len(starts)) })
+	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["handshake_timeout"] == uint64(len(starts)) })
 }
 
 // A member that serves no sessions drops a client when its first frame has come.

@@ -20,104 +20,104 @@ const (
 	// before it. After a snapshot, a change copies each node above it. maxAllLevels limits them with those.
 	maxNewLevels = 64 << 10
 	maxAllLevels = 256 << 10
-	// maxGrowth limits the ratio of the bytes that a request stores to its own length. Entries of scheme auth stand for all
+	// maxStoredRatio limits the ratio of the bytes that a request stores to its own length. Entries of scheme auth stand for all
 	// identities of the client, and a list takes memory beside its text, so a short request could store long lists.
-	maxGrowth = 4
-	// freeGrowth is the number of bytes that a request may store in addition: some short lists. One takes three times as many bytes as the
+	maxStoredRatio = 4
+	// freeStoredBytes is the number of bytes that a request may store in addition: some short lists. One takes three times as many bytes as the
 	// shortest request that stores it.
-	freeGrowth = 4 << 10
+	freeStoredBytes = 4 << 10
 )
 
-// expense is the cost of a write on every member, as far as bounds limit it. The sum over a multi counts, because two bounds that a
+// writeCost is the cost of a write on every member, as far as bounds limit it. The sum over a multi counts, because two bounds that a
 // client controls are a product.
-type expense struct {
-	limits   *Limits
-	ids      []*proto.Identity
-	most     int        // bytes that may be stored
-	stored   int        // bytes of paths, data and lists that are stored
-	lists    int        // bytes of the encoded lists that are stored
-	all      int        // levels of the paths
-	levels   int        // without those that a path shares with the one before it
-	path     []byte     // the path before
-	last     []jute.ACL // the list before: equal lists are stored once
-	exceeded jute.Code  // the answer; OK: no bound is exceeded
+type writeCost struct {
+	limits       *Limits
+	ids          []*proto.Identity
+	maxStored    int        // bytes that may be stored
+	storedBytes  int        // bytes of paths, data and lists that are stored
+	listBytes    int        // bytes of the encoded lists that are stored
+	totalLevels  int        // levels of the paths
+	newLevels    int        // without those that a path shares with the one before it
+	previousPath []byte     // the path before
+	previousList []jute.ACL // the list before: equal lists are stored once
+	rejectCode   jute.Code  // the answer; OK: no bound is exceeded
 }
 
-// Afford returns OK if a write of a client with these identities may enter the log, or the answer: BadArguments for a path that is
+// CheckCost returns OK if a write of a client with these identities may enter the log, or the answer: BadArguments for a path that is
 // too long or too deep, and for paths that have too many levels together, InvalidACL for lists that are too long. A record that cannot be read costs nothing. Afford reads the record once, and needs no more memory than one of its
 // operations has. lists is what Txn.lists must be.
-func (w *WriteLimits) Afford(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
-	e := expense{limits: w.limits, ids: ids, most: maxGrowth*(len(record)+bytesOf(ids)) + freeGrowth}
+func (w *WriteLimits) CheckCost(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
+	e := writeCost{limits: w.limits, ids: ids, maxStored: maxStoredRatio*(len(record)+identityBytes(ids)) + freeStoredBytes}
 	d := jute.NewDecoder(record)
 	switch {
 	case op.IsCreate():
 		var req jute.CreateRequest
 		if req.Decode(&d); d.Err() == nil {
-			e.create(&req)
+			e.addCreate(&req)
 		}
 	case op == jute.OpSetACL:
 		var req jute.SetACLRequest
 		if req.Decode(&d); d.Err() == nil {
-			e.list(req.ACL)
+			e.addList(req.ACL)
 		}
 	case op == jute.OpMulti:
 		jute.EachMultiOp(record, func(op *jute.MultiOp) (more bool) {
-			e.walk(op.Path())
-			e.stored += len(op.SetData.Data)
+			e.addMultiPath(op.Path())
+			e.storedBytes += len(op.SetData.Data)
 			if op.Op.IsCreate() {
-				e.create(&op.Create)
+				e.addCreate(&op.Create)
 			}
-			return e.exceeded == jute.OK
+			return e.rejectCode == jute.OK
 		})
 	}
-	if e.lists > len(record) {
-		lists = uint32(e.lists)
+	if e.listBytes > len(record) {
+		lists = uint32(e.listBytes)
 	}
-	return lists, e.exceeded
+	return lists, e.rejectCode
 }
 
-func bytesOf(ids []*proto.Identity) (n int) {
+func identityBytes(ids []*proto.Identity) (n int) {
 	for _, id := range ids {
 		n += len(id.GetScheme()) + len(id.GetId())
 	}
 	return n
 }
 
-func (e *expense) create(req *jute.CreateRequest) {
+func (e *writeCost) addCreate(req *jute.CreateRequest) {
 	levels := bytes.Count(req.Path, slash)
 	if len(req.Path) > e.limits.MaxPath || levels > maxLevels || levels > freeLevels && levels*len(req.Path) > maxPathReads {
-		e.exceeded = jute.BadArguments
+		e.rejectCode = jute.BadArguments
 		return
 	}
-	e.stored += len(req.Path) + len(req.Data)
-	e.list(req.ACL)
+	e.storedBytes += len(req.Path) + len(req.Data)
+	e.addList(req.ACL)
 }
 
 var slash = []byte("/")
 
-// walk counts the levels of a path that are not above the path before it.
-func (e *expense) walk(path []byte) {
+// addMultiPath counts the levels of a path that are not above the path before it.
+func (e *writeCost) addMultiPath(path []byte) {
 	shared := 0
-	for shared < min(len(path), len(e.path)) && path[shared] == e.path[shared] {
+	for shared < min(len(path), len(e.previousPath)) && path[shared] == e.previousPath[shared] {
 		shared++
 	}
-	e.levels += 1 + bytes.Count(path[shared:], slash)
-	e.all += bytes.Count(path, slash)
-	e.path = append(e.path[:0], path...)
-	if e.levels > maxNewLevels || e.all > maxAllLevels {
-		e.exceeded = jute.BadArguments
+	e.newLevels += 1 + bytes.Count(path[shared:], slash)
+	e.totalLevels += bytes.Count(path, slash)
+	e.previousPath = append(e.previousPath[:0], path...)
+	if e.newLevels > maxNewLevels || e.totalLevels > maxAllLevels {
+		e.rejectCode = jute.BadArguments
 	}
 }
 
-// list counts a list as the node would get it.
-func (e *expense) list(list []jute.ACL) {
+// addList counts a list as the node would get it.
+func (e *writeCost) addList(list []jute.ACL) {
 	entries, size := znode.ExpandedSize(list, e.ids)
-	if !jute.EqualACLs(list, e.last) {
-		e.stored += znode.ACLMemory(entries, size)
-		e.lists += size
-		e.last = append(e.last[:0], list...)
+	if !jute.EqualACLs(list, e.previousList) {
+		e.storedBytes += znode.ACLMemory(entries, size)
+		e.listBytes += size
+		e.previousList = append(e.previousList[:0], list...)
 	}
-	if entries > e.limits.MaxACL || e.stored > e.most {
-		e.exceeded = jute.InvalidACL
+	if entries > e.limits.MaxACL || e.storedBytes > e.maxStored {
+		e.rejectCode = jute.InvalidACL
 	}
 }

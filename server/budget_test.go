@@ -41,7 +41,7 @@ func (w *world) silent(n int, ask []byte) []*client {
 	return clients
 }
 
-func (w *world) used() int64 { return w.srv.streams.Budget.Used() }
+func (w *world) used() int64 { return w.srv.streamConfig.Budget.UsedBytes() }
 
 func (w *world) dropped() uint64 { return w.srv.Stats().OverBudget }
 
@@ -76,7 +76,7 @@ func TestBudgetOfReplies(t *testing.T) {
 		if body := modest.must(jute.OpGetData, getData("/big", false)); len(body) < bigNode {
 			t.Errorf("%d bytes came", len(body))
 		}
-		if took := time.Since(began); took > 2*stream.BudgetPatience {
+		if took := time.Since(began); took > 2*stream.MaxBudgetWait {
 			t.Errorf("a large reply waits for %v", took)
 		}
 	})
@@ -131,7 +131,7 @@ type paced struct{ io.Reader }
 
 func (p paced) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b[:min(len(b), stream.MaxWrite/8)])
-	time.Sleep(stream.BudgetPatience * time.Duration(n) / (stream.MaxWrite / 3 * 4))
+	time.Sleep(stream.MaxBudgetWait * time.Duration(n) / (stream.MaxWrite / 3 * 4))
 	return n, err
 }
 
@@ -154,10 +154,10 @@ func TestBudgetOverrun(t *testing.T) {
 			go func() { _, _ = c.Write(ask) }()
 		}
 		modest.request(jute.OpGetData, getData("/big", false)) // its reply is not read yet
-		time.Sleep(2 * stream.BudgetPatience)
+		time.Sleep(2 * stream.MaxBudgetWait)
 		synctest.Wait()
 		w.release() // each is owed 60 replies of 100 KiB
-		time.Sleep(stream.BudgetLook)
+		time.Sleep(stream.BudgetCheckInterval)
 		synctest.Wait()
 		if n := w.used(); n > testBudget {
 			t.Errorf("%d bytes are held", n)
@@ -201,7 +201,7 @@ func TestBudgetOfRequests(t *testing.T) {
 		const atOnce = testBudget / 8 * 7 / size
 		const waiting = silent - atOnce + 1
 		const rounds = (waiting + atOnce - 1) / atOnce
-		if took, most := time.Since(began), rounds*(stream.BudgetPatience+stream.BudgetLook)+stream.BudgetLook; took > most {
+		if took, most := time.Since(began), rounds*(stream.MaxBudgetWait+stream.BudgetCheckInterval)+stream.BudgetCheckInterval; took > most {
 			t.Errorf("a long request waits for %v, want %v at most", took, most)
 		}
 	})
@@ -211,8 +211,8 @@ func TestBudgetOfRequests(t *testing.T) {
 func TestBudgetWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := budgeted(t)
-		w.srv.streams.Budget.Add(testBudget) // held by no connection, so that none can make room
-		defer w.srv.streams.Budget.Add(-testBudget)
+		w.srv.streamConfig.Budget.AddBytes(testBudget) // held by no connection, so that none can make room
+		defer w.srv.streamConfig.Budget.AddBytes(-testBudget)
 		go func() {
 			_, _ = c.Write(frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", 1_000_000))))
 		}()
@@ -228,7 +228,7 @@ func TestBudgetWaitEnds(t *testing.T) {
 // Apply leaves a long list to another goroutine. The client's next write waits for the list, which
 // does not show that write.
 func TestLongListsAreNotApplysWork(t *testing.T) {
-	const children = 2 * briefChildren
+	const children = 2 * maxApplyChildren
 	list := jute.GetChildrenRequest{Path: []byte("/")}
 	for _, tt := range []struct {
 		name  string
@@ -245,7 +245,7 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 		{name: "ACL", op: jute.OpGetACL, rec: jute.GetACLRequest{Path: []byte("/")}, aside: true},
 		{name: "data", op: jute.OpGetData, rec: getData("/", false)},
 		{name: "few watches", op: jute.OpSetWatches, rec: setWatches(1<<40, []string{"/"}, nil, nil)},
-		{name: "many watches", op: jute.OpSetWatches, rec: setWatches(1<<40, slices.Repeat([]string{"/"}, briefWatches), nil, nil), aside: true},
+		{name: "many watches", op: jute.OpSetWatches, rec: setWatches(1<<40, slices.Repeat([]string{"/"}, maxApplyWatchBytes), nil, nil), aside: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestLongReadsReleaseTheLock(t *testing.T) {
 			if left < 0 {
 				k := w.srv.conns.all()[0]
 				k.stream.Lock()
-				k.replies.answerReady(false) // as Resume does, which waits for apply
+				k.replies.queueReadyReplies(false) // as Resume does, which waits for apply
 				left = k.replies.queue.n
 				k.stream.Unlock()
 			}
@@ -325,7 +325,7 @@ func TestLongReadsReleaseTheLock(t *testing.T) {
 // arrive whole, between the right frames, and as they were when the request was answered.
 func TestSharedData(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
-		for _, size := range []int{1, shareWaiting - 1, shareWaiting, shareFrom - 1, shareFrom, 900_000} {
+		for _, size := range []int{1, minSharedBytesWaiting - 1, minSharedBytesWaiting, minSharedBytes - 1, minSharedBytes, 900_000} {
 			for _, behind := range []bool{false, true} { // whether the read waits for a write
 				t.Run(fmt.Sprintf("tcp %v, %d bytes, behind a write %v", tcp, size, behind), func(t *testing.T) {
 					w := newWorld(t, tcp, nil)
@@ -391,17 +391,17 @@ func TestBudgetIsReported(t *testing.T) {
 		w, _ := budgeted(t)
 		for range 3 {
 			for _, c := range w.silent(2, reads(20)) {
-				w.srv.streams.Budget.Add(testBudget)
-				time.Sleep(stream.BudgetLook)
+				w.srv.streamConfig.Budget.AddBytes(testBudget)
+				time.Sleep(stream.BudgetCheckInterval)
 				synctest.Wait()
-				w.srv.streams.Budget.Add(-testBudget)
+				w.srv.streamConfig.Budget.AddBytes(-testBudget)
 				_, _ = io.Copy(io.Discard, c)
 			}
 		}
 		if n := w.dropped(); n != 6 {
 			t.Errorf("%d connections closed, want 6", n)
 		}
-		if n := w.srv.streams.Budget.Unreported(); n == 0 || n == 6 {
+		if n := w.srv.streamConfig.Budget.UnreportedDrops(); n == 0 || n == 6 {
 			t.Errorf("%d of 6 not logged yet, want all but the first", n)
 		}
 	})
@@ -450,7 +450,7 @@ func TestBudgetOfWatches(t *testing.T) {
 				}()
 				go func() { _, _ = io.Copy(io.Discard, hostile) }()
 				<-closed
-				time.Sleep(stream.BudgetLook)
+				time.Sleep(stream.BudgetCheckInterval)
 				synctest.Wait()
 				if n := w.dropped(); n != 1 {
 					t.Errorf("%d connections closed, want the one with most watches", n)

@@ -8,10 +8,10 @@ import (
 	"rollcall/znode"
 )
 
-// catchUpShare is the part of a tick, as one in so many, for which a handshake waits until this member has applied
+// catchUpWaitDivisor is the part of a tick, as one in so many, for which a handshake waits until this member has applied
 // what its client has seen. A round trip to the leader is enough in a healthy ensemble. Afterwards the client has
 // time to try other members.
-const catchUpShare = 2
+const catchUpWaitDivisor = 2
 
 // catchUp serves a client that has seen a zxid which is not applied here: it was connected to another member a moment
 // ago. A client that has seen a zxid has seen a committed transaction, and a sync ends when all that was committed before
@@ -26,7 +26,7 @@ func (h *handshake) catchUp(req *jute.ConnectRequest) (more bool) {
 	if c.stream.InLoop() {
 		kept := *req
 		kept.Passwd = bytes.Clone(req.Passwd) // a loop uses its buffer again
-		c.stream.Later(func() bool { return h.connectAfterSync(&kept) })
+		c.stream.LeaveToReader(func() bool { return h.connectAfterSync(&kept) })
 		return true
 	}
 	return h.connectAfterSync(req)
@@ -34,8 +34,8 @@ func (h *handshake) catchUp(req *jute.ConnectRequest) (more bool) {
 
 func (h *handshake) connectAfterSync(req *jute.ConnectRequest) (more bool) {
 	c := h.c
-	h.awaitSync(c.srv.cfg.Tick / catchUpShare)
-	if _, _, zxid := lookup(c.srv.cfg.State, req.SessionID); req.LastZxidSeen > zxid {
+	h.awaitSync(c.srv.cfg.Tick / catchUpWaitDivisor)
+	if _, _, zxid := lookupSession(c.srv.cfg.State, req.SessionID); req.LastZxidSeen > zxid {
 		c.stream.Drop(clientAhead)
 		return false
 	}
@@ -46,15 +46,15 @@ func (h *handshake) connectAfterSync(req *jute.ConnectRequest) (more bool) {
 func (h *handshake) awaitSync(limit time.Duration) {
 	c := h.c
 	done := make(syncDone)
-	c.srv.cfg.Member.Sync(c.number, done)
+	c.srv.cfg.Member.Sync(c.uniqueNumber, done)
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
 	case <-done:
 	case <-late.C:
-		c.srv.cfg.Member.Detach(0, c.number)
+		c.srv.cfg.Member.Detach(0, c.uniqueNumber)
 	case <-c.stream.Life.Context().Done():
-		c.srv.cfg.Member.Detach(0, c.number)
+		c.srv.cfg.Member.Detach(0, c.uniqueNumber)
 	}
 }
 

@@ -49,8 +49,8 @@ func TestWordSlowReader(t *testing.T) {
 		ends           time.Duration
 	}{
 		{name: "reads nothing", argument: "01234567", ends: DefaultHandshake + testTick},
-		{name: "drips", argument: "01234567", drips: true, ends: commandTime},
-		{name: "sends no argument", ends: commandTime},
+		{name: "drips", argument: "01234567", drips: true, ends: maxCommandTime},
+		{name: "sends no argument", ends: maxCommandTime},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWordSlowReader(t *testing.T) {
 				client.Go(func() {
 					for err := error(nil); tt.drips && err == nil; {
 						time.Sleep(3 * time.Second)
-						_, err = c.Read(make([]byte, commandChunk))
+						_, err = c.Read(make([]byte, commandChunkSize))
 					}
 				})
 				for w.srv.Stats().Connections > 0 {
@@ -71,8 +71,8 @@ func TestWordSlowReader(t *testing.T) {
 				if took := time.Since(begun); took < tt.ends || took > tt.ends+stream.LingerTime {
 					t.Errorf("ended after %v, want %v", took, tt.ends)
 				}
-				if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
-					t.Errorf("%d slow readers: %v", n, w.srv.Stats().Ended)
+				if n := w.srv.Stats().EndedByReason["slow_reader"]; n != 1 {
+					t.Errorf("%d slow readers: %v", n, w.srv.Stats().EndedByReason)
 				}
 				_ = c.Close()
 				client.Wait()

@@ -16,20 +16,20 @@ import (
 // connectionTable holds the connections of a server: in the order of their numbers, and by session. Its lock is the last
 // one in the order of locks. No method waits while it holds the lock.
 type connectionTable struct {
-	base uint64 // Config.ConnBase
+	numberBase uint64 // Config.ConnBase
 
-	mu        sync.Mutex
-	accepted  uint64 // connections so far
-	conns     connectionList
-	limiter   *admission.ConnectionLimiter
-	sessions  map[jute.SessionID]*conn // connections whose handshake is done
-	rejecting bool                     // no new connections
+	mu            sync.Mutex
+	acceptedTotal uint64 // connections so far
+	conns         connectionList
+	limiter       *admission.ConnectionLimiter
+	bySession     map[jute.SessionID]*conn // connections whose handshake is done
+	rejectingNew  bool                     // no new connections
 }
 
 func newConnectionTable(cfg *Config) *connectionTable {
 	return &connectionTable{
-		base: cfg.ConnBase, limiter: admission.NewConnectionLimiter(cfg.Limits.MaxConns, cfg.Limits.MaxClientConns),
-		sessions: make(map[jute.SessionID]*conn),
+		numberBase: cfg.ConnBase, limiter: admission.NewConnectionLimiter(cfg.Limits.MaxConns, cfg.Limits.MaxClientConns),
+		bySession: make(map[jute.SessionID]*conn),
 	}
 }
 
@@ -37,17 +37,17 @@ func newConnectionTable(cfg *Config) *connectionTable {
 func (t *connectionTable) add(c *conn) (why stream.Reason, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.rejecting {
+	if t.rejectingNew {
 		return shutdown, false
 	}
 	switch t.limiter.Admit(c.identity.host) {
-	case admission.TooMany:
-		return tooMany, false
+	case admission.TooManyConnections:
+		return tooManyConns, false
 	case admission.TooManyOfAddress:
-		return tooManyOfAddr, false
+		return tooManyConnsOfAddr, false
 	}
-	t.accepted++
-	c.ordinal, c.number = t.accepted, t.base+t.accepted
+	t.acceptedTotal++
+	c.localNumber, c.uniqueNumber = t.acceptedTotal, t.numberBase+t.acceptedTotal
 	t.conns.add(c)
 	return 0, true
 }
@@ -58,59 +58,59 @@ func (t *connectionTable) remove(c *conn, session jute.SessionID) {
 	defer t.mu.Unlock()
 	t.conns.remove(c)
 	t.limiter.Release(c.identity.host)
-	if t.sessions[session] == c {
-		delete(t.sessions, session)
+	if t.bySession[session] == c {
+		delete(t.bySession, session)
 	}
 }
 
-// carry notes that a connection carries a session.
-func (t *connectionTable) carry(id jute.SessionID, c *conn) {
+// setCarrier notes that a connection carries a session.
+func (t *connectionTable) setCarrier(id jute.SessionID, c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sessions[id] = c
+	t.bySession[id] = c
 }
 
-// carrier returns the connection that carries a session, or nil.
-func (t *connectionTable) carrier(id jute.SessionID) *conn {
+// carrierOf returns the connection that carries a session, or nil.
+func (t *connectionTable) carrierOf(id jute.SessionID) *conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.sessions[id]
+	return t.bySession[id]
 }
 
 // count returns the number of connections, and of those that carry a session.
 func (t *connectionTable) count() (conns, sessions int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.conns.n, len(t.sessions)
+	return t.conns.n, len(t.bySession)
 }
 
 // rejectNew rejects new connections from now on.
 func (t *connectionTable) rejectNew() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rejecting = true
+	t.rejectingNew = true
 }
 
-// rejectsNew reports whether rejectNew was called.
-func (t *connectionTable) rejectsNew() bool {
+// isRejectingNew reports whether rejectNew was called.
+func (t *connectionTable) isRejectingNew() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.rejecting
+	return t.rejectingNew
 }
 
 // all returns all connections, oldest first.
 func (t *connectionTable) all() []*conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.conns.from(make([]*conn, 0, t.conns.n), 0)
+	return t.conns.appendFrom(make([]*conn, 0, t.conns.n), 0)
 }
 
 // withSession returns the connections that carry a session, oldest first.
 func (t *connectionTable) withSession() []*conn {
 	t.mu.Lock()
-	conns := slices.Collect(maps.Values(t.sessions))
+	conns := slices.Collect(maps.Values(t.bySession))
 	t.mu.Unlock()
-	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.ordinal, b.ordinal) })
+	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.localNumber, b.localNumber) })
 	return conns
 }
 
@@ -124,15 +124,15 @@ func (t *connectionTable) streams() []*stream.Stream {
 	return streams
 }
 
-// parts yields the connections whose numbers are at least first, in order and in parts of listedPerLock, without a lock.
-func (t *connectionTable) parts(first uint64) func(yield func([]*conn) bool) {
+// partsFrom yields the connections whose numbers are at least first, in order and in parts of listedPerLock, without a lock.
+func (t *connectionTable) partsFrom(first uint64) func(yield func([]*conn) bool) {
 	return func(yield func([]*conn) bool) {
 		part := make([]*conn, 0, listedPerLock)
 		for more := true; more; {
 			if part = t.appendFrom(part[:0], first); len(part) == 0 || !yield(part) {
 				return
 			}
-			more, first = len(part) == cap(part), part[len(part)-1].ordinal+1
+			more, first = len(part) == cap(part), part[len(part)-1].localNumber+1
 		}
 	}
 }
@@ -141,11 +141,11 @@ func (t *connectionTable) parts(first uint64) func(yield func([]*conn) bool) {
 func (t *connectionTable) appendFrom(part []*conn, first uint64) []*conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.conns.from(part, first)
+	return t.conns.appendFrom(part, first)
 }
 
-// drop closes the connections that match.
-func (t *connectionTable) drop(why stream.Reason, match func(*conn) bool) {
+// dropMatching closes the connections that match.
+func (t *connectionTable) dropMatching(why stream.Reason, match func(*conn) bool) {
 	for _, c := range t.all() {
 		if match(c) {
 			c.stream.Drop(why)
@@ -153,8 +153,8 @@ func (t *connectionTable) drop(why stream.Reason, match func(*conn) bool) {
 	}
 }
 
-// dropOver closes connections, spread evenly over a time. It returns the number of those that it has closed when ctx ends.
-func dropOver(ctx context.Context, conns []*conn, over time.Duration, why stream.Reason) (closed int) {
+// dropGradually closes connections, spread evenly over a time. It returns the number of those that it has closed when ctx ends.
+func dropGradually(ctx context.Context, conns []*conn, over time.Duration, why stream.Reason) (closed int) {
 	begin := time.Now()
 	for i, c := range conns {
 		due := begin.Add(over * time.Duration(i) / time.Duration(len(conns)))

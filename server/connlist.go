@@ -7,12 +7,12 @@ import "slices"
 // leaves a gap, and the gaps are closed when they are more than the connections. The zero value is
 // empty. connectionTable.mu guards it.
 type connectionList struct {
-	places []place
-	n      int // connections
+	entries []listedConn
+	n       int // connections
 }
 
-// place is the place of a connection, which may have left it.
-type place struct {
+// listedConn is the place of a connection, which may have left it.
+type listedConn struct {
 	number uint64 // conn.ordinal
 	conn   *conn  // nil: it has left
 }
@@ -22,26 +22,26 @@ const minGaps = 64
 
 // add adds a connection whose number is greater than that of all before.
 func (r *connectionList) add(c *conn) {
-	r.places = append(r.places, place{c.ordinal, c})
+	r.entries = append(r.entries, listedConn{c.localNumber, c})
 	r.n++
 }
 
 // remove removes a connection, and reports whether it was there.
 func (r *connectionList) remove(c *conn) bool {
-	i := r.search(c.ordinal)
-	if i == len(r.places) || r.places[i].conn != c {
+	i := r.searchFrom(c.localNumber)
+	if i == len(r.entries) || r.entries[i].conn != c {
 		return false
 	}
-	r.places[i].conn = nil
-	if r.n--; len(r.places)-r.n > max(minGaps, r.n) {
-		r.places = slices.DeleteFunc(r.places, func(p place) bool { return p.conn == nil })
+	r.entries[i].conn = nil
+	if r.n--; len(r.entries)-r.n > max(minGaps, r.n) {
+		r.entries = slices.DeleteFunc(r.entries, func(p listedConn) bool { return p.conn == nil })
 	}
 	return true
 }
 
-// search returns the first place whose number is at least number.
-func (r *connectionList) search(number uint64) int {
-	i, _ := slices.BinarySearchFunc(r.places, number, func(p place, number uint64) int {
+// searchFrom returns the first place whose number is at least number.
+func (r *connectionList) searchFrom(number uint64) int {
+	i, _ := slices.BinarySearchFunc(r.entries, number, func(p listedConn, number uint64) int {
 		switch {
 		case p.number < number:
 			return -1
@@ -53,9 +53,9 @@ func (r *connectionList) search(number uint64) int {
 	return i
 }
 
-// from appends to part the connections from number first on, in order, until part is full.
-func (r *connectionList) from(part []*conn, first uint64) []*conn {
-	for _, p := range r.places[r.search(first):] {
+// appendFrom appends to part the connections from number first on, in order, until part is full.
+func (r *connectionList) appendFrom(part []*conn, first uint64) []*conn {
+	for _, p := range r.entries[r.searchFrom(first):] {
 		if len(part) == cap(part) {
 			break
 		}

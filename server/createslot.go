@@ -22,13 +22,13 @@ func (h *handshake) awaitCreateSlot() bool {
 func (h *handshake) noteCreateSlot() {
 	h.c.stream.Lock()
 	defer h.c.stream.Unlock()
-	h.c.slot = true
+	h.c.hasCreateSlot = true
 }
 
 // releaseCreateSlot gives the slot back, if the connection has one. It never blocks. The caller holds the lock.
 func (c *conn) releaseCreateSlot() {
-	if c.slot {
-		c.slot = false
+	if c.hasCreateSlot {
+		c.hasCreateSlot = false
 		c.srv.createSlots.Release()
 	}
 }

@@ -27,7 +27,7 @@ func TestNewSessionsWaitForEachOther(t *testing.T) {
 			}
 		}
 		var clients []*client
-		for i := range admission.MaxCreating + waiting {
+		for i := range admission.MaxSessionCreates + waiting {
 			c := w.open()
 			req := jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16)}
 			if i%2 == 1 {
@@ -37,25 +37,25 @@ func TestNewSessionsWaitForEachOther(t *testing.T) {
 			synctest.Wait() // they come in this order
 			clients = append(clients, c)
 		}
-		inLog(admission.MaxCreating, "after the storm")
+		inLog(admission.MaxSessionCreates, "after the storm")
 
 		back := w.open()
 		back.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
-		inLog(admission.MaxCreating+1, "after a client came back")
+		inLog(admission.MaxSessionCreates+1, "after a client came back")
 
 		w.step()
-		inLog(admission.MaxCreating+1, "when one of them is applied, and the next has come")
+		inLog(admission.MaxSessionCreates+1, "when one of them is applied, and the next has come")
 
 		_ = clients[1].Close()
-		inLog(admission.MaxCreating+2, "when the client of one of them has gone, and the next has come")
+		inLog(admission.MaxSessionCreates+2, "when the client of one of them has gone, and the next has come")
 
-		_ = clients[admission.MaxCreating+3].Close() // this one still waits for its place
+		_ = clients[admission.MaxSessionCreates+3].Close() // this one still waits for its place
 		w.release()
 		synctest.Wait()
 		if back.welcome(); back.id != old.id {
 			t.Errorf("the client that came back has session %v, want %v", back.id, old.id)
 		}
-		for i := 0; i < admission.MaxCreating+3; i += 2 {
+		for i := 0; i < admission.MaxSessionCreates+3; i += 2 {
 			if clients[i].welcome(); clients[i].id == 0 {
 				t.Errorf("client %d has no session", i)
 			}
@@ -75,7 +75,7 @@ func TestClaimedSessionComes(t *testing.T) {
 		w.inject(other, &proto.Txn{
 			Session: int64(id), Conn: 7, Op: int32(jute.OpCreateSession), Body: encode(&proto.OpenSession{TimeoutMs: 10000, Password: password}),
 		})
-		for range admission.MaxCreating {
+		for range admission.MaxSessionCreates {
 			w.open().send(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, passwordSize)})
 		}
 		synctest.Wait()
@@ -103,7 +103,7 @@ func TestClaimedSessionComes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, c := claimed(t)
 			claim(c, password)
-			comes(t, w, admission.MaxCreating)
+			comes(t, w, admission.MaxSessionCreates)
 			w.release()
 			c.expectClosed()
 			c = w.open()
@@ -118,7 +118,7 @@ func TestClaimedSessionComes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, c := claimed(t)
 			claim(c, make([]byte, passwordSize))
-			comes(t, w, admission.MaxCreating-1)
+			comes(t, w, admission.MaxSessionCreates-1)
 			if res := c.welcome(); res.SessionID != 0 {
 				t.Errorf("got session %v", res.SessionID)
 			}
@@ -131,7 +131,7 @@ func TestClaimedSessionComes(t *testing.T) {
 			claim(c, password)
 			_ = c.Close()
 			synctest.Wait()
-			comes(t, w, admission.MaxCreating-1)
+			comes(t, w, admission.MaxSessionCreates-1)
 		})
 	})
 }
@@ -143,12 +143,12 @@ func TestNewSessionsWaitForLeader(t *testing.T) {
 		w := newWorld(t, false, func(c *Config) { c.Limits.MaxClientConns = -1 })
 		w.hold()
 		var clients []*client
-		for range admission.MaxCreating + 1 {
+		for range admission.MaxSessionCreates + 1 {
 			c := w.open()
 			c.send(jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16)})
 			clients = append(clients, c)
 		}
-		time.Sleep(10*time.Second/handshakeShare + time.Millisecond)
+		time.Sleep(10*time.Second/sessionWaitDivisor + time.Millisecond)
 		synctest.Wait()
 		for _, c := range clients {
 			c.expectClosed()

@@ -114,7 +114,7 @@ func TestWithoutDescriptors(t *testing.T) {
 	c.send(newcomer)
 	waitFor(t, func() bool { return strings.Contains(log.String(), "accept4: too many open files") })
 	old.must(jute.OpCreate, create("/a", strings.Repeat("x", 2*stream.LoopBuffer), 0)) // leaves the loop
-	for range 2 * stream.CalmAfter {
+	for range 2 * stream.PromoteAfterFrames {
 		old.must(jute.OpExists, exists("/a", false)) // and cannot return
 	}
 	if n := w.looped(); n != 0 {

@@ -135,7 +135,7 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 	if op == jute.OpMulti {
 		n = jute.CountMultiOps(body)
 	}
-	lists, code := e.srv.Writes().Afford(op, body, c.ids)
+	lists, code := e.srv.WriteLimits().CheckCost(op, body, c.ids)
 	if e.most > 0 && len(e.costs) >= e.most || len(body) > e.longest || n > e.ops || code != jute.OK {
 		e.refused++
 		return false
@@ -143,7 +143,7 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 	before, told := e.used(), e.told()
 	took := e.commit(c, &proto.Txn{Op: int32(op), Body: body, Lists: lists})
 	e.costs = append(e.costs, cost{
-		what: fmt.Sprintf("%v of %d operations, %d bytes", op, n, len(body)), ops: n, paid: len(body) + bytesOf(c.ids),
+		what: fmt.Sprintf("%v of %d operations, %d bytes", op, n, len(body)), ops: n, paid: len(body) + identityBytes(c.ids),
 		took: took, grown: e.used() - before, told: e.told() - told,
 	})
 	return true
@@ -280,7 +280,7 @@ func judge(tb testing.TB, run func() *expenses) {
 		switch {
 		case c.took > mostApply:
 			tb.Errorf("%s: apply took %v, want at most %v", c.what, c.took, mostApply)
-		case c.grown > int64(mostGrowth*c.paid+freeGrowth):
+		case c.grown > int64(mostGrowth*c.paid+freeStoredBytes):
 			tb.Errorf("%s: %d bytes added, want at most %d times %d", c.what, c.grown, mostGrowth, c.paid)
 		case c.told > mostTold:
 			tb.Errorf("%s: %d bytes of events, want at most %d", c.what, c.told, mostTold)

@@ -21,64 +21,64 @@ const (
 	// maxFirstFrame bounds a client's first frame, in bytes, so that strangers cannot make a server read and hold long ones. A
 	// ConnectRequest has 45.
 	maxFirstFrame = 1 << 10
-	// handshakeShare is the part of a session's timeout, as one in so many, for which a client
+	// sessionWaitDivisor is the part of a session's timeout, as one in so many, for which a client
 	// waits for its session here. Afterwards it has time to ask two other members.
-	handshakeShare = 3
+	sessionWaitDivisor = 3
 )
 
 // handshake is a connection's create or attach in the log. It is the Waiter of that transaction:
 // the client is answered only when the transaction is applied here.
 type handshake struct {
 	c           *conn
-	begun       time.Time
-	since       uint64 // attach: the since of the session when the client came; 0 if it was unknown here
-	session     jute.SessionID
-	attach      bool   // false: create
+	startedAt   time.Time
+	knownSince  uint64 // attach: the since of the session when the client came; 0 if it was unknown here
+	sessionID   jute.SessionID
+	isAttach    bool   // false: create
 	password    []byte // attach: the one that the client sent; create: the new session's
 	timeout     time.Duration
 	hasReadOnly bool // the answer has the byte too
-	tried       bool // the attach has been refused once for an old since
+	retried     bool // the attach has been refused once for an old since
 }
 
-// handshake reads the client's first bytes. It returns true when the create or attach is on its
+// serveHandshake reads the client's first bytes. It returns true when the create or attach is on its
 // way. Apply then answers the client, and the reader waits for the next frame, to see if the client
 // gives up. Without a leader, the client waits for a third of the session's timeout, and at most
 // for Limits.Handshake.
-func (c *conn) handshake() bool {
-	first, ok := c.stream.Peek()
+func (c *conn) serveHandshake() bool {
+	first, ok := c.stream.PeekWord()
 	if !ok {
 		return false
 	}
-	if commands := c.srv.cfg.Commands; commands != nil && commands.Known(string(first[:])) {
+	if commands := c.srv.cfg.Commands; commands != nil && commands.IsCommand(string(first[:])) {
 		c.srv.stats.received.Add(1)
 		c.answerCommand(string(first[:]))
 		return false
 	}
-	if c.rejecting() {
+	if c.dropIfNotServing() {
 		return false
 	}
 	frame, ok := c.stream.ReadFrame()
-	return ok && c.greet(frame)
+	return ok && c.serveFirstFrame(frame)
 }
 
-// Begin implements stream.Frames. A loop leaves four-letter commands to it, because read as a length a command is more
+// BeginInReader implements stream.Frames. A loop leaves four-letter commands to it, because read as a length a command is more
 // than any frame may have.
-func (c *conn) Begin() bool { return c.handshake() }
+func (c *conn) BeginInReader() bool { return c.serveHandshake() }
 
-// rejecting drops the connection if this member serves no sessions, and reports whether it did.
-func (c *conn) rejecting() bool {
+// dropIfNotServing drops the connection if this member serves no sessions, and reports whether it did.
+func (c *conn) dropIfNotServing() bool {
 	if !c.srv.retired.Load() && !c.srv.suspended.Load() {
 		return false
 	}
-	c.stream.Drop(cutByMember)
+	c.stream.Drop(droppedByMember)
 	return true
 }
 
-// greet serves the client's first frame, as Frame serves the others.
-func (c *conn) greet(frame []byte) bool {
-	c.greeted = true
+// serveFirstFrame serves the client's first frame, as Frame serves the others.
+func (c *conn) serveFirstFrame(frame []byte) bool {
+	c.gotFirstFrame = true
 	c.srv.stats.received.Add(1)
-	if c.rejecting() {
+	if c.dropIfNotServing() {
 		return false
 	}
 	var req jute.ConnectRequest
@@ -96,31 +96,31 @@ func (c *conn) greet(frame []byte) bool {
 // connect makes the checks that need no log, and submits the create or attach, or has it wait for a place.
 func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	c := h.c
-	record, known, zxid := lookup(c.srv.cfg.State, req.SessionID)
+	record, known, zxid := lookupSession(c.srv.cfg.State, req.SessionID)
 	if req.LastZxidSeen > zxid {
 		return h.catchUp(req)
 	}
 	if c.srv.readOnly.Load() {
 		return h.connectReadOnly(req, time.Now())
 	}
-	h.begun, h.session, h.attach, h.hasReadOnly = time.Now(), req.SessionID, req.SessionID != 0, req.HasReadOnly
-	h.timeout, h.since = c.srv.grant(req.TimeOut), record.OwnerIndex
+	h.startedAt, h.sessionID, h.isAttach, h.hasReadOnly = time.Now(), req.SessionID, req.SessionID != 0, req.HasReadOnly
+	h.timeout, h.knownSince = c.srv.grantTimeout(req.TimeOut), record.OwnerIndex
 	h.password = bytes.Clone(req.Passwd[:min(len(req.Passwd), passwordSize+1)]) // a longer one is wrong, and a part of it is enough to see that
-	if known && !passwordIs(record, h.password) {
-		return h.wrong()
+	if known && !passwordMatches(record, h.password) {
+		return h.rejectWrongPassword()
 	}
 	if !c.srv.throttle.Admit(sessionRequestOf(req.SessionID, known), time.Now()) {
 		c.stream.Drop(throttled)
 		return false
 	}
-	h.hurry(h.timeout / handshakeShare)
+	h.limitHandshake(h.timeout / sessionWaitDivisor)
 	if known || h.tryCreateSlot() { // a client that comes back for a session that is known here waits for nobody
 		if c.stream.InLoop() {
-			return h.enterHere()
+			return h.requestSessionInLoop()
 		}
-		return h.enter()
+		return h.requestSession()
 	}
-	h.enterLater()
+	h.requestSessionWithSlot()
 	return true
 }
 
@@ -136,138 +136,138 @@ func sessionRequestOf(session jute.SessionID, known bool) admission.SessionReque
 	return admission.ClaimedSession
 }
 
-// enter submits the create or attach. If the handshake has waited for its place, the session may have come
+// requestSession submits the create or attach. If the handshake has waited for its place, the session may have come
 // meanwhile: then its password counts, but the attach is as old as its client. The client may have resumed the
 // session elsewhere, and this connection must not take it back.
-func (h *handshake) enter() bool {
-	if !h.attach {
-		return h.create()
+func (h *handshake) requestSession() bool {
+	if !h.isAttach {
+		return h.createSession()
 	}
-	if record, known, _ := lookup(h.c.srv.cfg.State, h.session); known && !passwordIs(record, h.password) {
-		return h.wrong()
+	if record, known, _ := lookupSession(h.c.srv.cfg.State, h.sessionID); known && !passwordMatches(record, h.password) {
+		return h.rejectWrongPassword()
 	}
-	return h.submit(h.since) // 0 if it was unknown here: other members may know it
+	return h.submitSession(h.knownSince) // 0 if it was unknown here: other members may know it
 }
 
-// enterHere is enter in a loop, right after connect has checked the password. It leaves to the reader whatever would
+// requestSessionInLoop is enter in a loop, right after connect has checked the password. It leaves to the reader whatever would
 // have to wait.
-func (h *handshake) enterHere() bool {
+func (h *handshake) requestSessionInLoop() bool {
 	c := h.c
-	if !h.attach {
-		id, ok := c.srv.cfg.Member.OfferSession()
+	if !h.isAttach {
+		id, ok := c.srv.cfg.Member.TryNewSession()
 		if !ok {
-			c.stream.Later(h.create)
+			c.stream.LeaveToReader(h.createSession)
 			return true
 		}
-		h.draw(id)
+		h.assignSession(id)
 	}
-	txn, ok := h.transaction(h.since)
+	txn, ok := h.newTxn(h.knownSince)
 	if !ok {
 		return false
 	}
-	if !c.srv.cfg.Member.Offer(txn, h) {
-		c.stream.Later(func() bool { return c.hand(txn, h) })
+	if !c.srv.cfg.Member.TrySubmit(txn, h) {
+		c.stream.LeaveToReader(func() bool { return c.submitTxn(txn, h) })
 	}
 	return true
 }
 
-// enterLater enters when there is a place. It does not block: the reader must see if the client gives up
+// requestSessionWithSlot enters when there is a place. It does not block: the reader must see if the client gives up
 // meanwhile, so that its place goes to another one.
-func (h *handshake) enterLater() {
+func (h *handshake) requestSessionWithSlot() {
 	h.c.stream.Lock()
 	defer h.c.stream.Unlock()
-	if h.c.stream.Dead() {
+	if h.c.stream.HasEnded() {
 		return
 	}
 	h.c.stream.Life.Go(func() {
 		if h.awaitCreateSlot() {
-			h.enter() // if it fails the connection has ended
+			h.requestSession() // if it fails the connection has ended
 		}
 	})
 }
 
-// wrong rejects a wrong password. The session's present connection keeps the session.
-func (h *handshake) wrong() bool {
-	h.c.srv.cfg.Audit.Refused(h.session, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
-	h.reject(h.hasReadOnly, wrongPassword)
+// rejectWrongPassword rejects a wrong password. The session's present connection keeps the session.
+func (h *handshake) rejectWrongPassword() bool {
+	h.c.srv.cfg.Audit.Refused(h.sessionID, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
+	h.rejectHandshake(h.hasReadOnly, wrongPassword)
 	return false
 }
 
-// hurry ends the connection if its handshake takes longer than d from now. A client must not wait
+// limitHandshake ends the connection if its handshake takes longer than d from now. A client must not wait
 // here for a leader until its session is over, because another member may have one.
-func (h *handshake) hurry(d time.Duration) {
+func (h *handshake) limitHandshake(d time.Duration) {
 	c := h.c
 	c.stream.Lock()
-	sooner := time.Now().Add(d).Before(c.stream.Life.Expires())
+	sooner := time.Now().Add(d).Before(c.stream.Life.ExpiresAt())
 	c.stream.Unlock()
 	if sooner {
-		c.stream.Limit(d, handshakeLate)
+		c.stream.DropAfter(d, handshakeLate)
 	}
 }
 
-// lookup returns the session as it is applied here, and the last zxid applied.
-func lookup(tree *znode.State, id jute.SessionID) (s znode.Session, known bool, zxid int64) {
+// lookupSession returns the session as it is applied here, and the last zxid applied.
+func lookupSession(tree *znode.State, id jute.SessionID) (s znode.Session, known bool, zxid int64) {
 	tree.RLock()
 	defer tree.RUnlock()
 	s, known = tree.Session(id)
 	return s, known, tree.Zxid()
 }
 
-// grant returns the session timeout that a client gets if it requests ms milliseconds.
-func (s *Server) grant(ms int32) time.Duration {
+// grantTimeout returns the session timeout that a client gets if it requests ms milliseconds.
+func (s *Server) grantTimeout(ms int32) time.Duration {
 	return min(max(time.Duration(ms)*time.Millisecond, s.cfg.MinTimeout), s.cfg.MaxTimeout)
 }
 
-func passwordIs(s znode.Session, password []byte) bool {
+func passwordMatches(s znode.Session, password []byte) bool {
 	return subtle.ConstantTimeCompare(s.Password[:], password) == 1
 }
 
-// create requests a new session.
-func (h *handshake) create() bool {
+// createSession requests a new session.
+func (h *handshake) createSession() bool {
 	id, err := h.c.srv.cfg.Member.NewSession(h.c.stream.Life.Context())
 	if err != nil {
-		h.c.stream.Drop(internal) // unless it has ended: then that was the error
+		h.c.stream.Drop(internalError) // unless it has ended: then that was the error
 		return false
 	}
-	h.draw(id)
-	return h.submit(0)
+	h.assignSession(id)
+	return h.submitSession(0)
 }
 
-// draw gives the client a new session's id and password.
-func (h *handshake) draw(id jute.SessionID) {
-	h.session = id
+// assignSession gives the client a new session's id and password.
+func (h *handshake) assignSession(id jute.SessionID) {
+	h.sessionID = id
 	h.password = make([]byte, passwordSize)
 	_, _ = rand.Read(h.password) // never fails: crypto/rand ends the program instead
 }
 
-// submit hands the transaction over. It blocks as Member.Submit does and returns false
+// submitSession hands the transaction over. It blocks as Member.Submit does and returns false
 // if the connection has ended.
-func (h *handshake) submit(since uint64) bool {
-	txn, ok := h.transaction(since)
-	return ok && h.c.hand(txn, h)
+func (h *handshake) submitSession(since uint64) bool {
+	txn, ok := h.newTxn(since)
+	return ok && h.c.submitTxn(txn, h)
 }
 
-// transaction returns the create or attach. From here on the connection owes a Detach. It returns false if the
+// newTxn returns the create or attach. From here on the connection owes a Detach. It returns false if the
 // connection has ended.
-func (h *handshake) transaction(since uint64) (txn *proto.Txn, ok bool) {
+func (h *handshake) newTxn(since uint64) (txn *proto.Txn, ok bool) {
 	c := h.c
 	txn = &proto.Txn{
-		Session: int64(h.session), Conn: c.number, Op: int32(jute.OpCreateSession),
-		Body: h.body(since), Ids: c.identity.all(),
+		Session: int64(h.sessionID), Conn: c.uniqueNumber, Op: int32(jute.OpCreateSession),
+		Body: h.txnBody(since), Ids: c.identity.all(),
 	}
-	if h.attach {
+	if h.isAttach {
 		txn.Op = int32(jute.OpAttach)
 	}
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.session.id, c.identity.recorded = h.session, len(txn.Ids)
-	return txn, !c.stream.Dead()
+	c.session.id, c.identity.numRecorded = h.sessionID, len(txn.Ids)
+	return txn, !c.stream.HasEnded()
 }
 
-func (h *handshake) body(since uint64) []byte {
+func (h *handshake) txnBody(since uint64) []byte {
 	ms, address := uint32(h.timeout.Milliseconds()), h.c.addr.String()
 	var m protobuf.Message = &proto.OpenSession{TimeoutMs: ms, Password: h.password, Address: address}
-	if h.attach {
+	if h.isAttach {
 		m = &proto.Attach{Password: h.password, TimeoutMs: ms, Since: since, Address: address}
 	}
 	body, err := protobuf.Marshal(m)
@@ -284,48 +284,48 @@ func (h *handshake) TxnApplied(res *znode.Result) {
 	defer c.stream.Unlock()
 	c.releaseCreateSlot()
 	switch {
-	case c.stream.Dead():
+	case c.stream.HasEnded():
 	case res.Code == jute.OK:
-		h.succeed(&res.Session)
+		h.completeOpen(&res.Session)
 	case res.Code == jute.SessionExpired:
 		h.queueRejection(h.hasReadOnly, sessionUnknown)
 	case res.Code == jute.AuthFailed:
 		h.queueRejection(h.hasReadOnly, wrongPassword)
-	case res.Code == jute.SessionMoved && h.attach && !h.tried && time.Since(h.begun) < c.srv.cfg.Tick/2:
-		h.tried = true
-		h.again(res.Session.OwnerIndex)
+	case res.Code == jute.SessionMoved && h.isAttach && !h.retried && time.Since(h.startedAt) < c.srv.cfg.Tick/2:
+		h.retried = true
+		h.resubmitAttach(res.Session.OwnerIndex)
 	case res.Code == jute.SessionMoved:
 		c.stream.DropLocked(attachLost) // it comes back if it still wants the session
 	default:
-		c.stream.DropLocked(internal)
+		c.stream.DropLocked(internalError)
 	}
-	c.noteFilled(withReply)
+	c.scheduleFlush(withReply)
 }
 
-// again submits the attach once more, with the since of the record that it met. Only a young
+// resubmitAttach submits the attach once more, with the since of the record that it met. Only a young
 // handshake does that. If a handshake has waited for the log, its client has probably given up and
 // resumed the session elsewhere, and this connection must not take it back. again starts a
 // goroutine, because apply must not wait for the submission, and the reader waits for the client.
 // The caller holds the lock.
-func (h *handshake) again(since uint64) {
-	h.c.stream.Life.Go(func() { h.submit(since) }) // if it fails the connection has ended
+func (h *handshake) resubmitAttach(since uint64) {
+	h.c.stream.Life.Go(func() { h.submitSession(since) }) // if it fails the connection has ended
 }
 
-// succeed answers the client and lets the reader go on. The caller holds the lock and the
+// completeOpen answers the client and lets the reader go on. The caller holds the lock and the
 // tree's lock.
-func (h *handshake) succeed(s *znode.Session) {
+func (h *handshake) completeOpen(s *znode.Session) {
 	c := h.c
 	c.stream.Open(s.Timeout)
-	c.created = !h.attach
-	c.replies.welcomed(h.begun)
-	c.srv.conns.carry(s.ID, c)
+	c.createdSession = !h.isAttach
+	c.replies.noteHandshake(h.startedAt)
+	c.srv.conns.setCarrier(s.ID, c)
 	h.queueResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,
 	})
 }
 
-// reject answers that the client does not get the session, and ends the connection.
-func (h *handshake) reject(hasReadOnly bool, why stream.Reason) {
+// rejectHandshake answers that the client does not get the session, and ends the connection.
+func (h *handshake) rejectHandshake(hasReadOnly bool, why stream.Reason) {
 	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()

@@ -154,7 +154,7 @@ func TestClientAhead(t *testing.T) {
 // A client that has seen a transaction of another member is served when that is applied here too. If that takes half
 // a tick, the client is dropped, and its sync is forgotten.
 func TestClientAheadWaitsForTheCommit(t *testing.T) {
-	const id, allowed = jute.SessionID(other<<56 + 1), testTick / catchUpShare
+	const id, allowed = jute.SessionID(other<<56 + 1), testTick / catchUpWaitDivisor
 	password := bytes.Repeat([]byte{5}, passwordSize)
 	begin := func(t *testing.T, wait time.Duration) (w *world, c *client) {
 		w = newWorld(t, false, nil)
@@ -179,7 +179,7 @@ func TestClientAheadWaitsForTheCommit(t *testing.T) {
 		w, c := begin(t, allowed)
 		c.expectClosed()
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["client_ahead"]; n != 1 || len(w.detached) != 1 {
+		if n := w.srv.Stats().EndedByReason["client_ahead"]; n != 1 || len(w.detached) != 1 {
 			t.Errorf("%d clients dropped, %d detached", n, len(w.detached))
 		}
 	})
@@ -267,7 +267,7 @@ func TestSilentConnection(t *testing.T) {
 		synctest.Wait()
 		quiet.expectClosed()
 		begun.expectClosed()
-		if n := w.srv.Stats().Ended["handshake_timeout"]; n != 2 {
+		if n := w.srv.Stats().EndedByReason["handshake_timeout"]; n != 2 {
 			t.Errorf("%d late handshakes counted, want 2", n)
 		}
 	})
@@ -302,7 +302,7 @@ func TestHandshakeWaitsForAThirdOfTheTimeout(t *testing.T) {
 				c.expectSilence(tt.want - tt.late - time.Millisecond)
 				time.Sleep(2 * time.Millisecond)
 				synctest.Wait()
-				if n := w.srv.Stats().Ended["handshake_timeout"]; n != 1 {
+				if n := w.srv.Stats().EndedByReason["handshake_timeout"]; n != 1 {
 					t.Errorf("%d late handshakes counted, want 1", n)
 				}
 				c.expectClosed()
@@ -432,7 +432,7 @@ func TestAttachLosesTwice(t *testing.T) {
 		w.release() // the other member's second attach, then this member's
 		c.expectClosed()
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["attach_lost"]; n != 1 {
+		if n := w.srv.Stats().EndedByReason["attach_lost"]; n != 1 {
 			t.Errorf("%d attaches counted as lost, want 1", n)
 		}
 	})
@@ -491,7 +491,7 @@ func TestAcceptFailuresLogged(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		took := fails * acceptPause
-		if n := strings.Count(log.String(), "accept failed"); n != 1+int(took/admission.LogPause) || !strings.Contains(log.String(), "unlogged=") {
+		if n := strings.Count(log.String(), "accept failed"); n != 1+int(took/admission.LogInterval) || !strings.Contains(log.String(), "unlogged=") {
 			t.Errorf("%d lines about %d failures in %v:\n%s", n, fails, took, &log)
 		}
 	})
@@ -516,7 +516,7 @@ func TestLongFirstFrame(t *testing.T) {
 			c = w.open()
 			c.write(hello(maxFirstFrame + 1)[:8]) // the length is enough
 			c.expectClosed()
-			waitFor(t, func() bool { return w.srv.Stats().Ended["bad_frame"] == 1 })
+			waitFor(t, func() bool { return w.srv.Stats().EndedByReason["bad_frame"] == 1 })
 		})
 	}
 }

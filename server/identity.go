@@ -21,45 +21,45 @@ import (
 
 // authenticator knows the identities that clients can prove, and those that they must prove. Safe for concurrent use.
 type authenticator struct {
-	digest        digest.Algorithm
-	noDigest      bool
-	superDigest   string
-	superSubject  string
-	login         Login
-	maxIdentities int
-	guesses       *admission.CredentialLimiter
-	log           *slog.Logger
-	rejections    *admission.LogLimiter // of clients that are not authenticated
+	digestAlg         digest.Algorithm
+	noDigest          bool
+	superDigest       string
+	superSubject      string
+	login             Login
+	maxIdentities     int
+	credentialLimiter *admission.CredentialLimiter
+	log               *slog.Logger
+	rejectionLog      *admission.LogLimiter // of clients that are not authenticated
 }
 
 func newAuthenticator(cfg *Config, log *slog.Logger) *authenticator {
 	return &authenticator{
-		digest: cfg.Digest, noDigest: cfg.NoDigest, superDigest: cfg.SuperDigest, superSubject: cfg.SuperSubject, login: cfg.Login,
-		maxIdentities: cfg.Limits.MaxIdentities, guesses: cfg.Guesses, log: log, rejections: admission.NewLogLimiter(),
+		digestAlg: cfg.Digest, noDigest: cfg.NoDigest, superDigest: cfg.SuperDigest, superSubject: cfg.SuperSubject, login: cfg.Login,
+		maxIdentities: cfg.Limits.MaxIdentities, credentialLimiter: cfg.CredentialLimiter, log: log, rejectionLog: admission.NewLogLimiter(),
 	}
 }
 
-// superGuess reports whether an auth packet has the name of the super user, and whether it has the password too. If there is no
+// checkSuperPassword reports whether an auth packet has the name of the super user, and whether it has the password too. If there is no
 // super user, nobody can guess the password.
-func (a *authenticator) superGuess(body []byte) (claims, right bool) {
+func (a *authenticator) checkSuperPassword(body []byte) (claims, right bool) {
 	var p jute.AuthPacket
 	d := jute.NewDecoder(body)
 	p.Decode(&d)
 	if d.Err() != nil || string(p.Scheme) != "digest" || p.Auth == nil || a.superDigest == "" || a.noDigest {
 		return false, false
 	}
-	id := a.digestOf(p.Auth)
+	id := a.digestID(p.Auth)
 	user, _, _ := strings.Cut(a.superDigest, ":")
 	return strings.HasPrefix(id, user+":"), subtle.ConstantTimeCompare([]byte(id), []byte(a.superDigest)) == 1
 }
 
-// digestOf returns the identity of the text of an auth packet in the scheme digest.
-func (a *authenticator) digestOf(text []byte) string {
-	return a.digest.IdentityOf(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
+// digestID returns the identity of the text of an auth packet in the scheme digest.
+func (a *authenticator) digestID(text []byte) string {
+	return a.digestAlg.IdentityOf(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
 }
 
-// failedLogin returns the code for a client whose login by SASL has failed.
-func (a *authenticator) failedLogin() jute.Code {
+// failedLoginCode returns the code for a client whose login by SASL has failed.
+func (a *authenticator) failedLoginCode() jute.Code {
 	if slices.Contains(a.login.Schemes, "sasl") {
 		return jute.SessionClosedRequireSaslAuth
 	}
@@ -69,7 +69,7 @@ func (a *authenticator) failedLogin() jute.Code {
 // logRejection logs that a client has been rejected, unless another line says so of a client in the same
 // second.
 func (a *authenticator) logRejection(message string, client net.Addr, session jute.SessionID, reason string) {
-	if unlogged, due := a.rejections.Due(time.Now()); due {
+	if unlogged, due := a.rejectionLog.AllowLine(time.Now()); due {
 		a.log.Warn(message, "client", client, "session", session, "reason", reason, "unlogged", unlogged)
 	}
 }
@@ -77,22 +77,22 @@ func (a *authenticator) logRejection(message string, client net.Addr, session ju
 // clientIdentity holds the identities that the client of a connection has proved. Only the connection's reader or loop uses it,
 // except that any goroutine may call all.
 type clientIdentity struct {
-	auth      *authenticator
-	host      string         // the client's address without port
-	exchange  *sasl.Exchange // nil: the client has sent no token of SASL
-	proved    bool           // entitled has found an identity that the client needs
-	certified bool           // by a certificate
-	recorded  int            // the number of identities that the record of the session has, or has on its way through the log
+	authenticator  *authenticator
+	host           string         // the client's address without port
+	saslExchange   *sasl.Exchange // nil: the client has sent no token of SASL
+	provedRequired bool           // entitled has found an identity that the client needs
+	hasCertificate bool           // by a certificate
+	numRecorded    int            // the number of identities that the record of the session has, or has on its way through the log
 
-	// list is replaced and never changed, because transactions share it.
-	list atomic.Pointer[[]*proto.Identity]
+	// identityList is replaced and never changed, because transactions share it.
+	identityList atomic.Pointer[[]*proto.Identity]
 }
 
 // init gives a client the identity of its address.
 func (i *clientIdentity) init(auth *authenticator, host string) {
-	i.auth, i.host = auth, host
+	i.authenticator, i.host = auth, host
 	ids := []*proto.Identity{newIdentity("ip", host)}
-	i.list.Store(&ids)
+	i.identityList.Store(&ids)
 }
 
 // newIdentity returns a proto.Identity.
@@ -101,15 +101,15 @@ func newIdentity(scheme, id string) *proto.Identity {
 }
 
 // all returns the identities that the client has proved.
-func (i *clientIdentity) all() []*proto.Identity { return *i.list.Load() }
+func (i *clientIdentity) all() []*proto.Identity { return *i.identityList.Load() }
 
-// entitled reports whether the client has proved an identity that it needs to be served.
-func (i *clientIdentity) entitled() bool {
-	if len(i.auth.login.Schemes) == 0 || i.proved {
+// mayBeServed reports whether the client has proved an identity that it needs to be served.
+func (i *clientIdentity) mayBeServed() bool {
+	if len(i.authenticator.login.Schemes) == 0 || i.provedRequired {
 		return true
 	}
-	i.proved = slices.ContainsFunc(i.all(), func(id *proto.Identity) bool { return slices.Contains(i.auth.login.Schemes, id.GetScheme()) })
-	return i.proved
+	i.provedRequired = slices.ContainsFunc(i.all(), func(id *proto.Identity) bool { return slices.Contains(i.authenticator.login.Schemes, id.GetScheme()) })
+	return i.provedRequired
 }
 
 // authenticate adds the identities that an auth packet proves. They hold for the
@@ -125,15 +125,15 @@ func (i *clientIdentity) authenticate(body []byte) jute.Code {
 	case "ip":
 		return i.add("ip", i.host)
 	case "x509": // addCertificate has added the certificate's identity
-		if i.certified {
+		if i.hasCertificate {
 			return jute.OK
 		}
 	case "digest":
-		if p.Auth == nil || i.auth.noDigest { // an empty text is an identity, as in ZooKeeper
+		if p.Auth == nil || i.authenticator.noDigest { // an empty text is an identity, as in ZooKeeper
 			return jute.AuthFailed
 		}
-		id := i.auth.digestOf(p.Auth)
-		if super := i.auth.superDigest; super != "" && id == super {
+		id := i.authenticator.digestID(p.Auth)
+		if super := i.authenticator.superDigest; super != "" && id == super {
 			if code := i.add("super", ""); code != jute.OK {
 				return code
 			}
@@ -149,7 +149,7 @@ const maxIdentityBytes = 4 << 10
 
 // add adds an identity, unless the connection has it.
 func (i *clientIdentity) add(scheme, id string) jute.Code {
-	ids := *i.list.Load()
+	ids := *i.identityList.Load()
 	size := len(scheme) + len(id)
 	for _, have := range ids {
 		if have.Scheme == scheme && have.Id == id {
@@ -157,28 +157,28 @@ func (i *clientIdentity) add(scheme, id string) jute.Code {
 		}
 		size += len(have.Scheme) + len(have.Id)
 	}
-	if len(ids) >= i.auth.maxIdentities || size > maxIdentityBytes {
+	if len(ids) >= i.authenticator.maxIdentities || size > maxIdentityBytes {
 		return jute.AuthFailed
 	}
 	ids = append(ids, newIdentity(scheme, id)) // a holder of the old slice sees no more than before
-	i.list.Store(&ids)
+	i.identityList.Store(&ids)
 	return jute.OK
 }
 
 // takeUnrecorded returns the identities that the record of the session does not have, and counts them as recorded.
 func (i *clientIdentity) takeUnrecorded() []*proto.Identity {
 	ids := i.all()
-	if len(ids) <= i.recorded {
+	if len(ids) <= i.numRecorded {
 		return nil
 	}
-	added := ids[i.recorded:]
-	i.recorded = len(ids)
+	added := ids[i.numRecorded:]
+	i.numRecorded = len(ids)
 	return added
 }
 
 // addUser adds the identities of a user who has logged in by SASL.
 func (i *clientIdentity) addUser(user string) (code jute.Code) {
-	if code = i.add("sasl", user); code == jute.OK && user == i.auth.login.SuperUser {
+	if code = i.add("sasl", user); code == jute.OK && user == i.authenticator.login.SuperUser {
 		code = i.add("super", "")
 	}
 	return code
@@ -192,9 +192,9 @@ func (i *clientIdentity) addCertificate(state *tls.ConnectionState) error {
 		return nil
 	}
 	subject := keystore.Subject(chains[0][0])
-	i.certified = subject != ""
+	i.hasCertificate = subject != ""
 	code := i.add("x509", subject)
-	if subject == i.auth.superSubject && code == jute.OK {
+	if subject == i.authenticator.superSubject && code == jute.OK {
 		code = i.add("super", subject)
 	}
 	if code != jute.OK {

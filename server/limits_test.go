@@ -35,7 +35,7 @@ func TestConnectionLimits(t *testing.T) {
 				clients = append(clients, w.connect())
 			}
 			w.open().expectClosed()
-			if n := w.srv.Stats().Ended[tt.reason]; n != 1 {
+			if n := w.srv.Stats().EndedByReason[tt.reason]; n != 1 {
 				t.Errorf("%d refusals counted, want 1", n)
 			}
 			_ = clients[0].Close()
@@ -71,7 +71,7 @@ func TestMultiLimit(t *testing.T) {
 			reader.must(jute.OpMultiRead, multi(jute.OpGetData, 3))
 			reader.request(jute.OpMultiRead, multi(jute.OpGetData, 4))
 			reader.expectClosed()
-			waitFor(t, func() bool { return w.srv.Stats().Ended["multi_too_long"] == 1 })
+			waitFor(t, func() bool { return w.srv.Stats().EndedByReason["multi_too_long"] == 1 })
 			zxid := func() int64 {
 				w.state.RLock()
 				defer w.state.RUnlock()
@@ -83,7 +83,7 @@ func TestMultiLimit(t *testing.T) {
 			if after := zxid(); after != before {
 				t.Errorf("zxid %#x, was %#x: the multi is in the log", after, before)
 			}
-			waitFor(t, func() bool { return w.srv.Stats().Ended["multi_too_long"] == 2 })
+			waitFor(t, func() bool { return w.srv.Stats().EndedByReason["multi_too_long"] == 2 })
 			other.must(jute.OpMulti, multi(jute.OpCheck, 3))
 		})
 	}
@@ -108,7 +108,7 @@ func TestUnreadEvents(t *testing.T) {
 			t.Errorf("%d bytes came", len(rest))
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
+		if n := w.srv.Stats().EndedByReason["slow_reader"]; n != 1 {
 			t.Errorf("%d slow readers counted, want 1", n)
 		}
 	})
@@ -132,7 +132,7 @@ func TestUnreadEventsToTheByte(t *testing.T) {
 				writer.must(jute.OpSetData, setData(path(i), "y"))
 			}
 			synctest.Wait()
-			if n := w.srv.Stats().Ended["slow_reader"]; n != ends {
+			if n := w.srv.Stats().EndedByReason["slow_reader"]; n != ends {
 				t.Errorf("%d bytes unread, at most %d allowed: %d slow readers, want %d", events*size, events*size-less, n, ends)
 			}
 		})
@@ -194,14 +194,14 @@ func TestUnreadReplies(t *testing.T) {
 		synctest.Wait()
 		for _, k := range w.srv.conns.all() {
 			k.stream.Lock()
-			if n := k.stream.Unsent(); n < stream.HighWater || n > stream.HighWater+2*size {
+			if n := k.stream.UnsentBytes(); n < stream.HighWater || n > stream.HighWater+2*size {
 				t.Errorf("%d bytes unsent", n)
 			}
 			k.stream.Unlock()
 		}
 		time.Sleep(time.Duration(c.timeout)*time.Millisecond + 2*testTick)
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
+		if n := w.srv.Stats().EndedByReason["slow_reader"]; n != 1 {
 			t.Errorf("%d slow readers counted, want 1", n)
 		}
 	})
@@ -248,7 +248,7 @@ func TestInFlight(t *testing.T) {
 		if n := w.submitted(); n != limit {
 			t.Errorf("%d writes were read, want %d", n, limit)
 		}
-		if n := w.srv.Stats().Outstanding; n != limit {
+		if n := w.srv.Stats().OutstandingRequests; n != limit {
 			t.Errorf("%d requests outstanding, want %d", n, limit)
 		}
 		quiet.must(jute.OpPing)
@@ -282,7 +282,7 @@ func TestIdle(t *testing.T) {
 		c.expectClosed()
 		late.expectClosed()
 		synctest.Wait() // the server counts a connection after it has closed it
-		if n := w.srv.Stats().Ended["idle"]; n != 2 {
+		if n := w.srv.Stats().EndedByReason["idle"]; n != 2 {
 			t.Errorf("%d idle connections counted, want 2", n)
 		}
 		pinging.must(jute.OpPing)
@@ -328,7 +328,7 @@ func TestCloseOldest(t *testing.T) {
 		go func() { closed = w.srv.CloseOldest(t.Context(), closing, over) }()
 		for i := range closing {
 			synctest.Wait()
-			if got := w.srv.Stats().Ended["rebalanced"]; got != uint64(i)+1 {
+			if got := w.srv.Stats().EndedByReason["rebalanced"]; got != uint64(i)+1 {
 				t.Errorf("after %d s: %d closed", i, got)
 			}
 			time.Sleep(over / closing)
@@ -341,8 +341,8 @@ func TestCloseOldest(t *testing.T) {
 		for _, c := range append(clients[closing:], late) {
 			c.must(jute.OpGetData, getData("/", false))
 		}
-		if st := w.srv.Stats(); closed != closing || st.Sessions != n-closing+1 || st.Ended["rebalanced"] != closing {
-			t.Errorf("closed %d, %d clients left, %v", closed, st.Sessions, st.Ended)
+		if st := w.srv.Stats(); closed != closing || st.Sessions != n-closing+1 || st.EndedByReason["rebalanced"] != closing {
+			t.Errorf("closed %d, %d clients left, %v", closed, st.Sessions, st.EndedByReason)
 		}
 		if got := w.srv.CloseOldest(t.Context(), 10*n, 0); got != n-closing+1 {
 			t.Errorf("closed %d of all", got)
@@ -411,7 +411,7 @@ func TestStats(t *testing.T) {
 	_ = word.Close() // the server waits a second for it
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 1 })
 	s := w.srv.Stats()
-	if s.Received != 3 || s.Sent != 3 || s.Latency.Count != 1 || s.Latency.Max < s.Latency.Min || s.Latency.Avg <= 0 || s.Ended["word"] != 1 {
+	if s.Received != 3 || s.Sent != 3 || s.Latency.Count != 1 || s.Latency.Max < s.Latency.Min || s.Latency.Avg <= 0 || s.EndedByReason["word"] != 1 {
 		t.Errorf("stats %+v", s)
 	}
 	c.must(jute.OpCreate, create("/a", "x", 0))
@@ -420,23 +420,23 @@ func TestStats(t *testing.T) {
 	c.expectEvent(jute.EventNodeDataChanged, "/a")
 	c.expect(c.xid, jute.OK)
 	s = w.srv.Stats()
-	if s.Handshakes != 1 || s.Reads.Count != 2 || s.Updates.Count != 2 || s.Latency.Count != 4 {
+	if s.Handshakes != 1 || s.ReadLatency.Count != 2 || s.UpdateLatency.Count != 2 || s.Latency.Count != 4 {
 		t.Errorf("stats %+v, want 2 reads and 2 updates after 1 handshake", s)
 	}
-	if _, nameless := s.Ended[""]; nameless || len(s.Ended) != int(numReasons) {
-		t.Errorf("connections ended by %d reasons with names, want %d: %v", len(s.Ended), numReasons, s.Ended)
+	if _, nameless := s.EndedByReason[""]; nameless || len(s.EndedByReason) != int(numReasons) {
+		t.Errorf("connections ended by %d reasons with names, want %d: %v", len(s.EndedByReason), numReasons, s.EndedByReason)
 	}
-	for class, buckets := range s.Requests {
+	for class, buckets := range s.RequestLatency {
 		if want := map[string]uint64{"connect": 1, "ping": 1, "write": 2, "read": 1}[class]; buckets.Count != want {
 			t.Errorf("%d requests of class %s, want %d", buckets.Count, class, want)
 		}
 	}
-	if !maps.Equal(s.Events, map[string]uint64{"created": 0, "deleted": 0, "changed": 1, "children": 0}) {
-		t.Errorf("events %v, want one", s.Events)
+	if !maps.Equal(s.EventsByType, map[string]uint64{"created": 0, "deleted": 0, "changed": 1, "children": 0}) {
+		t.Errorf("events %v, want one", s.EventsByType)
 	}
 	const header, stat, event = 16, 68, 16 + 4 + 4 + 4 + 2
 	if replies := uint64(4*header + 4 + 2 + 2*stat); s.ReplyBytes != replies || s.EventBytes != event ||
-		s.Responses.Last != header+stat || s.Responses.Min != header || s.Responses.Max != header+stat {
+		s.ResponseSizes.Last != header+stat || s.ResponseSizes.Min != header || s.ResponseSizes.Max != header+stat {
 		t.Errorf("stats %+v, want %d bytes of replies and %d of events", s, replies, event)
 	}
 	const create, exists, set = (4 + 2) + (4 + 1) + 4 + 4 + (4 + 5) + (4 + 6) + 4, 4 + 2 + 1, 4 + 2 + 4 + 1 + 4
@@ -444,15 +444,15 @@ func TestStats(t *testing.T) {
 		t.Errorf("%d bytes read, want %d", s.BytesIn, want)
 	}
 	w.srv.ResetStats()
-	if s := w.srv.Stats(); s.Ended["word"] != 1 || s.Events["changed"] != 1 || s.Requests["connect"].Count != 1 {
-		t.Errorf("a reset has set to zero what is counted since New: %v, %v, %d connects", s.Ended, s.Events, s.Requests["connect"].Count)
+	if s := w.srv.Stats(); s.EndedByReason["word"] != 1 || s.EventsByType["changed"] != 1 || s.RequestLatency["connect"].Count != 1 {
+		t.Errorf("a reset has set to zero what is counted since New: %v, %v, %d connects", s.EndedByReason, s.EventsByType, s.RequestLatency["connect"].Count)
 	}
-	if s := w.srv.Stats(); s.Received != 0 || s.Latency.Count != 0 || s.Reads.Count != 0 || s.Responses.Last != -1 || s.Connections != 1 {
+	if s := w.srv.Stats(); s.Received != 0 || s.Latency.Count != 0 || s.ReadLatency.Count != 0 || s.ResponseSizes.Last != -1 || s.Connections != 1 {
 		t.Errorf("stats after a reset %+v", s)
 	}
 	c.must(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
-	if s = w.srv.Stats(); s.Reads.Count != 1 || s.Updates.Count != 0 {
-		t.Errorf("a sync makes %d reads and %d updates, want 1 and 0: it changes nothing", s.Reads.Count, s.Updates.Count)
+	if s = w.srv.Stats(); s.ReadLatency.Count != 1 || s.UpdateLatency.Count != 0 {
+		t.Errorf("a sync makes %d reads and %d updates, want 1 and 0: it changes nothing", s.ReadLatency.Count, s.UpdateLatency.Count)
 	}
 }
 

@@ -22,10 +22,10 @@ const (
 // listener accepts connections, and holds what they share.
 type listener struct {
 	net.Listener
-	acceptor *stream.Acceptor // accepts in place of the listener; nil: connections may speak TLS, or the listener is not TCP
-	secure   bool             // connections speak TLS
-	conns    sync.WaitGroup   // connections that have not ended
-	streams  stream.Group
+	acceptor  *stream.Acceptor // accepts in place of the listener; nil: connections may speak TLS, or the listener is not TCP
+	speaksTLS bool             // connections speak TLS
+	openConns sync.WaitGroup   // connections that have not ended
+	streams   stream.Group
 }
 
 // close closes the listener.

@@ -29,15 +29,15 @@ const listedPerLock = 256
 // ConnectionsFrom appends to page the connections whose numbers are at least first, in order. It
 // returns the number at which the next page begins, or 0 if there are no more.
 func (l Listing) ConnectionsFrom(ctx context.Context, page []clients.Connection, first uint64) (_ []clients.Connection, next uint64) {
-	for part := range l.conns.parts(first) {
+	for part := range l.conns.partsFrom(first) {
 		if ctx.Err() != nil {
 			break
 		}
 		for _, c := range part {
 			if len(page) == cap(page) {
-				return page, c.ordinal
+				return page, c.localNumber
 			}
-			if shown, ok := c.show(); ok {
+			if shown, ok := c.describe(); ok {
 				page = append(page, shown)
 			}
 		}
@@ -45,14 +45,14 @@ func (l Listing) ConnectionsFrom(ctx context.Context, page []clients.Connection,
 	return page, 0
 }
 
-// Carried returns the connection that carries a session, and how many watches it has. It returns false
+// ConnectionOf returns the connection that carries a session, and how many watches it has. It returns false
 // if no connection here does.
-func (l Listing) Carried(id jute.SessionID) (shown clients.Connection, watches int, ok bool) {
-	c := l.conns.carrier(id)
+func (l Listing) ConnectionOf(id jute.SessionID) (shown clients.Connection, watches int, ok bool) {
+	c := l.conns.carrierOf(id)
 	if c == nil {
 		return shown, 0, false
 	}
-	if shown, ok = c.show(); !ok {
+	if shown, ok = c.describe(); !ok {
 		return shown, 0, false
 	}
 	l.tree.RLock()
@@ -65,13 +65,13 @@ func (l Listing) Carried(id jute.SessionID) (shown clients.Connection, watches i
 // the order of their paths. It returns the place at which the next page begins, or the zero Place if there
 // are no more.
 func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path string, from clients.Place) (_ []clients.Watch, next clients.Place) {
-	covering := l.covering(ctx, path)
+	covering := l.coveringPaths(ctx, path)
 	if len(covering) == 0 {
 		return page, clients.Place{}
 	}
-	for part := range l.conns.parts(from.Connection) {
+	for part := range l.conns.partsFrom(from.Connection) {
 		for _, c := range part {
-			if page, next = l.watchers(ctx, page, c, path, covering, from); next != (clients.Place{}) || ctx.Err() != nil {
+			if page, next = l.appendWatchers(ctx, page, c, path, covering, from); next != (clients.Place{}) || ctx.Err() != nil {
 				return page, next
 			}
 		}
@@ -79,9 +79,9 @@ func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path st
 	return page, clients.Place{}
 }
 
-// covering returns the paths on which there are watches that cover path, in order: nodes above it with
+// coveringPaths returns the paths on which there are watches that cover path, in order: nodes above it with
 // recursive watches, and path itself.
-func (l Listing) covering(ctx context.Context, path string) (paths []string) {
+func (l Listing) coveringPaths(ctx context.Context, path string) (paths []string) {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	n := 0
@@ -106,21 +106,21 @@ func (l Listing) covering(ctx context.Context, path string) (paths []string) {
 	return paths
 }
 
-// watchers appends to page the watches of c that cover path. They are on the paths covering.
-func (l Listing) watchers(ctx context.Context, page []clients.Watch, c *conn, path string, covering []string, from clients.Place) (_ []clients.Watch, next clients.Place) {
-	if c.ordinal == from.Connection {
+// appendWatchers appends to page the watches of c that cover path. They are on the paths covering.
+func (l Listing) appendWatchers(ctx context.Context, page []clients.Watch, c *conn, path string, covering []string, from clients.Place) (_ []clients.Watch, next clients.Place) {
+	if c.localNumber == from.Connection {
 		first, _ := slices.BinarySearch(covering, from.Path)
 		covering = covering[first:]
 	}
 	for some := range slices.Chunk(covering, listedPerLock) {
-		if page, next = l.someWatchers(page, c, path, some); next != (clients.Place{}) || ctx.Err() != nil {
+		if page, next = l.appendWatchersOn(page, c, path, some); next != (clients.Place{}) || ctx.Err() != nil {
 			return page, next
 		}
 	}
 	return page, clients.Place{}
 }
 
-func (l Listing) someWatchers(page []clients.Watch, c *conn, path string, covering []string) (_ []clients.Watch, next clients.Place) {
+func (l Listing) appendWatchersOn(page []clients.Watch, c *conn, path string, covering []string) (_ []clients.Watch, next clients.Place) {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, on := range covering {
@@ -132,20 +132,20 @@ func (l Listing) someWatchers(page []clients.Watch, c *conn, path string, coveri
 		switch {
 		case !ok:
 		case len(page) == cap(page):
-			return page, clients.Place{Connection: c.ordinal, Path: on}
+			return page, clients.Place{Connection: c.localNumber, Path: on}
 		default:
-			page = append(page, c.watch(on, kinds))
+			page = append(page, c.describeWatch(on, kinds))
 		}
 	}
 	return page, clients.Place{}
 }
 
-// watch returns what operators see of a watch.
-func (c *conn) watch(path string, kinds znode.WatchKinds) clients.Watch {
+// describeWatch returns what operators see of a watch.
+func (c *conn) describeWatch(path string, kinds znode.WatchKinds) clients.Watch {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return clients.Watch{
-		Connection: c.ordinal, Session: c.session.id, Path: path,
+		Connection: c.localNumber, Session: c.session.id, Path: path,
 		Data: kinds.Data, Children: kinds.Children, Persistent: kinds.Persistent, Recursive: kinds.Recursive,
 	}
 }
@@ -154,34 +154,34 @@ func (c *conn) watch(path string, kinds znode.WatchKinds) clients.Watch {
 // their paths, from path first on. It returns the path at which the next page begins, or "" if there are
 // no more. It looks at all watches of the connection, in parts, and sorts no more than a page and a part.
 func (l Listing) WatchesFrom(ctx context.Context, page []clients.Watch, id jute.SessionID, first string) (_ []clients.Watch, next string) {
-	c := l.conns.carrier(id)
+	c := l.conns.carrierOf(id)
 	if c == nil {
 		return page, ""
 	}
-	paths := lowest{limit: cap(page) - len(page) + 1, first: first}
+	paths := lowestTexts{limit: cap(page) - len(page) + 1, lowerBound: first}
 	scan := znode.NewWatchScan(c)
-	for unseen := true; unseen && ctx.Err() == nil; paths.cut() {
+	for unseen := true; unseen && ctx.Err() == nil; paths.trimToLimit() {
 		l.tree.RLock()
-		unseen = l.tree.Watches().ScanNext(scan, paths.see)
+		unseen = l.tree.Watches().ScanNext(scan, paths.add)
 		l.tree.RUnlock()
 	}
-	if paths.full {
+	if paths.isFull {
 		next = paths.kept[paths.limit-1]
 		paths.kept = paths.kept[:paths.limit-1]
 	}
 	for part := range slices.Chunk(paths.kept, listedPerLock) {
-		page = l.watchesOn(page, c, part)
+		page = l.appendWatchesOn(page, c, part)
 	}
 	return page, next
 }
 
-// watchesOn appends to page the watches of c on these paths that still exist.
-func (l Listing) watchesOn(page []clients.Watch, c *conn, paths []string) []clients.Watch {
+// appendWatchesOn appends to page the watches of c on these paths that still exist.
+func (l Listing) appendWatchesOn(page []clients.Watch, c *conn, paths []string) []clients.Watch {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, path := range paths {
 		if kinds, ok := l.tree.Watches().KindsOn(path, c); ok {
-			page = append(page, c.watch(path, kinds))
+			page = append(page, c.describeWatch(path, kinds))
 		}
 	}
 	return page
@@ -191,7 +191,7 @@ func (l Listing) watchesOn(page []clients.Watch, c *conn, paths []string) []clie
 func (l Listing) Connections() iter.Seq[clients.Connection] {
 	return func(yield func(clients.Connection) bool) {
 		for _, c := range l.conns.all() {
-			if shown, ok := c.show(); ok && !yield(shown) {
+			if shown, ok := c.describe(); ok && !yield(shown) {
 				return
 			}
 		}
@@ -213,14 +213,14 @@ func (l Listing) ResetTraffic() {
 func (l Listing) Watches() iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
 		for _, c := range l.conns.all() {
-			if id, paths := l.watched(c); len(paths) > 0 && !yield(id, paths) {
+			if id, paths := l.watchedPaths(c); len(paths) > 0 && !yield(id, paths) {
 				return
 			}
 		}
 	}
 }
 
-func (l Listing) watched(c *conn) (id jute.SessionID, paths []string) {
+func (l Listing) watchedPaths(c *conn) (id jute.SessionID, paths []string) {
 	c.stream.Lock()
 	id = c.session.id
 	c.stream.Unlock()
@@ -231,26 +231,26 @@ func (l Listing) watched(c *conn) (id jute.SessionID, paths []string) {
 	return id, paths
 }
 
-// lowest keeps the lowest of some texts, each once.
-type lowest struct {
-	limit int    // how many are kept
-	first string // texts below are left out
-	kept  []string
-	full  bool // kept has limit texts in order, up to its last
+// lowestTexts keeps the lowest of some texts, each once.
+type lowestTexts struct {
+	limit      int    // how many are kept
+	lowerBound string // texts below are left out
+	kept       []string
+	isFull     bool // kept has limit texts in order, up to its last
 }
 
-// see adds a text. cut must be called before too many are added.
-func (l *lowest) see(text string) {
-	if text >= l.first && !(l.full && text >= l.kept[l.limit-1]) {
+// add adds a text. cut must be called before too many are added.
+func (l *lowestTexts) add(text string) {
+	if text >= l.lowerBound && !(l.isFull && text >= l.kept[l.limit-1]) {
 		l.kept = append(l.kept, text)
 	}
 }
 
-// cut removes all but the lowest texts.
-func (l *lowest) cut() {
+// trimToLimit removes all but the lowest texts.
+func (l *lowestTexts) trimToLimit() {
 	slices.SortFunc(l.kept, strings.Compare)
 	l.kept = slices.Compact(l.kept)
-	if l.full = len(l.kept) >= l.limit; l.full {
+	if l.isFull = len(l.kept) >= l.limit; l.isFull {
 		l.kept = l.kept[:l.limit]
 	}
 }

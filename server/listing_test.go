@@ -53,17 +53,17 @@ func TestPartsOfConnections(t *testing.T) {
 	for _, n := range []uint64{0, 1, listedPerLock - 1, listedPerLock, listedPerLock + 1, 3*listedPerLock + 1} {
 		table := newConnectionTable(&Config{})
 		for i := range n {
-			table.conns.add(&conn{ordinal: 2*i + 1})
+			table.conns.add(&conn{localNumber: 2*i + 1})
 		}
 		for _, first := range []uint64{0, 2, n} {
 			next := first | 1 // the numbers are odd
-			for part := range table.parts(first) {
+			for part := range table.partsFrom(first) {
 				if len(part) > listedPerLock {
 					t.Errorf("a part of %d", len(part))
 				}
 				for _, c := range part {
-					if c.ordinal != next {
-						t.Fatalf("from %d of %d: connection %d follows, want %d", first, n, c.ordinal, next)
+					if c.localNumber != next {
+						t.Fatalf("from %d of %d: connection %d follows, want %d", first, n, c.localNumber, next)
 					}
 					next += 2
 				}
@@ -82,12 +82,12 @@ func TestCarried(t *testing.T) {
 		a, b := w.connect(), w.connect()
 		b.call(jute.OpExists, exists("/x", true))
 		b.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/"), Watch: true})
-		if c, watches, ok := w.srv.Listing().Carried(b.id); !ok || c.Session != b.id || c.Number != 2 || watches != 2 {
+		if c, watches, ok := w.srv.Listing().ConnectionOf(b.id); !ok || c.Session != b.id || c.Number != 2 || watches != 2 {
 			t.Errorf("session %v: %+v with %d watches, %t", b.id, c, watches, ok)
 		}
 		_ = a.Close()
 		synctest.Wait()
-		if c, _, ok := w.srv.Listing().Carried(a.id); ok {
+		if c, _, ok := w.srv.Listing().ConnectionOf(a.id); ok {
 			t.Errorf("the connection of session %v is closed, and Carried returns %+v", a.id, c)
 		}
 	})
@@ -154,7 +154,7 @@ func TestWatchPages(t *testing.T) {
 		if page, next := w.srv.Listing().WatchersFrom(over, make([]clients.Watch, 0, 9), "/3", clients.Place{}); len(page) > 1 || next != (clients.Place{}) {
 			t.Errorf("on /3, of more than one connection after the end of its context: %+v", page)
 		}
-		if paths := w.srv.Listing().covering(over, strings.Repeat("/x", 2*listedPerLock)); len(paths) != 0 {
+		if paths := w.srv.Listing().coveringPaths(over, strings.Repeat("/x", 2*listedPerLock)); len(paths) != 0 {
 			t.Errorf("after the end of its context: watches are looked for on %q", paths)
 		}
 		if page, _ := w.srv.Listing().ConnectionsFrom(over, make([]clients.Connection, 0, 9), 0); len(page) != 0 {
@@ -217,14 +217,14 @@ func TestCoveringWatches(t *testing.T) {
 
 // A page of watches has the lowest paths, in whatever order they are seen, each once.
 func TestLowest(t *testing.T) {
-	l := lowest{limit: 3, first: "b"}
+	l := lowestTexts{limit: 3, lowerBound: "b"}
 	for _, part := range [][]string{{"g", "c", "c"}, {"a", "f", "d"}, {"e", "c", "b"}, {"z"}} {
 		for _, text := range part {
-			l.see(text)
+			l.add(text)
 		}
-		l.cut()
+		l.trimToLimit()
 	}
-	if want := []string{"b", "c", "d"}; !slices.Equal(l.kept, want) || !l.full {
+	if want := []string{"b", "c", "d"}; !slices.Equal(l.kept, want) || !l.isFull {
 		t.Errorf("%v, want %v", l.kept, want)
 	}
 }

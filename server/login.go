@@ -25,8 +25,8 @@ type Login struct {
 	KeepFailed bool
 }
 
-// sasl takes a token of a login by SASL.
-func (r *request) sasl() bool {
+// handleSASL takes a token of a login by SASL.
+func (r *request) handleSASL() bool {
 	c := r.c
 	var token jute.SASLToken
 	d := jute.NewDecoder(r.body)
@@ -34,48 +34,48 @@ func (r *request) sasl() bool {
 		c.stream.Drop(badFrame)
 		return false
 	}
-	a := c.srv.cfg.Guesses.Begin(c.identity.host)
-	if c.identity.exchange == nil { // the first token proves nothing yet
-		return r.step(&a)
+	a := c.srv.cfg.CredentialLimiter.BeginAttempt(c.identity.host)
+	if c.identity.saslExchange == nil { // the first token proves nothing yet
+		return r.stepSASL(&a)
 	}
-	return r.attempt(a, func(a *admission.Attempt) bool { return r.step(a) })
+	return r.checkCredential(a, func(a *admission.Attempt) bool { return r.stepSASL(a) })
 }
 
-// step takes a token that can be read, of an attempt whose turn it is.
-func (r *request) step(a *admission.Attempt) bool {
+// stepSASL takes a token that can be read, of an attempt whose turn it is.
+func (r *request) stepSASL(a *admission.Attempt) bool {
 	var token jute.SASLToken
 	d := jute.NewDecoder(r.body)
 	token.Decode(&d)
-	answer, code := r.logIn(token.Token, a)
+	answer, code := r.checkSASLToken(token.Token, a)
 	r.body = answer
-	return r.identified(code)
+	return r.finishIdentity(code)
 }
 
-// logIn answers a token of a client. The answer is nil if there is no token for the client.
-func (r *request) logIn(token []byte, a *admission.Attempt) (answer []byte, code jute.Code) {
+// checkSASLToken answers a token of a client. The answer is nil if there is no token for the client.
+func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []byte, code jute.Code) {
 	c := r.c
 	who, how := &c.identity, &c.srv.cfg.Login
 	if how.Users == nil {
 		return nil, r.failLogin("SASL is not configured on this member: java.security.auth.login.config names no file")
 	}
-	if who.exchange == nil {
-		who.exchange = sasl.NewExchange(how.Users)
+	if who.saslExchange == nil {
+		who.saslExchange = sasl.NewExchange(how.Users)
 	}
-	answer, done, err := who.exchange.Step(token)
+	answer, done, err := who.saslExchange.Step(token)
 	if err != nil {
-		a.Failed(admission.SASL)
+		a.RecordFailure(admission.SASLLogin)
 	}
 	switch {
 	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):
-		c.srv.auth.logRejection("SASL login failed, and the client stays connected", c.addr, c.session.id, err.Error())
-		r.auditAuth(jute.AuthFailed)
+		c.srv.authenticator.logRejection("SASL login failed, and the client stays connected", c.addr, c.session.id, err.Error())
+		r.auditFailedAuth(jute.AuthFailed)
 		return nil, jute.OK
 	case err != nil:
 		return nil, r.failLogin(err.Error())
 	case !done:
 		return answer, jute.OK
 	}
-	if who.addUser(who.exchange.UserName()) != jute.OK {
+	if who.addUser(who.saslExchange.UserName()) != jute.OK {
 		return nil, r.failLogin("the connection has too many identities")
 	}
 	return answer, jute.OK
@@ -84,51 +84,51 @@ func (r *request) logIn(token []byte, a *admission.Attempt) (answer []byte, code
 // failLogin logs why a login by SASL has failed, and returns the code that the client gets. After it
 // the connection ends.
 func (r *request) failLogin(reason string) jute.Code {
-	r.c.srv.auth.logRejection("SASL login failed", r.c.addr, r.c.session.id, reason)
-	return r.c.srv.auth.failedLogin()
+	r.c.srv.authenticator.logRejection("SASL login failed", r.c.addr, r.c.session.id, reason)
+	return r.c.srv.authenticator.failedLoginCode()
 }
 
-// nextToken appends the server's answer to a token.
-func nextToken(_ *session, out *stream.Buffer, r *request) jute.Code {
+// appendToken appends the server's answer to a token.
+func appendToken(_ *session, out *stream.Buffer, r *request) jute.Code {
 	out.B = jute.SASLToken{Token: r.body}.Append(out.B)
 	return jute.OK
 }
 
-// noToken appends the record of an answer to a login that failed. Java's client reads the record of an
+// appendNoToken appends the record of an answer to a login that failed. Java's client reads the record of an
 // error, too, while it logs in. Without one it would connect again for ever, and not report the failure.
-func noToken(b []byte) []byte { return jute.SASLToken{}.Append(b) }
+func appendNoToken(b []byte) []byte { return jute.SASLToken{}.Append(b) }
 
-// deny answers any request of a client that is not entitled, and ends the connection.
-func (r *request) deny() bool {
+// rejectUnauthenticated answers any request of a client that is not entitled, and ends the connection.
+func (r *request) rejectUnauthenticated() bool {
 	c := r.c
-	c.srv.auth.logRejection("client is not authenticated", c.addr, c.session.id, fmt.Sprintf("it asks for %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
+	c.srv.authenticator.logRejection("client is not authenticated", c.addr, c.session.id, fmt.Sprintf("it asks for %v without an identity of the schemes %s", r.op, strings.Join(c.srv.cfg.Login.Schemes, ", ")))
 	c.srv.cfg.Audit.Add(audit.Event{
 		Session: c.session.id, Ids: r.ids, Operation: audit.Authenticate, Target: strings.Join(c.srv.cfg.Login.Schemes, ","), Result: audit.Failure,
 		Error: jute.SessionClosedRequireSaslAuth.Error(), Reason: "the client asked for " + r.op.String() + " without such an identity",
 	})
 	r.code, r.noZxid = jute.SessionClosedRequireSaslAuth, true
-	r.ends, r.why = true, unproved
-	c.rejectSession()
-	return r.local()
+	r.endsConn, r.endReason = true, notAuthenticated
+	c.closeUnusedSessionOnEnd()
+	return r.replyLocally()
 }
 
-// rejectSession notes that the connection ends because the client lacks an identity. Its session is closed
+// closeUnusedSessionOnEnd notes that the connection ends because the client lacks an identity. Its session is closed
 // then, if this connection has opened it, the client has proved no identity, and no request was served in
 // it. Such a session has no nodes and no watches. All others stay: a client may have resumed a session of
 // another one.
-func (c *conn) rejectSession() {
+func (c *conn) closeUnusedSessionOnEnd() {
 	const address = 1 // the identity that every client has
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.refused = c.created && !c.used && len(c.identity.all()) == address
+	c.closeSessionOnEnd = c.createdSession && !c.servedRequest && len(c.identity.all()) == address
 }
 
-// closeRejectedSession closes the session of a refused client through the log. The transaction names this connection,
+// closeUnusedSession closes the session of a refused client through the log. The transaction names this connection,
 // so it does nothing if the session has been resumed on another one.
-func (c *conn) closeRejectedSession(session jute.SessionID) {
+func (c *conn) closeUnusedSession(session jute.SessionID) {
 	// This connection has nothing in the log, so that the member takes the transaction. If it did not, the
 	// session would end at its timeout.
-	_ = c.srv.cfg.Member.Offer(&proto.Txn{
-		Session: int64(session), Conn: c.number, Op: int32(jute.OpCloseSession), Ids: c.identity.all(),
+	_ = c.srv.cfg.Member.TrySubmit(&proto.Txn{
+		Session: int64(session), Conn: c.uniqueNumber, Op: int32(jute.OpCloseSession), Ids: c.identity.all(),
 	}, nil)
 }

@@ -179,7 +179,7 @@ func TestSASLFailures(t *testing.T) {
 				}
 				if tt.code != jute.OK {
 					c.expectClosed()
-					waitFor(t, func() bool { return w.srv.Stats().Ended["auth_failed"] == 1 })
+					waitFor(t, func() bool { return w.srv.Stats().EndedByReason["auth_failed"] == 1 })
 					continue
 				}
 				if code, answer := c.token([]byte{}); code != jute.OK || answer != nil {
@@ -251,11 +251,11 @@ func TestUnauthenticatedRequests(t *testing.T) {
 	c.send(jute.RequestHeader{Xid: 9, Op: 9999})
 	c.expect(9, jute.SessionClosedRequireSaslAuth)
 	c.expectClosed()
-	if w.srv.Stats().Ended["not_authenticated"] == 0 {
+	if w.srv.Stats().EndedByReason["not_authenticated"] == 0 {
 		t.Error("no connection ended for not_authenticated")
 	}
 	const line = "msg=\"client is not authenticated\" component=server client=pipe"
-	if text := log.String(); strings.Count(text, line) == 0 || strings.Count(text, line) > 1+int(time.Since(began)/admission.LogPause) {
+	if text := log.String(); strings.Count(text, line) == 0 || strings.Count(text, line) > 1+int(time.Since(began)/admission.LogInterval) {
 		t.Errorf("the log says\n%s", text)
 	}
 	text := lines.text()

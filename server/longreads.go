@@ -17,45 +17,45 @@ import (
 // it is answered. So do events that come after the copy, because a client does not know of a watch before its read is answered.
 
 const (
-	// longList limits the steps of a read under the tree's lock, each as long as listing a name: a tenth of a millisecond in all.
-	longList = 1024
-	// opSteps is the number of steps of an operation in a multiRead: its node is looked up, and its list compared with the identities.
-	opSteps = 8
+	// maxStepsUnderLock limits the steps of a read under the tree's lock, each as long as listing a name: a tenth of a millisecond in all.
+	maxStepsUnderLock = 1024
+	// stepsPerOp is the number of steps of an operation in a multiRead: its node is looked up, and its list compared with the identities.
+	stepsPerOp = 8
 	// bytesPerStep is the number of bytes of data that are copied in a step.
 	bytesPerStep = 512
-	// listPart is the number of names of a long reply that are appended before other goroutines get their turn.
-	listPart = 4096
-	// longRest is the longest that the turn is kept after a read. A read takes longer than that if the processors are busy, and a
+	// namesPerYield is the number of names of a long reply that are appended before other goroutines get their turn.
+	namesPerYield = 4096
+	// maxTurnRest is the longest that the turn is kept after a read. A read takes longer than that if the processors are busy, and a
 	// rest would not free them.
-	longRest = 50 * time.Millisecond
+	maxTurnRest = 50 * time.Millisecond
 )
 
 // longRead is a read under way whose answer is made without the tree's lock. The lock of its connection guards taken, and events
 // while taken is true.
 type longRead struct {
-	c      *conn
-	r      *request
-	taken  bool // it has its copy, or the error
-	zxid   int64
-	write  func(b []byte) ([]byte, jute.Code) // appends the record
-	record []byte
-	code   jute.Code
-	events []byte // frames of events that came after the copy
+	c            *conn
+	r            *request
+	hasCopy      bool // it has its copy, or the error
+	zxid         int64
+	appendFrozen func(b []byte) ([]byte, jute.Code) // appends the record
+	record       []byte
+	code         jute.Code
+	heldEvents   []byte // frames of events that came after the copy
 }
 
-// long reports whether a read must be served without the tree's lock. The caller holds that lock.
-func (r *request) long() bool {
-	return r.code == jute.OK && r.read == nil && r.how.long != nil && r.how.long(&r.c.session, r)
+// isLong reports whether a read must be served without the tree's lock. The caller holds that lock.
+func (r *request) isLong() bool {
+	return r.code == jute.OK && r.longRead == nil && r.operation.isLong != nil && r.operation.isLong(&r.c.session, r)
 }
 
-// startRead serves r, a long read that is the first of the queue, in a goroutine, and answers it. Usually later writes of the client
+// startLongRead serves r, a long read that is the first of the queue, in a goroutine, and answers it. Usually later writes of the client
 // wait for it (queue.late). If its list has only grown long while it waited, they may be on their way: then the copy is made now,
 // because the answer must not show them. The caller holds the lock and the tree's.
-func startRead(r *request) {
+func startLongRead(r *request) {
 	read := &longRead{c: r.c, r: r}
-	r.read, r.working = read, true
-	if !r.aside {
-		read.take()
+	r.longRead, r.inProgress = read, true
+	if !r.isSlow {
+		read.copyState()
 	}
 	r.c.stream.Life.Go(read.serve)
 }
@@ -65,99 +65,99 @@ func startRead(r *request) {
 func (l *longRead) serve() {
 	c := l.c
 	select {
-	case c.srv.turn <- struct{}{}:
+	case c.srv.longRequestTurn <- struct{}{}:
 	case <-c.stream.Life.Context().Done():
 		return
 	}
 	began := time.Now()
-	if l.begin() {
-		l.record, l.code = l.write(nil)
-		l.finish()
-		time.Sleep(min(time.Since(began), longRest))
+	if l.ensureCopy() {
+		l.record, l.code = l.appendFrozen(nil)
+		l.queueReply()
+		time.Sleep(min(time.Since(began), maxTurnRest))
 	}
-	<-c.srv.turn
+	<-c.srv.longRequestTurn
 }
 
-// begin takes the copy, if that is not done. It returns false if the connection has ended, or if its client has to take bytes
+// ensureCopy takes the copy, if that is not done. It returns false if the connection has ended, or if its client has to take bytes
 // before: then the read is begun again.
-func (l *longRead) begin() bool {
+func (l *longRead) ensureCopy() bool {
 	c := l.c
 	c.srv.cfg.State.RLock()
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	switch {
-	case c.stream.Closing():
+	case c.stream.IsClosing():
 		return false
-	case l.taken:
+	case l.hasCopy:
 		return true
-	case !c.replies.affords(l.r):
-		l.r.read, l.r.working = nil, false
+	case !c.replies.fitsBudget(l.r):
+		l.r.longRead, l.r.inProgress = nil, false
 		return false
 	}
-	l.take()
+	l.copyState()
 	return true
 }
 
-// take takes a copy of what the answer shows, and its zxid. The caller holds the lock and the tree's.
-func (l *longRead) take() {
-	l.taken, l.zxid = true, l.c.replies.zxidOf(l.r)
-	l.write = l.r.how.freeze(&l.c.session, l.r)
+// copyState takes a copy of what the answer shows, and its zxid. The caller holds the lock and the tree's.
+func (l *longRead) copyState() {
+	l.hasCopy, l.zxid = true, l.c.replies.replyZxid(l.r)
+	l.appendFrozen = l.r.operation.freeze(&l.c.session, l.r)
 }
 
-// finish queues the answer.
-func (l *longRead) finish() {
+// queueReply queues the answer.
+func (l *longRead) queueReply() {
 	c := l.c
 	c.srv.cfg.State.RLock()
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	if c.stream.Closing() {
+	if c.stream.IsClosing() {
 		return
 	}
-	l.r.working, l.r.done = false, true
-	c.replies.answerReady(false)
-	c.stream.Count()
+	l.r.inProgress, l.r.isReady = false, true
+	c.replies.queueReadyReplies(false)
+	c.stream.UpdateAccount()
 	c.stream.FlushLater()
 }
 
-// appendRecord appends the record of the answer, or inserts it into the stream's output, if b is that.
-func (l *longRead) appendRecord(b []byte) ([]byte, jute.Code) {
+// insertRecord appends the record of the answer, or inserts it into the stream's output, if b is that.
+func (l *longRead) insertRecord(b []byte) ([]byte, jute.Code) {
 	if l.code == jute.OK {
 		l.c.stream.Output().Insert(len(b), l.record)
 	}
 	return b, l.code
 }
 
-// appendEvents queues the events that came after the copy. The answer is queued.
-func (l *longRead) appendEvents() {
-	if len(l.events) == 0 {
+// appendHeldEvents queues the events that came after the copy. The answer is queued.
+func (l *longRead) appendHeldEvents() {
+	if len(l.heldEvents) == 0 {
 		return
 	}
 	out := l.c.stream.Output()
-	out.B = append(out.B, l.events...)
+	out.B = append(out.B, l.heldEvents...)
 	l.c.stream.CheckUnread()
 }
 
-// hold counts n bytes of an event that waits for the answer.
-func (l *longRead) hold(n int) {
-	l.r.held += n
-	l.c.replies.queue.bytes += n
-	if len(l.events) > l.c.srv.cfg.Limits.MaxUnread {
+// countHeldEvent counts n bytes of an event that waits for the answer.
+func (l *longRead) countHeldEvent(n int) {
+	l.r.heldBytes += n
+	l.c.replies.queue.heldBytes += n
+	if len(l.heldEvents) > l.c.srv.cfg.Limits.MaxUnread {
 		l.c.stream.DropLocked(stream.SlowReader)
 	}
 }
 
-// reading returns the read for whose answer events wait, or nil.
-func (q *queue) reading() *longRead {
-	if q.first == nil || q.first.read == nil || !q.first.read.taken {
+// readHoldingEvents returns the read for whose answer events wait, or nil.
+func (q *queue) readHoldingEvents() *longRead {
+	if q.first == nil || q.first.longRead == nil || !q.first.longRead.hasCopy {
 		return nil
 	}
-	return q.first.read
+	return q.first.longRead
 }
 
 func (s *session) longChildren(r *request) bool {
-	return s.weighChildren(r) > longList*childWeight
+	return s.weighChildren(r) > maxStepsUnderLock*assumedNameBytes
 }
 
 func (s *session) longEphemerals(r *request) bool {
@@ -166,7 +166,7 @@ func (s *session) longEphemerals(r *request) bool {
 	req.Decode(&d)
 	now := s.tree.TreeView()
 	paths := now.Ephemerals(s.id, req.Path)
-	return paths.MoreThan(longList)
+	return paths.MoreThan(maxStepsUnderLock)
 }
 
 func (s *session) longMultiRead(r *request) bool {
@@ -179,19 +179,19 @@ func (s *session) longMultiRead(r *request) bool {
 		case jute.OpGetChildren:
 			_, children = s.tree.NodeSize(op.GetChildren.Path)
 		}
-		steps += opSteps + children + data/bytesPerStep
-		return steps <= longList
+		steps += stepsPerOp + children + data/bytesPerStep
+		return steps <= maxStepsUnderLock
 	})
-	return steps > longList
+	return steps > maxStepsUnderLock
 }
 
 func (s *session) freezeChildren(r *request) func(b []byte) ([]byte, jute.Code) {
 	var req jute.GetChildrenRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d) // it can be read: longChildren has found its node
-	names, stat, code := s.tree.FreezeChildren(req.Path, r.ids, s.watcher(req.Watch))
+	names, stat, code := s.tree.FreezeChildren(req.Path, r.ids, s.watcherIf(req.Watch))
 	return func(b []byte) ([]byte, jute.Code) {
-		b = appendListed(b, names)
+		b = appendChildNames(b, names)
 		if r.op == jute.OpGetChildren2 {
 			b = stat.Append(b)
 		}
@@ -215,11 +215,11 @@ func (s *session) freezeEphemerals(r *request) func(b []byte) ([]byte, jute.Code
 
 func (s *session) freezeMultiRead(r *request) func(b []byte) ([]byte, jute.Code) {
 	frozen, body, ids := s.tree.FreezeTree(), r.body, r.ids
-	return func(b []byte) ([]byte, jute.Code) { return s.readAll(b, &frozen, body, ids) }
+	return func(b []byte) ([]byte, jute.Code) { return s.multiReadFrom(b, &frozen, body, ids) }
 }
 
-// appendListed appends the names of a node's children.
-func appendListed(b []byte, names znode.ChildNames) []byte {
+// appendChildNames appends the names of a node's children.
+func appendChildNames(b []byte, names znode.ChildNames) []byte {
 	if names.Count() == 0 {
 		return jute.AppendCount(b, 0)
 	}
@@ -235,7 +235,7 @@ func appendCounted(b []byte, texts iter.Seq[string]) []byte {
 	at, n := len(b), 0
 	b = jute.AppendCount(b, 0)
 	for text := range texts {
-		if b = jute.AppendString(b, text); n%listPart == listPart-1 {
+		if b = jute.AppendString(b, text); n%namesPerYield == namesPerYield-1 {
 			runtime.Gosched()
 		}
 		n++

@@ -35,7 +35,7 @@ func longReads() map[string]struct {
 } {
 	children := jute.GetChildrenRequest{Path: []byte("/list")}
 	var gets []jute.MultiOp
-	for range longList/opSteps + 1 {
+	for range maxStepsUnderLock/stepsPerOp + 1 {
 		gets = append(gets, jute.MultiOp{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/list")}})
 	}
 	return map[string]struct {
@@ -59,22 +59,22 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 				w := newWorld(t, false, nil)
 				c, writer := w.connect(), w.connect()
 				c.must(jute.OpCreate, create("/list", "", 0))
-				c.grow("/list", "n", longList+1)
-				w.srv.turn <- struct{}{} // as if another one were served
+				c.grow("/list", "n", maxStepsUnderLock+1)
+				w.srv.longRequestTurn <- struct{}{} // as if another one were served
 				xid := c.xid
 				c.request(read.op, read.rec)
 				synctest.Wait()
-				k := w.srv.conns.carrier(c.id)
+				k := w.srv.conns.carrierOf(c.id)
 				w.state.Lock() // nobody holds it
 				k.stream.Lock()
-				unanswered, working := k.replies.queue.n, k.replies.queue.first != nil && k.replies.queue.first.working
+				unanswered, working := k.replies.queue.n, k.replies.queue.first != nil && k.replies.queue.first.inProgress
 				k.stream.Unlock()
 				w.state.Unlock()
 				if unanswered != 1 || !working {
 					t.Fatalf("%d requests wait, served apart: %t", unanswered, working)
 				}
 				writer.must(jute.OpCreate, create("/list/other", "", 0))
-				<-w.srv.turn
+				<-w.srv.longRequestTurn
 				h, _ := c.reply()
 				if h.Xid != xid+1 || h.Err != jute.OK || h.Zxid != w.zxid() {
 					t.Errorf("xid %d, %v with zxid %x, want the present one, %x", h.Xid, h.Err, h.Zxid, w.zxid())
@@ -90,17 +90,17 @@ func TestLongReadsAwaitRoom(t *testing.T) {
 		w := newWorld(t, false, nil)
 		c := w.connect()
 		c.must(jute.OpCreate, create("/list", "", 0))
-		c.grow("/list", "n", longList+1)
+		c.grow("/list", "n", maxStepsUnderLock+1)
 		full := w.srv.Limits().Budget
-		w.srv.streams.Budget.Add(full)
+		w.srv.streamConfig.Budget.AddBytes(full)
 		xid := c.xid
 		c.request(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
 		synctest.Wait()
-		k := w.srv.conns.carrier(c.id)
+		k := w.srv.conns.carrierOf(c.id)
 		k.stream.Lock()
-		unanswered, turns := k.replies.queue.n, len(w.srv.turn)
+		unanswered, turns := k.replies.queue.n, len(w.srv.longRequestTurn)
 		k.stream.Unlock()
-		w.srv.streams.Budget.Add(-full)
+		w.srv.streamConfig.Budget.AddBytes(-full)
 		if unanswered != 1 || turns != 0 {
 			t.Errorf("%d reads wait, %d have the turn; want 1 and 0", unanswered, turns)
 		}
@@ -113,9 +113,9 @@ func TestShortReadsTakeNoTurn(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()
 	c.must(jute.OpCreate, create("/list", "", 0))
-	c.grow("/list", "n", longList)
-	w.srv.turn <- struct{}{}
-	defer func() { <-w.srv.turn }()
+	c.grow("/list", "n", maxStepsUnderLock)
+	w.srv.longRequestTurn <- struct{}{}
+	defer func() { <-w.srv.longRequestTurn }()
 	c.must(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
 	c.must(jute.OpGetEphemerals, jute.GetEphemeralsRequest{})
 	c.must(jute.OpMultiRead, raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/list")}}})))
@@ -128,22 +128,22 @@ func TestLongReadsShowOneState(t *testing.T) {
 		w := newWorld(t, false, nil)
 		c, writer := w.connect(), w.connect()
 		c.must(jute.OpCreate, create("/list", "", 0))
-		want := c.grow("/list", "n", longList+1)
+		want := c.grow("/list", "n", maxStepsUnderLock+1)
 		zxid := w.zxid()
 		c.must(jute.OpGetData, getData("/list", true))
-		k := w.srv.conns.carrier(c.id)
+		k := w.srv.conns.carrierOf(c.id)
 		r := k.newRequest(jute.RequestHeader{Xid: 77, Op: jute.OpGetChildren}, jute.GetChildrenRequest{Path: []byte("/list"), Watch: true}.Append(nil))
-		w.srv.turn <- struct{}{}
-		r.local()
+		w.srv.longRequestTurn <- struct{}{}
+		r.replyLocally()
 		synctest.Wait()
-		read := k.replies.queue.first.read
-		if !read.begin() {
+		read := k.replies.queue.first.longRead
+		if !read.ensureCopy() {
 			t.Fatal("not begun")
 		}
 		writer.must(jute.OpSetData, setData("/list", "x"))
 		writer.must(jute.OpDelete, jute.DeleteRequest{Path: []byte("/list/n00000"), Version: -1})
 		writer.must(jute.OpCreate, create("/list/n00000x", "", 0))
-		<-w.srv.turn
+		<-w.srv.longRequestTurn
 		h, body := c.reply()
 		if h.Xid != 77 || h.Err != jute.OK || h.Zxid != zxid || !bytes.Equal(body, want) {
 			t.Errorf("xid %d, %v, zxid %x, want %x; the names are those of that zxid: %t", h.Xid, h.Err, h.Zxid, zxid, bytes.Equal(body, want))
@@ -161,8 +161,8 @@ func TestReadsThatGrowLong(t *testing.T) {
 		c := w.connect()
 		c.must(jute.OpCreate, create("/list", "", 0))
 		w.hold()
-		names := jute.AppendCount(nil, longList+1)
-		for i := range longList + 1 {
+		names := jute.AppendCount(nil, maxStepsUnderLock+1)
+		for i := range maxStepsUnderLock + 1 {
 			name := fmt.Sprintf("n%05d", i)
 			names = jute.AppendString(names, name)
 			w.inject(other, &proto.Txn{Op: int32(jute.OpCreate), Body: create("/list/"+name, "", 0).Append(nil)})
@@ -172,8 +172,8 @@ func TestReadsThatGrowLong(t *testing.T) {
 		c.request(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
 		c.request(jute.OpCreate, create("/list/late", "", 0))
 		synctest.Wait()
-		if n := w.submitted(); n != longList+3 {
-			t.Fatalf("%d writes are on their way, want %d", n, longList+3)
+		if n := w.submitted(); n != maxStepsUnderLock+3 {
+			t.Fatalf("%d writes are on their way, want %d", n, maxStepsUnderLock+3)
 		}
 		w.release()
 		c.expect(xid+1, jute.OK)

@@ -59,7 +59,7 @@ func (w *world) loops(t *testing.T, c *client, n int) {
 // settled waits until a connection that has left its loop is back in it.
 func (w *world) settled(t *testing.T, c *client, n int) {
 	t.Helper()
-	for range stream.CalmAfter {
+	for range stream.PromoteAfterFrames {
 		c.must(jute.OpWhoAmI)
 	}
 	w.loops(t, c, n)
@@ -97,14 +97,14 @@ func TestLoop(t *testing.T) {
 	a.expectClosed()
 	_, _ = a.Close(), b.Close() // the server waits a second for a
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
-	if ended := w.srv.Stats().Ended; ended["session_closed"] != 1 || ended["client"] != 1 {
+	if ended := w.srv.Stats().EndedByReason; ended["session_closed"] != 1 || ended["client"] != 1 {
 		t.Errorf("ended: %v", ended)
 	}
 }
 
 // kept returns how many connections in loops have a part of a frame.
 func (w *world) kept() int {
-	return w.having(func(s stream.State) bool { return s.Part })
+	return w.having(func(s stream.State) bool { return s.PartialFrame })
 }
 
 // A request that is too long for the loop's buffer goes through a reader, and so do the next ones.
@@ -122,7 +122,7 @@ func TestLoopLongFrame(t *testing.T) {
 	w.settled(t, c, 1)
 	c.write([]byte{0x7f, 0, 0, 0})
 	c.expectClosed()
-	waitFor(t, func() bool { return w.srv.Stats().Ended["bad_frame"] == 1 })
+	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["bad_frame"] == 1 })
 }
 
 // A client that does not read its replies leaves the loop, and still gets all of them.
@@ -245,7 +245,7 @@ func TestLoopVouch(t *testing.T) {
 	w.silence(true, func(context.Context) error { return context.Canceled })
 	c.request(jute.OpWhoAmI)
 	c.expectClosed()
-	waitFor(t, func() bool { return w.srv.Stats().Ended["not_vouched"] == 1 })
+	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["not_vouched"] == 1 })
 }
 
 // A silent connection in a loop ends some ticks after its session's timeout.
@@ -253,7 +253,7 @@ func TestLoopIdle(t *testing.T) {
 	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 150 * time.Millisecond })
 	w.calm(t, 1)[0].expectClosed()
-	waitFor(t, func() bool { return w.srv.Stats().Ended["idle"] == 1 && w.srv.Stats().Connections == 0 })
+	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["idle"] == 1 && w.srv.Stats().Connections == 0 })
 }
 
 // A close of the session does not leave the loop, whatever the client sends after it. The
@@ -277,7 +277,7 @@ func TestLoopCloseSession(t *testing.T) {
 			client := w.calm(t, 1)[0]
 			w.hold()
 			client.request(jute.OpCloseSession)
-			waitFor(t, func() bool { return w.srv.Stats().Outstanding == 1 })
+			waitFor(t, func() bool { return w.srv.Stats().OutstandingRequests == 1 })
 			c.before(client)
 			waitFor(t, func() bool { return w.looped() == c.looped })
 			w.release()
@@ -290,7 +290,7 @@ func TestLoopCloseSession(t *testing.T) {
 			}
 			_ = client.Close()
 			waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
-			if ended := w.srv.Stats().Ended; ended["session_closed"] != 1 {
+			if ended := w.srv.Stats().EndedByReason; ended["session_closed"] != 1 {
 				t.Errorf("ended: %v", ended)
 			}
 		})
@@ -304,7 +304,9 @@ func TestLoopLinger(t *testing.T) {
 	c := w.calm(t, 1)[0]
 	c.must(jute.OpCloseSession)
 	c.expectClosed()
-	waitFor(t, func() bool { return w.srv.Stats().Ended["session_closed"] == 1 && w.srv.Stats().Connections == 0 })
+	waitFor(t, func() bool {
+		return w.srv.Stats().EndedByReason["session_closed"] == 1 && w.srv.Stats().Connections == 0
+	})
 }
 
 // Apply ends a connection in a loop without waiting for the loop.
@@ -318,7 +320,7 @@ func TestLoopCut(t *testing.T) {
 	next.must(jute.OpWhoAmI)
 	waitFor(t, func() bool {
 		s := w.srv.Stats()
-		return s.Connections == 1 && s.Ended["session_moved"] == 1 && s.Ended["session_gone"] == 1
+		return s.Connections == 1 && s.EndedByReason["session_moved"] == 1 && s.EndedByReason["session_gone"] == 1
 	})
 }
 
@@ -334,7 +336,7 @@ func TestLoopCutAll(t *testing.T) {
 		c.request(jute.OpExists, exists("/", false))
 	}
 	waitFor(t, func() bool { return w.serving() > 0 })
-	w.srv.CutAll()
+	w.srv.DropAll()
 	for _, c := range all {
 		c.expectClosed()
 	}
@@ -365,7 +367,7 @@ func TestLoopFiles(t *testing.T) {
 			c.must(jute.OpCreate, create("/a"+c.id.String(), strings.Repeat("x", stream.LoopBuffer), 0))
 		}
 	}
-	w.srv.CutAll()
+	w.srv.DropAll()
 	for _, c := range all {
 		_ = c.Close()
 	}

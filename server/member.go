@@ -16,15 +16,15 @@ type Member interface {
 	// one, and fails only if ctx ends.
 	NewSession(ctx context.Context) (jute.SessionID, error)
 
-	// OfferSession is a NewSession that never blocks. It returns false if NewSession might block.
-	OfferSession() (id jute.SessionID, ok bool)
+	// TryNewSession is a NewSession that never blocks. It returns false if NewSession might block.
+	TryNewSession() (id jute.SessionID, ok bool)
 
 	// Touch renews a session by timeout, the one granted to its present connection. It
 	// never blocks: it runs for every request.
 	Touch(id jute.SessionID, timeout time.Duration)
 
-	// Vouched reports at once whether this member may tell a client now that its session lives.
-	Vouched(id jute.SessionID) bool
+	// IsVouched reports at once whether this member may tell a client now that its session lives.
+	IsVouched(id jute.SessionID) bool
 
 	// Vouch reports the session's touches to the leader at once, and waits until the session's
 	// lease is valid. If it returns an error (refused, half a tick has passed, or ctx ended),
@@ -38,9 +38,9 @@ type Member interface {
 	// something unapplied. It fails only if ctx ends.
 	Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter) error
 
-	// Offer is a Submit that never blocks. It returns false, and does nothing, if Submit might
+	// TrySubmit is a Submit that never blocks. It returns false, and does nothing, if Submit might
 	// block or fail.
-	Offer(txn *proto.Txn, w znode.Waiter) bool
+	TrySubmit(txn *proto.Txn, w znode.Waiter) bool
 
 	// Sync calls w.Applied, with OK, when all that was committed before the call is applied here.
 	// w.Applied is called under the tree's lock; the read lock is enough. Sync never blocks.

@@ -55,12 +55,12 @@ func TestShortOfMemory(t *testing.T) {
 	for name, tcp := range map[string]bool{"memory": false, "tcp": true} {
 		for _, tt := range tests {
 			t.Run(name+" "+tt.name, func(t *testing.T) {
-				memory := admission.NewMemory(1000)
+				memory := admission.NewMemoryLimiter(1000)
 				w := newWorld(t, tcp, func(c *Config) { c.Memory = memory })
 				c := w.connect()
 				c.must(jute.OpCreate, create("/a", "1234", 0))
 				c.must(jute.OpCreate, create("/old", "", 0))
-				memory.Note(1001)
+				memory.SetUsed(1001)
 				zxid := w.zxid()
 				h, rest := c.call(tt.op, tt.rec)
 				if h.Err != tt.want {
@@ -70,12 +70,12 @@ func TestShortOfMemory(t *testing.T) {
 				if refused && (w.zxid() != zxid || h.Zxid != zxid || len(rest) != 0) {
 					t.Errorf("zxid %#x in the log and %#x in the reply, was %#x; %d bytes after the header", w.zxid(), h.Zxid, zxid, len(rest))
 				}
-				if s := w.srv.Stats(); (s.NoMemory == 1) != refused || !s.MemoryFull || s.MemoryLimit != 1000 || s.MemoryUsed != 1001 {
-					t.Errorf("%d refused; full %t, %d of %d", s.NoMemory, s.MemoryFull, s.MemoryUsed, s.MemoryLimit)
+				if s := w.srv.Stats(); (s.MemoryRejections == 1) != refused || !s.MemoryFull || s.MemoryLimit != 1000 || s.MemoryUsed != 1001 {
+					t.Errorf("%d refused; full %t, %d of %d", s.MemoryRejections, s.MemoryFull, s.MemoryUsed, s.MemoryLimit)
 				}
 				if tt.op != jute.OpCloseSession {
 					w.connect()
-					memory.Note(0)
+					memory.SetUsed(0)
 					c.must(jute.OpCreate, create("/new", "", 0))
 				}
 			})
@@ -85,11 +85,11 @@ func TestShortOfMemory(t *testing.T) {
 
 // A refusal comes after the replies to earlier writes that are still on their way.
 func TestShortOfMemoryInOrder(t *testing.T) {
-	memory := admission.NewMemory(1000)
+	memory := admission.NewMemoryLimiter(1000)
 	w := newWorld(t, false, func(c *Config) { c.Memory = memory })
 	c := w.connect()
 	c.must(jute.OpCreate, create("/a", "1234", 0))
-	memory.Note(1001)
+	memory.SetUsed(1001)
 	w.hold()
 	c.request(jute.OpSetData, setData("/a", "1"))
 	first := c.xid
@@ -102,7 +102,7 @@ func TestShortOfMemoryInOrder(t *testing.T) {
 // While a member is short of memory, a client that has proved few identities can delete what they protect. One that has proved so many
 // that the record of its session would take more memory than before cannot write until there is room, and then with all of them.
 func TestShortOfMemoryForIdentities(t *testing.T) {
-	memory := admission.NewMemory(1000)
+	memory := admission.NewMemoryLimiter(1000)
 	w := newWorld(t, false, func(c *Config) { c.Memory = memory })
 	own := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}}
 	owner := w.connect()
@@ -110,7 +110,7 @@ func TestShortOfMemoryForIdentities(t *testing.T) {
 	for _, path := range []string{"/a", "/b"} {
 		owner.must(jute.OpCreate, node(path, own))
 	}
-	memory.Note(1001)
+	memory.SetUsed(1001)
 	few, many := w.connect(), w.connect()
 	few.must(jute.OpAuth, auth("digest", "owner:p"))
 	few.must(jute.OpDelete, jute.DeleteRequest{Path: []byte("/a"), Version: -1})
@@ -128,12 +128,12 @@ func TestShortOfMemoryForIdentities(t *testing.T) {
 	if n := w.forwarded() - before; n != 0 {
 		t.Errorf("%d transactions are in the log, want none", n)
 	}
-	if s := w.srv.Stats(); s.NoMemory != 2 {
-		t.Errorf("%d writes refused, want 2", s.NoMemory)
+	if s := w.srv.Stats(); s.MemoryRejections != 2 {
+		t.Errorf("%d writes refused, want 2", s.MemoryRejections)
 	}
-	memory.Note(0)
+	memory.SetUsed(0)
 	many.must(jute.OpDelete, jute.DeleteRequest{Path: []byte("/b"), Version: -1})
-	memory.Note(1001)
+	memory.SetUsed(1001)
 	many.must(jute.OpSetData, setData("/", "")) // the record has them
 	if h, _ := w.connect().call(jute.OpCloseSession, raw("")); h.Err != jute.OK {
 		t.Errorf("close: %v", h.Err)

@@ -14,22 +14,22 @@ import (
 
 // missedCheck records which changes a connection may have missed.
 type missedCheck struct {
-	session *session
-	stream  *stream.Stream
-	turn    *sync.Mutex // missedSweep.turn
+	session    *session
+	stream     *stream.Stream
+	searchTurn *sync.Mutex // missedSweep.turn
 
-	mu   sync.Mutex    // held during a search
-	none atomic.Uint64 // of so many State.MissedPaths none was the connection's
+	mu           sync.Mutex    // held during a search
+	checkedPaths atomic.Uint64 // of so many State.MissedPaths none was the connection's
 }
 
-// nothing reports whether the client was notified of every change that it watches. It takes no lock.
-func (m *missedCheck) nothing() bool {
-	return m.none.Load() == m.session.tree.Watches().MissedPaths() || !m.stream.Account.Keeps()
+// missedNothing reports whether the client was notified of every change that it watches. It takes no lock.
+func (m *missedCheck) missedNothing() bool {
+	return m.checkedPaths.Load() == m.session.tree.Watches().MissedPaths() || !m.stream.Account.HasOwnerBytes()
 }
 
-// search drops the connection if the client has missed a change of what it watches. It reports whether it has not. The caller holds
+// dropIfMissed drops the connection if the client has missed a change of what it watches. It reports whether it has not. The caller holds
 // no lock.
-func (m *missedCheck) search() bool {
+func (m *missedCheck) dropIfMissed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	paths := m.session.tree.Watches().MissedPaths()
@@ -40,23 +40,23 @@ func (m *missedCheck) search() bool {
 			return false
 		}
 	}
-	m.none.Store(paths)
+	m.checkedPaths.Store(paths)
 	return true
 }
 
 func (m *missedCheck) searchPart(again bool) (missed, more bool) {
-	m.turn.Lock()
-	defer m.turn.Unlock()
+	m.searchTurn.Lock()
+	defer m.searchTurn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
 	return m.session.tree.Watches().SearchMissed(m.session.client, again)
 }
 
-// dropWatches removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
+// dropWatchesPart removes watches of the connection, which has ended, and reports whether there are more. No further request of it sets
 // a watch.
-func (m *missedCheck) dropWatches() (more bool) {
-	m.turn.Lock()
-	defer m.turn.Unlock()
+func (m *missedCheck) dropWatchesPart() (more bool) {
+	m.searchTurn.Lock()
+	defer m.searchTurn.Unlock()
 	m.session.tree.RLock()
 	defer m.session.tree.RUnlock()
 	return m.session.tree.Watches().DropWatches(m.session.client)
@@ -64,42 +64,42 @@ func (m *missedCheck) dropWatches() (more bool) {
 
 // missedSweep has the connections searched that have nothing to send. The zero value is ready.
 type missedSweep struct {
-	// turn is held while a part of a connection's watches is searched or removed. Many connections may do so at the same time. All but
+	// searchTurn is held while a part of a connection's watches is searched or removed. Many connections may do so at the same time. All but
 	// one would otherwise wait with the tree's read lock in hand, and apply would wait for them all.
-	turn sync.Mutex
+	searchTurn sync.Mutex
 
-	mu      sync.Mutex
-	wanted  uint64 // the last State.MissedPaths that begin was called with
-	swept   uint64 // that of the last search of all connections
-	running bool
+	mu          sync.Mutex
+	wantedPaths uint64 // the last State.MissedPaths that begin was called with
+	sweptPaths  uint64 // that of the last search of all connections
+	running     bool
 }
 
-// begin reports whether the caller must start searchAll.
-func (m *missedSweep) begin(paths uint64) bool {
+// startNeeded reports whether the caller must start searchAll.
+func (m *missedSweep) startNeeded(paths uint64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.wanted = paths; m.swept == paths || m.running {
+	if m.wantedPaths = paths; m.sweptPaths == paths || m.running {
 		return false
 	}
 	m.running = true
 	return true
 }
 
-// next reports whether all connections must be searched, or searched again. If not, searchAll has ended.
-func (m *missedSweep) next() bool {
+// nextRound reports whether all connections must be searched, or searched again. If not, searchAll has ended.
+func (m *missedSweep) nextRound() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.running = m.swept != m.wanted
-	m.swept = m.wanted
+	m.running = m.sweptPaths != m.wantedPaths
+	m.sweptPaths = m.wantedPaths
 	return m.running
 }
 
-// searchAll ends all connections that have missed a change. One runs at a time.
-func (s *Server) searchAll() {
-	for s.missed.next() {
+// sweepMissed ends all connections that have missed a change. One runs at a time.
+func (s *Server) sweepMissed() {
+	for s.missedSweep.nextRound() {
 		for _, c := range s.conns.all() {
-			if !c.missed.nothing() {
-				_ = c.missed.search()
+			if !c.missedCheck.missedNothing() {
+				_ = c.missedCheck.dropIfMissed()
 			}
 		}
 	}

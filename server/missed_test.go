@@ -45,8 +45,8 @@ func TestMissedChanges(t *testing.T) {
 			}
 			spared.must(jute.OpAddWatch, addWatch("/other", jute.AddWatchPersistent))
 			multi := w.spend(writer, "/missed")
-			w.srv.missed.turn.Lock()
-			search := sync.OnceFunc(w.srv.missed.turn.Unlock)
+			w.srv.missedSweep.searchTurn.Lock()
+			search := sync.OnceFunc(w.srv.missedSweep.searchTurn.Unlock)
 			t.Cleanup(search)
 			writer.must(jute.OpMulti, multi)
 			writer.must(jute.OpSetData, setData("/other", "x"))
@@ -60,7 +60,7 @@ func TestMissedChanges(t *testing.T) {
 			idle.expectClosed()
 			spared.expectEvent(jute.EventNodeDataChanged, "/other")
 			spared.expect(spared.xid, jute.OK)
-			waitFor(t, func() bool { return w.srv.Stats().Ended["too_many_events"] == 2 })
+			waitFor(t, func() bool { return w.srv.Stats().EndedByReason["too_many_events"] == 2 })
 			// The next entry has all steps again, and the same watches lead to no search.
 			writer.must(jute.OpSetData, setData("/other", "y"))
 			spared.expectEvent(jute.EventNodeDataChanged, "/other")
@@ -71,16 +71,16 @@ func TestMissedChanges(t *testing.T) {
 // A search of all connections is repeated if a change was missed while it ran.
 func TestMissedChangeDuringASearch(t *testing.T) {
 	var m missedSweep
-	if m.begin(0) {
+	if m.startNeeded(0) {
 		t.Error("a search begins although nothing was missed")
 	}
-	if !m.begin(1) || m.begin(1) || !m.next() {
+	if !m.startNeeded(1) || m.startNeeded(1) || !m.nextRound() {
 		t.Error("want one search of the first path")
 	}
-	if m.begin(2) || !m.next() || m.next() {
+	if m.startNeeded(2) || !m.nextRound() || m.nextRound() {
 		t.Error("want the search to go on once, for the second path")
 	}
-	if m.begin(2) || !m.begin(3) {
+	if m.startNeeded(2) || !m.startNeeded(3) {
 		t.Error("want another search of the third path alone")
 	}
 }

@@ -8,13 +8,13 @@ func (s *Server) NativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.Gauge("rollcall_memory_used_bytes",
 			"memory that the last run of the collector found in use",
-			func() int64 { _, used, _ := s.cfg.Memory.Figures(); return used }),
+			func() int64 { _, used, _ := s.cfg.Memory.Usage(); return used }),
 		metrics.Gauge("rollcall_memory_limit_bytes",
 			"how much may be in use before writes that add data are refused (memoryLimit); 0: there is no limit",
-			func() int64 { limit, _, _ := s.cfg.Memory.Figures(); return limit }),
+			func() int64 { limit, _, _ := s.cfg.Memory.Usage(); return limit }),
 		metrics.Counter("rollcall_writes_refused_total",
 			"writes of this member's clients that were refused because it was short of memory",
-			func() uint64 { _, _, refused := s.cfg.Memory.Figures(); return refused }),
+			func() uint64 { _, _, refused := s.cfg.Memory.Usage(); return refused }),
 		metrics.Gauge("rollcall_clients",
 			"sessions whose clients are connected to this member",
 			func() int { _, sessions := s.conns.count(); return sessions }),
@@ -33,23 +33,23 @@ func (s *Server) NativeMetrics() []metrics.Native {
 func (s *Server) Outstanding() int { return int(s.stats.outstanding.Load()) }
 
 // HeldBytes returns the bytes of waiting requests and of unread replies and events.
-func (s *Server) HeldBytes() int { return int(s.streams.Budget.Used()) }
+func (s *Server) HeldBytes() int { return int(s.streamConfig.Budget.UsedBytes()) }
 
 // NotVouched returns the number of connections that were closed because the lease of their session could not be renewed.
-func (s *Server) NotVouched() uint64 { return s.stats.ended[notVouched].Load() }
+func (s *Server) NotVouched() uint64 { return s.stats.endedByReason[notVouched].Load() }
 
 func (c *counters) requestTimes() map[string]metrics.Buckets {
 	all := make(map[string]metrics.Buckets, numClasses)
-	for of := range c.requests {
-		all[classNames[of]] = c.requests[of].Buckets()
+	for of := range c.requestLatency {
+		all[classNames[of]] = c.requestLatency[of].Buckets()
 	}
 	return all
 }
 
 func (c *counters) endedCounts() map[string]uint64 {
 	all := make(map[string]uint64, numReasons)
-	for r := range c.ended {
-		all[reasonNames[r]] = c.ended[r].Load()
+	for r := range c.endedByReason {
+		all[reasonNames[r]] = c.endedByReason[r].Load()
 	}
 	return all
 }
@@ -57,7 +57,7 @@ func (c *counters) endedCounts() map[string]uint64 {
 func (c *counters) eventCounts() map[string]uint64 {
 	all := make(map[string]uint64, len(eventNames))
 	for t, name := range eventNames {
-		all[name] = c.events[t].Load()
+		all[name] = c.eventsByType[t].Load()
 	}
 	return all
 }

@@ -17,10 +17,10 @@ func TestOperations(t *testing.T) {
 				t.Errorf("%v: no client may send it, and it is served", op)
 			}
 		default:
-			if !served || how.take == nil {
+			if !served || how.handle == nil {
 				t.Errorf("%v: it is not served", op)
 			}
-			if reads := how.answer != nil || how.before != nil; reads && op.IsWrite() || !reads && class == jute.ClassRead {
+			if reads := how.appendRecord != nil || how.queueEventsBefore != nil; reads && op.IsWrite() || !reads && class == jute.ClassRead {
 				t.Errorf("%v: answered from the tree here: %t", op, reads)
 			}
 		}

@@ -23,14 +23,14 @@ func (s *Server) ServeReadOnly() { s.readOnly.Store(true) }
 // the ensemble. It may be called again and again, and never blocks.
 func (s *Server) EndReadOnly() {
 	if s.readOnly.Swap(false) {
-		s.conns.drop(leaderIsBack, (*conn).servedReadOnly)
+		s.conns.dropMatching(readOnlyEnded, (*conn).isReadOnly)
 	}
 }
 
 // ReadOnly reports whether new clients are served in read-only mode.
 func (s *Server) ReadOnly() bool { return s.readOnly.Load() }
 
-func (c *conn) servedReadOnly() bool {
+func (c *conn) isReadOnly() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return c.readOnly
@@ -41,7 +41,7 @@ func (c *conn) servedReadOnly() bool {
 func (h *handshake) connectReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 	c := h.c
 	if !req.ReadOnly || req.SessionID != 0 {
-		c.stream.Drop(onlyReadOnly)
+		c.stream.Drop(notForReadOnly)
 		return false
 	}
 	if !c.srv.throttle.Admit(admission.NewSession, time.Now()) {
@@ -61,51 +61,51 @@ func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool
 	defer tree.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	if c.stream.Dead() {
+	if c.stream.HasEnded() {
 		return false
 	}
 	c.readOnly = true
 	if !c.srv.readOnly.Load() { // if it ends after this, EndReadOnly sees c.readOnly
-		c.stream.DropLocked(leaderIsBack)
+		c.stream.DropLocked(readOnlyEnded)
 		return false
 	}
 	for known := true; known; _, known = tree.Session(c.session.id) {
-		c.session.id = readOnlySession()
+		c.session.id = newReadOnlyID()
 	}
 	password := make([]byte, passwordSize)
 	_, _ = rand.Read(password) // never fails: crypto/rand ends the program instead
-	timeout := c.srv.grant(req.TimeOut)
+	timeout := c.srv.grantTimeout(req.TimeOut)
 	c.stream.Open(timeout)
 	c.srv.stats.readOnly.Add(1)
-	c.replies.welcomed(begun)
+	c.replies.noteHandshake(begun)
 	h.queueResponse(jute.ConnectResponse{
 		TimeOut: int32(timeout.Milliseconds()), SessionID: c.session.id, Passwd: password, ReadOnly: true, HasReadOnly: req.HasReadOnly,
 	})
 	return true
 }
 
-// readOnlySession draws the id of a session in read-only mode. Its first byte is 0, which is the id of no member, so
+// newReadOnlyID draws the id of a session in read-only mode. Its first byte is 0, which is the id of no member, so
 // no member ever draws it. Imported sessions may have such ids, so the caller checks that there is
 // none.
-func readOnlySession() jute.SessionID {
+func newReadOnlyID() jute.SessionID {
 	var b [8]byte
 	_, _ = rand.Read(b[1:]) // never fails: crypto/rand ends the program instead
 	return jute.SessionID(binary.BigEndian.Uint64(b[:]))
 }
 
-// takeReadOnly takes in a request of a client in read-only mode. What needs a leader is refused, and the end of
+// handleReadOnly takes in a request of a client in read-only mode. What needs a leader is refused, and the end of
 // the session is answered here. The rest is served as for any other client.
-func (r *request) takeReadOnly() bool {
+func (r *request) handleReadOnly() bool {
 	c := r.c
 	switch r.op.Class() {
 	case jute.ClassCreate, jute.ClassWrite, jute.ClassSync:
 		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.NotReadOnly)
 		r.code = jute.NotReadOnly
-		return r.local()
+		return r.replyLocally()
 	}
 	if r.op == jute.OpCloseSession {
-		r.ends, r.why = true, sessionClosed
-		return r.local()
+		r.endsConn, r.endReason = true, sessionClosed
+		return r.replyLocally()
 	}
-	return r.how.take(r)
+	return r.operation.handle(r)
 }

@@ -88,13 +88,13 @@ func TestReadOnlySession(t *testing.T) {
 		lone.expect(lone.xid, jute.Unimplemented)
 		lone.expectClosed()
 		synctest.Wait()
-		if n := w.srv.Stats().ReadOnly; n != 2 {
+		if n := w.srv.Stats().ReadOnlySessions; n != 2 {
 			t.Errorf("%d read-only sessions counted, want 2", n)
 		}
 		c.must(jute.OpCloseSession)
 		c.expectClosed()
 		synctest.Wait()
-		if n := w.srv.Stats().ReadOnly; n != 1 {
+		if n := w.srv.Stats().ReadOnlySessions; n != 1 {
 			t.Errorf("%d read-only sessions counted after a close, want 1", n)
 		}
 		check()
@@ -134,12 +134,12 @@ func TestReadOnlyRefuses(t *testing.T) {
 			{"ahead", jute.ConnectRequest{TimeOut: 10000, LastZxidSeen: 1 << 60, ReadOnly: true, HasReadOnly: true}, "client_ahead"},
 		}
 		for _, tt := range tests {
-			check, before := w.untouched(), w.srv.Stats().Ended[tt.why]
+			check, before := w.untouched(), w.srv.Stats().EndedByReason[tt.why]
 			c := w.open()
 			c.send(tt.req)
 			c.expectClosed()
 			synctest.Wait()
-			if n := w.srv.Stats().Ended[tt.why] - before; n != 1 {
+			if n := w.srv.Stats().EndedByReason[tt.why] - before; n != 1 {
 				t.Errorf("%s: %d connections ended for %s", tt.name, n, tt.why)
 			}
 			check()
@@ -162,8 +162,8 @@ func TestReadOnlyEnds(t *testing.T) {
 		w.srv.EndReadOnly()
 		c.expectClosed()
 		synctest.Wait()
-		if st := w.srv.Stats(); st.ReadOnly != 0 || st.Ended["leader_back"] != 1 {
-			t.Errorf("%d read-only sessions, %d closed", st.ReadOnly, st.Ended["leader_back"])
+		if st := w.srv.Stats(); st.ReadOnlySessions != 0 || st.EndedByReason["leader_back"] != 1 {
+			t.Errorf("%d read-only sessions, %d closed", st.ReadOnlySessions, st.EndedByReason["leader_back"])
 		}
 		kept.must(jute.OpPing)
 		if res := w.resume(c); res.id != 0 {
@@ -215,8 +215,8 @@ func TestReadOnlyLimits(t *testing.T) {
 					c.expectClosed()
 				}
 				synctest.Wait()
-				if st := w.srv.Stats(); st.ReadOnly != 5 || st.Ended[tt.why] != 20 {
-					t.Errorf("%d read-only sessions, %d refused", st.ReadOnly, st.Ended[tt.why])
+				if st := w.srv.Stats(); st.ReadOnlySessions != 5 || st.EndedByReason[tt.why] != 20 {
+					t.Errorf("%d read-only sessions, %d refused", st.ReadOnlySessions, st.EndedByReason[tt.why])
 				}
 			})
 		})
@@ -266,8 +266,8 @@ func TestReadOnlyFlaps(t *testing.T) {
 	all.Wait()
 	close(stop)
 	flips.Wait()
-	waitFor(t, func() bool { return w.srv.Stats().ReadOnly == 0 })
-	if n := w.srv.Stats().Ended["leader_back"]; n == 0 {
+	waitFor(t, func() bool { return w.srv.Stats().ReadOnlySessions == 0 })
+	if n := w.srv.Stats().EndedByReason["leader_back"]; n == 0 {
 		t.Error("no client was closed when the leader came back: this test has shown nothing")
 	}
 }

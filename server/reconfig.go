@@ -11,32 +11,32 @@ import (
 // server. The wait has an end, because a server that was added may be down. The list has changed all the same.
 
 const (
-	// reconfigWait is the longest that an answer waits. Adding a member that is up to date takes a few round
+	// maxReconfigWait is the longest that an answer waits. Adding a member that is up to date takes a few round
 	// trips.
-	reconfigWait = time.Second
-	// reconfigShare is the part of the session's timeout, as one in so many, that an answer waits at most. Clients
+	maxReconfigWait = time.Second
+	// reconfigWaitDivisor is the part of the session's timeout, as one in so many, that an answer waits at most. Clients
 	// take a server for dead that has not answered a ping for a third.
-	reconfigShare = 4
+	reconfigWaitDivisor = 4
 )
 
-// reconfig sends a reconfig to the log. Until it is answered, later writes of the connection wait (queue.late), so
+// handleReconfig sends a reconfig to the log. Until it is answered, later writes of the connection wait (queue.late), so
 // each connection has at most one answer that waits in settled.
-func (r *request) reconfig() bool {
+func (r *request) handleReconfig() bool {
 	c := r.c
-	r.moves = c.srv.cfg.Settled != nil
-	return r.write()
+	r.awaitsMembers = c.srv.cfg.MembersInSync != nil
+	return r.handleWrite()
 }
 
-// replyWhenSettled makes the answer to r, a reconfig that was applied, and has it sent when the members have followed. The
+// replyWhenMembersFollow makes the answer to r, a reconfig that was applied, and has it sent when the members have followed. The
 // caller holds the lock and the tree's, and the stream has not ended.
-func (r *request) replyWhenSettled(res *znode.Result) {
+func (r *request) replyWhenMembersFollow(res *znode.Result) {
 	c := r.c
-	c.replies.queue.answered(r, c.replies.appendApplied(nil, r, res))
-	c.stream.Count()
-	limit := min(reconfigWait, c.stream.Life.Timeout()/reconfigShare)
+	c.replies.queue.holdReply(r, c.replies.appendApplied(nil, r, res))
+	c.stream.UpdateAccount()
+	limit := min(maxReconfigWait, c.stream.Life.Timeout()/reconfigWaitDivisor)
 	c.stream.Life.Go(func() {
 		if r.awaitMembers(limit) {
-			r.settled()
+			r.replyAfterMembers()
 		}
 	})
 }
@@ -48,7 +48,7 @@ func (r *request) awaitMembers(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
-		done, changed := c.srv.cfg.Settled()
+		done, changed := c.srv.cfg.MembersInSync()
 		if done {
 			return true
 		}
@@ -62,18 +62,18 @@ func (r *request) awaitMembers(limit time.Duration) bool {
 	}
 }
 
-// settled answers r, a reconfig that has waited, and the requests that wait for it.
-func (r *request) settled() {
+// replyAfterMembers answers r, a reconfig that has waited, and the requests that wait for it.
+func (r *request) replyAfterMembers() {
 	c := r.c
 	c.srv.cfg.State.RLock()
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	if c.stream.Closing() {
+	if c.stream.IsClosing() {
 		return
 	}
-	r.done = true
-	c.replies.answerReady(false)
-	c.stream.Count()
+	r.isReady = true
+	c.replies.queueReadyReplies(false)
+	c.stream.UpdateAccount()
 	c.stream.FlushLater()
 }

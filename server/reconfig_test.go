@@ -38,7 +38,7 @@ func (f *follows) change(done bool) {
 // f is told so.
 func reconfigWorld(t *testing.T) (w *world, f *follows) {
 	f = &follows{changed: make(chan struct{})}
-	w = newWorld(t, false, func(cfg *Config) { cfg.Settled = f.settled })
+	w = newWorld(t, false, func(cfg *Config) { cfg.MembersInSync = f.settled })
 	w.reconfigured = &znode.Result{Data: []byte("list"), Stat: jute.Stat{Version: -1, DataLength: 4}}
 	return w, f
 }
@@ -57,12 +57,12 @@ func TestReconfigIsAnsweredWhenItIsDone(t *testing.T) {
 			a.request(jute.OpSetData, setData("/a", "y"))
 			a.request(jute.OpReconfig, jute.ReconfigRequest{CurConfigID: -1})
 		}()
-		a.expectSilence(reconfigWait / 2)
+		a.expectSilence(maxReconfigWait / 2)
 		if got := b.must(jute.OpGetData, getData("/a", false)); string(got[4:5]) != "x" {
 			t.Errorf("the other client reads %q", got)
 		}
 		f.change(false)
-		a.expectSilence(reconfigWait / 4)
+		a.expectSilence(maxReconfigWait / 4)
 		f.change(true)
 		var res jute.GetDataResponse
 		h, body := a.reply()
@@ -76,8 +76,8 @@ func TestReconfigIsAnsweredWhenItIsDone(t *testing.T) {
 		a.expect(jute.XidPing, jute.OK)
 		a.expect(4, jute.OK)
 		a.expect(5, jute.OK)
-		if st := w.srv.Stats(); st.Outstanding != 0 {
-			t.Errorf("%d requests outstanding, want 0", st.Outstanding)
+		if st := w.srv.Stats(); st.OutstandingRequests != 0 {
+			t.Errorf("%d requests outstanding, want 0", st.OutstandingRequests)
 		}
 	})
 }
@@ -86,8 +86,8 @@ func TestReconfigIsAnsweredWhenItIsDone(t *testing.T) {
 // session's timeout. The connection may end meanwhile.
 func TestReconfigIsAnsweredInTime(t *testing.T) {
 	for _, test := range []struct{ timeout, wait time.Duration }{
-		{20 * testTick, reconfigWait},
-		{2 * testTick, 2 * testTick / reconfigShare},
+		{20 * testTick, maxReconfigWait},
+		{2 * testTick, 2 * testTick / reconfigWaitDivisor},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w, f := reconfigWorld(t)

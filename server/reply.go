@@ -15,90 +15,90 @@ const (
 )
 
 const (
-	// shareFrom is a length in bytes. Data of a node that are at least as long are not copied into
+	// minSharedBytes is a length in bytes. Data of a node that are at least as long are not copied into
 	// a reply, but sent from the node's memory. A loop does not write such a reply.
-	shareFrom = 64 << 10
-	// shareWaiting is the same for a read that has waited. It is smaller, because apply may answer
+	minSharedBytes = 64 << 10
+	// minSharedBytesWaiting is the same for a read that has waited. It is smaller, because apply may answer
 	// many such reads.
-	shareWaiting = 8 << 10
+	minSharedBytesWaiting = 8 << 10
 )
 
 // replies holds the requests of a connection that are not answered, and queues the replies in their order. It counts them for operators. The
 // connection's lock guards it.
 type replies struct {
-	session *session
-	stream  *stream.Stream
-	stats   *counters
-	queue   queue   // requests not answered; the first waits for the log, or for the client to take what was sent
-	shown   int64   // greatest zxid in a reply or event
-	traffic traffic // for operators
+	session  *session
+	stream   *stream.Stream
+	stats    *counters
+	queue    queue   // requests not answered; the first waits for the log, or for the client to take what was sent
+	lastZxid int64   // greatest zxid in a reply or event
+	traffic  traffic // for operators
 }
 
-// answer queues the reply to a request that does not go through the log, and frees r. The caller
+// queueReply queues the reply to a request that does not go through the log, and frees r. The caller
 // holds the lock and the tree's lock.
-func (p *replies) answer(r *request) {
-	if r.how.before != nil && r.code == jute.OK && !r.parts {
-		if r.code = r.how.before(r); p.stream.Dead() {
+func (p *replies) queueReply(r *request) {
+	if r.operation.queueEventsBefore != nil && r.code == jute.OK && !r.inParts {
+		if r.code = r.operation.queueEventsBefore(r); p.stream.HasEnded() {
 			return
 		}
 	}
 	out := p.stream.Output()
 	b, mark := jute.BeginFrame(out.B)
-	header := jute.ReplyHeader{Xid: r.xid, Zxid: p.zxidOf(r)}
+	header := jute.ReplyHeader{Xid: r.xid, Zxid: p.replyZxid(r)}
 	begin := len(b)
 	b = header.Append(b)
-	extra := out.Extra()
+	extra := out.InsertedBytes()
 	switch header.Err = r.code; {
-	case r.read != nil:
-		b, header.Err = r.read.appendRecord(b)
-	case r.code == jute.OK && r.how.answer != nil:
+	case r.longRead != nil:
+		b, header.Err = r.longRead.insertRecord(b)
+	case r.code == jute.OK && r.operation.appendRecord != nil:
 		out.B = b
-		header.Err = r.how.answer(p.session, out, r)
+		header.Err = r.operation.appendRecord(p.session, out, r)
 		b = out.B
 	}
 	if header.Err != jute.OK {
 		b = header.Append(b[:begin]) // and no more, for most operations
-		if r.how.failed != nil {
-			b = r.how.failed(b)
+		if r.operation.appendErrorRecord != nil {
+			b = r.operation.appendErrorRecord(b)
 		}
 	}
-	extra = out.Extra() - extra
+	extra = out.InsertedBytes() - extra
 	out.B = jute.EndFrame(b, mark)
 	binary.BigEndian.PutUint32(b[mark:], uint32(len(b)-mark-lengthSize+extra))
-	p.stats.refuse(header.Err)
-	p.stats.response(len(b) - begin + extra)
-	if len(b)-begin+extra >= stream.AccountStep {
-		p.stream.Count() // smaller replies are counted when they are about to be sent
+	p.stats.countError(header.Err)
+	p.stats.countReplyBytes(len(b) - begin + extra)
+	if len(b)-begin+extra >= stream.MinAccountChange {
+		p.stream.UpdateAccount() // smaller replies are counted when they are about to be sent
 	}
-	if r.read != nil {
-		r.read.appendEvents()
+	if r.longRead != nil {
+		r.longRead.appendHeldEvents()
 	}
-	p.replied(r)
+	p.noteReplied(r)
 }
 
-// zxidOf returns the zxid for a reply that is made now. The zxids of a connection never decrease,
+// replyZxid returns the zxid for a reply that is made now. The zxids of a connection never decrease,
 // even if an older reply had to wait.
-func (p *replies) zxidOf(r *request) int64 {
+func (p *replies) replyZxid(r *request) int64 {
 	switch {
 	case r.noZxid:
 		return 0
-	case r.ends && r.why == unknownOp:
+	case r.endsConn && r.endReason == unknownOp:
 		return noReplyZxid
-	case r.read != nil && !r.working:
-		return r.read.zxid
+	case r.longRead != nil && !r.inProgress:
+		return r.longRead.zxid
 	}
-	p.shown = max(p.shown, p.session.tree.Zxid())
-	return p.shown
+	p.lastZxid = max(p.lastZxid, p.session.tree.Zxid())
+	return p.lastZxid
 }
 
-// replied is called when the reply to a request is queued. The caller holds the lock.
-func (p *replies) replied(r *request) {
+// noteReplied is called when the reply to a request is queued. The caller holds the lock.
+func (p *replies) noteReplied(r *request) {
 	now := time.Now()
-	took := now.Sub(r.begun)
-	p.stats.reply(took, r.how.class)
-	p.traffic.reply(r.op, r.xid, p.shown, now.Sub(p.stats.begun), took)
-	if r.ends {
-		p.stream.Life.Finish(r.why)
+	took := now.Sub(r.receivedAt)
+	p.stats.countReply(took, r.operation.class)
+	p.traffic.countReply(r.op, r.xid, p.lastZxid, now.Sub(p.stats.startedAt), took)
+	if r.endsConn {
+		p.stream.Life.Finish(r.endReason)
 	}
 	r.free()
 }
@@ -110,34 +110,34 @@ func (p *replies) appendApplied(b []byte, r *request, res *znode.Result) []byte 
 	if zxid == 0 {
 		zxid = p.session.tree.Zxid() // a sync, or a write that took no zxid
 	}
-	p.shown = max(p.shown, zxid)
+	p.lastZxid = max(p.lastZxid, zxid)
 	b, mark := jute.BeginFrame(b)
-	p.stats.refuse(res.Code)
-	b = jute.ReplyHeader{Xid: r.xid, Zxid: p.shown, Err: res.Code}.Append(b)
+	p.stats.countError(res.Code)
+	b = jute.ReplyHeader{Xid: r.xid, Zxid: p.lastZxid, Err: res.Code}.Append(b)
 	if res.Code == jute.OK {
 		b = p.appendResult(b, r, res)
 	}
-	p.stats.response(len(b) - mark - lengthSize)
+	p.stats.countReplyBytes(len(b) - mark - lengthSize)
 	return jute.EndFrame(b, mark)
 }
 
-// appendReply queues a reply that was made while earlier requests were not answered. Their replies
+// appendEarlyReply queues a reply that was made while earlier requests were not answered. Their replies
 // may have shown the client a later zxid.
-func (p *replies) appendReply(frame []byte) {
+func (p *replies) appendEarlyReply(frame []byte) {
 	out := p.stream.Output()
-	binary.BigEndian.PutUint64(frame[zxidOffset:], uint64(p.shown))
+	binary.BigEndian.PutUint64(frame[zxidOffset:], uint64(p.lastZxid))
 	out.B = append(out.B, frame...)
 }
 
 // The result functions append the record of a write that succeeded, alone or in a multi.
 
-func pathResult(b []byte, path string, _ *jute.Stat) []byte { return jute.AppendString(b, path) }
+func appendPath(b []byte, path string, _ *jute.Stat) []byte { return jute.AppendString(b, path) }
 
-func nodeResult(b []byte, path string, stat *jute.Stat) []byte {
+func appendNode(b []byte, path string, stat *jute.Stat) []byte {
 	return stat.Append(jute.AppendString(b, path))
 }
 
-func statResult(b []byte, _ string, stat *jute.Stat) []byte { return stat.Append(b) }
+func appendStat(b []byte, _ string, stat *jute.Stat) []byte { return stat.Append(b) }
 
 // appendResult appends the record of a successful write or sync.
 func (p *replies) appendResult(b []byte, r *request, res *znode.Result) []byte {
@@ -148,8 +148,8 @@ func (p *replies) appendResult(b []byte, r *request, res *znode.Result) []byte {
 		return p.appendMulti(b, r.c.srv.operations, res.Multi)
 	case r.op == jute.OpReconfig:
 		return jute.GetDataResponse{Data: res.Data, Stat: res.Stat}.Append(b)
-	case r.how.result != nil:
-		return r.how.result(b, res.Path, &res.Stat)
+	case r.operation.appendResult != nil:
+		return r.operation.appendResult(b, res.Path, &res.Stat)
 	}
 	return b // delete, closeSession: a header
 }
@@ -170,8 +170,8 @@ func (p *replies) appendMulti(b []byte, operations *operationTable, results []zn
 			continue
 		}
 		b = jute.MultiHeader{Type: res.Op}.Append(b)
-		if how := operations.of(res.Op); how.result != nil {
-			b = how.result(b, res.Path, &res.Stat)
+		if how := operations.of(res.Op); how.appendResult != nil {
+			b = how.appendResult(b, res.Path, &res.Stat)
 		}
 	}
 	return jute.AppendMultiEnd(b)
@@ -182,74 +182,74 @@ func appendError(b []byte, code jute.Code) []byte {
 	return jute.ErrorResponse{Err: code}.Append(b)
 }
 
-// answerReady answers the requests at the head of the queue that wait for nothing. It stops when
+// queueReadyReplies answers the requests at the head of the queue that wait for nothing. It stops when
 // too much is unsent; then the flusher calls it again. That limit is much higher if a write is on
 // its way to the log, because a read before the write must not see it. For the same reason the
 // budget does not hold back such a read. If applying is true, apply waits for this call or will
 // soon, and answers that may take long are left to another goroutine. answerReady makes one such answer at most, so that
 // the caller releases the tree's lock, for which apply waits, before the next one. The caller holds the lock and
 // the tree's.
-func (p *replies) answerReady(applying bool) {
+func (p *replies) queueReadyReplies(applying bool) {
 	most := stream.HighWater
-	if p.queue.unapplied > 0 {
+	if p.queue.numUnapplied > 0 {
 		most = max(most, p.session.limits.MaxUnread)
 	}
-	for r := p.queue.first; r != nil && r.due() && !p.stream.Closing() && p.stream.Unsent() < most; r = p.queue.first {
-		if !r.logged {
-			if applying && r.aside && !r.parts {
+	for r := p.queue.first; r != nil && r.canReply() && !p.stream.IsClosing() && p.stream.UnsentBytes() < most; r = p.queue.first {
+		if !r.inLog {
+			if applying && r.isSlow && !r.inParts {
 				p.stream.ResumeLater()
 				break
 			}
-			if r.long() {
-				startRead(r)
+			if r.isLong() {
+				startLongRead(r)
 				break
 			}
-			if !r.done && p.queue.unapplied == 0 && !p.affords(r) {
+			if !r.isReady && p.queue.numUnapplied == 0 && !p.fitsBudget(r) {
 				break
 			}
-			if r.parts && !r.done {
+			if r.inParts && !r.isReady {
 				r.startParts()
 				break
 			}
 			p.queue.pop()
 			p.stats.outstanding.Add(-1)
-			r.share = shareWaiting
-			long := r.aside // answer frees r
-			if p.answer(r); long {
+			r.minShared = minSharedBytesWaiting
+			long := r.isSlow // answer frees r
+			if p.queueReply(r); long {
 				p.stream.ResumeLater()
 				break
 			}
 			continue
 		}
 		p.queue.pop()
-		p.appendReply(r.reply)
-		p.complete(r)
+		p.appendEarlyReply(r.earlyReply)
+		p.completeLogged(r)
 	}
-	p.stream.Life.Changed()
+	p.stream.Life.NotifyChanged()
 }
 
-// affords reports whether the budget has room for the answer to r, a read. If not, the connection
+// fitsBudget reports whether the budget has room for the answer to r, a read. If not, the connection
 // waits for it. The caller holds the lock and the tree's.
-func (p *replies) affords(r *request) bool {
+func (p *replies) fitsBudget(r *request) bool {
 	if p.stream.Account.HasRoom(int64(p.session.limits.MaxBuffer)) {
 		return true // usually so, and checking the weight costs more
 	}
-	return r.how.weigh == nil || p.stream.Claim(r.how.weigh(p.session, r))
+	return r.operation.weighReply == nil || p.stream.ClaimBytes(r.operation.weighReply(p.session, r))
 }
 
-// complete is called when the reply to a request of the log is queued. The caller holds the lock.
-func (p *replies) complete(r *request) {
+// completeLogged is called when the reply to a request of the log is queued. The caller holds the lock.
+func (p *replies) completeLogged(r *request) {
 	p.stats.outstanding.Add(-1)
-	p.replied(r)
+	p.noteReplied(r)
 }
 
-// event queues a WatcherEvent. If the client leaves too much unread, event drops the connection,
+// queueEvent queues a WatcherEvent. If the client leaves too much unread, event drops the connection,
 // because events wait for nothing but the answer to a long read. The caller holds the lock, and the stream has not ended.
-func (p *replies) event(t jute.EventType, path string, zxid int64) {
+func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 	var to *[]byte
-	read := p.queue.reading()
+	read := p.queue.readHoldingEvents()
 	if read != nil {
-		to = &read.events
+		to = &read.heldEvents
 	} else {
 		to = &p.stream.Output().B
 	}
@@ -258,20 +258,20 @@ func (p *replies) event(t jute.EventType, path string, zxid int64) {
 	b = jute.AppendInt32(b, int32(t))
 	b = jute.AppendInt32(b, int32(jute.StateSyncConnected))
 	*to = jute.EndFrame(jute.AppendString(b, path), mark)
-	p.shown = max(p.shown, zxid)
+	p.lastZxid = max(p.lastZxid, zxid)
 	p.traffic.sent++
-	p.stats.event(t, len(*to)-mark-lengthSize)
+	p.stats.countEvent(t, len(*to)-mark-lengthSize)
 	if read != nil {
-		read.hold(len(*to) - mark)
+		read.countHeldEvent(len(*to) - mark)
 	}
 	p.stream.CheckUnread()
 }
 
-// welcomed counts a handshake that has begun then, and is about to be answered with a session. The caller holds
+// noteHandshake counts a handshake that has begun then, and is about to be answered with a session. The caller holds
 // the lock and the tree's lock.
-func (p *replies) welcomed(begun time.Time) {
+func (p *replies) noteHandshake(begun time.Time) {
 	now := time.Now()
 	p.traffic.received++
-	p.traffic.reply(jute.OpCreateSession, 0, p.session.tree.Zxid(), now.Sub(p.stats.begun), now.Sub(begun))
-	p.stats.requests[classConnect].Add(now.Sub(begun))
+	p.traffic.countReply(jute.OpCreateSession, 0, p.session.tree.Zxid(), now.Sub(p.stats.startedAt), now.Sub(begun))
+	p.stats.requestLatency[classConnect].Add(now.Sub(begun))
 }

@@ -10,15 +10,15 @@ import (
 	"rollcall/znode"
 )
 
-// auditShare is the part of the session's timeout, as one in so many, that a write waits at most for its line in the audit log. The client is not
+// auditWaitDivisor is the part of the session's timeout, as one in so many, that a write waits at most for its line in the audit log. The client is not
 // read meanwhile, so its session must not expire.
-const auditShare = 4
+const auditWaitDivisor = 4
 
-// Frame implements stream.Frames: a frame is a request. Frame returns false after the last request
+// ServeFrame implements stream.Frames: a frame is a request. Frame returns false after the last request
 // that the connection takes.
-func (c *conn) Frame(frame []byte) (more bool) {
-	if !c.greeted {
-		return c.greet(frame)
+func (c *conn) ServeFrame(frame []byte) (more bool) {
+	if !c.gotFirstFrame {
+		return c.serveFirstFrame(frame)
 	}
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
@@ -28,8 +28,8 @@ func (c *conn) Frame(frame []byte) (more bool) {
 		return false
 	}
 	served := h.Op.Class() == jute.ClassIdentity
-	if !served && c.identity.entitled() {
-		served, c.used = true, true
+	if !served && c.identity.mayBeServed() {
+		served, c.servedRequest = true, true
 		if !c.readOnly {
 			c.srv.cfg.Member.Touch(c.session.id, c.stream.Life.Timeout())
 		}
@@ -37,28 +37,28 @@ func (c *conn) Frame(frame []byte) (more bool) {
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(h, d.Rest())
 	if !served {
-		return r.deny()
+		return r.rejectUnauthenticated()
 	}
 	if c.readOnly {
-		return r.takeReadOnly()
+		return r.handleReadOnly()
 	}
-	return r.how.take(r)
+	return r.operation.handle(r)
 }
 
-// write sends a write to the log, unless its record cannot be read.
-func (r *request) write() bool {
+// handleWrite sends a write to the log, unless its record cannot be read.
+func (r *request) handleWrite() bool {
 	c := r.c
-	if r.how.record(jute.NewDecoder(r.body)) != nil {
+	if r.operation.decodeRecord(jute.NewDecoder(r.body)) != nil {
 		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.MarshallingError)
 		r.code = jute.MarshallingError // takes no zxid
-		return r.local()
+		return r.replyLocally()
 	}
 	return r.submitBounded()
 }
 
-// multi sends a multi to the log, unless it is too long. Apply decides whether it can be read,
+// handleMulti sends a multi to the log, unless it is too long. Apply decides whether it can be read,
 // because a multi that cannot be read takes a zxid too.
-func (r *request) multi() bool {
+func (r *request) handleMulti() bool {
 	c := r.c
 	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
 		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.MarshallingError)
@@ -68,165 +68,165 @@ func (r *request) multi() bool {
 	return r.submitBounded()
 }
 
-// takeMultiRead answers a multiRead, unless it is too long: apply waits while one is answered.
-func (r *request) takeMultiRead() bool {
+// handleMultiRead answers a multiRead, unless it is too long: apply waits while one is answered.
+func (r *request) handleMultiRead() bool {
 	c := r.c
 	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
 		c.stream.Drop(multiTooLong)
 		return false
 	}
-	return r.look()
+	return r.handleRead()
 }
 
 // submitBounded sends a write to the log, unless it costs too much or would add data while this member is short of memory: then
 // the code is jute.NoRoom. A write that is refused takes no zxid. A multi gets the code in the header.
 func (r *request) submitBounded() bool {
 	c := r.c
-	if r.lists, r.code = c.srv.writes.Afford(r.op, r.body, r.ids); r.code != jute.OK {
+	if r.listBytes, r.code = c.srv.writeLimits.CheckCost(r.op, r.body, r.ids); r.code != jute.OK {
 		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, r.code)
-		return r.local()
+		return r.replyLocally()
 	}
-	if c.srv.writes.LacksMemory(r.op, r.body, r.ids) || len(r.ids) > c.identity.recorded && c.srv.writes.lacksRecord(r.ids) {
+	if c.srv.writeLimits.RejectForMemory(r.op, r.body, r.ids) || len(r.ids) > c.identity.numRecorded && c.srv.writeLimits.rejectIdentitiesForMemory(r.ids) {
 		r.code = jute.NoRoom
-		return r.local()
+		return r.replyLocally()
 	}
 	if c.srv.cfg.Audit.Required() {
 		return r.submitAudited()
 	}
-	return r.submit()
+	return r.submitToLog()
 }
 
 // submitAudited sends a write to the log when its line is in the audit log. If there is none, the code is jute.NoRoom, and the write takes
 // no zxid. A reader of the connection waits for the disk, so neither the loop nor apply does, and the wait ends before the session could expire.
 func (r *request) submitAudited() bool {
 	c := r.c
-	longest := c.stream.Life.Timeout() / auditShare
+	longest := c.stream.Life.Timeout() / auditWaitDivisor
 	write := func() (more bool) {
 		if c.srv.cfg.Audit.Intend(c.stream.Life.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
 			r.code = jute.NoRoom
-			more = r.local()
+			more = r.replyLocally()
 		} else {
-			more = r.submit()
+			more = r.submitToLog()
 		}
 		c.flushLater() // the reader that begins with this sends nothing by itself
 		return more
 	}
-	return r.inReader(write)
+	return r.runInReader(write)
 }
 
-// closeSession sends the close to the log. Requests after it are dropped.
-func (r *request) closeSession() bool {
-	r.ends, r.why = true, sessionClosed
-	r.submit()
+// handleCloseSession sends the close to the log. Requests after it are dropped.
+func (r *request) handleCloseSession() bool {
+	r.endsConn, r.endReason = true, sessionClosed
+	r.submitToLog()
 	return false
 }
 
-// auth takes an auth packet. A password of the super user waits for its turn, if many from the client's address were wrong.
-func (r *request) auth() bool {
+// handleAuth takes an auth packet. A password of the super user waits for its turn, if many from the client's address were wrong.
+func (r *request) handleAuth() bool {
 	c := r.c
-	claims, right := c.srv.auth.superGuess(r.body)
+	claims, right := c.srv.authenticator.checkSuperPassword(r.body)
 	if !claims {
-		return r.identified(c.identity.authenticate(r.body))
+		return r.finishIdentity(c.identity.authenticate(r.body))
 	}
-	return r.attempt(c.srv.cfg.Guesses.Begin(c.identity.host), func(a *admission.Attempt) bool {
+	return r.checkCredential(c.srv.cfg.CredentialLimiter.BeginAttempt(c.identity.host), func(a *admission.Attempt) bool {
 		if !right {
-			r.wrongSuper(a)
+			r.recordWrongSuperPassword(a)
 		}
-		return r.identified(c.identity.authenticate(r.body))
+		return r.finishIdentity(c.identity.authenticate(r.body))
 	})
 }
 
-// identified answers a request that proves an identity of the client.
-func (r *request) identified(code jute.Code) bool {
+// finishIdentity answers a request that proves an identity of the client.
+func (r *request) finishIdentity(code jute.Code) bool {
 	c := r.c
 	if code == jute.MarshallingError { // drops the connection in this case only, as ZooKeeper does
 		c.stream.Drop(badFrame)
 		return false
 	}
 	if code != jute.OK {
-		r.auditAuth(code)
+		r.auditFailedAuth(code)
 		if r.op == jute.OpSASL { // after an auth packet the session stays, as in ZooKeeper
-			c.rejectSession()
+			c.closeUnusedSessionOnEnd()
 		}
 	}
 	r.code, r.noZxid = code, true
-	r.ends, r.why = code != jute.OK, authFailed
-	return r.local()
+	r.endsConn, r.endReason = code != jute.OK, authFailed
+	return r.replyLocally()
 }
 
-// newIdentities returns a transaction that adds the identities which the client has proved to the record of its session, by
+// newIdentifyTxn returns a transaction that adds the identities which the client has proved to the record of its session, by
 // which its writes are judged, or nil if the record has them. It goes before the client's next write, so no write is judged
 // by identities that were proved after it. It names only those that the record does not have: with all of them, a client that proves
 // and writes by turns made the log twenty times as long as what it sent.
-func (c *conn) newIdentities() *proto.Txn {
+func (c *conn) newIdentifyTxn() *proto.Txn {
 	added := c.identity.takeUnrecorded()
 	if added == nil {
 		return nil
 	}
-	return &proto.Txn{Session: int64(c.session.id), Conn: c.number, Op: int32(jute.OpIdentify), Ids: added}
+	return &proto.Txn{Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(jute.OpIdentify), Ids: added}
 }
 
-// look serves a read.
-func (r *request) look() bool {
+// handleRead serves a read.
+func (r *request) handleRead() bool {
 	c := r.c
 	if c.srv.cfg.LinearizableReads {
-		return r.prove()
+		return r.requestProof()
 	}
-	return r.local()
+	return r.replyLocally()
 }
 
-// unknown answers a request with an unknown opcode, and ends the connection.
-func (r *request) unknown() bool {
-	r.code, r.ends, r.why = jute.Unimplemented, true, unknownOp
-	return r.local()
+// handleUnknown answers a request with an unknown opcode, and ends the connection.
+func (r *request) handleUnknown() bool {
+	r.code, r.endsConn, r.endReason = jute.Unimplemented, true, unknownOp
+	return r.replyLocally()
 }
 
-// submit sends a write to the log. Its record is answered when it is applied. In a loop, submit
+// submitToLog sends a write to the log. Its record is answered when it is applied. In a loop, submit
 // leaves to the reader whatever would have to wait.
-func (r *request) submit() bool {
+func (r *request) submitToLog() bool {
 	c := r.c
 	looped := c.stream.InLoop()
 	if !looped && !c.awaitReads() {
 		return false
 	}
-	r.logged = true
+	r.inLog = true
 	txn := &proto.Txn{
-		Session: int64(c.session.id), Conn: c.number, Op: int32(r.op),
-		Body: bytes.Clone(r.body), Lists: r.lists, // the log keeps it longer than the frame lives
+		Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(r.op),
+		Body: bytes.Clone(r.body), Lists: r.listBytes, // the log keeps it longer than the frame lives
 	}
 	r.body = nil
 	var first *proto.Txn
 	if r.op != jute.OpCloseSession { // which needs no permission
-		first = c.newIdentities()
+		first = c.newIdentifyTxn()
 	}
-	if looped && (first != nil || c.late()) {
-		c.stream.Later(func() bool {
-			if !c.awaitReads() || first != nil && !c.hand(first, nil) {
+	if looped && (first != nil || c.hasLateReads()) {
+		c.stream.LeaveToReader(func() bool {
+			if !c.awaitReads() || first != nil && !c.submitTxn(first, nil) {
 				return false
 			}
-			r.wait(len(txn.Body))
-			return c.hand(txn, r)
+			r.enqueue(len(txn.Body))
+			return c.submitTxn(txn, r)
 		})
 		return true
 	}
-	if first != nil && !c.hand(first, nil) {
+	if first != nil && !c.submitTxn(first, nil) {
 		return false
 	}
-	r.wait(len(txn.Body))
+	r.enqueue(len(txn.Body))
 	if !looped {
-		return c.hand(txn, r)
+		return c.submitTxn(txn, r)
 	}
-	if !c.srv.cfg.Member.Offer(txn, r) {
-		c.stream.Later(func() bool { return c.hand(txn, r) })
+	if !c.srv.cfg.Member.TrySubmit(txn, r) {
+		c.stream.LeaveToReader(func() bool { return c.submitTxn(txn, r) })
 	}
 	return true
 }
 
-// late reports whether awaitReads would block.
-func (c *conn) late() bool {
+// hasLateReads reports whether awaitReads would block.
+func (c *conn) hasLateReads() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	return c.replies.queue.late()
+	return c.replies.queue.hasLateReads()
 }
 
 // awaitReads waits until no earlier read of the client can be answered after a write that is submitted
@@ -237,45 +237,45 @@ func (c *conn) late() bool {
 func (c *conn) awaitReads() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	return c.stream.Wait(c.replies.queue.late)
+	return c.stream.WaitWhile(c.replies.queue.hasLateReads)
 }
 
-// hand submits a transaction to the member. It blocks as Member.Submit does.
-func (c *conn) hand(txn *proto.Txn, w znode.Waiter) bool {
+// submitTxn submits a transaction to the member. It blocks as Member.Submit does.
+func (c *conn) submitTxn(txn *proto.Txn, w znode.Waiter) bool {
 	if err := c.srv.cfg.Member.Submit(c.stream.Life.Context(), txn, w); err != nil {
-		c.stream.Drop(internal) // unless it has ended: then that was the error
+		c.stream.Drop(internalError) // unless it has ended: then that was the error
 		return false
 	}
 	return true
 }
 
-// sync asks the member to catch up. Its record is answered when it has.
-func (r *request) sync() bool {
+// handleSync asks the member to catch up. Its record is answered when it has.
+func (r *request) handleSync() bool {
 	var req jute.SyncRequest
 	d := jute.NewDecoder(r.body)
 	req.Decode(&d)
 	if d.Err() != nil {
 		r.code = jute.MarshallingError
-		return r.local()
+		return r.replyLocally()
 	}
-	return r.prove()
+	return r.requestProof()
 }
 
-// prove makes the member apply everything that was committed before now, according to a leader
+// requestProof makes the member apply everything that was committed before now, according to a leader
 // that has proved that it leads. Then a sync is answered, and a read is answered in its turn.
-func (r *request) prove() bool {
+func (r *request) requestProof() bool {
 	c := r.c
-	r.proves, r.logged = true, r.op == jute.OpSync
-	r.aside = r.how.aside != nil
-	r.keep()
-	r.wait(len(r.body))
-	c.srv.cfg.Member.Sync(c.number, r)
+	r.needsProof, r.inLog = true, r.op == jute.OpSync
+	r.isSlow = r.operation.isSlow != nil
+	r.copyBody()
+	r.enqueue(len(r.body))
+	c.srv.cfg.Member.Sync(c.uniqueNumber, r)
 	return true
 }
 
-// wait puts a request that holds so many bytes into the queue. From now on it may be applied and
+// enqueue puts a request that holds so many bytes into the queue. From now on it may be applied and
 // freed. Earlier replies are sent now, because the next one may take long.
-func (r *request) wait(held int) {
+func (r *request) enqueue(held int) {
 	c := r.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
@@ -283,44 +283,44 @@ func (r *request) wait(held int) {
 		c.stream.FlushLater()
 	}
 	c.replies.traffic.received++
-	r.held = held
+	r.heldBytes = held
 	c.replies.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
-	c.stream.Count()
+	c.stream.UpdateAccount()
 }
 
-// local answers a request that does not go through the log: at once, or after the connection's own
+// replyLocally answers a request that does not go through the log: at once, or after the connection's own
 // unfinished writes. It queues the reply before it releases the tree's lock, so that no event
 // overtakes it. It returns false if the connection has ended.
-func (r *request) local() bool {
+func (r *request) replyLocally() bool {
 	c := r.c
 	c.srv.cfg.State.RLock() // apply must wait: no write finishes between the check and the push
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	if c.stream.Closing() {
+	if c.stream.IsClosing() {
 		return false
 	}
 	c.replies.traffic.received++
-	long := r.long()
-	if c.replies.queue.n > 0 || r.parts || long || !c.replies.affords(r) {
-		r.keep()
-		r.held, r.aside = len(r.body), r.how.aside != nil && r.how.aside(&c.session, r)
+	long := r.isLong()
+	if c.replies.queue.n > 0 || r.inParts || long || !c.replies.fitsBudget(r) {
+		r.copyBody()
+		r.heldBytes, r.isSlow = len(r.body), r.operation.isSlow != nil && r.operation.isSlow(&c.session, r)
 		c.replies.queue.push(r)
 		c.srv.stats.outstanding.Add(1)
-		c.stream.Count()
+		c.stream.UpdateAccount()
 		switch {
 		case c.replies.queue.first != r:
 		case long:
-			startRead(r)
-		case r.parts && c.replies.affords(r):
+			startLongRead(r)
+		case r.inParts && c.replies.fitsBudget(r):
 			r.startParts()
 		}
-		return !r.ends
+		return !r.endsConn
 	}
-	more := !r.ends // answer frees r
-	c.replies.answer(r)
-	return more && !c.stream.Dead()
+	more := !r.endsConn // answer frees r
+	c.replies.queueReply(r)
+	return more && !c.stream.HasEnded()
 }
 
 // TxnApplied implements znode.Waiter. Apply calls it under the tree's lock, after the write's events.
@@ -333,41 +333,41 @@ func (r *request) TxnApplied(res *znode.Result) {
 	c := r.c // r may belong to another connection once it is settled
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	r.applied(res)
+	r.noteApplied(res)
 }
 
-// applied is Applied, under the lock.
-func (r *request) applied(res *znode.Result) {
-	c, proves := r.c, r.proves
+// noteApplied is Applied, under the lock.
+func (r *request) noteApplied(res *znode.Result) {
+	c, proves := r.c, r.needsProof
 	switch {
-	case c.stream.Closing():
+	case c.stream.IsClosing():
 		return
 	case !res.Code.OnWire():
 		c.stream.DropLocked(sessionMoved) // no client may get this code
 		return
 	}
 	if !proves {
-		c.replies.queue.unapplied--
+		c.replies.queue.numUnapplied--
 	}
-	if r.moves && res.Code == jute.OK {
-		r.replyWhenSettled(res)
+	if r.awaitsMembers && res.Code == jute.OK {
+		r.replyWhenMembersFollow(res)
 		return
 	}
-	r.done = true
+	r.isReady = true
 	switch {
-	case !r.logged: // a read, which answerReady answers in its turn
-	case c.replies.queue.first == r && c.stream.Unsent() < stream.HighWater:
+	case !r.inLog: // a read, which answerReady answers in its turn
+	case c.replies.queue.first == r && c.stream.UnsentBytes() < stream.HighWater:
 		out := c.stream.Output()
 		out.B = c.replies.appendApplied(out.B, r, res)
-		c.replies.complete(c.replies.queue.pop())
+		c.replies.completeLogged(c.replies.queue.pop())
 	default:
-		c.replies.queue.answered(r, c.replies.appendApplied(nil, r, res))
+		c.replies.queue.holdReply(r, c.replies.appendApplied(nil, r, res))
 	}
-	c.replies.answerReady(true)
-	c.stream.Count()
+	c.replies.queueReadyReplies(true)
+	c.stream.UpdateAccount()
 	if proves {
 		c.stream.FlushLater() // no Flush follows, because this is no entry
 		return
 	}
-	c.noteFilled(withReply)
+	c.scheduleFlush(withReply)
 }

@@ -2,13 +2,13 @@ package server
 
 import "rollcall/zk/jute"
 
-// class groups the requests whose latencies are counted together.
-type class uint8
+// requestClass groups the requests whose latencies are counted together.
+type requestClass uint8
 
 // The classes of requests.
 const (
-	classOther   class = iota // whoAmI, auth, sasl, and what the server does not know
-	classConnect              // a session is opened or resumed; not a request of its own in ZooKeeper's protocol
+	classOther   requestClass = iota // whoAmI, auth, sasl, and what the server does not know
+	classConnect                     // a session is opened or resumed; not a request of its own in ZooKeeper's protocol
 	classPing
 	classRead
 	classWrite // creates and multis, too
@@ -23,7 +23,7 @@ var classNames = [numClasses]string{
 }
 
 // classOf returns the class of an operation.
-func classOf(op jute.Op) class {
+func classOf(op jute.Op) requestClass {
 	switch op {
 	case jute.OpPing:
 		return classPing
@@ -52,9 +52,9 @@ var eventNames = map[jute.EventType]string{
 // numEvents is above the greatest type of events.
 const numEvents = jute.EventNodeChildrenChanged + 1
 
-// changingClasses are the classes of requests that change the state, and readingClasses the others. Connects are in
+// updateClasses are the classes of requests that change the state, and readingClasses the others. Connects are in
 // neither, because ZooKeeper's metrics do not count them.
 var (
-	changingClasses = []class{classWrite, classClose}
-	readingClasses  = []class{classPing, classRead, classSync, classWatch, classOther}
+	updateClasses = []requestClass{classWrite, classClose}
+	readClasses   = []requestClass{classPing, classRead, classSync, classWatch, classOther}
 )

@@ -114,8 +114,8 @@ func TestReplyZxids(t *testing.T) {
 			malformed++
 		}
 	}
-	if st := w.srv.Stats(); st.Failed != failed || st.Malformed != malformed {
-		t.Errorf("counted %d failed and %d malformed requests, want %d and %d", st.Failed, st.Malformed, failed, malformed)
+	if st := w.srv.Stats(); st.FailedRequests != failed || st.MalformedRequests != malformed {
+		t.Errorf("counted %d failed and %d malformed requests, want %d and %d", st.FailedRequests, st.MalformedRequests, failed, malformed)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestOrder(t *testing.T) {
 	}
 	close(stop)
 	applier.Wait()
-	if n := w.srv.Stats().Outstanding; n != 0 {
+	if n := w.srv.Stats().OutstandingRequests; n != 0 {
 		t.Errorf("%d requests outstanding, want 0", n)
 	}
 }
@@ -287,7 +287,7 @@ func TestResultCodes(t *testing.T) {
 		waitFor(t, func() bool { return w.submitted() == 2 })
 		w.release()
 		c.expectClosed()
-		waitFor(t, func() bool { return w.srv.Stats().Ended["session_gone"] == 1 })
+		waitFor(t, func() bool { return w.srv.Stats().EndedByReason["session_gone"] == 1 })
 	})
 	t.Run("moved", func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -306,7 +306,7 @@ func TestResultCodes(t *testing.T) {
 		if _, code := w.state.Exists([]byte("/a"), nil, nil); code != jute.NoNode {
 			t.Errorf("exists /a: %v", code)
 		}
-		waitFor(t, func() bool { return w.srv.Stats().Ended["session_moved"] == 1 })
+		waitFor(t, func() bool { return w.srv.Stats().EndedByReason["session_moved"] == 1 })
 	})
 }
 
@@ -323,7 +323,7 @@ func TestSessionCodes(t *testing.T) {
 		w.state.Lock()
 		w.waiters[w.seq[self]].TxnApplied(&znode.Result{Code: code, Zxid: 99})
 		w.state.Unlock()
-		w.srv.Flush()
+		w.srv.FlushApplied()
 		w.pending = nil
 		w.mu.Unlock()
 		if closed {
@@ -453,7 +453,7 @@ func TestCloseWaitsForSweep(t *testing.T) {
 			c.request(jute.OpCreate, create("/behind", "", 0))
 			for step := range steps {
 				waitFor(t, w.unswept)
-				if n := w.srv.Stats().Outstanding; n != 1 {
+				if n := w.srv.Stats().OutstandingRequests; n != 1 {
 					t.Errorf("%d requests wait after %d steps, want the close", n, step)
 				}
 				c.expectSilence(time.Millisecond)
@@ -480,7 +480,7 @@ func TestClientGoneBeforeSweep(t *testing.T) {
 	c.own(manyNodes)
 	c.request(jute.OpCloseSession)
 	waitFor(t, w.unswept)
-	w.srv.conns.drop(idle, func(*conn) bool { return true })
+	w.srv.conns.dropMatching(idle, func(*conn) bool { return true })
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
 	for range 2 {
 		w.inject(0, &proto.Txn{Op: int32(jute.OpSweep), Body: encode(&proto.Sweep{Nodes: manyNodes / 2})})
@@ -817,7 +817,7 @@ func TestWriteBehindLostSync(t *testing.T) {
 		time.Sleep((stream.IdleSlack + 1) * testTick)
 		c.expectClosed()
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["idle"]; n != 1 {
+		if n := w.srv.Stats().EndedByReason["idle"]; n != 1 {
 			t.Errorf("%d idle connections counted, want 1", n)
 		}
 	})

@@ -102,35 +102,35 @@ type Config struct {
 	SuperSubject           string                       // the super user's subject in a client certificate; "": nobody is super by certificate
 	TLS                    TLS                          // default: clients cannot connect over TLS
 	Login                  Login                        // who may log in by SASL, and who must; default: nobody
-	Memory                 *admission.Memory            // default: no limit
+	Memory                 *admission.MemoryLimiter     // default: no limit
 	Commands               Commands                     // four-letter commands; default: there are none
 	LinearizableReads      bool                         // every read waits for a proof that the leader still leads; default: reads may be stale
 	Audit                  *audit.Log                   // what clients do goes there, if it is not in the log of the ensemble; nil: nowhere
-	Guesses                *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
+	CredentialLimiter      *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
 	Logger                 *slog.Logger                 // default: discard
 
-	// Settled reports whether the members of the ensemble are those of the present list, or as near to it as
+	// MembersInSync reports whether the members of the ensemble are those of the present list, or as near to it as
 	// they can come now. changed is closed when that may have changed. Default: answers to reconfigs do not
 	// wait for it. It is called without any lock.
-	Settled func() (done bool, changed <-chan struct{})
+	MembersInSync func() (done bool, changed <-chan struct{})
 }
 
 // Server serves clients. Safe for concurrent use.
 type Server struct {
-	cfg      Config
-	log      *slog.Logger
-	stats    counters
-	streams  stream.Config // shared by all streams
-	turn     chan struct{} // has an element while a part of a setWatches, or a long read, is served
-	missed   missedSweep
-	throttle *admission.SessionThrottle
+	cfg             Config
+	log             *slog.Logger
+	stats           counters
+	streamConfig    stream.Config // shared by all streams
+	longRequestTurn chan struct{} // has an element while a part of a setWatches, or a long read, is served
+	missedSweep     missedSweep
+	throttle        *admission.SessionThrottle
 
-	createSlots    *admission.Slots // of clients that wait for a new session
-	secure         *secure          // nil: no TLS
-	auth           *authenticator
-	acceptFailures *admission.LogLimiter
-	operations     *operationTable
-	writes         WriteLimits
+	createSlots      *admission.Slots // of clients that wait for a new session
+	tls              *tlsAcceptor     // nil: no TLS
+	authenticator    *authenticator
+	acceptFailureLog *admission.LogLimiter
+	operations       *operationTable
+	writeLimits      WriteLimits
 
 	conns     *connectionTable
 	unflushed unflushed
@@ -170,25 +170,25 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		cfg:            cfg,
-		log:            cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
-		conns:          newConnectionTable(&cfg),
-		turn:           make(chan struct{}, 1),
-		throttle:       admission.NewSessionThrottle(l.Throttle, time.Now()),
-		createSlots:    admission.NewCreateSlots(),
-		acceptFailures: admission.NewLogLimiter(),
+		cfg:              cfg,
+		log:              cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
+		conns:            newConnectionTable(&cfg),
+		longRequestTurn:  make(chan struct{}, 1),
+		throttle:         admission.NewSessionThrottle(l.Throttle, time.Now()),
+		createSlots:      admission.NewCreateSlots(),
+		acceptFailureLog: admission.NewLogLimiter(),
 
 		operations: newOperationTable(),
 	}
-	s.auth = newAuthenticator(&s.cfg, s.log)
-	s.stats.begun = time.Now()
-	s.writes = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
+	s.authenticator = newAuthenticator(&s.cfg, s.log)
+	s.stats.startedAt = time.Now()
+	s.writeLimits = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error
-	if s.secure, err = newSecure(cfg.TLS); err != nil {
+	if s.tls, err = newSecure(cfg.TLS); err != nil {
 		return nil, err
 	}
-	s.streams = stream.Config{
-		Tick: cfg.Tick, Handshake: l.Handshake, MaxFirst: min(maxFirstFrame, l.MaxBuffer), MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
+	s.streamConfig = stream.Config{
+		Tick: cfg.Tick, HandshakeTimeout: l.Handshake, MaxFirstFrame: min(maxFirstFrame, l.MaxBuffer), MaxFrame: l.MaxBuffer, MaxInFlight: l.MaxInFlight, MaxUnread: l.MaxUnread,
 		Budget: stream.NewBudget(l.Budget, s.conns.streams, s.log), BytesIn: &s.stats.bytesIn, Logger: s.log,
 	}
 	return s, nil
@@ -204,19 +204,19 @@ func (s *Server) Timeouts() (least, most time.Duration) { return s.cfg.MinTimeou
 // returns nil. It closes l. When it returns, all goroutines of its connections have ended. It may
 // run for several listeners at once. Connections are plain; they may speak TLS if TLS.Unified is set.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return s.serve(ctx, &listener{Listener: l})
+	return s.serveListener(ctx, &listener{Listener: l})
 }
 
 // ServeTLS is Serve for connections that speak TLS. It needs Config.TLS.
 func (s *Server) ServeTLS(ctx context.Context, l net.Listener) error {
-	if s.secure == nil {
+	if s.tls == nil {
 		return errors.New("server: there are no keys for TLS")
 	}
-	return s.serve(ctx, &listener{Listener: l, secure: true})
+	return s.serveListener(ctx, &listener{Listener: l, speaksTLS: true})
 }
 
-func (s *Server) serve(ctx context.Context, l *listener) error {
-	if !s.secure.takes(l) {
+func (s *Server) serveListener(ctx context.Context, l *listener) error {
+	if !s.tls.mayServe(l) {
 		var err error
 		if l.acceptor, err = stream.NewAcceptor(l.Listener); err != nil {
 			s.log.Info("connections begin with a goroutine each", "addr", l.Addr(), "err", err)
@@ -224,22 +224,22 @@ func (s *Server) serve(ctx context.Context, l *listener) error {
 	}
 	stop := context.AfterFunc(ctx, l.close) // Accept returns its error
 	defer stop()
-	l.streams.Config = &s.streams
-	err := acceptAll(ctx, func() error { return s.acceptOne(l) }, s.acceptFailed)
+	l.streams.Config = &s.streamConfig
+	err := acceptAll(ctx, func() error { return s.acceptOne(l) }, s.logAcceptFailure)
 	l.close() // closed already, unless accept failed; then accept's error is returned
-	s.conns.drop(shutdown, func(c *conn) bool { return c.listener == l })
-	l.conns.Wait()
+	s.conns.dropMatching(shutdown, func(c *conn) bool { return c.listener == l })
+	l.openConns.Wait()
 	l.streams.Close()
 	if len(s.conns.all()) == 0 {
-		s.streams.Budget.Rest() // nothing is held any more, and no connection waits
+		s.streamConfig.Budget.AwaitManager() // nothing is held any more, and no connection waits
 	}
 	return err
 }
 
-// acceptFailed logs that accept has failed after a success. While descriptors are short, each that becomes free lets one
+// logAcceptFailure logs that accept has failed after a success. While descriptors are short, each that becomes free lets one
 // client in, and the next one fails again.
-func (s *Server) acceptFailed(err error) {
-	if unlogged, due := s.acceptFailures.Due(time.Now()); due {
+func (s *Server) logAcceptFailure(err error) {
+	if unlogged, due := s.acceptFailureLog.AllowLine(time.Now()); due {
 		s.log.Warn("accept failed, trying again", "err", err, "unlogged", unlogged)
 	}
 }
@@ -255,11 +255,11 @@ func (s *Server) acceptOne(l *listener) error {
 	}
 	c := newConn(s, sock.RemoteAddr(), l)
 	c.stream.Init(sock, &l.streams, c)
-	if !s.admit(c) {
+	if !s.admitConn(c) {
 		_ = sock.Close() // nothing was sent
 		return nil
 	}
-	go c.run(sock)
+	go c.runReader(sock)
 	return nil
 }
 
@@ -271,42 +271,42 @@ func (s *Server) acceptForLoop(l *listener) error {
 	}
 	c := newConn(s, sock.Addr, l)
 	c.stream.InitAccepted(sock, &l.streams, c)
-	if !s.admit(c) {
+	if !s.admitConn(c) {
 		sock.Close()
 		return nil
 	}
-	c.stream.Limit(s.cfg.Limits.Handshake, handshakeLate)
+	c.stream.DropAfter(s.cfg.Limits.Handshake, handshakeLate)
 	c.stream.Start()
 	return nil
 }
 
-// admit reports whether a new connection is within the limits. If so, it counts until Ended.
-func (s *Server) admit(c *conn) bool {
+// admitConn reports whether a new connection is within the limits. If so, it counts until Ended.
+func (s *Server) admitConn(c *conn) bool {
 	why, ok := s.conns.add(c)
 	if !ok {
-		s.stats.ended[why].Add(1)
+		s.stats.endedByReason[why].Add(1)
 		return false
 	}
-	c.listener.conns.Add(1)
+	c.listener.openConns.Add(1)
 	return true
 }
 
-// Cut closes the session's local connection, if it has the number conn, and sends nothing more. A
+// DropConnection closes the session's local connection, if it has the number conn, and sends nothing more. A
 // newer connection, which the client has opened meanwhile, stays open. Cut never blocks, and may be
 // called with or without the tree's lock.
-func (s *Server) Cut(id jute.SessionID, conn uint64, why error) {
-	if c := s.conns.carrier(id); c != nil && c.number == conn {
+func (s *Server) DropConnection(id jute.SessionID, conn uint64, why error) {
+	if c := s.conns.carrierOf(id); c != nil && c.uniqueNumber == conn {
 		s.log.Debug("connection cut", "session", id, "err", why)
-		c.stream.Drop(cutByMember)
+		c.stream.Drop(droppedByMember)
 	}
 }
 
-// CutAll closes every connection and sends nothing more, because this member cannot serve at the
+// DropAll closes every connection and sends nothing more, because this member cannot serve at the
 // moment. It closes the sockets itself: readers and loops may be waiting for the tree's lock while
 // apply hangs with it. The caller must not hold that lock.
-func (s *Server) CutAll() {
+func (s *Server) DropAll() {
 	for _, c := range s.conns.all() {
-		c.stream.HangUp(cutByMember)
+		c.stream.HangUp(droppedByMember)
 	}
 }
 
@@ -314,35 +314,35 @@ func (s *Server) CutAll() {
 // to four-letter commands, because this member must not serve any more. Retire never blocks.
 func (s *Server) Retire() {
 	s.retired.Store(true)
-	s.CutAll()
+	s.DropAll()
 }
 
 // Suspend closes every connection and serves no sessions until Resume is called. It may be called again
 // and again, and never blocks.
 func (s *Server) Suspend() {
 	s.suspended.Store(true)
-	s.CutAll()
+	s.DropAll()
 }
 
 // Resume ends what Suspend began. It does not undo Retire.
 func (s *Server) Resume() { s.suspended.Store(false) }
 
-// RefuseNew refuses new connections from now on. The present ones stay open.
-func (s *Server) RefuseNew() {
+// RejectNew refuses new connections from now on. The present ones stay open.
+func (s *Server) RejectNew() {
 	s.conns.rejectNew()
 }
 
 // Draining reports whether RefuseNew or Drain was called.
 func (s *Server) Draining() bool {
-	return s.conns.rejectsNew()
+	return s.conns.isRejectingNew()
 }
 
 // Drain refuses new connections from now on, and closes the present ones. It spreads the closes
 // evenly over a time, so that the clients do not all reach the other members at once. It returns the number of
 // connections that it has closed. If ctx ends it returns early, and Serve closes the rest.
 func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
-	s.RefuseNew()
-	return dropOver(ctx, s.conns.all(), over, shutdown)
+	s.RejectNew()
+	return dropGradually(ctx, s.conns.all(), over, shutdown)
 }
 
 // CloseOldest closes n connections of clients with a session, or all if there are fewer, spread evenly over a time. It begins with
@@ -350,50 +350,50 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) (closed int) {
 // connections. If ctx ends, it returns early.
 func (s *Server) CloseOldest(ctx context.Context, n int, over time.Duration) (closed int) {
 	conns := s.conns.withSession()
-	return dropOver(ctx, conns[:min(n, len(conns))], over, rebalanced)
+	return dropGradually(ctx, conns[:min(n, len(conns))], over, rebalanced)
 }
 
-// Attached is part of znode.Hooks: a connection has taken a session over. If an older connection of
+// SessionAttached is part of znode.Hooks: a connection has taken a session over. If an older connection of
 // it is here, Attached drops that. It is called under the tree's lock.
-func (s *Server) Attached(session znode.Session, _ znode.SessionOwner) {
-	if c := s.conns.carrier(session.ID); c != nil && c.number != session.Owner.Conn {
+func (s *Server) SessionAttached(session znode.Session, _ znode.SessionOwner) {
+	if c := s.conns.carrierOf(session.ID); c != nil && c.uniqueNumber != session.Owner.Conn {
 		c.stream.Drop(sessionMoved)
 	}
 }
 
-// Closed is part of znode.Hooks: a session has ended. Closed drops its connection, unless that
+// SessionClosed is part of znode.Hooks: a session has ended. Closed drops its connection, unless that
 // connection asked for the end and gets the reply. It is called under the tree's lock.
-func (s *Server) Closed(session znode.Session, end znode.SessionEnd) {
-	c := s.conns.carrier(session.ID)
+func (s *Server) SessionClosed(session znode.Session, end znode.SessionEnd) {
+	c := s.conns.carrierOf(session.ID)
 	switch {
 	case c == nil:
-	case end.Reason == znode.ReasonClosed && session.Owner.Conn == c.number:
+	case end.Reason == znode.ReasonClosed && session.Owner.Conn == c.uniqueNumber:
 		c.noteCloseApplied()
 	default:
-		c.stream.Drop(sessionGone)
+		c.stream.Drop(sessionEnded)
 	}
 }
 
-// Swept is part of znode.Hooks: the last node of an ended session is gone. If the client asked for
+// SessionSwept is part of znode.Hooks: the last node of an ended session is gone. If the client asked for
 // the end here, Swept answers it. It is called under the tree's lock.
-func (s *Server) Swept(id jute.SessionID) {
-	if c := s.conns.carrier(id); c != nil {
-		c.swept(s.cfg.State.Zxid())
+func (s *Server) SessionSwept(id jute.SessionID) {
+	if c := s.conns.carrierOf(id); c != nil {
+		c.replyToClose(s.cfg.State.Zxid())
 	}
 }
 
-// Flush sends what an applied entry has queued: replies before events, because many clients may
+// FlushApplied sends what an applied entry has queued: replies before events, because many clients may
 // watch what one has written. Apply calls it after each entry, when it has released the tree's
 // lock.
-func (s *Server) Flush() {
-	if s.missed.begin(s.cfg.State.Watches().MissedPaths()) {
-		go s.searchAll()
+func (s *Server) FlushApplied() {
+	if s.missedSweep.startNeeded(s.cfg.State.Watches().MissedPaths()) {
+		go s.sweepMissed()
 	}
 	s.unflushed.flush()
 }
 
-// Restored is part of znode.Hooks: the state was replaced, with all watches. Every client has to
+// StateRestored is part of znode.Hooks: the state was replaced, with all watches. Every client has to
 // connect again. It is called under the tree's lock.
-func (s *Server) Restored() {
-	s.conns.drop(restored, func(*conn) bool { return true })
+func (s *Server) StateRestored() {
+	s.conns.dropMatching(stateRestored, func(*conn) bool { return true })
 }

@@ -24,10 +24,10 @@ func (s *session) exists(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	if req.Watch && s.tooLong(req.Path) {
+	if req.Watch && s.isPathTooLong(req.Path) {
 		return jute.BadArguments
 	}
-	stat, code := s.tree.Exists(req.Path, r.ids, s.watcher(req.Watch))
+	stat, code := s.tree.Exists(req.Path, r.ids, s.watcherIf(req.Watch))
 	out.B = stat.Append(out.B)
 	return code
 }
@@ -40,8 +40,8 @@ func (s *session) getData(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	data, stat, code := s.tree.GetData(req.Path, r.ids, s.watcher(req.Watch))
-	if len(data) < r.share {
+	data, stat, code := s.tree.GetData(req.Path, r.ids, s.watcherIf(req.Watch))
+	if len(data) < r.minShared {
 		out.B = jute.GetDataResponse{Data: data, Stat: stat}.Append(out.B)
 		return code
 	}
@@ -68,7 +68,7 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	names, stat, code := s.tree.Children(req.Path, r.ids, s.watcher(req.Watch))
+	names, stat, code := s.tree.Children(req.Path, r.ids, s.watcherIf(req.Watch))
 	out.B = appendNames(out.B, names)
 	if r.op == jute.OpGetChildren2 {
 		out.B = stat.Append(out.B)
@@ -82,12 +82,12 @@ func (s *session) getChildren(out *stream.Buffer, r *request) jute.Code {
 func (s *session) multiRead(out *stream.Buffer, r *request) jute.Code {
 	now := s.tree.TreeView()
 	var code jute.Code
-	out.B, code = s.readAll(out.B, &now, r.body, r.ids)
+	out.B, code = s.multiReadFrom(out.B, &now, r.body, r.ids)
 	return code
 }
 
-// readAll does the same from one copy of the tree.
-func (s *session) readAll(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
+// multiReadFrom does the same from one copy of the tree.
+func (s *session) multiReadFrom(b []byte, from *znode.TreeView, body []byte, ids []*proto.Identity) ([]byte, jute.Code) {
 	begin, code := len(b), jute.OK
 	whole := jute.EachMultiOp(body, func(op *jute.MultiOp) (more bool) {
 		if op.Op.IsWrite() || len(b)-begin > s.limits.MaxUnread {
@@ -118,7 +118,7 @@ func readOne(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*proto.Iden
 	} else { // getChildren: no other reads are in a multi
 		var names znode.ChildNames
 		names, code = from.Children(op.GetChildren.Path, ids)
-		b = appendListed(b, names)
+		b = appendChildNames(b, names)
 	}
 	if code != jute.OK && code != jute.MarshallingError {
 		return appendError(b[:mark], code), jute.OK
@@ -126,8 +126,8 @@ func readOne(b []byte, from *znode.TreeView, op *jute.MultiOp, ids []*proto.Iden
 	return b, code
 }
 
-// tooLong reports whether a path is too long for a node, and so also for a watch.
-func (s *session) tooLong(path []byte) bool { return len(path) > s.limits.MaxPath }
+// isPathTooLong reports whether a path is too long for a node, and so also for a watch.
+func (s *session) isPathTooLong(path []byte) bool { return len(path) > s.limits.MaxPath }
 
 func (s *session) getEphemerals(out *stream.Buffer, r *request) jute.Code {
 	var req jute.GetEphemeralsRequest
@@ -156,7 +156,7 @@ func (s *session) addWatch(out *stream.Buffer, r *request) jute.Code {
 	if req.Decode(&d); d.Err() != nil {
 		return jute.MarshallingError
 	}
-	if s.tooLong(req.Path) {
+	if s.isPathTooLong(req.Path) {
 		return jute.BadArguments
 	}
 	code := s.tree.AddWatch(req.Path, req.Mode, s.client)
@@ -191,8 +191,8 @@ func (s *session) whoAmI(out *stream.Buffer, r *request) jute.Code {
 	return jute.OK
 }
 
-// watcher returns the watcher of the session if the request sets a watch, or nil.
-func (s *session) watcher(wanted bool) znode.Watcher {
+// watcherIf returns the watcher of the session if the request sets a watch, or nil.
+func (s *session) watcherIf(wanted bool) znode.Watcher {
 	if !wanted {
 		return nil
 	}
@@ -207,8 +207,8 @@ func appendNames(b []byte, names []string) []byte {
 	return b
 }
 
-// readSetWatches reads either form of the request.
-func (s *session) readSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
+// decodeSetWatches reads either form of the request.
+func (s *session) decodeSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
 	var req jute.SetWatches2
 	d := jute.NewDecoder(r.body)
 	if r.op == jute.OpSetWatches2 {
@@ -222,7 +222,7 @@ func (s *session) readSetWatches(r *request) (*jute.SetWatches2, jute.Code) {
 		return nil, jute.MarshallingError
 	}
 	for _, list := range [][][]byte{req.Data, req.Exist, req.Child, req.Persistent, req.Recursive} {
-		if slices.ContainsFunc(list, s.tooLong) {
+		if slices.ContainsFunc(list, s.isPathTooLong) {
 			return nil, jute.BadArguments
 		}
 	}

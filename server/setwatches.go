@@ -11,73 +11,73 @@ import (
 // parts, with the lock released between them, and one part at a time on the whole server. Each path is looked up and watched in one
 // step, so a change is either missed, and the client gets its event, or meets the watch. Requests after it wait until all are set.
 
-// partPaths is the number of paths in a part: less than a millisecond under the lock.
-const partPaths = 512
+// pathsPerPart is the number of paths in a part: less than a millisecond under the lock.
+const pathsPerPart = 512
 
-// takeSetWatches serves a setWatches.
-func (r *request) takeSetWatches() bool {
-	r.parts = len(r.body) > briefWatches
-	return r.local()
+// handleSetWatches serves a setWatches.
+func (r *request) handleSetWatches() bool {
+	r.inParts = len(r.body) > maxApplyWatchBytes
+	return r.replyLocally()
 }
 
 // startParts serves r, a long setWatches that is the first of the queue, in a goroutine, and answers it. The caller holds the lock.
 func (r *request) startParts() {
 	c := r.c
-	r.working = true
+	r.inProgress = true
 	c.stream.Life.Go(func() {
-		code := r.setParts()
+		code := r.setWatchesInParts()
 		c.srv.cfg.State.RLock()
 		defer c.srv.cfg.State.RUnlock()
 		c.stream.Lock()
 		defer c.stream.Unlock()
-		if c.stream.Closing() {
+		if c.stream.IsClosing() {
 			return
 		}
-		r.code, r.working, r.done = code, false, true
-		c.replies.answerReady(false)
-		c.stream.Count()
+		r.code, r.inProgress, r.isReady = code, false, true
+		c.replies.queueReadyReplies(false)
+		c.stream.UpdateAccount()
 		c.stream.FlushLater()
 	})
 }
 
-// setParts sets the watches of r part by part. It rests between two for as long as the first took, so that others have half of the
+// setWatchesInParts sets the watches of r part by part. It rests between two for as long as the first took, so that others have half of the
 // time at least. After a change of leader many clients have a few hundred watches each, which are one part.
-func (r *request) setParts() jute.Code {
+func (r *request) setWatchesInParts() jute.Code {
 	c := r.c
-	req, code := c.session.readSetWatches(r)
+	req, code := c.session.decodeSetWatches(r)
 	switch {
 	case code != jute.OK:
 		return code
 	case !znode.ValidSetWatches(req):
 		return jute.MarshallingError
 	}
-	for part := cutPart(req, partPaths); part != nil; {
-		next := cutPart(req, partPaths)
+	for part := cutPart(req, pathsPerPart); part != nil; {
+		next := cutPart(req, pathsPerPart)
 		select {
-		case c.srv.turn <- struct{}{}:
+		case c.srv.longRequestTurn <- struct{}{}:
 		case <-c.stream.Life.Context().Done():
 			return jute.OK // nobody gets it
 		}
 		began := time.Now()
-		c.setPart(part)
+		c.setWatchesPart(part)
 		if next != nil {
 			time.Sleep(time.Since(began))
 		}
-		<-c.srv.turn
+		<-c.srv.longRequestTurn
 		part = next
 	}
 	return jute.OK
 }
 
-// setPart sets the watches of a part, and queues the events that the client has missed.
-func (c *conn) setPart(part *jute.SetWatches2) {
+// setWatchesPart sets the watches of a part, and queues the events that the client has missed.
+func (c *conn) setWatchesPart(part *jute.SetWatches2) {
 	c.srv.cfg.State.RLock()
 	defer c.srv.cfg.State.RUnlock()
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	if !c.stream.Closing() {
-		_ = c.watchAgain(part) // it is sound
-		c.stream.Count()
+	if !c.stream.IsClosing() {
+		_ = c.restoreWatches(part) // it is sound
+		c.stream.UpdateAccount()
 		c.stream.FlushLater()
 	}
 }
@@ -101,18 +101,18 @@ func cutPart(req *jute.SetWatches2, most int) *jute.SetWatches2 {
 // setWatches serves both forms of the request, if it is short.
 func (r *request) setWatches() jute.Code {
 	c := r.c
-	req, code := c.session.readSetWatches(r)
+	req, code := c.session.decodeSetWatches(r)
 	if code != jute.OK {
 		return code
 	}
-	return c.watchAgain(req)
+	return c.restoreWatches(req)
 }
 
-// watchAgain queues the events that the client has missed and sets the other watches.
-func (c *conn) watchAgain(req *jute.SetWatches2) jute.Code {
+// restoreWatches queues the events that the client has missed and sets the other watches.
+func (c *conn) restoreWatches(req *jute.SetWatches2) jute.Code {
 	return c.srv.cfg.State.SetWatches(req, c, func(t jute.EventType, path []byte) {
-		if !c.stream.Dead() {
-			c.replies.event(t, string(path), missedZxid)
+		if !c.stream.HasEnded() {
+			c.replies.queueEvent(t, string(path), missedZxid)
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 // A long setWatches is served in parts, between which writes are applied. It misses no change, and its order among the client's
 // requests is that of a short one: after earlier writes, before the reads and the writes that follow.
 func TestLongSetWatches(t *testing.T) {
-	const paths = 4*partPaths + 1
+	const paths = 4*pathsPerPart + 1
 	for _, held := range []bool{false, true} {
 		t.Run(fmt.Sprint("behind a write ", held), func(t *testing.T) {
 			w := newWorld(t, false, nil)
@@ -63,7 +63,7 @@ func TestLongSetWatchesIsRefusedWhole(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()
 	var none [][]byte
-	for i := range 2 * partPaths {
+	for i := range 2 * pathsPerPart {
 		none = append(none, fmt.Append(nil, "/none", i))
 	}
 	body := jute.SetWatches2{Data: [][]byte{}, Exist: none, Child: [][]byte{nil}, Persistent: [][]byte{}, Recursive: [][]byte{}}
@@ -83,7 +83,7 @@ func TestLongSetWatchesIsRefusedWhole(t *testing.T) {
 
 // Others change the tree before the first part of a long setWatches and between two parts. The client hears of what a part has missed.
 func TestLongSetWatchesGivesWay(t *testing.T) {
-	const paths = 3 * partPaths
+	const paths = 3 * pathsPerPart
 	w := newWorld(t, false, nil)
 	c, other := w.connect(), w.connect()
 	other.must(jute.OpCreate, create("/kept", "", 0))
@@ -91,12 +91,12 @@ func TestLongSetWatchesGivesWay(t *testing.T) {
 	for i := range paths {
 		watched = append(watched, fmt.Sprint("/gone", i))
 	}
-	turn := w.srv.turn
+	turn := w.srv.longRequestTurn
 	turn <- struct{}{} // as while another client's part is served
 	c.request(jute.OpSetWatches2, jute.SetWatches2{
 		RelativeZxid: w.zxid(), Data: pathList(watched), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{},
 	})
-	waitFor(t, func() bool { return w.srv.Stats().Outstanding == 1 })
+	waitFor(t, func() bool { return w.srv.Stats().OutstandingRequests == 1 })
 	first, last := watched[1], watched[paths]
 	other.must(jute.OpCreate, create(first, "", 0))
 	waitFor(t, func() bool { // the first part, which watches /kept, is served, and the second one waits for its turn

@@ -28,7 +28,7 @@ func TestShortOfMemoryForUnreadable(t *testing.T) {
 		{"setACL without its version", jute.OpSetACL, list[:len(list)-4], false},
 		{"empty setACL", jute.OpSetACL, nil, false},
 	} {
-		if adds := w.srv.writes.adds(tt.op, tt.body, nil); adds != tt.adds {
+		if adds := w.srv.writeLimits.addsData(tt.op, tt.body, nil); adds != tt.adds {
 			t.Errorf("%s adds data: %t, want %t", tt.name, adds, tt.adds)
 		}
 	}

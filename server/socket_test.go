@@ -35,7 +35,7 @@ func (w *world) unsent() int {
 	n := 0
 	for _, c := range w.srv.conns.all() {
 		c.stream.Lock()
-		n += c.stream.Unsent()
+		n += c.stream.UnsentBytes()
 		c.stream.Unlock()
 	}
 	return n

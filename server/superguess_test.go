@@ -30,7 +30,7 @@ func TestSuperGuess(t *testing.T) {
 		{"no digest", right, func(cfg *Config) { cfg.NoDigest = true }, false, false},
 	} {
 		w := newWorld(t, false, tt.change)
-		if claims, right := w.srv.auth.superGuess(tt.body); claims != tt.claims || right != tt.right {
+		if claims, right := w.srv.authenticator.checkSuperPassword(tt.body); claims != tt.claims || right != tt.right {
 			t.Errorf("%s: claims %t, right %t; want %t, %t", tt.name, claims, right, tt.claims, tt.right)
 		}
 	}

@@ -32,7 +32,7 @@ func TestResumedFirst(t *testing.T) {
 		w.resume(one)
 		w.resume(two)
 		s := w.srv.Stats()
-		if s.Ended["throttled"] != 2 || s.Rejected != 2 || s.Deficit != 4 || s.DropChance != 0 {
+		if s.EndedByReason["throttled"] != 2 || s.RejectedConns != 2 || s.TokenDeficit != 4 || s.DropChance != 0 {
 			t.Errorf("stats %+v, want 2 throttled and 4 tokens missing", s)
 		}
 		time.Sleep(30 * time.Second)

@@ -35,21 +35,21 @@ const (
 )
 
 const (
-	// tlsRecord is the first byte of a TLS handshake. Plain connections begin with a length, whose first
+	// tlsHandshakeByte is the first byte of a TLS handshake. Plain connections begin with a length, whose first
 	// byte is 0, or with a letter.
-	tlsRecord = 22
+	tlsHandshakeByte = 22
 )
 
-// secure is the server's side of TLS.
-type secure struct {
-	cfg        TLS
-	config     *tls.Config
-	slots      *admission.Slots // of handshakes that compute
-	handshakes *admission.HandshakeLimiter[*conn]
-	failures   *admission.LogLimiter
+// tlsAcceptor is the server's side of TLS.
+type tlsAcceptor struct {
+	cfg              TLS
+	tlsConfig        *tls.Config
+	computeSlots     *admission.Slots // of handshakes that compute
+	handshakeLimiter *admission.HandshakeLimiter[*conn]
+	failureLog       *admission.LogLimiter
 }
 
-func newSecure(cfg TLS) (*secure, error) {
+func newSecure(cfg TLS) (*tlsAcceptor, error) {
 	if cfg.Config == nil {
 		return nil, nil
 	}
@@ -58,11 +58,11 @@ func newSecure(cfg TLS) (*secure, error) {
 	}
 	cfg.Detection = cmp.Or(cfg.Detection, DefaultDetection)
 	cfg.Handshakes = cmp.Or(cfg.Handshakes, DefaultHandshakes)
-	s := &secure{cfg: cfg, slots: admission.NewHandshakeSlots(), handshakes: admission.NewHandshakeLimiter[*conn](cfg.Handshakes), failures: admission.NewLogLimiter()}
-	s.config = cfg.Config.Clone()
-	find := s.config.GetConfigForClient
-	s.config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if err := hello.Conn.(*handshakeSocket).begin(); err != nil {
+	s := &tlsAcceptor{cfg: cfg, computeSlots: admission.NewHandshakeSlots(), handshakeLimiter: admission.NewHandshakeLimiter[*conn](cfg.Handshakes), failureLog: admission.NewLogLimiter()}
+	s.tlsConfig = cfg.Config.Clone()
+	find := s.tlsConfig.GetConfigForClient
+	s.tlsConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if err := hello.Conn.(*handshakeSocket).completeHello(); err != nil {
 			return nil, err
 		}
 		if find == nil {
@@ -73,49 +73,49 @@ func newSecure(cfg TLS) (*secure, error) {
 	return s, nil
 }
 
-// takes reports whether connections of a listener may speak TLS. s may be nil.
-func (s *secure) takes(l *listener) bool {
-	return s != nil && (l.secure || s.cfg.Unified)
+// mayServe reports whether connections of a listener may speak TLS. s may be nil.
+func (s *tlsAcceptor) mayServe(l *listener) bool {
+	return s != nil && (l.speaksTLS || s.cfg.Unified)
 }
 
-// secured makes a connection speak TLS if it has to, and reports whether the connection continues. It returns when the
+// startTLS makes a connection speak TLS if it has to, and reports whether the connection continues. It returns when the
 // handshake of TLS is done.
-func (s *secure) secured(c *conn, sock net.Conn) bool {
-	if !s.takes(c.listener) {
+func (s *tlsAcceptor) startTLS(c *conn, sock net.Conn) bool {
+	if !s.mayServe(c.listener) {
 		return true
 	}
-	if !c.listener.secure {
-		c.stream.Limit(min(s.cfg.Detection, c.srv.cfg.Limits.Handshake), handshakeLate)
+	if !c.listener.speaksTLS {
+		c.stream.DropAfter(min(s.cfg.Detection, c.srv.cfg.Limits.Handshake), handshakeLate)
 		first, err := stream.FirstByte(sock)
 		if err != nil {
-			return c.stream.Lost(err)
+			return c.stream.ReadFailed(err)
 		}
-		c.stream.Limit(c.srv.cfg.Limits.Handshake-time.Since(c.stream.Life.Begun()), handshakeLate)
-		if first != tlsRecord {
+		c.stream.DropAfter(c.srv.cfg.Limits.Handshake-time.Since(c.stream.Life.StartedAt()), handshakeLate)
+		if first != tlsHandshakeByte {
 			return true
 		}
 	}
-	return s.shakeHands(c, sock)
+	return s.admitAndHandshake(c, sock)
 }
 
-// shakeHands makes the handshake of TLS, if there is a place for it.
-func (s *secure) shakeHands(c *conn, sock net.Conn) bool {
-	mine, loser := s.handshakes.Admit(c)
+// admitAndHandshake makes the handshake of TLS, if there is a place for it.
+func (s *tlsAcceptor) admitAndHandshake(c *conn, sock net.Conn) bool {
+	mine, loser := s.handshakeLimiter.Admit(c)
 	if mine == nil {
 		c.stream.Drop(tlsCrowded)
-		s.refused(c, admission.ErrFull)
+		s.recordFailure(c, admission.ErrTooManyHandshakes)
 		return false
 	}
 	if loser != nil {
 		loser.Owner().stream.Drop(tlsCrowded)
 	}
-	err := s.handshakeAt(mine, c, sock)
+	err := s.performHandshake(mine, c, sock)
 	if mine.End() {
-		err = admission.ErrCrowded
+		err = admission.ErrDisplaced
 	}
 	if err != nil {
 		c.stream.Drop(tlsFailed) // unless it has ended
-		s.refused(c, err)
+		s.recordFailure(c, err)
 	}
 	return err == nil
 }
@@ -123,11 +123,11 @@ func (s *secure) shakeHands(c *conn, sock net.Conn) bool {
 // tlsState is the state of TLS that operators see.
 type tlsState struct{ version, cipher string }
 
-// handshakeAt makes the handshake of TLS for a client that has a place.
-func (s *secure) handshakeAt(at *admission.Handshake[*conn], c *conn, sock net.Conn) error {
+// performHandshake makes the handshake of TLS for a client that has a place.
+func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, sock net.Conn) error {
 	ctx := c.stream.Life.Context()
-	below := &handshakeSocket{Conn: sock, slots: s.slots, handshake: at, ctx: ctx}
-	own := tls.Server(below, s.config)
+	below := &handshakeSocket{Conn: sock, computeSlots: s.computeSlots, handshake: at, ctx: ctx}
+	own := tls.Server(below, s.tlsConfig)
 	if !c.stream.Wrap(own) {
 		return context.Canceled
 	}
@@ -143,20 +143,20 @@ func (s *secure) handshakeAt(at *admission.Handshake[*conn], c *conn, sock net.C
 	return c.identity.addCertificate(&state)
 }
 
-// refused puts a failed handshake into the audit log, and logs why it failed. It does neither if the client just
+// recordFailure puts a failed handshake into the audit log, and logs why it failed. It does neither if the client just
 // went away, as a probe of the port does, or if the handshake took too long.
-func (s *secure) refused(c *conn, err error) {
+func (s *tlsAcceptor) recordFailure(c *conn, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		return
 	}
-	err = keystore.Explained(err)
-	if !errors.Is(err, admission.ErrFull) && !errors.Is(err, admission.ErrCrowded) { // these say nothing of who the client is
+	err = keystore.ExplainClock(err)
+	if !errors.Is(err, admission.ErrTooManyHandshakes) && !errors.Is(err, admission.ErrDisplaced) { // these say nothing of who the client is
 		c.srv.cfg.Audit.Add(audit.Event{Address: c.addr.String(), Operation: audit.Authenticate, Target: "tls", Result: audit.Failure, Error: err.Error()})
-		if noCertificate(err) {
-			c.srv.cfg.Guesses.Count(c.identity.host, admission.Certificate)
+		if isClientCertificateError(err) {
+			c.srv.cfg.CredentialLimiter.CountFailure(c.identity.host, admission.ClientCertificate)
 		}
 	}
-	if unlogged, due := s.failures.Due(time.Now()); due {
+	if unlogged, due := s.failureLog.AllowLine(time.Now()); due {
 		c.srv.log.Warn("a client's TLS handshake failed", "client", c.addr, "err", err, "unlogged", unlogged)
 	}
 }

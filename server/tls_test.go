@@ -85,12 +85,12 @@ func TestUnifiedPortWaitsForTheFirstByte(t *testing.T) {
 	if _, err := silent.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) < detection {
 		t.Errorf("a client that sends nothing gets %v after %v, want the end after %v", err, time.Since(began), detection)
 	}
-	waitFor(t, func() bool { return w.srv.Stats().Ended["handshake_timeout"] == 1 })
+	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["handshake_timeout"] == 1 })
 }
 
 // inLoop reports whether a loop serves a client's connection.
 func inLoop(w *world, c *client) bool {
-	conn := w.srv.conns.carrier(c.id)
+	conn := w.srv.conns.carrierOf(c.id)
 	conn.stream.Lock()
 	defer conn.stream.Unlock()
 	return conn.stream.State().InLoop
@@ -147,7 +147,7 @@ func TestStrangersKeepNoTurn(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return underWay(w) == strangers })
-	if n := w.srv.secure.slots.Taken(); n != 0 {
+	if n := w.srv.tls.computeSlots.Taken(); n != 0 {
 		t.Errorf("%d turns are held", n)
 	}
 	c, err := a.secureDial(addr)
@@ -162,7 +162,7 @@ func TestStrangersKeepNoTurn(t *testing.T) {
 func TestHandshakesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, config, _ := bubble(t, func(*TLS) {})
-		slots := w.srv.secure.slots
+		slots := w.srv.tls.computeSlots
 		for range slots.Limit() {
 			slots.TryTake()
 		}
@@ -170,7 +170,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 			t.Error("a handshake does not wait for its turn")
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["handshake_timeout"]; n != 1 {
+		if n := w.srv.Stats().EndedByReason["handshake_timeout"]; n != 1 {
 			t.Errorf("%d handshakes took too long, want 1", n)
 		}
 		waits := make(chan error, 1)
@@ -195,7 +195,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 
 // underWay returns how many handshakes have a place.
 func underWay(w *world) int {
-	return w.srv.secure.handshakes.UnderWay()
+	return w.srv.tls.handshakeLimiter.UnderWay()
 }
 
 // bubble returns a world whose clients may connect over TLS in memory, the configuration of these clients, and the
@@ -218,7 +218,7 @@ func bubble(t *testing.T, change func(*TLS)) (w *world, config *tls.Config, log 
 		if err := <-served; err != nil {
 			t.Errorf("ServeTLS: %v", err)
 		}
-		if n, held := underWay(w), w.srv.secure.slots.Taken(); n != 0 || held != 0 {
+		if n, held := underWay(w), w.srv.tls.computeSlots.Taken(); n != 0 || held != 0 {
 			t.Errorf("in the end %d handshakes are under way, and %d have turns", n, held)
 		}
 	})
@@ -254,10 +254,10 @@ func TestSilentClientsLoseTheirPlaces(t *testing.T) {
 			t.Errorf("the one that keeps its place: %v", err)
 		}
 		synctest.Wait()
-		if ended := w.srv.Stats().Ended; ended["max_tls_handshakes"] != 2 || ended["tls_failed"] != 0 {
+		if ended := w.srv.Stats().EndedByReason; ended["max_tls_handshakes"] != 2 || ended["tls_failed"] != 0 {
 			t.Errorf("ended: %v", ended)
 		}
-		if n := strings.Count(log.String(), "a client's TLS handshake failed"); n != 1 || !strings.Contains(log.String(), admission.ErrCrowded.Error()) {
+		if n := strings.Count(log.String(), "a client's TLS handshake failed"); n != 1 || !strings.Contains(log.String(), admission.ErrDisplaced.Error()) {
 			t.Errorf("%d lines:\n%s", n, log)
 		}
 	})
@@ -278,7 +278,7 @@ func TestTooManyHandshakes(t *testing.T) {
 			t.Error("a second handshake is not refused")
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["max_tls_handshakes"]; n != 1 || !strings.Contains(log.String(), admission.ErrFull.Error()) {
+		if n := w.srv.Stats().EndedByReason["max_tls_handshakes"]; n != 1 || !strings.Contains(log.String(), admission.ErrTooManyHandshakes.Error()) {
 			t.Errorf("%d refused, log:\n%s", n, log)
 		}
 		_ = first.Close()
@@ -328,7 +328,7 @@ func TestSlowReadersKeepNoTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n := w.srv.secure.slots.Taken(); n != 0 || underWay(w) != 1 {
+		if n := w.srv.tls.computeSlots.Taken(); n != 0 || underWay(w) != 1 {
 			t.Errorf("%d turns are held, %d handshakes are under way", n, underWay(w))
 		}
 		if n, err := c.Read(make([]byte, 1)); n != 1 {
@@ -342,7 +342,7 @@ func TestSlowReadersKeepNoTurn(t *testing.T) {
 func TestSecondHelloTakesATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, config, log := bubble(t, func(c *TLS) { c.Config.CurvePreferences = []tls.CurveID{tls.CurveP384} })
-		slots := w.srv.secure.slots
+		slots := w.srv.tls.computeSlots
 		config.CurvePreferences = []tls.CurveID{tls.CurveP256, tls.CurveP384}
 		c := tls.Client(&asked{Conn: w.dial(), answers: func() {
 			if n := slots.Taken(); n != 0 {
@@ -401,7 +401,7 @@ func TestHandshakeOfTooManyBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["tls_failed"]; n != 1 || !strings.Contains(log.String(), "the client's TLS handshake has more than 65536 bytes") {
+		if n := w.srv.Stats().EndedByReason["tls_failed"]; n != 1 || !strings.Contains(log.String(), "the client's TLS handshake has more than 65536 bytes") {
 			t.Errorf("%d refused, log:\n%s", n, log)
 		}
 		dial := w.dial
@@ -434,8 +434,8 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 			t.Error("a client without a certificate is served")
 		}
 	}
-	waitFor(t, func() bool { return w.srv.Stats().Ended["tls_failed"] == 3 })
-	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n == 0 || n > 1+int(time.Since(began)/admission.LogPause) || !strings.Contains(log.String(), "client=127.0.0.1:") || !strings.Contains(log.String(), "didn't provide a certificate") {
+	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["tls_failed"] == 3 })
+	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n == 0 || n > 1+int(time.Since(began)/admission.LogInterval) || !strings.Contains(log.String(), "client=127.0.0.1:") || !strings.Contains(log.String(), "didn't provide a certificate") {
 		t.Errorf("%d lines:\n%s", n, &log)
 	}
 	const line = `"address":"127.0.0.1","operation":"authenticate","target":"tls","result":"failure","error":"tls: client didn't provide a certificate"`
@@ -473,7 +473,7 @@ func TestCutAllDoesNotWaitForTLS(t *testing.T) {
 		}
 		waitFor(t, func() bool { return underWay(w) == 0 })
 		began := time.Now()
-		w.srv.CutAll()
+		w.srv.DropAll()
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("it takes %v", took)
 		}

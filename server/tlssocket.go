@@ -26,66 +26,66 @@ const (
 // that sends only a part of a message, or reads nothing, therefore never keeps a turn.
 type handshakeSocket struct {
 	net.Conn
-	slots     *admission.Slots // of handshakes that compute
-	handshake *admission.Handshake[*conn]
-	ctx       context.Context // ends with the client's connection
-	held      atomic.Bool     // has a turn. A goroutine that closes TLS may write, and give it back
+	computeSlots *admission.Slots // of handshakes that compute
+	handshake    *admission.Handshake[*conn]
+	ctx          context.Context // ends with the client's connection
+	hasSlot      atomic.Bool     // has a turn. A goroutine that closes TLS may write, and give it back
 
 	// Only the goroutine that reads uses these.
-	read  int  // bytes
-	begun bool // the client's first message is complete
-	done  bool // the handshake is
+	bytesRead     int  // bytes
+	helloComplete bool // the client's first message is complete
+	handshakeDone bool // the handshake is
 }
 
-// begin is called when the client's first message is complete. It waits for the first turn.
-func (t *handshakeSocket) begin() error {
-	if !t.handshake.Heard() {
-		return admission.ErrCrowded
+// completeHello is called when the client's first message is complete. It waits for the first turn.
+func (t *handshakeSocket) completeHello() error {
+	if !t.handshake.CompleteHello() {
+		return admission.ErrDisplaced
 	}
-	t.begun = true
-	return t.await()
+	t.helloComplete = true
+	return t.takeSlot()
 }
 
-func (t *handshakeSocket) await() error {
-	if err := t.slots.Take(t.ctx); err != nil {
+func (t *handshakeSocket) takeSlot() error {
+	if err := t.computeSlots.Take(t.ctx); err != nil {
 		return err
 	}
-	t.held.Store(true)
+	t.hasSlot.Store(true)
 	return nil
 }
 
-func (t *handshakeSocket) giveBack() {
-	if t.held.CompareAndSwap(true, false) {
-		t.slots.Release()
+func (t *handshakeSocket) releaseSlot() {
+	if t.hasSlot.CompareAndSwap(true, false) {
+		t.computeSlots.Release()
 	}
 }
 
 // finish ends the handshake. From now on, t is only a socket.
 func (t *handshakeSocket) finish() {
-	t.done = true
-	t.giveBack()
+	t.handshakeDone = true
+	t.releaseSlot()
 }
 
 // Read implements net.Conn.
 func (t *handshakeSocket) Read(b []byte) (int, error) {
-	if t.done {
+	if t.handshakeDone {
 		return t.Conn.Read(b)
 	}
-	t.giveBack()
-	left := maxHandshakeBytes - t.read
+	t.releaseSlot()
+	left := maxHandshakeBytes - t.bytesRead
 	if left == 0 {
 		return 0, fmt.Errorf("the client's TLS handshake has more than %d bytes", maxHandshakeBytes)
 	}
 	n, err := t.Conn.Read(b[:min(len(b), left)])
-	t.read += n
-	if err == nil && t.begun {
-		err = t.await()
+	t.bytesRead += n
+	if err == nil && t.helloComplete {
+		err = t.takeSlot()
 	}
 	return n, err
 }
 
 // Write implements net.Conn.
 func (t *handshakeSocket) Write(b []byte) (int, error) {
-	t.giveBack()
+	t.releaseSlot()
 	return t.Conn.Write(b)
 }

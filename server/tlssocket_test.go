@@ -16,24 +16,24 @@ func TestHandshakeWithoutTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := func(ctx context.Context, handshake *admission.Handshake[*conn]) error {
-		socket := &handshakeSocket{slots: s.slots, handshake: handshake, ctx: ctx}
-		_, err := s.config.GetConfigForClient(&tls.ClientHelloInfo{Conn: socket})
-		socket.giveBack()
+		socket := &handshakeSocket{computeSlots: s.computeSlots, handshake: handshake, ctx: ctx}
+		_, err := s.tlsConfig.GetConfigForClient(&tls.ClientHelloInfo{Conn: socket})
+		socket.releaseSlot()
 		return err
 	}
-	first, _ := s.handshakes.Admit(nil)
-	second, loser := s.handshakes.Admit(nil)
+	first, _ := s.handshakeLimiter.Admit(nil)
+	second, loser := s.handshakeLimiter.Admit(nil)
 	if loser != first {
 		t.Fatal("the first client did not lose its place")
 	}
-	if err := begin(t.Context(), first); !errors.Is(err, admission.ErrCrowded) {
+	if err := begin(t.Context(), first); !errors.Is(err, admission.ErrDisplaced) {
 		t.Errorf("a client that has lost its place: %v", err)
 	}
 	if err := begin(t.Context(), second); err != nil {
 		t.Errorf("a client with a place: %v", err)
 	}
-	for range s.slots.Limit() {
-		s.slots.TryTake()
+	for range s.computeSlots.Limit() {
+		s.computeSlots.TryTake()
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// inlineFlushes is the number of connections of each kind that apply writes to itself. A write takes a
+	// maxInlineFlushes is the number of connections of each kind that apply writes to itself. A write takes a
 	// few microseconds, and these clients need not wait until a goroutine runs.
-	inlineFlushes = 8
-	// flushesAtOnce is the number of connections that a goroutine writes to one after the other.
-	flushesAtOnce = 64
+	maxInlineFlushes = 8
+	// connsPerFlusher is the number of connections that a goroutine writes to one after the other.
+	connsPerFlusher = 64
 )
 
 // The kinds of output that a connection may have, in the order of Flush.
@@ -34,8 +34,8 @@ func (u *unflushed) add(c *conn, kind int) {
 	u.conns[kind] = append(u.conns[kind], c)
 }
 
-// take returns and removes the connections.
-func (u *unflushed) take() (conns [kindsOfOutput][]*conn) {
+// takeAll returns and removes the connections.
+func (u *unflushed) takeAll() (conns [kindsOfOutput][]*conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	conns, u.conns = u.conns, conns
@@ -44,12 +44,12 @@ func (u *unflushed) take() (conns [kindsOfOutput][]*conn) {
 
 // flush sends the output of all connections.
 func (u *unflushed) flush() {
-	for _, conns := range u.take() {
-		if len(conns) <= inlineFlushes {
+	for _, conns := range u.takeAll() {
+		if len(conns) <= maxInlineFlushes {
 			flushAll(conns)
 			continue
 		}
-		for part := range slices.Chunk(conns, flushesAtOnce) {
+		for part := range slices.Chunk(conns, connsPerFlusher) {
 			go flushAll(part) // apply continues meanwhile
 		}
 	}

@@ -67,7 +67,7 @@ func TestUnvouchedEnds(t *testing.T) {
 		w.silence(false, nil)
 		idle.must(jute.OpPing) // nothing was to be sent to it meanwhile
 		synctest.Wait()        // the server counts a connection after it has closed it
-		if n := w.srv.Stats().Ended["not_vouched"]; n != 2 {
+		if n := w.srv.Stats().EndedByReason["not_vouched"]; n != 2 {
 			t.Errorf("%d connections counted, want 2", n)
 		}
 	})
@@ -124,10 +124,10 @@ func TestLateCutSparesTheNewConnection(t *testing.T) {
 		old := w.connect()
 		number := w.carrier(old)
 		c := w.resume(old)
-		w.srv.Cut(c.id, number, errors.New("refused, before it came back"))
+		w.srv.DropConnection(c.id, number, errors.New("refused, before it came back"))
 		c.must(jute.OpPing)
 		old.expectClosed()
-		w.srv.Cut(c.id, w.carrier(c), errors.New("refused"))
+		w.srv.DropConnection(c.id, w.carrier(c), errors.New("refused"))
 		c.expectClosed()
 	})
 }
@@ -141,7 +141,7 @@ func TestCutAllWhileApplyHangs(t *testing.T) {
 	defer w.state.Unlock()
 	reads.request(jute.OpExists, exists("/", false))
 	waitFor(t, func() bool { return w.srv.Stats().Received == 3 }) // two handshakes and the request, which its reader is serving now
-	w.srv.CutAll()
+	w.srv.DropAll()
 	for _, c := range []*client{idle, reads} {
 		c.expectClosed()
 	}
@@ -155,11 +155,11 @@ func TestSessionEnds(t *testing.T) {
 			w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{Since: w.since(c)})})
 		},
 		"attached elsewhere": func(w *world, c *client) { w.inject(other, elsewhere(c, 7, w.since(c))) },
-		"cut":                func(w *world, c *client) { w.srv.Cut(c.id, w.carrier(c), errors.New("refused")) },
+		"cut":                func(w *world, c *client) { w.srv.DropConnection(c.id, w.carrier(c), errors.New("refused")) },
 		"restored": func(w *world, _ *client) {
 			w.state.Lock()
 			defer w.state.Unlock()
-			w.srv.Restored()
+			w.srv.StateRestored()
 		},
 	}
 	for name, end := range ends {

@@ -279,7 +279,7 @@ func TestWatchRequestsWait(t *testing.T) {
 	c.request(jute.OpSetWatches2, jute.SetWatches2{
 		Data: [][]byte{}, Exist: pathList([]string{"/a"}), Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{},
 	})
-	waitFor(t, func() bool { return w.srv.Stats().Outstanding == 7 })
+	waitFor(t, func() bool { return w.srv.Stats().OutstandingRequests == 7 })
 	w.release()
 	c.expect(1, jute.OK) // the create fires no watch
 	c.expect(2, jute.OK)
@@ -438,9 +438,9 @@ func TestManyMissedEvents(t *testing.T) {
 		return jute.SetWatches2{Data: pathList(paths), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}
 	}
 	frames, counts := manyWatches(missed)
-	most := stream.MaxHeld // a request that is read once fewer bytes are held may exceed it
+	most := stream.MaxWaitingBytes // a request that is read once fewer bytes are held may exceed it
 	for _, b := range frames {
-		most = max(most, stream.MaxHeld-1+len(b))
+		most = max(most, stream.MaxWaitingBytes-1+len(b))
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -453,8 +453,8 @@ func TestManyMissedEvents(t *testing.T) {
 		synctest.Wait()
 		for _, k := range w.srv.conns.all() {
 			k.stream.Lock()
-			if n := k.stream.Unsent(); n < stream.HighWater || n > 2*stream.HighWater || k.replies.queue.bytes > most {
-				t.Errorf("%d bytes unsent, %d held", n, k.replies.queue.bytes)
+			if n := k.stream.UnsentBytes(); n < stream.HighWater || n > 2*stream.HighWater || k.replies.queue.heldBytes > most {
+				t.Errorf("%d bytes unsent, %d held", n, k.replies.queue.heldBytes)
 			}
 			k.stream.Unlock()
 		}
@@ -479,7 +479,7 @@ func TestManyMissedEvents(t *testing.T) {
 			t.Errorf("%d bytes came", len(rest))
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().Ended["slow_reader"]; n != 1 {
+		if n := w.srv.Stats().EndedByReason["slow_reader"]; n != 1 {
 			t.Errorf("%d slow readers counted, want 1", n)
 		}
 	})

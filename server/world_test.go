@@ -85,7 +85,7 @@ func (m *fakeMember) apply(txns ...*proto.Txn) {
 		panic(err)
 	}
 	if m.srv != nil {
-		m.srv.Flush()
+		m.srv.FlushApplied()
 	}
 }
 
@@ -98,7 +98,7 @@ func (m *fakeMember) NewSession(context.Context) (jute.SessionID, error) {
 	return m.sessions, nil
 }
 
-func (m *fakeMember) OfferSession() (jute.SessionID, bool) {
+func (m *fakeMember) TryNewSession() (jute.SessionID, bool) {
 	if !m.drawn.TryRLock() {
 		return 0, false
 	}
@@ -115,7 +115,7 @@ func (m *fakeMember) Touch(id jute.SessionID, _ time.Duration) {
 	m.touches[id]++
 }
 
-func (m *fakeMember) Vouched(jute.SessionID) bool {
+func (m *fakeMember) IsVouched(jute.SessionID) bool {
 	return !m.mute.Load() // without mu, because the caller may hold it: apply sends queued replies
 }
 
@@ -151,7 +151,7 @@ func (m *fakeMember) Submit(ctx context.Context, txn *proto.Txn, w znode.Waiter)
 	return nil
 }
 
-func (m *fakeMember) Offer(txn *proto.Txn, w znode.Waiter) bool {
+func (m *fakeMember) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stall != nil {
@@ -298,16 +298,18 @@ func (m *fakeMember) TxnDropped(*proto.Txn)                  {}
 func (m *fakeMember) ServerListChanged(znode.ServerList)     {}
 func (m *fakeMember) QuotaExceeded(znode.ExceededQuota)      {}
 
-func (m *fakeMember) SessionAttached(s znode.Session, old znode.SessionOwner) { m.srv.Attached(s, old) }
-func (m *fakeMember) SnapshotRestored()                                       { m.srv.Restored() }
+func (m *fakeMember) SessionAttached(s znode.Session, old znode.SessionOwner) {
+	m.srv.SessionAttached(s, old)
+}
+func (m *fakeMember) SnapshotRestored() { m.srv.StateRestored() }
 
 func (m *fakeMember) SessionClosed(s znode.Session, end znode.SessionEnd) {
-	m.srv.Closed(s, end)
+	m.srv.SessionClosed(s, end)
 }
 
 func (m *fakeMember) SessionSwept(id jute.SessionID, last bool) {
 	if last {
-		m.srv.Swept(id)
+		m.srv.SessionSwept(id)
 	}
 }
 
@@ -383,7 +385,7 @@ func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 		if err := <-done; err != nil {
 			tb.Errorf("Serve: %v", err)
 		}
-		if n := srv.streams.Budget.Used(); n != 0 {
+		if n := srv.streamConfig.Budget.UsedBytes(); n != 0 {
 			tb.Errorf("%d bytes are still counted after all connections have ended", n)
 		}
 	})
@@ -650,9 +652,9 @@ func (r raw) Append(b []byte) []byte { return append(b, r...) }
 // fakeCommands knows two commands: ruok, and stmk, which repeats its argument again and again.
 type fakeCommands struct{}
 
-func (fakeCommands) Known(command string) bool { return command == "ruok" || command == "stmk" }
+func (fakeCommands) IsCommand(command string) bool { return command == "ruok" || command == "stmk" }
 
-func (fakeCommands) Answer(word string, argument io.Reader, w io.Writer) error {
+func (fakeCommands) WriteReply(word string, argument io.Reader, w io.Writer) error {
 	if word == "ruok" {
 		_, err := io.WriteString(w, "imok")
 		return err

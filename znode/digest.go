@@ -118,7 +118,7 @@ func (c *content) digest() uint64 {
 func (r *ServerList) appendTo(p []byte) []byte {
 	p = append(p, r.EnsembleID[:]...)
 	p = appendField(p, uint64(r.Version))
-	return appendField(p, xxhash.Sum64String(r.Servers.Text()))
+	return appendField(p, xxhash.Sum64String(r.Servers.CanonicalText()))
 }
 
 func (m *member) appendTo(p []byte) []byte {

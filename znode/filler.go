@@ -92,7 +92,7 @@ func (f *snapshotBuilder) readServerList() ServerList {
 		return r
 	}
 	var err error
-	if r.Servers, err = serverlist.ParseList(text); err != nil || r.Servers.Text() != text {
+	if r.Servers, err = serverlist.ParseList(text); err != nil || r.Servers.CanonicalText() != text {
 		b.failCorrupt(notCanonical)
 	}
 	return r

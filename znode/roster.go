@@ -47,11 +47,11 @@ func ServerListFromProto(m *proto.Roster) (ServerList, error) {
 
 // ToProto returns the list as a message has it.
 func (r ServerList) ToProto() *proto.Roster {
-	return &proto.Roster{Ensemble: r.EnsembleID[:], Version: r.Version, Servers: r.Servers.Lines()}
+	return &proto.Roster{Ensemble: r.EnsembleID[:], Version: r.Version, Servers: r.Servers.CanonicalLines()}
 }
 
 // ConfigText returns what /zookeeper/config has while the list is this one.
-func (r ServerList) ConfigText() string { return r.Servers.Config(r.Version) }
+func (r ServerList) ConfigText() string { return r.Servers.ConfigText(r.Version) }
 
 // invalidReason returns why a snapshot whose last zxid is this one cannot have the list, or "" if it can.
 func (r *ServerList) invalidReason(zxid int64) (why string) {
@@ -65,7 +65,7 @@ func (r *ServerList) invalidReason(zxid int64) (why string) {
 	case len(r.Servers.Voters()) == 0:
 		return "the list of servers has no participant"
 	}
-	if again, err := serverlist.ParseList(r.Servers.Text()); err != nil || !slices.Equal(again, r.Servers) {
+	if again, err := serverlist.ParseList(r.Servers.CanonicalText()); err != nil || !slices.Equal(again, r.Servers) {
 		return notCanonical
 	}
 	return ""

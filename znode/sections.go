@@ -103,7 +103,7 @@ func (p *sectionWriter) writeServerList() {
 	p.putUint64(uint64(r.Version))
 	if r.Version != 0 {
 		p.putBytes(r.EnsembleID[:])
-		p.putText(r.Servers.Text())
+		p.putText(r.Servers.CanonicalText())
 	}
 }
 

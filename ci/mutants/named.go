@@ -19,7 +19,7 @@ var named = []namedMutant{
 	},
 	{
 		"old handshake tried again", "server/handshake.go",
-		" && time.Since(h.begun) < c.srv.cfg.Tick/2:", ":",
+		" && time.Since(h.startedAt) < c.srv.cfg.Tick/2:", ":",
 		"integration", "TestHalfOpenAttachDoesNotTakeTheSessionBack",
 	},
 	{
@@ -39,7 +39,7 @@ var named = []namedMutant{
 	},
 	{
 		"vouching unchecked", "server/stream/output.go",
-		"if !f.permitted(time.Now()) {", "if false {",
+		"if !f.awaitPermit(time.Now()) {", "if false {",
 		"server", "TestNothingLeavesUnvouched",
 	},
 	{
@@ -359,7 +359,7 @@ var named = []namedMutant{
 	},
 	{
 		"read overtakes the connection's writes", "server/request.go",
-		"	if c.replies.queue.n > 0 || r.parts || long || !c.replies.affords(r) {\n", "	if r.parts || long {\n",
+		"\tif c.replies.queue.n > 0 || r.inParts || long || !c.replies.fitsBudget(r) {\n", "\tif r.inParts || long {\n",
 		"server", "TestOrder",
 	},
 	{
@@ -379,7 +379,7 @@ var named = []namedMutant{
 	},
 	{
 		"clients of a stalled member left where they are", "member/stall.go",
-		"			h.server.CutAll()", "",
+		"\t\t\th.server.DropAll()", "",
 		"integration", "TestStalledLeader",
 	},
 	{
@@ -509,7 +509,7 @@ var named = []namedMutant{
 	},
 	{
 		"lists of a request not added up", "server/bounds.go",
-		"e.lists += size", "e.lists = size",
+		"e.listBytes += size", "e.listBytes = size",
 		"server", "TestWritesWeighTheirLists",
 	},
 	{
@@ -519,7 +519,7 @@ var named = []namedMutant{
 	},
 	{
 		"first frame as long as any other", "server/stream/read.go",
-		"return cfg.MaxFirst", "return cfg.MaxFrame",
+		"return cfg.MaxFirstFrame", "return cfg.MaxFrame",
 		"server", "TestLongFirstFrame",
 	},
 	{
@@ -549,7 +549,7 @@ var named = []namedMutant{
 	},
 	{
 		"clients taken while a drain hands over", "member/drain.go",
-		"d.server.RefuseNew() // a client", "// a client",
+		"d.server.RejectNew() // a client", "// a client",
 		"member", "TestDrainTakesNoClientWhileItHandsOver",
 	},
 	{
@@ -569,12 +569,12 @@ var named = []namedMutant{
 	},
 	{
 		"large reads do not wait for the budget", "server/stream/account.go",
-		"if n < AccountStep {", "if n >= 0 {",
+		"if n < MinAccountChange {", "if n >= 0 {",
 		"server", "TestBudgetOfReplies",
 	},
 	{
 		"overrun budget closes nobody", "server/stream/budget.go",
-		"over := b.used.Load() - b.most; over > 0 {", "over := b.used.Load() - b.most; over > 1<<40 {",
+		"over := b.usedBytes.Load() - b.limit; over > 0 {", "over := b.usedBytes.Load() - b.limit; over > 1<<40 {",
 		"server", "TestBudgetOverrun",
 	},
 	{
@@ -589,17 +589,17 @@ var named = []namedMutant{
 	},
 	{
 		"apply lists long directories", "server/reply.go",
-		"if applying && r.aside && !r.parts {", "if false {",
+		"if applying && r.isSlow && !r.inParts {", "if false {",
 		"server", "TestLongListsAreNotApplysWork",
 	},
 	{
 		"records go to the log unread", "server/operations.go",
-		"{take: (*request).write, record: readDelete}", "{take: (*request).submit}",
+		"{handle: (*request).handleWrite, decodeRecord: decodeDelete}", "{handle: (*request).submit}",
 		"server", "TestEveryOpcode",
 	},
 	{
 		"write overtakes a list that apply has left", "server/queue.go",
-		"q.moves > 0 || q.asides > 0 ||", "q.moves > 0 ||",
+		"q.numReconfigs > 0 || q.numSlow > 0 ||", "q.numReconfigs > 0 ||",
 		"server", "TestLongListsAreNotApplysWork",
 	},
 	{

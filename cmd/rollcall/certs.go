@@ -82,7 +82,7 @@ func (c *certs) make(hosts []string, now time.Time) ([]newFile, error) {
 			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
 		}
 	}
-	if _, err := secretfile.Directory(c.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := secretfile.TrustedDirectory(c.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	ca, files, err := c.authority(now)

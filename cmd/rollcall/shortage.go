@@ -34,18 +34,18 @@ func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 
 // newMemory returns what limits the memory of this process, or nil. It warns of a limit that the process
 // may not live to reach.
-func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.Memory {
+func newMemory(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.MemoryLimiter {
 	limit := memoryLimit(configured, available)
 	if most := available / 100 * softShare; available > 0 && limit > most {
 		log.Warn("memoryLimit is larger than the collector can keep to; the system may kill this process first", "memoryLimit", limit, "most", most)
 	}
-	return admission.NewMemory(limit)
+	return admission.NewMemoryLimiter(limit)
 }
 
 // watchMemory tells m how much memory is in use until ctx ends, and logs when it is full and when it is not
 // any more. What counts is the heap that the last run of the collector has found in use, so garbage does
 // not count.
-func watchMemory(ctx context.Context, m *admission.Memory, log *slog.Logger) {
+func watchMemory(ctx context.Context, m *admission.MemoryLimiter, log *slog.Logger) {
 	if m == nil {
 		return
 	}
@@ -54,12 +54,12 @@ func watchMemory(ctx context.Context, m *admission.Memory, log *slog.Logger) {
 	defer ticker.Stop()
 	next := time.Now() // for the collector
 	for {
-		if now := time.Now(); m.Full() && !now.Before(next) {
+		if now := time.Now(); m.IsFull() && !now.Before(next) {
 			runtime.GC()
 			next = now.Add(max(collectPause, collectShare*time.Since(now)))
 		}
 		metrics.Read(live)
-		if m.Note(int64(live[0].Value.Uint64())) {
+		if m.SetUsed(int64(live[0].Value.Uint64())) {
 			tellMemory(m, log)
 		}
 		select {
@@ -70,9 +70,9 @@ func watchMemory(ctx context.Context, m *admission.Memory, log *slog.Logger) {
 	}
 }
 
-func tellMemory(m *admission.Memory, log *slog.Logger) {
-	limit, used, refused := m.Figures()
-	if m.Full() {
+func tellMemory(m *admission.MemoryLimiter, log *slog.Logger) {
+	limit, used, refused := m.Usage()
+	if m.IsFull() {
 		log.Warn("this member is short of memory: it refuses writes that add data; delete nodes, or give it more memory", "used", used, "memoryLimit", limit)
 		return
 	}

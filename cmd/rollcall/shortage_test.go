@@ -31,7 +31,7 @@ func TestMemoryLimit(t *testing.T) {
 		{config.MemoryLimit{Percent: 75}, 0, 0, false},
 	} {
 		var out bytes.Buffer
-		limit, _, _ := newMemory(tt.configured, tt.available, slog.New(slog.NewTextHandler(&out, nil))).Figures()
+		limit, _, _ := newMemory(tt.configured, tt.available, slog.New(slog.NewTextHandler(&out, nil))).Usage()
 		if warns := strings.Contains(out.String(), "larger than the collector can keep to"); limit != tt.want || warns != tt.warns {
 			t.Errorf("%+v of %d: %d, want %d; warning: %q", tt.configured, tt.available, limit, tt.want, &out)
 		}
@@ -54,15 +54,15 @@ func TestWatchMemory(t *testing.T) {
 	held := make([]byte, 64<<20)
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	m := admission.NewMemory(limit)
-	m.Note(limit + 1) // as a look would, after the collector has run
+	m := admission.NewMemoryLimiter(limit)
+	m.SetUsed(limit + 1) // as a look would, after the collector has run
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go watchMemory(ctx, m, log)
 		defer cancel()
 		synctest.Wait()
-		if _, used, _ := m.Figures(); used < int64(len(held)) || !m.Full() {
-			t.Errorf("%d bytes are in use, %d are held; full: %t", used, len(held), m.Full())
+		if _, used, _ := m.Usage(); used < int64(len(held)) || !m.IsFull() {
+			t.Errorf("%d bytes are in use, %d are held; full: %t", used, len(held), m.IsFull())
 		}
 	})
 	held = nil
@@ -71,14 +71,14 @@ func TestWatchMemory(t *testing.T) {
 		go watchMemory(ctx, m, log)
 		defer cancel()
 		synctest.Wait()
-		if m.Full() {
+		if m.IsFull() {
 			t.Error("memory is not short any more, and full")
 		}
 	})
 	if text := out.String(); strings.Count(text, "enough memory again") != 1 || strings.Contains(text, "this member is short of memory") {
 		t.Errorf("log: %s", text)
 	}
-	m.Note(1 << 40)
+	m.SetUsed(1 << 40)
 	tellMemory(m, log)
 	if !strings.Contains(out.String(), "this member is short of memory") {
 		t.Errorf("log: %s", &out)
@@ -89,20 +89,20 @@ func TestWatchMemory(t *testing.T) {
 // A client can write tens of megabytes in a second, so a fraction of one passes at most before writes are
 // refused.
 func TestWatchMemorySoon(t *testing.T) {
-	m := admission.NewMemory(inUse() + 48<<20)
+	m := admission.NewMemoryLimiter(inUse() + 48<<20)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go watchMemory(ctx, m, slog.New(slog.DiscardHandler))
 		synctest.Wait()
-		if m.Full() {
+		if m.IsFull() {
 			t.Fatal("memory is short at the start")
 		}
 		held := make([]byte, 64<<20)
 		runtime.GC()
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		if !m.Full() {
+		if !m.IsFull() {
 			t.Error("0.2 s after the collector has found 64 MiB more in use, of 48 MiB, memory is not short")
 		}
 		runtime.KeepAlive(held)

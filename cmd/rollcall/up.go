@@ -60,8 +60,8 @@ type upFlags struct {
 	members int
 	ports   []int
 	verbose bool
-	files   *upFiles          // in the data directory
-	memory  *admission.Memory // of all members together
+	files   *upFiles                 // in the data directory
+	memory  *admission.MemoryLimiter // of all members together
 }
 
 // newUp returns the command that runs a whole ensemble in this process, on loopback.

@@ -43,8 +43,8 @@ func (u *upFiles) checkOwned(name string) error {
 		return err
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return fmt.Errorf("%s in %s is neither a file nor a directory (mode %v); remove it, or use another directory", name, u.dir, info.Mode())
-	case secretfile.Owner(info) != os.Geteuid():
-		return fmt.Errorf("%s in %s belongs to the user %d; use a directory of your own", name, u.dir, secretfile.Owner(info))
+	case secretfile.OwnerOf(info) != os.Geteuid():
+		return fmt.Errorf("%s in %s belongs to the user %d; use a directory of your own", name, u.dir, secretfile.OwnerOf(info))
 	}
 	return nil
 }

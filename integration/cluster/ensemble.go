@@ -276,7 +276,7 @@ func (e *Ensemble) text(id uint32) []byte {
 		list = append(list, serverlist.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: host(s.ID, 0), ClientPort: 2181})
 	}
 	slices.SortFunc(list, func(a, b serverlist.Server) int { return int(a.ID) - int(b.ID) })
-	return []byte(list.Config(0))
+	return []byte(list.ConfigText(0))
 }
 
 func clientAddr(id uint32) string { return fmt.Sprintf("m%d:2181", id) }
@@ -597,7 +597,7 @@ func (e *Ensemble) report() {
 		if e.Running(id) {
 			list, version := e.listOf(id)
 			m := e.Member(id)
-			e.t.Logf("member %d: role %q, joining %t, index %d, list %x %q, configuration %v", id, m.Role(), m.Joining(), index(m.State()), version, list.Lines(), m.Configuration())
+			e.t.Logf("member %d: role %q, joining %t, index %d, list %x %q, configuration %v", id, m.Role(), m.Joining(), index(m.State()), version, list.CanonicalLines(), m.Configuration())
 		}
 	}
 }

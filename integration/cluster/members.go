@@ -159,7 +159,7 @@ func (e *Ensemble) Settled() bool {
 
 // follows reports whether a member has applied this list, and its raft has exactly these servers, with the disks that they have now.
 func (e *Ensemble) follows(id uint32, list serverlist.List) bool {
-	if own, _ := e.listOf(id); own == nil || own.Text() != list.Text() {
+	if own, _ := e.listOf(id); own == nil || own.CanonicalText() != list.CanonicalText() {
 		return false
 	}
 	return slices.EqualFunc(e.Member(id).Configuration(), list, func(p quorumwire.Peer, s serverlist.Server) bool {

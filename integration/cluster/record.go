@@ -216,7 +216,7 @@ func (r *record) listed(list znode.ServerList) {
 		return
 	}
 	members := idsOf(list.Servers)
-	text, first := list.Servers.Text(), c.version == 0
+	text, first := list.Servers.CanonicalText(), c.version == 0
 	if text != c.list && !first {
 		c.made++
 	}
@@ -378,8 +378,8 @@ func (l listening) Touch(id jute.SessionID, timeout time.Duration) {
 	l.Member.Touch(id, timeout)
 }
 
-func (l listening) Vouched(id jute.SessionID) bool {
-	ok := l.Member.Vouched(id)
+func (l listening) IsVouched(id jute.SessionID) bool {
+	ok := l.Member.IsVouched(id)
 	l.w.to.Vouched(l.w.now(), l.w.id, id, 0, ok)
 	return ok
 }

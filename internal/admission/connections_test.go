@@ -7,12 +7,12 @@ func TestConnectionLimiter(t *testing.T) {
 	for _, tt := range []struct {
 		most, perAddr int
 		addrs         []string
-		want          []Verdict
+		want          []Decision
 	}{
-		{most: 2, addrs: []string{"a", "b", "c"}, want: []Verdict{Admitted, Admitted, TooMany}},
-		{perAddr: 1, addrs: []string{"a", "a", "b"}, want: []Verdict{Admitted, TooManyOfAddress, Admitted}},
-		{most: 1, perAddr: 1, addrs: []string{"a", "a"}, want: []Verdict{Admitted, TooMany}},
-		{most: -1, perAddr: -1, addrs: []string{"a", "a", "b"}, want: []Verdict{Admitted, Admitted, Admitted}},
+		{most: 2, addrs: []string{"a", "b", "c"}, want: []Decision{Admitted, Admitted, TooManyConnections}},
+		{perAddr: 1, addrs: []string{"a", "a", "b"}, want: []Decision{Admitted, TooManyOfAddress, Admitted}},
+		{most: 1, perAddr: 1, addrs: []string{"a", "a"}, want: []Decision{Admitted, TooManyConnections}},
+		{most: -1, perAddr: -1, addrs: []string{"a", "a", "b"}, want: []Decision{Admitted, Admitted, Admitted}},
 	} {
 		l := NewConnectionLimiter(tt.most, tt.perAddr)
 		for round := range 2 {
@@ -26,8 +26,8 @@ func TestConnectionLimiter(t *testing.T) {
 					l.Release(addr)
 				}
 			}
-			if l.all != 0 || len(l.byAddr) != 0 {
-				t.Errorf("%d connections and %d addresses are left", l.all, len(l.byAddr))
+			if l.numConns != 0 || len(l.connsByAddr) != 0 {
+				t.Errorf("%d connections and %d addresses are left", l.numConns, len(l.connsByAddr))
 			}
 		}
 	}

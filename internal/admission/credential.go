@@ -5,15 +5,15 @@ type Credential uint8
 
 // These are the kinds.
 const (
-	Token       Credential = iota // the token of administrators, over HTTP
-	Password                      // the super user's password, over HTTP
-	Super                         // the super user's password, in an auth packet
-	SASL                          // a login by SASL
-	Certificate                   // a client's certificate
-	kinds
+	AdminToken        Credential = iota // the token of administrators, over HTTP
+	AdminPassword                       // the super user's password, over HTTP
+	SuperPassword                       // the super user's password, in an auth packet
+	SASLLogin                           // a login by SASL
+	ClientCertificate                   // a client's certificate
+	numCredentials
 )
 
-var kindNames = [kinds]string{Token: "token", Password: "password", Super: "super", SASL: "sasl", Certificate: "certificate"}
+var credentialNames = [numCredentials]string{AdminToken: "token", AdminPassword: "password", SuperPassword: "super", SASLLogin: "sasl", ClientCertificate: "certificate"}
 
 // String returns the name of the kind in metrics and in the log.
-func (k Credential) String() string { return kindNames[k] }
+func (k Credential) String() string { return credentialNames[k] }

@@ -20,27 +20,27 @@ const (
 	// freeFailures is the number of failures of an address after which it is slowed: more than a person who mistypes
 	// a password needs, and too few to guess anything.
 	freeFailures = 10
-	// pause is the time between two attempts of a slowed address, and the time in which it gets back one free failure.
+	// attemptInterval is the time between two attempts of a slowed address, and the time in which it gets back one free failure.
 	// That is at most 86,400 guesses in a day. Without it, one connection made thousands in a second.
-	pause = time.Second
+	attemptInterval = time.Second
 	// MaxAttemptWait is the longest wait of an attempt. If an attempt would have to wait longer, it is rejected at once. So
 	// at most three attempts of an address wait.
-	MaxAttemptWait = 3 * pause
-	// maxWaiting limits the attempts of all addresses that wait. Each of them occupies a goroutine of its
+	MaxAttemptWait = 3 * attemptInterval
+	// maxWaitingAttempts limits the attempts of all addresses that wait. Each of them occupies a goroutine of its
 	// connection. Further ones are rejected at once.
-	maxWaiting = 64
+	maxWaitingAttempts = 64
 	// maxAddresses is the number of addresses that are remembered. They have about 1 MB.
 	maxAddresses = 4096
 	// networkBits are those of an IPv6 address that tell networks apart. A network counts as one address, because
 	// a user who has one of its addresses usually has all of them.
 	networkBits = 64
 
-	// linePause is the least time between two lines of the log about one address.
-	linePause = time.Minute
-	// maxLines is the number of lines about all addresses at once, and linesPause the time after which there may
+	// addressLineInterval is the least time between two lines of the log about one address.
+	addressLineInterval = time.Minute
+	// lineBurst is the number of lines about all addresses at once, and linesPause the time after which there may
 	// be one more. A stranger with many addresses leaves 28,800 lines in a day.
-	maxLines   = 20
-	linesPause = 3 * time.Second
+	lineBurst    = 20
+	lineInterval = 3 * time.Second
 )
 
 // ErrSlowed is the error of an attempt that was rejected without a check.
@@ -56,136 +56,136 @@ var ErrSlowed = errors.New("too many failed credentials from this address; try a
 //
 // Make one with NewCredentialLimiter. It is safe for concurrent use. A nil *CredentialLimiter slows nobody and counts nothing.
 type CredentialLimiter struct {
-	log              *slog.Logger
-	failed           [kinds]atomic.Uint64
-	waited, rejected atomic.Uint64
+	log                    *slog.Logger
+	failedByKind           [numCredentials]atomic.Uint64
+	numWaited, numRejected atomic.Uint64
 
-	mu        sync.Mutex
-	addresses map[string]*list.Element
-	recent    *list.List // of *address, the one with the latest failure first
-	waiting   int        // attempts
-	lines     *rate.Limiter
-	skipped   int // lines that were due and not written
+	mu            sync.Mutex
+	addresses     map[string]*list.Element
+	byLastFailure *list.List // of *address, the one with the latest failure first
+	numWaiting    int        // attempts
+	lineLimiter   *rate.Limiter
+	skippedLines  int // lines that were due and not written
 }
 
-// address records the failures of an address.
-type address struct {
-	name     string
-	tokens   *rate.Limiter // one for each failure that is free
-	logged   time.Time     // the time of its last line
-	failures int           // since then
+// addressRecord records the failures of an address.
+type addressRecord struct {
+	name             string
+	failureTokens    *rate.Limiter // one for each failure that is free
+	lastLogged       time.Time     // the time of its last line
+	unloggedFailures int           // since then
 }
 
 // NewCredentialLimiter returns an empty CredentialLimiter. The default of logger discards lines.
 func NewCredentialLimiter(logger *slog.Logger) *CredentialLimiter {
 	return &CredentialLimiter{
-		log: cmp.Or(logger, slog.New(slog.DiscardHandler)), addresses: map[string]*list.Element{}, recent: list.New(),
-		lines: rate.NewLimiter(rate.Every(linesPause), maxLines),
+		log: cmp.Or(logger, slog.New(slog.DiscardHandler)), addresses: map[string]*list.Element{}, byLastFailure: list.New(),
+		lineLimiter: rate.NewLimiter(rate.Every(lineInterval), lineBurst),
 	}
 }
 
 // Attempt is a credential that is about to be checked.
 type Attempt struct {
-	table   *CredentialLimiter
-	host    string
-	address *address // nil: no credential of it failed lately
-	slowed  bool
-	paid    bool // it has waited for its turn
+	limiter  *CredentialLimiter
+	host     string
+	record   *addressRecord // nil: no credential of it failed lately
+	slowed   bool
+	tookTurn bool // it has waited for its turn
 }
 
-// Begin returns an attempt of an address, which has no port. If it is slowed, the caller must call Wait before it checks the credential.
-func (t *CredentialLimiter) Begin(host string) Attempt {
+// BeginAttempt returns an attempt of an address, which has no port. If it is slowed, the caller must call Wait before it checks the credential.
+func (t *CredentialLimiter) BeginAttempt(host string) Attempt {
 	if t == nil {
 		return Attempt{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := Attempt{table: t, host: host}
-	if e := t.addresses[nameOf(host)]; e != nil {
-		a.address = e.Value.(*address)
-		a.slowed = a.address.tokens.Tokens() < 1
+	a := Attempt{limiter: t, host: host}
+	if e := t.addresses[addressKey(host)]; e != nil {
+		a.record = e.Value.(*addressRecord)
+		a.slowed = a.record.failureTokens.Tokens() < 1
 	}
 	return a
 }
 
-// Slowed reports whether the attempt must wait.
-func (a *Attempt) Slowed() bool { return a.slowed }
+// IsSlowed reports whether the attempt must wait.
+func (a *Attempt) IsSlowed() bool { return a.slowed }
 
-// Wait waits until it is the turn of a slowed attempt, for at most longest or MaxAttemptWait. It returns ErrSlowed at once if that is too
+// AwaitTurn waits until it is the turn of a slowed attempt, for at most longest or MaxAttemptWait. It returns ErrSlowed at once if that is too
 // short, and the error of ctx if it ends.
-func (a *Attempt) Wait(ctx context.Context, longest time.Duration) error {
+func (a *Attempt) AwaitTurn(ctx context.Context, longest time.Duration) error {
 	if !a.slowed {
 		return nil
 	}
-	t := a.table
-	wait, ok := t.reserve(a.address, min(longest, MaxAttemptWait))
+	t := a.limiter
+	wait, ok := t.reserveTurn(a.record, min(longest, MaxAttemptWait))
 	if !ok {
-		t.rejected.Add(1)
+		t.numRejected.Add(1)
 		return ErrSlowed
 	}
-	defer t.release()
-	a.paid = true
+	defer t.releaseTurn()
+	a.tookTurn = true
 	turn := time.NewTimer(wait)
 	defer turn.Stop()
 	select {
 	case <-turn.C:
-		t.waited.Add(1)
+		t.numWaited.Add(1)
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// reserve takes the next turn of an address, and returns the time until then. If that is longer than longest, or too many attempts
+// reserveTurn takes the next turn of an address, and returns the time until then. If that is longer than longest, or too many attempts
 // wait, it takes no turn and returns false.
-func (t *CredentialLimiter) reserve(a *address, longest time.Duration) (wait time.Duration, ok bool) {
+func (t *CredentialLimiter) reserveTurn(a *addressRecord, longest time.Duration) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.waiting >= maxWaiting {
+	if t.numWaiting >= maxWaitingAttempts {
 		return 0, false
 	}
-	turn := a.tokens.Reserve()
+	turn := a.failureTokens.Reserve()
 	if wait = turn.Delay(); wait > longest {
 		turn.Cancel()
 		return 0, false
 	}
-	t.waiting++
+	t.numWaiting++
 	return wait, true
 }
 
-func (t *CredentialLimiter) release() {
+func (t *CredentialLimiter) releaseTurn() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.waiting--
+	t.numWaiting--
 }
 
-// Failed records that the credential was wrong.
-func (a *Attempt) Failed(kind Credential) {
-	if a.table != nil {
-		a.table.note(a.host, kind, !a.paid)
+// RecordFailure records that the credential was wrong.
+func (a *Attempt) RecordFailure(kind Credential) {
+	if a.limiter != nil {
+		a.limiter.recordFailure(a.host, kind, !a.tookTurn)
 	}
 }
 
-// Count counts and logs a failure that slows nobody.
-func (t *CredentialLimiter) Count(host string, kind Credential) {
+// CountFailure counts and logs a failure that slows nobody.
+func (t *CredentialLimiter) CountFailure(host string, kind Credential) {
 	if t != nil {
-		t.note(host, kind, false)
+		t.recordFailure(host, kind, false)
 	}
 }
 
-// note counts a failure, and logs it if a line is due. If takes is set, it takes a free failure from the address.
-func (t *CredentialLimiter) note(host string, kind Credential, takes bool) {
-	t.failed[kind].Add(1)
+// recordFailure counts a failure, and logs it if a line is due. If takes is set, it takes a free failure from the address.
+func (t *CredentialLimiter) recordFailure(host string, kind Credential, takes bool) {
+	t.failedByKind[kind].Add(1)
 	t.mu.Lock()
-	a := t.find(nameOf(host))
+	a := t.findAddress(addressKey(host))
 	if takes {
-		a.tokens.Allow() // if several fail at the same time, one of them may find none
+		a.failureTokens.Allow() // if several fail at the same time, one of them may find none
 	}
-	a.failures++
-	failures, slowed, due := a.failures, a.tokens.Tokens() < 1, t.due(a)
-	skipped := t.skipped
+	a.unloggedFailures++
+	failures, slowed, due := a.unloggedFailures, a.failureTokens.Tokens() < 1, t.lineDue(a)
+	skipped := t.skippedLines
 	if due {
-		a.failures, t.skipped = 0, 0
+		a.unloggedFailures, t.skippedLines = 0, 0
 	}
 	t.mu.Unlock()
 	if due {
@@ -193,67 +193,67 @@ func (t *CredentialLimiter) note(host string, kind Credential, takes bool) {
 	}
 }
 
-// find returns an address as the one with the latest failure. If it is not in the table, it gets a place there. The caller
+// findAddress returns an address as the one with the latest failure. If it is not in the table, it gets a place there. The caller
 // holds the lock.
-func (t *CredentialLimiter) find(name string) *address {
+func (t *CredentialLimiter) findAddress(name string) *addressRecord {
 	if e := t.addresses[name]; e != nil {
-		t.recent.MoveToFront(e)
-		return e.Value.(*address)
+		t.byLastFailure.MoveToFront(e)
+		return e.Value.(*addressRecord)
 	}
 	if len(t.addresses) >= maxAddresses {
-		oldest := t.recent.Back()
-		delete(t.addresses, t.recent.Remove(oldest).(*address).name)
+		oldest := t.byLastFailure.Back()
+		delete(t.addresses, t.byLastFailure.Remove(oldest).(*addressRecord).name)
 	}
-	a := &address{name: name, tokens: rate.NewLimiter(rate.Every(pause), freeFailures)}
-	t.addresses[name] = t.recent.PushFront(a)
+	a := &addressRecord{name: name, failureTokens: rate.NewLimiter(rate.Every(attemptInterval), freeFailures)}
+	t.addresses[name] = t.byLastFailure.PushFront(a)
 	return a
 }
 
-// due reports whether a failure of a leaves a line now. The caller holds the lock.
-func (t *CredentialLimiter) due(a *address) bool {
+// lineDue reports whether a failure of a leaves a line now. The caller holds the lock.
+func (t *CredentialLimiter) lineDue(a *addressRecord) bool {
 	now := time.Now()
-	if !a.logged.IsZero() && now.Sub(a.logged) < linePause {
+	if !a.lastLogged.IsZero() && now.Sub(a.lastLogged) < addressLineInterval {
 		return false
 	}
-	a.logged = now
-	if !t.lines.Allow() {
-		t.skipped++
+	a.lastLogged = now
+	if !t.lineLimiter.Allow() {
+		t.skippedLines++
 		return false
 	}
 	return true
 }
 
-// Counts returns the numbers of failures by kind.
-func (t *CredentialLimiter) Counts() map[string]uint64 {
-	counts := make(map[string]uint64, kinds)
-	for k := range kinds {
+// FailureCounts returns the numbers of failures by kind.
+func (t *CredentialLimiter) FailureCounts() map[string]uint64 {
+	counts := make(map[string]uint64, numCredentials)
+	for k := range numCredentials {
 		counts[k.String()] = 0
 		if t != nil {
-			counts[k.String()] = t.failed[k].Load()
+			counts[k.String()] = t.failedByKind[k].Load()
 		}
 	}
 	return counts
 }
 
-// Slowed returns the numbers of attempts that waited for their turn, and of those that were rejected.
-func (t *CredentialLimiter) Slowed() (waited, rejected uint64) {
+// SlowedCounts returns the numbers of attempts that waited for their turn, and of those that were rejected.
+func (t *CredentialLimiter) SlowedCounts() (waited, rejected uint64) {
 	if t == nil {
 		return 0, 0
 	}
-	return t.waited.Load(), t.rejected.Load()
+	return t.numWaited.Load(), t.numRejected.Load()
 }
 
-// nameOf returns the name under which an address is counted. All loopback addresses have one, because every user of this machine
+// addressKey returns the name under which an address is counted. All loopback addresses have one, because every user of this machine
 // has all of them.
-func nameOf(host string) string {
+func addressKey(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsLoopback() {
 		return "loopback"
 	}
-	return Network(host)
+	return NetworkOf(host)
 }
 
-// Network returns the network of an IPv6 address, and every other address as it is.
-func Network(host string) string {
+// NetworkOf returns the network of an IPv6 address, and every other address as it is.
+func NetworkOf(host string) string {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || ip.Unmap().Is4() {
 		return host
@@ -266,11 +266,11 @@ func Network(host string) string {
 func (t *CredentialLimiter) NativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.CounterBy("rollcall_credentials_failed_total", "kind",
-			"credentials of administrators and clients that were wrong, and certificates of clients that were missing or wrong", t.Counts),
+			"credentials of administrators and clients that were wrong, and certificates of clients that were missing or wrong", t.FailureCounts),
 		metrics.CounterBy("rollcall_credentials_slowed_total", "outcome",
 			"credentials that were checked later, or were rejected without a check, because too many from their address were wrong",
 			func() map[string]uint64 {
-				waited, rejected := t.Slowed()
+				waited, rejected := t.SlowedCounts()
 				return map[string]uint64{"waited": waited, "rejected": rejected}
 			}),
 	}

@@ -17,11 +17,11 @@ import (
 func guess(t *testing.T, table *CredentialLimiter, host string) (time.Duration, error) {
 	t.Helper()
 	begun := time.Now()
-	a := table.Begin(host)
-	if err := a.Wait(t.Context(), MaxAttemptWait); err != nil {
+	a := table.BeginAttempt(host)
+	if err := a.AwaitTurn(t.Context(), MaxAttemptWait); err != nil {
 		return time.Since(begun), err
 	}
-	a.Failed(Token)
+	a.RecordFailure(AdminToken)
 	return time.Since(begun), nil
 }
 
@@ -31,18 +31,18 @@ func TestSlowed(t *testing.T) {
 		table := NewCredentialLimiter(nil)
 		for i := range 3 * freeFailures {
 			waited, err := guess(t, table, "10.0.0.1")
-			if want := time.Duration(min(max(i-freeFailures+1, 0), 1)) * pause; waited.Round(time.Millisecond) != want || err != nil {
+			if want := time.Duration(min(max(i-freeFailures+1, 0), 1)) * attemptInterval; waited.Round(time.Millisecond) != want || err != nil {
 				t.Errorf("attempt %d waited %v, want %v: %v", i, waited, want, err)
 			}
 		}
-		if a := table.Begin("10.0.0.2"); a.Slowed() {
+		if a := table.BeginAttempt("10.0.0.2"); a.IsSlowed() {
 			t.Error("another address is slowed")
 		}
-		if n := table.Counts()["token"]; n != 3*freeFailures {
+		if n := table.FailureCounts()["token"]; n != 3*freeFailures {
 			t.Errorf("%d failures were counted", n)
 		}
-		time.Sleep(pause)
-		if a := table.Begin("10.0.0.1"); a.Slowed() {
+		time.Sleep(attemptInterval)
+		if a := table.BeginAttempt("10.0.0.1"); a.IsSlowed() {
 			t.Error("the address is slowed although nothing failed for a while")
 		}
 	})
@@ -56,7 +56,7 @@ func fail(t *testing.T, table *CredentialLimiter, host string) {
 			t.Fatal(err)
 		}
 	}
-	if a := table.Begin(host); !a.Slowed() {
+	if a := table.BeginAttempt(host); !a.IsSlowed() {
 		t.Fatalf("%s is not slowed", host)
 	}
 }
@@ -68,8 +68,8 @@ func TestRightCredentialWaits(t *testing.T) {
 		fail(t, table, "10.0.0.1")
 		for range 2 {
 			begun := time.Now()
-			a := table.Begin("10.0.0.1")
-			if err := a.Wait(t.Context(), MaxAttemptWait); err != nil || time.Since(begun).Round(time.Millisecond) != pause {
+			a := table.BeginAttempt("10.0.0.1")
+			if err := a.AwaitTurn(t.Context(), MaxAttemptWait); err != nil || time.Since(begun).Round(time.Millisecond) != attemptInterval {
 				t.Errorf("%v after %v", err, time.Since(begun))
 			}
 		}
@@ -80,7 +80,7 @@ func TestRightCredentialWaits(t *testing.T) {
 func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := NewCredentialLimiter(nil)
-		const hosts, each = 2 * maxWaiting, 10
+		const hosts, each = 2 * maxWaitingAttempts, 10
 		for i := range hosts {
 			fail(t, table, fmt.Sprint("10.0.1.", i))
 		}
@@ -95,22 +95,22 @@ func TestWaitsAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		table.mu.Lock()
-		waiting := table.waiting
+		waiting := table.numWaiting
 		table.mu.Unlock()
-		if waiting != maxWaiting {
-			t.Errorf("%d attempts wait, want %d", waiting, maxWaiting)
+		if waiting != maxWaitingAttempts {
+			t.Errorf("%d attempts wait, want %d", waiting, maxWaitingAttempts)
 		}
 		all.Wait()
-		if waited, rejected := table.Slowed(); waited != maxWaiting || waited+rejected != hosts*each {
+		if waited, rejected := table.SlowedCounts(); waited != maxWaitingAttempts || waited+rejected != hosts*each {
 			t.Errorf("%d waited, and %d were rejected", waited, rejected)
 		}
-		if a := table.Begin("10.0.1.1"); a.Slowed() {
-			if err := a.Wait(t.Context(), pause/2); !errors.Is(err, ErrSlowed) {
+		if a := table.BeginAttempt("10.0.1.1"); a.IsSlowed() {
+			if err := a.AwaitTurn(t.Context(), attemptInterval/2); !errors.Is(err, ErrSlowed) {
 				t.Errorf("an attempt that must be short: %v", err)
 			}
 		}
-		if table.waiting != 0 {
-			t.Errorf("%d attempts still wait", table.waiting)
+		if table.numWaiting != 0 {
+			t.Errorf("%d attempts still wait", table.numWaiting)
 		}
 	})
 }
@@ -125,18 +125,18 @@ func TestTurnsOfOneAddress(t *testing.T) {
 			all.Go(func() { _, _ = guess(t, table, "10.0.0.1") })
 		}
 		all.Wait()
-		if waited, rejected := table.Slowed(); waited != uint64(MaxAttemptWait/pause) || rejected != 100-waited {
+		if waited, rejected := table.SlowedCounts(); waited != uint64(MaxAttemptWait/attemptInterval) || rejected != 100-waited {
 			t.Errorf("%d waited, and %d were rejected", waited, rejected)
 		}
-		if waited, err := guess(t, table, "10.0.0.1"); err != nil || waited.Round(time.Millisecond) != pause {
+		if waited, err := guess(t, table, "10.0.0.1"); err != nil || waited.Round(time.Millisecond) != attemptInterval {
 			t.Errorf("after those that were rejected, one waits for %v: %v", waited, err)
 		}
-		for range MaxAttemptWait / pause {
+		for range MaxAttemptWait / attemptInterval {
 			all.Go(func() { _, _ = guess(t, table, "10.0.0.1") })
 		}
 		synctest.Wait()
-		a := table.Begin("10.0.0.1")
-		if err := a.Wait(t.Context(), time.Hour); !errors.Is(err, ErrSlowed) {
+		a := table.BeginAttempt("10.0.0.1")
+		if err := a.AwaitTurn(t.Context(), time.Hour); !errors.Is(err, ErrSlowed) {
 			t.Errorf("an attempt that may wait for an hour: %v", err)
 		}
 		all.Wait()
@@ -150,12 +150,12 @@ func TestWaitEnds(t *testing.T) {
 		fail(t, table, "10.0.0.1")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		a := table.Begin("10.0.0.1")
-		if err := a.Wait(ctx, MaxAttemptWait); !errors.Is(err, context.Canceled) {
+		a := table.BeginAttempt("10.0.0.1")
+		if err := a.AwaitTurn(ctx, MaxAttemptWait); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if table.waiting != 0 {
-			t.Errorf("%d attempts wait", table.waiting)
+		if table.numWaiting != 0 {
+			t.Errorf("%d attempts wait", table.numWaiting)
 		}
 	})
 }
@@ -167,17 +167,17 @@ func TestTableIsBounded(t *testing.T) {
 		fail(t, table, "first")
 		fail(t, table, "second")
 		for i := range maxAddresses - 2 {
-			table.Count(fmt.Sprint("host", i), SASL)
+			table.CountFailure(fmt.Sprint("host", i), SASLLogin)
 		}
-		table.Count("first", SASL)
-		table.Count("one more", SASL)
-		if len(table.addresses) != maxAddresses || table.recent.Len() != maxAddresses {
+		table.CountFailure("first", SASLLogin)
+		table.CountFailure("one more", SASLLogin)
+		if len(table.addresses) != maxAddresses || table.byLastFailure.Len() != maxAddresses {
 			t.Errorf("%d addresses", len(table.addresses))
 		}
-		if a := table.Begin("first"); !a.Slowed() {
+		if a := table.BeginAttempt("first"); !a.IsSlowed() {
 			t.Error("an address that failed lately is forgotten")
 		}
-		if a := table.Begin("second"); a.Slowed() {
+		if a := table.BeginAttempt("second"); a.IsSlowed() {
 			t.Error("the address whose failures are the longest ago is still there")
 		}
 	})
@@ -196,23 +196,23 @@ func TestLines(t *testing.T) {
 		if all := lines(); len(all) != 1 || !strings.Contains(all[0], `level=WARN msg="credentials failed" address=10.0.0.1 kind=token failures=1 slowed=false unlogged=0`) {
 			t.Errorf("lines %q", all)
 		}
-		time.Sleep(linePause)
+		time.Sleep(addressLineInterval)
 		fail(t, table, "10.0.0.1")
 		if all := lines(); len(all) != 1 || !strings.Contains(all[0], `failures=10 slowed=false`) {
 			t.Errorf("a minute later %q", all)
 		}
-		for i := range 10 * maxLines {
-			table.Count(fmt.Sprint("10.0.2.", i), Certificate)
+		for i := range 10 * lineBurst {
+			table.CountFailure(fmt.Sprint("10.0.2.", i), ClientCertificate)
 		}
-		if all := lines(); len(all) != maxLines-1 {
+		if all := lines(); len(all) != lineBurst-1 {
 			t.Errorf("%d lines about many addresses", len(all))
 		}
-		time.Sleep(linePause)
-		table.Count("10.0.3.1", Super)
+		time.Sleep(addressLineInterval)
+		table.CountFailure("10.0.3.1", SuperPassword)
 		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "kind=super failures=1 slowed=false unlogged=181") {
 			t.Errorf("after many addresses %q", all)
 		}
-		table.Count("10.0.3.2", Super)
+		table.CountFailure("10.0.3.2", SuperPassword)
 		if all := lines(); len(all) != 1 || !strings.Contains(all[0], "unlogged=0") {
 			t.Errorf("after those that were not logged had been named %q", all)
 		}
@@ -224,14 +224,14 @@ func TestLinesComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		table := NewCredentialLimiter(slog.New(slog.NewTextHandler(&out, nil)))
-		for i := range maxLines + 1 {
-			table.Count(fmt.Sprint("10.0.2.", i), Certificate)
+		for i := range lineBurst + 1 {
+			table.CountFailure(fmt.Sprint("10.0.2.", i), ClientCertificate)
 		}
 		out.Reset()
 		for i := range 3 {
-			time.Sleep(linesPause)
-			table.Count(fmt.Sprint("10.0.3.", i), Certificate)
-			table.Count(fmt.Sprint("10.0.4.", i), Certificate)
+			time.Sleep(lineInterval)
+			table.CountFailure(fmt.Sprint("10.0.3.", i), ClientCertificate)
+			table.CountFailure(fmt.Sprint("10.0.4.", i), ClientCertificate)
 		}
 		if n := strings.Count(out.String(), "\n"); n != 3 {
 			t.Errorf("%d lines in 3 pauses:\n%s", n, out.String())
@@ -244,9 +244,9 @@ func TestCountSlowsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := NewCredentialLimiter(nil)
 		for range 3 * freeFailures {
-			table.Count("10.0.0.1", SASL)
+			table.CountFailure("10.0.0.1", SASLLogin)
 		}
-		if a := table.Begin("10.0.0.1"); a.Slowed() {
+		if a := table.BeginAttempt("10.0.0.1"); a.IsSlowed() {
 			t.Error("the address is slowed")
 		}
 	})
@@ -257,13 +257,13 @@ func TestTurnIsPaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := NewCredentialLimiter(nil)
 		fail(t, table, "10.0.0.1")
-		a := table.Begin("10.0.0.1")
-		if err := a.Wait(t.Context(), MaxAttemptWait); err != nil {
+		a := table.BeginAttempt("10.0.0.1")
+		if err := a.AwaitTurn(t.Context(), MaxAttemptWait); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(pause)
-		a.Failed(Token)
-		if next := table.Begin("10.0.0.1"); next.Slowed() {
+		time.Sleep(attemptInterval)
+		a.RecordFailure(AdminToken)
+		if next := table.BeginAttempt("10.0.0.1"); next.IsSlowed() {
 			t.Error("the failure has taken a second turn")
 		}
 	})
@@ -271,7 +271,7 @@ func TestTurnIsPaidOnce(t *testing.T) {
 
 // The bounds are those of the documentation.
 func TestBounds(t *testing.T) {
-	if freeFailures != 10 || pause != time.Second || MaxAttemptWait != 3*time.Second || maxWaiting != 64 || maxAddresses != 4096 || linePause != time.Minute || maxLines != 20 || linesPause != 3*time.Second {
+	if freeFailures != 10 || attemptInterval != time.Second || MaxAttemptWait != 3*time.Second || maxWaitingAttempts != 64 || maxAddresses != 4096 || addressLineInterval != time.Minute || lineBurst != 20 || lineInterval != 3*time.Second {
 		t.Error("a bound has changed: change docs/security.md, docs/dev/limits.md and this test with it")
 	}
 }
@@ -282,7 +282,7 @@ func TestNames(t *testing.T) {
 		"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "::ffff:10.0.0.1", "2001:db8:1:2:3::4": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
 		"127.0.0.1": "loopback", "::ffff:127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "pipe": "pipe", "": "",
 	} {
-		if got := nameOf(host); got != want {
+		if got := addressKey(host); got != want {
 			t.Errorf("%s counts as %s, want %s", host, got, want)
 		}
 	}
@@ -291,13 +291,13 @@ func TestNames(t *testing.T) {
 // Without a table nobody is slowed.
 func TestNoTable(t *testing.T) {
 	var table *CredentialLimiter
-	a := table.Begin("10.0.0.1")
-	if err := a.Wait(t.Context(), 0); err != nil || a.Slowed() {
+	a := table.BeginAttempt("10.0.0.1")
+	if err := a.AwaitTurn(t.Context(), 0); err != nil || a.IsSlowed() {
 		t.Error(err)
 	}
-	a.Failed(SASL)
-	table.Count("10.0.0.1", SASL)
-	if waited, rejected := table.Slowed(); waited+rejected+table.Counts()["sasl"] != 0 {
+	a.RecordFailure(SASLLogin)
+	table.CountFailure("10.0.0.1", SASLLogin)
+	if waited, rejected := table.SlowedCounts(); waited+rejected+table.FailureCounts()["sasl"] != 0 {
 		t.Error("failures are counted")
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 // The errors of clients whose handshake is not admitted.
 var (
-	ErrCrowded = errors.New("too many TLS handshakes are under way, and this client's first message was incomplete for longest")
-	ErrFull    = errors.New("too many TLS handshakes are under way, and the first messages of all their clients are complete")
+	ErrDisplaced         = errors.New("too many TLS handshakes are under way, and this client's first message was incomplete for longest")
+	ErrTooManyHandshakes = errors.New("too many TLS handshakes are under way, and the first messages of all their clients are complete")
 )
 
 // HandshakeLimiter limits the TLS handshakes under way. A client is silent until its first message is complete. If
@@ -18,17 +18,17 @@ var (
 type HandshakeLimiter[Owner any] struct {
 	limit int
 
-	mu     sync.Mutex
-	taken  int
-	silent list.List // the *Handshake of each silent client, the oldest one first
+	mu            sync.Mutex
+	numTaken      int
+	silentClients list.List // the *Handshake of each silent client, the oldest one first
 }
 
 // Handshake is a handshake that was admitted. The lock of its limiter guards it.
 type Handshake[Owner any] struct {
-	of     *HandshakeLimiter[Owner]
-	owner  Owner
-	silent *list.Element // nil: it is not among the silent ones
-	lost   bool          // a newer client has its place
+	limiter       *HandshakeLimiter[Owner]
+	owner         Owner
+	silentElement *list.Element // nil: it is not among the silent ones
+	isDisplaced   bool          // a newer client has its place
 }
 
 // NewHandshakeLimiter returns a limiter of so many handshakes.
@@ -44,18 +44,18 @@ func (h *Handshake[Owner]) Owner() Owner { return h.owner }
 func (l *HandshakeLimiter[Owner]) Admit(owner Owner) (mine, loser *Handshake[Owner]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch oldest := l.silent.Front(); {
-	case l.taken < l.limit:
-		l.taken++
+	switch oldest := l.silentClients.Front(); {
+	case l.numTaken < l.limit:
+		l.numTaken++
 	case oldest == nil:
 		return nil, nil
 	default:
 		loser = oldest.Value.(*Handshake[Owner])
-		l.heard(loser)
-		loser.lost = true
+		l.removeSilent(loser)
+		loser.isDisplaced = true
 	}
-	mine = &Handshake[Owner]{of: l, owner: owner}
-	mine.silent = l.silent.PushBack(mine)
+	mine = &Handshake[Owner]{limiter: l, owner: owner}
+	mine.silentElement = l.silentClients.PushBack(mine)
 	return mine, loser
 }
 
@@ -63,32 +63,32 @@ func (l *HandshakeLimiter[Owner]) Admit(owner Owner) (mine, loser *Handshake[Own
 func (l *HandshakeLimiter[Owner]) UnderWay() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.taken
+	return l.numTaken
 }
 
-// Heard notes that the client's first message is complete. It returns false if the handshake has lost its place.
-func (h *Handshake[Owner]) Heard() bool {
-	h.of.mu.Lock()
-	defer h.of.mu.Unlock()
-	h.of.heard(h)
-	return !h.lost
+// CompleteHello notes that the client's first message is complete. It returns false if the handshake has lost its place.
+func (h *Handshake[Owner]) CompleteHello() bool {
+	h.limiter.mu.Lock()
+	defer h.limiter.mu.Unlock()
+	h.limiter.removeSilent(h)
+	return !h.isDisplaced
 }
 
 // End ends the handshake, and reports whether it had lost its place.
 func (h *Handshake[Owner]) End() (lost bool) {
-	h.of.mu.Lock()
-	defer h.of.mu.Unlock()
-	h.of.heard(h)
-	if !h.lost {
-		h.of.taken--
+	h.limiter.mu.Lock()
+	defer h.limiter.mu.Unlock()
+	h.limiter.removeSilent(h)
+	if !h.isDisplaced {
+		h.limiter.numTaken--
 	}
-	return h.lost
+	return h.isDisplaced
 }
 
-// heard removes h from the silent ones. The caller holds the lock.
-func (l *HandshakeLimiter[Owner]) heard(h *Handshake[Owner]) {
-	if h.silent != nil {
-		l.silent.Remove(h.silent)
-		h.silent = nil
+// removeSilent removes h from the silent ones. The caller holds the lock.
+func (l *HandshakeLimiter[Owner]) removeSilent(h *Handshake[Owner]) {
+	if h.silentElement != nil {
+		l.silentClients.Remove(h.silentElement)
+		h.silentElement = nil
 	}
 }

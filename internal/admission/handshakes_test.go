@@ -7,13 +7,13 @@ func TestLostPlaceStaysLost(t *testing.T) {
 	l := NewHandshakeLimiter[string](1)
 	first, _ := l.Admit("a")
 	second, loser := l.Admit("b")
-	if loser != first || loser.Owner() != "a" || first.Heard() || !second.Heard() {
+	if loser != first || loser.Owner() != "a" || first.CompleteHello() || !second.CompleteHello() {
 		t.Error("the first one keeps its place")
 	}
 	if third, loser := l.Admit("c"); third != nil || loser != nil {
 		t.Error("the second one has lost its place, although it has sent its first message")
 	}
-	if !first.End() || second.End() || l.UnderWay() != 0 || l.silent.Len() != 0 {
-		t.Errorf("%d places are taken in the end, %d of silent clients", l.UnderWay(), l.silent.Len())
+	if !first.End() || second.End() || l.UnderWay() != 0 || l.silentClients.Len() != 0 {
+		t.Errorf("%d places are taken in the end, %d of silent clients", l.UnderWay(), l.silentClients.Len())
 	}
 }

@@ -12,9 +12,9 @@ func TestLogLimiter(t *testing.T) {
 		after   time.Duration
 		skipped int
 		due     bool
-	}{{0, 0, true}, {0, 0, false}, {LogPause - time.Microsecond, 0, false}, {time.Microsecond, 2, true}, {3 * LogPause, 0, true}, {0, 0, false}, {LogPause, 1, true}} {
+	}{{0, 0, true}, {0, 0, false}, {LogInterval - time.Microsecond, 0, false}, {time.Microsecond, 2, true}, {3 * LogInterval, 0, true}, {0, 0, false}, {LogInterval, 1, true}} {
 		now = now.Add(want.after)
-		if skipped, due := l.Due(now); skipped != want.skipped || due != want.due {
+		if skipped, due := l.AllowLine(now); skipped != want.skipped || due != want.due {
 			t.Errorf("line %d: %d skipped, due %t; want %d, %t", i, skipped, due, want.skipped, want.due)
 		}
 	}

@@ -12,7 +12,7 @@ const (
 	// handshakesPerProcessor is the number of TLS handshakes that may compute at the same time. Signing takes all of a
 	// processor, so more of them would only keep the clients that are connected waiting.
 	handshakesPerProcessor = 1
-	// MaxCreating is the number of clients that wait for their new session at a time while it is on its way through the
+	// MaxSessionCreates is the number of clients that wait for their new session at a time while it is on its way through the
 	// log. More of them wait for a slot, first come, first served. A client that goes away gives its slot to the
 	// next one, although its create may be in the log. A session that this member does not know counts as new.
 	// Whatever else the member does takes turns with the work for new sessions: the writes of other clients, the
@@ -23,50 +23,50 @@ const (
 	// at p50, and 188 and 577 ms at p99. With it they took 12 and 10 ms, and 37 and 49 ms. As many sessions
 	// were opened, about 14,000 a second. With 32 in place of 128, others gained a few ms, and a third fewer
 	// sessions were opened.
-	MaxCreating = 128
+	MaxSessionCreates = 128
 )
 
 // Slots limits how much work is done at a time. Safe for concurrent use.
 type Slots struct {
-	limit int
-	free  *semaphore.Weighted
-	taken atomic.Int64
+	limit     int
+	semaphore *semaphore.Weighted
+	numTaken  atomic.Int64
 }
 
-func newSlots(n int) *Slots { return &Slots{limit: n, free: semaphore.NewWeighted(int64(n))} }
+func newSlots(n int) *Slots { return &Slots{limit: n, semaphore: semaphore.NewWeighted(int64(n))} }
 
 // NewHandshakeSlots returns slots for TLS handshakes that compute.
 func NewHandshakeSlots() *Slots { return newSlots(handshakesPerProcessor * runtime.GOMAXPROCS(0)) }
 
 // NewCreateSlots returns slots for clients that wait for a new session.
-func NewCreateSlots() *Slots { return newSlots(MaxCreating) }
+func NewCreateSlots() *Slots { return newSlots(MaxSessionCreates) }
 
 // TryTake takes a slot if one is free and nobody waits for it.
 func (s *Slots) TryTake() bool {
-	if !s.free.TryAcquire(1) {
+	if !s.semaphore.TryAcquire(1) {
 		return false
 	}
-	s.taken.Add(1)
+	s.numTaken.Add(1)
 	return true
 }
 
 // Take waits for a slot, and returns the error of ctx if that ends before.
 func (s *Slots) Take(ctx context.Context) error {
-	if err := s.free.Acquire(ctx, 1); err != nil {
+	if err := s.semaphore.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	s.taken.Add(1)
+	s.numTaken.Add(1)
 	return nil
 }
 
 // Release gives a slot back. It never blocks.
 func (s *Slots) Release() {
-	s.taken.Add(-1)
-	s.free.Release(1)
+	s.numTaken.Add(-1)
+	s.semaphore.Release(1)
 }
 
 // Limit returns the number of slots.
 func (s *Slots) Limit() int { return s.limit }
 
 // Taken returns the number of slots that are taken.
-func (s *Slots) Taken() int { return int(s.taken.Load()) }
+func (s *Slots) Taken() int { return int(s.numTaken.Load()) }

@@ -40,19 +40,19 @@ const (
 	DefaultRenewWeight  = 2
 )
 
-// maxThrottle keeps products of two numbers of a Throttle within 64 bits.
-const maxThrottle = 1<<31 - 1
+// maxThrottleNumber keeps products of two numbers of a Throttle within 64 bits.
+const maxThrottleNumber = 1<<31 - 1
 
 // Complete fills defaults in and checks the fields.
 func (t *Throttle) Complete() error {
-	fill(&t.FillTime, DefaultFillTime)
-	fill(&t.FillCount, DefaultFillCount)
-	fill(&t.Increase, DefaultIncrease)
-	fill(&t.Decrease, DefaultDecrease)
-	fill(&t.GlobalWeight, DefaultGlobalWeight)
-	fill(&t.RenewWeight, DefaultRenewWeight)
+	setDefault(&t.FillTime, DefaultFillTime)
+	setDefault(&t.FillCount, DefaultFillCount)
+	setDefault(&t.Increase, DefaultIncrease)
+	setDefault(&t.Decrease, DefaultDecrease)
+	setDefault(&t.GlobalWeight, DefaultGlobalWeight)
+	setDefault(&t.RenewWeight, DefaultRenewWeight)
 	for _, n := range []int{t.Tokens, t.FillCount, t.GlobalWeight, t.RenewWeight} {
-		if n < 0 || n > maxThrottle {
+		if n < 0 || n > maxThrottleNumber {
 			return errors.New("admission: a number of the connection throttle is negative or too large")
 		}
 	}
@@ -67,8 +67,8 @@ func (t *Throttle) Complete() error {
 	return nil
 }
 
-// fill sets a field that is zero to its default.
-func fill[T comparable](field *T, value T) {
+// setDefault sets a field that is zero to its default.
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value
@@ -82,16 +82,16 @@ func fill[T comparable](field *T, value T) {
 // new clients cannot keep those out that have something to lose. Only sessions that this member knows,
 // resumed with the right password, go first, because a stranger may claim any other.
 type SessionThrottle struct {
-	cfg      Throttle
-	capacity int64
-	begun    time.Time
-	chance   func() float64 // a random number from 0 up to 1
+	cfg          Throttle
+	capacity     int64
+	startedAt    time.Time
+	randomChance func() float64 // a random number from 0 up to 1
 
-	mu      sync.Mutex
-	filled  time.Time     // when tokens were added last
-	tokens  *rate.Limiter // has whole numbers of tokens at the times of round; negative: there is a debt
-	drop    float64       // with which chance a new session is rejected
-	checked time.Time     // when drop was checked last
+	mu            sync.Mutex
+	lastFill      time.Time     // when tokens were added last
+	tokenLimiter  *rate.Limiter // has whole numbers of tokens at the times of round; negative: there is a debt
+	dropChance    float64       // with which chance a new session is rejected
+	dropCheckedAt time.Time     // when drop was checked last
 }
 
 // NewSessionThrottle returns a throttle whose bucket is full. cfg is complete.
@@ -100,14 +100,14 @@ func NewSessionThrottle(cfg Throttle, now time.Time) *SessionThrottle {
 	if cfg.Weighted {
 		weight = int64(cfg.GlobalWeight)
 	}
-	t := &SessionThrottle{cfg: cfg, capacity: weight * int64(cfg.Tokens), begun: now, filled: now, checked: now, chance: rand.Float64}
+	t := &SessionThrottle{cfg: cfg, capacity: weight * int64(cfg.Tokens), startedAt: now, lastFill: now, dropCheckedAt: now, randomChance: rand.Float64}
 	perSecond := float64(weight*int64(cfg.FillCount)) / cfg.FillTime.Seconds()
-	t.tokens = rate.NewLimiter(rate.Limit(perSecond), int(t.capacity))
+	t.tokenLimiter = rate.NewLimiter(rate.Limit(perSecond), int(t.capacity))
 	return t
 }
 
 // SetChance replaces the source of random numbers, which are from 0 up to 1. It is for tests, before the first call of Admit.
-func (t *SessionThrottle) SetChance(chance func() float64) { t.chance = chance }
+func (t *SessionThrottle) SetChance(chance func() float64) { t.randomChance = chance }
 
 // SessionRequest is the kind of session that a handshake requests.
 type SessionRequest int
@@ -133,7 +133,7 @@ func (t *SessionThrottle) Admit(request SessionRequest, now time.Time) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	left := t.left(now)
+	left := t.tokensLeft(now)
 	if request == KnownSession {
 		least = -t.capacity
 	} else if t.dropsEarly(left, need, now) {
@@ -142,24 +142,24 @@ func (t *SessionThrottle) Admit(request SessionRequest, now time.Time) bool {
 	if left-need < least {
 		return false
 	}
-	for at := t.round(now); need > 0; need -= t.capacity { // a limiter takes no more than its capacity at once
-		t.tokens.ReserveN(at, int(min(need, t.capacity)))
+	for at := t.lastFillTime(now); need > 0; need -= t.capacity { // a limiter takes no more than its capacity at once
+		t.tokenLimiter.ReserveN(at, int(min(need, t.capacity)))
 	}
 	return true
 }
 
-// round returns the last time at which tokens were added. It never goes back: handshakes may get the lock in another order than they
+// lastFillTime returns the last time at which tokens were added. It never goes back: handshakes may get the lock in another order than they
 // read the clock, and a limiter that is told an earlier time adds the tokens since then again. The caller holds the lock.
-func (t *SessionThrottle) round(now time.Time) time.Time {
-	if at := t.begun.Add(now.Sub(t.begun) / t.cfg.FillTime * t.cfg.FillTime); at.After(t.filled) {
-		t.filled = at
+func (t *SessionThrottle) lastFillTime(now time.Time) time.Time {
+	if at := t.startedAt.Add(now.Sub(t.startedAt) / t.cfg.FillTime * t.cfg.FillTime); at.After(t.lastFill) {
+		t.lastFill = at
 	}
-	return t.filled
+	return t.lastFill
 }
 
-// left returns the number of tokens. The limiter counts in floating point, but from whole numbers. The caller holds the lock.
-func (t *SessionThrottle) left(now time.Time) int64 {
-	return int64(math.Round(t.tokens.TokensAt(t.round(now))))
+// tokensLeft returns the number of tokens. The limiter counts in floating point, but from whole numbers. The caller holds the lock.
+func (t *SessionThrottle) tokensLeft(now time.Time) int64 {
+	return int64(math.Round(t.tokenLimiter.TokensAt(t.lastFillTime(now))))
 }
 
 // dropsEarly changes the chance with which new sessions are rejected, if it is time for that, and
@@ -169,16 +169,16 @@ func (t *SessionThrottle) dropsEarly(left, need int64, now time.Time) bool {
 	if t.cfg.Freeze == 0 {
 		return false
 	}
-	if now.Sub(t.checked) > t.cfg.Freeze {
-		t.checked = now
+	if now.Sub(t.dropCheckedAt) > t.cfg.Freeze {
+		t.dropCheckedAt = now
 		switch missing := t.capacity - left; {
 		case left < need:
-			t.drop = min(t.drop+t.cfg.Increase, 1)
+			t.dropChance = min(t.dropChance+t.cfg.Increase, 1)
 		case missing <= int64(math.Round(t.cfg.Ratio*float64(t.capacity))):
-			t.drop = max(t.drop-t.cfg.Decrease, 0)
+			t.dropChance = max(t.dropChance-t.cfg.Decrease, 0)
 		}
 	}
-	return t.chance() < t.drop
+	return t.randomChance() < t.dropChance
 }
 
 // State returns the chance with which a new session is rejected, and the number of tokens that are missing.
@@ -188,5 +188,5 @@ func (t *SessionThrottle) State(now time.Time) (drop float64, missing int64) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.drop, t.capacity - t.left(now)
+	return t.dropChance, t.capacity - t.tokensLeft(now)
 }

@@ -39,7 +39,7 @@ func TestThrottle(t *testing.T) {
 		{name: "time is not lost", cfg: seconds(5, nil), asks: []ask{{n: 5, in: 5}, {after: 1900 * time.Millisecond, n: 2, in: 1}, {after: 100 * time.Millisecond, n: 2, in: 1}}, miss: 5},
 		{name: "filled faster", cfg: seconds(5, func(t *Throttle) { t.FillTime = 100 * time.Millisecond }), asks: []ask{{n: 5, in: 5}, {after: 350 * time.Millisecond, n: 5, in: 3}}, miss: 5},
 		{name: "filled by more", cfg: seconds(5, func(t *Throttle) { t.FillCount = 2 }), asks: []ask{{n: 5, in: 5}, {after: time.Second, n: 5, in: 2}}, miss: 5},
-		{name: "never more than full", cfg: seconds(5, func(t *Throttle) { t.FillCount = maxThrottle }), asks: []ask{{n: 5, in: 5}, {after: 1000 * time.Hour, n: 7, in: 5}}, miss: 5},
+		{name: "never more than full", cfg: seconds(5, func(t *Throttle) { t.FillCount = maxThrottleNumber }), asks: []ask{{n: 5, in: 5}, {after: 1000 * time.Hour, n: 7, in: 5}}, miss: 5},
 		{name: "defaults", cfg: Throttle{Tokens: 2}, asks: []ask{{n: 3, in: 2}, {after: time.Millisecond, n: 2, in: 1}}, miss: 2},
 		{name: "resumed sessions on credit", cfg: seconds(5, nil), asks: []ask{{n: 6, in: 5}, {n: 7, of: KnownSession, in: 5}}, miss: 10},
 		{name: "no new session before the debt is paid", cfg: seconds(2, nil), asks: []ask{{n: 4, of: KnownSession, in: 4}, {after: 2 * time.Second, n: 1}, {n: 1, of: KnownSession, in: 1}, {after: 2 * time.Second, n: 2, in: 1}}, miss: 2},
@@ -87,7 +87,7 @@ func TestThrottle(t *testing.T) {
 func TestThrottleChecksConfig(t *testing.T) {
 	for name, cfg := range map[string]Throttle{
 		"negative":        {Tokens: -1},
-		"too many":        {Tokens: maxThrottle + 1},
+		"too many":        {Tokens: maxThrottleNumber + 1},
 		"above 1":         {Increase: 1.5},
 		"no number":       {Ratio: 0 / zero},
 		"negative time":   {FillTime: -1},

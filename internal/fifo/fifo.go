@@ -10,8 +10,8 @@ type Queue[T any] struct {
 	n    int
 }
 
-// leastRing is the length of the first ring.
-const leastRing = 4
+// minRingSize is the length of the first ring.
+const minRingSize = 4
 
 // Len returns how many elements are in the queue.
 func (q *Queue[T]) Len() int { return q.n }
@@ -33,7 +33,7 @@ func (q *Queue[T]) Push(v T) {
 }
 
 func (q *Queue[T]) grow() {
-	grown := make([]T, max(leastRing, 2*len(q.ring)))
+	grown := make([]T, max(minRingSize, 2*len(q.ring)))
 	copy(grown[copy(grown, q.ring[q.head:]):], q.ring[:q.head])
 	q.ring, q.head = grown, 0
 }

@@ -5,13 +5,13 @@ import "testing"
 // A queue returns its elements in the order in which they were pushed, wherever in the ring it
 // begins.
 func TestQueue(t *testing.T) {
-	for lead := range 2 * leastRing { // how many elements are pushed and popped first, which moves the start of the queue
+	for lead := range 2 * minRingSize { // how many elements are pushed and popped first, which moves the start of the queue
 		var q Queue[*int]
 		for range lead {
 			q.Push(new(int))
 			q.Pop()
 		}
-		want := make([]*int, 5*leastRing)
+		want := make([]*int, 5*minRingSize)
 		for i := range want {
 			want[i] = new(int)
 			q.Push(want[i])

@@ -12,44 +12,44 @@ import (
 // Check reads all files of o as Open does, and returns everything that is wrong with them: why Open would fail,
 // for each file, and what needs attention soon.
 func Check(o Options) (faults []*secretfile.Fault) {
-	o = o.complete()
+	o = o.withDefaults()
 	m := &material{}
-	for _, read := range reads {
+	for _, read := range fileReaders {
 		err := read(m, o)
 		if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
 			faults = append(faults, fault)
 		}
 	}
 	now := o.Now()
-	faults = append(faults, secretfile.Warn(o.Prefix+".keyStore.location", o.Key.Location, m.exposed)...)
-	faults = append(faults, secretfile.Warn(o.Prefix+".keyStore.location", o.Key.Location, endings(m.chain, now)...)...)
-	faults = append(faults, secretfile.Warn(o.Prefix+".trustStore.location", o.Trust.Location, endings(m.trusted, now)...)...)
-	return append(faults, secretfile.Warn(o.Prefix+".crl.location", o.CRLs, m.crls.outdated(now)...)...)
+	faults = append(faults, secretfile.NewWarnings(o.Prefix+".keyStore.location", o.Key.Location, m.exposedWarning)...)
+	faults = append(faults, secretfile.NewWarnings(o.Prefix+".keyStore.location", o.Key.Location, expiryTexts(m.chain, now)...)...)
+	faults = append(faults, secretfile.NewWarnings(o.Prefix+".trustStore.location", o.Trust.Location, expiryTexts(m.trusted, now)...)...)
+	return append(faults, secretfile.NewWarnings(o.Prefix+".crl.location", o.CRLs, m.crls.outdatedTexts(now)...)...)
 }
 
-// endings says of each certificate that has expired, or soon will, when that is.
-func endings(certs []*x509.Certificate, now time.Time) (texts []string) {
+// expiryTexts says of each certificate that has expired, or soon will, when that is.
+func expiryTexts(certs []*x509.Certificate, now time.Time) (texts []string) {
 	for _, c := range certs {
-		until := c.NotAfter.UTC().Format(form)
+		until := c.NotAfter.UTC().Format(timeFormat)
 		switch left := c.NotAfter.Sub(now); {
 		case left <= 0:
 			texts = append(texts, fmt.Sprintf("the certificate of %q has expired: it was valid until %s; replace it", c.Subject, until))
-		case left <= Notice:
+		case left <= ExpiryNotice:
 			texts = append(texts, fmt.Sprintf("the certificate of %q expires soon: it is valid until %s; replace it before", c.Subject, until))
 		}
 	}
 	return texts
 }
 
-// outdated says of each list that it is not current now.
-func (r *revocations) outdated(now time.Time) (texts []string) {
+// outdatedTexts says of each list that it is not current now.
+func (r *revocationLists) outdatedTexts(now time.Time) (texts []string) {
 	if r == nil {
 		return nil
 	}
 	for _, list := range r.lists {
-		if !current(list, now) {
+		if !isCurrent(list, now) {
 			texts = append(texts, fmt.Sprintf("the list of %q is not current: it counts from %s to %s, and this machine's clock says %s, so the issuer's certificates are refused; put a new list there",
-				list.Issuer, list.ThisUpdate.UTC().Format(form), list.NextUpdate.UTC().Format(form), now.UTC().Format(form)))
+				list.Issuer, list.ThisUpdate.UTC().Format(timeFormat), list.NextUpdate.UTC().Format(timeFormat), now.UTC().Format(timeFormat)))
 		}
 	}
 	return texts

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// revocations are the lists of revoked certificates. A nil one means that revocation is not checked.
-type revocations struct {
+// revocationLists are the lists of revoked certificates. A nil one means that revocation is not checked.
+type revocationLists struct {
 	lists []*x509.RevocationList
 }
 
 // loadCRLs reads a file of lists: one or more in PEM, or one in DER.
-func (m *material) loadCRLs(path string) (*revocations, error) {
+func (m *material) loadCRLs(path string) (*revocationLists, error) {
 	f, err := m.readFile(path)
 	if err != nil {
 		return nil, err
@@ -23,8 +23,8 @@ func (m *material) loadCRLs(path string) (*revocations, error) {
 	return parseCRLs(f.Text)
 }
 
-func parseCRLs(data []byte) (*revocations, error) {
-	r := &revocations{}
+func parseCRLs(data []byte) (*revocationLists, error) {
+	r := &revocationLists{}
 	for {
 		block, rest := pem.Decode(data)
 		if block == nil {
@@ -47,12 +47,12 @@ func parseCRLs(data []byte) (*revocations, error) {
 	if err != nil {
 		return nil, errors.New("there is no list of revoked certificates in the file; allowed are blocks X509 CRL in PEM, or one list in DER")
 	}
-	return &revocations{lists: []*x509.RevocationList{list}}, nil
+	return &revocationLists{lists: []*x509.RevocationList{list}}, nil
 }
 
-// check returns an error unless at least one of the chains, each of which leads from a certificate to an
+// checkChains returns an error unless at least one of the chains, each of which leads from a certificate to an
 // authority, has nothing revoked in it.
-func (r *revocations) check(chains [][]*x509.Certificate, now time.Time) error {
+func (r *revocationLists) checkChains(chains [][]*x509.Certificate, now time.Time) error {
 	if r == nil {
 		return nil
 	}
@@ -65,17 +65,17 @@ func (r *revocations) check(chains [][]*x509.Certificate, now time.Time) error {
 	return err
 }
 
-func (r *revocations) checkChain(chain []*x509.Certificate, now time.Time) error {
+func (r *revocationLists) checkChain(chain []*x509.Certificate, now time.Time) error {
 	for i, cert := range chain[:len(chain)-1] {
-		if err := r.checkOne(cert, chain[i+1], now); err != nil {
+		if err := r.checkCertificate(cert, chain[i+1], now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkOne returns an error unless a current list of the issuer does not have cert.
-func (r *revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) error {
+// checkCertificate returns an error unless a current list of the issuer does not have cert.
+func (r *revocationLists) checkCertificate(cert, issuer *x509.Certificate, now time.Time) error {
 	listed := false
 	for _, list := range r.lists {
 		if !bytes.Equal(list.RawIssuer, cert.RawIssuer) || list.CheckSignatureFrom(issuer) != nil {
@@ -86,7 +86,7 @@ func (r *revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) er
 				return fmt.Errorf("the certificate of %q was revoked at %s", cert.Subject, entry.RevocationTime.UTC().Format(time.DateTime))
 			}
 		}
-		listed = listed || current(list, now)
+		listed = listed || isCurrent(list, now)
 	}
 	if !listed {
 		return fmt.Errorf("no current list of revoked certificates of %q is at hand, so its certificate of %q is refused", issuer.Subject, cert.Subject)
@@ -94,7 +94,7 @@ func (r *revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) er
 	return nil
 }
 
-// current reports whether a list counts at now.
-func current(list *x509.RevocationList, now time.Time) bool {
+// isCurrent reports whether a list counts at now.
+func isCurrent(list *x509.RevocationList, now time.Time) bool {
 	return !now.Before(list.ThisUpdate) && (list.NextUpdate.IsZero() || !now.After(list.NextUpdate))
 }

@@ -77,11 +77,11 @@ func TestExpiryWarnings(t *testing.T) {
 
 // However often certificates change, there is at most one warning in a day.
 func TestExpiryWarnsOnceADay(t *testing.T) {
-	e, now, warned := expiry{}, time.Unix(1e9, 0), 0
+	e, now, warned := expiryWarner{}, time.Unix(1e9, 0), 0
 	for range 24 * 60 { // a minute each
 		now = now.Add(time.Minute)
 		for _, left := range []time.Duration{29 * day, 3 * day} {
-			if e.due(now.Add(left), now) {
+			if e.warningDue(now.Add(left), now) {
 				warned++
 			}
 		}
@@ -122,7 +122,7 @@ func TestCheck(t *testing.T) {
 		tt.o.Prefix = "p"
 		var fatal, mild []string
 		for _, f := range Check(tt.o) {
-			if f.Mild {
+			if f.IsWarning {
 				mild = append(mild, f.Error())
 			} else {
 				fatal = append(fatal, f.Error())

@@ -24,19 +24,19 @@ func seed(f *testing.F, patterns ...string) {
 }
 
 // No bytes make a reader panic or hang; a store that it reads can be used or is refused.
-func fuzz(f *testing.F, read func([]byte, string) (held, error)) {
+func fuzz(f *testing.F, read func([]byte, string) (storeContents, error)) {
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h, err := guarded(read, data, "secret")
+		h, err := recoverPanics(read, data, "secret")
 		if err != nil {
 			return
 		}
 		for _, key := range h.keys {
-			h.leaf(key)
+			h.leafOf(key)
 		}
 		for _, cert := range h.certs {
-			h.chain(cert)
+			h.chainFrom(cert)
 		}
-		_, _ = h.authorities()
+		_, _ = h.trustPool()
 	})
 }
 

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// minRSA is the shortest RSA key with which crypto/tls signs.
-const minRSA = 1024
+// minRSABits is the shortest RSA key with which crypto/tls signs.
+const minRSABits = 1024
 
-// identity returns the private key of the store with its certificate and what leads from it to an
+// ownCertificate returns the private key of the store with its certificate and what leads from it to an
 // authority, which it also returns as the chain.
-func (h held) identity(now time.Time) (*tls.Certificate, []*x509.Certificate, error) {
+func (h storeContents) ownCertificate(now time.Time) (*tls.Certificate, []*x509.Certificate, error) {
 	switch {
 	case len(h.keys) == 0:
 		return nil, nil, errors.New("there is no private key in the file; a key store has one, and its certificate")
@@ -24,20 +24,20 @@ func (h held) identity(now time.Time) (*tls.Certificate, []*x509.Certificate, er
 		return nil, nil, fmt.Errorf("there are %d private keys in the file; a key store has one", len(h.keys))
 	}
 	key := h.keys[0]
-	if own, ok := key.(*rsa.PrivateKey); ok && own.N.BitLen() < minRSA {
-		return nil, nil, fmt.Errorf("the RSA key has %d bits; allowed are %d and more, and 2048 are usual", own.N.BitLen(), minRSA)
+	if own, ok := key.(*rsa.PrivateKey); ok && own.N.BitLen() < minRSABits {
+		return nil, nil, fmt.Errorf("the RSA key has %d bits; allowed are %d and more, and 2048 are usual", own.N.BitLen(), minRSABits)
 	}
-	leaf := h.leaf(key)
+	leaf := h.leafOf(key)
 	if leaf == nil {
 		return nil, nil, fmt.Errorf("none of the %d certificates in the file belongs to its private key", len(h.certs))
 	}
 	if now.After(leaf.NotAfter) {
-		return nil, nil, fmt.Errorf("the certificate of %q has expired: it was valid until %s, and this machine's clock says %s", leaf.Subject, leaf.NotAfter.UTC().Format(form), now.UTC().Format(form))
+		return nil, nil, fmt.Errorf("the certificate of %q has expired: it was valid until %s, and this machine's clock says %s", leaf.Subject, leaf.NotAfter.UTC().Format(timeFormat), now.UTC().Format(timeFormat))
 	}
 	if now.Before(leaf.NotBefore) {
-		return nil, nil, &notYetError{leaf.NotBefore, fmt.Errorf("the certificate of %q is not valid yet: it is valid from %s, and this machine's clock says %s", leaf.Subject, leaf.NotBefore.UTC().Format(form), now.UTC().Format(form))}
+		return nil, nil, &notYetError{leaf.NotBefore, fmt.Errorf("the certificate of %q is not valid yet: it is valid from %s, and this machine's clock says %s", leaf.Subject, leaf.NotBefore.UTC().Format(timeFormat), now.UTC().Format(timeFormat))}
 	}
-	cert, chain := &tls.Certificate{PrivateKey: key, Leaf: leaf}, h.chain(leaf)
+	cert, chain := &tls.Certificate{PrivateKey: key, Leaf: leaf}, h.chainFrom(leaf)
 	for _, c := range chain {
 		cert.Certificate = append(cert.Certificate, c.Raw)
 	}
@@ -46,13 +46,13 @@ func (h held) identity(now time.Time) (*tls.Certificate, []*x509.Certificate, er
 
 // notYetError is why a certificate cannot be used before a time.
 type notYetError struct {
-	from time.Time
+	validFrom time.Time
 	error
 }
 
-// leaf returns the certificate of key, or nil if there is none. Of several, it is the one that is valid
+// leafOf returns the certificate of key, or nil if there is none. Of several, it is the one that is valid
 // for longest.
-func (h held) leaf(key crypto.Signer) *x509.Certificate {
+func (h storeContents) leafOf(key crypto.Signer) *x509.Certificate {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok {
 		return nil
@@ -66,13 +66,13 @@ func (h held) leaf(key crypto.Signer) *x509.Certificate {
 	return leaf
 }
 
-// chain returns leaf and the issuers of each certificate, without the authority at the end, which the
+// chainFrom returns leaf and the issuers of each certificate, without the authority at the end, which the
 // other side must have itself.
-func (h held) chain(leaf *x509.Certificate) []*x509.Certificate {
+func (h storeContents) chainFrom(leaf *x509.Certificate) []*x509.Certificate {
 	chain := []*x509.Certificate{leaf}
 	for len(chain) <= len(h.certs) {
 		last := chain[len(chain)-1]
-		next := h.issuer(last)
+		next := h.issuerOf(last)
 		if next == nil || selfSigned(last) || selfSigned(next) {
 			break
 		}
@@ -81,8 +81,8 @@ func (h held) chain(leaf *x509.Certificate) []*x509.Certificate {
 	return chain
 }
 
-// issuer returns the issuer of cert, or nil if the store does not have it.
-func (h held) issuer(cert *x509.Certificate) *x509.Certificate {
+// issuerOf returns the issuer of cert, or nil if the store does not have it.
+func (h storeContents) issuerOf(cert *x509.Certificate) *x509.Certificate {
 	for _, c := range h.certs {
 		if bytes.Equal(c.RawSubject, cert.RawIssuer) && cert.CheckSignatureFrom(c) == nil {
 			return c
@@ -93,8 +93,8 @@ func (h held) issuer(cert *x509.Certificate) *x509.Certificate {
 
 func selfSigned(cert *x509.Certificate) bool { return bytes.Equal(cert.RawSubject, cert.RawIssuer) }
 
-// authorities returns the certificates that the store says are to be believed.
-func (h held) authorities() (*x509.CertPool, error) {
+// trustPool returns the certificates that the store says are to be believed.
+func (h storeContents) trustPool() (*x509.CertPool, error) {
 	if len(h.trusted) == 0 {
 		return nil, errors.New("there is no certificate to trust in the file; a trust store has those of authorities (keytool -importcert)")
 	}
@@ -105,8 +105,8 @@ func (h held) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// signer returns a private key if TLS can use it.
-func signer(key any) (crypto.Signer, error) {
+// asSigner returns a private key if TLS can use it.
+func asSigner(key any) (crypto.Signer, error) {
 	if s, ok := key.(crypto.Signer); ok {
 		return s, nil
 	}

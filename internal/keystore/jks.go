@@ -14,25 +14,25 @@ import (
 const jksMagic = "\xfe\xed\xfe\xed"
 
 // readJKS reads a JKS store. The certificates beside a key belong to it, and all others are trusted.
-func readJKS(data []byte, password string) (held, error) {
+func readJKS(data []byte, password string) (storeContents, error) {
 	if err := checkJKS(data); err != nil {
-		return held{}, err
+		return storeContents{}, err
 	}
 	store := jks.New(jks.WithCaseExactAliases(), jks.WithOrderedAliases())
 	if err := store.Load(bytes.NewReader(data), []byte(password)); err != nil {
-		return held{}, fmt.Errorf("%w (%w)", errPassword, err)
+		return storeContents{}, fmt.Errorf("%w (%w)", errPassword, err)
 	}
-	var h held
+	var h storeContents
 	for _, alias := range store.Aliases() {
 		if err := h.addEntry(store, alias, password); err != nil {
-			return held{}, fmt.Errorf("entry %q: %w", alias, err)
+			return storeContents{}, fmt.Errorf("entry %q: %w", alias, err)
 		}
 	}
 	return h, nil
 }
 
 // addEntry adds one entry of a store.
-func (h *held) addEntry(store jks.KeyStore, alias, password string) error {
+func (h *storeContents) addEntry(store jks.KeyStore, alias, password string) error {
 	if store.IsTrustedCertificateEntry(alias) {
 		entry, err := store.GetTrustedCertificateEntry(alias)
 		if err != nil {
@@ -49,7 +49,7 @@ func (h *held) addEntry(store jks.KeyStore, alias, password string) error {
 	if err != nil {
 		return err
 	}
-	s, err := signer(key)
+	s, err := asSigner(key)
 	if err != nil {
 		return err
 	}
@@ -76,25 +76,25 @@ var errJKS = errors.New("this is not a JKS store: it is cut off, or damaged")
 // checkJKS refuses a store whose lengths and counts do not fit its size, because the library allocates
 // by them.
 func checkJKS(data []byte) error {
-	b := jksBytes{left: data[len(jksMagic):], ok: true}
-	version := b.number(4)
+	b := jksBytes{rest: data[len(jksMagic):], ok: true}
+	version := b.readNumber(4)
 	if version != 1 && version != 2 {
 		return fmt.Errorf("the JKS store has version %d; allowed are 1 and 2", version)
 	}
-	for entries := b.number(4); b.ok && entries > 0; entries-- {
-		tag := b.number(4)
-		b.skip(b.number(2)) // alias
-		b.skip(8)           // when it was made
+	for entries := b.readNumber(4); b.ok && entries > 0; entries-- {
+		tag := b.readNumber(4)
+		b.skipBytes(b.readNumber(2)) // alias
+		b.skipBytes(8)               // when it was made
 		certs := uint64(1)
 		if tag == 1 {
-			b.skip(b.number(4)) // the encrypted key
-			certs = b.number(4)
+			b.skipBytes(b.readNumber(4)) // the encrypted key
+			certs = b.readNumber(4)
 		}
 		for ; b.ok && certs > 0; certs-- {
 			if version == 2 {
-				b.skip(b.number(2)) // type
+				b.skipBytes(b.readNumber(2)) // type
 			}
-			b.skip(b.number(4))
+			b.skipBytes(b.readNumber(4))
 		}
 	}
 	if !b.ok {
@@ -105,23 +105,23 @@ func checkJKS(data []byte) error {
 
 // jksBytes is what is left of a store. ok is false once something was asked for that is not there.
 type jksBytes struct {
-	left []byte
+	rest []byte
 	ok   bool
 }
 
-// number returns the next number, of 2 or 4 bytes.
-func (b *jksBytes) number(size int) uint64 {
+// readNumber returns the next number, of 2 or 4 bytes.
+func (b *jksBytes) readNumber(size int) uint64 {
 	var wide [8]byte
-	if b.ok = b.ok && len(b.left) >= size; !b.ok {
+	if b.ok = b.ok && len(b.rest) >= size; !b.ok {
 		return 0
 	}
-	copy(wide[8-size:], b.left)
-	b.left = b.left[size:]
+	copy(wide[8-size:], b.rest)
+	b.rest = b.rest[size:]
 	return binary.BigEndian.Uint64(wide[:])
 }
 
-func (b *jksBytes) skip(n uint64) {
-	if b.ok = b.ok && n <= uint64(len(b.left)); b.ok {
-		b.left = b.left[n:]
+func (b *jksBytes) skipBytes(n uint64) {
+	if b.ok = b.ok && n <= uint64(len(b.rest)); b.ok {
+		b.rest = b.rest[n:]
 	}
 }

@@ -56,39 +56,39 @@ type Options struct {
 // Keys has what the files of its Options hold. All methods may be called at any time, by any
 // goroutine.
 type Keys struct {
-	o         Options
-	reloading sync.Mutex
-	early     time.Time // from when the certificate of the last reading is valid, if that was why it failed
-	now       atomic.Pointer[material]
-	expiry    expiry
+	options      Options
+	reloadMu     sync.Mutex
+	retryAt      time.Time // from when the certificate of the last reading is valid, if that was why it failed
+	current      atomic.Pointer[material]
+	expiryWarner expiryWarner
 }
 
 // material is one reading of all files.
 type material struct {
-	certificate *tls.Certificate    // nil without a key store
-	chain       []*x509.Certificate // certificate's
-	exposed     string              // that others may read the key store
-	roots       *x509.CertPool      // nil without a trust store
-	trusted     []*x509.Certificate // those in roots
-	crls        *revocations        // nil if revocation is not checked
-	sum         sum                 // of what was read
+	certificate    *tls.Certificate    // nil without a key store
+	chain          []*x509.Certificate // certificate's
+	exposedWarning string              // that others may read the key store
+	roots          *x509.CertPool      // nil without a trust store
+	trusted        []*x509.Certificate // those in roots
+	crls           *revocationLists    // nil if revocation is not checked
+	sum            sum                 // of what was read
 }
 
 // Open reads and checks all files. Its error names the key of the configuration, the file, what is
 // wrong and what is allowed.
 func Open(o Options) (*Keys, error) {
-	k := &Keys{o: o.complete()}
-	m, err := k.read()
+	k := &Keys{options: o.withDefaults()}
+	m, err := k.readAll()
 	if err != nil {
 		return nil, err
 	}
-	k.now.Store(m)
+	k.current.Store(m)
 	k.warnExposed()
 	return k, nil
 }
 
-// complete returns o with its defaults.
-func (o Options) complete() Options {
+// withDefaults returns o with its defaults.
+func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -106,101 +106,101 @@ func (o Options) complete() Options {
 
 // warnExposed logs that others may read the private key.
 func (k *Keys) warnExposed() {
-	secretfile.LogExposed(k.o.Log, k.o.Prefix+".keyStore.location", k.o.Key.Location, k.now.Load().exposed)
+	secretfile.LogExposed(k.options.Log, k.options.Prefix+".keyStore.location", k.options.Key.Location, k.current.Load().exposedWarning)
 }
 
-// read reads all files.
-func (k *Keys) read() (*material, error) {
+// readAll reads all files.
+func (k *Keys) readAll() (*material, error) {
 	m := &material{}
-	for _, read := range reads {
-		if err := read(m, k.o); err != nil {
+	for _, read := range fileReaders {
+		if err := read(m, k.options); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
 }
 
-// reads read one file each. Their errors are Faults.
-var reads = []func(*material, Options) error{(*material).readKey, (*material).readTrust, (*material).readLists}
+// fileReaders read one file each. Their errors are Faults.
+var fileReaders = []func(*material, Options) error{(*material).readKeyStore, (*material).readTrustStore, (*material).readCRLs}
 
-func (m *material) readKey(o Options) error {
+func (m *material) readKeyStore(o Options) error {
 	if o.Key.Location == "" {
 		return nil
 	}
-	h, exposed, err := m.load(o.Prefix+".keyStore", o.Key)
-	m.exposed = exposed
+	h, exposed, err := m.loadStore(o.Prefix+".keyStore", o.Key)
+	m.exposedWarning = exposed
 	if err == nil {
-		m.certificate, m.chain, err = h.identity(o.Now())
+		m.certificate, m.chain, err = h.ownCertificate(o.Now())
 	}
 	if err == nil {
 		err = o.Own(m.certificate.Leaf)
 	}
-	return secretfile.Wrong(o.Prefix+".keyStore.location", o.Key.Location, err)
+	return secretfile.NewFault(o.Prefix+".keyStore.location", o.Key.Location, err)
 }
 
-func (m *material) readTrust(o Options) error {
+func (m *material) readTrustStore(o Options) error {
 	if o.Trust.Location == "" {
 		return nil
 	}
-	h, _, err := m.load(o.Prefix+".trustStore", o.Trust)
+	h, _, err := m.loadStore(o.Prefix+".trustStore", o.Trust)
 	if err == nil {
 		m.trusted = h.trusted
-		m.roots, err = h.authorities()
+		m.roots, err = h.trustPool()
 	}
-	return secretfile.Wrong(o.Prefix+".trustStore.location", o.Trust.Location, err)
+	return secretfile.NewFault(o.Prefix+".trustStore.location", o.Trust.Location, err)
 }
 
-func (m *material) readLists(o Options) (err error) {
+func (m *material) readCRLs(o Options) (err error) {
 	switch {
 	case !o.CRL:
 		return nil
 	case o.CRLs == "":
-		return secretfile.Wrong(o.Prefix+".crl", "true", fmt.Errorf("lists of revoked certificates are read from a file and never fetched from the network; set %s.crl.location to it", o.Prefix))
+		return secretfile.NewFault(o.Prefix+".crl", "true", fmt.Errorf("lists of revoked certificates are read from a file and never fetched from the network; set %s.crl.location to it", o.Prefix))
 	}
 	m.crls, err = m.loadCRLs(o.CRLs)
-	return secretfile.Wrong(o.Prefix+".crl.location", o.CRLs, err)
+	return secretfile.NewFault(o.Prefix+".crl.location", o.CRLs, err)
 }
 
 // Certificate returns the certificate with its private key, or nil if there is no key store.
-func (k *Keys) Certificate() *tls.Certificate { return k.now.Load().certificate }
+func (k *Keys) Certificate() *tls.Certificate { return k.current.Load().certificate }
 
 // Roots returns the authorities that are believed, or nil if there is no trust store. Nobody may change
 // the pool.
-func (k *Keys) Roots() *x509.CertPool { return k.now.Load().roots }
+func (k *Keys) Roots() *x509.CertPool { return k.current.Load().roots }
 
 // Reload reads all files again, and reports whether they hold something else than before. If one of them
 // cannot be used, everything stays as it was.
 func (k *Keys) Reload() (changed bool, err error) {
-	k.reloading.Lock()
-	defer k.reloading.Unlock()
-	m, err := k.read()
+	k.reloadMu.Lock()
+	defer k.reloadMu.Unlock()
+	m, err := k.readAll()
 	var early *notYetError
-	if k.early = (time.Time{}); errors.As(err, &early) {
-		k.early = early.from
+	if k.retryAt = (time.Time{}); errors.As(err, &early) {
+		k.retryAt = early.validFrom
 	}
 	if err != nil {
 		return false, err
 	}
-	return k.now.Swap(m).sum != m.sum, nil
+	return k.current.Swap(m).sum != m.sum, nil
 }
 
-// due reports whether the last reading failed because the certificate was not valid yet, and now it is.
-func (k *Keys) due() bool {
-	k.reloading.Lock()
-	defer k.reloading.Unlock()
-	return !k.early.IsZero() && !k.o.Now().Before(k.early)
+// retryDue reports whether the last reading failed because the certificate was not valid yet, and now it is.
+func (k *Keys) retryDue() bool {
+	k.reloadMu.Lock()
+	defer k.reloadMu.Unlock()
+	return !k.retryAt.IsZero() && !k.options.Now().Before(k.retryAt)
 }
 
-// errNoTrust is why nobody's certificate is believed without a trust store.
-var errNoTrust = errors.New("there is no trust store, so no certificate is believed")
+// errNoTrustStore is why nobody's certificate is believed without a trust store.
+var errNoTrustStore = errors.New("there is no trust store, so no certificate is believed")
 
 // Verify checks a certificate, chain[0], that the other side showed. The rest of the chain leads to an
 // authority. The certificate must be meant for usage, and fit at least one of names (DNS names or
 // addresses), if there are any.
 func (k *Keys) Verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, names ...string) error {
-	m := k.now.Load()
+	m := k.current.Load()
 	if m.roots == nil {
-		return errNoTrust
+		return errNoTrustStore
 	}
 	if len(chain) == 0 {
 		return errors.New("the other side showed no certificate")
@@ -209,20 +209,20 @@ func (k *Keys) Verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, names .
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	now := k.o.Now()
+	now := k.options.Now()
 	chains, err := chain[0].Verify(x509.VerifyOptions{Roots: m.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now})
 	if err != nil {
-		return Explained(err)
+		return ExplainClock(err)
 	}
-	if err := fits(chain[0], names); err != nil {
+	if err := matchesAnyName(chain[0], names); err != nil {
 		return err
 	}
-	return m.crls.check(chains, now)
+	return m.crls.checkChains(chains, now)
 }
 
-// Explained returns err. If err says that a certificate of the other side is not valid at this time, which it
+// ExplainClock returns err. If err says that a certificate of the other side is not valid at this time, which it
 // does with both times, Explained adds that the clock may be wrong.
-func Explained(err error) error {
+func ExplainClock(err error) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		return fmt.Errorf("%w; if that is not so, the clock of this machine is wrong", err)
@@ -230,8 +230,8 @@ func Explained(err error) error {
 	return err
 }
 
-// fits checks that a certificate fits one of names, if there are any.
-func fits(cert *x509.Certificate, names []string) error {
+// matchesAnyName checks that a certificate fits one of names, if there are any.
+func matchesAnyName(cert *x509.Certificate, names []string) error {
 	var err error
 	for _, name := range names {
 		if err = cert.VerifyHostname(name); err == nil {

@@ -88,7 +88,7 @@ func TestOpenRefuses(t *testing.T) {
 	write(t, dir, "huge-count.jks", []byte(jksMagic+"\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00timestmp\x00\x00\x00\x00\xff\xff\xff\xff"))
 	write(t, dir, "version.jks", []byte(jksMagic+"\x00\x00\x00\x09"))
 	write(t, dir, "empty.pem")
-	write(t, dir, "large.pem", bytes.Repeat([]byte("#"), maxFile+1))
+	write(t, dir, "large.pem", bytes.Repeat([]byte("#"), maxFileSize+1))
 	write(t, dir, "text.pem", []byte("no key here"))
 	write(t, dir, "cert.pem", cert)
 	write(t, dir, "two-keys.pem", cert, key, otherKey)
@@ -276,8 +276,8 @@ func TestWrongClock(t *testing.T) {
 		}
 	}
 	for name, err := range map[string]error{"a handshake": &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, "another reason": x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}} {
-		if got := strings.Contains(Explained(err).Error(), "clock"); got != (name == "a handshake") {
-			t.Errorf("%s: %v", name, Explained(err))
+		if got := strings.Contains(ExplainClock(err).Error(), "clock"); got != (name == "a handshake") {
+			t.Errorf("%s: %v", name, ExplainClock(err))
 		}
 	}
 }
@@ -352,7 +352,7 @@ func TestListThatDoesNotCount(t *testing.T) {
 	}
 	impostor := newAuthority(t, "authority")
 	strange, _ := impostor.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "one"}})
-	if err := k.now.Load().crls.checkOne(strange, impostor.cert, now); err == nil || !strings.Contains(err.Error(), "no current list") {
+	if err := k.current.Load().crls.checkCertificate(strange, impostor.cert, now); err == nil || !strings.Contains(err.Error(), "no current list") {
 		t.Errorf("with a list of another authority that has the same name: %v", err)
 	}
 	now = now.Add(2 * time.Minute)
@@ -441,7 +441,7 @@ func TestReadableKey(t *testing.T) {
 
 // A panic of a library is an error.
 func TestGuarded(t *testing.T) {
-	_, err := guarded(func([]byte, string) (held, error) { panic("no room") }, nil, "")
+	_, err := recoverPanics(func([]byte, string) (storeContents, error) { panic("no room") }, nil, "")
 	if err == nil || !strings.Contains(err.Error(), "the file is damaged: reading it ended with no room") {
 		t.Errorf("err = %v", err)
 	}
@@ -462,7 +462,7 @@ func TestBoundIterations(t *testing.T) {
 		return der
 	}
 	deep := wrap(outer{})
-	for range maxDepth {
+	for range maxNesting {
 		deep = wrap(outer{deep})
 	}
 	for _, tt := range []struct {
@@ -474,7 +474,7 @@ func TestBoundIterations(t *testing.T) {
 		{"one more", wrap(outer{wrap(salted{[]byte("salt"), maxIterations + 1})}), "too many iterations"},
 		{"deep", deep, "too deep"},
 	} {
-		err := boundIterations(tt.der, maxDepth)
+		err := checkIterations(tt.der, maxNesting)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}

@@ -14,15 +14,15 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// maxFile bounds a file that is read. The largest that people use, the authorities of a whole
+// maxFileSize bounds a file that is read. The largest that people use, the authorities of a whole
 // distribution, has a fifth of it.
-const maxFile = 1 << 20
+const maxFileSize = 1 << 20
 
 // sum is a checksum of the files' contents. It differs if one of them has changed.
 type sum [sha256.Size]byte
 
-// held is what a store of any format holds.
-type held struct {
+// storeContents is what a store of any format holds.
+type storeContents struct {
 	keys    []crypto.Signer
 	certs   []*x509.Certificate // beside the keys, in any order
 	trusted []*x509.Certificate // that the store says are to be believed
@@ -32,7 +32,7 @@ type held struct {
 // proportion to them.
 type format struct {
 	name, extension string
-	read            func(data []byte, password string) (held, error)
+	read            func(data []byte, password string) (storeContents, error)
 }
 
 // formats has ZooKeeper's, by ZooKeeper's names. Files of the two formats of Java are told apart by their
@@ -47,8 +47,8 @@ var formats = []format{
 // ErrBCFKS is why one of ZooKeeper's formats cannot be read.
 var ErrBCFKS = errors.New("a BCFKS store can be read only by Bouncy Castle's library for Java; convert it with keytool -importkeystore to PKCS12")
 
-// KnownType reports whether a word, in any case of letters, is the type of a Store.
-func KnownType(word string) bool {
+// IsKnownType reports whether a word, in any case of letters, is the type of a Store.
+func IsKnownType(word string) bool {
 	return slices.ContainsFunc(formats, func(f format) bool { return strings.EqualFold(f.name, word) })
 }
 
@@ -69,25 +69,25 @@ func formatOf(key string, s Store) (format, error) {
 	return format{}, fmt.Errorf("the file's name does not say its format: allowed are .pem, .p12, .pfx and .jks, or any name with %s.type=PEM, PKCS12 or JKS", key)
 }
 
-// load reads one store. exposed says that others may read the file.
-func (m *material) load(key string, s Store) (h held, exposed string, err error) {
+// loadStore reads one store. exposed says that others may read the file.
+func (m *material) loadStore(key string, s Store) (h storeContents, exposed string, err error) {
 	f, err := formatOf(key, s)
 	if err != nil {
-		return held{}, "", err
+		return storeContents{}, "", err
 	}
 	file, err := m.readFile(s.Location)
 	if err != nil {
-		return held{}, "", err
+		return storeContents{}, "", err
 	}
-	h, err = guarded(f.read, file.Text, s.Password)
-	return h, file.Exposed(), err
+	h, err = recoverPanics(f.read, file.Text, s.Password)
+	return h, file.ExposedWarning(), err
 }
 
-// guarded calls read. A panic in it, which would be a library's, is an error.
-func guarded(read func([]byte, string) (held, error), data []byte, password string) (h held, err error) {
+// recoverPanics calls read. A panic in it, which would be a library's, is an error.
+func recoverPanics(read func([]byte, string) (storeContents, error), data []byte, password string) (h storeContents, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h, err = held{}, fmt.Errorf("the file is damaged: reading it ended with %v", p)
+			h, err = storeContents{}, fmt.Errorf("the file is damaged: reading it ended with %v", p)
 		}
 	}()
 	return read(data, password)
@@ -108,12 +108,12 @@ func (m *material) readFile(path string) (secretfile.File, error) {
 
 // readBounded reads a file of at most maxFile bytes.
 func readBounded(path string) (secretfile.File, error) {
-	f, err := secretfile.Read(path, maxFile)
+	f, err := secretfile.ReadFile(path, maxFileSize)
 	switch {
 	case err != nil:
 		return f, err
-	case len(f.Text) > maxFile:
-		return f, fmt.Errorf("the file has more than %d bytes, the most that a store may have", maxFile)
+	case len(f.Text) > maxFileSize:
+		return f, fmt.Errorf("the file has more than %d bytes, the most that a store may have", maxFileSize)
 	case len(f.Text) == 0:
 		return f, errors.New("the file is empty")
 	}
@@ -121,7 +121,7 @@ func readBounded(path string) (secretfile.File, error) {
 }
 
 // readJava reads a store of either format of Java.
-func readJava(data []byte, password string) (held, error) {
+func readJava(data []byte, password string) (storeContents, error) {
 	if bytes.HasPrefix(data, []byte(jksMagic)) {
 		return readJKS(data, password)
 	}

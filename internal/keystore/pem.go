@@ -12,8 +12,8 @@ import (
 // readPEM reads keys and certificates in PEM. Keys are in PKCS8, encrypted or not, or in the older forms
 // of RSA and EC keys, which ZooKeeper does not read. Other blocks, and text between blocks, are skipped.
 // All certificates are trusted if the file is a trust store.
-func readPEM(data []byte, password string) (held, error) {
-	var h held
+func readPEM(data []byte, password string) (storeContents, error) {
+	var h storeContents
 	blocks := 0
 	for {
 		var block *pem.Block
@@ -25,19 +25,19 @@ func readPEM(data []byte, password string) (held, error) {
 		case strings.HasSuffix(block.Type, "CERTIFICATE"):
 			cert, err := x509.ParseCertificate(block.Bytes)
 			if err != nil {
-				return held{}, fmt.Errorf("block %d, %s: %w", blocks, block.Type, err)
+				return storeContents{}, fmt.Errorf("block %d, %s: %w", blocks, block.Type, err)
 			}
 			h.certs = append(h.certs, cert)
 		case strings.HasSuffix(block.Type, "PRIVATE KEY"):
 			key, err := pemKey(block, password)
 			if err != nil {
-				return held{}, fmt.Errorf("block %d, %s: %w", blocks, block.Type, err)
+				return storeContents{}, fmt.Errorf("block %d, %s: %w", blocks, block.Type, err)
 			}
 			h.keys = append(h.keys, key)
 		}
 	}
 	if blocks == 0 {
-		return held{}, errors.New(`this is not PEM: there is no line "-----BEGIN ...-----" with its end`)
+		return storeContents{}, errors.New(`this is not PEM: there is no line "-----BEGIN ...-----" with its end`)
 	}
 	h.trusted = h.certs
 	return h, nil
@@ -64,5 +64,5 @@ func pemKey(block *pem.Block, password string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return signer(key)
+	return asSigner(key)
 }

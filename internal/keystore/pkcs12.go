@@ -12,35 +12,35 @@ import (
 
 // readPKCS12 reads a PKCS12 store: a private key with its certificates, or certificates that are marked
 // as trusted, as keytool -importcert marks them.
-func readPKCS12(data []byte, password string) (held, error) {
-	if err := boundIterations(data, maxDepth); err != nil {
-		return held{}, err
+func readPKCS12(data []byte, password string) (storeContents, error) {
+	if err := checkIterations(data, maxNesting); err != nil {
+		return storeContents{}, err
 	}
 	key, leaf, more, err := pkcs12.DecodeChain(data, password)
 	if errors.Is(err, pkcs12.ErrIncorrectPassword) {
-		return held{}, errPassword
+		return storeContents{}, errPassword
 	}
 	if err == nil {
-		s, err := signer(key)
-		return held{keys: []crypto.Signer{s}, certs: append([]*x509.Certificate{leaf}, more...)}, err
+		s, err := asSigner(key)
+		return storeContents{keys: []crypto.Signer{s}, certs: append([]*x509.Certificate{leaf}, more...)}, err
 	}
 	trusted, errTrust := pkcs12.DecodeTrustStore(data, password)
 	switch {
 	case errTrust == nil:
-		return held{trusted: trusted}, nil
+		return storeContents{trusted: trusted}, nil
 	case errors.Is(errTrust, pkcs12.ErrIncorrectPassword):
-		return held{}, errPassword
+		return storeContents{}, errPassword
 	}
-	return held{}, fmt.Errorf("this is neither a PKCS12 store of one private key (%w) nor one of trusted certificates only (%w)", err, errTrust)
+	return storeContents{}, fmt.Errorf("this is neither a PKCS12 store of one private key (%w) nor one of trusted certificates only (%w)", err, errTrust)
 }
 
-// maxDepth bounds how deep the values of a PKCS12 store lie in each other. Real ones have about 15 levels.
-const maxDepth = 40
+// maxNesting bounds how deep the values of a PKCS12 store lie in each other. Real ones have about 15 levels.
+const maxNesting = 40
 
-// boundIterations refuses a store that would take more than maxIterations to derive a key from its
+// checkIterations refuses a store that would take more than maxIterations to derive a key from its
 // password, which the library does not. Everywhere in a store, that count is the integer that follows
 // a salt, and a salt is a string of bytes.
-func boundIterations(der []byte, depth int) error {
+func checkIterations(der []byte, depth int) error {
 	if depth == 0 {
 		return errors.New("this is no PKCS12 store: its values lie too deep in each other")
 	}
@@ -60,7 +60,7 @@ func boundIterations(der []byte, depth int) error {
 		}
 		salted = universal && v.Tag == asn1.TagOctetString
 		if v.IsCompound || salted {
-			if err := boundIterations(v.Bytes, depth-1); err != nil {
+			if err := checkIterations(v.Bytes, depth-1); err != nil {
 				return err
 			}
 		}

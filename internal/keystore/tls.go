@@ -9,38 +9,38 @@ import (
 	"sync/atomic"
 )
 
-// Auth says whether a server asks its clients for a certificate.
-type Auth int
+// ClientAuth says whether a server asks its clients for a certificate.
+type ClientAuth int
 
 // The values are ZooKeeper's. The zero value is the strictest, and the default.
 const (
-	Need     Auth = iota // a client without a certificate that is believed is refused
-	Want                 // a client may have none; if it shows one, it must be believed
-	NoClient             // clients are not asked
+	NeedCertificate ClientAuth = iota // a client without a certificate that is believed is refused
+	WantCertificate                   // a client may have none; if it shows one, it must be believed
+	NoCertificate                     // clients are not asked
 )
 
-// auths are the words for them.
-var auths = map[string]Auth{"need": Need, "want": Want, "none": NoClient}
+// clientAuthNames are the words for them.
+var clientAuthNames = map[string]ClientAuth{"need": NeedCertificate, "want": WantCertificate, "none": NoCertificate}
 
-// ParseAuth returns the Auth of a word, in any case of letters, and whether there is one.
-func ParseAuth(word string) (Auth, bool) {
-	a, ok := auths[strings.ToLower(word)]
+// ParseClientAuth returns the Auth of a word, in any case of letters, and whether there is one.
+func ParseClientAuth(word string) (ClientAuth, bool) {
+	a, ok := clientAuthNames[strings.ToLower(word)]
 	return a, ok
 }
 
-// Terms are what a server demands of a connection, beside keys.
-type Terms struct {
-	Auth     Auth
+// ServerTerms are what a server demands of a connection, beside keys.
+type ServerTerms struct {
+	Auth     ClientAuth
 	Min, Max uint16   // versions of TLS; 0: 1.2 and the newest
 	Ciphers  []uint16 // for TLS 1.2; nil: Go's
 }
 
-// protocols are the versions by their names in Java.
-var protocols = map[string]uint16{"tlsv1.2": tls.VersionTLS12, "tlsv1.3": tls.VersionTLS13}
+// tlsVersions are the versions by their names in Java.
+var tlsVersions = map[string]uint16{"tlsv1.2": tls.VersionTLS12, "tlsv1.3": tls.VersionTLS13}
 
 // VersionName returns the name in Java of a version of TLS.
 func VersionName(version uint16) string {
-	for name, v := range protocols {
+	for name, v := range tlsVersions {
 		if v == version {
 			return "TLSv" + strings.TrimPrefix(name, "tlsv")
 		}
@@ -55,7 +55,7 @@ func ParseProtocols(list string) (least, most uint16, ok bool) {
 		return tls.VersionTLS12, tls.VersionTLS13, true
 	}
 	for name := range strings.SplitSeq(list, ",") {
-		v, known := protocols[strings.ToLower(strings.TrimSpace(name))]
+		v, known := tlsVersions[strings.ToLower(strings.TrimSpace(name))]
 		if !known {
 			return 0, 0, false
 		}
@@ -100,18 +100,18 @@ func suiteNames() (names []string) {
 	return names
 }
 
-// clientAuths are crypto/tls's words for ours.
-var clientAuths = map[Auth]tls.ClientAuthType{Need: tls.RequireAndVerifyClientCert, Want: tls.VerifyClientCertIfGiven, NoClient: tls.NoClientCert}
+// tlsClientAuths are crypto/tls's words for ours.
+var tlsClientAuths = map[ClientAuth]tls.ClientAuthType{NeedCertificate: tls.RequireAndVerifyClientCert, WantCertificate: tls.VerifyClientCertIfGiven, NoCertificate: tls.NoClientCert}
 
-// Server returns a configuration for a server, in which each handshake uses the keys that there are when it
+// ServerConfig returns a configuration for a server, in which each handshake uses the keys that there are when it
 // begins. There must be a key store, and a trust store unless t.Auth is NoClient.
-func (k *Keys) Server(t Terms) *tls.Config {
-	var last atomic.Pointer[serving]
+func (k *Keys) ServerConfig(t ServerTerms) *tls.Config {
+	var last atomic.Pointer[cachedConfig]
 	config := func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		m := k.now.Load()
+		m := k.current.Load()
 		s := last.Load()
-		if s == nil || s.of != m {
-			s = &serving{m, k.serverConfig(m, t)}
+		if s == nil || s.material != m {
+			s = &cachedConfig{m, k.newServerConfig(m, t)}
 			last.Store(s)
 		}
 		return s.config, nil
@@ -119,19 +119,19 @@ func (k *Keys) Server(t Terms) *tls.Config {
 	return &tls.Config{MinVersion: max(t.Min, tls.VersionTLS12), MaxVersion: t.Max, GetConfigForClient: config}
 }
 
-// serving is a server's configuration with the keys that it was made of.
-type serving struct {
-	of     *material
-	config *tls.Config
+// cachedConfig is a server's configuration with the keys that it was made of.
+type cachedConfig struct {
+	material *material
+	config   *tls.Config
 }
 
-func (k *Keys) serverConfig(m *material, t Terms) *tls.Config {
+func (k *Keys) newServerConfig(m *material, t ServerTerms) *tls.Config {
 	c := &tls.Config{
 		Certificates: []tls.Certificate{*m.certificate},
 		MinVersion:   max(t.Min, tls.VersionTLS12), MaxVersion: t.Max, CipherSuites: t.Ciphers,
-		ClientAuth: clientAuths[t.Auth], ClientCAs: m.roots, Time: k.o.Now,
+		ClientAuth: tlsClientAuths[t.Auth], ClientCAs: m.roots, Time: k.options.Now,
 	}
-	if t.Auth != NoClient {
+	if t.Auth != NoCertificate {
 		// crypto/tls has verified the chain, but not against lists. A session that is resumed has not
 		// been verified with the keys that there are now.
 		c.VerifyConnection = func(cs tls.ConnectionState) error {

@@ -67,24 +67,24 @@ func TestServer(t *testing.T) {
 		return &bad.Certificates[0], nil
 	}
 	for _, tt := range []struct {
-		auth   Auth
+		auth   ClientAuth
 		client *tls.Config
 		ok     bool
 	}{
-		{Need, good, true},
-		{Need, config(), false},
-		{Need, bad, false},
-		{Want, good, true},
-		{Want, config(), true},
-		{Want, bad, false},
-		{NoClient, config(), true},
+		{NeedCertificate, good, true},
+		{NeedCertificate, config(), false},
+		{NeedCertificate, bad, false},
+		{WantCertificate, good, true},
+		{WantCertificate, config(), true},
+		{WantCertificate, bad, false},
+		{NoCertificate, config(), true},
 	} {
-		if _, err := meet(t, k.Server(Terms{Auth: tt.auth}), tt.client); (err == nil) != tt.ok {
+		if _, err := meet(t, k.ServerConfig(ServerTerms{Auth: tt.auth}), tt.client); (err == nil) != tt.ok {
 			t.Errorf("auth %d, %d certificates: %v", tt.auth, len(tt.client.Certificates), err)
 		}
 	}
 
-	server, resuming := k.Server(Terms{}), config(pair(a))
+	server, resuming := k.ServerConfig(ServerTerms{}), config(pair(a))
 	for _, resumes := range []bool{false, true} {
 		if state, err := meet(t, server, resuming); err != nil || state.DidResume != resumes {
 			t.Fatalf("resumes %t, %v; want %t", state.DidResume, err, resumes)
@@ -120,7 +120,7 @@ func TestServerRevokes(t *testing.T) {
 		}
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(file(t, "authority.pem"))
-		_, err = meet(t, k.Server(Terms{}), &tls.Config{RootCAs: roots, ServerName: "member.example", Certificates: []tls.Certificate{pair}})
+		_, err = meet(t, k.ServerConfig(ServerTerms{}), &tls.Config{RootCAs: roots, ServerName: "member.example", Certificates: []tls.Certificate{pair}})
 		if (err == nil) != ok || errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -9,9 +9,9 @@ import (
 // has typed the next command, and reading a few kilobytes costs nothing.
 const WatchInterval = 10 * time.Second
 
-// settleTime is how long after a change was seen the files are read: one of them may be half written.
+// reloadDelay is how long after a change was seen the files are read: one of them may be half written.
 // A part of a trust store can be read, and shuts out those whose authorities are in the other part.
-const settleTime = 200 * time.Millisecond
+const reloadDelay = 200 * time.Millisecond
 
 // Watch reads the files again whenever their content has changed, until ctx ends. It compares contents,
 // so that it notices any way of replacing a file, such as Kubernetes' symbolic links. If a file cannot
@@ -22,7 +22,7 @@ const settleTime = 200 * time.Millisecond
 func (k *Keys) Watch(ctx context.Context) {
 	tick := time.NewTicker(WatchInterval)
 	defer tick.Stop()
-	tried := k.now.Load().sum
+	tried := k.current.Load().sum
 	k.warnOfExpiry()
 	for {
 		select {
@@ -30,32 +30,32 @@ func (k *Keys) Watch(ctx context.Context) {
 			return
 		case <-tick.C:
 			k.warnOfExpiry()
-			if !k.o.Fixed {
-				tried = k.look(tried)
+			if !k.options.Fixed {
+				tried = k.reloadIfChanged(tried)
 			}
 		}
 	}
 }
 
-// look reloads the files if their content is neither what is in use nor what was tried last, or if it was
+// reloadIfChanged reloads the files if their content is neither what is in use nor what was tried last, or if it was
 // tried too early. It returns the sum of what they hold.
-func (k *Keys) look(tried sum) sum {
-	seen := k.contents()
-	if (seen == tried || seen == k.now.Load().sum) && !k.due() {
+func (k *Keys) reloadIfChanged(tried sum) sum {
+	seen := k.contentSum()
+	if (seen == tried || seen == k.current.Load().sum) && !k.retryDue() {
 		return seen
 	}
-	time.Sleep(settleTime)
-	seen = k.contents()
+	time.Sleep(reloadDelay)
+	seen = k.contentSum()
 	k.ReloadAndLog()
 	return seen
 }
 
-// contents returns the sum of the files as they are now. A file that cannot be read counts as empty.
-func (k *Keys) contents() sum {
+// contentSum returns the sum of the files as they are now. A file that cannot be read counts as empty.
+func (k *Keys) contentSum() sum {
 	var m material
-	paths := []string{k.o.Key.Location, k.o.Trust.Location}
-	if k.o.CRL {
-		paths = append(paths, k.o.CRLs)
+	paths := []string{k.options.Key.Location, k.options.Trust.Location}
+	if k.options.CRL {
+		paths = append(paths, k.options.CRLs)
 	}
 	for _, path := range paths {
 		if path != "" {
@@ -70,16 +70,16 @@ func (k *Keys) ReloadAndLog() {
 	changed, err := k.Reload()
 	switch {
 	case err != nil:
-		k.o.Log.Error("keys are not read again; the former ones stay in use", "keys", k.o.Prefix+".*", "err", err)
+		k.options.Log.Error("keys are not read again; the former ones stay in use", "keys", k.options.Prefix+".*", "err", err)
 	case changed:
-		k.o.Log.Info("keys are read again", "keys", k.o.Prefix+".*", "until", k.until())
+		k.options.Log.Info("keys are read again", "keys", k.options.Prefix+".*", "until", k.expiresAt())
 		k.warnExposed()
-		k.o.Changed()
+		k.options.Changed()
 	}
 }
 
-// until returns the time until which the own certificate is valid, or "" if there is none.
-func (k *Keys) until() string {
+// expiresAt returns the time until which the own certificate is valid, or "" if there is none.
+func (k *Keys) expiresAt() string {
 	cert := k.Certificate()
 	if cert == nil {
 		return ""

@@ -50,7 +50,7 @@ func TestWatch(t *testing.T) {
 		go k.Watch(ctx)
 		after := func(n int, want string, logged int) {
 			t.Helper()
-			time.Sleep(time.Duration(n)*WatchInterval + settleTime)
+			time.Sleep(time.Duration(n)*WatchInterval + reloadDelay)
 			synctest.Wait()
 			if got := k.Certificate().Leaf.Subject.CommonName; got != want {
 				t.Errorf("the certificate is %s, want %s", got, want)
@@ -110,7 +110,7 @@ func TestWatchTooEarly(t *testing.T) {
 			want string
 			says string
 		}{
-			{2*WatchInterval + settleTime, "first", "keys are not read again"},
+			{2*WatchInterval + reloadDelay, "first", "keys are not read again"},
 			{2 * WatchInterval, "second", "keys are read again"},
 			{2 * WatchInterval, "second", ""},
 		} {
@@ -144,7 +144,7 @@ func TestWatchHalfAFile(t *testing.T) {
 		go k.Watch(ctx)
 		time.Sleep(WatchInterval - time.Millisecond)
 		write(t, dir, "trust.pem", pemOf("CERTIFICATE", first.cert.Raw))
-		time.Sleep(settleTime / 2)
+		time.Sleep(reloadDelay / 2)
 		write(t, dir, "trust.pem", pemOf("CERTIFICATE", first.cert.Raw), pemOf("CERTIFICATE", second.cert.Raw))
 		time.Sleep(2 * WatchInterval)
 		synctest.Wait()
@@ -173,7 +173,7 @@ func TestWatchFixed(t *testing.T) {
 		go k.Watch(ctx)
 		issue("second", 2*WatchInterval)
 		k.ReloadAndLog() // too early
-		time.Sleep(4*WatchInterval + settleTime)
+		time.Sleep(4*WatchInterval + reloadDelay)
 		synctest.Wait()
 		if got := k.Certificate().Leaf.Subject.CommonName; got != "first" {
 			t.Errorf("Watch has read %s, want first", got)

@@ -22,8 +22,8 @@ import (
 const (
 	// Name is that of the socket in the data directory.
 	Name = "admin.sock"
-	// mode of the socket: only the user of the member and root may connect.
-	mode = 0o600
+	// socketMode of the socket: only the user of the member and root may connect.
+	socketMode = 0o600
 	// maxPath is the longest path of a socket, in bytes: sun_path has 108 on Linux and 104 elsewhere, with a zero at the end.
 	maxPath = 103
 	// Prefix begins the remote address of a connection from the socket. The number of the user follows.
@@ -33,20 +33,20 @@ const (
 // listener gives the socket its name when somebody listens, and removes it at the end.
 type listener struct {
 	*net.UnixListener
-	path  string
-	made  fs.FileInfo
-	close sync.Once
+	path        string
+	createdFile fs.FileInfo
+	closeOnce   sync.Once
 }
 
 // Listen listens on the socket in a directory. What has had its name before is replaced: the caller has the directory's
 // lock. It returns an error if another user could change what is in the directory.
 func Listen(dir string) (net.Listener, error) {
-	dir, err := secretfile.Directory(dir)
+	dir, err := secretfile.TrustedDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
 	next := Name + "." + rand.Text()
-	near, done, err := nearby(dir, next)
+	near, done, err := shortPath(dir, next)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func Listen(dir string) (net.Listener, error) {
 	}
 	l.SetUnlinkOnClose(false) // it gets another name
 	s := &listener{UnixListener: l, path: filepath.Join(dir, Name)}
-	err = os.Chmod(filepath.Join(dir, next), mode)
+	err = os.Chmod(filepath.Join(dir, next), socketMode)
 	if err == nil {
-		s.made, err = os.Lstat(filepath.Join(dir, next))
+		s.createdFile, err = os.Lstat(filepath.Join(dir, next))
 	}
 	if err == nil {
 		err = os.Rename(filepath.Join(dir, next), s.path)
@@ -76,43 +76,43 @@ func (s *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, known := peerOf(c)
+	uid, known := peerUser(c)
 	if !known {
-		return &accepted{c, "not-known"}, nil
+		return &acceptedConn{c, "not-known"}, nil
 	}
-	return &accepted{c, address(strconv.Itoa(uid))}, nil
+	return &acceptedConn{c, peerAddress(strconv.Itoa(uid))}, nil
 }
 
 // Close implements net.Listener. It removes the socket, unless another one has its name by now.
 func (s *listener) Close() (err error) {
 	err = net.ErrClosed
-	s.close.Do(func() {
+	s.closeOnce.Do(func() {
 		err = s.UnixListener.Close()
-		if there, gone := os.Lstat(s.path); gone == nil && os.SameFile(there, s.made) {
+		if there, gone := os.Lstat(s.path); gone == nil && os.SameFile(there, s.createdFile) {
 			err = errors.Join(err, os.Remove(s.path))
 		}
 	})
 	return err
 }
 
-// accepted is a connection of a listener.
-type accepted struct {
+// acceptedConn is a connection of a listener.
+type acceptedConn struct {
 	*net.UnixConn
-	from address
+	peer peerAddress
 }
 
-func (a *accepted) RemoteAddr() net.Addr { return a.from }
+func (a *acceptedConn) RemoteAddr() net.Addr { return a.peer }
 
-// address is a user of this machine.
-type address string
+// peerAddress is a user of this machine.
+type peerAddress string
 
-func (address) Network() string  { return "unix" }
-func (a address) String() string { return Prefix + string(a) }
+func (peerAddress) Network() string  { return "unix" }
+func (a peerAddress) String() string { return Prefix + string(a) }
 
 // Dial connects to the socket at path. It returns an error if anybody but root, this user and the users others could
 // have put the socket there, owns it, or listens on it.
 func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
-	dir, err := secretfile.Directory(filepath.Dir(path), others...)
+	dir, err := secretfile.TrustedDirectory(filepath.Dir(path), others...)
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +124,10 @@ func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
 	if info.Mode()&fs.ModeSocket == 0 {
 		return nil, fmt.Errorf("%s is not a socket (mode %v)", path, info.Mode())
 	}
-	if owner := secretfile.Owner(info); !trusted(owner, others) {
+	if owner := secretfile.OwnerOf(info); !isTrusted(owner, others) {
 		return nil, fmt.Errorf("%s belongs to the user %d, who is neither root nor you nor the owner of the token", path, owner)
 	}
-	near, done, err := nearby(dir, name)
+	near, done, err := shortPath(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +136,13 @@ func Dial(ctx context.Context, path string, others ...int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if uid, known := peerOf(c.(*net.UnixConn)); known && !trusted(uid, others) {
+	if uid, known := peerUser(c.(*net.UnixConn)); known && !isTrusted(uid, others) {
 		return nil, errors.Join(fmt.Errorf("the user %d listens on %s, who is neither root nor you nor the owner of the token", uid, path), c.Close())
 	}
 	return c, nil
 }
 
-// trusted reports whether a user is root, the one of this process, or one of others.
-func trusted(uid int, others []int) bool {
+// isTrusted reports whether a user is root, the one of this process, or one of others.
+func isTrusted(uid int, others []int) bool {
 	return uid == 0 || uid == os.Geteuid() || slices.Contains(others, uid)
 }

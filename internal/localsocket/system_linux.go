@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nearby returns a path of a file in a directory that is short enough for a socket. done releases it.
-func nearby(dir, name string) (path string, done func(), err error) {
+// shortPath returns a path of a file in a directory that is short enough for a socket. done releases it.
+func shortPath(dir, name string) (path string, done func(), err error) {
 	if path = filepath.Join(dir, name); len(path) <= maxPath {
 		return path, func() {}, nil
 	}
@@ -21,8 +21,8 @@ func nearby(dir, name string) (path string, done func(), err error) {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(d.Fd())), name), func() { _ = d.Close() }, nil // it was not read
 }
 
-// peerOf returns the user at the other end of a connection.
-func peerOf(c *net.UnixConn) (uid int, known bool) {
+// peerUser returns the user at the other end of a connection.
+func peerUser(c *net.UnixConn) (uid int, known bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, false

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// bounds are those of a histogram of durations. They reach from 10 µs, a few times what a read takes, to
+// durationBounds are those of a histogram of durations. They reach from 10 µs, a few times what a read takes, to
 // 50 s, more than the longest session timeout by default. They are round, because people state their goals in round numbers: how
 // many requests took 10 ms or less is then known exactly. They are far enough apart that a histogram
 // costs few series, and near enough that an estimated percentile is at most two and a half times too
 // high.
-var bounds = []time.Duration{
+var durationBounds = []time.Duration{
 	10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
 	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
@@ -19,13 +19,13 @@ var bounds = []time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 50 * time.Second,
 }
 
-// splits has, for each bucket of Durations, the bound that lies in it, or the greatest number if none does.
-var splits = func() (s [buckets]uint64) {
+// bucketSplits has, for each bucket of Durations, the bound that lies in it, or the greatest number if none does.
+var bucketSplits = func() (s [numBuckets]uint64) {
 	for i := range s {
 		s[i] = 1<<64 - 1
 	}
-	for _, bound := range bounds {
-		s[bucket(uint64(bound))] = uint64(bound)
+	for _, bound := range durationBounds {
+		s[bucketOf(uint64(bound))] = uint64(bound)
 	}
 	return s
 }()
@@ -44,22 +44,22 @@ type Buckets struct {
 
 // Buckets returns what was seen since the start. A Reset does not change it.
 func (d *Durations) Buckets() Buckets {
-	b := Buckets{Bounds: make([]float64, 0, len(bounds)), Counts: make([]uint64, 0, len(bounds)), Sum: time.Duration(d.seen.total.Load()).Seconds()}
-	for i := range d.seen.in {
-		b.Count += d.seen.in[i][0].Load()
-		if splits[i] != 1<<64-1 {
-			b.Bounds = append(b.Bounds, time.Duration(splits[i]).Seconds())
+	b := Buckets{Bounds: make([]float64, 0, len(durationBounds)), Counts: make([]uint64, 0, len(durationBounds)), Sum: time.Duration(d.sinceStart.totalNanos.Load()).Seconds()}
+	for i := range d.sinceStart.perBucket {
+		b.Count += d.sinceStart.perBucket[i][0].Load()
+		if bucketSplits[i] != 1<<64-1 {
+			b.Bounds = append(b.Bounds, time.Duration(bucketSplits[i]).Seconds())
 			b.Counts = append(b.Counts, b.Count)
 		}
-		b.Count += d.seen.in[i][1].Load()
+		b.Count += d.sinceStart.perBucket[i][1].Load()
 	}
 	return b
 }
 
 // SizeHistogram counts sizes in bytes, since the start. The zero value has seen nothing.
 type SizeHistogram struct {
-	total atomic.Int64
-	in    [len(sizeBounds) + 1]atomic.Uint64 // by the first bound that is not exceeded; the last is for what is above all
+	totalBytes atomic.Int64
+	perBucket  [len(sizeBounds) + 1]atomic.Uint64 // by the first bound that is not exceeded; the last is for what is above all
 }
 
 // Add takes in one size.
@@ -68,17 +68,17 @@ func (h *SizeHistogram) Add(size int) {
 	for i < len(sizeBounds) && sizeBounds[i] < size {
 		i++
 	}
-	h.total.Add(int64(size))
-	h.in[i].Add(1)
+	h.totalBytes.Add(int64(size))
+	h.perBucket[i].Add(1)
 }
 
 // Buckets returns what was seen.
 func (h *SizeHistogram) Buckets() Buckets {
-	b := Buckets{Sum: float64(h.total.Load())}
+	b := Buckets{Sum: float64(h.totalBytes.Load())}
 	for i, bound := range sizeBounds {
-		b.Count += h.in[i].Load()
+		b.Count += h.perBucket[i].Load()
 		b.Bounds, b.Counts = append(b.Bounds, float64(bound)), append(b.Counts, b.Count)
 	}
-	b.Count += h.in[len(sizeBounds)].Load()
+	b.Count += h.perBucket[len(sizeBounds)].Load()
 	return b
 }

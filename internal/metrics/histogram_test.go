@@ -10,7 +10,7 @@ import (
 // A duration counts at each bound that it does not exceed, to the nanosecond.
 func TestBounds(t *testing.T) {
 	seconds := []float64{}
-	for i, bound := range bounds {
+	for i, bound := range durationBounds {
 		seconds = append(seconds, bound.Seconds())
 		var d Durations
 		for _, took := range []time.Duration{bound - 1, bound, bound + 1} {
@@ -43,7 +43,9 @@ func TestBucketsOutliveAReset(t *testing.T) {
 	}
 	d.Reset()
 	d.Add(time.Second)
-	at := func(bound float64) uint64 { return d.Buckets().Counts[slices.Index(bounds, time.Duration(bound*1e9))] }
+	at := func(bound float64) uint64 {
+		return d.Buckets().Counts[slices.Index(durationBounds, time.Duration(bound*1e9))]
+	}
 	if got := d.Buckets(); at(0.002) != 2 || at(0.005) != 3 || at(0.5) != 3 || at(1) != 4 || at(50) != 4 || got.Count != 5 || got.Sum != 3601.003 {
 		t.Errorf("%+v", got)
 	}

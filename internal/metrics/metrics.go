@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// steps is how many buckets there are between a duration and its double: a percentile is
+	// stepsPerDoubling is how many buckets there are between a duration and its double: a percentile is
 	// at most an eighth above what was measured.
-	steps    = 8
-	stepBits = 3
+	stepsPerDoubling = 8
+	stepBits         = 3
 	// buckets reach up to 2^42 ns, 73 minutes; what takes longer counts as that.
-	maxBits = 42
-	buckets = (maxBits - stepBits + 1) * steps
+	maxBits    = 42
+	numBuckets = (maxBits - stepBits + 1) * stepsPerDoubling
 )
 
 // Durations sums up how long something took. The zero value has seen nothing. It takes 10 KiB, and
 // adding to it costs two atomic additions.
 type Durations struct {
-	least, most  atomic.Int64 // ns, since the last Reset; least is stored plus 1, 0: none yet
-	seen, before counts       // since the start, and what there was of that at the last Reset
+	minPlusOne, maxNanos atomic.Int64 // ns, since the last Reset; least is stored plus 1, 0: none yet
+	sinceStart, atReset  bucketCounts // since the start, and what there was of that at the last Reset
 }
 
-// counts has what was measured. A bucket in which one of the bounds lies has two parts: up to the bound,
+// bucketCounts has what was measured. A bucket in which one of the bounds lies has two parts: up to the bound,
 // and above it.
-type counts struct {
-	total atomic.Uint64 // ns
-	in    [buckets][2]atomic.Uint64
+type bucketCounts struct {
+	totalNanos atomic.Uint64 // ns
+	perBucket  [numBuckets][2]atomic.Uint64
 }
 
 // Summary is what Durations have seen since the start or the last Reset. All are 0 if there was nothing.
@@ -46,39 +46,39 @@ type Summary struct {
 // Add takes in one measurement. A negative one counts as 0.
 func (d *Durations) Add(took time.Duration) {
 	ns := max(int64(took), 0)
-	d.seen.total.Add(uint64(ns))
-	for most := d.most.Load(); ns > most && !d.most.CompareAndSwap(most, ns); most = d.most.Load() {
+	d.sinceStart.totalNanos.Add(uint64(ns))
+	for most := d.maxNanos.Load(); ns > most && !d.maxNanos.CompareAndSwap(most, ns); most = d.maxNanos.Load() {
 	}
-	for least := d.least.Load(); (least == 0 || ns < least-1) && !d.least.CompareAndSwap(least, ns+1); least = d.least.Load() {
+	for least := d.minPlusOne.Load(); (least == 0 || ns < least-1) && !d.minPlusOne.CompareAndSwap(least, ns+1); least = d.minPlusOne.Load() {
 	}
-	i, part := bucket(uint64(ns)), 0
-	if uint64(ns) > splits[i] {
+	i, part := bucketOf(uint64(ns)), 0
+	if uint64(ns) > bucketSplits[i] {
 		part = 1
 	}
-	d.seen.in[i][part].Add(1)
+	d.sinceStart.perBucket[i][part].Add(1)
 }
 
-// Since adds the time that has passed since begun.
-func (d *Durations) Since(begun time.Time) { d.Add(time.Since(begun)) }
+// AddSince adds the time that has passed since begun.
+func (d *Durations) AddSince(begun time.Time) { d.Add(time.Since(begun)) }
 
 // Reset makes Summary forget everything. Buckets go on counting.
 func (d *Durations) Reset() {
-	d.before.total.Store(d.seen.total.Load())
-	for i := range d.seen.in {
-		for part := range d.seen.in[i] {
-			d.before.in[i][part].Store(d.seen.in[i][part].Load())
+	d.atReset.totalNanos.Store(d.sinceStart.totalNanos.Load())
+	for i := range d.sinceStart.perBucket {
+		for part := range d.sinceStart.perBucket[i] {
+			d.atReset.perBucket[i][part].Store(d.sinceStart.perBucket[i][part].Load())
 		}
 	}
-	d.least.Store(0)
-	d.most.Store(0)
+	d.minPlusOne.Store(0)
+	d.maxNanos.Store(0)
 }
 
 // Summary returns what was seen.
-func (d *Durations) Summary() Summary { return Together(d) }
+func (d *Durations) Summary() Summary { return SummaryOf(d) }
 
-// Together returns what several have seen together.
-func Together(all ...*Durations) (s Summary) {
-	var seen [buckets]uint64
+// SummaryOf returns what several have seen together.
+func SummaryOf(all ...*Durations) (s Summary) {
+	var seen [numBuckets]uint64
 	for _, d := range all {
 		d.addTo(&s, &seen)
 	}
@@ -90,7 +90,7 @@ func Together(all ...*Durations) (s Summary) {
 		rank, sum := (s.Count*permille+999)/1000, uint64(0)
 		for i, n := range seen {
 			if sum += n; sum >= rank {
-				return min(max(top(i), s.Min), s.Max)
+				return min(max(bucketTop(i), s.Min), s.Max)
 			}
 		}
 		return s.Max
@@ -100,25 +100,25 @@ func Together(all ...*Durations) (s Summary) {
 }
 
 // addTo adds what d has seen since its last Reset.
-func (d *Durations) addTo(s *Summary, seen *[buckets]uint64) {
-	if least := time.Duration(d.least.Load() - 1); least >= 0 && (s.Count == 0 || least < s.Min) {
+func (d *Durations) addTo(s *Summary, seen *[numBuckets]uint64) {
+	if least := time.Duration(d.minPlusOne.Load() - 1); least >= 0 && (s.Count == 0 || least < s.Min) {
 		s.Min = least
 	}
-	s.Max = max(s.Max, time.Duration(d.most.Load()))
-	before := d.before.total.Load() // first, because the other is never less
-	s.Sum += time.Duration(d.seen.total.Load() - before)
+	s.Max = max(s.Max, time.Duration(d.maxNanos.Load()))
+	before := d.atReset.totalNanos.Load() // first, because the other is never less
+	s.Sum += time.Duration(d.sinceStart.totalNanos.Load() - before)
 	for i := range seen {
-		for part := range d.seen.in[i] {
-			before := d.before.in[i][part].Load()
-			n := d.seen.in[i][part].Load() - before
+		for part := range d.sinceStart.perBucket[i] {
+			before := d.atReset.perBucket[i][part].Load()
+			n := d.sinceStart.perBucket[i][part].Load() - before
 			seen[i] += n
 			s.Count += n
 		}
 	}
 }
 
-// With returns what both have seen together, without percentiles.
-func (s Summary) With(o Summary) Summary {
+// Merge returns what both have seen together, without percentiles.
+func (s Summary) Merge(o Summary) Summary {
 	switch {
 	case s.Count == 0:
 		s.Min = o.Min
@@ -130,22 +130,22 @@ func (s Summary) With(o Summary) Summary {
 	return sum
 }
 
-// bucket is where ns is counted: its highest bits decide.
-func bucket(ns uint64) int {
-	if ns < steps {
+// bucketOf is where ns is counted: its highest bits decide.
+func bucketOf(ns uint64) int {
+	if ns < stepsPerDoubling {
 		return int(ns)
 	}
 	shift := bits.Len64(ns) - 1 - stepBits
-	return min((shift+1)*steps+int(ns>>shift&(steps-1)), buckets-1)
+	return min((shift+1)*stepsPerDoubling+int(ns>>shift&(stepsPerDoubling-1)), numBuckets-1)
 }
 
-// top is the longest duration of a bucket.
-func top(i int) time.Duration {
-	if i < steps {
+// bucketTop is the longest duration of a bucket.
+func bucketTop(i int) time.Duration {
+	if i < stepsPerDoubling {
 		return time.Duration(i)
 	}
-	shift := i/steps - 1
-	return time.Duration(uint64(steps+i%steps+1)<<shift - 1)
+	shift := i/stepsPerDoubling - 1
+	return time.Duration(uint64(stepsPerDoubling+i%stepsPerDoubling+1)<<shift - 1)
 }
 
 // Sizes keeps the last, least and greatest of some sizes in bytes, since the start or the

@@ -41,12 +41,12 @@ func TestPercentiles(t *testing.T) {
 }
 
 func TestBucketsMeet(t *testing.T) {
-	for i := range buckets - 1 {
-		if b := bucket(uint64(top(i))); b != i {
-			t.Fatalf("%v, the top of bucket %d, is in bucket %d", top(i), i, b)
+	for i := range numBuckets - 1 {
+		if b := bucketOf(uint64(bucketTop(i))); b != i {
+			t.Fatalf("%v, the top of bucket %d, is in bucket %d", bucketTop(i), i, b)
 		}
-		if b := bucket(uint64(top(i)) + 1); b != i+1 {
-			t.Fatalf("%v is above bucket %d, but is in bucket %d", top(i)+1, i, b)
+		if b := bucketOf(uint64(bucketTop(i)) + 1); b != i+1 {
+			t.Fatalf("%v is above bucket %d, but is in bucket %d", bucketTop(i)+1, i, b)
 		}
 	}
 }
@@ -75,15 +75,15 @@ func TestTogether(t *testing.T) {
 		c.Add(took)
 	}
 	for _, all := range [][]*Durations{{&a, &b}, {&b, &none, &a}, {&none, &b, &a}} {
-		if got := Together(all...); got != c.Summary() {
+		if got := SummaryOf(all...); got != c.Summary() {
 			t.Errorf("%+v, want %+v", got, c.Summary())
 		}
 	}
-	if got := Together(); got != (Summary{}) {
+	if got := SummaryOf(); got != (Summary{}) {
 		t.Errorf("nothing together: %+v", got)
 	}
 	b.Reset()
-	if got := Together(&a, &b); got != a.Summary() {
+	if got := SummaryOf(&a, &b); got != a.Summary() {
 		t.Errorf("after a reset of one: %+v, want %+v", got, a.Summary())
 	}
 }
@@ -97,16 +97,16 @@ func TestWith(t *testing.T) {
 	}
 	want := c.Summary()
 	want.P50, want.P90, want.P95, want.P99, want.P999 = 0, 0, 0, 0, 0
-	if got := b.Summary().With(a.Summary()); got != want {
+	if got := b.Summary().Merge(a.Summary()); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := a.Summary().With(b.Summary()); got != want {
+	if got := a.Summary().Merge(b.Summary()); got != want {
 		t.Errorf("the other way round: %+v, want %+v", got, want)
 	}
-	if got := want.With(Summary{}); got != want {
+	if got := want.Merge(Summary{}); got != want {
 		t.Errorf("with nothing: %+v", got)
 	}
-	if got := (Summary{}).With(want); got != want {
+	if got := (Summary{}).Merge(want); got != want {
 		t.Errorf("nothing with: %+v", got)
 	}
 }

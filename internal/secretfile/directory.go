@@ -12,23 +12,23 @@ import (
 	"rollcall/internal/durable"
 )
 
-// writersBits are the bits of a mode that let users besides the owner change what is in a directory.
-const writersBits fs.FileMode = 0o022
+// othersWriteBits are the bits of a mode that let users besides the owner change what is in a directory.
+const othersWriteBits fs.FileMode = 0o022
 
-// Owner returns the user that a file belongs to.
-func Owner(info fs.FileInfo) int {
+// OwnerOf returns the user that a file belongs to.
+func OwnerOf(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)
 	}
 	return -1 // not a file of this system
 }
 
-// trusted reports whether a user is root, the one of this process, or one of others.
-func trusted(owner int, others []int) bool {
+// IsTrusted reports whether a user is root, the one of this process, or one of others.
+func IsTrusted(owner int, others []int) bool {
 	return owner == 0 || owner == os.Geteuid() || slices.Contains(others, owner)
 }
 
-// Directory returns the path of a directory without links, after it has checked that nobody but root, the user of
+// TrustedDirectory returns the path of a directory without links, after it has checked that nobody but root, the user of
 // this process and the users others can change what is there, or put another directory in its place:
 //
 //   - the directory and all above it belong to one of these users,
@@ -37,7 +37,7 @@ func trusted(owner int, others []int) bool {
 //     belongs to others, as in /tmp.
 //
 // A group counts as others. The caller must use the path that is returned: somebody else may own a link in the other one.
-func Directory(path string, others ...int) (string, error) {
+func TrustedDirectory(path string, others ...int) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -62,12 +62,12 @@ func checkPart(part string, end bool, others []int) error {
 		return err
 	}
 	sticky := !end && info.Mode()&fs.ModeSticky != 0
-	switch owner := Owner(info); {
+	switch owner := OwnerOf(info); {
 	case !info.IsDir():
 		return &fs.PathError{Op: "open", Path: part, Err: syscall.ENOTDIR}
-	case !trusted(owner, others):
+	case !IsTrusted(owner, others):
 		return fmt.Errorf("the directory %s belongs to the user %d, who could change what is in it; use a directory of your own", part, owner)
-	case info.Mode()&writersBits != 0 && !sticky:
+	case info.Mode()&othersWriteBits != 0 && !sticky:
 		return fmt.Errorf("other users may write in the directory %s (mode %#o); chmod go-w it, or use another directory", part, info.Mode().Perm())
 	}
 	return nil
@@ -89,9 +89,9 @@ func MakeDirectory(path string) (string, error) {
 			return "", err
 		}
 		if there == path {
-			return Directory(path)
+			return TrustedDirectory(path)
 		}
-		if err := checkAbove(there); err != nil {
+		if err := checkParents(there); err != nil {
 			return "", err
 		}
 		break
@@ -99,11 +99,11 @@ func MakeDirectory(path string) (string, error) {
 	if err := durable.MakeDirectory(path, 0o700); err != nil {
 		return "", err
 	}
-	return Directory(path) // somebody may have been faster
+	return TrustedDirectory(path) // somebody may have been faster
 }
 
-// checkAbove checks a directory in which another one is to be made. It may be sticky, as /tmp is.
-func checkAbove(path string) error {
+// checkParents checks a directory in which another one is to be made. It may be sticky, as /tmp is.
+func checkParents(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
@@ -111,5 +111,5 @@ func checkAbove(path string) error {
 	if err := checkPart(path, false, nil); err != nil || path == filepath.Dir(path) {
 		return err
 	}
-	return checkAbove(filepath.Dir(path))
+	return checkParents(filepath.Dir(path))
 }

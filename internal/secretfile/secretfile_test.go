@@ -20,11 +20,11 @@ func TestExposed(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		f, err := Read(path, 100)
+		f, err := ReadFile(path, 100)
 		if err != nil || string(f.Text) != "hush" {
 			t.Errorf("mode %o: %q, %v", mode, f.Text, err)
 		}
-		if got := f.Exposed(); (got != "") != exposed || exposed && !strings.Contains(got, "chmod 600") {
+		if got := f.ExposedWarning(); (got != "") != exposed || exposed && !strings.Contains(got, "chmod 600") {
 			t.Errorf("mode %o: %q", mode, got)
 		}
 	}
@@ -42,7 +42,7 @@ func TestRead(t *testing.T) {
 	if err := errors.Join(os.Chmod(locked, 0), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := Read(long, 4); err != nil || string(f.Text) != "01234" {
+	if f, err := ReadFile(long, 4); err != nil || string(f.Text) != "01234" {
 		t.Errorf("%q, %v", f.Text, err)
 	}
 	refused := map[string]string{
@@ -53,22 +53,22 @@ func TestRead(t *testing.T) {
 		refused[locked] = "permission denied; it must name a file that this user may read"
 	}
 	for path, want := range refused {
-		_, err := Read(path, 100)
+		_, err := ReadFile(path, 100)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 		if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
 			t.Errorf("%s: the error is a PathError, which names the path twice", path)
 		}
-		fault := Wrong("some.key", path, err)
+		fault := NewFault("some.key", path, err)
 		if !errors.Is(fault, err) || fault.Error() != "some.key="+path+": "+err.Error() {
 			t.Errorf("%v", fault)
 		}
 	}
-	if err := Wrong("some.key", long, nil); err != nil {
+	if err := NewFault("some.key", long, nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
-	if faults := Warn("k", "p", "", "one", ""); len(faults) != 1 || faults[0].Error() != "k=p: one" || !faults[0].Mild {
+	if faults := NewWarnings("k", "p", "", "one", ""); len(faults) != 1 || faults[0].Error() != "k=p: one" || !faults[0].IsWarning {
 		t.Errorf("%v", faults)
 	}
 }
@@ -79,7 +79,7 @@ func TestAdvice(t *testing.T) {
 		syscall.ENOENT: true, syscall.EACCES: true, syscall.EPERM: true, syscall.ENOTDIR: true,
 		syscall.EIO: false, syscall.EMFILE: false, syscall.ESTALE: false,
 	} {
-		err := bare(&fs.PathError{Op: "read", Path: "/some/file", Err: cause})
+		err := withoutPath(&fs.PathError{Op: "read", Path: "/some/file", Err: cause})
 		want := cause.Error()
 		if advised {
 			want += "; it must name a file that this user may read"
@@ -99,10 +99,10 @@ func TestOwner(t *testing.T) {
 	if err := os.WriteFile(path, []byte("hush"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path, 100); err != nil {
+	if _, err := ReadFile(path, 100); err != nil {
 		t.Errorf("an own file: %v", err)
 	}
-	if _, err := Read("/etc/passwd", 100); err != nil {
+	if _, err := ReadFile("/etc/passwd", 100); err != nil {
 		t.Errorf("a file of root's: %v", err)
 	}
 	if os.Getuid() != 0 {
@@ -113,7 +113,7 @@ func TestOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, link} {
-		f, err := Read(name, 100)
+		f, err := ReadFile(name, 100)
 		if err == nil || !strings.Contains(err.Error(), "belongs to the user 65534") || f.Text != nil {
 			t.Errorf("%s: %q, %v", name, f.Text, err)
 		}
@@ -165,7 +165,7 @@ func TestDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, path := range []string{dir, link} {
-			got, err := Directory(path, tt.others...)
+			got, err := TrustedDirectory(path, tt.others...)
 			if tt.want == "" && (err != nil || got != dir) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("%s: %q, %v, want %q", tt.name, got, err, tt.want)
 			}

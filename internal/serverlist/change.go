@@ -19,7 +19,7 @@ type Change struct {
 // Apply returns the list after the change. The leaving servers go first. Each server that the change names
 // must have an address for clients, as ZooKeeper demands, and at least one participant must remain.
 func (l List) Apply(c Change) (List, error) {
-	named, err := c.named()
+	named, err := c.namedServers()
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (l List) Apply(c Change) (List, error) {
 			_, joins := named.Find(s.ID)
 			return joins || left[s.ID]
 		})
-		if next, err = append(kept, named...).finish(); err != nil {
+		if next, err = append(kept, named...).sortAndCheck(); err != nil {
 			return nil, err
 		}
 	}
@@ -48,16 +48,16 @@ func (l List) Apply(c Change) (List, error) {
 	return next, nil
 }
 
-// Moves returns an error if servers of the list take each other's addresses in the next one. raft's configuration gives
+// CheckMoves returns an error if servers of the list take each other's addresses in the next one. raft's configuration gives
 // one server after the other its address, and none of these is free before another one has moved.
-func (l List) Moves(next List) error {
+func (l List) CheckMoves(next List) error {
 	holders := map[string]uint32{}
 	for _, s := range l {
-		holders[normal(s.ElectionAddr())] = s.ID
+		holders[normalizeAddr(s.ElectionAddr())] = s.ID
 	}
 	after := map[uint32]uint32{} // by server: the one that must move before
 	for _, s := range next {
-		if holder := holders[normal(s.ElectionAddr())]; holder != s.ID {
+		if holder := holders[normalizeAddr(s.ElectionAddr())]; holder != s.ID {
 			after[s.ID] = holder // 0: nobody
 		}
 	}
@@ -72,10 +72,10 @@ func (l List) Moves(next List) error {
 	return nil
 }
 
-// ClientPortTaken returns an error if a server that comes in, or has another line in the next list, takes clients at a port that another
+// CheckClientPorts returns an error if a server that comes in, or has another line in the next list, takes clients at a port that another
 // server of the same host has, or has a port at which another one takes clients. Only one of two such processes starts. Lines that do not
 // change are not compared, so that a list that has such servers can be repaired.
-func (l List) ClientPortTaken(next List) error {
+func (l List) CheckClientPorts(next List) error {
 	for _, s := range next {
 		if known, listed := l.Find(s.ID); listed && known == s {
 			continue
@@ -86,7 +86,7 @@ func (l List) ClientPortTaken(next List) error {
 			}
 			for _, a := range s.ports() {
 				for _, b := range other.ports() {
-					if (a.name == portForClients || b.name == portForClients) && a.addr == b.addr {
+					if (a.name == clientPortName || b.name == clientPortName) && a.addr == b.addr {
 						return fmt.Errorf("server.%d would have the address %s (%s), which server.%d has (%s); give it a port that is free on its host", s.ID, a.addr, a.name, other.ID, b.name)
 					}
 				}
@@ -96,27 +96,27 @@ func (l List) ClientPortTaken(next List) error {
 	return nil
 }
 
-const portForClients = "clientPort"
+const clientPortName = "clientPort"
 
-// port is a port of a server, at the host where it is reached.
-type port struct{ name, addr string }
+// namedPort is a port of a server, at the host where it is reached.
+type namedPort struct{ name, addr string }
 
 // ports returns the ports of a server that its line names. A server that listens at a wildcard or at a loopback address for clients
 // takes the port of its host.
-func (s Server) ports() []port {
-	all := []port{{"quorumPort", normal(s.QuorumAddr())}, {"electionPort", normal(s.ElectionAddr())}}
+func (s Server) ports() []namedPort {
+	all := []namedPort{{"quorumPort", normalizeAddr(s.QuorumAddr())}, {"electionPort", normalizeAddr(s.ElectionAddr())}}
 	if s.ClientPort == 0 {
 		return all
 	}
 	host := s.ClientHost
-	if local(host) {
+	if isLocal(host) {
 		host = s.Host
 	}
-	return append(all, port{portForClients, normal(join(host, s.ClientPort))})
+	return append(all, namedPort{clientPortName, normalizeAddr(joinHostPort(host, s.ClientPort))})
 }
 
-// named returns the servers whose lines the change has. Nobody needs to join.
-func (c Change) named() (List, error) {
+// namedServers returns the servers whose lines the change has. Nobody needs to join.
+func (c Change) namedServers() (List, error) {
 	if c.Members != "" {
 		return ParseList(c.Members)
 	}

@@ -32,12 +32,12 @@ func (l List) Voters() []uint32 {
 	return ids
 }
 
-// Text returns the list's server lines in their canonical form, with a newline between two of them.
+// CanonicalText returns the list's server lines in their canonical form, with a newline between two of them.
 // ParseList reads it.
-func (l List) Text() string { return strings.Join(l.Lines(), "\n") }
+func (l List) CanonicalText() string { return strings.Join(l.CanonicalLines(), "\n") }
 
-// Lines returns the list's server lines in their canonical form.
-func (l List) Lines() []string {
+// CanonicalLines returns the list's server lines in their canonical form.
+func (l List) CanonicalLines() []string {
 	lines := make([]string, len(l))
 	for i, s := range l {
 		lines[i] = s.String()
@@ -45,9 +45,9 @@ func (l List) Lines() []string {
 	return lines
 }
 
-// Config returns the content of /zookeeper/config for this version of the list. ParseList reads it, too.
-func (l List) Config(version int64) string {
-	return l.Text() + "\nversion=" + strconv.FormatUint(uint64(version), 16)
+// ConfigText returns the content of /zookeeper/config for this version of the list. ParseList reads it, too.
+func (l List) ConfigText(version int64) string {
+	return l.CanonicalText() + "\nversion=" + strconv.FormatUint(uint64(version), 16)
 }
 
 // ParseList returns the servers of a text with one server line after the other, as zoo.cfg has them. Lines
@@ -75,7 +75,7 @@ func ParseLines(lines []string) (List, error) {
 		}
 		list = append(list, server)
 	}
-	return list.finish()
+	return list.sortAndCheck()
 }
 
 // parseLine returns the server of a line server.N=….
@@ -96,8 +96,8 @@ func parseLine(line string) (Server, error) {
 	return server, nil
 }
 
-// finish sorts the list and checks what concerns all servers of a list.
-func (l List) finish() (List, error) {
+// sortAndCheck sorts the list and checks what concerns all servers of a list.
+func (l List) sortAndCheck() (List, error) {
 	if len(l) == 0 {
 		return nil, errors.New("no server line; write one for each server")
 	}

@@ -21,13 +21,13 @@ func parsed(t testing.TB, text string) List {
 // A list is sorted by id as numbers, and its text parses to the same list.
 func TestParseList(t *testing.T) {
 	list := parsed(t, " server.10 = c:1:2:observer;3 ,server.2=b:1:2;3\n\nserver.1=a:1:2;0.0.0.0:3\nversion=12")
-	if list.Text() != three {
-		t.Errorf("the text is %q, want %q", list.Text(), three)
+	if list.CanonicalText() != three {
+		t.Errorf("the text is %q, want %q", list.CanonicalText(), three)
 	}
-	if got := list.Config(0x1_0000_0000); got != three+"\nversion=100000000" {
+	if got := list.ConfigText(0x1_0000_0000); got != three+"\nversion=100000000" {
 		t.Errorf("the content of the node is %q", got)
 	}
-	for _, text := range []string{list.Text(), list.Config(7)} {
+	for _, text := range []string{list.CanonicalText(), list.ConfigText(7)} {
 		if again := parsed(t, text); !slices.Equal(again, list) {
 			t.Errorf("%q parses to %v", text, again)
 		}
@@ -54,7 +54,7 @@ func TestParseListRefuses(t *testing.T) {
 		{"another key", "tickTime=1", `"tickTime=1": allowed is server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`},
 		{"id 0", "server.0=a:1:2", `"server.0=a:1:2": the number after server. must be 1 to 255`},
 		{"id 256", "server.256=a:1:2", `"server.256=a:1:2": the number after server. must be 1 to 255`},
-		{"no value", "server.1", "server.1: " + errShape.Error()},
+		{"no value", "server.1", "server.1: " + errSyntax.Error()},
 		{"twice", "server.1=a:1:2,server.1=b:1:2", "server 1 is named twice; remove one of the two"},
 		{"too many", strings.Join(all, "\n"), "more than 255 servers, each needs an id of its own"},
 		{
@@ -103,10 +103,10 @@ func TestApplyChanges(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := parsed(t, three)
 			got, err := before.Apply(tt.change)
-			if err != nil || got.Text() != tt.want {
+			if err != nil || got.CanonicalText() != tt.want {
 				t.Errorf("Apply: %v, %v, want %v", got, err, tt.want)
 			}
-			if before.Text() != three {
+			if before.CanonicalText() != three {
 				t.Errorf("the list itself has become %v", before)
 			}
 		})
@@ -155,7 +155,7 @@ func TestMoves(t *testing.T) {
 		},
 		{"three in a ring, and a fourth", "server.1=b:1:2,server.2=c:1:2,server.3=a:1:2,server.4=d:1:2", "server.1 would get the address b:2 of server.2, which"},
 	} {
-		if err := parsed(t, before).Moves(parsed(t, tt.next)); tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
+		if err := parsed(t, before).CheckMoves(parsed(t, tt.next)); tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
 		}
 	}
@@ -175,10 +175,10 @@ func FuzzChange(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := ParseList(next.Text()); err != nil || !slices.Equal(again, next) || len(next.Voters()) == 0 {
+		if again, err := ParseList(next.CanonicalText()); err != nil || !slices.Equal(again, next) || len(next.Voters()) == 0 {
 			t.Errorf("%v is read as %v, %v", next, again, err)
 		}
-		if before.Text() != three {
+		if before.CanonicalText() != three {
 			t.Errorf("the list itself has become %v", before)
 		}
 	})

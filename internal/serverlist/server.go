@@ -37,20 +37,20 @@ func (s Server) String() string {
 }
 
 // QuorumAddr returns the host:port on which the other members reach this one.
-func (s Server) QuorumAddr() string { return join(s.Host, s.QuorumPort) }
+func (s Server) QuorumAddr() string { return joinHostPort(s.Host, s.QuorumPort) }
 
 // ElectionAddr returns the host:port on which raft replicates the log to this member.
-func (s Server) ElectionAddr() string { return join(s.Host, s.ElectionPort) }
+func (s Server) ElectionAddr() string { return joinHostPort(s.Host, s.ElectionPort) }
 
 // ClientAddr returns the host:port of the line's client part, or "" if it has none.
 func (s Server) ClientAddr() string {
 	if s.ClientPort == 0 {
 		return ""
 	}
-	return join(s.ClientHost, s.ClientPort)
+	return joinHostPort(s.ClientHost, s.ClientPort)
 }
 
-func join(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+func joinHostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 // MaxID is the highest number of a server: a session id has one byte for it.
 const MaxID = 255
@@ -59,8 +59,8 @@ const MaxID = 255
 const AllHosts = "0.0.0.0"
 
 const (
-	maxHost = 253 // longest DNS name
-	maxPort = 65535
+	maxHostLength = 253 // longest DNS name
+	maxPort       = 65535
 )
 
 // ParseID returns the number of a server. Its error is the range, "1 to most".
@@ -73,24 +73,24 @@ func ParseID(text string, most uint32) (uint32, error) {
 }
 
 var (
-	errShape = errors.New("allowed is host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]")
-	errMulti = errors.New("several addresses per server are not served; write one")
+	errSyntax       = errors.New("allowed is host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]")
+	errMultiAddress = errors.New("several addresses per server are not served; write one")
 )
 
 // ParseServer returns the server that text, the value of server.N, describes.
 func ParseServer(id uint32, text string) (Server, error) {
 	if strings.Contains(text, "|") {
-		return Server{}, errMulti
+		return Server{}, errMultiAddress
 	}
 	s := Server{ID: id}
 	peer, client, hasClient := strings.Cut(text, ";")
 	host, rest, ok := cutHost(peer)
 	if !ok {
-		return Server{}, errShape
+		return Server{}, errSyntax
 	}
 	fields := strings.Split(rest, ":")
 	if len(fields) != 2 && len(fields) != 3 {
-		return Server{}, errShape
+		return Server{}, errSyntax
 	}
 	var err error
 	if s.Host, err = ParseHost(host); err != nil {
@@ -151,18 +151,18 @@ func ParseHost(text string) (string, error) {
 	if addr, err := netip.ParseAddr(inner); err == nil && addr.Zone() == "" && (addr.Is6() || inner == text) {
 		return addr.String(), nil
 	}
-	if bracket || text == "" || len(text) > maxHost || strings.ContainsFunc(text, notHost) {
-		return "", fmt.Errorf("host %.80q: allowed is %s", text, HostAllowed)
+	if bracket || text == "" || len(text) > maxHostLength || strings.ContainsFunc(text, isNotHostChar) {
+		return "", fmt.Errorf("host %.80q: allowed is %s", text, HostSyntax)
 	}
 	return text, nil
 }
 
-// HostAllowed says in words what a host may be.
-const HostAllowed = "a name, an IPv4 address or an IPv6 address in brackets"
+// HostSyntax says in words what a host may be.
+const HostSyntax = "a name, an IPv4 address or an IPv6 address in brackets"
 
 const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
-func notHost(r rune) bool { return !strings.ContainsRune(hostChars, r) }
+func isNotHostChar(r rune) bool { return !strings.ContainsRune(hostChars, r) }
 
 func parsePort(text string) (int, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
@@ -179,14 +179,14 @@ func CheckAddresses(servers []Server) error {
 	taken := make(map[string]uint32)
 	for _, s := range servers {
 		addrs := []string{s.QuorumAddr(), s.ElectionAddr()}
-		if s.ClientPort != 0 && !local(s.ClientHost) {
+		if s.ClientPort != 0 && !isLocal(s.ClientHost) {
 			addrs = append(addrs, s.ClientAddr())
 		}
 		for _, addr := range addrs {
-			if other, ok := taken[normal(addr)]; ok {
-				return fmt.Errorf("%v: server.%d has the address %s too; give each member ports of its own", s, other, normal(addr))
+			if other, ok := taken[normalizeAddr(addr)]; ok {
+				return fmt.Errorf("%v: server.%d has the address %s too; give each member ports of its own", s, other, normalizeAddr(addr))
 			}
-			taken[normal(addr)] = s.ID
+			taken[normalizeAddr(addr)] = s.ID
 		}
 		if addr, err := netip.ParseAddr(s.Host); err == nil && addr.Unmap().IsUnspecified() {
 			return fmt.Errorf("%v: no member can be reached at %s; write the address that the others use (quorumListenOnAllIPs=true listens on all)", s, s.Host)
@@ -195,8 +195,8 @@ func CheckAddresses(servers []Server) error {
 	return nil
 }
 
-// normal returns an address in a form in which equal addresses are equal strings.
-func normal(addr string) string {
+// normalizeAddr returns an address in a form in which equal addresses are equal strings.
+func normalizeAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr
@@ -207,8 +207,8 @@ func normal(addr string) string {
 	return net.JoinHostPort(strings.ToLower(strings.TrimSuffix(host, ".")), port)
 }
 
-// local reports whether host is a wildcard or a loopback address.
-func local(host string) bool {
+// isLocal reports whether host is a wildcard or a loopback address.
+func isLocal(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && (addr.Unmap().IsUnspecified() || addr.IsLoopback()) || strings.EqualFold(host, "localhost")
 }

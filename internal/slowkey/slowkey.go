@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// passes, memory and lanes are those of Argon2id. One derivation takes 32 MiB for a tenth of a second at most, which a
+	// argonPasses, memory and lanes are those of Argon2id. One derivation takes 32 MiB for a tenth of a second at most, which a
 	// member and a command do once. Both ends of a proof must use the same, so a change of them is one of the protocol.
-	passes = 3
-	memory = 32 << 10 // KiB
-	lanes  = 1
-	// maxKept is how many keys are remembered: those of a member's secrets, before and after a rotation. The members
+	argonPasses  = 3
+	argonMemory  = 32 << 10 // KiB
+	argonThreads = 1
+	// maxCachedKeys is how many keys are remembered: those of a member's secrets, before and after a rotation. The members
 	// that share a process, and a file that is read again, need no second derivation.
-	maxKept = 16
+	maxCachedKeys = 16
 )
 
 // Key is a key of HMAC-SHA256.
@@ -28,27 +28,27 @@ func (Key) String() string { return "(a key)" }
 // GoString does the same for the format %#v.
 func (Key) GoString() string { return "(a key)" }
 
-type source struct{ purpose, secret string }
+type keySource struct{ purpose, secret string }
 
-// kept are the keys that were derived last.
-var kept struct {
+// keyCache are the keys that were derived last.
+var keyCache struct {
 	sync.Mutex
-	keys map[source]Key
+	keys map[keySource]Key
 }
 
-// Of returns the key of a secret for a purpose. It takes about a tenth of a second for a new one. Keys for different
+// Derive returns the key of a secret for a purpose. It takes about a tenth of a second for a new one. Keys for different
 // purposes are independent of each other.
-func Of(purpose, secret string) Key {
-	kept.Lock()
-	defer kept.Unlock()
-	from := source{purpose, secret}
-	if key, ok := kept.keys[from]; ok {
+func Derive(purpose, secret string) Key {
+	keyCache.Lock()
+	defer keyCache.Unlock()
+	from := keySource{purpose, secret}
+	if key, ok := keyCache.keys[from]; ok {
 		return key
 	}
-	key := Key(argon2.IDKey([]byte(secret), []byte(purpose), passes, memory, lanes, uint32(len(Key{}))))
-	if kept.keys == nil || len(kept.keys) == maxKept {
-		kept.keys = map[source]Key{}
+	key := Key(argon2.IDKey([]byte(secret), []byte(purpose), argonPasses, argonMemory, argonThreads, uint32(len(Key{}))))
+	if keyCache.keys == nil || len(keyCache.keys) == maxCachedKeys {
+		keyCache.keys = map[keySource]Key{}
 	}
-	kept.keys[from] = key
+	keyCache.keys[from] = key
 	return key
 }

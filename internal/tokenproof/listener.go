@@ -11,19 +11,19 @@ import (
 // Listener takes plain connections, and those on which the token is proved. The first byte tells them apart.
 type Listener struct {
 	net.Listener
-	key    slowkey.Key
-	config *tls.Config
-	// Refused, unless it is nil, is called with each connection whose proof is wrong.
-	Refused func(conn net.Conn)
+	key       slowkey.Key
+	tlsConfig *tls.Config
+	// OnRejected, unless it is nil, is called with each connection whose proof is wrong.
+	OnRejected func(conn net.Conn)
 }
 
 // NewListener returns a Listener for the connections of inner.
 func NewListener(inner net.Listener, key slowkey.Key) (*Listener, error) {
-	config, err := configuration()
+	config, err := serverConfig()
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{Listener: inner, key: key, config: config}, nil
+	return &Listener{Listener: inner, key: key, tlsConfig: config}, nil
 }
 
 // Accept returns the next connection. The proof is read by the first Read, so that nobody holds up Accept.
@@ -39,54 +39,54 @@ func (l *Listener) Accept() (net.Conn, error) {
 type Conn struct {
 	net.Conn
 	listener *Listener
-	begun    bool
-	private  *tls.Conn // nil: plain
+	hasBegun bool
+	tlsConn  *tls.Conn // nil: plain
 }
 
-// Proved reports whether the other end has proved the token.
-func (c *Conn) Proved() bool { return c.private != nil }
+// HasProof reports whether the other end has proved the token.
+func (c *Conn) HasProof() bool { return c.tlsConn != nil }
 
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if !c.begun {
-		return c.first(p)
+	if !c.hasBegun {
+		return c.readFirst(p)
 	}
-	if c.private != nil {
-		return c.private.Read(p)
+	if c.tlsConn != nil {
+		return c.tlsConn.Read(p)
 	}
 	return c.Conn.Read(p)
 }
 
-// first reads the beginning of a connection.
-func (c *Conn) first(p []byte) (int, error) {
+// readFirst reads the beginning of a connection.
+func (c *Conn) readFirst(p []byte) (int, error) {
 	var begin [1]byte
 	if n, err := c.Conn.Read(begin[:]); n == 0 {
 		return n, err
 	}
-	c.begun = true
+	c.hasBegun = true
 	if begin[0] != handshakeTLS {
 		p[0] = begin[0]
 		return 1, nil
 	}
-	private := tls.Server(&replayed{Conn: c.Conn, first: begin[:]}, c.listener.config)
-	if err := accept(private, c.listener.key); err != nil {
-		if errors.Is(err, errProof) && c.listener.Refused != nil {
-			c.listener.Refused(c.Conn)
+	private := tls.Server(&prefixedConn{Conn: c.Conn, prefix: begin[:]}, c.listener.tlsConfig)
+	if err := acceptProof(private, c.listener.key); err != nil {
+		if errors.Is(err, errProof) && c.listener.OnRejected != nil {
+			c.listener.OnRejected(c.Conn)
 		}
 		_ = c.Conn.Close() // nothing is said to a stranger
 		return 0, err
 	}
-	c.private = private
+	c.tlsConn = private
 	return private.Read(p)
 }
 
 // CloseWrite closes the writing side, if the connection has one.
 func (c *Conn) CloseWrite() error {
-	if c.private != nil {
-		return c.private.CloseWrite()
+	if c.tlsConn != nil {
+		return c.tlsConn.CloseWrite()
 	}
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -96,23 +96,23 @@ func (c *Conn) CloseWrite() error {
 
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
-	if c.private != nil {
-		return c.private.Write(p)
+	if c.tlsConn != nil {
+		return c.tlsConn.Write(p)
 	}
 	return c.Conn.Write(p)
 }
 
-// replayed is a connection of which some bytes have been read already.
-type replayed struct {
+// prefixedConn is a connection of which some bytes have been read already.
+type prefixedConn struct {
 	net.Conn
-	first []byte
+	prefix []byte
 }
 
-func (r *replayed) Read(p []byte) (int, error) {
-	if len(r.first) == 0 {
+func (r *prefixedConn) Read(p []byte) (int, error) {
+	if len(r.prefix) == 0 {
 		return r.Conn.Read(p)
 	}
-	n := copy(p, r.first)
-	r.first = r.first[n:]
+	n := copy(p, r.prefix)
+	r.prefix = r.prefix[n:]
 	return n, nil
 }

@@ -43,36 +43,36 @@ const (
 	handshakeTLS = 0x16 // the first byte of every TLS connection
 )
 
-// KeyOf returns the key of a token. It takes about a tenth of a second.
-func KeyOf(token string) slowkey.Key { return slowkey.Of(keyPurpose, token) }
+// KeyOfToken returns the key of a token. It takes about a tenth of a second.
+func KeyOfToken(token string) slowkey.Key { return slowkey.Derive(keyPurpose, token) }
 
-// ErrOther is wrapped if what answers does not prove the token.
-var ErrOther = errors.New("what answers there does not prove that it has the token: another program listens at this address, or the member has another token")
+// ErrNotProved is wrapped if what answers does not prove the token.
+var ErrNotProved = errors.New("what answers there does not prove that it has the token: another program listens at this address, or the member has another token")
 
 // errProtocol is the error of an end that does not prove tokens. A member that serves HTTPS is such an end.
 var errProtocol = errors.New("it speaks another protocol over TLS; a member that serves HTTPS is named by https://")
 
-// exchange is what both ends know of one connection, except for the key.
-type exchange struct {
-	member, command [nonceSize]byte
-	keying          []byte
+// proofExchange is what both ends know of one connection, except for the key.
+type proofExchange struct {
+	memberNonce, commandNonce [nonceSize]byte
+	keyingMaterial            []byte
 }
 
-func (e *exchange) prove(key slowkey.Key, by string) (proof [sha256.Size]byte) {
+func (e *proofExchange) proofBy(key slowkey.Key, by string) (proof [sha256.Size]byte) {
 	h := hmac.New(sha256.New, key[:])
-	for _, part := range [][]byte{[]byte(proofLabel), []byte(by), e.member[:], e.command[:], e.keying} {
+	for _, part := range [][]byte{[]byte(proofLabel), []byte(by), e.memberNonce[:], e.commandNonce[:], e.keyingMaterial} {
 		h.Write(part)
 	}
 	h.Sum(proof[:0])
 	return proof
 }
 
-func begin(conn *tls.Conn) (e exchange, err error) {
+func newExchange(conn *tls.Conn) (e proofExchange, err error) {
 	state := conn.ConnectionState()
 	if state.NegotiatedProtocol != Protocol {
 		return e, errProtocol
 	}
-	e.keying, err = state.ExportKeyingMaterial(keyingLabel, nil, 32)
+	e.keyingMaterial, err = state.ExportKeyingMaterial(keyingLabel, nil, 32)
 	return e, err
 }
 
@@ -83,74 +83,74 @@ func Prove(conn net.Conn, key slowkey.Key) (net.Conn, error) {
 		MinVersion: tls.VersionTLS13, NextProtos: []string{Protocol}, SessionTicketsDisabled: true,
 		InsecureSkipVerify: true, // the proof shows who is there
 	})
-	answer, err := prove(private, key)
+	answer, err := exchangeProofs(private, key)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%w)", ErrOther, err)
+		return nil, fmt.Errorf("%w (%w)", ErrNotProved, err)
 	}
 	if !answer {
-		return nil, ErrOther
+		return nil, ErrNotProved
 	}
 	return private, nil
 }
 
-// prove exchanges the proofs, and reports whether that of the member is right.
-func prove(private *tls.Conn, key slowkey.Key) (right bool, err error) {
+// exchangeProofs exchanges the proofs, and reports whether that of the member is right.
+func exchangeProofs(private *tls.Conn, key slowkey.Key) (right bool, err error) {
 	if err := private.Handshake(); err != nil {
 		if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Op == "remote error" { // such as that no protocol is known
 			err = fmt.Errorf("%w (%w)", errProtocol, err)
 		}
 		return false, err
 	}
-	e, err := begin(private)
+	e, err := newExchange(private)
 	if err != nil {
 		return false, err
 	}
-	if _, err := io.ReadFull(private, e.member[:]); err != nil {
+	if _, err := io.ReadFull(private, e.memberNonce[:]); err != nil {
 		return false, err
 	}
-	_, _ = rand.Read(e.command[:]) // it never fails
-	proof := e.prove(key, byCommand)
-	if _, err := private.Write(append(e.command[:], proof[:]...)); err != nil {
+	_, _ = rand.Read(e.commandNonce[:]) // it never fails
+	proof := e.proofBy(key, byCommand)
+	if _, err := private.Write(append(e.commandNonce[:], proof[:]...)); err != nil {
 		return false, err
 	}
 	if _, err := io.ReadFull(private, proof[:]); err != nil {
 		return false, err
 	}
-	want := e.prove(key, byMember)
+	want := e.proofBy(key, byMember)
 	return hmac.Equal(want[:], proof[:]), nil
 }
 
 // errProof is the error of a member that is shown a wrong proof.
 var errProof = errors.New("tokenproof: the proof of the token is wrong")
 
-// accept does what Prove does at the other end.
-func accept(private *tls.Conn, key slowkey.Key) error {
+// acceptProof does what Prove does at the other end.
+func acceptProof(private *tls.Conn, key slowkey.Key) error {
 	if err := private.Handshake(); err != nil {
 		return err
 	}
-	e, err := begin(private)
+	e, err := newExchange(private)
 	if err != nil {
 		return err
 	}
-	_, _ = rand.Read(e.member[:]) // it never fails
-	if _, err := private.Write(e.member[:]); err != nil {
+	_, _ = rand.Read(e.memberNonce[:]) // it never fails
+	if _, err := private.Write(e.memberNonce[:]); err != nil {
 		return err
 	}
 	var message [nonceSize + sha256.Size]byte
 	if _, err := io.ReadFull(private, message[:]); err != nil {
 		return err
 	}
-	copy(e.command[:], message[:])
-	if want := e.prove(key, byCommand); !hmac.Equal(want[:], message[nonceSize:]) {
+	copy(e.commandNonce[:], message[:])
+	if want := e.proofBy(key, byCommand); !hmac.Equal(want[:], message[nonceSize:]) {
 		return errProof
 	}
-	proof := e.prove(key, byMember)
+	proof := e.proofBy(key, byMember)
 	_, err = private.Write(proof[:])
 	return err
 }
 
-// configuration returns that of TLS for a member. The certificate says nothing, not even a time: nobody checks it.
-func configuration() (*tls.Config, error) {
+// serverConfig returns that of TLS for a member. The certificate says nothing, not even a time: nobody checks it.
+func serverConfig() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("tokenproof: make a key: %w", err)

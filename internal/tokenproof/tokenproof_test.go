@@ -26,12 +26,12 @@ func listen(t *testing.T, of string) (addr string, refused *atomic.Int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewListener(inner, KeyOf(of))
+	l, err := NewListener(inner, KeyOfToken(of))
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused = new(atomic.Int32)
-	l.Refused = func(net.Conn) { refused.Add(1) }
+	l.OnRejected = func(net.Conn) { refused.Add(1) }
 	var conns sync.WaitGroup
 	t.Cleanup(func() { _ = l.Close(); conns.Wait() })
 	conns.Go(func() {
@@ -43,7 +43,7 @@ func listen(t *testing.T, of string) (addr string, refused *atomic.Int32) {
 			conns.Go(func() {
 				defer func() { _ = c.Close() }()
 				if _, err := c.Read(make([]byte, 1)); err == nil {
-					_, _ = fmt.Fprintf(c, "%t\n", c.(*Conn).Proved())
+					_, _ = fmt.Fprintf(c, "%t\n", c.(*Conn).HasProof())
 				}
 			})
 		}
@@ -80,7 +80,7 @@ func said(t *testing.T, c net.Conn) string {
 // Both ends prove the token to each other, and another one is not taken. Plain connections have proved nothing.
 func TestProof(t *testing.T) {
 	addr, refused := listen(t, token)
-	c, err := Prove(dial(t, addr), KeyOf(token))
+	c, err := Prove(dial(t, addr), KeyOfToken(token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestProof(t *testing.T) {
 	if got := said(t, dial(t, addr)); got != "false\n" {
 		t.Errorf("plain: %q", got)
 	}
-	if _, err := Prove(dial(t, addr), KeyOf("another-token-of-them")); !errors.Is(err, ErrOther) || refused.Load() != 1 {
+	if _, err := Prove(dial(t, addr), KeyOfToken("another-token-of-them")); !errors.Is(err, ErrNotProved) || refused.Load() != 1 {
 		t.Errorf("another token: %v, %d refused", err, refused.Load())
 	}
 }
@@ -114,7 +114,7 @@ func TestStrangerAtTheAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := configuration()
+	config, err := serverConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func TestStrangerAtTheAddress(t *testing.T) {
 		_, _ = io.Copy(towards.from, towards.Conn)
 	})
 	var sent bytes.Buffer
-	_, err = Prove(recorded{dial(t, inner.Addr().String()), &sent}, KeyOf(token))
-	if !errors.Is(err, ErrOther) {
+	_, err = Prove(recorded{dial(t, inner.Addr().String()), &sent}, KeyOfToken(token))
+	if !errors.Is(err, ErrNotProved) {
 		t.Errorf("through a relay: %v", err)
 	}
 	if refused.Load() != 1 {
@@ -178,7 +178,7 @@ func relay(command net.Conn, config *tls.Config, member string) (*relayed, error
 // and they get no proof.
 func TestServerOfHTTPS(t *testing.T) {
 	for _, protocols := range [][]string{nil, {"h2", "http/1.1"}} {
-		config, err := configuration()
+		config, err := serverConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,8 +200,8 @@ func TestServerOfHTTPS(t *testing.T) {
 			_ = c.Close()
 		}()
 		c := dial(t, inner.Addr().String())
-		_, err = Prove(c, KeyOf(token))
-		if !errors.Is(err, ErrOther) || !errors.Is(err, errProtocol) {
+		_, err = Prove(c, KeyOfToken(token))
+		if !errors.Is(err, ErrNotProved) || !errors.Is(err, errProtocol) {
 			t.Errorf("%v: %v", protocols, err)
 		}
 		_ = c.Close()
@@ -217,14 +217,14 @@ func TestServerOfHTTPS(t *testing.T) {
 // A proof is what the comment of the package says. It is written down here once more, so that it does not lose a part: each keeps
 // proofs from being used otherwise.
 func TestPartsOfProof(t *testing.T) {
-	e := exchange{member: [32]byte{1}, command: [32]byte{2}, keying: []byte("the keying of a session")}
-	key := KeyOf(token)
+	e := proofExchange{memberNonce: [32]byte{1}, commandNonce: [32]byte{2}, keyingMaterial: []byte("the keying of a session")}
+	key := KeyOfToken(token)
 	for _, by := range []string{"member", "command"} {
 		h := hmac.New(sha256.New, key[:])
-		for _, part := range [][]byte{[]byte("rollcall proof of the token, 1"), []byte(by), e.member[:], e.command[:], e.keying} {
+		for _, part := range [][]byte{[]byte("rollcall proof of the token, 1"), []byte(by), e.memberNonce[:], e.commandNonce[:], e.keyingMaterial} {
 			h.Write(part)
 		}
-		if got := e.prove(key, by); !hmac.Equal(got[:], h.Sum(nil)) {
+		if got := e.proofBy(key, by); !hmac.Equal(got[:], h.Sum(nil)) {
 			t.Errorf("the proof of a %s is %x", by, got)
 		}
 	}
@@ -236,7 +236,7 @@ func TestOneSideCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewListener(inner, KeyOf(token))
+	l, err := NewListener(inner, KeyOfToken(token))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestOneSideCloses(t *testing.T) {
 		}()
 		c := dial(t, inner.Addr().String())
 		if proves {
-			if c, err = Prove(c, KeyOf(token)); err != nil {
+			if c, err = Prove(c, KeyOfToken(token)); err != nil {
 				t.Fatal(err)
 			}
 		}

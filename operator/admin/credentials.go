@@ -54,7 +54,7 @@ func hasProvedToken(r *http.Request) bool {
 		return false // a test without connections
 	}
 	c, ok := bound.Conn.(*tokenproof.Conn)
-	return ok && c.Proved()
+	return ok && c.HasProof()
 }
 
 // administrator returns the administrator that the request proves to come from, "super" or "token", or "" if it
@@ -134,7 +134,7 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 		secretfile.LogExposed(log, f.key, f.path, exposed)
 		*f.of(c) = tokenSum{sha256.Sum256([]byte(token)), true}
 		if f.of(c) == &c.token {
-			c.tokenKey = tokenproof.KeyOf(token)
+			c.tokenKey = tokenproof.KeyOfToken(token)
 		}
 	}
 	return nil
@@ -143,9 +143,9 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 // readToken reads the token in a file, without the white space around it. exposed says that others may read
 // the file.
 func readToken(key, path string) (token, exposed string, err error) {
-	f, err := secretfile.Read(path, maxTokenFile)
+	f, err := secretfile.ReadFile(path, maxTokenFile)
 	if err != nil {
-		return "", "", secretfile.Wrong(key, path, err)
+		return "", "", secretfile.NewFault(key, path, err)
 	}
 	text := bytes.TrimSpace(f.Text)
 	switch {
@@ -156,7 +156,7 @@ func readToken(key, path string) (token, exposed string, err error) {
 	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		err = errors.New("the token has other characters than visible ones of ASCII")
 	}
-	return string(text), f.Exposed(), secretfile.Wrong(key, path, err)
+	return string(text), f.ExposedWarning(), secretfile.NewFault(key, path, err)
 }
 
 // CheckToken reads the files with tokens as NewHTTP does, and returns their faults.
@@ -170,7 +170,7 @@ func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
 			faults = append(faults, fault)
 			continue
 		}
-		faults = append(faults, secretfile.Warn(f.key, f.path, exposed)...)
+		faults = append(faults, secretfile.NewWarnings(f.key, f.path, exposed)...)
 	}
 	return faults
 }

@@ -332,7 +332,7 @@ func (m *loadMeter) read(now time.Time) api.Load {
 	l := api.Load{At: at(now), OverMs: since.Milliseconds(), Queued: load.Outstanding, Connections: load.Connections}
 	l.ReadsPerS, l.ReadAvgUs = rate(load.Reads, last.Reads, since)
 	l.UpdatesPerS, l.UpdateAvgUs = rate(load.Updates, last.Updates, since)
-	l.RequestsPerS, l.AvgUs = rate(load.Reads.With(load.Updates), last.Reads.With(last.Updates), since)
+	l.RequestsPerS, l.AvgUs = rate(load.Reads.Merge(load.Updates), last.Reads.Merge(last.Updates), since)
 	return l
 }
 

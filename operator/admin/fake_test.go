@@ -154,7 +154,7 @@ func newTestWords(t *testing.T, role string, whitelist ...string) (*Words, *fake
 func (w *Words) ask(t *testing.T, word string) string {
 	t.Helper()
 	var b strings.Builder
-	if err := w.Answer(word[:4], strings.NewReader(word[4:]), &b); err != nil {
+	if err := w.WriteReply(word[:4], strings.NewReader(word[4:]), &b); err != nil {
 		t.Errorf("%q: %v", word, err)
 	}
 	return b.String()

@@ -15,8 +15,8 @@ import (
 func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind, offered := h.authorizer.offeredKind(r); offered {
-			attempt := h.cfg.Guesses.Begin(guesserOf(r))
-			if err := attempt.Wait(r.Context(), admission.MaxAttemptWait); err != nil {
+			attempt := h.cfg.Guesses.BeginAttempt(guesserOf(r))
+			if err := attempt.AwaitTurn(r.Context(), admission.MaxAttemptWait); err != nil {
 				ignoreBody(w)
 				limitWrite(w, refusalTime)
 				setHeaders(w.Header())
@@ -24,7 +24,7 @@ func (h *HTTP) slowGuesses(next http.Handler) http.Handler {
 				return
 			}
 			if h.authorizer.offeredRole(r) == roleNone {
-				attempt.Failed(kind)
+				attempt.RecordFailure(kind)
 				h.audit.wrongCredential(r, kind)
 			}
 		}
@@ -44,9 +44,9 @@ func (a *authorizer) offeredKind(r *http.Request) (kind admission.Credential, of
 	scheme, _, _ := strings.Cut(all[0], " ")
 	switch strings.ToLower(scheme) {
 	case "digest":
-		return admission.Password, a.credentials.superDigest != ""
+		return admission.AdminPassword, a.credentials.superDigest != ""
 	case "bearer":
-		return admission.Token, a.credentials.token.set || a.credentials.reads.set || a.credentials.metrics.set
+		return admission.AdminToken, a.credentials.token.set || a.credentials.reads.set || a.credentials.metrics.set
 	}
 	return 0, false
 }
@@ -69,6 +69,6 @@ var proofEndpoint = &endpoint{action: "prove the token"}
 // of a proof is derived slowly.
 func (h *HTTP) refusedProof(c net.Conn) {
 	r := &http.Request{RemoteAddr: c.RemoteAddr().String()}
-	h.cfg.Guesses.Count(guesserOf(r), admission.Token)
+	h.cfg.Guesses.CountFailure(guesserOf(r), admission.AdminToken)
 	h.audit.rejected(proofEndpoint, r, "", "the proof of the token is wrong: the other side has another one")
 }

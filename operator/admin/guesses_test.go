@@ -44,7 +44,7 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	visit{method: "GET", path: "/v1/sessions", from: "10.0.0.6:5"}.to(h)
 	offering("unix:1000", "Bearer wrong").to(h)
 	h.refusedProof(farPipe{})
-	if counts := h.cfg.Guesses.Counts(); counts["token"] != 4 || counts["password"] != 1 || counts["super"] != 0 {
+	if counts := h.cfg.Guesses.FailureCounts(); counts["token"] != 4 || counts["password"] != 1 || counts["super"] != 0 {
 		t.Errorf("counts %v", counts)
 	}
 	for _, line := range []string{"address=10.0.0.7 kind=token failures=1", "address=10.0.0.8 kind=password failures=1", "address=10.0.0.9 kind=token", "address=unix:1000 kind=token", "address=10.0.0.1 kind=token"} {

@@ -192,7 +192,7 @@ func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, 
 		if err != nil {
 			return err
 		}
-		proofs.Refused = h.refusedProof
+		proofs.OnRejected = h.refusedProof
 		l = proofs
 	}
 	bounded := newBounded(l, maxConns)

@@ -113,7 +113,7 @@ func (m *membersAPI) change(q *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.MembersChanged{Version: view.ZxidText(done.Version), Servers: append([]string{}, done.List.Lines()...)}, nil
+	return api.MembersChanged{Version: view.ZxidText(done.Version), Servers: append([]string{}, done.List.CanonicalLines()...)}, nil
 }
 
 func (m *membersAPI) lead(q *query) (any, error) {

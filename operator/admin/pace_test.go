@@ -33,7 +33,7 @@ func TestLongAnswersGiveWay(t *testing.T) {
 			source.many = many
 			var out countedWriter
 			rested := took(func() {
-				if err := w.Answer(name, strings.NewReader(""), &out); err != nil {
+				if err := w.WriteReply(name, strings.NewReader(""), &out); err != nil {
 					t.Error(err)
 				}
 			})
@@ -52,7 +52,7 @@ func TestLongAnswersGiveWay(t *testing.T) {
 		}
 		for name := range words {
 			w, _ := newTestWords(t, "leader", "*")
-			rested := took(func() { _ = w.Answer(name, strings.NewReader("12345678"), io.Discard) })
+			rested := took(func() { _ = w.WriteReply(name, strings.NewReader("12345678"), io.Discard) })
 			if (rested >= pagePause) != words[name].long {
 				t.Errorf("%s rested for %v", name, rested)
 			}

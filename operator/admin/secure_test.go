@@ -63,7 +63,7 @@ func (w *secureWorld) issue(ca *authority.Authority, name string) string {
 }
 
 // serve serves an HTTP with these settings, and returns its address.
-func (w *secureWorld) serve(auth keystore.Auth, settings HTTPSettings) string {
+func (w *secureWorld) serve(auth keystore.ClientAuth, settings HTTPSettings) string {
 	w.t.Helper()
 	keys, err := keystore.Open(keystore.Options{Prefix: "ssl.quorum", Key: keystore.Store{Location: w.keyFile}, Trust: keystore.Store{Location: w.caFile}})
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *secureWorld) serve(auth keystore.Auth, settings HTTPSettings) string {
 	}
 	words, source := newTestWords(w.t, "leader")
 	h, err := NewHTTP(HTTPConfig{
-		HTTPSettings: settings, TLS: keys.Server(keystore.Terms{Auth: auth}), Super: "CN=root.example", Anonymous: Anonymous{Reads: ReadNothing},
+		HTTPSettings: settings, TLS: keys.ServerConfig(keystore.ServerTerms{Auth: auth}), Super: "CN=root.example", Anonymous: Anonymous{Reads: ReadNothing},
 		Words: words, Source: source, Operations: newFakeOps(),
 	})
 	if err != nil {
@@ -134,14 +134,14 @@ func TestHTTPS(t *testing.T) {
 	const read, change = "/v1/status", "/commands/stat_reset"
 	for _, tt := range []struct {
 		name                         string
-		auth                         keystore.Auth
+		auth                         keystore.ClientAuth
 		settings                     HTTPSettings
 		plain, none, reader, strange int // statuses of a read: over plain HTTP, without a certificate, with one, with one of another authority, which a client of Go does not show
 	}{
-		{"alone", keystore.Want, HTTPSettings{ForceHTTPS: true, UnifyPorts: true}, 400, 401, 200, 401},
-		{"beside plain connections", keystore.Want, HTTPSettings{UnifyPorts: true}, 401, 401, 200, 401},
-		{"with certificates alone", keystore.Need, HTTPSettings{ForceHTTPS: true}, 400, 0, 200, 0},
-		{"without certificates", keystore.NoClient, HTTPSettings{ForceHTTPS: true}, 400, 401, 401, 401},
+		{"alone", keystore.WantCertificate, HTTPSettings{ForceHTTPS: true, UnifyPorts: true}, 400, 401, 200, 401},
+		{"beside plain connections", keystore.WantCertificate, HTTPSettings{UnifyPorts: true}, 401, 401, 200, 401},
+		{"with certificates alone", keystore.NeedCertificate, HTTPSettings{ForceHTTPS: true}, 400, 0, 200, 0},
+		{"without certificates", keystore.NoCertificate, HTTPSettings{ForceHTTPS: true}, 400, 401, 401, 401},
 	} {
 		addr := w.serve(tt.auth, tt.settings)
 		for name, got := range map[string][2]int{
@@ -152,7 +152,7 @@ func TestHTTPS(t *testing.T) {
 				t.Errorf("%s: %s: %d, want %d", tt.name, name, got[0], got[1])
 			}
 		}
-		if tt.auth == keystore.NoClient {
+		if tt.auth == keystore.NoCertificate {
 			continue
 		}
 		if status := w.visit("POST", "https://"+addr+change, reads); status != http.StatusForbidden {

@@ -119,19 +119,19 @@ func VersionText(version string, built time.Time) string {
 // paths returns the filter of the paths that an answer shows. Clients send commands before they could prove anything.
 func (w *Words) paths() *pathFilter { return &pathFilter{source: w.source, sight: w.reads.paths()} }
 
-// Known reports whether a connection's first four bytes are a command.
-func (w *Words) Known(name string) bool {
+// IsCommand reports whether a connection's first four bytes are a command.
+func (w *Words) IsCommand(name string) bool {
 	_, known := words[name]
 	return known
 }
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
-// Answer writes the answer to a command to out; the caller then closes the connection. argument holds
+// WriteReply writes the answer to a command to out; the caller then closes the connection. argument holds
 // the bytes that the client sends after the command. Answer may wait for either stream, and for
 // another long answer to be finished. It returns the streams' errors. For an unknown command it writes
 // nothing.
-func (w *Words) Answer(name string, argument io.Reader, out io.Writer) error {
+func (w *Words) WriteReply(name string, argument io.Reader, out io.Writer) error {
 	p := &textWriter{w: out}
 	word, known := words[name]
 	switch {

@@ -84,8 +84,8 @@ func TestAnswer(t *testing.T) {
 			if got := w.ask(t, tt.word); got != tt.want {
 				t.Errorf("%q is answered\n%s\nwant\n%s", tt.word, got, tt.want)
 			}
-			if w.Known(tt.word[:4]) == strings.HasPrefix(tt.name, "case 331") {
-				t.Errorf("Known(%q) = %t", tt.word, w.Known(tt.word[:4]))
+			if w.IsCommand(tt.word[:4]) == strings.HasPrefix(tt.name, "case 331") {
+				t.Errorf("Known(%q) = %t", tt.word, w.IsCommand(tt.word[:4]))
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestWordsWithEffects(t *testing.T) {
 		t.Errorf("trace mask %s", got)
 	}
 	var b strings.Builder
-	if err := w.Answer("stmk", strings.NewReader("1234567"), &b); err == nil || b.Len() > 0 {
+	if err := w.WriteReply("stmk", strings.NewReader("1234567"), &b); err == nil || b.Len() > 0 {
 		t.Errorf("stmk with seven bytes: %q, %v", b.String(), err)
 	}
 	f.disk = os.ErrPermission
@@ -144,14 +144,14 @@ func TestAnswerEndsEarly(t *testing.T) {
 	w, f := newTestWords(t, "leader", "*")
 	for _, word := range []string{"cons", "stat", "wchc"} {
 		f.endless = true
-		if err := w.Answer(word, strings.NewReader(""), &fullWriter{left: 1 << 10}); !errors.Is(err, errFull) {
+		if err := w.WriteReply(word, strings.NewReader(""), &fullWriter{left: 1 << 10}); !errors.Is(err, errFull) {
 			t.Errorf("%s with endless lists: %v", word, err)
 		}
 		f.endless = false
 	}
 	for _, word := range []string{"cons", "dump", "stat", "wchc", "wchp", "mntr"} {
 		out := &fullWriter{left: 30}
-		if err := w.Answer(word, strings.NewReader(""), out); !errors.Is(err, errFull) {
+		if err := w.WriteReply(word, strings.NewReader(""), out); !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", word, err)
 		}
 		if out.left > 0 || out.asked > 4 {

@@ -65,7 +65,7 @@ func (f *failing) take(now time.Time) bool {
 
 // of returns the bucket of an address.
 func (fs *failures) of(address string) *failing {
-	address = admission.Network(address)
+	address = admission.NetworkOf(address)
 	f := fs.addresses[address]
 	switch {
 	case f != nil:

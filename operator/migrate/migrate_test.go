@@ -216,7 +216,7 @@ func TestListDoesNotGoBack(t *testing.T) {
 	for _, n := range []znode.ImageNode{
 		{Path: "/"},
 		{Path: "/zookeeper"},
-		{Path: "/zookeeper/config", Data: []byte(list.Config(9)), Mzxid: 9, Mtime: 7, Version: -1},
+		{Path: "/zookeeper/config", Data: []byte(list.ConfigText(9)), Mzxid: 9, Mtime: 7, Version: -1},
 		{Path: "/zookeeper/quota"},
 	} {
 		n.ACL = jute.OpenACL

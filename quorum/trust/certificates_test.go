@@ -203,7 +203,7 @@ func TestCertificatesAtTheStart(t *testing.T) {
 		if g != nil || err == nil || !strings.Contains(err.Error(), tt.say) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.say)
 		}
-		if faults := cfg.Check(); tt.c.Key.Location != "" && tt.c.Trust.Location != "" && (len(faults) == 0 || faults[0].Mild || err == nil || faults[0].Error() != err.Error()) {
+		if faults := cfg.Check(); tt.c.Key.Location != "" && tt.c.Trust.Location != "" && (len(faults) == 0 || faults[0].IsWarning || err == nil || faults[0].Error() != err.Error()) {
 			t.Errorf("%s: Check returns %v, want %v", tt.name, faults, err)
 		}
 	}

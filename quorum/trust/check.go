@@ -15,7 +15,7 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 		if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
 			faults = append(faults, fault)
 		}
-		faults = append(faults, secretfile.Warn(secretKey, cfg.SecretFile, exposed)...)
+		faults = append(faults, secretfile.NewWarnings(secretKey, cfg.SecretFile, exposed)...)
 	}
 	if cfg.certified() {
 		faults = append(faults, keystore.Check(cfg.keyOptions(nil))...)

@@ -45,7 +45,7 @@ func (secret) GoString() string { return "(a secret)" }
 const keyPurpose = "rollcall secret of an ensemble, 1"
 
 // key returns the key with which the secret is proved. It takes about a tenth of a second when the secret is new in this process.
-func (s secret) key() slowkey.Key { return slowkey.Of(keyPurpose, string(s)) }
+func (s secret) key() slowkey.Key { return slowkey.Derive(keyPurpose, string(s)) }
 
 // Secrets are the one or two secrets in a file, as they were when it was last read without an error.
 type Secrets struct {
@@ -100,7 +100,7 @@ func (s *Secrets) reload() bool {
 
 // readSecrets reads a file of secrets. exposed says that others may read the file.
 func readSecrets(path string) (list []secret, exposed string, err error) {
-	f, err := secretfile.Read(path, maxSecretFile)
+	f, err := secretfile.ReadFile(path, maxSecretFile)
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w; %s", err, howToMake)
 	}
@@ -108,12 +108,12 @@ func readSecrets(path string) (list []secret, exposed string, err error) {
 		list, err = parseSecrets(f.Text)
 	}
 	if err != nil {
-		return nil, "", secretfile.Wrong(secretKey, path, err)
+		return nil, "", secretfile.NewFault(secretKey, path, err)
 	}
 	for _, s := range list {
 		s.key() // now, and not while a handshake waits
 	}
-	return list, f.Exposed(), nil
+	return list, f.ExposedWarning(), nil
 }
 
 // parseSecrets returns the secrets in the text of a file, which has one on a line. Blank lines and

@@ -32,19 +32,19 @@ func (s *Stream) Start() {
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
 	fd := s.registration.fd
-	if s.Life.dead {
+	if s.Life.hasEnded {
 		s.registration.fd = -1
 		closeSocket(fd)
-		go s.leave()
+		go s.cleanUp()
 		return
 	}
-	if l := s.group.loopOf(s); l != nil && !l.stuck(time.Now()) {
+	if l := s.group.loopOf(s); l != nil && !l.isStuck(time.Now()) {
 		s.registration.loop = l
-		s.reader.gate.begin()
-		if l.enter(s, fd) == nil {
+		s.reader.gate.reset()
+		if l.addStream(s, fd) == nil {
 			return
 		}
 		s.registration.loop = nil
 	}
-	loopVisit{s}.giveReader(fd, true)
+	loopVisit{s}.startReader(fd, true)
 }

@@ -13,15 +13,15 @@ import (
 // The keep-alive probes of a client's socket, which are those of Go's own listeners: the first probe comes after
 // keepIdle, the others keepInterval apart, and the kernel closes the socket after keepCount probes without an answer.
 const (
-	keepIdle     = 15 // seconds
-	keepInterval = 15 // seconds
-	keepCount    = 9
+	keepAliveIdle     = 15 // seconds
+	keepAliveInterval = 15 // seconds
+	keepAliveCount    = 9
 )
 
-// keepAlive are the options with these values. Older kernels refuse them for a listener of MPTCP, which Go's listeners
+// keepAliveOptions are the options with these values. Older kernels refuse them for a listener of MPTCP, which Go's listeners
 // are. The probes are then the system's.
-var keepAlive = []struct{ option, value int }{
-	{syscall.TCP_KEEPIDLE, keepIdle}, {syscall.TCP_KEEPINTVL, keepInterval}, {syscall.TCP_KEEPCNT, keepCount},
+var keepAliveOptions = []struct{ option, value int }{
+	{syscall.TCP_KEEPIDLE, keepAliveIdle}, {syscall.TCP_KEEPINTVL, keepAliveInterval}, {syscall.TCP_KEEPCNT, keepAliveCount},
 }
 
 // Acceptor accepts TCP connections for streams that begin in a loop. Go's poller watches the listener, but none of the
@@ -29,7 +29,7 @@ var keepAlive = []struct{ option, value int }{
 type Acceptor struct {
 	file  *os.File
 	raw   syscall.RawConn
-	zones zones // only Accept uses it
+	zones zoneNames // only Accept uses it
 }
 
 // NewAcceptor returns an Acceptor of l, or nil if l is not a TCP listener. It fails if the system does not allow one. The
@@ -63,7 +63,7 @@ func (a *Acceptor) configure() (err error) {
 		}
 		set(syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 		set(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1)
-		for _, o := range keepAlive {
+		for _, o := range keepAliveOptions {
 			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, o.option, o.value)
 		}
 	})
@@ -110,32 +110,34 @@ func (a *Acceptor) addrPortOf(from syscall.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// zoneTime is how long an interface is taken to have its name, which is as long as with Go's own listeners. Asking for
+// zoneCacheTime is how long an interface is taken to have its name, which is as long as with Go's own listeners. Asking for
 // the name takes about 0.2 ms and a descriptor, more than the rest of a connection.
-const zoneTime = time.Minute
+const zoneCacheTime = time.Minute
 
-// zones remembers the names of interfaces. It is not safe for concurrent use.
-type zones struct {
-	ask   func(index int) (*net.Interface, error)
-	known map[uint32]zone
+// zoneNames remembers the names of interfaces. It is not safe for concurrent use.
+type zoneNames struct {
+	interfaceByIndex func(index int) (*net.Interface, error)
+	cachedZones      map[uint32]cachedZone
 }
 
-type zone struct {
-	name  string
-	asked time.Time
+type cachedZone struct {
+	name       string
+	lookedUpAt time.Time
 }
 
-func newZones() zones { return zones{ask: net.InterfaceByIndex, known: make(map[uint32]zone)} }
+func newZones() zoneNames {
+	return zoneNames{interfaceByIndex: net.InterfaceByIndex, cachedZones: make(map[uint32]cachedZone)}
+}
 
 // name returns the name of an interface as Go writes it in addresses. Without a name, it is the number.
-func (z *zones) name(id uint32, now time.Time) string {
-	if known, ok := z.known[id]; ok && now.Sub(known.asked) < zoneTime {
+func (z *zoneNames) name(id uint32, now time.Time) string {
+	if known, ok := z.cachedZones[id]; ok && now.Sub(known.lookedUpAt) < zoneCacheTime {
 		return known.name
 	}
 	name := strconv.Itoa(int(id))
-	if i, err := z.ask(int(id)); err == nil {
+	if i, err := z.interfaceByIndex(int(id)); err == nil {
 		name = i.Name
 	}
-	z.known[id] = zone{name, now}
+	z.cachedZones[id] = cachedZone{name, now}
 	return name
 }

@@ -74,7 +74,7 @@ func TestAccepted(t *testing.T) {
 	o.Start()
 	_, _ = c.Write([]byte("\x00\x00"))
 	waitFor(t, func() (kept bool) {
-		o.do(func() { kept = o.State().Part })
+		o.do(func() { kept = o.State().PartialFrame })
 		return kept
 	})
 	_, _ = c.Write([]byte("\x00\x05fi"))
@@ -112,24 +112,24 @@ func TestAcceptedByReader(t *testing.T) {
 		name, bytes, want string
 		ends              Reason
 	}{
-		{"a word", "word", "word", Reasons},
-		{"a long frame", string([]byte{0, 2, 0, 0}) + long, long, Reasons},
+		{"a word", "word", "word", NumReasons},
+		{"a long frame", string([]byte{0, 2, 0, 0}) + long, long, NumReasons},
 		{"a length that is too long", "\x7f\x00\x00\x00", "", BadFrame},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o, c := accepted(t, nil)
 			got := make(chan string, 1)
 			o.begin = func() bool {
-				word, ok := o.Peek()
+				word, ok := o.PeekWord()
 				if ok && string(word[:]) == "word" {
 					got <- "word"
-					o.Drop(Reasons)
+					o.Drop(NumReasons)
 					return false
 				}
 				frame, ok := o.ReadFrame()
 				got <- string(frame)
 				if ok {
-					o.Drop(Reasons)
+					o.Drop(NumReasons)
 				}
 				return false
 			}
@@ -162,34 +162,34 @@ func TestAcceptedEnds(t *testing.T) {
 // Until a stream is opened, only its Limit ends it. The loops look for silent clients, and do not take it for one.
 func TestAcceptedLimit(t *testing.T) {
 	o, c := accepted(t, nil)
-	o.Limit(time.Hour, Reasons)
+	o.DropAfter(time.Hour, NumReasons)
 	o.Start()
 	_, _ = c.Write([]byte("\x00\x00"))
 	waitFor(t, func() (kept bool) {
-		o.do(func() { kept = o.State().Part })
+		o.do(func() { kept = o.State().PartialFrame })
 		return kept
 	})
-	loopVisit{&o.Stream}.dropSilent(o.group.loopOf(&o.Stream), time.Now().Add(2*time.Hour))
+	loopVisit{&o.Stream}.dropIfSilent(o.group.loopOf(&o.Stream), time.Now().Add(2*time.Hour))
 	o.do(func() {
-		if o.Dead() {
+		if o.HasEnded() {
 			t.Error("a client that has not sent its first frame was dropped as a silent one")
 		}
 	})
-	o.Limit(time.Millisecond, Reasons)
+	o.DropAfter(time.Millisecond, NumReasons)
 	c.expectEnd()
-	if why := o.whyEnded(t); why != Reasons {
-		t.Errorf("ended for reason %d, want %d", why, Reasons)
+	if why := o.whyEnded(t); why != NumReasons {
+		t.Errorf("ended for reason %d, want %d", why, NumReasons)
 	}
 }
 
 // A stream that ends before it begins closes its socket.
 func TestAcceptedDropped(t *testing.T) {
 	o, c := accepted(t, nil)
-	o.Drop(Reasons)
+	o.Drop(NumReasons)
 	o.Start()
 	c.expectEnd()
-	if why := o.whyEnded(t); why != Reasons {
-		t.Errorf("ended for reason %d, want %d", why, Reasons)
+	if why := o.whyEnded(t); why != NumReasons {
+		t.Errorf("ended for reason %d, want %d", why, NumReasons)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestStuckLoop(t *testing.T) {
 		begun int64
 		stuck bool
 	}{{0, false}, {now.Add(-stuckAfter / 2).UnixNano(), false}, {now.Add(-2 * stuckAfter).UnixNano(), true}} {
-		if l.begun.Store(tt.begun); l.stuck(now) != tt.stuck {
+		if l.batchStartedAt.Store(tt.begun); l.isStuck(now) != tt.stuck {
 			t.Errorf("serving since %d of %d: stuck is %v", tt.begun, now.UnixNano(), !tt.stuck)
 		}
 	}
@@ -223,7 +223,7 @@ func TestLoopTellsTime(t *testing.T) {
 	l := o.group.loopOf(&o.Stream)
 	var during atomic.Int64
 	o.frame = func(frame []byte) bool {
-		during.Store(l.begun.Load())
+		during.Store(l.batchStartedAt.Load())
 		o.do(func() { o.Open(testTimeout) })
 		return o.echo(frame)
 	}
@@ -234,7 +234,7 @@ func TestLoopTellsTime(t *testing.T) {
 	if after := time.Now().UnixNano(); during.Load() < before || during.Load() > after {
 		t.Errorf("the loop served since %d, want between %d and %d", during.Load(), before, after)
 	}
-	waitFor(t, func() bool { return l.begun.Load() == 0 })
+	waitFor(t, func() bool { return l.batchStartedAt.Load() == 0 })
 }
 
 // An accepted socket has the options that Go sets, and its client's address.
@@ -265,9 +265,9 @@ func TestAcceptor(t *testing.T) {
 			}{
 				{"TCP_NODELAY", syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
 				{"SO_KEEPALIVE", syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
-				{"TCP_KEEPIDLE", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, keepIdle},
-				{"TCP_KEEPINTVL", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, keepInterval},
-				{"TCP_KEEPCNT", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepCount},
+				{"TCP_KEEPIDLE", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, keepAliveIdle},
+				{"TCP_KEEPINTVL", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, keepAliveInterval},
+				{"TCP_KEEPCNT", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepAliveCount},
 			} {
 				if got, err := syscall.GetsockoptInt(sock.fd, o.level, o.option); err != nil || got != o.expect {
 					t.Errorf("%s is %d, %v, want %d", o.name, got, err, o.expect)
@@ -281,7 +281,7 @@ func TestAcceptor(t *testing.T) {
 func TestZones(t *testing.T) {
 	z := newZones()
 	asked, failed := 0, error(nil)
-	z.ask = func(index int) (*net.Interface, error) {
+	z.interfaceByIndex = func(index int) (*net.Interface, error) {
 		asked++
 		return &net.Interface{Name: "eth" + strconv.Itoa(asked)}, failed
 	}
@@ -293,10 +293,10 @@ func TestZones(t *testing.T) {
 		fails error
 	}{
 		{0, 3, "eth1", nil},
-		{zoneTime - 1, 3, "eth1", nil},
-		{zoneTime - 1, 4, "eth2", nil},
-		{zoneTime, 3, "eth3", nil},
-		{2 * zoneTime, 3, "3", errors.New("no such interface")},
+		{zoneCacheTime - 1, 3, "eth1", nil},
+		{zoneCacheTime - 1, 4, "eth2", nil},
+		{zoneCacheTime, 3, "eth3", nil},
+		{2 * zoneCacheTime, 3, "3", errors.New("no such interface")},
 	} {
 		failed = tt.fails
 		if got := z.name(tt.id, now.Add(tt.after)); got != tt.want {
@@ -304,7 +304,7 @@ func TestZones(t *testing.T) {
 		}
 	}
 	link := syscall.SockaddrInet6{Addr: [16]byte{0: 0xfe, 1: 0x80, 15: 1}, Port: 9, ZoneId: 7}
-	z.known[7] = zone{"wlan0", time.Now()}
+	z.cachedZones[7] = cachedZone{"wlan0", time.Now()}
 	if got, want := (&Acceptor{zones: z}).addrPortOf(&link).String(), "[fe80::1%wlan0]:9"; got != want {
 		t.Errorf("the client is %s, want %s", got, want)
 	}

@@ -13,32 +13,32 @@ import (
 func TestClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := opened(t, nil)
-		others := o.group.Budget.most
+		others := o.group.Budget.limit
 		resume := func() {
-			o.group.Budget.Add(others) // others take the room first
+			o.group.Budget.AddBytes(others) // others take the room first
 			o.do(func() {
 				o.due = false
-				if !o.Claim(AccountStep) {
+				if !o.ClaimBytes(MinAccountChange) {
 					t.Error("a stream that has waited gets no room")
 				}
 			})
-			o.group.Budget.Add(-others)
+			o.group.Budget.AddBytes(-others)
 		}
 		o.do(func() { o.resume = resume })
-		o.group.Budget.Add(others)
+		o.group.Budget.AddBytes(others)
 		o.do(func() {
 			o.due = true
-			if !o.Claim(AccountStep-1) || o.Account.HasRoom(1) || o.Claim(AccountStep) {
+			if !o.ClaimBytes(MinAccountChange-1) || o.Account.HasRoom(1) || o.ClaimBytes(MinAccountChange) {
 				t.Error("a budget that is spent has room")
 			}
 		})
-		time.Sleep(2 * BudgetLook)
+		time.Sleep(2 * BudgetCheckInterval)
 		synctest.Wait()
 		if n := o.resumes(); n != 0 {
 			t.Errorf("resumed %d times without room", n)
 		}
-		o.group.Budget.Add(-others)
-		time.Sleep(BudgetLook)
+		o.group.Budget.AddBytes(-others)
+		time.Sleep(BudgetCheckInterval)
 		synctest.Wait()
 		if n := o.resumes(); n != 1 {
 			t.Errorf("resumed %d times", n)
@@ -55,28 +55,28 @@ func TestCount(t *testing.T) {
 		used := func(step string, want int64) {
 			t.Helper()
 			synctest.Wait()
-			if n := o.group.Budget.Used(); n != want {
+			if n := o.group.Budget.UsedBytes(); n != want {
 				t.Errorf("%s: %d bytes are counted, want %d", step, n, want)
 			}
 		}
-		o.do(func() { o.bytes = AccountStep - 1; o.Count() })
+		o.do(func() { o.bytes = MinAccountChange - 1; o.UpdateAccount() })
 		used("little", 0)
-		o.do(func() { o.bytes = AccountStep; o.Count() })
-		used("held", AccountStep)
-		o.do(func() { o.queue(make([]byte, AccountStep-LengthSize)); o.CheckUnread() })
-		used("queued", 2*AccountStep)
+		o.do(func() { o.bytes = MinAccountChange; o.UpdateAccount() })
+		used("held", MinAccountChange)
+		o.do(func() { o.queue(make([]byte, MinAccountChange-LengthSize)); o.CheckUnread() })
+		used("queued", 2*MinAccountChange)
 		o.Flush()
-		used("under way", 2*AccountStep)
-		c.expect(strings.Repeat("\x00", AccountStep-LengthSize))
-		used("taken", AccountStep)
+		used("under way", 2*MinAccountChange)
+		c.expect(strings.Repeat("\x00", MinAccountChange-LengthSize))
+		used("taken", MinAccountChange)
 		long := []byte{0, 0, 0x80, 0} // 32 KiB, which is too little to count by itself
 		_, _ = c.Write(append(long, make([]byte, 20_000)...))
-		used("a short frame", AccountStep)
+		used("a short frame", MinAccountChange)
 		_, _ = c.Write(make([]byte, 1<<15-20_000))
 		c.expect(strings.Repeat("\x00", 1<<15))
 		_, _ = c.Write(append([]byte{0, 2, 0, 0}, make([]byte, LoopBuffer)...)) // 128 KiB
-		used("a long frame", AccountStep+1<<17)
-		o.Drop(Reasons)
+		used("a long frame", MinAccountChange+1<<17)
+		o.Drop(NumReasons)
 		used("dropped", 0)
 	})
 }
@@ -86,15 +86,15 @@ func TestOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := opened(t, nil)
 		o.do(func() {
-			o.queue(make([]byte, o.group.Budget.most))
-			o.Count()
+			o.queue(make([]byte, o.group.Budget.limit))
+			o.UpdateAccount()
 		})
 		_, _ = io.Copy(io.Discard, c)
 		if why := o.whyEnded(t); why != OverBudget {
 			t.Errorf("ended for reason %d", why)
 		}
 		synctest.Wait()
-		if n := o.group.Budget.Unreported(); n != 0 {
+		if n := o.group.Budget.UnreportedDrops(); n != 0 {
 			t.Errorf("%d dropped streams are not logged", n)
 		}
 	})

@@ -6,46 +6,46 @@ import (
 )
 
 const (
-	peekSize  = 128      // bytes that an idle stream can read into: most requests fit, so one system call reads one
-	bufSize   = 4 << 10  // a fresh buffer
-	maxPooled = 64 << 10 // larger buffers are left to the garbage collector
-	readSize  = 16 << 10 // how much one system call reads from a client that sends much
+	peekSize          = 128      // bytes that an idle stream can read into: most requests fit, so one system call reads one
+	initialBufferSize = 4 << 10  // a fresh buffer
+	maxPooledSize     = 64 << 10 // larger buffers are left to the garbage collector
+	readSize          = 16 << 10 // how much one system call reads from a client that sends much
 )
 
 // Buffer is memory that a stream has only while bytes are in it.
 type Buffer struct {
 	B []byte // to append to
 
-	// shared are bytes that belong to the owner, with their places between those of B. They are
+	// inserted are bytes that belong to the owner, with their places between those of B. They are
 	// sent without being copied.
-	shared []share
-	extra  int // bytes in shared
+	inserted      []insertedPiece
+	insertedBytes int // bytes in shared
 }
 
-// share is bytes of the owner that follow the first at bytes of a buffer.
-type share struct {
-	at int
-	b  []byte
+// insertedPiece is bytes of the owner that follow the first at bytes of a buffer.
+type insertedPiece struct {
+	at   int
+	data []byte
 }
 
 // Size returns how many bytes are to be sent.
-func (b *Buffer) Size() int { return len(b.B) + b.extra }
+func (b *Buffer) Size() int { return len(b.B) + b.insertedBytes }
 
-// Extra returns how many bytes have been inserted.
-func (b *Buffer) Extra() int { return b.extra }
+// InsertedBytes returns how many bytes have been inserted.
+func (b *Buffer) InsertedBytes() int { return b.insertedBytes }
 
 // Insert puts data after the first at bytes of B. Bytes of B after those are appended later than the
 // call. Nobody may change data until the client has taken them.
 func (b *Buffer) Insert(at int, data []byte) {
-	b.shared = append(b.shared, share{at, data})
-	b.extra += len(data)
+	b.inserted = append(b.inserted, insertedPiece{at, data})
+	b.insertedBytes += len(data)
 }
 
 // pieces yields what is to be sent after the first n bytes of B. If there are inserted bytes, n is 0.
 func (b *Buffer) pieces(n int) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for _, s := range b.shared {
-			if !yield(b.B[n:s.at]) || !yield(s.b) {
+		for _, s := range b.inserted {
+			if !yield(b.B[n:s.at]) || !yield(s.data) {
 				return
 			}
 			n = s.at
@@ -55,16 +55,16 @@ func (b *Buffer) pieces(n int) iter.Seq[[]byte] {
 }
 
 var (
-	buffers = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, bufSize)} }}
-	readers = sync.Pool{New: func() any { return new([readSize]byte) }}
+	bufferPool     = sync.Pool{New: func() any { return &Buffer{B: make([]byte, 0, initialBufferSize)} }}
+	readBufferPool = sync.Pool{New: func() any { return new([readSize]byte) }}
 )
 
-func takeBuffer() *Buffer { return buffers.Get().(*Buffer) }
+func takeBuffer() *Buffer { return bufferPool.Get().(*Buffer) }
 
 // free gives the buffer back to the pool. It may be nil.
 func (b *Buffer) free() {
-	if b != nil && cap(b.B) <= maxPooled {
+	if b != nil && cap(b.B) <= maxPooledSize {
 		*b = Buffer{B: b.B[:0]}
-		buffers.Put(b)
+		bufferPool.Put(b)
 	}
 }

@@ -16,10 +16,10 @@ const (
 	// reply.
 	LingerTime  = time.Second
 	LingerBytes = 4 << 20
-	// FarewellTime is how long the last message of TLS may take when a socket is closed. A client that
+	// CloseNotifyTime is how long the last message of TLS may take when a socket is closed. A client that
 	// reads gets it at once. For one that does not read, crypto/tls would wait 5 s, and the stream would
 	// keep its memory and its place for as long.
-	FarewellTime = 100 * time.Millisecond
+	CloseNotifyTime = 100 * time.Millisecond
 )
 
 // Reason says why a stream ended. Each has one, the first that was given.
@@ -34,17 +34,17 @@ const (
 	SlowReader               // the client left too much unread, or took nothing for too long
 	NotVouched               // the owner's Permit was refused
 	OverBudget               // it held more than its share while all streams together held too much
-	Reasons                  // the number of reasons
+	NumReasons               // the number of reasons
 )
 
-// Limit drops the stream with the given reason after d, unless it is opened or Limit is called
+// DropAfter drops the stream with the given reason after d, unless it is opened or Limit is called
 // again before that. It returns false and does nothing if the stream has ended.
-func (s *Stream) Limit(d time.Duration, why Reason) bool {
-	return s.Life.setLimit(d, why, func() {
+func (s *Stream) DropAfter(d time.Duration, why Reason) bool {
+	return s.Life.setTimeLimit(d, why, func() {
 		s.Life.mu.Lock()
 		defer s.Life.mu.Unlock()
-		if !time.Now().Before(s.Life.expires) { // otherwise there is a newer limit
-			s.DropLocked(s.Life.limit)
+		if !time.Now().Before(s.Life.expiresAt) { // otherwise there is a newer limit
+			s.DropLocked(s.Life.limitReason)
 		}
 	})
 }
@@ -61,19 +61,19 @@ func (s *Stream) DropLocked(why Reason) {
 	if !s.Life.end(why) {
 		return
 	}
-	s.Count()
+	s.UpdateAccount()
 	switch {
-	case s.sock != nil:
+	case s.socket != nil:
 		// From now on reads and writes fail, including those under way. Closing the socket would
 		// wait until they return. The caller must not wait, so the reader closes it.
-		_ = s.sock.SetDeadline(longAgo)
-	case s.registration.loop != nil && !s.registration.busy:
-		go s.leave()
+		_ = s.socket.SetDeadline(pastDeadline)
+	case s.registration.loop != nil && !s.registration.isServing:
+		go s.cleanUp()
 	} // else the loop, or the reader that begins, sees it
 }
 
-// longAgo is a deadline that has passed.
-var longAgo = time.Unix(1, 0)
+// pastDeadline is a deadline that has passed.
+var pastDeadline = time.Unix(1, 0)
 
 // HangUp is a Drop that closes the socket in this call, or has the client see the end in another
 // way. Usually the reader or the loop closes it, but they may be stuck in the owner. The caller
@@ -81,35 +81,35 @@ var longAgo = time.Unix(1, 0)
 func (s *Stream) HangUp(why Reason) {
 	s.Drop(why)
 	s.Life.mu.Lock()
-	sock := s.sock
+	sock := s.socket
 	if s.registration.loop != nil {
 		hangUpSocket(s.registration.fd) // leave closes it
 	}
 	s.Life.mu.Unlock()
 	if sock != nil {
-		_ = below(sock).Close() // nothing more is to be sent; the reader's later close does no harm
+		_ = underlyingSocket(sock).Close() // nothing more is to be sent; the reader's later close does no harm
 	}
 }
 
-// part closes a socket when there is nothing more to send. With TLS it waits FarewellTime at most.
-func part(sock socket) {
-	late := time.AfterFunc(FarewellTime, func() { _ = below(sock).Close() })
+// closeGracefully closes a socket when there is nothing more to send. With TLS it waits FarewellTime at most.
+func closeGracefully(sock socket) {
+	late := time.AfterFunc(CloseNotifyTime, func() { _ = underlyingSocket(sock).Close() })
 	defer late.Stop()
 	_ = sock.Close() // the same
 }
 
-// below returns the socket that TLS has been put around, or else sock. Closing TLS sends a message first,
+// underlyingSocket returns the socket that TLS has been put around, or else sock. Closing TLS sends a message first,
 // which may wait.
-func below(sock socket) io.Closer {
+func underlyingSocket(sock socket) io.Closer {
 	if tls, ok := sock.(interface{ NetConn() net.Conn }); ok {
 		return tls.NetConn()
 	}
 	return sock
 }
 
-// Lost ends the stream after a failed read, unless its last reply is on its way. It returns false.
+// ReadFailed ends the stream after a failed read, unless its last reply is on its way. It returns false.
 // Only the reader calls it, or the owner in the reader's place.
-func (s *Stream) Lost(err error) bool {
+func (s *Stream) ReadFailed(err error) bool {
 	why := ByClient
 	switch {
 	case errors.Is(err, jute.ErrFrameLength):
@@ -119,7 +119,7 @@ func (s *Stream) Lost(err error) bool {
 	}
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	if !s.Life.last {
+	if !s.Life.lastQueued {
 		s.DropLocked(why)
 	}
 	return false
@@ -130,28 +130,28 @@ func (s *Stream) FinishPlain(why Reason) {
 	s.Life.mu.Lock()
 	s.Life.Finish(why)
 	s.Life.mu.Unlock()
-	flusher{s}.finishSent()
+	flusher{s}.finishIfSent()
 }
 
-// leave closes the socket, waits for the stream's other goroutines, frees its memory and tells the
+// cleanUp closes the socket, waits for the stream's other goroutines, frees its memory and tells the
 // owner.
-func (s *Stream) leave() {
+func (s *Stream) cleanUp() {
 	s.Life.mu.Lock()
-	sock := s.sock
+	sock := s.socket
 	if s.registration.loop != nil {
-		s.registration.close()
+		s.registration.closeSocket()
 	}
 	s.Life.mu.Unlock()
 	if sock != nil {
-		part(sock)
+		closeGracefully(sock)
 	}
 	s.Life.mu.Lock()
 	s.Life.awaitHelpers()
-	s.out.drop()
+	s.output.release()
 	s.reader.frame.free()
 	s.reader.frame = nil
-	s.reader.in.free()
-	why := s.Life.why
+	s.reader.input.free()
+	why := s.Life.endReason
 	s.Life.mu.Unlock()
-	s.owner.Ended(why)
+	s.owner.StreamEnded(why)
 }

@@ -14,7 +14,7 @@ import (
 // Each kind of end decides how much of the queued bytes the client gets, and the reason that the
 // owner is given.
 func TestEnds(t *testing.T) {
-	const own = Reasons
+	const own = NumReasons
 	for _, tt := range []struct {
 		name string
 		end  func(o *owner, c *client)
@@ -70,7 +70,7 @@ func TestLinger(t *testing.T) {
 		ours, theirs := net.Pipe()
 		o, c := ownerOf(t, halfEnd{ours}, theirs, nil)
 		frame := func([]byte) bool {
-			o.closeAfter([]byte("bye"), Reasons)
+			o.closeAfter([]byte("bye"), NumReasons)
 			return false
 		}
 		o.do(func() { o.frame = frame })
@@ -78,13 +78,13 @@ func TestLinger(t *testing.T) {
 		c.send("last")
 		c.expect("bye")
 		synctest.Wait()
-		if o.reader.in.big != nil {
+		if o.reader.input.pooledBuffer != nil {
 			t.Error("a large buffer is held while the client may close")
 		}
 		c.send("more")
 		synctest.Wait()
 		begun := time.Now()
-		if why := o.whyEnded(t); why != Reasons {
+		if why := o.whyEnded(t); why != NumReasons {
 			t.Errorf("ended for reason %d", why)
 		}
 		if took := time.Since(begun); took != LingerTime {
@@ -105,7 +105,7 @@ func TestHangUp(t *testing.T) {
 		o.do(func() { o.frame = frame })
 		c.send("stuck")
 		synctest.Wait()
-		o.HangUp(Reasons)
+		o.HangUp(NumReasons)
 		c.expectEnd()
 		if len(o.ended) > 0 {
 			t.Error("the stream ended while its owner was serving a frame")
@@ -134,8 +134,8 @@ func TestFarewell(t *testing.T) {
 			ours, theirs := net.Pipe()
 			o, c := ownerOf(t, polite{ours}, theirs, nil)
 			o.serve(t)
-			begun, want := time.Now(), FarewellTime
-			o.Drop(Reasons)
+			begun, want := time.Now(), CloseNotifyTime
+			o.Drop(NumReasons)
 			if reads {
 				want = 0
 				if got, err := io.ReadAll(c.in); string(got) != "goodbye" || err != nil {
@@ -152,18 +152,18 @@ func TestFarewell(t *testing.T) {
 
 // A Limit ends a stream in time. A later Limit replaces it, and Open removes it.
 func TestLimit(t *testing.T) {
-	const own, other = Reasons, Reasons + 1
+	const own, other = NumReasons, NumReasons + 1
 	for _, tt := range []struct {
 		name string
 		do   func(o *owner)
 		why  Reason
 		at   time.Duration
 	}{
-		{"one", func(o *owner) { o.Limit(time.Second, own) }, own, time.Second},
-		{"a shorter one", func(o *owner) { o.Limit(2*time.Second, own); o.Limit(time.Second, other) }, other, time.Second},
-		{"a longer one", func(o *owner) { o.Limit(time.Second, own); o.Limit(2*time.Second, other) }, other, 2 * time.Second},
+		{"one", func(o *owner) { o.DropAfter(time.Second, own) }, own, time.Second},
+		{"a shorter one", func(o *owner) { o.DropAfter(2*time.Second, own); o.DropAfter(time.Second, other) }, other, time.Second},
+		{"a longer one", func(o *owner) { o.DropAfter(time.Second, own); o.DropAfter(2*time.Second, other) }, other, 2 * time.Second},
 		{"opened", func(o *owner) {
-			o.Limit(time.Second, own)
+			o.DropAfter(time.Second, own)
 			o.do(func() { o.Open(testTimeout) })
 		}, Idle, testTimeout + IdleSlack*testTick},
 	} {
@@ -179,7 +179,7 @@ func TestLimit(t *testing.T) {
 				if took := time.Since(begun); took != tt.at {
 					t.Errorf("ended after %v, want %v", took, tt.at)
 				}
-				if o.Limit(time.Hour, own) {
+				if o.DropAfter(time.Hour, own) {
 					t.Error("a stream that has ended has a limit")
 				}
 			})
@@ -192,7 +192,7 @@ func TestPlain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOwner(t, nil)
 		go func() {
-			word, ok := o.Peek()
+			word, ok := o.PeekWord()
 			plain := o.Plain()
 			var rest [3]byte
 			_, err := io.ReadFull(plain, rest[:])
@@ -200,14 +200,14 @@ func TestPlain(t *testing.T) {
 				t.Errorf("read %q, %v, then %q and %v", word, ok, rest, err)
 			}
 			_, _ = io.WriteString(plain, "answer")
-			o.FinishPlain(Reasons)
+			o.FinishPlain(NumReasons)
 			o.Serve(false)
 		}()
 		_, _ = io.WriteString(c, "wordarg")
 		if got, err := io.ReadAll(c.in); string(got) != "answer" || err != nil {
 			t.Errorf("got %q and %v", got, err)
 		}
-		if why := o.whyEnded(t); why != Reasons {
+		if why := o.whyEnded(t); why != NumReasons {
 			t.Errorf("ended for reason %d", why)
 		}
 	})
@@ -233,7 +233,7 @@ func TestSlowReader(t *testing.T) {
 		o, _ := opened(t, func(c *Config) { c.MaxUnread = 3 * (LengthSize + size) })
 		for i := range 4 {
 			o.do(func() {
-				if o.Dead() {
+				if o.HasEnded() {
 					t.Errorf("dropped with %d frames unread", i)
 				}
 				o.queue([]byte(strings.Repeat("x", size)))

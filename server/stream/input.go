@@ -9,23 +9,23 @@ import (
 // into. If a client sends more than that, input takes a buffer from a pool. Only the reader uses
 // it.
 type input struct {
-	src  io.Reader
-	rest []byte // read and not yet consumed; in peek, in big, or read by a loop
-	peek [peekSize]byte
-	big  *[readSize]byte // from the pool, nil when idle
+	source       io.Reader
+	unread       []byte // read and not yet consumed; in peek, in big, or read by a loop
+	peekBuffer   [peekSize]byte
+	pooledBuffer *[readSize]byte // from the pool, nil when idle
 }
 
-// wait blocks until at least one byte has been read.
-func (in *input) wait() error {
-	if len(in.rest) > 0 {
+// awaitByte blocks until at least one byte has been read.
+func (in *input) awaitByte() error {
+	if len(in.unread) > 0 {
 		return nil
 	}
-	if in.big != nil {
-		readers.Put(in.big)
-		in.big = nil
+	if in.pooledBuffer != nil {
+		readBufferPool.Put(in.pooledBuffer)
+		in.pooledBuffer = nil
 	}
-	n, err := in.src.Read(in.peek[:])
-	in.rest = in.peek[:n]
+	n, err := in.source.Read(in.peekBuffer[:])
+	in.unread = in.peekBuffer[:n]
 	if n > 0 {
 		return nil // the next read returns the error again
 	}
@@ -34,46 +34,46 @@ func (in *input) wait() error {
 
 // Read implements io.Reader for jute.ReadFrame.
 func (in *input) Read(p []byte) (int, error) {
-	if len(in.rest) == 0 {
+	if len(in.unread) == 0 {
 		if len(p) >= readSize {
-			return in.src.Read(p)
+			return in.source.Read(p)
 		}
-		if in.big == nil {
-			in.big = readers.Get().(*[readSize]byte)
+		if in.pooledBuffer == nil {
+			in.pooledBuffer = readBufferPool.Get().(*[readSize]byte)
 		}
-		n, err := in.src.Read(in.big[:])
+		n, err := in.source.Read(in.pooledBuffer[:])
 		if n == 0 {
 			return 0, err
 		}
-		in.rest = in.big[:n]
+		in.unread = in.pooledBuffer[:n]
 	}
-	n := copy(p, in.rest)
-	in.rest = in.rest[n:]
+	n := copy(p, in.unread)
+	in.unread = in.unread[n:]
 	return n, nil
 }
 
 // free gives pooled memory back, and drops all that has been read.
 func (in *input) free() {
-	if in.big != nil {
-		readers.Put(in.big)
+	if in.pooledBuffer != nil {
+		readBufferPool.Put(in.pooledBuffer)
 	}
-	in.big, in.rest = nil, nil
+	in.pooledBuffer, in.unread = nil, nil
 }
 
 // holdsFrame reports whether a whole frame has been read, so that reading it does not block.
 func (in *input) holdsFrame() bool {
-	return len(in.rest) >= 4 && uint64(binary.BigEndian.Uint32(in.rest)) <= uint64(len(in.rest)-4)
+	return len(in.unread) >= 4 && uint64(binary.BigEndian.Uint32(in.unread)) <= uint64(len(in.unread)-4)
 }
 
-// word waits for the first four bytes and returns them without consuming them.
-func (in *input) word() ([4]byte, error) {
-	for len(in.rest) < 4 {
-		have := copy(in.peek[:], in.rest)
-		n, err := in.src.Read(in.peek[have:])
-		in.rest = in.peek[:have+n]
+// peekFourBytes waits for the first four bytes and returns them without consuming them.
+func (in *input) peekFourBytes() ([4]byte, error) {
+	for len(in.unread) < 4 {
+		have := copy(in.peekBuffer[:], in.unread)
+		n, err := in.source.Read(in.peekBuffer[have:])
+		in.unread = in.peekBuffer[:have+n]
 		if n == 0 && err != nil {
 			return [4]byte{}, err
 		}
 	}
-	return [4]byte(in.rest), nil
+	return [4]byte(in.unread), nil
 }

@@ -26,128 +26,128 @@ import (
 // However the end began, Stream.leave completes it. It runs once, in the reader's goroutine. For a stream
 // in a loop, it runs in a goroutine of its own.
 type Lifecycle struct {
-	mu       sync.Mutex
-	changed  sync.Cond // something changed that a goroutine may wait for
-	done     lifetime  // ends with the stream
-	begun    time.Time
-	tick     time.Duration
-	timeout  time.Duration // for how long the client may be silent; 0: the stream has not been opened
-	expires  time.Time     // when the stream ends unless something is heard
-	deadline *time.Timer   // ends the stream when its limit runs out
-	helpers  int           // goroutines beside the reader
-	why      Reason        // of the end
-	limit    Reason        // the reason with which the deadline ends the stream
-	last     bool          // the last reply is queued: nothing follows it
-	finished bool          // the last reply has been sent
-	dead     bool          // the stream is over
+	mu          sync.Mutex
+	changed     sync.Cond // something changed that a goroutine may wait for
+	context     lifetime  // ends with the stream
+	startedAt   time.Time
+	tick        time.Duration
+	timeout     time.Duration // for how long the client may be silent; 0: the stream has not been opened
+	expiresAt   time.Time     // when the stream ends unless something is heard
+	limitTimer  *time.Timer   // ends the stream when its limit runs out
+	numHelpers  int           // goroutines beside the reader
+	endReason   Reason        // of the end
+	limitReason Reason        // the reason with which the deadline ends the stream
+	lastQueued  bool          // the last reply is queued: nothing follows it
+	lastSent    bool          // the last reply has been sent
+	hasEnded    bool          // the stream is over
 }
 
 func (l *Lifecycle) init(tick time.Duration) {
-	l.begun, l.tick, l.done = time.Now(), tick, make(lifetime)
+	l.startedAt, l.tick, l.context = time.Now(), tick, make(lifetime)
 	l.changed.L = &l.mu
 }
 
-// Begun returns when Init was called.
-func (l *Lifecycle) Begun() time.Time { return l.begun }
+// StartedAt returns when Init was called.
+func (l *Lifecycle) StartedAt() time.Time { return l.startedAt }
 
 // Context returns a context that ends with the stream.
-func (l *Lifecycle) Context() context.Context { return l.done }
+func (l *Lifecycle) Context() context.Context { return l.context }
 
 // Timeout returns the timeout that was passed to Open. Frame needs no lock to call it; other
 // callers hold the lock.
 func (l *Lifecycle) Timeout() time.Duration { return l.timeout }
 
-// Expires returns when the stream ends if the client stays silent. The caller holds the lock.
-func (l *Lifecycle) Expires() time.Time { return l.expires }
+// ExpiresAt returns when the stream ends if the client stays silent. The caller holds the lock.
+func (l *Lifecycle) ExpiresAt() time.Time { return l.expiresAt }
 
-// Changed wakes the goroutines in Stream.Wait. The caller holds the lock.
-func (l *Lifecycle) Changed() { l.changed.Broadcast() }
+// NotifyChanged wakes the goroutines in Stream.Wait. The caller holds the lock.
+func (l *Lifecycle) NotifyChanged() { l.changed.Broadcast() }
 
 // Go runs f in a goroutine that Ended waits for. The caller holds the lock; the stream has not ended.
 func (l *Lifecycle) Go(f func()) {
-	l.helpers++
+	l.numHelpers++
 	go func() {
 		f()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.helped()
+		l.helperDone()
 	}()
 }
 
 // Finish makes what is queued the last thing that the client is sent. Flush or FlushLater sends it.
 // The caller holds the lock.
 func (l *Lifecycle) Finish(why Reason) {
-	l.last, l.why = true, why
+	l.lastQueued, l.endReason = true, why
 	l.changed.Broadcast()
 }
 
-// helped notes that a helper is about to return. The caller holds the lock.
-func (l *Lifecycle) helped() {
-	l.helpers--
+// helperDone notes that a helper is about to return. The caller holds the lock.
+func (l *Lifecycle) helperDone() {
+	l.numHelpers--
 	l.changed.Broadcast()
 }
 
 // awaitHelpers waits until all helpers are about to return. The caller holds the lock.
 func (l *Lifecycle) awaitHelpers() {
-	for l.helpers > 0 {
+	for l.numHelpers > 0 {
 		l.changed.Wait()
 	}
 }
 
-func (l *Lifecycle) opened() bool { return l.timeout > 0 }
+func (l *Lifecycle) isOpen() bool { return l.timeout > 0 }
 
-// idleAfter returns for how long the client may be silent.
-func (l *Lifecycle) idleAfter() time.Duration { return l.timeout + IdleSlack*l.tick }
+// maxSilence returns for how long the client may be silent.
+func (l *Lifecycle) maxSilence() time.Duration { return l.timeout + IdleSlack*l.tick }
 
-// closing reports whether the stream is over or its last reply is queued. The caller holds the lock.
-func (l *Lifecycle) closing() bool { return l.dead || l.last }
+// isClosing reports whether the stream is over or its last reply is queued. The caller holds the lock.
+func (l *Lifecycle) isClosing() bool { return l.hasEnded || l.lastQueued }
 
-// alive reports whether the stream is not over. The caller does not hold the lock.
-func (l *Lifecycle) alive() bool {
+// isAlive reports whether the stream is not over. The caller does not hold the lock.
+func (l *Lifecycle) isAlive() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.dead
+	return !l.hasEnded
 }
 
 // open ends the limit of a stream, and sets the timeout of its client. The caller holds the lock.
 func (l *Lifecycle) open(timeout time.Duration) {
 	l.timeout = timeout
-	if l.deadline != nil {
-		l.deadline.Stop()
+	if l.limitTimer != nil {
+		l.limitTimer.Stop()
 	}
-	l.expires = time.Now().Add(l.idleAfter())
+	l.expiresAt = time.Now().Add(l.maxSilence())
 }
 
 // end notes that the stream is over, and reports false if it was. The caller holds the lock.
 func (l *Lifecycle) end(why Reason) bool {
-	if l.dead {
+	if l.hasEnded {
 		return false
 	}
-	if !l.last {
-		l.why = why
+	if !l.lastQueued {
+		l.endReason = why
 	}
-	l.dead = true
-	close(l.done)
-	if l.deadline != nil {
-		l.deadline.Stop()
+	l.hasEnded = true
+	close(l.context)
+	if l.limitTimer != nil {
+		l.limitTimer.Stop()
 	}
 	l.changed.Broadcast()
 	return true
 }
 
-// setLimit calls late after d, unless the stream is opened or setLimit is called again before that. It returns false and does nothing if the
+// setTimeLimit calls late after d, unless the stream is opened or setLimit is called again before that. It returns false and does nothing if the
 // stream has ended.
-func (l *Lifecycle) setLimit(d time.Duration, why Reason, late func()) bool {
+func (l *Lifecycle) setTimeLimit(d time.Duration, why Reason, late func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dead {
+	if l.hasEnded {
 		return false
 	}
-	l.expires, l.limit = time.Now().Add(d), why
-	if l.deadline == nil {
-		l.deadline = time.AfterFunc(d, late)
+	l.expiresAt, l.limitReason = time.Now().Add(d), why
+	if l.limitTimer == nil {
+		l.limitTimer = time.AfterFunc(d, late)
 	} else {
-		l.deadline.Reset(d)
+		l.limitTimer.Reset(d)
 	}
 	return true
 }

@@ -13,11 +13,11 @@ const (
 	// maxLoops is how many loops serve a group at most. There are never more than can run at once,
 	// because loops do not wait.
 	maxLoops = 16
-	// loopEvents is how many sockets a loop asks for at once.
-	loopEvents = 64
-	// loopTurn is how long a loop that always has more to do runs before it lets others run. Go's
+	// maxLoopEvents is how many sockets a loop asks for at once.
+	maxLoopEvents = 64
+	// maxLoopTurn is how long a loop that always has more to do runs before it lets others run. Go's
 	// scheduler would let it run longer. It yields seldom enough for that to cost nothing.
-	loopTurn = time.Millisecond
+	maxLoopTurn = time.Millisecond
 	// LoopBuffer is how much one read takes, and the longest frame that a loop serves.
 	LoopBuffer = 64 << 10
 )
@@ -26,41 +26,41 @@ const (
 // with the first calm stream. A Group is safe for concurrent use.
 type Group struct {
 	*Config
-	accepted atomic.Uint32 // the number of streams so far
-	begin    sync.Once
-	all      []*loop
-	stop     context.CancelFunc // ends sweep
-	running  sync.WaitGroup
+	numAccepted atomic.Uint32 // the number of streams so far
+	startOnce   sync.Once
+	loops       []*loop
+	stopSweep   context.CancelFunc // ends sweep
+	goroutines  sync.WaitGroup
 }
 
 // loopOf returns a stream's loop, or nil if there are none.
 func (g *Group) loopOf(s *Stream) *loop {
-	g.begin.Do(g.start)
-	if len(g.all) == 0 {
+	g.startOnce.Do(g.startLoops)
+	if len(g.loops) == 0 {
 		return nil
 	}
-	return g.all[int(s.ordinal%uint32(len(g.all)))]
+	return g.loops[int(s.groupIndex%uint32(len(g.loops)))]
 }
 
-func (g *Group) start() {
+func (g *Group) startLoops() {
 	for range min(maxLoops, runtime.GOMAXPROCS(0)) {
 		p, err := newPoller()
 		if err != nil {
-			g.Logger.Info("connections are served without loops", "loops", len(g.all), "err", err)
+			g.Logger.Info("connections are served without loops", "loops", len(g.loops), "err", err)
 			break
 		}
 		l := &loop{poller: p, streams: make(map[int]*Stream)}
-		g.all = append(g.all, l)
-		g.running.Go(l.run)
+		g.loops = append(g.loops, l)
+		g.goroutines.Go(l.run)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	g.stop = stop
-	g.running.Go(func() { g.sweep(ctx) })
+	g.stopSweep = stop
+	g.goroutines.Go(func() { g.sweepSilent(ctx) })
 }
 
-// sweep drops the streams whose clients are silent. It runs once a tick, and takes the lock of each
+// sweepSilent drops the streams whose clients are silent. It runs once a tick, and takes the lock of each
 // stream.
-func (g *Group) sweep(ctx context.Context) {
+func (g *Group) sweepSilent(ctx context.Context) {
 	ticker := time.NewTicker(g.Tick)
 	defer ticker.Stop()
 	for {
@@ -68,8 +68,8 @@ func (g *Group) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			for _, l := range g.all {
-				l.dropSilent(now)
+			for _, l := range g.loops {
+				l.dropSilentStreams(now)
 			}
 		}
 	}
@@ -77,22 +77,22 @@ func (g *Group) sweep(ctx context.Context) {
 
 // Close ends the loops and waits for them. All streams of the group have ended before the call.
 func (g *Group) Close() {
-	if g.stop == nil {
+	if g.stopSweep == nil {
 		return // there were no loops
 	}
-	g.stop()
-	for _, l := range g.all {
+	g.stopSweep()
+	for _, l := range g.loops {
 		l.poller.close()
 	}
-	g.running.Wait()
+	g.goroutines.Wait()
 }
 
 // loop is a goroutine that serves many streams. A stream that would make it wait is demoted. The
 // loop waits only for events and, in Frame, for the locks that the owner takes there.
 type loop struct {
-	poller *poller
-	buf    [LoopBuffer]byte // reads go here
-	begun  atomic.Int64     // when the loop began to serve the present events, in ns since the Unix epoch; 0: it waits for some
+	poller         *poller
+	readBuffer     [LoopBuffer]byte // reads go here
+	batchStartedAt atomic.Int64     // when the loop began to serve the present events, in ns since the Unix epoch; 0: it waits for some
 
 	mu      sync.Mutex
 	streams map[int]*Stream // by descriptor
@@ -101,56 +101,56 @@ type loop struct {
 func (l *loop) run() {
 	var begun time.Time // when the loop last let others run
 	for {
-		l.begun.Store(0)
-		n, waited := l.poller.wait()
+		l.batchStartedAt.Store(0)
+		n, waited := l.poller.waitEvents()
 		if n == 0 {
 			return
 		}
 		now := time.Now()
-		l.begun.Store(now.UnixNano())
+		l.batchStartedAt.Store(now.UnixNano())
 		switch {
 		case waited:
 			begun = now
-		case now.Sub(begun) > loopTurn:
+		case now.Sub(begun) > maxLoopTurn:
 			runtime.Gosched()
 			begun = now
 		}
 		for i := range n {
-			l.serve(l.poller.at(i), now)
+			l.serveSocket(l.poller.socketAt(i), now)
 		}
 	}
 }
 
-// stuck reports whether the loop has served the same events for stuckAfter at now.
-func (l *loop) stuck(now time.Time) bool {
-	begun := l.begun.Load()
+// isStuck reports whether the loop has served the same events for stuckAfter at now.
+func (l *loop) isStuck(now time.Time) bool {
+	begun := l.batchStartedAt.Load()
 	return begun != 0 && now.UnixNano()-begun > int64(stuckAfter)
 }
 
-// serve reads once from a socket, and has the frames that came served. It sends everything that
+// serveSocket reads once from a socket, and has the frames that came served. It sends everything that
 // they have queued in one write.
-func (l *loop) serve(fd int, now time.Time) {
-	s := l.stream(fd)
+func (l *loop) serveSocket(fd int, now time.Time) {
+	s := l.streamOf(fd)
 	if s == nil {
 		return
 	}
 	visit := loopVisit{s}
-	rest := visit.receive(l, fd, now)
+	rest := visit.readInput(l, fd, now)
 	if rest == nil {
 		return
 	}
 	more := true
-	for more && s.later == nil {
-		n := wholeFrame(rest, s.reader.mostFrame(s.group.Config))
-		if n == 0 || !visit.easy() {
+	for more && s.readerTask == nil {
+		n := wholeFrame(rest, s.reader.maxNextFrame(s.group.Config))
+		if n == 0 || !visit.mayServe() {
 			break
 		}
-		s.registration.awaitsFirstFrame, s.reader.framed = false, true
+		s.registration.awaitsFirstFrame, s.reader.gotFirstFrame = false, true
 		s.group.BytesIn.Add(uint64(n))
-		more = s.owner.Frame(rest[LengthSize:n])
+		more = s.owner.ServeFrame(rest[LengthSize:n])
 		rest = rest[n:]
 	}
-	visit.received(rest, more)
+	visit.finishVisit(rest, more)
 }
 
 // wholeFrame returns how many bytes the frame at the head of b has, with its length. It returns 0
@@ -172,13 +172,13 @@ func frameSize(b []byte, most int) (n int, ok bool) {
 	return int(size) + LengthSize, uint64(size) <= uint64(most)
 }
 
-func (l *loop) stream(fd int) *Stream {
+func (l *loop) streamOf(fd int) *Stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.streams[fd]
 }
 
-func (l *loop) enter(s *Stream, fd int) error {
+func (l *loop) addStream(s *Stream, fd int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.poller.add(fd); err != nil {
@@ -188,21 +188,21 @@ func (l *loop) enter(s *Stream, fd int) error {
 	return nil
 }
 
-func (l *loop) leave(fd int) {
+func (l *loop) removeStream(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.poller.remove(fd)
 	delete(l.streams, fd)
 }
 
-// forget is leave for a socket that is about to be closed.
-func (l *loop) forget(fd int) {
+// forgetSocket is leave for a socket that is about to be closed.
+func (l *loop) forgetSocket(fd int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.streams, fd)
 }
 
-func (l *loop) dropSilent(now time.Time) {
+func (l *loop) dropSilentStreams(now time.Time) {
 	l.mu.Lock()
 	streams := make([]*Stream, 0, len(l.streams))
 	for _, s := range l.streams {
@@ -210,6 +210,6 @@ func (l *loop) dropSilent(now time.Time) {
 	}
 	l.mu.Unlock()
 	for _, s := range streams {
-		loopVisit{s}.dropSilent(l, now)
+		loopVisit{s}.dropIfSilent(l, now)
 	}
 }

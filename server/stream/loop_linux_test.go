@@ -66,7 +66,7 @@ func TestLoop(t *testing.T) {
 	c.expect("one")
 	c.expect("two")
 	waitFor(t, func() (kept bool) {
-		o.do(func() { kept = o.State().Part })
+		o.do(func() { kept = o.State().PartialFrame })
 		return kept
 	})
 	_, _ = c.Write([]byte("ee"))
@@ -104,7 +104,7 @@ func TestDemote(t *testing.T) {
 				if !o.InLoop() {
 					return later()
 				}
-				o.Later(later)
+				o.LeaveToReader(later)
 				return true
 			}
 			o.do(func() { o.frame = frame })
@@ -166,11 +166,11 @@ func TestLoopEnds(t *testing.T) {
 		end  func(o *owner, c *client)
 		why  Reason
 	}{
-		{"Drop", func(o *owner, _ *client) { o.Drop(Reasons) }, Reasons},
-		{"HangUp", func(o *owner, _ *client) { o.HangUp(Reasons) }, Reasons},
+		{"Drop", func(o *owner, _ *client) { o.Drop(NumReasons) }, NumReasons},
+		{"HangUp", func(o *owner, _ *client) { o.HangUp(NumReasons) }, NumReasons},
 		{"Finish", func(o *owner, c *client) {
 			frame := func([]byte) bool {
-				o.closeAfter([]byte("bye"), Reasons)
+				o.closeAfter([]byte("bye"), NumReasons)
 				return false
 			}
 			o.do(func() { o.frame = frame })
@@ -179,11 +179,11 @@ func TestLoopEnds(t *testing.T) {
 			c.send("thrown away")
 			c.expectEnd()
 			o.do(func() {
-				if o.Dead() {
+				if o.HasEnded() {
 					c.t.Error("the client saw the end only when the stream had ended, not after the reply")
 				}
 			})
-		}, Reasons},
+		}, NumReasons},
 		{"the client closes", func(_ *owner, c *client) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, ByClient},
 		{"length too long", func(_ *owner, c *client) { _, _ = c.Write([]byte{0x7f, 0, 0, 0}) }, BadFrame},
 	} {
@@ -221,7 +221,7 @@ func TestWriteLast(t *testing.T) {
 	if n := waits(); n != 3 {
 		t.Errorf("%d bytes wait for the end, want 3", n)
 	}
-	endSocket(sock.fd)
+	shutdownWrite(sock.fd)
 	if n := waits(); n != 0 {
 		t.Errorf("%d bytes wait after the end", n)
 	}

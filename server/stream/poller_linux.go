@@ -8,19 +8,19 @@ import (
 	"unsafe"
 )
 
-// errNotNow is the error of a socket on which the call would have to wait.
-const errNotNow = syscall.EAGAIN
+// errWouldBlock is the error of a socket on which the call would have to wait.
+const errWouldBlock = syscall.EAGAIN
 
 // poller is an epoll instance. Go's own poller watches it like a socket. A goroutine that waits
 // therefore holds no thread, and wakes once for events at many sockets.
 type poller struct {
-	file   *os.File
-	raw    syscall.RawConn // the raw form of file
-	fd     int             // file's descriptor
-	events [loopEvents]syscall.EpollEvent
-	n      int // how many events there are
-	looks  int // since wait was called
-	look   func(uintptr) bool
+	file      *os.File
+	raw       syscall.RawConn // the raw form of file
+	fd        int             // file's descriptor
+	events    [maxLoopEvents]syscall.EpollEvent
+	numEvents int // how many events there are
+	numPolls  int // since wait was called
+	pollFunc  func(uintptr) bool
 }
 
 func newPoller() (*poller, error) {
@@ -30,7 +30,7 @@ func newPoller() (*poller, error) {
 	}
 	_ = syscall.SetNonblock(fd, true) // so that os.NewFile gives it to Go's poller; never fails
 	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), fd: fd}
-	p.look = p.lookNow
+	p.pollFunc = p.pollNow
 	if p.raw, err = p.file.SyscallConn(); err == nil {
 		err = p.file.SetDeadline(time.Time{}) // fails unless Go's poller watches it
 	}
@@ -50,27 +50,27 @@ func (p *poller) remove(fd int) {
 	_ = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_DEL, fd, new(syscall.EpollEvent)) // it is there
 }
 
-// wait waits for events, and returns at how many sockets there are some. n is 0 if the poller is
+// waitEvents waits for events, and returns at how many sockets there are some. n is 0 if the poller is
 // closed. waited reports whether the call had to wait.
-func (p *poller) wait() (n int, waited bool) {
-	p.looks = 0
-	if p.raw.Read(p.look) != nil {
+func (p *poller) waitEvents() (n int, waited bool) {
+	p.numPolls = 0
+	if p.raw.Read(p.pollFunc) != nil {
 		return 0, false
 	}
-	return p.n, p.looks > 1
+	return p.numEvents, p.numPolls > 1
 }
 
-func (p *poller) lookNow(fd uintptr) (seen bool) {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events)), loopEvents, 0, 0, 0)
-	p.looks++
-	if p.n = int(n); errno != 0 {
-		p.n = 0
+func (p *poller) pollNow(fd uintptr) (seen bool) {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events)), maxLoopEvents, 0, 0, 0)
+	p.numPolls++
+	if p.numEvents = int(n); errno != 0 {
+		p.numEvents = 0
 	}
-	return p.n > 0
+	return p.numEvents > 0
 }
 
-// at returns the i-th socket that wait has reported.
-func (p *poller) at(i int) (fd int) { return int(p.events[i].Fd) }
+// socketAt returns the i-th socket that wait has reported.
+func (p *poller) socketAt(i int) (fd int) { return int(p.events[i].Fd) }
 
 func (p *poller) close() { _ = p.file.Close() }
 
@@ -106,8 +106,8 @@ func writeLast(fd int, b []byte) (int, error) {
 // msgMore is MSG_MORE of Linux, which package syscall lacks: more follows, so the kernel may wait for it.
 const msgMore = 0x8000
 
-// copySocket returns another descriptor of a socket, which Go's poller does not know.
-func copySocket(raw syscall.RawConn) (fd int, err error) {
+// dupSocket returns another descriptor of a socket, which Go's poller does not know.
+func dupSocket(raw syscall.RawConn) (fd int, err error) {
 	controlled := raw.Control(func(old uintptr) {
 		n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
 		if fd = int(n); errno != 0 {
@@ -122,8 +122,8 @@ func closeSocket(fd int) { _ = syscall.Close(fd) }
 // hangUpSocket ends the connection, and keeps the descriptor.
 func hangUpSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_RDWR) }
 
-// endSocket closes the sending side, and keeps the descriptor.
-func endSocket(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_WR) }
+// shutdownWrite closes the sending side, and keeps the descriptor.
+func shutdownWrite(fd int) { _ = syscall.Shutdown(fd, syscall.SHUT_WR) }
 
 // fileSocket is a socket that is in no loop. Go's poller watches it.
 type fileSocket struct{ *os.File }

@@ -10,26 +10,26 @@ import (
 
 // Systems other than Linux have no loops: every stream has a reader.
 
-const errNotNow = syscall.EAGAIN
+const errWouldBlock = syscall.EAGAIN
 
 type poller struct{}
 
 func newPoller() (*poller, error) { return nil, errors.ErrUnsupported }
 
-func (*poller) add(int) error     { return errors.ErrUnsupported }
-func (*poller) remove(int)        {}
-func (*poller) wait() (int, bool) { return 0, false }
-func (*poller) at(int) int        { return -1 }
-func (*poller) close()            {}
+func (*poller) add(int) error           { return errors.ErrUnsupported }
+func (*poller) remove(int)              {}
+func (*poller) waitEvents() (int, bool) { return 0, false }
+func (*poller) socketAt(int) int        { return -1 }
+func (*poller) close()                  {}
 
 func readSocket(fd int, b []byte) (int, error)  { return syscall.Read(fd, b) }
 func writeSocket(fd int, b []byte) (int, error) { return syscall.Write(fd, b) }
 func writeLast(fd int, b []byte) (int, error)   { return syscall.Write(fd, b) }
 
-func copySocket(syscall.RawConn) (int, error) { return -1, errors.ErrUnsupported }
-func closeSocket(int)                         {}
-func hangUpSocket(int)                        {}
-func endSocket(int)                           {}
+func dupSocket(syscall.RawConn) (int, error) { return -1, errors.ErrUnsupported }
+func closeSocket(int)                        {}
+func hangUpSocket(int)                       {}
+func shutdownWrite(int)                      {}
 
 type fileSocket struct{ *os.File }
 

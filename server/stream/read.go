@@ -12,12 +12,12 @@ import (
 func (s *Stream) Serve(more bool) {
 	reader := frameReader{s}
 	for more {
-		if more = reader.next(); more && reader.promote() {
+		if more = reader.serveNext(); more && reader.promote() {
 			return
 		}
 	}
 	reader.linger()
-	s.leave()
+	s.cleanUp()
 }
 
 // ReadFrame returns the next frame, which is valid until the next call. While it waits for a frame
@@ -28,16 +28,16 @@ func (s *Stream) ReadFrame() ([]byte, bool) { return frameReader{s}.readFrame() 
 // frameReader is the goroutine that reads a stream which is in no loop.
 type frameReader struct{ s *Stream }
 
-// next serves one frame. It returns false once the reader has nothing more to do.
-func (f frameReader) next() bool {
+// serveNext serves one frame. It returns false once the reader has nothing more to do.
+func (f frameReader) serveNext() bool {
 	s := f.s
 	frame, ok := f.readFrame()
-	if !ok || !f.room() {
+	if !ok || !f.awaitRoom() {
 		return false
 	}
-	more := s.owner.Frame(frame)
-	s.reader.served++
-	if !s.reader.in.holdsFrame() || !more {
+	more := s.owner.ServeFrame(frame)
+	s.reader.framesServed++
+	if !s.reader.input.holdsFrame() || !more {
 		s.Flush()
 	}
 	return more
@@ -47,48 +47,48 @@ func (f frameReader) next() bool {
 func (f frameReader) readFrame() ([]byte, bool) {
 	s := f.s
 	r := &s.reader
-	if !r.in.holdsFrame() {
-		f.arm()
+	if !r.input.holdsFrame() {
+		f.armReadDeadline()
 	}
-	if r.gate.in {
+	if r.gate.counted {
 		r.frame = nil
-		f.taken()
+		f.releaseFrame()
 	}
-	r.gate.begin()
-	if len(r.in.rest) == 0 {
+	r.gate.reset()
+	if len(r.input.unread) == 0 {
 		r.frame.free()
 		r.frame = nil
-		if err := r.in.wait(); err != nil {
-			return nil, s.Lost(err)
+		if err := r.input.awaitByte(); err != nil {
+			return nil, s.ReadFailed(err)
 		}
 	}
 	if r.frame == nil {
 		r.frame = takeBuffer()
 	}
-	b, err := jute.ReadFrame(&r.gate, r.frame.B, s.reader.mostFrame(s.group.Config))
+	b, err := jute.ReadFrame(&r.gate, r.frame.B, s.reader.maxNextFrame(s.group.Config))
 	if err != nil {
-		return nil, s.Lost(err)
+		return nil, s.ReadFailed(err)
 	}
-	r.framed = true
+	r.gotFirstFrame = true
 	r.frame.B = b
 	s.group.BytesIn.Add(uint64(len(b) + LengthSize))
 	return b, true
 }
 
-// mostFrame returns the number of bytes that the next frame may have.
-func (r *reader) mostFrame(cfg *Config) int {
-	if r.framed {
+// maxNextFrame returns the number of bytes that the next frame may have.
+func (r *reader) maxNextFrame(cfg *Config) int {
+	if r.gotFirstFrame {
 		return cfg.MaxFrame
 	}
-	return cfg.MaxFirst
+	return cfg.MaxFirstFrame
 }
 
-// Peek waits for the client's first four bytes and returns them without consuming them. If they do
+// PeekWord waits for the client's first four bytes and returns them without consuming them. If they do
 // not come, it ends the stream and returns false. Only the reader calls it.
-func (s *Stream) Peek() (word [4]byte, ok bool) {
-	word, err := s.reader.in.word()
+func (s *Stream) PeekWord() (word [4]byte, ok bool) {
+	word, err := s.reader.input.peekFourBytes()
 	if err != nil {
-		return word, s.Lost(err)
+		return word, s.ReadFailed(err)
 	}
 	return word, true
 }
@@ -97,72 +97,72 @@ func (s *Stream) Peek() (word [4]byte, ok bool) {
 // methods block. Each write has the deadline of a client that has not been opened. Only the reader
 // uses it, and no other goroutine sends meanwhile.
 func (s *Stream) Plain() io.ReadWriter {
-	s.reader.in.rest = s.reader.in.rest[4:]
-	return plain{s}
+	s.reader.input.unread = s.reader.input.unread[4:]
+	return plainConn{s}
 }
 
-type plain struct{ s *Stream }
+type plainConn struct{ s *Stream }
 
-func (p plain) Read(b []byte) (int, error) { return p.s.reader.in.Read(b) }
+func (p plainConn) Read(b []byte) (int, error) { return p.s.reader.input.Read(b) }
 
-func (p plain) Write(b []byte) (int, error) {
+func (p plainConn) Write(b []byte) (int, error) {
 	p.s.Life.mu.Lock()
-	flusher(p).armWrite(time.Now())
+	flusher(p).setWriteDeadline(time.Now())
 	p.s.Life.mu.Unlock()
-	return p.s.sock.Write(b)
+	return p.s.socket.Write(b)
 }
 
-// arm sets the deadline by which the client must be heard. It sets it once per tick and not for
+// armReadDeadline sets the deadline by which the client must be heard. It sets it once per tick and not for
 // every frame.
-func (f frameReader) arm() {
+func (f frameReader) armReadDeadline() {
 	s := f.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	if now := time.Now(); s.Life.opened() && !s.Life.closing() && now.Sub(s.reader.armed) > s.group.Tick {
-		f.armRead(now)
+	if now := time.Now(); s.Life.isOpen() && !s.Life.isClosing() && now.Sub(s.reader.deadlineSetAt) > s.group.Tick {
+		f.setReadDeadline(now)
 	}
 }
 
-// armRead sets that deadline. The caller holds the lock.
-func (f frameReader) armRead(now time.Time) {
+// setReadDeadline sets that deadline. The caller holds the lock.
+func (f frameReader) setReadDeadline(now time.Time) {
 	s := f.s
-	s.reader.armed, s.Life.expires = now, now.Add(s.Life.idleAfter())
-	_ = s.sock.SetReadDeadline(s.Life.expires) // if it fails, so will the read
+	s.reader.deadlineSetAt, s.Life.expiresAt = now, now.Add(s.Life.maxSilence())
+	_ = s.socket.SetReadDeadline(s.Life.expiresAt) // if it fails, so will the read
 }
 
-// room waits until one more frame may be served: the stream is open, and not too many frames wait.
+// awaitRoom waits until one more frame may be served: the stream is open, and not too many frames wait.
 // It returns false if no more will be served.
-func (f frameReader) room() bool {
+func (f frameReader) awaitRoom() bool {
 	s := f.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	for !s.Life.closing() && (!s.Life.opened() || s.full()) {
+	for !s.Life.isClosing() && (!s.Life.isOpen() || s.mustWait()) {
 		s.FlushLater() // the client may wait for what is queued
 		s.Life.changed.Wait()
 	}
-	return !s.Life.closing()
+	return !s.Life.isClosing()
 }
 
-// full reports whether a frame must wait. If no frame waits and the client has taken what it was
+// mustWait reports whether a frame must wait. If no frame waits and the client has taken what it was
 // sent, the next frame is always served. The caller holds the lock.
-func (s *Stream) full() bool {
-	frames, bytes := s.owner.Waiting()
-	if frames >= s.group.MaxInFlight || bytes >= MaxHeld || s.Unsent() >= HighWater {
+func (s *Stream) mustWait() bool {
+	frames, bytes := s.owner.WaitingFrames()
+	if frames >= s.group.MaxInFlight || bytes >= MaxWaitingBytes || s.UnsentBytes() >= HighWater {
 		return true
 	}
-	held := s.Account.held.Load()
-	return held > 0 && (frames > 0 || s.Unsent() > 0) && !s.group.Budget.room(held, 0)
+	held := s.Account.heldBytes.Load()
+	return held > 0 && (frames > 0 || s.UnsentBytes() > 0) && !s.group.Budget.hasRoom(held, 0)
 }
 
-// dropInput reads and drops what the client sends, within bounds. It gives the reader's large buffer back first,
+// discardInput reads and drops what the client sends, within bounds. It gives the reader's large buffer back first,
 // because very many clients may close at the same time, and each of them has LingerTime.
-func (f frameReader) dropInput() {
+func (f frameReader) discardInput() {
 	s := f.s
-	n := len(s.reader.in.rest)
-	s.reader.in.free()
+	n := len(s.reader.input.unread)
+	s.reader.input.free()
 	var scrap [512]byte
 	for n < LingerBytes {
-		k, err := s.reader.in.src.Read(scrap[:])
+		k, err := s.reader.input.source.Read(scrap[:])
 		if n += k; err != nil {
 			return
 		}
@@ -176,16 +176,16 @@ func (f frameReader) linger() {
 	s := f.s
 	s.reader.frame.free()
 	s.reader.frame = nil
-	if !s.Life.alive() {
+	if !s.Life.isAlive() {
 		return
 	}
-	f.dropInput()
+	f.discardInput()
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	timer := time.AfterFunc(s.Life.idleAfter(), func() { s.Drop(Idle) })
+	timer := time.AfterFunc(s.Life.maxSilence(), func() { s.Drop(Idle) })
 	defer timer.Stop()
-	for !s.Life.dead && !s.Life.finished {
+	for !s.Life.hasEnded && !s.Life.lastSent {
 		s.Life.changed.Wait()
 	}
-	s.DropLocked(s.Life.why)
+	s.DropLocked(s.Life.endReason)
 }

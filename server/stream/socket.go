@@ -34,30 +34,30 @@ func rawOf(sock socket) syscall.RawConn {
 // writeNow writes as much of b as the socket takes without waiting, and returns how much that was.
 // If that is not all of b, an ordinary write does the rest or returns the error.
 func writeNow(raw syscall.RawConn, b []byte) int {
-	w := writes.Get().(*write)
+	w := socketWritePool.Get().(*socketWrite)
 	w.b, w.n = b, 0
-	_ = raw.Write(w.do) // then nothing was written
+	_ = raw.Write(w.writeFunc) // then nothing was written
 	n := w.n
 	w.b = nil
-	writes.Put(w)
+	socketWritePool.Put(w)
 	return n
 }
 
-// write is one write that does not wait. Values are pooled together with their functions, so that
+// socketWrite is one write that does not wait. Values are pooled together with their functions, so that
 // none is allocated.
-type write struct {
-	b  []byte
-	n  int
-	do func(fd uintptr) bool
+type socketWrite struct {
+	b         []byte
+	n         int
+	writeFunc func(fd uintptr) bool
 }
 
-var writes = sync.Pool{New: func() any {
-	w := new(write)
-	w.do = w.once
+var socketWritePool = sync.Pool{New: func() any {
+	w := new(socketWrite)
+	w.writeFunc = w.writeOnce
 	return w
 }}
 
-func (w *write) once(fd uintptr) (done bool) {
+func (w *socketWrite) writeOnce(fd uintptr) (done bool) {
 	if n, err := writeSocket(int(fd), w.b); err == nil {
 		w.n = n
 	}

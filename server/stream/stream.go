@@ -48,8 +48,8 @@ const (
 	// HighWater is how many bytes may wait to be sent. Above it no further requests are answered
 	// until the client has taken some.
 	HighWater = 256 << 10
-	// MaxHeld bounds the bytes of one connection's waiting requests, in addition to their number.
-	MaxHeld = 4 << 20
+	// MaxWaitingBytes bounds the bytes of one connection's waiting requests, in addition to their number.
+	MaxWaitingBytes = 4 << 20
 	// MaxWrite is how much one write to a socket sends. Each write has a new deadline, so a slow
 	// client that takes something is not cut off.
 	MaxWrite = 256 << 10
@@ -62,31 +62,31 @@ const (
 
 // Frames is how a stream tells its owner about the client.
 type Frames interface {
-	// Begin reads the client's first bytes with Peek, ReadFrame or Plain, and reports whether the
+	// BeginInReader reads the client's first bytes with Peek, ReadFrame or Plain, and reports whether the
 	// owner takes frames. A reader calls it for a stream of InitAccepted if a loop cannot serve the
 	// first frame: the frame is long, or is none, such as a word whose letters are no possible length.
 	// It is called without the lock.
-	Begin() (more bool)
+	BeginInReader() (more bool)
 
-	// Frame serves the next frame, which is valid until Frame returns. It reports whether the owner
+	// ServeFrame serves the next frame, which is valid until Frame returns. It reports whether the owner
 	// takes another one. It is called without the lock, for one frame at a time. If InLoop is true,
 	// Frame must not wait, and leaves whatever would have to wait to Later.
-	Frame(frame []byte) (more bool)
+	ServeFrame(frame []byte) (more bool)
 
-	// Waiting returns how many frames have been served and not answered, and how many bytes they
+	// WaitingFrames returns how many frames have been served and not answered, and how many bytes they
 	// hold. The caller holds the lock.
-	Waiting() (frames, bytes int)
+	WaitingFrames() (frames, bytes int)
 
-	// Due reports whether Resume would find something to do. The caller holds the lock.
-	Due() bool
+	// CanResume reports whether Resume would find something to do. The caller holds the lock.
+	CanResume() bool
 
 	// Resume answers requests that waited only until the client had taken what it was sent, or
 	// until the budget had room. It is called without the lock.
 	Resume()
 
-	// Ended is the last call. The socket is closed, and all other goroutines of the stream have
+	// StreamEnded is the last call. The socket is closed, and all other goroutines of the stream have
 	// ended. It is called without the lock.
-	Ended(why Reason)
+	StreamEnded(why Reason)
 }
 
 // Permit says whether the client may be sent what is queued. A stream asks before each write.
@@ -109,15 +109,15 @@ type Owner interface {
 
 // Config is what the streams of a server share. All fields but Logger are required.
 type Config struct {
-	Tick        time.Duration
-	Handshake   time.Duration  // how long a client may take for a part of what it is sent before it is opened, less a tick
-	MaxFirst    int            // bytes of a client's first frame, without its length
-	MaxFrame    int            // bytes of each other frame
-	MaxInFlight int            // waiting frames of one client, above which no more are read
-	MaxUnread   int            // bytes that a client may leave unread, in CheckUnread
-	Budget      *Budget        // for what all streams hold
-	BytesIn     *atomic.Uint64 // counts the bytes of frames read, with their lengths
-	Logger      *slog.Logger
+	Tick             time.Duration
+	HandshakeTimeout time.Duration  // how long a client may take for a part of what it is sent before it is opened, less a tick
+	MaxFirstFrame    int            // bytes of a client's first frame, without its length
+	MaxFrame         int            // bytes of each other frame
+	MaxInFlight      int            // waiting frames of one client, above which no more are read
+	MaxUnread        int            // bytes that a client may leave unread, in CheckUnread
+	Budget           *Budget        // for what all streams hold
+	BytesIn          *atomic.Uint64 // counts the bytes of frames read, with their lengths
+	Logger           *slog.Logger
 }
 
 // Stream is one client's connection, as bytes. It is a part of its owner, and is not copied. It is
@@ -126,46 +126,46 @@ type Stream struct {
 	owner Owner
 	group *Group
 
-	reader reader
-	later  func() bool // what Frame left to the reader; the reader begins with it
+	reader     reader
+	readerTask func() bool // what Frame left to the reader; the reader begins with it
 
 	// Life is the connection's lock, and how far the stream has come.
 	Life Lifecycle
 
 	// Life's lock guards the rest.
-	sock         socket          // nil while it is in a loop; only the reader changes it and raw
-	raw          syscall.RawConn // the raw form of sock; nil: it cannot be written to without waiting
+	socket       socket          // nil while it is in a loop; only the reader changes it and raw
+	rawSocket    syscall.RawConn // the raw form of sock; nil: it cannot be written to without waiting
 	registration pollerRegistration
-	out          output
+	output       output
 	Account      Account // what the budget counts of the stream
 	resumption   resumption
-	ordinal      uint32 // in the group; chooses the loop of the group
+	groupIndex   uint32 // in the group; chooses the loop of the group
 }
 
 // reader is the state of the goroutine that reads from the client: the reader, or the loop.
 type reader struct {
-	in           input
-	frame        *Buffer   // the present frame, or in a loop the beginning of one; nil when idle
-	armed        time.Time // when the read deadline was last set
-	served       int       // frames since the stream has had this reader
-	promoteAfter int       // the value of served from which on a loop may have the stream
-	gate         gate      // frames are read through it
-	framed       bool      // the first frame has come; the reader and the loop use it
+	input         input
+	frame         *Buffer   // the present frame, or in a loop the beginning of one; nil when idle
+	deadlineSetAt time.Time // when the read deadline was last set
+	framesServed  int       // frames since the stream has had this reader
+	promoteAfter  int       // the value of served from which on a loop may have the stream
+	gate          frameGate // frames are read through it
+	gotFirstFrame bool      // the first frame has come; the reader and the loop use it
 }
 
 // Init makes s the stream of a socket, in group.
 func (s *Stream) Init(sock net.Conn, group *Group, owner Owner) {
 	s.init(group, owner)
-	s.sock, s.raw = sock, rawOf(sock)
+	s.socket, s.rawSocket = sock, rawOf(sock)
 	s.registration.fd = -1
-	s.reader.in.src = sock
+	s.reader.input.source = sock
 }
 
 func (s *Stream) init(group *Group, owner Owner) {
 	s.owner, s.group = owner, group
 	s.Life.init(group.Tick)
 	s.Account.budget, s.Account.life = group.Budget, &s.Life
-	s.ordinal = group.accepted.Add(1)
+	s.groupIndex = group.numAccepted.Add(1)
 	s.reader.gate.s = s
 }
 
@@ -175,23 +175,23 @@ func (s *Stream) Lock() { s.Life.mu.Lock() }
 // Unlock releases the connection's lock.
 func (s *Stream) Unlock() { s.Life.mu.Unlock() }
 
-// Dead reports whether the stream is over and nothing more is sent. The caller holds the lock.
-func (s *Stream) Dead() bool { return s.Life.dead }
+// HasEnded reports whether the stream is over and nothing more is sent. The caller holds the lock.
+func (s *Stream) HasEnded() bool { return s.Life.hasEnded }
 
-// Closing reports whether the stream is over or its last reply is queued. In both cases nothing may
+// IsClosing reports whether the stream is over or its last reply is queued. In both cases nothing may
 // be added. The caller holds the lock.
-func (s *Stream) Closing() bool { return s.Life.closing() }
+func (s *Stream) IsClosing() bool { return s.Life.isClosing() }
 
 // Wrap has the stream read from sock and write to it. sock is around the socket that the stream has had. It
 // returns false if the stream has ended. Only the reader calls it, before it reads anything.
 func (s *Stream) Wrap(sock net.Conn) bool {
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	if s.Life.dead {
+	if s.Life.hasEnded {
 		return false
 	}
-	s.sock, s.raw = sock, rawOf(sock)
-	s.reader.in.src = sock
+	s.socket, s.rawSocket = sock, rawOf(sock)
+	s.reader.input.source = sock
 	return true
 }
 
@@ -199,95 +199,95 @@ func (s *Stream) Wrap(sock net.Conn) bool {
 // timeout and IdleSlack ticks. The caller holds the lock, and the stream has not ended.
 func (s *Stream) Open(timeout time.Duration) {
 	s.Life.open(timeout)
-	if s.sock != nil { // otherwise a loop has it, or the reader that begins sets the deadline
-		_ = s.sock.SetReadDeadline(s.Life.expires) // if it fails, so will the read
+	if s.socket != nil { // otherwise a loop has it, or the reader that begins sets the deadline
+		_ = s.socket.SetReadDeadline(s.Life.expiresAt) // if it fails, so will the read
 	}
 	s.Life.changed.Broadcast()
 }
 
-// Reading reports whether the stream takes more frames at the moment. The caller holds the lock.
-func (s *Stream) Reading() bool { return !s.Life.last && !s.full() }
+// IsReading reports whether the stream takes more frames at the moment. The caller holds the lock.
+func (s *Stream) IsReading() bool { return !s.Life.lastQueued && !s.mustWait() }
 
-// Wait waits while busy returns true, and sends what is queued meanwhile. It reports whether more
+// WaitWhile waits while busy returns true, and sends what is queued meanwhile. It reports whether more
 // may be queued. The stream does not read from the client meanwhile, so if Wait lasts longer than a
 // client may be silent, the stream ends as Idle. The caller holds the lock, and so does every call
 // of busy.
-func (s *Stream) Wait(busy func() bool) bool {
-	if s.Life.closing() || !busy() {
-		return !s.Life.closing()
+func (s *Stream) WaitWhile(busy func() bool) bool {
+	if s.Life.isClosing() || !busy() {
+		return !s.Life.isClosing()
 	}
-	timer := time.AfterFunc(s.Life.idleAfter(), func() { s.Drop(Idle) })
+	timer := time.AfterFunc(s.Life.maxSilence(), func() { s.Drop(Idle) })
 	defer timer.Stop()
-	for !s.Life.closing() && busy() {
+	for !s.Life.isClosing() && busy() {
 		s.FlushLater() // busy may wait for that
 		s.Life.changed.Wait()
 	}
-	return !s.Life.closing()
+	return !s.Life.isClosing()
 }
 
 // ResumeLater has Resume called in a goroutine of its own, if Due is true. Resume may have much to
 // copy, it may need a lock that the caller holds, or the caller must not wait. The caller holds the
 // stream's lock.
 func (s *Stream) ResumeLater() {
-	if s.Life.closing() || !s.owner.Due() {
+	if s.Life.isClosing() || !s.owner.CanResume() {
 		return
 	}
 	if s.resumption.running {
-		s.resumption.again = true
+		s.resumption.resumeAgain = true
 		return
 	}
 	s.resumption.running = true
-	s.Life.helpers++
+	s.Life.numHelpers++
 	go resumer{s}.run()
 }
 
 // resumption is the state of the goroutine that calls Resume.
 type resumption struct {
-	running bool
-	again   bool // it has to call Resume once more
+	running     bool
+	resumeAgain bool // it has to call Resume once more
 }
 
 // resumer is the goroutine that calls Resume.
 type resumer struct{ s *Stream }
 
 func (r resumer) run() {
-	for more := true; more; more = r.resumed() {
+	for more := true; more; more = r.finishRound() {
 		r.s.owner.Resume()
 	}
 }
 
-// resumed sends what Resume has queued, and reports whether Resume is to be called again.
-func (r resumer) resumed() (again bool) {
+// finishRound sends what Resume has queued, and reports whether Resume is to be called again.
+func (r resumer) finishRound() (again bool) {
 	s := r.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
 	s.FlushLater()
-	if again = s.resumption.again; again {
-		s.resumption.again = false
+	if again = s.resumption.resumeAgain; again {
+		s.resumption.resumeAgain = false
 		return true
 	}
 	s.resumption.running = false
-	s.Life.helped()
+	s.Life.helperDone()
 	return false
 }
 
 // State is what a stream does at the moment, for tests.
 type State struct {
-	InLoop  bool // a loop reads from it
-	Serving bool // the loop serves a frame of it
-	Part    bool // the loop has kept the beginning of a frame
-	Helpers int  // goroutines beside the reader
-	Unsent  int  // bytes that the client has not taken
+	InLoop       bool // a loop reads from it
+	Serving      bool // the loop serves a frame of it
+	PartialFrame bool // the loop has kept the beginning of a frame
+	Helpers      int  // goroutines beside the reader
+	UnsentBytes  int  // bytes that the client has not taken
 }
 
 // State returns what the stream does at the moment. The caller holds the lock.
 func (s *Stream) State() State {
 	in := s.registration.loop != nil
-	return State{InLoop: in, Serving: s.registration.busy, Part: in && s.reader.frame != nil, Helpers: s.Life.helpers, Unsent: s.Unsent()}
+	return State{InLoop: in, Serving: s.registration.isServing, PartialFrame: in && s.reader.frame != nil, Helpers: s.Life.numHelpers, UnsentBytes: s.UnsentBytes()}
 }
 
 // HoldsBuffers reports whether the stream has memory for frames. It reads the reader's own fields,
 // so the caller holds the lock and knows that the reader does nothing.
 func (s *Stream) HoldsBuffers() bool {
-	return s.reader.frame != nil || s.reader.in.big != nil || s.out.queued != nil
+	return s.reader.frame != nil || s.reader.input.pooledBuffer != nil || s.output.queued != nil
 }

@@ -52,7 +52,7 @@ func TestNotOpened(t *testing.T) {
 		c.send("early")
 		synctest.Wait()
 		o.do(func() {
-			if n := o.Unsent(); n != 0 {
+			if n := o.UnsentBytes(); n != 0 {
 				t.Errorf("%d bytes are queued before the stream is open", n)
 			}
 			o.Open(testTimeout)
@@ -68,7 +68,7 @@ func TestNotOpened(t *testing.T) {
 func TestFull(t *testing.T) {
 	for name, hold := range map[string]func(o *owner){
 		"frames": func(o *owner) { o.frames = o.group.MaxInFlight },
-		"bytes":  func(o *owner) { o.bytes = MaxHeld },
+		"bytes":  func(o *owner) { o.bytes = MaxWaitingBytes },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,14 +88,14 @@ func TestFull(t *testing.T) {
 					t.Errorf("%d frames served, want 1", served)
 				}
 				o.do(func() {
-					if o.Reading() {
+					if o.IsReading() {
 						t.Error("a full stream is read")
 					}
 					o.frames, o.bytes = 0, 0
-					o.Life.Changed()
+					o.Life.NotifyChanged()
 				})
 				c.expect("second")
-				o.do(func() { o.frames, o.bytes = 0, 0; o.Count() })
+				o.do(func() { o.frames, o.bytes = 0, 0; o.UpdateAccount() })
 			})
 		})
 	}
@@ -144,8 +144,8 @@ func TestInsert(t *testing.T) {
 			out.Insert(len(out.B), big)
 			out.B = append(out.B, '>')
 			o.queue([]byte("next"))
-			if want := LengthSize + n + LengthSize + 4; o.Unsent() != want {
-				t.Errorf("%d bytes unsent, want %d", o.Unsent(), want)
+			if want := LengthSize + n + LengthSize + 4; o.UnsentBytes() != want {
+				t.Errorf("%d bytes unsent, want %d", o.UnsentBytes(), want)
 			}
 		})
 		o.Flush()
@@ -203,7 +203,7 @@ func TestGo(t *testing.T) {
 		o, _ := opened(t, nil)
 		hang := make(chan struct{})
 		o.do(func() { o.Life.Go(func() { <-hang }) })
-		o.Drop(Reasons)
+		o.Drop(NumReasons)
 		synctest.Wait()
 		if len(o.ended) > 0 {
 			t.Error("the stream ended before a goroutine of its owner")
@@ -223,9 +223,9 @@ func TestWait(t *testing.T) {
 		goes bool
 		took time.Duration
 	}{
-		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Life.Changed() }) }, true, 0},
-		{"dropped", func(o *owner) { o.Drop(Reasons) }, false, 0},
-		{"last reply", func(o *owner) { o.do(func() { o.Life.Finish(Reasons) }) }, false, 0},
+		{"come", func(o *owner) { o.do(func() { o.frames = 0; o.Life.NotifyChanged() }) }, true, 0},
+		{"dropped", func(o *owner) { o.Drop(NumReasons) }, false, 0},
+		{"last reply", func(o *owner) { o.do(func() { o.Life.Finish(NumReasons) }) }, false, 0},
 		{"silent", func(*owner) {}, false, silence},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestWait(t *testing.T) {
 				waits := func([]byte) (goes bool) {
 					o.do(func() {
 						o.frames = 1
-						goes = o.Wait(func() bool { return o.frames > 0 })
+						goes = o.WaitWhile(func() bool { return o.frames > 0 })
 						o.frames = 0
 					})
 					done <- goes

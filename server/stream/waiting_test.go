@@ -20,18 +20,18 @@ func TestLongWaitersForMuch(t *testing.T) {
 		idle, _ := opened(t, nil)
 		waiter, _ := opened(t, nil)
 		b := idle.group.Budget
-		b.all = func() []*Stream { return []*Stream{&idle.Stream, &waiter.Stream} }
-		held := tt.idle(b.most)
-		idle.Account.held.Store(held)
-		b.used.Store(held)
-		b.waiting = []place{{&waiter.Stream, 3 * b.most, time.Now()}}
-		b.relieve(time.Now().Add(2 * BudgetPatience))
-		if dropped := !idle.Life.alive(); dropped != tt.dropped || len(b.waiting) != 0 {
-			t.Errorf("%s: the other stream is dropped: %t; %d streams wait", tt.name, dropped, len(b.waiting))
+		b.allStreams = func() []*Stream { return []*Stream{&idle.Stream, &waiter.Stream} }
+		held := tt.idle(b.limit)
+		idle.Account.heldBytes.Store(held)
+		b.usedBytes.Store(held)
+		b.waiters = []budgetWaiter{{&waiter.Stream, 3 * b.limit, time.Now()}}
+		b.dropAndGrant(time.Now().Add(2 * MaxBudgetWait))
+		if dropped := !idle.Life.isAlive(); dropped != tt.dropped || len(b.waiters) != 0 {
+			t.Errorf("%s: the other stream is dropped: %t; %d streams wait", tt.name, dropped, len(b.waiters))
 		}
 		if !tt.dropped {
-			idle.Account.held.Store(0)
-			b.used.Store(0)
+			idle.Account.heldBytes.Store(0)
+			b.usedBytes.Store(0)
 		}
 	}
 }

@@ -34,23 +34,23 @@ type owner struct {
 	due, mute     bool
 }
 
-func (o *owner) Frame(frame []byte) bool {
+func (o *owner) ServeFrame(frame []byte) bool {
 	o.Lock()
 	f := o.frame
 	o.Unlock()
 	return f(frame)
 }
 
-func (o *owner) Begin() bool {
+func (o *owner) BeginInReader() bool {
 	o.Lock()
 	f := o.begin
 	o.Unlock()
 	return f()
 }
 
-func (o *owner) Waiting() (frames, bytes int) { return o.frames, o.bytes }
-func (o *owner) Due() bool                    { return o.due }
-func (o *owner) MaySend() bool                { return !o.mute }
+func (o *owner) WaitingFrames() (frames, bytes int) { return o.frames, o.bytes }
+func (o *owner) CanResume() bool                    { return o.due }
+func (o *owner) MaySend() bool                      { return !o.mute }
 
 func (o *owner) AwaitPermit(ctx context.Context) bool {
 	o.Lock()
@@ -59,7 +59,7 @@ func (o *owner) AwaitPermit(ctx context.Context) bool {
 	return f(ctx)
 }
 
-func (o *owner) Ended(why Reason) { o.ended <- why }
+func (o *owner) StreamEnded(why Reason) { o.ended <- why }
 
 func (o *owner) Resume() {
 	o.Lock()
@@ -109,13 +109,13 @@ func (o *owner) closeAfter(content []byte, why Reason) {
 func testGroup(t *testing.T, all func() []*Stream) *Group {
 	log := slog.New(slog.DiscardHandler)
 	g := &Group{Config: &Config{
-		Tick: testTick, Handshake: testTimeout, MaxFirst: 1 << 20, MaxFrame: 1 << 20, MaxInFlight: 8, MaxUnread: 1 << 20,
+		Tick: testTick, HandshakeTimeout: testTimeout, MaxFirstFrame: 1 << 20, MaxFrame: 1 << 20, MaxInFlight: 8, MaxUnread: 1 << 20,
 		Budget: NewBudget(16<<20, all, log), BytesIn: new(atomic.Uint64), Logger: log,
 	}}
 	t.Cleanup(func() {
 		g.Close()
-		g.Budget.Rest()
-		if n := g.Budget.Used(); n != 0 {
+		g.Budget.AwaitManager()
+		if n := g.Budget.UsedBytes(); n != 0 {
 			t.Errorf("%d bytes are still counted after all streams have ended", n)
 		}
 	})

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// early is how long before it was made a certificate becomes valid, for machines whose clocks are late.
-	early = time.Hour
+	// clockTolerance is how long before it was made a certificate becomes valid, for machines whose clocks are late.
+	clockTolerance = time.Hour
 	// serialBits is the length of a serial number: two certificates of an authority never have the same one.
 	serialBits = 128
 	// maxName is the longest name of a host in DNS.
@@ -38,7 +38,7 @@ type Authority struct {
 func New(name string, now time.Time, valid time.Duration) (*Authority, error) {
 	tmpl := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: now.Add(-early), NotAfter: now.Add(valid),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: now.Add(-clockTolerance), NotAfter: now.Add(valid),
 	}
 	cert, key, err := new(Authority).Sign(tmpl)
 	return &Authority{cert, key}, err
@@ -46,11 +46,11 @@ func New(name string, now time.Time, valid time.Duration) (*Authority, error) {
 
 // Read returns the authority of a certificate and its key, both in PEM as Files returns them.
 func Read(cert, key []byte) (*Authority, error) {
-	c, err := block(cert, "CERTIFICATE")
+	c, err := pemBlock(cert, "CERTIFICATE")
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	k, err := block(key, "PRIVATE KEY")
+	k, err := pemBlock(key, "PRIVATE KEY")
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
@@ -73,7 +73,7 @@ func Read(cert, key []byte) (*Authority, error) {
 	return a, nil
 }
 
-func block(text []byte, kind string) ([]byte, error) {
+func pemBlock(text []byte, kind string) ([]byte, error) {
 	b, _ := pem.Decode(text)
 	if b == nil || b.Type != kind {
 		return nil, fmt.Errorf("there is no %s in PEM", kind)
@@ -92,7 +92,7 @@ func (a *Authority) Files() (cert, key []byte, err error) {
 // addresses. Its subject is the first of them. It expires no later than the authority.
 func (a *Authority) Issue(names []string, now time.Time, valid time.Duration) ([]byte, error) {
 	tmpl := &x509.Certificate{
-		NotBefore: now.Add(-early), NotAfter: now.Add(valid), BasicConstraintsValid: true,
+		NotBefore: now.Add(-clockTolerance), NotAfter: now.Add(valid), BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if len(names) == 0 {
