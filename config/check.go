@@ -224,7 +224,7 @@ func riskOfACL(d *rawConfig) string {
 }
 
 func riskOfPlainMembers(d *rawConfig) string {
-	if !d.Trust.Unify {
+	if !d.Trust.AcceptPlain {
 		return ""
 	}
 	return "every process that reaches a port for members may be a member; set it to false once every member has ensembleSecretFile or sslQuorum"

@@ -587,41 +587,41 @@ var keys = []key{
 		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the connections between members are TLS, and both ends prove that they have the secret ([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.SSL }), def: "false",
+		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.ShowCertificates }), def: "false",
 		doc: "true: the connections between members are TLS, and each member shows a certificate for the host in its server line ([security.md](security.md#certificates-of-members)). It needs ssl.quorum.keyStore.location and ssl.quorum.trustStore.location",
 	},
 	{
-		name: "ssl.quorum.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Location }), unset: "none",
+		name: "ssl.quorum.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Location }), unset: "none",
 		doc: "file with this member's private key, its certificate and the chain to an authority. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.keyStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Password }), unset: "none", secret: true,
+		name: "ssl.quorum.keyStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password }), unset: "none", secret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.keyStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.keyStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Password })),
+		kind: secretFile("ssl.quorum.keyStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.quorum.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.Key.Type }), unset: "by the file's extension",
+		name: "ssl.quorum.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Type }), unset: "by the file's extension",
 		doc: "format of that file",
 	},
 	{
-		name: "ssl.quorum.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Location }), unset: "none",
+		name: "ssl.quorum.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Location }), unset: "none",
 		doc: "file with the authorities of the members' certificates. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.trustStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Password }), unset: "none", secret: true,
+		name: "ssl.quorum.trustStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password }), unset: "none", secret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.trustStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.trustStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Password })),
+		kind: secretFile("ssl.quorum.trustStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "ssl.quorum.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.Trust.Type }), unset: "by the file's extension",
+		name: "ssl.quorum.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Type }), unset: "by the file's extension",
 		doc: "format of that file",
 	},
 	{
@@ -630,15 +630,15 @@ var keys = []key{
 		doc:  "false: a member's certificate need not be for its host",
 	},
 	{
-		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CRL }), def: "false",
+		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CheckRevocation }), def: "false",
 		doc: "a member's certificate is believed only if a current list of its issuer, in ssl.quorum.crl.location, does not have it",
 	},
 	{
-		name: "ssl.quorum.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.CRLs }), unset: "none",
+		name: "ssl.quorum.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.RevocationFile }), unset: "none",
 		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
 	},
 	{
-		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Unify }), def: "false",
+		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.AcceptPlain }), def: "false",
 		risk: riskOfPlainMembers,
 		doc:  "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
 	},

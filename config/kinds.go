@@ -368,7 +368,7 @@ func logKind(field func(*rawConfig) *disk.LogKind) kind {
 		allowed: fmt.Sprintf("%s or %s", disk.LogBolt, disk.LogWAL),
 		parse: func(d *rawConfig, s setting) error {
 			kind := disk.LogKind(strings.ToLower(s.value))
-			if !kind.Known() {
+			if !kind.IsKnown() {
 				return errAllowed
 			}
 			return keep(d, field, kind)

@@ -241,11 +241,11 @@ func (d *rawConfig) finishPeerType() error {
 // finishMembers checks that the stores with the certificates of members are named if they are read, and read if the
 // first of them is named.
 func (d *rawConfig) finishMembers() error {
-	if key, err := d.Trust.Missing(); err != nil {
+	if key, err := d.Trust.MissingStore(); err != nil {
 		return fmt.Errorf("%s: %w", d.at(key), err)
 	}
 	const key = "ssl.quorum.keyStore.location"
-	if where := d.where[key]; where != "" && !d.Trust.SSL && !d.Trust.Unify {
+	if where := d.where[key]; where != "" && !d.Trust.ShowCertificates && !d.Trust.AcceptPlain {
 		d.warn(where, key+" has no effect without sslQuorum or portUnification")
 	}
 	return nil
@@ -304,9 +304,9 @@ func (d *rawConfig) finishAdmin() error {
 		if d.HTTP.NeedClientAuth {
 			d.warn(d.at("admin.needClientAuth"), "admin.needClientAuth has no effect without admin.forceHttps=true or admin.portUnification=true")
 		}
-	case c.Key.Location == "":
+	case c.KeyStore.Location == "":
 		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location", d.at(asks), asks)
-	case d.HTTP.NeedClientAuth && c.Trust.Location == "":
+	case d.HTTP.NeedClientAuth && c.TrustStore.Location == "":
 		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set ssl.quorum.trustStore.location", d.at("admin.needClientAuth"))
 	}
 	return nil

@@ -115,7 +115,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 			t.Fatalf("%+v, %v", findings, err)
 		}
 		own, two, three := findings[0], findings[1], findings[2]
-		if own.ID != 1 || own.Index == 0 || own.Term == 0 || own.At.After(begin) || begin.Sub(own.At) > time.Minute {
+		if own.ID != 1 || own.Index == 0 || own.Term == 0 || own.LastTime.After(begin) || begin.Sub(own.LastTime) > time.Minute {
 			t.Errorf("what member 1 says of itself: %+v; it was killed at %v", own, begin)
 		}
 		if two.ID != 2 || two.Err != nil || !own.Before(two.Extent) || two.Before(own.Extent) {

@@ -44,7 +44,7 @@ func TestSecret(t *testing.T) {
 		{"the same", func(cfg *member.Config) { cfg.Trust.SecretFile = right }, func(*member.Config) {}, true, ""},
 		{"another", func(cfg *member.Config) { cfg.Trust.SecretFile = wrong }, func(*member.Config) {}, false, "the proof is wrong: a process that says it is member 3"},
 		{"plain", func(cfg *member.Config) { cfg.Trust.SecretFile = "" }, func(*member.Config) {}, false, "portUnification is not set"},
-		{"plain, and the others take it", func(cfg *member.Config) { cfg.Trust.SecretFile = "" }, func(cfg *member.Config) { cfg.Trust.Unify = true }, true, "plain members are still accepted"},
+		{"plain, and the others take it", func(cfg *member.Config) { cfg.Trust.SecretFile = "" }, func(cfg *member.Config) { cfg.Trust.AcceptPlain = true }, true, "plain members are still accepted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -45,7 +45,7 @@ func certify(t *testing.T) func(cfg *member.Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Trust = trust.Settings{SSL: true, Certificates: trust.Certificates{Key: write(fmt.Sprintf("m%d.pem", cfg.ID), own), Trust: trusted}}
+		cfg.Trust = trust.Settings{ShowCertificates: true, Certificates: trust.Certificates{KeyStore: write(fmt.Sprintf("m%d.pem", cfg.ID), own), TrustStore: trusted}}
 	}
 }
 

@@ -28,7 +28,7 @@ func (m *Member) mayCarryOut() error {
 	switch {
 	case m.removal.unlisted() != 0:
 		return ErrNotListed
-	case m.node.Record().Damage() != "" || m.health.disputed() != "":
+	case m.node.Record().DamageReason() != "" || m.health.disputed() != "":
 		return ErrNotSound
 	}
 	return nil

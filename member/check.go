@@ -27,13 +27,13 @@ func trustOf(cfg config.Config) trust.Config {
 	for _, s := range cfg.Servers {
 		hosts[s.ID] = s.Host
 	}
-	return trust.Config{Settings: cfg.Trust, Self: cfg.MyID, Hosts: hosts, Now: time.Now}
+	return trust.Config{Settings: cfg.Trust, MemberID: cfg.MyID, ConfiguredHosts: hosts, Now: time.Now}
 }
 
 // checkExposure says of this member's server line that nobody has to prove who it is there.
 func checkExposure(cfg config.Config) []*secretfile.Fault {
 	self, known := cfg.Self()
-	if !known || len(cfg.Servers) == 1 || !cfg.Trust.Plain() {
+	if !known || len(cfg.Servers) == 1 || !cfg.Trust.IsPlain() {
 		return nil
 	}
 	key, line, _ := strings.Cut(self.String(), "=")

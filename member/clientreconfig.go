@@ -33,7 +33,7 @@ func (c *clientReconfig) applied(txn *proto.Txn, r *znode.Result) {
 // in the last reconfig of this member's clients.
 func (c *clientReconfig) followed(node *quorum.Node) (done bool, changed <-chan struct{}) {
 	reached := c.reached.Load()
-	if reached == nil || node.Follows(*reached) {
+	if reached == nil || node.FollowsServerList(*reached) {
 		return true, nil
 	}
 	later := make(chan struct{})

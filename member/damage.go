@@ -20,7 +20,7 @@ func (h *health) reportDamage(why string) {
 // directory. A member that runs alone has no other member to get the state from. It ends, and the next
 // start rebuilds the state from its disk.
 func (h *health) damageLoop(ctx context.Context) error {
-	if why := h.node.Record().Damage(); why != "" {
+	if why := h.node.Record().DamageReason(); why != "" {
 		h.log.Error("this member does not serve: its state was found to be damaged; stop it, empty its data directory and start it again", "reason", why)
 		h.stopServing()
 	}
@@ -30,7 +30,7 @@ func (h *health) damageLoop(ctx context.Context) error {
 			return nil
 		case why := <-h.damage:
 			switch {
-			case h.node.Record().Damage() != "": // reported again
+			case h.node.Record().DamageReason() != "": // reported again
 			case h.cfg.alone():
 				return fmt.Errorf("member: the state is damaged: %s; start this member again: it reads its state from the disk. If that happens again, check the memory of the machine", why)
 			default:

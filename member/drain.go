@@ -51,7 +51,7 @@ func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, lea
 func (d *drain) run(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	err := d.yield(ctx, max(over, api.MinHandOver))
 	closed = d.server.Drain(ctx, over)
-	return closed, err != nil && d.node.Status().Leading()
+	return closed, err != nil && d.node.Status().IsLeader()
 }
 
 // DrainMember implements admin.Operations.
@@ -135,7 +135,7 @@ func (d *drain) yieldLoop(ctx context.Context) error {
 			return nil
 		case <-time.After(pause):
 		}
-		if !d.node.Status().Leading() {
+		if !d.node.Status().IsLeader() {
 			pause = d.cfg.Tick
 			continue
 		}
@@ -143,7 +143,7 @@ func (d *drain) yieldLoop(ctx context.Context) error {
 		err := d.node.Transfer().ToAny(within)
 		cancel()
 		switch {
-		case err == nil && !d.node.Status().Leading():
+		case err == nil && !d.node.Status().IsLeader():
 			d.log.Info("this member is drained and was the leader; it has handed over", "leader", d.node.Status().LeaderID())
 		case err != nil && pause == d.cfg.Tick:
 			d.log.Warn("this member is drained and leads: no other member takes over; it will try again", "err", err)

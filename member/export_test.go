@@ -33,11 +33,11 @@ func (m *Member) EndTerm() {
 
 // HandOverTo makes raft hand leadership over to a member.
 func (m *Member) HandOverTo(ctx context.Context, id uint32) error {
-	return m.node.Transfer().To(ctx, id)
+	return m.node.Transfer().ToMember(ctx, id)
 }
 
 // Leading reports whether raft leads here.
-func (m *Member) Leading() bool { return m.node.Status().Leading() }
+func (m *Member) Leading() bool { return m.node.Status().IsLeader() }
 
 // StallSlowly ends the present term as stallLoop does, but with a pause between reading the term
 // and ending it.

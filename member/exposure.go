@@ -16,7 +16,7 @@ func (p *ports) exposure() string {
 	switch {
 	case p.grpc == nil:
 		return ""
-	case p.guard != nil && p.guard.Unifies():
+	case p.guard != nil && p.guard.AcceptsPlain():
 		return plainAccepted
 	case p.guard != nil:
 		return ""
@@ -30,10 +30,10 @@ func (p *ports) protection() string {
 		return "no ports"
 	case p.guard == nil:
 		return "none"
-	case p.guard.Unifies():
-		return p.guard.Ways() + " or plain"
+	case p.guard.AcceptsPlain():
+		return p.guard.ProofMethods() + " or plain"
 	}
-	return p.guard.Ways()
+	return p.guard.ProofMethods()
 }
 
 // Protection describes how connections between members are protected: "secret", "certificates", "secret and

@@ -33,7 +33,7 @@ func TestExposure(t *testing.T) {
 		{"plain", "members are not authenticated", "none", 3, func(*member.Config) {}},
 		{"alone", "", "no ports", 1, func(*member.Config) {}},
 		{"secret", "", "secret", 3, func(cfg *member.Config) { cfg.Trust.SecretFile = secret }},
-		{"unified", "plain members are still accepted", "secret or plain", 3, func(cfg *member.Config) { cfg.Trust.SecretFile, cfg.Trust.Unify = secret, true }},
+		{"unified", "plain members are still accepted", "secret or plain", 3, func(cfg *member.Config) { cfg.Trust.SecretFile, cfg.Trust.AcceptPlain = secret, true }},
 		{"plain on loopback", "members are not authenticated", "none", 3, func(cfg *member.Config) {
 			cfg.Bind = func(addr string) string { return "127.0.0." + strings.TrimPrefix(addr, "m") }
 			listen := cfg.Network.Listen
@@ -83,14 +83,14 @@ func TestCertificateMetric(t *testing.T) {
 			o.listen(cfg)
 			cfg.Operators, cfg.Collectors = nil, cfg.Operators // to everybody
 			if cfg.ID == 3 {
-				cfg.Trust.Unify = true
+				cfg.Trust.AcceptPlain = true
 				return
 			}
 			own, err := a.Issue([]string{fmt.Sprintf("m%d", cfg.ID)}, time.Now(), 100*time.Hour)
-			cfg.Trust.SSL, cfg.Trust.Unify = true, true
-			cfg.Trust.Certificates.Key.Location = filepath.Join(dir, fmt.Sprintf("own%d.pem", cfg.ID))
-			cfg.Trust.Certificates.Trust.Location = filepath.Join(dir, "trusted.pem")
-			if err := errors.Join(err, os.WriteFile(cfg.Trust.Certificates.Key.Location, own, 0o600), os.WriteFile(cfg.Trust.Certificates.Trust.Location, trusted, 0o600)); err != nil {
+			cfg.Trust.ShowCertificates, cfg.Trust.AcceptPlain = true, true
+			cfg.Trust.Certificates.KeyStore.Location = filepath.Join(dir, fmt.Sprintf("own%d.pem", cfg.ID))
+			cfg.Trust.Certificates.TrustStore.Location = filepath.Join(dir, "trusted.pem")
+			if err := errors.Join(err, os.WriteFile(cfg.Trust.Certificates.KeyStore.Location, own, 0o600), os.WriteFile(cfg.Trust.Certificates.TrustStore.Location, trusted, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}})

@@ -58,7 +58,7 @@ func (c *helloClient) send(ctx context.Context, peer wire.Peer) (*proto.HelloRep
 func (c *helloClient) request() *proto.HelloRequest {
 	hash, ensemble := c.ports.book.Hash(), c.ports.book.Ensemble()
 	return &proto.HelloRequest{
-		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.self().Raft, Disk: uint64(c.node.Disk()), Start: c.ports.book.Start(),
+		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.self().Raft, Disk: uint64(c.node.DiskID()), Start: c.ports.book.Start(),
 		Ensemble: ensemble[:], HasData: c.node.HasData(),
 	}
 }
@@ -67,7 +67,7 @@ func (c *helloClient) request() *proto.HelloRequest {
 // far: with certificates, such a server cannot come to this member before the state's list has its host. An
 // administrator has named the host, so the server is proved by that.
 func (c *helloClient) meet(ctx context.Context, list serverlist.List) {
-	c.node.Reachability().Meet(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
+	c.node.Reachability().AwaitMajority(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
 		s, _ := list.Find(id)
 		return c.sendTo(ctx, s)
 	})
@@ -121,13 +121,13 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remote}); err != nil {
 			return nil, status.Error(codes.Aborted, err.Error())
 		}
-		n.Reachability().Met(quorum.Meeting{Peer: peer, Ensemble: ensembleOf(r), HasData: r.GetHasData()})
+		n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: ensembleOf(r), HasData: r.GetHasData()})
 	}
-	n.NoteRival(from.member, r.GetRival())
+	n.ReportRival(from.member, r.GetRival())
 	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
 	list, hearsay := s.m.lists.message()
 	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.Disk()), Rival: n.Reachability().Rival(from.member),
+		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.DiskID()), Rival: n.Reachability().Rival(from.member),
 		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removal.version() != 0, Configuration: configurationMessage(n.Status().Servers()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),

@@ -50,7 +50,7 @@ func TestHelloNamesTheDisk(t *testing.T) {
 				if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "runs twice with the disk 0000000000000007") {
 					t.Errorf("%s: %v", tt.name, err)
 				}
-			} else if err != nil || disk.ID(reply.GetDisk()) != u.node.Disk() || reply.GetDisk() == 0 {
+			} else if err != nil || disk.ID(reply.GetDisk()) != u.node.DiskID() || reply.GetDisk() == 0 {
 				t.Errorf("%s: %v, %v", tt.name, reply, err)
 			}
 			time.Sleep(1100 * time.Millisecond)

@@ -24,7 +24,7 @@ func clientKeys(t config.ClientTLS) keystore.Options {
 
 // operatorKeys returns the options of the keys for operators over HTTPS: as in ZooKeeper, these are the members' keys.
 func operatorKeys(c trust.Certificates) keystore.Options {
-	return keystore.Options{Prefix: "ssl.quorum", Key: c.Key, Trust: c.Trust, CRL: c.CRL, CRLs: c.CRLs}
+	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile}
 }
 
 func openServerKeys(cfg *Config, log *slog.Logger) (keys serverKeys, err error) {
@@ -54,7 +54,7 @@ func (k serverKeys) operatorTLS(cfg *Config) *tls.Config {
 	switch {
 	case cfg.HTTP.NeedClientAuth:
 		terms.Auth = keystore.NeedCertificate
-	case cfg.Trust.Certificates.Trust.Location != "":
+	case cfg.Trust.Certificates.TrustStore.Location != "":
 		terms.Auth = keystore.WantCertificate
 	}
 	return k.operators.ServerConfig(terms)

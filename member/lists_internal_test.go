@@ -79,9 +79,9 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 	own := peers[slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == 1 })]
 	var err error
 	u.node, err = quorum.Open(quorum.Config{
-		Self: 1, Peers: peers, Book: u.ports.book, Stores: u.stores, Stream: atAddr{addr: own.Addr},
-		Machine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
-		Ask:     func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return u.hellos.send(ctx, peer) }, Logger: u.Member.log, Heartbeat: config.DefaultHeartbeat, StallLimit: config.DefaultStallLimit,
+		MemberID: 1, Peers: peers, AddressBook: u.ports.book, Stores: u.stores, StreamLayer: atAddr{addr: own.Addr},
+		StateMachine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
+		SendHello:    func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return u.hellos.send(ctx, peer) }, Logger: u.Member.log, HeartbeatTimeout: config.DefaultHeartbeat, StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -70,9 +70,9 @@ func (a machine) Restore(r io.ReadCloser) error {
 }
 
 // Verify reads a snapshot and makes all of Restore's checks. It takes no lock.
-func (a machine) Verify(r io.Reader) (disk.Contents, error) {
+func (a machine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	index, term, err := znode.VerifySnapshot(r)
-	return disk.Contents{Index: index, Term: term}, newer(err)
+	return disk.SnapshotContents{Index: index, Term: term}, newer(err)
 }
 
 // newer wraps an error that says that a newer version wrote a snapshot, so that it is

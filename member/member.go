@@ -335,7 +335,7 @@ func (m *Member) followerConfig() follower.Config {
 		RaftTerm:     func() uint64 { return m.node.Status().Term() },
 		RaftLeader:   func() uint32 { return m.node.Status().LeaderID() },
 		IsJoining:    func() bool { return m.node.Joining() },
-		DiskID:       func() uint64 { return uint64(m.node.Disk()) },
+		DiskID:       func() uint64 { return uint64(m.node.DiskID()) },
 		WallClock:    m.clock.Now,
 		Monotonic:    m.cfg.Monotonic,
 		VoterIDs:     func() []uint32 { return votersOf(m.node) }, FetchStateHashes: m.peers.marks,
@@ -518,10 +518,10 @@ func (m *Member) announceReady(ctx context.Context) error {
 func (m *Member) Ready() <-chan struct{} { return m.incarnation.ready }
 
 // Disk returns the id of this member's disk, by which raft knows it.
-func (m *Member) Disk() disk.ID { return m.node.Disk() }
+func (m *Member) Disk() disk.ID { return m.node.DiskID() }
 
 // Configuration returns raft's latest configuration, by id. It may not be committed.
-func (m *Member) Configuration() []wire.Peer { return m.node.Status().Configuration() }
+func (m *Member) Configuration() []wire.Peer { return m.node.Status().ConfiguredMembers() }
 
 // State returns the replicated state, so that tests can compare members.
 func (m *Member) State() *znode.State { return m.state }
@@ -532,7 +532,7 @@ func (m *Member) State() *znode.State { return m.state }
 // is no leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.Stalled() != nil || m.node.Record().Damage() != "" || m.health.disputed() != "":
+	case m.node.StallError() != nil || m.node.Record().DamageReason() != "" || m.health.disputed() != "":
 		return ""
 	case m.terms.current.Load() != nil && m.cfg.alone():
 		return "standalone"
@@ -559,7 +559,7 @@ func (m *Member) servesAll() bool {
 // observes reports whether this member is an observer by the list, and has no vote in raft's configuration.
 func (m *Member) observes() bool {
 	s, listed := m.lists.reach(m.cfg.ID)
-	return listed && s.Observer && !slices.Contains(m.node.Status().Voters(), m.cfg.ID)
+	return listed && s.Observer && !slices.Contains(m.node.Status().VoterIDs(), m.cfg.ID)
 }
 
 // Health returns whether this member serves clients, or why not. It takes no lock that apply holds.
@@ -567,7 +567,7 @@ func (m *Member) Health() admin.Health { return source{m}.Health() }
 
 // Damage returns why this member no longer serves: its state differs from that of the others. It
 // returns "" if no damage is known.
-func (m *Member) Damage() string { return m.node.Record().Damage() }
+func (m *Member) Damage() string { return m.node.Record().DamageReason() }
 
 // Joining reports whether this member is still catching up and takes part in no election.
 func (m *Member) Joining() bool { return m.node.Joining() }

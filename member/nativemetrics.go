@@ -62,7 +62,7 @@ func (s source) portMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.GaugeBy("rollcall_certificate_valid_seconds", "shown_to",
 			"for how long the certificate that this member shows to other members or to clients is still valid; negative: it has expired",
-			func() map[string]int64 { return m.keys.secondsLeft(m.clock.Now(), m.ports.guard.Until()) }),
+			func() map[string]int64 { return m.keys.secondsLeft(m.clock.Now(), m.ports.guard.CertificateExpiry()) }),
 		metrics.CounterBy("rollcall_member_connections_refused_total", "from",
 			"new connections to the ports for members that were closed because they came faster than this member takes them",
 			func() map[string]uint64 { return m.ports.hello.Door().Refused() }),

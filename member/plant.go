@@ -34,9 +34,9 @@ type Planting struct {
 // directories and copy the state. The directories must not be in use. It is all or nothing: after an error or a crash in
 // the middle no member starts there, and Plant can be repeated.
 func Plant(p Planting) error {
-	return quorum.Plant(quorum.Planting{
-		Dir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, Self: p.ID, Peers: raftPeers(p.Servers), Logger: p.Logger,
-		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
-		Index:   p.Index, Term: p.Term, State: p.Image, Command: p.Command,
+	return quorum.Seed(quorum.SeedConfig{
+		DataDir: p.Dir, LogDir: p.LogDir, Stores: storesOf(p.Stores), LogKind: p.LogKind, MemberID: p.ID, Peers: raftPeers(p.Servers), Logger: p.Logger,
+		StateMachine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
+		Index:        p.Index, Term: p.Term, WriteState: p.Image, Command: p.Command,
 	})
 }

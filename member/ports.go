@@ -34,7 +34,7 @@ type ports struct {
 func openPorts(cfg *Config, book *wire.Book, log *slog.Logger) (p ports, err error) {
 	p.own = newLoopback(cfg.ID)
 	p.book = book
-	if p.guard, err = trust.New(trust.Config{Settings: cfg.Trust, Self: cfg.ID, Hosts: hostsOf(cfg.Servers), Known: p.book.Hosts, Logger: log, Now: cfg.Now}); err != nil {
+	if p.guard, err = trust.New(trust.Config{Settings: cfg.Trust, MemberID: cfg.ID, ConfiguredHosts: hostsOf(cfg.Servers), CurrentHosts: p.book.Hosts, Logger: log, Now: cfg.Now}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
 	p.hello = wire.NewHello(p.book).Guarded(p.guard).Logging(log)
@@ -88,12 +88,12 @@ func hostsOf(servers []Server) map[uint32]string {
 
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
-		Self: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), Book: m.ports.book, Wanted: m.lists.wanted, Configured: m.terms.configured, Died: m.peers.redial, Dir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		Stream: m.ports.stream, Machine: machine{m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied, &m.applied.durations}, NewEnsemble: m.cfg.NewEnsemble,
-		Heartbeat: m.cfg.Heartbeat, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
+		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.book, WantedServers: m.lists.wanted, ConfigurationChanged: m.terms.configured, LeaderDied: m.peers.redial, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
+		StreamLayer: m.ports.stream, StateMachine: machine{m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied, &m.applied.durations}, FoundByMajority: m.cfg.NewEnsemble,
+		HeartbeatTimeout: m.cfg.Heartbeat, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
 	if !m.cfg.alone() {
-		cfg.Ask = func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return m.hellos.send(ctx, peer) }
+		cfg.SendHello = func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return m.hellos.send(ctx, peer) }
 	}
 	cfg.Stores = storesOf(m.cfg.Stores)
 	return cfg

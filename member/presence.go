@@ -12,7 +12,7 @@ import (
 // Together they can give servers each other's addresses although each change alone gives none, and then all of these
 // servers would wait.
 func configuredList(node *quorum.Node) (list serverlist.List) {
-	for _, p := range node.Status().Configuration() {
+	for _, p := range node.Status().ConfiguredMembers() {
 		s := serverlist.Server{ID: p.ID, Observer: p.Observer}
 		s.Host, s.ElectionPort = split(p.Addr)
 		list = append(list, s)
@@ -35,5 +35,5 @@ func (t *terms) present(txn *proto.Txn) []uint32 {
 	if jute.Op(txn.GetOp()) == jute.OpChangeServers && len(next) > 0 {
 		t.newcomers.lookFor(next)
 	}
-	return t.m.node.Reachability().Present(raftPeers(serversOf(next)))
+	return t.m.node.Reachability().PresentMembers(raftPeers(serversOf(next)))
 }

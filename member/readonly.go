@@ -50,5 +50,5 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 // have seen, because a member learns from a leader how much of its own log is committed.
 func (h *health) withoutLeader() bool {
 	return h.node.Status().LeaderID() == 0 && h.applied.announced.Load() && !h.node.Joining() && h.removal.version() == 0 && !h.server.Draining() &&
-		h.node.Stalled() == nil && h.node.Record().Damage() == "" && h.disputed() == ""
+		h.node.StallError() == nil && h.node.Record().DamageReason() == "" && h.disputed() == ""
 }

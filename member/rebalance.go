@@ -270,7 +270,7 @@ func (b *rebalancer) loop(ctx context.Context) error {
 			return nil
 		case <-time.After(autoEvery):
 		}
-		leads := b.m.node.Status().Leading()
+		leads := b.m.node.Status().IsLeader()
 		if led && leads {
 			b.auto(ctx, perSecond, &p)
 		}

@@ -36,9 +36,9 @@ type Recovery struct {
 // knew. It is for the case that a majority has lost its data for good. Data that only the lost
 // members had are lost, even if they were acknowledged. The directory must not be in use.
 func Recover(r Recovery) error {
-	return quorum.Recover(quorum.Recovery{
-		Dir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), Self: r.ID, Peers: raftPeers(r.Servers),
-		Machine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)}, Logger: r.Logger,
+	return quorum.Recover(quorum.RecoverConfig{
+		DataDir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), MemberID: r.ID, Peers: raftPeers(r.Servers),
+		StateMachine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)}, Logger: r.Logger,
 	})
 }
 
@@ -62,7 +62,7 @@ func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
 	if r.Dial == nil {
 		r.Dial = wire.DialTCP
 	}
-	guard, err := trust.New(trust.Config{Settings: r.Trust, Self: r.ID, Hosts: hostsOf(r.Servers), Logger: r.Logger})
+	guard, err := trust.New(trust.Config{Settings: r.Trust, MemberID: r.ID, ConfiguredHosts: hostsOf(r.Servers), Logger: r.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (w *removalWatch) unlisted() int64 {
 // While this member knows no leader, the configuration of one that does counts.
 func (w *removalWatch) version() int64 {
 	version := w.unlisted()
-	if (w.reported.Load() != version || w.node.Status().LeaderID() != 0) && slices.ContainsFunc(w.node.Status().Configuration(), func(p wire.Peer) bool { return p.ID == w.self }) {
+	if (w.reported.Load() != version || w.node.Status().LeaderID() != 0) && slices.ContainsFunc(w.node.Status().ConfiguredMembers(), func(p wire.Peer) bool { return p.ID == w.self }) {
 		return 0
 	}
 	return version

@@ -161,7 +161,7 @@ func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 // recall takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
 func (l *serverLists) recall(node *quorum.Node) error {
 	var list proto.Roster
-	stored := node.Record().List()
+	stored := node.Record().StoredList()
 	if len(stored) == 0 {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (l *serverLists) run(ctx context.Context, node *quorum.Node) error {
 		}
 		if r := l.applied.Load(); r != nil {
 			l.passOn()
-			node.WantedChanged()
+			node.WantedServersChanged()
 			select {
 			case l.passedOn <- struct{}{}:
 			default:
@@ -249,7 +249,7 @@ func (l *serverLists) run(ctx context.Context, node *quorum.Node) error {
 // inEnsemble reports whether this member knows its ensemble. Until then, a list that it has received may be another
 // one's, and is not stored.
 func inEnsemble(node *quorum.Node) bool {
-	_, known := node.Record().Ensemble()
+	_, known := node.Record().EnsembleID()
 	return known
 }
 
@@ -259,7 +259,7 @@ func storeList(node *quorum.Node, newest *proto.Roster) error {
 	if err != nil {
 		return fmt.Errorf("member: store the server list: %w", err)
 	}
-	return node.Record().StoreList(list)
+	return node.Record().StoreServerList(list)
 }
 
 // compare reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.

@@ -32,8 +32,8 @@ func (s source) Stats() admin.Stats {
 		ClientMemory: st.HeldBytes, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
 		Latency: st.Latency, Reads: st.ReadLatency, Updates: st.UpdateLatency, Responses: st.ResponseSizes,
 		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
-		Voters: len(m.node.Status().Voters()),
-		Writes: log.Writes, SlowWrites: log.SlowWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Stands,
+		Voters: len(m.node.Status().VoterIDs()),
+		Writes: log.LogWrites, SlowWrites: log.SlowLogWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Candidacies,
 		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
 		Proposals: count.TxnSizes.Spread(), Jump: m.clock.Jump(),
 	}
@@ -55,8 +55,8 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().Damage(), Disputed: s.m.health.disputed(), Leaving: s.m.removal.unlisted(), Removed: s.m.removal.version(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.IsFull()}
-	if err := n.Stalled(); err != nil {
+	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Disputed: s.m.health.disputed(), Leaving: s.m.removal.unlisted(), Removed: s.m.removal.version(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.IsFull()}
+	if err := n.StallError(); err != nil {
 		health.Stalled = err.Error()
 	}
 	return health

@@ -21,7 +21,7 @@ func (h *health) stallLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := h.node.Stalled()
+		err := h.node.StallError()
 		switch {
 		case err != nil:
 			if !stalls {

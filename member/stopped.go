@@ -13,9 +13,9 @@ import (
 // quorum.Replay refuses. dir and logDir are as in Config.
 func Stopped(dir, logDir string, logger *slog.Logger) (*znode.Snapshot, disk.Extent, error) {
 	state := znode.New(znode.Config{})
-	extent, err := quorum.Replay(quorum.Replaying{
-		Dir: dir, LogDir: logDir, Logger: logger,
-		Machine: machine{state: state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
+	extent, err := quorum.Replay(quorum.ReplayConfig{
+		DataDir: dir, LogDir: logDir, Logger: logger,
+		StateMachine: machine{state: state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
 	})
 	if err != nil {
 		return nil, disk.Extent{}, err

@@ -23,19 +23,19 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.Stored, error) {
 	state.RLock()
 	most := mostBytes(state.DataSize(), state.NodeCount(), state.SessionCount())
 	state.RUnlock()
-	s, err := o.m.node.Snapshots().Take(ctx, most)
+	s, err := o.m.node.Snapshots().TakeSnapshot(ctx, most)
 	if err != nil {
 		return admin.Stored{}, snapshotFailure(ctx, err)
 	}
-	return admin.Stored{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, Took: s.Took}, nil
+	return admin.Stored{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, Took: s.WriteDuration}, nil
 }
 
 // snapshotFailure returns the error of a snapshot as an operator sees it.
 func snapshotFailure(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, quorum.ErrSnapshotRuns):
+	case errors.Is(err, quorum.ErrSnapshotInProgress):
 		return &admin.Failure{Status: http.StatusConflict, Text: "this member is writing a snapshot already; /v1/status shows it when it is done"}
-	case errors.Is(err, quorum.ErrNoRoom):
+	case errors.Is(err, quorum.ErrNoSpace):
 		return &admin.Failure{Status: http.StatusConflict, Text: strings.TrimPrefix(err.Error(), "quorum: ") + "; nothing was written: free space there"}
 	case ctx.Err() != nil:
 		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended, and the snapshot goes on; /v1/status shows it when it is done"}

@@ -21,9 +21,9 @@ func TestSnapshotFailure(t *testing.T) {
 		status int
 		want   string
 	}{
-		{t.Context(), quorum.ErrSnapshotRuns, 409, "this member is writing a snapshot already"},
+		{t.Context(), quorum.ErrSnapshotInProgress, 409, "this member is writing a snapshot already"},
 		{
-			t.Context(), fmt.Errorf("%w: 5 bytes are free where the data are; a snapshot of this state may take 7, and 3 are left to the log", quorum.ErrNoRoom), 409,
+			t.Context(), fmt.Errorf("%w: 5 bytes are free where the data are; a snapshot of this state may take 7, and 3 are left to the log", quorum.ErrNoSpace), 409,
 			"there may be no room for one more snapshot: 5 bytes are free where the data are; a snapshot of this state may take 7, and 3 are left to the log; nothing was written: free space there",
 		},
 		{left, context.Canceled, 503, "the request ended, and the snapshot goes on"},

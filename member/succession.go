@@ -42,7 +42,7 @@ func (s *succession) started(t znode.Term) {
 
 // Reached implements leader.Ensemble. Members that raft reaches answer a few times in each Heartbeat.
 func (s *succession) Reached(d time.Duration) []uint32 {
-	return s.m.node.Reachability().Reached(max(d, s.m.cfg.Heartbeat))
+	return s.m.node.Reachability().ReachedVoters(max(d, s.m.cfg.Heartbeat))
 }
 
 // TransferTarget implements leader.Ensemble. It returns the member that has not led for longest; of several,
@@ -73,5 +73,5 @@ func (s *succession) HandOver(ctx context.Context, to uint32) error {
 	s.mu.Lock()
 	s.led[to] = time.Now()
 	s.mu.Unlock()
-	return s.m.node.Transfer().To(ctx, to)
+	return s.m.node.Transfer().ToMember(ctx, to)
 }

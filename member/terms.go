@@ -75,7 +75,7 @@ func (t *terms) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case leads, ok := <-t.m.node.Leadership():
+		case leads, ok := <-t.m.node.LeadershipChanges():
 			if !ok {
 				return nil // raft has ended, and the member ends with it
 			}
@@ -108,8 +108,8 @@ func (t *terms) begin(ctx context.Context) func() {
 // proposal was refused although leadership stayed.
 func (t *terms) lead(ctx context.Context) {
 	logged := false
-	for ctx.Err() == nil && t.m.node.Status().Leading() {
-		if t.m.node.Stalled() == nil && t.m.node.Record().Damage() == "" {
+	for ctx.Err() == nil && t.m.node.Status().IsLeader() {
+		if t.m.node.StallError() == nil && t.m.node.Record().DamageReason() == "" {
 			switch err := t.term(ctx); {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, errFounding) && logged:
@@ -193,7 +193,7 @@ var errFounding = errors.New("the ensemble begins, and serves once most of its v
 // not vote yet.
 func (t *terms) founding() bool {
 	_, listed := t.m.lists.wanted()
-	return !listed && !t.m.node.Status().Founded(raftPeers(t.m.cfg.Servers))
+	return !listed && !t.m.node.Status().HasMajorityOf(raftPeers(t.m.cfg.Servers))
 }
 
 // firstRoster returns the list of servers that the configuration has, if the state has none of this ensemble: because the
@@ -206,7 +206,7 @@ func (t *terms) firstRoster() (*proto.Roster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the configured list of servers: %w", err)
 	}
-	ensemble, _ := t.m.node.Record().Ensemble()
+	ensemble, _ := t.m.node.Record().EnsembleID()
 	return znode.ServerList{EnsembleID: ensemble, Servers: list}.ToProto(), nil
 }
 
@@ -350,7 +350,7 @@ func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.
 	if t.current.Load() == nil {
 		return nil, errNotLeading
 	}
-	if err := t.m.node.Transfer().To(ctx, r.GetTo()); err != nil {
+	if err := t.m.node.Transfer().ToMember(ctx, r.GetTo()); err != nil {
 		return nil, status.Error(codes.Aborted, err.Error())
 	}
 	return &proto.HandOverReply{}, nil
@@ -389,7 +389,7 @@ func random() uint64 {
 
 // membersOf returns the members in raft's configuration, each with the disk whose proofs count.
 func membersOf(node *quorum.Node) []leader.Member {
-	servers := node.Status().Configuration()
+	servers := node.Status().ConfiguredMembers()
 	members := make([]leader.Member, 0, len(servers))
 	for _, s := range servers {
 		members = append(members, leader.Member{ID: s.ID, Disk: uint64(s.Disk), Voter: !s.Observer})

@@ -91,14 +91,14 @@ func (v viewer) status() *proto.MemberStatus {
 	m := v.m
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
-		Member: m.cfg.ID, Disk: uint64(m.node.Disk()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),
+		Member: m.cfg.ID, Disk: uint64(m.node.DiskID()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.index.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
 		Marks: m.follower.StateHashes(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.incarnation.started)).UnixMilli(),
-		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().Damage(), m.health.disputed()), Drained: m.server.Draining(),
+		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputed()), Drained: m.server.Draining(),
 		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removal.version() != 0, Operators: m.cfg.operatorsURL(),
 	}
-	if err := m.node.Stalled(); err != nil {
+	if err := m.node.StallError(); err != nil {
 		s.Stalled = err.Error()
 		return s
 	}
@@ -106,7 +106,7 @@ func (v viewer) status() *proto.MemberStatus {
 	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.Watches().Count())
 	m.state.RUnlock()
 	data, log, err := m.node.DiskUsage()
-	index, at, serr := m.node.Snapshots().Newest()
+	index, at, serr := m.node.Snapshots().NewestSnapshot()
 	if err := errors.Join(err, serr); err != nil {
 		m.log.Warn("the data directory cannot be read", "err", err)
 	}
@@ -374,7 +374,7 @@ func (v viewer) members() []view.Member {
 	for _, s := range m.lists.inUse() {
 		all[s.ID] = view.Member{}
 	}
-	for _, s := range m.node.Status().Configuration() {
+	for _, s := range m.node.Status().ConfiguredMembers() {
 		all[s.ID] = view.Member{}
 	}
 	members := make([]view.Member, 0, len(all))
@@ -431,7 +431,7 @@ func (c *Config) operatorsURL() string {
 func (v viewer) ensemble() view.Ensemble {
 	m := v.m
 	e := view.Ensemble{List: m.lists.inUse()}
-	for _, s := range m.node.Status().Configuration() {
+	for _, s := range m.node.Status().ConfiguredMembers() {
 		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
 	}
 	switch r := m.lists.applied.Load(); {

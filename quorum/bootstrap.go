@@ -32,49 +32,49 @@ import (
 // So nothing of another ensemble gets into a log.
 
 const (
-	// firstPause is the pause after the first round of requests while a member waits for its beginning. Each pause is twice
+	// firstHelloPause is the pause after the first round of requests while a member waits for its beginning. Each pause is twice
 	// as long as the one before, up to askInterval.
-	firstPause = 20 * time.Millisecond
-	// askInterval is the pause between two rounds of requests, and askTimeout the limit of one round.
-	askInterval = 500 * time.Millisecond
-	askTimeout  = 2 * time.Second
+	firstHelloPause = 20 * time.Millisecond
+	// helloInterval is the pause between two rounds of requests, and askTimeout the limit of one round.
+	helloInterval = 500 * time.Millisecond
+	helloTimeout  = 2 * time.Second
 )
 
 // bootstrap begins an ensemble, or brings this disk into one.
 type bootstrap struct {
-	peers      []wire.Peer // the configured server list
-	byMajority bool        // see Config.NewEnsemble
-	alone      bool        // no other member ever joins this one
-	book       *wire.Book
-	disk       *disk.Data
-	status     *Status
-	record     *Record
-	list       *serverList
-	hellos     *hellos
-	reach      *Reachability
-	fail       func(error) // ends the member
-	logger     *slog.Logger
+	configuredPeers []wire.Peer // the configured server list
+	foundByMajority bool        // see Config.NewEnsemble
+	runsAlone       bool        // no other member ever joins this one
+	addressBook     *wire.Book
+	disk            *disk.Data
+	status          *Status
+	record          *Record
+	serverList      *serverList
+	hellos          *hellos
+	reachability    *Reachability
+	endMember       func(error) // ends the member
+	logger          *slog.Logger
 }
 
-// begin makes this member ready for raft. It waits for other members where it must, and returns ctx's error if ctx ends first.
-func (b *bootstrap) begin(ctx context.Context) error {
+// joinOrFound makes this member ready for raft. It waits for other members where it must, and returns ctx's error if ctx ends first.
+func (b *bootstrap) joinOrFound(ctx context.Context) error {
 	switch {
 	case b.disk.HasData():
 		return nil
-	case b.alone:
-		return b.found()
+	case b.runsAlone:
+		return b.foundEnsemble()
 	}
 	var logged string
-	for pause := firstPause; ; pause = min(2*pause, askInterval) {
-		next := b.evaluate(b.hellos.all(ctx))
+	for pause := firstHelloPause; ; pause = min(2*pause, helloInterval) {
+		next := b.nextStep(b.hellos.sendAll(ctx))
 		switch {
-		case next.waits == "" && next.ensemble != wire.EnsembleID{}:
-			b.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.ensemble[:4]), "disk", b.status.self().Disk)
-			return b.record.enter(next.ensemble)
-		case next.waits == "":
-			return b.found()
-		case next.waits != logged && ctx.Err() == nil:
-			logged = next.waits
+		case next.waitingFor == "" && next.joinEnsemble != wire.EnsembleID{}:
+			b.logger.Info("this member comes in; it votes once it has the log", "ensemble", fmt.Sprintf("%x", next.joinEnsemble[:4]), "disk", b.status.selfPeer().Disk)
+			return b.record.joinEnsemble(next.joinEnsemble)
+		case next.waitingFor == "":
+			return b.foundEnsemble()
+		case next.waitingFor != logged && ctx.Err() == nil:
+			logged = next.waitingFor
 			b.logger.Info("this member has no data and waits", "for", logged)
 		}
 		select {
@@ -85,86 +85,86 @@ func (b *bootstrap) begin(ctx context.Context) error {
 	}
 }
 
-// beginning is the next step of a member without data after a round of replies. If waits is not "", the member waits for the condition
+// bootstrapStep is the next step of a member without data after a round of replies. If waits is not "", the member waits for the condition
 // that it names. Otherwise it joins ensemble, or if that is zero, begins a new one.
-type beginning struct {
-	ensemble wire.EnsembleID
-	waits    string
+type bootstrapStep struct {
+	joinEnsemble wire.EnsembleID
+	waitingFor   string
 }
 
-// evaluate applies the rules to the replies of one round.
-func (b *bootstrap) evaluate(r round) (next beginning) {
-	ensembles := b.reach.recent.ensembles()
+// nextStep applies the rules to the replies of one round.
+func (b *bootstrap) nextStep(r helloRound) (next bootstrapStep) {
+	ensembles := b.reachability.recentPeers.ensemblesWithData()
 	for _, a := range r.replies {
-		if id := ensembleOf(a); a.GetHasData() && id != (wire.EnsembleID{}) {
+		if id := replyEnsemble(a); a.GetHasData() && id != (wire.EnsembleID{}) {
 			ensembles[id] = true
 		}
 	}
 	switch {
 	case len(ensembles) > 1:
-		next.waits = "the end of one of two ensembles: members with data are of different ones; empty the directories of those that must not continue, or correct the server lines"
+		next.waitingFor = "the end of one of two ensembles: members with data are of different ones; empty the directories of those that must not continue, or correct the server lines"
 	case len(ensembles) == 1:
 		for id := range ensembles {
-			next.ensemble = id
+			next.joinEnsemble = id
 		}
 	default:
-		next.waits = b.mayBegin(r)
+		next.waitingFor = b.foundingBlocker(r)
 	}
 	return next
 }
 
-// mayBegin returns "" if this member may begin a new ensemble, or else the condition for which it waits. No member that it knows has
+// foundingBlocker returns "" if this member may begin a new ensemble, or else the condition for which it waits. No member that it knows has
 // data. Two members never begin the same list: only one has the lowest id, and every reply that counts has the same list. Two processes
 // with that id do not begin either: every other member reports the first one to the second one (Rival). Members that only a reply has
 // named must reply, too, because all members in the server lines may have left an ensemble.
-func (b *bootstrap) mayBegin(r round) string {
-	voters := slices.DeleteFunc(wire.Sorted(b.peers), func(p wire.Peer) bool { return p.Observer })
-	if first := voters[0]; first.ID != b.status.self().ID {
+func (b *bootstrap) foundingBlocker(r helloRound) string {
+	voters := slices.DeleteFunc(wire.Sorted(b.configuredPeers), func(p wire.Peer) bool { return p.Observer })
+	if first := voters[0]; first.ID != b.status.selfPeer().ID {
 		return fmt.Sprintf("member %d (%s), which begins the ensemble because no voter has a lower id", first.ID, first.Addr)
 	}
 	var silent []string
 	replied := 1
-	for _, p := range b.book.Once() {
+	for _, p := range b.addressBook.Once() {
 		a, ok := r.replies[p.ID]
-		_, voter := find(voters, p.ID)
+		_, voter := findPeer(voters, p.ID)
 		switch {
-		case p.ID == b.status.self().ID:
+		case p.ID == b.status.selfPeer().ID:
 		case !ok:
-			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, cmp.Or(r.failed[p.ID], errNextRound)))
+			silent = append(silent, fmt.Sprintf("member %d (%s): %v", p.ID, p.Addr, cmp.Or(r.failures[p.ID], errHelloPending)))
 		case a.GetRival() != "":
 			return "the end of one of two processes with its number: " + a.GetRival()
-		case !bytes.Equal(a.GetConfigHash(), hashOf(b.book)):
+		case !bytes.Equal(a.GetConfigHash(), serverListHash(b.addressBook)):
 			silent = append(silent, fmt.Sprintf("member %d (%s), which has other server lines", p.ID, p.Addr))
 		case voter:
 			replied++
 		}
 	}
-	if len(silent) == 0 || b.byMajority && replied > len(voters)/2 {
+	if len(silent) == 0 || b.foundByMajority && replied > len(voters)/2 {
 		return ""
 	}
 	return "all members, which must reply that they have no data before a new ensemble begins; missing: " + strings.Join(silent, "; ")
 }
 
-// errNextRound is the error of a member that another one has just named, so that no request was sent to it yet.
-var errNextRound = errors.New("it is asked next")
+// errHelloPending is the error of a member that another one has just named, so that no request was sent to it yet.
+var errHelloPending = errors.New("it is asked next")
 
-// ensembleOf returns the ensemble of a member that has replied, or zero if it knows none.
-func ensembleOf(a *proto.HelloReply) (id wire.EnsembleID) {
+// replyEnsemble returns the ensemble of a member that has replied, or zero if it knows none.
+func replyEnsemble(a *proto.HelloReply) (id wire.EnsembleID) {
 	if len(a.GetEnsemble()) == len(id) {
 		return wire.EnsembleID(a.GetEnsemble())
 	}
 	return id
 }
 
-func hashOf(book *wire.Book) []byte {
+func serverListHash(book *wire.Book) []byte {
 	hash := book.Hash()
 	return hash[:]
 }
 
-// found begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
+// foundEnsemble begins an ensemble, of which this disk is the only voter. An attempt that was killed leaves no entry, so the next
 // start begins another ensemble.
-func (b *bootstrap) found() error {
-	id := drawEnsemble()
+func (b *bootstrap) foundEnsemble() error {
+	id := newEnsembleID()
 	err := b.record.setCopying(false) // it had nothing of an ensemble into which it may have begun to come
 	if err == nil {
 		err = writeEnsemble(b.disk.Stable(), id)
@@ -175,65 +175,65 @@ func (b *bootstrap) found() error {
 	if err == nil {
 		err = b.disk.Log().StoreLog(&raft.Log{
 			Index: disk.BootstrapIndex, Term: 1, Type: raft.LogConfiguration,
-			Data: raft.EncodeConfiguration(wire.Configuration([]wire.Peer{b.status.self()})),
+			Data: raft.EncodeConfiguration(wire.Configuration([]wire.Peer{b.status.selfPeer()})),
 		})
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: begin an ensemble: %w", err)
 	}
-	b.book.SetEnsemble(id)
-	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", b.status.self().Disk)
+	b.addressBook.SetEnsemble(id)
+	b.logger.Info("a new ensemble begins; this member is its first voter", "ensemble", fmt.Sprintf("%x", id[:4]), "disk", b.status.selfPeer().Disk)
 	return nil
 }
 
-// join sends Hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
+// announceUntilKnown sends Hello to all other members while this disk is not in raft's configuration, or knows no leader: the leader may
 // not know yet that the disk exists.
-func (b *bootstrap) join(ctx context.Context, r *raft.Raft) {
+func (b *bootstrap) announceUntilKnown(ctx context.Context, r *raft.Raft) {
 	var lost []wire.Peer
 	takesPart := false // it has been logged that this member takes part
-	pause := firstPause
+	pause := firstHelloPause
 	if b.disk.HasData() {
-		pause = askInterval // a leader that knows this disk is heard before
+		pause = helloInterval // a leader that knows this disk is heard before
 	}
-	for ; ; pause = min(2*pause, askInterval) {
+	for ; ; pause = min(2*pause, helloInterval) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		if b.record.copying.Load() && b.status.hasJoined() {
+		if b.record.copying.Load() && b.status.hasCaughtUp() {
 			if err := b.record.setCopying(false); err != nil {
-				b.fail(err)
+				b.endMember(err)
 				return
 			}
 		}
-		if votes := b.status.votes(); !takesPart && b.status.hasJoined() && (votes || !b.list.wantsVote(b.status.self().ID)) {
+		if votes := b.status.isVoter(); !takesPart && b.status.hasCaughtUp() && (votes || !b.serverList.wantsVote(b.status.selfPeer().ID)) {
 			takesPart = true
 			b.logger.Info("this member takes part in the ensemble", "votes", votes, "index", r.AppliedIndex())
 		}
-		if b.status.configured() && b.status.LeaderID() != 0 {
+		if b.status.isConfigured() && b.status.LeaderID() != 0 {
 			lost = nil
 			continue
 		}
-		replies := b.hellos.all(ctx)
+		replies := b.hellos.sendAll(ctx)
 		before := lost
 		lost = b.lostMajority(replies)
-		b.logLost(lost, before)
-		if err := b.checkEntered(replies); err != nil {
-			b.fail(err)
+		b.logLostMajority(lost, before)
+		if err := b.checkEnsembleUnchanged(replies); err != nil {
+			b.endMember(err)
 			return
 		}
 	}
 }
 
-// checkEntered returns an error if this member has no data yet, and the others are of another ensemble than the one into which
+// checkEnsembleUnchanged returns an error if this member has no data yet, and the others are of another ensemble than the one into which
 // it comes: the member that began that one lost its disk before another disk had an entry, and has begun a new one.
-func (b *bootstrap) checkEntered(r round) error {
+func (b *bootstrap) checkEnsembleUnchanged(r helloRound) error {
 	if b.disk.HasData() {
 		return nil
 	}
 	other := false
-	for _, err := range r.failed {
+	for _, err := range r.failures {
 		other = other || errors.Is(err, wire.ErrOtherEnsemble)
 	}
 	for _, a := range r.replies {
@@ -245,7 +245,7 @@ func (b *bootstrap) checkEntered(r round) error {
 	return nil
 }
 
-func drawEnsemble() (id wire.EnsembleID) {
+func newEnsembleID() (id wire.EnsembleID) {
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	return id
 }

@@ -98,7 +98,7 @@ func TestWhoBegins(t *testing.T) {
 		name       string
 		self       uint32
 		replies    map[uint32]*proto.HelloReply
-		met        *Meeting
+		met        *PeerContact
 		byMajority bool
 		ensemble   wire.EnsembleID
 		waits      string
@@ -113,19 +113,19 @@ func TestWhoBegins(t *testing.T) {
 		{"other server lines", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: {ConfigHash: []byte("x")}}, nil, false, wire.EnsembleID{}, "member 4 (e:1), which has other server lines"},
 		{"other server lines, by a majority", 2, map[uint32]*proto.HelloReply{3: {ConfigHash: []byte("x")}}, nil, true, wire.EnsembleID{}, "member 3 (d:1), which has other server lines"},
 		{"one has data", 2, map[uint32]*proto.HelloReply{3: data(first)}, nil, false, first, ""},
-		{"one with data has said hello", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: empty}, &Meeting{Peer: wire.Peer{ID: 9}, Ensemble: first, HasData: true}, false, first, ""},
-		{"one without data has said hello", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: empty}, &Meeting{Peer: wire.Peer{ID: 9}, Ensemble: first}, false, wire.EnsembleID{}, ""},
+		{"one with data has said hello", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: empty}, &PeerContact{Peer: wire.Peer{ID: 9}, EnsembleID: first, HasData: true}, false, first, ""},
+		{"one without data has said hello", 2, map[uint32]*proto.HelloReply{1: empty, 3: empty, 4: empty}, &PeerContact{Peer: wire.Peer{ID: 9}, EnsembleID: first}, false, wire.EnsembleID{}, ""},
 		{"one comes in itself, and has no data", 2, map[uint32]*proto.HelloReply{1: empty, 3: {ConfigHash: hash, Ensemble: first[:]}, 4: empty}, nil, false, wire.EnsembleID{}, ""},
 		{"two ensembles", 2, map[uint32]*proto.HelloReply{3: data(first), 4: data(second)}, nil, false, wire.EnsembleID{}, "the end of one of two ensembles"},
 	} {
 		book := wire.NewBook(tt.self, peers)
-		status := &Status{book: book, peers: peers}
-		b := &bootstrap{peers: peers, byMajority: tt.byMajority, book: book, status: status, reach: &Reachability{status: status}}
+		status := &Status{addressBook: book, configuredPeers: peers}
+		b := &bootstrap{configuredPeers: peers, foundByMajority: tt.byMajority, addressBook: book, status: status, reachability: &Reachability{status: status}}
 		if tt.met != nil {
-			b.reach.Met(*tt.met)
+			b.reachability.RecordContact(*tt.met)
 		}
-		got := b.evaluate(round{replies: tt.replies, failed: map[uint32]error{}})
-		if got.ensemble != tt.ensemble || !strings.Contains(got.waits, tt.waits) || tt.waits == "" && got.waits != "" {
+		got := b.nextStep(helloRound{replies: tt.replies, failures: map[uint32]error{}})
+		if got.joinEnsemble != tt.ensemble || !strings.Contains(got.waitingFor, tt.waits) || tt.waits == "" && got.waitingFor != "" {
 			t.Errorf("%s: %+v, want %x and %q", tt.name, got, tt.ensemble[:1], tt.waits)
 		}
 	}
@@ -144,7 +144,7 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 		}
 		e.start(1)
 		time.Sleep(5 * time.Second)
-		if _, known := e.members[1].node.record.Ensemble(); known || e.members[1].node.HasData() {
+		if _, known := e.members[1].node.record.EnsembleID(); known || e.members[1].node.HasData() {
 			t.Error("want no data and no ensemble")
 		}
 		e.start(2, 3)
@@ -197,7 +197,7 @@ func TestNewEnsembleByMajority(t *testing.T) {
 		}
 		for _, id := range []uint32{1, 2} {
 			e.stop(id)
-			e.members[id].adjust = func(c *Config) { c.NewEnsemble = true }
+			e.members[id].adjust = func(c *Config) { c.FoundByMajority = true }
 		}
 		e.start(1, 2)
 		e.propose("a", 1, 2)
@@ -217,7 +217,7 @@ func TestWipedMemberComesIn(t *testing.T) {
 				e := newEnsemble(t, 3)
 				e.begin()
 				all := e.fill(40, 1, 2, 3)
-				before := e.members[wiped].node.status.self()
+				before := e.members[wiped].node.status.selfPeer()
 				e.kill(wiped)
 				e.slowly(wiped, 20*time.Millisecond)
 				e.start(wiped)
@@ -227,7 +227,7 @@ func TestWipedMemberComesIn(t *testing.T) {
 					e.wipe(wiped)
 					e.start(wiped)
 				}
-				now := e.members[wiped].node.status.self()
+				now := e.members[wiped].node.status.selfPeer()
 				e.wait("its new disk to vote", func() bool {
 					lead := e.leaderNow()
 					if lead == 0 {
@@ -264,7 +264,7 @@ func TestCopiedConfigurationGivesNoVote(t *testing.T) {
 		e.wait("the first entries", func() bool { return n.status.LastIndex() > 0 })
 		e.kill(e.leader(2, 3))
 		for range 100 {
-			if time.Sleep(100 * time.Millisecond); n.status.Leading() || n.status.Term() > 0 && n.mayStand() == nil {
+			if time.Sleep(100 * time.Millisecond); n.status.IsLeader() || n.status.Term() > 0 && n.mayStand() == nil {
 				t.Fatalf("member 1 leads or may stand, with the configuration %v", n.status.Servers())
 			}
 		}
@@ -291,7 +291,7 @@ func TestBeginnerHasAllData(t *testing.T) {
 		}
 		e.start(1, 2, 3)
 		e.complete(1, 2, 3)
-		if copying, err := isCopying(e.members[1].node.disk.Stable()); copying || err != nil {
+		if copying, err := readCopyingMark(e.members[1].node.disk.Stable()); copying || err != nil {
 			t.Errorf("marked as one that copies: %v, %v", copying, err)
 		}
 	})
@@ -312,14 +312,14 @@ func TestNewDiskIsMarked(t *testing.T) {
 			e.wait("a part of the log", func() bool { return e.members[3].node.status.LastIndex() > index+5 })
 			n := e.members[3].node
 			e.kill(3)
-			if copying, err := isCopying(n.disk.Stable()); !copying || err != nil {
+			if copying, err := readCopyingMark(n.disk.Stable()); !copying || err != nil {
 				t.Errorf("with %d entries, it is marked: %t, %v", n.status.LastIndex(), copying, err)
 			}
 		}
 		e.start(3)
 		e.votes(3)
 		e.wait("the end of its mark", func() bool {
-			copying, err := isCopying(e.members[3].node.disk.Stable())
+			copying, err := readCopyingMark(e.members[3].node.disk.Stable())
 			return !copying && err == nil
 		})
 	})
@@ -357,7 +357,7 @@ func TestLostMajority(t *testing.T) {
 			logged("later")
 			for id, m := range e.members {
 				n := m.node
-				if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.all(t.Context())); n.status.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
+				if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || len(wire.Voters(lost)) != members-1 {
 					t.Errorf("member %d knows that %v are lost, and follows %d", id, lost, n.status.LeaderID())
 				}
 			}
@@ -385,7 +385,7 @@ func TestReplacedVotersAreNotLost(t *testing.T) {
 		e.start(5)
 		e.wait("member 5 to run", func() bool { return e.ready(5) })
 		n := e.members[5].node
-		if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.all(t.Context())); n.status.LeaderID() != 0 || lost != nil {
+		if lost := (&bootstrap{status: n.status}).lostMajority(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || lost != nil {
 			t.Errorf("it takes %v for lost, and follows %d", lost, n.status.LeaderID())
 		}
 	})
@@ -412,16 +412,16 @@ func TestVoterUnknownToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := twoAndAnObserver(t)
 		e.net.partition(1, 2)
-		third := e.members[3].node.status.self()
+		third := e.members[3].node.status.selfPeer()
 		future := e.members[1].node.status.raft.Load().AddVoter(third.ServerID(), third.ServerAddress(), 0, time.Second)
 		if err := future.Error(); err != nil {
 			t.Fatal(err)
 		}
 		e.kill(1)
-		if got := shown(e.members[2].node.status.Configuration()); got != "1 2 (3)" {
+		if got := shown(e.members[2].node.status.ConfiguredMembers()); got != "1 2 (3)" {
 			t.Fatalf("member 2 has the configuration %q: this shows nothing", got)
 		}
-		e.wait("the third one to lead", func() bool { return e.members[3].node.status.Leading() })
+		e.wait("the third one to lead", func() bool { return e.members[3].node.status.IsLeader() })
 		e.net.heal()
 	})
 }
@@ -434,8 +434,8 @@ func TestNonvoterGetsCommittedEntries(t *testing.T) {
 		before := e.members[3].node.status.LastIndex()
 		e.net.partition(1, 2)
 		lost := e.members[1].node.Propose([]byte("uncommitted"), nil)
-		time.Sleep(e.members[1].node.election / 2) // it still leads
-		if n := e.members[1].node; !n.status.Leading() || n.status.LastIndex() == before {
+		time.Sleep(e.members[1].node.electionTimeout / 2) // it still leads
+		if n := e.members[1].node; !n.status.IsLeader() || n.status.LastIndex() == before {
 			t.Fatal("member 1 leads no more, or has no entry: this shows nothing")
 		}
 		if last := e.members[3].node.status.LastIndex(); last != before {

@@ -20,7 +20,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		e.begin()
 		old := e.leader(1, 2, 3)
 		rest := others(old)
-		if why := e.members[old].node.record.Damage(); why != "" {
+		if why := e.members[old].node.record.DamageReason(); why != "" {
 			t.Fatalf("damaged from the start: %q", why)
 		}
 		for _, why := range []string{"a bit", "another bit"} {
@@ -30,7 +30,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		}
 		next := e.leader(rest...)
 		e.propose("b", rest...)
-		e.wait("it to follow", func() bool { return !e.members[old].node.status.Leading() })
+		e.wait("it to follow", func() bool { return !e.members[old].node.status.IsLeader() })
 
 		third := rest[0] + rest[1] - next
 		e.applied([]string{"a", "b"}, third) // it alone may lead soon, and the damaged one may have b
@@ -43,17 +43,17 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 
 		e.kill(old)
 		e.start(old)
-		if why := e.members[old].node.record.Damage(); why != "a bit" {
+		if why := e.members[old].node.record.DamageReason(); why != "a bit" {
 			t.Errorf("after a restart the reason is %q", why)
 		}
 		e.propose("d", third)
 		e.kill(third) // no member is left that may lead
 		time.Sleep(20 * time.Second)
-		if n := e.members[old].node; n.status.Leading() {
+		if n := e.members[old].node; n.status.IsLeader() {
 			t.Error("it leads")
 		}
 		peer := e.peers[third-1]
-		err := e.members[old].node.trans.RequestPreVote(peer.ServerID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+		err := e.members[old].node.transport.RequestPreVote(peer.ServerID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 		if !errors.Is(err, errDamagedState) {
 			t.Errorf("asks for votes: %v", err)
 		}
@@ -65,7 +65,7 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		e.kill(old)
 		e.wipe(old)
 		e.start(old)
-		if why := e.members[old].node.record.Damage(); why != "" {
+		if why := e.members[old].node.record.DamageReason(); why != "" {
 			t.Errorf("with an empty directory: %q", why)
 		}
 	})
@@ -83,7 +83,7 @@ func TestRecoverDamagedMember(t *testing.T) {
 		}
 		e.stop(1)
 		e.start(1)
-		if why := e.members[1].node.record.Damage(); why != "a bit" {
+		if why := e.members[1].node.record.DamageReason(); why != "a bit" {
 			t.Fatalf("after a restart the reason is %q", why)
 		}
 		e.stop(1)
@@ -91,7 +91,7 @@ func TestRecoverDamagedMember(t *testing.T) {
 		e.start(1, 2, 3)
 		e.propose("on", 1)
 		e.complete(1, 2, 3)
-		if why := e.members[1].node.record.Damage(); why != "" {
+		if why := e.members[1].node.record.DamageReason(); why != "" {
 			t.Errorf("recovered, and damaged: %q", why)
 		}
 		e.applied(append(all, "on"), 1, 2, 3)

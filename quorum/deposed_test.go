@@ -34,7 +34,7 @@ func deposed(t *testing.T) (e *ensemble, lead uint32, logs map[uint32]*stallLog,
 	terms = map[uint32]*termStore{}
 	e, logs, _ = stalls(t, func(c *Config) {
 		s := &termStore{StableStore: c.Stores.Stable, log: c.Stores.Log}
-		c.Stores.Stable, terms[c.Self] = s, s
+		c.Stores.Stable, terms[c.MemberID] = s, s
 	})
 	lead = e.leader(1, 2, 3)
 	for _, id := range others(lead) {
@@ -105,8 +105,8 @@ func TestQueueFailsAfterReplication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logs := map[uint32]*failLog{}
 		e, _, _ := stalls(t, func(c *Config) {
-			logs[c.Self] = &failLog{stallLog: c.Stores.Log.(*stallLog)}
-			c.Stores.Log = logs[c.Self]
+			logs[c.MemberID] = &failLog{stallLog: c.Stores.Log.(*stallLog)}
+			c.Stores.Log = logs[c.MemberID]
 		})
 		lead := e.leader(1, 2, 3)
 		m := e.members[lead]
@@ -137,9 +137,9 @@ func TestBatchWaitsForItsLastEntry(t *testing.T) {
 		shown := 0
 		m := &machine{}
 		f := &fsm{
-			machine: m, configured: func() {}, commits: func() { shown++ },
-			timed: func(_ string, op func() error) error { return op() },
-			await: func(index uint64) bool {
+			stateMachine: m, onConfiguration: func() {}, onCommit: func() { shown++ },
+			runTimed: func(_ string, op func() error) error { return op() },
+			awaitDurable: func(index uint64) bool {
 				if shown > 0 {
 					t.Error("shown before it is durable")
 				}
@@ -150,7 +150,7 @@ func TestBatchWaitsForItsLastEntry(t *testing.T) {
 		batch := []*raft.Log{{Index: 5, Data: []byte("a")}, {Index: 6, Data: []byte("b")}}
 		for range 2 {
 			got := f.ApplyBatch(batch)
-			if refused := got[0] == errMachineStopped && got[1] == errMachineStopped; refused == durable { //nolint:errorlint // the very same
+			if refused := got[0] == errStateMachineFailed && got[1] == errStateMachineFailed; refused == durable { //nolint:errorlint // the very same
 				t.Errorf("durable: %t, and the answers are %v", durable, got)
 			}
 			if durable {

@@ -34,9 +34,9 @@ var testPeers = []wire.Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, 
 
 func directoryConfig(dir string, self uint32) Config {
 	return Config{
-		Self: self, Peers: testPeers, Dir: dir, Stream: idleStream{testAddr(testPeers[self-1].Addr)},
-		Machine: &machine{}, Heartbeat: testHeartbeat, StallLimit: testStallLimit, SegmentBytes: testSegment,
-		Ask: func(context.Context, wire.Peer) (*proto.HelloReply, error) { return nil, errors.New("nobody") },
+		MemberID: self, Peers: testPeers, DataDir: dir, StreamLayer: idleStream{testAddr(testPeers[self-1].Addr)},
+		StateMachine: &machine{}, HeartbeatTimeout: testHeartbeat, StallLimit: testStallLimit, SegmentBytes: testSegment,
+		SendHello: func(context.Context, wire.Peer) (*proto.HelloReply, error) { return nil, errors.New("nobody") },
 	}
 }
 
@@ -94,7 +94,7 @@ func TestDirectoryInUse(t *testing.T) {
 	if _, err := Open(cfg); !errors.Is(err, disk.ErrInUse) || !strings.Contains(err.Error(), "data directory") {
 		t.Errorf("second Open: %v, want ErrInUse of the data directory", err)
 	}
-	if err := Recover(Recovery{Dir: cfg.Dir, Self: 1, Peers: testPeers[:1], Machine: &machine{}}); !errors.Is(err, disk.ErrInUse) {
+	if err := Recover(RecoverConfig{DataDir: cfg.DataDir, MemberID: 1, Peers: testPeers[:1], StateMachine: &machine{}}); !errors.Is(err, disk.ErrInUse) {
 		t.Errorf("Recover: %v, want ErrInUse", err)
 	}
 	n.Close()
@@ -113,7 +113,7 @@ func TestServersInAnotherOrder(t *testing.T) {
 // openStopped opens the data in the directory of a member that does not run.
 func openStopped(t *testing.T, dir string) *disk.Data {
 	t.Helper()
-	d, err := disk.OpenStopped(disk.Config{Dir: dir, SegmentBytes: testSegment, RaftLog: hclog.NewNullLogger()})
+	d, err := disk.OpenStopped(disk.Config{DataDir: dir, SegmentBytes: testSegment, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func damagedSnapshotIsNotSkipped(t *testing.T, kind disk.LogKind) {
 				if err := e.ended(1); !errors.Is(err, disk.ErrDamaged) {
 					t.Errorf("Run: %v, want ErrDamaged", err)
 				}
-				rec := Recovery{Dir: dir, Self: 1, Peers: e.peers, Machine: &machine{}}
+				rec := RecoverConfig{DataDir: dir, MemberID: 1, Peers: e.peers, StateMachine: &machine{}}
 				if err := Recover(rec); !errors.Is(err, disk.ErrDamaged) {
 					t.Errorf("Recover: %v, want ErrDamaged", err)
 				}
@@ -246,16 +246,16 @@ func TestOpenRefusesConfig(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Config){
 		"wildcard":             func(c *Config) { c.Peers = []wire.Peer{{ID: 1, Addr: "0.0.0.0:3888"}} },
-		"bind address":         func(c *Config) { c.Stream = idleStream{"0.0.0.0:3888"} },
-		"no machine":           func(c *Config) { c.Machine = nil },
-		"no stream":            func(c *Config) { c.Stream = nil },
-		"no ask":               func(c *Config) { c.Ask = nil },
-		"no heartbeat":         func(c *Config) { c.Heartbeat = 0 },
-		"negative heartbeat":   func(c *Config) { c.Heartbeat = -1 },
+		"bind address":         func(c *Config) { c.StreamLayer = idleStream{"0.0.0.0:3888"} },
+		"no machine":           func(c *Config) { c.StateMachine = nil },
+		"no stream":            func(c *Config) { c.StreamLayer = nil },
+		"no ask":               func(c *Config) { c.SendHello = nil },
+		"no heartbeat":         func(c *Config) { c.HeartbeatTimeout = 0 },
+		"negative heartbeat":   func(c *Config) { c.HeartbeatTimeout = -1 },
 		"no stall limit":       func(c *Config) { c.StallLimit = 0 },
-		"no directory":         func(c *Config) { c.Dir = "" },
+		"no directory":         func(c *Config) { c.DataDir = "" },
 		"directory and stores": func(c *Config) { c.Stores = memStores() },
-		"half of stores":       func(c *Config) { c.Dir, c.Stores = "", memStores(); c.Stores.Stable = nil },
+		"half of stores":       func(c *Config) { c.DataDir, c.Stores = "", memStores(); c.Stores.Stable = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := directoryConfig(t.TempDir(), 1)

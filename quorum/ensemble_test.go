@@ -351,14 +351,14 @@ func (m *machine) newer() error {
 	return nil
 }
 
-func (m *machine) Verify(r io.Reader) (disk.Contents, error) {
+func (m *machine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	b, err := io.ReadAll(r)
 	if err != nil {
-		return disk.Contents{}, err
+		return disk.SnapshotContents{}, err
 	}
 	var other machine
 	err = errors.Join(json.Unmarshal(b, &other), other.newer())
-	return disk.Contents{Index: other.Index, Term: 1}, err
+	return disk.SnapshotContents{Index: other.Index, Term: 1}, err
 }
 
 func (m *machine) commands() []string {
@@ -428,11 +428,11 @@ func (e *ensemble) tryStart(id uint32) error {
 	l := e.stream(book, e.net.listen(e.peers[id-1].Addr))
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
-		Self: id, Peers: lines, Book: book, Stores: m.stores, Stream: l,
-		Machine: m.machine, Ask: e.ask(id), Heartbeat: testHeartbeat, StallLimit: testStallLimit, Logger: testLogger(id), SegmentBytes: testSegment,
+		MemberID: id, Peers: lines, AddressBook: book, Stores: m.stores, StreamLayer: l,
+		StateMachine: m.machine, SendHello: e.ask(id), HeartbeatTimeout: testHeartbeat, StallLimit: testStallLimit, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {
-		cfg.Stores, cfg.Dir, cfg.LogKind = disk.Stores{}, m.dir, e.kind
+		cfg.Stores, cfg.DataDir, cfg.LogKind = disk.Stores{}, m.dir, e.kind
 	}
 	if m.adjust != nil {
 		m.adjust(&cfg)
@@ -444,7 +444,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.mu.Lock()
-	m.node, m.cancel, m.done, m.err, m.server = node, cancel, make(chan struct{}), nil, node.status.self()
+	m.node, m.cancel, m.done, m.err, m.server = node, cancel, make(chan struct{}), nil, node.status.selfPeer()
 	e.mu.Unlock()
 	go func() {
 		defer close(m.done)
@@ -488,17 +488,17 @@ func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.Hel
 		if cut || m.node == nil {
 			return nil, errors.New("unavailable")
 		}
-		ensemble, _ := m.node.record.Ensemble()
+		ensemble, _ := m.node.record.EnsembleID()
 		if asks := e.members[from].node; asks != nil {
-			theirs, _ := asks.record.Ensemble()
+			theirs, _ := asks.record.EnsembleID()
 			if theirs != ensemble && theirs != (wire.EnsembleID{}) && ensemble != (wire.EnsembleID{}) {
 				return nil, wire.ErrOtherEnsemble // as the hello of a connection has it
 			}
-			m.node.reach.Met(Meeting{Peer: asks.status.self(), Ensemble: theirs, HasData: asks.HasData()})
+			m.node.reachability.RecordContact(PeerContact{Peer: asks.status.selfPeer(), EnsembleID: theirs, HasData: asks.HasData()})
 		}
 		return &proto.HelloReply{
-			Member: p.ID, Disk: uint64(m.node.Disk()), Ensemble: ensemble[:], Configuration: message(m.node.status.Servers()),
-			ConfigHash: hashOf(m.node.cfg.Book), HasData: m.node.HasData(), Joining: m.node.Joining(),
+			Member: p.ID, Disk: uint64(m.node.DiskID()), Ensemble: ensemble[:], Configuration: message(m.node.status.Servers()),
+			ConfigHash: serverListHash(m.node.cfg.AddressBook), HasData: m.node.HasData(), Joining: m.node.Joining(),
 			LastIndex: m.node.status.LastIndex(), LastTerm: m.node.status.LastTerm(),
 		}, nil
 	}
@@ -518,7 +518,7 @@ var errKilled = errors.New("killed")
 // kill ends a member without a graceful stop.
 func (e *ensemble) kill(id uint32) {
 	e.t.Helper()
-	e.members[id].node.failure.set(errKilled)
+	e.members[id].node.failure.end(errKilled)
 	if err := e.ended(id); !errors.Is(err, errKilled) {
 		e.t.Errorf("member %d: Run: %v, want it killed", id, err)
 	}
@@ -587,7 +587,7 @@ func (e *ensemble) stopAll() {
 // so it has a time limit.
 func (e *ensemble) handOver(id uint32) {
 	n := e.members[id].node
-	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*n.electionTimeout)
 	defer cancel()
 	if err := n.transfer.ToAny(ctx); err != nil {
 		e.t.Logf("hand-over by member %d: %v", id, err)
@@ -616,7 +616,7 @@ func (e *ensemble) leader(ids ...uint32) uint32 {
 				return false
 			}
 		}
-		return leader != 0 && slices.Contains(ids, leader) && e.members[leader].node.status.Leading()
+		return leader != 0 && slices.Contains(ids, leader) && e.members[leader].node.status.IsLeader()
 	})
 	return leader
 }
@@ -627,11 +627,11 @@ func (e *ensemble) begin() {
 	ids := slices.Sorted(maps.Keys(e.members))
 	e.start(ids...)
 	first := e.members[ids[0]].node
-	e.wait("the first one to lead", first.status.Leading)
+	e.wait("the first one to lead", first.status.IsLeader)
 	if err := first.Propose([]byte("a"), nil).Error(); err != nil {
 		e.t.Fatal(err)
 	}
-	e.wait("all to vote", func() bool { return len(first.status.Voters()) == len(ids) })
+	e.wait("all to vote", func() bool { return len(first.status.VoterIDs()) == len(ids) })
 	e.applied([]string{"a"}, ids...)
 	for _, id := range ids {
 		e.joined(id)

@@ -7,34 +7,34 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// failure is the error that ends a member. It is safe for concurrent use.
-type failure struct {
-	logger *slog.Logger
-	others bool // other members may join: see disk.Explain
+// memberFailure is the error that ends a member. It is safe for concurrent use.
+type memberFailure struct {
+	logger   *slog.Logger
+	joinable bool // other members may join: see disk.Explain
 
 	once   sync.Once
-	failed chan struct{} // closed by set
+	ended  chan struct{} // closed by set
 	reason error         // set before failed is closed
 }
 
-func newFailure(logger *slog.Logger, others bool) *failure {
-	return &failure{logger: logger, others: others, failed: make(chan struct{})}
+func newFailure(logger *slog.Logger, others bool) *memberFailure {
+	return &memberFailure{logger: logger, joinable: others, ended: make(chan struct{})}
 }
 
-// set ends the member: Node.Run returns err. Only the first call counts.
-func (f *failure) set(err error) {
+// end ends the member: Node.Run returns err. Only the first call counts.
+func (f *memberFailure) end(err error) {
 	f.once.Do(func() {
-		err := disk.Explain(err, f.others)
+		err := disk.Explain(err, f.joinable)
 		f.logger.Error("this member stops", "err", err)
 		f.reason = err
-		close(f.failed)
+		close(f.ended)
 	})
 }
 
-// err returns the error that ends the member, or nil if there is none.
-func (f *failure) err() error {
+// endError returns the error that ends the member, or nil if there is none.
+func (f *memberFailure) endError() error {
 	select {
-	case <-f.failed:
+	case <-f.ended:
 		return f.reason
 	default:
 		return nil

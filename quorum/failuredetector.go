@@ -22,58 +22,58 @@ import (
 // without a refused dial, and a refused dial while the leader still has a connection.
 
 const (
-	// refusals is the number of dials in a row that the leader's port must refuse, and refusalPause the time between two of them:
+	// requiredRefusals is the number of dials in a row that the leader's port must refuse, and refusalPause the time between two of them:
 	// a process that is only replaced listens again by then.
-	refusals     = 2
-	refusalPause = 10 * time.Millisecond
+	requiredRefusals = 2
+	dialPause        = 10 * time.Millisecond
 	// maxDials limits the dials of a port that takes connections and ends them at once. A process that dies loses
 	// its connections first, and its port a moment later.
 	maxDials = 5
-	// rankStep is the delay with which each further voter stands: in that time a vote reaches the others and is stored. If
+	// standDelayPerRank is the delay with which each further voter stands: in that time a vote reaches the others and is stored. If
 	// the voter before has a shorter log, it is not elected, and the next one follows this much later.
-	rankStep = 20 * time.Millisecond
-	// rankChance is the largest random delay of each of them, so that two that count the terms differently do not
+	standDelayPerRank = 20 * time.Millisecond
+	// standJitter is the largest random delay of each of them, so that two that count the terms differently do not
 	// meet.
-	rankChance = 5 * time.Millisecond
-	// standWithin is the longest that raft may take until it begins to stand. If it takes longer, it is busy again, with a
+	standJitter = 5 * time.Millisecond
+	// standTimeout is the longest that raft may take until it begins to stand. If it takes longer, it is busy again, with a
 	// request of another candidate.
-	standWithin = 2 * time.Millisecond
-	// standPause is the number of election timeouts for which a member does not stand on evidence again. So forged evidence
+	standTimeout = 2 * time.Millisecond
+	// standCooldown is the number of election timeouts for which a member does not stand on evidence again. So forged evidence
 	// deprives an ensemble of its leader for a small part of the time only.
-	standPause = 10
+	standCooldown = 10
 )
 
-// loss is the end of the last connection of the leader.
-type loss struct {
+// connectionLoss is the end of the last connection of the leader.
+type connectionLoss struct {
 	leader raft.ServerID
 	term   uint64 // raft's at that time
-	at     time.Time
+	lostAt time.Time
 }
 
 // failureDetector detects that the leader's process has died, and then stands for election.
 type failureDetector struct {
-	status   *Status
-	trans    *wire.Transport
-	list     *serverList
-	election time.Duration
-	mayStand func() error        // as in wire.Config
-	mayTake  func() error        // as in wire.Config
-	died     func(member uint32) // see Config.Died
-	logger   *slog.Logger
-	losses   chan loss // the leader's connections have ended; one place
+	status              *Status
+	transport           *wire.Transport
+	serverList          *serverList
+	electionTimeout     time.Duration
+	mayStand            func() error        // as in wire.Config
+	mayAcceptLeadership func() error        // as in wire.Config
+	leaderDied          func(member uint32) // see Config.Died
+	logger              *slog.Logger
+	connectionLosses    chan connectionLoss // the leader's connections have ended; one place
 }
 
-// connectionsEnded implements wire.Config.Lost.
-func (d *failureDetector) connectionsEnded(server raft.ServerID) {
-	if server != d.status.leader() {
+// noteConnectionsEnded implements wire.Config.Lost.
+func (d *failureDetector) noteConnectionsEnded(server raft.ServerID) {
+	if server != d.status.leaderServer() {
 		return
 	}
 	select { // only the newest loss counts
-	case <-d.losses:
+	case <-d.connectionLosses:
 	default:
 	}
 	select {
-	case d.losses <- loss{server, d.status.Term(), time.Now()}:
+	case d.connectionLosses <- connectionLoss{server, d.status.Term(), time.Now()}:
 	default: // another goroutine has put one there
 	}
 }
@@ -85,33 +85,33 @@ func (d *failureDetector) run(ctx context.Context, r *raft.Raft) {
 		select {
 		case <-ctx.Done():
 			return
-		case l := <-d.losses:
-			died := d.hasDied(ctx, r, l)
+		case l := <-d.connectionLosses:
+			died := d.hasLeaderDied(ctx, r, l)
 			d.logger.Debug("the leader's connections have ended", "leader", wire.MemberID(l.leader), "died", died)
 			if !died {
 				continue
 			}
-			go d.died(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
-			if !stood.IsZero() && time.Since(stood) < standPause*d.election || !d.takesTurn(ctx, r, l) {
+			go d.leaderDied(wire.MemberID(l.leader)) // with TLS it may take time to close a connection
+			if !stood.IsZero() && time.Since(stood) < standCooldown*d.electionTimeout || !d.waitForTurn(ctx, r, l) {
 				continue
 			}
 			stood = time.Now()
-			d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader), "after", time.Since(l.at).Round(time.Millisecond))
-			if err := d.trans.Stand(standWithin); err != nil {
+			d.logger.Info("the leader's process has died; this member stands for election", "leader", wire.MemberID(l.leader), "after", time.Since(l.lostAt).Round(time.Millisecond))
+			if err := d.transport.Stand(standTimeout); err != nil {
 				d.logger.Debug("this member does not stand for election", "err", err)
 			}
 		}
 	}
 }
 
-// hasDied dials a leader whose connections have ended, and reports whether its process has died.
-func (d *failureDetector) hasDied(ctx context.Context, r *raft.Raft, l loss) bool {
+// hasLeaderDied dials a leader whose connections have ended, and reports whether its process has died.
+func (d *failureDetector) hasLeaderDied(ctx context.Context, r *raft.Raft, l connectionLoss) bool {
 	refused := 0
 	for dials := range maxDials {
-		if dials > 0 && !pause(ctx, refusalPause) {
+		if dials > 0 && !sleepContext(ctx, dialPause) {
 			return false
 		}
-		switch d.trans.Knock(l.leader) {
+		switch d.transport.Knock(l.leader) {
 		case wire.Refused:
 			refused++
 		case wire.BrokenOff:
@@ -119,41 +119,41 @@ func (d *failureDetector) hasDied(ctx context.Context, r *raft.Raft, l loss) boo
 		default:
 			return false
 		}
-		if refused == refusals {
-			return d.leaderless(r, l)
+		if refused == requiredRefusals {
+			return d.stillLeaderless(r, l)
 		}
 	}
 	return false
 }
 
-// leaderless reports whether this member has heard of no leader since a loss: neither of the one that it has lost, nor
+// stillLeaderless reports whether this member has heard of no leader since a loss: neither of the one that it has lost, nor
 // of a candidate for which it has voted, nor of another leader. It may have heard of a candidate for which it did not
 // vote, whose log is shorter.
-func (d *failureDetector) leaderless(r *raft.Raft, l loss) bool {
-	heard := r.LastContact().After(l.at) || d.trans.Connected(l.leader) // a vote that is granted counts as contact
-	leader := d.status.leader()
+func (d *failureDetector) stillLeaderless(r *raft.Raft, l connectionLoss) bool {
+	heard := r.LastContact().After(l.lostAt) || d.transport.Connected(l.leader) // a vote that is granted counts as contact
+	leader := d.status.leaderServer()
 	return r.State() == raft.Follower && !heard && (leader == "" || leader == l.leader)
 }
 
-// takesTurn waits until it is this member's turn to stand after a loss, and reports whether it still has to.
-func (d *failureDetector) takesTurn(ctx context.Context, r *raft.Raft, l loss) bool {
-	all := memberIDs(voters(r))
-	rank, ok := rankOf(d.status.self().ID, wire.MemberID(l.leader), all, l.term)
-	if !d.list.wantsVote(d.status.self().ID) {
+// waitForTurn waits until it is this member's turn to stand after a loss, and reports whether it still has to.
+func (d *failureDetector) waitForTurn(ctx context.Context, r *raft.Raft, l connectionLoss) bool {
+	all := memberIDs(voterServers(r))
+	rank, ok := standRank(d.status.selfPeer().ID, wire.MemberID(l.leader), all, l.term)
+	if !d.serverList.wantsVote(d.status.selfPeer().ID) {
 		rank += len(all) // a leader that is to leave would hand over, and writes would wait once more
 	}
-	if !ok || !pause(ctx, time.Duration(rank)*rankStep+rand.N(rankChance)) {
+	if !ok || !sleepContext(ctx, time.Duration(rank)*standDelayPerRank+rand.N(standJitter)) {
 		return false
 	}
-	if err := d.trans.Settle(d.election); err != nil { // a vote that is being stored counts
+	if err := d.transport.Settle(d.electionTimeout); err != nil { // a vote that is being stored counts
 		return false
 	}
-	return d.mayStand() == nil && d.mayTake() == nil && d.leaderless(r, l)
+	return d.mayStand() == nil && d.mayAcceptLeadership() == nil && d.stillLeaderless(r, l)
 }
 
-// rankOf returns the number of voters that stand before member self once leader has died: they take turns, by term. ok is
+// standRank returns the number of voters that stand before member self once leader has died: they take turns, by term. ok is
 // false if it does not stand: it is no voter, or there are only two, of which one alone cannot elect a leader.
-func rankOf(self, leader uint32, voters []uint32, term uint64) (rank int, ok bool) {
+func standRank(self, leader uint32, voters []uint32, term uint64) (rank int, ok bool) {
 	const fewest = 3
 	rest := slices.DeleteFunc(slices.Sorted(slices.Values(voters)), func(id uint32) bool { return id == leader })
 	i := slices.Index(rest, self)
@@ -163,8 +163,8 @@ func rankOf(self, leader uint32, voters []uint32, term uint64) (rank int, ok boo
 	return int((uint64(i) + term) % uint64(len(rest))), true
 }
 
-// pause waits for d, and reports whether ctx has not ended before.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleepContext waits for d, and reports whether ctx has not ended before.
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true

@@ -18,7 +18,7 @@ import (
 
 // soon is within which time the death of a leader's process must have led to another leader: less than the shortest
 // election timeout.
-const soon = 2*refusalPause + 4*rankStep
+const soon = 2*dialPause + 4*standDelayPerRank
 
 // rest returns the members without some.
 func (e *ensemble) rest(without ...uint32) []uint32 {
@@ -44,11 +44,11 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 				e := newEnsemble(t, members)
 				var died atomic.Uint32
 				for _, m := range e.members {
-					m.adjust = func(cfg *Config) { cfg.Died = func(id uint32) { died.Store(id) } }
+					m.adjust = func(cfg *Config) { cfg.LeaderDied = func(id uint32) { died.Store(id) } }
 				}
 				e.begin()
 				for range 3 {
-					time.Sleep(standPause * 2 * time.Second)
+					time.Sleep(standCooldown * 2 * time.Second)
 					all := e.rest()
 					old := e.leader(all...)
 					rest, term := e.rest(old), e.term(all...)
@@ -91,17 +91,17 @@ func TestNoEvidence(t *testing.T) {
 			e.net.set(e.net.refused, other, lead, true)
 			e.net.set(e.net.refused, lead, other, true) // so that it comes back later than the second dial
 			e.net.reset(lead, other)
-			time.Sleep(refusalPause / 2)
+			time.Sleep(dialPause / 2)
 			e.net.set(e.net.refused, other, lead, false)
-			time.Sleep(refusalPause)
+			time.Sleep(dialPause)
 		},
 		"its connections end, and it is back at once": func(e *ensemble, lead, other uint32) {
 			e.net.set(e.net.refused, other, lead, true)
 			e.net.reset(lead, other)
-			time.Sleep(refusalPause / 2)
+			time.Sleep(dialPause / 2)
 			n, p := e.members[lead].node, e.members[other].server
-			beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.status.self().ServerID()), Addr: []byte(n.status.self().Addr)}, Term: n.status.Term()}
-			for n.trans.AppendEntries(p.ServerID(), p.ServerAddress(), beat, new(raft.AppendEntriesResponse)) != nil {
+			beat := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.status.selfPeer().ServerID()), Addr: []byte(n.status.selfPeer().Addr)}, Term: n.status.Term()}
+			for n.transport.AppendEntries(p.ServerID(), p.ServerAddress(), beat, new(raft.AppendEntriesResponse)) != nil {
 				time.Sleep(time.Millisecond / 2) // an idle connection has ended too
 			}
 		},
@@ -179,7 +179,7 @@ func TestForgedEvidenceIsBounded(t *testing.T) {
 		}
 		e.begin()
 		const windows = 5
-		window := standPause * e.members[1].node.election
+		window := standCooldown * e.members[1].node.electionTimeout
 		for begin := time.Now(); time.Since(begin) < windows*window; {
 			e.forge(e.leader(1, 2, 3))
 		}
@@ -204,7 +204,7 @@ func TestForgedEvidenceIsBounded(t *testing.T) {
 // process lives.
 func TestDyingPort(t *testing.T) {
 	t.Parallel()
-	for dials, stands := range map[int]bool{1: true, maxDials - refusals: true, maxDials - refusals + 1: false, 1000: false} {
+	for dials, stands := range map[int]bool{1: true, maxDials - requiredRefusals: true, maxDials - requiredRefusals + 1: false, 1000: false} {
 		t.Run(fmt.Sprint(dials), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestDyingPort(t *testing.T) {
 				}
 				e.net.mu.Unlock()
 				e.kill(old)
-				time.Sleep(maxDials*refusalPause + 2*rankStep)
+				time.Sleep(maxDials*dialPause + 2*standDelayPerRank)
 				if now := e.term(rest...); now > term != stands {
 					t.Errorf("term %d after term %d", now, term)
 				}
@@ -261,7 +261,7 @@ func TestShorterLogStandsFirst(t *testing.T) {
 				old := e.leader(1, 2, 3)
 				time.Sleep(time.Second)
 				short := others(old)[0]
-				if rank, _ := rankOf(short, old, []uint32{1, 2, 3}, e.term(old)); rank > 0 {
+				if rank, _ := standRank(short, old, []uint32{1, 2, 3}, e.term(old)); rank > 0 {
 					short = others(old)[1]
 				}
 				next := e.rest(old, short)[0]
@@ -336,8 +336,8 @@ func TestRankOf(t *testing.T) {
 		for term := range uint64(2 * len(voters)) {
 			ranks := map[int]uint32{}
 			for _, id := range voters[1:] {
-				rank, ok := rankOf(id, voters[0], voters, term)
-				if before, _ := rankOf(id, voters[0], voters, term+uint64(len(voters)-1)); !ok || before != rank || rank >= len(voters)-1 {
+				rank, ok := standRank(id, voters[0], voters, term)
+				if before, _ := standRank(id, voters[0], voters, term+uint64(len(voters)-1)); !ok || before != rank || rank >= len(voters)-1 {
 					t.Errorf("of %v in term %d member %d has rank %d, %t; %d a round later", voters, term, id, rank, ok, before)
 				}
 				ranks[rank] = id
@@ -351,7 +351,7 @@ func TestRankOf(t *testing.T) {
 		self   uint32
 		voters []uint32
 	}{{2, []uint32{1, 2}}, {2, []uint32{1}}, {4, []uint32{1, 2, 3}}, {1, []uint32{1, 2, 3}}} {
-		if rank, ok := rankOf(none.self, 1, none.voters, 7); ok {
+		if rank, ok := standRank(none.self, 1, none.voters, 7); ok {
 			t.Errorf("member %d of %v has rank %d", none.self, none.voters, rank)
 		}
 	}
@@ -376,11 +376,11 @@ func TestPortClosesAfterHandOver(t *testing.T) {
 		var leaders atomic.Int32
 		for id, m := range e.members {
 			m.adjust = func(cfg *Config) {
-				cfg.Stream = closing{cfg.Stream, func() {
+				cfg.StreamLayer = closing{cfg.StreamLayer, func() {
 					e.mu.Lock()
 					defer e.mu.Unlock()
 					for _, other := range others(id) {
-						if n := e.members[other].node; n != nil && n.status.Leading() {
+						if n := e.members[other].node; n != nil && n.status.IsLeader() {
 							leaders.Add(1)
 						}
 					}

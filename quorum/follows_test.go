@@ -29,7 +29,7 @@ func TestFollows(t *testing.T) {
 		{"one that is down moves", []wire.Peer{one, two}, []wire.Peer{one, moved}, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := follows(tt.have, tt.want, tt.present); got != tt.follows {
+			if got := configurationFollows(tt.have, tt.want, tt.present); got != tt.follows {
 				t.Errorf("follows is %t", got)
 			}
 		})

@@ -11,9 +11,9 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Machine is the replicated state machine. One goroutine of raft's calls its methods, except
+// StateMachine is the replicated state machine. One goroutine of raft's calls its methods, except
 // Verify, one at a time. The Snapshot that it returned is written while Apply continues.
-type Machine interface {
+type StateMachine interface {
 	// Apply changes the state by committed entries, in the order of the log. Indexes may be skipped
 	// (raft's own entries). batch is valid only during the call, but the Data in it stays valid.
 	// After an error this member stops, because it cannot follow the log any more.
@@ -25,7 +25,7 @@ type Machine interface {
 	Restore(r io.ReadCloser) error
 	// Verify reads a snapshot to its end, as Restore would, and changes nothing. It returns the
 	// same errors as Restore. Any goroutine may call it, at the same time as all other methods.
-	Verify(r io.Reader) (disk.Contents, error)
+	Verify(r io.Reader) (disk.SnapshotContents, error)
 }
 
 // Committed is a committed entry of the log. Data is nil if the entry is raft's own, or empty.
@@ -43,31 +43,31 @@ type Snapshot interface {
 	Release()
 }
 
-var errMachineStopped = errors.New("quorum: the state machine has failed")
+var errStateMachineFailed = errors.New("quorum: the state machine has failed")
 
 // fsm adapts a Machine to raft.
 type fsm struct {
-	machine Machine
-	fail    func(error)
-	// await waits until this member's own copies of all entries up to an index are durable, and reports
+	stateMachine StateMachine
+	endMember    func(error)
+	// awaitDurable waits until this member's own copies of all entries up to an index are durable, and reports
 	// whether they are. They never are if its disk has failed.
-	await   func(index uint64) bool
-	commits func() // called when entries were committed and are durable here, before they are applied
-	// configured is called when a configuration was committed, which is raft's latest one by then.
-	configured func()
-	// timed runs an operation that may hang; what names it in an error.
-	timed    func(what string, op func() error) error
-	metrics  *Metrics
-	running  func() bool                    // false while raft looks for a snapshot to start from
-	refused  func(why error)                // called with the reason if a snapshot is not restored then
-	failed   bool                           // only for raft's FSM goroutine
-	writing  atomic.Bool                    // a snapshot is being written
-	demanded atomic.Bool                    // Snapshotter.Take waits for one
-	stored   atomic.Pointer[StoredSnapshot] // the last one that was written
-	noPauses atomic.Bool                    // snapshots are written without pauses, because no client is served
-	batch    []Committed
-	index    atomic.Uint64 // last entry applied
-	term     atomic.Uint64 // term of the last command applied, or contained in an installed snapshot
+	awaitDurable func(index uint64) bool
+	onCommit     func() // called when entries were committed and are durable here, before they are applied
+	// onConfiguration is called when a configuration was committed, which is raft's latest one by then.
+	onConfiguration func()
+	// runTimed runs an operation that may hang; what names it in an error.
+	runTimed           func(what string, op func() error) error
+	metrics            *Metrics
+	raftRunning        func() bool                    // false while raft looks for a snapshot to start from
+	onSnapshotRejected func(why error)                // called with the reason if a snapshot is not restored then
+	failed             bool                           // only for raft's FSM goroutine
+	writingSnapshot    atomic.Bool                    // a snapshot is being written
+	snapshotRequested  atomic.Bool                    // Snapshotter.Take waits for one
+	lastSnapshot       atomic.Pointer[StoredSnapshot] // the last one that was written
+	noPauses           atomic.Bool                    // snapshots are written without pauses, because no client is served
+	batch              []Committed
+	appliedIndex       atomic.Uint64 // last entry applied
+	appliedTerm        atomic.Uint64 // appliedTerm of the last command applied, or contained in an installed snapshot
 }
 
 // Apply implements raft.FSM. Only RecoverCluster calls it.
@@ -78,20 +78,20 @@ func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 // entries, and they may still be queued.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	responses := make([]any, len(logs))
-	f.failed = f.failed || !f.await(logs[len(logs)-1].Index)
+	f.failed = f.failed || !f.awaitDurable(logs[len(logs)-1].Index)
 	if !f.failed {
-		f.commits()
-		f.apply(logs)
+		f.onCommit()
+		f.applyEntries(logs)
 	}
 	if f.failed {
 		for i := range responses {
-			responses[i] = errMachineStopped
+			responses[i] = errStateMachineFailed
 		}
 	}
 	return responses
 }
 
-func (f *fsm) apply(logs []*raft.Log) {
+func (f *fsm) applyEntries(logs []*raft.Log) {
 	f.batch = f.batch[:0]
 	for _, l := range logs {
 		c := Committed{Index: l.Index, Term: l.Term}
@@ -100,48 +100,48 @@ func (f *fsm) apply(logs []*raft.Log) {
 		}
 		f.batch = append(f.batch, c)
 	}
-	if err := f.timed("applying entries", func() error { return f.machine.Apply(f.batch) }); err != nil {
+	if err := f.runTimed("applying entries", func() error { return f.stateMachine.Apply(f.batch) }); err != nil {
 		f.failed = true
-		f.fail(err)
+		f.endMember(err)
 		return
 	}
 	clear(f.batch)
 	for _, l := range logs {
 		switch l.Type {
 		case raft.LogCommand:
-			f.term.Store(l.Term)
+			f.appliedTerm.Store(l.Term)
 		case raft.LogConfiguration:
-			f.configured()
+			f.onConfiguration()
 		}
 	}
-	f.index.Store(logs[len(logs)-1].Index)
+	f.appliedIndex.Store(logs[len(logs)-1].Index)
 }
 
 // Snapshot implements raft.FSM.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.failed {
-		return nil, errMachineStopped
+		return nil, errStateMachineFailed
 	}
-	s, err := f.machine.Snapshot()
+	s, err := f.stateMachine.Snapshot()
 	if err != nil {
 		f.failed = true
-		f.fail(err)
+		f.endMember(err)
 		return nil, err
 	}
-	f.writing.Store(true)
+	f.writingSnapshot.Store(true)
 	return fsmSnapshot{s, f, time.Now()}, nil
 }
 
 // Restore implements raft.FSM. If it fails while raft is starting, raft tries an older snapshot.
 func (f *fsm) Restore(r io.ReadCloser) error {
-	err := f.machine.Restore(r)
+	err := f.stateMachine.Restore(r)
 	switch {
 	case err == nil:
-	case f.running():
+	case f.raftRunning():
 		f.failed = true
-		f.fail(err)
+		f.endMember(err)
 	default:
-		f.refused(err)
+		f.onSnapshotRejected(err)
 	}
 	return err
 }
@@ -149,27 +149,27 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 // fsmSnapshot adapts a Snapshot to raft.
 type fsmSnapshot struct {
 	Snapshot
-	fsm   *fsm
-	begun time.Time
+	fsm       *fsm
+	startedAt time.Time
 }
 
 // Persist implements raft.FSMSnapshot.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
-	n, err := s.WriteTo(disk.Paced(sink, &s.fsm.noPauses, s.begun))
+	n, err := s.WriteTo(disk.NewPacedWriter(sink, &s.fsm.noPauses, s.startedAt))
 	if err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	s.fsm.metrics.snapshot.AddSince(s.begun)
+	s.fsm.metrics.snapshotDurations.AddSince(s.startedAt)
 	of := sink.(*disk.Sink) // raft has no others
-	s.fsm.stored.Store(&StoredSnapshot{Index: of.Index, Term: of.Term, Zxid: s.Zxid(), Bytes: n, Took: time.Since(s.begun)})
+	s.fsm.lastSnapshot.Store(&StoredSnapshot{Index: of.Index, Term: of.Term, Zxid: s.Zxid(), Bytes: n, WriteDuration: time.Since(s.startedAt)})
 	return nil
 }
 
 // Release implements raft.FSMSnapshot. raft calls it once for each snapshot, whether it was written or not.
 func (s fsmSnapshot) Release() {
 	s.Snapshot.Release()
-	s.fsm.writing.Store(false)
+	s.fsm.writingSnapshot.Store(false)
 }

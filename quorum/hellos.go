@@ -13,46 +13,46 @@ import (
 
 // hellos sends Hello to the other members, and logs their complaints. It is safe for concurrent use.
 type hellos struct {
-	self    uint32
-	book    *wire.Book
-	ask     func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) // see Config.Ask
-	hasData func() bool
-	logger  *slog.Logger
+	memberID    uint32
+	addressBook *wire.Book
+	sendHello   func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) // see Config.Ask
+	hasData     func() bool
+	logger      *slog.Logger
 
-	mu         sync.Mutex
-	complaints map[uint32]string // the last one that was logged about each member
+	mu             sync.Mutex
+	lastComplaints map[uint32]string // the last one that was logged about each member
 }
 
 func newHellos(cfg *Config, hasData func() bool, logger *slog.Logger) *hellos {
-	return &hellos{self: cfg.Self, book: cfg.Book, ask: cfg.Ask, hasData: hasData, logger: logger, complaints: map[uint32]string{}}
+	return &hellos{memberID: cfg.MemberID, addressBook: cfg.AddressBook, sendHello: cfg.SendHello, hasData: hasData, logger: logger, lastComplaints: map[uint32]string{}}
 }
 
-// round is the outcome of one round of requests, by member.
-type round struct {
-	replies map[uint32]*proto.HelloReply
-	failed  map[uint32]error // those without a usable reply
+// helloRound is the outcome of one round of requests, by member.
+type helloRound struct {
+	replies  map[uint32]*proto.HelloReply
+	failures map[uint32]error // those without a usable reply
 }
 
-// all sends one Hello to each of the other known members, and returns their replies. It logs the complaints in them.
-func (h *hellos) all(ctx context.Context) round {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+// sendAll sends one Hello to each of the other known members, and returns their replies. It logs the complaints in them.
+func (h *hellos) sendAll(ctx context.Context) helloRound {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
 	defer cancel()
-	r := round{replies: map[uint32]*proto.HelloReply{}, failed: map[uint32]error{}}
+	r := helloRound{replies: map[uint32]*proto.HelloReply{}, failures: map[uint32]error{}}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range h.book.Once() {
-		if p.ID == h.self {
+	for _, p := range h.addressBook.Once() {
+		if p.ID == h.memberID {
 			continue
 		}
 		wg.Go(func() {
-			reply, err := h.ask(ctx, p)
+			reply, err := h.sendHello(ctx, p)
 			if err == nil {
-				err = h.check(p, reply)
+				err = h.checkReply(p, reply)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				r.failed[p.ID] = err
+				r.failures[p.ID] = err
 				return
 			}
 			r.replies[p.ID] = reply
@@ -63,9 +63,9 @@ func (h *hellos) all(ctx context.Context) round {
 	return r
 }
 
-// check returns an error for a reply that does not count: one of another member than p, or of a member of another ensemble.
-func (h *hellos) check(p wire.Peer, reply *proto.HelloReply) error {
-	theirs, own := ensembleOf(reply), h.book.Ensemble()
+// checkReply returns an error for a reply that does not count: one of another member than p, or of a member of another ensemble.
+func (h *hellos) checkReply(p wire.Peer, reply *proto.HelloReply) error {
+	theirs, own := replyEnsemble(reply), h.addressBook.Ensemble()
 	switch {
 	case reply.GetMember() != p.ID:
 		return fmt.Errorf("member %d has replied", reply.GetMember())
@@ -76,13 +76,13 @@ func (h *hellos) check(p wire.Peer, reply *proto.HelloReply) error {
 }
 
 // logComplaints logs members of another ensemble, and disks that run twice, because an operator must act. It logs each once.
-func (h *hellos) logComplaints(r round) {
+func (h *hellos) logComplaints(r helloRound) {
 	for id, a := range r.replies {
 		h.noteRival(id, a.GetRival())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for id, err := range r.failed {
+	for id, err := range r.failures {
 		h.logger.Debug("no usable reply", "peer", id, "err", err)
 		switch {
 		case errors.Is(err, wire.ErrOtherEnsemble):
@@ -101,7 +101,7 @@ func (h *hellos) noteRival(from uint32, rival string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if rival == "" {
-		delete(h.complaints, from)
+		delete(h.lastComplaints, from)
 		return
 	}
 	h.logOnce(from, rival, "another process runs with this member's number; stop one of them", rival)
@@ -109,8 +109,8 @@ func (h *hellos) noteRival(from uint32, rival string) {
 
 // logOnce logs a message with its reason, unless the last complaint about the member was the same. The caller holds mu.
 func (h *hellos) logOnce(id uint32, same, message string, reason any) {
-	if h.complaints[id] != same {
-		h.complaints[id] = same
+	if h.lastComplaints[id] != same {
+		h.lastComplaints[id] = same
 		h.logger.Error(message, "peer", id, "reason", reason)
 	}
 }

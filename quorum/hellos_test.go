@@ -15,13 +15,13 @@ import (
 func TestComplaintsAreLoggedOnce(t *testing.T) {
 	var log logBuffer
 	h := newHellos(&Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)))
-	failed := func(err error) round { return round{failed: map[uint32]error{2: err}} }
-	replied := func(rival string) round {
-		return round{replies: map[uint32]*proto.HelloReply{2: {Rival: rival}}}
+	failed := func(err error) helloRound { return helloRound{failures: map[uint32]error{2: err}} }
+	replied := func(rival string) helloRound {
+		return helloRound{replies: map[uint32]*proto.HelloReply{2: {Rival: rival}}}
 	}
 	const other, twins, rival = "a member is of another ensemble", `msg="a disk has two processes"`, "another process runs with this member's number"
 	for i, step := range []struct {
-		round round
+		round helloRound
 		text  string
 		lines int // with the text
 	}{

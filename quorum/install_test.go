@@ -36,8 +36,8 @@ func TestLongInstallKeepsTheLeader(t *testing.T) {
 		if e.members[late].machine.restored != 1 {
 			t.Errorf("%d snapshots were installed", e.members[late].machine.restored)
 		}
-		if n := e.members[lead].node; n.status.Term() != term || !n.status.Leading() {
-			t.Errorf("member %d leads in term %d: %t; it led in %d", lead, n.status.Term(), n.status.Leading(), term)
+		if n := e.members[lead].node; n.status.Term() != term || !n.status.IsLeader() {
+			t.Errorf("member %d leads in term %d: %t; it led in %d", lead, n.status.Term(), n.status.IsLeader(), term)
 		}
 		e.propose("z", lead, late)
 		e.applied(append(all, "z"), lead, late)
@@ -128,7 +128,7 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 			defer e.net.mu.Unlock()
 			return e.net.mute[pair]
 		})
-		e.members[lead].node.failure.set(errKilled)
+		e.members[lead].node.failure.end(errKilled)
 		begin := time.Now()
 		if got := e.leader(other, late); got != other {
 			t.Errorf("member %d leads, want %d", got, other)
@@ -162,7 +162,7 @@ func TestConflictingLogRestarts(t *testing.T) {
 		for i := range 6 * minTrailing {
 			e.members[lead].node.Propose([]byte(fmt.Sprint("never", i)), nil)
 		}
-		e.wait("a new leader", func() bool { return !e.members[lead].node.status.Leading() })
+		e.wait("a new leader", func() bool { return !e.members[lead].node.status.IsLeader() })
 		all := []string{"a"}
 		for i := range 3 * minTrailing {
 			all = append(all, fmt.Sprint(i))

@@ -275,21 +275,21 @@ func TestNoHoldDuringHandOver(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, late, other := e.members[lead].node, others(lead)[0], others(lead)[1]
 		term := n.status.Term()
-		if !n.transfer.leadsIn(term) || n.transfer.leadsIn(term-1) {
+		if !n.transfer.isStableLeaderIn(term) || n.transfer.isStableLeaderIn(term-1) {
 			t.Error("a leader does not know its term")
 		}
 		e.net.partition(lead, late)
 		e.propose("b", lead, other)
 		done := make(chan error, 1)
-		go func() { done <- n.transfer.To(t.Context(), late) }()
+		go func() { done <- n.transfer.ToMember(t.Context(), late) }()
 		synctest.Wait()
-		if len(done) != 0 || n.transfer.leadsIn(term) {
+		if len(done) != 0 || n.transfer.isStableLeaderIn(term) {
 			t.Errorf("requests are held while leadership is handed over (%d hand-overs have ended)", len(done))
 		}
 		if err := <-done; err == nil {
 			t.Error("leadership was handed over to a member that is out of reach")
 		}
-		if !n.transfer.leadsIn(term) {
+		if !n.transfer.isStableLeaderIn(term) {
 			t.Error("no request is held after a hand-over that has failed")
 		}
 	})

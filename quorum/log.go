@@ -55,9 +55,9 @@ var debugOnly = []string{
 	"snapshot restore progress",
 }
 
-// electionStarts is raft's message when it has not heard from a leader in time. It is a warning only
+// electionStartMessage is raft's message when it has not heard from a leader in time. It is a warning only
 // if there was a leader: when an ensemble starts, there was none.
-const electionStarts = "heartbeat timeout reached, starting election"
+const electionStartMessage = "heartbeat timeout reached, starting election"
 
 // hadLeader reports whether the arguments of electionStarts name a leader.
 func hadLeader(args []any) bool {
@@ -72,12 +72,12 @@ func hadLeader(args []any) bool {
 // raftLog passes raft's log messages to slog. Its errors become warnings: if an operator must act
 // on something, this package logs it itself.
 type raftLog struct {
-	log  *slog.Logger
-	name string
-	args []any
+	logger      *slog.Logger
+	name        string
+	impliedArgs []any
 }
 
-func newRaftLog(l *slog.Logger) hclog.Logger { return &raftLog{log: l} }
+func newRaftLog(l *slog.Logger) hclog.Logger { return &raftLog{logger: l} }
 
 func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
@@ -90,11 +90,11 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 	switch {
 	case slices.Contains(debugOnly, msg):
 		to = slog.LevelDebug
-	case msg == electionStarts && !hadLeader(args):
+	case msg == electionStartMessage && !hadLeader(args):
 		to = slog.LevelInfo
 	}
 	ctx := context.Background()
-	if !r.log.Enabled(ctx, to) {
+	if !r.logger.Enabled(ctx, to) {
 		return
 	}
 	for i, a := range args {
@@ -102,7 +102,7 @@ func (r *raftLog) Log(level hclog.Level, msg string, args ...any) {
 			args[i] = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
 		}
 	}
-	r.log.Log(ctx, to, "raft: "+msg, args...)
+	r.logger.Log(ctx, to, "raft: "+msg, args...)
 }
 
 func (r *raftLog) Trace(msg string, args ...any) { r.Log(hclog.Trace, msg, args...) }
@@ -112,21 +112,21 @@ func (r *raftLog) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, args..
 func (r *raftLog) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
 
 func (r *raftLog) IsTrace() bool { return false }
-func (r *raftLog) IsDebug() bool { return r.log.Enabled(context.Background(), slog.LevelDebug) }
-func (r *raftLog) IsInfo() bool  { return r.log.Enabled(context.Background(), slog.LevelInfo) }
-func (r *raftLog) IsWarn() bool  { return r.log.Enabled(context.Background(), slog.LevelWarn) }
+func (r *raftLog) IsDebug() bool { return r.logger.Enabled(context.Background(), slog.LevelDebug) }
+func (r *raftLog) IsInfo() bool  { return r.logger.Enabled(context.Background(), slog.LevelInfo) }
+func (r *raftLog) IsWarn() bool  { return r.logger.Enabled(context.Background(), slog.LevelWarn) }
 func (r *raftLog) IsError() bool { return r.IsWarn() }
 
-func (r *raftLog) ImpliedArgs() []any { return r.args }
+func (r *raftLog) ImpliedArgs() []any { return r.impliedArgs }
 func (r *raftLog) Name() string       { return r.name }
 
 func (r *raftLog) With(args ...any) hclog.Logger {
-	all := append(append([]any(nil), r.args...), args...)
-	return &raftLog{log: r.log.With(args...), name: r.name, args: all}
+	all := append(append([]any(nil), r.impliedArgs...), args...)
+	return &raftLog{logger: r.logger.With(args...), name: r.name, impliedArgs: all}
 }
 
 func (r *raftLog) Named(name string) hclog.Logger {
-	return &raftLog{log: r.log, name: name, args: r.args}
+	return &raftLog{logger: r.logger, name: name, impliedArgs: r.impliedArgs}
 }
 func (r *raftLog) ResetNamed(name string) hclog.Logger { return r.Named(name) }
 

@@ -8,11 +8,11 @@ import (
 	"rollcall/internal/fifo"
 )
 
-// cachedBytes is how many bytes of the log's last entries stay in memory at most. A leader sends them
+// maxCachedBytes is how many bytes of the log's last entries stay in memory at most. A leader sends them
 // to its followers from there. 4 MiB are enough for a follower that keeps up: an entry of small writes
 // has at most 1 MiB, and at most four requests are under way to a follower (wire.maxInFlight). The
 // leader reads older entries from the log's files, which are mostly in the system's page cache.
-const cachedBytes = 4 << 20
+const maxCachedBytes = 4 << 20
 
 // logCache is the log with its last entries in memory. It takes the place of raft.LogCache, which has no
 // bound in bytes. Several goroutines read it. raft's main goroutine stores entries and deletes the end of
@@ -20,11 +20,11 @@ const cachedBytes = 4 << 20
 type logCache struct {
 	raft.LogStore
 
-	mu      sync.RWMutex
-	cached  fifo.Queue[*raft.Log] // the last entries, without gaps
-	size    int                   // bytes of data and extensions in cached
-	changed uint64                // see lastChange
-	written bool                  // the log has changed since it was opened, so raft has started
+	mu                 sync.RWMutex
+	cachedEntries      fifo.Queue[*raft.Log] // the last entries, without gaps
+	cachedBytes        int                   // bytes of data and extensions in cached
+	configurationIndex uint64                // see lastChange
+	changedSinceOpen   bool                  // the log has changed since it was opened, so raft has started
 }
 
 // IsMonotonic implements raft.MonotonicLogStore. It reports what the log does, or false if the log does not implement it.
@@ -35,47 +35,47 @@ func (c *logCache) IsMonotonic() bool {
 
 // GetLog implements raft.LogStore, as the next methods do.
 func (c *logCache) GetLog(index uint64, l *raft.Log) error {
-	if e := c.find(index); e != nil {
+	if e := c.findCached(index); e != nil {
 		*l = *e
 		return nil
 	}
 	err := c.LogStore.GetLog(index, l)
 	if err == nil && l.Type == raft.LogConfiguration {
-		c.noteRead(index)
+		c.noteConfigurationRead(index)
 	}
 	return err
 }
 
-// noteRead records that the entry at index has a configuration, while raft starts: it reads all entries after its snapshot then.
+// noteConfigurationRead records that the entry at index has a configuration, while raft starts: it reads all entries after its snapshot then.
 // Later reads may be of entries that another leader has replaced in the meantime.
-func (c *logCache) noteRead(index uint64) {
+func (c *logCache) noteConfigurationRead(index uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.written {
-		c.changed = max(c.changed, index)
+	if !c.changedSinceOpen {
+		c.configurationIndex = max(c.configurationIndex, index)
 	}
 }
 
-// lastChange returns the index of the log's last entry with a configuration, or 0 if it is not known: it may be in a snapshot, or
+// lastConfigurationIndex returns the index of the log's last entry with a configuration, or 0 if it is not known: it may be in a snapshot, or
 // it was the one before a configuration that was deleted.
-func (c *logCache) lastChange() uint64 {
+func (c *logCache) lastConfigurationIndex() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.changed
+	return c.configurationIndex
 }
 
-// find returns an entry in memory, or nil if it is not there.
-func (c *logCache) find(index uint64) *raft.Log {
+// findCached returns an entry in memory, or nil if it is not there.
+func (c *logCache) findCached(index uint64) *raft.Log {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.cached.Len() == 0 {
+	if c.cachedEntries.Len() == 0 {
 		return nil
 	}
-	first := (*c.cached.At(0)).Index
-	if index < first || index-first >= uint64(c.cached.Len()) {
+	first := (*c.cachedEntries.At(0)).Index
+	if index < first || index-first >= uint64(c.cachedEntries.Len()) {
 		return nil
 	}
-	return *c.cached.At(int(index - first))
+	return *c.cachedEntries.At(int(index - first))
 }
 
 func (c *logCache) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
@@ -90,33 +90,33 @@ func (c *logCache) StoreLogs(logs []*raft.Log) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.written = true
+	c.changedSinceOpen = true
 	for _, l := range logs {
 		if l.Index != end+1 { // the log has a new beginning, after an installed snapshot
-			c.drop(c.cached.Len())
-			c.changed = 0
+			c.dropOldest(c.cachedEntries.Len())
+			c.configurationIndex = 0
 		}
 		end = l.Index
 		if l.Type == raft.LogConfiguration {
-			c.changed = l.Index
+			c.configurationIndex = l.Index
 		}
-		c.cached.Push(l)
-		c.size += bytesOf(l)
+		c.cachedEntries.Push(l)
+		c.cachedBytes += entryBytes(l)
 	}
-	for c.cached.Len() > cachedEntries || c.size > cachedBytes {
-		c.drop(1)
+	for c.cachedEntries.Len() > maxCachedEntries || c.cachedBytes > maxCachedBytes {
+		c.dropOldest(1)
 	}
 	return nil
 }
 
-// drop forgets the first n entries. The caller holds mu.
-func (c *logCache) drop(n int) {
+// dropOldest forgets the first n entries. The caller holds mu.
+func (c *logCache) dropOldest(n int) {
 	for range n {
-		c.size -= bytesOf(c.cached.Pop())
+		c.cachedBytes -= entryBytes(c.cachedEntries.Pop())
 	}
 }
 
-func bytesOf(l *raft.Log) int { return len(l.Data) + len(l.Extensions) }
+func entryBytes(l *raft.Log) int { return len(l.Data) + len(l.Extensions) }
 
 // DeleteRange deletes entries of the log. It drops all entries in memory, as raft.LogCache does. A configuration at the end of
 // the log is gone then. One at the beginning is in a snapshot.
@@ -126,10 +126,10 @@ func (c *logCache) DeleteRange(first, last uint64) error {
 		return err
 	}
 	c.mu.Lock()
-	c.drop(c.cached.Len())
-	c.written = true
-	if last >= end && c.changed >= first {
-		c.changed = 0
+	c.dropOldest(c.cachedEntries.Len())
+	c.changedSinceOpen = true
+	if last >= end && c.configurationIndex >= first {
+		c.configurationIndex = 0
 	}
 	c.mu.Unlock()
 	return c.LogStore.DeleteRange(first, last)

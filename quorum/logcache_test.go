@@ -70,18 +70,18 @@ func TestLogCache(t *testing.T) {
 	holds("empty", 1, 1, 0)
 	add(3, 10, 1)
 	holds("a few", 1, 1, 3)
-	add(2*cachedEntries, 10, 1)
-	holds("many", 1, 1, cachedEntries)
-	add(3, cachedBytes/4, 1)
-	holds("long ones", 1, 1, cachedEntries)
-	add(2, cachedBytes/4, 1)
+	add(2*maxCachedEntries, 10, 1)
+	holds("many", 1, 1, maxCachedEntries)
+	add(3, maxCachedBytes/4, 1)
+	holds("long ones", 1, 1, maxCachedEntries)
+	add(2, maxCachedBytes/4, 1)
 	holds("more of them", 1, 1, 4)
-	add(1, cachedBytes+1, 1)
+	add(1, maxCachedBytes+1, 1)
 	holds("one that is too long", 1, 1, 0)
 	add(5, 10, 1)
 	holds("a few again", 1, 1, 5)
 	last++
-	if err := c.StoreLog(&raft.Log{Index: last, Term: 1, Extensions: make([]byte, cachedBytes+1)}); err != nil {
+	if err := c.StoreLog(&raft.Log{Index: last, Term: 1, Extensions: make([]byte, maxCachedBytes+1)}); err != nil {
 		t.Fatal(err)
 	}
 	holds("one with long extensions", 1, 1, 0)
@@ -114,15 +114,15 @@ func TestLogCache(t *testing.T) {
 	first = last + 1
 	add(1, 10, 3)
 	holds("after a gap", first, 3, 1)
-	if c.size != 10 {
-		t.Errorf("%d bytes, want 10", c.size)
+	if c.cachedBytes != 10 {
+		t.Errorf("%d bytes, want 10", c.cachedBytes)
 	}
 }
 
 // Entries are stored, deleted at the beginning and read at the same time, as raft does with its log.
 func TestLogCacheInUse(t *testing.T) {
 	c := &logCache{LogStore: raft.NewInmemStore()}
-	const entries = 20 * cachedEntries
+	const entries = 20 * maxCachedEntries
 	var stored atomic.Uint64
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -135,8 +135,8 @@ func TestLogCacheInUse(t *testing.T) {
 	})
 	wg.Go(func() {
 		for stored.Load() < entries {
-			if last := stored.Load(); last > cachedEntries {
-				if err := c.DeleteRange(1, last-cachedEntries); err != nil {
+			if last := stored.Load(); last > maxCachedEntries {
+				if err := c.DeleteRange(1, last-maxCachedEntries); err != nil {
 					t.Error(err)
 				}
 			}
@@ -181,12 +181,12 @@ func TestLastChange(t *testing.T) {
 	}
 	holds := func(when string, want uint64) {
 		t.Helper()
-		if got := c.lastChange(); got != want {
+		if got := c.lastConfigurationIndex(); got != want {
 			t.Errorf("%s: the last change is at %d, want %d", when, got, want)
 		}
 	}
 	put(1, raft.LogConfiguration)
-	for i := uint64(2); i <= cachedEntries+5; i++ {
+	for i := uint64(2); i <= maxCachedEntries+5; i++ {
 		put(i, raft.LogCommand)
 	}
 	holds("many entries later", 1)
@@ -194,7 +194,7 @@ func TestLastChange(t *testing.T) {
 	read := make(chan error)
 	go func() { read <- c.GetLog(1, new(raft.Log)) }()
 	<-store.reads
-	if err := c.DeleteRange(1, cachedEntries+5); err != nil {
+	if err := c.DeleteRange(1, maxCachedEntries+5); err != nil {
 		t.Fatal(err)
 	}
 	close(store.ends)
@@ -215,7 +215,7 @@ func TestLastChange(t *testing.T) {
 	}
 	holds = func(when string, want uint64) {
 		t.Helper()
-		if got := started.lastChange(); got != want {
+		if got := started.lastConfigurationIndex(); got != want {
 			t.Errorf("%s: the last change is at %d, want %d", when, got, want)
 		}
 	}

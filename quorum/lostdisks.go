@@ -8,16 +8,16 @@ import (
 // lostMajority returns the voters of which this member knows that their disks are lost, if they are so many that no leader can
 // be elected any more: of two voters one, of three two. Nobody can give their votes for them. It returns none if that is not so,
 // or not known.
-func (b *bootstrap) lostMajority(r round) (lost []wire.Peer) {
+func (b *bootstrap) lostMajority(r helloRound) (lost []wire.Peer) {
 	voters := 0
-	for _, s := range b.newestServers(r) {
+	for _, s := range b.newestConfiguration(r) {
 		if s.Observer {
 			continue
 		}
 		voters++
 		now := disk.ID(r.replies[s.ID].GetDisk())
-		if s.ID == b.status.self().ID {
-			now = b.status.self().Disk
+		if s.ID == b.status.selfPeer().ID {
+			now = b.status.selfPeer().Disk
 		}
 		if now != 0 && now != s.Disk {
 			lost = append(lost, s)
@@ -29,9 +29,9 @@ func (b *bootstrap) lostMajority(r round) (lost []wire.Peer) {
 	return lost
 }
 
-// newestServers returns the servers in raft's configuration of the member with the longest log, of this one and those that have
+// newestConfiguration returns the servers in raft's configuration of the member with the longest log, of this one and those that have
 // replied, or none. In a shorter log the configuration may have disks that others have replaced since.
-func (b *bootstrap) newestServers(r round) (servers []wire.Peer) {
+func (b *bootstrap) newestConfiguration(r helloRound) (servers []wire.Peer) {
 	var longest disk.Extent
 	if servers = b.status.Servers(); len(servers) > 0 {
 		longest = disk.Extent{Index: b.status.LastIndex(), Term: b.status.LastTerm()}
@@ -48,8 +48,8 @@ func (b *bootstrap) newestServers(r round) (servers []wire.Peer) {
 	return servers
 }
 
-// logLost logs once which voters' disks are lost, if they are too many.
-func (b *bootstrap) logLost(lost, before []wire.Peer) {
+// logLostMajority logs once which voters' disks are lost, if they are too many.
+func (b *bootstrap) logLostMajority(lost, before []wire.Peer) {
 	if len(lost) > 0 && len(before) == 0 {
 		b.logger.Error("too many voters have lost their disks, and no leader can be elected without their votes; stop all members, and run rollcall recover on the one with the most data",
 			"lost", wire.Canonical(lost))

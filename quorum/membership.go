@@ -24,155 +24,157 @@ import (
 // one. The old one leaves first: it does not answer, and without it no more of the other voters must answer than before.
 
 const (
-	// followInterval is the time after which a leader compares its configuration with the server list again.
-	followInterval = askInterval
+	// membershipInterval is the time after which a leader compares its configuration with the server list again.
+	membershipInterval = helloInterval
 	// replacementWait is the longest that a voter that is to leave stays so that its replacement can come in first. A
 	// member that runs comes in within a few rounds. One that cannot reach the leaving one comes in only after it.
-	replacementWait = 5 * askTimeout
-	// transferTries is the number of election timeouts for which a leader that is to leave tries to hand over, before
+	replacementWait = 5 * helloTimeout
+	// departureTransferTries is the number of election timeouts for which a leader that is to leave tries to hand over, before
 	// it compares the lists again.
-	transferTries = 10
+	departureTransferTries = 10
 )
 
 // membership changes raft's configuration towards the server list while this member leads. One goroutine uses it.
 type membership struct {
-	raft     *raft.Raft
-	status   *Status
-	trans    *wire.Transport
-	list     *serverList
-	hellos   *hellos
-	reach    *Reachability
-	transfer *Transfer
-	election time.Duration
-	logger   *slog.Logger
+	raft            *raft.Raft
+	status          *Status
+	transport       *wire.Transport
+	serverList      *serverList
+	hellos          *hellos
+	reachability    *Reachability
+	transfer        *Transfer
+	electionTimeout time.Duration
+	logger          *slog.Logger
 
-	busy   bool              // at the last step a member was catching up that is to vote
-	logged string            // the last reason for waiting that was logged
-	rivals map[uint32]string // by member: the last reason that was logged about two processes with its number
-	want   []wire.Peer       // the list at the last step
+	newVoterCatchingUp bool              // at the last step a member was catching up that is to vote
+	loggedReason       string            // the last reason for waiting that was logged
+	loggedRivals       map[uint32]string // by member: the last reason that was logged about two processes with its number
+	lastWanted         []wire.Peer       // the list at the last step
 
-	leaverWaitsSince time.Time // when a voter that is to leave began to wait for another one; zero: none waits
+	leavingVoterWaitsSince time.Time // when a voter that is to leave began to wait for another one; zero: none waits
 
-	logEnds   [2]uint64 // where this member's log ended at the last two samples, which are half an election timeout apart
-	sampledAt time.Time // time of the last sample
+	sampledLogEnds [2]uint64 // where this member's log ended at the last two samples, which are half an election timeout apart
+	sampledAt      time.Time // time of the last sample
 }
 
 // run compares the configuration with the list until ctx ends.
 func (m *membership) run(ctx context.Context) {
-	ticker := time.NewTicker(followInterval)
+	ticker := time.NewTicker(membershipInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-m.list.changed:
+		case <-m.serverList.changed:
 		}
-		for m.raft.State() == raft.Leader && ctx.Err() == nil && m.step(ctx) { // each step is one change
+		for m.raft.State() == raft.Leader && ctx.Err() == nil && m.takeStep(ctx) { // each step is one change
 		}
-		if m.busy { // a member is catching up: the next step comes soon
-			ticker.Reset(min(followInterval, m.election/2))
+		if m.newVoterCatchingUp { // a member is catching up: the next step comes soon
+			ticker.Reset(min(membershipInterval, m.electionTimeout/2))
 		} else {
-			ticker.Reset(followInterval)
+			ticker.Reset(membershipInterval)
 		}
 	}
 }
 
-// step makes one change, if there is one to make that is possible now. It reports whether it did.
-func (m *membership) step(ctx context.Context) bool {
-	m.busy = false
-	if m.idle() {
-		m.logged, m.leaverWaitsSince = "", time.Time{}
+// takeStep makes one change, if there is one to make that is possible now. It reports whether it did.
+func (m *membership) takeStep(ctx context.Context) bool {
+	m.newVoterCatchingUp = false
+	if m.matchesServerList() {
+		m.loggedReason, m.leavingVoterWaitsSince = "", time.Time{}
 		return false
 	}
-	if !m.listKnown(ctx, m.raft.CurrentTerm()) {
+	if !m.serverListIsCurrent(ctx, m.raft.CurrentTerm()) {
 		return false
 	}
-	index := m.status.log.lastChange() // read before the configuration: raft refuses a change of another one
-	have, want := m.status.Servers(), m.list.servers()
-	if !slices.Equal(want, m.want) {
-		m.want, m.leaverWaitsSince = want, time.Time{}
+	index := m.status.logCache.lastConfigurationIndex() // read before the configuration: raft refuses a change of another one
+	have, want := m.status.Servers(), m.serverList.wantedServers()
+	if !slices.Equal(want, m.lastWanted) {
+		m.lastWanted, m.leavingVoterWaitsSince = want, time.Time{}
 	}
-	s := sight{self: m.status.self(), have: have, want: want, index: index, replies: m.hellos.all(ctx).replies, caught: m.caughtUp(), reached: m.reach.servers()}
+	s := leaderView{self: m.status.selfPeer(), configured: have, wanted: want, configurationIndex: index, replies: m.hellos.sendAll(ctx).replies, caughtUp: m.caughtUpServers(), reachedServers: m.reachability.reachedServers()}
 	m.logRivals(want)
-	m.busy = s.catchingUp()
-	next := m.next(s)
-	if next.waits != "" && next.waits != m.logged {
-		m.logged = next.waits
-		m.logger.Info("the configuration does not follow the server list yet", "waiting", next.waits)
+	m.newVoterCatchingUp = s.hasNewVoterCatchingUp()
+	next := m.nextChange(s)
+	if next.waitingFor != "" && next.waitingFor != m.loggedReason {
+		m.loggedReason = next.waitingFor
+		m.logger.Info("the configuration does not follow the server list yet", "waiting", next.waitingFor)
 	}
-	if next.change == nil {
+	if next.apply == nil {
 		return false
 	}
-	if err := next.change(ctx); err != nil {
-		m.logger.Info("a step towards the server list was not made; this member will try again", "step", next.what, "err", err)
+	if err := next.apply(ctx); err != nil {
+		m.logger.Info("a step towards the server list was not made; this member will try again", "step", next.description, "err", err)
 		return false
 	}
-	m.leaverWaitsSince = time.Time{}
-	m.logger.Info("a step towards the server list was made", "step", next.what)
+	m.leavingVoterWaitsSince = time.Time{}
+	m.logger.Info("a step towards the server list was made", "step", next.description)
 	return true
 }
 
 // logRivals logs once which members of a list have two processes.
 func (m *membership) logRivals(list []wire.Peer) {
 	for _, p := range list {
-		rival := m.reach.Rival(p.ID)
-		if rival != "" && rival != m.rivals[p.ID] {
+		rival := m.reachability.Rival(p.ID)
+		if rival != "" && rival != m.loggedRivals[p.ID] {
 			m.logger.Error("two processes run with one member's number; stop one of them", "peer", p.ID, "reason", rival)
 		}
-		m.rivals[p.ID] = rival
+		m.loggedRivals[p.ID] = rival
 	}
 }
 
-// idle reports whether raft's configuration matches the list, and all servers reply with their disks. A server that does not reply
+// matchesServerList reports whether raft's configuration matches the list, and all servers reply with their disks. A server that does not reply
 // may have lost its disk, and its member may know no present member of the ensemble. The leader contacts it.
-func (m *membership) idle() bool {
-	have, want, reached := m.status.Servers(), m.list.servers(), m.reach.servers()
+func (m *membership) matchesServerList() bool {
+	have, want, reached := m.status.Servers(), m.serverList.wantedServers(), m.reachability.reachedServers()
 	silent := func(h wire.Peer) bool { return !slices.Contains(reached, h.ServerID()) }
-	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !m.reach.hasStrangers(have)
+	return slices.EqualFunc(have, want, func(h, w wire.Peer) bool { return h.Line() == w }) && !slices.ContainsFunc(have, silent) && !m.reachability.hasUnknownDisk(have)
 }
 
-// listKnown reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
+// serverListIsCurrent reports whether the server list is not an old one: an entry of this term has been applied. As long as the state has
 // no list, no such entry comes from above, so this member proposes an empty one.
-func (m *membership) listKnown(ctx context.Context, term uint64) bool {
-	if m.list.inState == nil || m.status.fsm.term.Load() == term {
+func (m *membership) serverListIsCurrent(ctx context.Context, term uint64) bool {
+	if m.serverList.stateList == nil || m.status.fsm.appliedTerm.Load() == term {
 		return true
 	}
-	return !m.list.begun() && await(ctx, func() raft.Future { return m.raft.Apply(nil, m.election) }) == nil && m.status.fsm.term.Load() == term
+	return !m.serverList.stateHasList() && awaitFuture(ctx, func() raft.Future { return m.raft.Apply(nil, m.electionTimeout) }) == nil && m.status.fsm.appliedTerm.Load() == term
 }
 
-// sight is the leader's knowledge when it chooses the next change.
-type sight struct {
-	self       wire.Peer
-	have, want []wire.Peer                  // raft's configuration and the list
-	index      uint64                       // of the entry of have in the log; 0: not known
-	replies    map[uint32]*proto.HelloReply // of this round, by member
-	caught     []raft.ServerID              // the servers whose logs go as far as the leader's did a moment ago
-	reached    []raft.ServerID              // the servers that have answered the leader's raft lately
+// leaderView is the leader's knowledge when it chooses the next change.
+type leaderView struct {
+	self               wire.Peer
+	configured, wanted []wire.Peer                  // raft's configuration and the list
+	configurationIndex uint64                       // of the entry of have in the log; 0: not known
+	replies            map[uint32]*proto.HelloReply // of this round, by member
+	caughtUp           []raft.ServerID              // the servers whose logs go as far as the leader's did a moment ago
+	reachedServers     []raft.ServerID              // the servers that have answered the leader's raft lately
 }
 
-func (s *sight) reaches(p wire.Peer) bool { return slices.Contains(s.reached, p.ServerID()) }
+func (s *leaderView) isReached(p wire.Peer) bool {
+	return slices.Contains(s.reachedServers, p.ServerID())
+}
 
-// disk returns the disk with which a member has replied, or 0 if it has not.
-func (s *sight) disk(id uint32) disk.ID {
+// repliedDisk returns the disk with which a member has replied, or 0 if it has not.
+func (s *leaderView) repliedDisk(id uint32) disk.ID {
 	if id == s.self.ID {
 		return s.self.Disk
 	}
 	return disk.ID(s.replies[id].GetDisk())
 }
 
-// catchingUp reports whether a server that is to vote runs and has no vote yet. Right after it has come in, it may not have
+// hasNewVoterCatchingUp reports whether a server that is to vote runs and has no vote yet. Right after it has come in, it may not have
 // answered raft.
-func (s *sight) catchingUp() bool {
-	return slices.ContainsFunc(s.have, func(h wire.Peer) bool {
-		w, in := find(s.want, h.ID)
-		return in && h.Observer && !w.Observer && s.disk(h.ID) == h.Disk
+func (s *leaderView) hasNewVoterCatchingUp() bool {
+	return slices.ContainsFunc(s.configured, func(h wire.Peer) bool {
+		w, in := findPeer(s.wanted, h.ID)
+		return in && h.Observer && !w.Observer && s.repliedDisk(h.ID) == h.Disk
 	})
 }
 
-// of returns the servers of a member in the configuration.
-func (s *sight) of(id uint32) (servers []wire.Peer) {
-	for _, h := range s.have {
+// serversOf returns the servers of a member in the configuration.
+func (s *leaderView) serversOf(id uint32) (servers []wire.Peer) {
+	for _, h := range s.configured {
 		if h.ID == id {
 			servers = append(servers, h)
 		}
@@ -180,60 +182,60 @@ func (s *sight) of(id uint32) (servers []wire.Peer) {
 	return servers
 }
 
-// majority reports whether most of the voters other than without are present: they have answered raft lately, and replied a moment
+// hasMajorityWithout reports whether most of the voters other than without are present: they have answered raft lately, and replied a moment
 // ago with the disks that vote. If one of them was lost just before a change that counts on it, raft could neither commit the
 // change nor go back.
-func (s *sight) majority(without wire.Peer) bool {
+func (s *leaderView) hasMajorityWithout(without wire.Peer) bool {
 	voters, there := 0, 0
-	for _, h := range s.have {
+	for _, h := range s.configured {
 		if h.Observer || h.ServerID() == without.ServerID() {
 			continue
 		}
 		voters++
-		if s.reaches(h) && s.disk(h.ID) == h.Disk {
+		if s.isReached(h) && s.repliedDisk(h.ID) == h.Disk {
 			there++
 		}
 	}
 	return there > voters/2
 }
 
-// mayShrink reports whether a voter may leave although no other one votes in its place yet: the one that is to come needs its
+// mayShrinkVoters reports whether a voter may leave although no other one votes in its place yet: the one that is to come needs its
 // address, or has not come for replacementWait. Even then, more than half of the voters of the list must remain, so that one disk
 // never has alone what three should have. In a list of two, one is not more than half, and it may remain alone.
-func (m *membership) mayShrink(s sight, leaving wire.Peer) bool {
-	remain, all := len(wire.Voters(s.have))-1, len(wire.Voters(s.want))
-	return (all <= 2 || remain > all/2) && (occupied(s.want, leaving) != 0 || m.waitedForVoters())
+func (m *membership) mayShrinkVoters(s leaderView, leaving wire.Peer) bool {
+	remain, all := len(wire.Voters(s.configured))-1, len(wire.Voters(s.wanted))
+	return (all <= 2 || remain > all/2) && (addressOwner(s.wanted, leaving) != 0 || m.waitedForVoters())
 }
 
 // waitedForVoters reports whether a voter that is to leave has waited for replacementWait. The first call begins the wait.
 func (m *membership) waitedForVoters() bool {
-	if m.leaverWaitsSince.IsZero() {
-		m.leaverWaitsSince = time.Now()
+	if m.leavingVoterWaitsSince.IsZero() {
+		m.leavingVoterWaitsSince = time.Now()
 	}
-	return time.Since(m.leaverWaitsSince) >= replacementWait
+	return time.Since(m.leavingVoterWaitsSince) >= replacementWait
 }
 
-// caughtUp returns the servers that have answered raft lately, and whose logs go as far as this
+// caughtUpServers returns the servers that have answered raft lately, and whose logs go as far as this
 // member's did at least half an election timeout ago: members answer heartbeats several times in that time, and the
 // log of a busy ensemble goes on meanwhile.
-func (m *membership) caughtUp() []raft.ServerID {
+func (m *membership) caughtUpServers() []raft.ServerID {
 	now, ends := time.Now(), m.status.LastIndex()
-	if now.Sub(m.sampledAt) > metFor { // from before this leadership, or before there was anything to do
-		m.logEnds[0], m.logEnds[1], m.sampledAt = ends, ends, now
-	} else if now.Sub(m.sampledAt) >= m.election/2 {
-		m.logEnds[0], m.logEnds[1], m.sampledAt = m.logEnds[1], ends, now
+	if now.Sub(m.sampledAt) > contactLifetime { // from before this leadership, or before there was anything to do
+		m.sampledLogEnds[0], m.sampledLogEnds[1], m.sampledAt = ends, ends, now
+	} else if now.Sub(m.sampledAt) >= m.electionTimeout/2 {
+		m.sampledLogEnds[0], m.sampledLogEnds[1], m.sampledAt = m.sampledLogEnds[1], ends, now
 	}
-	return m.trans.Longest(m.election, m.logEnds[0])
+	return m.transport.Longest(m.electionTimeout, m.sampledLogEnds[0])
 }
 
-// change is the next change of the configuration. waits names what this change, or a later one, waits for; "" if none waits.
-type change struct {
-	what   string
-	change func(ctx context.Context) error // nil: there is none now
-	waits  string
+// configurationChange is the next change of the configuration. waits names what this change, or a later one, waits for; "" if none waits.
+type configurationChange struct {
+	description string
+	apply       func(ctx context.Context) error // nil: there is none now
+	waitingFor  string
 }
 
-// next returns the first possible change, in this order:
+// nextChange returns the first possible change, in this order:
 //
 //  1. A lost disk without a vote leaves.
 //  2. A disk that replies comes in, without a vote.
@@ -242,52 +244,52 @@ type change struct {
 //  5. A member stops voting, or leaves.
 //
 // No voter leaves unless most of the other voters are present.
-func (m *membership) next(s sight) change {
+func (m *membership) nextChange(s leaderView) configurationChange {
 	var waits string
-	for _, kind := range []func(sight) (change, bool){m.clearing, m.addition, m.move, m.promotion, m.departure} {
+	for _, kind := range []func(leaderView) (configurationChange, bool){m.lostDiskRemoval, m.diskAddition, m.addressChange, m.voterPromotion, m.memberDeparture} {
 		next, continues := kind(s)
 		if waits == "" {
-			waits = next.waits
+			waits = next.waitingFor
 		}
-		if next.change != nil || !continues {
-			next.waits = waits
+		if next.apply != nil || !continues {
+			next.waitingFor = waits
 			return next
 		}
 	}
-	return change{waits: waits}
+	return configurationChange{waitingFor: waits}
 }
 
-// clearing removes a server without a vote that does not answer, while its member replies with another disk.
-func (m *membership) clearing(s sight) (next change, continues bool) {
-	for _, h := range s.have {
-		if now := s.disk(h.ID); h.Observer && now != 0 && now != h.Disk && !s.reaches(h) {
-			return m.remove(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.Disk, h.ID), h), true
+// lostDiskRemoval removes a server without a vote that does not answer, while its member replies with another disk.
+func (m *membership) lostDiskRemoval(s leaderView) (next configurationChange, continues bool) {
+	for _, h := range s.configured {
+		if now := s.repliedDisk(h.ID); h.Observer && now != 0 && now != h.Disk && !s.isReached(h) {
+			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d, which had no vote, leaves", h.Disk, h.ID), h), true
 		}
 	}
 	return next, true
 }
 
-// addition adds, without a vote, a disk that replies and that has data of this ensemble or none. A disk that answers raft
+// diskAddition adds, without a vote, a disk that replies and that has data of this ensemble or none. A disk that answers raft
 // keeps its place. Another disk with its member's number waits, and an operator must stop one of the two.
-func (m *membership) addition(s sight) (next change, continues bool) {
-	for _, p := range s.want {
-		p.Disk = s.disk(p.ID)
-		mine := s.of(p.ID)
+func (m *membership) diskAddition(s leaderView) (next configurationChange, continues bool) {
+	for _, p := range s.wanted {
+		p.Disk = s.repliedDisk(p.ID)
+		mine := s.serversOf(p.ID)
 		switch {
 		case p.Disk == 0 || slices.ContainsFunc(mine, func(h wire.Peer) bool { return h.Disk == p.Disk }):
 			continue
-		case slices.ContainsFunc(mine, s.reaches):
-			next.waits = fmt.Sprintf("the disk %v of member %d, which answers, or did a moment ago: the disk %v wants its place", mine[0].Disk, p.ID, p.Disk)
+		case slices.ContainsFunc(mine, s.isReached):
+			next.waitingFor = fmt.Sprintf("the disk %v of member %d, which answers, or did a moment ago: the disk %v wants its place", mine[0].Disk, p.ID, p.Disk)
 			continue
 		}
 		p.Observer = true
-		return m.put(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.Disk), p), true
+		return m.serverUpdate(s, fmt.Sprintf("member %d comes in with the disk %v", p.ID, p.Disk), p), true
 	}
 	return next, true
 }
 
-// occupied returns the other member that has the address of p in a list, or 0.
-func occupied(list []wire.Peer, p wire.Peer) uint32 {
+// addressOwner returns the other member that has the address of p in a list, or 0.
+func addressOwner(list []wire.Peer, p wire.Peer) uint32 {
 	for _, h := range list {
 		if h.Addr == p.Addr && h.ID != p.ID {
 			return h.ID
@@ -296,108 +298,110 @@ func occupied(list []wire.Peer, p wire.Peer) uint32 {
 	return 0
 }
 
-// promotion gives a vote to a server that has the log. If the member has another disk, which votes and does not answer, that
+// voterPromotion gives a vote to a server that has the log. If the member has another disk, which votes and does not answer, that
 // disk leaves first.
-func (m *membership) promotion(s sight) (next change, continues bool) {
+func (m *membership) voterPromotion(s leaderView) (next configurationChange, continues bool) {
 	var ready []wire.Peer
-	for _, h := range s.have {
-		switch p, in := find(s.want, h.ID); {
-		case !in || p.Observer || !h.Observer || s.disk(h.ID) != h.Disk:
-		case !slices.Contains(s.caught, h.ServerID()):
-			next.waits = fmt.Sprintf("member %d, which is catching up", h.ID)
+	for _, h := range s.configured {
+		switch p, in := findPeer(s.wanted, h.ID); {
+		case !in || p.Observer || !h.Observer || s.repliedDisk(h.ID) != h.Disk:
+		case !slices.Contains(s.caughtUp, h.ServerID()):
+			next.waitingFor = fmt.Sprintf("member %d, which is catching up", h.ID)
 		default:
 			ready = append(ready, h)
 		}
 	}
-	if voters := wire.Voters(s.want); !m.list.begun() && len(wire.Voters(s.have)) == 1 && 1+len(ready) <= len(voters)/2 {
-		return next, next.waits == "" // less than a majority of the list's voters is less safe than the only one that there is
+	if voters := wire.Voters(s.wanted); !m.serverList.stateHasList() && len(wire.Voters(s.configured)) == 1 && 1+len(ready) <= len(voters)/2 {
+		return next, next.waitingFor == "" // less than a majority of the list's voters is less safe than the only one that there is
 	}
 	for _, h := range ready {
-		i := slices.IndexFunc(s.have, func(o wire.Peer) bool { return o.ID == h.ID && !o.Observer })
+		i := slices.IndexFunc(s.configured, func(o wire.Peer) bool { return o.ID == h.ID && !o.Observer })
 		switch {
 		case i < 0:
 			h.Observer = false
-			return m.put(s, fmt.Sprintf("member %d votes", h.ID), h), true
-		case s.reaches(s.have[i]):
-		case !s.majority(s.have[i]):
-			next.waits = fmt.Sprintf("a majority without the lost disk of member %d", h.ID)
+			return m.serverUpdate(s, fmt.Sprintf("member %d votes", h.ID), h), true
+		case s.isReached(s.configured[i]):
+		case !s.hasMajorityWithout(s.configured[i]):
+			next.waitingFor = fmt.Sprintf("a majority without the lost disk of member %d", h.ID)
 		default:
-			return m.remove(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.have[i].Disk, h.ID), s.have[i]), true
+			return m.serverRemoval(s, fmt.Sprintf("the lost disk %v of member %d leaves", s.configured[i].Disk, h.ID), s.configured[i]), true
 		}
 	}
-	return next, next.waits == "" // while a new voter is catching up, no voter leaves
+	return next, next.waitingFor == "" // while a new voter is catching up, no voter leaves
 }
 
-// move changes the address of a server. The process at the new address must have replied with the server's disk.
-func (m *membership) move(s sight) (next change, continues bool) {
-	for _, h := range s.have {
-		p, in := find(s.want, h.ID)
+// addressChange changes the address of a server. The process at the new address must have replied with the server's disk.
+func (m *membership) addressChange(s leaderView) (next configurationChange, continues bool) {
+	for _, h := range s.configured {
+		p, in := findPeer(s.wanted, h.ID)
 		switch {
 		case !in || h.Addr == p.Addr && h.Grpc == p.Grpc:
-		case s.disk(h.ID) != h.Disk:
-			if next.waits == "" {
-				next.waits = fmt.Sprintf("member %d at %s, which does not answer there with its disk", p.ID, p.Addr)
+		case s.repliedDisk(h.ID) != h.Disk:
+			if next.waitingFor == "" {
+				next.waitingFor = fmt.Sprintf("member %d at %s, which does not answer there with its disk", p.ID, p.Addr)
 			}
 		default:
 			h.Addr, h.Grpc = p.Addr, p.Grpc
-			return m.put(s, fmt.Sprintf("member %d is at %s", p.ID, p.Addr), h), true
+			return m.serverUpdate(s, fmt.Sprintf("member %d is at %s", p.ID, p.Addr), h), true
 		}
 	}
 	return next, true
 }
 
-// departure makes a member stop voting, or removes it. This member hands leadership over before that.
-func (m *membership) departure(s sight) (next change, continues bool) {
-	for _, h := range s.have {
-		w, stays := find(s.want, h.ID)
+// memberDeparture makes a member stop voting, or removes it. This member hands leadership over before that.
+func (m *membership) memberDeparture(s leaderView) (next configurationChange, continues bool) {
+	for _, h := range s.configured {
+		w, stays := findPeer(s.wanted, h.ID)
 		if stays && (h.Observer || !w.Observer) {
 			continue
 		}
 		switch {
 		case h.Observer:
-		case !s.majority(h):
-			next.waits = fmt.Sprintf("a majority without member %d", h.ID)
+		case !s.hasMajorityWithout(h):
+			next.waitingFor = fmt.Sprintf("a majority without member %d", h.ID)
 			continue
-		case len(wire.Voters(s.have)) <= len(wire.Voters(s.want)) && !m.mayShrink(s, h):
-			next.waits = fmt.Sprintf("a voter in place of member %d", h.ID)
+		case len(wire.Voters(s.configured)) <= len(wire.Voters(s.wanted)) && !m.mayShrinkVoters(s, h):
+			next.waitingFor = fmt.Sprintf("a voter in place of member %d", h.ID)
 			continue
 		}
 		if h.ID == s.self.ID && !h.Observer {
-			return change{what: fmt.Sprintf("member %d hands leadership over before it leaves or stops voting", h.ID), change: func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, transferTries*m.election)
+			return configurationChange{description: fmt.Sprintf("member %d hands leadership over before it leaves or stops voting", h.ID), apply: func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, departureTransferTries*m.electionTimeout)
 				defer cancel()
 				return m.transfer.ToAny(ctx)
 			}}, true
 		}
 		if !stays {
-			return m.remove(s, fmt.Sprintf("member %d leaves", h.ID), h), true
+			return m.serverRemoval(s, fmt.Sprintf("member %d leaves", h.ID), h), true
 		}
-		return change{what: fmt.Sprintf("member %d votes no more", h.ID), change: func(ctx context.Context) error {
-			return await(ctx, func() raft.Future { return m.raft.DemoteVoter(h.ServerID(), s.index, m.election) })
+		return configurationChange{description: fmt.Sprintf("member %d votes no more", h.ID), apply: func(ctx context.Context) error {
+			return awaitFuture(ctx, func() raft.Future { return m.raft.DemoteVoter(h.ServerID(), s.configurationIndex, m.electionTimeout) })
 		}}, true
 	}
 	return next, true
 }
 
-// remove returns the change that removes a server.
-func (m *membership) remove(s sight, what string, p wire.Peer) change {
-	return change{what: what, change: func(ctx context.Context) error {
-		return await(ctx, func() raft.Future { return m.raft.RemoveServer(p.ServerID(), s.index, m.election) })
+// serverRemoval returns the change that removes a server.
+func (m *membership) serverRemoval(s leaderView, what string, p wire.Peer) configurationChange {
+	return configurationChange{description: what, apply: func(ctx context.Context) error {
+		return awaitFuture(ctx, func() raft.Future { return m.raft.RemoveServer(p.ServerID(), s.configurationIndex, m.electionTimeout) })
 	}}
 }
 
-// put returns the change that gives a server in the configuration its role and address.
-func (m *membership) put(s sight, what string, p wire.Peer) change {
-	return change{what: what, change: func(ctx context.Context) error {
+// serverUpdate returns the change that gives a server in the configuration its role and address.
+func (m *membership) serverUpdate(s leaderView, what string, p wire.Peer) configurationChange {
+	return configurationChange{description: what, apply: func(ctx context.Context) error {
 		add := m.raft.AddVoter
 		if p.Observer {
 			add = m.raft.AddNonvoter
 		}
-		return await(ctx, func() raft.Future { return add(p.ServerID(), p.ServerAddress(), s.index, m.election) })
+		return awaitFuture(ctx, func() raft.Future {
+			return add(p.ServerID(), p.ServerAddress(), s.configurationIndex, m.electionTimeout)
+		})
 	}}
 }
 
-func find(peers []wire.Peer, id uint32) (wire.Peer, bool) {
+func findPeer(peers []wire.Peer, id uint32) (wire.Peer, bool) {
 	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == id })
 	if i < 0 {
 		return wire.Peer{}, false
@@ -405,8 +409,8 @@ func find(peers []wire.Peer, id uint32) (wire.Peer, bool) {
 	return peers[i], true
 }
 
-// await makes one change and waits for its outcome.
-func await(ctx context.Context, change func() raft.Future) error {
+// awaitFuture makes one change and waits for its outcome.
+func awaitFuture(ctx context.Context, change func() raft.Future) error {
 	outcome := make(chan error, 1)
 	go func() { outcome <- change().Error() }() // raft ends it with the term, or when it stops
 	select {
@@ -417,14 +421,14 @@ func await(ctx context.Context, change func() raft.Future) error {
 	}
 }
 
-func follows(have, want []wire.Peer, present []uint32) bool {
+func configurationFollows(have, want []wire.Peer, present []uint32) bool {
 	for _, h := range have {
-		if w, stays := find(want, h.ID); !stays || w.Observer && !h.Observer {
+		if w, stays := findPeer(want, h.ID); !stays || w.Observer && !h.Observer {
 			return false
 		}
 	}
 	for _, w := range want {
-		if h, in := find(have, w.ID); (!in || h.Line() != w) && slices.Contains(present, w.ID) {
+		if h, in := findPeer(have, w.ID); (!in || h.Line() != w) && slices.Contains(present, w.ID) {
 			return false
 		}
 	}

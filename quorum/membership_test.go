@@ -45,10 +45,10 @@ func TestVotersLeaveWithoutReplacement(t *testing.T) {
 	} {
 		f := &membership{}
 		if tt.waited {
-			f.leaverWaitsSince = time.Now().Add(-replacementWait)
+			f.leavingVoterWaitsSince = time.Now().Add(-replacementWait)
 		}
-		leaving, _ := find(tt.have, 3)
-		if got := f.mayShrink(sight{have: tt.have, want: tt.want}, leaving); got != tt.may {
+		leaving, _ := findPeer(tt.have, 3)
+		if got := f.mayShrinkVoters(leaderView{configured: tt.have, wanted: tt.want}, leaving); got != tt.may {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.may)
 		}
 	}
@@ -140,19 +140,19 @@ func TestNextChange(t *testing.T) {
 		{"an observer's disk answers, and another one runs", observed, peersOf(1, 2, 3, 0, 4), map[uint32]disk.ID{2: 2, 3: 3, 4: 44}, nil, nil, "", "the disk 0000000000000004 of member 4, which answers, or did a moment ago: the disk 000000000000002c wants its place"},
 		{"one of two voters is lost, and the leader has not noticed yet", with(disks(peersOf(1, 2)), 2, 22), peersOf(1, 2), map[uint32]disk.ID{2: 22}, []uint32{2}, names(disks(peersOf(2)), 2), "the lost disk 0000000000000002 of member 2 leaves", ""},
 	} {
-		f := &membership{list: newServerList(new(Config))}
-		s := sight{self: c.have[0], have: c.have, want: c.want, replies: map[uint32]*proto.HelloReply{}, caught: names(c.have, c.caught...)}
+		f := &membership{serverList: newServerList(new(Config))}
+		s := leaderView{self: c.have[0], configured: c.have, wanted: c.want, replies: map[uint32]*proto.HelloReply{}, caughtUp: names(c.have, c.caught...)}
 		for id, d := range c.replies {
 			s.replies[id] = &proto.HelloReply{Member: id, Disk: uint64(d)}
 		}
 		for _, name := range names(c.have, 1, 2, 3, 4) {
 			if !slices.Contains(c.silent, name) {
-				s.reached = append(s.reached, name)
+				s.reachedServers = append(s.reachedServers, name)
 			}
 		}
-		got := f.next(s)
-		if got.what != c.what || (got.change != nil) != (c.what != "") || got.waits != c.waits {
-			t.Errorf("%s: the next change is %q and waits for %q, want %q and %q", c.name, got.what, got.waits, c.what, c.waits)
+		got := f.nextChange(s)
+		if got.description != c.what || (got.apply != nil) != (c.what != "") || got.waitingFor != c.waits {
+			t.Errorf("%s: the next change is %q and waits for %q, want %q and %q", c.name, got.description, got.waitingFor, c.what, c.waits)
 		}
 	}
 }
@@ -168,8 +168,8 @@ func TestFormerAddressIsLeft(t *testing.T) {
 		want.Store(&e.peers)
 		for id, m := range e.members {
 			m.adjust = func(cfg *Config) {
-				cfg.Configured = func() { configured[id].Add(1) }
-				cfg.Wanted = func() ([]wire.Peer, bool) { return *want.Load(), true }
+				cfg.ConfigurationChanged = func() { configured[id].Add(1) }
+				cfg.WantedServers = func() ([]wire.Peer, bool) { return *want.Load(), true }
 			}
 		}
 		e.begin()
@@ -200,13 +200,13 @@ func TestCatchingUpIsLookedAtSoon(t *testing.T) {
 	voter, newcomer := wire.Peer{ID: 1, Disk: 1, Addr: "a:1"}, wire.Peer{ID: 2, Disk: 2, Addr: "b:1", Observer: true}
 	want := []wire.Peer{voter.Line(), {ID: 2, Addr: "b:1"}}
 	for replies, soon := range map[disk.ID]bool{0: false, 2: true, 3: false} {
-		s := sight{self: voter, have: []wire.Peer{voter, newcomer}, want: want, replies: map[uint32]*proto.HelloReply{2: {Disk: uint64(replies)}}}
-		if s.catchingUp() != soon {
+		s := leaderView{self: voter, configured: []wire.Peer{voter, newcomer}, wanted: want, replies: map[uint32]*proto.HelloReply{2: {Disk: uint64(replies)}}}
+		if s.hasNewVoterCatchingUp() != soon {
 			t.Errorf("member 2 replies with the disk %v: looked at soon %t, want %t", replies, !soon, soon)
 		}
 	}
-	s := sight{self: voter, have: []wire.Peer{voter, newcomer}, want: []wire.Peer{voter.Line(), newcomer.Line()}, replies: map[uint32]*proto.HelloReply{2: {Disk: 2}}}
-	if s.catchingUp() {
+	s := leaderView{self: voter, configured: []wire.Peer{voter, newcomer}, wanted: []wire.Peer{voter.Line(), newcomer.Line()}, replies: map[uint32]*proto.HelloReply{2: {Disk: 2}}}
+	if s.hasNewVoterCatchingUp() {
 		t.Error("an observer is waited for")
 	}
 }
@@ -221,19 +221,19 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, wiped := e.members[lead].node, others(lead)[0]
 		f := n.newMembership(n.status.raft.Load())
-		f.caughtUp()
+		f.caughtUpServers()
 		short := n.status.LastIndex()
-		time.Sleep(metFor) // nothing is to change, or another member leads
+		time.Sleep(contactLifetime) // nothing is to change, or another member leads
 		e.fill(100, 1, 2, 3)
 		e.kill(wiped)
 		e.slowly(wiped, time.Second)
 		e.start(wiped)
-		now := e.members[wiped].node.status.self().ServerID()
-		e.wait("the emptied member to copy a part of the log", func() bool { return slices.Contains(n.trans.Longest(n.election, short), now) })
+		now := e.members[wiped].node.status.selfPeer().ServerID()
+		e.wait("the emptied member to copy a part of the log", func() bool { return slices.Contains(n.transport.Longest(n.electionTimeout, short), now) })
 		if end := e.members[wiped].node.status.LastIndex(); end == n.status.LastIndex() {
 			t.Fatal("it has all of the log: this shows nothing")
 		}
-		if slices.Contains(f.caughtUp(), now) {
+		if slices.Contains(f.caughtUpServers(), now) {
 			t.Errorf("a disk with %d of %d entries has caught up", e.members[wiped].node.status.LastIndex(), n.status.LastIndex())
 		}
 	})

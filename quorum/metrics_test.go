@@ -24,13 +24,13 @@ func TestElectionFigures(t *testing.T) {
 		stands := uint64(0)
 		for _, id := range rest {
 			s := e.members[id].node.metrics.Stats()
-			if s.Elections.Count == 0 || s.Elections.Max > 10*e.members[id].node.election {
+			if s.Elections.Count == 0 || s.Elections.Max > 10*e.members[id].node.electionTimeout {
 				t.Errorf("member %d: elections %+v", id, s.Elections)
 			}
-			if s.ElectionTimes.Count != s.Elections.Count+1 || s.ElectionTimes.Sum < s.Elections.Sum.Seconds() {
-				t.Errorf("member %d: elections since its start %+v, since the reset %+v", id, s.ElectionTimes, s.Elections)
+			if s.ElectionBuckets.Count != s.Elections.Count+1 || s.ElectionBuckets.Sum < s.Elections.Sum.Seconds() {
+				t.Errorf("member %d: elections since its start %+v, since the reset %+v", id, s.ElectionBuckets, s.Elections)
 			}
-			stands += s.Stands
+			stands += s.Candidacies
 		}
 		if stands == 0 {
 			t.Error("a leader was elected without a candidate")
@@ -55,17 +55,17 @@ func TestWriteFigures(t *testing.T) {
 		if err := node.Propose([]byte("b"), nil).Error(); err != nil {
 			t.Fatal(err)
 		}
-		if s := node.metrics.Stats(); s.Writes.Count != 1 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 {
+		if s := node.metrics.Stats(); s.LogWrites.Count != 1 || s.LogWrites.Max != 1500*time.Millisecond || s.SlowLogWrites != 1 {
 			t.Errorf("one write of 1.5 s: %+v", s)
 		}
-		if s := node.metrics.Stats(); s.WriteTimes.Count != before.WriteTimes.Count+1 || s.WriteTimes.Sum != before.WriteTimes.Sum+1.5 ||
-			s.EntrySizes.Count != before.EntrySizes.Count+1 || s.EntrySizes.Sum != before.EntrySizes.Sum+1 {
+		if s := node.metrics.Stats(); s.LogWriteBuckets.Count != before.LogWriteBuckets.Count+1 || s.LogWriteBuckets.Sum != before.LogWriteBuckets.Sum+1.5 ||
+			s.EntrySizeBuckets.Count != before.EntrySizeBuckets.Count+1 || s.EntrySizeBuckets.Sum != before.EntrySizeBuckets.Sum+1 {
 			t.Errorf("one write of 1.5 s: %+v before, %+v behind it", before, s)
 		}
 		for range 20 {
 			e.propose("c", 1)
 		}
-		if s := node.metrics.Stats(); s.Writes.Count < 21 || s.Writes.Max != 1500*time.Millisecond || s.SlowWrites != 1 || s.Snapshots.Count != 0 {
+		if s := node.metrics.Stats(); s.LogWrites.Count < 21 || s.LogWrites.Max != 1500*time.Millisecond || s.SlowLogWrites != 1 || s.Snapshots.Count != 0 {
 			t.Errorf("20 more writes: %+v", s)
 		}
 		time.Sleep(3 * snapshotInterval)

@@ -35,21 +35,21 @@ import (
 )
 
 const (
-	// aloneElection is the election timeout of a member that runs alone: no other member can be
+	// singleMemberElection is the election timeout of a member that runs alone: no other member can be
 	// waiting for it, or be heard by it.
-	aloneElection = 20 * time.Millisecond
+	singleMemberElection = 20 * time.Millisecond
 	// commitTimeout is how long raft waits, up to twice, before it tells followers of a commit that
 	// no further entry follows. A commit notice does that at once, if there is a pipeline.
 	commitTimeout = 50 * time.Millisecond
 	// snapshotInterval is how often, within a factor of two, raft checks whether to take a
 	// snapshot.
 	snapshotInterval = 10 * time.Second
-	// cachedEntries is how many of the log's last entries stay in memory at most, however short they
+	// maxCachedEntries is how many of the log's last entries stay in memory at most, however short they
 	// are; see cachedBytes.
-	cachedEntries = 64
-	// maxLeadership is how many changes of leadership may wait to be read from Leadership. Each
+	maxCachedEntries = 64
+	// maxUnreadLeadershipChanges is how many changes of leadership may wait to be read from Leadership. Each
 	// takes an election, so a reader that is this far behind has stopped. raft waits for it then.
-	maxLeadership = 1024
+	maxUnreadLeadershipChanges = 1024
 	// stopTimeout limits how long the end of raft may take: a goroutine that hangs in a disk never
 	// ends.
 	stopTimeout = 10 * time.Second
@@ -58,30 +58,30 @@ const (
 // Node is one member's raft. Unless its comment says otherwise, a method may be called at any time
 // after Open, by any goroutine.
 type Node struct {
-	cfg      Config
-	logger   *slog.Logger
-	election time.Duration
+	cfg             Config
+	logger          *slog.Logger
+	electionTimeout time.Duration
 
-	disk    *disk.Data
-	fsm     *fsm
-	trans   *wire.Transport
-	metrics *Metrics
+	disk      *disk.Data
+	fsm       *fsm
+	transport *wire.Transport
+	metrics   *Metrics
 
-	status     *Status
-	record     *Record
-	list       *serverList
-	hellos     *hellos
-	reach      *Reachability
-	transfer   *Transfer
-	detector   *failureDetector
-	snapshots  *Snapshotter
-	proposer   *proposer
-	failure    *failure
-	started    atomic.Bool
-	ready      chan struct{}
-	leadership chan bool
+	status            *Status
+	record            *Record
+	serverList        *serverList
+	hellos            *hellos
+	reachability      *Reachability
+	transfer          *Transfer
+	failureDetector   *failureDetector
+	snapshotter       *Snapshotter
+	proposer          *proposer
+	failure           *memberFailure
+	started           atomic.Bool
+	raftStarted       chan struct{}
+	leadershipChanges chan bool
 
-	stopped chan struct{} // closed when Run is over
+	runEnded chan struct{} // closed when Run is over
 }
 
 // Open checks the configuration, locks the directory, checks which member it belongs to and opens the
@@ -93,111 +93,111 @@ func Open(cfg Config) (*Node, error) {
 	cfg.SnapshotEvery = cmp.Or(cfg.SnapshotEvery, DefaultSnapshotEvery)
 	cfg.SnapshotBytes = cmp.Or(cfg.SnapshotBytes, DefaultSnapshotBytes)
 	cfg.TrailingBytes = cmp.Or(cfg.TrailingBytes, DefaultTrailingBytes)
-	if cfg.Configured == nil {
-		cfg.Configured = func() {}
+	if cfg.ConfigurationChanged == nil {
+		cfg.ConfigurationChanged = func() {}
 	}
-	if cfg.Died == nil {
-		cfg.Died = func(uint32) {}
+	if cfg.LeaderDied == nil {
+		cfg.LeaderDied = func(uint32) {}
 	}
-	if cfg.Book == nil {
-		cfg.Book = wire.NewBook(cfg.Self, cfg.Peers)
+	if cfg.AddressBook == nil {
+		cfg.AddressBook = wire.NewBook(cfg.MemberID, cfg.Peers)
 	}
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum")
 	n := &Node{
-		cfg:        cfg,
-		logger:     logger,
-		status:     &Status{book: cfg.Book, peers: cfg.Peers},
-		list:       newServerList(&cfg),
-		failure:    newFailure(logger, cfg.Ask != nil),
-		election:   cfg.Heartbeat,
-		ready:      make(chan struct{}),
-		leadership: make(chan bool, maxLeadership),
-		stopped:    make(chan struct{}),
+		cfg:               cfg,
+		logger:            logger,
+		status:            &Status{addressBook: cfg.AddressBook, configuredPeers: cfg.Peers},
+		serverList:        newServerList(&cfg),
+		failure:           newFailure(logger, cfg.SendHello != nil),
+		electionTimeout:   cfg.HeartbeatTimeout,
+		raftStarted:       make(chan struct{}),
+		leadershipChanges: make(chan bool, maxUnreadLeadershipChanges),
+		runEnded:          make(chan struct{}),
 	}
-	n.proposer = newProposer(n.status, n.election, n.failure.set)
-	if err := n.open(); err != nil {
-		return nil, disk.Explain(err, cfg.Ask != nil)
+	n.proposer = newProposer(n.status, n.electionTimeout, n.failure.end)
+	if err := n.openData(); err != nil {
+		return nil, disk.Explain(err, cfg.SendHello != nil)
 	}
 	return n, nil
 }
 
-func (n *Node) open() (err error) {
-	running := func() bool { return n.trans != nil && n.trans.Running() } // not while the data are opened
+func (n *Node) openData() (err error) {
+	running := func() bool { return n.transport != nil && n.transport.Running() } // not while the data are opened
 	n.disk, err = disk.Open(disk.Config{
-		Member: n.cfg.Self, Servers: wire.Canonical(n.cfg.Peers),
-		Dir: n.cfg.Dir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, Running: running, Leads: n.status.Leading, Fail: n.failure.set,
+		MemberID: n.cfg.MemberID, ServerList: wire.Canonical(n.cfg.Peers),
+		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, LogKind: n.cfg.LogKind, SegmentBytes: n.cfg.SegmentBytes, Stores: n.cfg.Stores,
+		StallLimit: n.cfg.StallLimit, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.end,
 		Logger: n.logger, RaftLog: newRaftLog(n.logger),
 	})
 	if err != nil {
 		return err
 	}
-	n.metrics = &Metrics{disk: n.disk}
+	n.metrics = &Metrics{diskData: n.disk}
 	n.fsm = &fsm{
-		machine: n.cfg.Machine, fail: n.failure.set, running: running, timed: n.disk.Timed, refused: n.disk.Refused, metrics: n.metrics,
-		await:   n.disk.Await,
-		commits: func() { n.trans.Committed(n.proposer.awaited()) },
-		configured: func() {
-			n.trans.Configured()
-			n.cfg.Configured()
+		stateMachine: n.cfg.StateMachine, endMember: n.failure.end, raftRunning: running, runTimed: n.disk.RunTimed, onSnapshotRejected: n.disk.SnapshotRejected, metrics: n.metrics,
+		awaitDurable: n.disk.AwaitDurable,
+		onCommit:     func() { n.transport.Committed(n.proposer.membersAwaitingCommit()) },
+		onConfiguration: func() {
+			n.transport.Configured()
+			n.cfg.ConfigurationChanged()
 		},
 	}
 	n.status.disk, n.status.fsm = n.disk, n.fsm
-	n.snapshots = &Snapshotter{status: n.status, fsm: n.fsm, disk: n.disk, onFiles: n.cfg.Dir != "", failure: n.failure, stopped: n.stopped}
-	n.record = &Record{disk: n.disk, book: n.cfg.Book}
-	if err := n.read(); err != nil {
+	n.snapshotter = &Snapshotter{status: n.status, fsm: n.fsm, disk: n.disk, storesAreFiles: n.cfg.DataDir != "", failure: n.failure, runEnded: n.runEnded}
+	n.record = &Record{disk: n.disk, addressBook: n.cfg.AddressBook}
+	if err := n.readStoredState(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
-	n.transfer = &Transfer{status: n.status, list: n.list, election: n.election, stopped: n.stopped}
-	n.detector = &failureDetector{
-		status: n.status, list: n.list, election: n.election, mayStand: n.mayStand, mayTake: n.transfer.mayTake,
-		died: n.cfg.Died, logger: n.logger, losses: make(chan loss, 1),
+	n.transfer = &Transfer{status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout, runEnded: n.runEnded}
+	n.failureDetector = &failureDetector{
+		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout, mayStand: n.mayStand, mayAcceptLeadership: n.transfer.mayAcceptLeadership,
+		leaderDied: n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
 	}
-	n.trans = n.newTransport() // Run starts and closes it
-	n.transfer.trans, n.detector.trans = n.trans, n.trans
+	n.transport = n.newTransport() // Run starts and closes it
+	n.transfer.transport, n.failureDetector.transport = n.transport, n.transport
 	n.hellos = newHellos(&n.cfg, n.disk.HasData, n.logger)
-	n.reach = &Reachability{status: n.status, trans: n.trans, list: n.list, hellos: n.hellos, election: n.election, logger: n.logger}
+	n.reachability = &Reachability{status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos, electionTimeout: n.electionTimeout, logger: n.logger}
 	return nil
 }
 
-// read reads this member's stored state, and checks it against the configuration.
-func (n *Node) read() error {
-	if err := n.disk.Repair(n.cfg.Machine.Verify); err != nil {
+// readStoredState reads this member's stored state, and checks it against the configuration.
+func (n *Node) readStoredState() error {
+	if err := n.disk.Repair(n.cfg.StateMachine.Verify); err != nil {
 		return err
 	}
-	if err := errors.Join(n.checkSnapshot(), n.record.read(n.alone())); err != nil {
+	if err := errors.Join(n.checkNewestSnapshot(), n.record.readStored(n.runsAlone())); err != nil {
 		return err
 	}
-	n.cfg.Book.SetDisk(n.disk.ID()) // last: now this member may say hello
+	n.cfg.AddressBook.SetDisk(n.disk.ID()) // last: now this member may say hello
 	return nil
 }
 
 // Close releases the stores and the directory of a Node that is not running. Run calls it.
 func (n *Node) Close() error { return n.disk.Close() }
 
-// Stalled returns why this member must not lead or serve at the moment: an operation of a store or
+// StallError returns why this member must not lead or serve at the moment: an operation of a store or
 // of the state machine has taken longer than Config.StallLimit. It returns nil if none has. While
 // it is not nil, this member's raft sends nothing as a leader and is no candidate, so that another
 // member takes over.
-func (n *Node) Stalled() error { return n.disk.Stalled() }
+func (n *Node) StallError() error { return n.disk.StallError() }
 
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
-		Stream: n.cfg.Stream, Election: n.election, Logger: n.logger,
-		Raft: n.status.raft.Load, Fail: n.failure.set, Durable: n.disk.Durable, Stored: n.storedTerm, Spool: n.disk.NewSpool, Inspect: n.inspect,
+		Stream: n.cfg.StreamLayer, Election: n.electionTimeout, Logger: n.logger,
+		Raft: n.status.raft.Load, Fail: n.failure.end, Durable: n.disk.LimitToDurable, Stored: n.storedTerm, Spool: n.disk.NewSpool, Inspect: n.verifyReceivedSnapshot,
 		Refused: func(req *raft.InstallSnapshotRequest, err error) {
 			n.logger.Error("a received snapshot is refused; this member's state is unchanged", "from", string(req.ID), "index", req.LastLogIndex, "reason", err)
 		},
 		Installed: func(term uint64) {
-			n.fsm.term.Store(max(n.fsm.term.Load(), term))
-			n.cfg.Configured()
+			n.fsm.appliedTerm.Store(max(n.fsm.appliedTerm.Load(), term))
+			n.cfg.ConfigurationChanged()
 		},
-		Self:     n.status.self(),
+		Self:     n.status.selfPeer(),
 		MayStand: n.mayStand,
-		MayTake:  n.transfer.mayTake,
-		Lost:     n.detector.connectionsEnded,
+		MayTake:  n.transfer.mayAcceptLeadership,
+		Lost:     n.failureDetector.noteConnectionsEnded,
 		Declined: n.transfer.noteRejection,
-		Stalled:  n.silent, Leads: n.transfer.leadsIn,
+		Stalled:  n.mayLead, Leads: n.transfer.isStableLeaderIn,
 	})
 }
 
@@ -212,22 +212,22 @@ func (n *Node) storedTerm(index uint64) (term uint64, ok bool) {
 
 // mayStand returns nil if this member may be a candidate, or why not.
 func (n *Node) mayStand() error {
-	if !n.status.votes() {
-		return errNoVote
+	if !n.status.isVoter() {
+		return errNotVoter
 	}
-	return n.silent()
+	return n.mayLead()
 }
 
-// silent returns why this member must not lead or send anything as a leader, or nil if it may.
-func (n *Node) silent() error {
-	if n.record.Damage() != "" {
+// mayLead returns why this member must not lead or send anything as a leader, or nil if it may.
+func (n *Node) mayLead() error {
+	if n.record.DamageReason() != "" {
 		return errDamagedState
 	}
-	return n.Stalled()
+	return n.StallError()
 }
 
-// errNoVote is the reason why a member without a vote is no candidate.
-var errNoVote = errors.New("quorum: this member has no vote, and takes part in no election")
+// errNotVoter is the reason why a member without a vote is no candidate.
+var errNotVoter = errors.New("quorum: this member has no vote, and takes part in no election")
 
 // Status reads the state of raft.
 func (n *Node) Status() *Status { return n.status }
@@ -236,13 +236,13 @@ func (n *Node) Status() *Status { return n.status }
 func (n *Node) Record() *Record { return n.record }
 
 // Reachability returns which members can be reached.
-func (n *Node) Reachability() *Reachability { return n.reach }
+func (n *Node) Reachability() *Reachability { return n.reachability }
 
 // Transfer returns what gives leadership to another member.
 func (n *Node) Transfer() *Transfer { return n.transfer }
 
 // Snapshots returns what takes snapshots on demand.
-func (n *Node) Snapshots() *Snapshotter { return n.snapshots }
+func (n *Node) Snapshots() *Snapshotter { return n.snapshotter }
 
 // Metrics returns what this node counts.
 func (n *Node) Metrics() *Metrics { return n.metrics }
@@ -250,45 +250,45 @@ func (n *Node) Metrics() *Metrics { return n.metrics }
 // DiskUsage returns how many bytes the files of the log take, and how many all other files of this
 // member take. Both are 0 if the stores are not files. It reads the directories, which hold only a few
 // files.
-func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.Usage() }
+func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.UsedSpace() }
 
 // DiskFree returns how many bytes can still be written where the data are, and where the log is. Both are
 // 0 if the stores are not files. It hangs as long as the disk does.
-func (n *Node) DiskFree() (data, log int64, err error) { return n.disk.Free() }
+func (n *Node) DiskFree() (data, log int64, err error) { return n.disk.FreeSpace() }
 
-// WantedChanged reports that Config.Wanted returns another list. It does not block.
-func (n *Node) WantedChanged() { n.list.notify() }
+// WantedServersChanged reports that Config.Wanted returns another list. It does not block.
+func (n *Node) WantedServersChanged() { n.serverList.notifyChanged() }
 
-// Follows reports whether the configuration that is committed, as far as this member knows, is what the server
+// FollowsServerList reports whether the configuration that is committed, as far as this member knows, is what the server
 // list wants. Of the servers to add, to make voters or to move, only those in present count.
-func (n *Node) Follows(present []uint32) bool {
-	return n.status.configurationCommitted() && follows(n.status.Configuration(), n.list.servers(), present)
+func (n *Node) FollowsServerList(present []uint32) bool {
+	return n.status.configurationCommitted() && configurationFollows(n.status.ConfiguredMembers(), n.serverList.wantedServers(), present)
 }
 
-// NoteRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
+// ReportRival logs that the leader, which is member from, knows another process with this member's number: once, as long as that
 // does not change. rival is "" if the member knows none.
-func (n *Node) NoteRival(from uint32, rival string) { n.hellos.noteRival(from, rival) }
+func (n *Node) ReportRival(from uint32, rival string) { n.hellos.noteRival(from, rival) }
 
 // Ready returns a channel that is closed when raft runs.
-func (n *Node) Ready() <-chan struct{} { return n.ready }
+func (n *Node) Ready() <-chan struct{} { return n.raftStarted }
 
-// Leadership returns a channel with every gain (true) and loss (false) of leadership, in order and
+// LeadershipChanges returns a channel with every gain (true) and loss (false) of leadership, in order and
 // without omissions. The caller must keep reading it: raft waits if 1,024 changes are unread. It is
 // closed when Run returns, unless raft hangs in a disk.
-func (n *Node) Leadership() <-chan bool { return n.leadership }
+func (n *Node) LeadershipChanges() <-chan bool { return n.leadershipChanges }
 
 // HasData reports whether this member has a snapshot or a log entry.
 func (n *Node) HasData() bool { return n.disk.HasData() }
 
-// Disk returns the id of this member's disk.
-func (n *Node) Disk() disk.ID { return n.disk.ID() }
+// DiskID returns the id of this member's disk.
+func (n *Node) DiskID() disk.ID { return n.disk.ID() }
 
 // Joining reports whether this member is coming into an ensemble: it began without data, and has not yet all that its leader
 // had in this term; or its disk is not in raft's configuration; or it has data, and raft does not run yet. It has no vote then,
 // and must answer no proof round. An observer that has come in is not joining, and neither is a member that waits for its vote.
 func (n *Node) Joining() bool {
 	if n.record.copying.Load() {
-		return !n.status.hasJoined()
+		return !n.status.hasCaughtUp()
 	}
-	return n.HasData() && !n.status.configured()
+	return n.HasData() && !n.status.isConfigured()
 }

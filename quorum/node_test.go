@@ -60,7 +60,7 @@ func TestSingle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
-		e.members[1].adjust = func(c *Config) { c.Ask = nil }
+		e.members[1].adjust = func(c *Config) { c.SendHello = nil }
 		e.start(1)
 		e.propose("a", 1)
 		e.applied([]string{"a"}, 1)
@@ -82,7 +82,7 @@ func TestHandOver(t *testing.T) {
 		rest := others(old)
 		begin := time.Now()
 		e.leader(rest...)
-		if took := time.Since(begin); took >= refusalPause {
+		if took := time.Since(begin); took >= dialPause {
 			t.Errorf("a leader %v after the stop: not handed over", took)
 		}
 	})
@@ -100,9 +100,9 @@ func TestHandOverTo(t *testing.T) {
 			old := e.leader(1, 2, 3)
 			heir := others(old)[0]
 			node := e.members[old].node
-			e.wait("both others to be reached", func() bool { return slices.Equal(node.reach.Reached(tick), others(old)) })
+			e.wait("both others to be reached", func() bool { return slices.Equal(node.reachability.ReachedVoters(tick), others(old)) })
 			ctx, cancel := context.WithTimeout(t.Context(), tick)
-			if err := node.transfer.To(ctx, heir); err != nil {
+			if err := node.transfer.ToMember(ctx, heir); err != nil {
 				t.Errorf("hand over from %d to %d: %v", old, heir, err)
 			}
 			cancel()
@@ -114,10 +114,10 @@ func TestHandOverTo(t *testing.T) {
 		node, gone := e.members[leader].node, others(leader)[0]
 		e.kill(gone)
 		time.Sleep(2 * tick)
-		if got := node.reach.Reached(tick); !slices.Equal(got, others(leader)[1:]) {
+		if got := node.reachability.ReachedVoters(tick); !slices.Equal(got, others(leader)[1:]) {
 			t.Errorf("reached %v, without member %d that is down", got, gone)
 		}
-		if err := node.transfer.To(t.Context(), 9); err == nil {
+		if err := node.transfer.ToMember(t.Context(), 9); err == nil {
 			t.Error("handed over to 9, which is no member")
 		}
 	})
@@ -141,12 +141,12 @@ func TestHandOverByTurns(t *testing.T) {
 					e.begin()
 					lead := e.leader(1, 2, 3)
 					n, able := e.members[lead].node, others(lead)[1-i]
-					e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
+					e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.ReachedVoters(n.electionTimeout), others(lead)) })
 					unable(e.members[others(lead)[i]].node)
 					begin := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					if err := n.transfer.ToAny(ctx); err != nil || time.Since(begin) > n.election {
+					if err := n.transfer.ToAny(ctx); err != nil || time.Since(begin) > n.electionTimeout {
 						t.Errorf("handed over in %v: %v", time.Since(begin), err)
 					}
 					if got := e.leader(lead, able); got != able {
@@ -167,13 +167,13 @@ func TestNoHeirOutOfReach(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, gone, there := e.members[lead].node, others(lead)[0], others(lead)[1]
 		tried := map[uint32]int{there: 1}
-		e.wait("both logs to be as long", func() bool { return len(n.trans.Longest(n.election, n.status.LastIndex())) == 2 })
-		if heir, err := n.transfer.target(tried, n.status.LastIndex()); err != nil || heir.ID != gone {
+		e.wait("both logs to be as long", func() bool { return len(n.transport.Longest(n.electionTimeout, n.status.LastIndex())) == 2 })
+		if heir, err := n.transfer.nextTarget(tried, n.status.LastIndex()); err != nil || heir.ID != gone {
 			t.Errorf("while both are reached: %d, %v; want %d", heir.ID, err, gone)
 		}
 		e.net.partition(lead, gone)
-		time.Sleep(2 * n.election)
-		if heir, err := n.transfer.target(tried, n.status.LastIndex()); err != nil || heir.ID != there {
+		time.Sleep(2 * n.electionTimeout)
+		if heir, err := n.transfer.nextTarget(tried, n.status.LastIndex()); err != nil || heir.ID != there {
 			t.Errorf("when member %d is out of reach: %d, %v; want %d", gone, heir.ID, err, there)
 		}
 	})
@@ -186,17 +186,17 @@ func TestHeirByTurns(t *testing.T) {
 		e.begin()
 		lead := e.leader(1, 2, 3)
 		n := e.members[lead].node
-		e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.ReachedVoters(n.electionTimeout), others(lead)) })
 		for i, tried := range others(lead) {
-			if heir, err := n.transfer.target(map[uint32]int{tried: 1}, 0); err != nil || heir.ID != others(lead)[1-i] {
+			if heir, err := n.transfer.nextTarget(map[uint32]int{tried: 1}, 0); err != nil || heir.ID != others(lead)[1-i] {
 				t.Errorf("after member %d comes %d: %v", tried, heir.ID, err)
 			}
 		}
 		for _, id := range others(lead) {
 			e.net.partition(lead, id)
 		}
-		time.Sleep(n.election + time.Millisecond)
-		if heir, err := n.transfer.target(nil, 0); !errors.Is(err, errNoTarget) {
+		time.Sleep(n.electionTimeout + time.Millisecond)
+		if heir, err := n.transfer.nextTarget(nil, 0); !errors.Is(err, errNoTransferTarget) {
 			t.Errorf("heir %d, whom nobody reaches: %v", heir.ID, err)
 		}
 	})
@@ -213,7 +213,7 @@ func TestHandOverToNobody(t *testing.T) {
 		for _, id := range others(lead) {
 			e.members[id].node.transfer.Decline()
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*n.election)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*n.electionTimeout)
 		defer cancel()
 		done := make(chan error, 1)
 		go func() { done <- n.transfer.ToAny(ctx) }()
@@ -222,13 +222,13 @@ func TestHandOverToNobody(t *testing.T) {
 			if n.Propose([]byte("b"), nil).Error() == nil {
 				taken++
 			}
-			time.Sleep(n.election)
+			time.Sleep(n.electionTimeout)
 		}
 		if err := <-done; err == nil || !strings.Contains(err.Error(), "takes no leadership from others") || ctx.Err() == nil {
 			t.Errorf("handed over to members that decline: %v", err)
 		}
-		if taken < 18 || !n.status.Leading() {
-			t.Errorf("%d of 20 entries taken, leads: %t", taken, n.status.Leading())
+		if taken < 18 || !n.status.IsLeader() {
+			t.Errorf("%d of 20 entries taken, leads: %t", taken, n.status.IsLeader())
 		}
 	})
 }
@@ -242,15 +242,15 @@ func TestRefusalOfAnotherMember(t *testing.T) {
 		n, to, other := e.members[lead].node, others(lead)[0], others(lead)[1]
 		e.net.partition(lead, to) // the hand-over waits
 		done := make(chan error, 1)
-		go func() { done <- n.transfer.To(t.Context(), to) }()
+		go func() { done <- n.transfer.ToMember(t.Context(), to) }()
 		synctest.Wait()
-		n.transfer.rejected.Store(&rejection{other, errDeclining})
+		n.transfer.lastRejection.Store(&leadershipRejection{other, errDeclining})
 		time.Sleep(2 * transferPoll)
 		synctest.Wait()
 		if len(done) != 0 {
 			t.Fatalf("the refusal of member %d ends the hand-over to %d: %v", other, to, <-done)
 		}
-		n.transfer.rejected.Store(&rejection{to, errDeclining})
+		n.transfer.lastRejection.Store(&leadershipRejection{to, errDeclining})
 		time.Sleep(2 * transferPoll)
 		synctest.Wait()
 		if len(done) != 1 {
@@ -264,13 +264,13 @@ func TestRefusalOfAnotherMember(t *testing.T) {
 
 // slowReader takes its time to read a snapshot.
 type slowReader struct {
-	Machine
+	StateMachine
 	takes time.Duration
 }
 
-func (s slowReader) Verify(r io.Reader) (disk.Contents, error) {
+func (s slowReader) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	time.Sleep(s.takes) // in the bubble of its test
-	return s.Machine.Verify(r)
+	return s.StateMachine.Verify(r)
 }
 
 // A member that is being sent a snapshot answers raft, and is not tried before it has caught up: raft would
@@ -286,10 +286,10 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 		other := others(late)[0] + others(late)[1] - lead
 		n := e.members[lead].node
 		const busy = 2 * time.Second // raft's leader sends it again after three
-		e.members[late].adjust = func(c *Config) { c.Machine = slowReader{c.Machine, busy} }
+		e.members[late].adjust = func(c *Config) { c.StateMachine = slowReader{c.StateMachine, busy} }
 		e.start(late)
 		e.members[other].node.transfer.Decline()
-		e.wait("both others to be reached", func() bool { return slices.Equal(n.reach.Reached(n.election), others(lead)) })
+		e.wait("both others to be reached", func() bool { return slices.Equal(n.reachability.ReachedVoters(n.electionTimeout), others(lead)) })
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*busy)
 		defer cancel()
@@ -300,10 +300,10 @@ func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 			if n.Propose([]byte("b"), nil).Error() == nil {
 				taken++
 			}
-			time.Sleep(n.election / 4)
+			time.Sleep(n.electionTimeout / 4)
 		}
-		if taken < rounds*9/10 || !n.status.Leading() {
-			t.Errorf("%d of %d entries taken during the snapshot, leads: %t", taken, rounds, n.status.Leading())
+		if taken < rounds*9/10 || !n.status.IsLeader() {
+			t.Errorf("%d of %d entries taken during the snapshot, leads: %t", taken, rounds, n.status.IsLeader())
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -328,7 +328,7 @@ func TestLeadershipLosesNothing(t *testing.T) {
 			gains[id]++
 			e.wait("hand-over", func() bool {
 				e.handOver(id)
-				return !e.members[id].node.status.Leading()
+				return !e.members[id].node.status.IsLeader()
 			})
 		}
 		last := e.leader(1, 2, 3)
@@ -338,7 +338,7 @@ func TestLeadershipLosesNothing(t *testing.T) {
 			node := e.members[id].node
 			e.stop(id)
 			want := true
-			for got := range node.Leadership() {
+			for got := range node.LeadershipChanges() {
 				if got != want {
 					t.Errorf("member %d: told %t twice", id, got)
 				}
@@ -377,7 +377,7 @@ func TestMachineErrorStops(t *testing.T) {
 			t.Errorf("Run: %v, want the machine's error", err)
 		}
 		// raft has ended, and would have forgotten another entry that it was about to pass on, or would have passed it on.
-		if got := n.fsm.ApplyBatch([]*raft.Log{{Index: last + 1, Term: 1, Data: []byte("c")}}); len(got) != 1 || got[0] != any(errMachineStopped) {
+		if got := n.fsm.ApplyBatch([]*raft.Log{{Index: last + 1, Term: 1, Data: []byte("c")}}); len(got) != 1 || got[0] != any(errStateMachineFailed) {
 			t.Errorf("the entry after it was answered with %v", got)
 		}
 		if err := n.Propose([]byte("d"), nil).Error(); !errors.Is(err, ErrNotRunning) {
@@ -479,7 +479,7 @@ func TestTermErrorStops(t *testing.T) {
 
 func (e *ensemble) leaderNow() uint32 {
 	for id, m := range e.members {
-		if m.node != nil && m.node.status.Leading() {
+		if m.node != nil && m.node.status.IsLeader() {
 			return id
 		}
 	}
@@ -494,17 +494,17 @@ func TestRefusingLeaderStops(t *testing.T) {
 		e.start(1)
 		e.propose("a", 1)
 		n := e.members[1].node
-		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
-		time.Sleep(3 * n.election)
-		n.proposer.watchRefusals(nil) // it took one meanwhile
-		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
-		time.Sleep(n.election)
-		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
-		if err := n.failure.err(); err != nil {
+		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
+		time.Sleep(3 * n.electionTimeout)
+		n.proposer.detectStuckTransfer(nil) // it took one meanwhile
+		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
+		time.Sleep(n.electionTimeout)
+		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
+		if err := n.failure.endError(); err != nil {
 			t.Fatalf("ended after one election timeout: %v", err)
 		}
-		time.Sleep(n.election + time.Millisecond)
-		n.proposer.watchRefusals(raft.ErrLeadershipTransferInProgress)
+		time.Sleep(n.electionTimeout + time.Millisecond)
+		n.proposer.detectStuckTransfer(raft.ErrLeadershipTransferInProgress)
 		if err := e.ended(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
 			t.Errorf("Run: %v", err)
 		}
@@ -520,7 +520,7 @@ func TestProposeOutsideRun(t *testing.T) {
 		if err := n.Propose(nil, nil).Error(); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("before raft runs: %v", err)
 		}
-		if n.status.Term() != 0 || n.status.LastIndex() != 0 || n.status.CommitIndex() != 0 || n.status.LeaderID() != 0 || n.status.Leading() || n.HasData() {
+		if n.status.Term() != 0 || n.status.LastIndex() != 0 || n.status.CommitIndex() != 0 || n.status.LeaderID() != 0 || n.status.IsLeader() || n.HasData() {
 			t.Error("a member that has not begun knows something")
 		}
 		e.stop(1)
@@ -536,7 +536,7 @@ func TestProposeOutsideRun(t *testing.T) {
 // An entry that no log would take does not reach another member.
 func TestProposeTooLong(t *testing.T) {
 	t.Parallel()
-	if p := newProposer(new(Status), time.Second, nil).propose(make([]byte, disk.MaxEntry+1), nil); !errors.Is(p.Error(), disk.ErrTooLong) {
+	if p := newProposer(new(Status), time.Second, nil).propose(make([]byte, disk.MaxEntryBytes+1), nil); !errors.Is(p.Error(), disk.ErrEntryTooLong) {
 		t.Errorf("Propose: %v", p.Error())
 	}
 }
@@ -549,8 +549,8 @@ func TestRunEndsProposals(t *testing.T) {
 		e := newEnsemble(t, 1)
 		var m *stallMachine
 		e.members[1].adjust = func(c *Config) {
-			m = &stallMachine{Machine: c.Machine}
-			c.Machine = m
+			m = &stallMachine{StateMachine: c.StateMachine}
+			c.StateMachine = m
 		}
 		e.start(1)
 		e.propose("a", 1)
@@ -558,12 +558,12 @@ func TestRunEndsProposals(t *testing.T) {
 		m.until.Store(time.Now().Add(time.Minute).UnixNano())
 		p := n.Propose([]byte("hangs"), nil)
 		synctest.Wait() // the machine hangs; an entry that raft has not passed to it would never get an outcome
-		n.failure.set(errKilled)
+		n.failure.end(errKilled)
 		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, ErrNotEnded) {
 			t.Errorf("Run: %v, want it killed while raft hangs", err)
 		}
 		time.Sleep(2 * time.Minute) // the machine has woken
-		for i, p := range []*Proposed{p, n.Propose([]byte("late"), nil)} {
+		for i, p := range []*Proposal{p, n.Propose([]byte("late"), nil)} {
 			select {
 			case <-p.Done():
 			default:
@@ -573,6 +573,6 @@ func TestRunEndsProposals(t *testing.T) {
 				t.Errorf("entry %d: %v, index %d", i, err, p.Index())
 			}
 		}
-		n.proposer.entries.Wait()
+		n.proposer.pendingCount.Wait()
 	})
 }

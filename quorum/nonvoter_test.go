@@ -28,11 +28,11 @@ func TestNonvoterGetsNothingOfADeposedLeader(t *testing.T) {
 		}
 		lost := e.members[1].node.Propose([]byte("lost"), nil)
 		second := e.members[2].node
-		if err := second.trans.Stand(time.Second); err != nil {
+		if err := second.transport.Stand(time.Second); err != nil {
 			t.Fatal(err)
 		}
-		e.wait("member 2 to lead", second.status.Leading)
-		if !e.members[1].node.status.Leading() {
+		e.wait("member 2 to lead", second.status.IsLeader)
+		if !e.members[1].node.status.IsLeader() {
 			t.Fatal("member 1 leads no more: this shows nothing")
 		}
 		won := second.Propose([]byte("won"), nil)
@@ -48,7 +48,7 @@ func TestNonvoterGetsNothingOfADeposedLeader(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if got := e.members[4].machine.commands(); slices.Contains(got, "lost") {
-			t.Errorf("the server without a vote has applied %q, and the others %q", got, second.fsm.machine.(*machine).commands())
+			t.Errorf("the server without a vote has applied %q, and the others %q", got, second.fsm.stateMachine.(*machine).commands())
 		}
 		e.net.heal()
 		e.wait("member 4 to apply", func() bool { return slices.Equal(e.members[4].machine.commands(), e.members[2].machine.commands()) })

@@ -23,15 +23,15 @@ func (e *ensemble) plant(id uint32, command string) {
 	if m.dir == "" {
 		m.dir = filepath.Join(e.t.TempDir(), "data")
 	}
-	if err := Plant(e.planting(id, command)); err != nil {
+	if err := Seed(e.planting(id, command)); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
-func (e *ensemble) planting(id uint32, command string) Planting {
-	return Planting{
-		Dir: e.members[id].dir, LogKind: e.kind, Self: id, Peers: e.peers, Machine: &machine{}, SegmentBytes: testSegment,
-		Index: plantedIndex, Term: plantedTerm, State: stateOf(&machine{Index: plantedIndex, Commands: []string{command}}),
+func (e *ensemble) planting(id uint32, command string) SeedConfig {
+	return SeedConfig{
+		DataDir: e.members[id].dir, LogKind: e.kind, MemberID: id, Peers: e.peers, StateMachine: &machine{}, SegmentBytes: testSegment,
+		Index: plantedIndex, Term: plantedTerm, WriteState: stateOf(&machine{Index: plantedIndex, Commands: []string{command}}),
 	}
 }
 
@@ -49,7 +49,7 @@ func plantOne(t *testing.T, kind disk.LogKind) {
 		e.kind = kind
 		e.plant(2, "old")
 		e.start(1, 2, 3)
-		e.wait("all to vote", func() bool { return len(e.members[2].node.status.Voters()) == 3 })
+		e.wait("all to vote", func() bool { return len(e.members[2].node.status.VoterIDs()) == 3 })
 		e.propose("new", 1, 2, 3)
 		e.applied([]string{"old", "new"}, 1, 2, 3)
 		if term := e.members[2].node.status.Term(); term <= plantedTerm {
@@ -67,7 +67,7 @@ func TestPlantedTwice(t *testing.T) {
 		e.start(1, 2, 3)
 		time.Sleep(time.Minute)
 		for id, m := range e.members {
-			if voters := m.node.status.Voters(); len(voters) > 1 || id == 3 && (len(voters) != 0 || m.node.HasData()) {
+			if voters := m.node.status.VoterIDs(); len(voters) > 1 || id == 3 && (len(voters) != 0 || m.node.HasData()) {
 				t.Errorf("member %d has the voters %v", id, voters)
 			}
 		}
@@ -75,7 +75,7 @@ func TestPlantedTwice(t *testing.T) {
 		e.members[2].dir = ""
 		e.members[2].stores = memStores()
 		e.start(2)
-		e.wait("all to vote", func() bool { return len(e.members[1].node.status.Voters()) == 3 })
+		e.wait("all to vote", func() bool { return len(e.members[1].node.status.VoterIDs()) == 3 })
 	})
 }
 
@@ -83,21 +83,21 @@ func TestPlantedTwice(t *testing.T) {
 func TestPlantRefuses(t *testing.T) {
 	tests := []struct {
 		name  string
-		spoil func(*Planting)
+		spoil func(*SeedConfig)
 		want  string
 	}{
-		{"index", func(p *Planting) { p.Index = disk.BootstrapIndex }, "index 1 of a planting is not above 1"},
-		{"term", func(p *Planting) { p.Term = 0 }, "term 0"},
-		{"late term", func(p *Planting) { p.Term = MaxPlantedTerm + 1 }, "is not between"},
-		{"last term", func(p *Planting) { p.Term = MaxPlantedTerm }, ""},
-		{"stranger", func(p *Planting) { p.Self = 9 }, "this member, 9"},
-		{"observer", func(p *Planting) { p.Peers = slices.Clone(p.Peers); p.Peers[0].Observer = true }, "member 1 has no vote"},
-		{"log store", func(p *Planting) { p.LogKind = "paper" }, `"paper"`},
-		{"other index", func(p *Planting) { p.State = stateOf(&machine{Index: plantedIndex - 1}) }, "it goes to index 99"},
-		{"earlier term", func(p *Planting) { p.State = stateOf(&machine{Index: plantedIndex}); p.Term = 1 }, ""},
-		{"no state", func(p *Planting) { p.State = func(io.Writer) error { return nil } }, "the state that was written"},
-		{"full disk", func(p *Planting) {
-			p.State = func(w io.Writer) error {
+		{"index", func(p *SeedConfig) { p.Index = disk.BootstrapIndex }, "index 1 of a planting is not above 1"},
+		{"term", func(p *SeedConfig) { p.Term = 0 }, "term 0"},
+		{"late term", func(p *SeedConfig) { p.Term = MaxSeedTerm + 1 }, "is not between"},
+		{"last term", func(p *SeedConfig) { p.Term = MaxSeedTerm }, ""},
+		{"stranger", func(p *SeedConfig) { p.MemberID = 9 }, "this member, 9"},
+		{"observer", func(p *SeedConfig) { p.Peers = slices.Clone(p.Peers); p.Peers[0].Observer = true }, "member 1 has no vote"},
+		{"log store", func(p *SeedConfig) { p.LogKind = "paper" }, `"paper"`},
+		{"other index", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: plantedIndex - 1}) }, "it goes to index 99"},
+		{"earlier term", func(p *SeedConfig) { p.WriteState = stateOf(&machine{Index: plantedIndex}); p.Term = 1 }, ""},
+		{"no state", func(p *SeedConfig) { p.WriteState = func(io.Writer) error { return nil } }, "the state that was written"},
+		{"full disk", func(p *SeedConfig) {
+			p.WriteState = func(w io.Writer) error {
 				_, err := w.Write(make([]byte, 1<<20))
 				return errors.Join(err, errors.New("no space"))
 			}
@@ -108,7 +108,7 @@ func TestPlantRefuses(t *testing.T) {
 		e.members[1].dir = t.TempDir()
 		p := e.planting(1, "old")
 		tt.spoil(&p)
-		err := Plant(p)
+		err := Seed(p)
 		if tt.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", tt.name, err)
@@ -118,7 +118,7 @@ func TestPlantRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
-		if err := Plant(e.planting(1, "old")); err != nil {
+		if err := Seed(e.planting(1, "old")); err != nil {
 			t.Errorf("%s: the next try: %v", tt.name, err)
 		}
 	}
@@ -130,13 +130,13 @@ func TestPlantKeepsData(t *testing.T) {
 		e := newEnsemble(t, 1)
 		e.plant(1, "old")
 		again := e.planting(1, "other")
-		if err := Plant(again); !errors.Is(err, disk.ErrHasData) {
+		if err := Seed(again); !errors.Is(err, disk.ErrHasData) {
 			t.Errorf("%v", err)
 		}
 		e.start(1)
 		e.propose("new", 1)
 		e.stop(1)
-		if err := Plant(again); !errors.Is(err, disk.ErrHasData) {
+		if err := Seed(again); !errors.Is(err, disk.ErrHasData) {
 			t.Errorf("%v", err)
 		}
 		e.start(1)

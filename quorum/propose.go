@@ -15,26 +15,26 @@ import (
 // ErrNotRunning is the error of entries proposed before raft runs or after it has stopped.
 var ErrNotRunning = errors.New("quorum: raft does not run")
 
-// Proposed is a proposed entry.
-type Proposed struct {
-	done  chan struct{}
-	err   error
-	index uint64
-	from  []uint32 // see Propose
+// Proposal is a proposed entry.
+type Proposal struct {
+	done          chan struct{}
+	err           error
+	index         uint64
+	originMembers []uint32 // see Propose
 }
 
 // Done returns a channel that is closed when the outcome is known.
-func (p *Proposed) Done() <-chan struct{} { return p.done }
+func (p *Proposal) Done() <-chan struct{} { return p.done }
 
 // Error waits for the outcome. If it is nil, the entry is committed and applied here. Otherwise it
 // is unknown whether it will be.
-func (p *Proposed) Error() error {
+func (p *Proposal) Error() error {
 	<-p.done
 	return p.err
 }
 
 // Index returns the entry's index. It may be called only after Error has returned nil.
-func (p *Proposed) Index() uint64 { return p.index }
+func (p *Proposal) Index() uint64 { return p.index }
 
 // Propose appends data to the log if this member leads. Entries that come from one goroutine are
 // appended in the order of the calls. Propose blocks while raft's main loop is busy. The main loop waits
@@ -43,31 +43,31 @@ func (p *Proposed) Index() uint64 { return p.index }
 //
 // from are the members whose clients wait for the entry. They hear of its commit at once. Other members may
 // hear of it up to a millisecond later. If from is nil, all hear of it at once.
-func (n *Node) Propose(data []byte, from []uint32) *Proposed { return n.proposer.propose(data, from) }
+func (n *Node) Propose(data []byte, from []uint32) *Proposal { return n.proposer.propose(data, from) }
 
 // proposer holds the entries that this member has proposed and that have no outcome yet. It is safe for concurrent use.
 type proposer struct {
-	status   *Status
-	election time.Duration
-	fail     func(error) // ends the member
+	status          *Status
+	electionTimeout time.Duration
+	endMember       func(error) // ends the member
 
-	entries      sync.WaitGroup // counts underWay
-	mu           sync.Mutex
-	underWay     map[*Proposed]bool
-	refusedSince time.Time // since when raft has refused every entry because of a transfer; zero: it does not
-	lastOutcome  time.Time // of an entry
-	ending       bool      // Run is ending: no further entries are taken
+	pendingCount  sync.WaitGroup // counts underWay
+	mu            sync.Mutex
+	pending       map[*Proposal]bool
+	rejectedSince time.Time // since when raft has refused every entry because of a transfer; zero: it does not
+	lastOutcomeAt time.Time // of an entry
+	closed        bool      // Run is ending: no further entries are taken
 }
 
 func newProposer(status *Status, election time.Duration, fail func(error)) *proposer {
-	return &proposer{status: status, election: election, fail: fail, underWay: map[*Proposed]bool{}}
+	return &proposer{status: status, electionTimeout: election, endMember: fail, pending: map[*Proposal]bool{}}
 }
 
 // propose implements Node.Propose.
-func (q *proposer) propose(data []byte, from []uint32) *Proposed {
-	p := &Proposed{done: make(chan struct{}), from: from}
+func (q *proposer) propose(data []byte, from []uint32) *Proposal {
+	p := &Proposal{done: make(chan struct{}), originMembers: from}
 	r := q.status.raft.Load()
-	if err := q.add(r, p, data); err != nil {
+	if err := q.addPending(r, p, data); err != nil {
 		p.err = err
 		close(p.done)
 		return p
@@ -79,95 +79,95 @@ func (q *proposer) propose(data []byte, from []uint32) *Proposed {
 
 // awaitOutcome waits for raft's outcome of an entry. If raft reports none before Run ends, failRest
 // sets the outcome, and this goroutine ends with the process.
-func (q *proposer) awaitOutcome(p *Proposed, inner raft.ApplyFuture) {
+func (q *proposer) awaitOutcome(p *Proposal, inner raft.ApplyFuture) {
 	err := inner.Error()
 	if err == nil {
 		err, _ = inner.Response().(error)
 	}
-	if !q.remove(p) {
+	if !q.removePending(p) {
 		return
 	}
-	q.watchRefusals(err)
+	q.detectStuckTransfer(err)
 	if p.err = err; err == nil {
 		p.index = inner.Index()
 	}
 	close(p.done)
-	q.entries.Done()
+	q.pendingCount.Done()
 }
 
-// remove removes an entry from those under way, and reports whether it was one of them.
-func (q *proposer) remove(p *Proposed) bool {
+// removePending removes an entry from those under way, and reports whether it was one of them.
+func (q *proposer) removePending(p *Proposal) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.underWay[p] {
+	if !q.pending[p] {
 		return false
 	}
-	delete(q.underWay, p)
+	delete(q.pending, p)
 	return true
 }
 
-// awaited returns the members whose clients wait for entries under way, or nil if all members must hear of
+// membersAwaitingCommit returns the members whose clients wait for entries under way, or nil if all members must hear of
 // commits at once.
-func (q *proposer) awaited() []uint32 {
+func (q *proposer) membersAwaitingCommit() []uint32 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var members []uint32
-	for p := range q.underWay {
-		if p.from == nil {
+	for p := range q.pending {
+		if p.originMembers == nil {
 			return nil
 		}
-		members = append(members, p.from...)
+		members = append(members, p.originMembers...)
 	}
 	return members
 }
 
-// failRest fails the entries that have no outcome when raft has stopped: raft forgets those that it
+// failPending fails the entries that have no outcome when raft has stopped: raft forgets those that it
 // was about to apply.
-func (q *proposer) failRest() {
+func (q *proposer) failPending() {
 	q.mu.Lock()
-	q.ending = true
-	left := q.underWay
-	q.underWay = nil
+	q.closed = true
+	left := q.pending
+	q.pending = nil
 	q.mu.Unlock()
 	for p := range left {
 		p.err = ErrNotRunning
 		close(p.done)
-		q.entries.Done()
+		q.pendingCount.Done()
 	}
 }
 
-// add counts an entry as under way, or returns an error if it cannot be proposed. An entry that the
+// addPending counts an entry as under way, or returns an error if it cannot be proposed. An entry that the
 // log store would reject must not reach raft, because every member would end.
-func (q *proposer) add(r *raft.Raft, p *Proposed, data []byte) error {
-	if err := disk.CheckSize(&raft.Log{Data: data}); err != nil {
+func (q *proposer) addPending(r *raft.Raft, p *Proposal, data []byte) error {
+	if err := disk.CheckEntrySize(&raft.Log{Data: data}); err != nil {
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if r == nil || q.ending {
+	if r == nil || q.closed {
 		return ErrNotRunning
 	}
-	q.underWay[p] = true
-	q.entries.Add(1)
+	q.pending[p] = true
+	q.pendingCount.Add(1)
 	return nil
 }
 
-// watchRefusals ends a leader that rejects every entry because of a transfer that will never end.
+// detectStuckTransfer ends a leader that rejects every entry because of a transfer that will never end.
 // raft does not end a transfer if leadership was lost meanwhile, and when it leads again it takes
 // no entries for ever. A member that leads proposes a TermStart again and again then, so refusals
 // that are further apart than two election timeouts belong to several transfers.
-func (q *proposer) watchRefusals(err error) {
+func (q *proposer) detectStuckTransfer(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	last := q.lastOutcome
-	q.lastOutcome = time.Now()
+	last := q.lastOutcomeAt
+	q.lastOutcomeAt = time.Now()
 	switch {
 	case !errors.Is(err, raft.ErrLeadershipTransferInProgress):
-		q.refusedSince = time.Time{}
-	case q.refusedSince.IsZero() || time.Since(last) > 2*q.election:
-		q.refusedSince = time.Now()
-	case time.Since(q.refusedSince) > 2*q.election:
-		q.fail(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(q.refusedSince).Round(time.Millisecond), err))
+		q.rejectedSince = time.Time{}
+	case q.rejectedSince.IsZero() || time.Since(last) > 2*q.electionTimeout:
+		q.rejectedSince = time.Now()
+	case time.Since(q.rejectedSince) > 2*q.electionTimeout:
+		q.endMember(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w", time.Since(q.rejectedSince).Round(time.Millisecond), err))
 	}
 }
 
@@ -175,14 +175,14 @@ func (q *proposer) watchRefusals(err error) {
 func (q *proposer) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ending = true
+	q.closed = true
 }
 
-// wait waits for the outcomes of all entries under way, until ctx ends.
-func (q *proposer) wait(ctx context.Context) {
+// waitForPending waits for the outcomes of all entries under way, until ctx ends.
+func (q *proposer) waitForPending(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
-		q.entries.Wait()
+		q.pendingCount.Wait()
 		close(done)
 	}()
 	select {

@@ -24,14 +24,14 @@ func TestPresent(t *testing.T) {
 		lead := e.leader(1, 2, 3)
 		n, away := e.members[lead].node, others(lead)[1]
 		e.stop(away)
-		time.Sleep(2 * n.election)
+		time.Sleep(2 * n.electionTimeout)
 		at := func(addr string, id uint32) wire.Peer { return wire.Peer{ID: id, Addr: addr} }
-		met := func(p wire.Peer) { n.reach.Met(Meeting{Peer: p}) }
+		met := func(p wire.Peer) { n.reachability.RecordContact(PeerContact{Peer: p}) }
 		own, follower := e.peers[lead-1], e.peers[others(lead)[0]-1]
 		met(at("here:1", 4))
 		met(at("elsewhere:1", follower.ID))
 		met(at("elsewhere:1", away))
-		met(at(strings.Repeat("a", maxAddress+1), 5))
+		met(at(strings.Repeat("a", maxAddressLength+1), 5))
 		for _, tt := range []struct {
 			name string
 			peer wire.Peer
@@ -46,16 +46,16 @@ func TestPresent(t *testing.T) {
 			{"one that does not answer raft, and says another address", at("elsewhere:1", away), true},
 			{"a stranger at the address that it says it has", at("here:1", 4), true},
 			{"a stranger at another address", at("there:1", 4), false},
-			{"a stranger with an endless address", at(strings.Repeat("a", maxAddress+1), 5), false},
+			{"a stranger with an endless address", at(strings.Repeat("a", maxAddressLength+1), 5), false},
 			{"one of which nobody has heard", at("here:1", 6), false},
 			{"a stranger at this member's address", at(own.Addr, 7), false},
 		} {
-			if got := len(n.reach.Present([]wire.Peer{tt.peer})) == 1; got != tt.want {
+			if got := len(n.reachability.PresentMembers([]wire.Peer{tt.peer})) == 1; got != tt.want {
 				t.Errorf("%s: present %t, want %t", tt.name, got, tt.want)
 			}
 		}
-		time.Sleep(metFor + time.Millisecond)
-		if got := n.reach.Present([]wire.Peer{own, at("here:1", 4)}); !slices.Equal(got, []uint32{lead}) {
+		time.Sleep(contactLifetime + time.Millisecond)
+		if got := n.reachability.PresentMembers([]wire.Peer{own, at("here:1", 4)}); !slices.Equal(got, []uint32{lead}) {
 			t.Errorf("present a while later: %v, want %d alone", got, lead)
 		}
 	})
@@ -66,20 +66,20 @@ func TestMeetingsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p recentPeers
 		meet := func(id uint32, d disk.ID) {
-			p.note(Meeting{Peer: wire.Peer{ID: id, Disk: d}}, time.Now())
+			p.record(PeerContact{Peer: wire.Peer{ID: id, Disk: d}}, time.Now())
 			time.Sleep(time.Millisecond)
 		}
 		meet(3, 1)
-		for d := range disk.ID(3 * maxMeetings) {
+		for d := range disk.ID(3 * maxContacts) {
 			meet(2, 1+d)
 			meet(2, 1) // this one is met again and again
 		}
-		all := p.lately(2)
-		if len(all) != maxMeetings || len(p.lately(3)) != 1 {
-			t.Errorf("%d processes of member 2 are known, and %d of member 3; want %d and 1", len(all), len(p.lately(3)), maxMeetings)
+		all := p.contactsOf(2)
+		if len(all) != maxContacts || len(p.contactsOf(3)) != 1 {
+			t.Errorf("%d processes of member 2 are known, and %d of member 3; want %d and 1", len(all), len(p.contactsOf(3)), maxContacts)
 		}
 		for _, m := range all {
-			if m.Disk != 1 && m.Disk <= 2*maxMeetings+1 {
+			if m.Disk != 1 && m.Disk <= 2*maxContacts+1 {
 				t.Errorf("the disk %d is known still", m.Disk)
 			}
 		}
@@ -96,36 +96,36 @@ func TestRival(t *testing.T) {
 		n, id := e.members[lead].node, others(lead)[0]
 		meets := func(n *Node) {
 			for range 20 {
-				n.reach.Met(Meeting{Peer: wire.Peer{ID: id, Disk: 99, Addr: "x:1"}})
-				time.Sleep(rivalGrace / 10)
+				n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: id, Disk: 99, Addr: "x:1"}})
+				time.Sleep(rivalGracePeriod / 10)
 			}
 		}
 		meets(n)
-		if got, first := n.reach.Rival(id), e.members[id].node.status.self(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
+		if got, first := n.reachability.Rival(id), e.members[id].node.status.selfPeer(); !strings.Contains(got, first.Disk.String()) || !strings.Contains(got, disk.ID(99).String()) || !strings.Contains(got, "x:1") {
 			t.Errorf("two processes run: %q", got)
 		}
 		follower := e.members[others(lead)[1]].node
-		if meets(follower); follower.reach.Rival(id) != "" {
-			t.Errorf("a follower reports %q", follower.reach.Rival(id))
+		if meets(follower); follower.reachability.Rival(id) != "" {
+			t.Errorf("a follower reports %q", follower.reachability.Rival(id))
 		}
-		if got := n.reach.Rival(id); got != "" {
+		if got := n.reachability.Rival(id); got != "" {
 			t.Errorf("the second one has ended: %q", got)
 		}
 		e.stop(id)
-		if meets(n); n.reach.Rival(id) != "" {
-			t.Errorf("the first one has ended: %q", n.reach.Rival(id))
+		if meets(n); n.reachability.Rival(id) != "" {
+			t.Errorf("the first one has ended: %q", n.reachability.Rival(id))
 		}
-		time.Sleep(2 * metFor)
+		time.Sleep(2 * contactLifetime)
 		e.start(id)
-		e.wait("the first one to answer the leader again", func() bool { return n.reach.reaches(e.members[id].node.status.self()) })
+		e.wait("the first one to answer the leader again", func() bool { return n.reachability.isReached(e.members[id].node.status.selfPeer()) })
 		e.kill(id)
 		e.wipe(id)
 		e.start(id)
 		for range 100 {
-			if got := n.reach.Rival(id); got != "" {
+			if got := n.reachability.Rival(id); got != "" {
 				t.Fatalf("after a restart with an empty directory: %q", got)
 			}
-			time.Sleep(rivalGrace / 20)
+			time.Sleep(rivalGracePeriod / 20)
 		}
 	})
 }
@@ -143,9 +143,9 @@ func TestMeet(t *testing.T) {
 	}{
 		{"at once", 0, &proto.HelloReply{Member: 4}, []uint32{4}, 0, true},
 		{"a second later", time.Second, &proto.HelloReply{Member: 4}, []uint32{4}, time.Second, true},
-		{"never", time.Hour, &proto.HelloReply{Member: 4}, []uint32{4}, presenceWait, false},
-		{"somebody else", 0, &proto.HelloReply{Member: 5}, []uint32{4}, presenceWait, false},
-		{"of another ensemble", 0, &proto.HelloReply{Member: 4, HasData: true, Ensemble: other[:]}, []uint32{4}, presenceWait, false},
+		{"never", time.Hour, &proto.HelloReply{Member: 4}, []uint32{4}, maxPresenceWait, false},
+		{"somebody else", 0, &proto.HelloReply{Member: 5}, []uint32{4}, maxPresenceWait, false},
+		{"of another ensemble", 0, &proto.HelloReply{Member: 4, HasData: true, Ensemble: other[:]}, []uint32{4}, maxPresenceWait, false},
 		{"without it there is a majority", time.Hour, nil, []uint32{2, 4}, 0, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestMeet(t *testing.T) {
 				}
 			}
 			begun := time.Now()
-			n.reach.Meet(t.Context(), list, func(_ context.Context, id uint32) (*proto.HelloReply, error) {
+			n.reachability.AwaitMajority(t.Context(), list, func(_ context.Context, id uint32) (*proto.HelloReply, error) {
 				if id != 4 || time.Since(begun) < tt.after {
 					return nil, errors.New("connection refused")
 				}
@@ -171,7 +171,7 @@ func TestMeet(t *testing.T) {
 			if took := time.Since(begun); took != tt.took {
 				t.Errorf("%s: took %v, want %v", tt.name, took, tt.took)
 			}
-			if got := slices.Contains(n.reach.Present(list), 4); got != tt.found {
+			if got := slices.Contains(n.reachability.PresentMembers(list), 4); got != tt.found {
 				t.Errorf("%s: present %t, want %t", tt.name, got, tt.found)
 			}
 		})
@@ -187,14 +187,14 @@ func TestOneOfTwoMoves(t *testing.T) {
 		var there atomic.Bool
 		for _, m := range e.members {
 			m.adjust = func(cfg *Config) {
-				ask := cfg.Ask
-				cfg.Wanted = func() ([]wire.Peer, bool) {
+				ask := cfg.SendHello
+				cfg.WantedServers = func() ([]wire.Peer, bool) {
 					if w := want.Load(); w != nil {
 						return *w, true
 					}
 					return e.peers, true
 				}
-				cfg.Ask = func(ctx context.Context, p wire.Peer) (*proto.HelloReply, error) {
+				cfg.SendHello = func(ctx context.Context, p wire.Peer) (*proto.HelloReply, error) {
 					if want.Load() != nil && !there.Load() {
 						return nil, errors.New("connection refused")
 					}
@@ -210,7 +210,7 @@ func TestOneOfTwoMoves(t *testing.T) {
 		want.Store(&list)
 		time.Sleep(10 * time.Second)
 		if got := e.leader(1, 2); got != lead || !slices.Equal(lines(e.members[lead].node), e.peers) {
-			t.Errorf("member %d led, and now %d does; the configuration is %v", lead, got, e.members[lead].node.status.Configuration())
+			t.Errorf("member %d led, and now %d does; the configuration is %v", lead, got, e.members[lead].node.status.ConfiguredMembers())
 		}
 		there.Store(true)
 		e.wait("the configuration to follow", func() bool { return slices.Equal(lines(e.members[lead].node), list) })
@@ -219,7 +219,7 @@ func TestOneOfTwoMoves(t *testing.T) {
 
 // lines returns the configuration of a member as a list.
 func lines(n *Node) (list []wire.Peer) {
-	for _, p := range n.status.Configuration() {
+	for _, p := range n.status.ConfiguredMembers() {
 		list = append(list, p.Line())
 	}
 	return list

@@ -33,7 +33,7 @@ func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body 
 	e.t.Helper()
 	book := wire.NewBook(from, e.peers)
 	book.SetDisk(e.members[from].server.Disk)
-	ensemble, _ := e.members[to].node.record.Ensemble()
+	ensemble, _ := e.members[to].node.record.EnsembleID()
 	book.SetEnsemble(ensemble)
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: e.stream(book, newMemListener()), MaxPool: 1, Timeout: time.Minute, Logger: hclog.NewNullLogger(),
@@ -82,8 +82,8 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 			if got, err := e.send(2, 1, req, body); err == nil || !strings.Contains(err.Error(), "snapshot refused") {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}
-			if m := e.members[1]; n.failure.err() != nil || e.snapshot(1) || m.machine.restored != 0 || m.node.status.Term() >= 9 {
-				t.Fatalf("%s: it cost the receiver something: %v, term %d", name, n.failure.err(), n.status.Term())
+			if m := e.members[1]; n.failure.endError() != nil || e.snapshot(1) || m.machine.restored != 0 || m.node.status.Term() >= 9 {
+				t.Fatalf("%s: it cost the receiver something: %v, term %d", name, n.failure.endError(), n.status.Term())
 			}
 		}
 		e.applied(all, 1)

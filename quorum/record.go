@@ -21,8 +21,8 @@ var (
 	// keyDamage has the reason why this member's state cannot be trusted. Only emptying the directory or a recovery
 	// removes it.
 	keyDamage = []byte("RollcallDamage")
-	// keyList has the newest server list of the ensemble that the caller has stored.
-	keyList = []byte("RollcallList")
+	// keyServerList has the newest server list of the ensemble that the caller has stored.
+	keyServerList = []byte("RollcallList")
 )
 
 var errDamagedState = errors.New("quorum: this member's state is damaged")
@@ -30,27 +30,27 @@ var errDamagedState = errors.New("quorum: this member's state is damaged")
 // Record is what the data directory records beside raft's state: the ensemble, its server list, whether this disk is still
 // copying, and damage. It is safe for concurrent use.
 type Record struct {
-	disk    *disk.Data
-	book    *wire.Book             // has the ensemble
-	copying atomic.Bool            // it began without data, and has not all that its leader had yet
-	damage  atomic.Pointer[string] // see SetDamage; nil: none
-	list    []byte                 // see List
+	disk         *disk.Data
+	addressBook  *wire.Book             // has the ensemble
+	copying      atomic.Bool            // it began without data, and has not all that its leader had yet
+	damageReason atomic.Pointer[string] // see SetDamage; nil: none
+	storedList   []byte                 // see List
 }
 
-// read reads the record at the start. A member without data is copying, unless it is alone.
-func (c *Record) read(alone bool) error {
-	return errors.Join(c.readDamage(), c.readEnsemble(), c.readCopying(alone), c.readList())
+// readStored reads the record at the start. A member without data is copying, unless it is alone.
+func (c *Record) readStored(alone bool) error {
+	return errors.Join(c.readDamage(), c.readEnsemble(), c.readCopying(alone), c.readServerList())
 }
 
-// Ensemble returns the id of the ensemble that this member belongs to. It is known as soon as there are data, or as this
+// EnsembleID returns the id of the ensemble that this member belongs to. It is known as soon as there are data, or as this
 // member comes into an ensemble.
-func (c *Record) Ensemble() (id [32]byte, known bool) {
-	e := c.book.Ensemble()
+func (c *Record) EnsembleID() (id [32]byte, known bool) {
+	e := c.addressBook.Ensemble()
 	return e, e != wire.EnsembleID{}
 }
 
-// enter stores the id of the ensemble that this member joins, before anything of the ensemble gets into the log.
-func (c *Record) enter(id wire.EnsembleID) error {
+// joinEnsemble stores the id of the ensemble that this member joins, before anything of the ensemble gets into the log.
+func (c *Record) joinEnsemble(id wire.EnsembleID) error {
 	err := writeEnsemble(c.disk.Stable(), id)
 	if err == nil {
 		err = c.setCopying(true)
@@ -58,7 +58,7 @@ func (c *Record) enter(id wire.EnsembleID) error {
 	if err != nil {
 		return err
 	}
-	c.book.SetEnsemble(id)
+	c.addressBook.SetEnsemble(id)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (c *Record) readEnsemble() error {
 	case len(stored) != len(wire.EnsembleID{}):
 		return fmt.Errorf("quorum: the stored ensemble is %w: %d bytes instead of %d", disk.ErrDamaged, len(stored), len(wire.EnsembleID{}))
 	}
-	c.book.SetEnsemble(wire.EnsembleID(stored))
+	c.addressBook.SetEnsemble(wire.EnsembleID(stored))
 	return nil
 }
 
@@ -97,12 +97,12 @@ func (c *Record) setCopying(copying bool) error {
 }
 
 func (c *Record) readCopying(alone bool) error {
-	copying, err := isCopying(c.disk.Stable())
+	copying, err := readCopyingMark(c.disk.Stable())
 	c.copying.Store(copying || !c.disk.HasData() && !alone)
 	return err
 }
 
-func isCopying(stable *disk.Stable) (bool, error) {
+func readCopyingMark(stable *disk.Stable) (bool, error) {
 	v, err := stable.GetUint64(keyCopying)
 	if err != nil {
 		return false, fmt.Errorf("quorum: read state: %w", err)
@@ -110,23 +110,23 @@ func isCopying(stable *disk.Stable) (bool, error) {
 	return v != 0, nil
 }
 
-// errCopying is the error for using the state of a disk outside of its ensemble that has not copied all of it.
-var errCopying = errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
+// errNotCaughtUp is the error for using the state of a disk outside of its ensemble that has not copied all of it.
+var errNotCaughtUp = errors.New("quorum: this member had not caught up when it stopped; take the data of another one")
 
-// checkCopied returns errCopying if a disk has not copied all that its leader had. A disk that votes by its newest configuration has
+// checkCaughtUp returns errCopying if a disk has not copied all that its leader had. A disk that votes by its newest configuration has
 // all of it, because only a disk that has the log gets a vote: its process ended before it removed the mark.
-func checkCopied(data *disk.Data) error {
-	copying, err := isCopying(data.Stable())
+func checkCaughtUp(data *disk.Data) error {
+	copying, err := readCopyingMark(data.Stable())
 	if err != nil || !copying {
 		return err
 	}
-	configuration, err := data.Configuration()
+	configuration, err := data.NewestConfiguration()
 	if err != nil {
 		return err
 	}
 	votes := func(p wire.Peer) bool { return p.Disk == data.ID() && !p.Observer }
 	if !slices.ContainsFunc(wire.Peers(configuration), votes) {
-		return errCopying
+		return errNotCaughtUp
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func checkCopied(data *disk.Data) error {
 // member's log is sound, so it still votes. The caller should hand over first. SetDamage waits for
 // the disk.
 func (c *Record) SetDamage(why string) error {
-	if !c.damage.CompareAndSwap(nil, &why) {
+	if !c.damageReason.CompareAndSwap(nil, &why) {
 		return nil
 	}
 	if err := c.disk.Stable().Set(keyDamage, []byte(why)); err != nil {
@@ -146,9 +146,9 @@ func (c *Record) SetDamage(why string) error {
 	return nil
 }
 
-// Damage returns the reason given to SetDamage, or "" if no damage is known.
-func (c *Record) Damage() string {
-	if why := c.damage.Load(); why != nil {
+// DamageReason returns the reason given to SetDamage, or "" if no damage is known.
+func (c *Record) DamageReason() string {
+	if why := c.damageReason.Load(); why != nil {
 		return *why
 	}
 	return ""
@@ -161,24 +161,24 @@ func (c *Record) readDamage() error {
 	}
 	if len(why) > 0 {
 		text := string(why)
-		c.damage.Store(&text)
+		c.damageReason.Store(&text)
 	}
 	return nil
 }
 
-// StoreList stores the ensemble's server list, which the next process finds in List. It waits for the disk.
-func (c *Record) StoreList(list []byte) error {
-	if err := c.disk.Stable().Set(keyList, list); err != nil {
+// StoreServerList stores the ensemble's server list, which the next process finds in List. It waits for the disk.
+func (c *Record) StoreServerList(list []byte) error {
+	if err := c.disk.Stable().Set(keyServerList, list); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)
 	}
 	return nil
 }
 
-// List returns the server list that an earlier process of this member has stored, or nil.
-func (c *Record) List() []byte { return c.list }
+// StoredList returns the server list that an earlier process of this member has stored, or nil.
+func (c *Record) StoredList() []byte { return c.storedList }
 
-func (c *Record) readList() (err error) {
-	if c.list, err = c.disk.Stable().Value(keyList); err != nil {
+func (c *Record) readServerList() (err error) {
+	if c.storedList, err = c.disk.Stable().Value(keyServerList); err != nil {
 		return fmt.Errorf("quorum: read state: %w", err)
 	}
 	return nil

@@ -13,14 +13,14 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// Recovery holds the parameters of Recover.
-type Recovery struct {
-	Dir, LogDir string      // as in Config
-	Stores      disk.Stores // as in Config
-	Self        uint32      // the id that the member will have
-	Peers       []wire.Peer // the new server list, Self included
-	Machine     Machine     // an empty one, which must not be used afterwards
-	Logger      *slog.Logger
+// RecoverConfig holds the parameters of Recover.
+type RecoverConfig struct {
+	DataDir, LogDir string       // as in Config
+	Stores          disk.Stores  // as in Config
+	MemberID        uint32       // the id that the member will have
+	Peers           []wire.Peer  // the new server list, Self included
+	StateMachine    StateMachine // an empty one, which must not be used afterwards
+	Logger          *slog.Logger
 
 	SegmentBytes int // as in Config
 }
@@ -33,45 +33,45 @@ type Recovery struct {
 //
 // Afterwards Self is the only voter of a new ensemble. The other members must start with empty directories, and come in as
 // they do when an ensemble begins. Only one member may be recovered. If Recover is interrupted, it can be repeated.
-func Recover(rec Recovery) (err error) {
+func Recover(rec RecoverConfig) (err error) {
 	defer func() { err = disk.Explain(err, true) }()
-	if err := wire.CheckPeers(rec.Self, rec.Peers); err != nil {
+	if err := wire.CheckPeers(rec.MemberID, rec.Peers); err != nil {
 		return err
 	}
-	if self, _ := find(rec.Peers, rec.Self); self.Observer {
-		return fmt.Errorf("quorum: member %d has no vote in the new server list, and would be alone in it", rec.Self)
+	if self, _ := findPeer(rec.Peers, rec.MemberID); self.Observer {
+		return fmt.Errorf("quorum: member %d has no vote in the new server list, and would be alone in it", rec.MemberID)
 	}
 	logger := newRaftLog(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
-	data, err := disk.OpenStopped(disk.Config{Dir: rec.Dir, LogDir: rec.LogDir, Stores: rec.Stores, SegmentBytes: rec.SegmentBytes, RaftLog: logger})
+	data, err := disk.OpenStopped(disk.Config{DataDir: rec.DataDir, LogDir: rec.LogDir, Stores: rec.Stores, SegmentBytes: rec.SegmentBytes, RaftLog: logger})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	if err := recoverData(rec, data, logger); err != nil {
+	if err := rewriteForRecovery(rec, data, logger); err != nil {
 		return err
 	}
-	return data.Rename(rec.Self, wire.Canonical(rec.Peers))
+	return data.SetIdentity(rec.MemberID, wire.Canonical(rec.Peers))
 }
 
-// recoverData rewrites the stores.
-func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
+// rewriteForRecovery rewrites the stores.
+func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger) error {
 	if !data.HasData() {
 		return disk.ErrNoData
 	}
-	if err := data.Repair(rec.Machine.Verify); err != nil {
+	if err := data.Repair(rec.StateMachine.Verify); err != nil {
 		return err
 	}
 	stable := data.Stable()
-	if err := data.CheckReadable(rec.Machine.Verify); err != nil {
+	if err := data.CheckReadable(rec.StateMachine.Verify); err != nil {
 		return err
 	}
-	if err := checkCopied(data); err != nil {
+	if err := checkCaughtUp(data); err != nil {
 		return err
 	}
-	if err := data.BindTo(rec.Self); err != nil {
+	if err := data.BindTo(rec.MemberID); err != nil {
 		return err
 	}
-	if err := startAnew(data); err != nil {
+	if err := beginNewEnsemble(data); err != nil {
 		return err
 	}
 	if err := clearDamage(stable, logger); err != nil {
@@ -79,22 +79,22 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 	}
 	var failed error
 	f := &fsm{
-		machine: rec.Machine,
-		fail:    func(err error) { failed = errors.Join(failed, err) },
-		await:   data.Await, commits: func() {}, configured: func() {}, timed: data.Timed, metrics: new(Metrics),
-		running: func() bool { return true }, // a snapshot that cannot be restored is not skipped
+		stateMachine: rec.StateMachine,
+		endMember:    func(err error) { failed = errors.Join(failed, err) },
+		awaitDurable: data.AwaitDurable, onCommit: func() {}, onConfiguration: func() {}, runTimed: data.RunTimed, metrics: new(Metrics),
+		raftRunning: func() bool { return true }, // a snapshot that cannot be restored is not skipped
 	}
 	f.noPauses.Store(true)
 	conf := raft.DefaultConfig()
-	self, _ := find(rec.Peers, rec.Self)
+	self, _ := findPeer(rec.Peers, rec.MemberID)
 	self.Disk = data.ID()
 	conf.LocalID = self.ServerID()
 	conf.Logger = logger
 	_, trans := raft.NewInmemTransport("") // only encodes addresses
-	err := raft.RecoverCluster(conf, f, data.AllEntries(), stable, data.Snapshots(), trans, wire.Configuration([]wire.Peer{self}))
+	err := raft.RecoverCluster(conf, f, data.EntriesAsCommands(), stable, data.Snapshots(), trans, wire.Configuration([]wire.Peer{self}))
 	if errors.Is(failed, disk.ErrNewerFormat) {
-		data.Refused(failed)
-		return data.Unusable(failed)
+		data.SnapshotRejected(failed)
+		return data.UnusableError(failed)
 	}
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("quorum: recover: %w", err)
@@ -107,11 +107,11 @@ func recoverData(rec Recovery, data *disk.Data, logger hclog.Logger) error {
 // the index and term of one written afterwards, and no client has seen a later zxid.
 const recoveryTerms = 1 << 16
 
-// startAnew makes the data those of a new ensemble, so that no member of the former one gets into it with its data, and raises
+// beginNewEnsemble makes the data those of a new ensemble, so that no member of the former one gets into it with its data, and raises
 // the term above those of the lost members.
-func startAnew(data *disk.Data) error {
+func beginNewEnsemble(data *disk.Data) error {
 	stable := data.Stable()
-	if err := writeEnsemble(stable, drawEnsemble()); err != nil {
+	if err := writeEnsemble(stable, newEnsembleID()); err != nil {
 		return err
 	}
 	term, err := stable.Term()

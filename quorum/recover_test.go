@@ -29,7 +29,7 @@ func recoverOne(t *testing.T, kind disk.LogKind) {
 
 			alone := filepath.Join(t.TempDir(), "alone")
 			copyDir(t, e.members[1].dir, alone)
-			if err := Recover(Recovery{Dir: alone, Self: 1, Peers: e.peers[:1], Machine: &machine{}, SegmentBytes: testSegment}); err != nil {
+			if err := Recover(RecoverConfig{DataDir: alone, MemberID: 1, Peers: e.peers[:1], StateMachine: &machine{}, SegmentBytes: testSegment}); err != nil {
 				t.Fatal(err)
 			}
 			one := newEnsemble(t, 1)
@@ -102,7 +102,7 @@ func storedTerm(t *testing.T, dir string) uint64 {
 // recover recovers a member that is stopped, for the list it had.
 func (e *ensemble) recover(id uint32) {
 	e.t.Helper()
-	if err := Recover(Recovery{Dir: e.members[id].dir, Self: id, Peers: e.peers, Machine: &machine{}, SegmentBytes: testSegment}); err != nil {
+	if err := Recover(RecoverConfig{DataDir: e.members[id].dir, MemberID: id, Peers: e.peers, StateMachine: &machine{}, SegmentBytes: testSegment}); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -124,7 +124,7 @@ func (e *ensemble) complete(ids ...uint32) {
 		n := e.members[id].node
 		e.wait(fmt.Sprintf("member %d to know of %d voters", id, len(e.peers)), func() bool {
 			r := n.status.raft.Load()
-			return r != nil && len(voters(r)) == len(e.peers) && n.status.votes()
+			return r != nil && len(voterServers(r)) == len(e.peers) && n.status.isVoter()
 		})
 	}
 }
@@ -135,7 +135,7 @@ func (e *ensemble) votes(ids ...uint32) {
 	for _, id := range ids {
 		n := e.members[id].node
 		e.wait(fmt.Sprintf("member %d to be a voter", id), func() bool {
-			return n.status.votes() && !n.Joining()
+			return n.status.isVoter() && !n.Joining()
 		})
 	}
 }
@@ -200,7 +200,7 @@ func recoverWithKills(t *testing.T, members int, seed uint64) {
 }
 
 // outcome waits for p for a while: a leader that cannot commit has none.
-func (e *ensemble) outcome(p *Proposed) error {
+func (e *ensemble) outcome(p *Proposal) error {
 	select {
 	case <-p.Done():
 		return p.Error()
@@ -218,14 +218,14 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, all := lost(t, disk.DefaultLogKind, 5, 5)
 		for _, m := range e.members {
-			m.adjust = func(c *Config) { c.Wanted = func() ([]wire.Peer, bool) { return nil, false } } // no list of the new ensemble
+			m.adjust = func(c *Config) { c.WantedServers = func() ([]wire.Peer, bool) { return nil, false } } // no list of the new ensemble
 		}
 		e.recover(1)
 		e.start(1, 2)
 		e.propose("x", 1)
 		e.applied(append(slices.Clone(all), "x"), 2)
 		time.Sleep(10 * time.Second)
-		if n := e.members[1].node; len(n.status.Voters()) != 1 {
+		if n := e.members[1].node; len(n.status.VoterIDs()) != 1 {
 			t.Error("a vote for the first that came")
 		}
 		e.kill(2)
@@ -264,8 +264,8 @@ func TestRecoverWithOldMember(t *testing.T) {
 		e.start(1, 2, 3)
 		time.Sleep(10 * time.Second)
 		for id, m := range e.members {
-			if n := m.node; len(n.status.Voters()) != 1 && id != 2 || id == 2 && n.status.Leading() {
-				t.Errorf("member %d has the voters %v, and leads: %t", id, n.status.Voters(), n.status.Leading())
+			if n := m.node; len(n.status.VoterIDs()) != 1 && id != 2 || id == 2 && n.status.IsLeader() {
+				t.Errorf("member %d has the voters %v, and leads: %t", id, n.status.VoterIDs(), n.status.IsLeader())
 			}
 		}
 		for _, id := range []uint32{2, 3} {
@@ -301,12 +301,12 @@ func recoverInterrupted(t *testing.T, kind disk.LogKind) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec := Recovery{Dir: dir, Self: 1, Peers: e.peers[:1], Machine: &machine{}}
+		rec := RecoverConfig{DataDir: dir, MemberID: 1, Peers: e.peers[:1], StateMachine: &machine{}}
 		if err := Recover(rec); err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(own(dir), identityName), string(before))
-		rec.Machine = &machine{}
+		rec.StateMachine = &machine{}
 		time.Sleep(time.Second)
 		if err := Recover(rec); err != nil {
 			t.Fatal(err)
@@ -319,7 +319,7 @@ func TestRecoverRefuses(t *testing.T) { kinds(t, recoverRefuses) }
 func recoverRefuses(t *testing.T, kind disk.LogKind) {
 	peers := []wire.Peer{{ID: 1, Addr: "m1:3888"}}
 	empty := t.TempDir()
-	if err := Recover(Recovery{Dir: empty, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
+	if err := Recover(RecoverConfig{DataDir: empty, MemberID: 1, Peers: peers, StateMachine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no directory of ours: %v, want ErrNoData", err)
 	}
 	if left, _ := os.ReadDir(empty); len(left) > 0 {
@@ -328,21 +328,21 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 	cfg := directoryConfig(t.TempDir(), 1)
 	cfg.LogKind = kind
 	openAndClose(t, cfg)
-	if err := Recover(Recovery{Dir: cfg.Dir, Self: 1, Peers: peers, Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
+	if err := Recover(RecoverConfig{DataDir: cfg.DataDir, MemberID: 1, Peers: peers, StateMachine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no data: %v, want ErrNoData", err)
 	}
 
 	dir, cfg := filledDirectory(t, kind)
 	refusing := &machine{refuse: "b"}
-	if err := Recover(Recovery{Dir: dir, Self: 1, Peers: peers, Machine: refusing}); err == nil {
+	if err := Recover(RecoverConfig{DataDir: dir, MemberID: 1, Peers: peers, StateMachine: refusing}); err == nil {
 		t.Error("recovered past an entry that the machine refuses")
 	}
 	dir, cfg = filledDirectory(t, kind)
 	alone := []wire.Peer{{ID: 1, Addr: "m1:3888", Observer: true}, {ID: 2, Addr: "m2:3888"}}
-	if err := Recover(Recovery{Dir: dir, Self: 1, Peers: alone, Machine: &machine{}}); err == nil {
+	if err := Recover(RecoverConfig{DataDir: dir, MemberID: 1, Peers: alone, StateMachine: &machine{}}); err == nil {
 		t.Error("recovered a member that would be an observer alone")
 	}
-	if err := Recover(Recovery{Dir: dir, Self: 2, Peers: peers, Machine: &machine{}}); err == nil {
+	if err := Recover(RecoverConfig{DataDir: dir, MemberID: 2, Peers: peers, StateMachine: &machine{}}); err == nil {
 		t.Error("recovered for a member that is not listed")
 	}
 }
@@ -350,8 +350,8 @@ func recoverRefuses(t *testing.T, kind disk.LogKind) {
 // The settings that the meter computes.
 func TestMeter(t *testing.T) {
 	t.Parallel()
-	m := newMeter(1000, 1<<20, 64<<10)
-	m.limit = 1 << 20 // without chance
+	m := newSnapshotTuner(1000, 1<<20, 64<<10)
+	m.maxBytes = 1 << 20 // without chance
 	var entries, bytes int64
 	write := func(seconds int, each, size int64) (threshold, trailing uint64) {
 		for range seconds {
@@ -415,11 +415,11 @@ func TestRecoverMarkedDisk(t *testing.T) {
 					m.dir = filepath.Join(t.TempDir(), fmt.Sprint(id))
 				}
 				e.start(1, 2)
-				e.wait("the first one to lead", e.members[1].node.status.Leading)
+				e.wait("the first one to lead", e.members[1].node.status.IsLeader)
 				e.propose("a", 1)
 				e.applied([]string{"a"}, 1, 2)
 				e.joined(2)
-				for id, want := range map[uint32]error{1: nil, 2: errCopying} {
+				for id, want := range map[uint32]error{1: nil, 2: errNotCaughtUp} {
 					n := e.members[id].node
 					if snapshot {
 						if err := n.status.raft.Load().Snapshot().Error(); err != nil {
@@ -431,11 +431,11 @@ func TestRecoverMarkedDisk(t *testing.T) {
 					}
 					e.stop(id)
 					time.Sleep(time.Second) // snapshots are named after the time
-					if _, err := Replay(Replaying{Dir: e.members[id].dir, Machine: &machine{}, SegmentBytes: testSegment}); !errors.Is(err, want) {
+					if _, err := Replay(ReplayConfig{DataDir: e.members[id].dir, StateMachine: &machine{}, SegmentBytes: testSegment}); !errors.Is(err, want) {
 						t.Errorf("replay of member %d: %v, want %v", id, err, want)
 					}
 					peers := []wire.Peer{{ID: id, Addr: e.peers[id-1].Addr}}
-					if err := Recover(Recovery{Dir: e.members[id].dir, Self: id, Peers: peers, Machine: &machine{}, SegmentBytes: testSegment}); !errors.Is(err, want) {
+					if err := Recover(RecoverConfig{DataDir: e.members[id].dir, MemberID: id, Peers: peers, StateMachine: &machine{}, SegmentBytes: testSegment}); !errors.Is(err, want) {
 						t.Errorf("member %d: %v, want %v", id, err, want)
 					}
 				}

@@ -11,41 +11,41 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Replaying holds the parameters of Replay.
-type Replaying struct {
-	Dir, LogDir string  // as in Config
-	Machine     Machine // an empty one
-	Logger      *slog.Logger
+// ReplayConfig holds the parameters of Replay.
+type ReplayConfig struct {
+	DataDir, LogDir string       // as in Config
+	StateMachine    StateMachine // an empty one
+	Logger          *slog.Logger
 
 	SegmentBytes int // as in Config
 }
 
-// replayBatch is how many entries Replay applies at a time, so that it never holds a whole log in memory.
-const replayBatch = 64
+// replayBatchSize is how many entries Replay applies at a time, so that it never holds a whole log in memory.
+const replayBatchSize = 64
 
 // Replay brings a machine to the state that a stopped member's data have: its newest snapshot, and all entries of
 // its log after it. The last entries may be ones that no majority has stored; the next leader would commit them if
 // this member became it. Replay changes no more than a start would. It refuses a member that had not caught up when
 // it stopped, and one whose state was found to be damaged, because other members have a better state.
-func Replay(r Replaying) (e disk.Extent, err error) {
+func Replay(r ReplayConfig) (e disk.Extent, err error) {
 	defer func() { err = disk.Explain(err, true) }()
 	logger := newRaftLog(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
-	data, err := disk.OpenStopped(disk.Config{Dir: r.Dir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes, RaftLog: logger})
+	data, err := disk.OpenStopped(disk.Config{DataDir: r.DataDir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes, RaftLog: logger})
 	if err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	if err := replayable(data, r.Machine); err != nil {
+	if err := checkReplayable(data, r.StateMachine); err != nil {
 		return e, err
 	}
-	if e, err = restoreNewest(data, r.Machine); err != nil {
+	if e, err = restoreNewestSnapshot(data, r.StateMachine); err != nil {
 		return e, err
 	}
-	return replayLog(data, r.Machine, e)
+	return replayLog(data, r.StateMachine, e)
 }
 
-// replayable returns an error if the state in a directory is not one that a member could serve.
-func replayable(data *disk.Data, m Machine) error {
+// checkReplayable returns an error if the state in a directory is not one that a member could serve.
+func checkReplayable(data *disk.Data, m StateMachine) error {
 	if !data.HasData() {
 		return disk.ErrNoData
 	}
@@ -63,12 +63,12 @@ func replayable(data *disk.Data, m Machine) error {
 	if err := data.CheckReadable(m.Verify); err != nil {
 		return err
 	}
-	return checkCopied(data)
+	return checkCaughtUp(data)
 }
 
-// restoreNewest restores the newest snapshot that is sound, and returns how far it goes. If the newest one is not
+// restoreNewestSnapshot restores the newest snapshot that is sound, and returns how far it goes. If the newest one is not
 // sound, the log reaches as far: see disk.Data.CheckReadable.
-func restoreNewest(data *disk.Data, m Machine) (e disk.Extent, err error) {
+func restoreNewestSnapshot(data *disk.Data, m StateMachine) (e disk.Extent, err error) {
 	list, err := data.Snapshots().List()
 	if err != nil {
 		return e, fmt.Errorf("quorum: list snapshots: %w", err)
@@ -88,15 +88,15 @@ func restoreNewest(data *disk.Data, m Machine) (e disk.Extent, err error) {
 }
 
 // replayLog applies the entries after a snapshot, and returns how far they go.
-func replayLog(data *disk.Data, m Machine, e disk.Extent) (disk.Extent, error) {
+func replayLog(data *disk.Data, m StateMachine, e disk.Extent) (disk.Extent, error) {
 	last, err := data.Log().LastIndex()
 	if err != nil {
 		return e, fmt.Errorf("quorum: read log: %w", err)
 	}
-	batch := make([]Committed, 0, replayBatch)
+	batch := make([]Committed, 0, replayBatchSize)
 	for e.Index < last {
 		batch = batch[:0]
-		for len(batch) < replayBatch && e.Index < last {
+		for len(batch) < replayBatchSize && e.Index < last {
 			var l raft.Log
 			if err := data.Log().GetLog(e.Index+1, &l); err != nil {
 				return e, fmt.Errorf("quorum: read log: entry %d: %w", e.Index+1, err)
@@ -105,7 +105,7 @@ func replayLog(data *disk.Data, m Machine, e disk.Extent) (disk.Extent, error) {
 			if l.Type == raft.LogCommand && len(l.Data) > 0 {
 				c.Data = l.Data
 			}
-			batch, e = append(batch, c), disk.Extent{Index: l.Index, Term: l.Term, At: l.AppendedAt}
+			batch, e = append(batch, c), disk.Extent{Index: l.Index, Term: l.Term, LastTime: l.AppendedAt}
 		}
 		if err := m.Apply(batch); err != nil {
 			return e, err

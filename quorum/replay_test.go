@@ -21,7 +21,7 @@ func replayStopped(t *testing.T, kind disk.LogKind) {
 			var first disk.Extent
 			for i := range 2 {
 				m := &machine{}
-				extent, err := Replay(Replaying{Dir: e.members[1].dir, Machine: m, SegmentBytes: testSegment})
+				extent, err := Replay(ReplayConfig{DataDir: e.members[1].dir, StateMachine: m, SegmentBytes: testSegment})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,13 +44,13 @@ func replayStopped(t *testing.T, kind disk.LogKind) {
 func TestReplayRefuses(t *testing.T) { kinds(t, replayRefuses) }
 
 func replayRefuses(t *testing.T, kind disk.LogKind) {
-	if _, err := Replay(Replaying{Dir: t.TempDir(), Machine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
+	if _, err := Replay(ReplayConfig{DataDir: t.TempDir(), StateMachine: &machine{}}); !errors.Is(err, disk.ErrNoData) {
 		t.Errorf("no directory of ours: %v, want ErrNoData", err)
 	}
 	dir, cfg := filledDirectory(t, kind)
 	refused := func(m *machine, want string) {
 		t.Helper()
-		if _, err := Replay(Replaying{Dir: dir, Machine: m}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Replay(ReplayConfig{DataDir: dir, StateMachine: m}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -22,11 +22,11 @@ func TestEveryRivalIsTold(t *testing.T) {
 		for id := range e.members {
 			told := false
 			for range 20 {
-				time.Sleep(askInterval)
+				time.Sleep(helloInterval)
 				for _, other := range others(id) {
 					n := e.members[other].node
-					n.reach.Met(Meeting{Peer: wire.Peer{ID: id, Disk: 99, Addr: "elsewhere:1"}})
-					told = told || n.reach.Rival(id) != ""
+					n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: id, Disk: 99, Addr: "elsewhere:1"}})
+					told = told || n.reachability.Rival(id) != ""
 				}
 			}
 			if !told {
@@ -45,8 +45,8 @@ func TestTwoBeginners(t *testing.T) {
 		e.start(2)
 		n := e.members[2].node
 		asks := func(disk disk.ID) (rival string) {
-			n.reach.Met(Meeting{Peer: wire.Peer{ID: 1, Disk: disk, Addr: "m1:3888"}})
-			return n.reach.Rival(1)
+			n.reachability.RecordContact(PeerContact{Peer: wire.Peer{ID: 1, Disk: disk, Addr: "m1:3888"}})
+			return n.reachability.Rival(1)
 		}
 		if rival := asks(7); rival != "" {
 			t.Errorf("the first one is told of %q", rival)
@@ -54,14 +54,14 @@ func TestTwoBeginners(t *testing.T) {
 		if rival := asks(8); rival == "" {
 			t.Error("the second one is not told of the first one")
 		}
-		time.Sleep(metFor + time.Second)
+		time.Sleep(contactLifetime + time.Second)
 		if rival := asks(7); rival != "" {
 			t.Errorf("the first one is told of %q, which has not asked for a while", rival)
 		}
-		reply := &proto.HelloReply{ConfigHash: hashOf(n.cfg.Book), Rival: "another"}
+		reply := &proto.HelloReply{ConfigHash: serverListHash(n.cfg.AddressBook), Rival: "another"}
 		book := wire.NewBook(1, e.peers)
-		first := &bootstrap{peers: e.peers, book: book, status: &Status{book: book, peers: e.peers}, reach: new(Reachability)}
-		if got := first.evaluate(round{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: hashOf(n.cfg.Book)}}}); !strings.Contains(got.waits, "another") {
+		first := &bootstrap{configuredPeers: e.peers, addressBook: book, status: &Status{addressBook: book, configuredPeers: e.peers}, reachability: new(Reachability)}
+		if got := first.nextStep(helloRound{replies: map[uint32]*proto.HelloReply{2: reply, 3: {ConfigHash: serverListHash(n.cfg.AddressBook)}}}); !strings.Contains(got.waitingFor, "another") {
 			t.Errorf("a member that is told of another one begins: %+v", got)
 		}
 	})

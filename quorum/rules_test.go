@@ -28,9 +28,9 @@ func listed(t *testing.T, first, all int) *ensemble {
 			m.seeds = e.peers[:first]
 		}
 		m.adjust = func(c *Config) {
-			c.Wanted = func() ([]wire.Peer, bool) {
+			c.WantedServers = func() ([]wire.Peer, bool) {
 				list, known := e.list(m.machine.commands())
-				c.Book.List(list)
+				c.AddressBook.List(list)
 				return list, known
 			}
 		}
@@ -50,7 +50,7 @@ func (e *ensemble) beginListed(first int) {
 	for _, id := range ids {
 		e.joined(id)
 	}
-	e.wait("all to vote", func() bool { return shown(e.members[1].node.status.Configuration()) == shown(e.peers[:first]) })
+	e.wait("all to vote", func() bool { return shown(e.members[1].node.status.ConfiguredMembers()) == shown(e.peers[:first]) })
 	e.wait("member 1 to lead", func() bool {
 		leader := e.leader(ids...)
 		if leader != 1 {
@@ -64,9 +64,9 @@ func (e *ensemble) beginListed(first int) {
 func (e *ensemble) handOverTo(from, to uint32) {
 	e.t.Helper()
 	n := e.members[from].node
-	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*n.electionTimeout)
 	defer cancel()
-	if err := n.transfer.To(ctx, to); err != nil {
+	if err := n.transfer.ToMember(ctx, to); err != nil {
 		e.t.Logf("hand-over by member %d: %v", from, err)
 	}
 }
@@ -129,7 +129,7 @@ func (e *ensemble) history(id uint32) (all []string) {
 // follows waits until the configuration of a member is as given.
 func (e *ensemble) follows(id uint32, want string) {
 	e.t.Helper()
-	e.wait(fmt.Sprintf("the configuration %q", want), func() bool { return shown(e.members[id].node.status.Configuration()) == want })
+	e.wait(fmt.Sprintf("the configuration %q", want), func() bool { return shown(e.members[id].node.status.ConfiguredMembers()) == want })
 }
 
 // checkHistory compares every configuration that there was since the first one that is wanted with what is wanted.
@@ -170,7 +170,7 @@ func TestVoterWaitsForItsReplacement(t *testing.T) {
 		e.propose(listPrefix+"1 2 4", 1, 2, 3)
 		begun := time.Now()
 		e.follows(1, "1 2")
-		if stayed := time.Since(begun); stayed < replacementWait || stayed > replacementWait+4*askTimeout {
+		if stayed := time.Since(begun); stayed < replacementWait || stayed > replacementWait+4*helloTimeout {
 			t.Errorf("the voter left after %v, want %v and some rounds", stayed, replacementWait)
 		}
 		e.start(4)
@@ -186,21 +186,21 @@ func TestLeaderThatGoesHandsOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := listed(t, 3, 3)
 				e.beginListed(3)
-				term, election := e.members[1].node.status.Term(), e.members[1].node.election
+				term, election := e.members[1].node.status.Term(), e.members[1].node.electionTimeout
 				e.propose(listPrefix+list, 1, 2, 3)
 				pause, last := time.Duration(0), time.Now()
-				for end := last.Add(10 * followInterval); last.Before(end); time.Sleep(5 * time.Millisecond) {
+				for end := last.Add(10 * membershipInterval); last.Before(end); time.Sleep(5 * time.Millisecond) {
 					if leader := e.leaderNow(); leader != 0 && e.members[leader].node.Propose([]byte("w"), nil).Error() == nil {
 						pause, last = max(pause, time.Since(last)), time.Now()
 					}
 				}
-				if got := shown(e.members[2].node.status.Configuration()); got != list {
+				if got := shown(e.members[2].node.status.ConfiguredMembers()); got != list {
 					t.Fatalf("the configuration is %q", got)
 				}
 				if got := e.members[2].node.status.Term(); pause >= election/2 || got != term+1 {
 					t.Errorf("writes paused for %v, and term %d became %d; want less than %v, and the next term", pause, term, got, election/2)
 				}
-				if list == "2" && !e.members[2].node.status.Leading() {
+				if list == "2" && !e.members[2].node.status.IsLeader() {
 					t.Error("leadership went to a member that was to leave, too")
 				}
 			})
@@ -229,7 +229,7 @@ func TestNewLeaderDoesNotFollowAnOldList(t *testing.T) {
 		slow, adjust := &held{}, e.members[2].adjust
 		e.members[2].adjust = func(c *Config) {
 			adjust(c)
-			slow.machine, c.Machine, c.StallLimit = e.members[2].machine, slow, time.Hour
+			slow.machine, c.StateMachine, c.StallLimit = e.members[2].machine, slow, time.Hour
 		}
 		e.beginListed(3)
 		e.start(4)
@@ -238,7 +238,7 @@ func TestNewLeaderDoesNotFollowAnOldList(t *testing.T) {
 		e.propose(listPrefix+"1 2 3 4", 1, 2, 3)
 		e.follows(2, "1 2 3 4")
 		e.handOverTo(1, 2)
-		if e.leader(1, 2, 3, 4) != 2 || e.members[2].node.fsm.term.Load() == e.members[2].node.status.Term() {
+		if e.leader(1, 2, 3, 4) != 2 || e.members[2].node.fsm.appliedTerm.Load() == e.members[2].node.status.Term() {
 			t.Fatal("member 2 does not lead with an old state: this shows nothing")
 		}
 		want := e.history(2)
@@ -262,12 +262,12 @@ func TestPromotionUnderLoad(t *testing.T) {
 		e.beginListed(3)
 		e.start(4)
 		e.propose(listPrefix+"1 2 3 4", 1, 2, 3)
-		for end := time.Now().Add(20 * time.Second); shown(e.members[1].node.status.Configuration()) != "1 2 3 4"; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(20 * time.Second); shown(e.members[1].node.status.ConfiguredMembers()) != "1 2 3 4"; time.Sleep(time.Millisecond) {
 			if err := e.members[1].node.Propose([]byte("w"), nil).Error(); err != nil {
 				t.Fatal(err)
 			}
 			if time.Now().After(end) {
-				t.Fatalf("after 20 s of writes the configuration is %q", shown(e.members[1].node.status.Configuration()))
+				t.Fatalf("after 20 s of writes the configuration is %q", shown(e.members[1].node.status.ConfiguredMembers()))
 			}
 		}
 	})

@@ -20,26 +20,26 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
 	}
-	err := disk.Explain(n.run(ctx), !n.alone())
+	err := disk.Explain(n.run(ctx), !n.runsAlone())
 	if !errors.Is(err, ErrNotEnded) { // otherwise raft still uses the stores
 		err = errors.Join(err, n.Close())
-		close(n.leadership)
+		close(n.leadershipChanges)
 	}
-	close(n.stopped)
-	n.proposer.failRest()
+	close(n.runEnded)
+	n.proposer.failPending()
 	return err
 }
 
 func (n *Node) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	n.trans.Start()
+	n.transport.Start()
 	start := &bootstrap{
-		peers: n.cfg.Peers, byMajority: n.cfg.NewEnsemble, alone: n.alone(), book: n.cfg.Book, disk: n.disk,
-		status: n.status, record: n.record, list: n.list, hellos: n.hellos, reach: n.reach, fail: n.failure.set, logger: n.logger,
+		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, runsAlone: n.runsAlone(), addressBook: n.cfg.AddressBook, disk: n.disk,
+		status: n.status, record: n.record, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability, endMember: n.failure.end, logger: n.logger,
 	}
-	if err := start.begin(ctx); err != nil {
-		closed := n.trans.Close()
+	if err := start.joinOrFound(ctx); err != nil {
+		closed := n.transport.Close()
 		if errors.Is(err, ctx.Err()) {
 			return closed // told to stop while waiting
 		}
@@ -50,70 +50,70 @@ func (n *Node) run(ctx context.Context) error {
 		return err
 	}
 	n.logger.Info("raft runs", "joining", n.record.copying.Load(), "last", r.LastIndex(), "term", r.CurrentTerm())
-	close(n.ready)
+	close(n.raftStarted)
 
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		newMeter(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk, n.failure.set)
+		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk, n.failure.end)
 	})
-	if !n.alone() {
-		if n.status.onlyVoter() { // there is nobody to wait for
-			loops.Go(func() { _ = n.trans.Stand(n.election) })
+	if !n.runsAlone() {
+		if n.status.isOnlyVoter() { // there is nobody to wait for
+			loops.Go(func() { _ = n.transport.Stand(n.electionTimeout) })
 		}
-		loops.Go(func() { start.join(ctx, r) })
+		loops.Go(func() { start.announceUntilKnown(ctx, r) })
 		loops.Go(func() { n.newMembership(r).run(ctx) })
-		loops.Go(func() { n.detector.run(ctx, r) })
+		loops.Go(func() { n.failureDetector.run(ctx, r) })
 	}
 	select {
 	case <-ctx.Done():
-		n.endGracefully()
-	case <-n.failure.failed:
+		n.handOverAndDrain()
+	case <-n.failure.ended:
 	}
 	cancel()
 	loops.Wait()
-	return errors.Join(n.failure.err(), n.stopRaft(r))
+	return errors.Join(n.failure.endError(), n.stopRaft(r))
 }
 
 func (n *Node) newMembership(r *raft.Raft) *membership {
 	return &membership{
-		raft: r, status: n.status, trans: n.trans, list: n.list, hellos: n.hellos, reach: n.reach, transfer: n.transfer,
-		election: n.election, logger: n.logger, rivals: map[uint32]string{},
+		raft: r, status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability, transfer: n.transfer,
+		electionTimeout: n.electionTimeout, logger: n.logger, loggedRivals: map[uint32]string{},
 	}
 }
 
 func (n *Node) startRaft() (*raft.Raft, error) {
 	conf := n.raftConfig()
-	newest, err := n.disk.Newest() // before raft runs, because raft may receive another snapshot at once
+	newest, err := n.disk.NewestSnapshotIndex() // before raft runs, because raft may receive another snapshot at once
 	if err != nil {
-		return nil, errors.Join(err, n.trans.Close())
+		return nil, errors.Join(err, n.transport.Close())
 	}
-	n.status.log = &logCache{LogStore: n.disk.Log()}
-	r, err := n.newRaft(conf, n.status.log)
+	n.status.logCache = &logCache{LogStore: n.disk.Log()}
+	r, err := n.newRaft(conf, n.status.logCache)
 	if err != nil {
-		return nil, errors.Join(err, n.trans.Close())
+		return nil, errors.Join(err, n.transport.Close())
 	}
 	n.status.raft.Store(r)
-	n.cfg.Book.Follow(n.status.Configuration)
-	n.cfg.Configured()
-	n.metrics.observe(r)
+	n.cfg.AddressBook.Follow(n.status.ConfiguredMembers)
+	n.cfg.ConfigurationChanged()
+	n.metrics.observeElections(r)
 	if err := n.checkStarted(r, newest); err != nil {
 		return nil, errors.Join(err, n.stopRaft(r))
 	}
-	if why := n.disk.Unused(); why != nil {
+	if why := n.disk.NewestUnusedReason(); why != nil {
 		n.logger.Error("the newest snapshot cannot be used; the log, with an older snapshot if there is one, has everything", "reason", why)
 	}
 	return r, nil
 }
 
-// endGracefully takes no more entries, hands leadership over and waits for the entries under way.
-func (n *Node) endGracefully() {
+// handOverAndDrain takes no more entries, hands leadership over and waits for the entries under way.
+func (n *Node) handOverAndDrain() {
 	n.proposer.close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*n.election)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*n.electionTimeout)
 	defer cancel()
 	if err := n.transfer.ToAny(ctx); err != nil {
 		n.logger.Info("leadership was not handed over", "err", err)
 	}
-	n.proposer.wait(ctx)
+	n.proposer.waitForPending(ctx)
 }
 
 // stopRaft ends raft. It waits at most stopTimeout: a goroutine that hangs in a disk or in the
@@ -123,9 +123,9 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	future := r.Shutdown()
 	done := make(chan error, 1)
 	go func() {
-		closed := n.trans.Close() // first, so that raft does not wait for requests under way
+		closed := n.transport.Close() // first, so that raft does not wait for requests under way
 		err := errors.Join(future.Error(), closed)
-		n.disk.Finish() // what raft has appended is written before the stores are closed
+		n.disk.FinishWrites() // what raft has appended is written before the stores are closed
 		done <- err
 	}()
 	timer := time.NewTimer(stopTimeout)
@@ -142,12 +142,12 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil { // an unreadable entry
-			r, err = nil, n.disk.Unusable(fmt.Errorf("%v", p))
+			r, err = nil, n.disk.UnusableError(fmt.Errorf("%v", p))
 		}
 	}()
-	r, err = raft.NewRaft(conf, n.fsm, log, n.disk.Stable(), n.disk.Snapshots(), n.trans)
+	r, err = raft.NewRaft(conf, n.fsm, log, n.disk.Stable(), n.disk.Snapshots(), n.transport)
 	if err != nil {
-		return nil, n.disk.Unusable(err) // its configuration is ours, so the error is about the stored data
+		return nil, n.disk.UnusableError(err) // its configuration is ours, so the error is about the stored data
 	}
 	return r, nil
 }
@@ -155,7 +155,7 @@ func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err 
 // checkStarted checks that raft found everything that must be there, including the newest snapshot.
 func (n *Node) checkStarted(r *raft.Raft, newest uint64) error {
 	if last := r.LastIndex(); last < newest {
-		return n.disk.Unusable(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
+		return n.disk.UnusableError(fmt.Errorf("the snapshot of index %d cannot be read, and the readable data end at %d", newest, last))
 	}
 	return nil
 }

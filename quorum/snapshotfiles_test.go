@@ -36,7 +36,7 @@ func storeSnapshot(t *testing.T, s raft.SnapshotStore, index uint64, body string
 // snapshot reports whether a member has stored a snapshot.
 func (e *ensemble) snapshot(id uint32) bool {
 	e.t.Helper()
-	newest, err := e.members[id].node.disk.Newest()
+	newest, err := e.members[id].node.disk.NewestSnapshotIndex()
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (e *ensemble) snapshot(id uint32) bool {
 // logged returns the bounds of the log in a directory that is not in use.
 func logged(t *testing.T, dir string) (bounds [2]uint64) {
 	t.Helper()
-	log, err := disk.ReadLog(dir)
+	log, err := disk.OpenLogReader(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestSnapshotOfNewerVersion(t *testing.T) {
 					t.Errorf("start: %v", err)
 				}
 			})
-			if err := Recover(Recovery{Dir: dir, Self: 1, Peers: cfg.Peers, Machine: &machine{}}); !newer(err) {
+			if err := Recover(RecoverConfig{DataDir: dir, MemberID: 1, Peers: cfg.Peers, StateMachine: &machine{}}); !newer(err) {
 				t.Errorf("Recover: %v", err)
 			}
 		})

@@ -10,9 +10,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// checkSnapshot checks the configuration in the newest snapshot. With one without voters raft would start
+// checkNewestSnapshot checks the configuration in the newest snapshot. With one without voters raft would start
 // and never elect a leader.
-func (n *Node) checkSnapshot() error {
+func (n *Node) checkNewestSnapshot() error {
 	list, err := n.disk.Snapshots().List()
 	if err != nil || len(list) == 0 {
 		return err
@@ -35,10 +35,10 @@ func checkSnapshotServers(servers []raft.Server) error {
 	return nil
 }
 
-// inspect reads all of a received snapshot, and compares its content with the request. Without this
+// verifyReceivedSnapshot reads all of a received snapshot, and compares its content with the request. Without this
 // check raft would replace this member's log and state with whatever was received, and end the
 // process if it cannot be read.
-func (n *Node) inspect(s io.Reader, req *raft.InstallSnapshotRequest) error {
+func (n *Node) verifyReceivedSnapshot(s io.Reader, req *raft.InstallSnapshotRequest) error {
 	if err := checkSnapshotServers(raft.DecodeConfiguration(req.Configuration).Servers); err != nil {
 		return err
 	}
@@ -46,9 +46,9 @@ func (n *Node) inspect(s io.Reader, req *raft.InstallSnapshotRequest) error {
 		return fmt.Errorf("%w: it ends in term %d, and is of term %d; its configuration is of index %d, and it goes to %d",
 			disk.ErrDamaged, req.LastLogTerm, req.Term, req.ConfigurationIndex, req.LastLogIndex)
 	}
-	c, err := n.cfg.Machine.Verify(s)
+	c, err := n.cfg.StateMachine.Verify(s)
 	if err != nil {
 		return err
 	}
-	return c.Check(req.LastLogIndex, req.LastLogTerm)
+	return c.CheckMetadata(req.LastLogIndex, req.LastLogTerm)
 }

@@ -31,11 +31,11 @@ func TestSnapshotOnDemand(t *testing.T) {
 		e.members[1].stores.Snapshots = kept
 		e.start(1)
 		n, machine := e.members[1].node, e.members[1].machine
-		e.wait("it to lead", n.status.Leading)
+		e.wait("it to lead", n.status.IsLeader)
 		e.propose("a", 1)
 		e.applied([]string{"a"}, 1)
-		first, err := n.snapshots.Take(t.Context(), 0)
-		index, _, lerr := n.snapshots.Newest()
+		first, err := n.snapshotter.TakeSnapshot(t.Context(), 0)
+		index, _, lerr := n.snapshotter.NewestSnapshot()
 		if err != nil || lerr != nil || first.Index != index || first.Index != n.status.AppliedIndex() || first.Term != n.status.Term() || first.Bytes == 0 || uint64(first.Zxid) != 1<<32|first.Index {
 			t.Fatalf("%+v, %v; the newest one is of index %d, %v", first, err, index, lerr)
 		}
@@ -52,7 +52,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 		own := n.status.raft.Load().Snapshot() // as raft takes one by itself
 		synctest.Wait()
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
-		if _, err := n.snapshots.Take(ctx, 0); !errors.Is(err, ErrSnapshotRuns) {
+		if _, err := n.snapshotter.TakeSnapshot(ctx, 0); !errors.Is(err, ErrSnapshotInProgress) {
 			t.Errorf("beside one of raft's own: %v", err)
 		}
 		leave()
@@ -61,11 +61,11 @@ func TestSnapshotOnDemand(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		n.fsm.demanded.Store(true) // another caller's has not begun yet
-		if _, err := n.snapshots.Take(t.Context(), 0); !errors.Is(err, ErrSnapshotRuns) {
+		n.fsm.snapshotRequested.Store(true) // another caller's has not begun yet
+		if _, err := n.snapshotter.TakeSnapshot(t.Context(), 0); !errors.Is(err, ErrSnapshotInProgress) {
 			t.Errorf("beside one that has not begun: %v", err)
 		}
-		n.fsm.demanded.Store(false)
+		n.fsm.snapshotRequested.Store(false)
 
 		hold = make(chan struct{})
 		machine.mu.Lock()
@@ -75,22 +75,22 @@ func TestSnapshotOnDemand(t *testing.T) {
 		e.applied([]string{"a", "b", "c"}, 1)
 		ctx, leave = context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		if _, err := n.snapshots.Take(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := n.snapshotter.TakeSnapshot(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after its caller has left: %v", err)
 		}
-		if _, err := n.snapshots.Take(t.Context(), 0); !errors.Is(err, ErrSnapshotRuns) {
+		if _, err := n.snapshotter.TakeSnapshot(t.Context(), 0); !errors.Is(err, ErrSnapshotInProgress) {
 			t.Errorf("while that one is written: %v", err)
 		}
 		close(hold)
 		e.wait("the snapshot of the caller who left", func() bool {
-			index, _, err := n.snapshots.Newest()
+			index, _, err := n.snapshotter.NewestSnapshot()
 			return err == nil && index == n.status.AppliedIndex()
 		})
 		synctest.Wait()
-		if took := n.fsm.stored.Load().Took; took < time.Second || took > 2*time.Second {
+		if took := n.fsm.lastSnapshot.Load().WriteDuration; took < time.Second || took > 2*time.Second {
 			t.Errorf("it took %v, want the second that it was held up", took)
 		}
-		if _, err := n.snapshots.Take(t.Context(), 0); err != nil {
+		if _, err := n.snapshotter.TakeSnapshot(t.Context(), 0); err != nil {
 			t.Errorf("after all: %v", err)
 		}
 	})
@@ -104,23 +104,23 @@ func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 		e.members[1].dir = t.TempDir()
 		e.start(1)
 		n := e.members[1].node
-		e.wait("it to lead", n.status.Leading)
+		e.wait("it to lead", n.status.IsLeader)
 		e.propose("a", 1)
 		free, _, err := n.DiskFree()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, most := range []int64{free + 1<<30, 1 << 62} {
-			_, err := n.snapshots.Take(t.Context(), most)
-			if index, _, lerr := n.snapshots.Newest(); !errors.Is(err, ErrNoRoom) || !strings.Contains(err.Error(), fmt.Sprintf("may take %d, and %d are left", most, snapshotReserve)) || !strings.Contains(err.Error(), " bytes are free") || index != 0 || lerr != nil {
+			_, err := n.snapshotter.TakeSnapshot(t.Context(), most)
+			if index, _, lerr := n.snapshotter.NewestSnapshot(); !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), fmt.Sprintf("may take %d, and %d are left", most, snapshotReserve)) || !strings.Contains(err.Error(), " bytes are free") || index != 0 || lerr != nil {
 				t.Errorf("%d bytes where %d are free: %v; there is one of index %d, %v", most, free, err, index, lerr)
 			}
 		}
-		if err := errors.Join(roomFor(5, snapshotReserve+5), roomFor(0, snapshotReserve)); err != nil || !errors.Is(roomFor(6, snapshotReserve+5), ErrNoRoom) {
+		if err := errors.Join(checkFreeSpace(5, snapshotReserve+5), checkFreeSpace(0, snapshotReserve)); err != nil || !errors.Is(checkFreeSpace(6, snapshotReserve+5), ErrNoSpace) {
 			t.Errorf("at the limit: %v", err)
 		}
 		e.alive(1)
-		if s, err := n.snapshots.Take(t.Context(), 1<<10); err != nil || s.Index == 0 {
+		if s, err := n.snapshotter.TakeSnapshot(t.Context(), 1<<10); err != nil || s.Index == 0 {
 			t.Errorf("with room for it: %+v, %v", s, err)
 		}
 	})
@@ -133,7 +133,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 		end  func(*testMember)
 		want error
 	}{
-		{"it fails", func(m *testMember) { m.node.failure.set(errKilled) }, errKilled},
+		{"it fails", func(m *testMember) { m.node.failure.end(errKilled) }, errKilled},
 		{"it is told to stop", func(m *testMember) { m.cancel() }, ErrNotRunning},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 				e.start(1)
 				m := e.members[1]
 				n := m.node
-				e.wait("it to lead", n.status.Leading)
+				e.wait("it to lead", n.status.IsLeader)
 				hold := make(chan struct{})
 				m.machine.mu.Lock()
 				m.machine.hold = hold
@@ -150,7 +150,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 				e.propose("a", 1)
 				got := make(chan error, 1)
 				go func() {
-					_, err := n.snapshots.Take(t.Context(), 0)
+					_, err := n.snapshotter.TakeSnapshot(t.Context(), 0)
 					got <- err
 				}()
 				synctest.Wait() // it is being written

@@ -33,19 +33,19 @@ func (s *stallLog) StoreLogs(logs []*raft.Log) error {
 
 // stallMachine hangs in Apply.
 type stallMachine struct {
-	Machine
+	StateMachine
 	until    atomic.Int64
 	verified atomic.Bool // Verify has read a snapshot
 }
 
-func (s *stallMachine) Verify(r io.Reader) (disk.Contents, error) {
+func (s *stallMachine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	defer s.verified.Store(true)
-	return s.Machine.Verify(r)
+	return s.StateMachine.Verify(r)
 }
 
 func (s *stallMachine) Apply(batch []Committed) error {
 	time.Sleep(time.Until(time.Unix(0, s.until.Load())))
-	return s.Machine.Apply(batch)
+	return s.StateMachine.Apply(batch)
 }
 
 // stalls makes an ensemble with logs and machines that can hang.
@@ -61,8 +61,8 @@ func stallsOf(t *testing.T, members int, adjust func(*Config)) (*ensemble, map[u
 		logs[id] = &stallLog{InmemStore: m.stores.Log.(*raft.InmemStore)}
 		m.stores.Log = logs[id]
 		m.adjust = func(c *Config) {
-			machines[id] = &stallMachine{Machine: c.Machine}
-			c.Machine = machines[id]
+			machines[id] = &stallMachine{StateMachine: c.StateMachine}
+			c.StateMachine = machines[id]
 			adjust(c)
 		}
 	}
@@ -94,7 +94,7 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 				begin := time.Now()
 				e.members[old].node.Propose([]byte("hangs"), nil)
 				time.Sleep(testStallLimit - time.Millisecond)
-				if e.leader(rest[0], old) != old || e.members[old].node.Stalled() != nil {
+				if e.leader(rest[0], old) != old || e.members[old].node.StallError() != nil {
 					t.Fatal("replaced before the limit")
 				}
 				next := e.leader(rest...)
@@ -102,20 +102,20 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 				if took := time.Since(begin); took > 5*time.Second {
 					t.Errorf("member %d leads after %v", next, took)
 				}
-				if err := e.members[old].node.Stalled(); !hangs(err) || !strings.Contains(fmt.Sprint(err), "log") && !strings.Contains(fmt.Sprint(err), "applying") {
+				if err := e.members[old].node.StallError(); !hangs(err) || !strings.Contains(fmt.Sprint(err), "log") && !strings.Contains(fmt.Sprint(err), "applying") {
 					t.Errorf("Stalled: %v", err)
 				}
 				peer := e.peers[next-1]
-				err := e.members[old].node.trans.RequestPreVote(peer.ServerID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
+				err := e.members[old].node.transport.RequestPreVote(peer.ServerID(), raft.ServerAddress(peer.Addr), &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 				if !hangs(err) {
 					t.Errorf("asks for votes: %v", err)
 				}
 				time.Sleep(10 * time.Second)
-				if e.members[old].node.status.Leading() && where == "machine" || e.leader(rest...) != next {
+				if e.members[old].node.status.IsLeader() && where == "machine" || e.leader(rest...) != next {
 					t.Error("it leads again while it hangs")
 				}
 				time.Sleep(long)
-				if err := e.members[old].node.Stalled(); err != nil {
+				if err := e.members[old].node.StallError(); err != nil {
 					t.Errorf("Stalled, after it woke: %v", err)
 				}
 				e.propose("c", 1, 2, 3)
@@ -187,12 +187,12 @@ func TestSnapshotForAStalledMachine(t *testing.T) {
 		e.net.heal()
 		e.wait("the snapshot to have been read", func() bool { return machines[late].verified.Load() })
 		synctest.Wait() // and to be with raft
-		if e.members[late].node.Stalled() == nil {
+		if e.members[late].node.StallError() == nil {
 			t.Error("the machine does not hang any more: this test shows nothing")
 		}
 		term := e.members[lead].node.status.Term()
 		time.Sleep(time.Until(time.Unix(0, machines[late].until.Load())) + time.Second)
-		if err := e.members[late].node.failure.err(); err != nil {
+		if err := e.members[late].node.failure.endError(); err != nil {
 			if err := e.ended(late); !errors.Is(err, wire.ErrRestart) {
 				t.Fatalf("Run: %v", err)
 			}
@@ -217,13 +217,13 @@ func TestStalledAlone(t *testing.T) {
 		log.stall(10 * time.Second)
 		p := e.members[1].node.Propose([]byte("b"), nil)
 		time.Sleep(testStallLimit + time.Millisecond)
-		if e.members[1].node.Stalled() == nil {
+		if e.members[1].node.StallError() == nil {
 			t.Error("not stalled")
 		}
 		if err := p.Error(); err != nil {
 			t.Errorf("b: %v", err)
 		}
-		if err := e.members[1].node.Stalled(); err != nil {
+		if err := e.members[1].node.StallError(); err != nil {
 			t.Errorf("still stalled: %v", err)
 		}
 		e.applied([]string{"a", "b"}, 1)

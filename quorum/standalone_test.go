@@ -11,7 +11,7 @@ import (
 
 // standalone makes a member a server that no other ever joins.
 func (e *ensemble) standalone(id uint32) {
-	e.members[id].adjust = func(c *Config) { c.Ask, c.Peers = nil, []wire.Peer{e.peers[id-1]} }
+	e.members[id].adjust = func(c *Config) { c.SendHello, c.Peers = nil, []wire.Peer{e.peers[id-1]} }
 }
 
 // A standalone server draws the id of an ensemble of one. If it is configured as a member of an ensemble that runs, it
@@ -22,11 +22,11 @@ func TestStandaloneDataAreNotOverwritten(t *testing.T) {
 		e.standalone(3)
 		e.start(3)
 		e.propose("mine", 3)
-		own, known := e.members[3].node.record.Ensemble()
+		own, known := e.members[3].node.record.EnsembleID()
 		e.stop(3)
 		e.members[3].adjust = nil
 		for _, id := range []uint32{1, 2} {
-			e.members[id].adjust = func(c *Config) { c.NewEnsemble = true }
+			e.members[id].adjust = func(c *Config) { c.FoundByMajority = true }
 		}
 		e.start(1, 2)
 		e.propose("theirs", 1, 2)
@@ -36,7 +36,7 @@ func TestStandaloneDataAreNotOverwritten(t *testing.T) {
 			e.propose(fmt.Sprint("w", i), 1, 2)
 		}
 		e.alive(1, 2, 3)
-		if got, _ := e.members[3].node.record.Ensemble(); !known || got != own {
+		if got, _ := e.members[3].node.record.EnsembleID(); !known || got != own {
 			t.Errorf("the ensemble %x, known %t, became %x", own[:4], known, got[:4])
 		}
 		e.stop(3)
@@ -52,7 +52,7 @@ func TestStandaloneGrowsWithItsID(t *testing.T) {
 		e.standalone(1)
 		e.start(1)
 		e.propose("alone", 1)
-		own, _ := e.members[1].node.record.Ensemble()
+		own, _ := e.members[1].node.record.EnsembleID()
 		e.stop(1)
 		e.members[1].adjust = adjust
 		e.start(1, 2, 3)
@@ -60,7 +60,7 @@ func TestStandaloneGrowsWithItsID(t *testing.T) {
 		e.follows(1, "1 2 3")
 		for _, id := range e.ids() {
 			e.joined(id)
-			if got, known := e.members[id].node.record.Ensemble(); !known || got != own {
+			if got, known := e.members[id].node.record.EnsembleID(); !known || got != own {
 				t.Errorf("member %d is of ensemble %x, want %x", id, got[:4], own[:4])
 			}
 		}

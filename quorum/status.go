@@ -14,29 +14,29 @@ import (
 // Status reads the state of this member's raft, and never waits. Before raft runs, its numbers are 0 and its lists are empty,
 // unless a method says otherwise.
 type Status struct {
-	raft  atomic.Pointer[raft.Raft]
-	log   *logCache // raft's; set before raft is
-	book  *wire.Book
-	peers []wire.Peer // the configured server list
-	disk  *disk.Data
-	fsm   *fsm
+	raft            atomic.Pointer[raft.Raft]
+	logCache        *logCache // raft's; set before raft is
+	addressBook     *wire.Book
+	configuredPeers []wire.Peer // the configured server list
+	disk            *disk.Data
+	fsm             *fsm
 }
 
 // Term returns raft's current term.
-func (s *Status) Term() uint64 { return s.value((*raft.Raft).CurrentTerm) }
+func (s *Status) Term() uint64 { return s.raftValue((*raft.Raft).CurrentTerm) }
 
 // CommitIndex returns the last index that is known to be committed. On a leader
 // raft may know a higher one, for which it has counted a copy that is not on this disk yet.
 func (s *Status) CommitIndex() uint64 {
-	return s.disk.Durable(s.value((*raft.Raft).CommitIndex))
+	return s.disk.LimitToDurable(s.raftValue((*raft.Raft).CommitIndex))
 }
 
 // LastIndex returns the last index of log or snapshot.
-func (s *Status) LastIndex() uint64 { return s.value((*raft.Raft).LastIndex) }
+func (s *Status) LastIndex() uint64 { return s.raftValue((*raft.Raft).LastIndex) }
 
 // LastTerm returns the term of the entry at LastIndex.
 func (s *Status) LastTerm() uint64 {
-	return s.value(func(r *raft.Raft) uint64 {
+	return s.raftValue(func(r *raft.Raft) uint64 {
 		term, _ := strconv.ParseUint(r.Stats()["last_log_term"], 10, 64) // raft writes a number
 		return term
 	})
@@ -44,30 +44,30 @@ func (s *Status) LastTerm() uint64 {
 
 // AppliedIndex returns the last index that Machine.Apply has applied in this process. It is 0 if
 // there is none, even after a snapshot was restored.
-func (s *Status) AppliedIndex() uint64 { return s.fsm.index.Load() }
+func (s *Status) AppliedIndex() uint64 { return s.fsm.appliedIndex.Load() }
 
-func (s *Status) value(get func(*raft.Raft) uint64) uint64 {
+func (s *Status) raftValue(get func(*raft.Raft) uint64) uint64 {
 	if r := s.raft.Load(); r != nil {
 		return get(r)
 	}
 	return 0
 }
 
-// Leading reports whether raft considers itself the leader. That may be out of date; see
+// IsLeader reports whether raft considers itself the leader. That may be out of date; see
 // Node.Leadership.
-func (s *Status) Leading() bool {
+func (s *Status) IsLeader() bool {
 	r := s.raft.Load()
 	return r != nil && r.State() == raft.Leader
 }
 
-// leadsIn reports whether raft leads in term.
-func (s *Status) leadsIn(term uint64) bool { return s.Leading() && s.Term() == term }
+// isLeaderIn reports whether raft leads in term.
+func (s *Status) isLeaderIn(term uint64) bool { return s.IsLeader() && s.Term() == term }
 
 // LeaderID returns the id of the member that raft considers the leader, or 0 if there is none.
-func (s *Status) LeaderID() uint32 { return wire.MemberID(s.leader()) }
+func (s *Status) LeaderID() uint32 { return wire.MemberID(s.leaderServer()) }
 
-// leader returns the server that raft considers the leader, or "" if there is none.
-func (s *Status) leader() raft.ServerID {
+// leaderServer returns the server that raft considers the leader, or "" if there is none.
+func (s *Status) leaderServer() raft.ServerID {
 	r := s.raft.Load()
 	if r == nil {
 		return ""
@@ -86,16 +86,16 @@ func (s *Status) Servers() []wire.Peer {
 	return wire.Peers(r.GetConfiguration().Configuration()) // does not wait
 }
 
-// Configuration returns the members in raft's latest configuration, by id, each once: with the disk that votes, if one does. It
+// ConfiguredMembers returns the members in raft's latest configuration, by id, each once: with the disk that votes, if one does. It
 // may not be committed. Before raft runs, and before raft has a configuration, it returns the configured list.
-func (s *Status) Configuration() []wire.Peer {
+func (s *Status) ConfiguredMembers() []wire.Peer {
 	if servers := s.Servers(); len(servers) > 0 {
-		return byMember(servers)
+		return onePerMember(servers)
 	}
-	return wire.Sorted(s.peers)
+	return wire.Sorted(s.configuredPeers)
 }
 
-func byMember(servers []wire.Peer) (members []wire.Peer) {
+func onePerMember(servers []wire.Peer) (members []wire.Peer) {
 	for _, s := range servers {
 		switch last := len(members) - 1; {
 		case last < 0 || members[last].ID != s.ID:
@@ -109,50 +109,50 @@ func byMember(servers []wire.Peer) (members []wire.Peer) {
 
 // configurationCommitted reports whether raft's latest configuration is committed, as far as this member knows.
 func (s *Status) configurationCommitted() bool {
-	return s.raft.Load() != nil && s.log.lastChange() <= s.CommitIndex()
+	return s.raft.Load() != nil && s.logCache.lastConfigurationIndex() <= s.CommitIndex()
 }
 
-// Voters returns the ids of the voters in raft's latest configuration, in order.
-func (s *Status) Voters() []uint32 { return wire.Voters(s.Servers()) }
+// VoterIDs returns the ids of the voters in raft's latest configuration, in order.
+func (s *Status) VoterIDs() []uint32 { return wire.Voters(s.Servers()) }
 
-// Founded reports whether most voters of a list vote in raft's latest configuration.
-func (s *Status) Founded(list []wire.Peer) bool {
+// HasMajorityOf reports whether most voters of a list vote in raft's latest configuration.
+func (s *Status) HasMajorityOf(list []wire.Peer) bool {
 	voters := wire.Voters(list)
-	voting := slices.DeleteFunc(s.Voters(), func(id uint32) bool { return !slices.Contains(voters, id) })
+	voting := slices.DeleteFunc(s.VoterIDs(), func(id uint32) bool { return !slices.Contains(voters, id) })
 	return len(voting) > len(voters)/2
 }
 
-// self returns this server. Its disk is known once the data directory has been read.
-func (s *Status) self() wire.Peer { return s.book.Self() }
+// selfPeer returns this server. Its disk is known once the data directory has been read.
+func (s *Status) selfPeer() wire.Peer { return s.addressBook.Self() }
 
 // hasServer reports whether raft's latest configuration has a disk.
 func (s *Status) hasServer(p wire.Peer) bool {
 	return slices.ContainsFunc(s.Servers(), func(o wire.Peer) bool { return o.ServerID() == p.ServerID() })
 }
 
-// configured reports whether this disk is in its own latest configuration, as a voter or not.
-func (s *Status) configured() bool { return s.hasServer(s.self()) }
+// isConfigured reports whether this disk is in its own latest configuration, as a voter or not.
+func (s *Status) isConfigured() bool { return s.hasServer(s.selfPeer()) }
 
-// votes reports whether this disk is a voter of its own latest configuration.
-func (s *Status) votes() bool {
+// isVoter reports whether this disk is a voter of its own latest configuration.
+func (s *Status) isVoter() bool {
 	r := s.raft.Load()
-	return r != nil && slices.Contains(voters(r), s.self().ServerID())
+	return r != nil && slices.Contains(voterServers(r), s.selfPeer().ServerID())
 }
 
-// onlyVoter reports whether this disk is the only voter.
-func (s *Status) onlyVoter() bool {
+// isOnlyVoter reports whether this disk is the only voter.
+func (s *Status) isOnlyVoter() bool {
 	r := s.raft.Load()
-	return r != nil && slices.Equal(voters(r), []raft.ServerID{s.self().ServerID()})
+	return r != nil && slices.Equal(voterServers(r), []raft.ServerID{s.selfPeer().ServerID()})
 }
 
-// hasJoined reports whether this disk is in the configuration, and has all that its leader had when the term began.
-func (s *Status) hasJoined() bool {
+// hasCaughtUp reports whether this disk is in the configuration, and has all that its leader had when the term began.
+func (s *Status) hasCaughtUp() bool {
 	r := s.raft.Load()
-	return r != nil && s.leader() != "" && s.fsm.term.Load() == r.CurrentTerm() && s.configured()
+	return r != nil && s.leaderServer() != "" && s.fsm.appliedTerm.Load() == r.CurrentTerm() && s.isConfigured()
 }
 
-// voters returns the voters in raft's latest configuration.
-func voters(r *raft.Raft) (ids []raft.ServerID) {
+// voterServers returns the voters in raft's latest configuration.
+func voterServers(r *raft.Raft) (ids []raft.ServerID) {
 	for _, s := range r.GetConfiguration().Configuration().Servers { // does not wait
 		if s.Suffrage == raft.Voter {
 			ids = append(ids, s.ID)

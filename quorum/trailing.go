@@ -27,11 +27,11 @@ const (
 	maxTrailingFactor = 4
 	// minTrailing is the least number of entries kept.
 	minTrailing = 128
-	// meterInterval is how often the log's growth is measured.
-	meterInterval = 5 * time.Second
+	// tuneInterval is how often the log's growth is measured.
+	tuneInterval = 5 * time.Second
 )
 
-// meter decides when raft takes a snapshot and how much log it keeps before it. raft counts only
+// snapshotTuner decides when raft takes a snapshot and how much log it keeps before it. raft counts only
 // entries, and an entry holds between one write and 4,096. So the counts are computed from the
 // sizes of the entries that this member stores:
 //
@@ -39,46 +39,46 @@ const (
 //
 // A snapshot is taken after SnapshotEvery entries or SnapshotBytes, whichever is first. A random
 // factor keeps the members from all writing at the same time.
-type meter struct {
-	every    uint64  // entries between snapshots
-	limit    float64 // bytes between snapshots, with this member's random factor
-	trailing float64 // bytes kept before a snapshot
+type snapshotTuner struct {
+	maxEntries    uint64  // entries between snapshots
+	maxBytes      float64 // bytes between snapshots, with this member's random factor
+	trailingBytes float64 // bytes kept before a snapshot
 
-	entries, bytes int64   // the log's counters at the last update
-	size           float64 // average size of an entry, in bytes, with more weight on recent ones
-	rate           float64 // entries a second, weighted likewise
+	lastEntries, lastBytes int64   // the log's counters at the last update
+	averageEntrySize       float64 // average size of an entry, in bytes, with more weight on recent ones
+	entriesPerSecond       float64 // entries a second, weighted likewise
 }
 
-func newMeter(every uint64, bytes, trailing int64) *meter {
-	return &meter{
-		every: every, limit: float64(bytes) * (1 - rand.Float64()/8),
-		trailing: float64(trailing), size: 1 << 10,
+func newSnapshotTuner(every uint64, bytes, trailing int64) *snapshotTuner {
+	return &snapshotTuner{
+		maxEntries: every, maxBytes: float64(bytes) * (1 - rand.Float64()/8),
+		trailingBytes: float64(trailing), averageEntrySize: 1 << 10,
 	}
 }
 
 // update takes the log's counters, elapsed after the last update, and sinceSnapshot, the bytes
 // appended since the last snapshot. It returns the settings for raft.
-func (m *meter) update(entries, bytes, sinceSnapshot int64, elapsed time.Duration) (threshold, trailing uint64) {
-	de, db := float64(entries-m.entries), float64(bytes-m.bytes)
-	m.entries, m.bytes = entries, bytes
+func (m *snapshotTuner) update(entries, bytes, sinceSnapshot int64, elapsed time.Duration) (threshold, trailing uint64) {
+	de, db := float64(entries-m.lastEntries), float64(bytes-m.lastBytes)
+	m.lastEntries, m.lastBytes = entries, bytes
 	const weight = 0.3
 	if de > 0 {
-		m.size += weight * (db/de - m.size)
+		m.averageEntrySize += weight * (db/de - m.averageEntrySize)
 	}
-	m.rate += weight * (de/elapsed.Seconds() - m.rate)
+	m.entriesPerSecond += weight * (de/elapsed.Seconds() - m.entriesPerSecond)
 
-	keep := max(m.trailing, min(m.rate*trailingTime.Seconds()*m.size, maxTrailingFactor*m.trailing))
-	trailing = max(uint64(keep/m.size), minTrailing)
-	threshold = m.every
-	if float64(sinceSnapshot) >= m.limit {
+	keep := max(m.trailingBytes, min(m.entriesPerSecond*trailingTime.Seconds()*m.averageEntrySize, maxTrailingFactor*m.trailingBytes))
+	trailing = max(uint64(keep/m.averageEntrySize), minTrailing)
+	threshold = m.maxEntries
+	if float64(sinceSnapshot) >= m.maxBytes {
 		threshold = 1
 	}
 	return threshold, trailing
 }
 
 // run keeps raft's settings up to date until ctx ends.
-func (m *meter) run(ctx context.Context, r *raft.Raft, d *disk.Data, fail func(error)) {
-	ticker := time.NewTicker(meterInterval)
+func (m *snapshotTuner) run(ctx context.Context, r *raft.Raft, d *disk.Data, fail func(error)) {
+	ticker := time.NewTicker(tuneInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -87,8 +87,8 @@ func (m *meter) run(ctx context.Context, r *raft.Raft, d *disk.Data, fail func(e
 		case <-ticker.C:
 		}
 		rc := r.ReloadableConfig()
-		entries, bytes, sinceSnapshot := d.Appended()
-		threshold, trailing := m.update(entries, bytes, sinceSnapshot, meterInterval)
+		entries, bytes, sinceSnapshot := d.AppendTotals()
+		threshold, trailing := m.update(entries, bytes, sinceSnapshot, tuneInterval)
 		if rc.SnapshotThreshold == threshold && rc.TrailingLogs == trailing {
 			continue
 		}

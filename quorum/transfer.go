@@ -16,37 +16,37 @@ import (
 const (
 	// transferPoll is the interval at which a transfer checks whether leadership has been lost.
 	transferPoll = 5 * time.Millisecond
-	// transferElections limits a transfer to one member, in election timeouts. raft gives
+	// transferTimeout limits a transfer to one member, in election timeouts. raft gives
 	// up by then. It takes no entries meanwhile, so it gets as much time for them before the next
 	// transfer.
-	transferElections = 2
-	// triesPerElection is the number of times in one election timeout that ToAny searches for a member to hand over
+	transferTimeout = 2
+	// transferTriesPerElection is the number of times in one election timeout that ToAny searches for a member to hand over
 	// to. A member that rejects leadership is tried half as often each time.
-	triesPerElection = 10
+	transferTriesPerElection = 10
 )
 
 var (
-	errDeclining = errors.New("quorum: this member is about to stop and takes no leadership from others")
-	errNoTarget  = errors.New("no other voting member answers and has the log up to here")
+	errDeclining        = errors.New("quorum: this member is about to stop and takes no leadership from others")
+	errNoTransferTarget = errors.New("no other voting member answers and has the log up to here")
 )
 
-// rejection is the error of a member that did not take the leadership that this one gave to it.
-type rejection struct {
-	by  uint32
-	why error
+// leadershipRejection is the error of a member that did not take the leadership that this one gave to it.
+type leadershipRejection struct {
+	memberID uint32
+	reason   error
 }
 
 // Transfer gives leadership to another member. It is safe for concurrent use.
 type Transfer struct {
-	status   *Status
-	trans    *wire.Transport
-	list     *serverList
-	election time.Duration
-	stopped  <-chan struct{} // closed when Node.Run is over
+	status          *Status
+	transport       *wire.Transport
+	serverList      *serverList
+	electionTimeout time.Duration
+	runEnded        <-chan struct{} // closed when Node.Run is over
 
-	underWay  atomic.Int32 // transfers
-	declining atomic.Bool  // see Decline
-	rejected  atomic.Pointer[rejection]
+	inProgress    atomic.Int32 // transfers
+	declining     atomic.Bool  // see Decline
+	lastRejection atomic.Pointer[leadershipRejection]
 }
 
 // Decline makes this member reject the leadership that others hand over to it. It can still be
@@ -67,14 +67,14 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 		if !t.leadsOthers(r) {
 			return nil
 		}
-		wait := t.election / triesPerElection
-		to, err := t.target(tried, index)
+		wait := t.electionTimeout / transferTriesPerElection
+		to, err := t.nextTarget(tried, index)
 		if err == nil {
-			if err = t.try(ctx, r, to); err == nil || errors.Is(err, ErrNotRunning) {
+			if err = t.tryOnce(ctx, r, to); err == nil || errors.Is(err, ErrNotRunning) {
 				return err
 			}
-			if wait <<= min(tried[to.ID], triesPerElection); !errors.As(err, new(*rejection)) {
-				wait = transferElections * t.election
+			if wait <<= min(tried[to.ID], transferTriesPerElection); !errors.As(err, new(*leadershipRejection)) {
+				wait = transferTimeout * t.electionTimeout
 			}
 			tried[to.ID]++
 			index = t.status.LastIndex()
@@ -82,18 +82,18 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("quorum: hand over: %w", err)
-		case <-t.stopped:
+		case <-t.runEnded:
 			return ErrNotRunning
-		case <-time.After(min(wait, transferElections*t.election)):
+		case <-time.After(min(wait, transferTimeout*t.electionTimeout)):
 		}
 	}
 }
 
-// target returns the member to hand over to: of those that hold the log up to an index and were tried the
+// nextTarget returns the member to hand over to: of those that hold the log up to an index and were tried the
 // least often, the one with the longest log.
-func (t *Transfer) target(tried map[uint32]int, index uint64) (target wire.Peer, err error) {
-	best, targets := -1, t.targets()
-	for _, id := range t.trans.Longest(t.election, index) {
+func (t *Transfer) nextTarget(tried map[uint32]int, index uint64) (target wire.Peer, err error) {
+	best, targets := -1, t.possibleTargets()
+	for _, id := range t.transport.Longest(t.electionTimeout, index) {
 		i := slices.IndexFunc(targets, func(p wire.Peer) bool { return p.ServerID() == id })
 		if i < 0 || best >= 0 && tried[targets[i].ID] >= best {
 			continue
@@ -101,25 +101,25 @@ func (t *Transfer) target(tried map[uint32]int, index uint64) (target wire.Peer,
 		target, best = targets[i], tried[targets[i].ID]
 	}
 	if best < 0 {
-		return wire.Peer{}, errNoTarget
+		return wire.Peer{}, errNoTransferTarget
 	}
 	return target, nil
 }
 
-// targets returns the other voters. If the server list wants some of them to vote, only those are returned: the
+// possibleTargets returns the other voters. If the server list wants some of them to vote, only those are returned: the
 // next leader should not be one that is to go.
-func (t *Transfer) targets() []wire.Peer {
-	peers := slices.DeleteFunc(t.status.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == t.status.self().ID })
-	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !t.list.wantsVote(p.ID) })
+func (t *Transfer) possibleTargets() []wire.Peer {
+	peers := slices.DeleteFunc(t.status.Servers(), func(p wire.Peer) bool { return p.Observer || p.ID == t.status.selfPeer().ID })
+	staying := slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return !t.serverList.wantsVote(p.ID) })
 	if len(staying) > 0 {
 		return staying
 	}
 	return peers
 }
 
-// To gives leadership to a member, and waits until this member has lost leadership or ctx
+// ToMember gives leadership to a member, and waits until this member has lost leadership or ctx
 // ends. It tries once. It fails if that member lags too far behind, or does not take leadership.
-func (t *Transfer) To(ctx context.Context, id uint32) error {
+func (t *Transfer) ToMember(ctx context.Context, id uint32) error {
 	peers := t.status.Servers()
 	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == id && !p.Observer })
 	if i < 0 {
@@ -129,7 +129,7 @@ func (t *Transfer) To(ctx context.Context, id uint32) error {
 	if !t.leadsOthers(r) {
 		return nil
 	}
-	if err := t.try(ctx, r, peers[i]); err != nil {
+	if err := t.tryOnce(ctx, r, peers[i]); err != nil {
 		return fmt.Errorf("quorum: hand over: %w", err)
 	}
 	return nil
@@ -137,41 +137,45 @@ func (t *Transfer) To(ctx context.Context, id uint32) error {
 
 // leadsOthers reports whether this member leads and there are other voters.
 func (t *Transfer) leadsOthers(r *raft.Raft) bool {
-	return r != nil && r.State() == raft.Leader && len(voters(r)) > 1
+	return r != nil && r.State() == raft.Leader && len(voterServers(r)) > 1
 }
 
 // Error makes a rejection the error of the transfer.
-func (r *rejection) Error() string { return fmt.Sprintf("member %d: %v", r.by, r.why) }
+func (r *leadershipRejection) Error() string {
+	return fmt.Sprintf("member %d: %v", r.memberID, r.reason)
+}
 
-func (t *Transfer) try(ctx context.Context, r *raft.Raft, to wire.Peer) error {
-	ctx, cancel := context.WithTimeout(ctx, transferElections*t.election) // raft gives up by then
+func (t *Transfer) tryOnce(ctx context.Context, r *raft.Raft, to wire.Peer) error {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout*t.electionTimeout) // raft gives up by then
 	defer cancel()
-	t.underWay.Add(1) // raft may be waiting for a request that is held
-	defer t.underWay.Add(-1)
-	before := t.rejected.Load()
+	t.inProgress.Add(1) // raft may be waiting for a request that is held
+	defer t.inProgress.Add(-1)
+	before := t.lastRejection.Load()
 	r.LeadershipTransferToServer(to.ServerID(), to.ServerAddress()) // its future is not awaited: raft drops it if it stops first
 	ticker := time.NewTicker(transferPoll)
 	defer ticker.Stop()
 	for r.State() == raft.Leader {
 		select {
 		case <-ticker.C:
-		case <-t.stopped:
+		case <-t.runEnded:
 			return ErrNotRunning
 		case <-ctx.Done():
 			return fmt.Errorf("to member %d: %w", to.ID, ctx.Err())
 		}
-		if d := t.rejected.Load(); d != before && d.by == to.ID && r.State() == raft.Leader {
+		if d := t.lastRejection.Load(); d != before && d.memberID == to.ID && r.State() == raft.Leader {
 			return d
 		}
 	}
 	return nil
 }
 
-// leadsIn reports whether raft leads in term and is not handing leadership over.
-func (t *Transfer) leadsIn(term uint64) bool { return t.underWay.Load() == 0 && t.status.leadsIn(term) }
+// isStableLeaderIn reports whether raft leads in term and is not handing leadership over.
+func (t *Transfer) isStableLeaderIn(term uint64) bool {
+	return t.inProgress.Load() == 0 && t.status.isLeaderIn(term)
+}
 
-// mayTake returns nil if this member takes leadership that it may reject, or else the reason.
-func (t *Transfer) mayTake() error {
+// mayAcceptLeadership returns nil if this member takes leadership that it may reject, or else the reason.
+func (t *Transfer) mayAcceptLeadership() error {
 	if t.declining.Load() {
 		return errDeclining
 	}
@@ -180,5 +184,5 @@ func (t *Transfer) mayTake() error {
 
 // noteRejection records that a member has not taken the leadership that this one handed over.
 func (t *Transfer) noteRejection(by raft.ServerID, why error) {
-	t.rejected.Store(&rejection{wire.MemberID(by), why})
+	t.lastRejection.Store(&leadershipRejection{wire.MemberID(by), why})
 }

@@ -64,7 +64,7 @@ var named = []namedMutant{
 	},
 	{
 		"leader taken for dead at one refusal", "quorum/failuredetector.go",
-		"if refused == refusals {", "if refused > 0 {",
+		"if refused == requiredRefusals {", "if refused > 0 {",
 		"quorum", "TestNoEvidence",
 	},
 	{
@@ -74,12 +74,12 @@ var named = []namedMutant{
 	},
 	{
 		"stands on evidence as often as there is some", "quorum/failuredetector.go",
-		"time.Since(stood) < standPause*d.election", "time.Since(stood) < 0",
+		"time.Since(stood) < standCooldown*d.electionTimeout", "time.Since(stood) < 0",
 		"quorum", "TestForgedEvidenceIsBounded",
 	},
 	{
 		"stands on evidence after it has voted", "quorum/failuredetector.go",
-		"d.mayTake() == nil && d.leaderless(r, l)", "d.mayTake() == nil",
+		"d.mayAcceptLeadership() == nil && d.stillLeaderless(r, l)", "d.mayAcceptLeadership() == nil",
 		"quorum", "TestDeadLeaderIsReplacedAtOnce",
 	},
 	{
@@ -179,7 +179,7 @@ var named = []namedMutant{
 	},
 	{
 		"applied before the leader's disk has it", "quorum/fsm.go",
-		"f.failed || !f.await(logs[len(logs)-1].Index)", "f.failed",
+		"f.failed || !f.awaitDurable(logs[len(logs)-1].Index)", "f.failed",
 		"integration", "TestLeaderLosesItsQueue",
 	},
 	{
@@ -189,12 +189,12 @@ var named = []namedMutant{
 	},
 	{
 		"sync answered with what the leader's disk lacks", "quorum/status.go",
-		"return s.disk.Durable(s.value((*raft.Raft).CommitIndex))", "return s.value((*raft.Raft).CommitIndex)",
+		"return s.disk.LimitToDurable(s.raftValue((*raft.Raft).CommitIndex))", "return s.raftValue((*raft.Raft).CommitIndex)",
 		"quorum", "TestLeaderStoresBesides",
 	},
 	{
 		"follower's entries stored later", "quorum/disk/queue.go",
-		"return q.leads != nil && q.leads()", "return q.leads != nil",
+		"return q.raftLeads != nil && q.raftLeads()", "return q.raftLeads != nil",
 		"quorum/disk", "TestQueueIsFirst",
 	},
 	{
@@ -204,12 +204,12 @@ var named = []namedMutant{
 	},
 	{
 		"term written before the entries of the last one", "quorum/disk/stores.go",
-		"	s.settle()\n", "",
+		"\ts.drainQueue()\n", "",
 		"quorum", "TestDeposedLeaderStoresItsQueueFirst",
 	},
 	{
 		"log shortened before its end is written", "quorum/disk/queue.go",
-		"	q.settle()\n	return q.logStore.DeleteRange(first, last)", "	return q.logStore.DeleteRange(first, last)",
+		"\tq.drain()\n\treturn q.logStore.DeleteRange(first, last)", "	return q.logStore.DeleteRange(first, last)",
 		"quorum/disk", "TestQueueIsFirst",
 	},
 	{
@@ -224,12 +224,12 @@ var named = []namedMutant{
 	},
 	{
 		"changed vote unseen", "quorum/disk/bolt.go",
-		"case now.values != m.values:", "case false:",
+		"case now.valuesChecksum != m.valuesChecksum:", "case false:",
 		"quorum/disk", "TestDamagedBolt",
 	},
 	{
 		"full disk called damage", "quorum/disk/logkind.go",
-		"errors.Is(err, os.ErrNotExist), full(err):", "errors.Is(err, os.ErrNotExist):",
+		"errors.Is(err, os.ErrNotExist), isDiskFull(err):", "errors.Is(err, os.ErrNotExist):",
 		"quorum/disk", "TestWALFullDisk",
 	},
 	{
@@ -244,12 +244,12 @@ var named = []namedMutant{
 	},
 	{
 		"log deleted for a snapshot that nobody has read", "quorum/disk/mend.go",
-		"		err = verifyStored(s, &snap, verify)\n", "",
+		"\t\terr = verifySnapshot(s, &snap, verify)\n", "",
 		"quorum/disk", "TestMend",
 	},
 	{
 		"snapshot's metadata believed without their checksum", "quorum/disk/snapshotfiles.go",
-		"case string(sum) != metaSum(line):", "case string(sum) == \"\":",
+		"case string(sum) != metaChecksumLine(line):", "case string(sum) == \"\":",
 		"quorum/disk", "TestSnapshotBitFlips",
 	},
 	{
@@ -374,7 +374,7 @@ var named = []namedMutant{
 	},
 	{
 		"stalled leader speaks on", "quorum/disk/stall.go",
-		"if oldest.begun.IsZero() || time.Since(oldest.begun) < o.limit {", "if true {",
+		"if oldest.startedAt.IsZero() || time.Since(oldest.startedAt) < o.stallLimit {", "if true {",
 		"integration", "TestStalledLeader",
 	},
 	{
@@ -394,7 +394,7 @@ var named = []namedMutant{
 	},
 	{
 		"change of leadership forgotten", "member/terms.go",
-		"				stop = nil\n			}\n", "				stop = nil\n				for len(t.m.node.Leadership()) > 0 {\n					<-t.m.node.Leadership()\n				}\n			}\n",
+		"				stop = nil\n			}\n", "\t\t\t\tstop = nil\n\t\t\t\tfor len(t.m.node.LeadershipChanges()) > 0 {\n\t\t\t\t\t<-t.m.node.LeadershipChanges()\n\t\t\t\t}\n\t\t\t}\n",
 		"integration", "TestLostAndGainedBetweenTwoLooks",
 	},
 	{
@@ -424,7 +424,7 @@ var named = []namedMutant{
 	},
 	{
 		"empty member begins alone", "quorum/bootstrap.go",
-		"case b.alone:", "case true:",
+		"case b.runsAlone:", "case true:",
 		"integration", "TestTwoWipedOfThree",
 	},
 	{
@@ -439,7 +439,7 @@ var named = []namedMutant{
 	},
 	{
 		"damaged leader speaks on", "quorum/node.go",
-		"Stalled:  n.silent,", "Stalled:   n.Stalled,",
+		"Stalled:  n.mayLead,", "Stalled:   n.Stalled,",
 		"quorum", "TestDamagedMemberOnlyVotes",
 	},
 	{
@@ -479,7 +479,7 @@ var named = []namedMutant{
 	},
 	{
 		"requests held while leadership is handed over", "quorum/transfer.go",
-		"	t.underWay.Add(1) // raft", "	t.underWay.Add(0) // raft",
+		"\tt.inProgress.Add(1) // raft", "\tt.inProgress.Add(0) // raft",
 		"quorum", "TestNoHoldDuringHandOver",
 	},
 	{
@@ -624,7 +624,7 @@ var named = []namedMutant{
 	},
 	{
 		"proof not bound to the TLS connection", "quorum/trust/proof.go",
-		"	b = append(b, e.keying...)\n", "",
+		"\tb = append(b, e.keyingMaterial...)\n", "",
 		"quorum/trust", "TestRelay",
 	},
 	{
@@ -634,17 +634,17 @@ var named = []namedMutant{
 	},
 	{
 		"connections of a removed secret kept", "quorum/trust/open.go",
-		"case !g.secrets.has(c.secret):", "case false:",
+		"case !g.secrets.contains(c.provedSecret):", "case false:",
 		"quorum/trust", "TestReload",
 	},
 	{
 		"certificate of another host believed", "quorum/trust/certificates.go",
-		"return g.keys.Verify(s.chain, s.usage, hosts...)", "return g.keys.Verify(s.chain, s.usage, hosts[:0]...)",
+		"return g.keys.Verify(s.certificateChain, s.usage, hosts...)", "return g.keys.Verify(s.certificateChain, s.usage, hosts[:0]...)",
 		"quorum/trust", "TestCertificates",
 	},
 	{
 		"revoked certificate good on open connections", "quorum/trust/open.go",
-		"return g.verify(c.shown, member)", "return nil",
+		"return g.verifyCertificate(c.shownCertificate, member)", "return nil",
 		"quorum/trust", "TestRevoked",
 	},
 	{
@@ -664,7 +664,7 @@ var named = []namedMutant{
 	},
 	{
 		"new voter must have the log of this moment", "quorum/membership.go",
-		"Longest(m.election, m.logEnds[0])", "Longest(m.election, ends)",
+		"Longest(m.electionTimeout, m.sampledLogEnds[0])", "Longest(m.electionTimeout, ends)",
 		"quorum", "TestPromotionUnderLoad",
 	},
 	{
@@ -674,7 +674,7 @@ var named = []namedMutant{
 	},
 	{
 		"voter leaves before another one votes in its place", "quorum/membership.go",
-		"case len(wire.Voters(s.have)) <= len(wire.Voters(s.want)) && !m.mayShrink(s, h):", "case false:",
+		"case len(wire.Voters(s.configured)) <= len(wire.Voters(s.wanted)) && !m.mayShrinkVoters(s, h):", "case false:",
 		"quorum", "TestVoterWaitsForItsReplacement",
 	},
 	{
@@ -684,7 +684,7 @@ var named = []namedMutant{
 	},
 	{
 		"voter leaves those that are no majority", "quorum/membership.go",
-		"case !s.majority(h):", "case false:",
+		"case !s.hasMajorityWithout(h):", "case false:",
 		"quorum", "TestNextChange",
 	},
 	{
@@ -734,27 +734,27 @@ var named = []namedMutant{
 	},
 	{
 		"disk without the log votes", "quorum/membership.go",
-		"case !slices.Contains(s.caught, h.ServerID()):", "case false:",
+		"case !slices.Contains(s.caughtUp, h.ServerID()):", "case false:",
 		"quorum", "TestNextChange",
 	},
 	{
 		"disk that answers loses its place", "quorum/membership.go",
-		"case slices.ContainsFunc(mine, s.reaches):", "case false:",
+		"case slices.ContainsFunc(mine, s.isReached):", "case false:",
 		"quorum", "TestNextChange",
 	},
 	{
 		"ensemble begun by any member", "quorum/bootstrap.go",
-		"first.ID != b.status.self().ID {", "first.ID == 0 {",
+		"first.ID != b.status.selfPeer().ID {", "first.ID == 0 {",
 		"quorum", "TestWhoBegins",
 	},
 	{
 		"ensemble begun before all have replied", "quorum/bootstrap.go",
-		"if len(silent) == 0 || b.byMajority", "if true || b.byMajority",
+		"if len(silent) == 0 || b.foundByMajority", "if true || b.foundByMajority",
 		"quorum", "TestWhoBegins",
 	},
 	{
 		"term opened before most voters vote", "member/terms.go",
-		"!listed && !t.m.node.Status().Founded(", "!listed && t.m.node.Status().Founded(",
+		"!listed && !t.m.node.Status().HasMajorityOf(", "!listed && t.m.node.Status().HasMajorityOf(",
 		"member", "TestNoTermBeforeMostVote",
 	},
 	{
@@ -764,12 +764,12 @@ var named = []namedMutant{
 	},
 	{
 		"list followed before an entry of the term is applied", "quorum/membership.go",
-		"if !m.listKnown(ctx, m.raft.CurrentTerm()) {", "if false {",
+		"if !m.serverListIsCurrent(ctx, m.raft.CurrentTerm()) {", "if false {",
 		"quorum", "TestNewLeaderDoesNotFollowAnOldList",
 	},
 	{
 		"server moves to a process that has not its disk", "quorum/membership.go",
-		"case s.disk(h.ID) != h.Disk:", "case false:",
+		"case s.repliedDisk(h.ID) != h.Disk:", "case false:",
 		"quorum", "TestNextChange",
 	},
 	{
@@ -778,7 +778,7 @@ var named = []namedMutant{
 	}
 	type quiet interface{ Sync() error }
 	type segment struct{ types.WritableFile }
-	directory, err := os.Open(dir)
+	directory, err := os.Open(walDir)
 	return struct {
 		quiet
 		segment
@@ -907,7 +907,7 @@ var named = []namedMutant{
 	},
 	{
 		"term begun while the disk stalls", "member/terms.go",
-		"t.m.node.Stalled() == nil && t.m.node.Record().Damage()", "t.m.node.Record().Damage()",
+		"t.m.node.StallError() == nil && t.m.node.Record().DamageReason()", "t.m.node.Record().DamageReason()",
 		"member", "TestNoTermWhileTheDiskStalls",
 	},
 	{

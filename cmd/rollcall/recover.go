@@ -123,8 +123,8 @@ func recovered(findings []member.Finding) cli.Recovered {
 	r := cli.Recovered{Member: findings[0].ID, Members: []cli.Extents{}}
 	for _, f := range findings {
 		row := cli.Extents{Member: f.ID, Address: f.Raft, Index: f.Index, Term: f.Term}
-		if !f.At.IsZero() {
-			at := f.At.UTC().Truncate(time.Millisecond)
+		if !f.LastTime.IsZero() {
+			at := f.LastTime.UTC().Truncate(time.Millisecond)
 			row.Written = &at
 		}
 		if f.Err != nil {
@@ -168,10 +168,10 @@ func describe(findings []member.Finding) string {
 			b.WriteString("not known, it does not answer\n")
 		case f.Index == 0:
 			b.WriteString("no data\n")
-		case f.At.IsZero():
+		case f.LastTime.IsZero():
 			fmt.Fprintf(&b, "data up to index %d of term %d\n", f.Index, f.Term)
 		default:
-			fmt.Fprintf(&b, "data up to index %d of term %d, written %s\n", f.Index, f.Term, f.At.UTC().Format(time.DateTime+" UTC"))
+			fmt.Fprintf(&b, "data up to index %d of term %d, written %s\n", f.Index, f.Term, f.LastTime.UTC().Format(time.DateTime+" UTC"))
 		}
 	}
 	fmt.Fprintf(&b, "Member %d has the most data%s.\n", furthest(findings).ID, map[bool]string{true: " of those that are known"}[silent])

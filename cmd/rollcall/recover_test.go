@@ -21,7 +21,7 @@ func found(id uint32, index, term uint64) member.Finding {
 // are in UTC wherever the machine is.
 func TestRecoverDescribes(t *testing.T) {
 	own := found(1, 40, 3)
-	own.At = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).In(time.FixedZone("elsewhere", -5*3600))
+	own.LastTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).In(time.FixedZone("elsewhere", -5*3600))
 	silent := member.Finding{Server: member.Server{ID: 4, Raft: "m4:3888"}, Err: errors.New("no route")}
 	text := describe([]member.Finding{own, found(2, 90, 2), found(3, 0, 0), silent})
 	for _, want := range []string{

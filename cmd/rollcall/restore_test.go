@@ -312,7 +312,7 @@ func TestServeRefusesWhatIsIncomplete(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 		release()
-		if _, err := command(t, "serve", zoo); !errors.Is(err, disk.ErrPlanting) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+zoo) || !strings.Contains(err.Error(), filepath.Join(data, "rollcall")) {
+		if _, err := command(t, "serve", zoo); !errors.Is(err, disk.ErrIncomplete) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+zoo) || !strings.Contains(err.Error(), filepath.Join(data, "rollcall")) {
 			t.Errorf("%q, and then serve: %v", args, err)
 		}
 		if out, err := command(t, args...); err != nil {

@@ -319,7 +319,7 @@ func (f *upFlags) config(i int, out *teller) (config.Config, error) {
 // sameList returns an error if the directory of a member was made for another number of members, or for other
 // ports. Members would keep their list, and those that are new would wait to be added to it.
 func sameList(settings member.Config) error {
-	made, err := disk.MadeFor(settings.Dir)
+	made, err := disk.ServerListOf(settings.Dir)
 	if err != nil || len(made) == 0 {
 		return err
 	}

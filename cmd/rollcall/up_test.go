@@ -109,7 +109,7 @@ func TestUpWithOtherMembers(t *testing.T) {
 	if err := sameList(settings); err != nil {
 		t.Errorf("a new directory: %v", err)
 	}
-	data, err := disk.Open(disk.Config{Member: 1, Servers: member.ServerLines(three), Dir: dir, RaftLog: hclog.NewNullLogger()})
+	data, err := disk.Open(disk.Config{MemberID: 1, ServerList: member.ServerLines(three), DataDir: dir, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func TestStolenIdentity(t *testing.T) {
 	secret := secretFile(t)
 	e, o := startMembers(t, "", "ensembleSecretFile="+secret+"\n")
 	o.measure(t, 2*time.Second) // the members have marks by then
-	guard, err := trust.New(trust.Config{Settings: trust.Settings{SecretFile: secret}, Self: thief})
+	guard, err := trust.New(trust.Config{Settings: trust.Settings{SecretFile: secret}, MemberID: thief})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func directory(dir string, m *process.Member) string { return filepath.Join(dir,
 // openImage opens a copied directory's stores.
 func openImage(dir string) (i *image, err error) {
 	i = &image{}
-	own, err := disk.OwnDirectory(dir)
+	own, err := disk.MemberDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func openImage(dir string) (i *image, err error) {
 		i.snap = list[0]
 		i.last = i.snap.Index
 	}
-	if i.log, err = disk.ReadLog(dir); err != nil {
+	if i.log, err = disk.OpenLogReader(dir); err != nil {
 		return nil, err
 	}
 	first, err := i.log.FirstIndex()

@@ -60,7 +60,7 @@ func logKinds() ([]disk.LogKind, error) {
 	switch {
 	case kind == "":
 		return []disk.LogKind{disk.LogBolt, disk.LogWAL}, nil
-	case kind.Known():
+	case kind.IsKnown():
 		return []disk.LogKind{kind}, nil
 	}
 	return nil, fmt.Errorf("ROLLCALL_LOGSTORE=%s: want %s or %s", kind, disk.LogBolt, disk.LogWAL)
@@ -69,7 +69,7 @@ func logKinds() ([]disk.LogKind, error) {
 // logKindOf returns the kind of all logs in the members' directories that have entries.
 func logKindOf(members []*process.Member) (kind disk.LogKind, err error) {
 	for _, m := range members {
-		dir, err := disk.OwnDirectory(m.Data)
+		dir, err := disk.MemberDirectory(m.Data)
 		if err != nil {
 			return "", err
 		}

@@ -87,7 +87,7 @@ func (h *holding) step(step int) (write func(d *disk.Data) error) {
 		return func(d *disk.Data) error { return d.Log().DeleteRange(from, h.first-1) }
 	case "server lines":
 		h.servers = fmt.Sprintf("1 %d", h.term)
-		return func(d *disk.Data) error { return d.Rename(1, strings.Fields(h.servers)) }
+		return func(d *disk.Data) error { return d.SetIdentity(1, strings.Fields(h.servers)) }
 	default: // "last entries go"
 		to := h.last
 		h.last -= 2
@@ -112,7 +112,7 @@ func held(d *disk.Data) (h holding, err error) {
 	if err != nil {
 		return h, err
 	}
-	h.candidate, h.list, h.servers = string(candidate), len(list), strings.Join(d.Servers(), " ")
+	h.candidate, h.list, h.servers = string(candidate), len(list), strings.Join(d.ServerList(), " ")
 	if h.first, err = d.Log().FirstIndex(); err != nil {
 		return h, err
 	}
@@ -130,8 +130,8 @@ func held(d *disk.Data) (h holding, err error) {
 // openKept opens the stores in a keeper's directory.
 func openKept(dir string) (*disk.Data, error) {
 	return disk.Open(disk.Config{
-		Member: 1, Servers: []string{"1"}, Dir: filepath.Join(dir, "data"), LogKind: disk.LogBolt,
-		Running: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		MemberID: 1, ServerList: []string{"1"}, DataDir: filepath.Join(dir, "data"), LogKind: disk.LogBolt,
+		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
 	})
 }
 

@@ -132,9 +132,9 @@ func (c command) loses(t *testing.T, s source) {
 // got as far as its mark.
 func restored(dir string, done bool) error {
 	data := filepath.Join(dir, "data")
-	_, err := disk.OwnDirectory(data)
+	_, err := disk.MemberDirectory(data)
 	switch {
-	case errors.Is(err, disk.ErrPlanting) && !done:
+	case errors.Is(err, disk.ErrIncomplete) && !done:
 		return nil
 	case err != nil:
 		return err

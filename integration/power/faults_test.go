@@ -209,9 +209,9 @@ func (i *interruption) advises(out string, left outcome) error {
 func (i *interruption) left() (outcome, uint64, error) {
 	dirs := i.dirs()
 	own := filepath.Join(dirs[0], "rollcall")
-	_, err := disk.OwnDirectory(dirs[0])
+	_, err := disk.MemberDirectory(dirs[0])
 	switch {
-	case errors.Is(err, disk.ErrPlanting):
+	case errors.Is(err, disk.ErrIncomplete):
 		return refused, 0, namesCommand(filepath.Join(own, markName), err, strings.Join(i.args, " "))
 	case err != nil:
 		return "", 0, err

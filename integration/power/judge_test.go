@@ -36,8 +36,8 @@ func read(dir string, member uint32, servers []string) (k kept, err error) {
 // readBoth does the same for a member whose log is in another directory, unless that is "".
 func readBoth(dir, logs string, member uint32, servers []string) (k kept, err error) {
 	d, err := disk.Open(disk.Config{
-		Member: member, Servers: servers, Dir: dir, LogDir: logs,
-		Running: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		MemberID: member, ServerList: servers, DataDir: dir, LogDir: logs,
+		RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
 	})
 	if err != nil {
 		return k, err
@@ -55,9 +55,9 @@ func readBoth(dir, logs string, member uint32, servers []string) (k kept, err er
 	return k, k.replay(d)
 }
 
-func verify(r io.Reader) (disk.Contents, error) {
+func verify(r io.Reader) (disk.SnapshotContents, error) {
 	index, term, err := znode.VerifySnapshot(r)
-	return disk.Contents{Index: index, Term: term}, err
+	return disk.SnapshotContents{Index: index, Term: term}, err
 }
 
 // replay brings a state to the end of the log.

@@ -111,8 +111,8 @@ func (s *survivor) run(t *testing.T, at *place) (string, error) {
 // read opens a survivor's directory in dir as a start does.
 func (s *survivor) read(dir string) (r recovery, err error) {
 	d, err := disk.Open(disk.Config{
-		Member: s.id, Servers: []string{s.servers}, Dir: filepath.Join(dir, "data"),
-		SegmentBytes: 128 << 10, Running: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
+		MemberID: s.id, ServerList: []string{s.servers}, DataDir: filepath.Join(dir, "data"),
+		SegmentBytes: 128 << 10, RaftRunning: func() bool { return false }, Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(),
 	})
 	if err != nil {
 		return r, err
@@ -133,7 +133,7 @@ func (s *survivor) read(dir string) (r recovery, err error) {
 	if err != nil {
 		return r, err
 	}
-	r = recovery{digest: k.state.Digest(), ensemble: string(ensemble), servers: strings.Join(d.Servers(), " ")}
+	r = recovery{digest: k.state.Digest(), ensemble: string(ensemble), servers: strings.Join(d.ServerList(), " ")}
 	r.alone = len(configuration.Servers) == 1 && strings.Contains(string(configuration.Servers[0].ID), d.ID().String())
 	r.term, err = d.Stable().Term()
 	return r, err

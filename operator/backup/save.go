@@ -33,7 +33,7 @@ var ErrExists = errors.New("there is such a file already; name another one, or r
 // Part is a file that is being written. It gets its name by Commit. Until then its name ends in .part. It reaches the
 // disk while it is written. If the system wrote all of it in Commit, a log on the same disk would wait for that.
 type Part struct {
-	*disk.Gradual
+	*disk.GradualFile
 	dir string
 }
 
@@ -44,7 +44,7 @@ func Create(dir, name string) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Part{disk.NewGradual(f), dir}, nil
+	return &Part{disk.NewGradualFile(f), dir}, nil
 }
 
 // Commit makes the file durable under a name in its directory, and replaces no other file. After an error there is no

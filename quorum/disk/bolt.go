@@ -38,10 +38,10 @@ const (
 
 // boltMeta holds the fields of the newest meta page.
 type boltMeta struct {
-	tx       uint64 // number of the last transaction
-	root     uint64 // page
-	pages    uint64
-	pageSize int64 // in bytes
+	txID      uint64 // number of the last transaction
+	rootPage  uint64 // page
+	pageCount uint64
+	pageSize  int64 // in bytes
 }
 
 // checkMetas reads the meta pages of a BoltDB. If one of them is incomplete the file is damaged:
@@ -64,7 +64,7 @@ func checkMetas(f io.ReaderAt) (newest boltMeta, err error) {
 			return boltMeta{}, fmt.Errorf("%w: pages of %d bytes", ErrDamaged, size)
 		}
 		page = size
-		if tx := binary.NativeEndian.Uint64(b[boltTxAt:]); i == 0 || tx > newest.tx {
+		if tx := binary.NativeEndian.Uint64(b[boltTxAt:]); i == 0 || tx > newest.txID {
 			newest = boltMeta{tx, binary.NativeEndian.Uint64(b[boltRootAt:]), binary.NativeEndian.Uint64(b[boltPagesAt:]), size}
 		}
 	}
@@ -77,19 +77,19 @@ type boltFile struct {
 	*raftboltdb.BoltStore
 	path string
 
-	mu     sync.Mutex        // held for a write and its mark
-	values map[string][]byte // the stored values
-	sum    uint32            // of values
-	file   *os.File          // for reading the number of the last transaction
-	mark   *os.File
+	mu             sync.Mutex        // held for a write and its mark
+	values         map[string][]byte // the stored values
+	valuesChecksum uint32            // of values
+	metaReader     *os.File          // for reading the number of the last transaction
+	markFile       *os.File
 }
 
 // boltMark says what a BoltDB held after a transaction, in a file of its own. It is written after
 // each transaction and not synced: it may lag behind the BoltDB, and is never ahead of it.
 type boltMark struct {
-	tx     uint64 // number of the transaction
-	last   uint64 // index of the last log entry; 0: none
-	values uint32 // checksum of all other values
+	txID           uint64 // number of the transaction
+	lastIndex      uint64 // index of the last log entry; 0: none
+	valuesChecksum uint32 // checksum of all other values
 }
 
 const (
@@ -98,10 +98,10 @@ const (
 )
 
 func (m boltMark) encode() []byte {
-	b := binary.BigEndian.AppendUint64([]byte(boltMarkMagic), m.tx)
-	b = binary.BigEndian.AppendUint64(b, m.last)
-	b = binary.BigEndian.AppendUint32(b, m.values)
-	return binary.BigEndian.AppendUint32(b, checksum(m.tx, b))
+	b := binary.BigEndian.AppendUint64([]byte(boltMarkMagic), m.txID)
+	b = binary.BigEndian.AppendUint64(b, m.lastIndex)
+	b = binary.BigEndian.AppendUint32(b, m.valuesChecksum)
+	return binary.BigEndian.AppendUint32(b, entryChecksum(m.txID, b))
 }
 
 func decodeBoltMark(b []byte) (m boltMark, err error) {
@@ -111,23 +111,23 @@ func decodeBoltMark(b []byte) (m boltMark, err error) {
 	}
 	fields := b[len(boltMarkMagic):]
 	m = boltMark{binary.BigEndian.Uint64(fields), binary.BigEndian.Uint64(fields[8:]), binary.BigEndian.Uint32(fields[16:])}
-	if binary.BigEndian.Uint32(b[at:]) != checksum(m.tx, b[:at]) {
+	if binary.BigEndian.Uint32(b[at:]) != entryChecksum(m.txID, b[:at]) {
 		return m, fmt.Errorf("%w: the checksum is wrong", ErrDamaged)
 	}
 	return m, nil
 }
 
-// check compares the mark with what the BoltDB holds now. The BoltDB may be ahead of the mark
+// checkAgainst compares the mark with what the BoltDB holds now. The BoltDB may be ahead of the mark
 // after a crash.
-func (m boltMark) check(now boltMark) error {
+func (m boltMark) checkAgainst(now boltMark) error {
 	switch {
-	case now.tx < m.tx:
-		return fmt.Errorf("%w: its last transaction is %d, and %d was durable", ErrDamaged, now.tx, m.tx)
-	case now.tx > m.tx:
+	case now.txID < m.txID:
+		return fmt.Errorf("%w: its last transaction is %d, and %d was durable", ErrDamaged, now.txID, m.txID)
+	case now.txID > m.txID:
 		return nil
-	case now.last != m.last:
-		return fmt.Errorf("%w: its log ends with entry %d, and was durable up to entry %d", ErrDamaged, now.last, m.last)
-	case now.values != m.values:
+	case now.lastIndex != m.lastIndex:
+		return fmt.Errorf("%w: its log ends with entry %d, and was durable up to entry %d", ErrDamaged, now.lastIndex, m.lastIndex)
+	case now.valuesChecksum != m.valuesChecksum:
 		return fmt.Errorf("%w: the term, a vote or another of its values has changed", ErrDamaged)
 	}
 	return nil
@@ -138,8 +138,8 @@ const boltMarkName = "raft.durable"
 
 // openBolt opens a BoltDB, and maps the given number of bytes from the start.
 func openBolt(path string, mapped int) (store *boltFile, err error) {
-	err = openSafely(path, func() error {
-		if err := makeBolt(path); err != nil {
+	err = recoverDamage(path, func() error {
+		if err := createBolt(path); err != nil {
 			return err
 		}
 		store = &boltFile{path: path, values: map[string][]byte{}}
@@ -147,10 +147,10 @@ func openBolt(path string, mapped int) (store *boltFile, err error) {
 		if err != nil {
 			return err
 		}
-		if store.mark, err = store.openMark(now); err != nil {
+		if store.markFile, err = store.openMark(now); err != nil {
 			return err
 		}
-		if err = store.open(mapped); err != nil {
+		if err = store.openStore(mapped); err != nil {
 			return errors.Join(err, store.Close())
 		}
 		return nil
@@ -161,10 +161,10 @@ func openBolt(path string, mapped int) (store *boltFile, err error) {
 	return store, nil
 }
 
-// makeBolt makes an empty BoltDB, unless there is a file. The file gets its name when it is whole, and the name is durable before there is a
+// createBolt makes an empty BoltDB, unless there is a file. The file gets its name when it is whole, and the name is durable before there is a
 // mark. Otherwise a loss of power during the first start could leave a part of the file, or a mark without the file, and both would be taken
 // for damage.
-func makeBolt(path string) error {
+func createBolt(path string) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -188,12 +188,12 @@ func makeBolt(path string) error {
 // readState reads the file before bbolt writes to it, and returns what its mark should be.
 func (f *boltFile) readState() (now boltMark, err error) {
 	err = viewBolt(f.path, func(tx *bbolt.Tx) error {
-		now.tx = uint64(tx.ID())
+		now.txID = uint64(tx.ID())
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			switch string(name) {
 			case boltLogs:
 				var err error
-				now.last, err = lastInOrder(b)
+				now.lastIndex, err = lastContiguousIndex(b)
 				return err
 			case boltConf:
 				return b.ForEach(func(k, v []byte) error {
@@ -204,8 +204,8 @@ func (f *boltFile) readState() (now boltMark, err error) {
 			return fmt.Errorf("%w: it has a bucket %q", ErrDamaged, name)
 		})
 	})
-	f.sum = sumValues(f.values)
-	now.values = f.sum
+	f.valuesChecksum = valuesChecksum(f.values)
+	now.valuesChecksum = f.valuesChecksum
 	return now, err
 }
 
@@ -215,8 +215,8 @@ const (
 	boltConf = "conf"
 )
 
-// lastInOrder returns the last index of a log, and an error if the log has a hole.
-func lastInOrder(b *bbolt.Bucket) (last uint64, err error) {
+// lastContiguousIndex returns the last index of a log, and an error if the log has a hole.
+func lastContiguousIndex(b *bbolt.Bucket) (last uint64, err error) {
 	err = b.ForEach(func(k, _ []byte) error {
 		if len(k) != 8 || last != 0 && binary.BigEndian.Uint64(k) != last+1 {
 			return fmt.Errorf("%w: %x follows entry %d of the log", ErrDamaged, k, last)
@@ -227,13 +227,13 @@ func lastInOrder(b *bbolt.Bucket) (last uint64, err error) {
 	return last, err
 }
 
-// sumValues returns the checksum of all values.
-func sumValues(values map[string][]byte) uint32 {
+// valuesChecksum returns the checksum of all values.
+func valuesChecksum(values map[string][]byte) uint32 {
 	var b []byte
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		b = fmt.Appendf(b, "%q=%q\n", k, values[k])
 	}
-	return crc32.Checksum(b, castagnoli)
+	return crc32.Checksum(b, castagnoliTable)
 }
 
 // openMark opens the mark, and compares it with what the file holds now. If there is none, it makes one.
@@ -257,27 +257,27 @@ func (f *boltFile) openMark(now boltMark) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing %s with it", path, err, logName), file.Close())
 	}
-	if err := was.check(now); err != nil {
+	if err := was.checkAgainst(now); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (%s says so)", err, path), file.Close())
 	}
 	return file, nil
 }
 
-func (f *boltFile) open(mapped int) (err error) {
+func (f *boltFile) openStore(mapped int) (err error) {
 	f.BoltStore, err = raftboltdb.New(raftboltdb.Options{Path: f.path, BoltOptions: boltOptions(mapped)})
 	if err != nil {
 		return err
 	}
-	if f.file, err = os.Open(f.path); err != nil {
+	if f.metaReader, err = os.Open(f.path); err != nil {
 		return err
 	}
-	if err := f.write(func() error { return nil }); err != nil { // New has made a transaction
+	if err := f.writeAndMark(func() error { return nil }); err != nil { // New has made a transaction
 		return err
 	}
-	if err = probe(f); err == nil {
+	if err = readBothEnds(f); err == nil {
 		_, err = f.GetUint64(keyTerm)
 	}
-	if err != nil && !notFound(err) {
+	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil
@@ -289,7 +289,7 @@ func (f *boltFile) Close() error {
 	if f.BoltStore != nil {
 		err = f.BoltStore.Close()
 	}
-	for _, file := range []*os.File{f.file, f.mark} {
+	for _, file := range []*os.File{f.metaReader, f.markFile} {
 		if file != nil {
 			err = errors.Join(err, file.Close())
 		}
@@ -297,23 +297,23 @@ func (f *boltFile) Close() error {
 	return err
 }
 
-// write runs do, which writes, and then records in the mark what the file holds.
-func (f *boltFile) write(do func() error) error {
+// writeAndMark runs do, which writes, and then records in the mark what the file holds.
+func (f *boltFile) writeAndMark(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := do(); err != nil {
 		return err
 	}
-	now := boltMark{values: f.sum}
-	meta, err := checkMetas(f.file)
+	now := boltMark{valuesChecksum: f.valuesChecksum}
+	meta, err := checkMetas(f.metaReader)
 	if err != nil {
 		return err
 	}
-	now.tx = meta.tx
-	if now.last, err = f.LastIndex(); err != nil {
+	now.txID = meta.txID
+	if now.lastIndex, err = f.LastIndex(); err != nil {
 		return err
 	}
-	_, err = f.mark.WriteAt(now.encode(), 0)
+	_, err = f.markFile.WriteAt(now.encode(), 0)
 	return err
 }
 
@@ -324,14 +324,14 @@ func (f *boltFile) StoreLogs(logs []*raft.Log) error {
 	summed := make([]*raft.Log, len(logs))
 	for i, l := range logs {
 		own := *l
-		own.Extensions = binary.BigEndian.AppendUint32(nil, sumLog(l))
+		own.Extensions = binary.BigEndian.AppendUint32(nil, logChecksum(l))
 		summed[i] = &own
 	}
-	return f.write(func() error { return f.BoltStore.StoreLogs(summed) })
+	return f.writeAndMark(func() error { return f.BoltStore.StoreLogs(summed) })
 }
 
 func (f *boltFile) DeleteRange(first, last uint64) error {
-	return f.write(func() error { return f.BoltStore.DeleteRange(first, last) })
+	return f.writeAndMark(func() error { return f.BoltStore.DeleteRange(first, last) })
 }
 
 // GetLog returns an entry after checking its checksum.
@@ -345,27 +345,27 @@ func (f *boltFile) GetLog(index uint64, l *raft.Log) error {
 	}
 	sum := l.Extensions
 	l.Extensions = nil
-	if l.Index != index || len(sum) != checksumSize || binary.BigEndian.Uint32(sum) != sumLog(l) {
+	if l.Index != index || len(sum) != checksumSize || binary.BigEndian.Uint32(sum) != logChecksum(l) {
 		return fmt.Errorf("log %s is %w: the checksum of entry %d is wrong", f.path, ErrDamaged, index)
 	}
 	return nil
 }
 
-// sumLog returns the checksum of an entry. It is stored in Extensions, which neither raft nor
+// logChecksum returns the checksum of an entry. It is stored in Extensions, which neither raft nor
 // anything else here uses.
-func sumLog(l *raft.Log) uint32 {
+func logChecksum(l *raft.Log) uint32 {
 	head := binary.BigEndian.AppendUint64(nil, l.Term)
-	return checksum(l.Index, append(append(head, byte(l.Type)), l.Data...))
+	return entryChecksum(l.Index, append(append(head, byte(l.Type)), l.Data...))
 }
 
 // Set implements raft.StableStore, like the next method.
 func (f *boltFile) Set(k, v []byte) error {
-	return f.write(func() error {
+	return f.writeAndMark(func() error {
 		if err := f.BoltStore.Set(k, v); err != nil {
 			return err
 		}
 		f.values[string(k)] = bytes.Clone(v)
-		f.sum = sumValues(f.values)
+		f.valuesChecksum = valuesChecksum(f.values)
 		return nil
 	})
 }
@@ -412,12 +412,12 @@ func viewBolt(path string, do func(tx *bbolt.Tx) error) error {
 // Another member's file has other votes, and maybe another log.
 var keyMember = []byte("RollcallMember")
 
-// bind stores which member the stable store in the log's directory belongs to. It returns an error if
+// bindToMember stores which member the stable store in the log's directory belongs to. It returns an error if
 // it belongs to another one.
-func bind(s raft.StableStore, logDir string, member uint32) error {
+func bindToMember(s raft.StableStore, logDir string, member uint32) error {
 	owner, err := s.GetUint64(keyMember)
 	switch {
-	case err != nil && !notFound(err):
+	case err != nil && !isNotFound(err):
 		return fmt.Errorf("quorum: read state: %w", err)
 	case owner == uint64(member):
 		return nil

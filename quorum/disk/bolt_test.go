@@ -167,7 +167,7 @@ func TestDamagedBolt(t *testing.T) {
 			if err != nil {
 				d.t.Fatal(err)
 			}
-			mark.last++
+			mark.lastIndex++
 			write(d.t, d.path(boltMarkName), string(mark.encode()))
 		}, 0},
 		{"newest meta page", func(d *boltDir) {
@@ -223,11 +223,11 @@ func TestOtherMembersVotes(t *testing.T) {
 			openAndClose(t, *cfg)
 		}
 		for _, name := range []string{logName, boltMarkName} {
-			b, err := os.ReadFile(filepath.Join(others.Dir, ownName, name))
+			b, err := os.ReadFile(filepath.Join(others.DataDir, memberDirName, name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			write(t, filepath.Join(mine.Dir, ownName, name), string(b))
+			write(t, filepath.Join(mine.DataDir, memberDirName, name), string(b))
 		}
 		d, err := Open(mine)
 		if err == nil {

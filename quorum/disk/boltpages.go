@@ -12,28 +12,28 @@ import (
 // The layout of BoltDB's pages, as in internal/common of go.etcd.io/bbolt v1.5.0. The numbers are
 // in the machine's byte order.
 const (
-	boltPageHead   = 16 // id, flags, number of elements, number of pages that follow this one
-	boltBranchPage = 0x01
-	boltLeafPage   = 0x02
+	boltPageHeaderSize = 16 // id, flags, number of elements, number of pages that follow this one
+	boltBranchPage     = 0x01
+	boltLeafPage       = 0x02
 
 	// boltElementSize is the size of an element. In a branch an element has the position and length
 	// of its key, and a page. In a leaf it has flags, the position of its key, and the lengths of
 	// key and value.
-	boltElementSize = 16
-	boltBucketFlag  = 0x01
-	boltBucketHead  = 16 // root page, sequence
-	firstBoltPage   = 2  // the first one after the meta pages
+	boltElementSize      = 16
+	boltBucketFlag       = 0x01
+	boltBucketHeaderSize = 16 // root page, sequence
+	firstBoltPage        = 2  // the first one after the meta pages
 	// maxBoltDepth is how many pages may be above one another. Even a tree with 2^64 entries has
 	// fewer.
 	maxBoltDepth = 64
 )
 
-// boltPages walks through all pages that a BoltDB uses.
-type boltPages struct {
-	file io.ReaderAt
-	size int64 // of the file
-	meta boltMeta
-	seen map[uint64]bool // pages
+// pageChecker walks through all pages that a BoltDB uses.
+type pageChecker struct {
+	file      io.ReaderAt
+	fileSize  int64 // of the file
+	meta      boltMeta
+	seenPages map[uint64]bool // pages
 }
 
 // checkPages reads all pages in use, except the values. It returns an error if bbolt could read
@@ -41,61 +41,61 @@ type boltPages struct {
 // opens the file, in a goroutine of its own, and damage would crash the process there. checkPages
 // reads each page once, and once more for each key that is not in the first of several pages.
 func checkPages(file io.ReaderAt, size int64, meta boltMeta) error {
-	w := &boltPages{file: file, size: size, meta: meta, seen: map[uint64]bool{}}
-	_, err := w.walk(meta.root, 0, keys{})
+	w := &pageChecker{file: file, fileSize: size, meta: meta, seenPages: map[uint64]bool{}}
+	_, err := w.checkTree(meta.rootPage, 0, keyRange{})
 	return err
 }
 
 // boltPage is a page together with the pages that follow it and belong to it.
 type boltPage struct {
-	id     uint64
-	at     int64 // offset in the file
-	length int64
-	flags  uint16
-	count  int    // number of elements
-	first  []byte // the page without those that follow it
+	id           uint64
+	offset       int64 // offset in the file
+	length       int64
+	flags        uint16
+	elementCount int    // number of elements
+	firstPage    []byte // the page without those that follow it
 }
 
-// head reads a page, which must not have been seen before.
-func (w *boltPages) head(id uint64) (p boltPage, err error) {
-	if id < firstBoltPage || id >= w.meta.pages {
-		return p, fmt.Errorf("%w: it refers to page %d, and has %d", ErrDamaged, id, w.meta.pages)
+// readPage reads a page, which must not have been seen before.
+func (w *pageChecker) readPage(id uint64) (p boltPage, err error) {
+	if id < firstBoltPage || id >= w.meta.pageCount {
+		return p, fmt.Errorf("%w: it refers to page %d, and has %d", ErrDamaged, id, w.meta.pageCount)
 	}
-	p = boltPage{id: id, at: int64(id) * w.meta.pageSize, first: make([]byte, w.meta.pageSize)}
-	if _, err := w.file.ReadAt(p.first, p.at); err != nil {
+	p = boltPage{id: id, offset: int64(id) * w.meta.pageSize, firstPage: make([]byte, w.meta.pageSize)}
+	if _, err := w.file.ReadAt(p.firstPage, p.offset); err != nil {
 		return p, fmt.Errorf("%w: page %d: %w", ErrDamaged, id, err)
 	}
-	if own := binary.NativeEndian.Uint64(p.first); own != id {
+	if own := binary.NativeEndian.Uint64(p.firstPage); own != id {
 		return p, fmt.Errorf("%w: page %d says that it is page %d", ErrDamaged, id, own)
 	}
-	p.flags, p.count = binary.NativeEndian.Uint16(p.first[8:]), int(binary.NativeEndian.Uint16(p.first[10:]))
-	follow := uint64(binary.NativeEndian.Uint32(p.first[12:]))
+	p.flags, p.elementCount = binary.NativeEndian.Uint16(p.firstPage[8:]), int(binary.NativeEndian.Uint16(p.firstPage[10:]))
+	follow := uint64(binary.NativeEndian.Uint32(p.firstPage[12:]))
 	p.length = int64(follow+1) * w.meta.pageSize
 	switch {
-	case follow >= w.meta.pages-id || p.at+p.length > w.size:
+	case follow >= w.meta.pageCount-id || p.offset+p.length > w.fileSize:
 		return p, fmt.Errorf("%w: page %d and the %d that follow it go beyond the end", ErrDamaged, id, follow)
-	case p.flags != boltLeafPage && (p.flags != boltBranchPage || p.count == 0), boltPageHead+int64(p.count)*boltElementSize > p.length:
-		return p, fmt.Errorf("%w: page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.count)
+	case p.flags != boltLeafPage && (p.flags != boltBranchPage || p.elementCount == 0), boltPageHeaderSize+int64(p.elementCount)*boltElementSize > p.length:
+		return p, fmt.Errorf("%w: page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.elementCount)
 	}
 	for i := id; i <= id+follow; i++ {
-		if w.seen[i] {
+		if w.seenPages[i] {
 			return p, fmt.Errorf("%w: page %d is used twice", ErrDamaged, i)
 		}
-		w.seen[i] = true
+		w.seenPages[i] = true
 	}
 	return p, nil
 }
 
-// part returns n bytes of a page, from at on.
-func (w *boltPages) part(p boltPage, at, n int64) ([]byte, error) {
+// readPart returns n bytes of a page, from at on.
+func (w *pageChecker) readPart(p boltPage, at, n int64) ([]byte, error) {
 	if at+n > p.length {
 		return nil, fmt.Errorf("%w: an element of page %d lies beyond it", ErrDamaged, p.id)
 	}
-	if at+n <= int64(len(p.first)) {
-		return p.first[at:][:n], nil
+	if at+n <= int64(len(p.firstPage)) {
+		return p.firstPage[at:][:n], nil
 	}
 	b := make([]byte, n)
-	if _, err := w.file.ReadAt(b, p.at+at); err != nil {
+	if _, err := w.file.ReadAt(b, p.offset+at); err != nil {
 		return nil, fmt.Errorf("%w: page %d: %w", ErrDamaged, p.id, err)
 	}
 	return b, nil
@@ -103,60 +103,60 @@ func (w *boltPages) part(p boltPage, at, n int64) ([]byte, error) {
 
 // boltElement is an element of a page.
 type boltElement struct {
-	key   []byte
-	page  uint64 // the page that it leads to: the next one of a branch, or the root of a bucket; 0: none
-	below bool   // it belongs to a branch
+	key       []byte
+	childPage uint64 // the page that it leads to: the next one of a branch, or the root of a bucket; 0: none
+	inBranch  bool   // it belongs to a branch
 }
 
-func (w *boltPages) element(p boltPage, i int) (e boltElement, err error) {
-	at := boltPageHead + int64(i)*boltElementSize
-	b, err := w.part(p, at, boltElementSize)
+func (w *pageChecker) readElement(p boltPage, i int) (e boltElement, err error) {
+	at := boltPageHeaderSize + int64(i)*boltElementSize
+	b, err := w.readPart(p, at, boltElementSize)
 	if err != nil {
 		return e, err
 	}
 	word := func(i int) int64 { return int64(binary.NativeEndian.Uint32(b[4*i:])) }
-	if e.below = p.flags == boltBranchPage; e.below {
-		e.page = binary.NativeEndian.Uint64(b[8:])
-		e.key, err = w.key(p, at+word(0), word(1))
+	if e.inBranch = p.flags == boltBranchPage; e.inBranch {
+		e.childPage = binary.NativeEndian.Uint64(b[8:])
+		e.key, err = w.readKey(p, at+word(0), word(1))
 		return e, err
 	}
 	place, key, value := at+word(1), word(2), word(3)
 	if place+key+value > p.length {
 		return e, fmt.Errorf("%w: an element of page %d lies beyond it", ErrDamaged, p.id)
 	}
-	if e.key, err = w.key(p, place, key); err != nil || word(0)&boltBucketFlag == 0 {
+	if e.key, err = w.readKey(p, place, key); err != nil || word(0)&boltBucketFlag == 0 {
 		return e, err
 	}
-	if value < boltBucketHead {
+	if value < boltBucketHeaderSize {
 		return e, fmt.Errorf("%w: a bucket in page %d has %d bytes", ErrDamaged, p.id, value)
 	}
-	bucket, err := w.part(p, place+key, value)
+	bucket, err := w.readPart(p, place+key, value)
 	if err != nil {
 		return e, err
 	}
-	if e.page = binary.NativeEndian.Uint64(bucket); e.page == 0 {
-		err = w.inline(p.id, bucket[boltBucketHead:])
+	if e.childPage = binary.NativeEndian.Uint64(bucket); e.childPage == 0 {
+		err = w.checkInlineBucket(p.id, bucket[boltBucketHeaderSize:])
 	}
 	return e, err
 }
 
-// inline checks a bucket that is stored inside a value, in page id. b is the one page of that bucket. It is a leaf, and
+// checkInlineBucket checks a bucket that is stored inside a value, in page id. b is the one page of that bucket. It is a leaf, and
 // leads to no bucket. If it were a branch, bbolt would take the page for the next one below it, without end.
-func (w *boltPages) inline(id uint64, b []byte) error {
-	if len(b) < boltPageHead {
+func (w *pageChecker) checkInlineBucket(id uint64, b []byte) error {
+	if len(b) < boltPageHeaderSize {
 		return fmt.Errorf("%w: a bucket in page %d has a page of %d bytes", ErrDamaged, id, len(b))
 	}
-	p := boltPage{id: id, length: int64(len(b)), first: b}
-	p.flags, p.count = binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
-	if p.flags != boltLeafPage || boltPageHead+int64(p.count)*boltElementSize > p.length {
-		return fmt.Errorf("%w: a bucket in page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.count)
+	p := boltPage{id: id, length: int64(len(b)), firstPage: b}
+	p.flags, p.elementCount = binary.NativeEndian.Uint16(b[8:]), int(binary.NativeEndian.Uint16(b[10:]))
+	if p.flags != boltLeafPage || boltPageHeaderSize+int64(p.elementCount)*boltElementSize > p.length {
+		return fmt.Errorf("%w: a bucket in page %d has the flags %#x and %d elements", ErrDamaged, id, p.flags, p.elementCount)
 	}
 	var last []byte
-	for i := range p.count {
-		if binary.NativeEndian.Uint32(b[boltPageHead+i*boltElementSize:])&boltBucketFlag != 0 {
+	for i := range p.elementCount {
+		if binary.NativeEndian.Uint32(b[boltPageHeaderSize+i*boltElementSize:])&boltBucketFlag != 0 {
 			return fmt.Errorf("%w: a bucket in page %d has a bucket", ErrDamaged, id)
 		}
-		e, err := w.element(p, i)
+		e, err := w.readElement(p, i)
 		if err != nil {
 			return err
 		}
@@ -168,49 +168,49 @@ func (w *boltPages) inline(id uint64, b []byte) error {
 	return nil
 }
 
-func (w *boltPages) key(p boltPage, at, n int64) ([]byte, error) {
+func (w *pageChecker) readKey(p boltPage, at, n int64) ([]byte, error) {
 	if n > bbolt.MaxKeySize {
 		return nil, fmt.Errorf("%w: a key in page %d has %d bytes", ErrDamaged, p.id, n)
 	}
-	return w.part(p, at, n)
+	return w.readPart(p, at, n)
 }
 
-// keys is the range in which the keys of a page must lie: from least on, and below end. nil means
+// keyRange is the range in which the keys of a page must lie: from least on, and below end. nil means
 // no bound.
-type keys struct{ least, end []byte }
+type keyRange struct{ first, limit []byte }
 
-// walk checks a page, with depth pages above it, and all pages that it leads to. It returns the
+// checkTree checks a page, with depth pages above it, and all pages that it leads to. It returns the
 // last key.
-func (w *boltPages) walk(id uint64, depth int, within keys) (last []byte, err error) {
+func (w *pageChecker) checkTree(id uint64, depth int, within keyRange) (last []byte, err error) {
 	if depth > maxBoltDepth {
 		return nil, fmt.Errorf("%w: page %d has more than %d above it", ErrDamaged, id, maxBoltDepth)
 	}
-	p, err := w.head(id)
+	p, err := w.readPage(id)
 	if err != nil {
 		return nil, err
 	}
-	elements := make([]boltElement, p.count)
+	elements := make([]boltElement, p.elementCount)
 	for i := range elements {
-		if elements[i], err = w.element(p, i); err != nil {
+		if elements[i], err = w.readElement(p, i); err != nil {
 			return nil, err
 		}
 	}
-	last = within.least
+	last = within.first
 	for i, e := range elements {
 		order := bytes.Compare(last, e.key)
-		if last != nil && (order > 0 || order == 0 && i > 0) || within.end != nil && bytes.Compare(e.key, within.end) >= 0 {
+		if last != nil && (order > 0 || order == 0 && i > 0) || within.limit != nil && bytes.Compare(e.key, within.limit) >= 0 {
 			return nil, fmt.Errorf("%w: the keys of page %d are out of order", ErrDamaged, id)
 		}
 		last = e.key
 		switch {
-		case e.below:
-			below := keys{e.key, within.end}
+		case e.inBranch:
+			below := keyRange{e.key, within.limit}
 			if i+1 < len(elements) {
-				below.end = elements[i+1].key
+				below.limit = elements[i+1].key
 			}
-			last, err = w.walk(e.page, depth+1, below)
-		case e.page != 0:
-			_, err = w.walk(e.page, depth+1, keys{})
+			last, err = w.checkTree(e.childPage, depth+1, below)
+		case e.childPage != 0:
+			_, err = w.checkTree(e.childPage, depth+1, keyRange{})
 		}
 		if err != nil {
 			return nil, err

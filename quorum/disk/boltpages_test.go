@@ -46,7 +46,7 @@ func TestBoltBranchBits(t *testing.T) {
 	b, at := branches(t, d)
 	refused, opened := 0, 0
 	for _, p := range at {
-		for bit := range 8 * (boltPageHead + 2*boltElementSize) { // of the first two elements
+		for bit := range 8 * (boltPageHeaderSize + 2*boltElementSize) { // of the first two elements
 			b[p+bit/8] ^= 1 << (bit % 8)
 			meta, err := checkMetas(bytes.NewReader(b))
 			if err == nil {
@@ -86,7 +86,7 @@ func TestCheckPages(t *testing.T) {
 	d := &boltDir{t: t, dir: t.TempDir()}
 	whole, at := branches(t, d)
 	branch := at[0]
-	first := boltPageHead // the first element
+	first := boltPageHeaderSize // the first element
 	child := int(binary.NativeEndian.Uint64(whole[branch+first+8:])) * os.Getpagesize()
 	put32 := func(at int, n uint32) func(b []byte) {
 		return func(b []byte) { binary.NativeEndian.PutUint32(b[at:], n) }
@@ -129,8 +129,8 @@ func TestCheckPages(t *testing.T) {
 			}
 		})
 	}
-	long := boltPage{id: 2, length: 1 << 20, first: make([]byte, os.Getpagesize())}
-	if _, err := new(boltPages).key(long, 0, bbolt.MaxKeySize+1); !errors.Is(err, ErrDamaged) {
+	long := boltPage{id: 2, length: 1 << 20, firstPage: make([]byte, os.Getpagesize())}
+	if _, err := new(pageChecker).readKey(long, 0, bbolt.MaxKeySize+1); !errors.Is(err, ErrDamaged) {
 		t.Errorf("key that is longer than bbolt's: %v, want ErrDamaged", err)
 	}
 	meta, err := checkMetas(bytes.NewReader(whole))
@@ -157,18 +157,18 @@ func TestBucketInsideValue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		root := whole[int64(meta.root)*meta.pageSize:][:meta.pageSize]
-		if binary.NativeEndian.Uint16(root[8:]) != boltLeafPage || binary.NativeEndian.Uint32(root[boltPageHead:])&boltBucketFlag == 0 {
+		root := whole[int64(meta.rootPage)*meta.pageSize:][:meta.pageSize]
+		if binary.NativeEndian.Uint16(root[8:]) != boltLeafPage || binary.NativeEndian.Uint32(root[boltPageHeaderSize:])&boltBucketFlag == 0 {
 			t.Fatalf("%s: the first page has no bucket", path)
 		}
 		b := bytes.Clone(whole)
-		spoilt := b[int64(meta.root)*meta.pageSize:][:meta.pageSize]
+		spoilt := b[int64(meta.rootPage)*meta.pageSize:][:meta.pageSize]
 		refused, sound := 0, 0
 		check := func(what string, at int) {
 			if err := os.WriteFile(path, b, fileMode); err != nil {
 				t.Fatal(err)
 			}
-			err := openSafely(path, func() error { return viewBolt(path, readAll) })
+			err := recoverDamage(path, func() error { return viewBolt(path, readAll) })
 			switch {
 			case err == nil:
 				sound++
@@ -188,7 +188,7 @@ func TestBucketInsideValue(t *testing.T) {
 			spoilt[at] ^= 1 << (at % 8)
 			check("a bit", at)
 		}
-		if refused < boltPageHead+boltElementSize { // zeros from anywhere up to the end of the first element
+		if refused < boltPageHeaderSize+boltElementSize { // zeros from anywhere up to the end of the first element
 			t.Errorf("%s: of %d damaged files %d were refused", path, refused+sound, refused)
 		}
 	}

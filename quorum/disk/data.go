@@ -44,10 +44,10 @@ import (
 
 // Config is what Data is opened with. A field without a default is required.
 type Config struct {
-	Member  uint32   // the member that the data belong to
-	Servers []string // the server list, in the one form in which every member writes it
+	MemberID   uint32   // the member that the data belong to
+	ServerList []string // the server list, in the one form in which every member writes it
 
-	Dir     string  // data directory
+	DataDir string  // data directory
 	LogDir  string  // directory of the log; default: Dir
 	LogKind LogKind // how the log is stored; default: as the directory is, or DefaultLogKind
 	Stores  Stores  // in place of the directories; default: on disk
@@ -56,75 +56,75 @@ type Config struct {
 
 	StallLimit time.Duration // how long one operation may take; see Data.Stalled. Default: no limit
 
-	Running func() bool  // reports whether raft's goroutines run; before that, errors are simply returned
-	Leads   func() bool  // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
-	Fail    func(error)  // ends the member; called only while raft runs
-	Logger  *slog.Logger // warnings
-	RaftLog hclog.Logger // for the log messages of raft's libraries
+	RaftRunning func() bool  // reports whether raft's goroutines run; before that, errors are simply returned
+	RaftLeads   func() bool  // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
+	EndMember   func(error)  // ends the member; called only while raft runs
+	Logger      *slog.Logger // warnings
+	RaftLog     hclog.Logger // for the log messages of raft's libraries
 }
 
 // Data is one member's stores, open and, if they are files, locked. Unless its comment says
 // otherwise, a method may be called by any goroutine.
 type Data struct {
-	directories []*directory // for the data, and for the log if that has its own; nil if the stores are not files
-	closer      io.Closer    // of the stores; nil if they are the caller's
-	closing     sync.Once
+	directories  []*directory // for the data, and for the log if that has its own; nil if the stores are not files
+	storesCloser io.Closer    // of the stores; nil if they are the caller's
+	closeOnce    sync.Once
 
-	bare   Stores
-	log    *logStore // guarded, like the next three
-	queue  *logQueue // log, as raft sees it
-	stable *Stable
-	snaps  *snapshotStore
+	unguarded     Stores
+	guardedLog    *logStore // guarded, like the next three
+	logQueue      *logQueue // log, as raft sees it
+	stableStore   *Stable
+	snapshotStore *snapshotStore
 
-	ops        operations
-	metrics    writeMetrics
-	snapshot   atomic.Bool  // a snapshot has been stored, by this or an earlier process
-	snapshotAt atomic.Int64 // log.bytes when the last snapshot was stored
-	refused    error        // see Refused
-	servers    []string
-	id         ID
+	operations       operations
+	writeMetrics     writeMetrics
+	hasSnapshot      atomic.Bool  // a snapshot has been stored, by this or an earlier process
+	bytesAtSnapshot  atomic.Int64 // log.bytes when the last snapshot was stored
+	rejectedSnapshot error        // see Refused
+	serverList       []string
+	diskID           ID
 }
 
 // Open opens a member's data. A directory without data becomes this member's. Open returns an error
 // for a directory of another member or of a newer version, and for a damaged one.
 func Open(cfg Config) (*Data, error) {
-	d := &Data{bare: cfg.Stores, ops: operations{limit: cfg.StallLimit}, servers: cfg.Servers}
-	if cfg.Dir != "" {
+	d := &Data{unguarded: cfg.Stores, operations: operations{stallLimit: cfg.StallLimit}, serverList: cfg.ServerList}
+	if cfg.DataDir != "" {
 		var err error
-		if d.directories, d.bare, d.closer, err = openDirectories(cfg); err != nil {
+		if d.directories, d.unguarded, d.storesCloser, err = openDirectories(cfg); err != nil {
 			return nil, err
 		}
-		d.servers = d.directories[0].id.Servers
+		d.serverList = d.directories[0].identity.Servers
 		warnOfLooseModes(d.directories, cfg.Logger)
-		if err := bind(d.bare.Stable, d.logDirectory().dir, cfg.Member); err != nil {
+		if err := bindToMember(d.unguarded.Stable, d.logDirectory().dir, cfg.MemberID); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
-	if err := d.guard(cfg.Running, cfg.Leads, cfg.Fail); err != nil {
+	if err := d.guardStores(cfg.RaftRunning, cfg.RaftLeads, cfg.EndMember); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	var err error
-	if d.id, err = identify(d.bare); err != nil {
+	if d.diskID, err = ensureDiskID(d.unguarded); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	d.snaps.files, _ = d.bare.Snapshots.(*snapshotFiles)
+	d.snapshotStore.files, _ = d.unguarded.Snapshots.(*snapshotFiles)
 	return d, nil
 }
 
 // OpenStopped locks the directories of a member that does not run and opens the stores in them. Of cfg
 // it uses Dir, LogDir or Stores, SegmentBytes and RaftLog. The error is ErrNoData if no member has begun there.
 func OpenStopped(cfg Config) (*Data, error) {
-	d := &Data{bare: cfg.Stores}
-	if cfg.Dir != "" {
+	d := &Data{unguarded: cfg.Stores}
+	if cfg.DataDir != "" {
 		if err := d.openDirectories(cfg); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 	}
 	var err error
-	if d.id, err = knownID(d.bare); err == nil && d.id == 0 {
+	if d.diskID, err = existingDiskID(d.unguarded); err == nil && d.diskID == 0 {
 		err = fmt.Errorf("%w: its first start was interrupted", ErrNoData)
 	}
-	if err = errors.Join(err, d.guard(func() bool { return false }, nil, nil)); err != nil {
+	if err = errors.Join(err, d.guardStores(func() bool { return false }, nil, nil)); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -132,42 +132,42 @@ func OpenStopped(cfg Config) (*Data, error) {
 
 // openDirectories locks the directories of a member that does not run, and opens the stores in them.
 func (d *Data) openDirectories(cfg Config) (err error) {
-	if err := checkBegun(cfg.Dir); err != nil {
+	if err := checkMemberBegan(cfg.DataDir); err != nil {
 		return err
 	}
-	if d.directories, err = lockDirectories(cfg.Dir, cfg.LogDir); err != nil {
+	if d.directories, err = lockDirectories(cfg.DataDir, cfg.LogDir); err != nil {
 		return err
 	}
-	if err := checkWhole(d.directories); err != nil {
+	if err := checkNothingMissing(d.directories); err != nil {
 		return err
 	}
-	if err := unmark(d.directories); err != nil { // as in openDirectories
+	if err := removeIncompleteMarks(d.directories); err != nil { // as in openDirectories
 		return err
 	}
-	d.servers = d.directories[0].id.Servers
-	d.bare, d.closer, err = openStores(d.directories, storeOf(d.directories), cfg)
+	d.serverList = d.directories[0].identity.Servers
+	d.unguarded, d.storesCloser, err = openStores(d.directories, logKindOf(d.directories), cfg)
 	return err
 }
 
-// guard wraps the stores in their guards.
-func (d *Data) guard(running, leads func() bool, fail func(error)) error {
-	data, err := hasData(d.bare)
+// guardStores wraps the stores in their guards.
+func (d *Data) guardStores(running, leads func() bool, fail func(error)) error {
+	data, err := hasData(d.unguarded)
 	if err != nil {
 		return err
 	}
-	g := guard{fail: fail, running: running, ops: &d.ops}
-	_, whole := d.bare.Log.(*walFiles)
-	d.log = &logStore{LogStore: d.bare.Log, guard: g, metrics: &d.metrics, whole: whole}
-	d.log.data.Store(data)
-	d.queue = newLogQueue(d.log, leads)
-	d.stable = &Stable{StableStore: d.bare.Stable, guard: g, settle: d.queue.settle}
-	d.snaps = &snapshotStore{SnapshotStore: d.bare.Snapshots, guard: g, stored: d.snapshotStored}
+	g := storeGuard{endMember: fail, raftRunning: running, operations: &d.operations}
+	_, whole := d.unguarded.Log.(*walFiles)
+	d.guardedLog = &logStore{LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics, deletesAtOnce: whole}
+	d.guardedLog.hasEntries.Store(data)
+	d.logQueue = newLogQueue(d.guardedLog, leads)
+	d.stableStore = &Stable{StableStore: d.unguarded.Stable, storeGuard: g, drainQueue: d.logQueue.drain}
+	d.snapshotStore = &snapshotStore{SnapshotStore: d.unguarded.Snapshots, storeGuard: g, onStored: d.snapshotStored}
 	return nil
 }
 
 func (d *Data) snapshotStored() {
-	d.snapshot.Store(true)
-	d.snapshotAt.Store(d.log.bytes.Load())
+	d.hasSnapshot.Store(true)
+	d.bytesAtSnapshot.Store(d.guardedLog.appendedBytes.Load())
 }
 
 // logDirectory returns the directory that holds the log.
@@ -177,9 +177,9 @@ func (d *Data) logDirectory() *directory { return d.directories[len(d.directorie
 // opened.
 func (d *Data) Close() error {
 	var err error
-	d.closing.Do(func() {
-		if d.closer != nil {
-			err = d.closer.Close()
+	d.closeOnce.Do(func() {
+		if d.storesCloser != nil {
+			err = d.storesCloser.Close()
 		}
 		for _, f := range d.directories {
 			err = errors.Join(err, f.close())
@@ -189,81 +189,81 @@ func (d *Data) Close() error {
 }
 
 // Log returns the log for raft. A leader's entries may be in it before they are durable.
-func (d *Data) Log() raft.LogStore { return d.queue }
+func (d *Data) Log() raft.LogStore { return d.logQueue }
 
-// Durable returns index, or if that is lower, the index up to which all entries of the log are durable.
+// LimitToDurable returns index, or if that is lower, the index up to which all entries of the log are durable.
 // Nobody may learn a leader's commit index unless Durable has lowered it: raft has counted copies that
 // are only queued.
-func (d *Data) Durable(index uint64) uint64 { return d.queue.Durable(index) }
+func (d *Data) LimitToDurable(index uint64) uint64 { return d.logQueue.LimitToDurable(index) }
 
-// Await waits until all entries up to an index are durable, and reports whether they are. They are
+// AwaitDurable waits until all entries up to an index are durable, and reports whether they are. They are
 // not if the disk has failed, which ends the member.
-func (d *Data) Await(index uint64) bool { return d.queue.Await(index) }
+func (d *Data) AwaitDurable(index uint64) bool { return d.logQueue.AwaitDurable(index) }
 
-// Finish waits until the entries that raft has left are written, or until the disk has failed. It is
+// FinishWrites waits until the entries that raft has left are written, or until the disk has failed. It is
 // called when raft has ended, before Close.
-func (d *Data) Finish() { d.queue.finish() }
+func (d *Data) FinishWrites() { d.logQueue.awaitWriteLoop() }
 
 // Stable returns the stable store.
-func (d *Data) Stable() *Stable { return d.stable }
+func (d *Data) Stable() *Stable { return d.stableStore }
 
 // Snapshots returns the snapshots for raft.
-func (d *Data) Snapshots() raft.SnapshotStore { return d.snaps }
+func (d *Data) Snapshots() raft.SnapshotStore { return d.snapshotStore }
 
 // HasData reports whether there is a snapshot or a log entry.
-func (d *Data) HasData() bool { return d.log.data.Load() || d.snapshot.Load() }
+func (d *Data) HasData() bool { return d.guardedLog.hasEntries.Load() || d.hasSnapshot.Load() }
 
-// Appended returns how many entries this process has appended to the log, how many bytes they
+// AppendTotals returns how many entries this process has appended to the log, how many bytes they
 // take, and how many of these bytes came after the last snapshot.
-func (d *Data) Appended() (entries, bytes, sinceSnapshot int64) {
-	bytes = d.log.bytes.Load()
-	return d.log.entries.Load(), bytes, bytes - d.snapshotAt.Load()
+func (d *Data) AppendTotals() (entries, bytes, sinceSnapshot int64) {
+	bytes = d.guardedLog.appendedBytes.Load()
+	return d.guardedLog.appendedEntries.Load(), bytes, bytes - d.bytesAtSnapshot.Load()
 }
 
-// Writes returns how long the writes of the log took, and how many of them were slow: a second or
+// WriteDurations returns how long the writes of the log took, and how many of them were slow: a second or
 // more. They are counted since Open or ResetWrites.
-func (d *Data) Writes() (took metrics.Summary, slow uint64) {
-	return d.metrics.writes.Summary(), d.metrics.slow.Load()
+func (d *Data) WriteDurations() (took metrics.Summary, slow uint64) {
+	return d.writeMetrics.durations.Summary(), d.writeMetrics.slowWrites.Load()
 }
 
 // WriteBuckets returns how long the writes of the log took, and how long the entries in them were, since
 // Open.
 func (d *Data) WriteBuckets() (took, entries metrics.Buckets) {
-	return d.metrics.writes.Buckets(), d.metrics.entries.Buckets()
+	return d.writeMetrics.durations.Buckets(), d.writeMetrics.entrySizes.Buckets()
 }
 
-// ResetWrites sets the counters of Writes to zero.
-func (d *Data) ResetWrites() {
-	d.metrics.writes.Reset()
-	d.metrics.slow.Store(0)
+// ResetWriteDurations sets the counters of Writes to zero.
+func (d *Data) ResetWriteDurations() {
+	d.writeMetrics.durations.Reset()
+	d.writeMetrics.slowWrites.Store(0)
 }
 
-// Timed runs op, which may hang. what is the name of op in Stalled's error.
-func (d *Data) Timed(what string, op func() error) error { return d.log.timed(what, op) }
+// RunTimed runs op, which may hang. what is the name of op in Stalled's error.
+func (d *Data) RunTimed(what string, op func() error) error { return d.guardedLog.runTimed(what, op) }
 
-// Stalled returns an error that names the oldest operation of a store, or of Timed, if it has taken
+// StallError returns an error that names the oldest operation of a store, or of Timed, if it has taken
 // longer than Config.StallLimit. Otherwise it returns nil.
-func (d *Data) Stalled() error { return d.ops.stalled() }
+func (d *Data) StallError() error { return d.operations.stallError() }
 
 // BindTo makes the stable store that of member. Open refuses it for any other member.
 func (d *Data) BindTo(member uint32) error {
-	if err := d.stable.SetUint64(keyMember, uint64(member)); err != nil {
+	if err := d.stableStore.SetUint64(keyMember, uint64(member)); err != nil {
 		return fmt.Errorf("quorum: write state: %w", err)
 	}
 	return nil
 }
 
-// Servers returns the server list for which the directory was made.
-func (d *Data) Servers() []string { return d.servers }
+// ServerList returns the server list for which the directory was made.
+func (d *Data) ServerList() []string { return d.serverList }
 
-// Rename makes the directories, if there are any, those of member in the given server list.
-func (d *Data) Rename(member uint32, servers []string) error {
+// SetIdentity makes the directories, if there are any, those of member in the given server list.
+func (d *Data) SetIdentity(member uint32, servers []string) error {
 	if len(d.directories) == 0 {
 		return nil
 	}
-	id := identity{Member: member, Servers: servers, Apart: len(d.directories) > 1, Log: true, Store: storeOf(d.directories)}
+	id := identity{Member: member, Servers: servers, SeparateLog: len(d.directories) > 1, LogCreated: true, LogKind: logKindOf(d.directories)}
 	for i := len(d.directories) - 1; i >= 0; i-- {
-		if err := d.directories[i].write(id); err != nil {
+		if err := d.directories[i].writeIdentity(id); err != nil {
 			return err
 		}
 	}
@@ -276,16 +276,16 @@ const slowWrite = time.Second
 
 // writeMetrics is the data behind Writes. It is safe for concurrent use.
 type writeMetrics struct {
-	writes metrics.Durations
-	slow   atomic.Uint64
+	durations  metrics.Durations
+	slowWrites atomic.Uint64
 
-	entries metrics.SizeHistogram
+	entrySizes metrics.SizeHistogram
 }
 
-func (f *writeMetrics) wrote(took time.Duration) {
-	f.writes.Add(took)
+func (f *writeMetrics) addWrite(took time.Duration) {
+	f.durations.Add(took)
 	if took >= slowWrite {
-		f.slow.Add(1)
+		f.slowWrites.Add(1)
 	}
 }
 
@@ -293,7 +293,7 @@ func (f *writeMetrics) wrote(took time.Duration) {
 // its own, that. Of cfg it uses SegmentBytes and RaftLog.
 func openStores(fs []*directory, kind LogKind, cfg Config) (s Stores, closer io.Closer, err error) {
 	dir, logDir := fs[0].dir, fs[len(fs)-1].dir
-	if err := cleanUp(dir); err != nil {
+	if err := removeIncompleteSnapshots(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data directory: %w", err)
 	}
 	snaps, err := newSnapshotFiles(filepath.Join(dir, snapshotsDir), cfg.RaftLog)
@@ -307,8 +307,8 @@ func openStores(fs []*directory, kind LogKind, cfg Config) (s Stores, closer io.
 	return Stores{Log: log, Stable: log, Snapshots: snaps}, log, nil
 }
 
-// cleanUp removes the snapshots, received or written here, that a crash left incomplete.
-func cleanUp(dir string) error {
+// removeIncompleteSnapshots removes the snapshots, received or written here, that a crash left incomplete.
+func removeIncompleteSnapshots(dir string) error {
 	received, err := globIn(dir, spoolPrefix+"*"+tmpSuffix)
 	if err != nil {
 		return err

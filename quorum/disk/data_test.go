@@ -16,13 +16,13 @@ var testServers = []string{"server.1=m1:3888", "server.2=m2:3888", "server.3=m3:
 // directoryConfig returns the configuration of a member of testServers that does not run.
 func directoryConfig(dir string, member uint32) Config {
 	return Config{
-		Member: member, Servers: testServers, Dir: dir, Running: func() bool { return false },
+		MemberID: member, ServerList: testServers, DataDir: dir, RaftRunning: func() bool { return false },
 		Logger: slog.New(slog.DiscardHandler), RaftLog: hclog.NewNullLogger(), SegmentBytes: testSegment,
 	}
 }
 
 // own returns the member's own directory in dir.
-func own(dir string) string { return filepath.Join(dir, ownName) }
+func own(dir string) string { return filepath.Join(dir, memberDirName) }
 
 func openAndClose(t *testing.T, cfg Config) {
 	t.Helper()
@@ -48,4 +48,6 @@ func memStores() Stores {
 }
 
 // unguarded is a guard of stores that no raft uses.
-func unguarded() guard { return guard{running: func() bool { return false }, ops: &operations{}} }
+func unguarded() storeGuard {
+	return storeGuard{raftRunning: func() bool { return false }, operations: &operations{}}
+}

@@ -14,18 +14,18 @@ import (
 
 // Faults of a data directory, for errors.Is.
 var (
-	ErrInUse          = errors.New("in use by another process")
-	errForeign        = errors.New("not a Rollcall data directory")
-	ErrDamaged        = errors.New("damaged")
-	ErrOtherMember    = errors.New("belongs to another member")
-	ErrServersChanged = errors.New("was created for another server list")
-	ErrNewerFormat    = errors.New("written by a newer version")
-	errOtherLog       = errors.New("was made with another log store")
+	ErrInUse            = errors.New("in use by another process")
+	errForeignDirectory = errors.New("not a Rollcall data directory")
+	ErrDamaged          = errors.New("damaged")
+	ErrOtherMember      = errors.New("belongs to another member")
+	ErrServersChanged   = errors.New("was created for another server list")
+	ErrNewerFormat      = errors.New("written by a newer version")
+	errOtherLogKind     = errors.New("was made with another log store")
 )
 
 const (
-	// ownName is the directory, inside the operator's, that holds all files of a member.
-	ownName = "rollcall"
+	// memberDirName is the directory, inside the operator's, that holds all files of a member.
+	memberDirName = "rollcall"
 
 	lockName     = "lock"
 	identityName = "identity.json"
@@ -46,48 +46,48 @@ const (
 // identity says which member a directory belongs to. A directory is never used as another member's: that one would
 // then count votes and entries as its own that it never gave.
 type identity struct {
-	Format  int      `json:"format"`
-	Member  uint32   `json:"member"`
-	Servers []string `json:"servers"`   // the list for which the directory was made, canonical; the ensemble's may have changed since
-	Apart   bool     `json:"log_apart"` // the log is in a directory of its own
-	Log     bool     `json:"log"`       // the log has been created: if it is missing, the directory is damaged
-	Store   LogKind  `json:"log_store"` // how the log is stored
+	Format      int      `json:"format"`
+	Member      uint32   `json:"member"`
+	Servers     []string `json:"servers"`   // the list for which the directory was made, canonical; the ensemble's may have changed since
+	SeparateLog bool     `json:"log_apart"` // the log is in a directory of its own
+	LogCreated  bool     `json:"log"`       // the log has been created: if it is missing, the directory is damaged
+	LogKind     LogKind  `json:"log_store"` // how the log is stored
 }
 
 // directory is a locked data directory.
 type directory struct {
-	dir  string
-	lock *os.File
-	id   identity // zero while the directory is new
+	dir      string
+	lockFile *os.File
+	identity identity // zero while the directory is new
 }
 
-// OwnDirectory returns the directory in which the files of a member are, or will be, whose data directory or
+// MemberDirectory returns the directory in which the files of a member are, or will be, whose data directory or
 // log directory is dir. It creates nothing. Other files in dir do not matter, with two exceptions:
 // ZooKeeper's data are refused, and incomplete data of a member give ErrDamaged or, if they have a mark, ErrPlanting.
-func OwnDirectory(dir string) (string, error) {
-	own, err := ownDirectory(dir)
+func MemberDirectory(dir string) (string, error) {
+	own, err := memberDirectory(dir)
 	if err == nil {
-		err = checkMark(own)
+		err = checkComplete(own)
 	}
 	return own, err
 }
 
-// ownDirectory is OwnDirectory for a directory that may be that of a log: if a member has begun in it, its mark does not matter.
-func ownDirectory(dir string) (string, error) {
-	own := filepath.Join(dir, ownName)
-	begun, err := exists(filepath.Join(own, identityName))
+// memberDirectory is OwnDirectory for a directory that may be that of a log: if a member has begun in it, its mark does not matter.
+func memberDirectory(dir string) (string, error) {
+	own := filepath.Join(dir, memberDirName)
+	begun, err := pathExists(filepath.Join(own, identityName))
 	switch {
 	case errors.Is(err, syscall.ENOTDIR) && isDirectory(dir):
-		return "", fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, and there is a file of that name; move it away, or choose another directory", dir, ownName)
+		return "", fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, and there is a file of that name; move it away, or choose another directory", dir, memberDirName)
 	case err != nil:
 		return "", fmt.Errorf("quorum: read data directory: %w", err)
 	case begun:
 		return own, nil
 	}
-	if err := checkMark(own); err != nil {
+	if err := checkComplete(own); err != nil {
 		return "", err
 	}
-	return own, checkOthers(dir)
+	return own, checkForeignData(dir)
 }
 
 func isDirectory(path string) bool {
@@ -95,14 +95,14 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// checkOthers returns an error if a directory in which no member has begun contains data.
-func checkOthers(dir string) error {
+// checkForeignData returns an error if a directory in which no member has begun contains data.
+func checkForeignData(dir string) error {
 	found, err := globIn(dir, "version-2/*")
 	switch {
 	case err != nil:
 		return fmt.Errorf("quorum: data directory %s: %w", dir, err)
 	case len(found) > 0:
-		return fmt.Errorf("quorum: data directory %s is %w: version-2 has ZooKeeper's data. The way out: take them over with rollcall import, or choose an empty directory for a new ensemble without data", dir, errForeign)
+		return fmt.Errorf("quorum: data directory %s is %w: version-2 has ZooKeeper's data. The way out: take them over with rollcall import, or choose an empty directory for a new ensemble without data", dir, errForeignDirectory)
 	}
 	return checkLeftovers(dir)
 }
@@ -115,8 +115,8 @@ func checkLeftovers(dir string) error {
 			return fmt.Errorf("quorum: data directory %s: %w", dir, err)
 		}
 		if len(found) > 0 {
-			return explained{fmt.Errorf("quorum: data directory %s is %w: it has %s, and a member's files must be in its subdirectory %s. The way out: if this is the subdirectory of a member, configure the directory above it",
-				dir, ErrDamaged, found[0], ownName)}
+			return explainedError{fmt.Errorf("quorum: data directory %s is %w: it has %s, and a member's files must be in its subdirectory %s. The way out: if this is the subdirectory of a member, configure the directory above it",
+				dir, ErrDamaged, found[0], memberDirName)}
 		}
 	}
 	return nil
@@ -131,7 +131,7 @@ func globIn(dir, pattern string) ([]string, error) {
 	return found, err
 }
 
-func exists(path string) (bool, error) {
+func pathExists(path string) (bool, error) {
 	_, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
@@ -166,7 +166,7 @@ func lockDirectory(dir string) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.id, err = readIdentity(dir); err != nil {
+	if f.identity, err = readIdentity(dir); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
@@ -184,48 +184,48 @@ func lockPath(dir string) (*directory, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("quorum: data directory %s: %w", dir, err), lock.Close())
 	}
-	return &directory{dir: dir, lock: lock}, nil
+	return &directory{dir: dir, lockFile: lock}, nil
 }
 
-func (f *directory) close() error { return f.lock.Close() } // this also releases the lock
+func (f *directory) close() error { return f.lockFile.Close() } // this also releases the lock
 
-// identity returns the path of the identity file.
-func (f *directory) identity() string { return filepath.Join(f.dir, identityName) }
+// identityPath returns the path of the identity file.
+func (f *directory) identityPath() string { return filepath.Join(f.dir, identityName) }
 
-func (f *directory) fresh() bool { return f.id.Format == 0 }
+func (f *directory) isNew() bool { return f.identity.Format == 0 }
 
-// check compares the directory with this member's configuration.
-func (f *directory) check(want identity) error {
+// checkIdentity compares the directory with this member's configuration.
+func (f *directory) checkIdentity(want identity) error {
 	switch {
-	case f.fresh():
+	case f.isNew():
 		return nil
-	case f.id.Member != want.Member:
+	case f.identity.Member != want.Member:
 		return fmt.Errorf("quorum: data directory %s %w: %s is of member %d, and this is member %d (myid). The way out: start each member with its own number and its own directory",
-			f.dir, ErrOtherMember, f.identity(), f.id.Member, want.Member)
-	case f.id.Apart != want.Apart:
+			f.dir, ErrOtherMember, f.identityPath(), f.identity.Member, want.Member)
+	case f.identity.SeparateLog != want.SeparateLog:
 		log, way := "apart from it, and dataLogDir names no other directory", "set dataLogDir to the directory that has the log"
-		if want.Apart {
+		if want.SeparateLog {
 			log, way = "in it, and dataLogDir names another directory", "leave dataLogDir out"
 		}
-		return explained{fmt.Errorf("quorum: data directory %s is %w: its log was kept %s (%s). The way out: %s", f.dir, ErrDamaged, log, f.identity(), way)}
-	case want.Store != "" && f.id.Store != want.Store:
+		return explainedError{fmt.Errorf("quorum: data directory %s is %w: its log was kept %s (%s). The way out: %s", f.dir, ErrDamaged, log, f.identityPath(), way)}
+	case want.LogKind != "" && f.identity.LogKind != want.LogKind:
 		return fmt.Errorf("quorum: data directory %s %w: %s has %s, configured (logStore) is %s. The way out: configure logStore=%s",
-			f.dir, errOtherLog, f.identity(), f.id.Store, want.Store, f.id.Store)
+			f.dir, errOtherLogKind, f.identityPath(), f.identity.LogKind, want.LogKind, f.identity.LogKind)
 	}
 	return nil
 }
 
-// write stores id so that after a crash either the old or the new one is there.
-func (f *directory) write(id identity) error {
+// writeIdentity stores id so that after a crash either the old or the new one is there.
+func (f *directory) writeIdentity(id identity) error {
 	id.Format = directoryFormat
 	data, err := json.MarshalIndent(id, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(f.identity(), data); err != nil {
+	if err := replaceFile(f.identityPath(), data); err != nil {
 		return fmt.Errorf("quorum: write identity: %w", err)
 	}
-	f.id = id
+	f.identity = id
 	return nil
 }
 
@@ -246,8 +246,8 @@ func readIdentity(dir string) (id identity, err error) {
 	}
 	switch {
 	case id.Format > directoryFormat:
-		return identity{}, newerVersion(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path, ErrNewerFormat, id.Format, directoryFormat))
-	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0 || !id.Store.Known():
+		return identity{}, newerVersionError(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path, ErrNewerFormat, id.Format, directoryFormat))
+	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0 || !id.LogKind.IsKnown():
 		return identity{}, damaged("incomplete")
 	}
 	return id, nil
@@ -268,14 +268,14 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// MadeFor returns the server list for which a data directory was made, or nil if no member has begun there. The
+// ServerListOf returns the server list for which a data directory was made, or nil if no member has begun there. The
 // ensemble's list may have changed since. It neither locks the directory nor changes anything.
-func MadeFor(dir string) ([]string, error) {
-	own, err := OwnDirectory(dir)
+func ServerListOf(dir string) ([]string, error) {
+	own, err := MemberDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
-	if there, err := exists(filepath.Join(own, identityName)); err != nil || !there {
+	if there, err := pathExists(filepath.Join(own, identityName)); err != nil || !there {
 		return nil, err
 	}
 	id, err := readIdentity(own)
@@ -293,45 +293,45 @@ func openDirectories(cfg Config) (fs []*directory, s Stores, closer io.Closer, e
 			fs = nil
 		}
 	}()
-	fs, err = lockDirectories(cfg.Dir, cfg.LogDir)
+	fs, err = lockDirectories(cfg.DataDir, cfg.LogDir)
 	if err != nil {
 		return fs, s, nil, err
 	}
-	id := identity{Member: cfg.Member, Servers: cfg.Servers, Store: cfg.LogKind, Apart: len(fs) > 1}
+	id := identity{Member: cfg.MemberID, Servers: cfg.ServerList, LogKind: cfg.LogKind, SeparateLog: len(fs) > 1}
 	for _, f := range fs {
-		if err := f.check(id); err != nil {
+		if err := f.checkIdentity(id); err != nil {
 			return fs, s, nil, err
 		}
 	}
-	id.Store = cmp.Or(storeOf(fs), id.Store, DefaultLogKind)
-	if err := checkWhole(fs); err != nil {
+	id.LogKind = cmp.Or(logKindOf(fs), id.LogKind, DefaultLogKind)
+	if err := checkNothingMissing(fs); err != nil {
 		return fs, s, nil, err
 	}
 	for _, f := range fs {
-		if f.fresh() { // the start that made it may have been killed before it was durable
+		if f.isNew() { // the start that made it may have been killed before it was durable
 			if err := syncDir(filepath.Dir(f.dir)); err != nil {
 				return fs, s, nil, fmt.Errorf("quorum: create data directory: %w", err)
 			}
 		}
 	}
-	complete := fs[0].id.Log
+	complete := fs[0].identity.LogCreated
 	if complete { // the removal of a mark by Plant may not be durable yet
-		if err := unmark(fs); err != nil {
+		if err := removeIncompleteMarks(fs); err != nil {
 			return fs, s, nil, err
 		}
 	}
 	for i := len(fs) - 1; i >= 0 && !complete; i-- { // the log's directory first: see checkWhole
-		if err := fs[i].write(id); err != nil {
+		if err := fs[i].writeIdentity(id); err != nil {
 			return fs, s, nil, err
 		}
 	}
-	s, closer, err = openStores(fs, id.Store, cfg)
+	s, closer, err = openStores(fs, id.LogKind, cfg)
 	if err != nil {
 		return fs, s, nil, err
 	}
-	id.Log = true
+	id.LogCreated = true
 	for i := len(fs) - 1; i >= 0 && !complete; i-- {
-		if err := fs[i].write(id); err != nil {
+		if err := fs[i].writeIdentity(id); err != nil {
 			return fs, s, nil, errors.Join(err, closer.Close())
 		}
 	}
@@ -345,8 +345,8 @@ func memberDirectories(dir, logDir string) ([]string, error) {
 		return []string{dir}, nil
 	}
 	for _, pair := range [][2]string{{dir, logDir}, {logDir, dir}} {
-		if filepath.Join(pair[0], ownName) == filepath.Clean(pair[1]) {
-			return nil, fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, which must not be its other directory too (dataDir, dataLogDir); choose another one", pair[0], ownName)
+		if filepath.Join(pair[0], memberDirName) == filepath.Clean(pair[1]) {
+			return nil, fmt.Errorf("quorum: data directory %s: a member's files go into its subdirectory %s, which must not be its other directory too (dataDir, dataLogDir); choose another one", pair[0], memberDirName)
 		}
 	}
 	return []string{dir, logDir}, nil
@@ -357,7 +357,7 @@ func lockDirectories(dir, logDir string) (fs []*directory, err error) {
 	dirs, err := memberDirectories(dir, logDir)
 	for i := 0; err == nil && i < len(dirs); i++ {
 		var own string
-		if own, err = ownDirectory(dirs[i]); err != nil {
+		if own, err = memberDirectory(dirs[i]); err != nil {
 			break
 		}
 		var f *directory
@@ -366,7 +366,7 @@ func lockDirectories(dir, logDir string) (fs []*directory, err error) {
 		}
 		fs = append(fs, f)
 		if i == 0 { // Plant may have been killed before the lock
-			err = checkMark(own)
+			err = checkComplete(own)
 		}
 	}
 	if err != nil {
@@ -378,33 +378,35 @@ func lockDirectories(dir, logDir string) (fs []*directory, err error) {
 	return fs, nil
 }
 
-// checkWhole returns an error if a part of the directories is missing. A member that lost its log but
+// checkNothingMissing returns an error if a part of the directories is missing. A member that lost its log but
 // kept its snapshots has forgotten its votes all the same.
-func checkWhole(fs []*directory) error {
+func checkNothingMissing(fs []*directory) error {
 	data, log := fs[0], fs[len(fs)-1]
-	gone, err := missing(log.dir, storeOf(fs).files())
+	gone, err := firstMissingFile(log.dir, logKindOf(fs).requiredFiles())
 	if err != nil {
 		return fmt.Errorf("quorum: open log: %w", err)
 	}
 	switch {
-	case (data.id.Log || log.id.Log) && gone != "":
+	case (data.identity.LogCreated || log.identity.LogCreated) && gone != "":
 		return fmt.Errorf("quorum: data directory %s is %w: its log, %s, is gone", data.dir, ErrDamaged, gone)
-	case log.id.Log && data.fresh():
+	case log.identity.LogCreated && data.isNew():
 		return fmt.Errorf("quorum: data directory %s is %w: it is empty, but its log's, %s, is not", data.dir, ErrDamaged, log.dir)
-	case !data.fresh() && !log.fresh() && data.id.Store != log.id.Store:
-		return fmt.Errorf("quorum: data directory %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged, data.id.Store, log.dir, log.id.Store)
-	case data.id.Log && log.fresh():
+	case !data.isNew() && !log.isNew() && data.identity.LogKind != log.identity.LogKind:
+		return fmt.Errorf("quorum: data directory %s is %w: its log is in %s, that of %s in %s", data.dir, ErrDamaged, data.identity.LogKind, log.dir, log.identity.LogKind)
+	case data.identity.LogCreated && log.isNew():
 		return fmt.Errorf("quorum: log directory %s is %w: it is empty, but its data directory %s is not", log.dir, ErrDamaged, data.dir)
 	}
 	return nil
 }
 
-// storeOf returns the kind of log that the directories were made with, or "" if they are new.
-func storeOf(fs []*directory) LogKind { return cmp.Or(fs[0].id.Store, fs[len(fs)-1].id.Store) }
+// logKindOf returns the kind of log that the directories were made with, or "" if they are new.
+func logKindOf(fs []*directory) LogKind {
+	return cmp.Or(fs[0].identity.LogKind, fs[len(fs)-1].identity.LogKind)
+}
 
-// missing returns the first of the files in dir that does not exist or is empty, or "" if all are
+// firstMissingFile returns the first of the files in dir that does not exist or is empty, or "" if all are
 // there.
-func missing(dir string, files []string) (string, error) {
+func firstMissingFile(dir string, files []string) (string, error) {
 	for _, name := range files {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)

@@ -40,7 +40,7 @@ func TestDirectoryIdentity(t *testing.T) {
 			write(t, dir+"/lock", "")
 			write(t, dir+"/identity.json.tmp", "{")
 		}},
-		{name: "ZooKeeper's", fresh: true, want: errForeign, say: []string{"version-2", "ZooKeeper"}, spoil: func(t *testing.T, _, top string, _ *Config) {
+		{name: "ZooKeeper's", fresh: true, want: errForeignDirectory, say: []string{"version-2", "ZooKeeper"}, spoil: func(t *testing.T, _, top string, _ *Config) {
 			write(t, top+"/version-2/log.1", "")
 			write(t, top+"/myid", "1")
 		}},
@@ -138,7 +138,7 @@ func logDirectoryApart(t *testing.T, kind LogKind) {
 			if _, err := os.Stat(filepath.Join(own(cfg.LogDir), logName)); err != nil {
 				t.Error(err)
 			}
-			lost := lose(cfg.Dir, cfg.LogDir)
+			lost := lose(cfg.DataDir, cfg.LogDir)
 			if lost == "" {
 				openAndClose(t, cfg)
 				cfg.LogDir = ""
@@ -184,7 +184,7 @@ func TestNameOfOwnDirectoryTaken(t *testing.T) {
 				cfg.LogDir = filepath.Join(top, tt.log)
 			}
 			if tt.file {
-				write(t, own(cfg.Dir), "a file")
+				write(t, own(cfg.DataDir), "a file")
 			}
 			for range 2 {
 				d, err := Open(cfg)
@@ -249,7 +249,7 @@ func TestDamagedLog(t *testing.T) {
 			if err := errors.Join(err, d.Close()); err != nil {
 				t.Fatal(err)
 			}
-			path := filepath.Join(own(cfg.Dir), logName)
+			path := filepath.Join(own(cfg.DataDir), logName)
 			b, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -274,8 +274,8 @@ func TestMend(t *testing.T) {
 	entry := func(index, term uint64) *raft.Log { return &raft.Log{Index: index, Term: term} }
 	tests := []struct {
 		name     string
-		snapshot uint64   // its index; its term is 2
-		holds    Contents // the directory's real content; default: what it says
+		snapshot uint64           // its index; its term is 2
+		holds    SnapshotContents // the directory's real content; default: what it says
 		log      []*raft.Log
 		first    uint64 // the log's first index afterwards
 		err      error
@@ -290,10 +290,10 @@ func TestMend(t *testing.T) {
 		{name: "log below", snapshot: 5, log: []*raft.Log{entry(3, 1), entry(4, 1)}},
 		{name: "log contradicts", snapshot: 5, log: []*raft.Log{entry(5, 1), entry(6, 1)}},
 		{name: "gap", snapshot: 5, log: []*raft.Log{entry(7, 2)}, err: ErrDamaged},
-		{name: "log below, snapshot holds less", snapshot: 5, holds: Contents{3, 1}, log: []*raft.Log{entry(3, 1), entry(4, 1)}, first: 3, err: ErrDamaged},
-		{name: "log below, snapshot holds more", snapshot: 5, holds: Contents{6, 1}, log: []*raft.Log{entry(3, 1), entry(4, 1)}, first: 3, err: ErrDamaged},
-		{name: "log contradicts, snapshot of later term", snapshot: 5, holds: Contents{5, 3}, log: []*raft.Log{entry(5, 1)}, first: 5, err: ErrDamaged},
-		{name: "log contradicts, snapshot unreadable", snapshot: 5, holds: Contents{Index: unreadableState}, log: []*raft.Log{entry(5, 1)}, first: 5, err: ErrDamaged},
+		{name: "log below, snapshot holds less", snapshot: 5, holds: SnapshotContents{3, 1}, log: []*raft.Log{entry(3, 1), entry(4, 1)}, first: 3, err: ErrDamaged},
+		{name: "log below, snapshot holds more", snapshot: 5, holds: SnapshotContents{6, 1}, log: []*raft.Log{entry(3, 1), entry(4, 1)}, first: 3, err: ErrDamaged},
+		{name: "log contradicts, snapshot of later term", snapshot: 5, holds: SnapshotContents{5, 3}, log: []*raft.Log{entry(5, 1)}, first: 5, err: ErrDamaged},
+		{name: "log contradicts, snapshot unreadable", snapshot: 5, holds: SnapshotContents{Index: unreadableState}, log: []*raft.Log{entry(5, 1)}, first: 5, err: ErrDamaged},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -307,13 +307,13 @@ func TestMend(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			verify := func(io.Reader) (Contents, error) {
+			verify := func(io.Reader) (SnapshotContents, error) {
 				if tt.holds.Index == unreadableState {
-					return Contents{}, ErrDamaged
+					return SnapshotContents{}, ErrDamaged
 				}
-				return cmp.Or(tt.holds, Contents{Index: tt.snapshot, Term: 2}), nil
+				return cmp.Or(tt.holds, SnapshotContents{Index: tt.snapshot, Term: 2}), nil
 			}
-			if err := (&Data{bare: s}).Repair(verify); !errors.Is(err, tt.err) {
+			if err := (&Data{unguarded: s}).Repair(verify); !errors.Is(err, tt.err) {
 				t.Errorf("Mend: %v, want %v", err, tt.err)
 			}
 			if first, _ := s.Log.FirstIndex(); (tt.err == nil || tt.first > 0) && first != tt.first {
@@ -362,7 +362,7 @@ func TestDeleteInSteps(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: tt.crashIn}
-			s := &logStore{LogStore: c, metrics: new(writeMetrics), guard: unguarded()}
+			s := &logStore{LogStore: c, metrics: new(writeMetrics), storeGuard: unguarded()}
 			for i := uint64(1); i <= size; i++ {
 				if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
 					t.Fatal(err)
@@ -379,7 +379,7 @@ func TestDeleteInSteps(t *testing.T) {
 		})
 	}
 	c := &countingLog{InmemStore: raft.NewInmemStore(), crashIn: 1}
-	s := &logStore{LogStore: c, metrics: new(writeMetrics), whole: true, guard: unguarded()}
+	s := &logStore{LogStore: c, metrics: new(writeMetrics), deletesAtOnce: true, storeGuard: unguarded()}
 	for i := uint64(1); i <= size; i++ {
 		if err := s.StoreLog(&raft.Log{Index: i}); err != nil {
 			t.Fatal(err)
@@ -401,7 +401,7 @@ func TestUnfinishedSnapshotIsNotMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if index, why, err := files.unreadable(); index != 30 || !errors.Is(why, ErrDamaged) || err != nil {
+	if index, why, err := files.newestUnreadable(); index != 30 || !errors.Is(why, ErrDamaged) || err != nil {
 		t.Errorf("newest snapshot %d, %v, %v, want 30 and ErrDamaged", index, why, err)
 	}
 }
@@ -411,21 +411,21 @@ func TestDirectoryNamedLikePattern(t *testing.T) {
 	for _, name := range []string{"rack[1]", "rack[1", `rack\`, "rack*?"} {
 		dir := filepath.Join(t.TempDir(), name)
 		write(t, filepath.Join(dir, "version-2", "log.1"), "")
-		if _, err := OwnDirectory(dir); !errors.Is(err, errForeign) {
+		if _, err := MemberDirectory(dir); !errors.Is(err, errForeignDirectory) {
 			t.Errorf("%s has ZooKeeper's data: %v", name, err)
 		}
 		if err := os.RemoveAll(filepath.Join(dir, "version-2")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OwnDirectory(dir); err != nil {
+		if _, err := MemberDirectory(dir); err != nil {
 			t.Errorf("%s is empty: %v", name, err)
 		}
 		half := filepath.Join(dir, spoolPrefix+"1"+tmpSuffix)
 		write(t, half, "")
-		if err := cleanUp(dir); err != nil {
+		if err := removeIncompleteSnapshots(dir); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if there, err := exists(half); there || err != nil {
+		if there, err := pathExists(half); there || err != nil {
 			t.Errorf("%s still has a half snapshot: %v", name, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // ErrFull is wrapped by the error of a member that ended because its disk is full.
 var ErrFull = errors.New("the disk is full")
 
-// full reports whether err means that a disk, or a quota on it, has no space left.
-func full(err error) bool {
+// isDiskFull reports whether err means that a disk, or a quota on it, has no space left.
+func isDiskFull(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}, func(reason syscall.Errno) bool {
 		return errors.Is(err, reason) || failedToGrow(err, reason)
 	})
@@ -34,15 +34,15 @@ func failedToGrow(err error, reason syscall.Errno) bool {
 // or write, or that is no directory. Errors of other files never match it.
 var ErrUnusable = errors.New("the directory is unusable")
 
-// unusable is an error that matches ErrUnusable. Its text stays as it is.
-type unusable struct{ error }
+// unusableError is an error that matches ErrUnusable. Its text stays as it is.
+type unusableError struct{ error }
 
-func (u unusable) Unwrap() error   { return u.error }
-func (unusable) Is(err error) bool { return err == ErrUnusable }
+func (u unusableError) Unwrap() error   { return u.error }
+func (unusableError) Is(err error) bool { return err == ErrUnusable }
 
-// markUnusable makes err, which is about the data, match ErrUnusable if its cause is the directory and not its
+// asUnusable makes err, which is about the data, match ErrUnusable if its cause is the directory and not its
 // content. A file that is missing from the data is damage, and not marked.
-func markUnusable(err error) error {
+func asUnusable(err error) error {
 	var path *fs.PathError
 	if !errors.As(err, &path) || errors.Is(err, ErrDamaged) {
 		return err
@@ -50,7 +50,7 @@ func markUnusable(err error) error {
 	if !slices.Contains([]error{syscall.EACCES, syscall.EPERM, syscall.ENOTDIR, syscall.EROFS, syscall.ENOENT}, path.Err) {
 		return err
 	}
-	return unusable{err}
+	return unusableError{err}
 }
 
 // Explain adds advice to an error that ends this member, if there is any: to free space on a full
@@ -60,26 +60,26 @@ func Explain(err error, others bool) error {
 	switch {
 	case err == nil, errors.Is(err, ErrFull), errors.Is(err, errExplained), errors.Is(err, ErrNewerFormat):
 		return err
-	case full(err):
-		return fmt.Errorf("%w (%w). Free space there, at least %d MiB, and start this member again: nothing that was acknowledged is lost", ErrFull, err, (freeToStart+1<<20-1)>>20)
+	case isDiskFull(err):
+		return fmt.Errorf("%w (%w). Free space there, at least %d MiB, and start this member again: nothing that was acknowledged is lost", ErrFull, err, (minFreeToStart+1<<20-1)>>20)
 	case !errors.Is(err, ErrDamaged) && !errors.Is(err, types.ErrCorrupt):
-		return markUnusable(err)
+		return asUnusable(err)
 	case others:
-		return explained{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data directory and log directory away "+
+		return explainedError{fmt.Errorf("%w. The way out: if the other members have their data, move this member's data directory and log directory away "+
 			"and start it with empty ones: it gets everything from them. If not, put a copy of the directories in their place", err)}
 	}
-	return explained{fmt.Errorf("%w. The way out: put a copy of the data directory and of the log directory in their place", err)}
+	return explainedError{fmt.Errorf("%w. The way out: put a copy of the data directory and of the log directory in their place", err)}
 }
 
-// freeToStart is how much space a start needs at most before it frees any, in bytes, because it
+// minFreeToStart is how much space a start needs at most before it frees any, in bytes, because it
 // rewrites the log's last segment.
-const freeToStart = 2 * walSegment
+const minFreeToStart = 2 * walSegment
 
 // errExplained is matched by errors that already contain advice.
 var errExplained = errors.New("explained")
 
-// explained is an error that contains advice.
-type explained struct{ error }
+// explainedError is an error that contains advice.
+type explainedError struct{ error }
 
-func (e explained) Unwrap() error   { return e.error }
-func (explained) Is(err error) bool { return err == errExplained }
+func (e explainedError) Unwrap() error   { return e.error }
+func (explainedError) Is(err error) bool { return err == errExplained }

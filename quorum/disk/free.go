@@ -2,20 +2,20 @@ package disk
 
 import "syscall"
 
-// Free returns how many bytes this process can still write where the data are, and where the log is.
+// FreeSpace returns how many bytes this process can still write where the data are, and where the log is.
 // Both are 0 if the stores are not files.
-func (d *Data) Free() (data, log int64, err error) {
+func (d *Data) FreeSpace() (data, log int64, err error) {
 	if len(d.directories) == 0 {
 		return 0, 0, nil
 	}
-	if data, err = freeAt(d.directories[0].dir); err != nil {
+	if data, err = freeSpaceAt(d.directories[0].dir); err != nil {
 		return 0, 0, err
 	}
-	log, err = freeAt(d.logDirectory().dir)
+	log, err = freeSpaceAt(d.logDirectory().dir)
 	return data, log, err
 }
 
-func freeAt(dir string) (int64, error) {
+func freeSpaceAt(dir string) (int64, error) {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {
 		return 0, err

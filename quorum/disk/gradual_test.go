@@ -15,22 +15,22 @@ func TestGradual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := NewGradual(f)
+	g := NewGradualFile(f)
 	var sent []int64 // where pieces end
 	g.writeBack = func(_ *os.File, from, size int64) {
-		if last := append([]int64{0}, sent...)[len(sent)]; from != last || size < writeOut {
+		if last := append([]int64{0}, sent...)[len(sent)]; from != last || size < flushSize {
 			t.Errorf("%d bytes from %d on are sent to the disk, after those up to %d", size, from, last)
 		}
 		sent = append(sent, from+size)
 	}
 	var want []byte
-	for i, n := range []int{writeOut - 1, 1, 100, writeOut, 3 * writeOut, 0, 7} {
+	for i, n := range []int{flushSize - 1, 1, 100, flushSize, 3 * flushSize, 0, 7} {
 		part := bytes.Repeat([]byte{byte(i)}, n)
 		want = append(want, part...)
 		if wrote, err := g.Write(part); wrote != n || err != nil {
 			t.Fatal(wrote, err)
 		}
-		if unsent := int64(len(want)) - append([]int64{0}, sent...)[len(sent)]; unsent >= writeOut {
+		if unsent := int64(len(want)) - append([]int64{0}, sent...)[len(sent)]; unsent >= flushSize {
 			t.Errorf("after part %d, %d bytes are not sent to the disk", i, unsent)
 		}
 	}

@@ -21,9 +21,9 @@ var keyDisk = []byte("RollcallDisk")
 
 const idSize, idSumSize = 8, 4
 
-// identify returns the ID in a stable store. If there is none, and the store is new, identify draws one and stores it.
-func identify(s Stores) (ID, error) {
-	id, err := knownID(s)
+// ensureDiskID returns the ID in a stable store. If there is none, and the store is new, identify draws one and stores it.
+func ensureDiskID(s Stores) (ID, error) {
+	id, err := existingDiskID(s)
 	if err != nil || id != 0 {
 		return id, err
 	}
@@ -38,24 +38,24 @@ func identify(s Stores) (ID, error) {
 	return id, nil
 }
 
-// knownID returns the ID in a stable store, or 0 if that is new. Stores that have been used and have no ID are damaged.
-func knownID(s Stores) (ID, error) {
-	id, err := readID(s.Stable)
+// existingDiskID returns the ID in a stable store, or 0 if that is new. Stores that have been used and have no ID are damaged.
+func existingDiskID(s Stores) (ID, error) {
+	id, err := readDiskID(s.Stable)
 	if err != nil || id != 0 {
 		return id, err
 	}
-	begun, err := hasBegun(s)
+	begun, err := hasStarted(s)
 	if begun && err == nil {
 		err = fmt.Errorf("quorum: data is %w: it has entries or votes, and no disk id", ErrDamaged)
 	}
 	return 0, err
 }
 
-// readID returns the ID in a stable store, or 0 if there is none.
-func readID(s raft.StableStore) (ID, error) {
+// readDiskID returns the ID in a stable store, or 0 if there is none.
+func readDiskID(s raft.StableStore) (ID, error) {
 	b, err := s.Get(keyDisk)
 	switch {
-	case notFound(err) || err == nil && len(b) == 0:
+	case isNotFound(err) || err == nil && len(b) == 0:
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("quorum: read disk id: %w", err)
@@ -65,17 +65,17 @@ func readID(s raft.StableStore) (ID, error) {
 	return ID(binary.BigEndian.Uint64(b)), nil
 }
 
-// hasBegun reports whether stores have entries, a snapshot, or a term.
-func hasBegun(s Stores) (bool, error) {
+// hasStarted reports whether stores have entries, a snapshot, or a term.
+func hasStarted(s Stores) (bool, error) {
 	if data, err := hasData(s); data || err != nil {
 		return data, err
 	}
 	term, err := s.Stable.GetUint64(keyTerm)
-	if err != nil && !notFound(err) {
+	if err != nil && !isNotFound(err) {
 		return false, fmt.Errorf("quorum: read state: %w", err)
 	}
 	return term != 0, nil
 }
 
 // ID returns the id of this disk.
-func (d *Data) ID() ID { return d.id }
+func (d *Data) ID() ID { return d.diskID }

@@ -17,17 +17,17 @@ func memoryStores() Stores {
 // The id of a disk is drawn once. Another disk has another one.
 func TestDiskID(t *testing.T) {
 	s := memoryStores()
-	first, err := identify(s)
+	first, err := ensureDiskID(s)
 	if err != nil || first == 0 {
 		t.Fatalf("drawn: %v, %v", first, err)
 	}
 	if err := s.Log.StoreLog(&raft.Log{Index: 1, Term: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := identify(s); again != first || err != nil {
+	if again, err := ensureDiskID(s); again != first || err != nil {
 		t.Errorf("later: %v, %v; want %v", again, err, first)
 	}
-	if other, err := identify(memoryStores()); other == first || err != nil {
+	if other, err := ensureDiskID(memoryStores()); other == first || err != nil {
 		t.Errorf("of another disk: %v, %v", other, err)
 	}
 }
@@ -47,7 +47,7 @@ func TestDiskIDIsNotReplaced(t *testing.T) {
 		if err := harm(s); err != nil {
 			t.Fatal(err)
 		}
-		if id, err := identify(s); !errors.Is(err, ErrDamaged) {
+		if id, err := ensureDiskID(s); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v, %v; want %v", name, id, err, ErrDamaged)
 		}
 	}
@@ -141,7 +141,7 @@ func killedBeforeDiskID(t *testing.T, kind LogKind) {
 	if d, err := OpenStopped(cfg); !errors.Is(err, ErrNoData) || errors.Is(err, ErrDamaged) {
 		t.Errorf("stopped: %v, %v", d, err)
 	}
-	if _, err := Examine(cfg.Dir, cfg.LogDir); !errors.Is(err, ErrNoData) {
+	if _, err := Examine(cfg.DataDir, cfg.LogDir); !errors.Is(err, ErrNoData) {
 		t.Errorf("examined: %v", err)
 	}
 	idOf(t, cfg)
@@ -152,22 +152,22 @@ func killedBeforeDiskID(t *testing.T, kind LogKind) {
 func TestDamagedDiskID(t *testing.T) { kinds(t, damagedDiskID) }
 
 func damagedDiskID(t *testing.T, kind LogKind) {
-	lose := func(d *Data) error { return d.bare.Stable.Set(keyDisk, nil) }
+	lose := func(d *Data) error { return d.unguarded.Stable.Set(keyDisk, nil) }
 	for name, harm := range map[string]func(d *Data) error{
 		"one bit": func(d *Data) error {
-			b, err := d.bare.Stable.Get(keyDisk)
+			b, err := d.unguarded.Stable.Get(keyDisk)
 			if err != nil {
 				return err
 			}
 			b = append([]byte(nil), b...)
 			b[3] ^= 1
-			return d.bare.Stable.Set(keyDisk, b)
+			return d.unguarded.Stable.Set(keyDisk, b)
 		},
-		"cut short":           func(d *Data) error { return d.bare.Stable.Set(keyDisk, []byte{1, 2, 3}) },
+		"cut short":           func(d *Data) error { return d.unguarded.Stable.Set(keyDisk, []byte{1, 2, 3}) },
 		"lost, with a term":   func(d *Data) error { return errors.Join(d.Stable().SetTerm(3), lose(d)) },
 		"lost, with an entry": func(d *Data) error { return errors.Join(d.Log().StoreLog(&raft.Log{Index: 1, Term: 1}), lose(d)) },
 		"lost, with a snapshot": func(d *Data) error {
-			return errors.Join(fillIn(func() {})(d), d.bare.Stable.SetUint64(keyTerm, 0), lose(d))
+			return errors.Join(fillIn(func() {})(d), d.unguarded.Stable.SetUint64(keyTerm, 0), lose(d))
 		},
 	} {
 		for _, apart := range []bool{false, true} {
@@ -199,7 +199,7 @@ func plantedDiskID(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
 		cfg := plantConfig(t, kind, apart)
 		var filled ID
-		err := Plant(cfg, again, func(d *Data) error {
+		err := Seed(cfg, again, func(d *Data) error {
 			filled = d.ID()
 			return fillIn(func() {})(d)
 		})

@@ -26,12 +26,12 @@ const (
 	DefaultLogKind = LogWAL
 )
 
-// Known reports whether k is one of the kinds above.
-func (k LogKind) Known() bool { return k == LogBolt || k == LogWAL }
+// IsKnown reports whether k is one of the kinds above.
+func (k LogKind) IsKnown() bool { return k == LogBolt || k == LogWAL }
 
-// files returns the files, below the log's directory, without which a log of this kind counts as
+// requiredFiles returns the files, below the log's directory, without which a log of this kind counts as
 // missing.
-func (k LogKind) files() []string {
+func (k LogKind) requiredFiles() []string {
 	if k == LogWAL {
 		return []string{logName, filepath.Join(walName, walMetaName)}
 	}
@@ -48,7 +48,7 @@ type logFiles interface {
 // openLog opens the log in dir. New segments of raft-wal have size bytes. If a file is damaged it
 // returns an error, whatever the file holds.
 func openLog(kind LogKind, dir string, size int, hl hclog.Logger) (logFiles, error) {
-	bolt, err := openBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMap}[kind])
+	bolt, err := openBolt(filepath.Join(dir, logName), map[LogKind]int{LogBolt: boltMapSize}[kind])
 	if err != nil {
 		return nil, err
 	} else if kind == LogBolt {
@@ -58,7 +58,7 @@ func openLog(kind LogKind, dir string, size int, hl hclog.Logger) (logFiles, err
 	if err != nil {
 		return nil, errors.Join(err, bolt.Close())
 	}
-	return &walFiles{LogStore: w, StableStore: bolt, wal: w, bolt: bolt}, nil
+	return &walFiles{LogStore: w, StableStore: bolt, walLog: w, boltFile: bolt}, nil
 }
 
 // LogReader is a log that is only read.
@@ -69,10 +69,10 @@ type LogReader interface {
 	Close() error
 }
 
-// ReadLog opens the log in a data directory that no member uses. Like a start, it removes the end of a
+// OpenLogReader opens the log in a data directory that no member uses. Like a start, it removes the end of a
 // write that a crash interrupted. The log must be in the data directory.
-func ReadLog(dir string) (LogReader, error) {
-	dir, err := OwnDirectory(dir)
+func OpenLogReader(dir string) (LogReader, error) {
+	dir, err := MemberDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +80,12 @@ func ReadLog(dir string) (LogReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openLog(id.Store, dir, walSegment, hclog.NewNullLogger())
+	return openLog(id.LogKind, dir, walSegment, hclog.NewNullLogger())
 }
 
-// boltMap is how much address space a BoltDB maps at once, in bytes: more than the log takes
+// boltMapSize is how much address space a BoltDB maps at once, in bytes: more than the log takes
 // between snapshots. To map the file again, a write has to wait for all reads.
-const boltMap = 1 << 30
+const boltMapSize = 1 << 30
 
 // boltOptions returns bbolt's options. The list of free pages is kept as a map and not written.
 // After the log has been shortened the list is long, and every write would include all of it.
@@ -97,9 +97,9 @@ func boltOptions(mapped int) *bbolt.Options {
 	}
 }
 
-// openSafely opens a log. If the file is damaged in certain ways, bbolt panics or reads beyond the
+// recoverDamage opens a log. If the file is damaged in certain ways, bbolt panics or reads beyond the
 // end of its mapping; openSafely returns errors instead.
-func openSafely(path string, open func() error) (err error) {
+func recoverDamage(path string, open func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -114,14 +114,14 @@ func openSafely(path string, open func() error) (err error) {
 		return fmt.Errorf("quorum: log %s: %w", path, ErrInUse)
 	case errors.Is(err, ErrDamaged):
 		return fmt.Errorf("quorum: log %s: %w", path, err)
-	case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist), full(err):
+	case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist), isDiskFull(err):
 		return fmt.Errorf("quorum: open log: %w", err)
 	}
 	return fmt.Errorf("quorum: log %s is %w: %w", path, ErrDamaged, err)
 }
 
-// probe reads the first and the last entry of the log, as raft will.
-func probe(s raft.LogStore) error {
+// readBothEnds reads the first and the last entry of the log, as raft will.
+func readBothEnds(s raft.LogStore) error {
 	for _, end := range []func() (uint64, error){s.FirstIndex, s.LastIndex} {
 		i, err := end()
 		if err == nil && i > 0 {

@@ -32,7 +32,7 @@ func openBenchLog(b *testing.B, kind LogKind) *benchLog {
 	b.Cleanup(func() { _ = files.Close() }) // nothing is asked of it any more
 	return &benchLog{
 		b: b, dir: dir, files: files,
-		logStore: &logStore{LogStore: files, metrics: new(writeMetrics), whole: kind == LogWAL, guard: unguarded()},
+		logStore: &logStore{LogStore: files, metrics: new(writeMetrics), deletesAtOnce: kind == LogWAL, storeGuard: unguarded()},
 	}
 }
 
@@ -109,7 +109,7 @@ func BenchmarkWriteBeside(b *testing.B) {
 			var deleting time.Duration
 			for b.Loop() {
 				l := openBenchLog(b, LogKind(kind[:min(len(kind), len("boltdb"))]))
-				l.whole = kind != "boltdb"
+				l.deletesAtOnce = kind != "boltdb"
 				for l.last < 60_000 {
 					l.append(500)
 				}

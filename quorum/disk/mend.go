@@ -11,14 +11,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Contents says how far a snapshot goes, by the data that the state machine wrote into it.
-type Contents struct {
+// SnapshotContents says how far a snapshot goes, by the data that the state machine wrote into it.
+type SnapshotContents struct {
 	Index uint64 // the last entry that was applied
 	Term  uint64 // the term of that entry or of an earlier one
 }
 
-// Check compares c with the index and term that the snapshot is said to have.
-func (c Contents) Check(index, term uint64) error {
+// CheckMetadata compares c with the index and term that the snapshot is said to have.
+func (c SnapshotContents) CheckMetadata(index, term uint64) error {
 	switch {
 	case c.Index != index:
 		return fmt.Errorf("the snapshot is %w: it goes to index %d, and is said to go to %d", ErrDamaged, c.Index, index)
@@ -32,8 +32,8 @@ func (c Contents) Check(index, term uint64) error {
 // the snapshot, or contradicts it. The snapshot replaces that log, so Repair deletes the whole log.
 // Before that, verify, which belongs to the state machine, must have read the whole snapshot. A gap
 // between log and snapshot is damage. Repair must be called before raft runs.
-func (d *Data) Repair(verify func(io.Reader) (Contents, error)) error {
-	s := d.bare
+func (d *Data) Repair(verify func(io.Reader) (SnapshotContents, error)) error {
+	s := d.unguarded
 	list, err := s.Snapshots.List()
 	if err != nil {
 		return fmt.Errorf("quorum: list snapshots: %w", err)
@@ -56,7 +56,7 @@ func (d *Data) Repair(verify func(io.Reader) (Contents, error)) error {
 		return nil
 	case first > snap.Index+1:
 		return withReason(fmt.Errorf("quorum: data is %w: %s begins at index %d, the newest readable snapshot ends at %d",
-			ErrDamaged, d.logPlace(), first, snap.Index), unreadable(s))
+			ErrDamaged, d.logLocation(), first, snap.Index), newestUnreadable(s))
 	case last < snap.Index:
 		drop = true
 	case first <= snap.Index:
@@ -69,15 +69,15 @@ func (d *Data) Repair(verify func(io.Reader) (Contents, error)) error {
 	if !drop {
 		return nil
 	}
-	err = unreadable(s)
+	err = newestUnreadable(s)
 	if err == nil {
-		err = verifyStored(s, &snap, verify)
+		err = verifySnapshot(s, &snap, verify)
 	}
 	if errors.Is(err, ErrNewerFormat) {
-		return newerVersion(fmt.Errorf("snapshot %s: %w", snap.ID, err))
+		return newerVersionError(fmt.Errorf("snapshot %s: %w", snap.ID, err))
 	} else if err != nil {
 		return fmt.Errorf("quorum: %s, from %d to %d, does not fit snapshot %s, which cannot take its place: %w",
-			d.logPlace(), first, last, snap.ID, err)
+			d.logLocation(), first, last, snap.ID, err)
 	}
 	if err := s.Log.DeleteRange(first, last); err != nil {
 		return fmt.Errorf("quorum: drop log before snapshot: %w", err)
@@ -85,25 +85,25 @@ func (d *Data) Repair(verify func(io.Reader) (Contents, error)) error {
 	return nil
 }
 
-// logPlace returns a name for the log, with its path if it is in files.
-func (d *Data) logPlace() string {
+// logLocation returns a name for the log, with its path if it is in files.
+func (d *Data) logLocation() string {
 	switch {
 	case len(d.directories) == 0:
 		return "the log"
-	case storeOf(d.directories) == LogWAL:
+	case logKindOf(d.directories) == LogWAL:
 		return "the log in " + filepath.Join(d.logDirectory().dir, walName)
 	}
 	return "the log in " + filepath.Join(d.logDirectory().dir, logName)
 }
 
-// unreadable returns why the newest snapshot cannot be read. It returns nil if it can, or if
+// newestUnreadable returns why the newest snapshot cannot be read. It returns nil if it can, or if
 // snapshots are not files. Older snapshots do not matter.
-func unreadable(s Stores) error {
+func newestUnreadable(s Stores) error {
 	files, ok := s.Snapshots.(*snapshotFiles)
 	if !ok {
 		return nil
 	}
-	index, why, err := files.unreadable()
+	index, why, err := files.newestUnreadable()
 	list, lerr := files.List()
 	if err = errors.Join(err, lerr); err != nil || why == nil {
 		return err
@@ -114,9 +114,9 @@ func unreadable(s Stores) error {
 	return why
 }
 
-// newerVersion returns the error for data that this version cannot read because a newer one wrote
+// newerVersionError returns the error for data that this version cannot read because a newer one wrote
 // them.
-func newerVersion(why error) error {
+func newerVersionError(why error) error {
 	return fmt.Errorf("quorum: %w; nothing is damaged: start the newer version", why)
 }
 
@@ -128,8 +128,8 @@ func withReason(err, why error) error {
 	return fmt.Errorf("%w (%w)", err, why)
 }
 
-// verifyStored reads all of a snapshot, and compares its contents with its metadata.
-func verifyStored(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (Contents, error)) error {
+// verifySnapshot reads all of a snapshot, and compares its contents with its metadata.
+func verifySnapshot(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (SnapshotContents, error)) error {
 	_, r, err := s.Snapshots.Open(meta.ID)
 	if err != nil {
 		return err
@@ -138,61 +138,61 @@ func verifyStored(s Stores, meta *raft.SnapshotMeta, verify func(io.Reader) (Con
 	if err = errors.Join(err, r.Close()); err != nil {
 		return err
 	}
-	return c.Check(meta.Index, meta.Term)
+	return c.CheckMetadata(meta.Index, meta.Term)
 }
 
-// Newest returns the index of the newest stored snapshot, readable or not, or 0 if there is none.
-func (d *Data) Newest() (newest uint64, err error) {
-	if list, err := d.bare.Snapshots.List(); err != nil {
+// NewestSnapshotIndex returns the index of the newest stored snapshot, readable or not, or 0 if there is none.
+func (d *Data) NewestSnapshotIndex() (newest uint64, err error) {
+	if list, err := d.unguarded.Snapshots.List(); err != nil {
 		return 0, err
 	} else if len(list) > 0 {
 		newest = list[0].Index
 	}
-	if files, ok := d.bare.Snapshots.(*snapshotFiles); ok {
-		named, _, err := files.unreadable()
+	if files, ok := d.unguarded.Snapshots.(*snapshotFiles); ok {
+		named, _, err := files.newestUnreadable()
 		return max(newest, named), err
 	}
 	return newest, nil
 }
 
-// NewestSnapshot returns the index of the newest readable snapshot, and when it was written. The index is
+// NewestReadableSnapshot returns the index of the newest readable snapshot, and when it was written. The index is
 // 0 if there is none, and the time is zero if the store does not say it. It reads files, without a guard.
-func (d *Data) NewestSnapshot() (index uint64, at time.Time, err error) {
-	list, err := d.bare.Snapshots.List()
+func (d *Data) NewestReadableSnapshot() (index uint64, at time.Time, err error) {
+	list, err := d.unguarded.Snapshots.List()
 	if err != nil || len(list) == 0 {
 		return 0, time.Time{}, err
 	}
 	return list[0].Index, snapshotTime(list[0].ID), nil
 }
 
-// Refused records that the state machine did not accept the snapshot that was opened last, and why:
+// SnapshotRejected records that the state machine did not accept the snapshot that was opened last, and why:
 // raft then tries an older one while it starts. It must not be called while raft runs.
-func (d *Data) Refused(why error) {
-	d.refused = withReason(fmt.Errorf("snapshot %s: %w", d.snaps.opened, why), d.refused)
+func (d *Data) SnapshotRejected(why error) {
+	d.rejectedSnapshot = withReason(fmt.Errorf("snapshot %s: %w", d.snapshotStore.lastOpened, why), d.rejectedSnapshot)
 }
 
-// Unused returns why raft has not started from the newest snapshot, or nil if it has.
-func (d *Data) Unused() error {
-	if why := withReason(d.refused, d.snaps.failed); why != nil {
+// NewestUnusedReason returns why raft has not started from the newest snapshot, or nil if it has.
+func (d *Data) NewestUnusedReason() error {
+	if why := withReason(d.rejectedSnapshot, d.snapshotStore.openError); why != nil {
 		return why
 	}
-	return unreadable(d.bare)
+	return newestUnreadable(d.unguarded)
 }
 
-// Unusable returns the error for data with which raft could not start. err says what raft did not
+// UnusableError returns the error for data with which raft could not start. err says what raft did not
 // find.
-func (d *Data) Unusable(err error) error {
-	if errors.Is(d.refused, ErrNewerFormat) {
-		return newerVersion(d.refused)
+func (d *Data) UnusableError(err error) error {
+	if errors.Is(d.rejectedSnapshot, ErrNewerFormat) {
+		return newerVersionError(d.rejectedSnapshot)
 	}
-	return withReason(fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err), d.Unused())
+	return withReason(fmt.Errorf("quorum: start raft: data is %w: %w", ErrDamaged, err), d.NewestUnusedReason())
 }
 
 // CheckReadable returns an error if the newest snapshot cannot be read and the log does not reach
 // as far. It reads the snapshots with verify, newest first, until one is sound.
-func (d *Data) CheckReadable(verify func(io.Reader) (Contents, error)) error {
-	s := d.bare
-	newest, err := d.Newest()
+func (d *Data) CheckReadable(verify func(io.Reader) (SnapshotContents, error)) error {
+	s := d.unguarded
+	newest, err := d.NewestSnapshotIndex()
 	if err != nil {
 		return err
 	}
@@ -204,9 +204,9 @@ func (d *Data) CheckReadable(verify func(io.Reader) (Contents, error)) error {
 	if err != nil {
 		return fmt.Errorf("quorum: list snapshots: %w", err)
 	}
-	why := unreadable(s)
+	why := newestUnreadable(s)
 	for _, meta := range list {
-		verr := verifyStored(s, meta, verify)
+		verr := verifySnapshot(s, meta, verify)
 		if verr == nil {
 			last = max(last, meta.Index)
 			break
@@ -214,7 +214,7 @@ func (d *Data) CheckReadable(verify func(io.Reader) (Contents, error)) error {
 		why = withReason(fmt.Errorf("snapshot %s: %w", meta.ID, verr), why)
 	}
 	if last < newest && errors.Is(why, ErrNewerFormat) {
-		return newerVersion(why)
+		return newerVersionError(why)
 	} else if last < newest {
 		return withReason(fmt.Errorf("quorum: data is %w: the snapshot of index %d cannot be read, and the readable data end at %d", ErrDamaged, newest, last), why)
 	}

@@ -21,7 +21,7 @@ func TestWarnsOfReaders(t *testing.T) {
 		"open":                   {func(t *testing.T, dir string) { chmod(t, own(dir), 0o750) }, []string{"rollcall"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), ownName)
+			dir := filepath.Join(t.TempDir(), memberDirName)
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -18,24 +18,24 @@ const (
 // pacedWriter writes a snapshot in pieces of writeOut bytes, with pauses between them in which
 // clients have the machine to themselves.
 type pacedWriter struct {
-	w        io.Writer
-	noPauses *atomic.Bool // no rests
-	begun    time.Time    // when the piece was begun
-	n        int          // bytes of the piece
+	w            io.Writer
+	noPauses     *atomic.Bool // no rests
+	pieceStarted time.Time    // when the piece was begun
+	pieceBytes   int          // bytes of the piece
 }
 
-// Paced returns a writer of a snapshot to w that makes pauses: see pacedWriter. It makes none while
+// NewPacedWriter returns a writer of a snapshot to w that makes pauses: see pacedWriter. It makes none while
 // noPauses is set. begun is when the work on the snapshot began.
-func Paced(w io.Writer, noPauses *atomic.Bool, begun time.Time) io.Writer {
-	return &pacedWriter{w: w, noPauses: noPauses, begun: begun}
+func NewPacedWriter(w io.Writer, noPauses *atomic.Bool, begun time.Time) io.Writer {
+	return &pacedWriter{w: w, noPauses: noPauses, pieceStarted: begun}
 }
 
 func (p *pacedWriter) Write(b []byte) (int, error) {
 	n, err := p.w.Write(b)
-	if p.n += n; p.n < writeOut || err != nil || p.noPauses.Load() {
+	if p.pieceBytes += n; p.pieceBytes < flushSize || err != nil || p.noPauses.Load() {
 		return n, err
 	}
-	time.Sleep(min(pauseFactor*time.Since(p.begun), maxPause))
-	p.n, p.begun = 0, time.Now()
+	time.Sleep(min(pauseFactor*time.Since(p.pieceStarted), maxPause))
+	p.pieceBytes, p.pieceStarted = 0, time.Now()
 	return n, nil
 }

@@ -26,9 +26,9 @@ func TestSnapshotIsPaced(t *testing.T) {
 				var hurry atomic.Bool
 				hurry.Store(c.hurry)
 				begun := time.Now()
-				p := Paced(slowWriter(c.took/4), &hurry, begun)
+				p := NewPacedWriter(slowWriter(c.took/4), &hurry, begun)
 				for range 4 * pieces {
-					if n, err := p.Write(make([]byte, writeOut/4)); n != writeOut/4 || err != nil {
+					if n, err := p.Write(make([]byte, flushSize/4)); n != flushSize/4 || err != nil {
 						t.Fatal(n, err)
 					}
 				}

@@ -66,7 +66,7 @@ func checkFilled(t *testing.T, cfg Config) {
 		t.Errorf("term %d, snapshots %v: %v, %v", term, list, err, lerr)
 	}
 	for _, f := range d.directories {
-		if there, err := exists(filepath.Join(f.dir, markName)); there || err != nil {
+		if there, err := pathExists(filepath.Join(f.dir, incompleteName)); there || err != nil {
 			t.Errorf("%s is still marked: %v", f.dir, err)
 		}
 	}
@@ -78,12 +78,12 @@ func TestPlant(t *testing.T) { kinds(t, plantDirectories) }
 func plantDirectories(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
 		cfg := plantConfig(t, kind, apart)
-		write(t, filepath.Join(cfg.Dir, "version-2", "snapshot.0"), "ZooKeeper's")
-		write(t, filepath.Join(cfg.Dir, "myid"), "1")
-		if err := Plant(cfg, again, fillIn(func() {})); err != nil {
+		write(t, filepath.Join(cfg.DataDir, "version-2", "snapshot.0"), "ZooKeeper's")
+		write(t, filepath.Join(cfg.DataDir, "myid"), "1")
+		if err := Seed(cfg, again, fillIn(func() {})); err != nil {
 			t.Fatal(err)
 		}
-		if err := Plant(cfg, again, fillIn(func() {})); !errors.Is(err, ErrHasData) {
+		if err := Seed(cfg, again, fillIn(func() {})); !errors.Is(err, ErrHasData) {
 			t.Errorf("filled twice: %v", err)
 		}
 		checkFilled(t, cfg)
@@ -98,13 +98,13 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 	for _, apart := range []bool{false, true} {
 		cfg := plantConfig(t, kind, apart)
 		var killed []Config // a copy of the directories at each step
-		if err := Plant(cfg, again, fillIn(func() { killed = append(killed, copied(t, cfg)) })); err != nil {
+		if err := Seed(cfg, again, fillIn(func() { killed = append(killed, copied(t, cfg)) })); err != nil {
 			t.Fatal(err)
 		}
 		for i := range ownDirectories(cfg) { // the steps before and after
 			c := copied(t, cfg)
 			for j, other := range ownDirectories(c) { // killed before the identity of data, of the log
-				write(t, filepath.Join(other, markName), "")
+				write(t, filepath.Join(other, incompleteName), "")
 				if j <= i {
 					remove(t, filepath.Join(other, identityName))
 				}
@@ -114,22 +114,22 @@ func plantInterrupted(t *testing.T, kind LogKind) {
 			for j, other := range ownDirectories(c) {
 				remove(t, other)
 				if j <= i {
-					write(t, filepath.Join(other, markName), "")
+					write(t, filepath.Join(other, incompleteName), "")
 				}
 			}
 			killed = append(killed, c)
 		}
 		whole := copied(t, cfg) // killed before the marks were removed
 		for _, own := range ownDirectories(whole) {
-			write(t, filepath.Join(own, markName), "")
+			write(t, filepath.Join(own, incompleteName), "")
 		}
 		broken := errors.New("broken")
 		failed := plantConfig(t, kind, apart)
-		if err := Plant(failed, again, func(d *Data) error { return errors.Join(fillIn(func() {})(d), broken) }); !errors.Is(err, broken) {
+		if err := Seed(failed, again, func(d *Data) error { return errors.Join(fillIn(func() {})(d), broken) }); !errors.Is(err, broken) {
 			t.Errorf("%v", err)
 		}
 		for _, own := range ownDirectories(failed) {
-			if left := listed(t, own); len(left) != 1 || filepath.Base(left[0]) != markName {
+			if left := listed(t, own); len(left) != 1 || filepath.Base(left[0]) != incompleteName {
 				t.Errorf("after an error %s has %v", own, left)
 			}
 		}
@@ -147,16 +147,16 @@ func checkRefused(t *testing.T, c Config, when string) {
 	if err == nil {
 		d.Close()
 	}
-	if !errors.Is(err, ErrPlanting) {
+	if !errors.Is(err, ErrIncomplete) {
 		t.Errorf("%s: a start says %v", when, err)
 	}
-	if _, err := Examine(c.Dir, c.LogDir); !errors.Is(err, ErrPlanting) {
+	if _, err := Examine(c.DataDir, c.LogDir); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("%s: a recovery says %v", when, err)
 	}
-	if _, err := OwnDirectory(c.Dir); !errors.Is(err, ErrPlanting) {
+	if _, err := MemberDirectory(c.DataDir); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("%s: the directory is %v", when, err)
 	}
-	if err := Plant(c, again, fillIn(func() {})); err != nil {
+	if err := Seed(c, again, fillIn(func() {})); err != nil {
 		t.Errorf("%s: not repeated: %v", when, err)
 		return
 	}
@@ -166,12 +166,12 @@ func checkRefused(t *testing.T, c Config, when string) {
 // Once the mark of the data is removed the directories are complete, although the log's still has its own. The next start removes it.
 func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
 	cfg := plantConfig(t, LogWAL, true)
-	if err := Plant(cfg, again, fillIn(func() {})); err != nil {
+	if err := Seed(cfg, again, fillIn(func() {})); err != nil {
 		t.Fatal(err)
 	}
-	left := filepath.Join(cfg.LogDir, ownName, markName)
+	left := filepath.Join(cfg.LogDir, memberDirName, incompleteName)
 	write(t, left, "")
-	if err := Plant(cfg, again, fillIn(func() {})); !errors.Is(err, ErrHasData) {
+	if err := Seed(cfg, again, fillIn(func() {})); !errors.Is(err, ErrHasData) {
 		t.Errorf("complete directories are filled again: %v", err)
 	}
 	checkFilled(t, cfg)
@@ -181,8 +181,8 @@ func TestPlantEndsWithTheMarkOfTheData(t *testing.T) {
 // again, which the complete directory of the log would refuse.
 func TestPlantEndsWithoutTheMarkOfTheData(t *testing.T) {
 	cfg := plantConfig(t, LogBolt, true)
-	left := filepath.Join(cfg.LogDir, ownName, markName)
-	if err := Plant(cfg, again, func(d *Data) error {
+	left := filepath.Join(cfg.LogDir, memberDirName, incompleteName)
+	if err := Seed(cfg, again, func(d *Data) error {
 		remove(t, left)
 		write(t, filepath.Join(left, "file"), "") // so that the mark cannot be removed
 		return fillIn(func() {})(d)
@@ -195,23 +195,23 @@ func TestPlantEndsWithoutTheMarkOfTheData(t *testing.T) {
 
 // A mark counts whatever is in it. If it is whole, it names the command to run again.
 func TestMarkNamesTheCommand(t *testing.T) {
-	whole := markText(again)
+	whole := incompleteMarkText(again)
 	for _, tt := range []struct{ text, want string }{
 		{whole, again},
-		{"", anyCommand},
-		{whole[:len(whole)-1], anyCommand},
-		{whole[:10], anyCommand},
-		{"rollcall backup restore other.backup zoo.cfg" + whole[len(again):], anyCommand},
-		{whole + "more", anyCommand},
-		{markText(strings.Repeat("x", maxMark)), anyCommand},
-		{strings.Repeat("x", 2*maxMark), anyCommand},
+		{"", defaultSeedCommand},
+		{whole[:len(whole)-1], defaultSeedCommand},
+		{whole[:10], defaultSeedCommand},
+		{"rollcall backup restore other.backup zoo.cfg" + whole[len(again):], defaultSeedCommand},
+		{whole + "more", defaultSeedCommand},
+		{incompleteMarkText(strings.Repeat("x", maxIncompleteMark)), defaultSeedCommand},
+		{strings.Repeat("x", 2*maxIncompleteMark), defaultSeedCommand},
 	} {
 		cfg := plantConfig(t, LogWAL, false)
-		write(t, filepath.Join(cfg.Dir, ownName, markName), tt.text)
-		if _, err := Open(cfg); !errors.Is(err, ErrPlanting) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+". ") {
+		write(t, filepath.Join(cfg.DataDir, memberDirName, incompleteName), tt.text)
+		if _, err := Open(cfg); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+". ") {
 			t.Errorf("mark %.80q: %v, want %q", tt.text, err, tt.want)
 		}
-		if err := Plant(cfg, again, fillIn(func() {})); err != nil {
+		if err := Seed(cfg, again, fillIn(func() {})); err != nil {
 			t.Errorf("mark %.80q: not repeated: %v", tt.text, err)
 		}
 	}
@@ -232,7 +232,7 @@ func TestPlantAdvises(t *testing.T) {
 		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data directories are filled. The way out: run the command again: " + again},
 		{io.ErrUnexpectedEOF, false, "unexpected EOF"},
 	} {
-		if err := planted(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || Explain(err, false).Error() != tt.want {
+		if err := explainSeedError(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || Explain(err, false).Error() != tt.want {
 			t.Errorf("%v, begun %t: %q, want %q", tt.err, tt.begun, err, tt.want)
 		}
 	}
@@ -240,9 +240,9 @@ func TestPlantAdvises(t *testing.T) {
 
 // ownDirectories returns a member's own directories, that of the data first.
 func ownDirectories(cfg Config) []string {
-	own := []string{filepath.Join(cfg.Dir, ownName)}
+	own := []string{filepath.Join(cfg.DataDir, memberDirName)}
 	if cfg.LogDir != "" {
-		own = append(own, filepath.Join(cfg.LogDir, ownName))
+		own = append(own, filepath.Join(cfg.LogDir, memberDirName))
 	}
 	return own
 }
@@ -250,7 +250,7 @@ func ownDirectories(cfg Config) []string {
 // copied returns cfg with copies of its directories.
 func copied(t *testing.T, cfg Config) Config {
 	t.Helper()
-	for _, dir := range []*string{&cfg.Dir, &cfg.LogDir} {
+	for _, dir := range []*string{&cfg.DataDir, &cfg.LogDir} {
 		if *dir == "" {
 			continue
 		}
@@ -278,14 +278,18 @@ func TestPlantRefuses(t *testing.T) {
 		want  error
 		say   string
 	}{
-		{"something in its own directory", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, ownName, "letters.txt"), "") }, ErrHasData, "letters.txt"},
-		{"a member's own directory", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, identityName), "{}") }, ErrDamaged, identityName},
-		{"its log", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, logName), "x") }, ErrDamaged, logName},
-		{"data in the log's directory", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.LogDir, ownName, identityName), "{}") }, ErrHasData, identityName},
-		{"one directory in the other", func(_ *testing.T, cfg *Config) { cfg.LogDir = filepath.Join(cfg.Dir, ownName) }, nil, "must not be its other directory"},
-		{"a file", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.Dir, ownName), "x") }, nil, ownName},
+		{"something in its own directory", func(t *testing.T, cfg *Config) {
+			write(t, filepath.Join(cfg.DataDir, memberDirName, "letters.txt"), "")
+		}, ErrHasData, "letters.txt"},
+		{"a member's own directory", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.DataDir, identityName), "{}") }, ErrDamaged, identityName},
+		{"its log", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.DataDir, logName), "x") }, ErrDamaged, logName},
+		{"data in the log's directory", func(t *testing.T, cfg *Config) {
+			write(t, filepath.Join(cfg.LogDir, memberDirName, identityName), "{}")
+		}, ErrHasData, identityName},
+		{"one directory in the other", func(_ *testing.T, cfg *Config) { cfg.LogDir = filepath.Join(cfg.DataDir, memberDirName) }, nil, "must not be its other directory"},
+		{"a file", func(t *testing.T, cfg *Config) { write(t, filepath.Join(cfg.DataDir, memberDirName), "x") }, nil, memberDirName},
 		{"in use", func(t *testing.T, cfg *Config) {
-			f, err := lockDirectory(filepath.Join(cfg.Dir, ownName))
+			f, err := lockDirectory(filepath.Join(cfg.DataDir, memberDirName))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,12 +299,12 @@ func TestPlantRefuses(t *testing.T) {
 	for _, tt := range tests {
 		cfg := plantConfig(t, LogWAL, true)
 		tt.spoil(t, &cfg)
-		before := listed(t, cfg.Dir)
-		err := Plant(cfg, again, func(*Data) error { t.Errorf("%s: filled", tt.name); return nil })
+		before := listed(t, cfg.DataDir)
+		err := Seed(cfg, again, func(*Data) error { t.Errorf("%s: filled", tt.name); return nil })
 		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.say) {
 			t.Errorf("%s: %v, want %v and %q", tt.name, err, tt.want, tt.say)
 		}
-		if after := listed(t, cfg.Dir); !slices.Equal(after, before) {
+		if after := listed(t, cfg.DataDir); !slices.Equal(after, before) {
 			t.Errorf("%s: %v, before %v", tt.name, after, before)
 		}
 	}

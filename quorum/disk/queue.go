@@ -9,15 +9,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxQueued is how many bytes of entries wait for a leader's disk at most, so that a slow disk does
+// maxQueuedBytes is how many bytes of entries wait for a leader's disk at most, so that a slow disk does
 // not fill the memory: the longest entry while it is written, and another one. Above it raft waits,
 // as it does for the disk.
-const maxQueued = 2 * MaxEntry
+const maxQueuedBytes = 2 * MaxEntryBytes
 
-// maxWrite is how many bytes of queued entries are written together at most, unless one entry is longer.
+// maxWriteBytes is how many bytes of queued entries are written together at most, unless one entry is longer.
 // raft-wal copies them into one buffer, which it keeps as long as the segment. A sync costs as much as
 // writing a few hundred kilobytes, so a longer write gains little.
-const maxWrite = 2 << 20
+const maxWriteBytes = 2 << 20
 
 // logQueue is the log for raft. While raft leads, an entry is in the queue as soon as StoreLogs
 // returns, and is written in the background. So raft sends it to the followers meanwhile. All other
@@ -28,25 +28,25 @@ const maxWrite = 2 << 20
 // its beginning.
 type logQueue struct {
 	*logStore
-	leads func() bool // reports whether raft leads, and the caller is its main goroutine; nil: it never leads
+	raftLeads func() bool // reports whether raft leads, and the caller is its main goroutine; nil: it never leads
 
-	mu      sync.Mutex
-	changed sync.Cond    // entries have become durable, or write has ended
-	queued  []*raft.Log  // entries that are not known to be durable, without gaps; they include those being written
-	calls   []queuedCall // the calls of StoreLogs that have entries in queued, in order
-	size    int64        // bytes of queued
-	writing bool         // write runs
-	failed  bool         // a write has failed, and nothing more is written
+	mu            sync.Mutex
+	changed       sync.Cond    // entries have become durable, or write has ended
+	queuedEntries []*raft.Log  // entries that are not known to be durable, without gaps; they include those being written
+	queuedCalls   []queuedCall // the calls of StoreLogs that have entries in queued, in order
+	queuedBytes   int64        // bytes of queued
+	writing       bool         // write runs
+	failed        bool         // a write has failed, and nothing more is written
 }
 
 // queuedCall is a call of StoreLogs whose entries are queued.
 type queuedCall struct {
-	last uint64 // index of its last entry
-	op   uint64 // its number in operations
+	lastIndex   uint64 // index of its last entry
+	operationID uint64 // its number in operations
 }
 
 func newLogQueue(s *logStore, leads func() bool) *logQueue {
-	q := &logQueue{logStore: s, leads: leads}
+	q := &logQueue{logStore: s, raftLeads: leads}
 	q.changed.L = &q.mu
 	return q
 }
@@ -56,13 +56,13 @@ func (q *logQueue) StoreLog(l *raft.Log) error { return q.StoreLogs([]*raft.Log{
 
 func (q *logQueue) StoreLogs(logs []*raft.Log) error {
 	if !q.mayQueue(logs) {
-		q.settle()
+		q.drain()
 		return q.logStore.StoreLogs(logs)
 	}
 	if err := q.checkSizes(logs); err != nil {
 		return err
 	}
-	q.add(logs)
+	q.enqueue(logs)
 	return nil
 }
 
@@ -76,95 +76,95 @@ func (q *logQueue) mayQueue(logs []*raft.Log) bool {
 			return false
 		}
 	}
-	return q.leads != nil && q.leads()
+	return q.raftLeads != nil && q.raftLeads()
 }
 
-// add queues entries. It waits while there is no room.
-func (q *logQueue) add(logs []*raft.Log) {
-	call := queuedCall{logs[len(logs)-1].Index, q.ops.begin("writing the log")} // from now on it may stall
-	size := logBytes(logs)
+// enqueue queues entries. It waits while there is no room.
+func (q *logQueue) enqueue(logs []*raft.Log) {
+	call := queuedCall{logs[len(logs)-1].Index, q.operations.begin("writing the log")} // from now on it may stall
+	size := entriesBytes(logs)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.failed && len(q.queued) > 0 && q.size+size > maxQueued {
+	for !q.failed && len(q.queuedEntries) > 0 && q.queuedBytes+size > maxQueuedBytes {
 		q.changed.Wait()
 	}
 	if q.failed {
-		q.ops.finish(call.op)
+		q.operations.finish(call.operationID)
 		runtime.Goexit() // see guard
 	}
-	q.queued = append(q.queued, logs...)
-	q.calls = append(q.calls, call)
-	q.size += size
+	q.queuedEntries = append(q.queuedEntries, logs...)
+	q.queuedCalls = append(q.queuedCalls, call)
+	q.queuedBytes += size
 	if !q.writing {
 		q.writing = true
-		go q.write()
+		go q.writeLoop()
 	}
 }
 
-// write writes what is queued. It ends when the queue is empty, or when the disk has failed.
-func (q *logQueue) write() {
+// writeLoop writes what is queued. It ends when the queue is empty, or when the disk has failed.
+func (q *logQueue) writeLoop() {
 	stored := false
 	defer func() {
 		if !stored {
-			q.fail()
+			q.stopAfterFailure()
 		}
 	}()
-	for batch := q.next(); batch != nil; batch = q.next() {
+	for batch := q.nextBatch(); batch != nil; batch = q.nextBatch() {
 		if q.logStore.StoreLogs(batch) != nil {
 			return
 		}
-		q.done(batch)
+		q.removeWritten(batch)
 	}
 	stored = true
 }
 
-// next returns the entries to write next. It returns nil if there are none, and write must end then.
-func (q *logQueue) next() []*raft.Log {
+// nextBatch returns the entries to write next. It returns nil if there are none, and write must end then.
+func (q *logQueue) nextBatch() []*raft.Log {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queued) == 0 {
+	if len(q.queuedEntries) == 0 {
 		q.writing = false
 		q.changed.Broadcast()
 		return nil
 	}
-	most := min(len(q.queued), MaxAppend)
-	n, size := 1, entryBytes(q.queued[0])
-	for n < most && size+entryBytes(q.queued[n]) <= maxWrite {
-		size += entryBytes(q.queued[n])
+	most := min(len(q.queuedEntries), MaxAppendEntries)
+	n, size := 1, entryBytes(q.queuedEntries[0])
+	for n < most && size+entryBytes(q.queuedEntries[n]) <= maxWriteBytes {
+		size += entryBytes(q.queuedEntries[n])
 		n++
 	}
-	return slices.Clone(q.queued[:n])
+	return slices.Clone(q.queuedEntries[:n])
 }
 
-// done removes entries that have been written.
-func (q *logQueue) done(batch []*raft.Log) {
+// removeWritten removes entries that have been written.
+func (q *logQueue) removeWritten(batch []*raft.Log) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.queued = slices.Delete(q.queued, 0, len(batch))
-	q.size -= logBytes(batch)
+	q.queuedEntries = slices.Delete(q.queuedEntries, 0, len(batch))
+	q.queuedBytes -= entriesBytes(batch)
 	last := batch[len(batch)-1].Index
-	for len(q.calls) > 0 && q.calls[0].last <= last {
-		q.ops.finish(q.calls[0].op)
-		q.calls = slices.Delete(q.calls, 0, 1)
+	for len(q.queuedCalls) > 0 && q.queuedCalls[0].lastIndex <= last {
+		q.operations.finish(q.queuedCalls[0].operationID)
+		q.queuedCalls = slices.Delete(q.queuedCalls, 0, 1)
 	}
 	q.changed.Broadcast()
 }
 
-// fail ends all waiting. The entries stay queued, so none of them ever counts as durable.
-func (q *logQueue) fail() {
+// stopAfterFailure ends all waiting. The entries stay queued, so none of them ever counts as durable.
+func (q *logQueue) stopAfterFailure() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.failed, q.writing = true, false
-	for _, c := range q.calls {
-		q.ops.finish(c.op)
+	for _, c := range q.queuedCalls {
+		q.operations.finish(c.operationID)
 	}
 	q.changed.Broadcast()
 }
 
-// settle waits until everything that is queued is durable. If the disk fails before, the goroutine
+// drain waits until everything that is queued is durable. If the disk fails before, the goroutine
 // that called settle ends, as in guard.
-func (q *logQueue) settle() {
-	if !q.Await(q.lastQueued()) {
+func (q *logQueue) drain() {
+	if !q.AwaitDurable(q.lastQueued()) {
 		runtime.Goexit()
 	}
 }
@@ -173,40 +173,40 @@ func (q *logQueue) settle() {
 func (q *logQueue) lastQueued() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.queued); n > 0 {
-		return q.queued[n-1].Index
+	if n := len(q.queuedEntries); n > 0 {
+		return q.queuedEntries[n-1].Index
 	}
 	return 0
 }
 
-// Await implements Data.Await.
-func (q *logQueue) Await(index uint64) bool {
+// AwaitDurable implements Data.Await.
+func (q *logQueue) AwaitDurable(index uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.failed && q.durable() < index {
+	for !q.failed && q.durableIndex() < index {
 		q.changed.Wait()
 	}
-	return q.durable() >= index
+	return q.durableIndex() >= index
 }
 
-// Durable implements Data.Durable.
-func (q *logQueue) Durable(index uint64) uint64 {
+// LimitToDurable implements Data.Durable.
+func (q *logQueue) LimitToDurable(index uint64) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return min(index, q.durable())
+	return min(index, q.durableIndex())
 }
 
-// durable returns the index up to which all entries of the log are durable. There is no limit if
+// durableIndex returns the index up to which all entries of the log are durable. There is no limit if
 // nothing is queued. The caller holds mu.
-func (q *logQueue) durable() uint64 {
-	if len(q.queued) == 0 {
+func (q *logQueue) durableIndex() uint64 {
+	if len(q.queuedEntries) == 0 {
 		return math.MaxUint64
 	}
-	return q.queued[0].Index - 1
+	return q.queuedEntries[0].Index - 1
 }
 
-// finish waits until write has ended. Nobody may call StoreLogs any more.
-func (q *logQueue) finish() {
+// awaitWriteLoop waits until write has ended. Nobody may call StoreLogs any more.
+func (q *logQueue) awaitWriteLoop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.writing {
@@ -216,7 +216,7 @@ func (q *logQueue) finish() {
 
 // DeleteRange implements raft.LogStore, as the next methods do.
 func (q *logQueue) DeleteRange(first, last uint64) error {
-	q.settle()
+	q.drain()
 	return q.logStore.DeleteRange(first, last)
 }
 
@@ -233,8 +233,8 @@ func (q *logQueue) FirstIndex() (uint64, error) {
 func (q *logQueue) firstQueued() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queued) > 0 {
-		return q.queued[0].Index
+	if len(q.queuedEntries) > 0 {
+		return q.queuedEntries[0].Index
 	}
 	return 0
 }
@@ -247,19 +247,19 @@ func (q *logQueue) LastIndex() (uint64, error) {
 }
 
 func (q *logQueue) GetLog(index uint64, l *raft.Log) error {
-	if e := q.find(index); e != nil {
+	if e := q.findQueued(index); e != nil {
 		*l = *e
 		return nil
 	}
 	return q.logStore.GetLog(index, l)
 }
 
-// find returns an entry in the queue, or nil if it is not there.
-func (q *logQueue) find(index uint64) *raft.Log {
+// findQueued returns an entry in the queue, or nil if it is not there.
+func (q *logQueue) findQueued(index uint64) *raft.Log {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queued) == 0 || index < q.queued[0].Index || index > q.queued[len(q.queued)-1].Index {
+	if len(q.queuedEntries) == 0 || index < q.queuedEntries[0].Index || index > q.queuedEntries[len(q.queuedEntries)-1].Index {
 		return nil
 	}
-	return q.queued[index-q.queued[0].Index]
+	return q.queuedEntries[index-q.queuedEntries[0].Index]
 }

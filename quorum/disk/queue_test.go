@@ -80,9 +80,9 @@ func newQueued(t *testing.T) *queued {
 	q := &queued{t: t, store: store, leads: true}
 	var err error
 	q.Data, err = Open(Config{
-		Stores:  Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
-		Running: func() bool { return true }, Leads: func() bool { return q.leads },
-		Fail: func(err error) { q.fails = append(q.fails, err) }, StallLimit: testStallLimit,
+		Stores:      Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
+		RaftRunning: func() bool { return true }, RaftLeads: func() bool { return q.leads },
+		EndMember: func(err error) { q.fails = append(q.fails, err) }, StallLimit: testStallLimit,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestQueueBesides(t *testing.T) {
 				if l := new(raft.Log); q.Log().GetLog(i, l) != nil || l.Index != i || string(l.Data) != "x" {
 					t.Errorf("%s: entry %d is %+v", when, i, l)
 				}
-				if got, want := q.Durable(i), min(i, durable); got != want {
+				if got, want := q.LimitToDurable(i), min(i, durable); got != want {
 					t.Errorf("%s: up to %d, %d is durable, want %d", when, i, got, want)
 				}
 			}
@@ -178,7 +178,7 @@ func TestQueueBesides(t *testing.T) {
 		q.append(2, 10)
 		q.append(11, 11)
 		waits := begin(func() {
-			if !q.Await(9) {
+			if !q.AwaitDurable(9) {
 				t.Error("9 is not durable")
 			}
 		})
@@ -190,7 +190,7 @@ func TestQueueBesides(t *testing.T) {
 		if !isOver(t, waits, true) {
 			t.Error("9 is durable, and somebody still waits for it")
 		}
-		ends := begin(q.Finish)
+		ends := begin(q.FinishWrites)
 		if isOver(t, ends, true) {
 			t.Error("finished while a write is under way")
 		}
@@ -200,8 +200,8 @@ func TestQueueBesides(t *testing.T) {
 			t.Error("not finished")
 		}
 		q.wrote("1 to 1", "2 to 9", "10 to 11")
-		if entries, bytes, _ := q.Appended(); entries != 11 || bytes != 11*(1+entryOverhead) || len(q.ops.under) != 0 || q.queue.size != 0 {
-			t.Errorf("%d entries, %d bytes; %v under way, %d bytes queued", entries, bytes, q.ops.under, q.queue.size)
+		if entries, bytes, _ := q.AppendTotals(); entries != 11 || bytes != 11*(1+entryOverhead) || len(q.operations.underWay) != 0 || q.logQueue.queuedBytes != 0 {
+			t.Errorf("%d entries, %d bytes; %v under way, %d bytes queued", entries, bytes, q.operations.underWay, q.logQueue.queuedBytes)
 		}
 	})
 }
@@ -212,7 +212,7 @@ func TestQueueWritesLittle(t *testing.T) {
 		q := newQueued(t)
 		q.append(1, 1)
 		synctest.Wait() // it is being written, and the others come meanwhile
-		for i, size := range []int{maxWrite / 2, maxWrite / 4, maxWrite / 2, maxWrite + 1, maxWrite / 2, 1} {
+		for i, size := range []int{maxWriteBytes / 2, maxWriteBytes / 4, maxWriteBytes / 2, maxWriteBytes + 1, maxWriteBytes / 2, 1} {
 			l := &raft.Log{Index: uint64(i + 2), Data: make([]byte, size)}
 			if err := q.Log().StoreLogs([]*raft.Log{l}); err != nil {
 				t.Fatal(err)
@@ -221,7 +221,7 @@ func TestQueueWritesLittle(t *testing.T) {
 		for range 5 {
 			q.letGo(nil)
 		}
-		q.Finish()
+		q.FinishWrites()
 		q.wrote("1 to 1", "2 to 3", "4 to 4", "5 to 5", "6 to 7")
 	})
 }
@@ -283,7 +283,7 @@ func TestQueueIsFirst(t *testing.T) {
 				if !isOver(t, ends, true) {
 					t.Error("it still waits")
 				}
-				if got := q.Durable(9); got != 9 {
+				if got := q.LimitToDurable(9); got != 9 {
 					t.Errorf("durable up to %d", got)
 				}
 			})
@@ -300,7 +300,7 @@ func TestQueueFails(t *testing.T) {
 		synctest.Wait()
 		q.append(2, 2)
 		awaits := begin(func() {
-			if q.Await(1) || len(q.fails) != 1 {
+			if q.AwaitDurable(1) || len(q.fails) != 1 {
 				t.Errorf("an entry that was not stored is durable, or it was said too early: %v", q.fails)
 			}
 		})
@@ -309,12 +309,12 @@ func TestQueueFails(t *testing.T) {
 		if !isOver(t, awaits, true) || !isOver(t, term, false) {
 			t.Error("somebody still waits for the disk")
 		}
-		if !isOver(t, begin(func() { q.append(3, 3) }), false) || !isOver(t, begin(q.Finish), true) {
+		if !isOver(t, begin(func() { q.append(3, 3) }), false) || !isOver(t, begin(q.FinishWrites), true) {
 			t.Error("something waits for a disk that has failed")
 		}
 		q.wrote()
-		if len(q.fails) != 1 || !errors.Is(q.fails[0], errHeld) || q.Durable(3) != 0 || q.Stalled() != nil || len(q.ops.under) != 0 {
-			t.Errorf("failed: %v; durable up to %d; %v under way", q.fails, q.Durable(3), q.ops.under)
+		if len(q.fails) != 1 || !errors.Is(q.fails[0], errHeld) || q.LimitToDurable(3) != 0 || q.StallError() != nil || len(q.operations.underWay) != 0 {
+			t.Errorf("failed: %v; durable up to %d; %v under way", q.fails, q.LimitToDurable(3), q.operations.underWay)
 		}
 	})
 }
@@ -323,7 +323,7 @@ func TestQueueFails(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueued(t)
-		long := make([]byte, MaxEntry-entryOverhead)
+		long := make([]byte, MaxEntryBytes-entryOverhead)
 		add := func(first, last uint64) <-chan bool {
 			return begin(func() {
 				if err := q.Log().StoreLogs(entries(first, last, long)); err != nil {
@@ -352,8 +352,8 @@ func TestQueueIsBounded(t *testing.T) {
 		if !isOver(t, sixth, false) {
 			t.Error("raft waits for room on a disk that has failed")
 		}
-		if len(q.ops.under) != 0 {
-			t.Errorf("under way: %v", q.ops.under)
+		if len(q.operations.underWay) != 0 {
+			t.Errorf("under way: %v", q.operations.underWay)
 		}
 	})
 }
@@ -366,23 +366,23 @@ func TestQueueStalls(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		q.append(2, 2)
 		time.Sleep(testStallLimit - 2*time.Second - time.Nanosecond)
-		if err := q.Stalled(); err != nil {
+		if err := q.StallError(); err != nil {
 			t.Errorf("too early: %v", err)
 		}
 		time.Sleep(time.Nanosecond)
-		if err := q.Stalled(); !errors.Is(err, errStalled) {
+		if err := q.StallError(); !errors.Is(err, errStalled) {
 			t.Errorf("stalled: %v", err)
 		}
 		q.letGo(nil)
-		if err := q.Stalled(); err != nil {
+		if err := q.StallError(); err != nil {
 			t.Errorf("the first one is written: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		if err := q.Stalled(); !errors.Is(err, errStalled) {
+		if err := q.StallError(); !errors.Is(err, errStalled) {
 			t.Errorf("the second one was queued %v ago: %v", testStallLimit, err)
 		}
 		q.letGo(nil)
-		if err := q.Stalled(); err != nil {
+		if err := q.StallError(); err != nil {
 			t.Errorf("everything is written: %v", err)
 		}
 	})

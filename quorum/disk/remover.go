@@ -18,8 +18,8 @@ const (
 	// removePiece is by how many bytes a file is shortened at a time. A write that comes meanwhile waits for it: 0.4 ms for
 	// a piece of 1 MiB, and 4.7 ms for a segment of 16 MiB that is removed as a whole (medians of 80 and 5, ext4).
 	removePiece = 1 << 20
-	// removeRest is how long the rest after each piece lasts at most.
-	removeRest = 10 * time.Millisecond
+	// removePause is how long the rest after each piece lasts at most.
+	removePause = 10 * time.Millisecond
 	// removeWithin bounds the rests of one file: all of them together last at most removeWithin, divided by the number of
 	// files that are left to remove. So no more files wait than come in this time, and they do not fill the disk.
 	removeWithin = 5 * time.Second
@@ -35,17 +35,17 @@ const (
 // After that every segment gets a new number. At most one name per segment waits.
 type remover struct {
 	types.VFS
-	logger hclog.Logger
-	close  sync.Once // of closed
-	closed chan struct{}
-	wg     sync.WaitGroup
+	logger    hclog.Logger
+	closeOnce sync.Once // of closed
+	closed    chan struct{}
+	wg        sync.WaitGroup
 
-	mu      sync.Mutex
-	idle    sync.Cond // running has become false
-	started bool
-	running bool
-	hurried bool               // finish waits
-	waiting fifo.Queue[string] // paths
+	mu           sync.Mutex
+	idle         sync.Cond // running has become false
+	started      bool
+	running      bool
+	skipPauses   bool               // finish waits
+	pendingPaths fifo.Queue[string] // paths
 }
 
 func newRemover(vfs types.VFS, logger hclog.Logger) *remover {
@@ -54,8 +54,8 @@ func newRemover(vfs types.VFS, logger hclog.Logger) *remover {
 	return r
 }
 
-// start makes Delete remove files in the background from now on.
-func (r *remover) start() {
+// startBackground makes Delete remove files in the background from now on.
+func (r *remover) startBackground() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.started = true
@@ -68,10 +68,10 @@ func (r *remover) Delete(dir, name string) error {
 	if !r.started {
 		return r.VFS.Delete(dir, name)
 	}
-	if r.over() {
+	if r.isClosed() {
 		return nil
 	}
-	r.waiting.Push(filepath.Join(dir, name))
+	r.pendingPaths.Push(filepath.Join(dir, name))
 	if !r.running {
 		r.running = true
 		r.wg.Go(r.removeLoop)
@@ -83,7 +83,7 @@ func (r *remover) Delete(dir, name string) error {
 // for want of space that it is about to free.
 func (r *remover) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	file, err := r.VFS.Create(dir, name, size)
-	if !full(err) || !r.finish() {
+	if !isDiskFull(err) || !r.waitUntilEmpty() {
 		return file, err
 	}
 	if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // it has not got its size
@@ -92,71 +92,71 @@ func (r *remover) Create(dir, name string, size uint64) (types.WritableFile, err
 	return r.VFS.Create(dir, name, size)
 }
 
-// finish waits until no file waits any more, or the log is closed. The files are removed without rests meanwhile, except the one that is
+// waitUntilEmpty waits until no file waits any more, or the log is closed. The files are removed without rests meanwhile, except the one that is
 // being removed already. finish reports whether there was a file.
-func (r *remover) finish() bool {
+func (r *remover) waitUntilEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	waited := r.running
-	r.hurried = true
+	r.skipPauses = true
 	for r.running {
 		r.idle.Wait()
 	}
-	r.hurried = false
+	r.skipPauses = false
 	return waited
 }
 
 // removeLoop removes what waits, and ends when nothing does.
 func (r *remover) removeLoop() {
 	for {
-		path, within := r.next()
+		path, within := r.nextFile()
 		if path == "" {
 			return
 		}
-		if err := r.remove(path, within); err != nil {
+		if err := r.removeInPieces(path, within); err != nil {
 			r.logger.Error("a segment of the log that is not needed any more could not be removed", "path", path, "err", err)
 		}
 	}
 }
 
-// next returns the file to remove next, and how long the rests for it are together, at most. It returns "" if removeLoop must end.
-func (r *remover) next() (path string, within time.Duration) {
+// nextFile returns the file to remove next, and how long the rests for it are together, at most. It returns "" if removeLoop must end.
+func (r *remover) nextFile() (path string, within time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running = r.waiting.Len() > 0 && !r.over(); !r.running {
+	if r.running = r.pendingPaths.Len() > 0 && !r.isClosed(); !r.running {
 		r.idle.Broadcast()
 		return "", 0
 	}
-	if path = r.waiting.Pop(); r.hurried {
+	if path = r.pendingPaths.Pop(); r.skipPauses {
 		return path, 0
 	}
-	return path, removeWithin / time.Duration(1+r.waiting.Len())
+	return path, removeWithin / time.Duration(1+r.pendingPaths.Len())
 }
 
-// remove removes a file. Its rests together last at most within. If the remover is closed meanwhile, remove leaves the file.
+// removeInPieces removes a file. Its rests together last at most within. If the remover is closed meanwhile, remove leaves the file.
 // It does not sync the directory, because a start removes a file that is left.
-func (r *remover) remove(path string, within time.Duration) error {
+func (r *remover) removeInPieces(path string, within time.Duration) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
 	pieces := (info.Size() + removePiece - 1) / removePiece
-	rest := min(removeRest, within/time.Duration(max(1, pieces)))
+	rest := min(removePause, within/time.Duration(max(1, pieces)))
 	for n := pieces - 1; n > 0; n-- {
 		if os.Truncate(path, n*removePiece) != nil {
 			break // on a full btrfs a file can be removed but not made shorter
 		}
-		if !r.rest(rest) {
+		if !r.pauseUnlessClosed(rest) {
 			return nil
 		}
 	}
 	err = os.Remove(path)
-	r.rest(rest)
+	r.pauseUnlessClosed(rest)
 	return err
 }
 
-// rest waits for d, or until the remover is closed. It reports whether the remover is still open.
-func (r *remover) rest(d time.Duration) bool {
+// pauseUnlessClosed waits for d, or until the remover is closed. It reports whether the remover is still open.
+func (r *remover) pauseUnlessClosed(d time.Duration) bool {
 	select {
 	case <-r.closed:
 		return false
@@ -165,8 +165,8 @@ func (r *remover) rest(d time.Duration) bool {
 	}
 }
 
-// over reports whether the remover is closed.
-func (r *remover) over() bool {
+// isClosed reports whether the remover is closed.
+func (r *remover) isClosed() bool {
 	select {
 	case <-r.closed:
 		return true
@@ -177,7 +177,7 @@ func (r *remover) over() bool {
 
 // Close ends the removal, and leaves the files that wait. A second call does nothing.
 func (r *remover) Close() {
-	r.close.Do(func() {
+	r.closeOnce.Do(func() {
 		r.mu.Lock() // no Delete begins a removal while Close waits
 		defer r.mu.Unlock()
 		close(r.closed)

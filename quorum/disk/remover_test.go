@@ -49,7 +49,7 @@ func removeAll(t *testing.T, r *remover, dir string, files int) {
 	if err := r.Delete(dir, "0"); err != nil || len(filesIn(dir)) > 0 {
 		t.Fatalf("before start: %v, %v is left", err, filesIn(dir))
 	}
-	r.start()
+	r.startBackground()
 	for i := range files {
 		write(i)
 	}
@@ -67,7 +67,7 @@ func removeAll(t *testing.T, r *remover, dir string, files int) {
 		if info, err := os.Stat(path(0)); err != nil || info.Size() != int64(n*removePiece) {
 			t.Errorf("after a rest the file has %v, want %d pieces: %v", info, n, err)
 		}
-		time.Sleep(removeRest)
+		time.Sleep(removePause)
 	}
 	time.Sleep(4 * removeWithin) // with rests of full length 1,000 files would take 6 * removeWithin
 	synctest.Wait()
@@ -94,7 +94,7 @@ func TestRemoverClose(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemover(walfs.New(), hclog.NewNullLogger())
-		r.start()
+		r.startBackground()
 		for _, name := range []string{"1", "2"} {
 			if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 3*removePiece), fileMode); err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestRemoverOnFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemover(smallDisk{walfs.New(), dir}, hclog.NewNullLogger())
 		defer r.Close()
-		r.start()
+		r.startBackground()
 		const pieces = 3
 		for i := range 10 {
 			path := filepath.Join(dir, strconv.Itoa(i))
@@ -153,7 +153,7 @@ func TestRemoverOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		if took := time.Since(begun); took > pieces*removeRest || len(filesIn(dir)) != 1 {
+		if took := time.Since(begun); took > pieces*removePause || len(filesIn(dir)) != 1 {
 			t.Errorf("after %v the files are %v", took, filesIn(dir))
 		}
 		if _, err := r.Create(dir, "another", removePiece); !errors.Is(err, syscall.ENOSPC) {

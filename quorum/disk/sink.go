@@ -20,7 +20,7 @@ type Sink struct {
 func (k *Sink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
 	runtime.Gosched()
-	return n, k.store.check("write snapshot", err)
+	return n, k.store.checkError("write snapshot", err)
 }
 
 // Close implements raft.SnapshotSink. When it returns, the snapshot is stored.
@@ -29,10 +29,10 @@ func (k *Sink) Close() error {
 		return nil // raft calls Close once more
 	}
 	k.closed = true
-	if err := k.store.check("store snapshot", k.SnapshotSink.Close()); err != nil {
+	if err := k.store.checkError("store snapshot", k.SnapshotSink.Close()); err != nil {
 		return err
 	}
-	k.store.stored()
+	k.store.onStored()
 	return nil
 }
 

@@ -19,8 +19,8 @@ func TestSnapshotIsWrittenOut(t *testing.T) {
 	}
 	stored := 0
 	store := &snapshotStore{
-		SnapshotStore: files, files: files, stored: func() { stored++ },
-		guard: guard{fail: func(err error) { t.Error(err) }, running: func() bool { return true }, ops: &operations{}},
+		SnapshotStore: files, files: files, onStored: func() { stored++ },
+		storeGuard: storeGuard{endMember: func(err error) { t.Error(err) }, raftRunning: func() bool { return true }, operations: &operations{}},
 	}
 	sink, err := store.Create(1, 10, 2, raft.Configuration{}, 1, nil)
 	if err != nil {
@@ -28,18 +28,18 @@ func TestSnapshotIsWrittenOut(t *testing.T) {
 	}
 	k := sink.(*Sink).SnapshotSink.(*fileSink)
 	block := bytes.Repeat([]byte("snapshot"), 8<<10)
-	for range 3 * writeOut / len(block) {
+	for range 3 * flushSize / len(block) {
 		if _, err := sink.Write(block); err != nil {
 			t.Fatal(err)
 		}
-		if k.meta.Size-k.file.out >= writeOut {
-			t.Fatalf("%d of %d bytes written out", k.file.out, k.meta.Size)
+		if k.meta.Size-k.file.flushedBytes >= flushSize {
+			t.Fatalf("%d of %d bytes written out", k.file.flushedBytes, k.meta.Size)
 		}
 	}
-	if k.file.out == 0 {
+	if k.file.flushedBytes == 0 {
 		t.Error("nothing is written out")
 	}
-	if info, err := k.file.Stat(); err != nil || info.Size() < k.file.out {
+	if info, err := k.file.Stat(); err != nil || info.Size() < k.file.flushedBytes {
 		t.Errorf("the file that is written out: %v, %v", info, err)
 	}
 	for range 2 { // raft closes once more
@@ -52,7 +52,7 @@ func TestSnapshotIsWrittenOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if b, err := io.ReadAll(r); err != nil || len(b) != 3*writeOut || stored != 1 {
+	if b, err := io.ReadAll(r); err != nil || len(b) != 3*flushSize || stored != 1 {
 		t.Errorf("%d bytes, %v; stored %d times", len(b), err, stored)
 	}
 }

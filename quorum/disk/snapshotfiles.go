@@ -65,9 +65,9 @@ func snapshotName(term, index uint64, at time.Time) string {
 	return fmt.Sprintf("%d-%d-%d", term, index, at.UnixMilli())
 }
 
-// parseName returns the term and the index in the name of a snapshot's directory. ok is false if it is
+// parseSnapshotName returns the term and the index in the name of a snapshot's directory. ok is false if it is
 // not the name of a finished snapshot.
-func parseName(name string) (term, index uint64, ok bool) {
+func parseSnapshotName(name string) (term, index uint64, ok bool) {
 	part := strings.Split(name, "-")
 	if len(part) != 3 || strings.HasSuffix(name, tmpSuffix) {
 		return 0, 0, false
@@ -92,42 +92,42 @@ func (s *snapshotFiles) Create(v raft.SnapshotVersion, index, term uint64, c raf
 		return nil, fmt.Errorf("quorum: snapshots of raft's version %d are not known", v)
 	}
 	name := snapshotName(term, index, time.Now())
-	k := &fileSink{store: s, tmp: filepath.Join(s.dir, name+tmpSuffix), sum: crc64.New(crc64Table)}
+	k := &fileSink{store: s, tmpDir: filepath.Join(s.dir, name+tmpSuffix), checksum: crc64.New(crc64Table)}
 	k.meta.SnapshotMeta = raft.SnapshotMeta{Version: v, ID: name, Index: index, Term: term, Configuration: c, ConfigurationIndex: ci}
-	if err := os.Mkdir(k.tmp, dirMode); err != nil {
+	if err := os.Mkdir(k.tmpDir, dirMode); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(k.tmp, stateFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := os.OpenFile(filepath.Join(k.tmpDir, stateFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	k.file = NewGradual(f)
+	k.file = NewGradualFile(f)
 	return k, nil
 }
 
 // List implements raft.SnapshotStore. It returns the newest snapshots, newest first. It leaves out
 // those with metadata that cannot be trusted; see unreadable.
 func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
-	all, err := s.sorted()
+	all, err := s.listAll()
 	if err != nil {
 		return nil, err
 	}
 	var list []*raft.SnapshotMeta
-	for _, m := range all[:min(len(all), retained)] {
+	for _, m := range all[:min(len(all), retainedSnapshots)] {
 		list = append(list, &m.SnapshotMeta)
 	}
 	return list, nil
 }
 
-// sorted returns all snapshots with metadata that can be trusted, newest first.
-func (s *snapshotFiles) sorted() ([]*snapshotMeta, error) {
+// listAll returns all snapshots with metadata that can be trusted, newest first.
+func (s *snapshotFiles) listAll() ([]*snapshotMeta, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, err
 	}
 	var all []*snapshotMeta
 	for _, e := range entries {
-		if _, _, ok := parseName(e.Name()); !ok {
+		if _, _, ok := parseSnapshotName(e.Name()); !ok {
 			continue
 		}
 		m, err := s.readMeta(e.Name())
@@ -143,13 +143,13 @@ func (s *snapshotFiles) sorted() ([]*snapshotMeta, error) {
 	return all, nil
 }
 
-// unreadable returns the highest index among the snapshots with metadata that cannot be trusted,
+// newestUnreadable returns the highest index among the snapshots with metadata that cannot be trusted,
 // and the reason. The index is from the snapshot's name. The index is 0 if there is no such
 // snapshot.
-func (s *snapshotFiles) unreadable() (index uint64, why error, err error) {
+func (s *snapshotFiles) newestUnreadable() (index uint64, why error, err error) {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
-		_, at, ok := parseName(e.Name())
+		_, at, ok := parseSnapshotName(e.Name())
 		if !ok || at <= index {
 			continue
 		}
@@ -175,9 +175,9 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	if err := json.Unmarshal(line, &m); err != nil {
 		return nil, damaged(err.Error())
 	}
-	term, index, _ := parseName(name)
+	term, index, _ := parseSnapshotName(name)
 	switch {
-	case string(sum) != metaSum(line):
+	case string(sum) != metaChecksumLine(line):
 		return nil, damaged("its checksum is wrong")
 	case m.ID != name || m.Term != term || m.Index != index:
 		return nil, damaged(fmt.Sprintf("it is that of snapshot %q, index %d, term %d", m.ID, m.Index, m.Term))
@@ -189,8 +189,8 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	return &m, nil
 }
 
-// metaSum returns the second line of meta.json for the given first line.
-func metaSum(line []byte) string { return fmt.Sprintf("sha256 %x\n", sha256.Sum256(line)) }
+// metaChecksumLine returns the second line of meta.json for the given first line.
+func metaChecksumLine(line []byte) string { return fmt.Sprintf("sha256 %x\n", sha256.Sum256(line)) }
 
 // readUpTo reads a file of at most limit bytes.
 func readUpTo(path string, limit int64) ([]byte, error) {
@@ -221,29 +221,29 @@ func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	} else if err != nil {
 		return nil, nil, err
 	}
-	return &m.SnapshotMeta, &stateReader{file: file, meta: m, left: m.Size, sum: crc64.New(crc64Table)}, nil
+	return &m.SnapshotMeta, &stateReader{file: file, meta: m, remaining: m.Size, checksum: crc64.New(crc64Table)}, nil
 }
 
 // stateReader reads the state of a snapshot.
 type stateReader struct {
-	file *os.File
-	meta *snapshotMeta
-	left int64 // bytes still to be read
-	sum  hash.Hash64
+	file      *os.File
+	meta      *snapshotMeta
+	remaining int64 // bytes still to be read
+	checksum  hash.Hash64
 }
 
 // Read implements io.Reader.
 func (r *stateReader) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
-	r.left -= int64(n)
-	_, _ = r.sum.Write(p[:n]) // never fails
+	r.remaining -= int64(n)
+	_, _ = r.checksum.Write(p[:n]) // never fails
 	switch {
-	case r.left < 0:
-		return 0, r.damaged(fmt.Sprintf("it is longer than %d bytes", r.meta.Size))
-	case err == io.EOF && r.left > 0:
-		return 0, r.damaged(fmt.Sprintf("it has %d of %d bytes", r.meta.Size-r.left, r.meta.Size))
-	case r.left == 0 && !bytes.Equal(r.sum.Sum(nil), r.meta.CRC):
-		return 0, r.damaged("its checksum is wrong")
+	case r.remaining < 0:
+		return 0, r.damagedError(fmt.Sprintf("it is longer than %d bytes", r.meta.Size))
+	case err == io.EOF && r.remaining > 0:
+		return 0, r.damagedError(fmt.Sprintf("it has %d of %d bytes", r.meta.Size-r.remaining, r.meta.Size))
+	case r.remaining == 0 && !bytes.Equal(r.checksum.Sum(nil), r.meta.CRC):
+		return 0, r.damagedError("its checksum is wrong")
 	}
 	return n, err
 }
@@ -251,17 +251,17 @@ func (r *stateReader) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (r *stateReader) Close() error { return r.file.Close() }
 
-func (r *stateReader) damaged(why string) error {
+func (r *stateReader) damagedError(why string) error {
 	return fmt.Errorf("quorum: %s is %w: %s", r.file.Name(), ErrDamaged, why)
 }
 
 // removeOld removes all snapshots but the newest ones.
 func (s *snapshotFiles) removeOld() error {
-	all, err := s.sorted()
+	all, err := s.listAll()
 	if err != nil {
 		return err
 	}
-	for _, old := range all[min(len(all), retained):] {
+	for _, old := range all[min(len(all), retainedSnapshots):] {
 		if err := os.RemoveAll(filepath.Join(s.dir, old.ID)); err != nil {
 			return err
 		}
@@ -271,12 +271,12 @@ func (s *snapshotFiles) removeOld() error {
 
 // fileSink is a snapshot that is being written.
 type fileSink struct {
-	store  *snapshotFiles
-	tmp    string   // its directory until it is finished
-	file   *Gradual // the state
-	meta   snapshotMeta
-	sum    hash.Hash64
-	closed bool
+	store    *snapshotFiles
+	tmpDir   string       // its directory until it is finished
+	file     *GradualFile // the state
+	meta     snapshotMeta
+	checksum hash.Hash64
+	closed   bool
 }
 
 // ID implements raft.SnapshotSink.
@@ -285,7 +285,7 @@ func (k *fileSink) ID() string { return k.meta.ID }
 // Write implements raft.SnapshotSink.
 func (k *fileSink) Write(p []byte) (int, error) {
 	n, err := k.file.Write(p)
-	_, _ = k.sum.Write(p[:n]) // never fails
+	_, _ = k.checksum.Write(p[:n]) // never fails
 	k.meta.Size += int64(n)
 	return n, err
 }
@@ -298,26 +298,26 @@ func (k *fileSink) Close() error {
 	k.closed = true
 	err := errors.Join(k.file.Sync(), k.file.Close())
 	if err == nil {
-		err = k.finish()
+		err = k.publish()
 	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(k.tmp))
+		return errors.Join(err, os.RemoveAll(k.tmpDir))
 	}
 	return k.store.removeOld()
 }
 
-// finish writes the metadata, and gives the directory its name.
-func (k *fileSink) finish() error {
-	k.meta.CRC = k.sum.Sum(nil)
+// publish writes the metadata, and gives the directory its name.
+func (k *fileSink) publish() error {
+	k.meta.CRC = k.checksum.Sum(nil)
 	line, err := json.Marshal(&k.meta)
 	if err != nil {
 		return err
 	}
-	data := append(append(line, '\n'), metaSum(line)...)
-	if err := replaceFile(filepath.Join(k.tmp, metaFile), data); err != nil {
+	data := append(append(line, '\n'), metaChecksumLine(line)...)
+	if err := replaceFile(filepath.Join(k.tmpDir, metaFile), data); err != nil {
 		return err
 	}
-	if err := os.Rename(k.tmp, filepath.Join(k.store.dir, k.meta.ID)); err != nil {
+	if err := os.Rename(k.tmpDir, filepath.Join(k.store.dir, k.meta.ID)); err != nil {
 		return err
 	}
 	return syncDir(k.store.dir)
@@ -329,5 +329,5 @@ func (k *fileSink) Cancel() error {
 		return nil
 	}
 	k.closed = true
-	return errors.Join(k.file.Close(), os.RemoveAll(k.tmp))
+	return errors.Join(k.file.Close(), os.RemoveAll(k.tmpDir))
 }

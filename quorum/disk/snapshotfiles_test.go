@@ -141,11 +141,11 @@ func TestOlderSnapshotIsDamaged(t *testing.T) {
 	}
 	s := Stores{Log: raft.NewInmemStore(), Snapshots: files}
 	write(t, filepath.Join(at[0], metaFile), "{")
-	if why := unreadable(s); why != nil {
+	if why := newestUnreadable(s); why != nil {
 		t.Errorf("the older one is damaged: %v", why)
 	}
 	write(t, filepath.Join(at[1], metaFile), "{")
-	if why := unreadable(s); !errors.Is(why, ErrDamaged) || !strings.Contains(why.Error(), at[1]) {
+	if why := newestUnreadable(s); !errors.Is(why, ErrDamaged) || !strings.Contains(why.Error(), at[1]) {
 		t.Errorf("both are damaged: %v", why)
 	}
 }

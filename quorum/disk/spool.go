@@ -24,14 +24,14 @@ func (d *Data) NewSpool() (Spool, error) {
 }
 
 type memorySpool struct {
-	all bytes.Buffer
+	contents bytes.Buffer
 	bytes.Reader
 }
 
-func (s *memorySpool) Write(p []byte) (int, error) { return s.all.Write(p) }
+func (s *memorySpool) Write(p []byte) (int, error) { return s.contents.Write(p) }
 
 func (s *memorySpool) Rewind() error {
-	s.Reset(s.all.Bytes())
+	s.Reset(s.contents.Bytes())
 	return nil
 }
 

@@ -14,52 +14,52 @@ var errStalled = errors.New("quorum: a store or the state machine hangs")
 // applies nothing more, but heartbeats go on, and a leader would never be replaced. The zero value
 // has no limit. It is safe for concurrent use.
 type operations struct {
-	limit time.Duration // 0: none
+	stallLimit time.Duration // 0: none
 
-	mu    sync.Mutex
-	last  uint64
-	under map[uint64]operation
+	mu       sync.Mutex
+	lastID   uint64
+	underWay map[uint64]operation
 }
 
 type operation struct {
-	what  string
-	begun time.Time
+	name      string
+	startedAt time.Time
 }
 
 // begin records an operation. The caller must call finish with the number that it returns.
 func (o *operations) begin(what string) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.under == nil {
-		o.under = map[uint64]operation{}
+	if o.underWay == nil {
+		o.underWay = map[uint64]operation{}
 	}
-	o.last++
-	o.under[o.last] = operation{what, time.Now()}
-	return o.last
+	o.lastID++
+	o.underWay[o.lastID] = operation{what, time.Now()}
+	return o.lastID
 }
 
 func (o *operations) finish(n uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.under, n)
+	delete(o.underWay, n)
 }
 
-// stalled returns an error that names the oldest operation if that has taken longer than the limit.
+// stallError returns an error that names the oldest operation if that has taken longer than the limit.
 // Otherwise it returns nil.
-func (o *operations) stalled() error {
-	if o.limit == 0 {
+func (o *operations) stallError() error {
+	if o.stallLimit == 0 {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var oldest operation
-	for _, op := range o.under {
-		if oldest.begun.IsZero() || op.begun.Before(oldest.begun) {
+	for _, op := range o.underWay {
+		if oldest.startedAt.IsZero() || op.startedAt.Before(oldest.startedAt) {
 			oldest = op
 		}
 	}
-	if oldest.begun.IsZero() || time.Since(oldest.begun) < o.limit {
+	if oldest.startedAt.IsZero() || time.Since(oldest.startedAt) < o.stallLimit {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has taken %v", errStalled, oldest.what, time.Since(oldest.begun).Round(time.Millisecond))
+	return fmt.Errorf("%w: %s has taken %v", errStalled, oldest.name, time.Since(oldest.startedAt).Round(time.Millisecond))
 }

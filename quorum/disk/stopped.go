@@ -15,9 +15,9 @@ import (
 // ErrNoData is the error for a directory that holds nothing that the other members count on.
 var ErrNoData = errors.New("quorum: no data to recover from")
 
-// checkBegun returns ErrNoData if no member has begun in a data directory.
-func checkBegun(dir string) error {
-	own, err := ownDirectory(dir)
+// checkMemberBegan returns ErrNoData if no member has begun in a data directory.
+func checkMemberBegan(dir string) error {
+	own, err := memberDirectory(dir)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func checkBegun(dir string) error {
 // Extent says how far a member's data go.
 type Extent struct {
 	Index, Term uint64    // of the last entry
-	At          time.Time // when a leader appended that entry, or when the snapshot that contains it was written; zero: unknown
+	LastTime    time.Time // when a leader appended that entry, or when the snapshot that contains it was written; zero: unknown
 }
 
 // Before reports whether other goes further than e, as raft compares logs.
@@ -42,19 +42,19 @@ func (e Extent) Before(other Extent) bool {
 // it removes writes that a crash left incomplete. It returns ErrNoData if there are no data. An error of
 // the directory itself matches ErrUnusable.
 func Examine(dir, logDir string) (e Extent, err error) {
-	defer func() { err = markUnusable(err) }()
-	d, err := OpenStopped(Config{Dir: dir, LogDir: logDir, RaftLog: hclog.NewNullLogger()})
+	defer func() { err = asUnusable(err) }()
+	d, err := OpenStopped(Config{DataDir: dir, LogDir: logDir, RaftLog: hclog.NewNullLogger()})
 	if err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	s := d.bare
+	s := d.unguarded
 	list, err := s.Snapshots.List()
 	if err != nil {
 		return e, fmt.Errorf("quorum: list snapshots: %w", err)
 	}
 	if len(list) > 0 {
-		e = Extent{Index: list[0].Index, Term: list[0].Term, At: snapshotTime(list[0].ID)}
+		e = Extent{Index: list[0].Index, Term: list[0].Term, LastTime: snapshotTime(list[0].ID)}
 	}
 	last, err := s.Log.LastIndex()
 	if err != nil {
@@ -65,7 +65,7 @@ func Examine(dir, logDir string) (e Extent, err error) {
 		if err := s.Log.GetLog(last, &l); err != nil {
 			return e, fmt.Errorf("quorum: read log: %w", err)
 		}
-		e = Extent{Index: last, Term: l.Term, At: l.AppendedAt}
+		e = Extent{Index: last, Term: l.Term, LastTime: l.AppendedAt}
 	}
 	if e.Index <= BootstrapIndex {
 		return Extent{}, ErrNoData
@@ -73,27 +73,27 @@ func Examine(dir, logDir string) (e Extent, err error) {
 	return e, nil
 }
 
-// Configuration returns the newest configuration in the log, or if that has none, in the newest snapshot. It reads the log from its
+// NewestConfiguration returns the newest configuration in the log, or if that has none, in the newest snapshot. It reads the log from its
 // end, so its cost grows with the entries after the last change.
-func (d *Data) Configuration() (c raft.Configuration, err error) {
-	first, err := d.bare.Log.FirstIndex()
+func (d *Data) NewestConfiguration() (c raft.Configuration, err error) {
+	first, err := d.unguarded.Log.FirstIndex()
 	if err != nil {
 		return c, fmt.Errorf("quorum: read log: %w", err)
 	}
-	last, err := d.bare.Log.LastIndex()
+	last, err := d.unguarded.Log.LastIndex()
 	if err != nil {
 		return c, fmt.Errorf("quorum: read log: %w", err)
 	}
 	for at := last; at >= first && at > 0; at-- {
 		var l raft.Log
-		if err := d.bare.Log.GetLog(at, &l); err != nil {
+		if err := d.unguarded.Log.GetLog(at, &l); err != nil {
 			return c, fmt.Errorf("quorum: read log: %w", err)
 		}
 		if l.Type == raft.LogConfiguration {
 			return raft.DecodeConfiguration(l.Data), nil
 		}
 	}
-	list, err := d.bare.Snapshots.List()
+	list, err := d.unguarded.Snapshots.List()
 	if err != nil {
 		return c, fmt.Errorf("quorum: list snapshots: %w", err)
 	}
@@ -103,15 +103,15 @@ func (d *Data) Configuration() (c raft.Configuration, err error) {
 	return c, nil
 }
 
-// AllEntries returns the log for raft.RecoverCluster: see allEntries. It has no guard.
-func (d *Data) AllEntries() raft.LogStore { return allEntries{d.bare.Log} }
+// EntriesAsCommands returns the log for raft.RecoverCluster: see allEntries. It has no guard.
+func (d *Data) EntriesAsCommands() raft.LogStore { return entriesAsCommands{d.unguarded.Log} }
 
-// allEntries is a log in which raft's own entries are commands without data. So RecoverCluster
+// entriesAsCommands is a log in which raft's own entries are commands without data. So RecoverCluster
 // passes them to the state machine too, and the snapshot goes to the index that it claims.
-type allEntries struct{ raft.LogStore }
+type entriesAsCommands struct{ raft.LogStore }
 
 // GetLog implements raft.LogStore.
-func (a allEntries) GetLog(index uint64, l *raft.Log) error {
+func (a entriesAsCommands) GetLog(index uint64, l *raft.Log) error {
 	err := a.LogStore.GetLog(index, l)
 	if err == nil && l.Type != raft.LogCommand {
 		l.Type, l.Data = raft.LogCommand, nil

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// retained is how many snapshots are kept: the newest, and one to fall back on while the log
+	// retainedSnapshots is how many snapshots are kept: the newest, and one to fall back on while the log
 	// still continues it.
-	retained = 2
+	retainedSnapshots = 2
 	// boltLockTimeout is short because the directory is locked already, so no process should hold the
 	// file.
 	boltLockTimeout = time.Second
 	// BootstrapIndex is the index of the first entry of a log, the first configuration.
 	BootstrapIndex = 1
-	// MaxAppend is how many entries are stored in one write at most. A leader sends no more in one
+	// MaxAppendEntries is how many entries are stored in one write at most. A leader sends no more in one
 	// AppendEntries, and a follower's heartbeats wait for that write.
-	MaxAppend = 8
+	MaxAppendEntries = 8
 )
 
 // keyTerm is raft's key of its current term. Its other two are LastVoteTerm and LastVoteCand.
@@ -38,26 +38,26 @@ type Stores struct {
 	Snapshots raft.SnapshotStore
 }
 
-// guard ends the member when a store fails. raft would continue with a log in memory that differs
+// storeGuard ends the member when a store fails. raft would continue with a log in memory that differs
 // from the stored one, or panic. So the goroutine that called the store ends right there; raft's
 // deferred functions then report that nothing was stored.
-type guard struct {
-	fail    func(error)
-	running func() bool // reports whether raft's goroutines run; before that, errors are simply returned
-	ops     *operations // keeps the operations under way
+type storeGuard struct {
+	endMember   func(error)
+	raftRunning func() bool // reports whether raft's goroutines run; before that, errors are simply returned
+	operations  *operations // keeps the operations under way
 }
 
-// timed runs op, which may hang.
-func (g guard) timed(what string, op func() error) error {
-	defer g.ops.finish(g.ops.begin(what))
+// runTimed runs op, which may hang.
+func (g storeGuard) runTimed(what string, op func() error) error {
+	defer g.operations.finish(g.operations.begin(what))
 	return op()
 }
 
-func (g guard) check(op string, err error) error {
-	if err == nil || !g.running() {
+func (g storeGuard) checkError(op string, err error) error {
+	if err == nil || !g.raftRunning() {
 		return err
 	}
-	g.fail(fmt.Errorf("quorum: %s: %w", op, err))
+	g.endMember(fmt.Errorf("quorum: %s: %w", op, err))
 	runtime.Goexit()
 	return nil
 }
@@ -65,12 +65,12 @@ func (g guard) check(op string, err error) error {
 // logStore is the log with its guard. It counts the appended entries.
 type logStore struct {
 	raft.LogStore
-	guard
-	metrics *writeMetrics
-	whole   bool         // deletes any range in one step, because it removes files
-	data    atomic.Bool  // holds, or held, an entry
-	entries atomic.Int64 // number appended by this process
-	bytes   atomic.Int64
+	storeGuard
+	metrics         *writeMetrics
+	deletesAtOnce   bool         // deletes any range in one step, because it removes files
+	hasEntries      atomic.Bool  // holds, or held, an entry
+	appendedEntries atomic.Int64 // number appended by this process
+	appendedBytes   atomic.Int64
 }
 
 // IsMonotonic implements raft.MonotonicLogStore. It makes raft empty the log when it installs a
@@ -80,27 +80,27 @@ func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) FirstIndex() (uint64, error) {
 	i, err := s.LogStore.FirstIndex()
-	return i, s.check("read log", err)
+	return i, s.checkError("read log", err)
 }
 
 func (s *logStore) LastIndex() (uint64, error) {
 	i, err := s.LogStore.LastIndex()
-	return i, s.check("read log", err)
+	return i, s.checkError("read log", err)
 }
 
 func (s *logStore) GetLog(index uint64, l *raft.Log) error {
-	err := s.timed("reading the log", func() error { return s.LogStore.GetLog(index, l) })
+	err := s.runTimed("reading the log", func() error { return s.LogStore.GetLog(index, l) })
 	if errors.Is(err, raft.ErrLogNotFound) {
-		first, last := s.bounds()
+		first, last := s.indexRange()
 		if first == 0 || index < first || index > last {
 			return raft.ErrLogNotFound // raft compares the error with ==
 		}
 		err = fmt.Errorf("the log from %d to %d has a hole at %d", first, last, index)
 	}
-	return s.check("read log", err)
+	return s.checkError("read log", err)
 }
 
-func (s *logStore) bounds() (first, last uint64) {
+func (s *logStore) indexRange() (first, last uint64) {
 	first, err := s.FirstIndex()
 	if err == nil {
 		last, err = s.LastIndex()
@@ -118,44 +118,44 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	begun := time.Now()
-	err := s.timed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
-	s.metrics.wrote(time.Since(begun))
-	if err := s.check("write log", err); err != nil {
+	err := s.runTimed("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
+	s.metrics.addWrite(time.Since(begun))
+	if err := s.checkError("write log", err); err != nil {
 		return err
 	}
 	for _, l := range logs {
 		if l.Type == raft.LogCommand {
-			s.metrics.entries.Add(len(l.Data))
+			s.metrics.entrySizes.Add(len(l.Data))
 		}
-		s.data.Store(true)
+		s.hasEntries.Store(true)
 	}
-	s.entries.Add(int64(len(logs)))
-	s.bytes.Add(logBytes(logs))
+	s.appendedEntries.Add(int64(len(logs)))
+	s.appendedBytes.Add(entriesBytes(logs))
 	return nil
 }
 
 // checkSizes returns ErrTooLong if one of the entries is too long.
 func (s *logStore) checkSizes(logs []*raft.Log) error {
 	for _, l := range logs {
-		if err := CheckSize(l); err != nil {
-			return s.check("write log", err)
+		if err := CheckEntrySize(l); err != nil {
+			return s.checkError("write log", err)
 		}
 	}
 	return nil
 }
 
-// MaxEntry limits an entry's data, in bytes: four times what a leader puts into one. raft-wal
+// MaxEntryBytes limits an entry's data, in bytes: four times what a leader puts into one. raft-wal
 // writes entries that are longer than the 64 MiB that it reads, and a member with such a log cannot
 // start.
-const MaxEntry = 32 << 20
+const MaxEntryBytes = 32 << 20
 
-// ErrTooLong is the error for an entry that is too long for the log.
-var ErrTooLong = errors.New("quorum: entry is too long")
+// ErrEntryTooLong is the error for an entry that is too long for the log.
+var ErrEntryTooLong = errors.New("quorum: entry is too long")
 
-// CheckSize returns ErrTooLong if an entry is longer than MaxEntry.
-func CheckSize(l *raft.Log) error {
-	if size := len(l.Data) + len(l.Extensions); size > MaxEntry {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLong, size, MaxEntry)
+// CheckEntrySize returns ErrTooLong if an entry is longer than MaxEntry.
+func CheckEntrySize(l *raft.Log) error {
+	if size := len(l.Data) + len(l.Extensions); size > MaxEntryBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrEntryTooLong, size, MaxEntryBytes)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		return err
 	}
 	step := uint64(deleteChunk)
-	if s.whole && last >= first {
+	if s.deletesAtOnce && last >= first {
 		step = last - first + 1
 	}
 	for first <= last {
@@ -182,8 +182,8 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 		if last >= end {
 			from, to = max(first, last-min(last, step-1)), last
 		}
-		err := s.timed("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
-		if err := s.check("shorten log", err); err != nil {
+		err := s.runTimed("shortening the log", func() error { return s.LogStore.DeleteRange(from, to) })
+		if err := s.checkError("shorten log", err); err != nil {
 			return err
 		}
 		if from == first {
@@ -198,8 +198,8 @@ func (s *logStore) DeleteRange(first, last uint64) error {
 // entryOverhead is how many bytes an entry takes in addition to its data.
 const entryOverhead = 64
 
-// logBytes returns how many bytes entries take.
-func logBytes(logs []*raft.Log) (n int64) {
+// entriesBytes returns how many bytes entries take.
+func entriesBytes(logs []*raft.Log) (n int64) {
 	for _, l := range logs {
 		n += entryBytes(l)
 	}
@@ -214,14 +214,14 @@ func entryBytes(l *raft.Log) int64 { return int64(len(l.Data) + entryOverhead) }
 // the text "not found" or a zero. Data.Stable returns one.
 type Stable struct {
 	raft.StableStore
-	guard
-	settle func() // waits until the entries before a write are durable; see logQueue
+	storeGuard
+	drainQueue func() // waits until the entries before a write are durable; see logQueue
 }
 
 // Value returns the value of a key, or nil if there is none.
 func (s *Stable) Value(k []byte) ([]byte, error) {
 	v, err := s.Get(k)
-	if notFound(err) {
+	if isNotFound(err) {
 		return nil, nil
 	}
 	return v, err
@@ -236,55 +236,55 @@ func (s *Stable) SetTerm(term uint64) error { return s.SetUint64(keyTerm, term) 
 // Set implements raft.StableStore, as do the next three methods.
 
 func (s *Stable) Set(k, v []byte) error {
-	return s.write("write vote", "writing a vote", func() error { return s.StableStore.Set(k, v) })
+	return s.writeAfterQueue("write vote", "writing a vote", func() error { return s.StableStore.Set(k, v) })
 }
 
 func (s *Stable) SetUint64(k []byte, v uint64) error {
-	return s.write("write "+string(k), "writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) })
+	return s.writeAfterQueue("write "+string(k), "writing a term or a vote", func() error { return s.StableStore.SetUint64(k, v) })
 }
 
-// write performs a write. op is its name in an error, and what in Stalled's. The entries that this
+// writeAfterQueue performs a write. op is its name in an error, and what in Stalled's. The entries that this
 // member has appended as a leader are durable before a term or a vote is: in a later term this member
 // tells the others that it holds them, and votes by them.
-func (s *Stable) write(op, what string, do func() error) error {
-	s.settle()
-	return s.check(op, s.timed(what, do))
+func (s *Stable) writeAfterQueue(op, what string, do func() error) error {
+	s.drainQueue()
+	return s.checkError(op, s.runTimed(what, do))
 }
 
 func (s *Stable) Get(k []byte) ([]byte, error) {
 	v, err := s.StableStore.Get(k)
-	if notFound(err) {
+	if isNotFound(err) {
 		return nil, err
 	}
-	return v, s.check("read vote", err)
+	return v, s.checkError("read vote", err)
 }
 
 func (s *Stable) GetUint64(k []byte) (uint64, error) {
 	v, err := s.StableStore.GetUint64(k)
-	if notFound(err) {
+	if isNotFound(err) {
 		return 0, nil
 	}
-	return v, s.check("read "+string(k), err)
+	return v, s.checkError("read "+string(k), err)
 }
 
-// notFound compares the text, as raft does: raft's stores have no common error.
-func notFound(err error) bool {
+// isNotFound compares the text, as raft does: raft's stores have no common error.
+func isNotFound(err error) bool {
 	return err != nil && (errors.Is(err, raftboltdb.ErrKeyNotFound) || err.Error() == "not found")
 }
 
 // snapshotStore is the snapshot store with its guard.
 type snapshotStore struct {
 	raft.SnapshotStore
-	guard
-	files  *snapshotFiles // the same store; nil if it is another one
-	stored func()         // called when a snapshot has been stored
-	opened string         // name of the last one that was opened before raft ran
-	failed error          // why one could not be opened then; nil: none failed
+	storeGuard
+	files      *snapshotFiles // the same store; nil if it is another one
+	onStored   func()         // called when a snapshot has been stored
+	lastOpened string         // name of the last one that was opened before raft ran
+	openError  error          // why one could not be opened then; nil: none failed
 }
 
 func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
 	sink, err := s.SnapshotStore.Create(v, index, term, c, ci, t)
-	if s.check("create snapshot", err) != nil {
+	if s.checkError("create snapshot", err) != nil {
 		return nil, err
 	}
 	return &Sink{SnapshotSink: sink, Index: index, Term: term, store: s}, nil
@@ -292,35 +292,35 @@ func (s *snapshotStore) Create(v raft.SnapshotVersion, index, term uint64, c raf
 
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	l, err := s.SnapshotStore.List()
-	return l, s.check("list snapshots", err)
+	return l, s.checkError("list snapshots", err)
 }
 
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	if !s.running() {
-		s.opened = id
+	if !s.raftRunning() {
+		s.lastOpened = id
 		if s.files != nil {
-			s.opened = filepath.Join(s.files.dir, id)
+			s.lastOpened = filepath.Join(s.files.dir, id)
 		}
 	}
 	m, r, err := s.SnapshotStore.Open(id)
-	if !s.running() {
-		s.failed = withReason(err, s.failed)
+	if !s.raftRunning() {
+		s.openError = withReason(err, s.openError)
 	}
-	if err != nil && s.running() && s.files != nil {
+	if err != nil && s.raftRunning() && s.files != nil {
 		if _, serr := os.Stat(filepath.Join(s.files.dir, id)); errors.Is(serr, os.ErrNotExist) {
 			return nil, nil, err // a newer snapshot has replaced it since List
 		}
 	}
-	if err := s.check("open snapshot", err); err != nil {
+	if err := s.checkError("open snapshot", err); err != nil {
 		return nil, nil, err
 	}
-	return m, &guardedReader{r, s.guard}, nil
+	return m, &guardedReader{r, s.storeGuard}, nil
 }
 
 // guardedReader reads a snapshot with the guard of its store.
 type guardedReader struct {
 	io.ReadCloser
-	guard guard
+	guard storeGuard
 }
 
 func (r *guardedReader) Read(p []byte) (int, error) {
@@ -328,5 +328,5 @@ func (r *guardedReader) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		return n, io.EOF
 	}
-	return n, r.guard.check("read snapshot", err)
+	return n, r.guard.checkError("read snapshot", err)
 }

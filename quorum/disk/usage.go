@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// Usage returns how many bytes the files of the log take, and how many all other files of this
+// UsedSpace returns how many bytes the files of the log take, and how many all other files of this
 // member take. Both are 0 if the stores are not files. It reads the directories, which hold only a few
 // files.
-func (d *Data) Usage() (data, log int64, err error) {
+func (d *Data) UsedSpace() (data, log int64, err error) {
 	for _, f := range d.directories {
 		segments := filepath.Join(f.dir, walName)
 		err := filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {

@@ -30,7 +30,7 @@ func TestDiskUsage(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if data, log, err := d.Usage(); data != 510 || log != 1000 || err != nil {
+			if data, log, err := d.UsedSpace(); data != 510 || log != 1000 || err != nil {
 				t.Errorf("%d, %d, %v, want 510 and 1000", data, log, err)
 			}
 		})
@@ -40,15 +40,15 @@ func TestDiskUsage(t *testing.T) {
 // Free is what the file systems of both directories have left. Stores without files have none.
 func TestFree(t *testing.T) {
 	here, missing := &directory{dir: t.TempDir()}, &directory{dir: filepath.Join(t.TempDir(), "missing")}
-	if data, log, err := (&Data{directories: []*directory{here, here}}).Free(); data < 1<<20 || log < 1<<20 || err != nil {
+	if data, log, err := (&Data{directories: []*directory{here, here}}).FreeSpace(); data < 1<<20 || log < 1<<20 || err != nil {
 		t.Errorf("%d bytes for the data, %d for the log, %v", data, log, err)
 	}
 	for _, directories := range [][]*directory{{here, missing}, {missing, here}, {missing}} {
-		if _, _, err := (&Data{directories: directories}).Free(); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := (&Data{directories: directories}).FreeSpace(); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a directory is missing: %v", err)
 		}
 	}
-	if data, log, err := (&Data{}).Free(); data != 0 || log != 0 || err != nil {
+	if data, log, err := (&Data{}).FreeSpace(); data != 0 || log != 0 || err != nil {
 		t.Errorf("without files: %d, %d, %v", data, log, err)
 	}
 }

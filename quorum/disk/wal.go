@@ -31,14 +31,14 @@ const (
 type walFiles struct {
 	raft.LogStore
 	raft.StableStore
-	wal  *segments
-	bolt *boltFile
+	walLog   *walLog
+	boltFile *boltFile
 }
 
-func (f *walFiles) Close() error { return errors.Join(f.wal.Close(), f.bolt.Close()) }
+func (f *walFiles) Close() error { return errors.Join(f.walLog.Close(), f.boltFile.Close()) }
 
 // openWAL opens the segments in dir. It makes dir if it does not exist. New segments have size bytes.
-func openWAL(dir string, size int, hl hclog.Logger) (w *segments, err error) {
+func openWAL(dir string, size int, hl hclog.Logger) (w *walLog, err error) {
 	if err := os.Mkdir(dir, dirMode); err == nil {
 		err = syncDir(filepath.Dir(dir))
 		if err != nil {
@@ -48,7 +48,7 @@ func openWAL(dir string, size int, hl hclog.Logger) (w *segments, err error) {
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
 	files := newRemover(walfs.New(), hl)
-	err = openSafely(dir, func() error {
+	err = recoverDamage(dir, func() error {
 		w, err = openSegments(dir, size, files, hl)
 		if errors.Is(err, fs.ErrNotExist) { // a listed segment is missing
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -59,48 +59,48 @@ func openWAL(dir string, size int, hl hclog.Logger) (w *segments, err error) {
 		return nil, err
 	}
 	w.remover = files
-	files.start()
+	files.startBackground()
 	return w, nil
 }
 
 // openSegments opens the segments and the mark in dir. New segments have size bytes.
-func openSegments(dir string, size int, vfs types.VFS, hl hclog.Logger) (*segments, error) {
-	mark, err := openMark(dir)
+func openSegments(dir string, size int, vfs types.VFS, hl hclog.Logger) (*walLog, error) {
+	mark, err := openWALMark(dir)
 	if err != nil {
 		return nil, err
 	}
 	files := &walSegments{SegmentFiler: segment.NewFiler(dir, walFS{vfs}), mark: mark}
-	meta := &walMeta{files: files}
+	meta := &walMeta{walSegments: files}
 	w, err := wal.Open(dir, wal.WithSegmentSize(size), wal.WithSegmentFiler(files), wal.WithMetaStore(meta), wal.WithLogger(hl))
 	if err != nil {
 		return nil, errors.Join(err, meta.Close(), mark.Close())
 	}
-	s := &segments{WAL: w, dir: dir, files: files}
-	if err := probe(s); err != nil {
+	s := &walLog{WAL: w, walDir: dir, walSegments: files}
+	if err := readBothEnds(s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// segments is a log in raft-wal.
-type segments struct {
+// walLog is a log in raft-wal.
+type walLog struct {
 	*wal.WAL
-	dir     string
-	files   *walSegments
-	remover *remover // nil until the log is open; tests that open segments themselves have none
+	walDir      string
+	walSegments *walSegments
+	remover     *remover // nil until the log is open; tests that open segments themselves have none
 }
 
 // GetLog implements raft.LogStore. If an entry exists and cannot be read it is damaged, unless the
 // system gives another reason.
-func (s *segments) GetLog(index uint64, l *raft.Log) error {
+func (s *walLog) GetLog(index uint64, l *raft.Log) error {
 	err := s.WAL.GetLog(index, l)
 	switch {
 	case err == nil, errors.Is(err, raft.ErrLogNotFound), errors.Is(err, wal.ErrClosed):
 		return err
 	case hasErrno(err):
-		return fmt.Errorf("log %s: %w", s.dir, err)
+		return fmt.Errorf("log %s: %w", s.walDir, err)
 	}
-	return fmt.Errorf("log %s is %w: %w", s.dir, ErrDamaged, err)
+	return fmt.Errorf("log %s is %w: %w", s.walDir, ErrDamaged, err)
 }
 
 func hasErrno(err error) bool {
@@ -109,22 +109,22 @@ func hasErrno(err error) bool {
 }
 
 // StoreLog implements raft.LogStore.
-func (s *segments) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+func (s *walLog) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs implements raft.LogStore. raft-wal begins a new segment in a goroutine of its own. If
 // that fails, for instance because the disk is full, the next write finds only a sealed segment.
 // StoreLogs then adds the reason to the error.
-func (s *segments) StoreLogs(logs []*raft.Log) error {
+func (s *walLog) StoreLogs(logs []*raft.Log) error {
 	err := s.WAL.StoreLogs(logs)
 	if errors.Is(err, types.ErrSealed) {
-		err = withReason(s.files.failure(), err)
+		err = withReason(s.walSegments.newestCreateError(), err)
 	}
 	return err
 }
 
 // Close closes the log and the mark.
-func (s *segments) Close() error {
-	err := errors.Join(s.WAL.Close(), s.files.mark.Close())
+func (s *walLog) Close() error {
+	err := errors.Join(s.WAL.Close(), s.walSegments.mark.Close())
 	if s.remover != nil {
 		s.remover.Close()
 	}

@@ -317,7 +317,7 @@ func TestDamagedWAL(t *testing.T) {
 		}, 0},
 		{"page of the list", func(d *walDir) { d.flip(d.meta(), 16+48) }, 0},
 		{"mark is text", func(d *walDir) { d.write(d.mark(), []byte("not a mark")) }, 0},
-		{"mark is zeros", func(d *walDir) { d.write(d.mark(), make([]byte, markSize)) }, 0},
+		{"mark is zeros", func(d *walDir) { d.write(d.mark(), make([]byte, walMarkSize)) }, 0},
 		{"mark is empty", func(d *walDir) { d.write(d.mark(), nil) }, 0},
 		{"bit of the mark", func(d *walDir) { d.flip(d.mark(), 23) }, 0},
 	}
@@ -337,11 +337,11 @@ func TestDamagedWAL(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			cfg := cfg
-			cfg.Dir = filepath.Join(t.TempDir(), "copy")
-			if err := os.CopyFS(cfg.Dir, os.DirFS(filepath.Dir(whole.dir))); err != nil {
+			cfg.DataDir = filepath.Join(t.TempDir(), "copy")
+			if err := os.CopyFS(cfg.DataDir, os.DirFS(filepath.Dir(whole.dir))); err != nil {
 				t.Fatal(err)
 			}
-			d := &walDir{t: t, dir: own(cfg.Dir), n: whole.n, was: whole.was}
+			d := &walDir{t: t, dir: own(cfg.DataDir), n: whole.n, was: whole.was}
 			tt.spoil(d)
 			data, err := Open(cfg)
 			if err == nil {
@@ -353,7 +353,7 @@ func TestDamagedWAL(t *testing.T) {
 			} else if tt.reads != 0 {
 				t.Fatalf("Open: %v, want that of entry %d only", err, tt.reads)
 			}
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), cfg.Dir) {
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), cfg.DataDir) {
 				t.Errorf("%v, want ErrDamaged with the directory", err)
 			}
 		})
@@ -488,7 +488,7 @@ func TestWALZeroedAfterStart(t *testing.T) {
 // zero returns the contents of a file with one record's header zeroed.
 func (d *walDir) zero(path string, at int) []byte {
 	b := d.read(path)
-	clear(b[at : at+recordHeader])
+	clear(b[at : at+recordHeaderSize])
 	return b
 }
 
@@ -507,17 +507,17 @@ func TestEntryTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer log.Close()
-		s := &logStore{LogStore: log, metrics: new(writeMetrics), guard: unguarded()}
-		long := make([]byte, MaxEntry+1)
+		s := &logStore{LogStore: log, metrics: new(writeMetrics), storeGuard: unguarded()}
+		long := make([]byte, MaxEntryBytes+1)
 		for i, data := range [][]byte{long, long[1:]} {
 			err := s.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Data: []byte("a")}, {Index: 2, Term: 1, Data: data}})
 			last, _ := s.LastIndex()
-			if refused := i == 0; errors.Is(err, ErrTooLong) != refused || refused != (last == 0) {
+			if refused := i == 0; errors.Is(err, ErrEntryTooLong) != refused || refused != (last == 0) {
 				t.Errorf("%d bytes: %v; last index %d", len(data), err, last)
 			}
 		}
 		var l raft.Log
-		if err := s.GetLog(2, &l); err != nil || len(l.Data) != MaxEntry {
+		if err := s.GetLog(2, &l); err != nil || len(l.Data) != MaxEntryBytes {
 			t.Errorf("the longest entry: %d bytes, %v", len(l.Data), err)
 		}
 	})
@@ -541,12 +541,12 @@ func TestLogKind(t *testing.T) {
 			cfg.LogKind = other
 			_, err := Open(cfg)
 			for _, say := range []string{"identity.json has " + string(kind), fmt.Sprintf("(logStore) is %s", other), fmt.Sprintf("configure logStore=%s", kind)} {
-				if !errors.Is(err, errOtherLog) || !strings.Contains(err.Error(), say) {
+				if !errors.Is(err, errOtherLogKind) || !strings.Contains(err.Error(), say) {
 					t.Errorf("Open with %s: %v, want it to say %q", other, err, say)
 				}
 			}
-			id, err := readIdentity(own(cfg.Dir))
-			if err != nil || id.Format != directoryFormat || id.Store != kind {
+			id, err := readIdentity(own(cfg.DataDir))
+			if err != nil || id.Format != directoryFormat || id.LogKind != kind {
 				t.Errorf("the identity is %+v, %v", id, err)
 			}
 		}
@@ -554,10 +554,10 @@ func TestLogKind(t *testing.T) {
 	cfg := directoryConfig(t.TempDir(), 1)
 	cfg.SegmentBytes = 0
 	openAndClose(t, cfg)
-	if id, _ := readIdentity(own(cfg.Dir)); id.Store != DefaultLogKind {
-		t.Errorf("a new directory has %q", id.Store)
+	if id, _ := readIdentity(own(cfg.DataDir)); id.LogKind != DefaultLogKind {
+		t.Errorf("a new directory has %q", id.LogKind)
 	}
-	d := &walDir{t: t, dir: own(cfg.Dir)}
+	d := &walDir{t: t, dir: own(cfg.DataDir)}
 	if size := len(d.read(d.segments()[0])); size != 16<<20 {
 		t.Errorf("a new directory has a segment of %d bytes, want the 16 MiB that docs/storage.md promises", size)
 	}
@@ -584,8 +584,8 @@ func TestWALFullDisk(t *testing.T) {
 	d := &walDir{t: t, dir: t.TempDir()}
 	dir, disk := filepath.Join(d.dir, walName), &fullDisk{VFS: walfs.New()}
 	d.store(1, 100)
-	open := func() (log *segments, err error) {
-		err = openSafely(dir, func() error {
+	open := func() (log *walLog, err error) {
+		err = recoverDamage(dir, func() error {
 			log, err = openSegments(dir, testSegment, disk, hclog.NewNullLogger())
 			return err
 		})

@@ -26,11 +26,11 @@ type walList struct {
 	Sum uint32
 }
 
-// sum returns the value that Sum should have.
-func (l walList) sum() (uint32, error) {
+// checksum returns the value that Sum should have.
+func (l walList) checksum() (uint32, error) {
 	l.Sum = 0
 	text, err := json.Marshal(l)
-	return crc32.Checksum(text, castagnoli), err
+	return crc32.Checksum(text, castagnoliTable), err
 }
 
 // walMeta is raft-wal's list of its segments, in the file in which raft-wal keeps it. Before
@@ -45,38 +45,38 @@ func (l walList) sum() (uint32, error) {
 //     index was being written during the crash.
 //   - It creates a listed file that is missing, as an empty one, and deletes every file that is not listed.
 type walMeta struct {
-	metadb.BoltMetaDB // makes the file; not opened otherwise
-	db                *bbolt.DB
-	files             *walSegments
-	rewritten         uint64 // number of the segment that this process has rewritten
-	durable           uint64 // the last index of that segment then; 0: none was rewritten
+	metadb.BoltMetaDB  // makes the file; not opened otherwise
+	db                 *bbolt.DB
+	walSegments        *walSegments
+	rewrittenSegment   uint64 // number of the segment that this process has rewritten
+	rewrittenLastIndex uint64 // the last index of that segment then; 0: none was rewritten
 }
 
 // Load implements types.MetaStore. raft-wal calls it once, when it opens.
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
-	list, err := m.read(dir)
+	list, err := m.openList(dir)
 	if err != nil {
 		return list.PersistentState, fmt.Errorf("%s: %w", walMetaName, err)
 	}
 	state := list.PersistentState
-	if err := m.compare(dir, state); err != nil || len(state.Segments) == 0 {
+	if err := m.compareWithFiles(dir, state); err != nil || len(state.Segments) == 0 {
 		return state, err
 	}
 	tail := &state.Segments[len(state.Segments)-1]
-	entries, err := m.readTail(dir, *tail, max(list.Durable, m.files.mark.durable(tail.ID)))
+	entries, err := m.readTail(dir, *tail, max(list.Durable, m.walSegments.mark.durableIndex(tail.ID)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil // listed, but a crash came before it was made: raft-wal makes it
 	} else if err != nil {
 		return state, fmt.Errorf("the last segment, %s: %w", segment.FileName(*tail), err)
 	}
-	if err := m.rewrite(&state, entries); err != nil {
+	if err := m.rewriteTail(&state, entries); err != nil {
 		return state, fmt.Errorf("write the last segment anew: %w", err)
 	}
 	return state, m.CommitState(state)
 }
 
-// read opens the list's file in dir, which it makes if it does not exist, and returns the list.
-func (m *walMeta) read(dir string) (list walList, err error) {
+// openList opens the list's file in dir, which it makes if it does not exist, and returns the list.
+func (m *walMeta) openList(dir string) (list walList, err error) {
 	path := filepath.Join(dir, walMetaName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if _, err := m.BoltMetaDB.Load(dir); err != nil {
@@ -113,16 +113,16 @@ func (m *walMeta) read(dir string) (list walList, err error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return list, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	if sum, err := list.sum(); err != nil || sum != list.Sum {
+	if sum, err := list.checksum(); err != nil || sum != list.Sum {
 		return list, errors.Join(fmt.Errorf("%w: the checksum of the list of segments is wrong", ErrDamaged), err)
 	}
 	return list, nil
 }
 
-// compare compares the list with the files and the mark. It returns an error if the list is older
+// compareWithFiles compares the list with the files and the mark. It returns an error if the list is older
 // than they are, because raft-wal would delete the files that it does not name.
-func (m *walMeta) compare(dir string, state types.PersistentState) error {
-	found, err := m.files.List()
+func (m *walMeta) compareWithFiles(dir string, state types.PersistentState) error {
+	found, err := m.walSegments.List()
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (m *walMeta) compare(dir string, state types.PersistentState) error {
 				segment.FileName(types.SegmentInfo{ID: id, BaseIndex: base}))
 		}
 	}
-	if known == nil && !m.files.mark.below(state.NextSegmentID) {
+	if known == nil && !m.walSegments.mark.isBelow(state.NextSegmentID) {
 		known = fmt.Errorf("%w: %s does not know of a segment that %s names", ErrDamaged, filepath.Join(dir, walMetaName), walMarkName)
 	}
 	return known
@@ -145,7 +145,7 @@ func (m *walMeta) readTail(dir string, info types.SegmentInfo, durable uint64) (
 	if !info.SealTime.IsZero() {
 		return nil, fmt.Errorf("%w: no segment is open", types.ErrCorrupt)
 	}
-	old, err := m.files.RecoverTail(info)
+	old, err := m.walSegments.RecoverTail(info)
 	if errors.Is(err, fs.ErrNotExist) && durable > 0 {
 		return nil, fmt.Errorf("%w: the file is gone; it held entries up to %d", ErrDamaged, durable)
 	} else if err != nil {
@@ -159,46 +159,46 @@ func (m *walMeta) readTail(dir string, info types.SegmentInfo, durable uint64) (
 	return entries, errors.Join(err, old.Close())
 }
 
-// rewrite writes entries, those of the last segment, into a new segment, which replaces it in
+// rewriteTail writes entries, those of the last segment, into a new segment, which replaces it in
 // state. raft-wal deletes the old file when it opens, because it is not listed.
-func (m *walMeta) rewrite(state *types.PersistentState, entries []types.LogEntry) error {
+func (m *walMeta) rewriteTail(state *types.PersistentState, entries []types.LogEntry) error {
 	tail := &state.Segments[len(state.Segments)-1]
-	tail.ID, tail.BaseIndex = next(state), tail.MinIndex
-	if err := m.files.Delete(tail.BaseIndex, tail.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	tail.ID, tail.BaseIndex = nextSegmentID(state), tail.MinIndex
+	if err := m.walSegments.Delete(tail.BaseIndex, tail.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // left by a start that was killed right here
 	}
-	fresh, err := m.files.SegmentFiler.Create(*tail) // not recorded in the mark, because it is not listed yet
+	fresh, err := m.walSegments.SegmentFiler.Create(*tail) // not recorded in the mark, because it is not listed yet
 	if err != nil {
 		return err
 	}
-	full, index, err := fill(fresh, entries)
+	full, index, err := fillSegment(fresh, entries)
 	if err := errors.Join(err, fresh.Close()); err != nil || len(entries) == 0 {
 		return err
 	}
 	last := entries[len(entries)-1].Index
-	m.rewritten, m.durable = tail.ID, last
+	m.rewrittenSegment, m.rewrittenLastIndex = tail.ID, last
 	if !full {
 		return nil
 	}
 	tail.SealTime, tail.IndexStart, tail.MaxIndex = time.Now(), index, last
 	state.Segments = append(state.Segments, types.SegmentInfo{
-		ID: next(state), BaseIndex: last + 1, MinIndex: last + 1,
+		ID: nextSegmentID(state), BaseIndex: last + 1, MinIndex: last + 1,
 		SizeLimit: tail.SizeLimit, Codec: tail.Codec, CreateTime: time.Now(),
 	})
 	return nil
 }
 
-// fill appends entries to an empty segment. It reports whether the segment is then full, and where
+// fillSegment appends entries to an empty segment. It reports whether the segment is then full, and where
 // its index begins in that case.
-func fill(w types.SegmentWriter, entries []types.LogEntry) (full bool, index uint64, err error) {
+func fillSegment(w types.SegmentWriter, entries []types.LogEntry) (full bool, index uint64, err error) {
 	if err := w.Append(withChecksums(entries)); err != nil {
 		return false, 0, err
 	}
 	return w.Sealed()
 }
 
-// next returns the number of the next segment, and counts it as used.
-func next(state *types.PersistentState) uint64 {
+// nextSegmentID returns the number of the next segment, and counts it as used.
+func nextSegmentID(state *types.PersistentState) uint64 {
 	state.NextSegmentID++
 	return state.NextSegmentID - 1
 }
@@ -206,11 +206,11 @@ func next(state *types.PersistentState) uint64 {
 // CommitState implements types.MetaStore.
 func (m *walMeta) CommitState(state types.PersistentState) error {
 	list := walList{PersistentState: state}
-	if n := len(state.Segments); m.durable > 0 && n > 0 && state.Segments[n-1].ID == m.rewritten {
-		list.Durable = m.durable
+	if n := len(state.Segments); m.rewrittenLastIndex > 0 && n > 0 && state.Segments[n-1].ID == m.rewrittenSegment {
+		list.Durable = m.rewrittenLastIndex
 	}
 	var err error
-	if list.Sum, err = list.sum(); err != nil {
+	if list.Sum, err = list.checksum(); err != nil {
 		return err
 	}
 	text, err := json.Marshal(list)
@@ -220,7 +220,7 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 	err = m.db.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte(metadb.MetaBucket)).Put([]byte(metadb.MetaKey), text)
 	})
-	return m.files.noteFailure(err)
+	return m.walSegments.noteCreateError(err)
 }
 
 // Close implements types.MetaStore.

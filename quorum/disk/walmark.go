@@ -13,11 +13,11 @@ import (
 const (
 	// walMarkName is the file with the walMark, next to the segments.
 	walMarkName = "durable"
-	// markMagic begins a mark.
-	markMagic = "RCMARK1\n"
-	// markSize is the size of a mark in bytes: the magic, a segment, an index and a checksum. It is
+	// walMarkMagic begins a mark.
+	walMarkMagic = "RCMARK1\n"
+	// walMarkSize is the size of a mark in bytes: the magic, a segment, an index and a checksum. It is
 	// far below a sector, so after a crash either the old mark or the new one is there.
-	markSize = len(markMagic) + 8 + 8 + checksumSize
+	walMarkSize = len(walMarkMagic) + 8 + 8 + checksumSize
 )
 
 // walMark says how far the log's last segment is durable, in a file outside of that segment. If a
@@ -41,12 +41,12 @@ type walMark struct {
 	index   uint64
 }
 
-// openMark opens the mark in dir. If there is none, it makes one that names no segment.
-func openMark(dir string) (*walMark, error) {
+// openWALMark opens the mark in dir. If there is none, it makes one that names no segment.
+func openWALMark(dir string) (*walMark, error) {
 	path := filepath.Join(dir, walMarkName)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := replaceFile(path, encodeMark(0, 0)); err != nil {
+		if err := replaceFile(path, encodeWALMark(0, 0)); err != nil {
 			return nil, err
 		}
 		file, err = os.OpenFile(path, os.O_RDWR, 0)
@@ -55,9 +55,9 @@ func openMark(dir string) (*walMark, error) {
 		return nil, err
 	}
 	m := &walMark{file: file}
-	b, err := io.ReadAll(io.LimitReader(file, int64(markSize)+1))
+	b, err := io.ReadAll(io.LimitReader(file, int64(walMarkSize)+1))
 	if err == nil {
-		m.segment, m.index, err = decodeMark(b)
+		m.segment, m.index, err = decodeWALMark(b)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing the log's end with it", path, err), file.Close())
@@ -65,29 +65,29 @@ func openMark(dir string) (*walMark, error) {
 	return m, nil
 }
 
-func encodeMark(segment, index uint64) []byte {
-	b := binary.BigEndian.AppendUint64([]byte(markMagic), segment)
+func encodeWALMark(segment, index uint64) []byte {
+	b := binary.BigEndian.AppendUint64([]byte(walMarkMagic), segment)
 	b = binary.BigEndian.AppendUint64(b, index)
-	return binary.BigEndian.AppendUint32(b, checksum(index, b))
+	return binary.BigEndian.AppendUint32(b, entryChecksum(index, b))
 }
 
-func decodeMark(b []byte) (segment, index uint64, err error) {
-	if len(b) != markSize || string(b[:len(markMagic)]) != markMagic {
-		return 0, 0, fmt.Errorf("%w: not a mark of %d bytes", ErrDamaged, markSize)
+func decodeWALMark(b []byte) (segment, index uint64, err error) {
+	if len(b) != walMarkSize || string(b[:len(walMarkMagic)]) != walMarkMagic {
+		return 0, 0, fmt.Errorf("%w: not a mark of %d bytes", ErrDamaged, walMarkSize)
 	}
-	segment = binary.BigEndian.Uint64(b[len(markMagic):])
-	index = binary.BigEndian.Uint64(b[len(markMagic)+8:])
-	at := markSize - checksumSize
-	if binary.BigEndian.Uint32(b[at:]) != checksum(index, b[:at]) {
+	segment = binary.BigEndian.Uint64(b[len(walMarkMagic):])
+	index = binary.BigEndian.Uint64(b[len(walMarkMagic)+8:])
+	at := walMarkSize - checksumSize
+	if binary.BigEndian.Uint32(b[at:]) != entryChecksum(index, b[:at]) {
 		return 0, 0, fmt.Errorf("%w: the checksum is wrong", ErrDamaged)
 	}
 	return segment, index, nil
 }
 
-// set records that a segment is durable up to index.
-func (m *walMark) set(segment, index uint64) error {
+// record records that a segment is durable up to index.
+func (m *walMark) record(segment, index uint64) error {
 	first := m.segment != segment+1
-	if _, err := m.file.WriteAt(encodeMark(segment+1, index), 0); err != nil {
+	if _, err := m.file.WriteAt(encodeWALMark(segment+1, index), 0); err != nil {
 		return err
 	}
 	if first {
@@ -99,16 +99,16 @@ func (m *walMark) set(segment, index uint64) error {
 	return nil
 }
 
-// durable returns the index up to which the mark says that a segment is durable, or 0 if it does
+// durableIndex returns the index up to which the mark says that a segment is durable, or 0 if it does
 // not say.
-func (m *walMark) durable(segment uint64) uint64 {
+func (m *walMark) durableIndex(segment uint64) uint64 {
 	if m.segment != segment+1 {
 		return 0
 	}
 	return m.index
 }
 
-// below reports whether the mark's segment has a number below next.
-func (m *walMark) below(next uint64) bool { return m.segment <= next }
+// isBelow reports whether the mark's segment has a number below next.
+func (m *walMark) isBelow(next uint64) bool { return m.segment <= next }
 
 func (m *walMark) Close() error { return m.file.Close() }

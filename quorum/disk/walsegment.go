@@ -20,36 +20,36 @@ type walSegments struct {
 	types.SegmentFiler
 	mark *walMark
 
-	mu     sync.Mutex
-	failed error // why the last new segment could not be begun
+	mu          sync.Mutex
+	createError error // why the last new segment could not be begun
 }
 
-// noteFailure stores err for failure, and returns it.
-func (s *walSegments) noteFailure(err error) error {
+// noteCreateError stores err for failure, and returns it.
+func (s *walSegments) noteCreateError(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed = err
+	s.createError = err
 	return err
 }
 
-// failure returns why the last new segment could not be begun, or nil.
-func (s *walSegments) failure() error {
+// newestCreateError returns why the last new segment could not be begun, or nil.
+func (s *walSegments) newestCreateError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failed
+	return s.createError
 }
 
 // Create implements types.SegmentFiler, like the next two methods.
 func (s *walSegments) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.SegmentFiler.Create(info)
-	return s.checked(info, w, s.noteFailure(err))
+	return s.checkedWriter(info, w, s.noteCreateError(err))
 }
 
 // RecoverTail implements types.SegmentFiler. A file that ends in an incomplete batch is not
 // damaged.
 func (s *walSegments) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
 	w, err := s.SegmentFiler.RecoverTail(info)
-	return s.checked(info, w, err)
+	return s.checkedWriter(info, w, err)
 }
 
 func (s *walSegments) Open(info types.SegmentInfo) (types.SegmentReader, error) {
@@ -60,7 +60,7 @@ func (s *walSegments) Open(info types.SegmentInfo) (types.SegmentReader, error) 
 	return checkedReader{r, segment.FileName(info)}, nil
 }
 
-func (s *walSegments) checked(info types.SegmentInfo, w types.SegmentWriter, err error) (types.SegmentWriter, error) {
+func (s *walSegments) checkedWriter(info types.SegmentInfo, w types.SegmentWriter, err error) (types.SegmentWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", segment.FileName(info), err)
 	}
@@ -81,14 +81,14 @@ func (w *checkedWriter) Append(entries []types.LogEntry) error {
 	if err := w.SegmentWriter.Append(withChecksums(entries)); err != nil {
 		return fmt.Errorf("%s: %w", segment.FileName(w.info), err)
 	}
-	return w.mark.set(w.info.ID, entries[len(entries)-1].Index)
+	return w.mark.record(w.info.ID, entries[len(entries)-1].Index)
 }
 
 // withChecksums returns the entries with their checksums.
 func withChecksums(entries []types.LogEntry) []types.LogEntry {
 	checked := make([]types.LogEntry, len(entries))
 	for i, e := range entries {
-		checked[i] = types.LogEntry{Index: e.Index, Data: binary.BigEndian.AppendUint32(e.Data, checksum(e.Index, e.Data))}
+		checked[i] = types.LogEntry{Index: e.Index, Data: binary.BigEndian.AppendUint32(e.Data, entryChecksum(e.Index, e.Data))}
 	}
 	return checked
 }
@@ -100,7 +100,7 @@ func (w *checkedWriter) GetLog(index uint64) (*types.PooledBuffer, error) {
 
 type checkedReader struct {
 	types.SegmentReader
-	name string
+	fileName string
 }
 
 // GetLog implements types.SegmentReader.
@@ -109,11 +109,11 @@ func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 	if errors.Is(err, types.ErrNotFound) {
 		return nil, err // raft-wal compares the error with ==
 	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.name, err)
+		return nil, fmt.Errorf("%s: %w", r.fileName, err)
 	}
 	data, err := checkedData(index, b.Bs)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", r.name, err), b.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", r.fileName, err), b.Close())
 	}
 	b.Bs = data
 	return b, nil
@@ -122,7 +122,7 @@ func (r checkedReader) GetLog(index uint64) (*types.PooledBuffer, error) {
 // checkedData returns the data before the checksum, if the checksum is right.
 func checkedData(index uint64, sealed []byte) ([]byte, error) {
 	at := len(sealed) - checksumSize
-	if at < 0 || binary.BigEndian.Uint32(sealed[at:]) != checksum(index, sealed[:at]) {
+	if at < 0 || binary.BigEndian.Uint32(sealed[at:]) != entryChecksum(index, sealed[:at]) {
 		return nil, fmt.Errorf("%w: the checksum of entry %d is wrong", types.ErrCorrupt, index)
 	}
 	return sealed[:at], nil
@@ -130,37 +130,37 @@ func checkedData(index uint64, sealed []byte) ([]byte, error) {
 
 const checksumSize = 4
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum returns a checksum that covers the index too, so that an entry in another entry's place
+// entryChecksum returns a checksum that covers the index too, so that an entry in another entry's place
 // is wrong.
-func checksum(index uint64, data []byte) uint32 {
+func entryChecksum(index uint64, data []byte) uint32 {
 	var head [8]byte
 	binary.BigEndian.PutUint64(head[:], index)
-	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, data)
+	return crc32.Update(crc32.Checksum(head[:], castagnoliTable), castagnoliTable, data)
 }
 
 // raft-wal's files consist, after a header, of records. Each has a header of its own and is padded
 // to a multiple of that header's size. A record holds an entry, or the end of a batch with the
 // checksum of everything since the previous one, and so on. Zeros follow the last record.
 const (
-	segmentHeader = 32
-	recordHeader  = 8
+	segmentHeaderSize = 32
+	recordHeaderSize  = 8
 )
 
-// length returns the length of an entry's record, with its header and without the padding.
-func length(b []byte) int { return recordHeader + int(binary.LittleEndian.Uint32(b[4:])) }
+// recordLength returns the length of an entry's record, with its header and without the padding.
+func recordLength(b []byte) int { return recordHeaderSize + int(binary.LittleEndian.Uint32(b[4:])) }
 
-// record reads a record's header. size includes the header; sum is that of the end of a batch.
-func record(b []byte) (kind byte, size int, sum uint32) {
-	if len(b) < recordHeader {
-		return segment.FrameInvalid, recordHeader, 0
+// parseRecord reads a record's header. size includes the header; sum is that of the end of a batch.
+func parseRecord(b []byte) (kind byte, size int, sum uint32) {
+	if len(b) < recordHeaderSize {
+		return segment.FrameInvalid, recordHeaderSize, 0
 	}
 	word := binary.LittleEndian.Uint32(b[4:])
 	if b[0] == segment.FrameCommit {
-		return b[0], recordHeader, word
+		return b[0], recordHeaderSize, word
 	}
-	return b[0], (length(b) + recordHeader - 1) / recordHeader * recordHeader, 0
+	return b[0], (recordLength(b) + recordHeaderSize - 1) / recordHeaderSize * recordHeaderSize, 0
 }
 
 // readSegment returns the entries of a segment, from the first one that counts up to last. last is
@@ -176,19 +176,19 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 	if err != nil {
 		return nil, err
 	}
-	head := b[:min(segmentHeader, len(b))]
+	head := b[:min(segmentHeaderSize, len(b))]
 	if used = used || len(bytes.Trim(head, "\x00")) > 0; used && len(b) < int(info.SizeLimit) {
 		return nil, fmt.Errorf("%w: it is %d bytes long, and was made with %d", ErrDamaged, len(b), info.SizeLimit)
 	}
 	var entries []types.LogEntry
-	at := min(segmentHeader, len(b))
+	at := min(segmentHeaderSize, len(b))
 	for next := info.BaseIndex; at < len(b); {
-		kind, size, _ := record(b[at:])
+		kind, size, _ := parseRecord(b[at:])
 		if kind == segment.FrameInvalid || kind > segment.FrameCommit || kind == segment.FrameEntry && next > last {
 			break
 		}
 		if kind == segment.FrameEntry {
-			data, err := checkedData(next, b[at+recordHeader:min(at+length(b[at:]), len(b))])
+			data, err := checkedData(next, b[at+recordHeaderSize:min(at+recordLength(b[at:]), len(b))])
 			if err != nil {
 				return nil, err
 			}
@@ -199,8 +199,8 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 		}
 		at = min(at+size, len(b))
 	}
-	for ; at+recordHeader <= len(b); at += recordHeader {
-		if b[at] == segment.FrameCommit && wholeBatch(b[at+recordHeader:]) {
+	for ; at+recordHeaderSize <= len(b); at += recordHeaderSize {
+		if b[at] == segment.FrameCommit && wholeBatch(b[at+recordHeaderSize:]) {
 			return nil, fmt.Errorf("%w: a whole batch follows the end of the log, at byte %d", types.ErrCorrupt, at)
 		}
 	}
@@ -210,7 +210,7 @@ func readSegment(path string, info types.SegmentInfo, last uint64, used bool) ([
 // maxSegment returns how long a segment can be, in bytes. raft-wal seals a segment with the batch
 // that exceeds its size, and appends an index of 4 bytes for each entry.
 func maxSegment(info types.SegmentInfo) int64 {
-	const batch = MaxAppend * (MaxEntry + 2*entryOverhead)
+	const batch = MaxAppendEntries * (MaxEntryBytes + 2*entryOverhead)
 	return 2*int64(info.SizeLimit) + batch
 }
 
@@ -230,10 +230,10 @@ func readBounded(path string, most int64) ([]byte, error) {
 func wholeBatch(b []byte) bool {
 	entries := 0
 	for at := 0; at < len(b); {
-		kind, size, sum := record(b[at:])
+		kind, size, sum := parseRecord(b[at:])
 		switch kind {
 		case segment.FrameCommit:
-			return entries > 0 && crc32.Checksum(b[:at], castagnoli) == sum
+			return entries > 0 && crc32.Checksum(b[:at], castagnoliTable) == sum
 		case segment.FrameEntry:
 			entries++
 		case segment.FrameIndex:

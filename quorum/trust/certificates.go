@@ -19,35 +19,35 @@ const certificateProtocol = "rollcall-certificate-1"
 
 // Certificates are what members show and believe.
 type Certificates struct {
-	Key, Trust keystore.Store
-	CRL        bool   // certificates are checked against the lists in CRLs
-	CRLs       string // file with lists of revoked certificates
-	AnyHost    bool   // a certificate need not be for the host of the member that shows it
+	KeyStore, TrustStore keystore.Store
+	CheckRevocation      bool   // certificates are checked against the lists in CRLs
+	RevocationFile       string // file with lists of revoked certificates
+	AnyHost              bool   // a certificate need not be for the host of the member that shows it
 }
 
 // keyOptions say which files to read, and which certificate may be this member's. Whenever other files have been
 // read, changed is called; it may be nil.
 func (cfg Config) keyOptions(changed func()) keystore.Options {
 	c := cfg.Certificates
-	return keystore.Options{Prefix: "ssl.quorum", Key: c.Key, Trust: c.Trust, CRL: c.CRL, CRLs: c.CRLs, Log: cfg.Logger, Now: cfg.Now, Own: cfg.checkOwn, Changed: changed}
+	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, Own: cfg.checkOwnCertificate, Changed: changed}
 }
 
-// checkOwn returns why the other members would not take a certificate for this member's, or nil. A member that is
+// checkOwnCertificate returns why the other members would not take a certificate for this member's, or nil. A member that is
 // alone shows its certificate to nobody.
-func (cfg Config) checkOwn(own *x509.Certificate) error {
-	host, known := cfg.Hosts[cfg.Self]
-	if cfg.Certificates.AnyHost || !known || len(cfg.Hosts) == 1 || own.VerifyHostname(host) == nil {
+func (cfg Config) checkOwnCertificate(own *x509.Certificate) error {
+	host, known := cfg.ConfiguredHosts[cfg.MemberID]
+	if cfg.Certificates.AnyHost || !known || len(cfg.ConfiguredHosts) == 1 || own.VerifyHostname(host) == nil {
 		return nil
 	}
 	return fmt.Errorf("the certificate is for %s, but this member is server.%d, whose host is %s, so the other members would refuse it; use the file of server.%d, or a certificate for %s, or set ssl.quorum.hostnameVerification=false on all members",
-		namesOf(own), cfg.Self, host, cfg.Self, host)
+		certificateNames(own), cfg.MemberID, host, cfg.MemberID, host)
 }
 
 // maxNames is how many names of a certificate an error shows.
 const maxNames = 8
 
-// namesOf returns the names and addresses that a certificate is for, with commas between them.
-func namesOf(c *x509.Certificate) string {
+// certificateNames returns the names and addresses that a certificate is for, with commas between them.
+func certificateNames(c *x509.Certificate) string {
 	names := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {
 		names = append(names, ip.String())
@@ -61,12 +61,12 @@ func namesOf(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// dialerConfig returns the configuration of TLS for a connection to a member, at host if that is not "". It offers
+// dialerTLSConfig returns the configuration of TLS for a connection to a member, at host if that is not "". It offers
 // all that this member can do, and the other side chooses.
-func (g *Guard) dialerConfig(to uint32, host string) *tls.Config {
-	c := baseConfig()
+func (g *Guard) dialerTLSConfig(to uint32, host string) *tls.Config {
+	c := baseTLSConfig()
 	c.InsecureSkipVerify = true // VerifyConnection stands for it
-	if g.certificates {
+	if g.showCertificate {
 		c.NextProtos = append(c.NextProtos, certificateProtocol)
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return g.keys.Certificate(), nil }
 	}
@@ -75,8 +75,8 @@ func (g *Guard) dialerConfig(to uint32, host string) *tls.Config {
 	}
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		switch {
-		case state.NegotiatedProtocol == certificateProtocol && g.certificates:
-			return g.verify(shown{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to)
+		case state.NegotiatedProtocol == certificateProtocol && g.showCertificate:
+			return g.verifyCertificate(shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to)
 		case state.NegotiatedProtocol == secretProtocol && g.secrets != nil:
 			return nil // the proof follows
 		}
@@ -85,21 +85,21 @@ func (g *Guard) dialerConfig(to uint32, host string) *tls.Config {
 	return c
 }
 
-// dialedConfig returns the configuration of TLS for a connection that has come in. If the dialer
+// selectDialedTLSConfig returns the configuration of TLS for a connection that has come in. If the dialer
 // offers certificates and this member has them, they count, else the secret.
-func (g *Guard) dialedConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+func (g *Guard) selectDialedTLSConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	switch {
 	case g.keys != nil && slices.Contains(hello.SupportedProtos, certificateProtocol):
-		return g.byCertificate, nil
+		return g.certificateTLS, nil
 	case g.secrets != nil && slices.Contains(hello.SupportedProtos, secretProtocol):
-		return g.bySecret, nil
+		return g.secretTLS, nil
 	}
-	return nil, fmt.Errorf("the dialer offers %q, members prove themselves here by %s", hello.SupportedProtos, g.Ways())
+	return nil, fmt.Errorf("the dialer offers %q, members prove themselves here by %s", hello.SupportedProtos, g.ProofMethods())
 }
 
-// certificateConfig returns the configuration of TLS for the dialed side.
-func (g *Guard) certificateConfig() *tls.Config {
-	c := baseConfig()
+// certificateTLSConfig returns the configuration of TLS for the dialed side.
+func (g *Guard) certificateTLSConfig() *tls.Config {
+	c := baseTLSConfig()
 	c.NextProtos = []string{certificateProtocol}
 	c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return g.keys.Certificate(), nil }
 	c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection checks it
@@ -109,17 +109,17 @@ func (g *Guard) certificateConfig() *tls.Config {
 	return c
 }
 
-// verify checks a certificate that member has shown.
-func (g *Guard) verify(s shown, member uint32) error {
+// verifyCertificate checks a certificate that member has shown.
+func (g *Guard) verifyCertificate(s shownCertificate, member uint32) error {
 	switch {
 	case g.anyHost:
-		return g.keys.Verify(s.chain, s.usage)
+		return g.keys.Verify(s.certificateChain, s.usage)
 	case s.host != "":
-		return g.keys.Verify(s.chain, s.usage, s.host)
+		return g.keys.Verify(s.certificateChain, s.usage, s.host)
 	}
-	hosts := g.hosts(member)
+	hosts := g.hostsOf(member)
 	if len(hosts) == 0 {
 		return fmt.Errorf("member %d is not in the server list", member)
 	}
-	return g.keys.Verify(s.chain, s.usage, hosts...)
+	return g.keys.Verify(s.certificateChain, s.usage, hosts...)
 }

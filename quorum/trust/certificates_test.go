@@ -49,8 +49,8 @@ func filesFor(t *testing.T, a *authority.Authority, hosts []string, until time.T
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	c := Certificates{Key: keystore.Store{Location: filepath.Join(dir, "own.pem")}, Trust: keystore.Store{Location: filepath.Join(dir, "trusted.pem")}}
-	if err := errors.Join(os.WriteFile(c.Key.Location, text, 0o600), os.WriteFile(c.Trust.Location, trusted(t, a), 0o600)); err != nil {
+	c := Certificates{KeyStore: keystore.Store{Location: filepath.Join(dir, "own.pem")}, TrustStore: keystore.Store{Location: filepath.Join(dir, "trusted.pem")}}
+	if err := errors.Join(os.WriteFile(c.KeyStore.Location, text, 0o600), os.WriteFile(c.TrustStore.Location, trusted(t, a), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -61,7 +61,7 @@ var hosts = map[uint32]string{1: "a.example", 2: "b.example", 3: "c.example"}
 // certified returns a guard with certificates, and with a secret unless that is "".
 func certified(t *testing.T, self uint32, c Certificates, secret string, change func(*Config)) *Guard {
 	t.Helper()
-	cfg := Config{Settings: Settings{SSL: true, Certificates: c}, Self: self, Hosts: hosts}
+	cfg := Config{Settings: Settings{ShowCertificates: true, Certificates: c}, MemberID: self, ConfiguredHosts: hosts}
 	if secret != "" {
 		cfg.SecretFile = filepath.Join(t.TempDir(), "secret")
 		write(t, cfg.SecretFile, secret)
@@ -105,7 +105,7 @@ func TestCertificates(t *testing.T) {
 			out, in := meet(tt.dialer, tt.dialed)
 			err := errors.Join(out.err, in.err)
 			if in.err == nil && out.err == nil {
-				err = in.conn.(*Conn).Speaks(2)
+				err = in.conn.(*Conn).MaySpeakAs(2)
 			}
 			if tt.say == "" && err != nil || tt.say != "" && (err == nil || !strings.Contains(err.Error(), tt.say)) {
 				t.Errorf("%s: dialer %v, dialed %v, together %v; want %q", tt.name, out.err, in.err, err, tt.say)
@@ -140,7 +140,7 @@ func TestBothWays(t *testing.T) {
 			c := files(t, a, hosts[self], soon())
 			return map[string]*Guard{
 				"secret": newGuard(t, self, false, old), "both": certified(t, self, c, old, nil), "certificates": certified(t, self, c, "", nil),
-				"prepared": certified(t, self, c, old, func(cfg *Config) { cfg.SSL, cfg.Unify = false, true }),
+				"prepared": certified(t, self, c, old, func(cfg *Config) { cfg.ShowCertificates, cfg.AcceptPlain = false, true }),
 			}
 		}
 		tests := []struct{ dialer, dialed, want string }{
@@ -163,14 +163,14 @@ func TestBothWays(t *testing.T) {
 			if tt.want == "" {
 				continue
 			}
-			if got := in.conn.(*Conn).Conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != tt.want || in.conn.(*Conn).Speaks(2) != nil {
+			if got := in.conn.(*Conn).Conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != tt.want || in.conn.(*Conn).MaySpeakAs(2) != nil {
 				t.Errorf("%s dials %s by %s, want %s", tt.dialer, tt.dialed, got, tt.want)
 			}
 		}
 		// ZooKeeper's first step: certificates are there, and nobody shows them yet
-		plain := certified(t, 2, files(t, a, hosts[2], soon()), "", func(cfg *Config) { cfg.SSL, cfg.Unify = false, true })
+		plain := certified(t, 2, files(t, a, hosts[2], soon()), "", func(cfg *Config) { cfg.ShowCertificates, cfg.AcceptPlain = false, true })
 		x, _ := net.Pipe()
-		if c, err := plain.Dialed(x, 1); c != x || err != nil || !plain.Unifies() {
+		if c, err := plain.SecureDialed(x, 1); c != x || err != nil || !plain.AcceptsPlain() {
 			t.Errorf("a member that is prepared dials %v, %v", c, err)
 		}
 	})
@@ -181,7 +181,7 @@ func TestCertificatesAtTheStart(t *testing.T) {
 	a := newAuthority(t)
 	right := files(t, a, hosts[1], soon())
 	noTrust, noKey := right, right
-	noTrust.Trust.Location, noKey.Key.Location = "", ""
+	noTrust.TrustStore.Location, noKey.KeyStore.Location = "", ""
 	tests := []struct {
 		name string
 		c    Certificates
@@ -198,39 +198,39 @@ func TestCertificatesAtTheStart(t *testing.T) {
 		{"a clock that is years behind", right, func() time.Time { return time.Now().AddDate(-5, 0, 0) }, "is not valid yet"},
 	}
 	for _, tt := range tests {
-		cfg := Config{Settings: Settings{SSL: true, Certificates: tt.c}, Self: 1, Hosts: hosts, Now: tt.now}
+		cfg := Config{Settings: Settings{ShowCertificates: true, Certificates: tt.c}, MemberID: 1, ConfiguredHosts: hosts, Now: tt.now}
 		g, err := New(cfg)
 		if g != nil || err == nil || !strings.Contains(err.Error(), tt.say) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.say)
 		}
-		if faults := cfg.Check(); tt.c.Key.Location != "" && tt.c.Trust.Location != "" && (len(faults) == 0 || faults[0].IsWarning || err == nil || faults[0].Error() != err.Error()) {
+		if faults := cfg.Check(); tt.c.KeyStore.Location != "" && tt.c.TrustStore.Location != "" && (len(faults) == 0 || faults[0].IsWarning || err == nil || faults[0].Error() != err.Error()) {
 			t.Errorf("%s: Check returns %v, want %v", tt.name, faults, err)
 		}
 	}
-	if got := namesOf(&x509.Certificate{}); got != "no host (its subjectAltName has none)" {
+	if got := certificateNames(&x509.Certificate{}); got != "no host (its subjectAltName has none)" {
 		t.Errorf("a certificate without names is for %s", got)
 	}
 	// nobody sees the certificate of a member that is alone, and one for several hosts may be shared
 	shared := filesFor(t, a, []string{hosts[1], hosts[2]}, soon())
 	for _, cfg := range []Config{
-		{Settings: Settings{SSL: true, Certificates: files(t, a, hosts[2], soon())}, Self: 1, Hosts: map[uint32]string{1: hosts[1]}},
-		{Settings: Settings{SSL: true, Certificates: files(t, a, hosts[2], soon())}, Self: 1},
-		{Settings: Settings{SSL: true, Certificates: shared}, Self: 1, Hosts: hosts},
-		{Settings: Settings{SSL: true, Certificates: shared}, Self: 2, Hosts: hosts},
+		{Settings: Settings{ShowCertificates: true, Certificates: files(t, a, hosts[2], soon())}, MemberID: 1, ConfiguredHosts: map[uint32]string{1: hosts[1]}},
+		{Settings: Settings{ShowCertificates: true, Certificates: files(t, a, hosts[2], soon())}, MemberID: 1},
+		{Settings: Settings{ShowCertificates: true, Certificates: shared}, MemberID: 1, ConfiguredHosts: hosts},
+		{Settings: Settings{ShowCertificates: true, Certificates: shared}, MemberID: 2, ConfiguredHosts: hosts},
 	} {
 		if _, err := New(cfg); err != nil {
-			t.Errorf("member %d of %v: %v", cfg.Self, cfg.Hosts, err)
+			t.Errorf("member %d of %v: %v", cfg.MemberID, cfg.ConfiguredHosts, err)
 		}
 	}
 	// with portUnification the files may be there before a member shows its certificate
-	g, err := New(Config{Settings: Settings{Unify: true, Certificates: noTrust}, Self: 1, Hosts: hosts})
+	g, err := New(Config{Settings: Settings{AcceptPlain: true, Certificates: noTrust}, MemberID: 1, ConfiguredHosts: hosts})
 	if want := "ssl.quorum.keyStore.location with portUnification=true needs ssl.quorum.trustStore.location; set it"; g != nil || err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("prepared without an authority: %v, want %q", err, want)
 	}
 	// with a secret, no clock matters
 	path := filepath.Join(t.TempDir(), "secret")
 	write(t, path, old)
-	if _, err := New(Config{Settings: Settings{SecretFile: path}, Self: 1, Now: func() time.Time { return time.Unix(0, 0) }}); err != nil {
+	if _, err := New(Config{Settings: Settings{SecretFile: path}, MemberID: 1, Now: func() time.Time { return time.Unix(0, 0) }}); err != nil {
 		t.Error(err)
 	}
 }
@@ -262,7 +262,7 @@ func TestDialedAt(t *testing.T) {
 			a, b := net.Pipe()
 			in := accepts(tt.dialed, b)
 			_ = a.SetDeadline(time.Now().Add(limit))
-			conn, err := one.DialedAt(a, tt.to, tt.host)
+			conn, err := one.SecureDialedAt(a, tt.to, tt.host)
 			if tt.say == "" && err != nil || tt.say != "" && (err == nil || !strings.Contains(err.Error(), tt.say)) {
 				t.Errorf("%s: %v, want %q", tt.name, err, tt.say)
 			}

@@ -15,35 +15,37 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 		if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
 			faults = append(faults, fault)
 		}
-		faults = append(faults, secretfile.NewWarnings(secretKey, cfg.SecretFile, exposed)...)
+		faults = append(faults, secretfile.NewWarnings(secretFileKey, cfg.SecretFile, exposed)...)
 	}
-	if cfg.certified() {
+	if cfg.usesCertificates() {
 		faults = append(faults, keystore.Check(cfg.keyOptions(nil))...)
 	}
 	return faults
 }
 
-// Missing returns an error if certificates are to be read and a store is not named, and the key that asks for
+// MissingStore returns an error if certificates are to be read and a store is not named, and the key that asks for
 // that store. It reads no file.
-func (s Settings) Missing() (asks string, err error) {
+func (s Settings) MissingStore() (asks string, err error) {
 	const key, trust = "ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"
-	noKey, noTrust := s.Certificates.Key.Location == "", s.Certificates.Trust.Location == ""
+	noKey, noTrust := s.Certificates.KeyStore.Location == "", s.Certificates.TrustStore.Location == ""
 	switch {
-	case !s.certified(), !noKey && !noTrust:
+	case !s.usesCertificates(), !noKey && !noTrust:
 		return "", nil
-	case !s.SSL: // so there is a key, and portUnification
+	case !s.ShowCertificates: // so there is a key, and portUnification
 		return key, fmt.Errorf("%s with portUnification=true needs %s; set it, or leave %s out", key, trust, key)
 	case noKey:
-		return "sslQuorum", fmt.Errorf(needsStore, key)
+		return "sslQuorum", fmt.Errorf(missingStoreFormat, key)
 	}
-	return "sslQuorum", fmt.Errorf(needsStore, trust)
+	return "sslQuorum", fmt.Errorf(missingStoreFormat, trust)
 }
 
-const needsStore = "sslQuorum=true needs %s; set it, or set sslQuorum=false and ensembleSecretFile"
+const missingStoreFormat = "sslQuorum=true needs %s; set it, or set sslQuorum=false and ensembleSecretFile"
 
-// certified reports whether the files of certificates are read. With portUnification they may be there before
+// usesCertificates reports whether the files of certificates are read. With portUnification they may be there before
 // any member shows one.
-func (s Settings) certified() bool { return s.SSL || s.Unify && s.Certificates.Key.Location != "" }
+func (s Settings) usesCertificates() bool {
+	return s.ShowCertificates || s.AcceptPlain && s.Certificates.KeyStore.Location != ""
+}
 
-// Plain reports whether connections between members are plain, and nobody proves anything.
-func (s Settings) Plain() bool { return s.SecretFile == "" && !s.certified() }
+// IsPlain reports whether connections between members are plain, and nobody proves anything.
+func (s Settings) IsPlain() bool { return s.SecretFile == "" && !s.usesCertificates() }

@@ -34,93 +34,93 @@ import (
 
 // Settings are what keys set. The zero Settings leave connections plain.
 type Settings struct {
-	SecretFile   string // file with the secrets that members share; "": none
-	SSL          bool   // members show certificates
-	Certificates Certificates
-	Unify        bool // plain connections are accepted too, and opened to members that know no others
+	SecretFile       string // file with the secrets that members share; "": none
+	ShowCertificates bool   // members show certificates
+	Certificates     Certificates
+	AcceptPlain      bool // plain connections are accepted too, and opened to members that know no others
 }
 
 // Config is what a Guard is built from.
 type Config struct {
 	Settings
-	Self   uint32
-	Hosts  map[uint32]string            // by member: the host in its configured server line; needed for certificates
-	Known  func(member uint32) []string // hosts of a member now, each of which counts; nil: it is not known; default: that in Hosts
-	Logger *slog.Logger                 // default: nothing is logged
-	Now    func() time.Time             // wall clock, for certificates; default: time.Now
+	MemberID        uint32
+	ConfiguredHosts map[uint32]string            // by member: the host in its configured server line; needed for certificates
+	CurrentHosts    func(member uint32) []string // hosts of a member now, each of which counts; nil: it is not known; default: that in Hosts
+	Logger          *slog.Logger                 // default: nothing is logged
+	Now             func() time.Time             // wall clock, for certificates; default: time.Now
 }
 
 // Guard makes connections private and proves members. A nil Guard leaves every connection plain. It
 // is safe for concurrent use.
 type Guard struct {
-	self          uint32
-	unify         bool
-	secrets       *Secrets       // nil: there are none
-	bySecret      *tls.Config    // of the dialed side; nil without secrets
-	keys          *keystore.Keys // nil: there are no certificates
-	byCertificate *tls.Config    // of the dialed side; nil without certificates
-	certificates  bool           // this member shows its certificate to those that it dials
-	anyHost       bool
-	hosts         func(member uint32) []string
-	log           *slog.Logger
-	again         chan struct{} // the files are to be read again now; one place
-	changed       chan struct{} // other keys are in use; one place
+	memberID        uint32
+	acceptPlain     bool
+	secrets         *Secrets       // nil: there are none
+	secretTLS       *tls.Config    // of the dialed side; nil without secrets
+	keys            *keystore.Keys // nil: there are no certificates
+	certificateTLS  *tls.Config    // of the dialed side; nil without certificates
+	showCertificate bool           // this member shows its certificate to those that it dials
+	anyHost         bool
+	hostsOf         func(member uint32) []string
+	logger          *slog.Logger
+	reloadRequests  chan struct{} // the files are to be read again now; one place
+	keysChanged     chan struct{} // other keys are in use; one place
 
-	mu   sync.Mutex
-	open map[*Conn]uint32 // the connections on which a member was proved, with the member
+	mu          sync.Mutex
+	provedConns map[*Conn]uint32 // the connections on which a member was proved, with the member
 }
 
 // New reads the files and returns the Guard, or nil if cfg leaves connections plain. It starts
 // nothing. It returns an error if a file that it needs cannot be used, or the own certificate is not
 // valid now or is for another host.
 func New(cfg Config) (*Guard, error) {
-	if cfg.Plain() {
+	if cfg.IsPlain() {
 		return nil, nil
 	}
-	if _, err := cfg.Missing(); err != nil {
+	if _, err := cfg.MissingStore(); err != nil {
 		return nil, err
 	}
 	g := &Guard{
-		self: cfg.Self, unify: cfg.Unify, certificates: cfg.SSL, anyHost: cfg.Certificates.AnyHost, hosts: cfg.Known, log: cfg.Logger,
-		again: make(chan struct{}, 1), changed: make(chan struct{}, 1), open: map[*Conn]uint32{},
+		memberID: cfg.MemberID, acceptPlain: cfg.AcceptPlain, showCertificate: cfg.ShowCertificates, anyHost: cfg.Certificates.AnyHost, hostsOf: cfg.CurrentHosts, logger: cfg.Logger,
+		reloadRequests: make(chan struct{}, 1), keysChanged: make(chan struct{}, 1), provedConns: map[*Conn]uint32{},
 	}
-	if g.log == nil {
-		g.log = slog.New(slog.DiscardHandler)
+	if g.logger == nil {
+		g.logger = slog.New(slog.DiscardHandler)
 	}
-	if g.hosts == nil {
-		g.hosts = cfg.configured
+	if g.hostsOf == nil {
+		g.hostsOf = cfg.configuredHosts
 	}
 	var err error
 	if cfg.SecretFile != "" {
-		if g.secrets, err = openSecrets(cfg.SecretFile, g.log); err != nil {
+		if g.secrets, err = openSecrets(cfg.SecretFile, g.logger); err != nil {
 			return nil, err
 		}
-		if g.bySecret, err = secretConfig(); err != nil {
+		if g.secretTLS, err = secretTLSConfig(); err != nil {
 			return nil, err
 		}
 	}
-	if cfg.certified() {
-		if g.keys, err = keystore.Open(cfg.keyOptions(func() { wake(g.changed) })); err != nil {
+	if cfg.usesCertificates() {
+		if g.keys, err = keystore.Open(cfg.keyOptions(func() { signalOnce(g.keysChanged) })); err != nil {
 			return nil, err
 		}
-		g.byCertificate = g.certificateConfig()
+		g.certificateTLS = g.certificateTLSConfig()
 		if g.anyHost {
-			g.log.Warn("ssl.quorum.hostnameVerification=false: any certificate of the authority may speak as any member")
+			g.logger.Warn("ssl.quorum.hostnameVerification=false: any certificate of the authority may speak as any member")
 		}
 	}
 	return g, nil
 }
 
-// configured returns the host in the configured server line of a member.
-func (cfg Config) configured(member uint32) []string {
-	if host, known := cfg.Hosts[member]; known {
+// configuredHosts returns the host in the configured server line of a member.
+func (cfg Config) configuredHosts(member uint32) []string {
+	if host, known := cfg.ConfiguredHosts[member]; known {
 		return []string{host}
 	}
 	return nil
 }
 
-// Ways returns how members prove themselves here: "secret", "certificates" or "secret and certificates".
-func (g *Guard) Ways() string {
+// ProofMethods returns how members prove themselves here: "secret", "certificates" or "secret and certificates".
+func (g *Guard) ProofMethods() string {
 	switch {
 	case g.keys == nil:
 		return "secret"
@@ -156,11 +156,11 @@ func (g *Guard) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-		case <-g.again:
+		case <-g.reloadRequests:
 			if g.keys != nil {
 				g.keys.ReloadAndLog()
 			}
-		case <-g.changed:
+		case <-g.keysChanged:
 			g.closeDisproved()
 			continue
 		}
@@ -173,98 +173,98 @@ func (g *Guard) Run(ctx context.Context) error {
 // Reload makes Run read the files again now. It does not wait.
 func (g *Guard) Reload() {
 	if g != nil {
-		wake(g.again)
+		signalOnce(g.reloadRequests)
 	}
 }
 
-// wake puts a token into a channel with one place. It does not wait.
-func wake(c chan<- struct{}) {
+// signalOnce puts a token into a channel with one place. It does not wait.
+func signalOnce(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Unifies reports whether plain connections are accepted, too. The Guard must not be nil.
-func (g *Guard) Unifies() bool { return g.unify }
+// AcceptsPlain reports whether plain connections are accepted, too. The Guard must not be nil.
+func (g *Guard) AcceptsPlain() bool { return g.acceptPlain }
 
-// Until returns when this member's own certificate expires, or the zero Time if it has none.
-func (g *Guard) Until() time.Time {
+// CertificateExpiry returns when this member's own certificate expires, or the zero Time if it has none.
+func (g *Guard) CertificateExpiry() time.Time {
 	if g == nil || g.keys == nil {
 		return time.Time{}
 	}
 	return g.keys.Certificate().Leaf.NotAfter
 }
 
-// ErrPlain is returned by Dialed if the other end has ended the connection without speaking TLS, and
+// ErrPeerIsPlain is returned by Dialed if the other end has ended the connection without speaking TLS, and
 // this member may speak plainly with it: the caller opens another connection for that.
-var ErrPlain = errors.New("the member does not speak TLS")
+var ErrPeerIsPlain = errors.New("the member does not speak TLS")
 
-// errClosed is what the dialer sees if the dialed side closes the connection without an alert of TLS.
-var errClosed = errors.New("TLS handshake: the member closed the connection; its log says why")
+// errHandshakeClosed is what the dialer sees if the dialed side closes the connection without an alert of TLS.
+var errHandshakeClosed = errors.New("TLS handshake: the member closed the connection; its log says why")
 
-// Dialed makes a connection private that this member has opened to member to, and proves both ends.
+// SecureDialed makes a connection private that this member has opened to member to, and proves both ends.
 // The caller has set a deadline, and closes conn if Dialed returns an error.
-func (g *Guard) Dialed(conn net.Conn, to uint32) (net.Conn, error) {
-	return g.DialedAt(conn, to, "")
+func (g *Guard) SecureDialed(conn net.Conn, to uint32) (net.Conn, error) {
+	return g.SecureDialedAt(conn, to, "")
 }
 
-// DialedAt does the same for a member that may not be known yet. Its certificate must be for host, whatever the hosts
+// SecureDialedAt does the same for a member that may not be known yet. Its certificate must be for host, whatever the hosts
 // of that member are. If host is "", it must be for one of those.
-func (g *Guard) DialedAt(conn net.Conn, to uint32, host string) (net.Conn, error) {
-	if g == nil || !g.certificates && g.secrets == nil {
+func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn, error) {
+	if g == nil || !g.showCertificate && g.secrets == nil {
 		return conn, nil
 	}
-	heard := &heard{Conn: conn}
-	t := tls.Client(heard, g.dialerConfig(to, host))
+	heard := &readRecorder{Conn: conn}
+	t := tls.Client(heard, g.dialerTLSConfig(to, host))
 	if err := t.Handshake(); err != nil {
-		if g.unify && !heard.anything && !isTimeout(err) {
-			return nil, fmt.Errorf("%w: %w", ErrPlain, err)
+		if g.acceptPlain && !heard.hasRead && !isTimeout(err) {
+			return nil, fmt.Errorf("%w: %w", ErrPeerIsPlain, err)
 		}
-		if endedByOther(err) {
-			return nil, fmt.Errorf("%w: %w", errClosed, err)
+		if isClosedByPeer(err) {
+			return nil, fmt.Errorf("%w: %w", errHandshakeClosed, err)
 		}
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	c := &Conn{Conn: t, raw: conn, guard: g}
+	c := &Conn{Conn: t, rawConn: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
-		c.shown, c.member = shown{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to
-		return c, g.keep(c, to)
+		c.shownCertificate, c.provedMember = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to
+		return c, g.trackProved(c, to)
 	}
-	return g.proveDialer(c, to)
+	return g.proveAsDialer(c, to)
 }
 
-// endedByOther reports whether an error says that the other end has closed the connection. A system that closes a socket
+// isClosedByPeer reports whether an error says that the other end has closed the connection. A system that closes a socket
 // with unread bytes resets the connection, and then a write may fail, too.
-func endedByOther(err error) bool {
+func isClosedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// Accepted makes a connection private that another member has opened, and has the member prove
+// SecureAccepted makes a connection private that another member has opened, and has the member prove
 // itself. The caller has set a deadline, and closes conn if Accepted returns an error, which is a
 // *Refusal if somebody tried to speak. begin is called when the first message of TLS is here and is one
 // of a member, before anything is computed for it. If it returns an error, the handshake ends, and
 // Accepted returns an error that wraps it. A plain connection does not call it.
-func (g *Guard) Accepted(conn net.Conn, begin func() error) (*Conn, error) {
+func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error) {
 	if g == nil {
-		return &Conn{Conn: conn, raw: conn}, nil
+		return &Conn{Conn: conn, rawConn: conn}, nil
 	}
-	begun := &begun{Conn: conn}
-	if _, err := conn.Read(begun.first[:]); err != nil {
+	begun := &peekedConn{Conn: conn}
+	if _, err := conn.Read(begun.firstByte[:]); err != nil {
 		return nil, fmt.Errorf("no TLS handshake: %w", err)
 	}
-	switch begun.first[0] {
+	switch begun.firstByte[0] {
 	case helloByte:
-		if !g.unify {
-			return nil, refuse(PlainHello, "a plain hello, but this member takes none: portUnification is not set")
+		if !g.acceptPlain {
+			return nil, reject(PlainHello, "a plain hello, but this member takes none: portUnification is not set")
 		}
-		return &Conn{Conn: begun, raw: conn}, nil
-	case HandshakeByte:
+		return &Conn{Conn: begun, rawConn: conn}, nil
+	case TLSHandshakeByte:
 	default:
-		return nil, refuse(Stranger, "not a Rollcall member: it does not speak TLS")
+		return nil, reject(UnknownProtocol, "not a Rollcall member: it does not speak TLS")
 	}
 	admitted := func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		cfg, err := g.dialedConfig(hello)
+		cfg, err := g.selectDialedTLSConfig(hello)
 		if err == nil {
 			err = begin()
 		}
@@ -272,18 +272,18 @@ func (g *Guard) Accepted(conn net.Conn, begin func() error) (*Conn, error) {
 	}
 	t := tls.Server(begun, &tls.Config{GetConfigForClient: admitted, MinVersion: tls.VersionTLS13})
 	if err := t.Handshake(); err != nil {
-		return nil, refuse(BadHandshake, "TLS handshake: %w", err)
+		return nil, reject(BadHandshake, "TLS handshake: %w", err)
 	}
-	c := &Conn{Conn: t, raw: conn, guard: g}
+	c := &Conn{Conn: t, rawConn: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
-		c.shown = shown{state.PeerCertificates, x509.ExtKeyUsageClientAuth, ""}
+		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageClientAuth, ""}
 		return c, nil // Speaks keeps it
 	}
-	return g.proveDialed(c)
+	return g.proveAsDialed(c)
 }
 
-// HandshakeByte is the first byte of every TLS connection.
-const HandshakeByte = 0x16
+// TLSHandshakeByte is the first byte of every TLS connection.
+const TLSHandshakeByte = 0x16
 
 // helloByte is the first byte of a plain hello.
 const helloByte = 'R'

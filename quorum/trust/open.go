@@ -6,49 +6,49 @@ import (
 	"maps"
 )
 
-// shown is the certificate that the other end of a connection has shown.
-type shown struct {
-	chain []*x509.Certificate // nil: it has shown none
-	usage x509.ExtKeyUsage    // what it must be meant for
-	host  string              // what it must be for; "": one of the hosts of the member
+// shownCertificate is the certificate that the other end of a connection has shown.
+type shownCertificate struct {
+	certificateChain []*x509.Certificate // nil: it has shown none
+	usage            x509.ExtKeyUsage    // what it must be meant for
+	host             string              // what it must be for; "": one of the hosts of the member
 }
 
-// stands returns nil if what the other end of c has proved as member counts now.
-func (g *Guard) stands(c *Conn, member uint32) error {
+// checkProof returns nil if what the other end of c has proved as member counts now.
+func (g *Guard) checkProof(c *Conn, member uint32) error {
 	switch {
-	case c.shown.chain != nil:
-		return g.verify(c.shown, member)
-	case !g.secrets.has(c.secret):
+	case c.shownCertificate.certificateChain != nil:
+		return g.verifyCertificate(c.shownCertificate, member)
+	case !g.secrets.contains(c.provedSecret):
 		return errors.New("its secret was removed from the file")
 	}
 	return nil
 }
 
-// keep records a connection on which member was proved, so that it is closed when that no longer
+// trackProved records a connection on which member was proved, so that it is closed when that no longer
 // counts. It returns an error if it does not count any more. The connection is recorded before that is
 // checked: if the files change meanwhile, either this check or closeDisproved sees it.
-func (g *Guard) keep(c *Conn, member uint32) error {
+func (g *Guard) trackProved(c *Conn, member uint32) error {
 	g.mu.Lock()
-	g.open[c] = member
+	g.provedConns[c] = member
 	g.mu.Unlock()
-	err := g.stands(c, member)
+	err := g.checkProof(c, member)
 	if err != nil {
-		g.forget(c)
+		g.untrack(c)
 	}
 	return err
 }
 
-func (g *Guard) forget(c *Conn) {
+func (g *Guard) untrack(c *Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.open, c)
+	delete(g.provedConns, c)
 }
 
 // closeDisproved closes the connections that would be refused if they were opened now. Certificates
 // are checked without the lock, each in a fraction of a millisecond.
 func (g *Guard) closeDisproved() {
 	g.mu.Lock()
-	open := maps.Clone(g.open)
+	open := maps.Clone(g.provedConns)
 	g.mu.Unlock()
 	type end struct {
 		connections int
@@ -56,13 +56,13 @@ func (g *Guard) closeDisproved() {
 	}
 	ended := map[uint32]end{}
 	for c, member := range open {
-		if err := g.stands(c, member); err != nil {
-			g.forget(c)
-			_ = c.raw.Close() // its user sees the error, and closes c
+		if err := g.checkProof(c, member); err != nil {
+			g.untrack(c)
+			_ = c.rawConn.Close() // its user sees the error, and closes c
 			ended[member] = end{ended[member].connections + 1, err}
 		}
 	}
 	for member, e := range ended {
-		g.log.Info("connections of a member closed: what it has proved on them no longer counts", "peer", member, "connections", e.connections, "err", e.err)
+		g.logger.Info("connections of a member closed: what it has proved on them no longer counts", "peer", member, "connections", e.connections, "err", e.err)
 	}
 }

@@ -63,8 +63,8 @@ func runWorld(t *testing.T, try func(w *world)) {
 		w.two = certified(t, 2, files(t, w.authority, hosts[2], w.twoUntil), "", nil)
 		w.three = certified(t, 3, files(t, w.authority, hosts[3], soon()), "", nil)
 		c := files(t, w.authority, hosts[1], soon())
-		c.CRL, c.CRLs = true, filepath.Join(t.TempDir(), "lists.pem")
-		w.own, w.lists, w.trusted = c.Key.Location, c.CRLs, c.Trust.Location
+		c.CheckRevocation, c.RevocationFile = true, filepath.Join(t.TempDir(), "lists.pem")
+		w.own, w.lists, w.trusted = c.KeyStore.Location, c.RevocationFile, c.TrustStore.Location
 		w.put(w.lists, list(t, w.authority, w.twoUntil.Add(-time.Hour)))
 		w.one = certified(t, 1, c, "", func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(&w.logs, nil)) })
 		go func() { _ = w.one.Run(t.Context()) }()
@@ -85,7 +85,7 @@ func (w *world) connect(g *Guard, member uint32) (from, to net.Conn) {
 	if in.err != nil || out.err != nil {
 		w.t.Fatal(in.err, out.err)
 	}
-	if err := in.conn.(*Conn).Speaks(member); err != nil {
+	if err := in.conn.(*Conn).MaySpeakAs(member); err != nil {
 		w.t.Fatal(err)
 	}
 	return in.conn, out.conn
@@ -127,8 +127,8 @@ func TestRevoked(t *testing.T) {
 		for _, c := range []net.Conn{w.from2, w.to2, w.from3, w.to3} {
 			_ = c.Close()
 		}
-		if len(w.one.open) != 0 {
-			t.Errorf("%d connections are kept after Close", len(w.one.open))
+		if len(w.one.provedConns) != 0 {
+			t.Errorf("%d connections are kept after Close", len(w.one.provedConns))
 		}
 	})
 }
@@ -191,17 +191,17 @@ func TestRevokedBeforeHello(t *testing.T) {
 		if in.err != nil {
 			t.Fatal(in.err)
 		}
-		dialed, kept := w.to2.(*Conn), len(w.one.open)
-		w.one.forget(dialed) // as if it were opened now
+		dialed, kept := w.to2.(*Conn), len(w.one.provedConns)
+		w.one.untrack(dialed) // as if it were opened now
 		w.put(w.lists, list(t, w.authority, w.twoUntil, w.two))
 		time.Sleep(watchInterval + time.Second)
 		synctest.Wait()
-		wantRefusal(t, in.conn.(*Conn).Speaks(2), OtherMember, "was revoked at")
-		wantRefusal(t, in.conn.(*Conn).Speaks(2), OtherMember, "was revoked at") // the first has proved nothing
-		if err := w.one.keep(dialed, 2); err == nil || !strings.Contains(err.Error(), "was revoked at") {
+		wantRefusal(t, in.conn.(*Conn).MaySpeakAs(2), OtherMember, "was revoked at")
+		wantRefusal(t, in.conn.(*Conn).MaySpeakAs(2), OtherMember, "was revoked at") // the first has proved nothing
+		if err := w.one.trackProved(dialed, 2); err == nil || !strings.Contains(err.Error(), "was revoked at") {
 			t.Errorf("a connection to member 2 is kept: %v", err)
 		}
-		if got := len(w.one.open); got != kept-2 {
+		if got := len(w.one.provedConns); got != kept-2 {
 			t.Errorf("%d connections are kept, want the %d with member 3", got, kept-2)
 		}
 	})
@@ -217,9 +217,9 @@ func TestSpeaksAsOne(t *testing.T) {
 			t.Fatal(in.err)
 		}
 		c := in.conn.(*Conn)
-		if err := c.Speaks(3); err != nil {
+		if err := c.MaySpeakAs(3); err != nil {
 			t.Fatal(err)
 		}
-		wantRefusal(t, c.Speaks(2), OtherMember, "member 3 has proved itself, but it says that it is member 2")
+		wantRefusal(t, c.MaySpeakAs(2), OtherMember, "member 3 has proved itself, but it says that it is member 2")
 	})
 }

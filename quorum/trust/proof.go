@@ -31,9 +31,9 @@ const (
 	proofLabel     = "rollcall proof of a member, 1"
 	keyingLabel    = "EXPORTER-rollcall-member-proof-1"
 
-	nonceSize  = 32
-	proofSize  = sha256.Size
-	dialerSize = 4 + 4 + nonceSize + maxSecrets*proofSize
+	nonceSize         = 32
+	proofSize         = sha256.Size
+	dialerMessageSize = 4 + 4 + nonceSize + maxSecrets*proofSize
 )
 
 // role is which end of the connection a proof is of.
@@ -49,38 +49,38 @@ type (
 	proof [proofSize]byte
 )
 
-// exchange is what both ends know of one connection, except for the secret.
-type exchange struct {
-	from, to       uint32
-	dialed, dialer nonce
-	keying         []byte
+// proofExchange is what both ends know of one connection, except for the secret.
+type proofExchange struct {
+	from, to                 uint32
+	dialedNonce, dialerNonce nonce
+	keyingMaterial           []byte
 }
 
-// prove returns the proof of one end.
-func (e *exchange) prove(s secret, by role) (p proof) {
-	key := s.key()
+// computeProof returns the proof of one end.
+func (e *proofExchange) computeProof(s secret, by role) (p proof) {
+	key := s.proofKey()
 	h := hmac.New(sha256.New, key[:])
 	b := append(make([]byte, 0, 256), proofLabel...)
 	b = append(b, by...)
 	b = binary.BigEndian.AppendUint32(b, e.from)
 	b = binary.BigEndian.AppendUint32(b, e.to)
-	b = append(b, e.dialed[:]...)
-	b = append(b, e.dialer[:]...)
-	b = append(b, e.keying...)
+	b = append(b, e.dialedNonce[:]...)
+	b = append(b, e.dialerNonce[:]...)
+	b = append(b, e.keyingMaterial...)
 	h.Write(b)
 	h.Sum(p[:0])
 	return p
 }
 
 // dialerMessage returns what the dialer sends.
-func (e *exchange) dialerMessage(secrets []secret) []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, dialerSize), e.from)
+func (e *proofExchange) dialerMessage(secrets []secret) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, dialerMessageSize), e.from)
 	b = binary.BigEndian.AppendUint32(b, e.to)
-	b = append(b, e.dialer[:]...)
+	b = append(b, e.dialerNonce[:]...)
 	for i := range maxSecrets {
 		var p proof
 		if i < len(secrets) {
-			p = e.prove(secrets[i], roleDialer)
+			p = e.computeProof(secrets[i], roleDialer)
 		} else {
 			_, _ = rand.Read(p[:]) // it never fails
 		}
@@ -89,13 +89,13 @@ func (e *exchange) dialerMessage(secrets []secret) []byte {
 	return b
 }
 
-// readDialer reads what the dialer has sent, and returns the secret that it has proved. If it has
+// readDialerMessage reads what the dialer has sent, and returns the secret that it has proved. If it has
 // proved none, the secret is "".
-func (e *exchange) readDialer(msg *[dialerSize]byte, secrets []secret) (proved secret) {
+func (e *proofExchange) readDialerMessage(msg *[dialerMessageSize]byte, secrets []secret) (proved secret) {
 	e.from, e.to = binary.BigEndian.Uint32(msg[:]), binary.BigEndian.Uint32(msg[4:])
-	e.dialer = nonce(msg[8:])
+	e.dialerNonce = nonce(msg[8:])
 	for _, s := range secrets {
-		want := e.prove(s, roleDialer)
+		want := e.computeProof(s, roleDialer)
 		for i := range maxSecrets {
 			at := 8 + nonceSize + i*proofSize
 			if hmac.Equal(want[:], msg[at:at+proofSize]) {
@@ -106,84 +106,84 @@ func (e *exchange) readDialer(msg *[dialerSize]byte, secrets []secret) (proved s
 	return proved
 }
 
-// confirmed returns the secret that the dialed side has proved, or "".
-func (e *exchange) confirmed(answer *proof, secrets []secret) (proved secret) {
+// confirmedSecret returns the secret that the dialed side has proved, or "".
+func (e *proofExchange) confirmedSecret(answer *proof, secrets []secret) (proved secret) {
 	for _, s := range secrets {
-		if want := e.prove(s, roleDialed); hmac.Equal(want[:], answer[:]) {
+		if want := e.computeProof(s, roleDialed); hmac.Equal(want[:], answer[:]) {
 			proved = s
 		}
 	}
 	return proved
 }
 
-// begin reads the keying of a new TLS connection.
-func (c *Conn) begin() (e exchange, err error) {
+// newExchange reads the keying of a new TLS connection.
+func (c *Conn) newExchange() (e proofExchange, err error) {
 	state := c.Conn.(*tls.Conn).ConnectionState()
-	e.keying, err = state.ExportKeyingMaterial(keyingLabel, nil, 32)
+	e.keyingMaterial, err = state.ExportKeyingMaterial(keyingLabel, nil, 32)
 	return e, err
 }
 
-// errNotAccepted is what the dialer sees if the dialed side does not answer its proof.
-var errNotAccepted = errors.New("the member does not accept this member's proof; if it logs that the proof is wrong, their ensembleSecretFile have no secret in common")
+// errProofRejected is what the dialer sees if the dialed side does not answer its proof.
+var errProofRejected = errors.New("the member does not accept this member's proof; if it logs that the proof is wrong, their ensembleSecretFile have no secret in common")
 
-// proveDialer proves this member to member to, and checks the proof of that.
-func (g *Guard) proveDialer(c *Conn, to uint32) (*Conn, error) {
-	e, err := c.begin()
+// proveAsDialer proves this member to member to, and checks the proof of that.
+func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
+	e, err := c.newExchange()
 	if err != nil {
 		return nil, err
 	}
-	e.from, e.to = g.self, to
-	if _, err := io.ReadFull(c, e.dialed[:]); err != nil {
+	e.from, e.to = g.memberID, to
+	if _, err := io.ReadFull(c, e.dialedNonce[:]); err != nil {
 		return nil, fmt.Errorf("no nonce: %w", err)
 	}
-	_, _ = rand.Read(e.dialer[:]) // it never fails
-	secrets := g.secrets.now()
+	_, _ = rand.Read(e.dialerNonce[:]) // it never fails
+	secrets := g.secrets.present()
 	if _, err := c.Write(e.dialerMessage(secrets)); err != nil {
 		return nil, fmt.Errorf("send proof: %w", err)
 	}
 	var answer proof
 	switch _, err := io.ReadFull(c, answer[:]); {
 	case errors.Is(err, io.EOF):
-		return nil, errNotAccepted
+		return nil, errProofRejected
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNotAccepted, err)
+		return nil, fmt.Errorf("%w: %w", errProofRejected, err)
 	}
-	if c.secret = e.confirmed(&answer, secrets); c.secret == "" {
+	if c.provedSecret = e.confirmedSecret(&answer, secrets); c.provedSecret == "" {
 		return nil, errors.New("what answers does not have the ensemble's secret")
 	}
-	c.member = to
-	return c, g.keep(c, to)
+	c.provedMember = to
+	return c, g.trackProved(c, to)
 }
 
-// proveDialed checks the proof of the dialer, and then proves this member.
-func (g *Guard) proveDialed(c *Conn) (*Conn, error) {
-	e, err := c.begin()
+// proveAsDialed checks the proof of the dialer, and then proves this member.
+func (g *Guard) proveAsDialed(c *Conn) (*Conn, error) {
+	e, err := c.newExchange()
 	if err != nil {
-		return nil, &Refusal{BadHandshake, err}
+		return nil, &Rejection{BadHandshake, err}
 	}
-	_, _ = rand.Read(e.dialed[:]) // it never fails
-	if _, err := c.Write(e.dialed[:]); err != nil {
+	_, _ = rand.Read(e.dialedNonce[:]) // it never fails
+	if _, err := c.Write(e.dialedNonce[:]); err != nil {
 		return nil, fmt.Errorf("send nonce: %w", err)
 	}
-	var msg [dialerSize]byte
+	var msg [dialerMessageSize]byte
 	if n, err := io.ReadFull(c, msg[:]); err != nil {
-		return nil, refuse(NoProof, "proof cut short after %d bytes of %d: %w", n, dialerSize, err)
+		return nil, reject(NoProof, "proof cut short after %d bytes of %d: %w", n, dialerMessageSize, err)
 	}
-	switch c.secret = e.readDialer(&msg, g.secrets.now()); {
-	case c.secret == "":
-		return nil, refuse(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s", e.from, g.secrets.path)
-	case e.to != g.self:
-		return nil, refuse(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.self)
-	case e.from == g.self:
-		return nil, refuse(OtherMember, "another process with the secret says it is member %d, which is this one", e.from)
+	switch c.provedSecret = e.readDialerMessage(&msg, g.secrets.present()); {
+	case c.provedSecret == "":
+		return nil, reject(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s", e.from, g.secrets.path)
+	case e.to != g.memberID:
+		return nil, reject(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
+	case e.from == g.memberID:
+		return nil, reject(OtherMember, "another process with the secret says it is member %d, which is this one", e.from)
 	}
-	c.member = e.from
-	if err := g.keep(c, c.member); err != nil {
-		return nil, &Refusal{NoProof, err}
+	c.provedMember = e.from
+	if err := g.trackProved(c, c.provedMember); err != nil {
+		return nil, &Rejection{NoProof, err}
 	}
-	answer := e.prove(c.secret, roleDialed)
+	answer := e.computeProof(c.provedSecret, roleDialed)
 	if _, err := c.Write(answer[:]); err != nil {
-		g.forget(c)
+		g.untrack(c)
 		return nil, fmt.Errorf("send proof: %w", err)
 	}
 	return c, nil

@@ -32,7 +32,7 @@ func newGuard(t *testing.T, self uint32, unify bool, secrets ...string) *Guard {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
 	write(t, path, secrets...)
-	g, err := New(Config{Settings: Settings{SecretFile: path, Unify: unify}, Self: self})
+	g, err := New(Config{Settings: Settings{SecretFile: path, AcceptPlain: unify}, MemberID: self})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func accepts(g *Guard, conn net.Conn) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
 		_ = conn.SetDeadline(time.Now().Add(limit))
-		c, err := g.Accepted(conn, admits)
+		c, err := g.SecureAccepted(conn, admits)
 		if err != nil {
 			_ = conn.Close()
 			done <- outcome{nil, err}
@@ -77,7 +77,7 @@ func dials(g *Guard, conn net.Conn, to uint32) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
 		_ = conn.SetDeadline(time.Now().Add(limit))
-		c, err := g.Dialed(conn, to)
+		c, err := g.SecureDialed(conn, to)
 		if err != nil {
 			_ = conn.Close()
 		}
@@ -96,7 +96,7 @@ func meet(dialer, dialed *Guard) (out, in outcome) {
 // wantRefusal fails the test unless an error is a refusal for a reason, and says say.
 func wantRefusal(t *testing.T, err error, why Reason, say string) {
 	t.Helper()
-	r, ok := errors.AsType[*Refusal](err)
+	r, ok := errors.AsType[*Rejection](err)
 	if !ok || r.Reason != why || !strings.Contains(err.Error(), say) {
 		t.Errorf("refused with %v (%T), want reason %d and %q", err, err, why, say)
 	}
@@ -143,10 +143,10 @@ func TestSecrets(t *testing.T) {
 				speak(t, out.conn, in.conn)
 				speak(t, in.conn, out.conn)
 				c := in.conn.(*Conn)
-				if c.Speaks(2) != nil {
-					t.Errorf("Speaks(2): %v", c.Speaks(2))
+				if c.MaySpeakAs(2) != nil {
+					t.Errorf("Speaks(2): %v", c.MaySpeakAs(2))
 				}
-				wantRefusal(t, c.Speaks(3), OtherMember, "member 2 has proved itself, but it says that it is member 3")
+				wantRefusal(t, c.MaySpeakAs(3), OtherMember, "member 2 has proved itself, but it says that it is member 3")
 				_ = out.conn.Close()
 				if _, err := in.conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 					t.Errorf("after Close: %v, want EOF", err)
@@ -173,7 +173,7 @@ func TestReload(t *testing.T) {
 		var logs bytes.Buffer
 		path := filepath.Join(t.TempDir(), "secret")
 		write(t, path, old, fresh)
-		g, err := New(Config{Settings: Settings{SecretFile: path}, Self: 1, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+		g, err := New(Config{Settings: Settings{SecretFile: path}, MemberID: 1, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,8 +214,8 @@ func TestReload(t *testing.T) {
 		for _, c := range []net.Conn{withOld.conn, withFresh.conn, dialed.conn} {
 			_ = c.Close()
 		}
-		if len(g.open) != 0 {
-			t.Errorf("%d connections are kept after Close", len(g.open))
+		if len(g.provedConns) != 0 {
+			t.Errorf("%d connections are kept after Close", len(g.provedConns))
 		}
 	})
 }
@@ -227,13 +227,13 @@ func TestReloadOfHalfAFile(t *testing.T) {
 		go func() { _ = g.Run(t.Context()) }()
 		_, in := meet(newGuard(t, 2, false, old), g)
 		time.Sleep(watchInterval - time.Millisecond)
-		write(t, g.secrets.path, old[:minSecret])
-		time.Sleep(settleTime / 2)
+		write(t, g.secrets.path, old[:minSecretLength])
+		time.Sleep(rereadDelay / 2)
 		write(t, g.secrets.path, old, fresh)
-		time.Sleep(settleTime)
+		time.Sleep(rereadDelay)
 		synctest.Wait()
-		if !isOpen(in.conn) || !g.secrets.has(fresh) || !g.secrets.has(old) {
-			t.Errorf("open %t, and the secrets are the new ones: %t", isOpen(in.conn), g.secrets.has(fresh))
+		if !isOpen(in.conn) || !g.secrets.contains(fresh) || !g.secrets.contains(old) {
+			t.Errorf("open %t, and the secrets are the new ones: %t", isOpen(in.conn), g.secrets.contains(fresh))
 		}
 	})
 }
@@ -270,7 +270,7 @@ func TestStrangers(t *testing.T) {
 			return <-in
 		}
 		wantRefusal(t, plain("ROLLCALL\x00\x01").err, PlainHello, "portUnification")
-		wantRefusal(t, plain("GET / HTTP/1.1\r\n\r\n").err, Stranger, "does not speak TLS")
+		wantRefusal(t, plain("GET / HTTP/1.1\r\n\r\n").err, UnknownProtocol, "does not speak TLS")
 
 		for _, cfg := range []*tls.Config{{MaxVersion: tls.VersionTLS12, NextProtos: []string{secretProtocol}}, {NextProtos: []string{"h2"}}} {
 			_, in, err := tlsTo(t, g, cfg)
@@ -285,9 +285,9 @@ func TestStrangers(t *testing.T) {
 		// nobody gets more than a nonce and the end
 		for name, send := range map[string][]byte{
 			"silent":    nil,
-			"truncated": make([]byte, dialerSize-1),
-			"garbage":   make([]byte, dialerSize),
-			"oversized": make([]byte, 100*dialerSize),
+			"truncated": make([]byte, dialerMessageSize-1),
+			"garbage":   make([]byte, dialerMessageSize),
+			"oversized": make([]byte, 100*dialerMessageSize),
 		} {
 			c, in, err := tlsTo(t, g, proofTLS())
 			if err != nil {
@@ -305,8 +305,8 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("%s: took %v", name, took)
 			}
 		}
-		if len(g.open) != 0 {
-			t.Errorf("%d connections are kept", len(g.open))
+		if len(g.provedConns) != 0 {
+			t.Errorf("%d connections are kept", len(g.provedConns))
 		}
 	})
 }
@@ -317,7 +317,7 @@ func TestHandshakeMayNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full, asked := errors.New("no place"), 0
 		accept := func(g *Guard, conn net.Conn) error {
-			_, err := g.Accepted(conn, func() error { asked++; return full })
+			_, err := g.SecureAccepted(conn, func() error { asked++; return full })
 			if err != nil {
 				_ = conn.Close()
 			}
@@ -372,13 +372,13 @@ func capture(t *testing.T, g *Guard, n nonce, answer func(msg []byte) []byte) ([
 	t.Helper()
 	a, b := net.Pipe()
 	out := dials(g, a, 1)
-	cfg, err := secretConfig()
+	cfg, err := secretTLSConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = b.SetDeadline(time.Now().Add(limit))
 	c := tls.Server(b, cfg)
-	msg := make([]byte, dialerSize)
+	msg := make([]byte, dialerMessageSize)
 	if _, err = c.Write(n[:]); err == nil {
 		_, err = io.ReadFull(c, msg)
 	}
@@ -408,8 +408,8 @@ func TestFalseMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGuard(t, 2, false, old, fresh)
-				if _, out := capture(t, g, nonce{}, answer); out.err == nil || len(g.open) != 0 {
-					t.Errorf("the dialer takes it for member 1; %d connections kept", len(g.open))
+				if _, out := capture(t, g, nonce{}, answer); out.err == nil || len(g.provedConns) != 0 {
+					t.Errorf("the dialer takes it for member 1; %d connections kept", len(g.provedConns))
 				}
 			})
 		})
@@ -439,7 +439,7 @@ func TestRelay(t *testing.T) {
 		a, toDialer := net.Pipe()
 		toDialed, b := net.Pipe()
 		in, out := accepts(newGuard(t, 1, false, old), b), dials(newGuard(t, 2, false, old), a, 1)
-		cfg, err := secretConfig()
+		cfg, err := secretTLSConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -488,7 +488,7 @@ func TestNoNonce(t *testing.T) {
 		g := newGuard(t, 2, false, old)
 		a, b := net.Pipe()
 		out := dials(g, a, 1)
-		cfg, err := secretConfig()
+		cfg, err := secretTLSConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -496,8 +496,8 @@ func TestNoNonce(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = b.Close()
-		if got := <-out; got.err == nil || !strings.HasPrefix(got.err.Error(), "no nonce: ") || len(g.open) != 0 {
-			t.Errorf("dialer: %v, %d connections kept", got.err, len(g.open))
+		if got := <-out; got.err == nil || !strings.HasPrefix(got.err.Error(), "no nonce: ") || len(g.provedConns) != 0 {
+			t.Errorf("dialer: %v, %d connections kept", got.err, len(g.provedConns))
 		}
 	})
 }
@@ -511,51 +511,51 @@ func TestDialerGoesBeforeTheReply(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn := &Conn{Conn: c}
-		e, err := conn.begin()
+		e, err := conn.newExchange()
 		if err != nil {
 			t.Fatal(err)
 		}
 		e.from, e.to = 2, 1
-		if _, err := io.ReadFull(c, e.dialed[:]); err != nil {
+		if _, err := io.ReadFull(c, e.dialedNonce[:]); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Write(e.dialerMessage([]secret{old})); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // the reply waits for a reader
-		if len(g.open) != 1 {
-			t.Errorf("%d connections are kept before the reply, want 1", len(g.open))
+		if len(g.provedConns) != 1 {
+			t.Errorf("%d connections are kept before the reply, want 1", len(g.provedConns))
 		}
 		_ = c.NetConn().Close()
 		if err := (<-in).err; err == nil || !strings.HasPrefix(err.Error(), "send proof: ") {
 			t.Errorf("dialed: %v", err)
 		}
-		if len(g.open) != 0 {
-			t.Errorf("%d connections are kept", len(g.open))
+		if len(g.provedConns) != 0 {
+			t.Errorf("%d connections are kept", len(g.provedConns))
 		}
 	})
 }
 
 // A proof depends on everything that both ends know of their connection, on the secret and on whose proof it is.
 func TestProofDependsOnEverything(t *testing.T) {
-	e := exchange{from: 1, to: 2, dialed: nonce{3}, dialer: nonce{4}, keying: []byte("keying")}
-	first := e.prove(old, roleDialer)
+	e := proofExchange{from: 1, to: 2, dialedNonce: nonce{3}, dialerNonce: nonce{4}, keyingMaterial: []byte("keying")}
+	first := e.computeProof(old, roleDialer)
 	for name, other := range map[string]proof{
-		"the secret":        e.prove(old+"x", roleDialer),
-		"the role":          e.prove(old, roleDialed),
-		"the dialer":        (&exchange{9, e.to, e.dialed, e.dialer, e.keying}).prove(old, roleDialer),
-		"the dialed":        (&exchange{e.from, 9, e.dialed, e.dialer, e.keying}).prove(old, roleDialer),
-		"the dialed nonce":  (&exchange{e.from, e.to, nonce{9}, e.dialer, e.keying}).prove(old, roleDialer),
-		"the dialer's":      (&exchange{e.from, e.to, e.dialed, nonce{9}, e.keying}).prove(old, roleDialer),
-		"the keying":        (&exchange{e.from, e.to, e.dialed, e.dialer, []byte("other")}).prove(old, roleDialer),
-		"members, swapped":  (&exchange{e.to, e.from, e.dialed, e.dialer, e.keying}).prove(old, roleDialer),
-		"nonces, exchanged": (&exchange{e.from, e.to, e.dialer, e.dialed, e.keying}).prove(old, roleDialer),
+		"the secret":        e.computeProof(old+"x", roleDialer),
+		"the role":          e.computeProof(old, roleDialed),
+		"the dialer":        (&proofExchange{9, e.to, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
+		"the dialed":        (&proofExchange{e.from, 9, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
+		"the dialed nonce":  (&proofExchange{e.from, e.to, nonce{9}, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
+		"the dialer's":      (&proofExchange{e.from, e.to, e.dialedNonce, nonce{9}, e.keyingMaterial}).computeProof(old, roleDialer),
+		"the keying":        (&proofExchange{e.from, e.to, e.dialedNonce, e.dialerNonce, []byte("other")}).computeProof(old, roleDialer),
+		"members, swapped":  (&proofExchange{e.to, e.from, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
+		"nonces, exchanged": (&proofExchange{e.from, e.to, e.dialerNonce, e.dialedNonce, e.keyingMaterial}).computeProof(old, roleDialer),
 	} {
 		if other == first {
 			t.Errorf("the proof is the same with another of these: %s", name)
 		}
 	}
-	if e.prove(old, roleDialer) != first {
+	if e.computeProof(old, roleDialer) != first {
 		t.Error("the same connection has two proofs")
 	}
 }
@@ -563,17 +563,17 @@ func TestProofDependsOnEverything(t *testing.T) {
 // A proof that a process has collected at a member's address is not one with the secret itself: to try out a secret, the process
 // must derive its key, which is slow.
 func TestProofIsSlowToGuess(t *testing.T) {
-	e := &exchange{from: 1, to: 2, keying: []byte("keying")}
-	got := e.prove(old, roleDialer)
+	e := &proofExchange{from: 1, to: 2, keyingMaterial: []byte("keying")}
+	got := e.computeProof(old, roleDialer)
 	fast := hmac.New(sha256.New, []byte(old))
-	for _, part := range [][]byte{[]byte(proofLabel), []byte(roleDialer), {0, 0, 0, 1, 0, 0, 0, 2}, e.dialed[:], e.dialer[:], e.keying} {
+	for _, part := range [][]byte{[]byte(proofLabel), []byte(roleDialer), {0, 0, 0, 1, 0, 0, 0, 2}, e.dialedNonce[:], e.dialerNonce[:], e.keyingMaterial} {
 		fast.Write(part)
 	}
 	if bytes.Equal(fast.Sum(nil), got[:]) {
 		t.Error("the proof is one with the secret itself")
 	}
 	begun := time.Now()
-	secret("a secret that nobody has used").key()
+	secret("a secret that nobody has used").proofKey()
 	if took := time.Since(begun); took < 5*time.Millisecond {
 		t.Errorf("the key of a secret took %v", took)
 	}
@@ -608,7 +608,7 @@ func TestUnify(t *testing.T) {
 			t.Fatal(got.err)
 		}
 		hello := make([]byte, 8)
-		if _, err := io.ReadFull(got.conn, hello); err != nil || string(hello) != "ROLLCALL" || got.conn.(*Conn).Speaks(7) != nil {
+		if _, err := io.ReadFull(got.conn, hello); err != nil || string(hello) != "ROLLCALL" || got.conn.(*Conn).MaySpeakAs(7) != nil {
 			t.Errorf("read %q, %v", hello, err)
 		}
 		for _, unify := range []bool{true, false} {
@@ -616,17 +616,17 @@ func TestUnify(t *testing.T) {
 			out := dials(newGuard(t, 2, unify, old), a, 1)
 			_, _ = io.ReadFull(b, hello)
 			_ = b.Close() // as a plain member does
-			if err := (<-out).err; err == nil || errors.Is(err, ErrPlain) != unify {
+			if err := (<-out).err; err == nil || errors.Is(err, ErrPeerIsPlain) != unify {
 				t.Errorf("unify %t: %v", unify, err)
 			}
 			a, b = net.Pipe()
 			out = dials(newGuard(t, 2, unify, old), a, 1)
 			go func() { _, _ = io.Copy(io.Discard, b) }() // it hangs: that says nothing about what it speaks
-			if err := (<-out).err; err == nil || errors.Is(err, ErrPlain) {
+			if err := (<-out).err; err == nil || errors.Is(err, ErrPeerIsPlain) {
 				t.Errorf("unify %t, silence: %v", unify, err)
 			}
 			met, _ := meet(newGuard(t, 2, unify, old), newGuard(t, 1, false, other))
-			if met.err == nil || errors.Is(met.err, ErrPlain) {
+			if met.err == nil || errors.Is(met.err, ErrPeerIsPlain) {
 				t.Errorf("unify %t, another secret: %v", unify, met.err)
 			}
 		}
@@ -635,15 +635,15 @@ func TestUnify(t *testing.T) {
 
 // Without a guard connections stay as they are.
 func TestNoGuard(t *testing.T) {
-	g, err := New(Config{Self: 1})
+	g, err := New(Config{MemberID: 1})
 	if g != nil || err != nil {
 		t.Fatal(g, err)
 	}
 	a, b := net.Pipe()
-	if c, err := g.Dialed(a, 2); c != a || err != nil {
+	if c, err := g.SecureDialed(a, 2); c != a || err != nil {
 		t.Error(c, err)
 	}
-	if c, err := g.Accepted(b, admits); err != nil || c.Conn != b || c.Speaks(5) != nil {
+	if c, err := g.SecureAccepted(b, admits); err != nil || c.Conn != b || c.MaySpeakAs(5) != nil {
 		t.Error(c, err)
 	}
 	g.Reload()
@@ -655,20 +655,20 @@ func TestNoGuard(t *testing.T) {
 // Whatever a dialer sends in place of its proof, nobody is proved but with the secret.
 func FuzzProof(f *testing.F) {
 	secrets := []secret{old, fresh}
-	e := exchange{from: 2, to: 1, keying: make([]byte, 32)}
+	e := proofExchange{from: 2, to: 1, keyingMaterial: make([]byte, 32)}
 	f.Add(e.dialerMessage(secrets))
 	f.Add(e.dialerMessage([]secret{other}))
-	f.Add(make([]byte, dialerSize))
+	f.Add(make([]byte, dialerMessageSize))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		if len(sent) != dialerSize {
+		if len(sent) != dialerMessageSize {
 			return
 		}
-		got := exchange{keying: e.keying}
-		s := got.readDialer((*[dialerSize]byte)(sent), secrets)
+		got := proofExchange{keyingMaterial: e.keyingMaterial}
+		s := got.readDialerMessage((*[dialerMessageSize]byte)(sent), secrets)
 		if s == "" {
 			return
 		}
-		p := got.prove(s, roleDialer)
+		p := got.computeProof(s, roleDialer)
 		if !bytes.Contains(sent[8+nonceSize:], p[:]) {
 			t.Fatalf("proved with %x", sent)
 		}

@@ -7,25 +7,25 @@ type Reason int
 
 // The reasons. The other end learns none of them.
 const (
-	Stranger     Reason = iota // it speaks neither TLS nor a hello
-	PlainHello                 // a plain hello, where none is taken
-	BadHandshake               // TLS failed
-	NoProof                    // the proof of the secret is wrong or missing
-	OtherMember                // the proof is right, but names the wrong member
-	Reasons                    // number of reasons
+	UnknownProtocol Reason = iota // it speaks neither TLS nor a hello
+	PlainHello                    // a plain hello, where none is taken
+	BadHandshake                  // TLS failed
+	NoProof                       // the proof of the secret is wrong or missing
+	OtherMember                   // the proof is right, but names the wrong member
+	ReasonCount                   // number of reasons
 )
 
-// Refusal is why the other end of a connection was refused.
-type Refusal struct {
+// Rejection is why the other end of a connection was refused.
+type Rejection struct {
 	Reason Reason
 	err    error
 }
 
-func (r *Refusal) Error() string { return r.err.Error() }
+func (r *Rejection) Error() string { return r.err.Error() }
 
 // Unwrap returns what the refusal was made of.
-func (r *Refusal) Unwrap() error { return r.err }
+func (r *Rejection) Unwrap() error { return r.err }
 
-func refuse(why Reason, format string, args ...any) *Refusal {
-	return &Refusal{why, fmt.Errorf(format, args...)}
+func reject(why Reason, format string, args ...any) *Rejection {
+	return &Rejection{why, fmt.Errorf(format, args...)}
 }

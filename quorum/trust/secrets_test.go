@@ -13,7 +13,7 @@ import (
 
 // Which files of secrets are taken, and what is said about the others.
 func TestParseSecrets(t *testing.T) {
-	long := strings.Repeat("x", maxSecret)
+	long := strings.Repeat("x", maxSecretLength)
 	tests := []struct {
 		name, text string
 		want       []secret
@@ -57,7 +57,7 @@ func TestSecretFile(t *testing.T) {
 		tests[unreadable] = "permission denied"
 	}
 	for path, say := range tests {
-		g, err := New(Config{Settings: Settings{SecretFile: path}, Self: 1})
+		g, err := New(Config{Settings: Settings{SecretFile: path}, MemberID: 1})
 		if g != nil || err == nil || !strings.Contains(err.Error(), say) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "ensembleSecretFile") {
 			t.Errorf("%s: %v, want %q", path, err, say)
 		}
@@ -78,7 +78,7 @@ func TestOpenFile(t *testing.T) {
 			t.Errorf("mode %v: %v, logged %q", mode, err, logs.String())
 			continue
 		}
-		if text := fmt.Sprintf("%v %+v %#v %s %q", s.now(), s.now(), s.now(), s.now()[0], s.now()) + logs.String(); strings.Contains(text, old) {
+		if text := fmt.Sprintf("%v %+v %#v %s %q", s.present(), s.present(), s.present(), s.present()[0], s.present()) + logs.String(); strings.Contains(text, old) {
 			t.Errorf("a secret is shown: %s", text)
 		}
 	}
@@ -94,7 +94,7 @@ func FuzzSecrets(f *testing.F) {
 			t.Fatalf("%d secrets, %v", len(list), err)
 		}
 		for _, s := range list {
-			if len(s) < minSecret || len(s) > maxSecret || !bytes.Contains(text, []byte(s)) {
+			if len(s) < minSecretLength || len(s) > maxSecretLength || !bytes.Contains(text, []byte(s)) {
 				t.Fatalf("a secret of %d bytes", len(s))
 			}
 		}

@@ -77,7 +77,7 @@ func checkEntry(e *raft.Log, index, term uint64) error {
 	default:
 		return fmt.Errorf("%w: entry %d of type %d", errBounds, index, e.Type)
 	}
-	return disk.CheckSize(e)
+	return disk.CheckEntrySize(e)
 }
 
 // checkConfiguration checks that raft can decode a configuration.

@@ -33,7 +33,7 @@ func TestCheckRequest(t *testing.T) {
 		right   bool
 	}{
 		{"heartbeat", &raft.AppendEntriesRequest{Term: 1}, true},
-		{"entries", &raft.AppendEntriesRequest{Term: 1, Entries: entries(1, disk.MaxEntry)}, true},
+		{"entries", &raft.AppendEntriesRequest{Term: 1, Entries: entries(1, disk.MaxEntryBytes)}, true},
 		{"configuration", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type, e.Data = raft.LogConfiguration, configuration })}, true},
 		{"snapshot", &raft.InstallSnapshotRequest{SnapshotVersion: 1, Configuration: configuration}, true},
 		{"vote", &raft.RequestVoteRequest{}, true},
@@ -44,7 +44,7 @@ func TestCheckRequest(t *testing.T) {
 		{"term", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Term = 2 })}, false},
 		{"type", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type = 6 })}, false},
 		{"deprecated type", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type = raft.LogAddPeerDeprecated })}, false},
-		{"too long", &raft.AppendEntriesRequest{Term: 1, Entries: entries(disk.MaxEntry + 1)}, false},
+		{"too long", &raft.AppendEntriesRequest{Term: 1, Entries: entries(disk.MaxEntryBytes + 1)}, false},
 		{"no configuration", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type = raft.LogConfiguration })}, false},
 		{"wrong configuration", &raft.AppendEntriesRequest{Term: 1, Entries: entry(func(e *raft.Log) { e.Type, e.Data = raft.LogConfiguration, []byte("\x81\xa7Servers\x07") })}, false},
 		{"snapshot without configuration", &raft.InstallSnapshotRequest{SnapshotVersion: 1}, false},

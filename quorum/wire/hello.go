@@ -163,7 +163,7 @@ func (h Hello) Heard(of Process) error { return h.known.met(of, nil) }
 // the hello itself has yet to write goes to private: a plain connection has checksums only after the hello.
 func (h Hello) connOf(private net.Conn, of Process) (*Conn, error) {
 	of.Addr = private.RemoteAddr().String()
-	if !trust.Private(private) {
+	if !trust.IsPrivate(private) {
 		private = newChecksummed(private, func(err error) { h.corruptions.note(h.log, of.ID, of.Addr, err) })
 	}
 	conn := &Conn{Conn: private, Peer: of.ID, Disk: of.Disk, known: h.known, of: of}
@@ -177,7 +177,7 @@ func (h Hello) connOf(private net.Conn, of Process) (*Conn, error) {
 // does. A member that knows plain connections only gets one, if this member may open one.
 func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
 	private, err := h.dial(ctx, dial, addr, to)
-	if errors.Is(err, trust.ErrPlain) {
+	if errors.Is(err, trust.ErrPeerIsPlain) {
 		private, err = h.Guarded(nil).dial(ctx, dial, addr, to)
 	}
 	return private, err
@@ -216,7 +216,7 @@ func (h Hello) prove(conn net.Conn, to uint32) (net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(cmp.Or(h.within, helloTimeout))); err != nil {
 		return nil, err
 	}
-	return h.guard.DialedAt(conn, to, h.host)
+	return h.guard.SecureDialedAt(conn, to, h.host)
 }
 
 // greet says hello, and returns the process that answers.
@@ -283,7 +283,7 @@ func (h Hello) read(r io.Reader, speaks func(uint32) error) (of dialing, err err
 		return of, fmt.Errorf("no hello: %w", err)
 	}
 	if !bytes.Equal(b[:len(helloMagic)], []byte(helloMagic)) {
-		if h.guard == nil && b[0] == trust.HandshakeByte {
+		if h.guard == nil && b[0] == trust.TLSHandshakeByte {
 			return of, errPrivate
 		}
 		return of, errStranger
@@ -369,7 +369,7 @@ type Listener struct {
 	greeting map[*greeted]bool
 	came     uint64 // number of connections so far
 	err      error  // error of the inner Accept; set before closed is closed
-	logged   [int(helloCodes) + int(trust.Reasons)]time.Time
+	logged   [int(helloCodes) + int(trust.ReasonCount)]time.Time
 }
 
 // NewListener starts greeting the connections that inner accepts. Close ends its goroutines. If
@@ -466,7 +466,7 @@ func (l *Listener) answer(g *greeted) (*Conn, error) {
 		return nil, err
 	}
 	begin := func() error { return l.hello.door.begin(g.addr) }
-	private, err := l.hello.guard.Accepted(g.Conn, begin)
+	private, err := l.hello.guard.SecureAccepted(g.Conn, begin)
 	if err != nil {
 		return nil, err
 	}
@@ -478,7 +478,7 @@ func (l *Listener) answer(g *greeted) (*Conn, error) {
 }
 
 func (l *Listener) answerHello(conn *trust.Conn) (c *Conn, err error) {
-	of, err := l.hello.read(conn, conn.Speaks)
+	of, err := l.hello.read(conn, conn.MaySpeakAs)
 	if err == nil {
 		c, err = l.hello.connOf(conn, of.Process)
 		c.Ensemble = of.ensemble
@@ -526,7 +526,7 @@ func (l *Listener) refused(conn net.Conn, err error) {
 	kind := int(helloOK) // for silent and broken connections, and strangers that speak no TLS
 	if r, ok := errors.AsType[*refusal](err); ok {
 		kind = int(r.code)
-	} else if r, ok := errors.AsType[*trust.Refusal](err); ok {
+	} else if r, ok := errors.AsType[*trust.Rejection](err); ok {
 		kind = int(helloCodes) + int(r.Reason)
 	}
 	l.mu.Lock()

@@ -568,7 +568,7 @@ func guarded(t testing.TB, self uint32, secret string, unify bool) Hello {
 	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g, err := trust.New(trust.Config{Settings: trust.Settings{SecretFile: path, Unify: unify}, Self: self})
+	g, err := trust.New(trust.Config{Settings: trust.Settings{SecretFile: path, AcceptPlain: unify}, MemberID: self})
 	if err != nil {
 		t.Fatal(err)
 	}

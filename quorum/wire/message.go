@@ -38,7 +38,7 @@ const (
 	maxSmall = 256 << 10
 	// maxRequest limits an AppendEntries, in bytes: the last of its entries may have any size that
 	// a log takes.
-	maxRequest = appendBytes + disk.MaxEntry + maxSmall
+	maxRequest = appendBytes + disk.MaxEntryBytes + maxSmall
 	// trusted is how many bytes of memory are allocated for a request before they have come.
 	trusted = 256 << 10
 )
