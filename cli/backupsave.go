@@ -251,7 +251,7 @@ func (o toOutput) abort() error                       { return nil }
 // toFile is a file, or a new one in a directory.
 type toFile struct {
 	dir, name string // name is "" for one that the head gives
-	part      *backup.Part
+	part      *backup.PartFile
 }
 
 func (f *toFile) open() (out io.Writer, err error) {
@@ -259,13 +259,13 @@ func (f *toFile) open() (out io.Writer, err error) {
 	if name == "" {
 		name = "rollcall"
 	}
-	f.part, err = backup.Create(f.dir, name)
+	f.part, err = backup.CreatePart(f.dir, name)
 	return f.part, err
 }
 
 func (f *toFile) commit(h backup.Head) (string, error) {
 	if f.name == "" {
-		f.name = backup.Name(h)
+		f.name = backup.FileName(h)
 	}
 	return filepath.Join(f.dir, f.name), f.part.Commit(f.name)
 }

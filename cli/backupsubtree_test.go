@@ -55,7 +55,7 @@ func treeBackup(t *testing.T, root string, nodes ...znode.ImageNode) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := backup.NewWriter(f, backup.Head{Index: h.Index, Term: 5, Zxid: h.Zxid, Nodes: len(all), Sessions: 1, Digest: backup.Digest(write(io.Discard))})
+	w, err := backup.NewWriter(f, backup.Head{Index: h.Index, Term: 5, Zxid: h.Zxid, Nodes: len(all), Sessions: 1, Digest: backup.FormatDigest(write(io.Discard))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,14 +134,14 @@ func writeBundle(ctx context.Context, w World, out *Output, file string, members
 }
 
 // createBundle makes the file that is to become the archive. There must be no file of that name.
-func createBundle(file string) (*backup.Part, error) {
+func createBundle(file string) (*backup.PartFile, error) {
 	switch _, err := os.Lstat(file); {
 	case err == nil:
 		return nil, fmt.Errorf("%s: %w", file, fs.ErrExist)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	return backup.Create(filepath.Dir(file), filepath.Base(file))
+	return backup.CreatePart(filepath.Dir(file), filepath.Base(file))
 }
 
 // bundled is an archive that was written, as JSON has it.

@@ -123,13 +123,13 @@ func asDial(err error) error {
 func (l *Link) here(ctx context.Context, hosts []string) string {
 	given := l.world.setting(l.hosts, "ROLLCALL_HOSTS") != ""
 	for _, file := range []string{"", packagedConfig} {
-		at, err := config.Locate(file, l.world.Env)
+		at, err := config.LocateMember(file, l.world.Env)
 		if err != nil || at.Dir == "" {
 			continue
 		}
 		isMember := func(addr string) bool {
 			_, port, _ := net.SplitHostPort(addr) // Hosts has checked it
-			return isHere(hostOf(addr)) && (!given || slices.Contains(at.Ports, port))
+			return isHere(hostOf(addr)) && (!given || slices.Contains(at.ClientPorts, port))
 		}
 		if !slices.ContainsFunc(hosts, isMember) {
 			continue

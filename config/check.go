@@ -31,14 +31,14 @@ type Key struct {
 	Name    string
 	Value   string // as it was set, or the default; "" if it is secret or the key is unknown
 	Default string // or, in words, what holds without the key
-	From    string // "zoo.cfg:12", "ZOO_TICK_TIME", "--tick"; "default"
+	Source  string // "zoo.cfg:12", "ZOO_TICK_TIME", "--tick"; "default"
 	Verdict Verdict
-	Why     string // the reason for NoEffect, Unknown, Dangerous and Refused
+	Reason  string // the reason for NoEffect, Unknown, Dangerous and Refused
 }
 
 // Setting returns the key as operators see it.
 func (k Key) Setting() api.Setting {
-	return api.Setting{Key: k.Name, Value: k.Value, Default: k.Default, From: k.From, State: string(k.Verdict), Warning: k.Why}
+	return api.Setting{Key: k.Name, Value: k.Value, Default: k.Default, From: k.Source, State: string(k.Verdict), Warning: k.Reason}
 }
 
 // Report is what a configuration comes to.
@@ -55,13 +55,13 @@ type Report struct {
 // wrong with single keys. What concerns several keys is checked if they are all right by themselves, up to the
 // first error.
 func Check(file string, env []string, flags Flags) Report {
-	d, all, err := read(file, env, flags)
+	d, all, err := readSources(file, env, flags)
 	if err != nil {
 		return Report{Warnings: all.warnings, Errors: []error{err}} // a source cannot be read
 	}
-	r := Report{Errors: d.accept(all.list)}
+	r := Report{Errors: d.acceptSettings(all.list)}
 	if len(r.Errors) == 0 {
-		failed := d.finish()
+		failed := d.finishAll()
 		r.FilesKnown = failed == nil
 		for _, err := range []error{failed, d.finishLogin()} { // neither step needs the other
 			if err != nil {
@@ -69,19 +69,19 @@ func Check(file string, env []string, flags Flags) Report {
 			}
 		}
 	}
-	d.Keys = d.explain()
+	d.Keys = d.explainKeys()
 	r.Config, r.Warnings = d.Config, d.warnings
 	return r
 }
 
-// Add adds what is wrong with files that keys name. A member does not start with those that are not mild.
-func (r *Report) Add(faults []*secretfile.Fault) {
+// AddFaults adds what is wrong with files that keys name. A member does not start with those that are not mild.
+func (r *Report) AddFaults(faults []*secretfile.Fault) {
 	for _, f := range faults {
 		where := f.Key
 		if i := slices.IndexFunc(r.Config.Keys, func(k Key) bool { return k.Name == f.Key }); i >= 0 {
 			k := &r.Config.Keys[i]
-			where = k.From
-			k.note(f)
+			where = k.Source
+			k.addFault(f)
 		}
 		if f.IsWarning {
 			r.Warnings = append(r.Warnings, Warning{Where: where, Text: f.Error()})
@@ -91,35 +91,35 @@ func (r *Report) Add(faults []*secretfile.Fault) {
 	}
 }
 
-// note adds what is wrong with the file that the key names. What a member does not start with counts more.
-func (k *Key) note(f *secretfile.Fault) {
+// addFault adds what is wrong with the file that the key names. What a member does not start with counts more.
+func (k *Key) addFault(f *secretfile.Fault) {
 	if k.Verdict == InForce || k.Verdict == Dangerous {
 		k.Verdict = Dangerous
 		if !f.IsWarning {
 			k.Verdict = Refused
 		}
 	}
-	if k.Why != "" {
-		k.Why += "; "
+	if k.Reason != "" {
+		k.Reason += "; "
 	}
-	k.Why += f.Err.Error()
+	k.Reason += f.Err.Error()
 }
 
-// outcome is a setting with what came of it.
-type outcome struct {
+// keyOutcome is a setting with what came of it.
+type keyOutcome struct {
 	setting
 	key     *key // nil: unknown
 	warning string
 	err     error
 }
 
-// explain returns every key with what holds for it.
-func (d *rawConfig) explain() []Key {
+// explainKeys returns every key with what holds for it.
+func (d *rawConfig) explainKeys() []Key {
 	var rows, unknown []Key
-	set := map[*key][]outcome{}
+	set := map[*key][]keyOutcome{}
 	for _, o := range d.outcomes {
 		if o.key == nil {
-			unknown = append(unknown, Key{Name: Brief(o.setting.key), From: o.where, Verdict: Unknown, Why: "there is no such key"}) // without its value: it may be a secret under a mistyped name
+			unknown = append(unknown, Key{Name: ShortText(o.setting.key), Source: o.where, Verdict: Unknown, Reason: "there is no such key"}) // without its value: it may be a secret under a mistyped name
 			continue
 		}
 		set[o.key] = append(set[o.key], o)
@@ -127,31 +127,31 @@ func (d *rawConfig) explain() []Key {
 	for i := range keys {
 		k := &keys[i]
 		if len(set[k]) == 0 {
-			rows = append(rows, Key{Name: k.name, Value: k.def, Default: cmp.Or(k.def, k.unset), From: "default", Verdict: ByDefault})
+			rows = append(rows, Key{Name: k.name, Value: k.def, Default: cmp.Or(k.def, k.unset), Source: "default", Verdict: ByDefault})
 		}
 		for _, o := range set[k] {
-			rows = append(rows, d.explainOne(o))
+			rows = append(rows, d.explainKey(o))
 		}
 	}
 	return append(rows, unknown...)
 }
 
-// explainOne returns what holds for a key that was set.
-func (d *rawConfig) explainOne(o outcome) Key {
+// explainKey returns what holds for a key that was set.
+func (d *rawConfig) explainKey(o keyOutcome) Key {
 	k := o.key
-	row := Key{Name: o.setting.key, Value: Brief(o.value), Default: cmp.Or(k.def, k.unset), From: o.where, Verdict: InForce}
-	if k.secret {
+	row := Key{Name: o.setting.key, Value: ShortText(o.value), Default: cmp.Or(k.def, k.unset), Source: o.where, Verdict: InForce}
+	if k.isSecret {
 		row.Value = ""
 	}
 	switch {
 	case o.err != nil:
-		row.Verdict, row.Why = Refused, o.err.Error()
+		row.Verdict, row.Reason = Refused, o.err.Error()
 	case o.warning != "":
-		row.Verdict, row.Why = NoEffect, k.doc
-	case d.exposed[o.setting.key] != "":
-		row.Verdict, row.Why = Dangerous, d.exposed[o.setting.key]
-	case k.risk != nil:
-		if row.Why = k.risk(d); row.Why != "" {
+		row.Verdict, row.Reason = NoEffect, k.doc
+	case d.readableFiles[o.setting.key] != "":
+		row.Verdict, row.Reason = Dangerous, d.readableFiles[o.setting.key]
+	case k.riskOf != nil:
+		if row.Reason = k.riskOf(d); row.Reason != "" {
 			row.Verdict = Dangerous
 		}
 	}
@@ -161,17 +161,17 @@ func (d *rawConfig) explainOne(o outcome) Key {
 // These say why a value is dangerous, or "".
 
 func riskOfTick(d *rawConfig) string {
-	if d.Tick.Milliseconds() >= leastTick {
+	if d.Tick.Milliseconds() >= minSafeTickMillis {
 		return ""
 	}
-	return fmt.Sprintf("below %d ms a session of 2 ticks may be over before a leader that is cut off is replaced", leastTick)
+	return fmt.Sprintf("below %d ms a session of 2 ticks may be over before a leader that is cut off is replaced", minSafeTickMillis)
 }
 
 func riskOfFailover(d *rawConfig) string {
-	if d.Heartbeat >= leastFailover {
+	if d.HeartbeatTimeout >= minSafeFailover {
 		return ""
 	}
-	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands", leastFailover.Milliseconds())
+	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands", minSafeFailover.Milliseconds())
 }
 
 func riskOfMinTimeout(d *rawConfig) string {
@@ -182,7 +182,7 @@ func riskOfMinTimeout(d *rawConfig) string {
 }
 
 func riskOfBuffer(d *rawConfig) string {
-	if d.Limits.MaxBuffer <= usualBuffer {
+	if d.Limits.MaxBuffer <= maxSafeBuffer {
 		return ""
 	}
 	return "a large request holds up the others, and clients read answers of this length only if they have the same setting"
@@ -196,7 +196,7 @@ func riskOfConnections(d *rawConfig) string {
 }
 
 func riskOfAddress(d *rawConfig) string {
-	if loopback(d.admin.host) || d.HTTP.ForceHTTPS {
+	if isLoopback(d.adminListener.host) || d.HTTP.ForceHTTPS {
 		return ""
 	}
 	return "without admin.forceHttps=true, passwords and tokens that cross the network can be read on the way"
@@ -210,7 +210,7 @@ func riskOfLocalReads(d *rawConfig) string {
 }
 
 func riskOfMetrics(d *rawConfig) string {
-	if !d.metrics.enabled || loopback(d.metrics.host) {
+	if !d.metricsListener.enabled || isLoopback(d.metricsListener.host) {
 		return ""
 	}
 	return "everybody who reaches the port can read the metrics"
@@ -237,20 +237,20 @@ func riskOfAnyHost(d *rawConfig) string {
 	return "any certificate of the authority may speak as any member"
 }
 
-// loopback reports whether host is one that only this machine reaches.
-func loopback(host string) bool {
+// isLoopback reports whether host is one that only this machine reaches.
+func isLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
 const (
-	// leastTick is the shortest tick, in ms, that is not called dangerous: the clients of a session of 2 ticks notice
+	// minSafeTickMillis is the shortest tick, in ms, that is not called dangerous: the clients of a session of 2 ticks notice
 	// when there is no leader for 0.6 ticks.
-	leastTick = 500
-	// leastFailover is the shortest silence of a leader that is not called dangerous: the collector, a slow disk or
+	minSafeTickMillis = 500
+	// minSafeFailover is the shortest silence of a leader that is not called dangerous: the collector, a slow disk or
 	// another process on the machine may hold a member up for some 100 ms.
-	leastFailover = 150 * time.Millisecond
-	// usualBuffer is the longest request, in bytes, that is not called dangerous: four times
+	minSafeFailover = 150 * time.Millisecond
+	// maxSafeBuffer is the longest request, in bytes, that is not called dangerous: four times
 	// ZooKeeper's default.
-	usualBuffer = 4 << 20
+	maxSafeBuffer = 4 << 20
 )

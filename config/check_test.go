@@ -73,7 +73,7 @@ func TestCheckVerdicts(t *testing.T) {
 		name, value, _ := strings.Cut(at(tt.line), "=")
 		var found []Key
 		for _, k := range r.Config.Keys {
-			if k.From == file+":3" {
+			if k.Source == file+":3" {
 				found = append(found, k)
 			}
 		}
@@ -85,7 +85,7 @@ func TestCheckVerdicts(t *testing.T) {
 		if strings.Contains(value, "secret") || strings.Contains(value, digest) || tt.verdict == Unknown {
 			value = ""
 		}
-		if k.Name != canonical(name) || k.Value != value || k.Verdict != tt.verdict || !strings.Contains(k.Why, tt.why) || (tt.why == "") != (k.Why == "") {
+		if k.Name != canonicalName(name) || k.Value != value || k.Verdict != tt.verdict || !strings.Contains(k.Reason, tt.why) || (tt.why == "") != (k.Reason == "") {
 			t.Errorf("%s: %+v, want it %s because %q", tt.line, k, tt.verdict, tt.why)
 		}
 		if failed := len(r.Errors) > 0; failed != (tt.verdict == Refused) {
@@ -98,7 +98,7 @@ func TestCheckVerdicts(t *testing.T) {
 func TestEveryRiskIsTested(t *testing.T) {
 	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes"
 	for i := range keys {
-		if k := &keys[i]; k.risk != nil && !strings.Contains(tested, k.name) {
+		if k := &keys[i]; k.riskOf != nil && !strings.Contains(tested, k.name) {
 			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)
 		}
 	}
@@ -118,11 +118,11 @@ func TestCheckReportsAll(t *testing.T) {
 	}
 	from := map[string]string{"snapCount": file + ":4", "skipACL": "JVMFLAGS", "enforceQuota": "--set", "syncLimit": "default", "no.such": file + ":5"}
 	for _, k := range r.Config.Keys {
-		if want := from[k.Name]; want != "" && k.From != want {
-			t.Errorf("%s is from %s, want %s", k.Name, k.From, want)
+		if want := from[k.Name]; want != "" && k.Source != want {
+			t.Errorf("%s is from %s, want %s", k.Name, k.Source, want)
 		}
 		delete(from, k.Name)
-		if k.From == "default" && k.Default == "" {
+		if k.Source == "default" && k.Default == "" {
 			t.Errorf("%s: no default", k.Name)
 		}
 	}

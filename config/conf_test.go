@@ -34,8 +34,8 @@ func TestConf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s.Limits.MaxClientConns = tt.conns
 			var lines []string
-			for _, line := range Conf(s, Running{
-				ClientPort: 2181, SecurePort: 2281, DataSize: 510, LogSize: 1000, ID: 3, ElectionPort: 3888, QuorumPort: 2888, Ensemble: tt.ensemble, Observer: tt.name == "observer",
+			for _, line := range ConfLines(s, RuntimeValues{
+				ClientPort: 2181, SecurePort: 2281, DataSize: 510, LogSize: 1000, MemberID: 3, ElectionPort: 3888, QuorumPort: 2888, Ensemble: tt.ensemble, Observer: tt.name == "observer",
 			}) {
 				lines = append(lines, fmt.Sprintf("%s=%s", line.Name, line.Value))
 			}

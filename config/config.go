@@ -43,7 +43,7 @@ type Settings struct {
 	MaxTimeout time.Duration // default 20 ticks
 
 	Limits      server.Limits
-	InFlight    int              // transactions sent and not yet applied here, over all connections; default 1,000
+	MaxInFlight int              // transactions sent and not yet applied here, over all connections; default 1,000
 	SuperDigest string           // "super:" and the digest; "": there is no super user
 	Digest      digest.Algorithm // hashes passwords in the scheme digest; default SHA1
 	NoDigest    bool             // nobody can authenticate in the scheme digest
@@ -53,11 +53,11 @@ type Settings struct {
 	LinearizableReads bool
 	ReadOnlyMode      bool         // clients that ask for it are served without a leader, in sessions that only read
 	Rules             znode.Rules  // for the terms that this member leads
-	Whitelist         []string     // four-letter words served, "*" for all; srvr always is
+	CommandWhitelist  []string     // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64       // log entries between snapshots; default 100,000
 	LogKind           disk.LogKind // how the log is stored; default: as the directory is
-	// Heartbeat is for how long a leader may not be heard before another member stands for election; default 300 ms.
-	Heartbeat time.Duration
+	// HeartbeatTimeout is for how long a leader may not be heard before another member stands for election; default 300 ms.
+	HeartbeatTimeout time.Duration
 	// StoreStallLimit is how long an operation of the log store or apply may take before this
 	// member stops leading and closes its clients' connections; default 3 s.
 	StoreStallLimit time.Duration
@@ -78,7 +78,7 @@ type Config struct {
 	Settings
 
 	MyID           uint32              // 1 to 255; 1 for a standalone server without myid and without server line
-	IDFrom         string              // the source of MyID: a file, a variable or a flag
+	IDSource       string              // the source of MyID: a file, a variable or a flag
 	Servers        []serverlist.Server // by id; none or one for a standalone server
 	Standalone     bool
 	ClientAddr     string // host:port where clients connect; "" for none, port 0 for any
@@ -88,7 +88,7 @@ type Config struct {
 	Log            logs.Settings
 	Memory         MemoryLimit // of this process
 
-	newID uint32 // SaveMyID writes it to Dir/myid; 0: nothing
+	idToSave uint32 // SaveMyID writes it to Dir/myid; 0: nothing
 }
 
 // MemoryLimit is how much memory this process may use before it refuses writes that add data. If both
@@ -98,8 +98,8 @@ type MemoryLimit struct {
 	Percent int // of the memory that the process may use; wins over Bytes
 }
 
-// Self returns this member's own server line, and whether there is one.
-func (c *Config) Self() (serverlist.Server, bool) {
+// OwnServer returns this member's own server line, and whether there is one.
+func (c *Config) OwnServer() (serverlist.Server, bool) {
 	for _, s := range c.Servers {
 		if s.ID == c.MyID {
 			return s, true
@@ -108,8 +108,8 @@ func (c *Config) Self() (serverlist.Server, bool) {
 	return serverlist.Server{}, false
 }
 
-// Bind returns where to listen for an advertised address of this member.
-func (c *Config) Bind(addr string) string {
+// BindAddress returns where to listen for an advertised address of this member.
+func (c *Config) BindAddress(addr string) string {
 	if !c.ListenOnAllIPs {
 		return addr
 	}

@@ -61,12 +61,12 @@ func keyRows() []string {
 
 func variableRows() []string {
 	rows := []string{"| Variable | Default | Sets |", "|---|---|---|"}
-	for _, v := range variables() {
+	for _, v := range allVariables() {
 		def := "none"
 		if v.def != "" {
 			def = "`" + v.def + "`"
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", v.name, def, cmp.Or(v.key, v.note)))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", v.name, def, cmp.Or(v.key, v.effect)))
 	}
 	return rows
 }

@@ -11,53 +11,53 @@ import (
 	"strings"
 )
 
-// ownVariable is a variable that does something else than to set one key.
-type ownVariable struct {
+// otherVariable is a variable that does something else than to set one key.
+type otherVariable struct {
 	variable
-	note string // what it does
+	effect string // what it does
 }
 
-// ownVariables are all of them. The other variables are in the table of keys.
-var ownVariables = []ownVariable{
+// otherVariables are all of them. The other variables are in the table of keys.
+var otherVariables = []otherVariable{
 	{variable{12, "ZOO_SERVERS", "server.1=localhost:2888:3888;2181"}, "server lines with blanks between them"},
 	{variable{line: 13, name: "ZOO_CFG_EXTRA"}, "more `key=value`, with blanks between them"},
 	{variable{14, "ZOO_MY_ID", "1"}, "number of this member, written to `myid` in dataDir unless that exists. With a zoo.cfg in ZOO_CONF_DIR it counts too, but has no default"},
 	{variable{15, "ZOO_CONF_DIR", "/conf"}, "directory of a zoo.cfg that wins over these variables"},
 	{variable{line: 16, name: "JVMFLAGS"}, "`-Dzookeeper.key=value`, `-Djute.maxbuffer=value` and `-Djava.security.auth.login.config=path` set what zoo.cfg or the variables leave open; other Java options are ignored"},
 	{variable{line: 17, name: "SERVER_JVMFLAGS"}, "as JVMFLAGS, which wins over it"},
-	{variable{line: 18, name: "ZOO_LOG_DIR"}, noLogs},
-	{variable{line: 19, name: "ZOO_LOG4J_PROP"}, noLogs},
+	{variable{line: 18, name: "ZOO_LOG_DIR"}, noLogEffect},
+	{variable{line: 19, name: "ZOO_LOG4J_PROP"}, noLogEffect},
 }
 
-const noLogs = "no effect: logs go to standard error"
+const noLogEffect = "no effect: logs go to standard error"
 
-// meaning is a variable with what it does: it sets a key, or does what its note says.
-type meaning struct {
+// variableMeaning is a variable with what it does: it sets a key, or does what its note says.
+type variableMeaning struct {
 	variable
-	key, note string // one of them is ""
+	key, effect string // one of them is ""
 }
 
-// variables returns all variables, in the order of the image's zoo.cfg.
-func variables() []meaning {
-	var all []meaning
+// allVariables returns all variables, in the order of the image's zoo.cfg.
+func allVariables() []variableMeaning {
+	var all []variableMeaning
 	for _, k := range keys {
 		if k.env.name != "" {
-			all = append(all, meaning{k.env, k.name, ""})
+			all = append(all, variableMeaning{k.env, k.name, ""})
 		}
 	}
-	for _, v := range ownVariables {
-		all = append(all, meaning{v.variable, "", v.note})
+	for _, v := range otherVariables {
+		all = append(all, variableMeaning{v.variable, "", v.effect})
 	}
-	slices.SortFunc(all, func(a, b meaning) int { return cmp.Compare(a.line, b.line) })
+	slices.SortFunc(all, func(a, b variableMeaning) int { return cmp.Compare(a.line, b.line) })
 	return all
 }
 
 // environ is an environment, and how far it counts.
 type environ struct {
-	values   map[string]string
-	given    bool // a file was named on the command line: it alone counts
-	complete bool // no zoo.cfg: the variables are the configuration, with their defaults
-	warnings []Warning
+	values       map[string]string
+	fileNamed    bool // a file was named on the command line: it alone counts
+	isMainSource bool // no zoo.cfg: the variables are the configuration, with their defaults
+	warnings     []Warning
 }
 
 // readEnviron returns the variables in env, "NAME=value" each. An empty variable is as one that is not set.
@@ -71,35 +71,35 @@ func readEnviron(env []string) environ {
 	return e
 }
 
-func (e *environ) get(name string) (value string, set bool) {
+func (e *environ) lookupVariable(name string) (value string, set bool) {
 	value, set = e.values[name]
 	return value, set
 }
 
-// base returns the settings of the main source, and its name for errors. The main source is file, the
+// mainSettings returns the settings of the main source, and its name for errors. The main source is file, the
 // zoo.cfg in the configuration directory, or the variables.
-func (e *environ) base(file string) (list []setting, name string, err error) {
+func (e *environ) mainSettings(file string) (list []setting, name string, err error) {
 	if file != "" {
-		e.given = true
+		e.fileNamed = true
 		list, err = readZooCfg(file)
 		return list, file, withAdvice(err, "name a zoo.cfg that this user may read, or none to use the one in ZOO_CONF_DIR or the ZOO_ variables")
 	}
-	dir, _ := e.get("ZOO_CONF_DIR")
+	dir, _ := e.lookupVariable("ZOO_CONF_DIR")
 	file = filepath.Join(cmp.Or(dir, "/conf"), "zoo.cfg")
 	list, err = readZooCfg(file)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return list, file, withAdvice(err, "ZOO_CONF_DIR must name a directory with a zoo.cfg that this user may read, or with none")
 	}
-	e.complete = true
-	list, err = e.settings()
+	e.isMainSource = true
+	list, err = e.variableSettings()
 	return list, "environment", err
 }
 
-// settings returns what the image would write into its zoo.cfg.
-func (e *environ) settings() ([]setting, error) {
+// variableSettings returns what the image would write into its zoo.cfg.
+func (e *environ) variableSettings() ([]setting, error) {
 	var list []setting
-	for _, v := range variables() {
-		value, set := e.get(v.name)
+	for _, v := range allVariables() {
+		value, set := e.lookupVariable(v.name)
 		if !set {
 			value = v.def
 		}
@@ -111,12 +111,12 @@ func (e *environ) settings() ([]setting, error) {
 			for field := range strings.FieldsSeq(value) {
 				key, value, ok := strings.Cut(field, "=")
 				if !ok {
-					return nil, fmt.Errorf("%s: %s: allowed is key=value", v.name, Brief(field))
+					return nil, fmt.Errorf("%s: %s: allowed is key=value", v.name, ShortText(field))
 				}
 				list = append(list, setting{key, value, v.name})
 			}
-		case v.note == noLogs:
-			e.warnings = append(e.warnings, Warning{Where: v.name, Text: v.note, NoEffect: v.name})
+		case v.effect == noLogEffect:
+			e.warnings = append(e.warnings, Warning{Where: v.name, Text: v.effect, NoEffect: v.name})
 		}
 	}
 	e.warnUnknown()
@@ -126,29 +126,29 @@ func (e *environ) settings() ([]setting, error) {
 // warnUnknown warns of variables that look like the image's, except for those that Kubernetes sets for a
 // service called zoo.
 func (e *environ) warnUnknown() {
-	all := variables()
+	all := allVariables()
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
-		known := slices.ContainsFunc(all, func(v meaning) bool { return v.name == name })
+		known := slices.ContainsFunc(all, func(v variableMeaning) bool { return v.name == name })
 		if strings.HasPrefix(name, "ZOO_") && !known && !strings.Contains(name, "_PORT") && !strings.Contains(name, "_SERVICE_") {
-			e.warnings = append(e.warnings, Warning{Where: Brief(name), Text: "unknown variable"})
+			e.warnings = append(e.warnings, Warning{Where: ShortText(name), Text: "unknown variable"})
 		}
 	}
 }
 
-// javaProperties returns the settings given to the Java virtual machine. It ignores options that are not
+// javaSettings returns the settings given to the Java virtual machine. It ignores options that are not
 // ZooKeeper's: heap sizes, logging, garbage collection.
-func (e *environ) javaProperties() []setting {
+func (e *environ) javaSettings() []setting {
 	last := make(map[string]int) // key → place in list; Java takes the last one
 	var list []setting
 	for _, name := range []string{"SERVER_JVMFLAGS", "JVMFLAGS"} {
-		flags, _ := e.get(name)
+		flags, _ := e.lookupVariable(name)
 		for field := range strings.FieldsSeq(flags) {
 			property, ok := strings.CutPrefix(field, "-D")
 			key, value, hasValue := strings.Cut(property, "=")
-			if !ok || !hasValue || !strings.HasPrefix(key, "zookeeper.") && lookup(key) == nil {
+			if !ok || !hasValue || !strings.HasPrefix(key, "zookeeper.") && lookupKey(key) == nil {
 				continue
 			}
-			s := setting{canonical(key), value, name}
+			s := setting{canonicalName(key), value, name}
 			if i, ok := last[s.key]; ok {
 				list[i] = s
 				continue

@@ -139,7 +139,7 @@ func TestDockerVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(cfg.LogDir, cfg.Tick, cfg.InitLimit, cfg.SyncLimit, cfg.Limits.MaxClientConns, cfg.Standalone,
-		cfg.Whitelist, cfg.SnapCount, cfg.Limits.MaxConns, cfg.Limits.MaxBuffer, cfg.SuperDigest)
+		cfg.CommandWhitelist, cfg.SnapCount, cfg.Limits.MaxConns, cfg.Limits.MaxBuffer, cfg.SuperDigest)
 	want := fmt.Sprint(dir+"/log", 600*time.Millisecond, 7, 3, -1, false, []string{"*"}, 12, 3, 3000, "super:lK75jTNcA+U9vtVEw5vB51mj/w4=")
 	if got != want {
 		t.Errorf("Load: %s, want %s", got, want)

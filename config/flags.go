@@ -10,7 +10,7 @@ import (
 // a command line without flags.
 type Flags struct {
 	settings    []setting
-	client      string
+	clientAddr  string
 	myID        string
 	newEnsemble bool
 }
@@ -19,7 +19,7 @@ type Flags struct {
 // then fills in f.
 func (f *Flags) Register(fs *flag.FlagSet) {
 	for _, k := range keys {
-		if k.flag == (option{}) {
+		if k.flag == (flagOption{}) {
 			continue
 		}
 		fs.Func(k.flag.name, k.flag.usage, func(value string) error {
@@ -27,7 +27,7 @@ func (f *Flags) Register(fs *flag.FlagSet) {
 			return nil
 		})
 	}
-	fs.StringVar(&f.client, "client", "", "`host:port` where clients connect (clientPortAddress, clientPort)")
+	fs.StringVar(&f.clientAddr, "client", "", "`host:port` where clients connect (clientPortAddress, clientPort)")
 	fs.StringVar(&f.myID, "myid", "", "`number` of this member, instead of that in dataDir/myid")
 	fs.BoolVar(&f.newEnsemble, "new-ensemble", false, "let a majority of members without data begin a new ensemble")
 	fs.Func("set", "`key=value` as in zoo.cfg; may be repeated", func(text string) error {

@@ -47,8 +47,8 @@ func TestIDFromHostname(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), at(tt.from)) {
 				t.Errorf("%s: %v, want %s", tt.host, err, at(tt.from))
 			}
-		case err != nil || cfg.MyID != tt.want || cfg.IDFrom != tt.from:
-			t.Errorf("%s: member %d from %s, %v; want %d from %s", tt.host, cfg.MyID, cfg.IDFrom, err, tt.want, tt.from)
+		case err != nil || cfg.MyID != tt.want || cfg.IDSource != tt.from:
+			t.Errorf("%s: member %d from %s, %v; want %d from %s", tt.host, cfg.MyID, cfg.IDSource, err, tt.want, tt.from)
 		default:
 			if err := cfg.SaveMyID(); err != nil {
 				t.Error(err)

@@ -9,19 +9,19 @@ import (
 // key is one row of the table of all keys. Every source may also write a key with the prefix
 // "zookeeper.", as ZooKeeper's Java properties are called.
 type key struct {
-	name string   // as in zoo.cfg; ".N" at the end stands for a number, ".*" for anything
-	env  variable // the variable of ZooKeeper's Docker image; the zero variable: none
-	flag option   // the flag of the command line; the zero option: none
-	kind kind     // which values it takes, and the field that it sets; the zero kind: any text, which is not kept
+	name string     // as in zoo.cfg; ".N" at the end stands for a number, ".*" for anything
+	env  variable   // the variable of ZooKeeper's Docker image; the zero variable: none
+	flag flagOption // the flag of the command line; the zero option: none
+	kind kind       // which values it takes, and the field that it sets; the zero kind: any text, which is not kept
 
 	def   string // its default, as one would write it in zoo.cfg
 	unset string // instead of def: what holds without the key, in words
 
-	status   status
-	doc      string                    // served: what it sets; else why it is not served
-	harmless string                    // value that asks for nothing beyond what Rollcall does: no warning, not refused; "*": every one
-	secret   bool                      // no message shows the value
-	risk     func(d *rawConfig) string // why the value that d has is dangerous, or ""; nil: none is
+	status        status
+	doc           string                    // served: what it sets; else why it is not served
+	harmlessValue string                    // value that asks for nothing beyond what Rollcall does: no warning, not refused; "*": every one
+	isSecret      bool                      // no message shows the value
+	riskOf        func(d *rawConfig) string // why the value that d has is dangerous, or ""; nil: none is
 }
 
 // variable is an environment variable of ZooKeeper's official Docker image.
@@ -31,8 +31,8 @@ type variable struct {
 	def  string // its value if it is not set or empty and no zoo.cfg is found; "": none
 }
 
-// option is a flag of the command line that sets one key.
-type option struct{ name, usage string }
+// flagOption is a flag of the command line that sets one key.
+type flagOption struct{ name, usage string }
 
 type status int
 
@@ -46,8 +46,8 @@ func (s status) String() string {
 	return [...]string{"served", "no effect", "refused"}[s]
 }
 
-// Served returns the names of the keys that are served, as in the table: ".N" stands for a number.
-func Served() (names []string) {
+// ServedKeys returns the names of the keys that are served, as in the table: ".N" stands for a number.
+func ServedKeys() (names []string) {
 	for _, k := range keys {
 		if k.status == served {
 			names = append(names, k.name)
@@ -56,12 +56,12 @@ func Served() (names []string) {
 	return names
 }
 
-// canonical returns a key as the table has it, without the prefix of ZooKeeper's Java properties.
-func canonical(name string) string { return strings.TrimPrefix(name, "zookeeper.") }
+// canonicalName returns a key as the table has it, without the prefix of ZooKeeper's Java properties.
+func canonicalName(name string) string { return strings.TrimPrefix(name, "zookeeper.") }
 
-// lookup returns the row of a canonical key: the one with its name, or else the first with a
+// lookupKey returns the row of a canonical key: the one with its name, or else the first with a
 // pattern that fits. It returns nil for an unknown key.
-func lookup(name string) *key {
+func lookupKey(name string) *key {
 	var pattern *key
 	for i := range keys {
 		k := &keys[i]
@@ -79,26 +79,26 @@ func lookup(name string) *key {
 	return pattern
 }
 
-// accept checks s and keeps its value in d, if the key's kind has a field for it. It returns a warning
+// acceptSetting checks s and keeps its value in d, if the key's kind has a field for it. It returns a warning
 // for the operator, or "". Its error names the place of s and says what is allowed.
-func (k *key) accept(d *rawConfig, s setting) (warning string, err error) {
-	if err := k.parse(d, s); err != nil {
-		return "", k.blame(s, err.Error())
+func (k *key) acceptSetting(d *rawConfig, s setting) (warning string, err error) {
+	if err := k.parseSetting(d, s); err != nil {
+		return "", k.settingError(s, err.Error())
 	}
-	if k.status == served || k.harmless == "*" || k.harmless != "" && strings.EqualFold(k.harmless, s.value) {
+	if k.status == served || k.harmlessValue == "*" || k.harmlessValue != "" && strings.EqualFold(k.harmlessValue, s.value) {
 		return "", nil
 	}
 	if k.status == noEffect {
-		return Brief(s.key) + " has no effect: " + k.doc, nil
+		return ShortText(s.key) + " has no effect: " + k.doc, nil
 	}
-	if k.harmless != "" {
-		return "", k.blame(s, fmt.Sprintf("refused: %s; allowed is %s", k.doc, k.harmless))
+	if k.harmlessValue != "" {
+		return "", k.settingError(s, fmt.Sprintf("refused: %s; allowed is %s", k.doc, k.harmlessValue))
 	}
-	return "", k.blame(s, fmt.Sprintf("refused: %s; leave it out", k.doc))
+	return "", k.settingError(s, fmt.Sprintf("refused: %s; leave it out", k.doc))
 }
 
-// parse checks s by the key's kind. Its error says what is allowed.
-func (k *key) parse(d *rawConfig, s setting) error {
+// parseSetting checks s by the key's kind. Its error says what is allowed.
+func (k *key) parseSetting(d *rawConfig, s setting) error {
 	if k.kind.parse == nil {
 		return nil
 	}
@@ -109,16 +109,16 @@ func (k *key) parse(d *rawConfig, s setting) error {
 	return err
 }
 
-// blame returns an error about s that begins with its place.
-func (k *key) blame(s setting, what string) error {
-	if k.secret {
-		return fmt.Errorf("%s: %s: %s", s.where, Brief(s.key), what)
+// settingError returns an error about s that begins with its place.
+func (k *key) settingError(s setting, what string) error {
+	if k.isSecret {
+		return fmt.Errorf("%s: %s: %s", s.where, ShortText(s.key), what)
 	}
-	return fmt.Errorf("%s: %s=%s: %s", s.where, Brief(s.key), Brief(s.value), what)
+	return fmt.Errorf("%s: %s=%s: %s", s.where, ShortText(s.key), ShortText(s.value), what)
 }
 
-// Brief returns a value cut to what fits a line of a log, without control characters.
-func Brief(value string) string {
+// ShortText returns a value cut to what fits a line of a log, without control characters.
+func ShortText(value string) string {
 	const most = 80
 	if len(value) > most {
 		value = strings.ToValidUTF8(value[:most], "") + "..."

@@ -22,23 +22,23 @@ import (
 
 // Bounds of the values. Those that only one kind of key has stand in its row.
 const (
-	maxTickMillis  = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
-	maxMillis      = 1<<31 - 1 // timeouts are 32 bit on the wire
-	maxTicks       = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
-	maxCount       = 1<<31 - 1 // Java's int
-	maxInFlight    = 1_000_000 // more transactions in flight than the log takes in a second
-	maxMultiOps    = 1_000_000 // operations of a multi: more than fit the longest request
-	maxPath        = 1 << 20   // bytes of a path: as long as a request by default
-	maxACL         = 10_000    // entries of a list: the text of that many fits a request
-	maxIdentities  = 1000      // of a connection: as many as 4 KiB have room for
-	maxConnFlight  = 100_000   // requests of one connection: each may hold a frame
-	maxWeight      = 1000      // tokens of one session: weights compare the costs of sessions
-	maxSize        = 1 << 50   // bytes: far more than fits any memory
-	minMemoryLimit = 64 << 20  // bytes: a member without data uses a third of that
+	maxTickMillis   = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
+	maxMillis       = 1<<31 - 1 // timeouts are 32 bit on the wire
+	maxTicks        = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
+	maxCount        = 1<<31 - 1 // Java's int
+	maxInFlight     = 1_000_000 // more transactions in flight than the log takes in a second
+	maxMultiOps     = 1_000_000 // operations of a multi: more than fit the longest request
+	maxPath         = 1 << 20   // bytes of a path: as long as a request by default
+	maxACL          = 10_000    // entries of a list: the text of that many fits a request
+	maxIdentities   = 1000      // of a connection: as many as 4 KiB have room for
+	maxConnInFlight = 100_000   // requests of one connection: each may hold a frame
+	maxWeight       = 1000      // tokens of one session: weights compare the costs of sessions
+	maxSize         = 1 << 50   // bytes: far more than fits any memory
+	minMemoryLimit  = 64 << 20  // bytes: a member without data uses a third of that
 	// maxMemoryPercent is the share that the collector is told to keep to: beyond that it runs all the time.
 	maxMemoryPercent = 90
 	minDataQuota     = 1 << 20 // bytes: a smaller one is more likely a number without its unit
-	leastShare       = 1e-6    // added to a chance, or taken from it: less would have no effect for days
+	minFraction      = 1e-6    // added to a chance, or taken from it: less would have no effect for days
 	minUnread        = 64 << 10
 	maxUnread        = 1 << 30
 	maxClientMemory  = 1 << 40
@@ -72,19 +72,19 @@ const (
 
 // Why a group of keys is not served.
 const (
-	noSASL    = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
-	noLocal   = "local sessions are not served: such a session ends when its client moves to another member"
-	noWeights = "a majority is counted by heads: hierarchical quorums are not served"
-	noCache   = "there is no cache of responses: reads are answered from memory"
-	ownPurge  = "old snapshots and log files are always removed"
-	ownLog    = "the log store sizes its files itself"
+	noSASL          = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or certificates (sslQuorum)"
+	noLocalSessions = "local sessions are not served: such a session ends when its client moves to another member"
+	noQuorumWeights = "a majority is counted by heads: hierarchical quorums are not served"
+	noResponseCache = "there is no cache of responses: reads are answered from memory"
+	purgesItself    = "old snapshots and log files are always removed"
+	sizesLogItself  = "the log store sizes its files itself"
 )
 
 // keys is every key that Rollcall knows. The order is that of docs/configuration.md. `go test
 // ./config -run TestConfigurationDocs -update` writes its tables.
 var keys = []key{
 	{
-		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: option{"data", "`directory` of this member's data (dataDir)"},
+		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"}, flag: flagOption{"data", "`directory` of this member's data (dataDir)"},
 		kind: filePath(func(d *rawConfig) *string { return &d.Dir }), unset: "required",
 		doc: "directory of `myid`, and of this member's data in its subdirectory `rollcall`. An audit log without audit.file is in its subdirectory `audit`. Rollcall leaves everything else in it alone",
 	},
@@ -94,79 +94,79 @@ var keys = []key{
 		doc: "directory of the log, which is in its subdirectory `rollcall`; neither of the two directories may be the subdirectory `rollcall` of the other",
 	},
 	{
-		name: "clientPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.client.port }), unset: "that of this member's server line",
+		name: "clientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.clientListener.port }), unset: "that of this member's server line",
 		doc: "port for clients; 0: the system chooses one",
 	},
 	{
-		name: "clientPortAddress", kind: host(func(d *rawConfig) *string { return &d.client.host }), unset: "all interfaces",
+		name: "clientPortAddress", kind: hostName(func(d *rawConfig) *string { return &d.clientListener.host }), unset: "all interfaces",
 		doc: "address for clients; needs clientPort",
 	},
 	{
-		name: "tickTime", env: variable{3, "ZOO_TICK_TIME", "2000"}, flag: option{"tick", "tickTime in `ms`"},
+		name: "tickTime", env: variable{3, "ZOO_TICK_TIME", "2000"}, flag: flagOption{"tick", "tickTime in `ms`"},
 		kind: millis(1, maxTickMillis, func(d *rawConfig) *time.Duration { return &d.Tick }), def: "3000",
-		risk: riskOfTick,
-		doc:  "one tick, in ms",
+		riskOf: riskOfTick,
+		doc:    "one tick, in ms",
 	},
 	{
-		name: "initLimit", env: variable{4, "ZOO_INIT_LIMIT", "5"}, status: noEffect, harmless: "*",
-		kind: number(0, maxTicks, func(d *rawConfig) *int { return &d.InitLimit }), unset: "required in an ensemble",
+		name: "initLimit", env: variable{4, "ZOO_INIT_LIMIT", "5"}, status: noEffect, harmlessValue: "*",
+		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.InitLimit }), unset: "required in an ensemble",
 		doc: "must be set, as for ZooKeeper, but a member takes as long to catch up as it needs",
 	},
 	{
 		name: "syncLimit", env: variable{5, "ZOO_SYNC_LIMIT", "2"},
-		kind: number(0, maxTicks, func(d *rawConfig) *int { return &d.SyncLimit }), unset: "required in an ensemble",
+		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.SyncLimit }), unset: "required in an ensemble",
 		doc: "ticks. After so long a leader cuts off a silent member, a leader that cannot do its work hands over, and a member that cannot reach the leader closes its clients' connections",
 	},
 	{
-		name: "failover", kind: failover(func(d *rawConfig) *time.Duration { return &d.Heartbeat }), def: "normal",
-		risk: riskOfFailover,
-		doc:  "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: 150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent))",
+		name: "failover", kind: failoverTime(func(d *rawConfig) *time.Duration { return &d.HeartbeatTimeout }), def: "normal",
+		riskOf: riskOfFailover,
+		doc:    "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: 150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent))",
 	},
 	{
-		name: "minSessionTimeout", kind: timeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }), unset: fmt.Sprint(server.DefaultMinTicks, " ticks"),
-		risk: riskOfMinTimeout,
-		doc:  "shortest session timeout granted, in ms; -1: the default",
+		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }), unset: fmt.Sprint(server.DefaultMinTicks, " ticks"),
+		riskOf: riskOfMinTimeout,
+		doc:    "shortest session timeout granted, in ms; -1: the default",
 	},
 	{
-		name: "maxSessionTimeout", kind: timeout(func(d *rawConfig) *time.Duration { return &d.MaxTimeout }), unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
+		name: "maxSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MaxTimeout }), unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
 		doc: "longest session timeout granted, in ms; -1: the default",
 	},
 	{
 		name: "maxClientCnxns", env: variable{8, "ZOO_MAX_CLIENT_CNXNS", "60"},
-		kind: limit(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxClientConns }), def: text(server.DefaultMaxClientConns),
-		risk: riskOfConnections,
-		doc:  "connections per client address; 0: no limit",
+		kind: limitOrNone(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxClientConns }), def: valueText(server.DefaultMaxClientConns),
+		riskOf: riskOfConnections,
+		doc:    "connections per client address; 0: no limit",
 	},
 	{
-		name: "maxCnxns", kind: limit(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxConns }), def: "0",
+		name: "maxCnxns", kind: limitOrNone(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxConns }), def: "0",
 		doc: "connections of all clients; 0: no limit",
 	},
 	{
-		name: "connection_throttle_tokens", kind: number(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
+		name: "connection_throttle_tokens", kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
 		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a connection that finds none is closed; 0: no throttle ([security.md](security.md#connection-throttle))",
 	},
 	{
-		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }), def: text(admission.DefaultFillTime),
+		name: "connection_throttle_fill_time", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }), def: valueText(admission.DefaultFillTime),
 		doc: "ms after which tokens are added to the bucket, again and again",
 	},
 	{
-		name: "connection_throttle_fill_count", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }), def: text(admission.DefaultFillCount),
+		name: "connection_throttle_fill_count", kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }), def: valueText(admission.DefaultFillCount),
 		doc: "tokens that are added each time",
 	},
 	{
-		name: "connection_throttle_freeze_time", kind: timeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
+		name: "connection_throttle_freeze_time", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
 		doc: "new sessions are also refused by chance, and this is the least time between two changes of that chance, in ms; -1: nothing is refused by chance",
 	},
 	{
-		name: "connection_throttle_drop_increase", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }), def: text(admission.DefaultIncrease),
+		name: "connection_throttle_drop_increase", kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }), def: valueText(admission.DefaultIncrease),
 		doc: "added to that chance when the bucket is empty",
 	},
 	{
-		name: "connection_throttle_drop_decrease", kind: share(leastShare, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }), def: text(admission.DefaultDecrease),
+		name: "connection_throttle_drop_decrease", kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }), def: valueText(admission.DefaultDecrease),
 		doc: "taken from that chance when few tokens are missing",
 	},
 	{
-		name: "connection_throttle_decrease_ratio", kind: share(0, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
+		name: "connection_throttle_decrease_ratio", kind: fraction(0, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
 		doc: "how many tokens may be missing then, as a share of the bucket; 0: none",
 	},
 	{
@@ -174,60 +174,60 @@ var keys = []key{
 		doc: "true: opening a session and resuming one take as many tokens as the next two keys say. connection_throttle_tokens and connection_throttle_fill_count then count new sessions, not tokens",
 	},
 	{
-		name: "connection_throttle_global_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }), def: text(admission.DefaultGlobalWeight),
+		name: "connection_throttle_global_session_weight", kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }), def: valueText(admission.DefaultGlobalWeight),
 		doc: "tokens that a new session takes, with weights",
 	},
 	{
-		name: "connection_throttle_renew_session_weight", kind: number(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }), def: text(admission.DefaultRenewWeight),
+		name: "connection_throttle_renew_session_weight", kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }), def: valueText(admission.DefaultRenewWeight),
 		doc: "tokens that resuming a session takes, with weights",
 	},
 	{
-		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer, func(d *rawConfig) *int { return &d.Limits.MaxBuffer }), def: text(jute.DefaultMaxBuffer),
-		risk: riskOfBuffer,
-		doc:  "longest request, in bytes; decimal, or hexadecimal with 0x",
+		name: "jute.maxbuffer", kind: bytesOrHex(minMaxBuffer, maxMaxBuffer, func(d *rawConfig) *int { return &d.Limits.MaxBuffer }), def: valueText(jute.DefaultMaxBuffer),
+		riskOf: riskOfBuffer,
+		doc:    "longest request, in bytes; decimal, or hexadecimal with 0x",
 	},
 	{
-		name: "globalOutstandingLimit", kind: number(1, maxInFlight, func(d *rawConfig) *int { return &d.InFlight }), def: text(follower.DefaultMaxInFlight),
+		name: "globalOutstandingLimit", kind: wholeNumber(1, maxInFlight, func(d *rawConfig) *int { return &d.MaxInFlight }), def: valueText(follower.DefaultMaxInFlight),
 		doc: "writes of a member's clients in flight, over all connections",
 	},
 	{
-		name: "connectionOutstandingLimit", kind: number(1, maxConnFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }), def: text(server.DefaultMaxInFlight),
+		name: "connectionOutstandingLimit", kind: wholeNumber(1, maxConnInFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }), def: valueText(server.DefaultMaxInFlight),
 		doc: "Rollcall's own: requests of one connection that are read and not yet answered; beyond that the connection is not read",
 	},
 	{
-		name: "connectionUnreadLimit", kind: number(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }), def: text(server.DefaultMaxUnread),
+		name: "connectionUnreadLimit", kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }), def: valueText(server.DefaultMaxUnread),
 		doc: "Rollcall's own: bytes of events and replies that a client may leave unread; beyond that its connection is closed",
 	},
 	{
-		name: "multiOperationLimit", kind: number(1, maxMultiOps, func(d *rawConfig) *int { return &d.Limits.MaxMultiOps }), def: text(server.DefaultMaxMultiOps),
+		name: "multiOperationLimit", kind: wholeNumber(1, maxMultiOps, func(d *rawConfig) *int { return &d.Limits.MaxMultiOps }), def: valueText(server.DefaultMaxMultiOps),
 		doc: "Rollcall's own: operations of one multi; beyond that the connection is closed, as for a request that is too long",
 	},
 	{
-		name: "pathLengthLimit", kind: number(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }), def: text(server.DefaultMaxPath),
+		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }), def: valueText(server.DefaultMaxPath),
 		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is refused with -8 (bad arguments). A path has at most 128 levels, and 64 KiB only with a few",
 	},
 	{
-		name: "aclEntryLimit", kind: number(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }), def: text(server.DefaultMaxACL),
+		name: "aclEntryLimit", kind: wholeNumber(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }), def: valueText(server.DefaultMaxACL),
 		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the client's identities; a longer one is refused with -114 (invalid ACL)",
 	},
 	{
-		name: "identityLimit", kind: number(1, maxIdentities, func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: text(server.DefaultMaxIdentities),
+		name: "identityLimit", kind: wholeNumber(1, maxIdentities, func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: valueText(server.DefaultMaxIdentities),
 		doc: "Rollcall's own: identities of one connection, its address among them; one more is refused with -115 (authentication failed), and the connection is closed. All of them together have at most 4 KiB",
 	},
 	{
-		name: "clientMemoryLimit", kind: number(MinClientMemory, maxClientMemory, func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
+		name: "clientMemoryLimit", kind: wholeNumber(MinClientMemory, maxClientMemory, func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
 		doc: "Rollcall's own: bytes for all connections together, of requests that wait, of replies and events that clients leave unread, and of watches, which may take half. When they are used up, large requests wait, and the connections that hold the most are closed",
 	},
 	{
-		name: "memoryLimit", kind: memory(func(d *rawConfig) *MemoryLimit { return &d.Memory }), def: text(DefaultMemoryPercent) + "%",
+		name: "memoryLimit", kind: memoryLimit(func(d *rawConfig) *MemoryLimit { return &d.Memory }), def: valueText(DefaultMemoryPercent) + "%",
 		doc: "Rollcall's own: memory in use past which this member refuses its clients' creates, and data and access control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([security.md](security.md#memory))",
 	},
 	{
-		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: text(server.DefaultHandshake),
+		name: "handshakeTimeout", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: valueText(server.DefaultHandshake),
 		doc: "Rollcall's own: ms from accepting a connection to its session, including the wait for a leader, which takes at most a third of the session's timeout",
 	},
 	{
-		name: "readConsistency", kind: choice("linearizable", "sequential", func(d *rawConfig) *bool { return &d.LinearizableReads }), def: "sequential",
+		name: "readConsistency", kind: eitherWord("linearizable", "sequential", func(d *rawConfig) *bool { return &d.LinearizableReads }), def: "sequential",
 		doc: "Rollcall's own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no read is stale, and each waits for the leader",
 	},
 	{
@@ -235,7 +235,7 @@ var keys = []key{
 		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only read ([sessions.md](sessions.md#read-only-mode)), and isro is always answered; not with readConsistency=linearizable",
 	},
 	{
-		name: "snapCount", kind: number(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }), def: text(quorum.DefaultSnapshotEvery),
+		name: "snapCount", kind: wholeNumber(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }), def: valueText(quorum.DefaultSnapshotEvery),
 		doc: "log entries between two snapshots",
 	},
 	{
@@ -243,26 +243,26 @@ var keys = []key{
 		doc: "Rollcall's own: what the log is kept in. A directory keeps its kind, and a member that is told another one does not start ([storage.md](storage.md))",
 	},
 	{
-		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: text(DefaultStallLimit),
+		name: "storeStallLimit", kind: millis(minStall, maxStall, func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),
 		doc: "Rollcall's own: ms that writing or applying the log may hang. After that a leader gives up, and any member closes its clients' connections",
 	},
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},
-		kind: words(func(d *rawConfig) *[]string { return &d.Whitelist }), def: "srvr",
+		kind: commaList(func(d *rawConfig) *[]string { return &d.CommandWhitelist }), def: "srvr",
 		doc: "four-letter commands that are answered; `*`: all; srvr always is",
 	},
 	{
 		name: "admin.enableServer", env: variable{10, "ZOO_ADMINSERVER_ENABLED", "true"},
-		kind: boolean(func(d *rawConfig) *bool { return &d.admin.enabled }), def: "true",
+		kind: boolean(func(d *rawConfig) *bool { return &d.adminListener.enabled }), def: "true",
 		doc: "true: operators are served over HTTP ([admin.md](admin.md))",
 	},
 	{
-		name: "admin.serverAddress", kind: host(func(d *rawConfig) *string { return &d.admin.host }), def: "127.0.0.1",
-		risk: riskOfAddress,
-		doc:  "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or DigestAuthenticationProvider.superDigest",
+		name: "admin.serverAddress", kind: hostName(func(d *rawConfig) *string { return &d.adminListener.host }), def: "127.0.0.1",
+		riskOf: riskOfAddress,
+		doc:    "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or DigestAuthenticationProvider.superDigest",
 	},
 	{
-		name: "admin.serverPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.admin.port }), def: "8080",
+		name: "admin.serverPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.adminListener.port }), def: "8080",
 		doc: "port for HTTP; 0: the system chooses one. If the port is in use, the member warns and runs without HTTP",
 	},
 	{
@@ -270,19 +270,19 @@ var keys = []key{
 		doc: "path of ZooKeeper's AdminServer commands",
 	},
 	{
-		name: "admin.idleTimeout", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.IdleTimeout }), def: text(admin.DefaultIdleTimeout),
+		name: "admin.idleTimeout", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.IdleTimeout }), def: valueText(admin.DefaultIdleTimeout),
 		doc: "ms after which an HTTP connection without a request is closed",
 	},
 	{
-		name: "admin.snapshot.enabled", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoSnapshots }), def: "true",
+		name: "admin.snapshot.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoSnapshots }), def: "true",
 		doc: "false: the AdminServer command snapshot is refused. `rollcall backup` works all the same",
 	},
 	{
-		name: "admin.restore.enabled", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoRestores }), def: "true",
+		name: "admin.restore.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoRestores }), def: "true",
 		doc: "false: the AdminServer command restore is refused. `rollcall backup restore` works all the same",
 	},
 	{
-		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }), def: text(admin.DefaultSnapshotInterval),
+		name: "admin.rateLimiterIntervalInMS", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }), def: valueText(admin.DefaultSnapshotInterval),
 		doc: "ms in which a member answers the AdminServer command snapshot once, and ms after a restore until the AdminServer command restore takes the next one",
 	},
 	{
@@ -311,41 +311,41 @@ var keys = []key{
 	},
 	{
 		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.HTTP.LocalReads }), def: "state",
-		risk: riskOfLocalReads,
-		doc:  "Rollcall's own: what is read without credentials, over HTTP on the member's machine and by four-letter commands: none; state: no data of nodes, and no path below a node that not everybody may read; data: all paths, and what everybody may read ([admin.md](admin.md#what-is-shown-without-credentials))",
+		riskOf: riskOfLocalReads,
+		doc:    "Rollcall's own: what is read without credentials, over HTTP on the member's machine and by four-letter commands: none; state: no data of nodes, and no path below a node that not everybody may read; data: all paths, and what everybody may read ([admin.md](admin.md#what-is-shown-without-credentials))",
 	},
 	{
-		name: "admin.hosts", kind: words(func(d *rawConfig) *[]string { return &d.HTTP.Hosts }), unset: "none",
+		name: "admin.hosts", kind: commaList(func(d *rawConfig) *[]string { return &d.HTTP.Hosts }), unset: "none",
 		doc: "Rollcall's own: names for this member that the Host header of a request without credentials may have, besides addresses, localhost, the name of the machine, that of its server line and admin.serverAddress; `*`: any",
 	},
 	{
-		name: "metricsProvider.className", kind: metricsProvider(func(d *rawConfig) *bool { return &d.metrics.enabled }), unset: "none",
-		risk: riskOfMetrics,
-		doc:  "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
+		name: "metricsProvider.className", kind: metricsProvider(func(d *rawConfig) *bool { return &d.metricsListener.enabled }), unset: "none",
+		riskOf: riskOfMetrics,
+		doc:    "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The others: nothing besides admin.serverPort",
 	},
 	{
-		name: "metricsProvider.httpHost", kind: host(func(d *rawConfig) *string { return &d.metrics.host }), def: serverlist.AllHosts,
+		name: "metricsProvider.httpHost", kind: hostName(func(d *rawConfig) *string { return &d.metricsListener.host }), def: serverlist.AllHosts,
 		doc: "address of that port",
 	},
 	{
-		name: "metricsProvider.httpPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.metrics.port }), def: "7000",
+		name: "metricsProvider.httpPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.metricsListener.port }), def: "7000",
 		doc: "0: the system chooses a port. If it is in use, the member warns and runs without it",
 	},
 	{
-		name: "metricsProvider.exportJvmInfo", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.HTTP.BareMetrics }), def: "true",
+		name: "metricsProvider.exportJvmInfo", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.BareMetrics }), def: "true",
 		doc: "false: /metrics leaves out the metrics of the Go runtime and of the process",
 	},
 	{
-		name: "autoRebalance", kind: number(0, admin.MaxRebalanceRate, func(d *rawConfig) *int { return &d.AutoRebalance }), def: "0",
+		name: "autoRebalance", kind: wholeNumber(0, admin.MaxRebalanceRate, func(d *rawConfig) *int { return &d.AutoRebalance }), def: "0",
 		doc: "Rollcall's own: while the leader has this key, a member with clearly more clients than its share closes so many connections in a second, and these clients move to other members. If it is 0, none are closed ([members.md](members.md#rebalancing-the-clients))",
 	},
 	{
-		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"}, flag: option{"log-format", "format of the log: text or json (logFormat)"},
-		kind: choice("json", "text", func(d *rawConfig) *bool { return &d.Log.JSON }), def: "text",
+		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"}, flag: flagOption{"log-format", "format of the log: text or json (logFormat)"},
+		kind: eitherWord("json", "text", func(d *rawConfig) *bool { return &d.Log.JSON }), def: "text",
 		doc: "Rollcall's own: a line of the log is text, or a JSON object ([logs.md](logs.md))",
 	},
 	{
-		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"}, flag: option{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
+		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"}, flag: flagOption{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
 		kind: logLevel(func(d *rawConfig) *slog.Level { return &d.Log.Level }), def: "info",
 		doc: "Rollcall's own: events of this level and of higher ones are in the log. A running member reads it again at SIGHUP ([logs.md](logs.md))",
 	},
@@ -358,7 +358,7 @@ var keys = []key{
 		doc: "Rollcall's own: true: a change of a client or an administrator waits until a line about it is on the disk, and is rejected if the audit log cannot be written ([audit.md](audit.md#no-change-without-a-line)). It needs audit.enable",
 	},
 	{
-		name: "audit.format", kind: choice("zookeeper", "json", func(d *rawConfig) *bool { return &d.Audit.ZooKeeper }), def: "json",
+		name: "audit.format", kind: eitherWord("zookeeper", "json", func(d *rawConfig) *bool { return &d.Audit.ZooKeeperFormat }), def: "json",
 		doc: "Rollcall's own: a line of the audit log is a JSON object, or as in ZooKeeper's",
 	},
 	{
@@ -366,11 +366,11 @@ var keys = []key{
 		doc: "Rollcall's own: file of the audit log. Each member needs its own. `-` is standard output",
 	},
 	{
-		name: "audit.fileSize", kind: number(minAuditFile, maxAuditFile, func(d *rawConfig) *int64 { return &d.Audit.FileSize }), def: text(audit.DefaultFileSize),
+		name: "audit.fileSize", kind: wholeNumber(minAuditFile, maxAuditFile, func(d *rawConfig) *int64 { return &d.Audit.MaxFileSize }), def: valueText(audit.DefaultMaxFileSize),
 		doc: "Rollcall's own: bytes of that file at which it is renamed to audit.file with `.1` at its end, and a new one begins",
 	},
 	{
-		name: "audit.files", kind: number(1, maxAuditFiles, func(d *rawConfig) *int { return &d.Audit.Files }), def: text(audit.DefaultFiles),
+		name: "audit.files", kind: wholeNumber(1, maxAuditFiles, func(d *rawConfig) *int { return &d.Audit.KeptFiles }), def: valueText(audit.DefaultKeptFiles),
 		doc: "Rollcall's own: old files of the audit log that are kept",
 	},
 	{
@@ -378,17 +378,17 @@ var keys = []key{
 		doc: "Rollcall's own: directory where this member puts backups by itself ([backup.md](backup.md#regular-backups)). It must exist; members may share it",
 	},
 	{
-		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery, func(d *rawConfig) *time.Duration { return &d.Backup.Every }), def: text(backup.DefaultEvery),
+		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery, func(d *rawConfig) *time.Duration { return &d.Backup.Interval }), def: valueText(backup.DefaultInterval),
 		doc: "Rollcall's own: time in ms from one of these backups to the next",
 	},
 	{
-		name: "backup.keep", kind: number(1, maxBackups, func(d *rawConfig) *int { return &d.Backup.Keep }), def: text(backup.DefaultKeep),
+		name: "backup.keep", kind: wholeNumber(1, maxBackups, func(d *rawConfig) *int { return &d.Backup.KeptFiles }), def: valueText(backup.DefaultKeptFiles),
 		doc: "Rollcall's own: how many of these backups are kept. The oldest is deleted when a newer one has been read back",
 	},
 	{
 		name: "skipACL", kind: yesNo(func(d *rawConfig) *bool { return &d.Rules.SkipACL }), def: "no",
-		risk: riskOfACL,
-		doc:  "yes: ACLs are not checked; the leader's value counts",
+		riskOf: riskOfACL,
+		doc:    "yes: ACLs are not checked; the leader's value counts",
 	},
 	{
 		name: "extendedTypesEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.TTLNodes }), def: "false",
@@ -399,45 +399,45 @@ var keys = []key{
 		doc: "true: a write beyond a hard limit of a quota is refused; the leader's value counts",
 	},
 	{
-		name: "dataQuota", kind: size(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }), def: "0",
+		name: "dataQuota", kind: byteSize(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }), def: "0",
 		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that is refused with -1 (system error); 0: no quota; the leader's value counts ([security.md](security.md#quota-of-all-data))",
 	},
 	{
-		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.login.jaasFile }), unset: "none",
+		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.jaasFile }), unset: "none",
 		doc: "path of a JAAS file with the users who may log in by SASL ([security.md](security.md#passwords-and-sasl)); as in ZooKeeper, also as `-D` in SERVER_JVMFLAGS. A running member reads the file again at SIGHUP",
 	},
 	{
-		name: "sasl.serverconfig", kind: filled("a name", func(d *rawConfig) *string { return &d.login.jaasSection }), def: "Server",
+		name: "sasl.serverconfig", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.loginKeys.jaasSection }), def: "Server",
 		doc: "section of the JAAS file that has the users",
 	},
 	{
-		name: "superUser", kind: filled("a name", func(d *rawConfig) *string { return &d.Login.SuperUser }), unset: "none",
+		name: "superUser", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.Login.SuperUser }), unset: "none",
 		doc: "user of SASL who becomes the super user",
 	},
 	{
-		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.login.requireSASL }), def: "false",
+		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireSASL }), def: "false",
 		doc: "true: a client is served only after it has logged in by SASL; other requests are answered with -124, and its connection is closed",
 	},
 	{
 		name: "allowSaslFailedClients", kind: boolean(func(d *rawConfig) *bool { return &d.Login.KeepFailed }), def: "false",
-		risk: riskOfFailedClients,
-		doc:  "true: a client whose login by SASL fails stays connected without an identity, unless SASL is required",
+		riskOf: riskOfFailedClients,
+		doc:    "true: a client whose login by SASL fails stays connected without an identity, unless SASL is required",
 	},
 	{
-		name: "enforce.auth.enabled", kind: boolean(func(d *rawConfig) *bool { return &d.login.enforceAuth }), def: "false",
+		name: "enforce.auth.enabled", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.enforceAuth }), def: "false",
 		doc: "true: a client is served only after it has proved an identity of one of enforce.auth.schemes",
 	},
 	{
-		name: "enforce.auth.schemes", kind: schemes(func(d *rawConfig) *[]string { return &d.login.schemes }), unset: "none",
-		risk: riskOfSchemes,
-		doc:  "the schemes, with commas between them; sessionRequireClientSASLAuth=true wins over both keys",
+		name: "enforce.auth.schemes", kind: authSchemes(func(d *rawConfig) *[]string { return &d.loginKeys.acceptedSchemes }), unset: "none",
+		riskOf: riskOfSchemes,
+		doc:    "the schemes, with commas between them; sessionRequireClientSASLAuth=true wins over both keys",
 	},
 	{
-		name: "znode.container.checkIntervalMs", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.Interval }), def: text(leader.DefaultReapInterval),
+		name: "znode.container.checkIntervalMs", kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.Interval }), def: valueText(leader.DefaultReapInterval),
 		doc: "ms between two searches for containers and nodes with a TTL that are due for removal; the leader's value counts. While the leader's clock is not trusted, none is removed ([clocks.md](clocks.md))",
 	},
 	{
-		name: "znode.container.maxPerMinute", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.Reaping.PerMinute }), def: text(leader.DefaultReapPerMinute),
+		name: "znode.container.maxPerMinute", kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Reaping.PerMinute }), def: valueText(leader.DefaultReapPerMinute),
 		doc: "most of them that are removed in a minute; the leader's value counts",
 	},
 	{
@@ -445,7 +445,7 @@ var keys = []key{
 		doc: "ms after its last change that an empty container which never had a child is removed, too; 0: never; the leader's value counts",
 	},
 	{
-		name: "DigestAuthenticationProvider.enabled", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
+		name: "DigestAuthenticationProvider.enabled", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
 		doc: "false: nobody can authenticate with a password in the scheme digest, nor over HTTP as the super user",
 	},
 	{
@@ -453,7 +453,7 @@ var keys = []key{
 		doc: "hash of passwords in the scheme digest, in any case of letters. All members must have the same one, and ACLs keep the digests that they have ([security.md](security.md#passwords))",
 	},
 	{
-		name: "DigestAuthenticationProvider.superDigest", secret: true, kind: superDigest(func(d *rawConfig) *string { return &d.SuperDigest }), unset: "none",
+		name: "DigestAuthenticationProvider.superDigest", isSecret: true, kind: superDigest(func(d *rawConfig) *string { return &d.SuperDigest }), unset: "none",
 		doc: "`super:` and the digest of the super user's password",
 	},
 	{
@@ -462,15 +462,15 @@ var keys = []key{
 		doc:  "Rollcall's own: file whose first line is the value of DigestAuthenticationProvider.superDigest, so that it is in no command line and no zoo.cfg. If others may read it, there is a warning (chmod 600)",
 	},
 	{
-		name: "secureClientPort", kind: number(0, maxPort, func(d *rawConfig) *int { return &d.secure.port }), unset: "none",
+		name: "secureClientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.secureListener.port }), unset: "none",
 		doc: "port for clients over TLS, which needs ssl.keyStore.location and, unless ssl.clientAuth=none, ssl.trustStore.location; 0: the system chooses one. [security.md](security.md#clients) has an example",
 	},
 	{
-		name: "secureClientPortAddress", kind: host(func(d *rawConfig) *string { return &d.secure.host }), unset: "all interfaces",
+		name: "secureClientPortAddress", kind: hostName(func(d *rawConfig) *string { return &d.secureListener.host }), unset: "all interfaces",
 		doc: "address for clients over TLS; needs secureClientPort",
 	},
 	{
-		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.Unified }), def: "false",
+		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.UnifiedPort }), def: "false",
 		doc: "clientPort takes connections over TLS, too, so that clients can be changed one by one",
 	},
 	{
@@ -478,12 +478,12 @@ var keys = []key{
 		doc: "file with the private key, its certificate and the chain to an authority, which the member shows to clients",
 	},
 	{
-		name: "ssl.keyStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password }), unset: "none", secret: true,
+		name: "ssl.keyStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password }), unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.keyStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.keyStore.password", filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password })),
+		kind: secretFile("ssl.keyStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
@@ -495,12 +495,12 @@ var keys = []key{
 		doc: "file with the authorities whose certificates clients may show",
 	},
 	{
-		name: "ssl.trustStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password }), unset: "none", secret: true,
+		name: "ssl.trustStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password }), unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.trustStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.trustStore.password", filled("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password })),
+		kind: secretFile("ssl.trustStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
@@ -512,11 +512,11 @@ var keys = []key{
 		doc: "whether a client over TLS shows a certificate: it must, it may, or it is not asked. The subject of one is an identity of the scheme x509",
 	},
 	{
-		name: "ssl.protocol", kind: protocols(func(d *rawConfig) *keystore.ServerTerms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
+		name: "ssl.protocol", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.ClientTLS.Terms }), unset: "TLSv1.2,TLSv1.3",
 		doc: "versions of TLS for clients, unless ssl.enabledProtocols says which",
 	},
 	{
-		name: "ssl.enabledProtocols", kind: protocols(func(d *rawConfig) *keystore.ServerTerms { return &d.enabledProtocols }), unset: "as ssl.protocol",
+		name: "ssl.enabledProtocols", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.enabledProtocols }), unset: "as ssl.protocol",
 		doc: "versions of TLS for clients",
 	},
 	{
@@ -532,15 +532,15 @@ var keys = []key{
 		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from the network",
 	},
 	{
-		name: "ssl.authProvider", kind: word("x509"), def: "x509",
+		name: "ssl.authProvider", kind: onlyWord("x509"), def: "x509",
 		doc: "what makes an identity of a client's certificate. Java classes cannot be loaded",
 	},
 	{
-		name: "ssl.handshakeDetectionTimeoutMillis", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.ClientTLS.Detection }), def: text(server.DefaultDetection),
+		name: "ssl.handshakeDetectionTimeoutMillis", kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.ClientTLS.DetectTimeout }), def: valueText(server.DefaultDetection),
 		doc: "with client.portUnification, ms that a client may take for its first byte",
 	},
 	{
-		name: "netty.server.outstandingHandshake.limit", kind: number(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.Handshakes }), def: text(server.DefaultHandshakes),
+		name: "netty.server.outstandingHandshake.limit", kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.MaxHandshakes }), def: valueText(server.DefaultHandshakes),
 		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been incomplete for longest. If there is none, it is refused and tries another member",
 	},
 	{
@@ -548,7 +548,7 @@ var keys = []key{
 		doc: "files with keys and certificates for clients are read again when they change. SIGHUP has them read at once, with this key or without",
 	},
 	{
-		name: "X509AuthenticationProvider.superUser", kind: filled("text", func(d *rawConfig) *string { return &d.SuperSubject }), unset: "none",
+		name: "X509AuthenticationProvider.superUser", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.SuperSubject }), unset: "none",
 		doc: "subject of the certificate whose owner is super, as in an ACL: `CN=admin,O=Example`",
 	},
 	{
@@ -566,7 +566,7 @@ var keys = []key{
 		doc: "false: one server line is an ensemble of one",
 	},
 	{
-		name: "peerType", kind: choice("observer", "participant", func(d *rawConfig) *bool { return &d.observes }), def: "participant",
+		name: "peerType", kind: eitherWord("observer", "participant", func(d *rawConfig) *bool { return &d.isObserver }), def: "participant",
 		doc: "participant: this member votes; observer: it does not. Its server line says so, too (`:observer`), and counts if the two differ; the member warns then",
 	},
 	{
@@ -595,12 +595,12 @@ var keys = []key{
 		doc: "file with this member's private key, its certificate and the chain to an authority. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.keyStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password }), unset: "none", secret: true,
+		name: "ssl.quorum.keyStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password }), unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.keyStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.keyStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password })),
+		kind: secretFile("ssl.quorum.keyStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
@@ -612,12 +612,12 @@ var keys = []key{
 		doc: "file with the authorities of the members' certificates. It is read again when it changes and at SIGHUP",
 	},
 	{
-		name: "ssl.quorum.trustStore.password", kind: filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password }), unset: "none", secret: true,
+		name: "ssl.quorum.trustStore.password", kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password }), unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.trustStore.passwordPath", unset: "none",
-		kind: secretFile("ssl.quorum.trustStore.password", filled("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password })),
+		kind: secretFile("ssl.quorum.trustStore.password", nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password })),
 		doc:  "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
 	},
 	{
@@ -625,9 +625,9 @@ var keys = []key{
 		doc: "format of that file",
 	},
 	{
-		name: "ssl.quorum.hostnameVerification", kind: choice("false", "true", func(d *rawConfig) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
-		risk: riskOfAnyHost,
-		doc:  "false: a member's certificate need not be for its host",
+		name: "ssl.quorum.hostnameVerification", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
+		riskOf: riskOfAnyHost,
+		doc:    "false: a member's certificate need not be for its host",
 	},
 	{
 		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CheckRevocation }), def: "false",
@@ -639,57 +639,57 @@ var keys = []key{
 	},
 	{
 		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.AcceptPlain }), def: "false",
-		risk: riskOfPlainMembers,
-		doc:  "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
+		riskOf: riskOfPlainMembers,
+		doc:    "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
 	},
 
-	{name: "group.N", unset: "none", status: refused, doc: noWeights},
-	{name: "weight.N", def: "1", status: refused, harmless: "1", doc: noWeights},
-	{name: "electionAlg", def: "3", status: refused, harmless: "3", doc: "members elect by raft; ZooKeeper refuses other values too"},
-	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmless: "*", doc: noLocal},
-	{name: "localSessionsEnabled", def: "false", status: refused, harmless: "false", doc: noLocal, kind: boolean(nil)},
-	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmless: "false", doc: noLocal, kind: boolean(nil)},
-	{name: "multiAddress.enabled", def: "false", status: refused, harmless: "false", doc: "a server line takes one address", kind: boolean(nil)},
-	{name: "leaderServes", def: "yes", status: noEffect, harmless: "yes", doc: "the leader takes clients, too", kind: yesNo(nil)},
-	{name: "syncEnabled", def: "true", status: noEffect, harmless: "true", doc: "observers keep the log and snapshots on disk, as all members do", kind: boolean(nil)},
-	{name: "observerMasterPort", def: "0", status: noEffect, harmless: "0", doc: "observers get the log from the leader", kind: number[int](0, maxPort, nil)},
-	{name: "connectToLearnerMasterLimit", def: "0", status: noEffect, harmless: "0", doc: "members try to connect until they succeed"},
+	{name: "group.N", unset: "none", status: refused, doc: noQuorumWeights},
+	{name: "weight.N", def: "1", status: refused, harmlessValue: "1", doc: noQuorumWeights},
+	{name: "electionAlg", def: "3", status: refused, harmlessValue: "3", doc: "members elect by raft; ZooKeeper refuses other values too"},
+	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmlessValue: "*", doc: noLocalSessions},
+	{name: "localSessionsEnabled", def: "false", status: refused, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
+	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
+	{name: "multiAddress.enabled", def: "false", status: refused, harmlessValue: "false", doc: "a server line takes one address", kind: boolean(nil)},
+	{name: "leaderServes", def: "yes", status: noEffect, harmlessValue: "yes", doc: "the leader takes clients, too", kind: yesNo(nil)},
+	{name: "syncEnabled", def: "true", status: noEffect, harmlessValue: "true", doc: "observers keep the log and snapshots on disk, as all members do", kind: boolean(nil)},
+	{name: "observerMasterPort", def: "0", status: noEffect, harmlessValue: "0", doc: "observers get the log from the leader", kind: wholeNumber[int](0, maxPort, nil)},
+	{name: "connectToLearnerMasterLimit", def: "0", status: noEffect, harmlessValue: "0", doc: "members try to connect until they succeed"},
 	{name: "cnxTimeout", def: "5", status: noEffect, doc: "the limit for connecting to a member follows from the tick"},
-	{name: "clientPortListenBacklog", def: "-1", status: noEffect, harmless: "-1", doc: "the system's limit holds"},
-	{name: "tcpKeepAlive", def: "false", status: noEffect, harmless: "true", doc: "keep-alive is always on", kind: boolean(nil)},
-	{name: "clientTcpKeepAlive", def: "false", status: noEffect, harmless: "true", doc: "keep-alive is always on", kind: boolean(nil)},
-	{name: "serverCnxnFactory", unset: "none", status: noEffect, harmless: "*", doc: "there is one kind of connections, which serves TLS, too"},
-	{name: "forceSync", def: "yes", status: noEffect, harmless: "yes", doc: "the log is always on disk before it is acknowledged", kind: yesNo(nil)},
+	{name: "clientPortListenBacklog", def: "-1", status: noEffect, harmlessValue: "-1", doc: "the system's limit holds"},
+	{name: "tcpKeepAlive", def: "false", status: noEffect, harmlessValue: "true", doc: "keep-alive is always on", kind: boolean(nil)},
+	{name: "clientTcpKeepAlive", def: "false", status: noEffect, harmlessValue: "true", doc: "keep-alive is always on", kind: boolean(nil)},
+	{name: "serverCnxnFactory", unset: "none", status: noEffect, harmlessValue: "*", doc: "there is one kind of connections, which serves TLS, too"},
+	{name: "forceSync", def: "yes", status: noEffect, harmlessValue: "yes", doc: "the log is always on disk before it is acknowledged", kind: yesNo(nil)},
 	{name: "fsync.warningthresholdms", def: "1000", status: noEffect, doc: "not served yet"},
-	{name: "preAllocSize", def: "65536", status: noEffect, doc: ownLog},
+	{name: "preAllocSize", def: "65536", status: noEffect, doc: sizesLogItself},
 	{name: "snapSizeLimitInKb", def: "4194304", status: noEffect, doc: "a snapshot is due after snapCount entries or 512 MiB of log"},
-	{name: "autopurge.snapRetainCount", env: variable{6, "ZOO_AUTOPURGE_SNAPRETAINCOUNT", ""}, def: "3", status: noEffect, doc: ownPurge},
-	{name: "autopurge.purgeInterval", env: variable{7, "ZOO_AUTOPURGE_PURGEINTERVAL", ""}, def: "0", status: noEffect, doc: ownPurge},
-	{name: "maxResponseCacheSize", def: "400", status: noEffect, harmless: "0", doc: noCache},
-	{name: "maxGetChildrenResponseCacheSize", def: "400", status: noEffect, harmless: "0", doc: noCache},
+	{name: "autopurge.snapRetainCount", env: variable{6, "ZOO_AUTOPURGE_SNAPRETAINCOUNT", ""}, def: "3", status: noEffect, doc: purgesItself},
+	{name: "autopurge.purgeInterval", env: variable{7, "ZOO_AUTOPURGE_PURGEINTERVAL", ""}, def: "0", status: noEffect, doc: purgesItself},
+	{name: "maxResponseCacheSize", def: "400", status: noEffect, harmlessValue: "0", doc: noResponseCache},
+	{name: "maxGetChildrenResponseCacheSize", def: "400", status: noEffect, harmlessValue: "0", doc: noResponseCache},
 	{name: "audit.impl.class", unset: "none", status: noEffect, doc: "Java classes cannot be loaded; audit.format and audit.file say how lines are written and where"},
 
-	{name: "authProvider.*", unset: "none", status: noEffect, doc: "Java classes cannot be loaded, and need not be: the schemes are world, auth, digest, ip, sasl, x509 and super", secret: true},
-	{name: "SASLAuthenticationProvider.superPassword", unset: "none", status: noEffect, doc: "the password of the user super is in the JAAS file, as all others", secret: true},
+	{name: "authProvider.*", unset: "none", status: noEffect, doc: "Java classes cannot be loaded, and need not be: the schemes are world, auth, digest, ip, sasl, x509 and super", isSecret: true},
+	{name: "SASLAuthenticationProvider.superPassword", unset: "none", status: noEffect, doc: "the password of the user super is in the JAAS file, as all others", isSecret: true},
 	{name: "kerberos.*", unset: "none", status: noEffect, doc: "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)"},
-	{name: "quorum.auth.enableSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.serverRequireSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.learnerRequireSasl", def: "false", status: refused, harmless: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noSASL, secret: true},
+	{name: "quorum.auth.enableSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
+	{name: "quorum.auth.serverRequireSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
+	{name: "quorum.auth.learnerRequireSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
+	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noSASL, isSecret: true},
 
-	{name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmless: "true", doc: "files with certificates and secrets of members are always read again when they change, and at SIGHUP", kind: boolean(nil)},
-	{name: "ssl.quorum.clientAuth", def: "need", status: refused, harmless: "need", doc: "members always prove themselves to each other"},
-	{name: "ssl.quorum.protocol", def: "TLSv1.3", status: noEffect, harmless: "TLSv1.3", doc: "members always speak TLS 1.3"},
-	{name: "ssl.quorum.enabledProtocols", def: "TLSv1.3", status: noEffect, harmless: "TLSv1.3", doc: "members always speak TLS 1.3"},
+	{name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmlessValue: "true", doc: "files with certificates and secrets of members are always read again when they change, and at SIGHUP", kind: boolean(nil)},
+	{name: "ssl.quorum.clientAuth", def: "need", status: refused, harmlessValue: "need", doc: "members always prove themselves to each other"},
+	{name: "ssl.quorum.protocol", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
+	{name: "ssl.quorum.enabledProtocols", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
 	{name: "ssl.quorum.ciphersuites", unset: "those of TLS 1.3", status: noEffect, doc: "members always speak TLS 1.3, all of whose suites are safe"},
-	{name: "ssl.quorum.ocsp", def: "false", status: refused, harmless: "false", doc: "servers of OCSP are not asked: set ssl.quorum.crl", kind: boolean(nil)},
-	{name: "ssl.quorum.clientHostnameVerification", def: "true", status: refused, harmless: "true", doc: "ssl.quorum.hostnameVerification counts for both ends of a connection", kind: boolean(nil)},
-	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", secret: true},
-	{name: "ssl.hostnameVerification", def: "true", status: noEffect, harmless: "*", doc: "for clients, which hold a server's certificate against its name; a server does not hold a client's against an address", kind: boolean(nil)},
-	{name: "ssl.clientHostnameVerification", def: "false", status: refused, harmless: "false", doc: "a client's certificate is not held against its address: a name service that lies would decide", kind: boolean(nil)},
-	{name: "ssl.ocsp", def: "false", status: refused, harmless: "false", doc: "servers of OCSP are not asked: set ssl.crl", kind: boolean(nil)},
+	{name: "ssl.quorum.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "servers of OCSP are not asked: set ssl.quorum.crl", kind: boolean(nil)},
+	{name: "ssl.quorum.clientHostnameVerification", def: "true", status: refused, harmlessValue: "true", doc: "ssl.quorum.hostnameVerification counts for both ends of a connection", kind: boolean(nil)},
+	{name: "ssl.quorum.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", isSecret: true},
+	{name: "ssl.hostnameVerification", def: "true", status: noEffect, harmlessValue: "*", doc: "for clients, which hold a server's certificate against its name; a server does not hold a client's against an address", kind: boolean(nil)},
+	{name: "ssl.clientHostnameVerification", def: "false", status: refused, harmlessValue: "false", doc: "a client's certificate is not held against its address: a name service that lies would decide", kind: boolean(nil)},
+	{name: "ssl.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "servers of OCSP are not asked: set ssl.crl", kind: boolean(nil)},
 	{name: "ssl.context.supplier.class", unset: "none", status: refused, doc: "Java classes cannot be loaded"},
-	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", secret: true},
+	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it says which of Java's libraries to use", isSecret: true},
 
-	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone", secret: true},
+	{name: "metricsProvider.*", unset: "none", status: noEffect, doc: "of ZooKeeper's providers alone", isSecret: true},
 }

@@ -41,7 +41,7 @@ func TestEveryKeyIsKnown(t *testing.T) {
 	used := make(map[string]bool)
 	for _, name := range known {
 		for _, spelling := range []string{name, "zookeeper." + name} {
-			k := lookup(canonical(spelling))
+			k := lookupKey(canonicalName(spelling))
 			if k == nil {
 				t.Errorf("%s is not in the table", spelling)
 				continue
@@ -54,7 +54,7 @@ func TestEveryKeyIsKnown(t *testing.T) {
 			t.Errorf("%s is in the table, but ZooKeeper has no such key", k.name)
 		}
 	}
-	if k := lookup("serverOther"); k != nil {
+	if k := lookupKey("serverOther"); k != nil {
 		t.Errorf("serverOther is mistaken for %s", k.name)
 	}
 }
@@ -71,7 +71,7 @@ func TestKeysAreSound(t *testing.T) {
 		if (k.def == "") == (k.unset == "") || k.doc == "" {
 			t.Errorf("%s: default %q, unset %q, doc %q", k.name, k.def, k.unset, k.doc)
 		}
-		if k.status == served && (k.kind.parse == nil || k.harmless != "") {
+		if k.status == served && (k.kind.parse == nil || k.harmlessValue != "") {
 			t.Errorf("%s is served, but no kind parses it or it has a harmless value", k.name)
 		}
 		if (k.kind.parse == nil) != (k.kind.allowed == "") {
@@ -80,7 +80,7 @@ func TestKeysAreSound(t *testing.T) {
 		if strings.ContainsAny(k.def+k.unset+k.kind.allowed+k.doc, "|\n") {
 			t.Errorf("%s: its row would break the docs' table", k.name)
 		}
-		if err := k.parse(newRawConfig("", environ{}, Flags{}, nil), setting{key: k.name, value: k.def}); k.def != "" && err != nil {
+		if err := k.parseSetting(newRawConfig("", environ{}, Flags{}, nil), setting{key: k.name, value: k.def}); k.def != "" && err != nil {
 			t.Errorf("%s: the default %s: %v", k.name, k.def, err)
 		}
 		if k.flag.name != "" && flags[k.flag.name] {
@@ -88,7 +88,7 @@ func TestKeysAreSound(t *testing.T) {
 		}
 		flags[k.flag.name] = true
 	}
-	for _, v := range variables() {
+	for _, v := range allVariables() {
 		if other := lines[v.line]; other != "" || v.line == 0 {
 			t.Errorf("%s and %s have line %d", v.name, other, v.line)
 		}
@@ -100,11 +100,11 @@ func TestKeysAreSound(t *testing.T) {
 func TestHarmlessValues(t *testing.T) {
 	for i := range keys {
 		k := &keys[i]
-		if k.harmless == "" || k.harmless == "*" {
+		if k.harmlessValue == "" || k.harmlessValue == "*" {
 			continue
 		}
-		if warning, err := k.accept(&rawConfig{}, setting{k.name, k.harmless, "here"}); warning != "" || err != nil {
-			t.Errorf("%s=%s: %q, %v", k.name, k.harmless, warning, err)
+		if warning, err := k.acceptSetting(&rawConfig{}, setting{k.name, k.harmlessValue, "here"}); warning != "" || err != nil {
+			t.Errorf("%s=%s: %q, %v", k.name, k.harmlessValue, warning, err)
 		}
 	}
 }

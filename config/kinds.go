@@ -20,9 +20,9 @@ type kind struct {
 	allowed string // in words, for errors and the docs
 	// parse checks a value and keeps it in d. If it returns errAllowed, the error that the operator
 	// sees is made of allowed.
-	parse func(d *rawConfig, s setting) error
-	show  func(d *rawConfig) string // returns the value as conf shows it; nil: conf does not show it
-	of    string                    // of a secretFile: the key whose value the file has
+	parse     func(d *rawConfig, s setting) error
+	confText  func(d *rawConfig) string // returns the value as conf shows it; nil: conf does not show it
+	secretKey string                    // secretKey a secretFile: the key whose value the file has
 }
 
 // errAllowed says that a value is not one of those that its kind allows.
@@ -31,12 +31,12 @@ var errAllowed = errors.New("not allowed")
 // The kinds below take the field of a rawConfig that they set. If it is nil, the value is checked and not
 // kept.
 
-func boolean(field func(*rawConfig) *bool) kind { return choice("true", "false", field) }
+func boolean(field func(*rawConfig) *bool) kind { return eitherWord("true", "false", field) }
 
-func yesNo(field func(*rawConfig) *bool) kind { return choice("yes", "no", field) }
+func yesNo(field func(*rawConfig) *bool) kind { return eitherWord("yes", "no", field) }
 
-// choice takes one of two words, in any case of letters. yes sets the field to true.
-func choice(yes, no string, field func(*rawConfig) *bool) kind {
+// eitherWord takes one of two words, in any case of letters. yes sets the field to true.
+func eitherWord(yes, no string, field func(*rawConfig) *bool) kind {
 	return kind{
 		allowed: yes + " or " + no,
 		parse: func(d *rawConfig, s setting) error {
@@ -44,47 +44,47 @@ func choice(yes, no string, field func(*rawConfig) *bool) kind {
 			if !is && !strings.EqualFold(s.value, no) {
 				return errAllowed
 			}
-			return keep(d, field, is)
+			return storeValue(d, field, is)
 		},
 	}
 }
 
-// number takes a decimal number between least and most.
-func number[T int | int64 | uint64](least, most int64, field func(*rawConfig) *T) kind {
+// wholeNumber takes a decimal number between least and most.
+func wholeNumber[T int | int64 | uint64](least, most int64, field func(*rawConfig) *T) kind {
 	return kind{
 		allowed: fmt.Sprintf("%d to %d", least, most),
 		parse: func(d *rawConfig, s setting) error {
-			n, err := within(s.value, least, most)
+			n, err := parseWithin(s.value, least, most)
 			if err != nil {
 				return err
 			}
-			return keep(d, field, T(n))
+			return storeValue(d, field, T(n))
 		},
-		show: func(d *rawConfig) string { return fmt.Sprint(*field(d)) },
+		confText: func(d *rawConfig) string { return fmt.Sprint(*field(d)) },
 	}
 }
 
-// limit takes a number up to most. 0 means no limit; in the field that is -1, because 0 means the
+// limitOrNone takes a number up to most. 0 means no limit; in the field that is -1, because 0 means the
 // default there.
-func limit(most int64, field func(*rawConfig) *int) kind {
+func limitOrNone(most int64, field func(*rawConfig) *int) kind {
 	return kind{
 		allowed: fmt.Sprintf("0 to %d", most),
 		parse: func(d *rawConfig, s setting) error {
-			n, err := within(s.value, 0, most)
+			n, err := parseWithin(s.value, 0, most)
 			if n == 0 {
 				n = -1
 			}
 			if err != nil {
 				return err
 			}
-			return keep(d, field, int(n))
+			return storeValue(d, field, int(n))
 		},
-		show: func(d *rawConfig) string { return strconv.Itoa(max(*field(d), 0)) },
+		confText: func(d *rawConfig) string { return strconv.Itoa(max(*field(d), 0)) },
 	}
 }
 
-// share takes a number between least and 1, with decimals.
-func share(least float64, field func(*rawConfig) *float64) kind {
+// fraction takes a number between least and 1, with decimals.
+func fraction(least float64, field func(*rawConfig) *float64) kind {
 	return kind{
 		allowed: fmt.Sprintf("%v to 1, with decimals", least),
 		parse: func(d *rawConfig, s setting) error {
@@ -92,7 +92,7 @@ func share(least float64, field func(*rawConfig) *float64) kind {
 			if err != nil || !(n >= least && n <= 1) { // this also refuses what is no number
 				return errAllowed
 			}
-			return keep(d, field, n)
+			return storeValue(d, field, n)
 		},
 	}
 }
@@ -118,8 +118,8 @@ func parseSize(value string) (int64, error) {
 	return n * factor, nil
 }
 
-// size takes a number of bytes between least and most, with a unit after it. 0 is allowed, too.
-func size[T int64 | uint64](least, most int64, field func(*rawConfig) *T) kind {
+// byteSize takes a number of bytes between least and most, with a unit after it. 0 is allowed, too.
+func byteSize[T int64 | uint64](least, most int64, field func(*rawConfig) *T) kind {
 	return kind{
 		allowed: fmt.Sprintf("0, or %s to %s; bytes, or with K, M, G or T after the number", sizeText(least), sizeText(most)),
 		parse: func(d *rawConfig, s setting) error {
@@ -127,7 +127,7 @@ func size[T int64 | uint64](least, most int64, field func(*rawConfig) *T) kind {
 			if err != nil || n != 0 && (n < least || n > most) {
 				return errAllowed
 			}
-			return keep(d, field, T(n))
+			return storeValue(d, field, T(n))
 		},
 	}
 }
@@ -142,10 +142,10 @@ func sizeText(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// memory takes a size, or a percentage of the memory.
-func memory(field func(*rawConfig) *MemoryLimit) kind {
+// memoryLimit takes a size, or a percentage of the memory.
+func memoryLimit(field func(*rawConfig) *MemoryLimit) kind {
 	bytes := func(l *MemoryLimit) kind {
-		return size(minMemoryLimit, maxSize, func(*rawConfig) *int64 { return &l.Bytes })
+		return byteSize(minMemoryLimit, maxSize, func(*rawConfig) *int64 { return &l.Bytes })
 	}
 	return kind{
 		allowed: "1% to 90%, or " + bytes(nil).allowed,
@@ -154,7 +154,7 @@ func memory(field func(*rawConfig) *MemoryLimit) kind {
 			digits, percent := strings.CutSuffix(s.value, "%")
 			if !percent {
 				err = bytes(&l).parse(d, s)
-			} else if n, wrong := within(digits, 1, maxMemoryPercent); wrong == nil {
+			} else if n, wrong := parseWithin(digits, 1, maxMemoryPercent); wrong == nil {
 				l.Percent = int(n)
 			} else {
 				err = wrong
@@ -162,7 +162,7 @@ func memory(field func(*rawConfig) *MemoryLimit) kind {
 			if err != nil {
 				return err
 			}
-			return keep(d, field, l)
+			return storeValue(d, field, l)
 		},
 	}
 }
@@ -172,46 +172,46 @@ func millis(least, most int64, field func(*rawConfig) *time.Duration) kind {
 	return kind{
 		allowed: fmt.Sprintf("%d to %d (ms)", least, most),
 		parse: func(d *rawConfig, s setting) error {
-			n, err := within(s.value, least, most)
+			n, err := parseWithin(s.value, least, most)
 			if err != nil {
 				return err
 			}
-			return keep(d, field, time.Duration(n)*time.Millisecond)
+			return storeValue(d, field, time.Duration(n)*time.Millisecond)
 		},
-		show: func(d *rawConfig) string { return text(*field(d)) },
+		confText: func(d *rawConfig) string { return valueText(*field(d)) },
 	}
 }
 
-// failovers are the names of the values of the key failover.
-var failovers = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": DefaultHeartbeat, "wan": time.Second}
+// failoverNames are the names of the values of the key failover.
+var failoverNames = map[string]time.Duration{"fast": 150 * time.Millisecond, "normal": DefaultHeartbeatTimeout, "wan": time.Second}
 
-// failover takes one of these names, or a number of milliseconds.
-func failover(field func(*rawConfig) *time.Duration) kind {
+// failoverTime takes one of these names, or a number of milliseconds.
+func failoverTime(field func(*rawConfig) *time.Duration) kind {
 	number := millis(minFailover, maxFailover, field)
 	return kind{
 		allowed: "fast, normal, wan, or " + number.allowed,
 		parse: func(d *rawConfig, s setting) error {
-			if named, ok := failovers[strings.ToLower(s.value)]; ok {
-				return keep(d, field, named)
+			if named, ok := failoverNames[strings.ToLower(s.value)]; ok {
+				return storeValue(d, field, named)
 			}
 			return number.parse(d, s)
 		},
-		show: number.show,
+		confText: number.confText,
 	}
 }
 
-// timeout takes a number of milliseconds. -1 means the default, as for ZooKeeper; in the field that is 0.
-func timeout(field func(*rawConfig) *time.Duration) kind {
+// sessionTimeout takes a number of milliseconds. -1 means the default, as for ZooKeeper; in the field that is 0.
+func sessionTimeout(field func(*rawConfig) *time.Duration) kind {
 	return kind{
 		allowed: fmt.Sprintf("1 to %d (ms), or -1 for the default", maxMillis),
 		parse: func(d *rawConfig, s setting) error {
-			n, err := within(s.value, -1, maxMillis)
+			n, err := parseWithin(s.value, -1, maxMillis)
 			if err != nil || n == 0 {
 				return errAllowed
 			}
-			return keep(d, field, max(0, time.Duration(n)*time.Millisecond))
+			return storeValue(d, field, max(0, time.Duration(n)*time.Millisecond))
 		},
-		show: func(d *rawConfig) string { return text(*field(d)) },
+		confText: func(d *rawConfig) string { return valueText(*field(d)) },
 	}
 }
 
@@ -228,7 +228,7 @@ func bytesOrHex(least, most int64, field func(*rawConfig) *int) kind {
 			if err != nil || n < least || n > most {
 				return errAllowed
 			}
-			return keep(d, field, int(n))
+			return storeValue(d, field, int(n))
 		},
 	}
 }
@@ -241,9 +241,9 @@ func filePath(field func(*rawConfig) *string) kind {
 			if s.value == "" || strings.ContainsRune(s.value, 0) {
 				return errAllowed
 			}
-			return keep(d, field, s.value)
+			return storeValue(d, field, s.value)
 		},
-		show: func(d *rawConfig) string { return *field(d) },
+		confText: func(d *rawConfig) string { return *field(d) },
 	}
 }
 
@@ -257,8 +257,8 @@ func auditFile() kind {
 	return k
 }
 
-// host takes a name or an address.
-func host(field func(*rawConfig) *string) kind {
+// hostName takes a name or an address.
+func hostName(field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: serverlist.HostSyntax,
 		parse: func(d *rawConfig, s setting) error {
@@ -266,13 +266,13 @@ func host(field func(*rawConfig) *string) kind {
 			if err != nil {
 				return err
 			}
-			return keep(d, field, h)
+			return storeValue(d, field, h)
 		},
 	}
 }
 
-// words takes a list with commas.
-func words(field func(*rawConfig) *[]string) kind {
+// commaList takes a list with commas.
+func commaList(field func(*rawConfig) *[]string) kind {
 	return kind{
 		allowed: "words with commas between them",
 		parse: func(d *rawConfig, s setting) error {
@@ -282,7 +282,7 @@ func words(field func(*rawConfig) *[]string) kind {
 					list = append(list, word)
 				}
 			}
-			return keep(d, field, list)
+			return storeValue(d, field, list)
 		},
 	}
 }
@@ -296,7 +296,7 @@ func localReads(field func(*rawConfig) *admin.LocalReads) kind {
 			if !ok {
 				return errAllowed
 			}
-			return keep(d, field, reads)
+			return storeValue(d, field, reads)
 		},
 	}
 }
@@ -309,7 +309,7 @@ func superDigest(field func(*rawConfig) *string) kind {
 			if digest, ok := strings.CutPrefix(s.value, "super:"); !ok || digest == "" {
 				return errAllowed
 			}
-			return keep(d, field, s.value)
+			return storeValue(d, field, s.value)
 		},
 	}
 }
@@ -323,7 +323,7 @@ func digestAlg(field func(*rawConfig) *digest.Algorithm) kind {
 			if err != nil {
 				return err
 			}
-			return keep(d, field, alg)
+			return storeValue(d, field, alg)
 		},
 	}
 }
@@ -336,7 +336,7 @@ func urlPath(field func(*rawConfig) *string) kind {
 			if err := admin.CheckCommandURL(s.value); err != nil {
 				return err
 			}
-			return keep(d, field, s.value)
+			return storeValue(d, field, s.value)
 		},
 	}
 }
@@ -357,7 +357,7 @@ func metricsProvider(field func(*rawConfig) *bool) kind {
 			if !known {
 				return errAllowed
 			}
-			return keep(d, field, opens)
+			return storeValue(d, field, opens)
 		},
 	}
 }
@@ -371,7 +371,7 @@ func logKind(field func(*rawConfig) *disk.LogKind) kind {
 			if !kind.IsKnown() {
 				return errAllowed
 			}
-			return keep(d, field, kind)
+			return storeValue(d, field, kind)
 		},
 	}
 }
@@ -385,21 +385,21 @@ func logLevel(field func(*rawConfig) *slog.Level) kind {
 			if err != nil {
 				return err
 			}
-			return keep(d, field, level)
+			return storeValue(d, field, level)
 		},
 	}
 }
 
-// keep sets the field of d, if there is one, and returns nil.
-func keep[T any](d *rawConfig, field func(*rawConfig) *T, value T) error {
+// storeValue sets the field of d, if there is one, and returns nil.
+func storeValue[T any](d *rawConfig, field func(*rawConfig) *T, value T) error {
 	if field != nil {
 		*field(d) = value
 	}
 	return nil
 }
 
-// within reads a decimal number; errAllowed: it is none, or out of bounds.
-func within(value string, least, most int64) (int64, error) {
+// parseWithin reads a decimal number; errAllowed: it is none, or out of bounds.
+func parseWithin(value string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < least || n > most {
 		return 0, errAllowed
@@ -407,8 +407,8 @@ func within(value string, least, most int64) (int64, error) {
 	return n, nil
 }
 
-// text returns a value as one would write it in zoo.cfg: a duration in milliseconds.
-func text(value any) string {
+// valueText returns a value as one would write it in zoo.cfg: a duration in milliseconds.
+func valueText(value any) string {
 	if d, ok := value.(time.Duration); ok {
 		return strconv.FormatInt(d.Milliseconds(), 10)
 	}

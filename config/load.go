@@ -17,16 +17,16 @@ func Load(file string, env []string, flags Flags) (Config, []Warning, error) {
 	return r.Config, r.Warnings, nil
 }
 
-// read returns the settings of all sources, and a rawConfig that has none of them yet.
-func read(file string, env []string, flags Flags) (*rawConfig, settings, error) {
+// readSources returns the settings of all sources, and a rawConfig that has none of them yet.
+func readSources(file string, env []string, flags Flags) (*rawConfig, settings, error) {
 	vars := readEnviron(env)
-	base, name, err := vars.base(file)
+	base, name, err := vars.mainSettings(file)
 	if err != nil {
 		return nil, settings{warnings: vars.warnings}, err
 	}
 	all := settings{warnings: vars.warnings}
-	for _, layer := range [][]setting{vars.javaProperties(), base, flags.settings} {
-		if err := all.add(layer); err != nil {
+	for _, layer := range [][]setting{vars.javaSettings(), base, flags.settings} {
+		if err := all.addLayer(layer); err != nil {
 			return nil, all, err
 		}
 	}
@@ -55,16 +55,16 @@ type settings struct {
 	warnings []Warning
 }
 
-// add lays one source over those before it. Within a source the last setting of a key wins, as in
+// addLayer lays one source over those before it. Within a source the last setting of a key wins, as in
 // Java, but two server lines with one number are an error.
-func (all *settings) add(layer []setting) error {
+func (all *settings) addLayer(layer []setting) error {
 	at := make(map[string]int) // key → place in list
 	for i, s := range all.list {
 		at[s.key] = i
 	}
 	seen := make(map[string]string) // key → where in this layer
 	for _, s := range layer {
-		s.key = canonical(s.key)
+		s.key = canonicalName(s.key)
 		if first, ok := seen[s.key]; ok {
 			if strings.HasPrefix(s.key, "server.") {
 				return fmt.Errorf("%s: %s is named twice, first in %s; remove one of the two", s.where, s.key, first)

@@ -209,11 +209,11 @@ znode.container.maxNeverUsedIntervalMs=2500
 	l.MaxClientConns, l.MaxConns, l.MaxBuffer, l.MaxInFlight, l.MaxUnread, l.MaxMultiOps = -1, 7, 0x1FFFFF, 9, 65536, 321
 	l.MaxPath, l.MaxACL, l.MaxIdentities = 2048, 12, 3
 	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
-	want.InFlight, want.SnapCount, want.StoreStallLimit, want.Heartbeat, want.LogKind = 200, 5000, 900*time.Millisecond, 150*time.Millisecond, disk.LogWAL
-	want.Whitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
+	want.MaxInFlight, want.SnapCount, want.StoreStallLimit, want.HeartbeatTimeout, want.LogKind = 200, 5000, 900*time.Millisecond, 150*time.Millisecond, disk.LogWAL
+	want.CommandWhitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
 	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true, Reconfig: true}
 	want.Reaping = leader.Reaping{Interval: time.Second, PerMinute: 77, NeverUsed: 2500 * time.Millisecond}
-	want.MyID, want.IDFrom, want.Servers = 2, filepath.Join(dir, "myid"), []serverlist.Server{line(1, "a"), line(2, "b"), line(3, "c")}
+	want.MyID, want.IDSource, want.Servers = 2, filepath.Join(dir, "myid"), []serverlist.Server{line(1, "a"), line(2, "b"), line(3, "c")}
 	want.ClientAddr, want.ListenOnAllIPs, want.HTTP.Addr = "0.0.0.0:2181", true, "127.0.0.1:8080"
 	cfg.Keys = nil // TestCheckVerdicts is about these
 	if !reflect.DeepEqual(cfg, want) {
@@ -392,7 +392,7 @@ func TestLoadUnusableFiles(t *testing.T) {
 // If the member's number cannot be saved, the error says what dataDir must be.
 func TestSaveMyIDAdvises(t *testing.T) {
 	dir, _ := inDir(t, map[string]string{"file": ""})
-	c := Config{Settings: Settings{Dir: filepath.Join(dir, "file", "data")}, newID: 1}
+	c := Config{Settings: Settings{Dir: filepath.Join(dir, "file", "data")}, idToSave: 1}
 	const want = "not a directory; dataDir must be a directory that this user may make and write: the number of this member is kept there"
 	if err := c.SaveMyID(); err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("SaveMyID: %v, want %s", err, want)

@@ -12,20 +12,20 @@ import (
 // jaasKey is the key with the path of the JAAS file. It is a property of Java, not of ZooKeeper.
 const jaasKey = "java.security.auth.login.config"
 
-// loginSchemes are the schemes of which a client can have identities.
-var loginSchemes = []string{"digest", "ip", "sasl", "x509"}
+// allAuthSchemes are the schemes of which a client can have identities.
+var allAuthSchemes = []string{"digest", "ip", "sasl", "x509"}
 
-// schemes takes a list of schemes with commas.
-func schemes(field func(*rawConfig) *[]string) kind {
-	list := words(field)
+// authSchemes takes a list of schemes with commas.
+func authSchemes(field func(*rawConfig) *[]string) kind {
+	list := commaList(field)
 	return kind{
-		allowed: strings.Join(loginSchemes, ", ") + ", with commas between them",
+		allowed: strings.Join(allAuthSchemes, ", ") + ", with commas between them",
 		parse: func(d *rawConfig, s setting) error {
 			if err := list.parse(d, s); err != nil {
 				return err
 			}
 			for _, scheme := range *field(d) {
-				if !slices.Contains(loginSchemes, scheme) {
+				if !slices.Contains(allAuthSchemes, scheme) {
 					return errAllowed
 				}
 			}
@@ -38,42 +38,42 @@ func schemes(field func(*rawConfig) *[]string) kind {
 // sessionRequireClientSASLAuth wins over enforce.auth.enabled.
 func (d *rawConfig) finishLogin() error {
 	if err := d.readUsers(); err != nil {
-		return fmt.Errorf("%s: %s=%s: %w", d.at(jaasKey), jaasKey, Brief(d.login.jaasFile), err)
+		return fmt.Errorf("%s: %s=%s: %w", d.whereSet(jaasKey), jaasKey, ShortText(d.loginKeys.jaasFile), err)
 	}
 	from := "enforce.auth.schemes"
 	switch {
-	case d.login.requireSASL:
+	case d.loginKeys.requireSASL:
 		from, d.Login.Schemes = "sessionRequireClientSASLAuth", []string{"sasl"}
-	case d.login.enforceAuth && len(d.login.schemes) == 0:
-		return fmt.Errorf("%s: enforce.auth.enabled=true needs enforce.auth.schemes; allowed are %s", d.at("enforce.auth.enabled"), strings.Join(loginSchemes, ", "))
-	case d.login.enforceAuth:
-		d.Login.Schemes = d.login.schemes
-	case len(d.login.schemes) > 0:
-		d.warn(d.at(from), "enforce.auth.schemes has no effect without enforce.auth.enabled=true")
+	case d.loginKeys.enforceAuth && len(d.loginKeys.acceptedSchemes) == 0:
+		return fmt.Errorf("%s: enforce.auth.enabled=true needs enforce.auth.schemes; allowed are %s", d.whereSet("enforce.auth.enabled"), strings.Join(allAuthSchemes, ", "))
+	case d.loginKeys.enforceAuth:
+		d.Login.Schemes = d.loginKeys.acceptedSchemes
+	case len(d.loginKeys.acceptedSchemes) > 0:
+		d.addWarning(d.whereSet(from), "enforce.auth.schemes has no effect without enforce.auth.enabled=true")
 	}
 	if d.Login.Users == nil && slices.Equal(d.Login.Schemes, []string{"sasl"}) {
-		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file with users, too", d.at(from), from, jaasKey)
+		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file with users, too", d.whereSet(from), from, jaasKey)
 	}
 	return nil
 }
 
 // readUsers reads the users in the JAAS file, if there is one.
 func (d *rawConfig) readUsers() error {
-	if d.login.jaasFile == "" {
+	if d.loginKeys.jaasFile == "" {
 		return nil
 	}
-	f, err := secretfile.ReadFile(d.login.jaasFile, sasl.MaxJAASBytes)
+	f, err := secretfile.ReadFile(d.loginKeys.jaasFile, sasl.MaxJAASBytes)
 	if err != nil {
 		return err
 	}
-	users, err := sasl.ParseJAAS(f.Text, d.login.jaasSection)
+	users, err := sasl.ParseJAAS(f.Text, d.loginKeys.jaasSection)
 	if err != nil {
 		return err
 	}
-	d.expose(jaasKey, f.ExposedWarning())
+	d.warnReadable(jaasKey, f.ExposedWarning())
 	if super := d.Login.SuperUser; super != "" {
 		if _, ok := users[super]; !ok {
-			d.warn(d.at("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL", Brief(super), Brief(d.login.jaasSection))
+			d.addWarning(d.whereSet("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL", ShortText(super), ShortText(d.loginKeys.jaasSection))
 		}
 	}
 	d.Login.Users, d.Rules.SASL = sasl.NewUsers(users), true
@@ -90,7 +90,7 @@ func riskOfFailedClients(d *rawConfig) string {
 }
 
 func riskOfSchemes(d *rawConfig) string {
-	if !slices.Contains(d.login.schemes, "ip") {
+	if !slices.Contains(d.loginKeys.acceptedSchemes, "ip") {
 		return ""
 	}
 	return "every client has an identity of the scheme ip, so none is refused"

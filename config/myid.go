@@ -22,7 +22,7 @@ func (d *rawConfig) finishID() error {
 	}
 	for _, s := range d.Servers {
 		if s.ID > most {
-			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled allowed is 1 to %d", d.at(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
+			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled allowed is 1 to %d", d.whereSet(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
 		}
 	}
 	path := filepath.Join(d.Dir, "myid")
@@ -31,104 +31,104 @@ func (d *rawConfig) finishID() error {
 		return err
 	}
 	if d.idFromHost {
-		if err := d.checkHostID(path, onDisk, most); err != nil {
+		if err := d.idFromHostName(path, onDisk, most); err != nil {
 			return err
 		}
-	} else if err := d.environID(path, onDisk, most); err != nil {
+	} else if err := d.idFromEnviron(path, onDisk, most); err != nil {
 		return err
 	}
 	if d.flags.myID != "" {
 		id, err := serverlist.ParseID(d.flags.myID, most)
 		if err != nil {
-			return fmt.Errorf("--myid %s: allowed is %w", Brief(d.flags.myID), err)
+			return fmt.Errorf("--myid %s: allowed is %w", ShortText(d.flags.myID), err)
 		}
 		if onDisk != 0 && id != onDisk {
-			d.warn("--myid", "%s says %d; %d counts", path, onDisk, id)
+			d.addWarning("--myid", "%s says %d; %d counts", path, onDisk, id)
 		}
-		d.MyID, d.newID, d.IDFrom = id, 0, "--myid"
+		d.MyID, d.idToSave, d.IDSource = id, 0, "--myid"
 	}
 	if d.Standalone {
-		d.standaloneID()
+		d.setStandaloneID()
 		return nil
 	}
 	if d.MyID == 0 {
 		return fmt.Errorf("%s is missing: it must hold the number of this member, 1 to %d", path, most)
 	}
-	if _, ok := d.Self(); !ok {
-		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.name, d.MyID, d.IDFrom, d.MyID)
+	if _, ok := d.OwnServer(); !ok {
+		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.sourceName, d.MyID, d.IDSource, d.MyID)
 	}
 	return nil
 }
 
-// environID sets the number that is in myid at path, onDisk, or else the one in the environment.
-func (d *rawConfig) environID(path string, onDisk, most uint32) error {
-	fromEnv, err := d.vars.myID(most)
+// idFromEnviron sets the number that is in myid at path, onDisk, or else the one in the environment.
+func (d *rawConfig) idFromEnviron(path string, onDisk, most uint32) error {
+	fromEnv, err := d.environ.idFromVariable(most)
 	if err != nil {
 		return err
 	}
-	d.MyID, d.IDFrom = onDisk, path
+	d.MyID, d.IDSource = onDisk, path
 	if onDisk == 0 {
-		d.MyID, d.newID, d.IDFrom = fromEnv, fromEnv, "ZOO_MY_ID"
-	} else if v, set := d.vars.get("ZOO_MY_ID"); set && fromEnv != 0 && fromEnv != onDisk && d.flags.myID == "" {
-		d.warn("ZOO_MY_ID", "it is %s, and %s says %d, which counts", v, path, onDisk)
+		d.MyID, d.idToSave, d.IDSource = fromEnv, fromEnv, "ZOO_MY_ID"
+	} else if v, set := d.environ.lookupVariable("ZOO_MY_ID"); set && fromEnv != 0 && fromEnv != onDisk && d.flags.myID == "" {
+		d.addWarning("ZOO_MY_ID", "it is %s, and %s says %d, which counts", v, path, onDisk)
 	}
 	return nil
 }
 
-// checkHostID sets the number that the name of this machine stands for. If there is a myid at path, which
+// idFromHostName sets the number that the name of this machine stands for. If there is a myid at path, which
 // says onDisk, it must agree: the directory of another member may be mounted here.
-func (d *rawConfig) checkHostID(path string, onDisk, most uint32) error {
-	name, _ := d.vars.get("HOSTNAME")
+func (d *rawConfig) idFromHostName(path string, onDisk, most uint32) error {
+	name, _ := d.environ.lookupVariable("HOSTNAME")
 	if name == "" {
 		var err error
 		if name, err = os.Hostname(); err != nil {
-			return fmt.Errorf("%s: serverIdFromHostname: %w", d.at("serverIdFromHostname"), err)
+			return fmt.Errorf("%s: serverIdFromHostname: %w", d.whereSet("serverIdFromHostname"), err)
 		}
 	}
-	id, err := hostID(name, most)
+	id, err := parseHostID(name, most)
 	if err != nil {
-		return fmt.Errorf("%s: serverIdFromHostname: %w", d.at("serverIdFromHostname"), err)
+		return fmt.Errorf("%s: serverIdFromHostname: %w", d.whereSet("serverIdFromHostname"), err)
 	}
 	if onDisk != 0 && onDisk != id && d.flags.myID == "" {
-		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the directory of another member; give each member its own", path, onDisk, Brief(name), id)
+		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the directory of another member; give each member its own", path, onDisk, ShortText(name), id)
 	}
-	d.MyID, d.newID, d.IDFrom = id, id, "the host name "+Brief(name)
+	d.MyID, d.idToSave, d.IDSource = id, id, "the host name "+ShortText(name)
 	if onDisk != 0 {
-		d.newID = 0
+		d.idToSave = 0
 	}
 	return nil
 }
 
-// hostID returns the number of the member on a machine: one more than the number after the last dash of
+// parseHostID returns the number of the member on a machine: one more than the number after the last dash of
 // the name's first label.
-func hostID(name string, most uint32) (uint32, error) {
+func parseHostID(name string, most uint32) (uint32, error) {
 	label, _, _ := strings.Cut(name, ".")
 	ordinal, err := strconv.ParseUint(label[strings.LastIndexByte(label, '-')+1:], 10, 8)
 	if err != nil || uint32(ordinal) >= most || !strings.Contains(label, "-") {
-		return 0, fmt.Errorf("host name %s: allowed is a name that ends in a dash and a number from 0 to %d, such as rollcall-0", Brief(name), most-1)
+		return 0, fmt.Errorf("host name %s: allowed is a name that ends in a dash and a number from 0 to %d, such as rollcall-0", ShortText(name), most-1)
 	}
 	return uint32(ordinal) + 1, nil
 }
 
-// standaloneID sets the number of a standalone server. ZooKeeper needs none there.
-func (d *rawConfig) standaloneID() {
+// setStandaloneID sets the number of a standalone server. ZooKeeper needs none there.
+func (d *rawConfig) setStandaloneID() {
 	if len(d.Servers) == 0 {
 		if d.MyID == 0 {
-			d.MyID, d.IDFrom = 1, "the default of a standalone server"
+			d.MyID, d.IDSource = 1, "the default of a standalone server"
 		}
 		return
 	}
 	id := d.Servers[0].ID
 	if d.MyID != 0 && d.MyID != id {
-		d.warn(d.name, "this is member %d, and the only server line is server.%d, which counts", d.MyID, id)
+		d.addWarning(d.sourceName, "this is member %d, and the only server line is server.%d, which counts", d.MyID, id)
 	}
-	d.MyID, d.IDFrom = id, d.name
+	d.MyID, d.IDSource = id, d.sourceName
 }
 
 // readMyID returns the number in the first line of the file at path, or 0 if there is no file.
 func readMyID(path string, most uint32) (uint32, error) {
 	const enough = 64 // three digits, and blanks
-	text, err := readStart(path, enough)
+	text, err := readPrefix(path, enough)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -138,20 +138,20 @@ func readMyID(path string, most uint32) (uint32, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	id, err := serverlist.ParseID(strings.TrimSpace(line), most)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q: allowed is a number from %w", path, Brief(line), err)
+		return 0, fmt.Errorf("%s: %q: allowed is a number from %w", path, ShortText(line), err)
 	}
 	return id, nil
 }
 
-// myID returns the number that the environment gives this member, or 0 if it gives none.
-func (e *environ) myID(most uint32) (uint32, error) {
-	text, set := e.get("ZOO_MY_ID")
-	if e.given || !set && !e.complete {
+// idFromVariable returns the number that the environment gives this member, or 0 if it gives none.
+func (e *environ) idFromVariable(most uint32) (uint32, error) {
+	text, set := e.lookupVariable("ZOO_MY_ID")
+	if e.fileNamed || !set && !e.isMainSource {
 		return 0, nil
 	}
 	id, err := serverlist.ParseID(cmp.Or(strings.TrimSpace(text), "1"), most)
 	if err != nil {
-		return 0, fmt.Errorf("ZOO_MY_ID=%s: allowed is %w", Brief(text), err)
+		return 0, fmt.Errorf("ZOO_MY_ID=%s: allowed is %w", ShortText(text), err)
 	}
 	return id, nil
 }
@@ -160,13 +160,13 @@ func (e *environ) myID(most uint32) (uint32, error) {
 // and Load found no such file. If there is one by now, SaveMyID does not touch it. When SaveMyID returns, the file is
 // durable.
 func (c *Config) SaveMyID() error {
-	if c.newID == 0 {
+	if c.idToSave == 0 {
 		return nil
 	}
-	return withAdvice(c.saveMyID(), "dataDir must be a directory that this user may make and write: the number of this member is kept there")
+	return withAdvice(c.writeMyID(), "dataDir must be a directory that this user may make and write: the number of this member is kept there")
 }
 
-func (c *Config) saveMyID() error {
+func (c *Config) writeMyID() error {
 	if err := durable.MakeDirectory(c.Dir, 0o700); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *Config) saveMyID() error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = fmt.Fprintln(f, c.newID)
+	_, err = fmt.Fprintln(f, c.idToSave)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return err

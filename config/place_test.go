@@ -25,12 +25,12 @@ func TestLocate(t *testing.T) {
 		{"", []string{"ZOO_CONF_DIR=" + dir}, "/var/lib/rollcall", []string{"2181", "2281", "2182"}},
 		{"", []string{"ZOO_CONF_DIR=/nowhere", "ZOO_DATA_DIR=/d", "ZOO_SERVERS=server.1=a:1:2;2183"}, "/d", []string{"2183"}},
 	} {
-		at, err := Locate(tt.file, tt.env)
-		if err != nil || at.Dir != tt.dir || !slices.Equal(at.Ports, tt.want) {
+		at, err := LocateMember(tt.file, tt.env)
+		if err != nil || at.Dir != tt.dir || !slices.Equal(at.ClientPorts, tt.want) {
 			t.Errorf("%q %q: %+v, %v, want %s %q", tt.file, tt.env, at, err, tt.dir, tt.want)
 		}
 	}
-	if at, err := Locate("/nowhere", nil); err == nil || at.Dir != "" {
+	if at, err := LocateMember("/nowhere", nil); err == nil || at.Dir != "" {
 		t.Errorf("no file: %+v, %v", at, err)
 	}
 }

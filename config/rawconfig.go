@@ -17,22 +17,22 @@ import (
 // rawConfig is a Config that is not complete yet.
 type rawConfig struct {
 	Config
-	name     string // the main source's name: errors about what is missing begin with it
-	vars     environ
-	flags    Flags
-	where    map[string]string // key → where it was set
-	outcomes []outcome         // of all settings, in order
-	warnings []Warning
-	exposed  map[string]string // key → what is said of its file, which others may read
+	sourceName    string // the main source's name: errors about what is missing begin with it
+	environ       environ
+	flags         Flags
+	setIn         map[string]string // key → where it was set
+	outcomes      []keyOutcome      // of all settings, in order
+	warnings      []Warning
+	readableFiles map[string]string // key → what is said of its file, which others may read
 
-	client, secure    listener
-	admin, metrics    listener
-	login             loginKeys
-	enabledProtocols  keystore.ServerTerms
-	standaloneEnabled bool
-	observes          bool // peerType=observer
-	idFromHost        bool
-	dynamicFile       string
+	clientListener, secureListener listener
+	adminListener, metricsListener listener
+	loginKeys                      loginKeys
+	enabledProtocols               keystore.ServerTerms
+	standaloneEnabled              bool
+	isObserver                     bool // peerType=observer
+	idFromHost                     bool
+	dynamicFile                    string
 }
 
 // listener holds the keys of one port. Those of clients have no key that enables them.
@@ -46,14 +46,14 @@ type listener struct {
 type loginKeys struct {
 	jaasFile, jaasSection    string
 	requireSASL, enforceAuth bool
-	schemes                  []string // that enforceAuth accepts
+	acceptedSchemes          []string // that enforceAuth accepts
 }
 
 // newRawConfig returns a rawConfig in which every key that is served has its default.
 func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *rawConfig {
 	d := &rawConfig{
-		name: name, vars: vars, flags: flags, warnings: warnings, where: make(map[string]string), exposed: make(map[string]string),
-		client: listener{host: serverlist.AllHosts, port: -1}, secure: listener{host: serverlist.AllHosts, port: -1},
+		sourceName: name, environ: vars, flags: flags, warnings: warnings, setIn: make(map[string]string), readableFiles: make(map[string]string),
+		clientListener: listener{host: serverlist.AllHosts, port: -1}, secureListener: listener{host: serverlist.AllHosts, port: -1},
 	}
 	d.NewEnsemble = flags.newEnsemble
 	for i := range keys {
@@ -61,38 +61,38 @@ func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *r
 		if k.status != served || k.def == "" {
 			continue
 		}
-		if err := k.parse(d, setting{key: k.name, value: k.def}); err != nil {
+		if err := k.parseSetting(d, setting{key: k.name, value: k.def}); err != nil {
 			panic("config: the default of " + k.name + ": " + err.Error()) // the table is wrong, and no input leads here
 		}
 	}
 	return d
 }
 
-func (d *rawConfig) warn(where, format string, args ...any) {
+func (d *rawConfig) addWarning(where, format string, args ...any) {
 	d.warnings = append(d.warnings, Warning{Where: where, Text: fmt.Sprintf(format, args...)})
 }
 
-// accept checks the settings one by one and keeps their values. It returns an error for each that is
+// acceptSettings checks the settings one by one and keeps their values. It returns an error for each that is
 // wrong.
-func (d *rawConfig) accept(list []setting) (failed []error) {
+func (d *rawConfig) acceptSettings(list []setting) (failed []error) {
 	for _, s := range list {
-		d.where[s.key] = s.where
-		o := outcome{setting: s, key: lookup(s.key)}
+		d.setIn[s.key] = s.where
+		o := keyOutcome{setting: s, key: lookupKey(s.key)}
 		if o.key == nil {
-			d.warn(s.where, "unknown key %s", Brief(s.key))
-		} else if o.warning, o.err = o.key.accept(d, s); o.err != nil {
+			d.addWarning(s.where, "unknown key %s", ShortText(s.key))
+		} else if o.warning, o.err = o.key.acceptSetting(d, s); o.err != nil {
 			failed = append(failed, o.err)
 		} else if o.warning != "" {
-			d.warnings = append(d.warnings, Warning{Where: s.where, Text: o.warning, NoEffect: Brief(s.key)})
+			d.warnings = append(d.warnings, Warning{Where: s.where, Text: o.warning, NoEffect: ShortText(s.key)})
 		}
 		d.outcomes = append(d.outcomes, o)
 	}
 	return failed
 }
 
-// finish checks what concerns several settings, and sets the values that follow from them. finishLogin does
+// finishAll checks what concerns several settings, and sets the values that follow from them. finishLogin does
 // that for logins.
-func (d *rawConfig) finish() error {
+func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
 		d.finishSecrets, d.finishDigest, d.finishDirectories, d.finishTimes, d.readDynamic, d.finishServers, d.finishID, d.finishPeerType, d.finishMembers, d.finishClient, d.finishSecure, d.finishTLS, d.finishAdmin, d.finishAudit, d.finishReadOnly,
 	} {
@@ -103,18 +103,18 @@ func (d *rawConfig) finish() error {
 	return nil
 }
 
-// at returns where a key was set, or the name of the main source.
-func (d *rawConfig) at(key string) string { return cmp.Or(d.where[key], d.name) }
+// whereSet returns where a key was set, or the name of the main source.
+func (d *rawConfig) whereSet(key string) string { return cmp.Or(d.setIn[key], d.sourceName) }
 
 func (d *rawConfig) finishDirectories() error {
 	if d.Dir == "" {
-		return fmt.Errorf("%s: dataDir is not set; set dataDir=PATH, or give --data PATH", d.name)
+		return fmt.Errorf("%s: dataDir is not set; set dataDir=PATH, or give --data PATH", d.sourceName)
 	}
 	d.LogDir = cmp.Or(d.LogDir, d.Dir)
 	for _, dir := range []*string{&d.Dir, &d.LogDir} {
 		absolute, err := filepath.Abs(*dir)
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.name, err)
+			return fmt.Errorf("%s: %w", d.sourceName, err)
 		}
 		*dir = absolute
 	}
@@ -125,7 +125,7 @@ func (d *rawConfig) finishTimes() error {
 	d.MinTimeout = cmp.Or(d.MinTimeout, server.DefaultMinTicks*d.Tick)
 	d.MaxTimeout = cmp.Or(d.MaxTimeout, server.DefaultMaxTicks*d.Tick)
 	if d.MinTimeout > d.MaxTimeout {
-		where := cmp.Or(d.where["minSessionTimeout"], d.at("maxSessionTimeout"))
+		where := cmp.Or(d.setIn["minSessionTimeout"], d.whereSet("maxSessionTimeout"))
 		return fmt.Errorf("%s: minSessionTimeout is %d ms, maxSessionTimeout %d ms: allowed is minimum up to maximum",
 			where, d.MinTimeout.Milliseconds(), d.MaxTimeout.Milliseconds())
 	}
@@ -139,22 +139,22 @@ func (d *rawConfig) readDynamic() error {
 	}
 	if len(d.Servers) > 0 {
 		return fmt.Errorf("%s: with dynamicConfigFile, server lines stand there alone; move server.%d from %s into that file",
-			d.at("dynamicConfigFile"), d.Servers[0].ID, d.at(fmt.Sprintf("server.%d", d.Servers[0].ID)))
+			d.whereSet("dynamicConfigFile"), d.Servers[0].ID, d.whereSet(fmt.Sprintf("server.%d", d.Servers[0].ID)))
 	}
 	lines, err := readZooCfg(d.dynamicFile)
 	if err != nil {
-		return fmt.Errorf("%s: dynamicConfigFile: %w", d.at("dynamicConfigFile"), withAdvice(err, "it must name a file that this user may read"))
+		return fmt.Errorf("%s: dynamicConfigFile: %w", d.whereSet("dynamicConfigFile"), withAdvice(err, "it must name a file that this user may read"))
 	}
 	var all settings
-	if err := all.add(lines); err != nil {
+	if err := all.addLayer(lines); err != nil {
 		return err
 	}
 	for _, s := range all.list {
-		if k := lookup(s.key); k == nil || !slices.Contains([]string{"server.N", "group.N", "weight.N"}, k.name) {
-			return fmt.Errorf("%s: %s: allowed are server lines only", s.where, Brief(s.key))
+		if k := lookupKey(s.key); k == nil || !slices.Contains([]string{"server.N", "group.N", "weight.N"}, k.name) {
+			return fmt.Errorf("%s: %s: allowed are server lines only", s.where, ShortText(s.key))
 		}
 	}
-	if failed := d.accept(all.list); len(failed) > 0 {
+	if failed := d.acceptSettings(all.list); len(failed) > 0 {
 		return failed[0]
 	}
 	if len(d.Servers) == 0 {
@@ -172,31 +172,31 @@ func (d *rawConfig) finishServers() error {
 		return err
 	}
 	if voters == 0 && !d.standaloneEnabled {
-		return fmt.Errorf("%s: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out", d.at("standaloneEnabled"))
+		return fmt.Errorf("%s: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out", d.whereSet("standaloneEnabled"))
 	}
 	d.Standalone = voters == 0 || voters == 1 && d.standaloneEnabled
 	if d.Standalone {
 		if voters == 1 {
-			d.warn(d.name, "one server line: this is a standalone server (standaloneEnabled=false makes an ensemble of one)")
+			d.addWarning(d.sourceName, "one server line: this is a standalone server (standaloneEnabled=false makes an ensemble of one)")
 		}
 		return nil
 	}
 	switch {
 	case voters == 2:
-		d.warn(d.name, "2 members with a vote: the ensemble stops when one of them does")
+		d.addWarning(d.sourceName, "2 members with a vote: the ensemble stops when one of them does")
 	case voters%2 == 0:
-		d.warn(d.name, "%d members with a vote tolerate no more failures than %d", voters, voters-1)
+		d.addWarning(d.sourceName, "%d members with a vote tolerate no more failures than %d", voters, voters-1)
 	}
 	for _, limit := range []struct {
 		key   string
 		ticks int
 	}{{"initLimit", d.InitLimit}, {"syncLimit", d.SyncLimit}} {
 		if limit.ticks == 0 {
-			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.at(limit.key), limit.key, maxTicks)
+			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.whereSet(limit.key), limit.key, maxTicks)
 		}
 	}
 	if err := serverlist.CheckAddresses(d.Servers); err != nil {
-		return fmt.Errorf("%s: %w", d.name, err)
+		return fmt.Errorf("%s: %w", d.sourceName, err)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (d *rawConfig) checkObservers(voters int) error {
 		return nil
 	}
 	id := d.Servers[first].ID
-	where := d.at(fmt.Sprintf("server.%d", id))
+	where := d.whereSet(fmt.Sprintf("server.%d", id))
 	switch {
 	case voters == 0:
 		return fmt.Errorf("%s: all servers are observers, and nobody could vote; write :participant instead of :observer for one or more", where)
@@ -221,19 +221,19 @@ func (d *rawConfig) checkObservers(voters int) error {
 
 // finishPeerType compares peerType with this member's server line. If they differ the line counts, as in ZooKeeper.
 func (d *rawConfig) finishPeerType() error {
-	where := d.where["peerType"]
+	where := d.setIn["peerType"]
 	if where == "" {
 		return nil
 	}
-	self, ok := d.Self()
+	self, ok := d.OwnServer()
 	switch {
-	case !d.observes && !self.Observer:
+	case !d.isObserver && !self.Observer:
 	case !ok || d.Standalone:
-		d.warn(where, "peerType=observer has no effect on a standalone server")
-	case d.observes && !self.Observer:
-		d.warn(where, "peerType=observer, but %v: the server line counts, and this member votes; write :observer there", self)
-	case !d.observes:
-		d.warn(where, "peerType=participant, but %v: the server line counts, and this member does not vote", self)
+		d.addWarning(where, "peerType=observer has no effect on a standalone server")
+	case d.isObserver && !self.Observer:
+		d.addWarning(where, "peerType=observer, but %v: the server line counts, and this member votes; write :observer there", self)
+	case !d.isObserver:
+		d.addWarning(where, "peerType=participant, but %v: the server line counts, and this member does not vote", self)
 	}
 	return nil
 }
@@ -242,58 +242,58 @@ func (d *rawConfig) finishPeerType() error {
 // first of them is named.
 func (d *rawConfig) finishMembers() error {
 	if key, err := d.Trust.MissingStore(); err != nil {
-		return fmt.Errorf("%s: %w", d.at(key), err)
+		return fmt.Errorf("%s: %w", d.whereSet(key), err)
 	}
 	const key = "ssl.quorum.keyStore.location"
-	if where := d.where[key]; where != "" && !d.Trust.ShowCertificates && !d.Trust.AcceptPlain {
-		d.warn(where, key+" has no effect without sslQuorum or portUnification")
+	if where := d.setIn[key]; where != "" && !d.Trust.ShowCertificates && !d.Trust.AcceptPlain {
+		d.addWarning(where, key+" has no effect without sslQuorum or portUnification")
 	}
 	return nil
 }
 
 // finishClient sets the address where clients connect.
 func (d *rawConfig) finishClient() error {
-	if d.client.port < 0 && d.where["clientPortAddress"] != "" {
-		return fmt.Errorf("%s: clientPortAddress without clientPort; set clientPort, too", d.at("clientPortAddress"))
+	if d.clientListener.port < 0 && d.setIn["clientPortAddress"] != "" {
+		return fmt.Errorf("%s: clientPortAddress without clientPort; set clientPort, too", d.whereSet("clientPortAddress"))
 	}
-	if d.client.port >= 0 {
-		d.ClientAddr = join(d.client.host, d.client.port)
+	if d.clientListener.port >= 0 {
+		d.ClientAddr = joinHostPort(d.clientListener.host, d.clientListener.port)
 	}
-	self, _ := d.Self()
+	self, _ := d.OwnServer()
 	if line := self.ClientAddr(); line != "" {
-		same := d.client.port == self.ClientPort && (d.client.host == serverlist.AllHosts || strings.EqualFold(d.client.host, self.ClientHost))
-		if d.client.port >= 0 && !same && d.flags.client == "" {
-			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and clientPortAddress out", d.at("clientPort"), d.ClientAddr, self.ID, line)
+		same := d.clientListener.port == self.ClientPort && (d.clientListener.host == serverlist.AllHosts || strings.EqualFold(d.clientListener.host, self.ClientHost))
+		if d.clientListener.port >= 0 && !same && d.flags.clientAddr == "" {
+			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and clientPortAddress out", d.whereSet("clientPort"), d.ClientAddr, self.ID, line)
 		}
 		d.ClientAddr = line
 	}
-	if d.flags.client != "" {
-		h, port, err := net.SplitHostPort(d.flags.client)
+	if d.flags.clientAddr != "" {
+		h, port, err := net.SplitHostPort(d.flags.clientAddr)
 		if err != nil {
-			return fmt.Errorf("--client %s: allowed is host:port", Brief(d.flags.client))
+			return fmt.Errorf("--client %s: allowed is host:port", ShortText(d.flags.clientAddr))
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			return fmt.Errorf("--client %s: port: allowed is 0 to %d", Brief(d.flags.client), maxPort)
+			return fmt.Errorf("--client %s: port: allowed is 0 to %d", ShortText(d.flags.clientAddr), maxPort)
 		}
 		if h, err = serverlist.ParseHost(cmp.Or(h, serverlist.AllHosts)); err != nil {
 			return fmt.Errorf("--client: %w", err)
 		}
-		d.ClientAddr = join(h, int(n))
+		d.ClientAddr = joinHostPort(h, int(n))
 	}
-	if d.ClientAddr == "" && d.secure.port < 0 {
-		d.warn(d.name, "no clientPort: no client can connect here")
+	if d.ClientAddr == "" && d.secureListener.port < 0 {
+		d.addWarning(d.sourceName, "no clientPort: no client can connect here")
 	}
 	return nil
 }
 
 // finishAdmin sets the addresses where operators and collectors are served over HTTP.
 func (d *rawConfig) finishAdmin() error {
-	if d.admin.enabled {
-		d.HTTP.Addr = join(d.admin.host, d.admin.port)
+	if d.adminListener.enabled {
+		d.HTTP.Addr = joinHostPort(d.adminListener.host, d.adminListener.port)
 	}
-	if d.metrics.enabled {
-		d.HTTP.MetricsAddr = join(d.metrics.host, d.metrics.port)
+	if d.metricsListener.enabled {
+		d.HTTP.MetricsAddr = joinHostPort(d.metricsListener.host, d.metricsListener.port)
 	}
 	asks := "admin.forceHttps"
 	if !d.HTTP.ForceHTTPS {
@@ -302,12 +302,12 @@ func (d *rawConfig) finishAdmin() error {
 	switch c := d.Trust.Certificates; {
 	case !d.HTTP.ForceHTTPS && !d.HTTP.UnifyPorts:
 		if d.HTTP.NeedClientAuth {
-			d.warn(d.at("admin.needClientAuth"), "admin.needClientAuth has no effect without admin.forceHttps=true or admin.portUnification=true")
+			d.addWarning(d.whereSet("admin.needClientAuth"), "admin.needClientAuth has no effect without admin.forceHttps=true or admin.portUnification=true")
 		}
 	case c.KeyStore.Location == "":
-		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location", d.at(asks), asks)
+		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location", d.whereSet(asks), asks)
 	case d.HTTP.NeedClientAuth && c.TrustStore.Location == "":
-		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set ssl.quorum.trustStore.location", d.at("admin.needClientAuth"))
+		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set ssl.quorum.trustStore.location", d.whereSet("admin.needClientAuth"))
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func (d *rawConfig) finishAdmin() error {
 // finishAudit checks that there is an audit log if lines in it are required, and sets where they go.
 func (d *rawConfig) finishAudit() error {
 	if d.Audit.Required && !d.Audit.Enable {
-		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out", d.at("audit.required"))
+		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out", d.whereSet("audit.required"))
 	}
 	switch {
 	case !d.Audit.Enable:
@@ -327,4 +327,4 @@ func (d *rawConfig) finishAudit() error {
 	return nil
 }
 
-func join(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+func joinHostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

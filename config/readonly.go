@@ -10,9 +10,9 @@ func (d *rawConfig) finishReadOnly() error {
 	switch {
 	case !d.ReadOnlyMode:
 	case d.LinearizableReads:
-		return fmt.Errorf("%s: %s=true and readConsistency=linearizable: a read without a leader may be stale; leave one of the two out", d.at(readOnlyKey), readOnlyKey)
+		return fmt.Errorf("%s: %s=true and readConsistency=linearizable: a read without a leader may be stale; leave one of the two out", d.whereSet(readOnlyKey), readOnlyKey)
 	case d.Standalone:
-		d.warn(d.at(readOnlyKey), "%s has no effect on a standalone server: it is its own leader", readOnlyKey)
+		d.addWarning(d.whereSet(readOnlyKey), "%s has no effect on a standalone server: it is its own leader", readOnlyKey)
 	}
 	return nil
 }

@@ -9,16 +9,16 @@ import (
 	"rollcall/internal/secretfile"
 )
 
-// maxSecret is the longest line of a file with a secret, in bytes. No password is as long, and a wrong
+// maxSecretBytes is the longest line of a file with a secret, in bytes. No password is as long, and a wrong
 // path may name a file of any length.
-const maxSecret = 4 << 10
+const maxSecretBytes = 4 << 10
 
 // secretFile takes the path of a file whose first line is the value of another key. value is the kind of
 // that key. No error and no report shows anything of the line.
 func secretFile(of string, value kind) kind {
 	return kind{
-		allowed: "the path of a file with one line",
-		of:      of,
+		allowed:   "the path of a file with one line",
+		secretKey: of,
 		parse: func(d *rawConfig, s setting) error {
 			if s.value == "" || strings.ContainsRune(s.value, 0) {
 				return errAllowed
@@ -27,7 +27,7 @@ func secretFile(of string, value kind) kind {
 			if err != nil {
 				return err
 			}
-			d.expose(s.key, exposed)
+			d.warnReadable(s.key, exposed)
 			err = value.parse(d, setting{key: of, value: secret, where: s.where})
 			if errors.Is(err, errAllowed) {
 				return fmt.Errorf("the first line of the file must be a value of %s: %s", of, value.allowed)
@@ -39,7 +39,7 @@ func secretFile(of string, value kind) kind {
 
 // readSecret returns the first line of a file, without its end. exposed says that others may read the file.
 func readSecret(path string) (line, exposed string, err error) {
-	f, err := secretfile.ReadFile(path, maxSecret)
+	f, err := secretfile.ReadFile(path, maxSecretBytes)
 	if err != nil {
 		return "", "", err
 	}
@@ -48,29 +48,29 @@ func readSecret(path string) (line, exposed string, err error) {
 	switch {
 	case line == "":
 		return "", "", errors.New("the first line of the file is empty; write the secret there")
-	case len(line) > maxSecret:
-		return "", "", fmt.Errorf("the first line of the file has over %d bytes; a secret is shorter", maxSecret)
+	case len(line) > maxSecretBytes:
+		return "", "", fmt.Errorf("the first line of the file has over %d bytes; a secret is shorter", maxSecretBytes)
 	}
 	return line, f.ExposedWarning(), nil
 }
 
-// expose notes, unless exposed is "", that others may read the file that a key names.
-func (d *rawConfig) expose(key, exposed string) {
+// warnReadable notes, unless exposed is "", that others may read the file that a key names.
+func (d *rawConfig) warnReadable(key, exposed string) {
 	if exposed == "" {
 		return
 	}
-	d.exposed[key] = exposed
-	d.warn(d.at(key), "%s: %s", key, exposed)
+	d.readableFiles[key] = exposed
+	d.addWarning(d.whereSet(key), "%s: %s", key, exposed)
 }
 
 // finishSecrets refuses a secret that is given by its key and by a file.
 func (d *rawConfig) finishSecrets() error {
 	for i := range keys {
 		k := &keys[i]
-		if k.kind.of == "" || d.where[k.name] == "" || d.where[k.kind.of] == "" {
+		if k.kind.secretKey == "" || d.setIn[k.name] == "" || d.setIn[k.kind.secretKey] == "" {
 			continue
 		}
-		return fmt.Errorf("%s: %s, but %s is set, too, in %s; leave one of them out", d.at(k.name), k.name, k.kind.of, d.at(k.kind.of))
+		return fmt.Errorf("%s: %s, but %s is set, too, in %s; leave one of them out", d.whereSet(k.name), k.name, k.kind.secretKey, d.whereSet(k.kind.secretKey))
 	}
 	return nil
 }
@@ -79,14 +79,14 @@ func (d *rawConfig) finishSecrets() error {
 // no super user with a password.
 func (d *rawConfig) finishDigest() error {
 	const key = "DigestAuthenticationProvider.superDigest"
-	where := cmp.Or(d.where[key], d.where[key+"Path"])
+	where := cmp.Or(d.setIn[key], d.setIn[key+"Path"])
 	switch {
 	case d.SuperDigest == "":
 	case d.NoDigest:
-		d.warn(where, "there is no super user with a password: DigestAuthenticationProvider.enabled is false")
+		d.addWarning(where, "there is no super user with a password: DigestAuthenticationProvider.enabled is false")
 		d.SuperDigest = ""
 	case !d.Digest.HasHashSize(d.SuperDigest):
-		d.warn(where, "the digest of the super user is no hash of %v, so nobody can be super; DigestAuthenticationProvider.digestAlg must name the algorithm that has made it", d.Digest)
+		d.addWarning(where, "the digest of the super user is no hash of %v, so nobody can be super; DigestAuthenticationProvider.digestAlg must name the algorithm that has made it", d.Digest)
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ func TestSecretFiles(t *testing.T) {
 		{name: "no end of line", file: "super:" + marker, cfg: path, want: "super:" + marker},
 		{name: "Windows", file: "super:" + marker + "\r\nmore\r\n", cfg: path, want: "super:" + marker},
 		{name: "as a Java property", file: "super:" + marker, cfg: "zookeeper." + path, want: "super:" + marker},
-		{name: "longest", file: "super:" + strings.Repeat("x", maxSecret-6) + "\n", cfg: path, want: "super:" + strings.Repeat("x", maxSecret-6)},
-		{name: "too long", file: "super:" + strings.Repeat("x", maxSecret-5) + "\n", cfg: path, err: allowed + "the first line of the file has over 4096 bytes; a secret is shorter"},
+		{name: "longest", file: "super:" + strings.Repeat("x", maxSecretBytes-6) + "\n", cfg: path, want: "super:" + strings.Repeat("x", maxSecretBytes-6)},
+		{name: "too long", file: "super:" + strings.Repeat("x", maxSecretBytes-5) + "\n", cfg: path, err: allowed + "the first line of the file has over 4096 bytes; a secret is shorter"},
 		{name: "empty", cfg: path, err: allowed + "the first line of the file is empty; write the secret there"},
 		{name: "wrong kind", file: marker + "\n", cfg: path, err: allowed + "the first line of the file must be a value of DigestAuthenticationProvider.superDigest: super:<digest>"},
 		{name: "without the scheme", file: "super:" + marker, cfg: path + "DigestAuthenticationProvider.enabled=false\n", warning: "there is no super user with a password: DigestAuthenticationProvider.enabled is false"},
@@ -64,8 +64,8 @@ func TestSecretFiles(t *testing.T) {
 				if exposed := strings.Contains(tt.warning, "open to others") && k.Name == "DigestAuthenticationProvider.superDigestPath"; exposed != (k.Verdict == Dangerous) {
 					t.Errorf("%s is %s", k.Name, k.Verdict)
 				}
-				if strings.Contains(k.Value+k.Why, marker) {
-					t.Errorf("%s shows %q, %q", k.Name, k.Value, k.Why)
+				if strings.Contains(k.Value+k.Reason, marker) {
+					t.Errorf("%s shows %q, %q", k.Name, k.Value, k.Reason)
 				}
 			}
 		})
@@ -76,11 +76,11 @@ func TestSecretFiles(t *testing.T) {
 func TestSecretFilesAreOfSecrets(t *testing.T) {
 	for i := range keys {
 		k := &keys[i]
-		if k.kind.of == "" {
+		if k.kind.secretKey == "" {
 			continue
 		}
-		if of := lookup(k.kind.of); of == nil || of.name != k.kind.of || !of.secret || k.name != of.name+"Path" || k.secret {
-			t.Errorf("%s is the file of %s", k.name, k.kind.of)
+		if of := lookupKey(k.kind.secretKey); of == nil || of.name != k.kind.secretKey || !of.isSecret || k.name != of.name+"Path" || k.isSecret {
+			t.Errorf("%s is the file of %s", k.name, k.kind.secretKey)
 		}
 	}
 }

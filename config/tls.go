@@ -11,25 +11,25 @@ import (
 
 // ClientTLS says how clients connect over TLS.
 type ClientTLS struct {
-	Key, Trust keystore.Store // nothing is read from them here
-	CRL        bool           // lists of revoked certificates count, and are in the file CRLs
-	CRLs       string
-	Terms      keystore.ServerTerms
-	Unified    bool          // the port for plain connections takes TLS, too
-	Detection  time.Duration // how long such a client may take to say which
-	Handshakes int           // under way; default as in package server
-	CertReload bool          // files that have changed are read again
+	Key, Trust    keystore.Store // nothing is read from them here
+	CRL           bool           // lists of revoked certificates count, and are in the file CRLs
+	CRLs          string
+	Terms         keystore.ServerTerms
+	UnifiedPort   bool          // the port for plain connections takes TLS, too
+	DetectTimeout time.Duration // how long such a client may take to say which
+	MaxHandshakes int           // under way; default as in package server
+	CertReload    bool          // files that have changed are read again
 }
 
-// filled takes any text that is not empty. allowed says what it should be.
-func filled(allowed string, field func(*rawConfig) *string) kind {
+// nonEmptyText takes any text that is not empty. allowed says what it should be.
+func nonEmptyText(allowed string, field func(*rawConfig) *string) kind {
 	return kind{
 		allowed: allowed,
 		parse: func(d *rawConfig, s setting) error {
 			if s.value == "" {
 				return errAllowed
 			}
-			return keep(d, field, s.value)
+			return storeValue(d, field, s.value)
 		},
 	}
 }
@@ -45,7 +45,7 @@ func storeType(field func(*rawConfig) *string) kind {
 			if !keystore.IsKnownType(s.value) {
 				return errAllowed
 			}
-			return keep(d, field, strings.ToUpper(s.value))
+			return storeValue(d, field, strings.ToUpper(s.value))
 		},
 	}
 }
@@ -59,13 +59,13 @@ func clientAuth(field func(*rawConfig) *keystore.ClientAuth) kind {
 			if !ok {
 				return errAllowed
 			}
-			return keep(d, field, auth)
+			return storeValue(d, field, auth)
 		},
 	}
 }
 
-// protocols takes versions of TLS.
-func protocols(terms func(*rawConfig) *keystore.ServerTerms) kind {
+// tlsProtocols takes versions of TLS.
+func tlsProtocols(terms func(*rawConfig) *keystore.ServerTerms) kind {
 	return kind{
 		allowed: "TLSv1.2, TLSv1.3, or both with a comma between them",
 		parse: func(d *rawConfig, s setting) error {
@@ -89,13 +89,13 @@ func cipherSuites(field func(*rawConfig) *[]uint16) kind {
 			if err != nil {
 				return err
 			}
-			return keep(d, field, ids)
+			return storeValue(d, field, ids)
 		},
 	}
 }
 
-// word takes one word, in any case of letters.
-func word(only string) kind {
+// onlyWord takes one word, in any case of letters.
+func onlyWord(only string) kind {
 	return kind{
 		allowed: only,
 		parse: func(_ *rawConfig, s setting) error {
@@ -109,15 +109,15 @@ func word(only string) kind {
 
 // finishSecure sets the address where clients connect over TLS.
 func (d *rawConfig) finishSecure() error {
-	if d.secure.port < 0 {
-		if where := d.where["secureClientPortAddress"]; where != "" {
+	if d.secureListener.port < 0 {
+		if where := d.setIn["secureClientPortAddress"]; where != "" {
 			return fmt.Errorf("%s: secureClientPortAddress without secureClientPort; set secureClientPort, too", where)
 		}
 		return nil
 	}
-	d.SecureAddr = join(d.secure.host, d.secure.port)
-	if d.SecureAddr == d.ClientAddr && d.secure.port > 0 {
-		return fmt.Errorf("%s: secureClientPort is clientPort; choose another port, or leave secureClientPort out and set client.portUnification=true", d.at("secureClientPort"))
+	d.SecureAddr = joinHostPort(d.secureListener.host, d.secureListener.port)
+	if d.SecureAddr == d.ClientAddr && d.secureListener.port > 0 {
+		return fmt.Errorf("%s: secureClientPort is clientPort; choose another port, or leave secureClientPort out and set client.portUnification=true", d.whereSet("secureClientPort"))
 	}
 	return nil
 }
@@ -133,15 +133,15 @@ func (d *rawConfig) finishTLS() error {
 	}
 	asked := t.Terms.Auth != keystore.NoCertificate
 	switch {
-	case d.SecureAddr == "" && !t.Unified:
-		if where := d.where["ssl.keyStore.location"]; where != "" {
-			d.warn(where, "ssl.keyStore.location has no effect without secureClientPort or client.portUnification")
+	case d.SecureAddr == "" && !t.UnifiedPort:
+		if where := d.setIn["ssl.keyStore.location"]; where != "" {
+			d.addWarning(where, "ssl.keyStore.location has no effect without secureClientPort or client.portUnification")
 		}
 		return nil
 	case t.Key.Location == "":
-		return fmt.Errorf("%s: %s needs a private key with its certificate; set ssl.keyStore.location", d.at(opens), opens)
+		return fmt.Errorf("%s: %s needs a private key with its certificate; set ssl.keyStore.location", d.whereSet(opens), opens)
 	case asked && t.Trust.Location == "":
-		return fmt.Errorf("%s: clients have to show a certificate, and nothing says which are believed; set ssl.trustStore.location, or ssl.clientAuth=none", cmp.Or(d.where["ssl.clientAuth"], d.at(opens)))
+		return fmt.Errorf("%s: clients have to show a certificate, and nothing says which are believed; set ssl.trustStore.location, or ssl.clientAuth=none", cmp.Or(d.setIn["ssl.clientAuth"], d.whereSet(opens)))
 	}
 	d.Rules.X509 = asked
 	return nil

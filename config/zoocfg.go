@@ -17,20 +17,20 @@ const (
 	maxCfgLines = 10_000
 )
 
-// blanks are the white space within a line of Java's properties.
-const blanks = " \t\f"
+// lineBlanks are the white space within a line of Java's properties.
+const lineBlanks = " \t\f"
 
 // readZooCfg returns the settings of the file at path, in its order.
 func readZooCfg(path string) ([]setting, error) {
-	text, err := readStart(path, maxCfgSize+1)
+	text, err := readPrefix(path, maxCfgSize+1)
 	if err != nil {
 		return nil, err
 	}
 	return parseZooCfg(path, text)
 }
 
-// readStart returns the first bytes of the file at path, at most most of them.
-func readStart(path string, most int64) (text []byte, err error) {
+// readPrefix returns the first bytes of the file at path, at most most of them.
+func readPrefix(path string, most int64) (text []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -77,14 +77,14 @@ func parseZooCfg(name string, text []byte) ([]setting, error) {
 // logicalLine joins the first line with those that continue it, and returns how many
 // lines that were. A comment continues nowhere; it and a blank line give "".
 func logicalLine(lines []string) (line string, used int) {
-	first := strings.TrimLeft(lines[0], blanks)
+	first := strings.TrimLeft(lines[0], lineBlanks)
 	if first == "" || first[0] == '#' || first[0] == '!' {
 		return "", 1
 	}
 	var joined strings.Builder
 	for i, part := range lines {
-		part = strings.TrimLeft(part, blanks)
-		if !continues(part) {
+		part = strings.TrimLeft(part, lineBlanks)
+		if !continuesOnNextLine(part) {
 			joined.WriteString(part)
 			return joined.String(), i + 1
 		}
@@ -93,8 +93,8 @@ func logicalLine(lines []string) (line string, used int) {
 	return joined.String(), len(lines)
 }
 
-// continues reports whether line ends in a backslash that is not itself escaped.
-func continues(line string) bool {
+// continuesOnNextLine reports whether line ends in a backslash that is not itself escaped.
+func continuesOnNextLine(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
@@ -106,14 +106,14 @@ func cutSetting(line string) (key, value string) {
 			i++ // the escaped byte is part of the key
 			continue
 		}
-		if strings.IndexByte(blanks+"=:", line[i]) >= 0 {
+		if strings.IndexByte(lineBlanks+"=:", line[i]) >= 0 {
 			end = i
 			break
 		}
 	}
-	value = strings.TrimLeft(line[end:], blanks)
+	value = strings.TrimLeft(line[end:], lineBlanks)
 	if value != "" && (value[0] == '=' || value[0] == ':') {
-		value = strings.TrimLeft(value[1:], blanks)
+		value = strings.TrimLeft(value[1:], lineBlanks)
 	}
 	return line[:end], value
 }

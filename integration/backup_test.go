@@ -125,7 +125,7 @@ func TestBackupUnderKills(t *testing.T) {
 				if killed != at {
 					t.Errorf("the backup of member %d failed, and member %d was killed: %v", at, killed, err)
 				}
-			case !known || backup.Digest(digest) != head.Digest:
+			case !known || backup.FormatDigest(digest) != head.Digest:
 				t.Errorf("index %d: digest %s, the members had %016x (%t)", head.Index, head.Digest, digest, known)
 			case !head.Confirmed || numbers < before:
 				t.Errorf("index %d: %d writes, %d were acknowledged before; confirmed: %t", head.Index, numbers, before, head.Confirmed)

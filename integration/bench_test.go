@@ -55,7 +55,7 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 	e := &benchEnsemble{}
 	var servers []member.Server
 	for id := uint32(1); id <= 3; id++ {
-		servers = append(servers, member.Server{ID: id, Grpc: process.FreePort(b).String(), Raft: process.FreePort(b).String()})
+		servers = append(servers, member.Server{ID: id, GrpcAddr: process.FreePort(b).String(), RaftAddr: process.FreePort(b).String()})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -69,7 +69,7 @@ func startBench(b testing.TB, tick time.Duration, kind disk.LogKind) *benchEnsem
 			b.Fatal(err)
 		}
 		m, err := member.New(member.Config{
-			ID: s.ID, Servers: servers, Clients: l,
+			ID: s.ID, Servers: servers, ClientListener: l,
 			Settings: config.Settings{Dir: filepath.Join(b.TempDir(), "data"), Tick: tick, LogKind: kind, Limits: server.Limits{MaxClientConns: -1}},
 		})
 		if err != nil {

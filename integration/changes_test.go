@@ -185,7 +185,7 @@ func judgeChanged(t *testing.T, e *cluster.Ensemble, writers []*writer, sum *cha
 	living(t, e.Member(e.Leader()).State(), writers)
 	for _, id := range e.IDs() {
 		if slices.Contains(e.Members(), id) {
-			if why := e.Member(id).Damage(); why != "" {
+			if why := e.Member(id).DamageReason(); why != "" {
 				t.Errorf("member %d was taken for damaged: %s", id, why)
 			}
 			continue

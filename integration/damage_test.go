@@ -27,15 +27,15 @@ func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limi
 	t.Helper()
 	e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.CorruptForTest(e.Member(at).State(), "/a") })
 	begin := time.Now()
-	for e.Member(at).Damage() == "" {
+	for e.Member(at).DamageReason() == "" {
 		if time.Since(begin) > limit {
 			t.Fatalf("member %d, which is damaged, serves after %v", at, limit)
 		}
 		change(t, c)
 	}
 	for _, id := range e.IDs() {
-		if id != at && e.Running(id) && e.Member(id).Damage() != "" {
-			t.Errorf("member %d was told that it is damaged: %s", id, e.Member(id).Damage())
+		if id != at && e.Running(id) && e.Member(id).DamageReason() != "" {
+			t.Errorf("member %d was told that it is damaged: %s", id, e.Member(id).DamageReason())
 		}
 	}
 }
@@ -118,14 +118,14 @@ func TestDamagedFollower(t *testing.T) {
 		e.Boot(leader)
 		e.Ready()
 
-		why := e.Member(bad).Damage()
+		why := e.Member(bad).DamageReason()
 		if !strings.Contains(why, "2 of 3 members") {
 			t.Errorf("the reason is %q", why)
 		}
 		e.Kill(bad)
 		e.Boot(bad)
 		time.Sleep(10 * time.Second)
-		if got := e.Member(bad).Damage(); got != why {
+		if got := e.Member(bad).DamageReason(); got != why {
 			t.Errorf("after a restart: %q, before: %q", got, why)
 		}
 		outOfService(t, e, bad)
@@ -148,7 +148,7 @@ func TestDamagedLeader(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Events: func(ev member.Event) {
 			if ev.Kind == member.EventLeader {
 				leaders.Add(1)
-				if m := spoiled.Load(); m != nil && m.Damage() != "" {
+				if m := spoiled.Load(); m != nil && m.DamageReason() != "" {
 					t.Error("the member stopped before another one led")
 				}
 			}
@@ -214,25 +214,25 @@ func TestDamageWithoutAMajority(t *testing.T) {
 			change(t, c)
 		}
 		for _, id := range []uint32{leader, bad} {
-			if why := e.Member(id).Damage(); why != "" {
+			if why := e.Member(id).DamageReason(); why != "" {
 				t.Errorf("member %d is retired without a majority: %s", id, why)
 			}
 		}
 		e.Boot(away)
 		e.Ready()
 		begin = time.Now()
-		for e.Member(bad).Damage() == "" {
+		for e.Member(bad).DamageReason() == "" {
 			if time.Since(begin) > damageLimit {
 				t.Fatalf("a majority is up, and member %d is not retired after %v", bad, time.Since(begin))
 			}
 			change(t, c)
 		}
-		if why := e.Member(bad).Damage(); !strings.Contains(why, "2 of 3 members") {
+		if why := e.Member(bad).DamageReason(); !strings.Contains(why, "2 of 3 members") {
 			t.Errorf("the reason is %q", why)
 		}
 		change(t, e.Connect(20*time.Second, away))
 		for _, id := range []uint32{leader, away} {
-			if why := e.Member(id).Damage(); why != "" || e.Member(id).Role() == "" {
+			if why := e.Member(id).DamageReason(); why != "" || e.Member(id).Role() == "" {
 				t.Errorf("member %d does not serve: %q", id, why)
 			}
 		}
@@ -264,7 +264,7 @@ func TestDisputeEndsWithItsLeader(t *testing.T) {
 		e.Boot(away)
 		e.Wait("the member that was right to serve", time.Minute, func() bool { return e.Member(right).Role() != "" })
 		change(t, e.Connect(20*time.Second, right))
-		if why := e.Member(right).Damage(); why != "" {
+		if why := e.Member(right).DamageReason(); why != "" {
 			t.Errorf("it is retired: %s", why)
 		}
 	})
@@ -305,8 +305,8 @@ func TestDamageFoundBySnapshot(t *testing.T) {
 					}
 					return
 				}
-				e.Wait("the damage to be found", time.Minute, func() bool { return e.Member(bad).Damage() != "" })
-				if why := e.Member(bad).Damage(); !strings.Contains(why, znode.ErrDamaged.Error()) {
+				e.Wait("the damage to be found", time.Minute, func() bool { return e.Member(bad).DamageReason() != "" })
+				if why := e.Member(bad).DamageReason(); !strings.Contains(why, znode.ErrDamaged.Error()) {
 					t.Errorf("the reason is %q", why)
 				}
 				outOfService(t, e, bad)

@@ -355,7 +355,7 @@ func TestPausedLeaderStillLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 4 * tick
 		var expired expiries
-		patient := func(cfg *member.Config) { cfg.Heartbeat = time.Minute }
+		patient := func(cfg *member.Config) { cfg.HeartbeatTimeout = time.Minute }
 		e := cluster.Start(t, 3, cluster.Options{Events: expired.hear, Adjust: patient})
 		leader := e.Ready()
 		e.Joined()
@@ -493,7 +493,7 @@ func TestOldStreamReadLate(t *testing.T) {
 		}
 		time.Sleep(tick)
 		e.Equal()
-		if e.Stats().Resent == 0 {
+		if e.Stats().ResentTxns == 0 {
 			t.Error("nothing was sent again")
 		}
 		if has(e, leader, "/w-0000000020") {

@@ -31,7 +31,7 @@ func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 	var seen terms
 	wild := cluster.Options{Events: seen.hear, Adjust: func(cfg *member.Config) {
 		listen, addrs := cfg.Network.Listen, map[string]string{}
-		cfg.Bind = func(addr string) string {
+		cfg.BindAddress = func(addr string) string {
 			b := fmt.Sprint("0.0.0.0:", len(addrs)) // its ports are the same on all members
 			addrs[b] = addr
 			return b
@@ -219,8 +219,8 @@ func TestForgedEvidence(t *testing.T) {
 // A leader that is silent for 200 ms goes on leading. One that is cut off, or hangs, is replaced within three times the
 // time for which it may be silent, as a rule, and always within five times.
 func TestSilentLeader(t *testing.T) {
-	const silence = config.DefaultHeartbeat
-	opts := cluster.Options{Adjust: func(cfg *member.Config) { cfg.Heartbeat = 0 }} // the default
+	const silence = config.DefaultHeartbeatTimeout
+	opts := cluster.Options{Adjust: func(cfg *member.Config) { cfg.HeartbeatTimeout = 0 }} // the default
 	watched(t, opts, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		for range 20 {
 			lead := e.Leader()

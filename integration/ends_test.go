@@ -13,7 +13,7 @@ import (
 
 // endsOf returns the ends of sessions that a member keeps, newest first.
 func endsOf(e *cluster.Ensemble, id uint32) []znode.SessionEnd {
-	return slices.Collect(e.Member(id).Ends(member.EndsOf{}))
+	return slices.Collect(e.Member(id).SessionEnds(member.EndFilter{}))
 }
 
 // The ends of sessions outlive the log that they came with: a member with an empty disk is sent them

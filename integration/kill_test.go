@@ -31,7 +31,7 @@ func wantKilled(t *testing.T, e *cluster.Ensemble, session jute.SessionID) {
 	t.Helper()
 	for _, id := range e.IDs() {
 		n := 0
-		for end := range e.Member(id).Ends(member.EndsOf{Session: session}) {
+		for end := range e.Member(id).SessionEnds(member.EndFilter{Session: session}) {
 			if n++; end.Reason != znode.ReasonKilled || end.RequestedBy != "alice" {
 				t.Errorf("member %d has %+v", id, end)
 			}
@@ -241,7 +241,7 @@ func TestKillNotConfirmed(t *testing.T) {
 // A kill that its member has not sent in time is withdrawn: nothing happens, then or later.
 func TestKillIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := cluster.Start(t, 3, cluster.Options{Adjust: func(c *member.Config) { c.InFlight = 1 }})
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(c *member.Config) { c.MaxInFlight = 1 }})
 		leader := e.Ready()
 		e.Joined()
 		a, b := e.Followers()[0], e.Followers()[1]

@@ -84,8 +84,8 @@ func killLeader(t *testing.T, seed uint64, sum *killed) {
 	e.Ready()
 	e.Equal()
 	s := e.Stats()
-	sum.resent.Add(s.Resent)
-	sum.dropped.Add(s.Dropped)
+	sum.resent.Add(s.ResentTxns)
+	sum.dropped.Add(s.DroppedTxns)
 }
 
 // sendAgain makes a follower send writes again that are already in the log. It keeps the log from

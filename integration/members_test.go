@@ -41,7 +41,7 @@ func mustChange(t *testing.T, e *cluster.Ensemble, via uint32, c serverlist.Chan
 
 // votes reports whether a member's configuration has a voter.
 func votes(e *cluster.Ensemble, member, voter uint32) bool {
-	for _, p := range e.Member(member).Configuration() {
+	for _, p := range e.Member(member).RaftConfiguration() {
 		if p.ID == voter {
 			return !p.Observer
 		}
@@ -399,7 +399,7 @@ func TestClientOfAVoterThatLeaves(t *testing.T) {
 				break
 			}
 		}
-		if waited := time.Since(begin); waited > member.LastAnswers+2*tick {
+		if waited := time.Since(begin); waited > member.RemovedGracePeriod+2*tick {
 			t.Errorf("the client waited %v", waited)
 		}
 		if !votes(e, leader, b) {

@@ -160,7 +160,7 @@ func (r *run) operated() {
 // restored judges the backups: a new ensemble that begins with one has every write that was acknowledged before the backup began, and none twice.
 func (r *run) restored() {
 	for s := range r.operators.backups {
-		from, err := member.Restore(func(v znode.ImageVisitor) error {
+		from, err := member.ReadForRestore(func(v znode.ImageVisitor) error {
 			_, _, err := backup.Read(bytes.NewReader(s.file), v)
 			return err
 		})

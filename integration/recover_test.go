@@ -50,7 +50,7 @@ func recoverLostMajority(t *testing.T, survivor uint32, kind disk.LogKind) {
 			e.Wipe(id)
 		}
 	}
-	if err := member.Recover(member.Recovery{ID: survivor, Servers: servers, Dir: dir}); err != nil {
+	if err := member.Recover(member.RecoverConfig{ID: survivor, Servers: servers, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range e.IDs() {
@@ -85,7 +85,7 @@ func recoverLostMajority(t *testing.T, survivor uint32, kind disk.LogKind) {
 func TestExamineBeforeRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
-		r := member.Recovery{ID: 1, Dir: dir}
+		r := member.RecoverConfig{ID: 1, Dir: dir}
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 			switch cfg.ID {
 			case 1:
@@ -101,7 +101,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		}
 		e.Equal()
 		time.Sleep(5 * time.Second) // a member that was late for its first start has joined
-		if _, err := member.Examine(t.Context(), r); !errors.Is(err, disk.ErrInUse) {
+		if _, err := member.ExamineMembers(t.Context(), r); !errors.Is(err, disk.ErrInUse) {
 			t.Errorf("Examine of a member that runs: %v, want disk.ErrInUse", err)
 		}
 		e.Kill(1)
@@ -110,7 +110,7 @@ func TestExamineBeforeRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Kill(3)
-		findings, err := member.Examine(t.Context(), r)
+		findings, err := member.ExamineMembers(t.Context(), r)
 		if err != nil || len(findings) != 3 {
 			t.Fatalf("%+v, %v", findings, err)
 		}
@@ -160,7 +160,7 @@ func TestRecoveredServesWithOneMore(t *testing.T) {
 			e.Kill(id)
 			e.Wipe(id)
 		}
-		if err := member.Recover(member.Recovery{ID: 1, Servers: servers, Dir: dir}); err != nil {
+		if err := member.Recover(member.RecoverConfig{ID: 1, Servers: servers, Dir: dir}); err != nil {
 			t.Fatal(err)
 		}
 		e.Boot(1)

@@ -411,7 +411,7 @@ func (r *run) judge(silent *cluster.Client) {
 	r.restored()
 	for _, id := range r.IDs() {
 		r.sum.installs.Add(uint64(r.Disk(id).Installs()))
-		if why := r.Member(id).Damage(); why != "" {
+		if why := r.Member(id).DamageReason(); why != "" {
 			r.Errorf("member %d was taken for damaged: %s", id, why)
 		}
 	}
@@ -419,8 +419,8 @@ func (r *run) judge(silent *cluster.Client) {
 	r.flipped()
 	s := r.Stats()
 	r.sum.outruns.Add(uint64(r.Outruns()))
-	r.sum.resent.Add(s.Resent)
-	r.sum.dropped.Add(s.Dropped)
+	r.sum.resent.Add(s.ResentTxns)
+	r.sum.dropped.Add(s.DroppedTxns)
 	for _, why := range r.Exits() {
 		r.sum.exits.Add(1)
 		switch {

@@ -5,14 +5,14 @@ import (
 	"rollcall/znode"
 )
 
-// leads reports whether this member leads in the term of the entry that is being applied. What no client has asked
+// auditsAsLeader reports whether this member leads in the term of the entry that is being applied. What no client has asked
 // for is in the leader's audit log alone, and not once more when a member applies its old log again.
-func (h hooks) leads() bool { return h.m.audit != nil && h.m.terms.table != nil }
+func (h hooks) auditsAsLeader() bool { return h.m.auditLog != nil && h.m.terms.sessionTable != nil }
 
-// auditEnd puts the end of a session into the audit log, unless its client asked for it: that is in the log of the
+// auditSessionEnd puts the end of a session into the audit log, unless its client asked for it: that is in the log of the
 // member that the client asked.
-func (h hooks) auditEnd(end znode.SessionEnd) {
-	if end.Reason == znode.ReasonClosed || !h.leads() {
+func (h hooks) auditSessionEnd(end znode.SessionEnd) {
+	if end.Reason == znode.ReasonClosed || !h.auditsAsLeader() {
 		return
 	}
 	e := audit.Event{AtMs: end.AtMs, Zxid: end.Zxid, Session: end.Session, Address: end.Address, Operation: "expireSession", Timeout: end.Timeout}
@@ -21,12 +21,12 @@ func (h hooks) auditEnd(end znode.SessionEnd) {
 	} else {
 		e.Reason = "not heard from for " + end.SilentFor.String()
 	}
-	h.m.audit.Add(e)
+	h.m.auditLog.Add(e)
 }
 
-// removalOperations says what the audit log calls a removal that no client asked for: the first is ZooKeeper's
+// auditedRemovals says what the audit log calls a removal that no client asked for: the first is ZooKeeper's
 // name.
-var removalOperations = map[znode.RemovalCause]struct{ name, reason string }{
+var auditedRemovals = map[znode.RemovalCause]struct{ name, reason string }{
 	znode.CauseSessionEnded:   {"ephemeralZNodeDeletionOnSessionCloseOrExpire", "its session ended"},
 	znode.CauseTTLExpired:     {"delete", "its time to live is over"},
 	znode.CauseEmptyContainer: {"delete", "a container without children"},
@@ -34,11 +34,11 @@ var removalOperations = map[znode.RemovalCause]struct{ name, reason string }{
 
 // auditRemovals puts nodes that no client has deleted into the audit log.
 func (h hooks) auditRemovals(of znode.Removal, paths []string) {
-	if !h.leads() {
+	if !h.auditsAsLeader() {
 		return
 	}
-	how := removalOperations[of.Cause]
+	how := auditedRemovals[of.Cause]
 	for _, path := range paths {
-		h.m.audit.Add(audit.Event{AtMs: of.AtMs, Zxid: of.Zxid, Session: of.Session, Operation: how.name, Path: path, Reason: how.reason})
+		h.m.auditLog.Add(audit.Event{AtMs: of.AtMs, Zxid: of.Zxid, Session: of.Session, Operation: how.name, Path: path, Reason: how.reason})
 	}
 }

@@ -47,7 +47,7 @@ func TestAuditOfAnEnsemble(t *testing.T) {
 		const tick, timeout = 2 * time.Second, 8 * time.Second
 		lines := new(auditLines)
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
-			cfg.Audit.Enable, cfg.Lines = true, lines
+			cfg.Audit.Enable, cfg.AuditOutput = true, lines
 			cfg.Rules.TTLNodes, cfg.Reaping.Interval = true, tick
 		}})
 		leader := e.Ready()

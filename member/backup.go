@@ -9,9 +9,9 @@ import (
 	"rollcall/operator/backup"
 )
 
-// confirmTime is how long a backup waits for a leader to confirm that this member is up to date: longer than an
+// confirmTimeout is how long a backup waits for a leader to confirm that this member is up to date: longer than an
 // election takes.
-const confirmTime = 3 * time.Second
+const confirmTimeout = 3 * time.Second
 
 // Copy implements admin.Operations.
 func (o operations) Copy(ctx context.Context) (admin.Copy, error) { return o.m.backups.copyState(ctx) }
@@ -19,7 +19,7 @@ func (o operations) Copy(ctx context.Context) (admin.Copy, error) { return o.m.b
 // copyState returns the state at one index. If a leader answers in time, the copy has every write that was
 // acknowledged before. The error is an *admin.Failure.
 func (b *backups) copyState(ctx context.Context) (admin.Copy, error) {
-	health := b.health()
+	health := b.memberHealth()
 	switch {
 	case health.Damage != "" || health.Disputed != "":
 		text, _ := health.Text()
@@ -29,27 +29,27 @@ func (b *backups) copyState(ctx context.Context) (admin.Copy, error) {
 	}
 	confirmed := false
 	if health.HasLeader {
-		within, cancel := context.WithTimeout(ctx, confirmTime)
+		within, cancel := context.WithTimeout(ctx, confirmTimeout)
 		confirmed = b.follower.AwaitSync(within) == nil
 		cancel()
 	}
 	b.state.RLock()
-	own := snapshot{b.state.Snapshot(), func(err error) { b.damaged(err) }}
+	own := stateSnapshot{b.state.Snapshot(), func(err error) { b.onDamage(err) }}
 	b.state.RUnlock()
 	if own.Index() == 0 {
 		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has no state yet; try again when /v1/status shows a leader"}
 	}
-	return admin.Copy{Head: b.head(own, confirmed), WriteTo: own.WriteTo}, nil
+	return admin.Copy{Head: b.backupHead(own, confirmed), WriteTo: own.WriteTo}, nil
 }
 
-// head returns the head of a backup of a copy.
-func (b *backups) head(own snapshot, confirmed bool) backup.Head {
+// backupHead returns the head of a backup of a copy.
+func (b *backups) backupHead(own stateSnapshot, confirmed bool) backup.Head {
 	h := backup.Head{
-		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.clock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,
+		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond), Confirmed: confirmed,
 		AsOf: time.UnixMilli(own.Now()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
-		Nodes: own.Nodes(), Sessions: own.Sessions(), DataBytes: own.DataSize(), Digest: backup.Digest(own.Digest()),
+		Nodes: own.Nodes(), Sessions: own.Sessions(), DataBytes: own.DataSize(), Digest: backup.FormatDigest(own.Digest()),
 	}
-	for _, s := range b.lists.inUse() {
+	for _, s := range b.serverLists.currentList() {
 		h.Servers = append(h.Servers, backup.Server{ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(), Client: s.ClientAddr()})
 	}
 	return h

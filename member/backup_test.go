@@ -75,7 +75,7 @@ func TestCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			restored.RLock()
-			if backup.Digest(restored.Digest()) != h.Digest || restored.DataSize() != h.DataBytes || restored.Zxid() != h.Zxid {
+			if backup.FormatDigest(restored.Digest()) != h.Digest || restored.DataSize() != h.DataBytes || restored.Zxid() != h.Zxid {
 				t.Errorf("member %d: restored to digest %016x with %d bytes, %+v", id, restored.Digest(), restored.DataSize(), h)
 			}
 			restored.RUnlock()
@@ -145,15 +145,15 @@ func TestNoCopy(t *testing.T) {
 		e.Wipe(one)
 		e.Boot(one)
 		e.BlockLog(e.Leader(), one)
-		e.Wait("the member to join", time.Minute, e.Member(one).Joining)
+		e.Wait("the member to join", time.Minute, e.Member(one).IsJoining)
 		refused("is joining the ensemble")
 		e.UnblockLog(e.Leader(), one)
 		e.Wait("the member to have caught up", time.Minute, func() bool {
 			_, err := e.Member(one).Operations().Copy(t.Context())
-			return err == nil && !e.Member(one).Joining()
+			return err == nil && !e.Member(one).IsJoining()
 		})
 		e.Member(one).Break("a test says so")
-		e.Wait("the member to know of its damage", time.Minute, func() bool { return e.Member(one).Damage() != "" })
+		e.Wait("the member to know of its damage", time.Minute, func() bool { return e.Member(one).DamageReason() != "" })
 		refused("a test says so")
 		if _, err := e.Member(one).Operations().StoreSnapshot(t.Context()); err == nil || !strings.Contains(err.Error(), "would take the place of a sound one") {
 			t.Errorf("a snapshot of a damaged state: %v", err)

@@ -26,7 +26,7 @@ func TestOwnBackups(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
-			cfg.Backup = backup.Schedule{Dir: dir, Every: 2 * time.Minute, Keep: 2}
+			cfg.Backup = backup.Schedule{Dir: dir, Interval: 2 * time.Minute, KeptFiles: 2}
 		}})
 		e.Ready()
 		e.Joined()
@@ -113,7 +113,9 @@ func TestOwnBackupWithoutLeader(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&text, nil))
 		e := cluster.Start(t, 3, cluster.Options{
 			Logger: func(uint32) *slog.Logger { return log },
-			Adjust: func(cfg *member.Config) { cfg.Backup = backup.Schedule{Dir: dir, Every: 2 * time.Minute, Keep: 1} },
+			Adjust: func(cfg *member.Config) {
+				cfg.Backup = backup.Schedule{Dir: dir, Interval: 2 * time.Minute, KeptFiles: 1}
+			},
 		})
 		e.Ready()
 		e.Joined()

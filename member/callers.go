@@ -8,65 +8,65 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// maxCallerConns limits the gRPC connections of another member to this one. It needs one; those of an
+// maxConnsPerCaller limits the gRPC connections of another member to this one. It needs one; those of an
 // earlier run of it, or of a network that has forgotten them, may not have ended. Each may have maxStreams
 // calls under way.
-const maxCallerConns = 16
+const maxConnsPerCaller = 16
 
-// callers limits the gRPC connections of each member. A member that has too many loses the oldest. It is
+// callerLimiter limits the gRPC connections of each member. A member that has too many loses the oldest. It is
 // the identity of a server. It is safe for concurrent use.
-type callers struct {
-	identity
+type callerLimiter struct {
+	peerCredentials
 
-	mu   sync.Mutex
-	open map[uint32][]*called // by member, in the order they came
+	mu        sync.Mutex
+	openConns map[uint32][]*callerConn // by member, in the order they came
 }
 
-func newCallers() *callers { return &callers{open: map[uint32][]*called{}} }
+func newCallerLimiter() *callerLimiter { return &callerLimiter{openConns: map[uint32][]*callerConn{}} }
 
-// called is a connection that a member has opened.
-type called struct {
+// callerConn is a connection that a member has opened.
+type callerConn struct {
 	net.Conn
-	owner  *callers
-	member uint32
+	limiter *callerLimiter
+	member  uint32
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (c *callers) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.identity.ServerHandshake(conn)
+func (c *callerLimiter) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.peerCredentials.ServerHandshake(conn)
 	if err != nil {
 		return nil, nil, err
 	}
-	in := &called{conn, c, info.(known).member}
-	if oldest := c.add(in); oldest != nil {
+	in := &callerConn{conn, c, info.(peerInfo).member}
+	if oldest := c.addConn(in); oldest != nil {
 		_ = oldest.Close() // gRPC sees its end
 	}
 	return in, info, nil
 }
 
 // Clone implements credentials.TransportCredentials. The clone counts the same connections.
-func (c *callers) Clone() credentials.TransportCredentials { return c }
+func (c *callerLimiter) Clone() credentials.TransportCredentials { return c }
 
-// add adds a connection, and returns the one that has to be closed for it, or nil.
-func (c *callers) add(in *called) (surplus *called) {
+// addConn adds a connection, and returns the one that has to be closed for it, or nil.
+func (c *callerLimiter) addConn(in *callerConn) (surplus *callerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := append(c.open[in.member], in)
-	if len(all) > maxCallerConns {
+	all := append(c.openConns[in.member], in)
+	if len(all) > maxConnsPerCaller {
 		surplus, all = all[0], all[1:]
 	}
-	c.open[in.member] = all
+	c.openConns[in.member] = all
 	return surplus
 }
 
 // Close implements net.Conn.
-func (in *called) Close() error {
-	in.owner.remove(in)
+func (in *callerConn) Close() error {
+	in.limiter.removeConn(in)
 	return in.Conn.Close()
 }
 
-func (c *callers) remove(in *called) {
+func (c *callerLimiter) removeConn(in *callerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open[in.member] = slices.DeleteFunc(c.open[in.member], func(other *called) bool { return other == in })
+	c.openConns[in.member] = slices.DeleteFunc(c.openConns[in.member], func(other *callerConn) bool { return other == in })
 }

@@ -16,13 +16,13 @@ import (
 // A member that opens more gRPC connections than it may loses the oldest ones. Those of other members stay,
 // and a connection that has ended takes no place.
 func TestConnectionsOfACaller(t *testing.T) {
-	c := newCallers()
+	c := newCallerLimiter()
 	var _ credentials.TransportCredentials = c
 	open := func(member uint32) (ours net.Conn, theirs net.Conn) {
 		t.Helper()
 		theirs, far := net.Pipe()
 		ours, info, err := c.ServerHandshake(&wire.Conn{Conn: far, Peer: member})
-		if err != nil || info.(known).member != member {
+		if err != nil || info.(peerInfo).member != member {
 			t.Fatalf("member %d: %v, %v", member, info, err)
 		}
 		return ours, theirs
@@ -34,7 +34,7 @@ func TestConnectionsOfACaller(t *testing.T) {
 	}
 	_, others := open(3)
 	var near, far []net.Conn
-	for range maxCallerConns {
+	for range maxConnsPerCaller {
 		ours, theirs := open(2)
 		near, far = append(near, ours), append(far, theirs)
 	}
@@ -52,8 +52,8 @@ func TestConnectionsOfACaller(t *testing.T) {
 	for range 100 {
 		open(2)
 	}
-	if n := len(c.open[2]); n != maxCallerConns || len(c.open[3]) != 1 {
-		t.Errorf("%d connections of member 2, want %d; %d of member 3", n, maxCallerConns, len(c.open[3]))
+	if n := len(c.openConns[2]); n != maxConnsPerCaller || len(c.openConns[3]) != 1 {
+		t.Errorf("%d connections of member 2, want %d; %d of member 3", n, maxConnsPerCaller, len(c.openConns[3]))
 	}
 }
 
@@ -61,7 +61,7 @@ func TestConnectionsOfACaller(t *testing.T) {
 func TestSilentCallerIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoopback(1)
-		srv := memberServer(newSpeakers(nil, anyID, inside))
+		srv := memberServer(newSenderGuard(nil, anyID, inside))
 		go func() { _ = srv.Serve(l) }() // it ends with Stop
 		defer srv.Stop()
 		conn, err := l.dial(t.Context())
@@ -71,8 +71,8 @@ func TestSilentCallerIsClosed(t *testing.T) {
 		defer conn.Close()
 		begin := time.Now()
 		_, _ = io.Copy(io.Discard, conn)
-		if took := time.Since(begin); took != callerTimeout {
-			t.Errorf("closed after %v, want %v", took, callerTimeout)
+		if took := time.Since(begin); took != handshakeTimeout {
+			t.Errorf("closed after %v, want %v", took, handshakeTimeout)
 		}
 	})
 }

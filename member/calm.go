@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// calm is a log's handler. While the member stops, it writes warnings at the level of information: a
+// shutdownHandler is a log's handler. While the member stops, it writes warnings at the level of information: a
 // member that stops loses its leadership and its links to the others, and nobody has to act on that.
-type calm struct {
+type shutdownHandler struct {
 	slog.Handler
-	leaving *atomic.Bool
+	stopping *atomic.Bool
 }
 
 // Handle implements slog.Handler.
-func (c calm) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level == slog.LevelWarn && c.leaving.Load() {
+func (c shutdownHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn && c.stopping.Load() {
 		r.Level = slog.LevelInfo
 		if !c.Enabled(ctx, r.Level) {
 			return nil
@@ -25,9 +25,11 @@ func (c calm) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (c calm) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return calm{c.Handler.WithAttrs(attrs), c.leaving}
+func (c shutdownHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return shutdownHandler{c.Handler.WithAttrs(attrs), c.stopping}
 }
 
 // WithGroup implements slog.Handler.
-func (c calm) WithGroup(name string) slog.Handler { return calm{c.Handler.WithGroup(name), c.leaving} }
+func (c shutdownHandler) WithGroup(name string) slog.Handler {
+	return shutdownHandler{c.Handler.WithGroup(name), c.stopping}
+}

@@ -13,7 +13,7 @@ func TestCalm(t *testing.T) {
 	var leaving atomic.Bool
 	var level slog.LevelVar
 	var out bytes.Buffer
-	log := slog.New(calm{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: &level}), &leaving}).With("member", 1).WithGroup("g")
+	log := slog.New(shutdownHandler{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: &level}), &leaving}).With("member", 1).WithGroup("g")
 	for _, step := range []struct {
 		leaving bool
 		level   slog.Level

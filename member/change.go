@@ -23,10 +23,10 @@ var (
 	ErrNotSound = errors.New("the state of this member may differ from that of the others; ask another member")
 )
 
-// mayCarryOut returns an error if this member must make no change for an operator, because it could not know the outcome.
-func (m *Member) mayCarryOut() error {
+// checkCanSubmit returns an error if this member must make no change for an operator, because it could not know the outcome.
+func (m *Member) checkCanSubmit() error {
 	switch {
-	case m.removal.unlisted() != 0:
+	case m.removalWatch.unlistedVersion() != 0:
 		return ErrNotListed
 	case m.node.Record().DamageReason() != "" || m.health.disputed() != "":
 		return ErrNotSound
@@ -34,19 +34,19 @@ func (m *Member) mayCarryOut() error {
 	return nil
 }
 
-// term returns the term of the state that this member has applied.
-func (m *Member) term() uint64 {
+// appliedTerm returns the term of the state that this member has applied.
+func (m *Member) appliedTerm() uint64 {
 	m.state.RLock()
 	defer m.state.RUnlock()
 	return m.state.Term().Term
 }
 
-// carryOut submits a transaction for an operator, and returns its result when this member has applied it. The transaction
+// submitAndWait submits a transaction for an operator, and returns its result when this member has applied it. The transaction
 // belongs to no session. It goes the way of every write of this member's clients, so it is applied once, whatever leaders
 // come and go. If ctx ends before, the error is ErrNoLeader if the transaction could be withdrawn, otherwise ErrNotConfirmed.
-func carryOut(ctx context.Context, f *follower.Follower, txn *proto.Txn) (znode.Result, error) {
-	txn.Conn = random() // a connection of its own, so that operators do not wait for each other
-	applied := make(outcome, 1)
+func submitAndWait(ctx context.Context, f *follower.Follower, txn *proto.Txn) (znode.Result, error) {
+	txn.Conn = randomUint64() // a connection of its own, so that operators do not wait for each other
+	applied := make(resultWaiter, 1)
 	if err := f.Submit(ctx, txn, applied); err != nil {
 		return znode.Result{}, fmt.Errorf("%w: %w", ErrNoLeader, err)
 	}
@@ -66,22 +66,22 @@ func carryOut(ctx context.Context, f *follower.Follower, txn *proto.Txn) (znode.
 	}
 }
 
-// outcome is a znode.Waiter with room for the result of its transaction.
-type outcome chan znode.Result
+// resultWaiter is a znode.Waiter with room for the result of its transaction.
+type resultWaiter chan znode.Result
 
 // TxnApplied implements znode.Waiter.
-func (o outcome) TxnApplied(r *znode.Result) { o <- *r }
+func (o resultWaiter) TxnApplied(r *znode.Result) { o <- *r }
 
-// carryOutFailure returns an error of carryOut as an operator sees it. check names the command that shows whether the change was made.
-func carryOutFailure(err error, check string) error {
+// submitFailure returns an error of carryOut as an operator sees it. check names the command that shows whether the change was made.
+func submitFailure(err error, check string) error {
 	if errors.Is(err, ErrNotConfirmed) {
 		return &admin.Failure{Status: http.StatusGatewayTimeout, Text: fmt.Sprintf("%v; %s", err, check)}
 	}
-	return noLeader(err)
+	return noLeaderFailure(err)
 }
 
-// noLeader returns the reply to a change that was not sent to a leader.
-func noLeader(err error) error {
+// noLeaderFailure returns the reply to a change that was not sent to a leader.
+func noLeaderFailure(err error) error {
 	if !errors.Is(err, ErrNoLeader) {
 		err = fmt.Errorf("%w: %w", ErrNoLeader, err)
 	}

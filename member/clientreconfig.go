@@ -10,33 +10,33 @@ import (
 	"rollcall/znode"
 )
 
-// followPause is the time between two checks of raft's configuration while the reply to a reconfig waits for it. A
+// followPollInterval is the time between two checks of raft's configuration while the reply to a reconfig waits for it. A
 // change of the configuration takes as long as a write to the disks of a majority.
-const followPause = 10 * time.Millisecond
+const followPollInterval = 10 * time.Millisecond
 
 // clientReconfig is the last reconfig of this member's clients. Its reply waits until raft's configuration follows it. It is safe for
 // concurrent use.
 type clientReconfig struct {
-	reached atomic.Pointer[[]uint32] // servers that answered the leader; nil: there was no reconfig
+	reachedServers atomic.Pointer[[]uint32] // servers that answered the leader; nil: there was no reconfig
 }
 
-// applied records which servers answered the leader when it took in a reconfig of this member's clients.
-func (c *clientReconfig) applied(txn *proto.Txn, r *znode.Result) {
+// recordApplied records which servers answered the leader when it took in a reconfig of this member's clients.
+func (c *clientReconfig) recordApplied(txn *proto.Txn, r *znode.Result) {
 	if jute.Op(txn.GetOp()) == jute.OpReconfig && r.Code == jute.OK {
 		reached := txn.GetReached()
-		c.reached.Store(&reached)
+		c.reachedServers.Store(&reached)
 	}
 }
 
-// followed reports whether raft's configuration follows that reconfig. Otherwise it returns a channel that is closed when the caller should
+// raftFollows reports whether raft's configuration follows that reconfig. Otherwise it returns a channel that is closed when the caller should
 // check again. The servers that count are those that answered the leader when it took
 // in the last reconfig of this member's clients.
-func (c *clientReconfig) followed(node *quorum.Node) (done bool, changed <-chan struct{}) {
-	reached := c.reached.Load()
+func (c *clientReconfig) raftFollows(node *quorum.Node) (done bool, changed <-chan struct{}) {
+	reached := c.reachedServers.Load()
 	if reached == nil || node.FollowsServerList(*reached) {
 		return true, nil
 	}
 	later := make(chan struct{})
-	time.AfterFunc(followPause, func() { close(later) })
+	time.AfterFunc(followPollInterval, func() { close(later) })
 	return false, later
 }

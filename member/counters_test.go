@@ -18,14 +18,14 @@ func TestCountersFallOnlyAtARestart(t *testing.T) {
 		all := operators{}
 		e := cluster.Start(t, 3, cluster.Options{Write: time.Millisecond, Adjust: func(cfg *member.Config) {
 			all.listen(cfg)
-			cfg.Operators, cfg.Collectors = nil, cfg.Operators
+			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
 		}})
 		first := e.Ready()
 		e.Joined()
 		stopped := make(chan struct{})
 		for _, id := range e.IDs() {
 			c := e.Connect(20*time.Second, id)
-			go load(c, stopped)
+			go memberLoad(c, stopped)
 			for range 3 { // connections that end; that of srst is one
 				word(t, e, id, "ruok")
 			}
@@ -74,8 +74,8 @@ func TestCountersFallOnlyAtARestart(t *testing.T) {
 	})
 }
 
-// load writes and reads with a client, until stopped is closed.
-func load(c *cluster.Client, stopped chan struct{}) {
+// memberLoad writes and reads with a client, until stopped is closed.
+func memberLoad(c *cluster.Client, stopped chan struct{}) {
 	for {
 		select {
 		case <-stopped:

@@ -9,7 +9,7 @@ import (
 // further ones are dropped.
 func (h *health) reportDamage(why string) {
 	select {
-	case h.damage <- why:
+	case h.damageReports <- why:
 	default:
 	}
 }
@@ -28,13 +28,13 @@ func (h *health) damageLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case why := <-h.damage:
+		case why := <-h.damageReports:
 			switch {
 			case h.node.Record().DamageReason() != "": // reported again
-			case h.cfg.alone():
+			case h.cfg.isStandalone():
 				return fmt.Errorf("member: the state is damaged: %s; start this member again: it reads its state from the disk. If that happens again, check the memory of the machine", why)
 			default:
-				if err := h.damaged(ctx, why); err != nil {
+				if err := h.retireDamaged(ctx, why); err != nil {
 					return err
 				}
 			}
@@ -42,9 +42,9 @@ func (h *health) damageLoop(ctx context.Context) error {
 	}
 }
 
-// damaged takes this member out of service. If it leads, it first hands leadership over. If no
+// retireDamaged takes this member out of service. If it leads, it first hands leadership over. If no
 // member takes over, this member stops serving all the same.
-func (h *health) damaged(ctx context.Context, why string) error {
+func (h *health) retireDamaged(ctx context.Context, why string) error {
 	over, cancel := context.WithTimeout(ctx, h.cfg.handOverTime())
 	defer cancel()
 	if err := h.node.Transfer().ToAny(over); err != nil {
@@ -57,6 +57,6 @@ func (h *health) damaged(ctx context.Context, why string) error {
 }
 
 func (h *health) stopServing() {
-	h.terms.abandon()
+	h.terms.abandonTerm()
 	h.server.Retire()
 }

@@ -110,8 +110,8 @@ func TestDashboardAndAlertsNameMetrics(t *testing.T) {
 		all := operators{}
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 			all.listen(cfg)
-			cfg.Operators, cfg.Collectors = nil, cfg.Operators
-			cfg.Audit.Enable, cfg.Lines = true, io.Discard // for its metric
+			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
+			cfg.Audit.Enable, cfg.AuditOutput = true, io.Discard // for its metric
 		}})
 		leader := e.Ready()
 		if _, err := e.Connect(20*time.Second, leader).Create("/n", nil, jute.Persistent); err != nil {

@@ -9,11 +9,11 @@ import (
 // clients have other identities for the same passwords, so ACLs do not give them what they should. It is safe for
 // concurrent use.
 type digestWarnings struct {
-	own string // the algorithm of this member; "": the scheme is off
-	log *slog.Logger
+	ownAlgorithm string // the algorithm of this member; "": the scheme is off
+	log          *slog.Logger
 
-	mu     sync.Mutex
-	warned map[uint32]string // by member: the algorithm of the last warning
+	mu               sync.Mutex
+	warnedAlgorithms map[uint32]string // by member: the algorithm of the last warning
 }
 
 // maxDigestName is longer than the name of any algorithm, in bytes. A longer name is cut, so that a log line is short.
@@ -27,22 +27,22 @@ func (c *Config) digestAlgorithm() string {
 	return c.Digest.String()
 }
 
-// compare logs once that another member has another algorithm. A member that names none has the scheme off.
-func (w *digestWarnings) compare(other uint32, algorithm string) {
+// compareAlgorithm logs once that another member has another algorithm. A member that names none has the scheme off.
+func (w *digestWarnings) compareAlgorithm(other uint32, algorithm string) {
 	algorithm = algorithm[:min(len(algorithm), maxDigestName)]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.own == "" || algorithm == "" || w.own == algorithm {
-		delete(w.warned, other)
+	if w.ownAlgorithm == "" || algorithm == "" || w.ownAlgorithm == algorithm {
+		delete(w.warnedAlgorithms, other)
 		return
 	}
-	if w.warned[other] == algorithm {
+	if w.warnedAlgorithms[other] == algorithm {
 		return
 	}
-	if w.warned == nil {
-		w.warned = map[uint32]string{}
+	if w.warnedAlgorithms == nil {
+		w.warnedAlgorithms = map[uint32]string{}
 	}
-	w.warned[other] = algorithm
+	w.warnedAlgorithms[other] = algorithm
 	w.log.Warn("another member hashes passwords with another algorithm, so the same password has another identity there; set DigestAuthenticationProvider.digestAlg alike on all members",
-		"peer", other, "here", w.own, "there", algorithm)
+		"peer", other, "here", w.ownAlgorithm, "there", algorithm)
 }

@@ -13,7 +13,7 @@ import (
 // of the version before, is not warned of.
 func TestCompareDigests(t *testing.T) {
 	var log logtest.Buffer
-	w := &digestWarnings{own: (&Config{}).digestAlgorithm(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	w := &digestWarnings{ownAlgorithm: (&Config{}).digestAlgorithm(), log: slog.New(slog.NewTextHandler(&log, nil))}
 	long := strings.Repeat("x", maxDigestName)
 	for i, step := range []struct {
 		member     uint32
@@ -31,15 +31,15 @@ func TestCompareDigests(t *testing.T) {
 		{2, "", ""},
 		{3, long + "y", long},
 	} {
-		w.compare(step.member, step.alg)
+		w.compareAlgorithm(step.member, step.alg)
 		got := log.Take()
 		if step.there == "" && got != "" || step.there != "" && !strings.HasSuffix(got, "here=SHA1 there="+step.there+"\n") {
 			t.Errorf("step %d: %q is logged of %q, want %q", i, got, step.alg, step.there)
 		}
 	}
 	off := Config{Settings: config.Settings{NoDigest: true}}
-	w.own = off.digestAlgorithm()
-	if w.compare(4, "SHA-256"); log.String() != "" {
+	w.ownAlgorithm = off.digestAlgorithm()
+	if w.compareAlgorithm(4, "SHA-256"); log.String() != "" {
 		t.Errorf("without the scheme: %s", log.String())
 	}
 }

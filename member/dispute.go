@@ -16,14 +16,14 @@ const disputeTicks = 3
 
 // dispute is the reason why this member does not serve, and the time until which it holds.
 type dispute struct {
-	why   string
-	until time.Time
+	reason  string
+	expires time.Time
 }
 
 // reportDispute implements follower.Config.Disputed. It never blocks.
 func (h *health) reportDispute(why string) {
 	before := h.disputed()
-	h.dispute.Store(&dispute{"its state differs from the leader's, and no majority says who is right: " + why, time.Now().Add(disputeTicks * h.cfg.Tick)})
+	h.currentDispute.Store(&dispute{"its state differs from the leader's, and no majority says who is right: " + why, time.Now().Add(disputeTicks * h.cfg.Tick)})
 	h.server.Suspend()
 	if before == "" {
 		h.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is right; start the members that are away, or empty the data directory of the member that is wrong", "reason", why)
@@ -33,11 +33,11 @@ func (h *health) reportDispute(why string) {
 // disputed returns the reason why this member does not serve, or "" if there is no dispute. A leader keeps serving, because
 // one side must.
 func (h *health) disputed() string {
-	d := h.dispute.Load()
-	if d == nil || time.Now().After(d.until) || h.terms.current.Load() != nil {
+	d := h.currentDispute.Load()
+	if d == nil || time.Now().After(d.expires) || h.terms.currentLeader.Load() != nil {
 		return ""
 	}
-	return d.why
+	return d.reason
 }
 
 // disputeLoop serves again once a dispute is over.
@@ -50,7 +50,7 @@ func (h *health) disputeLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if d := h.dispute.Load(); d != nil && h.disputed() == "" && h.dispute.CompareAndSwap(d, nil) {
+		if d := h.currentDispute.Load(); d != nil && h.disputed() == "" && h.currentDispute.CompareAndSwap(d, nil) {
 			h.log.Info("the leader says no more that this member's state is wrong")
 			h.server.Resume()
 			if h.disputed() != "" { // it has just said so again

@@ -30,8 +30,8 @@ type drain struct {
 	http   *admin.HTTP
 	log    *slog.Logger
 
-	begun chan struct{} // closed by the first drain
-	once  sync.Once
+	started   chan struct{} // closed by the first drain
+	startOnce sync.Once
 }
 
 // Drain prepares this member for its end, so that its clients notice as little as possible. From now on
@@ -45,11 +45,11 @@ type drain struct {
 // once another one can. If ctx ends, Drain returns early, and the connections that are left stay open; another
 // call closes them. Only a new start ends the state.
 func (m *Member) Drain(ctx context.Context, over time.Duration) (closed int, leads bool) {
-	return m.drain.run(ctx, over)
+	return m.drain.yieldAndDrain(ctx, over)
 }
 
-func (d *drain) run(ctx context.Context, over time.Duration) (closed int, leads bool) {
-	err := d.yield(ctx, max(over, api.MinHandOver))
+func (d *drain) yieldAndDrain(ctx context.Context, over time.Duration) (closed int, leads bool) {
+	err := d.yieldLeadership(ctx, max(over, api.MinHandOver))
 	closed = d.server.Drain(ctx, over)
 	return closed, err != nil && d.node.Status().IsLeader()
 }
@@ -60,10 +60,10 @@ func (o operations) DrainMember(ctx context.Context, member uint32, over time.Du
 		closed, leads = o.m.Drain(ctx, over)
 		return closed, leads, nil
 	}
-	if _, known := o.m.lists.reach(member); !known {
+	if _, known := o.m.serverLists.addressesOf(member); !known {
 		return 0, false, &admin.Failure{Status: http.StatusNotFound, Text: fmt.Sprintf("the ensemble has no member %d; /v1/members lists them", member)}
 	}
-	c, err := o.m.peers.follower(member)
+	c, err := o.m.peerConns.followerClient(member)
 	if err != nil {
 		return 0, false, drainFailure(member, err)
 	}
@@ -86,7 +86,7 @@ func drainFailure(member uint32, err error) error {
 // Drain implements proto.FollowerServer.
 func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.DrainReply, error) {
 	over := time.Duration(min(r.GetOverMs(), uint64(admin.MaxDrainOver.Milliseconds()))) * time.Millisecond
-	s.m.log.Info("an operator of another member drains this one", "peer", caller(ctx), "by", r.GetBy(), "over", over)
+	s.m.log.Info("an operator of another member drains this one", "peer", callerID(ctx), "by", r.GetBy(), "over", over)
 	closed, leads := s.m.Drain(ctx, over)
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
@@ -94,24 +94,24 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 	return &proto.DrainReply{Connections: uint64(closed), Leads: leads}, nil
 }
 
-// leave is the drain of a member that stops. handOverTime is enough for it to hand over, because the others
+// drainForStop is the drain of a member that stops. handOverTime is enough for it to hand over, because the others
 // elect a leader anyway.
-func (d *drain) leave(ctx context.Context) {
-	_ = d.yield(ctx, d.cfg.handOverTime()) // it is logged
-	d.server.Drain(ctx, d.cfg.Drain)
+func (d *drain) drainForStop(ctx context.Context) {
+	_ = d.yieldLeadership(ctx, d.cfg.handOverTime()) // it is logged
+	d.server.Drain(ctx, d.cfg.DrainTime)
 }
 
-// handOverElections is the least time for which a member tries to hand over, in heartbeat times: a try to hand over to
+// minHandOverHeartbeats is the least time for which a member tries to hand over, in heartbeat times: a try to hand over to
 // one other member takes twice that.
-const handOverElections = 4
+const minHandOverHeartbeats = 4
 
-// yield fails /readyz, refuses new clients and hands leadership over. If that fails within the time, yieldLoop
+// yieldLeadership fails /readyz, refuses new clients and hands leadership over. If that fails within the time, yieldLoop
 // tries again.
-func (d *drain) yield(ctx context.Context, within time.Duration) error {
+func (d *drain) yieldLeadership(ctx context.Context, within time.Duration) error {
 	d.http.Stop()
 	d.server.RejectNew() // a client that came now would be closed soon
 	d.node.Transfer().Decline()
-	defer d.once.Do(func() { close(d.begun) })
+	defer d.startOnce.Do(func() { close(d.started) })
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	err := d.node.Transfer().ToAny(ctx)
@@ -127,7 +127,7 @@ func (d *drain) yieldLoop(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-d.begun:
+	case <-d.started:
 	}
 	for pause := d.cfg.Tick; ; {
 		select {
@@ -154,5 +154,5 @@ func (d *drain) yieldLoop(ctx context.Context) error {
 
 // handOverTime is the time for which a member that leaves tries to hand over.
 func (c *Config) handOverTime() time.Duration {
-	return max(c.Tick, handOverElections*c.Heartbeat)
+	return max(c.Tick, minHandOverHeartbeats*c.HeartbeatTimeout)
 }

@@ -26,11 +26,11 @@ func TestEndDoesNotWaitForADisk(t *testing.T) {
 		failed error         // why another one ended; nil: the member is told to end
 		want   error
 	}{
-		{"told to end", time.Hour, nil, errNotEnded},
+		{"told to end", time.Hour, nil, errNotStopped},
 		{"something failed", time.Hour, broken, broken},
-		{"the disk responds again", endTimeout - time.Second, broken, broken},
-		{"it has to start again", time.Hour, follower.ErrAddedAgain, errNotEnded},
-		{"it has to start again, and the disk responds", endTimeout - time.Second, follower.ErrAddedAgain, follower.ErrAddedAgain},
+		{"the disk responds again", stopTimeout - time.Second, broken, broken},
+		{"it has to start again", time.Hour, follower.ErrAddedAgain, errNotStopped},
+		{"it has to start again, and the disk responds", stopTimeout - time.Second, follower.ErrAddedAgain, follower.ErrAddedAgain},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,9 +49,9 @@ func TestEndDoesNotWaitForADisk(t *testing.T) {
 					return tt.failed
 				})
 				begun := time.Now()
-				err := awaitEnd(inner, g)
-				if took := time.Since(begun); !errors.Is(err, tt.want) || took != min(tt.hangs, endTimeout) {
-					t.Errorf("%v after %v, want %v after %v", err, took, tt.want, min(tt.hangs, endTimeout))
+				err := awaitStop(inner, g)
+				if took := time.Since(begun); !errors.Is(err, tt.want) || took != min(tt.hangs, stopTimeout) {
+					t.Errorf("%v after %v, want %v after %v", err, took, tt.want, min(tt.hangs, stopTimeout))
 				}
 				if again := CanRestart(err); again != errors.Is(tt.want, follower.ErrAddedAgain) {
 					t.Errorf("after %v this process may start another one: %t", err, again)
@@ -73,14 +73,14 @@ func TestEndWithAnAuditLogThatHangs(t *testing.T) {
 			}
 			store := raft.NewInmemStore()
 			m, err := New(Config{
-				ID: 1, Servers: []Server{{ID: 1, Grpc: "a:1", Raft: "a:2"}}, Clients: failingListener{}, Lines: lines,
+				ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "a:1", RaftAddr: "a:2"}}, ClientListener: failingListener{}, AuditOutput: lines,
 				Stores:   &disk.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
 				Settings: config.Settings{Tick: time.Second, MinTimeout: 2 * time.Second, MaxTimeout: time.Minute, Audit: audit.Settings{Enable: true}},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := m.Run(t.Context()); !errors.Is(err, net.ErrClosed) || errors.Is(err, errNotEnded) != hangs {
+			if err := m.Run(t.Context()); !errors.Is(err, net.ErrClosed) || errors.Is(err, errNotStopped) != hangs {
 				t.Errorf("the audit log hangs: %t; %v", hangs, err)
 			}
 			if hangs {

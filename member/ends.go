@@ -8,21 +8,21 @@ import (
 	"rollcall/znode"
 )
 
-// EndsOf selects ends of sessions. The zero value selects all that are kept.
-type EndsOf struct {
+// EndFilter selects ends of sessions. The zero value selects all that are kept.
+type EndFilter struct {
 	Session jute.SessionID // 0: of any session
 	Address string         // the client's host, or its host and port, as in a view.Filter; "": any
 	Before  uint64         // only those with a lower number, to go on after a page; 0: from the newest on
 }
 
-// Ends yields the ends of sessions that this member has applied and that of selects, newest first.
+// SessionEnds yields the ends of sessions that this member has applied and that of selects, newest first.
 // All members keep the same ones: the last 10,000 of the ensemble. It holds the tree's lock for one
 // part of them at a time.
-func (m *Member) Ends(of EndsOf) iter.Seq[znode.SessionEnd] {
+func (m *Member) SessionEnds(of EndFilter) iter.Seq[znode.SessionEnd] {
 	return func(yield func(znode.SessionEnd) bool) {
 		part, from := make([]znode.SessionEnd, 0, listedPerLock), view.NewClientFilter(of.Address)
 		for before, more := of.Before, true; more; {
-			part = someEnds(m.state, part[:0], before)
+			part = appendEnds(m.state, part[:0], before)
 			for _, end := range part {
 				wanted := (of.Session == 0 || of.Session == end.Session) && from.Matches(end.Address)
 				if wanted && !yield(end) {
@@ -35,7 +35,7 @@ func (m *Member) Ends(of EndsOf) iter.Seq[znode.SessionEnd] {
 	}
 }
 
-func someEnds(state *znode.State, part []znode.SessionEnd, before uint64) []znode.SessionEnd {
+func appendEnds(state *znode.State, part []znode.SessionEnd, before uint64) []znode.SessionEnd {
 	state.RLock()
 	defer state.RUnlock()
 	for end := range state.SessionEndsBefore(before) {

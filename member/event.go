@@ -15,14 +15,14 @@ type EventKind string
 
 // The events. Each is reported once, by the member that leads when it is applied.
 const (
-	EventLeader  EventKind = "leader elected"
-	EventOpened  EventKind = "session opened"
-	EventMoved   EventKind = "session moved"
-	EventExpired EventKind = "session expired"
-	EventClosed  EventKind = "session closed"
-	EventKilled  EventKind = "session killed"
-	EventQuota   EventKind = "quota overused"
-	EventFilling EventKind = "data quota nearly used up"
+	EventLeader        EventKind = "leader elected"
+	EventOpened        EventKind = "session opened"
+	EventMoved         EventKind = "session moved"
+	EventExpired       EventKind = "session expired"
+	EventClosed        EventKind = "session closed"
+	EventKilled        EventKind = "session killed"
+	EventQuotaOverused EventKind = "quota overused"
+	EventQuotaWarning  EventKind = "data quota nearly used up"
 )
 
 // Event is one thing that happened in the ensemble.
@@ -30,7 +30,7 @@ type Event struct {
 	Kind       EventKind
 	Term       uint64              // EventLeader: raft's term
 	Member     uint32              // the leader; the member that the session is attached to; 0 if to none
-	From       uint32              // EventMoved: the member it was attached to before
+	FromMember uint32              // EventMoved: the member it was attached to before
 	Session    jute.SessionID      // all but EventLeader, EventQuota and EventFilling
 	Timeout    time.Duration       // EventOpened, EventMoved: granted
 	Address    string              // the client's
@@ -38,11 +38,11 @@ type Event struct {
 	Silent     time.Duration       // EventExpired, EventKilled: for how long the leader had not heard from it
 	By         string              // EventKilled: who asked for it
 	Quota      znode.ExceededQuota // EventQuota: a quota that is overused; EventFilling: the quota of all data, in Bytes and BytesLimit
-	Times      int                 // EventQuota: writes that left any quota overused since the last EventQuota
+	Overuses   int                 // EventQuota: writes that left any quota overused since the last EventQuota
 }
 
-// endOf is the event of a session's end.
-func endOf(end znode.SessionEnd) Event {
+// endEvent is the event of a session's end.
+func endEvent(end znode.SessionEnd) Event {
 	kind := EventClosed
 	switch end.Reason {
 	case znode.ReasonExpired:
@@ -61,18 +61,18 @@ func (e Event) LogValue() slog.Value {
 	switch e.Kind {
 	case EventLeader:
 		return slog.GroupValue(slog.Uint64("term", e.Term), slog.Uint64("member", uint64(e.Member)))
-	case EventQuota:
+	case EventQuotaOverused:
 		return slog.GroupValue(slog.String("path", e.Quota.Path),
 			slog.Int64("count", e.Quota.Count), slog.Int64("countLimit", e.Quota.CountLimit),
-			slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit), slog.Int("times", e.Times))
+			slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit), slog.Int("times", e.Overuses))
 	}
-	if e.Kind == EventFilling {
+	if e.Kind == EventQuotaWarning {
 		return slog.GroupValue(slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit))
 	}
 	attrs := []slog.Attr{slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)), slog.String("client", e.Address)}
 	switch e.Kind {
 	case EventMoved:
-		attrs = append(attrs, slog.Uint64("from", uint64(e.From)), slog.Duration("timeout", e.Timeout))
+		attrs = append(attrs, slog.Uint64("from", uint64(e.FromMember)), slog.Duration("timeout", e.Timeout))
 	case EventOpened:
 		attrs = append(attrs, slog.Duration("timeout", e.Timeout))
 	case EventExpired:
@@ -91,28 +91,28 @@ const maxEvents = 4096
 
 // eventQueue holds the events that Config.Events has not been called for yet. It is safe for concurrent use.
 type eventQueue struct {
-	waiting chan Event
+	queued  chan Event
 	dropped atomic.Uint64 // since the last warning
 }
 
-func newEventQueue() *eventQueue { return &eventQueue{waiting: make(chan Event, maxEvents)} }
+func newEventQueue() *eventQueue { return &eventQueue{queued: make(chan Event, maxEvents)} }
 
 // emit adds an event. Apply calls it, so it never waits.
 func (q *eventQueue) emit(e Event) {
 	select {
-	case q.waiting <- e:
+	case q.queued <- e:
 	default:
 		q.dropped.Add(1)
 	}
 }
 
-// run calls handle for each event until ctx ends. If handle is nil, nobody reads them.
-func (q *eventQueue) run(ctx context.Context, handle func(Event), log *slog.Logger) error {
+// deliverLoop calls handle for each event until ctx ends. If handle is nil, nobody reads them.
+func (q *eventQueue) deliverLoop(ctx context.Context, handle func(Event), log *slog.Logger) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-q.waiting:
+		case e := <-q.queued:
 			if handle != nil {
 				handle(e)
 			}

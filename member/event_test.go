@@ -32,7 +32,7 @@ var shownBy = map[string]string{
 func TestEndsAreShown(t *testing.T) {
 	show := func(end znode.SessionEnd) map[string]string {
 		all := map[string]string{}
-		for _, f := range fieldsOf(endOf(end)) {
+		for _, f := range fieldsOf(endEvent(end)) {
 			all[f.name] = fmt.Sprint(f.value)
 		}
 		return all
@@ -78,7 +78,7 @@ func TestEventsAreLogged(t *testing.T) {
 			continue // the message of the line
 		}
 		seen := false
-		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventKilled, EventQuota, EventFilling} {
+		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventKilled, EventQuotaOverused, EventQuotaWarning} {
 			e.Kind = kind
 			before := e.LogValue().String()
 			undo := f.change()

@@ -46,7 +46,7 @@ func (m *Member) StallSlowly(pause func()) {
 	retired := m.terms.cancelTerm
 	m.terms.cancelTerm = func() { retired(); pause() }
 	m.terms.mu.Unlock()
-	m.terms.abandon()
+	m.terms.abandonTerm()
 }
 
 // Over returns a member that has only a state.
@@ -61,31 +61,31 @@ func (m *Member) Answer(ctx context.Context, r *proto.ViewRequest) (*proto.ViewR
 func (m *Member) Operations() admin.Operations { return operations{m.viewer.collector, m} }
 
 // Inside returns the super user inside the member.
-func (m *Member) Inside() subtree.Nodes { return newInsider(m, "") }
+func (m *Member) Inside() subtree.Nodes { return newInternalClient(m, "") }
 
 // MinFormat returns the lowest format that members have announced, which this member uses when it
 // leads.
-func (m *Member) MinFormat() uint32 { return m.applied.minFormat.Load() }
+func (m *Member) MinFormat() uint32 { return m.applyProgress.minFormat.Load() }
 
 // FormatOf returns the format of the entries of a leader that knows of members with lowest.
 func FormatOf(lowest uint32) uint32 {
 	var m Member
-	m.applied.minFormat.Store(lowest)
-	return (&terms{m: &m}).format()
+	m.applyProgress.minFormat.Store(lowest)
+	return (&terms{m: &m}).entryFormat()
 }
 
 // Tracked returns how many sessions are in the table of the term that this member leads.
 func (m *Member) Tracked() int {
 	m.state.RLock()
 	defer m.state.RUnlock()
-	return m.terms.table.Len()
+	return m.terms.sessionTable.Len()
 }
 
 // Shown returns the metrics that the member gives to the commands.
 func (m *Member) Shown() admin.Stats { return source{m}.Stats() }
 
 // CountPause counts a late step of a leader.
-func (m *Member) CountPause() { m.terms.count.Pauses.Add(1) }
+func (m *Member) CountPause() { m.terms.counters.Pauses.Add(1) }
 
 // Break makes the member's state damaged.
 func (m *Member) Break(why string) { m.health.reportDamage(why) }
@@ -94,4 +94,4 @@ func (m *Member) Break(why string) { m.health.reportDamage(why) }
 func (m *Member) NativeMetrics() []metrics.Native { return source{m}.NativeMetrics() }
 
 // NoHooks is the Config.Hooks of a member that nobody else observes.
-type NoHooks = deaf
+type NoHooks = noHooks

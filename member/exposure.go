@@ -4,21 +4,21 @@ import "log/slog"
 
 // What is wrong with the protection of the ports for members.
 const (
-	notAuthenticated = "members are not authenticated"
-	plainAccepted    = "plain members are still accepted"
+	notAuthenticated   = "members are not authenticated"
+	plainStillAccepted = "plain members are still accepted"
 
-	adviceOnExposure = "members are not authenticated: whoever reaches the ports for members can read and change everything; set ensembleSecretFile or sslQuorum, see docs/security.md"
+	insecurePortAdvice = "members are not authenticated: whoever reaches the ports for members can read and change everything; set ensembleSecretFile or sslQuorum, see docs/security.md"
 )
 
-// exposure returns what is wrong with the protection of the ports, or "". Ports that only
+// insecurity returns what is wrong with the protection of the ports, or "". Ports that only
 // this machine reaches need protection, too: every user of the machine may connect.
-func (p *ports) exposure() string {
+func (p *ports) insecurity() string {
 	switch {
-	case p.grpc == nil:
+	case p.grpcListener == nil:
 		return ""
-	case p.guard != nil && p.guard.AcceptsPlain():
-		return plainAccepted
-	case p.guard != nil:
+	case p.trustGuard != nil && p.trustGuard.AcceptsPlain():
+		return plainStillAccepted
+	case p.trustGuard != nil:
 		return ""
 	}
 	return notAuthenticated
@@ -26,14 +26,14 @@ func (p *ports) exposure() string {
 
 func (p *ports) protection() string {
 	switch {
-	case p.grpc == nil:
+	case p.grpcListener == nil:
 		return "no ports"
-	case p.guard == nil:
+	case p.trustGuard == nil:
 		return "none"
-	case p.guard.AcceptsPlain():
-		return p.guard.ProofMethods() + " or plain"
+	case p.trustGuard.AcceptsPlain():
+		return p.trustGuard.ProofMethods() + " or plain"
 	}
-	return p.guard.ProofMethods()
+	return p.trustGuard.ProofMethods()
 }
 
 // Protection describes how connections between members are protected: "secret", "certificates", "secret and
@@ -41,11 +41,11 @@ func (p *ports) protection() string {
 // has "no ports".
 func (m *Member) Protection() string { return m.ports.protection() }
 
-func (p *ports) warnOfExposure(log *slog.Logger) {
-	switch p.exposure() {
+func (p *ports) warnInsecurePorts(log *slog.Logger) {
+	switch p.insecurity() {
 	case notAuthenticated:
-		log.Warn(adviceOnExposure)
-	case plainAccepted:
+		log.Warn(insecurePortAdvice)
+	case plainStillAccepted:
 		log.Warn("plain members are still accepted: whoever reaches the ports for members can read and change everything; set portUnification=false once all members are protected")
 	}
 }

@@ -35,7 +35,7 @@ func TestExposure(t *testing.T) {
 		{"secret", "", "secret", 3, func(cfg *member.Config) { cfg.Trust.SecretFile = secret }},
 		{"unified", "plain members are still accepted", "secret or plain", 3, func(cfg *member.Config) { cfg.Trust.SecretFile, cfg.Trust.AcceptPlain = secret, true }},
 		{"plain on loopback", "members are not authenticated", "none", 3, func(cfg *member.Config) {
-			cfg.Bind = func(addr string) string { return "127.0.0." + strings.TrimPrefix(addr, "m") }
+			cfg.BindAddress = func(addr string) string { return "127.0.0." + strings.TrimPrefix(addr, "m") }
 			listen := cfg.Network.Listen
 			cfg.Network.Listen = func(addr string) (net.Listener, error) { return listen("m" + strings.TrimPrefix(addr, "127.0.0.")) }
 		}},
@@ -81,7 +81,7 @@ func TestCertificateMetric(t *testing.T) {
 		o, dir := operators{}, t.TempDir()
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
 			o.listen(cfg)
-			cfg.Operators, cfg.Collectors = nil, cfg.Operators // to everybody
+			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener // to everybody
 			if cfg.ID == 3 {
 				cfg.Trust.AcceptPlain = true
 				return

@@ -20,7 +20,7 @@ import (
 // no standalone server.
 func recovered(cfg *member.Config) {
 	if cfg.EnsembleText == nil {
-		host, _, _ := strings.Cut(cfg.Servers[0].Grpc, ":")
+		host, _, _ := strings.Cut(cfg.Servers[0].GrpcAddr, ":")
 		cfg.EnsembleText = fmt.Appendf(nil, "server.%d=%s:2888:3888;2181\n", cfg.ID, host)
 	}
 	_ = cfg.Stores.Stable.Set([]byte("RollcallRecovery"), binary.BigEndian.AppendUint64(make([]byte, 32), 7)) // it is in memory
@@ -77,7 +77,7 @@ func TestRecoveredMemberServesWhileItGrows(t *testing.T) {
 
 // has reports whether a member's configuration has a server.
 func has(e *cluster.Ensemble, at, id uint32) bool {
-	for _, p := range e.Member(at).Configuration() {
+	for _, p := range e.Member(at).RaftConfiguration() {
 		if p.ID == id {
 			return true
 		}

@@ -11,14 +11,14 @@ import (
 // health takes this member out of service while its state is damaged or disputed, or its disk hangs, and serves in read-only mode
 // while it has no leader. It is safe for concurrent use.
 type health struct {
-	cfg     *Config
-	node    *quorum.Node
-	server  *server.Server
-	terms   *terms
-	removal *removalWatch
-	applied *applyProgress
-	log     *slog.Logger
+	cfg           *Config
+	node          *quorum.Node
+	server        *server.Server
+	terms         *terms
+	removalWatch  *removalWatch
+	applyProgress *applyProgress
+	log           *slog.Logger
 
-	damage  chan string // the reason; one place
-	dispute atomic.Pointer[dispute]
+	damageReports  chan string // the reason; one place
+	currentDispute atomic.Pointer[dispute]
 }

@@ -20,80 +20,80 @@ import (
 
 // helloClient sends Hello to other members, and learns from their replies. It is safe for concurrent use.
 type helloClient struct {
-	cfg     *Config
-	ports   *ports
-	peers   *peers
-	lists   *serverLists
-	node    *quorum.Node
-	digests *digestWarnings
+	cfg            *Config
+	ports          *ports
+	peers          *peerConns
+	serverLists    *serverLists
+	node           *quorum.Node
+	digestWarnings *digestWarnings
 }
 
-// probe implements follower.Config.Probe.
-func (c *helloClient) probe(ctx context.Context, id uint32) error {
-	conn := c.peers.newest(id)
-	_, err := c.send(ctx, wire.Peer{ID: id})
+// probeMember implements follower.Config.Probe.
+func (c *helloClient) probeMember(ctx context.Context, id uint32) error {
+	conn := c.peers.newestConn(id)
+	_, err := c.sendHello(ctx, wire.Peer{ID: id})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		c.peers.giveUp(id, conn)
+		c.peers.closeIfNewest(id, conn)
 	}
 	return err
 }
 
-// send implements quorum.Config.Ask.
-func (c *helloClient) send(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
-	to, err := c.peers.follower(peer.ID)
+// sendHello implements quorum.Config.Ask.
+func (c *helloClient) sendHello(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
+	to, err := c.peers.followerClient(peer.ID)
 	if err != nil {
 		return nil, err
 	}
-	request := c.request()
+	request := c.helloRequest()
 	request.Rival = c.node.Reachability().Rival(peer.ID)
 	reply, err := to.Hello(ctx, request)
-	if err = c.peers.explain(peer.ID, err); err == nil {
-		c.digests.compare(peer.ID, reply.GetDigestAlg())
-		c.lists.learn(reply)
+	if err = c.peers.explainError(peer.ID, err); err == nil {
+		c.digestWarnings.compareAlgorithm(peer.ID, reply.GetDigestAlg())
+		c.serverLists.learnFromHello(reply)
 	}
 	return reply, err
 }
 
-// request returns this member's description of itself.
-func (c *helloClient) request() *proto.HelloRequest {
-	hash, ensemble := c.ports.book.Hash(), c.ports.book.Ensemble()
+// helloRequest returns this member's description of itself.
+func (c *helloClient) helloRequest() *proto.HelloRequest {
+	hash, ensemble := c.ports.addressBook.Hash(), c.ports.addressBook.Ensemble()
 	return &proto.HelloRequest{
-		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.self().Raft, Disk: uint64(c.node.DiskID()), Start: c.ports.book.Start(),
+		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.ownServer().RaftAddr, Disk: uint64(c.node.DiskID()), Start: c.ports.addressBook.Start(),
 		Ensemble: ensemble[:], HasData: c.node.HasData(),
 	}
 }
 
-// meet contacts the servers of a list that are not present, at the addresses in the list. They may be strangers so
+// contactAbsent contacts the servers of a list that are not present, at the addresses in the list. They may be strangers so
 // far: with certificates, such a server cannot come to this member before the state's list has its host. An
 // administrator has named the host, so the server is proved by that.
-func (c *helloClient) meet(ctx context.Context, list serverlist.List) {
-	c.node.Reachability().AwaitMajority(ctx, raftPeers(serversOf(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
+func (c *helloClient) contactAbsent(ctx context.Context, list serverlist.List) {
+	c.node.Reachability().AwaitMajority(ctx, raftPeers(serversFromList(list)), func(ctx context.Context, id uint32) (*proto.HelloReply, error) {
 		s, _ := list.Find(id)
-		return c.sendTo(ctx, s)
+		return c.sendHelloTo(ctx, s)
 	})
 }
 
-// sendTo sends a Hello to a server at the addresses of its line, on a connection of its own.
-func (c *helloClient) sendTo(ctx context.Context, s serverlist.Server) (*proto.HelloReply, error) {
-	there := newPeers(c.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
+// sendHelloTo sends a Hello to a server at the addresses of its line, on a connection of its own.
+func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*proto.HelloReply, error) {
+	there := newPeerConns(c.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
 		return c.ports.hello.At(s.Host).Dial(ctx, c.cfg.Network.Dial, s.QuorumAddr(), id)
 	})
-	defer there.close()
-	to, err := there.follower(s.ID)
+	defer there.closeAll()
+	to, err := there.followerClient(s.ID)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := to.Hello(ctx, c.request())
-	return reply, there.explain(s.ID, err)
+	reply, err := to.Hello(ctx, c.helloRequest())
+	return reply, there.explainError(s.ID, err)
 }
 
-// newcomerWait limits the time for which an operator's change waits for replies of the servers that come in: a reply takes a few round trips.
-const newcomerWait = 2 * time.Second
+// newcomerReplyTimeout limits the time for which an operator's change waits for replies of the servers that come in: a reply takes a few round trips.
+const newcomerReplyTimeout = 2 * time.Second
 
 // checkNewcomers returns an error if a server that comes in or moves from one list to the next has data of another ensemble: it would
 // refuse every member of this one for ever, and only its own log would say so. A server that is not reached may be started later.
 func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.List) error {
-	ctx, cancel := context.WithTimeout(ctx, newcomerWait)
+	ctx, cancel := context.WithTimeout(ctx, newcomerReplyTimeout)
 	defer cancel()
 	outcomes := make([]error, len(next))
 	var all sync.WaitGroup
@@ -103,7 +103,7 @@ func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.
 			continue
 		}
 		all.Go(func() {
-			if _, err := c.sendTo(ctx, s); errors.Is(err, wire.ErrOtherEnsemble) {
+			if _, err := c.sendHelloTo(ctx, s); errors.Is(err, wire.ErrOtherEnsemble) {
 				outcomes[i] = fmt.Errorf("member %d at %s has data of another ensemble (%w); if it must come into this one, stop it, empty its data directory but for its number, and start it again", s.ID, s.QuorumAddr(), err)
 			}
 		})
@@ -115,27 +115,27 @@ func (c *helloClient) checkNewcomers(ctx context.Context, list, next serverlist.
 // Hello implements proto.FollowerServer.
 func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.HelloReply, error) {
 	n := s.m.node
-	from := callerOf(ctx)
+	from := callerInfo(ctx)
 	peer := wire.Peer{ID: from.member, Disk: from.disk, Addr: r.GetElection()}
 	if from.member != s.m.cfg.ID && from.disk != 0 {
-		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remote}); err != nil {
+		if err := s.m.ports.hello.Heard(wire.Process{ID: from.member, Disk: from.disk, Start: r.GetStart(), Addr: from.remoteAddr}); err != nil {
 			return nil, status.Error(codes.Aborted, err.Error())
 		}
-		n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: ensembleOf(r), HasData: r.GetHasData()})
+		n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: ensembleInHello(r), HasData: r.GetHasData()})
 	}
 	n.ReportRival(from.member, r.GetRival())
-	hash, ensemble := s.m.ports.book.Hash(), s.m.ports.book.Ensemble()
-	list, hearsay := s.m.lists.message()
+	hash, ensemble := s.m.ports.addressBook.Hash(), s.m.ports.addressBook.Ensemble()
+	list, hearsay := s.m.serverLists.rosterMessage()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.DiskID()), Rival: n.Reachability().Rival(from.member),
-		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removal.version() != 0, Configuration: configurationMessage(n.Status().Servers()),
+		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0, Configuration: configurationMessage(n.Status().Servers()),
 		HasData: n.HasData(), Joining: n.Joining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),
 	}, nil
 }
 
-// ensembleOf returns the ensemble of a member that asks, or zero if it knows none.
-func ensembleOf(r *proto.HelloRequest) (id wire.EnsembleID) {
+// ensembleInHello returns the ensemble of a member that asks, or zero if it knows none.
+func ensembleInHello(r *proto.HelloRequest) (id wire.EnsembleID) {
 	if len(r.GetEnsemble()) == len(id) {
 		return wire.EnsembleID(r.GetEnsemble())
 	}

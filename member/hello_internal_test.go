@@ -19,7 +19,7 @@ import (
 )
 
 // askedBy calls Hello on the connection of a process.
-func (u *unstarted) askedBy(from known, start uint64) (*proto.HelloReply, error) {
+func (u *unstarted) askedBy(from peerInfo, start uint64) (*proto.HelloReply, error) {
 	ctx := peer.NewContext(u.t.Context(), &peer.Peer{AuthInfo: from})
 	return services{m: u.Member}.Hello(ctx, &proto.HelloRequest{Member: from.member, Start: start, Election: "b:3888"})
 }
@@ -28,7 +28,7 @@ func (u *unstarted) askedBy(from known, start uint64) (*proto.HelloReply, error)
 func TestHelloNamesTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
-		u.ports.hello = wire.NewHello(u.ports.book)
+		u.ports.hello = wire.NewHello(u.ports.addressBook)
 		for _, tt := range []struct {
 			name  string
 			disk  disk.ID
@@ -45,7 +45,7 @@ func TestHelloNamesTheDisk(t *testing.T) {
 			{"another command", 0, 2, false},
 			{"the first command again", 0, 1, false},
 		} {
-			reply, err := u.askedBy(known{member: 2, disk: tt.disk, remote: "b:50000"}, tt.start)
+			reply, err := u.askedBy(peerInfo{member: 2, disk: tt.disk, remoteAddr: "b:50000"}, tt.start)
 			if tt.twins {
 				if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "runs twice with the disk 0000000000000007") {
 					t.Errorf("%s: %v", tt.name, err)
@@ -63,15 +63,15 @@ func TestCallerHasADisk(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
-	_, info, err := identity{}.ServerHandshake(&wire.Conn{Conn: ours, Peer: 2, Disk: 7})
+	_, info, err := peerCredentials{}.ServerHandshake(&wire.Conn{Conn: ours, Peer: 2, Disk: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := callerOf(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info}))
-	if from.member != 2 || from.disk != 7 || from.remote != ours.RemoteAddr().String() {
+	from := callerInfo(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info}))
+	if from.member != 2 || from.disk != 7 || from.remoteAddr != ours.RemoteAddr().String() {
 		t.Errorf("the caller is %+v", from)
 	}
-	if from := callerOf(t.Context()); from.member != 0 || from.disk != 0 {
+	if from := callerInfo(t.Context()); from.member != 0 || from.disk != 0 {
 		t.Errorf("without a connection, the caller is %+v", from)
 	}
 }
@@ -79,8 +79,8 @@ func TestCallerHasADisk(t *testing.T) {
 // A member logs each time that it hears of another process with its number, and once as long as nothing changes.
 func TestRivalIsLoggedOnce(t *testing.T) {
 	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
-	u.ports.hello = wire.NewHello(u.ports.book)
-	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: known{member: 2, disk: 7}})
+	u.ports.hello = wire.NewHello(u.ports.addressBook)
+	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: peerInfo{member: 2, disk: 7}})
 	for i, said := range []string{"", "two", "two", "three", "", "", "three"} {
 		if _, err := (services{m: u.Member}).Hello(ctx, &proto.HelloRequest{Member: 2, Start: 1, Rival: said}); err != nil {
 			t.Fatal(err)
@@ -109,30 +109,30 @@ func TestWhyAConnectionWasNotOpened(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
 		defer theirs.Close()
-		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) {
+		p := newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) {
 			if fails != nil {
 				return nil, fails
 			}
 			return &wire.Conn{Conn: ours, Peer: 2}, nil
 		})
-		defer p.close()
-		c, err := p.follower(2)
+		defer p.closeAll()
+		c, err := p.followerClient(2)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = c.Hello(t.Context(), &proto.HelloRequest{})
-		if errors.Is(err, wire.ErrOtherEnsemble) || !errors.Is(p.explain(2, err), wire.ErrOtherEnsemble) {
-			t.Errorf("%v, explained as %v", err, p.explain(2, err))
+		if errors.Is(err, wire.ErrOtherEnsemble) || !errors.Is(p.explainError(2, err), wire.ErrOtherEnsemble) {
+			t.Errorf("%v, explained as %v", err, p.explainError(2, err))
 		}
-		if err := p.explain(2, nil); err != nil {
+		if err := p.explainError(2, nil); err != nil {
 			t.Errorf("a call that has succeeded: %v", err)
 		}
 		fails = nil
-		if _, err := p.open(t.Context(), 2); err != nil {
+		if _, err := p.dialPeer(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
-		if other := errors.New("other"); p.explain(2, other) != other { //nolint:errorlint // the same one
-			t.Errorf("with a connection: %v", p.explain(2, other))
+		if other := errors.New("other"); p.explainError(2, other) != other { //nolint:errorlint // the same one
+			t.Errorf("with a connection: %v", p.explainError(2, other))
 		}
 	})
 }

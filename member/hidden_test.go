@@ -45,9 +45,9 @@ func TestHiddenNodes(t *testing.T) {
 				all := operators{}
 				e := cluster.Start(t, 1, cluster.Options{Adjust: func(cfg *member.Config) {
 					tt.adjust(cfg)
-					cfg.Whitelist = []string{"*"}
+					cfg.CommandWhitelist = []string{"*"}
 					all.listen(cfg)
-					cfg.Operators = onThisMachine{cfg.Operators}
+					cfg.OperatorListener = onThisMachine{cfg.OperatorListener}
 				}})
 				leader := e.Ready()
 				o := nodeOps{t, e}

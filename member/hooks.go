@@ -14,50 +14,50 @@ import (
 type hooks struct{ m *Member }
 
 func (h hooks) TermStarted(t znode.Term) {
-	h.m.terms.started(t)
-	h.m.applied.quotaWarnings.termStarted()
-	h.m.terms.succession.started(t)
+	h.m.terms.termStarted(t)
+	h.m.applyProgress.quotaWarnings.termStarted()
+	h.m.terms.transferTargets.termStarted(t)
 	h.m.follower.TermStarted(t)
-	h.m.http.LeaderChanged(t.Leader, t.Term, time.UnixMilli(h.m.state.TimeMs()))
+	h.m.adminHTTP.LeaderChanged(t.Leader, t.Term, time.UnixMilli(h.m.state.TimeMs()))
 	h.m.cfg.Hooks.TermStarted(t)
 }
 
 func (h hooks) MemberAnnounced(member uint32, boot, replaced uint64) {
 	if member == h.m.cfg.ID {
-		h.m.applied.announced.Store(boot == h.m.incarnation.number)
+		h.m.applyProgress.announced.Store(boot == h.m.incarnation.number)
 	}
-	h.m.applied.minFormat.Store(h.m.state.MinFormat())
+	h.m.applyProgress.minFormat.Store(h.m.state.MinFormat())
 	h.m.follower.MemberAnnounced(member, boot, replaced)
 	h.m.cfg.Hooks.MemberAnnounced(member, boot, replaced)
 }
 
 func (h hooks) SessionOpened(s znode.Session) {
-	if t := h.m.terms.table; t != nil {
-		t.AddSession(seed(s), h.m.cfg.Monotonic.Now())
-		h.m.applied.sessions.opened.Add(1)
-		h.m.events.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+	if t := h.m.terms.sessionTable; t != nil {
+		t.AddSession(sessionSeed(s), h.m.cfg.Monotonic.Now())
+		h.m.applyProgress.sessionCounters.opened.Add(1)
+		h.m.eventQueue.emit(Event{Kind: EventOpened, Member: s.Owner.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.SessionOpened(s)
-	h.m.http.SessionOpened(s)
+	h.m.adminHTTP.SessionOpened(s)
 	h.m.cfg.Hooks.SessionOpened(s)
 }
 
 func (h hooks) SessionAttached(s znode.Session, old znode.SessionOwner) {
-	if t := h.m.terms.table; t != nil {
-		t.AttachSession(seed(s), h.m.cfg.Monotonic.Now())
-		h.m.applied.sessions.resumed.Add(1)
-		h.m.events.emit(Event{Kind: EventMoved, Member: s.Owner.Member, From: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
+	if t := h.m.terms.sessionTable; t != nil {
+		t.AttachSession(sessionSeed(s), h.m.cfg.Monotonic.Now())
+		h.m.applyProgress.sessionCounters.resumed.Add(1)
+		h.m.eventQueue.emit(Event{Kind: EventMoved, Member: s.Owner.Member, FromMember: old.Member, Session: s.ID, Timeout: s.Timeout, Address: s.Address})
 	}
 	h.m.follower.SessionAttached(s, old)
 	h.m.server.SessionAttached(s, old)
-	h.m.http.SessionMoved(s, old.Member)
+	h.m.adminHTTP.SessionMoved(s, old.Member)
 	h.m.cfg.Hooks.SessionAttached(s, old)
 }
 
 func (h hooks) SessionClosed(s znode.Session, end znode.SessionEnd) {
-	if h.m.terms.table != nil {
-		h.m.terms.closed = append(h.m.terms.closed, s.ID)
-		if l := h.m.terms.current.Load(); l != nil { // a term that begins just now looks by itself
+	if h.m.terms.sessionTable != nil {
+		h.m.terms.closedSessions = append(h.m.terms.closedSessions, s.ID)
+		if l := h.m.terms.currentLeader.Load(); l != nil { // a term that begins just now looks by itself
 			if h.m.state.HasUnswept() {
 				l.RecordUnswept()
 			}
@@ -65,13 +65,13 @@ func (h hooks) SessionClosed(s znode.Session, end znode.SessionEnd) {
 				l.RecordExpired(s.ID)
 			}
 		}
-		h.m.applied.sessions.ended[end.Reason].Add(1)
-		h.m.events.emit(endOf(end))
+		h.m.applyProgress.sessionCounters.ended[end.Reason].Add(1)
+		h.m.eventQueue.emit(endEvent(end))
 	}
-	h.auditEnd(end)
+	h.auditSessionEnd(end)
 	h.m.follower.SessionClosed(s, end)
 	h.m.server.SessionClosed(s, end)
-	h.m.http.SessionEnded(s, end)
+	h.m.adminHTTP.SessionEnded(s, end)
 	h.m.cfg.Hooks.SessionClosed(s, end)
 }
 
@@ -88,66 +88,66 @@ func (h hooks) NodesRemoved(of znode.Removal, paths []string) {
 }
 
 func (h hooks) ServerListChanged(r znode.ServerList) {
-	h.m.lists.applied.Store(&r)
-	h.m.lists.wake()
-	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
+	h.m.serverLists.appliedList.Store(&r)
+	h.m.serverLists.wakeLoop()
+	h.m.applyProgress.updateMembers(h.m.state, h.m.cfg.ID, h.m.incarnation.number)
 	h.m.follower.ServerListChanged(r)
 	h.m.cfg.Hooks.ServerListChanged(r)
 }
 
 func (h hooks) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	if txn.GetBoot() == h.m.incarnation.number { // otherwise this member applies its old log once more
-		h.m.audit.Applied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
+		h.m.auditLog.AddApplied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
-	h.m.applied.clientReconfig.applied(txn, r)
+	h.m.applyProgress.clientReconfig.recordApplied(txn, r)
 	h.m.follower.TxnApplied(txn, r)
 	h.m.cfg.Hooks.TxnApplied(txn, r)
 }
 
 func (h hooks) TxnDropped(txn *proto.Txn) {
-	h.m.applied.dropped.Add(1)
+	h.m.applyProgress.droppedTxns.Add(1)
 	h.m.cfg.Hooks.TxnDropped(txn)
 }
 
 func (h hooks) QuotaExceeded(q znode.ExceededQuota) {
-	if h.m.terms.table != nil {
-		h.m.applied.quotaWarnings.overused(q)
+	if h.m.terms.sessionTable != nil {
+		h.m.applyProgress.quotaWarnings.recordOveruse(q)
 	}
 	h.m.cfg.Hooks.QuotaExceeded(q)
 }
 
 func (h hooks) EntryEnd(index uint64) {
-	h.m.applied.index.Store(index)
+	h.m.applyProgress.lastIndex.Store(index)
 	h.m.terms.removeClosed()
 	h.m.follower.EntryEnd(index)
-	if h.m.terms.table != nil {
-		h.m.applied.quotaWarnings.dataUsed(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
+	if h.m.terms.sessionTable != nil {
+		h.m.applyProgress.quotaWarnings.checkDataUsed(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
 	}
 	h.m.cfg.Hooks.EntryEnd(index)
 }
 
 func (h hooks) SnapshotRestored() {
-	h.m.lists.applied.Store(nil) // if there is a list, Listed follows
-	h.m.applied.index.Store(h.m.state.Index())
-	h.m.applied.membersChanged(h.m.state, h.m.cfg.ID, h.m.incarnation.number) // the announcement may be in the snapshot alone
+	h.m.serverLists.appliedList.Store(nil) // if there is a list, Listed follows
+	h.m.applyProgress.lastIndex.Store(h.m.state.Index())
+	h.m.applyProgress.updateMembers(h.m.state, h.m.cfg.ID, h.m.incarnation.number) // the announcement may be in the snapshot alone
 	h.m.follower.SnapshotRestored()
 	h.m.server.StateRestored()
 	h.m.cfg.Hooks.SnapshotRestored()
 }
 
-// deaf is the Config.Hooks of a member without observers.
-type deaf struct{}
+// noHooks is the Config.Hooks of a member without observers.
+type noHooks struct{}
 
-func (deaf) TermStarted(znode.Term)                            {}
-func (deaf) MemberAnnounced(uint32, uint64, uint64)            {}
-func (deaf) SessionOpened(znode.Session)                       {}
-func (deaf) SessionAttached(znode.Session, znode.SessionOwner) {}
-func (deaf) SessionClosed(znode.Session, znode.SessionEnd)     {}
-func (deaf) SessionSwept(jute.SessionID, bool)                 {}
-func (deaf) NodesRemoved(znode.Removal, []string)              {}
-func (deaf) ServerListChanged(znode.ServerList)                {}
-func (deaf) TxnApplied(*proto.Txn, *znode.Result)              {}
-func (deaf) TxnDropped(*proto.Txn)                             {}
-func (deaf) QuotaExceeded(znode.ExceededQuota)                 {}
-func (deaf) EntryEnd(uint64)                                   {}
-func (deaf) SnapshotRestored()                                 {}
+func (noHooks) TermStarted(znode.Term)                            {}
+func (noHooks) MemberAnnounced(uint32, uint64, uint64)            {}
+func (noHooks) SessionOpened(znode.Session)                       {}
+func (noHooks) SessionAttached(znode.Session, znode.SessionOwner) {}
+func (noHooks) SessionClosed(znode.Session, znode.SessionEnd)     {}
+func (noHooks) SessionSwept(jute.SessionID, bool)                 {}
+func (noHooks) NodesRemoved(znode.Removal, []string)              {}
+func (noHooks) ServerListChanged(znode.ServerList)                {}
+func (noHooks) TxnApplied(*proto.Txn, *znode.Result)              {}
+func (noHooks) TxnDropped(*proto.Txn)                             {}
+func (noHooks) QuotaExceeded(znode.ExceededQuota)                 {}
+func (noHooks) EntryEnd(uint64)                                   {}
+func (noHooks) SnapshotRestored()                                 {}

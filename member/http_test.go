@@ -21,7 +21,7 @@ type operators map[uint32]*member.Loopback
 // listen gives a member a new listener.
 func (o operators) listen(cfg *member.Config) {
 	o[cfg.ID] = member.NewLoopback()
-	cfg.Operators = o[cfg.ID]
+	cfg.OperatorListener = o[cfg.ID]
 }
 
 // get returns the status and the body of the answer of a member.
@@ -46,7 +46,7 @@ func TestProbesFollowTheMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := operators{}
 		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) {
-			cfg.Drain = 4 * time.Second
+			cfg.DrainTime = 4 * time.Second
 			all.listen(cfg)
 		}})
 		leader := e.Ready()

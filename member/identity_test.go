@@ -33,13 +33,13 @@ func TestEveryMethodHasItsSender(t *testing.T) {
 		}
 		for _, name := range names {
 			n++
-			if _, ok := senders["/"+service.ServiceName+"/"+name]; !ok {
+			if _, ok := messageSenders["/"+service.ServiceName+"/"+name]; !ok {
 				t.Errorf("%s of %s has no row in senders", name, service.ServiceName)
 			}
 		}
 	}
-	if n != len(senders) {
-		t.Errorf("%d methods, %d rows", n, len(senders))
+	if n != len(messageSenders) {
+		t.Errorf("%d methods, %d rows", n, len(messageSenders))
 	}
 }
 
@@ -95,8 +95,8 @@ func (p polite) Forward(stream proto.Leader_ForwardServer) error {
 }
 
 // as opens connections to a listener in the name of a member.
-func as(l *loopback, member uint32) *peers {
-	return newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) {
+func as(l *loopback, member uint32) *peerConns {
+	return newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		l.conns <- &wire.Conn{Conn: theirs, Peer: member}
 		return &wire.Conn{Conn: ours, Peer: 1}, nil
@@ -107,7 +107,7 @@ func as(l *loopback, member uint32) *peers {
 func anyID(uint32) bool { return true }
 
 // inside is the ensemble of tests in which every connection names it.
-func inside(known) bool { return false }
+func inside(peerInfo) bool { return false }
 
 // What a member says in its own name reaches the service, and what it says in another's does not. Who is not in the
 // server list may only say hello. It is
@@ -148,15 +148,15 @@ func TestMemberSpeaksForItselfOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				l, s := newLoopback(1), polite{reached: make(chan string, 10)}
-				srv := memberServer(newSpeakers(slog.New(slog.NewTextHandler(&log, nil)), func(id uint32) bool { return id != 9 }, inside))
+				srv := memberServer(newSenderGuard(slog.New(slog.NewTextHandler(&log, nil)), func(id uint32) bool { return id != 9 }, inside))
 				proto.RegisterFollowerServer(srv, s)
 				proto.RegisterLeaderServer(srv, s)
 				go func() { _ = srv.Serve(l) }() // it ends with Stop
 				defer srv.Stop()
 				p := as(l, 2)
-				defer p.close()
-				f, _ := p.follower(1)
-				leader, err := p.leader(1)
+				defer p.closeAll()
+				f, _ := p.followerClient(1)
+				leader, err := p.leaderClient(1)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -173,7 +173,7 @@ func TestMemberSpeaksForItselfOnly(t *testing.T) {
 				if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "peer=2 remote=pipe") || !strings.Contains(said, "from member 0") {
 					t.Errorf("logged %q, want one line", said)
 				}
-				time.Sleep(impostorInterval)
+				time.Sleep(impostorLogInterval)
 				_ = say(ctx, f, leader, 3)
 				if said := log.String(); strings.Count(said, "\n") != 2 {
 					t.Errorf("logged %q, want one line more", said)
@@ -182,9 +182,9 @@ func TestMemberSpeaksForItselfOnly(t *testing.T) {
 					t.Errorf("in its own name: %v", err)
 				}
 				stranger := as(l, 9)
-				defer stranger.close()
-				itsF, _ := stranger.follower(1)
-				itsL, err := stranger.leader(1)
+				defer stranger.closeAll()
+				itsF, _ := stranger.followerClient(1)
+				itsL, err := stranger.leaderClient(1)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -220,13 +220,13 @@ func TestAnswersAreFromTheDialedMember(t *testing.T) {
 		{&wire.Conn{Conn: ours}, 0, false},
 		{ours, 2, false},
 	} {
-		conn, info, err := identity{dialed: tt.dialed}.ClientHandshake(t.Context(), "", tt.conn)
+		conn, info, err := peerCredentials{dialedMember: tt.dialed}.ClientHandshake(t.Context(), "", tt.conn)
 		if (err == nil) != tt.right || tt.right != (conn == tt.conn) || tt.right != (info != nil) {
 			t.Errorf("%T to %d: %v, %v, %v", tt.conn, tt.dialed, conn, info, err)
 		}
 	}
 	for _, c := range []net.Conn{theirs, &wire.Conn{Conn: theirs}} {
-		if _, _, err := (identity{}).ServerHandshake(c); !errors.Is(err, errNoMember) {
+		if _, _, err := (peerCredentials{}).ServerHandshake(c); !errors.Is(err, errNotMemberConn) {
 			t.Errorf("a server takes %T: %v", c, err)
 		}
 	}

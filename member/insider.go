@@ -14,25 +14,25 @@ import (
 	"rollcall/znode"
 )
 
-// insider is the super user inside a member. It reads the member's state, and its writes go the way of every write of the member's
+// internalClient is the super user inside a member. It reads the member's state, and its writes go the way of every write of the member's
 // clients, in one order. It has no session, so it ends without a trace, and neither a password nor a limit of clients stands in its
 // way. It is a subtree.Nodes, and sets no watches.
-type insider struct {
-	m    *Member
-	conn uint64 // a number that no connection has
-	who  []*proto.Identity
+type internalClient struct {
+	m          *Member
+	connID     uint64 // a number that no connection has
+	identities []*proto.Identity
 }
 
-var _ subtree.Nodes = (*insider)(nil)
+var _ subtree.Nodes = (*internalClient)(nil)
 
-// newInsider returns the super user for an administrator at an address.
-func newInsider(m *Member, host string) *insider {
-	return &insider{m: m, conn: random(), who: identities(admin.Caller{Host: host, Super: true})}
+// newInternalClient returns the super user for an administrator at an address.
+func newInternalClient(m *Member, host string) *internalClient {
+	return &internalClient{m: m, connID: randomUint64(), identities: callerIdentities(admin.Caller{Host: host, Super: true})}
 }
 
-// serving waits until this member serves all clients. In an election it may serve none for a while.
-func (i *insider) serving(ctx context.Context) error {
-	for !i.m.servesAll() {
+// awaitServing waits until this member serves all clients. In an election it may serve none for a while.
+func (i *internalClient) awaitServing(ctx context.Context) error {
+	for !i.m.servesAllClients() {
 		select {
 		case <-ctx.Done():
 			return errNotServing
@@ -42,9 +42,9 @@ func (i *insider) serving(ctx context.Context) error {
 	return nil
 }
 
-// look reads the state under the tree's lock.
-func (i *insider) look(ctx context.Context, op jute.Op, path string, read func(tree *znode.State, path []byte) jute.Code) error {
-	if err := i.serving(ctx); err != nil {
+// readTree reads the state under the tree's lock.
+func (i *internalClient) readTree(ctx context.Context, op jute.Op, path string, read func(tree *znode.State, path []byte) jute.Code) error {
+	if err := i.awaitServing(ctx); err != nil {
 		return err
 	}
 	tree := i.m.state
@@ -57,77 +57,77 @@ func (i *insider) look(ctx context.Context, op jute.Op, path string, read func(t
 }
 
 // Exists implements subtree.Nodes.
-func (i *insider) Exists(ctx context.Context, path string, _ bool) (stat jute.Stat, err error) {
-	err = i.look(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
-		stat, code = tree.Exists(path, i.who, nil)
+func (i *internalClient) Exists(ctx context.Context, path string, _ bool) (stat jute.Stat, err error) {
+	err = i.readTree(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		stat, code = tree.Exists(path, i.identities, nil)
 		return code
 	})
 	return stat, err
 }
 
 // Get implements subtree.Nodes.
-func (i *insider) Get(ctx context.Context, path string, _ bool) (data []byte, stat jute.Stat, err error) {
-	err = i.look(ctx, jute.OpGetData, path, func(tree *znode.State, path []byte) (code jute.Code) {
-		data, stat, code = tree.GetData(path, i.who, nil)
+func (i *internalClient) Get(ctx context.Context, path string, _ bool) (data []byte, stat jute.Stat, err error) {
+	err = i.readTree(ctx, jute.OpGetData, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		data, stat, code = tree.GetData(path, i.identities, nil)
 		return code
 	})
 	return data, stat, err
 }
 
 // GetACL implements subtree.Nodes.
-func (i *insider) GetACL(ctx context.Context, path string) (list []jute.ACL, stat jute.Stat, err error) {
-	err = i.look(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
-		list, stat, code = tree.GetACL(path, i.who)
+func (i *internalClient) GetACL(ctx context.Context, path string) (list []jute.ACL, stat jute.Stat, err error) {
+	err = i.readTree(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		list, stat, code = tree.GetACL(path, i.identities)
 		return code
 	})
 	return list, stat, err
 }
 
 // Children implements subtree.Nodes.
-func (i *insider) Children(ctx context.Context, path string, _ bool) (names []string, stat jute.Stat, err error) {
-	err = i.look(ctx, jute.OpGetChildren2, path, func(tree *znode.State, path []byte) (code jute.Code) {
-		names, stat, code = tree.Children(path, i.who, nil)
+func (i *internalClient) Children(ctx context.Context, path string, _ bool) (names []string, stat jute.Stat, err error) {
+	err = i.readTree(ctx, jute.OpGetChildren2, path, func(tree *znode.State, path []byte) (code jute.Code) {
+		names, stat, code = tree.Children(path, i.identities, nil)
 		return code
 	})
 	return names, stat, err
 }
 
 // Ready implements subtree.Nodes.
-func (i *insider) Ready(ctx context.Context) error { return i.m.follower.AwaitSync(ctx) }
+func (i *internalClient) Ready(ctx context.Context) error { return i.m.follower.AwaitSync(ctx) }
 
 // Go implements subtree.Nodes. It is for writes.
-func (i *insider) Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error {
-	return i.submit(ctx, op, rec, answered(done))
+func (i *internalClient) Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error {
+	return i.submitWrite(ctx, op, rec, replyCallback(done))
 }
 
-// answered is a znode.Waiter that passes on a result as the reply that a client would get, without its body.
-type answered func(client.Reply, error)
+// replyCallback is a znode.Waiter that passes on a result as the reply that a client would get, without its body.
+type replyCallback func(client.Reply, error)
 
 // TxnApplied implements znode.Waiter.
-func (a answered) TxnApplied(r *znode.Result) {
+func (a replyCallback) TxnApplied(r *znode.Result) {
 	a(client.Reply{ReplyHeader: jute.ReplyHeader{Zxid: r.Zxid, Err: r.Code}}, nil)
 }
 
-// submit hands over a write.
-func (i *insider) submit(ctx context.Context, op jute.Op, rec client.Record, w znode.Waiter) error {
-	if err := i.serving(ctx); err != nil {
+// submitWrite hands over a write.
+func (i *internalClient) submitWrite(ctx context.Context, op jute.Op, rec client.Record, w znode.Waiter) error {
+	if err := i.awaitServing(ctx); err != nil {
 		return err
 	}
 	body := rec.Append(nil)
 	// A transaction of many small nodes must pass, however low jute.maxbuffer is.
 	switch most := max(i.m.server.Limits().MaxBuffer, jute.DefaultMaxBuffer); {
-	case i.m.server.WriteLimits().RejectForMemory(op, body, i.who):
+	case i.m.server.WriteLimits().RejectForMemory(op, body, i.identities):
 		return errNoMemory
 	case len(body) > most:
 		return &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("a node is too large: to write it takes a request of %d bytes, and at most %d are allowed, as jute.maxbuffer says", len(body), most)}
 	}
-	return i.m.follower.Submit(ctx, &proto.Txn{Conn: i.conn, Op: int32(op), Body: body, Ids: i.who}, w)
+	return i.m.follower.Submit(ctx, &proto.Txn{Conn: i.connID, Op: int32(op), Body: body, Ids: i.identities}, w)
 }
 
-// change makes a change, and returns its result when it is applied here.
-func (i *insider) change(ctx context.Context, op jute.Op, rec client.Record) (znode.Result, error) {
-	applied := make(outcome, 1)
-	if err := i.submit(ctx, op, rec, applied); err != nil {
+// writeAndWait makes a change, and returns its result when it is applied here.
+func (i *internalClient) writeAndWait(ctx context.Context, op jute.Op, rec client.Record) (znode.Result, error) {
+	applied := make(resultWaiter, 1)
+	if err := i.submitWrite(ctx, op, rec, applied); err != nil {
 		return znode.Result{}, err
 	}
 	select {
@@ -139,8 +139,8 @@ func (i *insider) change(ctx context.Context, op jute.Op, rec client.Record) (zn
 }
 
 // SetACL implements subtree.Nodes.
-func (i *insider) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
-	r, err := i.change(ctx, jute.OpSetACL, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version})
+func (i *internalClient) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
+	r, err := i.writeAndWait(ctx, jute.OpSetACL, jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version})
 	if err == nil && r.Code != jute.OK {
 		err = &client.Error{Op: jute.OpSetACL, Path: path, Err: r.Code}
 	}
@@ -148,8 +148,8 @@ func (i *insider) SetACL(ctx context.Context, path string, acl []jute.ACL, versi
 }
 
 // Multi implements subtree.Nodes. It is for writes. If it succeeds, it returns no results.
-func (i *insider) Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) {
-	r, err := i.change(ctx, jute.OpMulti, client.MultiRequest(ops))
+func (i *internalClient) Multi(ctx context.Context, ops []jute.MultiOp) ([]client.MultiResult, error) {
+	r, err := i.writeAndWait(ctx, jute.OpMulti, client.MultiRequest(ops))
 	switch {
 	case err != nil:
 		return nil, err

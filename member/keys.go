@@ -17,13 +17,13 @@ import (
 // serverKeys are the keys that this member uses as a TLS server. A field is nil if nobody connects over TLS there.
 type serverKeys struct{ clients, operators *keystore.Keys }
 
-// clientKeys returns the options of the keys for clients over TLS.
-func clientKeys(t config.ClientTLS) keystore.Options {
+// clientKeyOptions returns the options of the keys for clients over TLS.
+func clientKeyOptions(t config.ClientTLS) keystore.Options {
 	return keystore.Options{Prefix: "ssl", Key: t.Key, Trust: t.Trust, CRL: t.CRL, CRLs: t.CRLs, Fixed: !t.CertReload}
 }
 
-// operatorKeys returns the options of the keys for operators over HTTPS: as in ZooKeeper, these are the members' keys.
-func operatorKeys(c trust.Certificates) keystore.Options {
+// operatorKeyOptions returns the options of the keys for operators over HTTPS: as in ZooKeeper, these are the members' keys.
+func operatorKeyOptions(c trust.Certificates) keystore.Options {
 	return keystore.Options{Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CRL: c.CheckRevocation, CRLs: c.RevocationFile}
 }
 
@@ -32,13 +32,13 @@ func openServerKeys(cfg *Config, log *slog.Logger) (keys serverKeys, err error) 
 		o.Log, o.Now = log, cfg.Now
 		return keystore.Open(o)
 	}
-	if cfg.Secure != nil || cfg.ClientTLS.Unified {
-		if keys.clients, err = open(clientKeys(cfg.ClientTLS)); err != nil {
+	if cfg.SecureListener != nil || cfg.ClientTLS.UnifiedPort {
+		if keys.clients, err = open(clientKeyOptions(cfg.ClientTLS)); err != nil {
 			return serverKeys{}, err
 		}
 	}
 	if cfg.HTTP.ForceHTTPS || cfg.HTTP.UnifyPorts {
-		if keys.operators, err = open(operatorKeys(cfg.Trust.Certificates)); err != nil {
+		if keys.operators, err = open(operatorKeyOptions(cfg.Trust.Certificates)); err != nil {
 			return serverKeys{}, err
 		}
 	}
@@ -61,15 +61,15 @@ func (k serverKeys) operatorTLS(cfg *Config) *tls.Config {
 }
 
 func (k serverKeys) clientTLS(t config.ClientTLS) server.TLS {
-	s := server.TLS{Unified: t.Unified, Detection: t.Detection, Handshakes: t.Handshakes}
+	s := server.TLS{Unified: t.UnifiedPort, Detection: t.DetectTimeout, Handshakes: t.MaxHandshakes}
 	if k.clients != nil {
 		s.Config = k.clients.ServerConfig(t.Terms)
 	}
 	return s
 }
 
-// watch reloads keys when their files change, and warns before a certificate expires.
-func (k serverKeys) watch(ctx context.Context) error {
+// watchFiles reloads keys when their files change, and warns before a certificate expires.
+func (k serverKeys) watchFiles(ctx context.Context) error {
 	var g errgroup.Group
 	for _, keys := range []*keystore.Keys{k.clients, k.operators} {
 		if keys != nil {
@@ -79,7 +79,7 @@ func (k serverKeys) watch(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (k serverKeys) reload() {
+func (k serverKeys) reloadFiles() {
 	for _, keys := range []*keystore.Keys{k.clients, k.operators} {
 		if keys != nil {
 			keys.ReloadAndLog()
@@ -87,9 +87,9 @@ func (k serverKeys) reload() {
 	}
 }
 
-// secondsLeft returns the seconds until each certificate expires, keyed by the clients that are shown it. members is the
+// secondsToExpiry returns the seconds until each certificate expires, keyed by the clients that are shown it. members is the
 // expiry of the certificate for members, or zero.
-func (k serverKeys) secondsLeft(now, members time.Time) map[string]int64 {
+func (k serverKeys) secondsToExpiry(now, members time.Time) map[string]int64 {
 	left := map[string]int64{}
 	note := func(audience string, expiry time.Time) { left[audience] = int64(expiry.Sub(now).Seconds()) }
 	if !members.IsZero() {

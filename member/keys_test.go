@@ -42,11 +42,11 @@ func TestKeysAreReadAgain(t *testing.T) {
 	issue("first")
 	var log bytes.Buffer
 	cfg := Config{
-		ID: 1, Servers: []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Clients: listen(t), Secure: listen(t),
+		ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}}, ClientListener: listen(t), SecureListener: listen(t),
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Settings: config.Settings{
 			Dir: t.TempDir(), Tick: 100 * time.Millisecond,
-			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: filepath.Join(dir, "own.pem")}, Terms: keystore.ServerTerms{Auth: keystore.NoCertificate}, Unified: true},
+			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: filepath.Join(dir, "own.pem")}, Terms: keystore.ServerTerms{Auth: keystore.NoCertificate}, UnifiedPort: true},
 		},
 	}
 	m, stop := runAlone(t, cfg)
@@ -56,7 +56,7 @@ func TestKeysAreReadAgain(t *testing.T) {
 	}
 	shows := func(want string) {
 		t.Helper()
-		for _, l := range []net.Listener{cfg.Clients, cfg.Secure} {
+		for _, l := range []net.Listener{cfg.ClientListener, cfg.SecureListener} {
 			if got := nameAt(t, l.Addr().String(), cert); got != want {
 				t.Errorf("the certificate is that of %s, want %s", got, want)
 			}
@@ -65,12 +65,12 @@ func TestKeysAreReadAgain(t *testing.T) {
 	shows("first")
 	issue("second")
 	shows("first")
-	m.Reload()
+	m.ReloadSecrets()
 	shows("second")
 	if err := os.WriteFile(filepath.Join(dir, "own.pem"), cert, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.Reload()
+	m.ReloadSecrets()
 	shows("second")
 	stop()
 	if text := log.String(); !strings.Contains(text, "keys are read again") || !strings.Contains(text, "keys are not read again; the former ones stay in use") {
@@ -96,7 +96,7 @@ func TestNoPlainPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		ID: 1, Servers: []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Secure: listen(t),
+		ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}}, SecureListener: listen(t),
 		Settings: config.Settings{
 			Dir: t.TempDir(), Tick: 100 * time.Millisecond,
 			ClientTLS: config.ClientTLS{Key: keystore.Store{Location: own}, Terms: keystore.ServerTerms{Auth: keystore.NoCertificate}},
@@ -107,11 +107,11 @@ func TestNoPlainPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := nameAt(t, cfg.Secure.Addr().String(), cert); got != "first" {
+	if got := nameAt(t, cfg.SecureListener.Addr().String(), cert); got != "first" {
 		t.Errorf("the certificate is that of %s", got)
 	}
-	if got := m.cfg.clientAddress(); got != cfg.Secure.Addr().String() {
-		t.Errorf("clients connect at %q, want %v", got, cfg.Secure.Addr())
+	if got := m.cfg.clientAddress(); got != cfg.SecureListener.Addr().String() {
+		t.Errorf("clients connect at %q, want %v", got, cfg.SecureListener.Addr())
 	}
 	lines, _ := source{m}.Settings(0, 0)
 	if got := lines[0]; got.Name != "clientPort" || got.Value != "-1" {
@@ -155,7 +155,7 @@ func TestCertificatesAreShownByAudience(t *testing.T) {
 			{clients, operators, map[string]int64{"clients": 9 * 3600, "operators": 19 * 3600}},
 		} {
 			keys := serverKeys{clients: tt.clients, operators: tt.operators}
-			if got := keys.secondsLeft(time.Now(), time.Time{}); !maps.Equal(got, tt.want) {
+			if got := keys.secondsToExpiry(time.Now(), time.Time{}); !maps.Equal(got, tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		}
@@ -230,14 +230,14 @@ func TestWatchKeys(t *testing.T) {
 				}
 			}
 			issue("first")
-			cfg := Config{Settings: config.Settings{ClientTLS: config.ClientTLS{Key: keystore.Store{Location: path}, Unified: true, CertReload: reload}}}
+			cfg := Config{Settings: config.Settings{ClientTLS: config.ClientTLS{Key: keystore.Store{Location: path}, UnifiedPort: true, CertReload: reload}}}
 			keys, err := openServerKeys(&cfg, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			go func() { _ = keys.watch(ctx) }()
+			go func() { _ = keys.watchFiles(ctx) }()
 			issue("second")
 			time.Sleep(2 * keystore.WatchInterval)
 			synctest.Wait()

@@ -29,17 +29,17 @@ var (
 // before. If the client resumes the session before the kill reaches the log, the session lives. KillSession
 // waits for a leader as long as ctx lasts; give ctx a deadline.
 func (m *Member) KillSession(ctx context.Context, id jute.SessionID, by string) error {
-	if err := m.killSession(ctx, id, by); err != nil {
+	if err := m.submitKill(ctx, id, by); err != nil {
 		return fmt.Errorf("member: kill session %s: %w", id, err)
 	}
 	return nil
 }
 
-func (m *Member) killSession(ctx context.Context, id jute.SessionID, by string) error {
+func (m *Member) submitKill(ctx context.Context, id jute.SessionID, by string) error {
 	if len(by) > znode.MaxRequester {
 		return fmt.Errorf("the operator's name has %d bytes, more than %d", len(by), znode.MaxRequester)
 	}
-	if err := m.mayCarryOut(); err != nil {
+	if err := m.checkCanSubmit(); err != nil {
 		return err
 	}
 	if err := m.follower.AwaitSync(ctx); err != nil {
@@ -55,7 +55,7 @@ func (m *Member) killSession(ctx context.Context, id jute.SessionID, by string) 
 	if err != nil {
 		return fmt.Errorf("the kill cannot be encoded: %w", err)
 	}
-	r, err := carryOut(ctx, m.follower, &proto.Txn{Op: int32(jute.OpKill), Body: body})
+	r, err := submitAndWait(ctx, m.follower, &proto.Txn{Op: int32(jute.OpKill), Body: body})
 	switch {
 	case err != nil:
 		return err

@@ -23,7 +23,7 @@ import (
 func TestLeaderLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, drain = 8, 4 * time.Second
-		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.Drain = drain }})
+		e := cluster.Start(t, 3, cluster.Options{Adjust: func(cfg *member.Config) { cfg.DrainTime = drain }})
 		old := e.Ready()
 		e.Joined()
 		rest := []*member.Member{e.Member(e.Followers()[0]), e.Member(e.Followers()[1])}

@@ -67,26 +67,28 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 		before(u.stores)
 	}
 	u.Member = &Member{
-		cfg:   Config{ID: 1, Servers: serversOf(servers), Settings: config.Settings{Tick: time.Second}, EnsembleText: []byte(servers.ConfigText(0))},
+		cfg:   Config{ID: 1, Servers: serversFromList(servers), Settings: config.Settings{Tick: time.Second}, EnsembleText: []byte(servers.ConfigText(0))},
 		state: znode.New(znode.Config{}),
 	}
 	u.Member.log = slog.New(slog.NewTextHandler(u.log, nil))
 	u.terms = newTerms(u.Member)
-	u.peers = newPeers(time.Second, nil)
+	u.peerConns = newPeerConns(time.Second, nil)
 	peers := raftPeers(u.cfg.Servers)
-	u.ports.book = wire.NewBook(1, peers)
-	u.lists = newServerLists(&u.cfg, u.ports.book, u.peers.moved, u.Member.log)
+	u.ports.addressBook = wire.NewBook(1, peers)
+	u.serverLists = newServerLists(&u.cfg, u.ports.addressBook, u.peerConns.memberMoved, u.Member.log)
 	own := peers[slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == 1 })]
 	var err error
 	u.node, err = quorum.Open(quorum.Config{
-		MemberID: 1, Peers: peers, AddressBook: u.ports.book, Stores: u.stores, StreamLayer: atAddr{addr: own.Addr},
-		StateMachine: machine{state: u.state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
-		SendHello:    func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return u.hellos.send(ctx, peer) }, Logger: u.Member.log, HeartbeatTimeout: config.DefaultHeartbeat, StallLimit: config.DefaultStallLimit,
+		MemberID: 1, Peers: peers, AddressBook: u.ports.addressBook, Stores: u.stores, StreamLayer: atAddr{addr: own.Addr},
+		StateMachine: stateMachine{state: u.state, onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)},
+		SendHello: func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
+			return u.helloClient.sendHello(ctx, peer)
+		}, Logger: u.Member.log, HeartbeatTimeout: config.DefaultHeartbeatTimeout, StallLimit: config.DefaultStallLimit,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.assembleOverLog()
+	u.assembleLogParts()
 	t.Cleanup(func() {
 		if err := u.node.Close(); err != nil {
 			t.Error(err)
@@ -107,8 +109,8 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
 	learn := func(what string, m *proto.Roster, version int64) {
 		t.Helper()
-		u.lists.learn(&proto.HelloReply{Member: 2, Roster: m})
-		if got, _ := u.lists.newestServers(); got != version {
+		u.serverLists.learnFromHello(&proto.HelloReply{Member: 2, Roster: m})
+		if got, _ := u.serverLists.newestServers(); got != version {
 			t.Errorf("%s: the newest list is version %d, want %d", what, got, version)
 		}
 	}
@@ -119,22 +121,22 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	}
 	learn("without an id", &proto.Roster{Version: 3, Servers: []string{serverOne}}, 0)
 	learn("the first", message(5, other, serverOne, serverThree), 5)
-	u.ports.book.SetEnsemble(own)
-	if list, hearsay := u.lists.message(); list != nil || hearsay {
+	u.ports.addressBook.SetEnsemble(own)
+	if list, hearsay := u.serverLists.rosterMessage(); list != nil || hearsay {
 		t.Errorf("a list of another ensemble is passed on: %v", list)
 	}
 	learn("of this ensemble", message(3, own, serverOne, serverTwo), 3)
 	learn("of another ensemble", message(9, other, serverOne, serverThree), 3)
 	learn("older", message(2, own, serverOne), 3)
-	if list, hearsay := u.lists.message(); !hearsay || list.GetVersion() != 3 || !slices.Equal(list.GetServers(), lines(t, serverOne, serverTwo).CanonicalLines()) {
+	if list, hearsay := u.serverLists.rosterMessage(); !hearsay || list.GetVersion() != 3 || !slices.Equal(list.GetServers(), lines(t, serverOne, serverTwo).CanonicalLines()) {
 		t.Errorf("passed on: %v, hearsay %t", list, hearsay)
 	}
-	u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne, serverTwo)})
-	if _, hearsay := u.lists.message(); hearsay {
+	u.serverLists.appliedList.Store(&znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne, serverTwo)})
+	if _, hearsay := u.serverLists.rosterMessage(); hearsay {
 		t.Error("the list of the state is called hearsay")
 	}
 	learn("newer than that of the state", message(4, own, serverOne), 4)
-	if _, hearsay := u.lists.message(); !hearsay {
+	if _, hearsay := u.serverLists.rosterMessage(); !hearsay {
 		t.Error("what others have told of is not called hearsay")
 	}
 }
@@ -171,20 +173,20 @@ func TestStoredList(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		u.ports.book.SetEnsemble(own)
-		err := u.lists.recall(u.node)
-		if version, _ := u.lists.newestServers(); version != tt.version || (err != nil) != tt.damaged {
+		u.ports.addressBook.SetEnsemble(own)
+		err := u.serverLists.loadStored(u.node)
+		if version, _ := u.serverLists.newestServers(); version != tt.version || (err != nil) != tt.damaged {
 			t.Errorf("%s: version %d, %v", tt.name, version, err)
 		}
 		if tt.damaged && (!strings.Contains(err.Error(), "the stored server list is damaged") || !strings.Contains(err.Error(), "The way out: ")) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 8, Servers: lines(t, serverOne)})
-		if version, _ := u.lists.newestServers(); version != 8 {
+		u.serverLists.appliedList.Store(&znode.ServerList{EnsembleID: own, Version: 8, Servers: lines(t, serverOne)})
+		if version, _ := u.serverLists.newestServers(); version != 8 {
 			t.Errorf("%s: version %d counts, and the state has 8", tt.name, version)
 		}
-		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 6, Servers: lines(t, serverOne)})
-		if version, _ := u.lists.newestServers(); version != max(6, tt.version) {
+		u.serverLists.appliedList.Store(&znode.ServerList{EnsembleID: own, Version: 6, Servers: lines(t, serverOne)})
+		if version, _ := u.serverLists.newestServers(); version != max(6, tt.version) {
 			t.Errorf("%s: version %d counts, and the state has 6", tt.name, version)
 		}
 	}
@@ -206,12 +208,12 @@ func TestWhenAStateGetsAList(t *testing.T) {
 		{"with a list", &znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne)}, true, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
-		u.ports.book.SetEnsemble(own)
-		u.lists.applied.Store(tt.state)
+		u.ports.addressBook.SetEnsemble(own)
+		u.serverLists.appliedList.Store(tt.state)
 		if !tt.text {
 			u.cfg.EnsembleText = nil
 		}
-		first, err := u.terms.firstRoster()
+		first, err := u.terms.firstServerList()
 		if err != nil || (first != nil) != tt.gets || tt.gets && (!bytes.Equal(first.GetEnsemble(), own[:]) || len(first.GetServers()) != 3) {
 			t.Errorf("%s: %v, %v", tt.name, first, err)
 		}
@@ -232,16 +234,16 @@ func TestNoTermBeforeMostVote(t *testing.T) {
 		{"with a list", &znode.ServerList{EnsembleID: own, Version: 3, Servers: lines(t, serverOne)}, false},
 	} {
 		u := newUnstarted(t, lines(t, serverOne, serverTwo, serverThree), nil)
-		u.ports.book.SetEnsemble(own)
-		u.lists.applied.Store(tt.state)
-		if u.terms.founding() != tt.founding {
+		u.ports.addressBook.SetEnsemble(own)
+		u.serverLists.appliedList.Store(tt.state)
+		if u.terms.isFounding() != tt.founding {
 			t.Errorf("%s: founding is %t", tt.name, !tt.founding)
 		}
 		if !tt.founding {
 			continue
 		}
-		if err := u.terms.term(t.Context()); !errors.Is(err, errFounding) {
-			t.Errorf("%s: %v, want %v", tt.name, err, errFounding)
+		if err := u.terms.runTerm(t.Context()); !errors.Is(err, errNotFounded) {
+			t.Errorf("%s: %v, want %v", tt.name, err, errNotFounded)
 		}
 	}
 }

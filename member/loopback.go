@@ -10,23 +10,23 @@ import (
 
 // loopback is a listener in memory: a member's connection to itself. Both of its ends say so.
 type loopback struct {
-	self  uint32
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
+	memberID  uint32
+	conns     chan net.Conn
+	closeOnce sync.Once
+	closed    chan struct{}
 }
 
 func newLoopback(self uint32) *loopback {
-	return &loopback{self: self, conns: make(chan net.Conn), done: make(chan struct{})}
+	return &loopback{memberID: self, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // dial waits until Accept takes the other end, ctx ends or the listener is closed.
 func (l *loopback) dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
-	case l.conns <- &wire.Conn{Conn: theirs, Peer: l.self}:
-		return &wire.Conn{Conn: ours, Peer: l.self}, nil
-	case <-l.done:
+	case l.conns <- &wire.Conn{Conn: theirs, Peer: l.memberID}:
+		return &wire.Conn{Conn: ours, Peer: l.memberID}, nil
+	case <-l.closed:
 		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -37,13 +37,13 @@ func (l *loopback) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
-	case <-l.done:
+	case <-l.closed:
 		return nil, net.ErrClosed
 	}
 }
 
 func (l *loopback) Close() error {
-	l.once.Do(func() { close(l.done) })
+	l.closeOnce.Do(func() { close(l.closed) })
 	return nil
 }
 

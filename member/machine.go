@@ -15,18 +15,18 @@ import (
 	"rollcall/znode"
 )
 
-// machine implements quorum.Machine on the state: it applies the log to it and makes snapshots of
+// stateMachine implements quorum.Machine on the state: it applies the log to it and makes snapshots of
 // it.
-type machine struct {
-	state   *znode.State
-	damaged func(error)        // called when a snapshot showed that the state is damaged
-	applied func()             // called after each entry that was applied, without the lock
-	applies *metrics.Durations // how long applying an entry took
+type stateMachine struct {
+	state          *znode.State
+	onDamage       func(error)        // called when a snapshot showed that the state is damaged
+	onApplied      func()             // called after each entry that was applied, without the lock
+	applyDurations *metrics.Durations // how long applying an entry took
 }
 
 // Apply applies committed entries in order. It releases the lock after each, so that reads get
 // their turn.
-func (a machine) Apply(batch []quorum.Committed) error {
+func (a stateMachine) Apply(batch []quorum.Committed) error {
 	for _, c := range batch {
 		var entry *proto.Entry // nil: raft's own
 		if c.Data != nil {
@@ -36,18 +36,18 @@ func (a machine) Apply(batch []quorum.Committed) error {
 			}
 		}
 		begun := time.Now()
-		if err := a.apply(c, entry); err != nil {
+		if err := a.applyEntry(c, entry); err != nil {
 			return err
 		}
 		if entry != nil {
-			a.applies.AddSince(begun)
+			a.applyDurations.AddSince(begun)
 		}
-		a.applied()
+		a.onApplied()
 	}
 	return nil
 }
 
-func (a machine) apply(c quorum.Committed, entry *proto.Entry) error {
+func (a stateMachine) applyEntry(c quorum.Committed, entry *proto.Entry) error {
 	a.state.Lock()
 	defer a.state.Unlock()
 	if err := a.state.ApplyEntry(c.Index, c.Term, entry); err != nil {
@@ -57,45 +57,45 @@ func (a machine) apply(c quorum.Committed, entry *proto.Entry) error {
 }
 
 // Snapshot returns a copy of the state. It waits for nothing but the lock.
-func (a machine) Snapshot() (quorum.Snapshot, error) {
+func (a stateMachine) Snapshot() (quorum.Snapshot, error) {
 	a.state.Lock()
 	defer a.state.Unlock()
-	return snapshot{a.state.Snapshot(), a.damaged}, nil
+	return stateSnapshot{a.state.Snapshot(), a.onDamage}, nil
 }
 
 // Restore replaces the state. The state's hooks close the clients' connections.
-func (a machine) Restore(r io.ReadCloser) error {
+func (a stateMachine) Restore(r io.ReadCloser) error {
 	defer func() { _ = r.Close() }() // it was only read
-	return newer(a.state.RestoreSnapshot(r))
+	return wrapNewerFormat(a.state.RestoreSnapshot(r))
 }
 
 // Verify reads a snapshot and makes all of Restore's checks. It takes no lock.
-func (a machine) Verify(r io.Reader) (disk.SnapshotContents, error) {
+func (a stateMachine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	index, term, err := znode.VerifySnapshot(r)
-	return disk.SnapshotContents{Index: index, Term: term}, newer(err)
+	return disk.SnapshotContents{Index: index, Term: term}, wrapNewerFormat(err)
 }
 
-// newer wraps an error that says that a newer version wrote a snapshot, so that it is
+// wrapNewerFormat wraps an error that says that a newer version wrote a snapshot, so that it is
 // disk.ErrNewerFormat too.
-func newer(err error) error {
+func wrapNewerFormat(err error) error {
 	if errors.Is(err, znode.ErrNewerSnapshot) {
 		return fmt.Errorf("%w: %w", disk.ErrNewerFormat, err)
 	}
 	return err
 }
 
-type snapshot struct {
+type stateSnapshot struct {
 	*znode.Snapshot
-	damaged func(error)
+	onDamage func(error)
 }
 
 // WriteTo also reports damage if the state that it writes is not the one that the log made.
-func (s snapshot) WriteTo(w io.Writer) (int64, error) {
+func (s stateSnapshot) WriteTo(w io.Writer) (int64, error) {
 	n, err := s.Snapshot.WriteTo(w)
 	if errors.Is(err, znode.ErrDamaged) {
-		s.damaged(err)
+		s.onDamage(err)
 	}
 	return n, err
 }
 
-func (snapshot) Release() {}
+func (stateSnapshot) Release() {}

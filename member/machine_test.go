@@ -16,7 +16,7 @@ import (
 // Restore and Verify tell a snapshot of a newer version from a damaged one, and Verify returns how
 // far a sound one goes.
 func TestMachineVerifies(t *testing.T) {
-	m := machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)}
+	m := stateMachine{state: znode.New(znode.Config{}), onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)}
 	if err := m.Apply([]quorum.Committed{{Index: 7, Term: 3}}); err != nil {
 		t.Fatal(err)
 	}

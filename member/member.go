@@ -54,9 +54,9 @@ import (
 
 // Server is one member as it stands in a server list.
 type Server struct {
-	ID   uint32 // 1 to 255
-	Grpc string // host:port between members, server.N's second field
-	Raft string // host:port of the log, server.N's third field
+	ID       uint32 // 1 to 255
+	GrpcAddr string // host:port between members, server.N's second field
+	RaftAddr string // host:port of the log, server.N's third field
 
 	Observer bool // it does not vote
 }
@@ -76,26 +76,26 @@ type Config struct {
 	ID      uint32
 	Servers []Server // every voting member; if there is only one it opens no port for members
 
-	Clients      net.Listener  // where clients connect; Run closes it; default: nowhere
-	Secure       net.Listener  // where clients connect over TLS; Run closes it; default: nowhere
-	Operators    net.Listener  // where HTTP is served; Run closes it; default: nowhere
-	Collectors   net.Listener  // where /metrics alone is served, to everybody; likewise
-	Drain        time.Duration // how long a graceful stop may take to close client connections; default: at once
-	EnsembleText []byte        // content of /zookeeper/config; nil: standalone
-	Keys         []config.Key  // every key of the configuration, for operators; nil: none is shown
+	ClientListener   net.Listener  // where clients connect; Run closes it; default: nowhere
+	SecureListener   net.Listener  // where clients connect over TLS; Run closes it; default: nowhere
+	OperatorListener net.Listener  // where HTTP is served; Run closes it; default: nowhere
+	MetricsListener  net.Listener  // where /metrics alone is served, to everybody; likewise
+	DrainTime        time.Duration // how long a graceful stop may take to close client connections; default: at once
+	EnsembleText     []byte        // content of /zookeeper/config; nil: standalone
+	ConfigKeys       []config.Key  // every key of the configuration, for operators; nil: none is shown
 
-	Version string    // this program's version, for srvr; default "dev"
-	Built   time.Time // date of the commit that it was built from
+	Version   string    // this program's version, for srvr; default "dev"
+	BuildTime time.Time // date of the commit that it was built from
 
-	Memory  *admission.MemoryLimiter // of this process; default: no limit
-	Network Network                  // default TCP
-	Bind    func(addr string) string // advertised address → the one to listen on; default the same
-	Stores  *disk.Stores             // default: files in Dir
-	Now     func() time.Time         // wall clock; default time.Now
-	Events  func(Event)              // called for each event in the ensemble, on the member that leads, by one goroutine
-	Lines   io.Writer                // where audit lines go that no file gets; default: standard output
-	Log     *logs.Log                // operators can ask for it over HTTP; default: they cannot
-	Logger  *slog.Logger             // default: that of Log, or discard
+	Memory      *admission.MemoryLimiter // of this process; default: no limit
+	Network     Network                  // default TCP
+	BindAddress func(addr string) string // advertised address → the one to listen on; default the same
+	Stores      *disk.Stores             // default: files in Dir
+	Now         func() time.Time         // wall clock; default time.Now
+	OnEvent     func(Event)              // called for each event in the ensemble, on the member that leads, by one goroutine
+	AuditOutput io.Writer                // where audit lines go that no file gets; default: standard output
+	Log         *logs.Log                // operators can ask for it over HTTP; default: they cannot
+	Logger      *slog.Logger             // default: that of Log, or discard
 
 	// Monotonic counts the timeouts and the leases of sessions; raft counts by package time. Default: monotonic.System.
 	Monotonic monotonic.Clock
@@ -103,13 +103,13 @@ type Config struct {
 	// The following are for tests that check what a member does. Hooks are called after the
 	// member's own hooks. Wrap wraps the member as its connections see it, and WrapLog wraps
 	// the log as a term of leading sees it.
-	Hooks   znode.Hooks                       // default: none
-	Wrap    func(server.Member) server.Member // default: no wrapping
-	WrapLog func(leader.Log) leader.Log       // default: no wrapping
+	Hooks      znode.Hooks                       // default: none
+	WrapMember func(server.Member) server.Member // default: no wrapping
+	WrapLog    func(leader.Log) leader.Log       // default: no wrapping
 }
 
-// complete checks cfg and fills in the defaults.
-func (c *Config) complete() error {
+// checkAndComplete checks cfg and fills in the defaults.
+func (c *Config) checkAndComplete() error {
 	switch {
 	case c.ID < 1 || c.ID > 255:
 		return fmt.Errorf("member: id %d is not between 1 and 255", c.ID)
@@ -117,14 +117,14 @@ func (c *Config) complete() error {
 		return fmt.Errorf("member: tick %v is not positive", c.Tick)
 	case c.Reaping.Interval < 0 || c.Reaping.PerMinute < 0 || c.Reaping.NeverUsed < 0:
 		return errors.New("member: a limit of the reaper is negative")
-	case c.InitLimit < 0 || c.SyncLimit < 0 || c.InFlight < 0 || c.Drain < 0 || c.StoreStallLimit < 0 || c.Heartbeat < 0:
+	case c.InitLimit < 0 || c.SyncLimit < 0 || c.MaxInFlight < 0 || c.DrainTime < 0 || c.StoreStallLimit < 0 || c.HeartbeatTimeout < 0:
 		return errors.New("member: a limit is negative")
 	case !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == c.ID }):
 		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
 	}
 	c.InitLimit = cmp.Or(c.InitLimit, defaultInitLimit)
 	c.SyncLimit = cmp.Or(c.SyncLimit, config.DefaultSyncLimit)
-	c.Heartbeat = cmp.Or(c.Heartbeat, config.DefaultHeartbeat)
+	c.HeartbeatTimeout = cmp.Or(c.HeartbeatTimeout, config.DefaultHeartbeatTimeout)
 	c.StoreStallLimit = cmp.Or(c.StoreStallLimit, config.DefaultStallLimit)
 	c.Version = cmp.Or(c.Version, "dev")
 	if c.Logger == nil && c.Log != nil {
@@ -140,14 +140,14 @@ func (c *Config) complete() error {
 	if c.Network.Lookup == nil {
 		c.Network.Lookup = wire.LookupSystem
 	}
-	if c.Bind == nil {
-		c.Bind = func(addr string) string { return addr }
+	if c.BindAddress == nil {
+		c.BindAddress = func(addr string) string { return addr }
 	}
 	if c.Hooks == nil {
-		c.Hooks = deaf{}
+		c.Hooks = noHooks{}
 	}
-	if c.Wrap == nil {
-		c.Wrap = func(m server.Member) server.Member { return m }
+	if c.WrapMember == nil {
+		c.WrapMember = func(m server.Member) server.Member { return m }
 	}
 	if c.WrapLog == nil {
 		c.WrapLog = func(l leader.Log) leader.Log { return l }
@@ -161,27 +161,27 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// alone reports whether the member is a standalone server, which no other ever joins.
-func (c *Config) alone() bool { return c.EnsembleText == nil && len(c.Servers) == 1 }
+// isStandalone reports whether the member is a standalone server, which no other ever joins.
+func (c *Config) isStandalone() bool { return c.EnsembleText == nil && len(c.Servers) == 1 }
 
-// self returns the member as it is configured: it listens there, wherever the others look for it.
-func (c *Config) self() Server {
+// ownServer returns the member as it is configured: it listens there, wherever the others look for it.
+func (c *Config) ownServer() Server {
 	i := slices.IndexFunc(c.Servers, func(s Server) bool { return s.ID == c.ID })
 	return c.Servers[i] // complete has checked it
 }
 
-// answeredWords returns the four-letter words that are answered. In read-only mode clients ask with isro whether
+// allowedCommands returns the four-letter words that are answered. In read-only mode clients ask with isro whether
 // another member has a leader, so that it is always answered then, as in ZooKeeper.
-func (c *Config) answeredWords() []string {
+func (c *Config) allowedCommands() []string {
 	if !c.ReadOnlyMode {
-		return c.Whitelist
+		return c.CommandWhitelist
 	}
-	return append(slices.Clone(c.Whitelist), "isro")
+	return append(slices.Clone(c.CommandWhitelist), "isro")
 }
 
-// anonymous says what callers without credentials may read.
-func (c *Config) anonymous() admin.Anonymous {
-	certificates := c.Clients == nil && c.Secure != nil && c.ClientTLS.Terms.Auth == keystore.NeedCertificate
+// anonymousAccess says what callers without credentials may read.
+func (c *Config) anonymousAccess() admin.Anonymous {
+	certificates := c.ClientListener == nil && c.SecureListener != nil && c.ClientTLS.Terms.Auth == keystore.NeedCertificate
 	return admin.Anonymous{Reads: c.HTTP.LocalReads, Proven: len(c.Login.Schemes) > 0 || certificates}
 }
 
@@ -192,195 +192,195 @@ const defaultInitLimit = 10
 type Member struct {
 	cfg         Config
 	log         *slog.Logger
-	clock       *leader.Clock // wall clock
+	wallClock   *leader.Clock // wall clock
 	incarnation incarnation
 
-	state      *znode.State
-	node       *quorum.Node
-	follower   *follower.Follower
-	server     *server.Server
-	keys       serverKeys
-	terms      *terms
-	peers      *peers
-	audit      *audit.Log // nil: there is none
-	guesses    *admission.CredentialLimiter
-	hellos     *helloClient
-	http       *admin.HTTP
-	viewer     viewer
-	ports      ports
-	lists      *serverLists
-	removal    *removalWatch
-	events     *eventQueue
-	drain      *drain
-	health     *health
-	backups    *backups
-	rebalancer rebalancer
+	state             *znode.State
+	node              *quorum.Node
+	follower          *follower.Follower
+	server            *server.Server
+	serverKeys        serverKeys
+	terms             *terms
+	peerConns         *peerConns
+	auditLog          *audit.Log // nil: there is none
+	credentialLimiter *admission.CredentialLimiter
+	helloClient       *helloClient
+	adminHTTP         *admin.HTTP
+	viewer            viewer
+	ports             ports
+	serverLists       *serverLists
+	removalWatch      *removalWatch
+	eventQueue        *eventQueue
+	drain             *drain
+	health            *health
+	backups           *backups
+	rebalancer        rebalancer
 
-	applied applyProgress
+	applyProgress applyProgress
 }
 
 // incarnation is this process as a run of the member.
 type incarnation struct {
-	number  uint64
-	started time.Time
-	ready   chan struct{} // closed once it serves clients
-	ending  atomic.Bool   // Run has been told to stop
-	socket  net.Listener  // where Run serves HTTP, too; nil: none
+	number         uint64
+	startTime      time.Time
+	ready          chan struct{} // closed once it serves clients
+	stopping       atomic.Bool   // Run has been told to stop
+	operatorSocket net.Listener  // where Run serves HTTP, too; nil: none
 }
 
 // New checks cfg, opens the data directory and the member ports and assembles the member. It starts
 // nothing. The caller must call Run, which releases what New opened. If New returns an error,
 // its listeners are still open.
 func New(cfg Config) (*Member, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.checkAndComplete(); err != nil {
 		return nil, err
 	}
 	m := &Member{
-		cfg: cfg, clock: leader.NewClock(cfg.Now),
-		incarnation: incarnation{number: random(), started: time.Now(), ready: make(chan struct{})},
-		events:      newEventQueue(),
+		cfg: cfg, wallClock: leader.NewClock(cfg.Now),
+		incarnation: incarnation{number: randomUint64(), startTime: time.Now(), ready: make(chan struct{})},
+		eventQueue:  newEventQueue(),
 	}
-	m.applied.quotaWarnings = quotaWarnings{events: m.events, self: cfg.ID}
-	m.log = slog.New(calm{cfg.Logger.Handler(), &m.incarnation.ending}).With("member", cfg.ID)
-	m.guesses = admission.NewCredentialLimiter(m.log)
+	m.applyProgress.quotaWarnings = quotaWarnings{events: m.eventQueue, self: cfg.ID}
+	m.log = slog.New(shutdownHandler{cfg.Logger.Handler(), &m.incarnation.stopping}).With("member", cfg.ID)
+	m.credentialLimiter = admission.NewCredentialLimiter(m.log)
 	var err error
-	if m.audit, err = audit.Open(m.auditConfig()); err != nil {
+	if m.auditLog, err = audit.Open(m.auditConfig()); err != nil {
 		return nil, err
 	}
-	if err := m.assemble(); err != nil {
-		m.audit.Close()
+	if err := m.assembleParts(); err != nil {
+		m.auditLog.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-// assemble makes the packages below, and opens what they need.
-func (m *Member) assemble() (err error) {
+// assembleParts makes the packages below, and opens what they need.
+func (m *Member) assembleParts() (err error) {
 	m.terms = newTerms(m)
-	m.peers = newPeers(m.cfg.Tick, m.dialMember)
-	m.lists = newServerLists(&m.cfg, wire.NewBook(m.cfg.ID, raftPeers(m.cfg.Servers)), m.peers.moved, m.log)
+	m.peerConns = newPeerConns(m.cfg.Tick, m.dialMember)
+	m.serverLists = newServerLists(&m.cfg, wire.NewBook(m.cfg.ID, raftPeers(m.cfg.Servers)), m.peerConns.memberMoved, m.log)
 	m.viewer = newViewer(m)
 	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
-	if m.keys, err = openServerKeys(&m.cfg, m.log); err != nil {
+	if m.serverKeys, err = openServerKeys(&m.cfg, m.log); err != nil {
 		return err
 	}
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
 		return err
 	}
-	words, err := admin.NewWords(m.wordsConfig())
+	words, err := admin.NewWords(m.commandsConfig())
 	if err != nil {
 		return err
 	}
 	if m.viewer.collector, err = m.viewer.newCollector(); err != nil {
 		return err
 	}
-	m.rebalancer.m, m.rebalancer.look, m.rebalancer.ask = m, m.viewer.collector.Status, m.rebalancer.send
-	if m.http, err = admin.NewHTTP(m.httpConfig(words)); err != nil {
+	m.rebalancer.m, m.rebalancer.pollMembers, m.rebalancer.requestCloses = m, m.viewer.collector.Status, m.rebalancer.sendCloseRequest
+	if m.adminHTTP, err = admin.NewHTTP(m.httpConfig(words)); err != nil {
 		return err
 	}
 	if m.server, err = server.New(m.serverConfig(words)); err != nil {
 		return err
 	}
-	if err := m.open(); err != nil {
-		m.ports.close()
+	if err := m.openPortsAndLog(); err != nil {
+		m.ports.closeAll()
 		return err
 	}
 	return nil
 }
 
-// open opens the ports for members, then the data directory.
-func (m *Member) open() (err error) {
-	if m.ports, err = openPorts(&m.cfg, m.lists.book, m.log); err != nil {
+// openPortsAndLog opens the ports for members, then the data directory.
+func (m *Member) openPortsAndLog() (err error) {
+	if m.ports, err = openPorts(&m.cfg, m.serverLists.addressBook, m.log); err != nil {
 		return err
 	}
-	m.ports.warnOfExposure(m.log)
-	m.ports.book.OnEnsemble(m.peers.renew)
+	m.ports.warnInsecurePorts(m.log)
+	m.ports.addressBook.OnEnsemble(m.peerConns.redialAll)
 	if m.node, err = quorum.Open(m.quorumConfig()); err != nil {
 		return err
 	}
-	m.assembleOverLog()
-	if err := m.lists.recall(m.node); err != nil {
+	m.assembleLogParts()
+	if err := m.serverLists.loadStored(m.node); err != nil {
 		return errors.Join(err, m.node.Close())
 	}
 	return nil
 }
 
-// assembleOverLog makes the parts that need the log.
-func (m *Member) assembleOverLog() {
-	m.hellos = &helloClient{
-		cfg: &m.cfg, ports: &m.ports, peers: m.peers, lists: m.lists, node: m.node,
-		digests: &digestWarnings{own: m.cfg.digestAlgorithm(), log: m.log},
+// assembleLogParts makes the parts that need the log.
+func (m *Member) assembleLogParts() {
+	m.helloClient = &helloClient{
+		cfg: &m.cfg, ports: &m.ports, peers: m.peerConns, serverLists: m.serverLists, node: m.node,
+		digestWarnings: &digestWarnings{ownAlgorithm: m.cfg.digestAlgorithm(), log: m.log},
 	}
-	m.removal = &removalWatch{
-		self: m.cfg.ID, tick: m.cfg.Tick, lists: m.lists, hellos: m.hellos, node: m.node, server: m.server,
-		disputed: func() bool { return m.health.disputed() != "" }, log: m.log,
+	m.removalWatch = &removalWatch{
+		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node, server: m.server,
+		isDisputed: func() bool { return m.health.disputed() != "" }, log: m.log,
 	}
 	m.health = &health{
-		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removal: m.removal, applied: &m.applied, log: m.log,
-		damage: make(chan string, 1),
+		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch, applyProgress: &m.applyProgress, log: m.log,
+		damageReports: make(chan string, 1),
 	}
-	m.drain = &drain{cfg: &m.cfg, node: m.node, server: m.server, http: m.http, log: m.log, begun: make(chan struct{})}
+	m.drain = &drain{cfg: &m.cfg, node: m.node, server: m.server, http: m.adminHTTP, log: m.log, started: make(chan struct{})}
 	m.backups = &backups{
-		cfg: &m.cfg, clock: m.clock, state: m.state, follower: m.follower, lists: m.lists, health: m.Health,
-		damaged: func(err error) { m.health.reportDamage(err.Error()) }, log: m.log,
+		cfg: &m.cfg, wallClock: m.wallClock, state: m.state, follower: m.follower, serverLists: m.serverLists, memberHealth: m.Health,
+		onDamage: func(err error) { m.health.reportDamage(err.Error()) }, log: m.log,
 	}
 }
 
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
-		Self: m.cfg.ID, Boot: m.incarnation.number, Tick: m.cfg.Tick, State: m.state, Clients: cutter{m},
-		LeaderClient: m.terms.leaderAt,
-		ProbeMember:  func(ctx context.Context, id uint32) error { return m.hellos.probe(ctx, id) },
+		Self: m.cfg.ID, Boot: m.incarnation.number, Tick: m.cfg.Tick, State: m.state, Clients: connectionCloser{m},
+		LeaderClient: m.terms.leaderClient,
+		ProbeMember:  func(ctx context.Context, id uint32) error { return m.helloClient.probeMember(ctx, id) },
 		SyncLimit:    m.cfg.SyncLimit,
 		RaftTerm:     func() uint64 { return m.node.Status().Term() },
 		RaftLeader:   func() uint32 { return m.node.Status().LeaderID() },
 		IsJoining:    func() bool { return m.node.Joining() },
 		DiskID:       func() uint64 { return uint64(m.node.DiskID()) },
-		WallClock:    m.clock.Now,
+		WallClock:    m.wallClock.Now,
 		Monotonic:    m.cfg.Monotonic,
-		VoterIDs:     func() []uint32 { return votersOf(m.node) }, FetchStateHashes: m.peers.marks,
+		VoterIDs:     func() []uint32 { return raftVoters(m.node) }, FetchStateHashes: m.peerConns.fetchStateHashes,
 		OnDamage: func(why string) { m.health.reportDamage(why) }, OnDivergence: func(why string) { m.health.reportDispute(why) },
-		MaxInFlight: m.cfg.InFlight, Logger: m.log,
+		MaxInFlight: m.cfg.MaxInFlight, Logger: m.log,
 	}
 }
 
-// cutter implements follower.Clients. It looks up the server late, because that is made after the
+// connectionCloser implements follower.Clients. It looks up the server late, because that is made after the
 // follower.
-type cutter struct{ m *Member }
+type connectionCloser struct{ m *Member }
 
-func (c cutter) DropConnection(id jute.SessionID, conn uint64, why error) {
+func (c connectionCloser) DropConnection(id jute.SessionID, conn uint64, why error) {
 	c.m.server.DropConnection(id, conn, why)
 }
 
 func (m *Member) serverConfig(words *admin.Words) server.Config {
 	return server.Config{
-		Member: m.cfg.Wrap(m.follower), State: m.state,
+		Member: m.cfg.WrapMember(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
-		TLS: m.keys.clientTLS(m.cfg.ClientTLS), SuperSubject: m.cfg.SuperSubject,
-		ConnBase: random(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
+		TLS: m.serverKeys.clientTLS(m.cfg.ClientTLS), SuperSubject: m.cfg.SuperSubject,
+		ConnBase: randomUint64(), Limits: m.cfg.Limits, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
-		Commands: words, Audit: m.audit, CredentialLimiter: m.guesses, Logger: m.log,
-		MembersInSync: func() (bool, <-chan struct{}) { return m.applied.clientReconfig.followed(m.node) },
+		Commands: words, Audit: m.auditLog, CredentialLimiter: m.credentialLimiter, Logger: m.log,
+		MembersInSync: func() (bool, <-chan struct{}) { return m.applyProgress.clientReconfig.raftFollows(m.node) },
 	}
 }
 
 func (m *Member) auditConfig() audit.Config {
-	return audit.Config{Settings: m.cfg.Audit, Member: m.cfg.ID, Out: m.cfg.Lines, Logger: m.log}
+	return audit.Config{Settings: m.cfg.Audit, Member: m.cfg.ID, Out: m.cfg.AuditOutput, Logger: m.log}
 }
 
-func (m *Member) wordsConfig() admin.WordsConfig {
-	return admin.WordsConfig{Whitelist: m.cfg.answeredWords(), Version: m.cfg.Version, Built: m.cfg.Built, Source: source{m}, Anonymous: m.cfg.anonymous()}
+func (m *Member) commandsConfig() admin.WordsConfig {
+	return admin.WordsConfig{Whitelist: m.cfg.allowedCommands(), Version: m.cfg.Version, Built: m.cfg.BuildTime, Source: source{m}, Anonymous: m.cfg.anonymousAccess()}
 }
 
 func (m *Member) httpConfig(words *admin.Words) admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, Keys: settingRows(m.cfg.Keys), Acts: m.audit, Anonymous: m.cfg.anonymous(), Guesses: m.guesses, TLS: m.keys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, Keys: settingRows(m.cfg.ConfigKeys), Acts: m.auditLog, Anonymous: m.cfg.anonymousAccess(), Guesses: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
 	if m.cfg.Log != nil {
 		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
 	}
 	if name, err := os.Hostname(); err == nil {
 		cfg.Names = append(cfg.Names, name)
 	}
-	for _, addr := range []string{m.cfg.HTTP.Addr, m.cfg.self().Grpc} {
+	for _, addr := range []string{m.cfg.HTTP.Addr, m.cfg.ownServer().GrpcAddr} {
 		if host, _, err := net.SplitHostPort(addr); err == nil {
 			cfg.Names = append(cfg.Names, host)
 		}
@@ -388,15 +388,15 @@ func (m *Member) httpConfig(words *admin.Words) admin.HTTPConfig {
 	return cfg
 }
 
-// ServeHere makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. The caller calls it before Run.
-func (m *Member) ServeHere(l net.Listener) { m.incarnation.socket = l }
+// ServeOnSocket makes Run serve HTTP on l, too, which is a socket in the data directory, and close it. The caller calls it before Run.
+func (m *Member) ServeOnSocket(l net.Listener) { m.incarnation.operatorSocket = l }
 
 // Run serves until ctx ends or this member cannot continue, and returns the reason in the second
 // case. When ctx ends it first hands leadership over and closes its clients' connections.
 func (m *Member) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	m.audit.Start()
+	m.auditLog.Start()
 	g, inner := errgroup.WithContext(inner)
 	var inUse atomic.Bool // raft still uses the stores
 	g.Go(func() error {
@@ -405,72 +405,72 @@ func (m *Member) Run(ctx context.Context) error {
 		return err
 	})
 	g.Go(func() error { return m.follower.Run(inner) })
-	g.Go(func() error { return m.terms.run(inner) })
-	g.Go(func() error { return m.terms.newcomers.loop(inner, m.hellos) })
-	if m.cfg.Clients != nil {
-		g.Go(func() error { return m.server.Serve(inner, m.cfg.Clients) })
+	g.Go(func() error { return m.terms.leadershipLoop(inner) })
+	g.Go(func() error { return m.terms.newcomers.contactLoop(inner, m.helloClient) })
+	if m.cfg.ClientListener != nil {
+		g.Go(func() error { return m.server.Serve(inner, m.cfg.ClientListener) })
 	}
-	if m.cfg.Secure != nil {
-		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.Secure) })
+	if m.cfg.SecureListener != nil {
+		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.SecureListener) })
 	}
-	g.Go(func() error { return m.lists.run(inner, m.node) })
-	g.Go(func() error { return m.keys.watch(inner) })
-	g.Go(func() error { return m.events.run(inner, m.cfg.Events, m.log) })
+	g.Go(func() error { return m.serverLists.spreadLoop(inner, m.node) })
+	g.Go(func() error { return m.serverKeys.watchFiles(inner) })
+	g.Go(func() error { return m.eventQueue.deliverLoop(inner, m.cfg.OnEvent, m.log) })
 	g.Go(func() error { return m.announceReady(inner) })
 	g.Go(func() error { return m.health.stallLoop(inner) })
 	g.Go(func() error { return m.health.damageLoop(inner) })
 	g.Go(func() error { return m.health.disputeLoop(inner) })
 	g.Go(func() error { return m.drain.yieldLoop(inner) })
 	g.Go(func() error { return m.health.readOnlyLoop(inner) })
-	g.Go(func() error { return m.removal.run(inner) })
-	g.Go(func() error { return m.backups.run(inner) })
-	g.Go(func() error { return m.rebalancer.loop(inner) })
-	g.Go(func() error { return m.ports.guard.Run(inner) })
+	g.Go(func() error { return m.removalWatch.suspendLoop(inner) })
+	g.Go(func() error { return m.backups.backupLoop(inner) })
+	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
+	g.Go(func() error { return m.ports.trustGuard.Run(inner) })
 	g.Go(func() error { return m.ports.hello.Door().Run(inner, m.cfg.Network.Lookup) })
-	if m.cfg.Operators != nil {
-		g.Go(func() error { return m.http.Serve(inner, m.cfg.Operators) })
+	if m.cfg.OperatorListener != nil {
+		g.Go(func() error { return m.adminHTTP.Serve(inner, m.cfg.OperatorListener) })
 	}
-	if m.incarnation.socket != nil {
-		g.Go(func() error { return m.http.ServeSocket(inner, m.incarnation.socket) })
+	if m.incarnation.operatorSocket != nil {
+		g.Go(func() error { return m.adminHTTP.ServeSocket(inner, m.incarnation.operatorSocket) })
 	}
-	if m.cfg.Collectors != nil {
-		g.Go(func() error { return m.http.ServeMetrics(inner, m.cfg.Collectors) })
+	if m.cfg.MetricsListener != nil {
+		g.Go(func() error { return m.adminHTTP.ServeMetrics(inner, m.cfg.MetricsListener) })
 	}
-	if !m.cfg.alone() {
-		g.Go(func() error { return m.removal.askWithoutLeader(inner) })
+	if !m.cfg.isStandalone() {
+		g.Go(func() error { return m.removalWatch.pollWithoutLeader(inner) })
 	}
 	m.serveMembers(inner, g)
 	g.Go(func() error {
 		select {
 		case <-inner.Done(): // something failed
 		case <-ctx.Done():
-			m.incarnation.ending.Store(true)
-			m.drain.leave(inner)
+			m.incarnation.stopping.Store(true)
+			m.drain.drainForStop(inner)
 		}
 		stop()
 		return nil
 	})
-	err := awaitEnd(inner, g)
+	err := awaitStop(inner, g)
 	if inUse.Load() && !errors.Is(err, quorum.ErrNotEnded) { // it was not the first error
 		err = errors.Join(err, quorum.ErrNotEnded)
 	}
-	if !m.audit.Close() && err != nil { // what ends without an error is not started again
-		err = errors.Join(err, errNotEnded)
+	if !m.auditLog.Close() && err != nil { // what ends without an error is not started again
+		err = errors.Join(err, errNotStopped)
 	}
-	m.peers.close()
-	m.ports.close()
+	m.peerConns.closeAll()
+	m.ports.closeAll()
 	return err
 }
 
-// endTimeout is how long the member's goroutines may take to end. raft's end is limited to 10 s (quorum.stopTimeout),
+// stopTimeout is how long the member's goroutines may take to end. raft's end is limited to 10 s (quorum.stopTimeout),
 // and nothing else takes long, except for a goroutine that a disk holds up.
-const endTimeout = 15 * time.Second
+const stopTimeout = 15 * time.Second
 
-var errNotEnded = errors.New("member: a part of this member did not stop in time, probably because its disk hangs; it ends with the process")
+var errNotStopped = errors.New("member: a part of this member did not stop in time, probably because its disk hangs; it ends with the process")
 
-// awaitEnd waits until the goroutines of g have ended, or ctx has ended and endTimeout is over: one that hangs in a
+// awaitStop waits until the goroutines of g have ended, or ctx has ended and endTimeout is over: one that hangs in a
 // disk ends only with the process.
-func awaitEnd(ctx context.Context, g *errgroup.Group) error {
+func awaitStop(ctx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
 	select {
@@ -481,18 +481,18 @@ func awaitEnd(ctx context.Context, g *errgroup.Group) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(endTimeout):
+	case <-time.After(stopTimeout):
 	}
 	if why := context.Cause(ctx); !errors.Is(why, context.Canceled) {
-		return errors.Join(why, errNotEnded)
+		return errors.Join(why, errNotStopped)
 	}
-	return errNotEnded
+	return errNotStopped
 }
 
 // CanRestart reports whether an error of Run is corrected by another start. Nothing of the member runs any more, so the same process may make
 // another Member, with the same settings and new listeners.
 func CanRestart(err error) bool {
-	if errors.Is(err, errNotEnded) || errors.Is(err, quorum.ErrNotEnded) {
+	if errors.Is(err, errNotStopped) || errors.Is(err, quorum.ErrNotEnded) {
 		return false
 	}
 	return errors.Is(err, wire.ErrRestart) || errors.Is(err, follower.ErrAddedAgain)
@@ -510,18 +510,18 @@ func (m *Member) announceReady(ctx context.Context) error {
 		}
 	}
 	close(m.incarnation.ready)
-	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.Status().LeaderID(), "after", time.Since(m.incarnation.started).Round(time.Millisecond))
+	m.log.Info("clients are served", "role", m.Role(), "leader", m.node.Status().LeaderID(), "after", time.Since(m.incarnation.startTime).Round(time.Millisecond))
 	return nil
 }
 
 // Ready returns a channel that is closed once this member serves clients.
 func (m *Member) Ready() <-chan struct{} { return m.incarnation.ready }
 
-// Disk returns the id of this member's disk, by which raft knows it.
-func (m *Member) Disk() disk.ID { return m.node.DiskID() }
+// DiskID returns the id of this member's disk, by which raft knows it.
+func (m *Member) DiskID() disk.ID { return m.node.DiskID() }
 
-// Configuration returns raft's latest configuration, by id. It may not be committed.
-func (m *Member) Configuration() []wire.Peer { return m.node.Status().ConfiguredMembers() }
+// RaftConfiguration returns raft's latest configuration, by id. It may not be committed.
+func (m *Member) RaftConfiguration() []wire.Peer { return m.node.Status().ConfiguredMembers() }
 
 // State returns the replicated state, so that tests can compare members.
 func (m *Member) State() *znode.State { return m.state }
@@ -534,59 +534,59 @@ func (m *Member) Role() string {
 	switch {
 	case m.node.StallError() != nil || m.node.Record().DamageReason() != "" || m.health.disputed() != "":
 		return ""
-	case m.terms.current.Load() != nil && m.cfg.alone():
+	case m.terms.currentLeader.Load() != nil && m.cfg.isStandalone():
 		return "standalone"
-	case m.terms.current.Load() != nil:
+	case m.terms.currentLeader.Load() != nil:
 		return "leader"
-	case m.removal.version() != 0:
+	case m.removalWatch.removedVersion() != 0:
 		return ""
-	case m.server.ReadOnly() && m.health.withoutLeader():
+	case m.server.ReadOnly() && m.health.mayServeReadOnly():
 		return api.ReadOnly
-	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.applied.announced.Load():
+	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.applyProgress.announced.Load():
 		return ""
-	case m.observes():
+	case m.isObserver():
 		return "observer"
 	}
 	return "follower"
 }
 
-// servesAll reports whether this member serves all clients. What a member knows in read-only mode may be old.
-func (m *Member) servesAll() bool {
+// servesAllClients reports whether this member serves all clients. What a member knows in read-only mode may be old.
+func (m *Member) servesAllClients() bool {
 	role := m.Role()
 	return role != "" && role != api.ReadOnly
 }
 
-// observes reports whether this member is an observer by the list, and has no vote in raft's configuration.
-func (m *Member) observes() bool {
-	s, listed := m.lists.reach(m.cfg.ID)
+// isObserver reports whether this member is an observer by the list, and has no vote in raft's configuration.
+func (m *Member) isObserver() bool {
+	s, listed := m.serverLists.addressesOf(m.cfg.ID)
 	return listed && s.Observer && !slices.Contains(m.node.Status().VoterIDs(), m.cfg.ID)
 }
 
 // Health returns whether this member serves clients, or why not. It takes no lock that apply holds.
 func (m *Member) Health() admin.Health { return source{m}.Health() }
 
-// Damage returns why this member no longer serves: its state differs from that of the others. It
+// DamageReason returns why this member no longer serves: its state differs from that of the others. It
 // returns "" if no damage is known.
-func (m *Member) Damage() string { return m.node.Record().DamageReason() }
+func (m *Member) DamageReason() string { return m.node.Record().DamageReason() }
 
-// Joining reports whether this member is still catching up and takes part in no election.
-func (m *Member) Joining() bool { return m.node.Joining() }
+// IsJoining reports whether this member is still catching up and takes part in no election.
+func (m *Member) IsJoining() bool { return m.node.Joining() }
 
-// Reload makes the running member read its files again: the secrets that members share, and keys and
+// ReloadSecrets makes the running member read its files again: the secrets that members share, and keys and
 // certificates. The log reports what has changed, and why a file cannot be used; the former keys stay in use then.
-func (m *Member) Reload() {
-	m.ports.guard.Reload()
-	m.keys.reload()
+func (m *Member) ReloadSecrets() {
+	m.ports.trustGuard.Reload()
+	m.serverKeys.reloadFiles()
 }
 
 // Stats are counters since this process started.
 type Stats struct {
-	Resent  uint64 // transactions sent again to a leader
-	Dropped uint64 // transactions of this member that apply dropped as duplicates
-	Server  server.Stats
+	ResentTxns  uint64 // transactions sent again to a leader
+	DroppedTxns uint64 // transactions of this member that apply dropped as duplicates
+	Server      server.Stats
 }
 
 // Stats returns the present values.
 func (m *Member) Stats() Stats {
-	return Stats{Resent: m.follower.Stats().ResentTxns, Dropped: m.applied.dropped.Load(), Server: m.server.Stats()}
+	return Stats{ResentTxns: m.follower.Stats().ResentTxns, DroppedTxns: m.applyProgress.droppedTxns.Load(), Server: m.server.Stats()}
 }

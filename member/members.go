@@ -21,16 +21,16 @@ import (
 	"rollcall/znode"
 )
 
-// standalone returns the line of a standalone server, which has no addresses for members.
-func standalone(s Server) serverlist.Server {
+// standaloneServer returns the line of a standalone server, which has no addresses for members.
+func standaloneServer(s Server) serverlist.Server {
 	line := serverlist.Server{ID: s.ID}
-	line.Host, line.QuorumPort = split(s.Grpc)
-	_, line.ElectionPort = split(s.Raft)
+	line.Host, line.QuorumPort = splitHostPort(s.GrpcAddr)
+	_, line.ElectionPort = splitHostPort(s.RaftAddr)
 	return line
 }
 
-// split returns the host and the port of host:port, or nothing.
-func split(addr string) (host string, port int) {
+// splitHostPort returns the host and the port of host:port, or nothing.
+func splitHostPort(addr string) (host string, port int) {
 	host, text, _ := net.SplitHostPort(addr)
 	port, _ = strconv.Atoi(text)
 	return host, port
@@ -38,18 +38,18 @@ func split(addr string) (host string, port int) {
 
 // ChangeMembers implements admin.Operations.
 func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (admin.MembersChanged, error) {
-	if err := o.m.mayCarryOut(); err != nil {
+	if err := o.m.checkCanSubmit(); err != nil {
 		return admin.MembersChanged{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: err.Error() + "; nothing was done"}
 	}
 	if !c.Force { // a survivor that is alone proves nothing, and must be able to leave the others out
 		if err := o.m.follower.AwaitSync(ctx); err != nil {
-			return admin.MembersChanged{}, noLeader(err)
+			return admin.MembersChanged{}, noLeaderFailure(err)
 		}
 	}
-	if err := o.checkChange(ctx, c); err != nil {
+	if err := o.checkServersChange(ctx, c); err != nil {
 		return admin.MembersChanged{}, err
 	}
-	r, err := o.changeServers(ctx, c)
+	r, err := o.submitServersChange(ctx, c)
 	if err != nil {
 		return admin.MembersChanged{}, err
 	}
@@ -61,38 +61,38 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 }
 
 const (
-	// maxServersChange limits the bytes of a change. A list has at most 255 servers, so it is enough for lines of 1 KiB.
-	maxServersChange = 256 << 10
+	// maxServersChangeBytes limits the bytes of a change. A list has at most 255 servers, so it is enough for lines of 1 KiB.
+	maxServersChangeBytes = 256 << 10
 	// The leader contacts the servers that a change adds when it gets the change. Meanwhile the change is rejected, and
 	// submitted again after firstRetry, and then after twice the pause before, for newcomerPatience in all.
-	firstRetry       = 25 * time.Millisecond
-	newcomerPatience = 3 * time.Second
+	firstChangeRetry    = 25 * time.Millisecond
+	maxChangeRetryPause = 3 * time.Second
 )
 
-// changeServers changes the list of servers through the log. The error is an *admin.Failure.
-func (o operations) changeServers(ctx context.Context, c admin.MembersChange) (znode.Result, error) {
-	for pause := firstRetry; ; pause *= 2 {
-		body, err := serversChange(c, o.m.term())
+// submitServersChange changes the list of servers through the log. The error is an *admin.Failure.
+func (o operations) submitServersChange(ctx context.Context, c admin.MembersChange) (znode.Result, error) {
+	for pause := firstChangeRetry; ; pause *= 2 {
+		body, err := serversChangeBody(c, o.m.appliedTerm())
 		if err != nil {
 			return znode.Result{}, &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
 		}
-		r, err := carryOut(ctx, o.m.follower, &proto.Txn{Op: int32(jute.OpChangeServers), Body: body})
+		r, err := submitAndWait(ctx, o.m.follower, &proto.Txn{Op: int32(jute.OpChangeServers), Body: body})
 		if err != nil {
-			return r, carryOutFailure(err, "ask for the list")
+			return r, submitFailure(err, "ask for the list")
 		}
-		if r.Code != jute.NewConfigNoQuorum && r.Code != jute.ReconfigInProgress || pause > newcomerPatience {
-			return r, o.changeFailure(r)
+		if r.Code != jute.NewConfigNoQuorum && r.Code != jute.ReconfigInProgress || pause > maxChangeRetryPause {
+			return r, o.serversChangeFailure(r)
 		}
 		select {
 		case <-ctx.Done():
-			return r, o.changeFailure(r)
+			return r, o.serversChangeFailure(r)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// serversChange returns the body of the transaction that makes a change in a term, or why there is none.
-func serversChange(c admin.MembersChange, term uint64) ([]byte, error) {
+// serversChangeBody returns the body of the transaction that makes a change in a term, or why there is none.
+func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
 	if n := len(c.By); n > znode.MaxRequester {
 		return nil, fmt.Errorf("the operator's name has %d bytes, more than %d", n, znode.MaxRequester)
 	}
@@ -100,27 +100,27 @@ func serversChange(c admin.MembersChange, term uint64) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the change of the list of servers cannot be encoded: %w", err)
-	case len(body) > maxServersChange:
-		return nil, fmt.Errorf("the change of the list of servers has %d bytes, more than %d", len(body), maxServersChange)
+	case len(body) > maxServersChangeBytes:
+		return nil, fmt.Errorf("the change of the list of servers has %d bytes, more than %d", len(body), maxServersChangeBytes)
 	}
 	return body, nil
 }
 
-// checkChange returns an error if a change is rejected before it is sent to the leader: it is malformed, servers would take each
+// checkServersChange returns an error if a change is rejected before it is sent to the leader: it is malformed, servers would take each
 // other's addresses or ports, a new server is of another ensemble, or the list would have no majority that is alive.
-func (o operations) checkChange(ctx context.Context, c admin.MembersChange) error {
+func (o operations) checkServersChange(ctx context.Context, c admin.MembersChange) error {
 	members, err := o.Members(ctx)
 	if err != nil {
 		return err
 	}
 	next, err := members.List.Apply(c.Change)
 	if err == nil {
-		err = cmp.Or(members.List.CheckMoves(next), configuredList(o.m.node).CheckMoves(next), members.List.CheckClientPorts(next))
+		err = cmp.Or(members.List.CheckMoves(next), raftServerList(o.m.node).CheckMoves(next), members.List.CheckClientPorts(next))
 	}
 	if err != nil {
 		return &admin.Failure{Status: http.StatusBadRequest, Text: err.Error()}
 	}
-	if err := o.m.hellos.checkNewcomers(ctx, members.List, next); err != nil {
+	if err := o.m.helloClient.checkNewcomers(ctx, members.List, next); err != nil {
 		return &admin.Failure{Status: http.StatusConflict, Text: err.Error()}
 	}
 	switch {
@@ -135,26 +135,26 @@ func (o operations) checkChange(ctx context.Context, c admin.MembersChange) erro
 	return nil
 }
 
-// changeFailure returns the error of a change as an operator sees it, or nil if it was made.
-func (o operations) changeFailure(r znode.Result) error {
+// serversChangeFailure returns the error of a change as an operator sees it, or nil if it was made.
+func (o operations) serversChangeFailure(r znode.Result) error {
 	switch r.Code {
 	case jute.OK:
 		return nil
 	case jute.BadArguments, jute.MarshallingError:
 		return &admin.Failure{Status: http.StatusBadRequest, Text: r.RejectReason}
 	case jute.BadVersion:
-		version, _ := o.m.lists.newestServers()
+		version, _ := o.m.serverLists.newestServers()
 		return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("the list was changed meanwhile: its version is 0x%x now; look at it, and try again", uint64(version))}
 	}
 	return &admin.Failure{Status: http.StatusConflict, Text: r.RejectReason}
 }
 
-// leadPause is the time between two checks of the leader.
-const leadPause = 100 * time.Millisecond
+// leaderPollInterval is the time between two checks of the leader.
+const leaderPollInterval = 100 * time.Millisecond
 
 // Lead implements admin.Operations. It asks the leader to hand over, again after an error, until that member leads.
 func (o operations) Lead(ctx context.Context, to uint32) error {
-	if err := o.checkLead(ctx, to); err != nil {
+	if err := o.checkCanLead(ctx, to); err != nil {
 		return err
 	}
 	var last error
@@ -164,28 +164,28 @@ func (o operations) Lead(ctx context.Context, to uint32) error {
 			return nil
 		}
 		if leader != 0 {
-			if err := o.handOver(ctx, leader, to); err != nil && ctx.Err() == nil {
+			if err := o.requestHandOver(ctx, leader, to); err != nil && ctx.Err() == nil {
 				last = err
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return leadFailure(to, leader, last)
-		case <-time.After(leadPause):
+		case <-time.After(leaderPollInterval):
 		}
 	}
 }
 
-func (o operations) handOver(ctx context.Context, leader, to uint32) error {
-	c, err := o.m.terms.leaderAt(ctx, leader)
+func (o operations) requestHandOver(ctx context.Context, leader, to uint32) error {
+	c, err := o.m.terms.leaderClient(ctx, leader)
 	if err == nil {
 		_, err = c.HandOver(ctx, &proto.HandOverRequest{To: to})
 	}
 	return err
 }
 
-// checkLead returns an error if a member cannot lead.
-func (o operations) checkLead(ctx context.Context, to uint32) error {
+// checkCanLead returns an error if a member cannot lead.
+func (o operations) checkCanLead(ctx context.Context, to uint32) error {
 	members, err := o.Members(ctx)
 	if err != nil {
 		return err

@@ -16,20 +16,20 @@ import (
 
 // Each outcome of a change of the list has a status, and says what to do.
 func TestChangeFailures(t *testing.T) {
-	m := operations{m: &Member{lists: &serverLists{}}}
-	m.m.lists.applied.Store(&znode.ServerList{Version: 7})
+	m := operations{m: &Member{serverLists: &serverLists{}}}
+	m.m.serverLists.appliedList.Store(&znode.ServerList{Version: 7})
 	for _, tt := range []struct {
 		name   string
 		err    error
 		status int // 0: it was done
 		want   string
 	}{
-		{"done", m.changeFailure(znode.Result{}), 0, ""},
-		{"no leader", carryOutFailure(fmt.Errorf("%w: %w", ErrNoLeader, context.DeadlineExceeded), "ask"), http.StatusServiceUnavailable, "nothing was done"},
-		{"not confirmed", carryOutFailure(ErrNotConfirmed, "ask for the list"), http.StatusGatewayTimeout, "and may still be made; ask for the list"},
-		{"wrong list", m.changeFailure(znode.Result{Code: jute.BadArguments, RejectReason: "no participant"}), http.StatusBadRequest, "no participant"},
-		{"other version", m.changeFailure(znode.Result{Code: jute.BadVersion}), http.StatusConflict, "its version is 0x7 now"},
-		{"no majority", m.changeFailure(znode.Result{Code: jute.NewConfigNoQuorum, RejectReason: "servers 4, 5 cannot be reached"}), http.StatusConflict, "cannot be reached"},
+		{"done", m.serversChangeFailure(znode.Result{}), 0, ""},
+		{"no leader", submitFailure(fmt.Errorf("%w: %w", ErrNoLeader, context.DeadlineExceeded), "ask"), http.StatusServiceUnavailable, "nothing was done"},
+		{"not confirmed", submitFailure(ErrNotConfirmed, "ask for the list"), http.StatusGatewayTimeout, "and may still be made; ask for the list"},
+		{"wrong list", m.serversChangeFailure(znode.Result{Code: jute.BadArguments, RejectReason: "no participant"}), http.StatusBadRequest, "no participant"},
+		{"other version", m.serversChangeFailure(znode.Result{Code: jute.BadVersion}), http.StatusConflict, "its version is 0x7 now"},
+		{"no majority", m.serversChangeFailure(znode.Result{Code: jute.NewConfigNoQuorum, RejectReason: "servers 4, 5 cannot be reached"}), http.StatusConflict, "cannot be reached"},
 	} {
 		f, failed := errors.AsType[*admin.Failure](tt.err)
 		switch {
@@ -43,10 +43,10 @@ func TestChangeFailures(t *testing.T) {
 func TestWrongChanges(t *testing.T) {
 	for want, c := range map[string]admin.MembersChange{
 		"the operator's name has 256 bytes, more than 255": {By: strings.Repeat("x", znode.MaxRequester+1)},
-		"bytes, more than 262144":                          {Change: serverlist.Change{Members: strings.Repeat("x", maxServersChange)}},
+		"bytes, more than 262144":                          {Change: serverlist.Change{Members: strings.Repeat("x", maxServersChangeBytes)}},
 		"cannot be encoded":                                {Change: serverlist.Change{Members: "\xff"}},
 	} {
-		if _, err := serversChange(c, 1); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := serversChangeBody(c, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

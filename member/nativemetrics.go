@@ -12,7 +12,7 @@ import (
 func (s source) NativeMetrics() []metrics.Native {
 	m := s.m
 	return slices.Concat(
-		m.server.NativeMetrics(), m.follower.NativeMetrics(), m.node.Metrics().Native(), m.guesses.NativeMetrics(),
+		m.server.NativeMetrics(), m.follower.NativeMetrics(), m.node.Metrics().Native(), m.credentialLimiter.NativeMetrics(),
 		s.stateMetrics(), s.leaderMetrics(), s.portMetrics(), s.fileMetrics(), s.queueMetrics(),
 	)
 }
@@ -25,18 +25,18 @@ func (s source) stateMetrics() []metrics.Native {
 			"raft's term, as this member knows it",
 			func() uint64 { return m.node.Status().Term() }),
 		metrics.Gauge("rollcall_applied_index",
-			"index of the last entry of the log that this member has applied", m.applied.index.Load),
+			"index of the last entry of the log that this member has applied", m.applyProgress.lastIndex.Load),
 		metrics.Histogram("rollcall_apply_seconds",
-			"applying an entry, with the wait until no read uses the tree", m.applied.durations.Buckets),
+			"applying an entry, with the wait until no read uses the tree", m.applyProgress.applyDurations.Buckets),
 		metrics.Counter("rollcall_sessions_opened_total",
-			"sessions opened in the ensemble; each is counted on the member that leads, so add up all members", m.applied.sessions.opened.Load),
+			"sessions opened in the ensemble; each is counted on the member that leads, so add up all members", m.applyProgress.sessionCounters.opened.Load),
 		metrics.Counter("rollcall_sessions_resumed_total",
-			"sessions that a client resumed on a new connection; counted likewise", m.applied.sessions.resumed.Load),
+			"sessions that a client resumed on a new connection; counted likewise", m.applyProgress.sessionCounters.resumed.Load),
 		metrics.CounterBy("rollcall_sessions_ended_total", "reason",
 			"sessions that ended; counted likewise", func() map[string]uint64 {
 				ended := make(map[string]uint64)
 				for _, why := range []znode.EndReason{znode.ReasonClosed, znode.ReasonExpired, znode.ReasonKilled} {
-					ended[why.String()] = m.applied.sessions.ended[why].Load()
+					ended[why.String()] = m.applyProgress.sessionCounters.ended[why].Load()
 				}
 				return ended
 			}),
@@ -48,11 +48,11 @@ func (s source) leaderMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
 		metrics.Counter("rollcall_terms_led_total",
-			"terms that this member has begun to lead; the sum over all members is how often the leader changed", m.terms.led.Load),
+			"terms that this member has begun to lead; the sum over all members is how often the leader changed", m.terms.termsLed.Load),
 		metrics.Counter("rollcall_leader_pauses_total",
-			"steps of leading, one each half tick, that came more than a quarter tick late: the process was paused, or got no processor time", m.terms.count.Pauses.Load),
+			"steps of leading, one each half tick, that came more than a quarter tick late: the process was paused, or got no processor time", m.terms.counters.Pauses.Load),
 		metrics.Histogram("rollcall_expiry_lateness_seconds",
-			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted on the leader", m.terms.count.ExpiryLateness.Buckets),
+			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted on the leader", m.terms.counters.ExpiryLateness.Buckets),
 	}
 }
 
@@ -62,7 +62,9 @@ func (s source) portMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.GaugeBy("rollcall_certificate_valid_seconds", "shown_to",
 			"for how long the certificate that this member shows to other members or to clients is still valid; negative: it has expired",
-			func() map[string]int64 { return m.keys.secondsLeft(m.clock.Now(), m.ports.guard.CertificateExpiry()) }),
+			func() map[string]int64 {
+				return m.serverKeys.secondsToExpiry(m.wallClock.Now(), m.ports.trustGuard.CertificateExpiry())
+			}),
 		metrics.CounterBy("rollcall_member_connections_refused_total", "from",
 			"new connections to the ports for members that were closed because they came faster than this member takes them",
 			func() map[string]uint64 { return m.ports.hello.Door().Refused() }),
@@ -75,14 +77,14 @@ func (s source) portMetrics() []metrics.Native {
 // fileMetrics returns what this member writes beside its log, if it is configured.
 func (s source) fileMetrics() (all []metrics.Native) {
 	m := s.m
-	if m.audit != nil {
-		all = append(all, m.audit.NativeMetrics()...)
+	if m.auditLog != nil {
+		all = append(all, m.auditLog.NativeMetrics()...)
 	}
 	if m.cfg.Backup.Dir != "" {
 		all = append(all, metrics.CounterBy("rollcall_backups_total", "outcome",
 			"backups that this member has made by itself (backup.dir), or has failed to make",
 			func() map[string]uint64 {
-				return map[string]uint64{"written": m.backups.written.Load(), "failed": m.backups.failed.Load()}
+				return map[string]uint64{"written": m.backups.writtenBackups.Load(), "failed": m.backups.failedBackups.Load()}
 			}))
 	}
 	return all
@@ -120,7 +122,7 @@ func (s source) queueMetrics() []metrics.Native {
 
 // proposals returns the counters of this member's term as leader, or zeros if it does not lead.
 func (s source) proposals() leader.Stats {
-	if term := s.m.terms.current.Load(); term != nil {
+	if term := s.m.terms.currentLeader.Load(); term != nil {
 		return term.Stats()
 	}
 	return leader.Stats{}

@@ -95,7 +95,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 		p.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: ownTick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {
 			cfg.Limits.MaxClientConns = -1
 			p.listen(cfg)
-			cfg.Operators, cfg.Collectors = nil, cfg.Operators // to everybody
+			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener // to everybody
 			cfg.Memory, cfg.ReadOnlyMode = p.memory, true
 		}})
 		for _, step := range []struct {
@@ -330,7 +330,7 @@ func (p *provoked) joining() {
 	p.Wipe(p.b)
 	p.BlockLog(p.leader, p.b)
 	p.Boot(p.b)
-	p.Wait("the member to join", time.Minute, func() bool { return p.Member(p.b).Joining() })
+	p.Wait("the member to join", time.Minute, func() bool { return p.Member(p.b).IsJoining() })
 	p.look()
 	p.UnblockLog(p.leader, p.b)
 	voting(p.t, p.Ensemble, p.leader) // the others are a majority only until one of them hangs
@@ -366,7 +366,7 @@ func TestLabelsAreDocumented(t *testing.T) {
 		all := operators{}
 		e := cluster.Start(t, 1, cluster.Options{Adjust: func(cfg *member.Config) {
 			all.listen(cfg)
-			cfg.Operators, cfg.Collectors = nil, cfg.Operators
+			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
 		}})
 		samples, _ := all.samples(t, e.Ready())
 		for name := range samples {
@@ -400,7 +400,7 @@ func TestDocsHaveNativeMetrics(t *testing.T) {
 		all := operators{}
 		e := cluster.Start(t, 1, cluster.Options{Adjust: func(cfg *member.Config) {
 			all.listen(cfg)
-			cfg.Operators, cfg.Collectors = nil, cfg.Operators
+			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
 			cfg.Backup.Dir = t.TempDir()
 			cfg.Audit.Enable, cfg.Audit.File = true, filepath.Join(t.TempDir(), "audit.log")
 		}})

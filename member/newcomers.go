@@ -6,26 +6,26 @@ import (
 	"rollcall/internal/serverlist"
 )
 
-// newcomers queues the lists whose new servers a leader contacts, because an operator's change names them. It has one
+// newcomerQueue queues the lists whose new servers a leader contacts, because an operator's change names them. It has one
 // place. Apply rejects the change until most of the new list's voters are found, and the operator's member submits it again.
-type newcomers chan serverlist.List
+type newcomerQueue chan serverlist.List
 
-// lookFor queues a list. It does not block. It has no effect if a list waits already.
-func (n newcomers) lookFor(list serverlist.List) {
+// enqueueList queues a list. It does not block. It has no effect if a list waits already.
+func (n newcomerQueue) enqueueList(list serverlist.List) {
 	select {
 	case n <- list:
 	default:
 	}
 }
 
-// loop contacts the servers of one list after another, until ctx ends.
-func (n newcomers) loop(ctx context.Context, hellos *helloClient) error {
+// contactLoop contacts the servers of one list after another, until ctx ends.
+func (n newcomerQueue) contactLoop(ctx context.Context, hellos *helloClient) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case list := <-n:
-			hellos.meet(ctx, list)
+			hellos.contactAbsent(ctx, list)
 		}
 	}
 }

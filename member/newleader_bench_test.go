@@ -33,7 +33,7 @@ func BenchmarkNewLeader(b *testing.B) {
 	b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			table := sessiontracker.NewGlobalTable(time.Now(), 2*time.Second, seeds(state))
+			table := sessiontracker.NewGlobalTable(time.Now(), 2*time.Second, sessionSeeds(state))
 			if got := table.Len(); got != n {
 				b.Fatalf("%d sessions in the table, want %d", got, n)
 			}

@@ -12,9 +12,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// identities returns what a caller over HTTP is to the ACLs of nodes. An administrator is the super user,
+// callerIdentities returns what a caller over HTTP is to the ACLs of nodes. An administrator is the super user,
 // whichever credentials it has.
-func identities(c admin.Caller) []*proto.Identity {
+func callerIdentities(c admin.Caller) []*proto.Identity {
 	var who []*proto.Identity
 	if c.Host != "" {
 		who = append(who, &proto.Identity{Scheme: "ip", Id: c.Host})
@@ -32,10 +32,10 @@ var errNotServing = &admin.Failure{Status: http.StatusServiceUnavailable, Text: 
 // Node implements admin.Operations. It reads everything under one hold of the tree's lock, which is as long as
 // that of any listing, and copies neither data nor names.
 func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
-	if !o.m.servesAll() {
+	if !o.m.servesAllClients() {
 		return n, errNotServing
 	}
-	path, who := []byte(q.Path), identities(q.Caller)
+	path, who := []byte(q.Path), callerIdentities(q.Caller)
 	tree := o.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -56,10 +56,10 @@ func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
 // ChangeNode implements admin.Operations. The change is a write of the super user that belongs to no session. It
 // goes the way of every write of this member's clients, and is in the log once.
 func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path string, stat jute.Stat, err error) {
-	m, body := o.m, changeBody(c)
-	ids := identities(admin.Caller{Host: c.Host, Super: true})
+	m, body := o.m, nodeChangeBody(c)
+	ids := callerIdentities(admin.Caller{Host: c.Host, Super: true})
 	switch most := m.server.Limits().MaxBuffer; {
-	case !m.servesAll():
+	case !m.servesAllClients():
 		return "", stat, errNotServing
 	case m.server.WriteLimits().RejectForMemory(c.Op, body, ids):
 		return "", stat, errNoMemory
@@ -73,10 +73,10 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	if err := m.follower.AwaitSync(ctx); err != nil {
 		return "", stat, errNothingDone
 	}
-	r, err := carryOut(ctx, m.follower, &proto.Txn{Op: int32(c.Op), Body: body, Ids: ids, Lists: lists})
+	r, err := submitAndWait(ctx, m.follower, &proto.Txn{Op: int32(c.Op), Body: body, Ids: ids, Lists: lists})
 	switch {
 	case errors.Is(err, ErrNotConfirmed):
-		return "", stat, carryOutFailure(err, "look at the node")
+		return "", stat, submitFailure(err, "look at the node")
 	case err != nil:
 		return "", stat, errNothingDone
 	case r.Code != jute.OK:
@@ -93,8 +93,8 @@ var errNoMemory = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "t
 // errNothingDone is the answer to a change that has not been sent to a leader.
 var errNothingDone = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "no leader has answered; nothing was done: try again when /v1/status shows a leader"}
 
-// changeBody returns the record that a client would send for a change.
-func changeBody(c admin.NodeChange) []byte {
+// nodeChangeBody returns the record that a client would send for a change.
+func nodeChangeBody(c admin.NodeChange) []byte {
 	path := []byte(c.Path)
 	switch c.Op {
 	case jute.OpCreate:
@@ -108,7 +108,7 @@ func changeBody(c admin.NodeChange) []byte {
 
 // nodeFailure returns what a result code means to an operator.
 func nodeFailure(code jute.Code, path string) error {
-	for _, row := range nodeFailures {
+	for _, row := range nodeFailureReplies {
 		if code == row.code {
 			return &admin.Failure{Status: row.status, Text: fmt.Sprintf("%.300s: %s", path, row.text)}
 		}
@@ -116,7 +116,7 @@ func nodeFailure(code jute.Code, path string) error {
 	return &admin.Failure{Status: http.StatusConflict, Text: fmt.Sprintf("%.300s: the ensemble refuses this: %v", path, code.Err())}
 }
 
-var nodeFailures = []struct {
+var nodeFailureReplies = []struct {
 	code   jute.Code
 	status int
 	text   string

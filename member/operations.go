@@ -30,7 +30,7 @@ func (o operations) Load() admin.Load {
 
 // Ends implements admin.Operations.
 func (o operations) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
-	return o.m.Ends(EndsOf{Session: session, Address: address, Before: before})
+	return o.m.SessionEnds(EndFilter{Session: session, Address: address, Before: before})
 }
 
 // KillSession implements admin.Operations.
@@ -40,7 +40,7 @@ func (o operations) KillSession(ctx context.Context, id jute.SessionID, by strin
 
 // killFailure returns an error of KillSession as an operator sees it.
 func killFailure(err error) error {
-	for _, row := range killFailures {
+	for _, row := range killFailureReplies {
 		if errors.Is(err, row.err) {
 			return &admin.Failure{Status: row.status, Text: strings.TrimPrefix(err.Error(), "member: ") + row.advice}
 		}
@@ -53,8 +53,8 @@ func (o operations) Drain(ctx context.Context, over time.Duration) (closed int, 
 	return o.m.Drain(ctx, over)
 }
 
-// killFailures maps the errors of KillSession to replies to an operator.
-var killFailures = []struct {
+// killFailureReplies maps the errors of KillSession to replies to an operator.
+var killFailureReplies = []struct {
 	err    error
 	status int
 	advice string

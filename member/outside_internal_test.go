@@ -21,10 +21,10 @@ func (u *unstarted) onPort(s polite) string {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	srv := memberServer(newSpeakers(u.Member.log, u.ports.book.Known, u.outside))
+	srv := memberServer(newSenderGuard(u.Member.log, u.ports.addressBook.Known, u.isOutsideEnsemble))
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)
-	u.ports.hello = wire.NewHello(u.ports.book)
+	u.ports.hello = wire.NewHello(u.ports.addressBook)
 	l := wire.NewListener(inner, u.ports.hello.Open(), nil)
 	go func() { _ = srv.Serve(l) }() // it ends with Stop
 	u.t.Cleanup(srv.Stop)
@@ -32,10 +32,10 @@ func (u *unstarted) onPort(s polite) string {
 }
 
 // calls makes calls of every kind, and returns their codes. A connection that is being closed has no code yet.
-func calls(t *testing.T, p *peers) (found map[string]codes.Code) {
+func calls(t *testing.T, p *peerConns) (found map[string]codes.Code) {
 	t.Helper()
-	f, _ := p.follower(1)
-	l, err := p.leader(1)
+	f, _ := p.followerClient(1)
+	l, err := p.leaderClient(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +82,11 @@ func TestCallsNeedTheEnsemble(t *testing.T) {
 	addr := u.onPort(polite{reached: make(chan string, 100)})
 	book := wire.NewBook(2, raftPeers(u.cfg.Servers))
 	book.SetDisk(7)
-	p := newPeers(time.Second, func(ctx context.Context, id uint32) (net.Conn, error) {
+	p := newPeerConns(time.Second, func(ctx context.Context, id uint32) (net.Conn, error) {
 		return wire.NewHello(book).Dial(ctx, wire.DialTCP, addr, id)
 	})
-	defer p.close()
-	book.OnEnsemble(p.renew)
+	defer p.closeAll()
+	book.OnEnsemble(p.redialAll)
 	check := func(when string, rest codes.Code) {
 		t.Helper()
 		for name, code := range calls(t, p) {
@@ -101,13 +101,13 @@ func TestCallsNeedTheEnsemble(t *testing.T) {
 	}
 	own := wire.EnsembleID{1}
 	check("neither has an ensemble", codes.OK)
-	u.ports.book.SetEnsemble(own)
+	u.ports.addressBook.SetEnsemble(own)
 	check("the caller has none", codes.PermissionDenied)
 	book.SetEnsemble(own)
 	check("both have the same", codes.OK)
-	u.ports.book.SetEnsemble(wire.EnsembleID{})
+	u.ports.addressBook.SetEnsemble(wire.EnsembleID{})
 	book.SetEnsemble(wire.EnsembleID{2})
 	check("the member that is called has none", codes.OK)
-	u.ports.book.SetEnsemble(own)
+	u.ports.addressBook.SetEnsemble(own)
 	check("the caller has another one", codes.PermissionDenied)
 }

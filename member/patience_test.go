@@ -9,7 +9,7 @@ import (
 // less if it falls. Otherwise the next round waits for its time.
 func TestRoundsForAnotherExcess(t *testing.T) {
 	const clients = 1000
-	loads := []load{{member: 1, clients: clients}, {member: 2}}
+	loads := []memberLoad{{member: 1, clients: clients}, {member: 2}}
 	for _, tt := range []struct {
 		was, above int
 		due        bool
@@ -27,12 +27,12 @@ func TestRoundsForAnotherExcess(t *testing.T) {
 		{10, 9, false},
 		{10, 8, true},
 	} {
-		var p patience
+		var p rebalanceBackoff
 		now := time.Unix(1000, 0)
-		if !p.due(now, loads, tt.was) {
+		if !p.roundDue(now, loads, tt.was) {
 			t.Errorf("the first round, with an excess of %d, is not due", tt.was)
 		}
-		if due := p.due(now.Add(time.Second), loads, tt.above); due != tt.due {
+		if due := p.roundDue(now.Add(time.Second), loads, tt.above); due != tt.due {
 			t.Errorf("an excess of %d after %d: due %t, want %t", tt.above, tt.was, due, tt.due)
 		}
 	}

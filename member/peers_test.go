@@ -24,7 +24,7 @@ const (
 func TestUnseenStreamEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		p := newPeers(time.Second, func(ctx context.Context, _ uint32) (net.Conn, error) {
+		p := newPeerConns(time.Second, func(ctx context.Context, _ uint32) (net.Conn, error) {
 			if dials++; dials > 1 {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -34,7 +34,7 @@ func TestUnseenStreamEnds(t *testing.T) {
 			return &wire.Conn{Conn: ours, Peer: 2}, nil
 		})
 		ctx, cancel := context.WithCancel(t.Context())
-		c, err := p.follower(2)
+		c, err := p.followerClient(2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,20 +57,20 @@ func TestUnseenStreamEnds(t *testing.T) {
 			t.Error("Recv waits for another connection")
 		}
 		cancel()
-		p.close()
+		p.closeAll()
 	})
 }
 
 // close may wait for a connection that takes no bytes, but nothing else waits for close.
 func TestCloseHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) {
+		p := newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go func() { _, _ = io.WriteString(theirs, settings) }()
 			go func() { _, _ = io.CopyN(io.Discard, theirs, 60) }() // enough to connect, not to say farewell
 			return &wire.Conn{Conn: ours, Peer: 2}, nil
 		})
-		c, err := p.to(2)
+		c, err := p.clientConn(2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestCloseHoldsUpNobody(t *testing.T) {
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)
-			p.close()
+			p.closeAll()
 		}()
 		synctest.Wait()
 		select {

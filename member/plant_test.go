@@ -47,17 +47,17 @@ func TestPlant(t *testing.T) {
 		_, err = iw.Close()
 		return err
 	}
-	servers := []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}
-	p := Planting{ID: 1, Servers: servers, Dir: t.TempDir(), Index: 3, Term: term, Image: image}
-	if err := Plant(p); err == nil || !strings.Contains(err.Error(), "it goes to index 2") {
+	servers := []Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}}
+	p := SeedConfig{ID: 1, Servers: servers, Dir: t.TempDir(), Index: 3, Term: term, WriteImage: image}
+	if err := SeedMember(p); err == nil || !strings.Contains(err.Error(), "it goes to index 2") {
 		t.Errorf("the index of another image: %v", err)
 	}
 	p.Index = 2
-	if err := Plant(p); err != nil {
+	if err := SeedMember(p); err != nil {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		ID: 1, Servers: servers, Clients: listen(t),
+		ID: 1, Servers: servers, ClientListener: listen(t),
 		Settings: config.Settings{Dir: p.Dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute},
 	}
 	_, stop := runAlone(t, cfg)
@@ -65,7 +65,7 @@ func TestPlant(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := client.Open(ctx, client.Config{
-		Servers: []string{cfg.Clients.Addr().String()}, Resume: &client.Resume{ID: id, Password: password[:], LastZxid: zxid},
+		Servers: []string{cfg.ClientListener.Addr().String()}, Resume: &client.Resume{ID: id, Password: password[:], LastZxid: zxid},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -22,64 +22,64 @@ import (
 // ports are the ports on which other members reach this one. A member that is alone has none:
 // its log goes nowhere, and only the member itself calls its gRPC services.
 type ports struct {
-	guard  *trust.Guard // nil: members' connections are plain
-	book   *wire.Book
-	hello  wire.Hello
-	own    *loopback      // this member's gRPC services, called by itself
-	grpc   *wire.Listener // nil: there is none
-	stream *wire.Stream
+	trustGuard   *trust.Guard // nil: members' connections are plain
+	addressBook  *wire.Book
+	hello        wire.Hello
+	loopback     *loopback      // this member's gRPC services, called by itself
+	grpcListener *wire.Listener // nil: there is none
+	raftStream   *wire.Stream
 }
 
 // openPorts listens for members. If it returns an error, ports still holds what it opened before.
 func openPorts(cfg *Config, book *wire.Book, log *slog.Logger) (p ports, err error) {
-	p.own = newLoopback(cfg.ID)
-	p.book = book
-	if p.guard, err = trust.New(trust.Config{Settings: cfg.Trust, MemberID: cfg.ID, ConfiguredHosts: hostsOf(cfg.Servers), CurrentHosts: p.book.Hosts, Logger: log, Now: cfg.Now}); err != nil {
+	p.loopback = newLoopback(cfg.ID)
+	p.addressBook = book
+	if p.trustGuard, err = trust.New(trust.Config{Settings: cfg.Trust, MemberID: cfg.ID, ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.Hosts, Logger: log, Now: cfg.Now}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
-	p.hello = wire.NewHello(p.book).Guarded(p.guard).Logging(log)
-	if cfg.alone() {
+	p.hello = wire.NewHello(p.addressBook).Guarded(p.trustGuard).Logging(log)
+	if cfg.isStandalone() {
 		p.hello = p.hello.Guarded(nil) // its log stays in memory
-		p.stream = wire.NewStream(wire.NewListener(newLoopback(cfg.ID), p.hello, log), p.hello, cfg.Network.Dial)
+		p.raftStream = wire.NewStream(wire.NewListener(newLoopback(cfg.ID), p.hello, log), p.hello, cfg.Network.Dial)
 		return p, nil
 	}
-	self := cfg.self()
-	l, err := cfg.Network.Listen(cfg.Bind(self.Raft))
+	self := cfg.ownServer()
+	l, err := cfg.Network.Listen(cfg.BindAddress(self.RaftAddr))
 	if err != nil {
 		return p, fmt.Errorf("member: listen for the log: %w", err)
 	}
-	p.stream = wire.NewStream(wire.NewListener(l, p.hello, log), p.hello, cfg.Network.Dial)
-	if l, err = cfg.Network.Listen(cfg.Bind(self.Grpc)); err != nil {
+	p.raftStream = wire.NewStream(wire.NewListener(l, p.hello, log), p.hello, cfg.Network.Dial)
+	if l, err = cfg.Network.Listen(cfg.BindAddress(self.GrpcAddr)); err != nil {
 		return p, fmt.Errorf("member: listen for members: %w", err)
 	}
-	p.grpc = wire.NewListener(l, p.hello.Open(), log)
+	p.grpcListener = wire.NewListener(l, p.hello.Open(), log)
 	return p, nil
 }
 
-// close closes the ports. It may be called more than once.
-func (p *ports) close() {
-	if p.grpc != nil {
-		_ = p.grpc.Close() // closing again is no failure
+// closeAll closes the ports. It may be called more than once.
+func (p *ports) closeAll() {
+	if p.grpcListener != nil {
+		_ = p.grpcListener.Close() // closing again is no failure
 	}
-	if p.stream != nil {
-		_ = p.stream.Close()
+	if p.raftStream != nil {
+		_ = p.raftStream.Close()
 	}
-	_ = p.own.Close()
+	_ = p.loopback.Close()
 }
 
 func raftPeers(servers []Server) []wire.Peer {
 	peers := make([]wire.Peer, 0, len(servers))
 	for _, s := range servers {
-		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.Raft, Grpc: s.Grpc, Observer: s.Observer})
+		peers = append(peers, wire.Peer{ID: s.ID, Addr: s.RaftAddr, Grpc: s.GrpcAddr, Observer: s.Observer})
 	}
 	return peers
 }
 
-// hostsOf returns the host in the server line of each member.
-func hostsOf(servers []Server) map[uint32]string {
+// hostsByMember returns the host in the server line of each member.
+func hostsByMember(servers []Server) map[uint32]string {
 	hosts := make(map[uint32]string, len(servers))
 	for _, s := range servers {
-		if host, _, err := net.SplitHostPort(s.Grpc); err == nil {
+		if host, _, err := net.SplitHostPort(s.GrpcAddr); err == nil {
 			hosts[s.ID] = host
 		}
 	}
@@ -88,12 +88,14 @@ func hostsOf(servers []Server) map[uint32]string {
 
 func (m *Member) quorumConfig() quorum.Config {
 	cfg := quorum.Config{
-		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.book, WantedServers: m.lists.wanted, ConfigurationChanged: m.terms.configured, LeaderDied: m.peers.redial, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
-		StreamLayer: m.ports.stream, StateMachine: machine{m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied, &m.applied.durations}, FoundByMajority: m.cfg.NewEnsemble,
-		HeartbeatTimeout: m.cfg.Heartbeat, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
+		MemberID: m.cfg.ID, Peers: raftPeers(m.cfg.Servers), AddressBook: m.ports.addressBook, WantedServers: m.serverLists.wantedPeers, ConfigurationChanged: m.terms.configurationChanged, LeaderDied: m.peerConns.redialMember, DataDir: m.cfg.Dir, LogDir: m.cfg.LogDir, LogKind: m.cfg.LogKind,
+		StreamLayer: m.ports.raftStream, StateMachine: stateMachine{m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied, &m.applyProgress.applyDurations}, FoundByMajority: m.cfg.NewEnsemble,
+		HeartbeatTimeout: m.cfg.HeartbeatTimeout, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit, Logger: m.log,
 	}
-	if !m.cfg.alone() {
-		cfg.SendHello = func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) { return m.hellos.send(ctx, peer) }
+	if !m.cfg.isStandalone() {
+		cfg.SendHello = func(ctx context.Context, peer wire.Peer) (*proto.HelloReply, error) {
+			return m.helloClient.sendHello(ctx, peer)
+		}
 	}
 	cfg.Stores = storesOf(m.cfg.Stores)
 	return cfg
@@ -110,13 +112,13 @@ func storesOf(s *disk.Stores) disk.Stores {
 // dialMember opens a connection for gRPC.
 func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 	if id == m.cfg.ID {
-		return m.ports.own.dial(ctx)
+		return m.ports.loopback.dial(ctx)
 	}
-	s, known := m.lists.reach(id)
+	s, known := m.serverLists.addressesOf(id)
 	if !known {
 		return nil, fmt.Errorf("member: no address of member %d is known", id)
 	}
-	return m.ports.hello.Dial(ctx, m.cfg.Network.Dial, s.Grpc, id)
+	return m.ports.hello.Dial(ctx, m.cfg.Network.Dial, s.GrpcAddr, id)
 }
 
 // services are the gRPC services that members call on this one, itself included.
@@ -131,33 +133,33 @@ type services struct {
 // Pings implements proto.FollowerServer.
 func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.follower.Pings(stream) }
 
-// farewell is the time for which a member that stops waits until the ends of its streams are sent. They are written
+// goodbyeTimeout is the time for which a member that stops waits until the ends of its streams are sent. They are written
 // at once, and a member that does not read them is not waited for.
-const farewell = 200 * time.Millisecond
+const goodbyeTimeout = 200 * time.Millisecond
 
-// callerTimeout limits the time until a member's connection speaks gRPC. It says so at once.
-const callerTimeout = 5 * time.Second
+// handshakeTimeout limits the time until a member's connection speaks gRPC. It says so at once.
+const handshakeTimeout = 5 * time.Second
 
 // memberServer returns a gRPC server for members, which refuses what they may not say.
-func memberServer(s *speakers) *grpc.Server {
+func memberServer(s *senderGuard) *grpc.Server {
 	return grpc.NewServer(
-		grpc.Creds(newCallers()), grpc.ConnectionTimeout(callerTimeout), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.Creds(newCallerLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary), grpc.StreamInterceptor(s.interceptStream),
+		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes), grpc.MaxConcurrentStreams(maxConcurrentCalls),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 	)
 }
 
-// outside reports whether the process at the other end of a connection may be in no ensemble, or in another one than this member.
+// isOutsideEnsemble reports whether the process at the other end of a connection may be in no ensemble, or in another one than this member.
 // A member that has an ensemble names it whenever it connects, and connects anew when it gets one (peers.renew). While this member
 // has none, it has nothing that a process of another one could read or change, and cannot tell them apart.
-func (m *Member) outside(from known) bool {
-	own := m.ports.book.Ensemble()
+func (m *Member) isOutsideEnsemble(from peerInfo) bool {
+	own := m.ports.addressBook.Ensemble()
 	return from.member != m.cfg.ID && own != wire.EnsembleID{} && from.ensemble != own
 }
 
 // serveMembers runs the gRPC services until ctx ends.
 func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
-	srv := memberServer(newSpeakers(m.log, m.ports.book.Known, m.outside))
+	srv := memberServer(newSenderGuard(m.log, m.ports.addressBook.Known, m.isOutsideEnsemble))
 	s := services{terms: m.terms, viewer: m.viewer, m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)
@@ -167,14 +169,14 @@ func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 		}
 		return nil
 	}
-	g.Go(func() error { return serve(m.ports.own) })
-	if m.ports.grpc != nil {
-		g.Go(func() error { return serve(m.ports.grpc) })
+	g.Go(func() error { return serve(m.ports.loopback) })
+	if m.ports.grpcListener != nil {
+		g.Go(func() error { return serve(m.ports.grpcListener) })
 	}
 	g.Go(func() error {
 		<-ctx.Done()
 		m.follower.Leave()
-		stop := time.AfterFunc(farewell, srv.Stop)
+		stop := time.AfterFunc(goodbyeTimeout, srv.Stop)
 		srv.GracefulStop() // so that the leader hears that this member stops
 		stop.Stop()
 		return nil

@@ -9,19 +9,19 @@ import (
 
 // applyProgress records the progress of apply. Only apply writes it. Unless a field has another rule, it is read without a lock.
 type applyProgress struct {
-	index     atomic.Uint64     // of the last entry applied
-	durations metrics.Durations // of applying an entry
-	announced atomic.Bool       // this process is the member's current run
-	minFormat atomic.Uint32     // State.MinFormat
-	dropped   atomic.Uint64     // transactions of this member that were dropped as duplicates
-	sessions  sessionCounters
+	lastIndex       atomic.Uint64     // of the last entry applied
+	applyDurations  metrics.Durations // of applying an entry
+	announced       atomic.Bool       // this process is the member's current run
+	minFormat       atomic.Uint32     // State.MinFormat
+	droppedTxns     atomic.Uint64     // transactions of this member that were dropped as duplicates
+	sessionCounters sessionCounters
 
 	clientReconfig clientReconfig
 	quotaWarnings  quotaWarnings // the tree's lock guards it
 }
 
-// membersChanged takes over what the state knows of the members' processes. self is this member, and its process is boot.
-func (p *applyProgress) membersChanged(state *znode.State, self uint32, boot uint64) {
+// updateMembers takes over what the state knows of the members' processes. self is this member, and its process is boot.
+func (p *applyProgress) updateMembers(state *znode.State, self uint32, boot uint64) {
 	current, _ := state.MemberBoot(self)
 	p.announced.Store(current == boot)
 	p.minFormat.Store(state.MinFormat())

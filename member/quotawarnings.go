@@ -23,31 +23,31 @@ type quotaWarnings struct {
 	events *eventQueue
 	self   uint32
 
-	reported      time.Time // of the last EventQuota
+	lastReport    time.Time // of the last EventQuota
 	overuses      int       // since then
 	sharesReached int       // of quotaShares
 }
 
-// overused reports a write that left a quota overused.
-func (w *quotaWarnings) overused(q znode.ExceededQuota) {
-	if w.overuses++; time.Since(w.reported) < quotaPause {
+// recordOveruse reports a write that left a quota overused.
+func (w *quotaWarnings) recordOveruse(q znode.ExceededQuota) {
+	if w.overuses++; time.Since(w.lastReport) < quotaPause {
 		return
 	}
-	w.events.emit(Event{Kind: EventQuota, Member: w.self, Quota: q, Times: w.overuses})
-	w.reported, w.overuses = time.Now(), 0
+	w.events.emit(Event{Kind: EventQuotaOverused, Member: w.self, Quota: q, Overuses: w.overuses})
+	w.lastReport, w.overuses = time.Now(), 0
 }
 
 // termStarted makes a new leader report the data quota again.
 func (w *quotaWarnings) termStarted() { w.sharesReached = 0 }
 
-// dataUsed reports that the data have reached a share of their quota. There is no quota if it is not positive.
-func (w *quotaWarnings) dataUsed(used, quota int64) {
+// checkDataUsed reports that the data have reached a share of their quota. There is no quota if it is not positive.
+func (w *quotaWarnings) checkDataUsed(used, quota int64) {
 	if quota <= 0 {
 		return
 	}
 	reached := sharesReached(w.sharesReached, used, quota)
 	if reached > w.sharesReached {
-		w.events.emit(Event{Kind: EventFilling, Member: w.self, Quota: znode.ExceededQuota{Path: "/", CountLimit: -1, Bytes: used, BytesLimit: quota}})
+		w.events.emit(Event{Kind: EventQuotaWarning, Member: w.self, Quota: znode.ExceededQuota{Path: "/", CountLimit: -1, Bytes: used, BytesLimit: quota}})
 	}
 	w.sharesReached = reached
 }

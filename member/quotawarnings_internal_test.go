@@ -28,12 +28,12 @@ func TestDataQuotaWarnings(t *testing.T) {
 		if step.newTerm {
 			w.termStarted()
 		}
-		w.dataUsed(step.used, step.quota)
-		if got := len(w.events.waiting); got != step.want {
+		w.checkDataUsed(step.used, step.quota)
+		if got := len(w.events.queued); got != step.want {
 			t.Errorf("%+v: %d events", step, got)
 		}
-		for len(w.events.waiting) > 0 {
-			if e := <-w.events.waiting; e.Kind != EventFilling || e.Member != 1 || e.Quota.Bytes != step.used {
+		for len(w.events.queued) > 0 {
+			if e := <-w.events.queued; e.Kind != EventQuotaWarning || e.Member != 1 || e.Quota.Bytes != step.used {
 				t.Errorf("%+v: %+v", step, e)
 			}
 		}

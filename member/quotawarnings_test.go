@@ -20,7 +20,7 @@ func TestDataQuotaIsReported(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{
 			Adjust: func(cfg *member.Config) { cfg.Rules.DataQuota = quota },
 			Events: func(ev member.Event) {
-				if ev.Kind == member.EventFilling && ev.Quota.BytesLimit == quota {
+				if ev.Kind == member.EventQuotaWarning && ev.Quota.BytesLimit == quota {
 					told = append(told, ev.Quota.Bytes/100)
 				}
 			},

@@ -9,23 +9,23 @@ const (
 	// minWithoutLeader is the least time without a known leader before this member serves in read-only mode: as in
 	// ZooKeeper. An election is over by then, so that clients seldom get a read-only session for a moment.
 	minWithoutLeader = 2 * time.Second
-	// readOnlyChecks is the number of times in a tick that a member checks for a leader. The connections of read-only clients are closed
+	// readOnlyChecksPerTick is the number of times in a tick that a member checks for a leader. The connections of read-only clients are closed
 	// as soon after the leader has come back.
-	readOnlyChecks = 20
+	readOnlyChecksPerTick = 20
 )
 
 // readOnlyLoop serves in read-only mode while this member knows no leader, if the configuration says so. A member
 // that runs alone is its own leader.
 func (h *health) readOnlyLoop(ctx context.Context) error {
-	if !h.cfg.ReadOnlyMode || h.cfg.alone() {
+	if !h.cfg.ReadOnlyMode || h.cfg.isStandalone() {
 		return nil
 	}
-	ticker := time.NewTicker(h.cfg.Tick / readOnlyChecks)
+	ticker := time.NewTicker(h.cfg.Tick / readOnlyChecksPerTick)
 	defer ticker.Stop()
 	for since := (time.Time{}); ; {
 		now := time.Now()
 		switch reads := h.server.ReadOnly(); {
-		case !h.withoutLeader():
+		case !h.mayServeReadOnly():
 			since = time.Time{}
 			h.server.EndReadOnly()
 			if reads {
@@ -34,7 +34,7 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 		case since.IsZero():
 			since = now
 		case !reads && now.Sub(since) >= max(minWithoutLeader, h.cfg.Tick):
-			h.log.Warn("no leader is known: this member serves clients that ask for a read-only server", "applied", h.applied.index.Load())
+			h.log.Warn("no leader is known: this member serves clients that ask for a read-only server", "applied", h.applyProgress.lastIndex.Load())
 			h.server.ServeReadOnly()
 		}
 		select {
@@ -45,10 +45,10 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 	}
 }
 
-// withoutLeader reports whether this member knows no leader, and what it last heard of one may be shown to clients. It
+// mayServeReadOnly reports whether this member knows no leader, and what it last heard of one may be shown to clients. It
 // must have applied the announcement of this process: before that its state may be much older than what clients
 // have seen, because a member learns from a leader how much of its own log is committed.
-func (h *health) withoutLeader() bool {
-	return h.node.Status().LeaderID() == 0 && h.applied.announced.Load() && !h.node.Joining() && h.removal.version() == 0 && !h.server.Draining() &&
+func (h *health) mayServeReadOnly() bool {
+	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.Joining() && h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
 		h.node.StallError() == nil && h.node.Record().DamageReason() == "" && h.disputed() == ""
 }

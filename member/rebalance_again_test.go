@@ -31,19 +31,19 @@ func TestNextRebalance(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()
 				var again error
-				b, _ := scripted(nil, func(request) (int, error) { return 0, nil })
-				b.look = func(context.Context) (api.List[api.Member], error) {
-					again = b.run(t.Context(), &rebalance{perSecond: 100, by: "another"})
+				b, _ := scripted(nil, func(closeRequest) (int, error) { return 0, nil })
+				b.pollMembers = func(context.Context) (api.List[api.Member], error) {
+					again = b.rebalanceClients(t.Context(), &rebalanceRun{perSecond: 100, requestedBy: "another"})
 					return first(ctx, stop)
 				}
-				_ = b.run(ctx, &rebalance{perSecond: 100, by: "a test"}) // each case ends in its own way
+				_ = b.rebalanceClients(ctx, &rebalanceRun{perSecond: 100, requestedBy: "a test"}) // each case ends in its own way
 				if f, ok := errors.AsType[*admin.Failure](again); !ok || f.Status != http.StatusConflict {
 					t.Errorf("beside another one: %v", again)
 				}
-				b.look = func(context.Context) (api.List[api.Member], error) { return counted(4, 4, 4), nil }
-				r := &rebalance{perSecond: 100, by: "a test"}
-				if err := b.run(t.Context(), r); err != nil || !r.done.Balanced {
-					t.Errorf("the next one: %v, %+v", err, r.done)
+				b.pollMembers = func(context.Context) (api.List[api.Member], error) { return counted(4, 4, 4), nil }
+				r := &rebalanceRun{perSecond: 100, requestedBy: "a test"}
+				if err := b.rebalanceClients(t.Context(), r); err != nil || !r.result.Balanced {
+					t.Errorf("the next one: %v, %+v", err, r.result)
 				}
 			})
 		})

@@ -26,11 +26,11 @@ func TestRebalanceBounds(t *testing.T) {
 		ctx, end := context.WithTimeout(t.Context(), time.Hour)
 		defer end()
 		b := &rebalancer{m: new(Member)}
-		if err := b.loop(ctx); err != nil || ctx.Err() != nil {
+		if err := b.autoRebalanceLoop(ctx); err != nil || ctx.Err() != nil {
 			t.Errorf("%v, and a loop without the key", err)
 		}
-		b.closing.Store(true)
-		if _, err := b.close(ctx, 1, 0); status.Code(err) != codes.Aborted {
+		b.closingConns.Store(true)
+		if _, err := b.closeConnections(ctx, 1, 0); status.Code(err) != codes.Aborted {
 			t.Errorf("beside another rebalance: %v", err)
 		}
 	})
@@ -39,7 +39,7 @@ func TestRebalanceBounds(t *testing.T) {
 		n             int
 		over          time.Duration
 	}{{7, 5000, 7, 5 * time.Second}, {5001, 5000, 5000, 5 * time.Second}, {1 << 60, 1 << 60, 60_000, time.Minute}, {7, 0, 0, 0}} {
-		if n, over := boundsOf(&proto.RebalanceRequest{Connections: tt.asked, OverMs: tt.overMs}); n != tt.n || over != tt.over {
+		if n, over := boundedRequest(&proto.RebalanceRequest{Connections: tt.asked, OverMs: tt.overMs}); n != tt.n || over != tt.over {
 			t.Errorf("%+v: %d over %v", tt, n, over)
 		}
 	}
@@ -64,11 +64,11 @@ func TestExcess(t *testing.T) {
 		{[]int{100}, 5, 2, "[]"},
 		{nil, 5, 2, "[]"},
 	} {
-		var loads []load
+		var loads []memberLoad
 		for i, n := range tt.clients {
-			loads = append(loads, load{uint32(i + 1), n})
+			loads = append(loads, memberLoad{uint32(i + 1), n})
 		}
-		if got := fmt.Sprint(excess(loads, tt.slack, tt.least)); got != tt.want {
+		if got := fmt.Sprint(excessLoads(loads, tt.slack, tt.least)); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.clients, got, tt.want)
 		}
 	}
@@ -83,7 +83,7 @@ func TestExcess(t *testing.T) {
 		unfit(&row)
 		rows = append(rows, row)
 	}
-	if got := fmt.Sprint(loadsOf(rows)); got != "[{1 7}]" {
+	if got := fmt.Sprint(memberLoads(rows)); got != "[{1 7}]" {
 		t.Errorf("members that take clients: %s", got)
 	}
 }
@@ -102,11 +102,11 @@ func counted(clients ...int) (a api.List[api.Member]) {
 }
 
 // scripted returns a rebalancer whose members have the clients that look returns, and close connections as ask says, and its log.
-func scripted(look func() (api.List[api.Member], error), ask func(request) (int, error)) (*rebalancer, *bytes.Buffer) {
+func scripted(look func() (api.List[api.Member], error), ask func(closeRequest) (int, error)) (*rebalancer, *bytes.Buffer) {
 	var log bytes.Buffer
 	b := &rebalancer{m: &Member{cfg: Config{ID: 1}, log: slog.New(slog.NewTextHandler(&log, nil))}}
-	b.look = func(context.Context) (api.List[api.Member], error) { return look() }
-	b.ask = func(_ context.Context, r request) (int, error) { return ask(r) }
+	b.pollMembers = func(context.Context) (api.List[api.Member], error) { return look() }
+	b.requestCloses = func(_ context.Context, r closeRequest) (int, error) { return ask(r) }
 	return b, &log
 }
 
@@ -143,19 +143,19 @@ func TestRebalanceCompares(t *testing.T) {
 						return api.List[api.Member]{}, view.ErrBusy
 					}
 					return counted(clients...), nil
-				}, func(r request) (int, error) {
+				}, func(r closeRequest) (int, error) {
 					if tt.refuse && r.member == 1 {
 						return 0, errors.New("older")
 					}
-					return r.n, nil
+					return r.connections, nil
 				})
-				r := &rebalance{perSecond: 100, by: "a test"}
-				err := b.run(t.Context(), r)
+				r := &rebalanceRun{perSecond: 100, requestedBy: "a test"}
+				err := b.rebalanceClients(t.Context(), r)
 				failed := ""
-				if len(r.done.Members) > 0 {
-					failed = r.done.Members[0].Failed
+				if len(r.result.Members) > 0 {
+					failed = r.result.Members[0].Failed
 				}
-				if got := r.done; (err != nil) != tt.fails || got.Balanced != tt.balanced || got.Closed != tt.closed || len(got.Members) != tt.rows || failed != tt.failed || looked != tt.looked {
+				if got := r.result; (err != nil) != tt.fails || got.Balanced != tt.balanced || got.Closed != tt.closed || len(got.Members) != tt.rows || failed != tt.failed || looked != tt.looked {
 					t.Errorf("%+v after %d looks: %v", got, looked, err)
 				}
 			})
@@ -169,10 +169,10 @@ func TestAutoRebalanceInVain(t *testing.T) {
 		const helpless = "autoRebalance does not help"
 		clients, begun := []int{60, 0, 0}, time.Now()
 		var rounds []int // the minutes in which member 1 closed connections
-		var p patience
-		b, log := scripted(func() (api.List[api.Member], error) { return counted(clients...), nil }, func(r request) (int, error) {
+		var p rebalanceBackoff
+		b, log := scripted(func() (api.List[api.Member], error) { return counted(clients...), nil }, func(r closeRequest) (int, error) {
 			rounds = append(rounds, int(time.Since(begun)/time.Minute))
-			return r.n, nil
+			return r.connections, nil
 		})
 		for _, tt := range []struct {
 			name     string
@@ -196,8 +196,8 @@ func TestAutoRebalanceInVain(t *testing.T) {
 			clients, begun, rounds = tt.clients, time.Now(), nil
 			log.Reset()
 			for range tt.minutes {
-				b.auto(t.Context(), 1, &p)
-				time.Sleep(autoEvery)
+				b.autoRebalanceRound(t.Context(), 1, &p)
+				time.Sleep(autoRebalanceInterval)
 			}
 			if n := strings.Count(log.String(), helpless); !slices.Equal(rounds, tt.rounds) || n != tt.helpless {
 				t.Errorf("%s: rounds in the minutes %v, want %v; %d lines say that they do not help\n%s", tt.name, rounds, tt.rounds, n, log)
@@ -212,13 +212,13 @@ func TestAutoRebalanceInVain(t *testing.T) {
 // With autoRebalance, the log says why a member closed no connections and why nobody was counted, and of moved clients only if there are any.
 func TestAutoRebalanceFails(t *testing.T) {
 	var busy error
-	b, log := scripted(func() (api.List[api.Member], error) { return counted(60, 0, 0), busy }, func(request) (int, error) { return 0, errors.New("older") })
-	b.auto(t.Context(), 1, new(patience))
+	b, log := scripted(func() (api.List[api.Member], error) { return counted(60, 0, 0), busy }, func(closeRequest) (int, error) { return 0, errors.New("older") })
+	b.autoRebalanceRound(t.Context(), 1, new(rebalanceBackoff))
 	if got := log.String(); strings.Contains(got, "has moved clients") || !strings.Contains(got, "closed no connections for autoRebalance") || !strings.Contains(got, "peer=1 reason=older") {
 		t.Errorf("logged %s", got)
 	}
 	busy = view.ErrBusy
-	b.auto(t.Context(), 1, new(patience))
+	b.autoRebalanceRound(t.Context(), 1, new(rebalanceBackoff))
 	if got := log.String(); !strings.Contains(got, "clients not counted for a rebalance") || !strings.Contains(got, busy.Error()) {
 		t.Errorf("logged %s", got)
 	}

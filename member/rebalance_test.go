@@ -13,8 +13,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// clientsOf returns how many clients each member has, as member 1 shows it.
-func clientsOf(t *testing.T, e *cluster.Ensemble) map[uint32]int {
+// totalClients returns how many clients each member has, as member 1 shows it.
+func totalClients(t *testing.T, e *cluster.Ensemble) map[uint32]int {
 	t.Helper()
 	a, err := e.Member(1).View().Status(t.Context())
 	if err != nil || len(a.Silent) > 0 {
@@ -96,7 +96,7 @@ func TestRebalanceInVain(t *testing.T) {
 		}
 		begun := time.Now()
 		done, err := e.Member(home).Operations().Rebalance(t.Context(), 1000, "a test")
-		if took := time.Since(begun); err != nil || done.Balanced || done.Closed != 12 || clientsOf(t, e)[home] != 6 || took > time.Minute {
+		if took := time.Since(begun); err != nil || done.Balanced || done.Closed != 12 || totalClients(t, e)[home] != 6 || took > time.Minute {
 			t.Errorf("%+v in %v: %v", done, took, err)
 		}
 	})
@@ -131,7 +131,7 @@ func TestAutoRebalance(t *testing.T) {
 			t.Errorf("%d clients are moved in about 5 s, want one in a second", n)
 		}
 		time.Sleep(2 * time.Minute)
-		if got := clientsOf(t, e); moves() != 14 || got[home] != 7 || got[1]+got[2]+got[3] != 21 {
+		if got := totalClients(t, e); moves() != 14 || got[home] != 7 || got[1]+got[2]+got[3] != 21 {
 			t.Errorf("%d moved: %v", moves(), got)
 		}
 	})

@@ -17,11 +17,11 @@ import (
 	"rollcall/znode"
 )
 
-// surveyTime limits the time in which Examine asks the other members.
-const surveyTime = 3 * time.Second
+// examineTimeout limits the time in which Examine asks the other members.
+const examineTimeout = 3 * time.Second
 
-// Recovery holds the parameters of Recover and Examine.
-type Recovery struct {
+// RecoverConfig holds the parameters of Recover and Examine.
+type RecoverConfig struct {
 	ID          uint32         // this member
 	Servers     []Server       // the server list from now on, this member included
 	Stores      *disk.Stores   // as in Config
@@ -35,10 +35,10 @@ type Recovery struct {
 // Recover rewrites the data directory of a stopped member so that it can start without the members it
 // knew. It is for the case that a majority has lost its data for good. Data that only the lost
 // members had are lost, even if they were acknowledged. The directory must not be in use.
-func Recover(r Recovery) error {
+func Recover(r RecoverConfig) error {
 	return quorum.Recover(quorum.RecoverConfig{
 		DataDir: r.Dir, LogDir: r.LogDir, Stores: storesOf(r.Stores), MemberID: r.ID, Peers: raftPeers(r.Servers),
-		StateMachine: machine{state: znode.New(znode.Config{}), damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)}, Logger: r.Logger,
+		StateMachine: stateMachine{state: znode.New(znode.Config{}), onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)}, Logger: r.Logger,
 	})
 }
 
@@ -49,33 +49,33 @@ type Finding struct {
 	Err         error // why nothing is known: the member did not answer
 }
 
-// Examine returns how far the data of a stopped member go, and those of all other members that
+// ExamineMembers returns how far the data of a stopped member go, and those of all other members that
 // reply within a few seconds. Members that are stopped do not reply. Examine changes nothing. The
 // first finding is about this member.
-func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
+func ExamineMembers(ctx context.Context, r RecoverConfig) ([]Finding, error) {
 	own, err := disk.Examine(r.Dir, r.LogDir)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, surveyTime)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	if r.Dial == nil {
 		r.Dial = wire.DialTCP
 	}
-	guard, err := trust.New(trust.Config{Settings: r.Trust, MemberID: r.ID, ConfiguredHosts: hostsOf(r.Servers), Logger: r.Logger})
+	guard, err := trust.New(trust.Config{Settings: r.Trust, MemberID: r.ID, ConfiguredHosts: hostsByMember(r.Servers), Logger: r.Logger})
 	if err != nil {
 		return nil, err
 	}
 	hello := wire.NewHello(wire.NewBook(r.ID, raftPeers(r.Servers))).Guarded(guard)
-	p := newPeers(surveyTime, func(ctx context.Context, id uint32) (net.Conn, error) {
+	p := newPeerConns(examineTimeout, func(ctx context.Context, id uint32) (net.Conn, error) {
 		for _, s := range r.Servers {
 			if s.ID == id {
-				return hello.Dial(ctx, r.Dial, s.Grpc, id)
+				return hello.Dial(ctx, r.Dial, s.GrpcAddr, id)
 			}
 		}
 		return nil, fmt.Errorf("member: no member %d", id)
 	})
-	defer p.close()
+	defer p.closeAll()
 	findings := make([]Finding, 1, len(r.Servers))
 	for _, s := range r.Servers {
 		if s.ID == r.ID {
@@ -87,15 +87,15 @@ func Examine(ctx context.Context, r Recovery) ([]Finding, error) {
 	var wg sync.WaitGroup
 	for i := range findings[1:] {
 		f := &findings[i+1]
-		wg.Go(func() { f.Extent, f.Err = r.examine(ctx, p, f.ID) })
+		wg.Go(func() { f.Extent, f.Err = r.requestExtent(ctx, p, f.ID) })
 	}
 	wg.Wait()
 	return findings, nil
 }
 
-// examine asks one member how far its data go.
-func (r Recovery) examine(ctx context.Context, p *peers, id uint32) (disk.Extent, error) {
-	c, err := p.follower(id)
+// requestExtent asks one member how far its data go.
+func (r RecoverConfig) requestExtent(ctx context.Context, p *peerConns, id uint32) (disk.Extent, error) {
+	c, err := p.followerClient(id)
 	if err != nil {
 		return disk.Extent{}, err
 	}

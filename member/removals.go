@@ -8,13 +8,13 @@ import (
 	"rollcall/znode"
 )
 
-// removals returns the removals that this member remembers, from a place in the log on, newest first.
-func (v viewer) removals(ctx context.Context, q *proto.ViewRemovals) *proto.RemovalRows {
-	limit, size := rows(q.Limit), 0
+// removalRows returns the removals that this member remembers, from a place in the log on, newest first.
+func (v viewer) removalRows(ctx context.Context, q *proto.ViewRemovals) *proto.RemovalRows {
+	limit, size := rowLimit(q.Limit), 0
 	r := &proto.RemovalRows{}
 	part := make([]znode.Removal, 0, listedPerLock)
 	for zxid, number, more := q.Zxid, q.Part, limit > 0; more && ctx.Err() == nil; more = len(part) == listedPerLock {
-		part = v.someRemovals(part[:0], zxid, number)
+		part = v.appendRemovals(part[:0], zxid, number)
 		for i := range part {
 			one := &part[i]
 			zxid, number = one.Zxid, one.TxnPart
@@ -27,14 +27,14 @@ func (v viewer) removals(ctx context.Context, q *proto.ViewRemovals) *proto.Remo
 				return r
 			}
 			size += len(one.Path) + len(one.Address)
-			r.Rows = append(r.Rows, removalRow(one))
+			r.Rows = append(r.Rows, newRemovalRow(one))
 		}
 	}
 	return r
 }
 
-// someRemovals adds to part the removals before a place, as many as are listed under one hold of the lock.
-func (v viewer) someRemovals(part []znode.Removal, zxid int64, number uint32) []znode.Removal {
+// appendRemovals adds to part the removals before a place, as many as are listed under one hold of the lock.
+func (v viewer) appendRemovals(part []znode.Removal, zxid int64, number uint32) []znode.Removal {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -46,7 +46,7 @@ func (v viewer) someRemovals(part []znode.Removal, zxid int64, number uint32) []
 	return part
 }
 
-func removalRow(r *znode.Removal) *proto.RemovalRow {
+func newRemovalRow(r *znode.Removal) *proto.RemovalRow {
 	return &proto.RemovalRow{
 		Path: []byte(r.Path), Zxid: r.Zxid, Part: r.TxnPart, RemovedMs: r.AtMs, Cause: removalCauses[r.Cause],
 		Member: r.Member, Session: uint64(r.Session), Address: []byte(r.Address),

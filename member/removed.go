@@ -15,39 +15,39 @@ import (
 	"rollcall/server"
 )
 
-// LastAnswers is the time for which a removed member continues to serve. The client that requested the removal may
+// RemovedGracePeriod is the time for which a removed member continues to serve. The client that requested the removal may
 // be connected to it, and the reply waits for at most a second (server.reconfigWait).
-const LastAnswers = 1500 * time.Millisecond
+const RemovedGracePeriod = 1500 * time.Millisecond
 
-// removalInterval is the time between two rounds in which a member without a leader asks the others whether it was removed:
+// removalCheckInterval is the time between two rounds in which a member without a leader asks the others whether it was removed:
 // no member sends anything to one that is not in the list.
-const removalInterval = 5 * time.Second
+const removalCheckInterval = 5 * time.Second
 
 // removalWatch detects that this member was removed from the ensemble, and then closes its clients' connections. Safe for concurrent use.
 type removalWatch struct {
-	self     uint32
-	tick     time.Duration
-	lists    *serverLists
-	hellos   *helloClient
-	node     *quorum.Node
-	server   *server.Server
-	disputed func() bool // another part has suspended the server
-	log      *slog.Logger
+	self        uint32
+	tick        time.Duration
+	serverLists *serverLists
+	helloClient *helloClient
+	node        *quorum.Node
+	server      *server.Server
+	isDisputed  func() bool // another part has suspended the server
+	log         *slog.Logger
 
-	// reported is the version of the list without this member by which another member reports that it was removed, or 0.
-	reported atomic.Int64
+	// reportedVersion is the version of the list without this member by which another member reports that it was removed, or 0.
+	reportedVersion atomic.Int64
 }
 
-// askOthers asks all other members whether this one was removed, each for a tick at most.
-func (w *removalWatch) askOthers(ctx context.Context) {
+// pollOthers asks all other members whether this one was removed, each for a tick at most.
+func (w *removalWatch) pollOthers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, w.tick)
 	defer cancel()
 	var asking sync.WaitGroup
-	for _, p := range w.lists.book.Once() {
+	for _, p := range w.serverLists.addressBook.Once() {
 		if p.ID != w.self {
 			asking.Go(func() {
-				if reply, err := w.hellos.send(ctx, p); err == nil {
-					w.note(reply)
+				if reply, err := w.helloClient.sendHello(ctx, p); err == nil {
+					w.recordReply(reply)
 				}
 			})
 		}
@@ -55,46 +55,46 @@ func (w *removalWatch) askOthers(ctx context.Context) {
 	asking.Wait()
 }
 
-// note records that this member was removed, if another member's reply says so: the newest list does not have this member,
+// recordReply records that this member was removed, if another member's reply says so: the newest list does not have this member,
 // and neither does raft's configuration there. (A member that has left the list may still be a voter, until another one can take
 // its place.) A reply does not count if raft does not run there yet, if the state there does not have the list, or if that member
 // was removed itself.
-func (w *removalWatch) note(reply *proto.HelloReply) {
-	version, servers := w.lists.newestServers()
+func (w *removalWatch) recordReply(reply *proto.HelloReply) {
+	version, servers := w.serverLists.newestServers()
 	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, w.isSelf) {
 		return
 	}
 	configured := reply.GetConfiguration().GetServers()
 	if len(configured) > 0 && !slices.ContainsFunc(configured, func(s *proto.ConfiguredServer) bool { return s.GetMember() == w.self }) {
-		w.reported.Store(version)
+		w.reportedVersion.Store(version)
 	}
 }
 
 func (w *removalWatch) isSelf(s Server) bool { return s.ID == w.self }
 
-// unlisted returns the version of the newest list if that does not have this member, or else 0. A member without data
+// unlistedVersion returns the version of the newest list if that does not have this member, or else 0. A member without data
 // waits to be added.
-func (w *removalWatch) unlisted() int64 {
-	version, servers := w.lists.newestServers()
+func (w *removalWatch) unlistedVersion() int64 {
+	version, servers := w.serverLists.newestServers()
 	if version == 0 || slices.ContainsFunc(servers, w.isSelf) || !w.node.HasData() {
 		return 0
 	}
 	return version
 }
 
-// version returns the version of the newest list if neither that nor raft's configuration has this member, or else 0.
+// removedVersion returns the version of the newest list if neither that nor raft's configuration has this member, or else 0.
 // While this member knows no leader, the configuration of one that does counts.
-func (w *removalWatch) version() int64 {
-	version := w.unlisted()
-	if (w.reported.Load() != version || w.node.Status().LeaderID() != 0) && slices.ContainsFunc(w.node.Status().ConfiguredMembers(), func(p wire.Peer) bool { return p.ID == w.self }) {
+func (w *removalWatch) removedVersion() int64 {
+	version := w.unlistedVersion()
+	if (w.reportedVersion.Load() != version || w.node.Status().LeaderID() != 0) && slices.ContainsFunc(w.node.Status().ConfiguredMembers(), func(p wire.Peer) bool { return p.ID == w.self }) {
 		return 0
 	}
 	return version
 }
 
-// askWithoutLeader asks the others while this member knows no leader.
-func (w *removalWatch) askWithoutLeader(ctx context.Context) error {
-	ticker := time.NewTicker(removalInterval)
+// pollWithoutLeader asks the others while this member knows no leader.
+func (w *removalWatch) pollWithoutLeader(ctx context.Context) error {
+	ticker := time.NewTicker(removalCheckInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -103,22 +103,22 @@ func (w *removalWatch) askWithoutLeader(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if w.node.Status().LeaderID() == 0 {
-			w.askOthers(ctx)
+			w.pollOthers(ctx)
 		}
 	}
 }
 
-// run closes the clients' connections of a member that has left the list, so that they go to the others
+// suspendLoop closes the clients' connections of a member that has left the list, so that they go to the others
 // while their sessions have most of their timeouts left. Without it, the connections would end with their leases, much
 // later. Until then the clients' writes would get no answer: the state takes no write from a member that is not in the
 // list, even if that member still votes.
-func (w *removalWatch) run(ctx context.Context) error {
+func (w *removalWatch) suspendLoop(ctx context.Context) error {
 	ticker := time.NewTicker(w.tick / 4)
 	defer ticker.Stop()
 	removed := false
 	for since := (time.Time{}); ; {
-		version := w.unlisted()
-		if version != 0 && !removed && w.version() != 0 {
+		version := w.unlistedVersion()
+		if version != 0 && !removed && w.removedVersion() != 0 {
 			removed = true
 			w.log.Warn("this member was removed from the ensemble and serves no clients; stop it, or add it again", "version", fmt.Sprintf("0x%x", uint64(version)))
 		}
@@ -126,19 +126,19 @@ func (w *removalWatch) run(ctx context.Context) error {
 		case version != 0 && since.IsZero():
 			since = time.Now()
 			w.log.Info("this member is not in the list of servers any more, and lets its clients go", "version", fmt.Sprintf("0x%x", uint64(version)))
-		case version != 0 && time.Since(since) >= LastAnswers:
+		case version != 0 && time.Since(since) >= RemovedGracePeriod:
 			w.server.Suspend() // again and again: the end of a dispute undoes it
 		case version == 0 && !since.IsZero():
 			since, removed = time.Time{}, false
 			w.log.Info("this member was added to the ensemble again")
-			if !w.disputed() {
+			if !w.isDisputed() {
 				w.server.Resume()
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.lists.passedOn:
+		case <-w.serverLists.listSpread:
 		case <-ticker.C:
 		}
 	}

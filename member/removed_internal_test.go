@@ -17,7 +17,7 @@ import (
 // withData gives a member's stores an entry beyond the first one, of an ensemble.
 func withData(t *testing.T, servers serverlist.List, ensemble wire.EnsembleID) func(disk.Stores) {
 	return func(s disk.Stores) {
-		conf := raft.EncodeConfiguration(wire.Configuration(raftPeers(serversOf(servers))))
+		conf := raft.EncodeConfiguration(wire.Configuration(raftPeers(serversFromList(servers))))
 		id := binary.BigEndian.AppendUint64(nil, 7)
 		for _, err := range []error{
 			s.Stable.Set([]byte("RollcallDisk"), binary.BigEndian.AppendUint32(id, crc32.ChecksumIEEE(id))),
@@ -70,19 +70,19 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 			before = withData(t, three, own)
 		}
 		u := newUnstarted(t, three, before)
-		u.ports.book.SetEnsemble(own)
-		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 5, Servers: tt.list})
+		u.ports.addressBook.SetEnsemble(own)
+		u.serverLists.appliedList.Store(&znode.ServerList{EnsembleID: own, Version: 5, Servers: tt.list})
 		if tt.said != nil {
 			if tt.said.Roster == nil {
 				tt.said.Roster = message(5, own, tt.list.CanonicalLines()...)
 			}
-			u.removal.note(tt.said)
+			u.removalWatch.recordReply(tt.said)
 		}
-		if got := u.removal.version(); (got == 5) != tt.removed || got != 0 && got != 5 {
+		if got := u.removalWatch.removedVersion(); (got == 5) != tt.removed || got != 0 && got != 5 {
 			t.Errorf("%s: removed by version %d, want %t", tt.name, got, tt.removed)
 		}
-		u.lists.applied.Store(&znode.ServerList{EnsembleID: own, Version: 6, Servers: without})
-		if got := u.removal.version(); got != 0 {
+		u.serverLists.appliedList.Store(&znode.ServerList{EnsembleID: own, Version: 6, Servers: without})
+		if got := u.removalWatch.removedVersion(); got != 0 {
 			t.Errorf("%s, and there is a newer list: removed by version %d", tt.name, got)
 		}
 	}

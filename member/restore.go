@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// restoredTerms is added to the term of a state that a new ensemble gets. It is more elections than its
+	// restoredTermGap is added to the term of a state that a new ensemble gets. It is more elections than its
 	// former ensemble can have held after that state, so no client has seen a later zxid.
-	restoredTerms = 1 << 16
+	restoredTermGap = 1 << 16
 	// killsPerEntry and sweptPerEntry are as many as a leader puts into an entry.
-	killsPerEntry, sweptPerEntry = 64, 500
+	killsPerEntry, sweepsPerEntry = 64, 500
 )
 
-// Image reads an image, such as a backup, from its beginning, and calls v with its parts.
-type Image func(v znode.ImageVisitor) error
+// ImageReader reads an image, such as a backup, from its beginning, and calls v with its parts.
+type ImageReader func(v znode.ImageVisitor) error
 
-// Restored is the state that the members of a new ensemble get.
-type Restored struct {
-	head znode.ImageHead
-	read Image
+// RestoredState is the state that the members of a new ensemble get.
+type RestoredState struct {
+	head      znode.ImageHead
+	readImage ImageReader
 }
 
-// Restore reads an image, and returns the state that a new ensemble gets from it. It drops what the image
+// ReadForRestore reads an image, and returns the state that a new ensemble gets from it. It drops what the image
 // says of the members of the former ensemble, its list of servers, and the connections of sessions. It keeps the greatest id of a
 // session of each member, so that no id is used twice. read is called again for each member that is filled.
-func Restore(read Image) (*Restored, error) {
+func ReadForRestore(read ImageReader) (*RestoredState, error) {
 	var h znode.ImageHead
 	err := read(znode.ImageVisitor{
 		Head:    func(has znode.ImageHead) error { h = has; return nil },
@@ -53,25 +53,25 @@ func Restore(read Image) (*Restored, error) {
 			h.Members = append(h.Members, znode.MemberProgress{ID: m.ID, HighestSession: m.HighestSession})
 		}
 	}
-	return &Restored{h, read}, nil
+	return &RestoredState{h, read}, nil
 }
 
-// Head returns what the image for the new ensemble says before its sessions and nodes.
-func (r *Restored) Head() znode.ImageHead { return r.head }
+// ImageHead returns what the image for the new ensemble says before its sessions and nodes.
+func (r *RestoredState) ImageHead() znode.ImageHead { return r.head }
 
-// Term returns the raft term of the state. The first leader leads in a later one.
-func (r *Restored) Term() uint64 {
-	return max(r.head.Term.Term, uint64(r.head.Zxid)>>32) + restoredTerms
+// RaftTerm returns the raft term of the state. The first leader leads in a later one.
+func (r *RestoredState) RaftTerm() uint64 {
+	return max(r.head.Term.Term, uint64(r.head.Zxid)>>32) + restoredTermGap
 }
 
 // WriteImage writes the image for the new ensemble, and returns its digest. Its signature is that of
 // Planting.Image.
-func (r *Restored) WriteImage(w io.Writer) (digest uint64, err error) {
+func (r *RestoredState) WriteImage(w io.Writer) (digest uint64, err error) {
 	iw, err := znode.NewImageWriter(w, r.head)
 	if err != nil {
 		return 0, err
 	}
-	err = r.read(znode.ImageVisitor{
+	err = r.readImage(znode.ImageVisitor{
 		Session: func(s znode.Session) error {
 			s.Owner = znode.SessionOwner{}
 			return iw.Session(s)
@@ -93,9 +93,9 @@ func (r *Restored) WriteImage(w io.Writer) (digest uint64, err error) {
 // CloseSessions returns the state of an image after all of its sessions have ended as by an operator who is
 // named by, and how many there were. Their ephemeral nodes are gone, and quotas count without them. It needs
 // memory for the whole state.
-func CloseSessions(read Image, by string) (closed int, without Image, err error) {
+func CloseSessions(read ImageReader, by string) (closed int, without ImageReader, err error) {
 	s := znode.New(znode.Config{})
-	if err := restoreState(s, read); err != nil {
+	if err := readIntoState(s, read); err != nil {
 		return 0, nil, err
 	}
 	s.Lock()
@@ -119,7 +119,7 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 		}
 	}
 	for s.HasUnswept() {
-		body, err := pb.Marshal(&proto.Sweep{Nodes: sweptPerEntry})
+		body, err := pb.Marshal(&proto.Sweep{Nodes: sweepsPerEntry})
 		if err == nil {
 			err = apply(&proto.Txn{Op: int32(jute.OpSweep), Body: body})
 		}
@@ -132,7 +132,7 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 	}
 	sn := s.Snapshot()
 	return len(sessions), func(v znode.ImageVisitor) error {
-		return through(func(w io.Writer) error {
+		return pipeThrough(func(w io.Writer) error {
 			_, err := sn.WriteTo(w)
 			return err
 		}, func(r io.Reader) error {
@@ -142,20 +142,20 @@ func CloseSessions(read Image, by string) (closed int, without Image, err error)
 	}, nil
 }
 
-// restoreState reads an image into a state.
-func restoreState(s *znode.State, read Image) error {
-	r, err := Restore(read)
+// readIntoState reads an image into a state.
+func readIntoState(s *znode.State, read ImageReader) error {
+	r, err := ReadForRestore(read)
 	if err != nil {
 		return err
 	}
-	return through(func(w io.Writer) error {
+	return pipeThrough(func(w io.Writer) error {
 		_, err := r.WriteImage(w)
 		return err
 	}, s.RestoreSnapshot)
 }
 
-// through passes what write writes to read. Its goroutine ends before it returns.
-func through(write func(io.Writer) error, read func(io.Reader) error) error {
+// pipeThrough passes what write writes to read. Its goroutine ends before it returns.
+func pipeThrough(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	wrote := make(chan error, 1)
 	go func() {

@@ -59,7 +59,7 @@ func formerImage(t *testing.T, ephemerals int) []byte {
 	return b.Bytes()
 }
 
-func imageIn(b []byte) Image {
+func imageIn(b []byte) ImageReader {
 	return func(v znode.ImageVisitor) error {
 		_, _, err := znode.ReadImage(bytes.NewReader(b), v)
 		return err
@@ -78,9 +78,9 @@ func TestRestoreDropsTheList(t *testing.T) {
 }
 
 // stateIn returns the state for a new ensemble, as its members read it.
-func stateIn(t *testing.T, image Image) (*Restored, *znode.State) {
+func stateIn(t *testing.T, image ImageReader) (*RestoredState, *znode.State) {
 	t.Helper()
-	r, err := Restore(image)
+	r, err := ReadForRestore(image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +93,8 @@ func stateIn(t *testing.T, image Image) (*Restored, *znode.State) {
 	if err := s.RestoreSnapshot(&b); err != nil {
 		t.Fatal(err)
 	}
-	if s.Digest() != digest || uint64(s.NodeCount()) != r.Head().NodeCount || s.Index() != r.Head().Index {
-		t.Errorf("digest %016x, %d nodes, index %d; the head is %+v", s.Digest(), s.NodeCount(), s.Index(), r.Head())
+	if s.Digest() != digest || uint64(s.NodeCount()) != r.ImageHead().NodeCount || s.Index() != r.ImageHead().Index {
+		t.Errorf("digest %016x, %d nodes, index %d; the head is %+v", s.Digest(), s.NodeCount(), s.Index(), r.ImageHead())
 	}
 	return r, s
 }
@@ -103,8 +103,8 @@ func stateIn(t *testing.T, image Image) (*Restored, *znode.State) {
 // It knows no member.
 func TestRestoreKeepsSessions(t *testing.T) {
 	r, s := stateIn(t, imageIn(formerImage(t, 3)))
-	if r.Term() != 8+restoredTerms || s.Zxid() != 8<<32+3 || s.Index() != 40 || s.SessionCount() != 2 || s.EphemeralCount() != 4 {
-		t.Errorf("term %d, zxid %#x, index %d, %d sessions, %d ephemerals", r.Term(), s.Zxid(), s.Index(), s.SessionCount(), s.EphemeralCount())
+	if r.RaftTerm() != 8+restoredTermGap || s.Zxid() != 8<<32+3 || s.Index() != 40 || s.SessionCount() != 2 || s.EphemeralCount() != 4 {
+		t.Errorf("term %d, zxid %#x, index %d, %d sessions, %d ephemerals", r.RaftTerm(), s.Zxid(), s.Index(), s.SessionCount(), s.EphemeralCount())
 	}
 	session, ok := s.Session(3<<56 + 1)
 	want := znode.Session{ID: 3<<56 + 1, Timeout: 5 * time.Second, Password: [16]byte{9}, OwnerIndex: 30, Address: "10.0.0.1:5"}
@@ -165,31 +165,31 @@ func TestRestoreClosesSessions(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	former := formerImage(t, 3)
 	for _, b := range [][]byte{nil, former[:len(former)-1], append(bytes.Clone(former), 0)} {
-		if _, err := Restore(imageIn(b)); err == nil {
+		if _, err := ReadForRestore(imageIn(b)); err == nil {
 			t.Errorf("an image of %d bytes is read", len(b))
 		}
 		if _, _, err := CloseSessions(imageIn(b), ""); err == nil {
 			t.Errorf("an image of %d bytes is read", len(b))
 		}
 	}
-	r, err := Restore(imageIn(former))
+	r, err := ReadForRestore(imageIn(former))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.read = imageIn(former[:len(former)-1]) // it has changed meanwhile
+	r.readImage = imageIn(former[:len(former)-1]) // it has changed meanwhile
 	if _, err := r.WriteImage(io.Discard); err == nil {
 		t.Error("an image that has changed is written")
 	}
 	full := "no space"
-	if _, err := (&Restored{r.head, imageIn(former)}).WriteImage(brokenWriter(full)); err == nil || !strings.Contains(err.Error(), full) {
+	if _, err := (&RestoredState{r.head, imageIn(former)}).WriteImage(brokenWriter(full)); err == nil || !strings.Contains(err.Error(), full) {
 		t.Errorf("%v", err)
 	}
 	var empty bytes.Buffer
 	if _, err := znode.New(znode.Config{}).Snapshot().WriteTo(&empty); err != nil {
 		t.Fatal(err)
 	}
-	if r, _ := stateIn(t, imageIn(empty.Bytes())); r.Head().Index <= disk.BootstrapIndex {
-		t.Errorf("index %d", r.Head().Index)
+	if r, _ := stateIn(t, imageIn(empty.Bytes())); r.ImageHead().Index <= disk.BootstrapIndex {
+		t.Errorf("index %d", r.ImageHead().Index)
 	}
 }
 

@@ -18,38 +18,38 @@ import (
 )
 
 const (
-	// maxSpool limits a backup that a member restores over HTTP, in bytes. An hour is enough to send so many at
+	// maxSpoolBytes limits a backup that a member restores over HTTP, in bytes. An hour is enough to send so many at
 	// backup.RestoreRate.
-	maxSpool = 50 << 30
-	// spoolShare is the part of the free space of the data's disk, as one in so many, that the backup may take meanwhile. Its nodes come into the
+	maxSpoolBytes = 50 << 30
+	// spoolFreeShare is the part of the free space of the data's disk, as one in so many, that the backup may take meanwhile. Its nodes come into the
 	// log and into the next snapshot, too.
-	spoolShare = 4
+	spoolFreeShare = 4
 )
 
 // Restore implements admin.Operations. The backup is kept in a file without a name until the restore ends, because it is read up to three times.
 func (o operations) Restore(ctx context.Context, r admin.Restoring) (admin.Restored, error) {
 	m := o.m
-	if err := o.takesWrites(ctx); err != nil {
+	if err := o.checkTakesWrites(ctx); err != nil {
 		return admin.Restored{}, err
 	}
-	most, err := o.spoolRoom()
+	most, err := o.maxSpoolSize()
 	if err != nil {
-		return admin.Restored{}, noSpool(err)
+		return admin.Restored{}, spoolFailure(err)
 	}
-	file, err := o.spool(ctx, r, most)
+	file, err := o.spoolBody(ctx, r, most)
 	if err != nil {
 		return admin.Restored{}, err
 	}
 	defer func() { _ = file.Close() }() // it has no name, so it is gone with that
-	space := subtree.Space{Nodes: newInsider(m, r.Host)}
-	head, source, err := spooled(ctx, space, file)
+	space := subtree.Space{Nodes: newInternalClient(m, r.Host)}
+	head, source, err := checkSpooled(ctx, space, file)
 	if err != nil {
-		return admin.Restored{}, unsound(ctx, err)
+		return admin.Restored{}, unreadableFailure(ctx, err)
 	}
 	m.log.Info("a backup is written into the ensemble", "index", head.Index, "digest", head.Digest, "nodes", source.Count, "from", r.Host)
 	done, err := space.LoadFrom(ctx, source, subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
 	if err != nil {
-		return admin.Restored{}, unfinished(ctx, done, source.Count, err)
+		return admin.Restored{}, partialRestoreFailure(ctx, done, source.Count, err)
 	}
 	m.state.RLock()
 	defer m.state.RUnlock()
@@ -58,12 +58,12 @@ func (o operations) Restore(ctx context.Context, r admin.Restoring) (admin.Resto
 	}, nil
 }
 
-// takesWrites returns an error unless this member serves and a leader answers it.
-func (o operations) takesWrites(ctx context.Context) error {
-	if !o.m.servesAll() {
+// checkTakesWrites returns an error unless this member serves and a leader answers it.
+func (o operations) checkTakesWrites(ctx context.Context) error {
+	if !o.m.servesAllClients() {
 		return errNotServing
 	}
-	within, cancel := context.WithTimeout(ctx, confirmTime)
+	within, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	if o.m.follower.AwaitSync(within) != nil {
 		return errNothingDone
@@ -71,21 +71,21 @@ func (o operations) takesWrites(ctx context.Context) error {
 	return nil
 }
 
-// spool writes a body of at most so many bytes into a file without a name, at a rate that leaves the disk to the log. The error is an
+// spoolBody writes a body of at most so many bytes into a file without a name, at a rate that leaves the disk to the log. The error is an
 // *admin.Failure.
-func (o operations) spool(ctx context.Context, r admin.Restoring, most int64) (*os.File, error) {
-	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than %d bytes, for which there is room: at most %d, and one in %d bytes that are free on the disk of the data; nothing was changed. rollcall backup restore --subtree needs no room here", most, int64(maxSpool), spoolShare)}
+func (o operations) spoolBody(ctx context.Context, r admin.Restoring, most int64) (*os.File, error) {
+	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than %d bytes, for which there is room: at most %d, and one in %d bytes that are free on the disk of the data; nothing was changed. rollcall backup restore --subtree needs no room here", most, int64(maxSpoolBytes), spoolFreeShare)}
 	if r.Size > most {
 		return nil, tooLong
 	}
 	file, err := os.CreateTemp(o.m.cfg.Dir, "restore.*.part")
 	if err != nil {
-		return nil, noSpool(err)
+		return nil, spoolFailure(err)
 	}
 	if err := os.Remove(file.Name()); err != nil {
-		return nil, noSpool(errors.Join(err, file.Close()))
+		return nil, spoolFailure(errors.Join(err, file.Close()))
 	}
-	n, err := io.Copy(backup.Paced(ctx, file, backup.RestoreRate), io.LimitReader(r.Body, most+1))
+	n, err := io.Copy(backup.NewPacedWriter(ctx, file, backup.RestoreRate), io.LimitReader(r.Body, most+1))
 	_, ofFile := errors.AsType[*fs.PathError](err)
 	var failed *admin.Failure
 	switch {
@@ -94,7 +94,7 @@ func (o operations) spool(ctx context.Context, r admin.Restoring, most int64) (*
 	case err == nil:
 		failed = tooLong
 	case ofFile:
-		failed = noSpool(err)
+		failed = spoolFailure(err)
 	default:
 		failed = &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("the body ended after %d bytes: %v; nothing was changed", n, err)}
 	}
@@ -102,45 +102,45 @@ func (o operations) spool(ctx context.Context, r admin.Restoring, most int64) (*
 	return nil, failed
 }
 
-// spoolRoom returns the most bytes that a backup may have. Members of tests, which have no directory, keep it in memory.
-func (o operations) spoolRoom() (most int64, err error) {
+// maxSpoolSize returns the most bytes that a backup may have. Members of tests, which have no directory, keep it in memory.
+func (o operations) maxSpoolSize() (most int64, err error) {
 	if o.m.cfg.Dir == "" {
-		return maxSpool, nil
+		return maxSpoolBytes, nil
 	}
 	free, _, err := o.m.node.DiskFree()
-	return min(maxSpool, free/spoolShare), err
+	return min(maxSpoolBytes, free/spoolFreeShare), err
 }
 
-// noSpool returns the reply for a failure of the file for the body.
-func noSpool(err error) *admin.Failure {
+// spoolFailure returns the reply for a failure of the file for the body.
+func spoolFailure(err error) *admin.Failure {
 	return &admin.Failure{Status: http.StatusInsufficientStorage, Text: fmt.Sprintf("the backup cannot be kept on the disk of the data: %v; nothing was changed", err)}
 }
 
-// spooled checks a backup wholly, and returns its head and its nodes. Each time it is read, that takes no more from the clients than making it.
-func spooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.Head, source subtree.Source, err error) {
+// checkSpooled checks a backup wholly, and returns its head and its nodes. Each time it is read, that takes no more from the clients than making it.
+func checkSpooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.Head, source subtree.Source, err error) {
 	source, err = s.FromBackup("/", func(v znode.ImageVisitor) (backup.Head, error) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return head, err
 		}
-		head, _, err = backup.Read(io.TeeReader(file, backup.Paced(ctx, io.Discard, backup.RestoreRate)), v)
+		head, _, err = backup.Read(io.TeeReader(file, backup.NewPacedWriter(ctx, io.Discard, backup.RestoreRate)), v)
 		return head, err
 	})
 	return head, source, err
 }
 
-// unsound returns the reply for a backup that cannot be read, when nothing of it has been written.
-func unsound(ctx context.Context, err error) *admin.Failure {
+// unreadableFailure returns the reply for a backup that cannot be read, when nothing of it has been written.
+func unreadableFailure(ctx context.Context, err error) *admin.Failure {
 	if ctx.Err() != nil {
 		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "the request ended; nothing was changed"}
 	}
 	if _, ofFile := errors.AsType[*fs.PathError](err); ofFile {
-		return noSpool(err)
+		return spoolFailure(err)
 	}
 	return &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("the body is no backup that can be restored: %v; nothing was changed. rollcall backup verify checks a file", err)}
 }
 
-// unfinished returns the reply for a backup that was written only in part.
-func unfinished(ctx context.Context, done subtree.Loaded, nodes int, err error) *admin.Failure {
+// partialRestoreFailure returns the reply for a backup that was written only in part.
+func partialRestoreFailure(ctx context.Context, done subtree.Loaded, nodes int, err error) *admin.Failure {
 	failed := &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error()}
 	code, isCode := errors.AsType[jute.Code](err)
 	of, ofNode := errors.AsType[*client.Error](err)

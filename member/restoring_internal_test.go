@@ -17,20 +17,20 @@ import (
 func TestSpool(t *testing.T) {
 	dir := t.TempDir()
 	m, stop := runAlone(t, Config{
-		ID: 1, Servers: []Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Clients: listen(t),
+		ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}}, ClientListener: listen(t),
 		Settings: config.Settings{Dir: dir, LogKind: disk.LogWAL, Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute},
 	})
 	defer stop()
 	o := operations{m: m}
 	free, _, err := m.node.DiskFree()
-	most, rerr := o.spoolRoom()
-	if err := errors.Join(err, rerr); err != nil || most < 1 || most > maxSpool || most > free {
+	most, rerr := o.maxSpoolSize()
+	if err := errors.Join(err, rerr); err != nil || most < 1 || most > maxSpoolBytes || most > free {
 		t.Fatalf("%d bytes for a backup, of %d: %v", most, free, err)
 	}
-	if most < maxSpool && (most > free/spoolShare*2 || most < free/spoolShare/2) { // others write to the disk, too
+	if most < maxSpoolBytes && (most > free/spoolFreeShare*2 || most < free/spoolFreeShare/2) { // others write to the disk, too
 		t.Errorf("%d bytes for a backup, of %d", most, free)
 	}
-	file, err := o.spool(t.Context(), admin.Restoring{Body: strings.NewReader("a backup"), Size: 8}, 8)
+	file, err := o.spoolBody(t.Context(), admin.Restoring{Body: strings.NewReader("a backup"), Size: 8}, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestSpool(t *testing.T) {
 		t.Errorf("it has a name: %v", err)
 	}
 	for _, size := range []int64{8, -1} { // -1: the body is in chunks
-		_, err := o.spool(t.Context(), admin.Restoring{Body: strings.NewReader("a backup"), Size: size}, 7)
+		_, err := o.spoolBody(t.Context(), admin.Restoring{Body: strings.NewReader("a backup"), Size: size}, 7)
 		if f, ok := errors.AsType[*admin.Failure](err); !ok || f.Status != 413 || !strings.Contains(f.Text, "more than 7 bytes, for which there is room") {
 			t.Errorf("a backup that is too large, of %d bytes: %v", size, err)
 		}

@@ -267,7 +267,7 @@ func imageOf(t *testing.T, nodes ...znode.ImageNode) []byte {
 		return digest
 	}
 	var file bytes.Buffer
-	w, err := backup.NewWriter(&file, backup.Head{Index: 20, Term: 5, Zxid: 5<<32 + 9, Nodes: len(nodes), Digest: backup.Digest(write(io.Discard))})
+	w, err := backup.NewWriter(&file, backup.Head{Index: 20, Term: 5, Zxid: 5<<32 + 9, Nodes: len(nodes), Digest: backup.FormatDigest(write(io.Discard))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,98 +22,98 @@ import (
 // earlier process of this member stored. The state has none while this member starts, and an old one while it is behind. It is safe
 // for concurrent use.
 type serverLists struct {
-	self       uint32
-	configured []Server
-	text       []byte // the configured list; nil: standalone
-	book       *wire.Book
-	moved      func(member uint32) // another process may have the member's id
-	log        *slog.Logger
+	memberID          uint32
+	configuredServers []Server
+	configuredText    []byte // the configured list; nil: standalone
+	addressBook       *wire.Book
+	onMoved           func(member uint32) // another process may have the member's id
+	log               *slog.Logger
 
-	applied  atomic.Pointer[znode.ServerList] // the list of the state; nil: it has none
-	changed  chan struct{}                    // one place
-	passedOn chan struct{}                    // run has passed on another list of the state; one place
+	appliedList atomic.Pointer[znode.ServerList] // the list of the state; nil: it has none
+	listChanged chan struct{}                    // one place
+	listSpread  chan struct{}                    // run has passed on another list of the state; one place
 
-	mu       sync.Mutex
-	received *znode.ServerList // the list with the newest version; nil: none
+	mu           sync.Mutex
+	receivedList *znode.ServerList // the list with the newest version; nil: none
 
-	spreading sync.Mutex // one spread at a time
-	spread    []Server   // the servers that the last spread passed on; spreading guards it
+	spreadMu   sync.Mutex // one spread at a time
+	lastSpread []Server   // the servers that the last spread passed on; spreading guards it
 }
 
 // newServerLists returns the lists of a member that has only its configuration. moved closes the connection to a member.
 func newServerLists(cfg *Config, book *wire.Book, moved func(member uint32), log *slog.Logger) *serverLists {
 	return &serverLists{
-		self: cfg.ID, configured: cfg.Servers, text: cfg.EnsembleText, book: book, moved: moved, log: log,
-		changed: make(chan struct{}, 1), passedOn: make(chan struct{}, 1),
+		memberID: cfg.ID, configuredServers: cfg.Servers, configuredText: cfg.EnsembleText, addressBook: book, onMoved: moved, log: log,
+		listChanged: make(chan struct{}, 1), listSpread: make(chan struct{}, 1),
 	}
 }
 
-// newest returns the newest list of this ensemble, or nil. The list must not be changed.
-func (l *serverLists) newest() *znode.ServerList {
-	own, received := l.applied.Load(), l.newestReceived()
+// newestList returns the newest list of this ensemble, or nil. The list must not be changed.
+func (l *serverLists) newestList() *znode.ServerList {
+	own, received := l.appliedList.Load(), l.loadReceived()
 	if received == nil || !l.mayBeOurs(received) || own != nil && own.Version >= received.Version {
 		return own
 	}
 	return received
 }
 
-func (l *serverLists) newestReceived() *znode.ServerList {
+func (l *serverLists) loadReceived() *znode.ServerList {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.received
+	return l.receivedList
 }
 
 // mayBeOurs reports whether a list may be this ensemble's, as far as this member knows its ensemble.
 func (l *serverLists) mayBeOurs(r *znode.ServerList) bool {
-	own := l.book.Ensemble()
+	own := l.addressBook.Ensemble()
 	return own == wire.EnsembleID{} || own == r.EnsembleID
 }
 
 // newestServers returns the servers of the newest list and its version, or 0 if there is none.
 func (l *serverLists) newestServers() (version int64, servers []Server) {
-	r := l.newest()
+	r := l.newestList()
 	if r == nil {
 		return 0, nil
 	}
-	return r.Version, serversOf(r.Servers)
+	return r.Version, serversFromList(r.Servers)
 }
 
-// reach returns the addresses of a member. It looks in the newest list, then in raft's configuration, which may have voters that
+// addressesOf returns the addresses of a member. It looks in the newest list, then in raft's configuration, which may have voters that
 // are no longer in any list, and then in this member's own server lines.
-func (l *serverLists) reach(id uint32) (Server, bool) {
+func (l *serverLists) addressesOf(id uint32) (Server, bool) {
 	_, servers := l.newestServers()
 	if i := slices.IndexFunc(servers, func(s Server) bool { return s.ID == id }); i >= 0 {
 		return servers[i], true
 	}
-	p, known := l.book.Find(id)
-	return Server{ID: p.ID, Grpc: p.Grpc, Raft: p.Addr, Observer: p.Observer}, known
+	p, known := l.addressBook.Find(id)
+	return Server{ID: p.ID, GrpcAddr: p.Grpc, RaftAddr: p.Addr, Observer: p.Observer}, known
 }
 
-// inUse returns the list of the state, or the configured one while the state has none. It is empty for a standalone server.
-func (l *serverLists) inUse() serverlist.List {
-	list, _ := serverlist.ParseList(l.inUseText())
+// currentList returns the list of the state, or the configured one while the state has none. It is empty for a standalone server.
+func (l *serverLists) currentList() serverlist.List {
+	list, _ := serverlist.ParseList(l.currentText())
 	return list
 }
 
-func (l *serverLists) inUseText() string {
-	if r := l.applied.Load(); r != nil {
+func (l *serverLists) currentText() string {
+	if r := l.appliedList.Load(); r != nil {
 		return r.ConfigText()
 	}
-	return string(l.text)
+	return string(l.configuredText)
 }
 
-// wanted implements quorum.Config.Wanted. A list of another ensemble is from before a recovery of the data.
-func (l *serverLists) wanted() ([]wire.Peer, bool) {
-	r := l.applied.Load()
+// wantedPeers implements quorum.Config.Wanted. A list of another ensemble is from before a recovery of the data.
+func (l *serverLists) wantedPeers() ([]wire.Peer, bool) {
+	r := l.appliedList.Load()
 	if r == nil || !l.mayBeOurs(r) {
 		return nil, false
 	}
-	return raftPeers(serversOf(r.Servers)), true
+	return raftPeers(serversFromList(r.Servers)), true
 }
 
-// after returns the list of the state after a change, or nil if the change cannot be made or there is no list.
-func (l *serverLists) after(change serverlist.Change) serverlist.List {
-	r := l.applied.Load()
+// listAfter returns the list of the state after a change, or nil if the change cannot be made or there is no list.
+func (l *serverLists) listAfter(change serverlist.Change) serverlist.List {
+	r := l.appliedList.Load()
 	if r == nil {
 		return nil
 	}
@@ -124,25 +124,25 @@ func (l *serverLists) after(change serverlist.Change) serverlist.List {
 	return next
 }
 
-// learn takes the server list that another member of this ensemble has sent, if it is newer.
-func (l *serverLists) learn(reply *proto.HelloReply) {
+// learnFromHello takes the server list that another member of this ensemble has sent, if it is newer.
+func (l *serverLists) learnFromHello(reply *proto.HelloReply) {
 	if reply.GetRoster() == nil {
 		return
 	}
-	if err := l.receive(reply.GetRoster()); err != nil {
+	if err := l.receiveList(reply.GetRoster()); err != nil {
 		l.log.Warn("another member's server list cannot be read", "peer", reply.GetMember(), "err", err)
 	}
 }
 
-// receive takes a server list if it may be this ensemble's and is newer than what is known.
-func (l *serverLists) receive(message *proto.Roster) error {
+// receiveList takes a server list if it may be this ensemble's and is newer than what is known.
+func (l *serverLists) receiveList(message *proto.Roster) error {
 	r, err := znode.ServerListFromProto(message)
 	if err != nil {
 		return err
 	}
 	if version, _ := l.newestServers(); l.mayBeOurs(&r) && r.Version > version && l.replaceReceived(&r) {
-		l.passOn()
-		l.wake()
+		l.spreadNewest()
+		l.wakeLoop()
 	}
 	return nil
 }
@@ -151,15 +151,15 @@ func (l *serverLists) receive(message *proto.Roster) error {
 func (l *serverLists) replaceReceived(r *znode.ServerList) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.received != nil && l.received.EnsembleID == r.EnsembleID && r.Version <= l.received.Version {
+	if l.receivedList != nil && l.receivedList.EnsembleID == r.EnsembleID && r.Version <= l.receivedList.Version {
 		return false
 	}
-	l.received = r
+	l.receivedList = r
 	return true
 }
 
-// recall takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
-func (l *serverLists) recall(node *quorum.Node) error {
+// loadStored takes the server list that an earlier process of this member has stored. One of another ensemble is ignored.
+func (l *serverLists) loadStored(node *quorum.Node) error {
 	var list proto.Roster
 	stored := node.Record().StoredList()
 	if len(stored) == 0 {
@@ -167,73 +167,73 @@ func (l *serverLists) recall(node *quorum.Node) error {
 	}
 	err := protobuf.Unmarshal(stored, &list)
 	if err == nil {
-		err = l.receive(&list)
+		err = l.receiveList(&list)
 	}
 	if err != nil {
-		standalone := l.text == nil && len(l.configured) == 1
+		standalone := l.configuredText == nil && len(l.configuredServers) == 1
 		return disk.Explain(fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err), !standalone)
 	}
 	return nil
 }
 
-// passOn passes the servers in the newest list to the packages below. It closes the connection to a server that has come or
+// spreadNewest passes the servers in the newest list to the packages below. It closes the connection to a server that has come or
 // moved, because the process that had its id before may still run and reply. It keeps the connection to a server that has gone,
 // because that one may vote until raft's configuration follows.
-func (l *serverLists) passOn() {
-	l.spreading.Lock()
-	defer l.spreading.Unlock()
-	last := l.spread
+func (l *serverLists) spreadNewest() {
+	l.spreadMu.Lock()
+	defer l.spreadMu.Unlock()
+	last := l.lastSpread
 	if last == nil {
-		last = l.configured
+		last = l.configuredServers
 	}
-	_, l.spread = l.newestServers()
-	l.book.List(raftPeers(l.spread))
-	for _, s := range l.spread {
-		same := func(o Server) bool { return o.ID == s.ID && o.Grpc == s.Grpc }
-		if s.ID != l.self && !slices.ContainsFunc(last, same) {
-			l.moved(s.ID)
+	_, l.lastSpread = l.newestServers()
+	l.addressBook.List(raftPeers(l.lastSpread))
+	for _, s := range l.lastSpread {
+		same := func(o Server) bool { return o.ID == s.ID && o.GrpcAddr == s.GrpcAddr }
+		if s.ID != l.memberID && !slices.ContainsFunc(last, same) {
+			l.onMoved(s.ID)
 		}
 	}
 }
 
-// message returns the newest server list that this member knows for other members, or nil. hearsay reports
+// rosterMessage returns the newest server list that this member knows for other members, or nil. hearsay reports
 // whether it is not the list of the state.
-func (l *serverLists) message() (list *proto.Roster, hearsay bool) {
-	r := l.newest()
+func (l *serverLists) rosterMessage() (list *proto.Roster, hearsay bool) {
+	r := l.newestList()
 	if r == nil {
 		return nil, false
 	}
-	return r.ToProto(), r != l.applied.Load()
+	return r.ToProto(), r != l.appliedList.Load()
 }
 
-// wake makes run check the lists. It does not block.
-func (l *serverLists) wake() {
+// wakeLoop makes run check the lists. It does not block.
+func (l *serverLists) wakeLoop() {
 	select {
-	case l.changed <- struct{}{}:
+	case l.listChanged <- struct{}{}:
 	default:
 	}
 }
 
-// run passes each new list of the state to the packages below, and stores the newest list.
-func (l *serverLists) run(ctx context.Context, node *quorum.Node) error {
+// spreadLoop passes each new list of the state to the packages below, and stores the newest list.
+func (l *serverLists) spreadLoop(ctx context.Context, node *quorum.Node) error {
 	differs := false
 	var stored *proto.Roster
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.changed:
+		case <-l.listChanged:
 		}
-		if r := l.applied.Load(); r != nil {
-			l.passOn()
+		if r := l.appliedList.Load(); r != nil {
+			l.spreadNewest()
 			node.WantedServersChanged()
 			select {
-			case l.passedOn <- struct{}{}:
+			case l.listSpread <- struct{}{}:
 			default:
 			}
-			differs = l.compare(r, differs)
+			differs = l.compareConfigured(r, differs)
 		}
-		if r := l.newest(); r != nil && inEnsemble(node) {
+		if r := l.newestList(); r != nil && knowsEnsemble(node) {
 			newest := r.ToProto()
 			if protobuf.Equal(newest, stored) {
 				continue
@@ -246,9 +246,9 @@ func (l *serverLists) run(ctx context.Context, node *quorum.Node) error {
 	}
 }
 
-// inEnsemble reports whether this member knows its ensemble. Until then, a list that it has received may be another
+// knowsEnsemble reports whether this member knows its ensemble. Until then, a list that it has received may be another
 // one's, and is not stored.
-func inEnsemble(node *quorum.Node) bool {
+func knowsEnsemble(node *quorum.Node) bool {
 	_, known := node.Record().EnsembleID()
 	return known
 }
@@ -262,10 +262,10 @@ func storeList(node *quorum.Node, newest *proto.Roster) error {
 	return node.Record().StoreServerList(list)
 }
 
-// compare reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.
+// compareConfigured reports whether the configured server lines differ from the ensemble's list, and logs it if they did not before.
 // differed is the result of the last call.
-func (l *serverLists) compare(r *znode.ServerList, differed bool) bool {
-	configured, err := serverlist.ParseList(string(l.text))
+func (l *serverLists) compareConfigured(r *znode.ServerList, differed bool) bool {
+	configured, err := serverlist.ParseList(string(l.configuredText))
 	if err != nil {
 		return differed
 	}
@@ -280,16 +280,16 @@ func (l *serverLists) compare(r *znode.ServerList, differed bool) bool {
 	return differs
 }
 
-func serversOf(servers serverlist.List) []Server {
+func serversFromList(servers serverlist.List) []Server {
 	all := make([]Server, 0, len(servers))
 	for _, s := range servers {
-		all = append(all, serverOf(s))
+		all = append(all, serverFromLine(s))
 	}
 	return all
 }
 
-func serverOf(s serverlist.Server) Server {
-	return Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer}
+func serverFromLine(s serverlist.Server) Server {
+	return Server{ID: s.ID, GrpcAddr: s.QuorumAddr(), RaftAddr: s.ElectionAddr(), Observer: s.Observer}
 }
 
 // ServerLines returns servers as a data directory names those for which it was made.

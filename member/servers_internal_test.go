@@ -32,14 +32,14 @@ func ended(conn net.Conn) bool {
 // servers would wait for each other's addresses.
 func TestListAfterAChange(t *testing.T) {
 	lists := &serverLists{}
-	if got := lists.after(serverlist.Change{Leaving: "1"}); got != nil {
+	if got := lists.listAfter(serverlist.Change{Leaving: "1"}); got != nil {
 		t.Errorf("without a list: %v", got)
 	}
 	list, err := serverlist.ParseList("server.1=a:1:2,server.2=b:1:2,server.3=c:1:2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists.applied.Store(&znode.ServerList{Version: 1, Servers: list})
+	lists.appliedList.Store(&znode.ServerList{Version: 1, Servers: list})
 	for _, tt := range []struct {
 		change serverlist.Change
 		want   string
@@ -49,7 +49,7 @@ func TestListAfterAChange(t *testing.T) {
 		{serverlist.Change{Joining: "server.2=d:1:2;3", Leaving: "1,3"}, "server.2=d:1:2:participant;0.0.0.0:3"},
 		{serverlist.Change{Joining: "server.2=c:1:2;3,server.3=b:1:2;3"}, ""},
 	} {
-		if got := lists.after(tt.change).CanonicalText(); got != tt.want {
+		if got := lists.listAfter(tt.change).CanonicalText(); got != tt.want {
 			t.Errorf("after %+v: %q, want %q", tt.change, got, tt.want)
 		}
 	}
@@ -74,15 +74,15 @@ func TestAddressesInARing(t *testing.T) {
 		if err != nil || list.CheckMoves(next) != nil {
 			t.Fatalf("%s: %v, %v", tt.name, err, list.CheckMoves(next))
 		}
-		u.lists.applied.Store(&znode.ServerList{Version: 2, Servers: list})
+		u.serverLists.appliedList.Store(&znode.ServerList{Version: 2, Servers: list})
 		body, err := protobuf.Marshal(&proto.ChangeServers{Joining: tt.next})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := configuredList(u.node).CheckMoves(next) != nil; got != tt.ring {
+		if got := raftServerList(u.node).CheckMoves(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
-		if tt.ring && u.terms.present(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {
+		if tt.ring && u.terms.presentAfterChange(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {
 			t.Errorf("%s: it is not refused", tt.name)
 		}
 	}
@@ -97,21 +97,21 @@ func TestConnectionsFollowTheList(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return serversOf(list)
+			return serversFromList(list)
 		}
 		at := map[uint32]string{} // by member: the address to which the open connection leads
 		first := servers("server.1=a:2888:3888;2181", "server.2=b:2888:3888;2181", "server.3=c:2888:3888;2181", "server.4=d:2888:3888;2181")
-		var connections *peers
-		lists := newServerLists(&Config{ID: 1, Servers: first}, wire.NewBook(1, raftPeers(first)), func(id uint32) { connections.moved(id) }, nil)
+		var connections *peerConns
+		lists := newServerLists(&Config{ID: 1, Servers: first}, wire.NewBook(1, raftPeers(first)), func(id uint32) { connections.memberMoved(id) }, nil)
 		var slow chan struct{} // dials wait for it
-		connections = newPeers(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
-			s, _ := lists.reach(id)
+		connections = newPeerConns(time.Second, func(_ context.Context, id uint32) (net.Conn, error) {
+			s, _ := lists.addressesOf(id)
 			if slow != nil {
 				<-slow
 			}
 			ours, theirs := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, theirs) }()
-			at[id] = s.Grpc
+			at[id] = s.GrpcAddr
 			return &wire.Conn{Conn: ours, Peer: id}, nil
 		})
 		conns := map[uint32]net.Conn{}
@@ -120,7 +120,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 				if conns[id] != nil && !ended(conns[id]) {
 					continue
 				}
-				conn, err := connections.open(t.Context(), id)
+				conn, err := connections.dialPeer(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -147,8 +147,8 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		} {
 			open()
 			list, _ := serverlist.ParseLines(step.lines)
-			lists.applied.Store(&znode.ServerList{Version: int64(version + 1), Servers: list})
-			lists.passOn()
+			lists.appliedList.Store(&znode.ServerList{Version: int64(version + 1), Servers: list})
+			lists.spreadNewest()
 			if got := closed(); !slices.Equal(got, step.closes) {
 				t.Errorf("after list %d the connections to %v are closed, want %v", version+1, got, step.closes)
 			}
@@ -161,21 +161,21 @@ func TestConnectionsFollowTheList(t *testing.T) {
 		slow = make(chan struct{})
 		late := make(chan error, 1)
 		go func() {
-			_, err := connections.open(t.Context(), 2)
+			_, err := connections.dialPeer(t.Context(), 2)
 			late <- err
 		}()
 		synctest.Wait()
-		lists.learn(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Ensemble: make([]byte, 32), Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
+		lists.learnFromHello(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Ensemble: make([]byte, 32), Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
 		close(slow)
-		if err := <-late; !errors.Is(err, errMoved) {
+		if err := <-late; !errors.Is(err, errPeerMoved) {
 			t.Errorf("a connection to where the member was is used: %v", err)
 		}
-		if s, _ := lists.reach(2); s.Grpc != "b3:2888" {
-			t.Errorf("another member has told a newer list, and member 2 is reached at %q", s.Grpc)
+		if s, _ := lists.addressesOf(2); s.GrpcAddr != "b3:2888" {
+			t.Errorf("another member has told a newer list, and member 2 is reached at %q", s.GrpcAddr)
 		}
-		lists.book.Follow(func() []wire.Peer { return []wire.Peer{{ID: 7, Disk: 1, Addr: "g:3888", Grpc: "g:2888"}} })
-		if s, known := lists.reach(7); !known || s.Grpc != "g:2888" {
-			t.Errorf("member 7, which is in no list and still votes, is reached at %q", s.Grpc)
+		lists.addressBook.Follow(func() []wire.Peer { return []wire.Peer{{ID: 7, Disk: 1, Addr: "g:3888", Grpc: "g:2888"}} })
+		if s, known := lists.addressesOf(7); !known || s.GrpcAddr != "g:2888" {
+			t.Errorf("member 7, which is in no list and still votes, is reached at %q", s.GrpcAddr)
 		}
 		for _, conn := range conns {
 			_ = conn.Close()
@@ -191,18 +191,18 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := Config{ID: 1}
-	w := &removalWatch{self: 1, node: new(quorum.Node), lists: newServerLists(&cfg, wire.NewBook(1, nil), nil, nil)}
-	w.lists.applied.Store(&znode.ServerList{Version: 5, Servers: list})
+	w := &removalWatch{self: 1, node: new(quorum.Node), serverLists: newServerLists(&cfg, wire.NewBook(1, nil), nil, nil)}
+	w.serverLists.appliedList.Store(&znode.ServerList{Version: 5, Servers: list})
 	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
-	if w.note(said); w.reported.Load() != 0 {
+	if w.recordReply(said); w.reportedVersion.Load() != 0 {
 		t.Error("removed, by the word of a member whose raft does not run")
 	}
 	said.Configuration = configurationOf(1, 2)
-	if w.note(said); w.reported.Load() != 0 {
+	if w.recordReply(said); w.reportedVersion.Load() != 0 {
 		t.Error("removed, by the word of a member in whose configuration this one is")
 	}
 	said.Configuration = configurationOf(2, 3)
-	if w.note(said); w.reported.Load() != 5 {
+	if w.recordReply(said); w.reportedVersion.Load() != 5 {
 		t.Error("not removed, though neither the list nor the configuration has this member")
 	}
 }

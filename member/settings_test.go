@@ -227,7 +227,7 @@ func leaves(t *testing.T, v reflect.Value, prefix string) (all []leaf) {
 func (f leaf) set(n int) {
 	switch v := f.value.Addr().Interface().(type) {
 	case *[]Server:
-		*v = []Server{{ID: 1, Grpc: "a:1", Raft: "a:2"}, {ID: 2, Grpc: "b:3", Raft: "b:4"}}
+		*v = []Server{{ID: 1, GrpcAddr: "a:1", RaftAddr: "a:2"}, {ID: 2, GrpcAddr: "b:3", RaftAddr: "b:4"}}
 	case *[]string:
 		*v = []string{fmt.Sprint("word", n)}
 	case *[]config.Key:
@@ -266,7 +266,7 @@ func (f leaf) change() (undo func()) {
 	old.Set(f.value)
 	switch v := f.value.Addr().Interface().(type) {
 	case *[]Server:
-		*v = append(slices.Clone(*v), Server{ID: 3, Grpc: "c:5", Raft: "c:6"})
+		*v = append(slices.Clone(*v), Server{ID: 3, GrpcAddr: "c:5", RaftAddr: "c:6"})
 	case *[]string:
 		*v = append(slices.Clone(*v), "more")
 	case *[]config.Key:
@@ -302,20 +302,20 @@ func (f leaf) change() (undo func()) {
 func rooms(t *testing.T, cfg Config) map[string]string {
 	t.Helper()
 	var err error
-	if cfg.Clients, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if cfg.ClientListener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cfg.Clients.Close() }()
-	if err := cfg.complete(); err != nil {
+	defer func() { _ = cfg.ClientListener.Close() }()
+	if err := cfg.checkAndComplete(); err != nil {
 		t.Fatal(err)
 	}
-	m := &Member{cfg: cfg, log: cfg.Logger, clock: leader.NewClock(cfg.Now)}
-	m.ports.own = newLoopback(cfg.ID)
-	defer func() { _ = m.ports.own.Close() }()
-	m.terms, m.peers = newTerms(m), newPeers(cfg.Tick, m.dialMember)
-	m.lists = newServerLists(&m.cfg, wire.NewBook(cfg.ID, raftPeers(cfg.Servers)), m.peers.moved, m.log)
-	m.ports.book = m.lists.book
-	defer m.peers.close()
+	m := &Member{cfg: cfg, log: cfg.Logger, wallClock: leader.NewClock(cfg.Now)}
+	m.ports.loopback = newLoopback(cfg.ID)
+	defer func() { _ = m.ports.loopback.Close() }()
+	m.terms, m.peerConns = newTerms(m), newPeerConns(cfg.Tick, m.dialMember)
+	m.serverLists = newServerLists(&m.cfg, wire.NewBook(cfg.ID, raftPeers(cfg.Servers)), m.peerConns.memberMoved, m.log)
+	m.ports.addressBook = m.serverLists.addressBook
+	defer m.peerConns.closeAll()
 	m.state = znode.New(znode.Config{Self: cfg.ID, EnsembleText: cfg.EnsembleText})
 	if m.server, err = server.New(m.serverConfig(nil)); err != nil {
 		t.Fatal(err)
@@ -323,10 +323,10 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	all := map[string]string{}
 	flatten(all, "follower", reflect.ValueOf(m.followerConfig()))
 	flatten(all, "server", reflect.ValueOf(m.serverConfig(nil)))
-	flatten(all, "keys", reflect.ValueOf(clientKeys(cfg.ClientTLS)))
+	flatten(all, "keys", reflect.ValueOf(clientKeyOptions(cfg.ClientTLS)))
 	flatten(all, "terms", reflect.ValueOf(cfg.ClientTLS.Terms))
 	flatten(all, "quorum", reflect.ValueOf(m.quorumConfig()))
-	flatten(all, "words", reflect.ValueOf(m.wordsConfig()))
+	flatten(all, "words", reflect.ValueOf(m.commandsConfig()))
 	flatten(all, "http", reflect.ValueOf(m.httpConfig(nil)))
 	flatten(all, "audit", reflect.ValueOf(m.auditConfig()))
 	lines, members := source{m}.Settings(1, 1)
@@ -334,11 +334,11 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 		all["conf."+line.Name] = line.Value
 	}
 	all["conf.membership"] = members
-	term := m.terms.config(opening{})
+	term := m.terms.leaderConfig(appliedStart{})
 	flatten(all, "leader", reflect.ValueOf(term))
 	var entry proto.Entry
 	var start proto.TermStart
-	text, err := m.terms.termStart(m.terms.format(), 1, nil)
+	text, err := m.terms.termStartEntry(m.terms.entryFormat(), 1, nil)
 	if err == nil {
 		err = protobuf.Unmarshal(text, &entry)
 	}

@@ -23,7 +23,7 @@ func assembled(t *testing.T) *Member {
 	t.Helper()
 	store := raft.NewInmemStore()
 	m, err := New(Config{
-		ID: 1, Servers: []Server{{ID: 1, Grpc: "a:1", Raft: "a:2"}},
+		ID: 1, Servers: []Server{{ID: 1, GrpcAddr: "a:1", RaftAddr: "a:2"}},
 		Stores:   &disk.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
 		Settings: config.Settings{Tick: time.Second, MinTimeout: 2 * time.Second, MaxTimeout: time.Minute},
 	})
@@ -34,8 +34,8 @@ func assembled(t *testing.T) *Member {
 		if err := m.node.Close(); err != nil {
 			t.Error(err)
 		}
-		m.ports.close()
-		m.audit.Close()
+		m.ports.closeAll()
+		m.auditLog.Close()
 	})
 	return m
 }
@@ -73,7 +73,7 @@ func TestSnapshotReplacesTheList(t *testing.T) {
 	m := assembled(t)
 	servers := func() []uint32 {
 		var ids []uint32
-		_, newest := m.lists.newestServers()
+		_, newest := m.serverLists.newestServers()
 		for _, s := range newest {
 			ids = append(ids, s.ID)
 		}
@@ -95,13 +95,13 @@ func TestSnapshotReplacesTheList(t *testing.T) {
 		if got := servers(); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: the newest list has the servers %v, want %v", tt.name, got, tt.want)
 		}
-		if peers, ok := m.lists.wanted(); ok != (tt.list != nil) || len(peers) != len(tt.want) {
+		if peers, ok := m.serverLists.wantedPeers(); ok != (tt.list != nil) || len(peers) != len(tt.want) {
 			t.Errorf("%s: raft's configuration is to follow %v, %t", tt.name, peers, ok)
 		}
-		if next := m.lists.after(serverlist.Change{Leaving: "3"}); (next != nil) != (tt.list != nil) {
+		if next := m.serverLists.listAfter(serverlist.Change{Leaving: "3"}); (next != nil) != (tt.list != nil) {
 			t.Errorf("%s: a change leads to %v", tt.name, next)
 		}
-		if list, _ := m.lists.message(); (list != nil) != (tt.list != nil) {
+		if list, _ := m.serverLists.rosterMessage(); (list != nil) != (tt.list != nil) {
 			t.Errorf("%s: others are told %v", tt.name, list)
 		}
 	}

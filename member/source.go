@@ -24,9 +24,9 @@ type source struct{ m *Member }
 
 func (s source) Stats() admin.Stats {
 	m := s.m
-	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.count
+	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.counters
 	figures := admin.Stats{
-		Role: m.Role(), Up: time.Since(m.incarnation.started), Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.IsFull(),
+		Role: m.Role(), Up: time.Since(m.incarnation.startTime), Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(),
 		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.OutstandingRequests,
 		Handshakes: st.Handshakes, Rejected: st.RejectedConns, DropChance: st.DropChance, Deficit: st.TokenDeficit, Sessionless: st.EndedSessionless, AuthFailed: st.AuthFailed,
 		ClientMemory: st.HeldBytes, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
@@ -35,9 +35,9 @@ func (s source) Stats() admin.Stats {
 		Voters: len(m.node.Status().VoterIDs()),
 		Writes: log.LogWrites, SlowWrites: log.SlowLogWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Candidacies,
 		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
-		Proposals: count.TxnSizes.Spread(), Jump: m.clock.Jump(),
+		Proposals: count.TxnSizes.Spread(), Jump: m.wallClock.Jump(),
 	}
-	if l := m.terms.current.Load(); l != nil {
+	if l := m.terms.currentLeader.Load(); l != nil {
 		term := l.Stats()
 		figures.Learners, figures.Synced, figures.Syncs, figures.Leading = term.Learners, term.SyncedVoters, term.PendingSyncs, term.Uptime
 		figures.Apart, figures.Held, figures.SyncedObservers = term.MaxClockGap, term.ReaperHeld, term.SyncedObservers
@@ -55,7 +55,7 @@ func (s source) Stats() admin.Stats {
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Disputed: s.m.health.disputed(), Leaving: s.m.removal.unlisted(), Removed: s.m.removal.version(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.exposure(), NoMemory: s.m.cfg.Memory.IsFull()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Disputed: s.m.health.disputed(), Leaving: s.m.removalWatch.unlistedVersion(), Removed: s.m.removalWatch.removedVersion(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull()}
 	if err := n.StallError(); err != nil {
 		health.Stalled = err.Error()
 	}
@@ -64,7 +64,7 @@ func (s source) Health() admin.Health {
 
 func (s source) Ensemble() admin.Ensemble {
 	e := admin.Ensemble{Self: s.m.cfg.ID, Leader: s.m.node.Status().LeaderID()}
-	for _, server := range s.m.lists.inUse() {
+	for _, server := range s.m.serverLists.currentList() {
 		e.Peers = append(e.Peers, admin.Peer{ID: server.ID, Quorum: server.QuorumAddr(), Election: server.ElectionAddr(), Client: server.ClientAddr(), Observer: server.Observer})
 	}
 	return e
@@ -84,7 +84,7 @@ func (s source) DiskSpace() (space admin.DiskSpace, err error) {
 func (s source) ResetStats() {
 	s.m.server.ResetStats()
 	s.m.node.Metrics().Reset()
-	s.m.terms.count.Reset()
+	s.m.terms.counters.Reset()
 }
 
 func (s source) ResetConnections() { s.m.server.Listing().ResetTraffic() }
@@ -98,7 +98,7 @@ func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	return func(yield func(jute.SessionID, time.Duration) bool) {
 		part := make([]sessiontracker.TrackedSession, 0, listedPerLock)
 		for first, more := jute.SessionID(0), true; more; {
-			part = s.sessions(part[:0], first)
+			part = s.appendSessions(part[:0], first)
 			for _, one := range part {
 				if !yield(one.ID, one.Timeout) {
 					return
@@ -110,12 +110,12 @@ func (s source) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	}
 }
 
-func (s source) sessions(part []sessiontracker.TrackedSession, first jute.SessionID) []sessiontracker.TrackedSession {
+func (s source) appendSessions(part []sessiontracker.TrackedSession, first jute.SessionID) []sessiontracker.TrackedSession {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
 	for one := range tree.Sessions(first) {
-		if part = append(part, seed(one)); len(part) == listedPerLock {
+		if part = append(part, sessionSeed(one)); len(part) == listedPerLock {
 			break
 		}
 	}
@@ -125,12 +125,12 @@ func (s source) sessions(part []sessiontracker.TrackedSession, first jute.Sessio
 // Expiries reads the session table of the term that this member leads.
 func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	s.m.state.RLock()
-	table := s.m.terms.table
+	table := s.m.terms.sessionTable
 	s.m.state.RUnlock()
 	if table == nil {
 		return nil, false
 	}
-	begun := s.m.clock.Now().Add(-table.TableTime(s.m.cfg.Monotonic.Now()))
+	begun := s.m.wallClock.Now().Add(-table.TableTime(s.m.cfg.Monotonic.Now()))
 	return func(yield func(jute.SessionID, time.Time) bool) {
 		for e := range table.Expiries() {
 			if !yield(e.ID, begun.Add(e.At)) {
@@ -151,31 +151,31 @@ func (s source) Public(path string) bool {
 // Ephemerals holds the tree's lock for one part of the nodes at a time.
 func (s source) Ephemerals() iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
-		part := make([]ephemeral, 0, listedPerLock)
-		for from, more := (ephemeral{}), true; more; {
-			part = s.ephemerals(part[:0], from)
+		part := make([]ownedPath, 0, listedPerLock)
+		for from, more := (ownedPath{}), true; more; {
+			part = s.appendEphemerals(part[:0], from)
 			for _, e := range part {
 				if !yield(e.owner, e.path) {
 					return
 				}
-				from = ephemeral{e.owner, e.path + "\x00"} // the next possible path
+				from = ownedPath{e.owner, e.path + "\x00"} // the next possible path
 			}
 			more = len(part) == listedPerLock
 		}
 	}
 }
 
-type ephemeral struct {
+type ownedPath struct {
 	owner jute.SessionID
 	path  string
 }
 
-func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
+func (s source) appendEphemerals(part []ownedPath, from ownedPath) []ownedPath {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
 	for owner, path := range tree.TreeView().EphemeralsFrom(from.owner, from.path) {
-		if part = append(part, ephemeral{owner, path}); len(part) == listedPerLock {
+		if part = append(part, ownedPath{owner, path}); len(part) == listedPerLock {
 			break
 		}
 	}
@@ -184,36 +184,36 @@ func (s source) ephemerals(part []ephemeral, from ephemeral) []ephemeral {
 
 func (s source) Settings(data, log int64) (lines []admin.Line, members string) {
 	m := s.m
-	self, text := m.cfg.self(), m.lists.inUseText()
+	self, text := m.cfg.ownServer(), m.serverLists.currentText()
 	shown := m.cfg.Settings
-	shown.Dir, shown.LogDir = absolute(m.cfg.Dir), absolute(cmp.Or(m.cfg.LogDir, m.cfg.Dir))
+	shown.Dir, shown.LogDir = absolutePath(m.cfg.Dir), absolutePath(cmp.Or(m.cfg.LogDir, m.cfg.Dir))
 	shown.MinTimeout, shown.MaxTimeout = m.server.Timeouts()
 	shown.Limits = m.server.Limits()
-	lines = config.Conf(shown, config.Running{
-		ClientPort: listened(m.cfg.Clients), SecurePort: listened(m.cfg.Secure), DataSize: data, LogSize: log, ID: m.cfg.ID,
-		ElectionPort: portOf(self.Raft), QuorumPort: portOf(self.Grpc), Ensemble: text, Observer: m.observes(),
+	lines = config.ConfLines(shown, config.RuntimeValues{
+		ClientPort: listenerPort(m.cfg.ClientListener), SecurePort: listenerPort(m.cfg.SecureListener), DataSize: data, LogSize: log, MemberID: m.cfg.ID,
+		ElectionPort: addressPort(self.RaftAddr), QuorumPort: addressPort(self.GrpcAddr), Ensemble: text, Observer: m.isObserver(),
 	})
 	return lines, text
 }
 
-// listened returns the port of a listener, or -1 if there is none, as ZooKeeper shows it.
-func listened(l net.Listener) int {
+// listenerPort returns the port of a listener, or -1 if there is none, as ZooKeeper shows it.
+func listenerPort(l net.Listener) int {
 	if l == nil {
 		return -1
 	}
-	return portOf(l.Addr().String())
+	return addressPort(l.Addr().String())
 }
 
-// absolute returns dir as an absolute path, if that can be found out. It leaves "" as it is.
-func absolute(dir string) string {
+// absolutePath returns dir as an absolute path, if that can be found out. It leaves "" as it is.
+func absolutePath(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil && dir != "" {
 		return abs
 	}
 	return dir
 }
 
-// portOf returns the port of an address, or 0 if it has none.
-func portOf(addr string) int {
+// addressPort returns the port of an address, or 0 if it has none.
+func addressPort(addr string) int {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return 0

@@ -9,13 +9,13 @@ import (
 	"rollcall/znode"
 )
 
-// Stopped returns the state that the directory of a stopped member has, and how far it goes. It refuses the directories that
+// ReadStopped returns the state that the directory of a stopped member has, and how far it goes. It refuses the directories that
 // quorum.Replay refuses. dir and logDir are as in Config.
-func Stopped(dir, logDir string, logger *slog.Logger) (*znode.Snapshot, disk.Extent, error) {
+func ReadStopped(dir, logDir string, logger *slog.Logger) (*znode.Snapshot, disk.Extent, error) {
 	state := znode.New(znode.Config{})
 	extent, err := quorum.Replay(quorum.ReplayConfig{
 		DataDir: dir, LogDir: logDir, Logger: logger,
-		StateMachine: machine{state: state, damaged: func(error) {}, applied: func() {}, applies: new(metrics.Durations)},
+		StateMachine: stateMachine{state: state, onDamage: func(error) {}, onApplied: func() {}, applyDurations: new(metrics.Durations)},
 	})
 	if err != nil {
 		return nil, disk.Extent{}, err

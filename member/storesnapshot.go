@@ -21,7 +21,7 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.Stored, error) {
 	}
 	state := o.m.state
 	state.RLock()
-	most := mostBytes(state.DataSize(), state.NodeCount(), state.SessionCount())
+	most := maxStateBytes(state.DataSize(), state.NodeCount(), state.SessionCount())
 	state.RUnlock()
 	s, err := o.m.node.Snapshots().TakeSnapshot(ctx, most)
 	if err != nil {

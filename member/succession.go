@@ -8,52 +8,54 @@ import (
 	"rollcall/znode"
 )
 
-// heirPause is the number of sync limits for which a member's term must be over before a leader that cannot do
+// retransferSyncLimits is the number of sync limits for which a member's term must be over before a leader that cannot do
 // its work hands leadership to the member again. If no leader can do its work, each hands over to
 // the member that has not led for longest, until all have been tried. Of n members, at most n-1
 // hand over in that time, and then the leader stays.
-const heirPause = 6
+const retransferSyncLimits = 6
 
-// succession records which members have led since this process started, and picks the next leader.
+// transferTargets records which members have led since this process started, and picks the next leader.
 // It implements leader.Ensemble. It is safe for concurrent use.
-type succession struct {
+type transferTargets struct {
 	m *Member
 
-	mu     sync.Mutex
-	leader uint32               // the leader by the newest TermStart in raft's term
-	led    map[uint32]time.Time // when each member's last term was over, or when it was handed leadership
+	mu            sync.Mutex
+	currentLeader uint32               // the leader by the newest TermStart in raft's term
+	lastLed       map[uint32]time.Time // when each member's last term was over, or when it was handed leadership
 }
 
-func newSuccession(m *Member) *succession { return &succession{m: m, led: make(map[uint32]time.Time)} }
+func newTransferTargets(m *Member) *transferTargets {
+	return &transferTargets{m: m, lastLed: make(map[uint32]time.Time)}
+}
 
-// started is called for every TermStart, under the tree's lock. It ignores those of a log that is
+// termStarted is called for every TermStart, under the tree's lock. It ignores those of a log that is
 // being replayed.
-func (s *succession) started(t znode.Term) {
+func (s *transferTargets) termStarted(t znode.Term) {
 	if t.Term < s.m.node.Status().Term() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leader != t.Leader {
-		s.led[s.leader] = time.Now()
+	if s.currentLeader != t.Leader {
+		s.lastLed[s.currentLeader] = time.Now()
 	}
-	s.leader = t.Leader
+	s.currentLeader = t.Leader
 }
 
 // Reached implements leader.Ensemble. Members that raft reaches answer a few times in each Heartbeat.
-func (s *succession) Reached(d time.Duration) []uint32 {
-	return s.m.node.Reachability().ReachedVoters(max(d, s.m.cfg.Heartbeat))
+func (s *transferTargets) Reached(d time.Duration) []uint32 {
+	return s.m.node.Reachability().ReachedVoters(max(d, s.m.cfg.HeartbeatTimeout))
 }
 
 // TransferTarget implements leader.Ensemble. It returns the member that has not led for longest; of several,
 // the next by id.
-func (s *succession) TransferTarget(reached []uint32) (heir uint32) {
+func (s *transferTargets) TransferTarget(reached []uint32) (heir uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return heirOf(s.m.cfg.ID, reached, s.led, time.Now(), time.Duration(heirPause*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
+	return pickTransferTarget(s.m.cfg.ID, reached, s.lastLed, time.Now(), time.Duration(retransferSyncLimits*s.m.cfg.SyncLimit)*s.m.cfg.Tick)
 }
 
-func heirOf(self uint32, reached []uint32, led map[uint32]time.Time, now time.Time, rest time.Duration) (heir uint32) {
+func pickTransferTarget(self uint32, reached []uint32, led map[uint32]time.Time, now time.Time, rest time.Duration) (heir uint32) {
 	// The turn goes by id: self+1 comes first, and self-1 last
 	turn := func(id uint32) uint8 { return uint8(id - self - 1) }
 	for _, id := range reached {
@@ -69,9 +71,9 @@ func heirOf(self uint32, reached []uint32, led map[uint32]time.Time, now time.Ti
 }
 
 // HandOver implements leader.Ensemble.
-func (s *succession) HandOver(ctx context.Context, to uint32) error {
+func (s *transferTargets) HandOver(ctx context.Context, to uint32) error {
 	s.mu.Lock()
-	s.led[to] = time.Now()
+	s.lastLed[to] = time.Now()
 	s.mu.Unlock()
 	return s.m.node.Transfer().ToMember(ctx, to)
 }

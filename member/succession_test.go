@@ -29,7 +29,7 @@ func TestHeir(t *testing.T) {
 		{"nobody is reached", 1, nil, nil, 0},
 		{"ids go up to 255", 255, []uint32{254, 1}, nil, 1},
 	} {
-		if got := heirOf(c.self, c.reached, c.led, now, rest); got != c.want {
+		if got := pickTransferTarget(c.self, c.reached, c.led, now, rest); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
 	}

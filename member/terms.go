@@ -34,37 +34,37 @@ type terms struct {
 	m   *Member
 	log *slog.Logger
 
-	succession *succession
-	newcomers  newcomers
+	transferTargets *transferTargets
+	newcomers       newcomerQueue
 
-	// table is the session table of the present term, or nil while this member does not lead. It is
+	// sessionTable is the session table of the present term, or nil while this member does not lead. It is
 	// written under the tree's lock, and apply reads it there.
-	table *sessiontracker.GlobalTable
+	sessionTable *sessiontracker.GlobalTable
 
-	closed []jute.SessionID // sessions that the entry being applied has closed and that are still in the table; guarded like table
+	closedSessions []jute.SessionID // sessions that the entry being applied has closed and that are still in the table; guarded like table
 
-	count   leader.Counters
-	led     atomic.Uint64                 // terms
-	current atomic.Pointer[leader.Leader] // the leader that gRPC calls go to
+	counters      leader.Counters
+	termsLed      atomic.Uint64                 // terms
+	currentLeader atomic.Pointer[leader.Leader] // the leader that gRPC calls go to
 
-	mu         sync.Mutex
-	nonce      uint64       // nonce of our TermStart that is proposed or has opened the present term; 0: none
-	opened     chan opening // gets the opening when that TermStart is applied; one place
-	cancelTerm func()       // ends the present term
+	mu           sync.Mutex
+	termNonce    uint64            // termNonce of our TermStart that is proposed or has opened the present term; 0: none
+	startApplied chan appliedStart // gets the opening when that TermStart is applied; one place
+	cancelTerm   func()            // ends the present term
 }
 
-// opening is an applied TermStart of ours, with the session table that apply updates from then on.
-type opening struct {
+// appliedStart is an applied TermStart of ours, with the session table that apply updates from then on.
+type appliedStart struct {
 	znode.Term
-	table *sessiontracker.GlobalTable
+	sessionTable *sessiontracker.GlobalTable
 }
 
 func newTerms(m *Member) *terms {
-	return &terms{m: m, log: m.log.With("component", "terms"), succession: newSuccession(m), newcomers: make(newcomers, 1)}
+	return &terms{m: m, log: m.log.With("component", "terms"), transferTargets: newTransferTargets(m), newcomers: make(newcomerQueue, 1)}
 }
 
-// run leads whenever raft does, until ctx ends.
-func (t *terms) run(ctx context.Context) error {
+// leadershipLoop leads whenever raft does, until ctx ends.
+func (t *terms) leadershipLoop(ctx context.Context) error {
 	var stop func()
 	defer func() {
 		if stop != nil {
@@ -84,19 +84,19 @@ func (t *terms) run(ctx context.Context) error {
 				stop = nil
 			}
 			if leads {
-				stop = t.begin(ctx)
+				stop = t.startLeading(ctx)
 			}
 		}
 	}
 }
 
-// begin starts leading and returns the function that stops it and waits for its end.
-func (t *terms) begin(ctx context.Context) func() {
+// startLeading starts leading and returns the function that stops it and waits for its end.
+func (t *terms) startLeading(ctx context.Context) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		t.lead(ctx)
+		t.leadLoop(ctx)
 	}()
 	return func() {
 		cancel()
@@ -104,16 +104,16 @@ func (t *terms) begin(ctx context.Context) func() {
 	}
 }
 
-// lead opens terms until ctx ends or raft no longer leads. It opens more than one only if a
+// leadLoop opens terms until ctx ends or raft no longer leads. It opens more than one only if a
 // proposal was refused although leadership stayed.
-func (t *terms) lead(ctx context.Context) {
+func (t *terms) leadLoop(ctx context.Context) {
 	logged := false
 	for ctx.Err() == nil && t.m.node.Status().IsLeader() {
 		if t.m.node.StallError() == nil && t.m.node.Record().DamageReason() == "" {
-			switch err := t.term(ctx); {
+			switch err := t.runTerm(ctx); {
 			case err == nil || ctx.Err() != nil:
-			case errors.Is(err, errFounding) && logged:
-			case errors.Is(err, errFounding):
+			case errors.Is(err, errNotFounded) && logged:
+			case errors.Is(err, errNotFounded):
 				logged = true
 				t.log.Info("clients are not served yet: most voters of the server lines must vote first", "lines", ServerLines(t.m.cfg.Servers))
 			default:
@@ -127,50 +127,50 @@ func (t *terms) lead(ctx context.Context) {
 	}
 }
 
-// term opens one term with a TermStart and leads it to its end.
-func (t *terms) term(ctx context.Context) error {
-	if t.founding() {
-		return errFounding
+// runTerm opens one term with a TermStart and leads it to its end.
+func (t *terms) runTerm(ctx context.Context) error {
+	if t.isFounding() {
+		return errNotFounded
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	nonce := random()
-	opened := make(chan opening, 1)
+	nonce := randomUint64()
+	opened := make(chan appliedStart, 1)
 	t.mu.Lock()
-	t.nonce, t.opened, t.cancelTerm = nonce, opened, cancel
+	t.termNonce, t.startApplied, t.cancelTerm = nonce, opened, cancel
 	t.mu.Unlock()
-	defer t.termEnded()
+	defer t.resetTerm()
 
-	format := t.format()
-	list, err := t.firstRoster()
+	format := t.entryFormat()
+	list, err := t.firstServerList()
 	if err != nil {
 		return err
 	}
-	entry, err := t.termStart(format, nonce, list)
+	entry, err := t.termStartEntry(format, nonce, list)
 	if err != nil {
 		return err
 	}
 	if err := t.m.node.Propose(entry, nil).Error(); err != nil {
 		return fmt.Errorf("open a term: %w", err)
 	}
-	var o opening
+	var o appliedStart
 	select {
 	case <-ctx.Done():
 		return nil
 	case o = <-opened:
 	}
-	l, err := leader.New(t.config(o))
+	l, err := leader.New(t.leaderConfig(o))
 	if err != nil {
 		return err
 	}
-	t.current.Store(l)
-	t.led.Add(1)
-	t.m.events.emit(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
+	t.currentLeader.Store(l)
+	t.termsLed.Add(1)
+	t.m.eventQueue.emit(Event{Kind: EventLeader, Term: o.Term.Term, Member: t.m.cfg.ID})
 	return l.Run(ctx)
 }
 
-// termStart returns the entry that opens a term. list is for a state that needs one; see firstRoster.
-func (t *terms) termStart(format uint32, nonce uint64, list *proto.Roster) ([]byte, error) {
+// termStartEntry returns the entry that opens a term. list is for a state that needs one; see firstRoster.
+func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster) ([]byte, error) {
 	body, err := protobuf.Marshal(&proto.TermStart{
 		Leader: t.m.cfg.ID, Nonce: nonce,
 		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota, X509: t.m.cfg.Rules.X509,
@@ -180,26 +180,26 @@ func (t *terms) termStart(format uint32, nonce uint64, list *proto.Roster) ([]by
 		return nil, err
 	}
 	return protobuf.Marshal(&proto.Entry{
-		Format: format, Nonce: nonce, TimeMs: t.m.clock.Now().UnixMilli(),
+		Format: format, Nonce: nonce, TimeMs: t.m.wallClock.Now().UnixMilli(),
 		Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: body}},
 	})
 }
 
-// errFounding is the error of a leader that may not open a term yet: an ensemble serves no client before most voters of its list
+// errNotFounded is the error of a leader that may not open a term yet: an ensemble serves no client before most voters of its list
 // vote. So nothing that a client was told is on one disk alone.
-var errFounding = errors.New("the ensemble begins, and serves once most of its voters vote")
+var errNotFounded = errors.New("the ensemble begins, and serves once most of its voters vote")
 
-// founding reports whether the state has no list of this ensemble, as far as it is applied, and most voters of the server lines do
+// isFounding reports whether the state has no list of this ensemble, as far as it is applied, and most voters of the server lines do
 // not vote yet.
-func (t *terms) founding() bool {
-	_, listed := t.m.lists.wanted()
+func (t *terms) isFounding() bool {
+	_, listed := t.m.serverLists.wantedPeers()
 	return !listed && !t.m.node.Status().HasMajorityOf(raftPeers(t.m.cfg.Servers))
 }
 
-// firstRoster returns the list of servers that the configuration has, if the state has none of this ensemble: because the
+// firstServerList returns the list of servers that the configuration has, if the state has none of this ensemble: because the
 // ensemble begins, with a state or without one, or because the data were recovered. Otherwise it returns nil.
-func (t *terms) firstRoster() (*proto.Roster, error) {
-	if _, listed := t.m.lists.wanted(); listed || t.m.cfg.EnsembleText == nil {
+func (t *terms) firstServerList() (*proto.Roster, error) {
+	if _, listed := t.m.serverLists.wantedPeers(); listed || t.m.cfg.EnsembleText == nil {
 		return nil, nil
 	}
 	list, err := serverlist.ParseList(string(t.m.cfg.EnsembleText))
@@ -210,104 +210,104 @@ func (t *terms) firstRoster() (*proto.Roster, error) {
 	return znode.ServerList{EnsembleID: ensemble, Servers: list}.ToProto(), nil
 }
 
-// format returns the format of the next entry: the highest that all members know that have
+// entryFormat returns the format of the next entry: the highest that all members know that have
 // announced themselves.
-func (t *terms) format() uint32 {
-	return min(cmp.Or(t.m.applied.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
+func (t *terms) entryFormat() uint32 {
+	return min(cmp.Or(t.m.applyProgress.minFormat.Load(), znode.FormatLevel), znode.FormatLevel)
 }
 
-func (t *terms) config(o opening) leader.Config {
+func (t *terms) leaderConfig(o appliedStart) leader.Config {
 	return leader.Config{
-		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.format,
-		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: LastAnswers + t.m.cfg.Tick,
-		WallClock: t.m.clock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.table, Counters: &t.count,
-		Ensemble: t.m.terms.succession, CloseConnection: t.m.peers.redial,
-		Members: func() []leader.Member { return membersOf(t.m.node) }, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.link, ReachableServers: t.present, AppliedIndex: t.m.applied.index.Load, Nodes: nodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
+		Self: t.m.cfg.ID, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.entryFormat,
+		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: RemovedGracePeriod + t.m.cfg.Tick,
+		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}), Sessions: o.sessionTable, Counters: &t.counters,
+		Ensemble: t.m.terms.transferTargets, CloseConnection: t.m.peerConns.redialMember,
+		Members: func() []leader.Member { return raftMembers(t.m.node) }, RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo, ReachableServers: t.presentAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load, Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Logger: t.m.log,
 	}
 }
 
-// link reaches a member for the leader.
-func (t *terms) link(id uint32) (leader.Link, error) { return t.m.peers.follower(id) }
+// linkTo reaches a member for the leader.
+func (t *terms) linkTo(id uint32) (leader.Link, error) { return t.m.peerConns.followerClient(id) }
 
-// abandon ends the present term without waiting for it, because it may hang in the log. If the log
+// abandonTerm ends the present term without waiting for it, because it may hang in the log. If the log
 // continues meanwhile, the next term may open before abandon returns, and abandon does not end that
 // one.
-func (t *terms) abandon() {
-	current := t.current.Load()
+func (t *terms) abandonTerm() {
+	current := t.currentLeader.Load()
 	t.mu.Lock()
 	retired := t.cancelTerm
 	t.mu.Unlock()
 	if retired != nil {
 		retired()
 	}
-	t.current.CompareAndSwap(current, nil)
+	t.currentLeader.CompareAndSwap(current, nil)
 }
 
-// termEnded undoes what term set up. The table is not updated any more.
-func (t *terms) termEnded() {
+// resetTerm undoes what term set up. The table is not updated any more.
+func (t *terms) resetTerm() {
 	t.mu.Lock()
-	t.nonce, t.opened, t.cancelTerm = 0, nil, nil
+	t.termNonce, t.startApplied, t.cancelTerm = 0, nil, nil
 	t.mu.Unlock()
-	t.current.Store(nil)
+	t.currentLeader.Store(nil)
 	t.m.state.Lock()
 	defer t.m.state.Unlock()
-	t.table = nil
+	t.sessionTable = nil
 	t.m.follower.SetSessionTable(nil)
 }
 
-// started is called for every TermStart, under the tree's lock. Ours creates the table. Any other
+// termStarted is called for every TermStart, under the tree's lock. Ours creates the table. Any other
 // ends the term that this member may still believe to lead.
-func (t *terms) started(start znode.Term) {
+func (t *terms) termStarted(start znode.Term) {
 	t.mu.Lock()
-	nonce, opened, retired := t.nonce, t.opened, t.cancelTerm
+	nonce, opened, retired := t.termNonce, t.startApplied, t.cancelTerm
 	t.mu.Unlock()
 	if nonce == 0 || start.Nonce != nonce {
-		if t.table != nil && retired != nil {
+		if t.sessionTable != nil && retired != nil {
 			retired()
 		}
-		t.table = nil
+		t.sessionTable = nil
 		t.m.follower.SetSessionTable(nil)
 		return
 	}
-	t.table = sessiontracker.NewGlobalTable(t.m.cfg.Monotonic.Now(), t.m.cfg.Tick, seeds(t.m.state))
-	t.m.follower.SetSessionTable(t.table)
-	opened <- opening{start, t.table}
+	t.sessionTable = sessiontracker.NewGlobalTable(t.m.cfg.Monotonic.Now(), t.m.cfg.Tick, sessionSeeds(t.m.state))
+	t.m.follower.SetSessionTable(t.sessionTable)
+	opened <- appliedStart{start, t.sessionTable}
 }
 
 // removeClosed removes from the table, at the end of an entry, all sessions that the entry closed:
 // together this costs less than one by one.
 func (t *terms) removeClosed() {
-	if t.table != nil {
-		t.table.RemoveSessions(t.closed)
+	if t.sessionTable != nil {
+		t.sessionTable.RemoveSessions(t.closedSessions)
 	}
-	t.closed = t.closed[:0]
+	t.closedSessions = t.closedSessions[:0]
 }
 
-// seeds yields the live sessions for a new table.
-func seeds(state *znode.State) iter.Seq[sessiontracker.TrackedSession] {
+// sessionSeeds yields the live sessions for a new table.
+func sessionSeeds(state *znode.State) iter.Seq[sessiontracker.TrackedSession] {
 	return func(yield func(sessiontracker.TrackedSession) bool) {
 		for s := range state.Sessions(0) {
-			if !yield(seed(s)) {
+			if !yield(sessionSeed(s)) {
 				return
 			}
 		}
 	}
 }
 
-func seed(s znode.Session) sessiontracker.TrackedSession {
+func sessionSeed(s znode.Session) sessiontracker.TrackedSession {
 	return sessiontracker.TrackedSession{ID: s.ID, Timeout: s.Timeout, OwnerMember: s.Owner.Member, OwnerIndex: s.OwnerIndex}
 }
 
-// nodes implements leader.Nodes.
-type nodes struct{ state *znode.State }
+// reapableNodes implements leader.Nodes.
+type reapableNodes struct{ state *znode.State }
 
-func (n nodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate {
+func (n reapableNodes) ReapCandidates(now, neverUsedMs int64, after znode.ReapCandidate, limit int) []znode.ReapCandidate {
 	n.state.RLock()
 	defer n.state.RUnlock()
 	return n.state.ReapCandidates(now, neverUsedMs, after, limit)
 }
 
-func (n nodes) HasUnswept() bool {
+func (n reapableNodes) HasUnswept() bool {
 	n.state.RLock()
 	defer n.state.RUnlock()
 	return n.state.HasUnswept()
@@ -323,7 +323,7 @@ func (l raftLog) CommitIndex() uint64 { return l.node.Status().CommitIndex() }
 // Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or
 // refuses it.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
-	if l := t.current.Load(); l != nil {
+	if l := t.currentLeader.Load(); l != nil {
 		return l.Forward(stream)
 	}
 	return errNotLeading
@@ -331,23 +331,23 @@ func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
 
 // Sync implements proto.LeaderServer.
 func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncReply, error) {
-	if l := t.current.Load(); l != nil {
+	if l := t.currentLeader.Load(); l != nil {
 		return l.Sync(ctx, r)
 	}
 	return nil, errNotLeading
 }
 
-// configured implements quorum.Config.Configured.
-func (t *terms) configured() {
-	t.m.lists.wake()
-	if l := t.current.Load(); l != nil {
+// configurationChanged implements quorum.Config.Configured.
+func (t *terms) configurationChanged() {
+	t.m.serverLists.wakeLoop()
+	if l := t.currentLeader.Load(); l != nil {
 		l.MembersChanged()
 	}
 }
 
 // HandOver implements proto.LeaderServer.
 func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.HandOverReply, error) {
-	if t.current.Load() == nil {
+	if t.currentLeader.Load() == nil {
 		return nil, errNotLeading
 	}
 	if err := t.m.node.Transfer().ToMember(ctx, r.GetTo()); err != nil {
@@ -356,39 +356,39 @@ func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.
 	return &proto.HandOverReply{}, nil
 }
 
-// ownLeader calls the leader of the term that this member leads, without a network. It implements
+// localLeader calls the leader of the term that this member leads, without a network. It implements
 // proto.LeaderClient.
-type ownLeader struct{ *terms }
+type localLeader struct{ *terms }
 
 // Forward opens a stream to the leader of the present term.
-func (o ownLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Leader_ForwardClient, error) {
-	if l := o.current.Load(); l != nil {
+func (o localLeader) Forward(ctx context.Context, _ ...grpc.CallOption) (proto.Leader_ForwardClient, error) {
+	if l := o.currentLeader.Load(); l != nil {
 		return l.OwnStream(ctx), nil
 	}
 	return nil, errNotLeading
 }
 
 // Sync calls the Sync of terms.
-func (o ownLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
+func (o localLeader) Sync(ctx context.Context, r *proto.SyncRequest, _ ...grpc.CallOption) (*proto.SyncReply, error) {
 	return o.terms.Sync(ctx, r)
 }
 
 // HandOver calls the HandOver of terms.
-func (o ownLeader) HandOver(ctx context.Context, r *proto.HandOverRequest, _ ...grpc.CallOption) (*proto.HandOverReply, error) {
+func (o localLeader) HandOver(ctx context.Context, r *proto.HandOverRequest, _ ...grpc.CallOption) (*proto.HandOverReply, error) {
 	return o.terms.HandOver(ctx, r)
 }
 
 var errNotLeading = status.Error(codes.FailedPrecondition, "this member does not lead")
 
-// random returns a random number that no other run, term or connection has drawn before.
-func random() uint64 {
+// randomUint64 returns a random number that no other run, term or connection has drawn before.
+func randomUint64() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// membersOf returns the members in raft's configuration, each with the disk whose proofs count.
-func membersOf(node *quorum.Node) []leader.Member {
+// raftMembers returns the members in raft's configuration, each with the disk whose proofs count.
+func raftMembers(node *quorum.Node) []leader.Member {
 	servers := node.Status().ConfiguredMembers()
 	members := make([]leader.Member, 0, len(servers))
 	for _, s := range servers {
@@ -397,9 +397,9 @@ func membersOf(node *quorum.Node) []leader.Member {
 	return members
 }
 
-// votersOf returns those of the servers that take part in the log that vote.
-func votersOf(node *quorum.Node) (ids []uint32) {
-	for _, server := range membersOf(node) {
+// raftVoters returns those of the servers that take part in the log that vote.
+func raftVoters(node *quorum.Node) (ids []uint32) {
+	for _, server := range raftMembers(node) {
 		if server.Voter {
 			ids = append(ids, server.ID)
 		}
@@ -407,10 +407,10 @@ func votersOf(node *quorum.Node) (ids []uint32) {
 	return ids
 }
 
-// leaderAt implements follower.Config.Leader.
-func (t *terms) leaderAt(_ context.Context, id uint32) (proto.LeaderClient, error) {
+// leaderClient implements follower.Config.Leader.
+func (t *terms) leaderClient(_ context.Context, id uint32) (proto.LeaderClient, error) {
 	if id == t.m.cfg.ID {
-		return ownLeader{t}, nil
+		return localLeader{t}, nil
 	}
-	return t.m.peers.leader(id)
+	return t.m.peerConns.leaderClient(id)
 }

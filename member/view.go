@@ -23,10 +23,10 @@ import (
 	"rollcall/znode"
 )
 
-// viewsAtOnce limits the queries of the view that a member answers at a time. Each of a few members sends
+// maxConcurrentViews limits the queries of the view that a member answers at a time. Each of a few members sends
 // view.atOnce, 8, and an answer takes milliseconds. While the tree's lock or a disk hangs, no more than
 // these wait for it.
-const viewsAtOnce = 16
+const maxConcurrentViews = 16
 
 const (
 	// sessionsPerLock is the number of sessions that one reply visits under one hold of the tree's lock, for which
@@ -40,63 +40,65 @@ const (
 // viewer answers queries of members for the view of the ensemble. It implements View of
 // proto.FollowerServer.
 type viewer struct {
-	m      *Member
-	places chan struct{} // a place for each answer that is being made
+	m         *Member
+	viewSlots chan struct{} // a place for each answer that is being made
 
 	collector *view.Collector // asks the members
 }
 
-func newViewer(m *Member) viewer { return viewer{m: m, places: make(chan struct{}, viewsAtOnce)} }
+func newViewer(m *Member) viewer {
+	return viewer{m: m, viewSlots: make(chan struct{}, maxConcurrentViews)}
+}
 
 // View returns the rows that this member has. If ctx ends first, the work ends, too, and there is no reply.
 func (v viewer) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
 	select {
-	case v.places <- struct{}{}:
-		defer func() { <-v.places }()
+	case v.viewSlots <- struct{}{}:
+		defer func() { <-v.viewSlots }()
 	default:
-		return nil, status.Errorf(codes.Aborted, "member %d is answering %d questions already", v.m.cfg.ID, viewsAtOnce)
+		return nil, status.Errorf(codes.Aborted, "member %d is answering %d questions already", v.m.cfg.ID, maxConcurrentViews)
 	}
 	reply := &proto.ViewReply{}
 	switch about := r.About.(type) {
 	case *proto.ViewRequest_Status:
-		reply.About = &proto.ViewReply_Status{Status: v.status()}
+		reply.About = &proto.ViewReply_Status{Status: v.memberStatus()}
 	case *proto.ViewRequest_Sessions:
-		reply.About = &proto.ViewReply_Sessions{Sessions: v.sessions(ctx, about.Sessions)}
+		reply.About = &proto.ViewReply_Sessions{Sessions: v.sessionRows(ctx, about.Sessions)}
 	case *proto.ViewRequest_Facts:
-		reply.About = &proto.ViewReply_Facts{Facts: v.facts(ctx, about.Facts)}
+		reply.About = &proto.ViewReply_Facts{Facts: v.factRows(ctx, about.Facts)}
 	case *proto.ViewRequest_Connections:
-		reply.About = &proto.ViewReply_Connections{Connections: v.connections(ctx, about.Connections)}
+		reply.About = &proto.ViewReply_Connections{Connections: v.connectionRows(ctx, about.Connections)}
 	case *proto.ViewRequest_Watches:
-		reply.About = &proto.ViewReply_Watches{Watches: v.watches(ctx, about.Watches)}
+		reply.About = &proto.ViewReply_Watches{Watches: v.watchRows(ctx, about.Watches)}
 	case *proto.ViewRequest_Owner:
-		reply.About = &proto.ViewReply_Owner{Owner: v.owner(about.Owner)}
+		reply.About = &proto.ViewReply_Owner{Owner: v.ownerRow(about.Owner)}
 	case *proto.ViewRequest_Ephemerals:
-		reply.About = &proto.ViewReply_Ephemerals{Ephemerals: v.ephemerals(about.Ephemerals)}
+		reply.About = &proto.ViewReply_Ephemerals{Ephemerals: v.ephemeralRows(about.Ephemerals)}
 	case *proto.ViewRequest_Buckets:
-		reply.About = &proto.ViewReply_Buckets{Buckets: v.buckets(about.Buckets)}
+		reply.About = &proto.ViewReply_Buckets{Buckets: v.bucketRows(about.Buckets)}
 	case *proto.ViewRequest_Removals:
-		reply.About = &proto.ViewReply_Removals{Removals: v.removals(ctx, about.Removals)}
+		reply.About = &proto.ViewReply_Removals{Removals: v.removalRows(ctx, about.Removals)}
 	default:
 		return nil, status.Error(codes.Unimplemented, "this version does not know the question")
 	}
 	return reply, ctx.Err()
 }
 
-// rows returns the most rows that a reply may have.
-func rows(limit uint32) int { return int(min(limit, view.MaxRows)) }
+// rowLimit returns the most rows that a reply may have.
+func rowLimit(limit uint32) int { return int(min(limit, view.MaxRows)) }
 
-// status returns the status of this member for operators. While its disk or apply hangs, it takes neither
+// memberStatus returns the status of this member for operators. While its disk or apply hangs, it takes neither
 // the tree's lock nor reads the disk.
-func (v viewer) status() *proto.MemberStatus {
+func (v viewer) memberStatus() *proto.MemberStatus {
 	m := v.m
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
 		Member: m.cfg.ID, Disk: uint64(m.node.DiskID()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),
-		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applied.index.Load(), Committed: m.node.Status().CommitIndex(),
+		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applyProgress.lastIndex.Load(), Committed: m.node.Status().CommitIndex(),
 		Sessions: uint32(st.Sessions), Connections: uint32(st.Connections),
-		Marks: m.follower.StateHashes(), Version: m.cfg.Version, StartedMs: m.clock.Now().Add(-time.Since(m.incarnation.started)).UnixMilli(),
-		ClockMs: m.clock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputed()), Drained: m.server.Draining(),
-		Exposed: m.ports.exposure(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removal.version() != 0, Operators: m.cfg.operatorsURL(),
+		Marks: m.follower.StateHashes(), Version: m.cfg.Version, StartedMs: m.wallClock.Now().Add(-time.Since(m.incarnation.startTime)).UnixMilli(),
+		ClockMs: m.wallClock.Now().UnixMilli(), Joining: m.node.Joining(), Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputed()), Drained: m.server.Draining(),
+		Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removalWatch.removedVersion() != 0, Operators: m.cfg.operatorsURL(),
 	}
 	if err := m.node.StallError(); err != nil {
 		s.Stalled = err.Error()
@@ -116,22 +118,22 @@ func (v viewer) status() *proto.MemberStatus {
 	return s
 }
 
-// sessions returns sessions of the state from an id on.
-func (v viewer) sessions(ctx context.Context, q *proto.ViewSessions) *proto.SessionRows {
-	limit, want := rows(q.Limit), view.NewClientFilter(string(q.Address))
+// sessionRows returns sessions of the state from an id on.
+func (v viewer) sessionRows(ctx context.Context, q *proto.ViewSessions) *proto.SessionRows {
+	limit, want := rowLimit(q.Limit), view.NewClientFilter(string(q.Address))
 	r := &proto.SessionRows{Next: q.First, Rows: make([]*proto.SessionRow, 0, limit)}
 	free := make([]proto.SessionRow, limit) // one allocation, which is not under the lock
 	for range scannedPerView / sessionsPerLock {
-		if v.someSessions(q, free, want, r); r.Next == 0 || len(r.Rows) == limit || ctx.Err() != nil {
+		if v.appendSessions(q, free, want, r); r.Next == 0 || len(r.Rows) == limit || ctx.Err() != nil {
 			break
 		}
 	}
 	return r
 }
 
-// someSessions adds sessions from r.Next on, until all rows of free are taken or the lock was held long
+// appendSessions adds sessions from r.Next on, until all rows of free are taken or the lock was held long
 // enough, and sets r.Next to the id at which to go on. It is 0 if there are no more.
-func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, want view.ClientFilter, r *proto.SessionRows) {
+func (v viewer) appendSessions(q *proto.ViewSessions, free []proto.SessionRow, want view.ClientFilter, r *proto.SessionRows) {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -145,7 +147,7 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 			continue
 		}
 		ephemerals := tree.TreeView().EphemeralCountOf(one.ID)
-		looked += ephemerals / ephemeralsPerLook
+		looked += ephemerals / ephemeralsPerVisit
 		row := &free[len(r.Rows)]
 		row.Id, row.Member, row.Address, row.TimeoutMs = uint64(one.ID), one.Owner.Member, []byte(one.Address), uint32(one.Timeout.Milliseconds())
 		row.CreatedMs, row.Ephemerals = one.CreatedMs, uint32(ephemerals)
@@ -154,24 +156,24 @@ func (v viewer) someSessions(q *proto.ViewSessions, free []proto.SessionRow, wan
 	r.Next = 0
 }
 
-// ephemeralsPerLook is the number of ephemeral nodes that are counted in the time in which one session is looked
+// ephemeralsPerVisit is the number of ephemeral nodes that are counted in the time in which one session is looked
 // at.
-const ephemeralsPerLook = 32
+const ephemeralsPerVisit = 32
 
-// factsPerTurn is the number of sessions that are looked up before other goroutines get their turn. A page takes a
+// factsPerYield is the number of sessions that are looked up before other goroutines get their turn. A page takes a
 // millisecond of processor time, for which clients would wait.
-const factsPerTurn = 64
+const factsPerYield = 64
 
-// facts returns the facts about sessions that only this member has: their connections here and, if it leads, the times when
+// factRows returns the facts about sessions that only this member has: their connections here and, if it leads, the times when
 // they were last heard.
-func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
+func (v viewer) factRows(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 	v.m.state.RLock()
-	table := v.m.terms.table
+	table := v.m.terms.sessionTable
 	v.m.state.RUnlock()
 	ids := q.Ids[:min(len(q.Ids), view.MaxRows)]
 	all, r := make([]proto.FactRow, len(ids)), &proto.FactRows{Rows: make([]*proto.FactRow, 0, len(ids))}
 	for i, id := range ids {
-		if i%factsPerTurn == 0 {
+		if i%factsPerYield == 0 {
 			if runtime.Gosched(); ctx.Err() != nil {
 				break
 			}
@@ -180,7 +182,7 @@ func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 		row.Id = id
 		c, watches, carried := v.m.server.Listing().ConnectionOf(jute.SessionID(id))
 		if carried {
-			row.Connection, row.Watches = connectionRow(&c), uint32(watches)
+			row.Connection, row.Watches = newConnectionRow(&c), uint32(watches)
 		}
 		if table != nil {
 			heard, ok := table.LastHeard(jute.SessionID(id), v.m.cfg.Monotonic.Now())
@@ -193,38 +195,38 @@ func (v viewer) facts(ctx context.Context, q *proto.ViewFacts) *proto.FactRows {
 	return r
 }
 
-// buckets returns the number of sessions that fall due at each time, if this member leads.
-func (v viewer) buckets(q *proto.ViewBuckets) *proto.BucketRows {
+// bucketRows returns the number of sessions that fall due at each time, if this member leads.
+func (v viewer) bucketRows(q *proto.ViewBuckets) *proto.BucketRows {
 	v.m.state.RLock()
-	table := v.m.terms.table
+	table := v.m.terms.sessionTable
 	v.m.state.RUnlock()
 	if table == nil {
 		return &proto.BucketRows{}
 	}
-	buckets, later := table.Buckets(v.m.cfg.Monotonic.Now(), rows(q.Limit))
-	r := &proto.BucketRows{Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()), ClockMs: v.m.clock.Now().UnixMilli(), Later: uint32(later)}
+	buckets, later := table.Buckets(v.m.cfg.Monotonic.Now(), rowLimit(q.Limit))
+	r := &proto.BucketRows{Leads: true, TickMs: uint32(v.m.cfg.Tick.Milliseconds()), ClockMs: v.m.wallClock.Now().UnixMilli(), Later: uint32(later)}
 	for _, b := range buckets {
 		r.Rows = append(r.Rows, &proto.BucketRow{DueMs: b.DueIn.Milliseconds(), Sessions: uint32(b.Sessions)})
 	}
 	return r
 }
 
-// connections returns client connections from a number on.
-func (v viewer) connections(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
-	r := &proto.ConnectionRows{Boot: v.m.incarnation.number, Next: v.from(q.Boot, q.First, nil).Connection}
-	someConnections(ctx, v.m.server.Listing().ConnectionsFrom, view.NewClientFilter(string(q.Address)), rows(q.Limit), r)
+// connectionRows returns client connections from a number on.
+func (v viewer) connectionRows(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
+	r := &proto.ConnectionRows{Boot: v.m.incarnation.number, Next: v.pageStart(q.Boot, q.First, nil).Connection}
+	appendConnections(ctx, v.m.server.Listing().ConnectionsFrom, view.NewClientFilter(string(q.Address)), rowLimit(q.Limit), r)
 	return r
 }
 
-// connectionsPerPart is the number of connections that a reply takes from the server at a time, however few are
+// connectionsPerBatch is the number of connections that a reply takes from the server at a time, however few are
 // wanted: as many as the server looks at under one hold of its lock.
-const connectionsPerPart = 256
+const connectionsPerBatch = 256
 
-// someConnections adds to r connections that are wanted, from r.Next on, until there are limit of them or
+// appendConnections adds to r connections that are wanted, from r.Next on, until there are limit of them or
 // enough were looked at, and sets r.Next to the number at which to go on. It is 0 if there are no more. from
 // fills a part with connections, and returns the number at which the next part begins, or 0.
-func someConnections(ctx context.Context, from func(context.Context, []clients.Connection, uint64) ([]clients.Connection, uint64), want view.ClientFilter, limit int, r *proto.ConnectionRows) {
-	part := make([]clients.Connection, 0, connectionsPerPart)
+func appendConnections(ctx context.Context, from func(context.Context, []clients.Connection, uint64) ([]clients.Connection, uint64), want view.ClientFilter, limit int, r *proto.ConnectionRows) {
+	part := make([]clients.Connection, 0, connectionsPerBatch)
 	for looked := 0; looked < scannedPerView && ctx.Err() == nil; looked += len(part) {
 		part, r.Next = from(ctx, part[:0], r.Next)
 		for i := range part {
@@ -234,7 +236,7 @@ func someConnections(ctx context.Context, from func(context.Context, []clients.C
 				r.Next = part[i].Number
 				return
 			default:
-				r.Rows = append(r.Rows, connectionRow(&part[i]))
+				r.Rows = append(r.Rows, newConnectionRow(&part[i]))
 			}
 		}
 		if r.Next == 0 || len(r.Rows) == limit {
@@ -244,15 +246,15 @@ func someConnections(ctx context.Context, from func(context.Context, []clients.C
 	}
 }
 
-// from returns the place at which a page begins. Numbers of connections count for one run only.
-func (v viewer) from(boot, connection uint64, path []byte) clients.Place {
+// pageStart returns the place at which a page begins. Numbers of connections count for one run only.
+func (v viewer) pageStart(boot, connection uint64, path []byte) clients.Place {
 	if boot != v.m.incarnation.number {
 		return clients.Place{}
 	}
 	return clients.Place{Connection: connection, Path: string(path)}
 }
 
-func connectionRow(c *clients.Connection) *proto.ConnectionRow {
+func newConnectionRow(c *clients.Connection) *proto.ConnectionRow {
 	return &proto.ConnectionRow{
 		Number: c.Number, Address: []byte(c.Addr), Reading: c.Reading, Writing: c.Writing, Queued: uint32(c.Queued),
 		Received: c.Received, Sent: c.Sent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
@@ -262,12 +264,12 @@ func connectionRow(c *clients.Connection) *proto.ConnectionRow {
 	}
 }
 
-// watches returns the watches that cover a path, or those of a session.
-func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchRows {
-	page := make([]clients.Watch, 0, rows(q.Limit))
+// watchRows returns the watches that cover a path, or those of a session.
+func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.WatchRows {
+	page := make([]clients.Watch, 0, rowLimit(q.Limit))
 	var next clients.Place
 	if len(q.Path) > 0 {
-		page, next = v.m.server.Listing().WatchersFrom(ctx, page, string(q.Path), v.from(q.Boot, q.First, q.FirstPath))
+		page, next = v.m.server.Listing().WatchersFrom(ctx, page, string(q.Path), v.pageStart(q.Boot, q.First, q.FirstPath))
 	} else {
 		page, next.Path = v.m.server.Listing().WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
 	}
@@ -287,8 +289,8 @@ func (v viewer) watches(ctx context.Context, q *proto.ViewWatches) *proto.WatchR
 	return r
 }
 
-// owner returns the kind of a node, and the session that owns it.
-func (v viewer) owner(q *proto.ViewOwner) *proto.OwnerRow {
+// ownerRow returns the kind of a node, and the session that owns it.
+func (v viewer) ownerRow(q *proto.ViewOwner) *proto.OwnerRow {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -306,13 +308,13 @@ var nodeKinds = map[znode.NodeKind]proto.NodeKind{
 	znode.ContainerNode: proto.NodeKind_NODE_KIND_CONTAINER, znode.TTLNode: proto.NodeKind_NODE_KIND_TTL,
 }
 
-// ephemerals returns the ephemeral nodes of a session from a path on. It takes them under one hold of the
+// ephemeralRows returns the ephemeral nodes of a session from a path on. It takes them under one hold of the
 // lock: a page has fewer than listedPerLock.
-func (v viewer) ephemerals(q *proto.ViewEphemerals) *proto.EphemeralRows {
+func (v viewer) ephemeralRows(q *proto.ViewEphemerals) *proto.EphemeralRows {
 	tree := v.m.state
 	tree.RLock()
 	defer tree.RUnlock()
-	limit, size := rows(q.Limit), 0
+	limit, size := rowLimit(q.Limit), 0
 	r := &proto.EphemeralRows{}
 	for owner, path := range tree.TreeView().EphemeralsFrom(jute.SessionID(q.Session), string(q.First)) {
 		if owner != jute.SessionID(q.Session) {
@@ -330,10 +332,10 @@ func (v viewer) ephemerals(q *proto.ViewEphemerals) *proto.EphemeralRows {
 // viewPeer implements view.Peer: it asks a member, over its gRPC services or, if it is this one, directly.
 type viewPeer func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error)
 
-// viewOver returns the viewPeer of a member that is asked over its gRPC services.
-func viewOver(p *peers, id uint32) viewPeer {
+// remoteView returns the viewPeer of a member that is asked over its gRPC services.
+func remoteView(p *peerConns, id uint32) viewPeer {
 	return func(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
-		c, err := p.follower(id)
+		c, err := p.followerClient(id)
 		if err != nil {
 			return nil, err
 		}
@@ -352,13 +354,13 @@ func (ask viewPeer) View(ctx context.Context, r *proto.ViewRequest) (*proto.View
 	case codes.ResourceExhausted: // gRPC's own, from MaxCallRecvMsgSize
 		return nil, fmt.Errorf("%w: %w", view.ErrTooLong, err)
 	case codes.Unavailable:
-		return nil, unreached(err)
+		return nil, unreachableError(err)
 	}
 	return nil, err
 }
 
-// unreached returns the error of a member that was not reached, without gRPC's words around the reason.
-func unreached(err error) error {
+// unreachableError returns the error of a member that was not reached, without gRPC's words around the reason.
+func unreachableError(err error) error {
 	text := status.Convert(err).Message()
 	if _, reason, ok := strings.Cut(text, "Error while dialing: "); ok {
 		text = strings.TrimSuffix(reason, `"`)
@@ -366,12 +368,12 @@ func unreached(err error) error {
 	return errors.New(text)
 }
 
-// members returns the members that operators' requests go to: those of the list, those of raft's
+// viewMembers returns the members that operators' requests go to: those of the list, those of raft's
 // configuration, and this one.
-func (v viewer) members() []view.Member {
+func (v viewer) viewMembers() []view.Member {
 	m := v.m
 	all := map[uint32]view.Member{m.cfg.ID: {}}
-	for _, s := range m.lists.inUse() {
+	for _, s := range m.serverLists.currentList() {
 		all[s.ID] = view.Member{}
 	}
 	for _, s := range m.node.Status().ConfiguredMembers() {
@@ -379,12 +381,12 @@ func (v viewer) members() []view.Member {
 	}
 	members := make([]view.Member, 0, len(all))
 	for id := range all {
-		peer := viewOver(m.peers, id)
+		peer := remoteView(m.peerConns, id)
 		if id == m.cfg.ID {
 			peer = v.View // nothing is encoded and decoded
 		}
-		at, _ := m.lists.reach(id)
-		members = append(members, view.Member{ID: id, Quorum: at.Grpc, Election: at.Raft, Peer: peer})
+		at, _ := m.serverLists.addressesOf(id)
+		members = append(members, view.Member{ID: id, Quorum: at.GrpcAddr, Election: at.RaftAddr, Peer: peer})
 	}
 	return members
 }
@@ -393,8 +395,8 @@ func (v viewer) members() []view.Member {
 func (v viewer) newCollector() (*view.Collector, error) {
 	m := v.m
 	return view.New(view.Config{
-		Self: m.cfg.ID, Members: v.members, Ensemble: v.ensemble, Leader: func() uint32 { return m.node.Status().LeaderID() },
-		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.clock.Now,
+		Self: m.cfg.ID, Members: v.viewMembers, Ensemble: v.ensembleView, Leader: func() uint32 { return m.node.Status().LeaderID() },
+		Deadline: min(m.cfg.Tick, view.MaxDeadline), Now: m.wallClock.Now,
 	})
 }
 
@@ -404,7 +406,7 @@ func (m *Member) View() *view.Collector { return m.viewer.collector }
 
 // clientAddress returns where clients connect: over TLS if nowhere else, and "" if nowhere.
 func (c *Config) clientAddress() string {
-	for _, l := range []net.Listener{c.Clients, c.Secure} {
+	for _, l := range []net.Listener{c.ClientListener, c.SecureListener} {
 		if l != nil {
 			return l.Addr().String()
 		}
@@ -414,10 +416,10 @@ func (c *Config) clientAddress() string {
 
 // operatorsURL returns where this member listens for operators, or "" if nowhere.
 func (c *Config) operatorsURL() string {
-	if c.Operators == nil {
+	if c.OperatorListener == nil {
 		return ""
 	}
-	addr, ok := c.Operators.Addr().(*net.TCPAddr)
+	addr, ok := c.OperatorListener.Addr().(*net.TCPAddr)
 	switch {
 	case !ok || addr.Zone != "": // of a test, or one that no URL can name
 		return ""
@@ -427,18 +429,18 @@ func (c *Config) operatorsURL() string {
 	return "http://" + addr.String()
 }
 
-// ensemble returns the list of servers and raft's configuration, as this member has them.
-func (v viewer) ensemble() view.Ensemble {
+// ensembleView returns the list of servers and raft's configuration, as this member has them.
+func (v viewer) ensembleView() view.Ensemble {
 	m := v.m
-	e := view.Ensemble{List: m.lists.inUse()}
+	e := view.Ensemble{List: m.serverLists.currentList()}
 	for _, s := range m.node.Status().ConfiguredMembers() {
 		e.Configured = append(e.Configured, view.Configured{Member: s.ID, Disk: uint64(s.Disk), Election: s.Addr, Voter: !s.Observer})
 	}
-	switch r := m.lists.applied.Load(); {
+	switch r := m.serverLists.appliedList.Load(); {
 	case r != nil:
 		e.ID, e.Version = hex.EncodeToString(r.EnsembleID[:]), r.Version
 	case len(e.List) == 0:
-		e.List = serverlist.List{standalone(m.cfg.self())}
+		e.List = serverlist.List{standaloneServer(m.cfg.ownServer())}
 	}
 	return e
 }

@@ -31,7 +31,7 @@ func (s talker) View(context.Context, *proto.ViewRequest) (*proto.ViewReply, err
 
 // What gRPC says of a member that cannot answer becomes the reason that an operator sees.
 func TestViewPeer(t *testing.T) {
-	full := viewer{m: &Member{}, places: make(chan struct{})}
+	full := viewer{m: &Member{}, viewSlots: make(chan struct{})}
 	tests := []struct {
 		name   string
 		server proto.FollowerServer
@@ -48,9 +48,9 @@ func TestViewPeer(t *testing.T) {
 			proto.RegisterFollowerServer(srv, tt.server)
 			go func() { _ = srv.Serve(l) }() // it ends with Stop
 			defer srv.Stop()
-			p := newPeers(time.Second, func(ctx context.Context, _ uint32) (net.Conn, error) { return l.dial(ctx) })
-			defer p.close()
-			_, err := viewOver(p, 2).View(t.Context(), &proto.ViewRequest{About: &proto.ViewRequest_Status{}})
+			p := newPeerConns(time.Second, func(ctx context.Context, _ uint32) (net.Conn, error) { return l.dial(ctx) })
+			defer p.closeAll()
+			_, err := remoteView(p, 2).View(t.Context(), &proto.ViewRequest{About: &proto.ViewRequest_Status{}})
 			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
@@ -62,9 +62,9 @@ func TestViewPeer(t *testing.T) {
 		}
 	})
 	t.Run("down", func(t *testing.T) {
-		p := newPeers(time.Second, func(context.Context, uint32) (net.Conn, error) { return nil, io.ErrUnexpectedEOF })
-		defer p.close()
-		_, err := viewOver(p, 2).View(t.Context(), &proto.ViewRequest{})
+		p := newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) { return nil, io.ErrUnexpectedEOF })
+		defer p.closeAll()
+		_, err := remoteView(p, 2).View(t.Context(), &proto.ViewRequest{})
 		if err == nil || err.Error() != io.ErrUnexpectedEOF.Error() {
 			t.Errorf("%v, want why it cannot be reached, in no other words", err)
 		}
@@ -74,7 +74,7 @@ func TestViewPeer(t *testing.T) {
 // An answer looks at connections part by part, of one size however few are wanted. It ends at the connection that
 // finds it full, and the next answer begins there, so that all answers together have each connection once.
 func TestSomeConnections(t *testing.T) {
-	const all, every = 10 * connectionsPerPart, 3
+	const all, every = 10 * connectionsPerBatch, 3
 	asked := 0
 	from := func(_ context.Context, part []clients.Connection, first uint64) (_ []clients.Connection, next uint64) {
 		asked++
@@ -88,11 +88,11 @@ func TestSomeConnections(t *testing.T) {
 	}
 	answer := func(ctx context.Context, address string, limit int, first uint64) *proto.ConnectionRows {
 		r := &proto.ConnectionRows{Next: first}
-		someConnections(ctx, from, view.NewClientFilter(address), limit, r)
+		appendConnections(ctx, from, view.NewClientFilter(address), limit, r)
 		return r
 	}
 	for _, tt := range []struct{ limit, most int }{
-		{1, 2}, {2, 2}, {every, 2}, {connectionsPerPart, 5}, {2 * all, 10}, // an answer that its last row fills may look for another one
+		{1, 2}, {2, 2}, {every, 2}, {connectionsPerBatch, 5}, {2 * all, 10}, // an answer that its last row fills may look for another one
 	} {
 		for address, want := range map[string]int{"": all, "10.0.0.1": (all + every - 1) / every, "10.0.0.1:1": (all + every - 1) / every} {
 			got := 0
@@ -115,7 +115,7 @@ func TestSomeConnections(t *testing.T) {
 		}
 	}
 	asked = 0
-	if r := answer(t.Context(), "10.0.0.9", 1, 0); asked != all/connectionsPerPart || len(r.Rows) > 0 || r.Next != 0 {
+	if r := answer(t.Context(), "10.0.0.9", 1, 0); asked != all/connectionsPerBatch || len(r.Rows) > 0 || r.Next != 0 {
 		t.Errorf("a client that is not there: %d parts, %d rows, next %d", asked, len(r.Rows), r.Next)
 	}
 	over, cancel := context.WithCancel(t.Context())
@@ -131,7 +131,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	at, ms, us := time.UnixMilli, time.Millisecond, time.Microsecond
 	for _, tt := range []struct{ got, want protobuf.Message }{
 		{
-			connectionRow(&clients.Connection{
+			newConnectionRow(&clients.Connection{
 				Number: 1, Addr: "a", Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: at(7), Replies: 8, Op: 9, Xid: 10, Zxid: 11,
 				Replied: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, Expires: at(17),
 			}),
@@ -141,11 +141,11 @@ func TestRowsKeepTheirFields(t *testing.T) {
 			},
 		},
 		{
-			connectionRow(&clients.Connection{Reading: true, Established: at(1), Expires: at(2)}),
+			newConnectionRow(&clients.Connection{Reading: true, Established: at(1), Expires: at(2)}),
 			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2},
 		},
 		{
-			removalRow(&znode.Removal{Path: "/p", Zxid: 1, TxnPart: 2, AtMs: 3, Cause: znode.CauseTTLExpired, Member: 4, Session: 5, Address: "a"}),
+			newRemovalRow(&znode.Removal{Path: "/p", Zxid: 1, TxnPart: 2, AtMs: 3, Cause: znode.CauseTTLExpired, Member: 4, Session: 5, Address: "a"}),
 			&proto.RemovalRow{Path: []byte("/p"), Zxid: 1, Part: 2, RemovedMs: 3, Cause: proto.RemovalCause_REMOVAL_CAUSE_TTL, Member: 4, Session: 5, Address: []byte("a")},
 		},
 	} {

@@ -188,7 +188,7 @@ func (h *handshake) requestSessionWithSlot() {
 
 // rejectWrongPassword rejects a wrong password. The session's present connection keeps the session.
 func (h *handshake) rejectWrongPassword() bool {
-	h.c.srv.cfg.Audit.Refused(h.sessionID, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
+	h.c.srv.cfg.Audit.AddRejected(h.sessionID, h.c.identity.all(), jute.OpAttach, jute.AuthFailed)
 	h.rejectHandshake(h.hasReadOnly, wrongPassword)
 	return false
 }

@@ -99,7 +99,7 @@ func (r *request) handleReadOnly() bool {
 	c := r.c
 	switch r.op.Class() {
 	case jute.ClassCreate, jute.ClassWrite, jute.ClassSync:
-		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.NotReadOnly)
+		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, jute.NotReadOnly)
 		r.code = jute.NotReadOnly
 		return r.replyLocally()
 	}

@@ -49,7 +49,7 @@ func (c *conn) ServeFrame(frame []byte) (more bool) {
 func (r *request) handleWrite() bool {
 	c := r.c
 	if r.operation.decodeRecord(jute.NewDecoder(r.body)) != nil {
-		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.MarshallingError)
+		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, jute.MarshallingError)
 		r.code = jute.MarshallingError // takes no zxid
 		return r.replyLocally()
 	}
@@ -61,7 +61,7 @@ func (r *request) handleWrite() bool {
 func (r *request) handleMulti() bool {
 	c := r.c
 	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
-		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, jute.MarshallingError)
+		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, jute.MarshallingError)
 		c.stream.Drop(multiTooLong)
 		return false
 	}
@@ -83,7 +83,7 @@ func (r *request) handleMultiRead() bool {
 func (r *request) submitBounded() bool {
 	c := r.c
 	if r.listBytes, r.code = c.srv.writeLimits.CheckCost(r.op, r.body, r.ids); r.code != jute.OK {
-		c.srv.cfg.Audit.Refused(c.session.id, r.ids, r.op, r.code)
+		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, r.code)
 		return r.replyLocally()
 	}
 	if c.srv.writeLimits.RejectForMemory(r.op, r.body, r.ids) || len(r.ids) > c.identity.numRecorded && c.srv.writeLimits.rejectIdentitiesForMemory(r.ids) {
@@ -102,7 +102,7 @@ func (r *request) submitAudited() bool {
 	c := r.c
 	longest := c.stream.Life.Timeout() / auditWaitDivisor
 	write := func() (more bool) {
-		if c.srv.cfg.Audit.Intend(c.stream.Life.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
+		if c.srv.cfg.Audit.RequireChange(c.stream.Life.Context(), longest, c.session.id, r.ids, r.op, r.body) != nil {
 			r.code = jute.NoRoom
 			more = r.replyLocally()
 		} else {

@@ -384,7 +384,7 @@ var named = []namedMutant{
 	},
 	{
 		"watchdog takes the next term", "member/terms.go",
-		"t.current.CompareAndSwap(current, nil)", "_ = current; t.current.Store(nil)",
+		"t.currentLeader.CompareAndSwap(current, nil)", "_ = currentLeader; t.currentLeader.Store(nil)",
 		"member", "TestLateStallSparesTheNextTerm",
 	},
 	{
@@ -704,7 +704,7 @@ var named = []namedMutant{
 	},
 	{
 		"removed member answers with an old list", "member/servers.go",
-		"r := l.newest()\n	if r == nil {\n		return nil, false", "r := l.applied.Load()\n	if r == nil {\n		return nil, false",
+		"r := l.newestList()\n\tif r == nil {\n\t\treturn nil, false", "r := l.appliedList.Load()\n\tif r == nil {\n\t\treturn nil, false",
 		"member", "TestListsThatOthersTellOf",
 	},
 	{
@@ -719,7 +719,7 @@ var named = []namedMutant{
 	},
 	{
 		"leaving voter keeps its clients", "member/removed.go",
-		"	for since := (time.Time{}); ; {\n		version := w.unlisted()\n", "	for since := (time.Time{}); ; {\n		version := w.version()\n",
+		"\tfor since := (time.Time{}); ; {\n\t\tversion := w.unlistedVersion()\n", "	for since := (time.Time{}); ; {\n		version := w.version()\n",
 		"integration", "TestClientOfAVoterThatLeaves",
 	},
 	{
@@ -902,7 +902,7 @@ var named = []namedMutant{
 	},
 	{
 		"line of a required audit log not synced", "operator/audit/file.go",
-		"(w.synced || first)", "first",
+		"(w.syncWrites || first)", "first",
 		"integration/power", "TestAuditLosesPower",
 	},
 	{
@@ -912,7 +912,7 @@ var named = []namedMutant{
 	},
 	{
 		"list kept when a snapshot has none", "member/hooks.go",
-		"h.m.lists.applied.Store(nil)", "_ = h",
+		"h.m.serverLists.appliedList.Store(nil)", "_ = h",
 		"member", "TestSnapshotReplacesTheList",
 	},
 	{

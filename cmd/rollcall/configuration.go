@@ -58,7 +58,7 @@ func newConfigCheck(w cli.World) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := config.Check(fileOf(args), w.Env, flags)
 			if r.FilesKnown {
-				r.Add(member.CheckFiles(r.Config))
+				r.AddFaults(member.CheckFiles(r.Config))
 			}
 			if len(r.Config.Keys) > 0 {
 				if err := cli.Print(out, keyColumns, rowsOf(r.Config.Keys)); err != nil {
@@ -118,7 +118,7 @@ func valueOf(s api.Setting) string {
 func besides(r config.Report) []config.Warning {
 	return slices.DeleteFunc(slices.Clone(r.Warnings), func(warning config.Warning) bool {
 		return slices.ContainsFunc(r.Config.Keys, func(k config.Key) bool {
-			return k.From == warning.Where && (k.Verdict == config.Unknown || k.Verdict == config.NoEffect)
+			return k.Source == warning.Where && (k.Verdict == config.Unknown || k.Verdict == config.NoEffect)
 		})
 	})
 }

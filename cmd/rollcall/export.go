@@ -70,7 +70,7 @@ func (e *exporting) run(ctx context.Context, into string) (cli.Exported, error) 
 		return cli.Exported{}, err
 	}
 	reading := cli.NewProgress(e.w, "reading the member's files", 0)
-	snapshot, extent, err := member.Stopped(cfg.Dir, cfg.LogDir, log.Logger())
+	snapshot, extent, err := member.ReadStopped(cfg.Dir, cfg.LogDir, log.Logger())
 	reading.Done()
 	if err != nil {
 		return cli.Exported{}, err
@@ -116,7 +116,7 @@ func (e *exporting) write(state io.WriterTo, done cli.Exported, into string) (cl
 	l, err := writeForZooKeeper(state, done.Term, into)
 	writing.Done()
 	done.Into, done.Nodes, done.Sessions = into, l.Nodes, l.Sessions
-	done.Born, done.BornEphemerals, done.Ended, done.TTLs = l.Born, l.BornEphemerals, l.Ended, l.TTLs
+	done.Born, done.BornEphemerals, done.Ended, done.TTLs = l.NativeSessions, l.NativeEphemerals, l.EndedNodes, l.TTLs
 	return done, err
 }
 
@@ -127,7 +127,7 @@ func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losse
 		_, err := from.WriteTo(to)
 		_ = to.CloseWithError(err) // never fails
 	}()
-	state, losses, err := migrate.Back(image, term)
+	state, losses, err := migrate.ToZooKeeper(image, term)
 	_ = image.Close() // never fails
 	if err != nil {
 		return losses, err

@@ -53,7 +53,7 @@ func newHealth(w cli.World) *cobra.Command {
 func health(ctx context.Context, at place, out *cli.Output) error {
 	addr := at.clients
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return cli.With(cli.WrongUse, fmt.Errorf("health: --addr %s: allowed is host:port", config.Brief(addr)))
+		return cli.With(cli.WrongUse, fmt.Errorf("health: --addr %s: allowed is host:port", config.ShortText(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()
@@ -80,8 +80,8 @@ func placeOf(addr, file string, env []string) (place, error) {
 	}
 	at := place{clients: addr}
 	host, port, _ := net.SplitHostPort(addr) // health checks it
-	here, err := config.Locate(file, env)
-	if ip, parsed := netip.ParseAddr(host); err == nil && slices.Contains(here.Ports, port) && (host == "localhost" || parsed == nil && ip.IsLoopback()) {
+	here, err := config.LocateMember(file, env)
+	if ip, parsed := netip.ParseAddr(host); err == nil && slices.Contains(here.ClientPorts, port) && (host == "localhost" || parsed == nil && ip.IsLoopback()) {
 		at.dir = here.Dir
 	}
 	return at, nil
@@ -164,7 +164,7 @@ func askHealth(ctx context.Context, at place) (h cli.Health, err error) {
 	if reason := at.reason(ctx); reason != "" {
 		return h, told{fmt.Errorf("not serving: %s", reason)}
 	}
-	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; /readyz on its port for operators gives the reason, and so does its log", config.Brief(line))
+	return h, fmt.Errorf("not serving: %s; a member serves when a majority of the members is up and has a leader; /readyz on its port for operators gives the reason, and so does its log", config.ShortText(line))
 }
 
 // reason returns why the member does not serve clients, as its /readyz says it. It is "" if nobody says that.

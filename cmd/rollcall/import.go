@@ -105,18 +105,18 @@ func (i *importing) run(ctx context.Context, sources []string) error {
 	if err := i.tell(planText(plan, advice)); err != nil {
 		return err
 	}
-	if len(plan.Refused) > 0 {
+	if len(plan.Rejections) > 0 {
 		if err := cli.PrintText(i.out, "", i.done); err != nil {
 			return err
 		}
-		return cli.With(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Refused), strings.Join(plan.Refused, "; ")))
+		return cli.With(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; ")))
 	}
 	if i.check {
-		digest, err := plan.Write(io.Discard)
+		digest, err := plan.WriteImage(io.Discard)
 		if err != nil {
 			return cli.With(cli.Conflict, err)
 		}
-		i.done.Digest = backup.Digest(digest)
+		i.done.Digest = backup.FormatDigest(digest)
 		return i.tell(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.done.Digest))
 	}
 	return i.plant(plan)
@@ -191,22 +191,22 @@ func votersAmong(servers []member.Server, given []datadir.Directory) (voters, di
 }
 
 // examine reads the sources.
-func (i *importing) examine(sources []string) (*migrate.Plan, error) {
+func (i *importing) examine(sources []string) (*migrate.ImportPlan, error) {
 	reading := cli.NewProgress(i.w, "reading ZooKeeper's files", 0)
 	defer reading.Done()
-	i.options.Room = newRoom(freeMemory()).check
+	i.options.CheckRoom = newRoom(freeMemory()).check
 	state, report, err := datadir.Read(directoriesOf(sources), i.options)
 	if err != nil {
 		return nil, err
 	}
 	i.done.Read = cli.ImportSource{
-		Data: report.Directory.Data, Logs: report.Directory.Logs, Why: report.Why, Snapshot: report.Snapshot,
+		Data: report.Directory.Data, Logs: report.Directory.Logs, Why: report.ChoiceReason, Snapshot: report.Snapshot,
 		Transactions: report.Transactions, Digests: report.Digests, Notes: listOf(report.Notes), Losses: listOf(report.Losses),
 	}
 	if err := i.tell(reportText(report)); err != nil {
 		return nil, err
 	}
-	return migrate.Examine(state)
+	return migrate.ExamineImport(state)
 }
 
 // directoriesOf returns the directories of the servers that the arguments name.
@@ -219,15 +219,15 @@ func directoriesOf(sources []string) (directories []datadir.Directory) {
 }
 
 // plant fills the member's directories.
-func (i *importing) plant(plan *migrate.Plan) error {
+func (i *importing) plant(plan *migrate.ImportPlan) error {
 	warnOfNewPlace(i.cfg, i.logger)
 	writing := cli.NewProgress(i.w, "writing the member's files", 0)
 	digest := uint64(0)
-	err := member.Plant(member.Planting{
+	err := member.SeedMember(member.SeedConfig{
 		ID: i.cfg.MyID, Servers: servers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir, LogKind: i.cfg.LogKind, Logger: i.logger,
-		Index: plan.Head().Index, Term: plan.Term, Command: i.again,
-		Image: func(to io.Writer) (err error) {
-			digest, err = plan.Write(to)
+		Index: plan.ImageHead().Index, Term: plan.Term, RetryCommand: i.again,
+		WriteImage: func(to io.Writer) (err error) {
+			digest, err = plan.WriteImage(to)
 			return err
 		},
 	})
@@ -235,16 +235,16 @@ func (i *importing) plant(plan *migrate.Plan) error {
 	if err != nil {
 		return err
 	}
-	i.done.Digest, i.done.Member, i.done.Data = backup.Digest(digest), i.cfg.MyID, i.cfg.Dir
+	i.done.Digest, i.done.Member, i.done.Data = backup.FormatDigest(digest), i.cfg.MyID, i.cfg.Dir
 	return i.tell(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.file))
 }
 
 // note keeps what was found, for -o json.
-func (i *importing) note(p *migrate.Plan, advice []string) {
+func (i *importing) note(p *migrate.ImportPlan, advice []string) {
 	d := &i.done
 	d.Zxid, d.Nodes, d.Bytes, d.Sessions, d.Ephemerals = p.Zxid, p.Nodes, p.Bytes, p.Sessions, p.Ephemerals
 	d.Containers, d.TTLs, d.Quotas = p.Containers, p.TTLs, p.Quotas
-	d.Dropped, d.Advice, d.Refused = listOf(p.Dropped), listOf(advice), listOf(p.Refused)
+	d.Dropped, d.Advice, d.Refused = listOf(p.NotCarried), listOf(advice), listOf(p.Rejections)
 }
 
 // listOf returns a list that JSON shows as one, also if it is empty.
@@ -260,7 +260,7 @@ func (i *importing) tell(text string) error {
 }
 
 // advice returns what zoo.cfg should say for this state. Without a zoo.cfg it returns nothing.
-func (i *importing) advice(plan *migrate.Plan) (lines []string) {
+func (i *importing) advice(plan *migrate.ImportPlan) (lines []string) {
 	if i.file == "" {
 		return nil
 	}
@@ -289,8 +289,8 @@ func reportText(r *datadir.Report) string {
 		from = r.Snapshot
 	}
 	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from, countOf(r.Transactions, "transaction"), countOf(len(r.Logs), "log"), countOf(r.Digests, "digest"))
-	if r.Why != "" {
-		fmt.Fprintf(&b, "  chosen: %s\n", r.Why)
+	if r.ChoiceReason != "" {
+		fmt.Fprintf(&b, "  chosen: %s\n", r.ChoiceReason)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "  note: %s\n", note)
@@ -302,7 +302,7 @@ func reportText(r *datadir.Report) string {
 }
 
 // planText says what carries over, and what does not.
-func planText(p *migrate.Plan, advice []string) string {
+func planText(p *migrate.ImportPlan, advice []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Carries over, up to zxid %#x:\n", p.Zxid)
 	for _, row := range []struct {
@@ -321,7 +321,7 @@ func planText(p *migrate.Plan, advice []string) string {
 	for _, group := range []struct {
 		name string
 		rows []string
-	}{{"Does not carry over", p.Dropped}, {"To think of", advice}, {"Prevents the import", p.Refused}} {
+	}{{"Does not carry over", p.NotCarried}, {"To think of", advice}, {"Prevents the import", p.Rejections}} {
 		if len(group.rows) > 0 {
 			fmt.Fprintf(&b, "%s:\n  %s\n", group.name, strings.Join(group.rows, "\n  "))
 		}

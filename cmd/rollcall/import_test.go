@@ -419,7 +419,7 @@ func TestWarnOfNewPlace(t *testing.T) {
 // The texts name everything that is special.
 func TestImportTexts(t *testing.T) {
 	report := &datadir.Report{
-		Directory: datadir.Directory{Data: "/d", Logs: "/l"}, Transactions: 1, Logs: []string{"a", "b"}, Why: "it is the best", Notes: []string{"odd"}, Losses: []string{"one"},
+		Directory: datadir.Directory{Data: "/d", Logs: "/l"}, Transactions: 1, Logs: []string{"a", "b"}, ChoiceReason: "it is the best", Notes: []string{"odd"}, Losses: []string{"one"},
 	}
 	if got, want := reportText(report), "Read /d and /l: an empty tree and 1 transaction after it in 2 logs; 0 digests compared.\n  chosen: it is the best\n  note: odd\n  lost: one\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -437,7 +437,7 @@ Copy the directory to each server's dataDir, add the server's myid, and start Zo
 	}
 	i := importing{file: "zoo.cfg", cfg: config.Config{}}
 	i.cfg.Rules.DataQuota = 10
-	plan := &migrate.Plan{Findings: migrate.Findings{Bytes: 11, X509: 1}}
+	plan := &migrate.ImportPlan{Findings: migrate.Findings{Bytes: 11, X509: 1}}
 	if advice := strings.Join(i.advice(plan), "\n"); !strings.Contains(advice, "dataQuota is smaller") || !strings.Contains(advice, "without TLS for clients") || strings.Contains(advice, "SASL") {
 		t.Error(advice)
 	}

@@ -32,7 +32,7 @@ func listenOperators(cfg config.Config, advice string, logger *slog.Logger) (net
 // serveSocket makes a member that serves operators answer the commands of its own machine in its data directory, too. Where
 // others could replace the socket, there is none.
 func serveSocket(m *member.Member, settings member.Config, logger *slog.Logger) {
-	if settings.Operators == nil {
+	if settings.OperatorListener == nil {
 		return
 	}
 	l, err := localsocket.Listen(settings.Dir)
@@ -40,5 +40,5 @@ func serveSocket(m *member.Member, settings member.Config, logger *slog.Logger) 
 		logger.Info("commands reach this member over TCP alone: there is no socket in its data directory", "reason", err)
 		return
 	}
-	m.ServeHere(l)
+	m.ServeOnSocket(l)
 }

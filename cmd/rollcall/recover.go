@@ -70,7 +70,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if slices.ContainsFunc(servers, func(s member.Server) bool { return s.ID == cfg.MyID && s.Observer }) {
 		return cli.With(cli.Conflict, fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there and run this again", cfg.MyID))
 	}
-	recovery := member.Recovery{ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
+	recovery := member.RecoverConfig{ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
 	asking := cli.NewProgress(w, "asking the other members", 0)
 	findings, err := survey(ctx, recovery, force, stdout)
 	asking.Done()
@@ -79,7 +79,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	}
 	names := make([]string, 0, len(recovery.Servers))
 	for _, s := range recovery.Servers {
-		names = append(names, fmt.Sprintf("member %d (%s)", s.ID, s.Raft))
+		names = append(names, fmt.Sprintf("member %d (%s)", s.ID, s.RaftAddr))
 	}
 	next := recoverOthers
 	if len(names) == 1 {
@@ -104,8 +104,8 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 
 // survey prints how far the data of this member go, and of the others that answer. It returns an error
 // if another one is known to have more, unless force is set.
-func survey(ctx context.Context, r member.Recovery, force bool, stdout io.Writer) ([]member.Finding, error) {
-	findings, err := member.Examine(ctx, r)
+func survey(ctx context.Context, r member.RecoverConfig, force bool, stdout io.Writer) ([]member.Finding, error) {
+	findings, err := member.ExamineMembers(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func survey(ctx context.Context, r member.Recovery, force bool, stdout io.Writer
 func recovered(findings []member.Finding) cli.Recovered {
 	r := cli.Recovered{Member: findings[0].ID, Members: []cli.Extents{}}
 	for _, f := range findings {
-		row := cli.Extents{Member: f.ID, Address: f.Raft, Index: f.Index, Term: f.Term}
+		row := cli.Extents{Member: f.ID, Address: f.RaftAddr, Index: f.Index, Term: f.Term}
 		if !f.LastTime.IsZero() {
 			at := f.LastTime.UTC().Truncate(time.Millisecond)
 			row.Written = &at
@@ -142,7 +142,7 @@ func behind(findings []member.Finding) error {
 		return nil
 	}
 	return fmt.Errorf("member %d (%s) has more data than member %d: recover that one, or give --force and lose what only that one has",
-		most.ID, most.Raft, findings[0].ID)
+		most.ID, most.RaftAddr, findings[0].ID)
 }
 
 // furthest returns the member with the most data. Of those with equally much, it returns the first.
@@ -161,7 +161,7 @@ func describe(findings []member.Finding) string {
 	var b strings.Builder
 	silent := false
 	for _, f := range findings {
-		fmt.Fprintf(&b, "Member %d (%s): ", f.ID, f.Raft)
+		fmt.Fprintf(&b, "Member %d (%s): ", f.ID, f.RaftAddr)
 		switch {
 		case f.Err != nil:
 			silent = true

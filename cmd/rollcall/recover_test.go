@@ -14,7 +14,7 @@ import (
 )
 
 func found(id uint32, index, term uint64) member.Finding {
-	return member.Finding{Server: member.Server{ID: id, Raft: fmt.Sprintf("m%d:3888", id)}, Extent: disk.Extent{Index: index, Term: term}}
+	return member.Finding{Server: member.Server{ID: id, RaftAddr: fmt.Sprintf("m%d:3888", id)}, Extent: disk.Extent{Index: index, Term: term}}
 }
 
 // The output of recover says how far each member's data reach, and which member has the most. Times
@@ -22,7 +22,7 @@ func found(id uint32, index, term uint64) member.Finding {
 func TestRecoverDescribes(t *testing.T) {
 	own := found(1, 40, 3)
 	own.LastTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).In(time.FixedZone("elsewhere", -5*3600))
-	silent := member.Finding{Server: member.Server{ID: 4, Raft: "m4:3888"}, Err: errors.New("no route")}
+	silent := member.Finding{Server: member.Server{ID: 4, RaftAddr: "m4:3888"}, Err: errors.New("no route")}
 	text := describe([]member.Finding{own, found(2, 90, 2), found(3, 0, 0), silent})
 	for _, want := range []string{
 		"Member 1 (m1:3888): data up to index 40 of term 3, written 2026-01-02 03:04:05 UTC\n",

@@ -47,7 +47,7 @@ func reloadFiles(ctx context.Context, m *member.Member) {
 	for {
 		select {
 		case <-hangups:
-			m.Reload()
+			m.ReloadSecrets()
 		case <-ctx.Done():
 			return
 		}

@@ -101,7 +101,7 @@ func TestPortsStay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := []string{addrOf(settings.Clients), addrOf(settings.Operators)}
+		at := []string{addrOf(settings.ClientListener), addrOf(settings.OperatorListener)}
 		if first == nil {
 			first = at
 		}
@@ -161,7 +161,7 @@ func TestServingStartHangs(t *testing.T) {
 	settings := config.Settings{Dir: t.TempDir(), Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}
 	p := &serving{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.World{}), begun: make(chan struct{})}
 	p.settings = member.Config{
-		Settings: settings, ID: 1, Servers: []member.Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}, {ID: 2, Grpc: "127.0.0.1:3", Raft: "127.0.0.1:4"}},
+		Settings: settings, ID: 1, Servers: []member.Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}, {ID: 2, GrpcAddr: "127.0.0.1:3", RaftAddr: "127.0.0.1:4"}},
 		Network: member.Network{Listen: func(string) (net.Listener, error) {
 			once.Do(func() { close(entered) })
 			<-release

@@ -85,9 +85,9 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 	if err != nil {
 		return err
 	}
-	h := state.Head()
+	h := state.ImageHead()
 	done := cli.Restored{
-		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.Term(), Nodes: h.NodeCount, Sessions: h.SessionCount, Closed: closed,
+		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.RaftTerm(), Nodes: h.NodeCount, Sessions: h.SessionCount, Closed: closed,
 		Member: cfg.MyID, Config: r.config, Data: cfg.Dir,
 	}
 	warnOfNewPlace(cfg, logger)
@@ -101,7 +101,7 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 }
 
 // state reads the backup with all checks, and returns the state to restore.
-func (r *restoring) state(ctx context.Context) (state *member.Restored, closed int, err error) {
+func (r *restoring) state(ctx context.Context) (state *member.RestoredState, closed int, err error) {
 	room := newRoom(freeMemory())
 	read := func(v znode.ImageVisitor) error {
 		f, err := os.Open(r.file)
@@ -114,13 +114,13 @@ func (r *restoring) state(ctx context.Context) (state *member.Restored, closed i
 		}
 		return nil
 	}
-	image := member.Image(read)
+	image := member.ImageReader(read)
 	if r.sessions == "close" {
 		if closed, image, err = member.CloseSessions(read, "rollcall backup restore"); err != nil {
 			return nil, 0, err
 		}
 	}
-	state, err = member.Restore(image)
+	state, err = member.ReadForRestore(image)
 	return state, closed, err
 }
 
@@ -138,13 +138,13 @@ func (u untilDone) Read(p []byte) (int, error) {
 }
 
 // fill fills the directories of a member, and returns the digest of its state. again is the command line that fills them.
-func fill(cfg config.Config, state *member.Restored, again string) (digest string, err error) {
-	err = member.Plant(member.Planting{
+func fill(cfg config.Config, state *member.RestoredState, again string) (digest string, err error) {
+	err = member.SeedMember(member.SeedConfig{
 		ID: cfg.MyID, Servers: servers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, LogKind: cfg.LogKind,
-		Index: state.Head().Index, Term: state.Term(), Command: again,
-		Image: func(w io.Writer) error {
+		Index: state.ImageHead().Index, Term: state.RaftTerm(), RetryCommand: again,
+		WriteImage: func(w io.Writer) error {
 			sum, err := state.WriteImage(w)
-			digest = backup.Digest(sum)
+			digest = backup.FormatDigest(sum)
 			return err
 		},
 	})

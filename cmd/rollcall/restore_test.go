@@ -59,7 +59,7 @@ func writeBackup(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := backup.NewWriter(f, backup.Head{Index: h.Index, Term: 5, Zxid: h.Zxid, Nodes: len(nodes), Sessions: 1, Digest: backup.Digest(write(io.Discard))})
+	w, err := backup.NewWriter(f, backup.Head{Index: h.Index, Term: 5, Zxid: h.Zxid, Nodes: len(nodes), Sessions: 1, Digest: backup.FormatDigest(write(io.Discard))})
 	if err != nil {
 		t.Fatal(err)
 	}

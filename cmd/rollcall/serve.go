@@ -58,7 +58,7 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World, c
 	keepWithin(systemMemory(), w.Env)
 	p := &serving{cfg: cfg, log: log, world: w, settings: memberConfig(cfg, log), systemd: newNotifier(w), begun: make(chan struct{})}
 	p.settings.Memory = memory
-	p.settings.Events = func(e member.Event) { log.Logger().Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
+	p.settings.OnEvent = func(e member.Event) { log.Logger().Log(ctx, eventLevel(e.Kind), string(e.Kind), "event", e) }
 	over, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { watchMemory(over, memory, log.Logger()) })
@@ -105,13 +105,13 @@ func (p *serving) run(ctx context.Context) error {
 	if err != nil {
 		closeListeners(settings) // the error of New is the one to return
 		if errors.Is(err, disk.ErrOtherMember) {
-			err = fmt.Errorf("%w; the number of this member is from %s", err, p.cfg.IDFrom)
+			err = fmt.Errorf("%w; the number of this member is from %s", err, p.cfg.IDSource)
 		}
 		return err
 	}
 	serveSocket(m, settings, logger)
-	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.Clients), "tls", addrOf(settings.Secure),
-		"http", addrOf(settings.Operators), "metrics", addrOf(settings.Collectors), "data", p.cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
+	logger.Info("member starts", "member", p.cfg.MyID, "version", builtFrom().version(), "clients", addrOf(settings.ClientListener), "tls", addrOf(settings.SecureListener),
+		"http", addrOf(settings.OperatorListener), "metrics", addrOf(settings.MetricsListener), "data", p.cfg.Dir, "members", len(settings.Servers), "protection", m.Protection(), "tick", p.cfg.Tick)
 	before := p.member.Swap(m)
 	p.starting.Store(nil)
 	if before == nil {
@@ -154,18 +154,18 @@ func (p *serving) hangs(now time.Time) string {
 // configuration leaves their choice to the system. After an error, the settings may have listeners.
 func (p *serving) listen() (settings member.Config, err error) {
 	settings = p.settings
-	if settings.Clients, err = listenClients(p.cfg.ClientAddr); err != nil {
+	if settings.ClientListener, err = listenClients(p.cfg.ClientAddr); err != nil {
 		return settings, fmt.Errorf("clients: %w", err)
 	}
-	if settings.Secure, err = listenClients(p.cfg.SecureAddr); err != nil {
+	if settings.SecureListener, err = listenClients(p.cfg.SecureAddr); err != nil {
 		return settings, fmt.Errorf("clients over TLS: %w", err)
 	}
-	if settings.Operators, err = listenOperators(p.cfg, "set another admin.serverPort, or admin.enableServer=false", p.log.Logger()); err != nil {
+	if settings.OperatorListener, err = listenOperators(p.cfg, "set another admin.serverPort, or admin.enableServer=false", p.log.Logger()); err != nil {
 		return settings, err
 	}
-	settings.Collectors = listenHTTP(p.cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", p.log.Logger())
-	p.cfg.ClientAddr, p.cfg.SecureAddr = samePort(p.cfg.ClientAddr, settings.Clients), samePort(p.cfg.SecureAddr, settings.Secure)
-	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = samePort(p.cfg.HTTP.Addr, settings.Operators), samePort(p.cfg.HTTP.MetricsAddr, settings.Collectors)
+	settings.MetricsListener = listenHTTP(p.cfg.HTTP.MetricsAddr, "metrics are not served; set another metricsProvider.httpPort", p.log.Logger())
+	p.cfg.ClientAddr, p.cfg.SecureAddr = samePort(p.cfg.ClientAddr, settings.ClientListener), samePort(p.cfg.SecureAddr, settings.SecureListener)
+	p.cfg.HTTP.Addr, p.cfg.HTTP.MetricsAddr = samePort(p.cfg.HTTP.Addr, settings.OperatorListener), samePort(p.cfg.HTTP.MetricsAddr, settings.MetricsListener)
 	return settings, nil
 }
 
@@ -173,7 +173,7 @@ func (p *serving) listen() (settings member.Config, err error) {
 // are at the debug level, and so are not in the log.
 func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
-	case member.EventQuota, member.EventFilling:
+	case member.EventQuotaOverused, member.EventQuotaWarning:
 		return slog.LevelWarn
 	case member.EventLeader, member.EventExpired, member.EventKilled:
 		return slog.LevelInfo
@@ -289,7 +289,7 @@ func samePort(addr string, l net.Listener) string {
 
 // closeListeners closes the listeners of a member that could not be made.
 func closeListeners(cfg member.Config) {
-	for _, l := range []net.Listener{cfg.Clients, cfg.Secure, cfg.Operators, cfg.Collectors} {
+	for _, l := range []net.Listener{cfg.ClientListener, cfg.SecureListener, cfg.OperatorListener, cfg.MetricsListener} {
 		if l != nil {
 			_ = l.Close()
 		}
@@ -301,9 +301,9 @@ func closeListeners(cfg member.Config) {
 func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	cfg.Limits.Budget = clientMemory(cfg.Limits.Budget, 1)
 	return member.Config{
-		Settings: cfg.Settings, ID: cfg.MyID, Servers: servers(cfg), Drain: drainPace,
-		Bind: cfg.Bind, EnsembleText: cfg.EnsembleText(), Keys: cfg.Keys,
-		Version: builtFrom().version(), Built: builtFrom().built(), Log: log,
+		Settings: cfg.Settings, ID: cfg.MyID, Servers: servers(cfg), DrainTime: drainPace,
+		BindAddress: cfg.BindAddress, EnsembleText: cfg.EnsembleText(), ConfigKeys: cfg.Keys,
+		Version: builtFrom().version(), BuildTime: builtFrom().built(), Log: log,
 	}
 }
 
@@ -314,11 +314,11 @@ const standaloneAddr = "standalone"
 // servers returns the members of the ensemble, observers included.
 func servers(cfg config.Config) []member.Server {
 	if cfg.Standalone {
-		return []member.Server{{ID: cfg.MyID, Grpc: standaloneAddr + ":1", Raft: standaloneAddr + ":2"}}
+		return []member.Server{{ID: cfg.MyID, GrpcAddr: standaloneAddr + ":1", RaftAddr: standaloneAddr + ":2"}}
 	}
 	all := make([]member.Server, 0, len(cfg.Servers))
 	for _, s := range cfg.Servers {
-		all = append(all, member.Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr(), Observer: s.Observer})
+		all = append(all, member.Server{ID: s.ID, GrpcAddr: s.QuorumAddr(), RaftAddr: s.ElectionAddr(), Observer: s.Observer})
 	}
 	return all
 }

@@ -210,7 +210,7 @@ var given = strings.Fields("Clients Secure Memory Operators Collectors Drain Ver
 // some key, except those in given.
 func TestEveryKeyReachesTheMember(t *testing.T) {
 	covered := map[string]bool{}
-	for _, key := range config.Served() {
+	for _, key := range config.ServedKeys() {
 		stem := strings.TrimSuffix(key, "N")
 		if !slices.ContainsFunc(settingCases, func(c settingCase) bool { return c.key == key || stem != key && strings.HasPrefix(c.key, stem) }) {
 			t.Errorf("%s is served, but has no row in settingCases", key)
@@ -267,7 +267,7 @@ func settingsIn(t *testing.T, env, file string, args ...string) map[string]strin
 func settingsOf(cfg config.Config) map[string]string {
 	all := map[string]string{"clients": cfg.ClientAddr, "secure": cfg.SecureAddr, "log": fmt.Sprintf("%+v", cfg.Log), "memory": fmt.Sprint(cfg.Memory)}
 	flattenSettings(all, "", reflect.ValueOf(memberConfig(cfg, nil)))
-	all["Bind"] = cfg.Bind("host:2888")
+	all["Bind"] = cfg.BindAddress("host:2888")
 	delete(all, "Keys") // these say where each value is from
 	return all
 }

@@ -60,18 +60,18 @@ func (t *teller) tell(e member.Event) {
 	case member.EventOpened:
 		t.say("session opened: %v from %s on member %d, timeout %v", e.Session, e.Address, e.Member, e.Timeout)
 	case member.EventMoved:
-		if e.From == e.Member {
+		if e.FromMember == e.Member {
 			t.say("session resumed: %v from %s on member %d, timeout %v", e.Session, e.Address, e.Member, e.Timeout)
 			return
 		}
-		t.say("session moved: %v from member %d to %d, timeout %v", e.Session, e.From, e.Member, e.Timeout)
+		t.say("session moved: %v from member %d to %d, timeout %v", e.Session, e.FromMember, e.Member, e.Timeout)
 	case member.EventExpired, member.EventClosed:
 		t.say("%s: %v%s", e.Kind, e.Session, ephemerals(e.Ephemerals))
 	case member.EventKilled:
 		t.say("%s: %v by %s%s", e.Kind, e.Session, e.By, ephemerals(e.Ephemerals))
-	case member.EventQuota:
+	case member.EventQuotaOverused:
 		t.say("quota overused: %s has %d nodes of %d, %d bytes of %d", e.Quota.Path, e.Quota.Count, e.Quota.CountLimit, e.Quota.Bytes, e.Quota.BytesLimit)
-	case member.EventFilling:
+	case member.EventQuotaWarning:
 		t.say("%s: %d bytes of %d", e.Kind, e.Quota.Bytes, e.Quota.BytesLimit)
 	}
 }

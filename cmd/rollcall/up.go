@@ -349,11 +349,11 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 		closeListeners(settings)
 		return nil, "", errors.Join(err, clients.Close())
 	}
-	settings.Drain = 0 // all members stop together, so clients have nowhere to go
+	settings.DrainTime = 0 // all members stop together, so clients have nowhere to go
 	settings.Memory = f.memory
-	settings.Clients, settings.Events = clients, out.tell
+	settings.ClientListener, settings.OnEvent = clients, out.tell
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	if settings.Operators, err = listenOperators(cfg, "--ports takes others", logger); err != nil {
+	if settings.OperatorListener, err = listenOperators(cfg, "--ports takes others", logger); err != nil {
 		closeListeners(settings)
 		return nil, "", err
 	}
@@ -363,5 +363,5 @@ func (f *upFlags) member(i int, out *teller, stderr io.Writer) (m *member.Member
 		return nil, "", err
 	}
 	serveSocket(m, settings, logger)
-	return m, addrOf(settings.Operators), nil
+	return m, addrOf(settings.OperatorListener), nil
 }

@@ -32,7 +32,7 @@ var untold = []string{"Silent", "Times"}
 // at least one kind.
 func TestUpTellsEveryEvent(t *testing.T) {
 	e := member.Event{
-		Term: 7001, Member: 7002, From: 7003, Session: 0x7004, Timeout: 7005 * time.Second, Address: "a:7006", Ephemerals: 7007, Silent: 7008, By: "carol", Times: 7009,
+		Term: 7001, Member: 7002, FromMember: 7003, Session: 0x7004, Timeout: 7005 * time.Second, Address: "a:7006", Ephemerals: 7007, Silent: 7008, By: "carol", Overuses: 7009,
 		Quota: znode.ExceededQuota{Path: "/7010", Count: 7011, CountLimit: 7012, Bytes: 7013, BytesLimit: 7014},
 	}
 	var told string
@@ -103,7 +103,7 @@ func kindsOfEvents(t *testing.T) (kinds []member.EventKind) {
 // A directory for three members is not used for one: the ensemble would wait for the others.
 func TestUpWithOtherMembers(t *testing.T) {
 	dir := t.TempDir()
-	three := []member.Server{{ID: 1, Raft: "127.0.0.1:1"}, {ID: 2, Raft: "127.0.0.1:2"}, {ID: 3, Raft: "127.0.0.1:3"}}
+	three := []member.Server{{ID: 1, RaftAddr: "127.0.0.1:1"}, {ID: 2, RaftAddr: "127.0.0.1:2"}, {ID: 3, RaftAddr: "127.0.0.1:3"}}
 	settings := member.Config{Servers: three}
 	settings.Dir = dir
 	if err := sameList(settings); err != nil {

@@ -40,7 +40,7 @@ func run(m *testing.M, use func(alone *member.Member, addr string)) (int, error)
 		return 0, err
 	}
 	alone, err := member.New(member.Config{
-		ID: 1, Servers: []member.Server{{ID: 1, Grpc: "127.0.0.1:1", Raft: "127.0.0.1:2"}}, Clients: clients, Logger: slog.New(slog.DiscardHandler),
+		ID: 1, Servers: []member.Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}}, ClientListener: clients, Logger: slog.New(slog.DiscardHandler),
 		Settings: config.Settings{
 			Dir: dir, Tick: 200 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute,
 			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Limits: server.Limits{MaxClientConns: -1},

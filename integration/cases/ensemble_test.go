@@ -143,7 +143,7 @@ func reconfigDisabled(s *stage) {
 	}
 }
 
-var readOnlyOn = cluster.Options{Adjust: func(cfg *member.Config) { cfg.ReadOnlyMode, cfg.Whitelist = true, nil }}
+var readOnlyOn = cluster.Options{Adjust: func(cfg *member.Config) { cfg.ReadOnlyMode, cfg.CommandWhitelist = true, nil }}
 
 // forsaken stops the two other members, and waits until the remaining one serves in read-only mode.
 func (s *stage) forsaken() {

@@ -155,8 +155,8 @@ func impossibleLimits(s *stage) {
 	}
 	defer l.Close()
 	m, err := member.New(member.Config{
-		ID: 9, Servers: []member.Server{{ID: 9, Grpc: "m9:2888", Raft: "m9:3888"}},
-		Clients: l, Settings: config.Settings{Dir: s.TempDir(), Tick: tick, MinTimeout: 20 * time.Second, MaxTimeout: 19 * time.Second},
+		ID: 9, Servers: []member.Server{{ID: 9, GrpcAddr: "m9:2888", RaftAddr: "m9:3888"}},
+		ClientListener: l, Settings: config.Settings{Dir: s.TempDir(), Tick: tick, MinTimeout: 20 * time.Second, MaxTimeout: 19 * time.Second},
 	})
 	if err == nil || m != nil {
 		s.Fatal("a member with a minSessionTimeout above its maxSessionTimeout was made")

@@ -333,8 +333,8 @@ func TestKindsOutliveLeaders(t *testing.T) {
 func TestOverusedQuotaIsTold(t *testing.T) {
 	var told []string
 	opts := cluster.Options{Events: func(e member.Event) {
-		if e.Kind == member.EventQuota {
-			told = append(told, fmt.Sprintf("member %d: %+v, %d", e.Member, e.Quota, e.Times))
+		if e.Kind == member.EventQuotaOverused {
+			told = append(told, fmt.Sprintf("member %d: %+v, %d", e.Member, e.Quota, e.Overuses))
 		}
 	}}
 	on(t, standalone|followerOne, opts, func(s *stage) {

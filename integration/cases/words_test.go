@@ -18,7 +18,7 @@ import (
 var operating = []row{
 	{number: 328, name: "ruok", where: everywhere, run: wordRuok},
 	{number: 329, name: "white list", where: everywhere, run: wordDefault, options: cluster.Options{
-		Adjust: func(cfg *member.Config) { cfg.Whitelist = nil },
+		Adjust: func(cfg *member.Config) { cfg.CommandWhitelist = nil },
 	}},
 	{number: 330, name: "every word", where: everywhere, run: everyWord},
 	{number: 331, name: "no word", where: everywhere, run: noWord},

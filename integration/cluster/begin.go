@@ -62,7 +62,7 @@ func lengthen(disks map[uint32]*Disk, n uint64) {
 func Recovered(t *testing.T, id uint32, d *Disk) {
 	t.Helper()
 	stores := d.mount()
-	if err := member.Recover(member.Recovery{ID: id, Servers: lines(3), Stores: &stores}); err != nil {
+	if err := member.Recover(member.RecoverConfig{ID: id, Servers: lines(3), Stores: &stores}); err != nil {
 		t.Fatal(err)
 	}
 	d.crash(nil)
@@ -74,8 +74,8 @@ func Planted(t *testing.T, id uint32, s *znode.State) *Disk {
 	s.RLock()
 	image := s.Snapshot()
 	s.RUnlock()
-	return planted(t, member.Planting{
-		ID: id, Index: image.Index(), Term: uint64(image.Term().Term), Image: func(w io.Writer) error {
+	return planted(t, member.SeedConfig{
+		ID: id, Index: image.Index(), Term: uint64(image.Term().Term), WriteImage: func(w io.Writer) error {
 			_, err := image.WriteTo(w)
 			return err
 		},
@@ -83,20 +83,20 @@ func Planted(t *testing.T, id uint32, s *znode.State) *Disk {
 }
 
 // Restored does the same with the state that a new ensemble gets from a backup.
-func Restored(t *testing.T, id uint32, from *member.Restored) *Disk {
+func Restored(t *testing.T, id uint32, from *member.RestoredState) *Disk {
 	t.Helper()
-	return planted(t, member.Planting{ID: id, Index: from.Head().Index, Term: from.Term(), Image: func(w io.Writer) error {
+	return planted(t, member.SeedConfig{ID: id, Index: from.ImageHead().Index, Term: from.RaftTerm(), WriteImage: func(w io.Writer) error {
 		_, err := from.WriteImage(w)
 		return err
 	}})
 }
 
-func planted(t *testing.T, p member.Planting) *Disk {
+func planted(t *testing.T, p member.SeedConfig) *Disk {
 	t.Helper()
 	d := newDisk()
 	stores := d.mount()
 	p.Servers, p.Stores = lines(3), &stores
-	if err := member.Plant(p); err != nil {
+	if err := member.SeedMember(p); err != nil {
 		t.Fatal(err)
 	}
 	d.crash(nil)

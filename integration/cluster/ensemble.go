@@ -159,7 +159,7 @@ func (e *Ensemble) newMember(self member.Server, list []member.Server) *running 
 
 // serverLine returns the line of a member that has changed its addresses so many times.
 func serverLine(id uint32, moves int) member.Server {
-	return member.Server{ID: id, Grpc: host(id, moves) + ":2888", Raft: host(id, moves) + ":3888"}
+	return member.Server{ID: id, GrpcAddr: host(id, moves) + ":2888", RaftAddr: host(id, moves) + ":3888"}
 }
 
 func host(id uint32, moves int) string {
@@ -238,13 +238,13 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 	cfg := member.Config{
 		EnsembleText: e.text(id),
 		Settings: config.Settings{
-			Tick: e.opts.Tick, Heartbeat: e.opts.Tick / 4, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
-			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", Whitelist: []string{"*"},
+			Tick: e.opts.Tick, HeartbeatTimeout: e.opts.Tick / 4, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
+			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", CommandWhitelist: []string{"*"},
 			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig},
 		},
-		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, Clients: clients,
+		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, ClientListener: clients,
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: nowhere},
-		Now:     e.members[id].clock.Now, Monotonic: e.members[id].monotonic, Events: e.opts.Events,
+		Now:     e.members[id].clock.Now, Monotonic: e.members[id].monotonic, OnEvent: e.opts.Events,
 		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
 	}
 	if e.opts.HTTP {
@@ -252,7 +252,7 @@ func (e *Ensemble) config(id uint32, host *Host, clients net.Listener) member.Co
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		cfg.Operators = l
+		cfg.OperatorListener = l
 	}
 	if e.opts.Logger != nil {
 		cfg.Logger = e.opts.Logger(id)
@@ -272,7 +272,7 @@ func (e *Ensemble) text(id uint32) []byte {
 	}
 	var list serverlist.List
 	for _, s := range r.list {
-		h, _, _ := strings.Cut(s.Grpc, ":")
+		h, _, _ := strings.Cut(s.GrpcAddr, ":")
 		list = append(list, serverlist.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: host(s.ID, 0), ClientPort: 2181})
 	}
 	slices.SortFunc(list, func(a, b serverlist.Server) int { return int(a.ID) - int(b.ID) })
@@ -337,8 +337,8 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 // count adds the counters of a run that ends.
 func (e *Ensemble) count(r *running) {
 	s := r.member.Stats()
-	e.ended.Resent += s.Resent
-	e.ended.Dropped += s.Dropped
+	e.ended.ResentTxns += s.ResentTxns
+	e.ended.DroppedTxns += s.DroppedTxns
 }
 
 // Stats returns Resent and Dropped of all members, summed over all their runs.
@@ -347,8 +347,8 @@ func (e *Ensemble) Stats() member.Stats {
 	for _, r := range e.members {
 		if r.done != nil {
 			s := r.member.Stats()
-			sum.Resent += s.Resent
-			sum.Dropped += s.Dropped
+			sum.ResentTxns += s.ResentTxns
+			sum.DroppedTxns += s.DroppedTxns
 		}
 	}
 	return sum
@@ -542,9 +542,9 @@ func (e *Ensemble) ForgetFlows(from, to uint32, ports Port) {
 
 func (e *Ensemble) addr(id uint32, port Port) string {
 	if port == RaftPort {
-		return e.members[id].self.Raft
+		return e.members[id].self.RaftAddr
 	}
-	return e.members[id].self.Grpc
+	return e.members[id].self.GrpcAddr
 }
 
 // BlockLog keeps a leader's log from reaching a follower. Everything else goes on.
@@ -597,7 +597,7 @@ func (e *Ensemble) report() {
 		if e.Running(id) {
 			list, version := e.listOf(id)
 			m := e.Member(id)
-			e.t.Logf("member %d: role %q, joining %t, index %d, list %x %q, configuration %v", id, m.Role(), m.Joining(), index(m.State()), version, list.CanonicalLines(), m.Configuration())
+			e.t.Logf("member %d: role %q, joining %t, index %d, list %x %q, configuration %v", id, m.Role(), m.IsJoining(), index(m.State()), version, list.CanonicalLines(), m.RaftConfiguration())
 		}
 	}
 }
@@ -626,21 +626,21 @@ func (e *Ensemble) Healed() uint32 {
 // serves reports whether a running member serves all clients, or need not serve because it is damaged.
 func (e *Ensemble) serves(id uint32) bool {
 	role := e.Member(id).Role()
-	return e.Member(id).Damage() != "" || role != "" && role != api.ReadOnly
+	return e.Member(id).DamageReason() != "" || role != "" && role != api.ReadOnly
 }
 
 // votes reports whether a member's disk has the vote that the newest list wants for it, as far as the member knows. An ensemble
 // serves before all of its disks vote, and then fewer may be lost.
 func (e *Ensemble) votes(id uint32) bool {
-	own := e.Member(id).Disk()
-	return e.observes(id) || slices.ContainsFunc(e.Member(id).Configuration(), func(p quorumwire.Peer) bool { return p.ID == id && p.Disk == own && !p.Observer })
+	own := e.Member(id).DiskID()
+	return e.observes(id) || slices.ContainsFunc(e.Member(id).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id && p.Disk == own && !p.Observer })
 }
 
 // Joined waits until every running member takes part in elections.
 func (e *Ensemble) Joined() {
 	e.t.Helper()
 	e.Wait("every member to take part in elections", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && (e.Member(id).Joining() || !e.votes(id)) })
+		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && (e.Member(id).IsJoining() || !e.votes(id)) })
 	})
 }
 

@@ -36,7 +36,7 @@ func (e *Ensemble) Relist(id uint32) {
 	r.list = nil
 	for _, s := range e.List() {
 		if s.ID != id {
-			r.list = append(r.list, member.Server{ID: s.ID, Grpc: s.QuorumAddr(), Raft: s.ElectionAddr()})
+			r.list = append(r.list, member.Server{ID: s.ID, GrpcAddr: s.QuorumAddr(), RaftAddr: s.ElectionAddr()})
 		}
 	}
 	r.list = append(r.list, r.self)
@@ -162,8 +162,8 @@ func (e *Ensemble) follows(id uint32, list serverlist.List) bool {
 	if own, _ := e.listOf(id); own == nil || own.CanonicalText() != list.CanonicalText() {
 		return false
 	}
-	return slices.EqualFunc(e.Member(id).Configuration(), list, func(p quorumwire.Peer, s serverlist.Server) bool {
-		return p.ID == s.ID && e.Running(p.ID) && p.Disk == e.Member(p.ID).Disk() && p.Addr == s.ElectionAddr() && p.Observer == s.Observer
+	return slices.EqualFunc(e.Member(id).RaftConfiguration(), list, func(p quorumwire.Peer, s serverlist.Server) bool {
+		return p.ID == s.ID && e.Running(p.ID) && p.Disk == e.Member(p.ID).DiskID() && p.Addr == s.ElectionAddr() && p.Observer == s.Observer
 	})
 }
 
@@ -283,7 +283,7 @@ func (e *Ensemble) Silent(id uint32) {
 func (e *Ensemble) departed(id uint32) bool {
 	for _, other := range e.Members() {
 		if e.Running(other) && e.Member(other).Role() == "leader" {
-			return !slices.ContainsFunc(e.Member(other).Configuration(), func(p quorumwire.Peer) bool { return p.ID == id })
+			return !slices.ContainsFunc(e.Member(other).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id })
 		}
 	}
 	return false
@@ -299,7 +299,7 @@ func (e *Ensemble) settle() {
 			continue
 		}
 		var configuration []uint32
-		for _, p := range e.Member(id).Configuration() {
+		for _, p := range e.Member(id).RaftConfiguration() {
 			configuration = append(configuration, p.ID)
 		}
 		e.record.leads(id, configuration, e.IDs())

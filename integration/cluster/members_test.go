@@ -21,7 +21,7 @@ func TestNewcomersList(t *testing.T) {
 		for id, want := range map[uint32][]string{5: {"m1:3888", "m2:3888", "m3:3888", "m5:3888"}, 2: {"m1:3888", "m3:3888", "m2-1:3888"}} {
 			var got []string
 			for _, s := range e.members[id].list {
-				got = append(got, s.Raft)
+				got = append(got, s.RaftAddr)
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("member %d starts with %q, want %q", id, got, want)

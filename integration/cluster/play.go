@@ -282,7 +282,7 @@ const joinPatience = 30 * time.Second
 func (pl *player) joins(id uint32, from time.Duration, giveUp time.Time) {
 	pl.at(time.Now().Add(pl.e.opts.Tick/20), func() {
 		listed := slices.Contains(pl.e.Members(), id) // it may have been removed meanwhile
-		if listed && !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).Joining()) {
+		if listed && !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).IsJoining()) {
 			pl.joins(id, from, giveUp)
 			return
 		}

@@ -268,7 +268,7 @@ func (r *record) leads(leader uint32, configuration, all []uint32) {
 			delete(c.unasked, pair)
 		case in:
 		case last.term == term.number && slices.Contains(last.configuration, id):
-			c.unasked[pair] = last.at + member.LastAnswers + r.tick
+			c.unasked[pair] = last.at + member.RemovedGracePeriod + r.tick
 		case !unasked:
 			c.unasked[pair] = term.from
 		case last.term != term.number:
@@ -301,7 +301,7 @@ func (r *record) observe(cfg *member.Config) *witness {
 	}
 	w := &witness{record: r, id: cfg.ID}
 	cfg.Hooks = w
-	cfg.Wrap = func(m server.Member) server.Member { return listening{m, w} }
+	cfg.WrapMember = func(m server.Member) server.Member { return listening{m, w} }
 	return w
 }
 

@@ -52,7 +52,7 @@ func TestWhomLeadersAsk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const asked, over = tick + member.LastAnswers, 31 * tick
+		const asked, over = tick + member.RemovedGracePeriod, 31 * tick
 		want := []history.Outage{
 			{A: 1, B: 2, From: tick + asked, To: over, Partial: true},
 			{A: 1, B: 3, From: 5 * tick, To: 7*tick + settling, Partial: true},

@@ -40,7 +40,7 @@ func newCrowd(t *testing.T, n int, tick time.Duration) *crowd {
 	c := &crowd{}
 	var servers []member.Server
 	for id := uint32(1); id <= 3; id++ {
-		servers = append(servers, member.Server{ID: id, Grpc: process.FreePort(t).String(), Raft: process.FreePort(t).String()})
+		servers = append(servers, member.Server{ID: id, GrpcAddr: process.FreePort(t).String(), RaftAddr: process.FreePort(t).String()})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -51,7 +51,7 @@ func newCrowd(t *testing.T, n int, tick time.Duration) *crowd {
 		}
 		port := newMemoryPort()
 		m, err := member.New(member.Config{
-			ID: s.ID, Servers: servers, Clients: port, Operators: operators, Version: "0.1.0-dev",
+			ID: s.ID, Servers: servers, ClientListener: port, OperatorListener: operators, Version: "0.1.0-dev",
 			Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 			Settings: config.Settings{
 				Dir: filepath.Join(t.TempDir(), "data"), Tick: tick, MaxTimeout: 40 * tick, Limits: server.Limits{MaxClientConns: -1, MaxConns: -1},

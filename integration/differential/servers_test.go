@@ -101,7 +101,7 @@ func startRollcall(t *testing.T, dir string, members int) *target {
 		return l.Addr().String()
 	}
 	for i := range members {
-		servers = append(servers, member.Server{ID: uint32(i + 1), Grpc: listen(), Raft: listen()})
+		servers = append(servers, member.Server{ID: uint32(i + 1), GrpcAddr: listen(), RaftAddr: listen()})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -115,11 +115,11 @@ func startRollcall(t *testing.T, dir string, members int) *target {
 			t.Fatal(err)
 		}
 		m, err := member.New(member.Config{
-			ID: s.ID, Servers: servers, Clients: clients,
+			ID: s.ID, Servers: servers, ClientListener: clients,
 			Network: member.Network{Listen: func(addr string) (net.Listener, error) { return listeners[addr], nil }},
 			Settings: config.Settings{
 				Dir: filepath.Join(dir, fmt.Sprint(members, s.ID)), Tick: tick,
-				Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, Whitelist: []string{"*"},
+				Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, CommandWhitelist: []string{"*"},
 				// Nodes that are due stay: when they go is not the subject.
 				Reaping: leader.Reaping{Interval: 24 * time.Hour}, Rules: znode.Rules{TTLNodes: true, EnforceQuota: true},
 			},

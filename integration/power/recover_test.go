@@ -69,7 +69,7 @@ func survivors(t *testing.T) (all []*survivor) {
 	for _, m := range e.Members[:2] {
 		_, line, _ := strings.Cut(m.Line, "=")
 		parts := strings.Split(line, ":")
-		self := member.Server{ID: uint32(m.ID), Grpc: parts[0] + ":" + parts[1], Raft: parts[0] + ":" + parts[2]}
+		self := member.Server{ID: uint32(m.ID), GrpcAddr: parts[0] + ":" + parts[1], RaftAddr: parts[0] + ":" + parts[2]}
 		s := &survivor{
 			id: self.ID, wal: m.ID != boltMember, member: self, data: m.Data, dir: t.TempDir(), config: filepath.Join(t.TempDir(), "zoo.cfg"),
 			servers: strings.Join(member.ServerLines([]member.Server{self}), " "),
@@ -188,7 +188,7 @@ func (s *survivor) judge(dir string, done bool) error {
 
 // repeat recovers what is left in dir once more.
 func (s *survivor) repeat(dir string) error {
-	if err := member.Recover(member.Recovery{ID: s.id, Servers: []member.Server{s.member}, Dir: filepath.Join(dir, "data")}); err != nil {
+	if err := member.Recover(member.RecoverConfig{ID: s.id, Servers: []member.Server{s.member}, Dir: filepath.Join(dir, "data")}); err != nil {
 		return fmt.Errorf("the recovery cannot be repeated: %w", err)
 	}
 	if err := s.judge(dir, true); err != nil {

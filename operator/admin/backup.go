@@ -103,7 +103,7 @@ func (c *copies) send(w http.ResponseWriter, r *http.Request, rate int64) *Failu
 		return failure(err)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", `attachment; filename="`+backup.Name(state.Head)+`"`)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+backup.FileName(state.Head)+`"`)
 	w.Header().Set(lastZxid, fmt.Sprintf("0x%x", uint64(state.Head.Zxid)))
 	if r.Method == http.MethodHead {
 		return nil
@@ -117,7 +117,7 @@ func (c *copies) send(w http.ResponseWriter, r *http.Request, rate int64) *Failu
 
 // Send writes the backup to w at a rate, in bytes in a second.
 func (c *Copy) Send(ctx context.Context, w io.Writer, rate int64) error {
-	out, err := backup.NewWriter(backup.Paced(ctx, w, rate), c.Head)
+	out, err := backup.NewWriter(backup.NewPacedWriter(ctx, w, rate), c.Head)
 	if err != nil {
 		return err
 	}

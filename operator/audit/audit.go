@@ -40,21 +40,21 @@ import (
 )
 
 const (
-	// maxQueued is how many bytes of lines may wait for the disk. That is a second of a busy member, and a small
+	// maxQueueBytes is how many bytes of lines may wait for the disk. That is a second of a busy member, and a small
 	// part of its memory.
-	maxQueued = 8 << 20
-	// keepQueued is how much of that memory is kept when nothing waits.
-	keepQueued = 1 << 20
+	maxQueueBytes = 8 << 20
+	// keptQueueBytes is how much of that memory is kept when nothing waits.
+	keptQueueBytes = 1 << 20
 
 	// gatherTime is how long a line may wait for others. A crash loses the lines that wait. With a tenth of it, sets
 	// took a sixth longer, because each write to the file adds to what the log of the ensemble waits for on one disk.
 	gatherTime = 250 * time.Millisecond
 	// chunkSize is how many bytes are written at once, if no line is longer. It is a small part of a file.
 	chunkSize = 64 << 10
-	// stopTime is how long a member that stops waits until its last lines are written.
-	stopTime = 2 * time.Second
-	// warnPause is the least time between two warnings about lost lines.
-	warnPause = time.Minute
+	// stopTimeout is how long a member that stops waits until its last lines are written.
+	stopTimeout = 2 * time.Second
+	// warnInterval is the least time between two warnings about lost lines.
+	warnInterval = time.Minute
 )
 
 // fileAdvice is the end of the error of a file that cannot be opened.
@@ -62,19 +62,19 @@ const fileAdvice = "set audit.file to a path where this user may write, or audit
 
 // Defaults of Settings. The table of keys in package config takes them from here.
 const (
-	DefaultFileSize = 10 << 20 // bytes, as in ZooKeeper's sample configuration of its log
-	DefaultFiles    = 10       // likewise
+	DefaultMaxFileSize = 10 << 20 // bytes, as in ZooKeeper's sample configuration of its log
+	DefaultKeptFiles   = 10       // likewise
 )
 
 // Settings are what keys set.
 type Settings struct {
-	Enable       bool
-	Required     bool   // a change waits until a line about it is on the disk, and is rejected if there is none
-	ZooKeeper    bool   // lines are as ZooKeeper's; default: JSON
-	File         string // where lines go; default: standard output
-	OwnDirectory bool   // the directory of File is the audit log's own, and made if it is missing
-	FileSize     int64  // bytes of a file, at which the next one begins; default DefaultFileSize
-	Files        int    // old files that are kept; default DefaultFiles
+	Enable          bool
+	Required        bool   // a change waits until a line about it is on the disk, and is rejected if there is none
+	ZooKeeperFormat bool   // lines are as ZooKeeper's; default: JSON
+	File            string // where lines go; default: standard output
+	OwnDirectory    bool   // the directory of File is the audit log's own, and made if it is missing
+	MaxFileSize     int64  // bytes of a file, at which the next one begins; default DefaultFileSize
+	KeptFiles       int    // old files that are kept; default DefaultFiles
 }
 
 // Config is what a Log is built from. A field without a default is required.
@@ -88,36 +88,36 @@ type Config struct {
 // Log is an audit log. Make one with Open. It is safe for concurrent use. A nil *Log takes events and does
 // nothing with them: it is the log of a member without one.
 type Log struct {
-	cfg  Config
-	user string // that this process runs as
-	out  sink
-	log  *slog.Logger
+	cfg         Config
+	processUser string // that this process runs as
+	lineSink    sink
+	log         *slog.Logger
 
-	written, dropped atomic.Uint64
-	rejected         atomic.Uint64 // changes whose lines could not be written
+	writtenLines, droppedLines atomic.Uint64
+	rejectedChanges            atomic.Uint64 // changes whose lines could not be written
 
-	mu       sync.Mutex
-	format   formatter
-	ops      []jute.MultiOp
-	queue    []byte // lines that wait to be written
-	writing  int    // bytes of lines that are being written
-	untold   uint64 // lines that were dropped after the last one in the queue
-	failures failures
-	batch    *batch // of the queue; nil: no change waits for a line of it
+	mu              sync.Mutex
+	lineFormatter   formatter
+	multiOps        []jute.MultiOp
+	queue           []byte // lines that wait to be written
+	writingBytes    int    // bytes of lines that are being written
+	unreportedDrops uint64 // lines that were dropped after the last one in the queue
+	failureLimits   failureLimits
+	queueBatch      *lineBatch // of the queue; nil: no change waits for a line of it
 
-	warnedRejected time.Time
+	lastRejectedWarning time.Time
 
-	wake    chan struct{} // one place: the queue is not empty
-	hurry   chan struct{} // one place: the queue is half full
-	running atomic.Bool
-	closing chan struct{}
-	close   sync.Once
-	done    chan struct{} // closed when run has returned
+	queueFilled   chan struct{} // one place: the queue is not empty
+	queueHalfFull chan struct{} // one place: the queue is half full
+	running       atomic.Bool
+	closeSignal   chan struct{}
+	closeOnce     sync.Once
+	runEnded      chan struct{} // closed when run has returned
 
 	// What follows belongs to run.
-	spare  []byte
-	lost   uint64 // lines that could not be written, and that no line reports yet
-	warned time.Time
+	spareQueue      []byte
+	lostLines       uint64 // lines that could not be written, and that no line reports yet
+	lastLostWarning time.Time
 }
 
 // Open opens the file, and returns a Log that writes nothing yet, or nil if the settings do not enable one. The
@@ -129,21 +129,21 @@ func Open(cfg Config) (*Log, error) {
 	case !cfg.Enable:
 		return nil, nil
 	}
-	cfg.FileSize = cmp.Or(cfg.FileSize, DefaultFileSize)
-	cfg.Files = cmp.Or(cfg.Files, DefaultFiles)
+	cfg.MaxFileSize = cmp.Or(cfg.MaxFileSize, DefaultMaxFileSize)
+	cfg.KeptFiles = cmp.Or(cfg.KeptFiles, DefaultKeptFiles)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	l := &Log{
-		cfg: cfg, log: cfg.Logger, format: formatter{member: cfg.Member, zooKeeper: cfg.ZooKeeper},
-		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, lineFormatter: formatter{member: cfg.Member, zooKeeper: cfg.ZooKeeperFormat},
+		queueFilled: make(chan struct{}, 1), queueHalfFull: make(chan struct{}, 1), closeSignal: make(chan struct{}), runEnded: make(chan struct{}),
 	}
 	if u, err := user.Current(); err == nil {
-		l.user, l.format.user = u.Username, u.Username
+		l.processUser, l.lineFormatter.processUser = u.Username, u.Username
 	}
 	if cfg.File == "" {
 		if cfg.Out == nil {
 			cfg.Out = os.Stdout
 		}
-		l.out = stream{cfg.Out}
+		l.lineSink = streamSink{cfg.Out}
 		return l, nil
 	}
 	if cfg.OwnDirectory {
@@ -151,50 +151,50 @@ func Open(cfg Config) (*Log, error) {
 			return nil, fmt.Errorf("audit: %w; %s", err, fileAdvice)
 		}
 	}
-	f, err := openFile(cfg.File, cfg.FileSize, cfg.Files, cfg.Required, l.log.Warn)
+	f, err := newFileSink(cfg.File, cfg.MaxFileSize, cfg.KeptFiles, cfg.Required, l.log.Warn)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w; %s", err, fileAdvice)
 	}
-	l.out = f
+	l.lineSink = f
 	return l, nil
 }
 
-// Counts returns how many lines were written, and how many were dropped, since Open.
-func (l *Log) Counts() (written, dropped uint64) {
+// LineCounts returns how many lines were written, and how many were dropped, since Open.
+func (l *Log) LineCounts() (written, dropped uint64) {
 	if l == nil {
 		return 0, 0
 	}
-	return l.written.Load(), l.dropped.Load()
+	return l.writtenLines.Load(), l.droppedLines.Load()
 }
 
-// Rejected returns how many changes were rejected since Open because their lines could not be written.
-func (l *Log) Rejected() uint64 {
+// RejectedChanges returns how many changes were rejected since Open because their lines could not be written.
+func (l *Log) RejectedChanges() uint64 {
 	if l == nil {
 		return 0
 	}
-	return l.rejected.Load()
+	return l.rejectedChanges.Load()
 }
 
-// Applied adds what a transaction of this member's clients has come to. atMs is the log's time, and ids are the identities of
+// AddApplied adds what a transaction of this member's clients has come to. atMs is the log's time, and ids are the identities of
 // the client that sent it.
-func (l *Log) Applied(atMs int64, txn *proto.Txn, ids []*proto.Identity, r *znode.Result) {
+func (l *Log) AddApplied(atMs int64, txn *proto.Txn, ids []*proto.Identity, r *znode.Result) {
 	if l == nil {
 		return
 	}
 	op := jute.Op(txn.GetOp())
-	how := &operations[operationAt(op)]
-	if how.name == "" || how.passing(r.Code) {
+	how := &operations[operationIndex(op)]
+	if how.name == "" || how.leavesNoLine(r.Code) {
 		return
 	}
 	e := Event{AtMs: atMs, Zxid: r.Zxid, Session: jute.SessionID(txn.GetSession()), Ids: ids, Timeout: r.Session.Timeout}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if op == jute.OpMulti {
-		l.multi(&e, txn.GetBody(), r)
+		l.queueMulti(&e, txn.GetBody(), r)
 		return
 	}
-	how.tell(&e, txn.GetBody(), r)
-	l.line(&e)
+	how.completeEvent(&e, txn.GetBody(), r)
+	l.queueLimited(&e)
 }
 
 // Add adds an event. If its time is 0, it is now.
@@ -207,43 +207,43 @@ func (l *Log) Add(e Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.line(&e)
+	l.queueLimited(&e)
 }
 
-// Refused adds a client's operation that did not get into the log.
-func (l *Log) Refused(session jute.SessionID, ids []*proto.Identity, op jute.Op, code jute.Code) {
-	if how := operations[operationAt(op)]; how.name != "" && l != nil {
+// AddRejected adds a client's operation that did not get into the log.
+func (l *Log) AddRejected(session jute.SessionID, ids []*proto.Identity, op jute.Op, code jute.Code) {
+	if how := operations[operationIndex(op)]; how.name != "" && l != nil {
 		l.Add(Event{Session: session, Ids: ids, Operation: how.name, Result: Failure, Error: code.Error()})
 	}
 }
 
-// line queues a line, or drops it. The caller holds the lock.
-func (l *Log) line(e *Event) {
-	if e.proving() {
-		l.bounded(e)
+// queueLimited queues a line, or drops it. The caller holds the lock.
+func (l *Log) queueLimited(e *Event) {
+	if e.isAuthFailure() {
+		l.queueFailure(e)
 		return
 	}
-	l.put(e)
+	l.queueLine(e)
 }
 
-// put queues the line of e. The caller holds the lock.
-func (l *Log) put(e *Event) {
+// queueLine queues the line of e. The caller holds the lock.
+func (l *Log) queueLine(e *Event) {
 	before := len(l.queue)
-	if before+l.writing >= maxQueued {
-		l.untold++
-		l.dropped.Add(1)
+	if before+l.writingBytes >= maxQueueBytes {
+		l.unreportedDrops++
+		l.droppedLines.Add(1)
 		return
 	}
-	l.queue = l.format.append(l.queue, e)
+	l.queue = l.lineFormatter.appendLine(l.queue, e)
 	if before == 0 {
-		notify(l.wake)
+		sendSignal(l.queueFilled)
 	}
-	if len(l.queue)+l.writing > maxQueued/2 {
-		notify(l.hurry)
+	if len(l.queue)+l.writingBytes > maxQueueBytes/2 {
+		sendSignal(l.queueHalfFull)
 	}
 }
 
-func notify(c chan<- struct{}) {
+func sendSignal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // the receiver has a signal that it has not taken yet
@@ -256,43 +256,43 @@ func (l *Log) Start() {
 		return
 	}
 	l.running.Store(true)
-	go l.run()
+	go l.writeLoop()
 }
 
-// run writes lines until Close is called, and then what is left.
-func (l *Log) run() {
-	defer close(l.done)
-	l.Add(Event{Operation: "serverStart", User: l.user})
-	sweep := time.NewTicker(failurePause)
+// writeLoop writes lines until Close is called, and then what is left.
+func (l *Log) writeLoop() {
+	defer close(l.runEnded)
+	l.Add(Event{Operation: "serverStart", User: l.processUser})
+	sweep := time.NewTicker(failureRefillTime)
 	defer sweep.Stop()
 	for open := true; open; {
 		select {
 		case <-sweep.C:
-			l.sweep(false)
+			l.sweepFailures(false)
 			continue // what it has queued wakes this loop
-		case <-l.wake:
-			open = l.gather()
-		case <-l.closing:
+		case <-l.queueFilled:
+			open = l.gatherLines()
+		case <-l.closeSignal:
 			open = false
 		}
-		l.drain()
+		l.writeQueue()
 	}
-	l.sweep(true)
-	l.Add(Event{Operation: "serverStop", User: l.user, Result: Invoked})
-	l.drain()
-	if err := l.out.close(); err != nil {
+	l.sweepFailures(true)
+	l.Add(Event{Operation: "serverStop", User: l.processUser, Result: Invoked})
+	l.writeQueue()
+	if err := l.lineSink.close(); err != nil {
 		l.log.Warn("the audit log was not closed well", "err", err)
 	}
 }
 
-// gather waits for more lines, so that they are written together. It returns false if the log is to be closed.
-func (l *Log) gather() (open bool) {
+// gatherLines waits for more lines, so that they are written together. It returns false if the log is to be closed.
+func (l *Log) gatherLines() (open bool) {
 	timer := time.NewTimer(gatherTime)
 	defer timer.Stop()
 	select {
-	case <-l.closing:
+	case <-l.closeSignal:
 		return false
-	case <-l.hurry:
+	case <-l.queueHalfFull:
 	case <-timer.C:
 	}
 	return true
@@ -304,15 +304,15 @@ func (l *Log) Close() (ended bool) {
 	if l == nil {
 		return true
 	}
-	l.close.Do(func() { close(l.closing) })
+	l.closeOnce.Do(func() { close(l.closeSignal) })
 	if !l.running.Load() {
-		_ = l.out.close() // nothing was written
+		_ = l.lineSink.close() // nothing was written
 		return true
 	}
-	timer := time.NewTimer(stopTime)
+	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
 	select {
-	case <-l.done:
+	case <-l.runEnded:
 		return true
 	case <-timer.C:
 		l.log.Warn("the last lines of the audit log are lost: its disk hangs")
@@ -320,34 +320,34 @@ func (l *Log) Close() (ended bool) {
 	}
 }
 
-// drain writes all lines in the queue.
-func (l *Log) drain() {
+// writeQueue writes all lines in the queue.
+func (l *Log) writeQueue() {
 	l.mu.Lock()
-	lines, untold, batch := l.queue, l.untold, l.batch
-	l.queue, l.writing, l.untold, l.batch = l.spare[:0], len(lines), 0, nil
+	lines, untold, batch := l.queue, l.unreportedDrops, l.queueBatch
+	l.queue, l.writingBytes, l.unreportedDrops, l.queueBatch = l.spareQueue[:0], len(lines), 0, nil
 	l.mu.Unlock()
-	l.gap()
+	l.writeGapLine()
 	var failed error
 	for rest := lines; len(rest) > 0; {
-		n := chunk(rest)
-		failed = cmp.Or(failed, l.write(rest[:n]))
+		n := wholeLines(rest)
+		failed = cmp.Or(failed, l.writeLines(rest[:n]))
 		rest = rest[n:]
 	}
-	batch.finish(failed)
-	if l.lost += untold; untold > 0 {
-		l.warn(untold, nil)
-		l.gap()
+	batch.finishWith(failed)
+	if l.lostLines += untold; untold > 0 {
+		l.warnLost(untold, nil)
+		l.writeGapLine()
 	}
-	if l.spare = lines; cap(lines) > keepQueued {
-		l.spare = nil
+	if l.spareQueue = lines; cap(lines) > keptQueueBytes {
+		l.spareQueue = nil
 	}
 	l.mu.Lock()
-	l.writing = 0
+	l.writingBytes = 0
 	l.mu.Unlock()
 }
 
-// chunk returns how many bytes of lines are written at once: whole lines, and at least one.
-func chunk(lines []byte) int {
+// wholeLines returns how many bytes of lines are written at once: whole lines, and at least one.
+func wholeLines(lines []byte) int {
 	if len(lines) <= chunkSize {
 		return len(lines)
 	}
@@ -357,40 +357,40 @@ func chunk(lines []byte) int {
 	return bytes.IndexByte(lines, '\n') + 1
 }
 
-// gap writes a line about the lines that are missing at this place. If it cannot be written, the next one says so.
-func (l *Log) gap() {
-	if l.lost == 0 {
+// writeGapLine writes a line about the lines that are missing at this place. If it cannot be written, the next one says so.
+func (l *Log) writeGapLine() {
+	if l.lostLines == 0 {
 		return
 	}
-	f := formatter{member: l.cfg.Member, user: l.user, zooKeeper: l.cfg.ZooKeeper} // that of the queue needs the lock
-	e := Event{AtMs: time.Now().UnixMilli(), Operation: "gap", User: l.user, Dropped: l.lost, Result: Failure, Error: "lines were lost"}
-	if err := l.out.write(f.append(nil, &e)); err != nil {
-		l.warn(l.lost, err)
+	f := formatter{member: l.cfg.Member, processUser: l.processUser, zooKeeper: l.cfg.ZooKeeperFormat} // that of the queue needs the lock
+	e := Event{AtMs: time.Now().UnixMilli(), Operation: "gap", User: l.processUser, Dropped: l.lostLines, Result: Failure, Error: "lines were lost"}
+	if err := l.lineSink.write(f.appendLine(nil, &e)); err != nil {
+		l.warnLost(l.lostLines, err)
 		return
 	}
-	l.written.Add(1)
-	l.lost = 0
+	l.writtenLines.Add(1)
+	l.lostLines = 0
 }
 
-// write writes lines. If that fails, they are lost.
-func (l *Log) write(lines []byte) error {
+// writeLines writes lines. If that fails, they are lost.
+func (l *Log) writeLines(lines []byte) error {
 	n := uint64(bytes.Count(lines, []byte("\n")))
-	if err := l.out.write(lines); err != nil {
-		l.dropped.Add(n)
-		l.lost += n
-		l.warn(l.lost, err)
+	if err := l.lineSink.write(lines); err != nil {
+		l.droppedLines.Add(n)
+		l.lostLines += n
+		l.warnLost(l.lostLines, err)
 		return err
 	}
-	l.written.Add(n)
+	l.writtenLines.Add(n)
 	return nil
 }
 
-// warn logs that lines were lost. err is nil if they came too fast.
-func (l *Log) warn(lines uint64, err error) {
-	if time.Since(l.warned) < warnPause {
+// warnLost logs that lines were lost. err is nil if they came too fast.
+func (l *Log) warnLost(lines uint64, err error) {
+	if time.Since(l.lastLostWarning) < warnInterval {
 		return
 	}
-	l.warned = time.Now()
+	l.lastLostWarning = time.Now()
 	if err != nil {
 		l.log.Warn("audit lines are lost: they cannot be written", "lines", lines, "err", err)
 		return
@@ -404,8 +404,8 @@ func (l *Log) NativeMetrics() []metrics.Native {
 		metrics.CounterBy("rollcall_audit_lines_total", "outcome",
 			"lines of the audit log that were written, or were lost because the disk did not take them in time; and changes that were rejected because their lines could not be written (audit.required)",
 			func() map[string]uint64 {
-				written, dropped := l.Counts()
-				return map[string]uint64{"written": written, "lost": dropped, "rejected": l.Rejected()}
+				written, dropped := l.LineCounts()
+				return map[string]uint64{"written": written, "lost": dropped, "rejected": l.RejectedChanges()}
 			}),
 	}
 }

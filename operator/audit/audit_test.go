@@ -70,7 +70,7 @@ func newLog(t *testing.T, s Settings) (*Log, *disk, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	d := new(disk)
-	l.out, l.user, l.format.user = d, "zk", "zk"
+	l.lineSink, l.processUser, l.lineFormatter.processUser = d, "zk", "zk"
 	return l, d, &warnings
 }
 
@@ -238,7 +238,7 @@ func TestEveryOpcode(t *testing.T) {
 		}
 	}
 	for op := range jute.AllOps() {
-		audited := operations[operationAt(op)].name != ""
+		audited := operations[operationIndex(op)].name != ""
 		tested := slices.ContainsFunc(tellings, func(c told) bool { return c.op == op })
 		if why, quiet := known[op]; audited == quiet || audited != tested {
 			t.Errorf("%v: it leaves lines: %t, tested: %t, and silent: %q", op, audited, tested, why)
@@ -249,11 +249,11 @@ func TestEveryOpcode(t *testing.T) {
 // Each operation leaves the lines that it should, in both formats, without data and passwords.
 func TestOperations(t *testing.T) {
 	for _, format := range []string{"json", "zookeeper"} {
-		l, d, _ := newLog(t, Settings{ZooKeeper: format == "zookeeper"})
+		l, d, _ := newLog(t, Settings{ZooKeeperFormat: format == "zookeeper"})
 		var want []string
 		for _, c := range tellings {
 			c.result.Zxid = 0x200000005
-			l.Applied(atMs, &proto.Txn{Session: 0x3000012f99a0001, Op: int32(c.op), Body: c.body}, bob, &c.result)
+			l.AddApplied(atMs, &proto.Txn{Session: 0x3000012f99a0001, Op: int32(c.op), Body: c.body}, bob, &c.result)
 			for i := range c.json {
 				if format == "json" {
 					want = append(want, jsonHead+c.json[i]+zxidTail)
@@ -270,7 +270,7 @@ func TestOperations(t *testing.T) {
 				t.Fatalf("%s: line %d of\n%s\nwant\n%s", format, i, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 		}
-		if written, dropped := l.Counts(); written != uint64(len(want))+2 || dropped != 0 {
+		if written, dropped := l.LineCounts(); written != uint64(len(want))+2 || dropped != 0 {
 			t.Errorf("%d written, %d dropped", written, dropped)
 		}
 		if text := d.text.String(); strings.Contains(text, "DATA") || strings.Contains(text, "SECRET") || strings.Contains(text, "PASSWORD") || strings.Contains(text, "hash") {
@@ -290,23 +290,23 @@ func TestFingerprints(t *testing.T) {
 		t.Fatal(first, second)
 	}
 	e := Event{AtMs: 1, Ids: ids, Operation: "create"}
-	if line := string((&formatter{}).append(nil, &e)); !strings.Contains(line, `"who":["digest:owner","sasl:bob","digest:owner"],"fingerprints":["`+first+`","`+second+`"]`) {
+	if line := string((&formatter{}).appendLine(nil, &e)); !strings.Contains(line, `"who":["digest:owner","sasl:bob","digest:owner"],"fingerprints":["`+first+`","`+second+`"]`) {
 		t.Error(line)
 	}
-	if line := string((&formatter{zooKeeper: true}).append(nil, &e)); !strings.HasSuffix(line, "\tresult=success\tfingerprint="+first+","+second+"\n") {
+	if line := string((&formatter{zooKeeper: true}).appendLine(nil, &e)); !strings.HasSuffix(line, "\tresult=success\tfingerprint="+first+","+second+"\n") {
 		t.Error(line)
 	}
 	for range 2 * maxNames {
 		e.Ids = append(e.Ids, ids[1])
 	}
 	var line struct{ Who, Fingerprints []string }
-	if err := json.Unmarshal((&formatter{}).append(nil, &e), &line); err != nil || len(line.Who) != maxNames || len(line.Fingerprints) != maxNames-1 {
+	if err := json.Unmarshal((&formatter{}).appendLine(nil, &e), &line); err != nil || len(line.Who) != maxNames || len(line.Fingerprints) != maxNames-1 {
 		t.Errorf("%d names and %d fingerprints: %v", len(line.Who), len(line.Fingerprints), err)
 	}
 	for i := range 2 * maxNames {
 		e.Ids = append(e.Ids, &proto.Identity{Scheme: "sasl", Id: fmt.Sprint("user", i)})
 	}
-	text := string((&formatter{zooKeeper: true}).append(nil, &e))
+	text := string((&formatter{zooKeeper: true}).appendLine(nil, &e))
 	_, users, _ := strings.Cut(text, "user=")
 	users, _, _ = strings.Cut(users, "\t")
 	if n := strings.Count(users, ",") + 1; n != maxNames+1 { // the address is the last one
@@ -337,13 +337,13 @@ func TestEvents(t *testing.T) {
 		},
 	}
 	for _, zooKeeper := range []bool{false, true} {
-		l, d, _ := newLog(t, Settings{ZooKeeper: zooKeeper})
+		l, d, _ := newLog(t, Settings{ZooKeeperFormat: zooKeeper})
 		l.Start()
 		for _, c := range events {
 			l.Add(c.e)
 		}
-		l.Refused(5, nil, jute.OpCreate, jute.MarshallingError)
-		l.Refused(5, nil, jute.OpExists, jute.MarshallingError) // a read
+		l.AddRejected(5, nil, jute.OpCreate, jute.MarshallingError)
+		l.AddRejected(5, nil, jute.OpExists, jute.MarshallingError) // a read
 		l.Close()
 		l.Close()
 		got := d.lines()
@@ -373,11 +373,11 @@ func TestNoLog(t *testing.T) {
 		t.Fatal(l, err)
 	}
 	l.Start()
-	l.Applied(0, nil, nil, nil)
+	l.AddApplied(0, nil, nil, nil)
 	l.Add(Event{})
-	l.Refused(0, nil, jute.OpCreate, 0)
+	l.AddRejected(0, nil, jute.OpCreate, 0)
 	l.Close()
-	if written, dropped := l.Counts(); written+dropped != 0 {
+	if written, dropped := l.LineCounts(); written+dropped != 0 {
 		t.Error(written, dropped)
 	}
 }
@@ -408,7 +408,7 @@ func TestFullDisk(t *testing.T) {
 		if len(lines) != 3 || json.Unmarshal([]byte(lines[1]), &gap) != nil || gap.Operation != "gap" || gap.Dropped != 5 {
 			t.Errorf("lines %q", lines)
 		}
-		if written, dropped := l.Counts(); written != 5 || dropped != 5 {
+		if written, dropped := l.LineCounts(); written != 5 || dropped != 5 {
 			t.Errorf("%d written, %d dropped", written, dropped)
 		}
 		if n := strings.Count(warnings.String(), "they cannot be written"); n != 1 || !strings.Contains(warnings.String(), "no space left") {
@@ -426,18 +426,18 @@ func TestHangingDisk(t *testing.T) {
 		stuck := make(chan struct{})
 		d.set(nil, stuck)
 		body := jute.DeleteRequest{Path: []byte("/a")}.Append(nil)
-		n := maxQueued / 100
+		n := maxQueueBytes / 100
 		begun := time.Now()
 		for range n {
-			l.Applied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: body}, bob, &znode.Result{})
-			if n := waiting(l); n > maxQueued+1000 {
+			l.AddApplied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: body}, bob, &znode.Result{})
+			if n := waiting(l); n > maxQueueBytes+1000 {
 				t.Fatalf("%d bytes wait", n)
 			}
 		}
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("adding lines took %v", took)
 		}
-		_, dropped := l.Counts()
+		_, dropped := l.LineCounts()
 		if dropped < 1000 {
 			t.Fatalf("%d dropped", dropped)
 		}
@@ -460,7 +460,7 @@ func TestHangingDisk(t *testing.T) {
 		d.set(nil, stuck)
 		begun = time.Now()
 		ended := l.Close()
-		if took := time.Since(begun); ended || took != stopTime || !strings.Contains(warnings.String(), "its disk hangs") {
+		if took := time.Since(begun); ended || took != stopTimeout || !strings.Contains(warnings.String(), "its disk hangs") {
 			t.Errorf("Close: ended %t after %v; warnings %s", ended, took, warnings)
 		}
 		close(stuck)
@@ -475,7 +475,7 @@ func TestHangingDisk(t *testing.T) {
 func waiting(l *Log) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) + l.writing
+	return len(l.queue) + l.writingBytes
 }
 
 // Lines that come together are written together, without a wait if there are many.
@@ -494,7 +494,7 @@ func TestGathering(t *testing.T) {
 		if lines := d.lines(); len(lines) != 2 {
 			t.Errorf("%q", lines)
 		}
-		for range maxQueued / 120 {
+		for range maxQueueBytes / 120 {
 			l.Add(Event{Operation: "create"})
 		}
 		synctest.Wait()

@@ -19,9 +19,9 @@ func BenchmarkSetData(b *testing.B) {
 	var r znode.Result
 	b.ReportAllocs()
 	for i := range b.N {
-		l.Applied(int64(i/50), &proto.Txn{Session: 7, Op: int32(jute.OpSetData), Body: body}, bob, &r)
+		l.AddApplied(int64(i/50), &proto.Txn{Session: 7, Op: int32(jute.OpSetData), Body: body}, bob, &r)
 		if i%256 == 0 {
-			l.drain()
+			l.writeQueue()
 		}
 	}
 }

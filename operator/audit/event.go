@@ -60,8 +60,8 @@ type Event struct {
 	Dropped   uint64        // lines before this one that are missing
 }
 
-// host returns the address of who asked, without a port.
-func (e *Event) host() string {
+// clientHost returns the address of who asked, without a port.
+func (e *Event) clientHost() string {
 	if e.Address != "" {
 		if host, _, err := net.SplitHostPort(e.Address); err == nil {
 			return host
@@ -76,9 +76,9 @@ func (e *Event) host() string {
 	return ""
 }
 
-// most returns how many bytes the target and the error of the line have at most.
-func (e *Event) most() int {
-	if e.proving() {
+// maxFieldText returns how many bytes the target and the error of the line have at most.
+func (e *Event) maxFieldText() int {
+	if e.isAuthFailure() {
 		return maxFailureText
 	}
 	return maxText
@@ -86,28 +86,28 @@ func (e *Event) most() int {
 
 // How a line begins in each format, by which the file is recognised.
 const (
-	jsonBegin      = `{"at":"`
-	zooKeeperStamp = "2006-01-02 15:04:05,000"
-	zooKeeperName  = " INFO audit.Slf4jAuditLogger: "
+	jsonPrefix          = `{"at":"`
+	zooKeeperTimeLayout = "2006-01-02 15:04:05,000"
+	zooKeeperLogger     = " INFO audit.Slf4jAuditLogger: "
 )
 
 // formatter writes events as lines.
 type formatter struct {
-	member    uint32
-	user      string // that this process runs as
-	zooKeeper bool
-	atMs      int64  // the time in stamp
-	stamp     []byte // of the last line
+	member      uint32
+	processUser string // that this process runs as
+	zooKeeper   bool
+	stampMs     int64  // the time in stamp
+	stamp       []byte // of the last line
 }
 
-// append appends the line of e.
-func (f *formatter) append(b []byte, e *Event) []byte {
+// appendLine appends the line of e.
+func (f *formatter) appendLine(b []byte, e *Event) []byte {
 	layout := "2006-01-02T15:04:05.000Z"
 	if f.zooKeeper {
-		layout = zooKeeperStamp
+		layout = zooKeeperTimeLayout
 	}
-	if e.AtMs != f.atMs || f.stamp == nil { // the changes of one entry have one time
-		f.atMs, f.stamp = e.AtMs, time.UnixMilli(e.AtMs).UTC().AppendFormat(f.stamp[:0], layout)
+	if e.AtMs != f.stampMs || f.stamp == nil { // the changes of one entry have one time
+		f.stampMs, f.stamp = e.AtMs, time.UnixMilli(e.AtMs).UTC().AppendFormat(f.stamp[:0], layout)
 	}
 	if f.zooKeeper {
 		return f.appendZooKeeper(b, e)
@@ -116,21 +116,21 @@ func (f *formatter) append(b []byte, e *Event) []byte {
 }
 
 func (f *formatter) appendJSON(b []byte, e *Event) []byte {
-	b = append(append(append(b, jsonBegin...), f.stamp...), `","member":`...)
+	b = append(append(append(b, jsonPrefix...), f.stamp...), `","member":`...)
 	b = strconv.AppendUint(b, uint64(f.member), 10)
 	if e.Session != 0 {
 		b = append(strconv.AppendUint(append(b, `,"session":"0x`...), uint64(e.Session), 16), '"')
 	}
-	b = appendWho(b, e)
-	b = field(b, "address", e.host(), maxName)
-	b = field(b, "operation", e.Operation, maxName)
-	b = field(b, "path", e.Path, maxText)
-	b = field(b, "target", e.Target, e.most())
-	b = field(b, "type", e.Type, maxName)
-	b = field(b, "acl", e.ACL, maxText)
-	b = field(b, "result", resultNames[e.Result], maxName)
-	b = field(b, "error", e.Error, e.most())
-	b = field(b, "reason", e.Reason, maxText)
+	b = appendIdentities(b, e)
+	b = appendField(b, "address", e.clientHost(), maxName)
+	b = appendField(b, "operation", e.Operation, maxName)
+	b = appendField(b, "path", e.Path, maxText)
+	b = appendField(b, "target", e.Target, e.maxFieldText())
+	b = appendField(b, "type", e.Type, maxName)
+	b = appendField(b, "acl", e.ACL, maxText)
+	b = appendField(b, "result", resultNames[e.Result], maxName)
+	b = appendField(b, "error", e.Error, e.maxFieldText())
+	b = appendField(b, "reason", e.Reason, maxText)
 	if e.Timeout != 0 {
 		b = strconv.AppendInt(append(b, `,"timeout_ms":`...), e.Timeout.Milliseconds(), 10)
 	}
@@ -143,8 +143,8 @@ func (f *formatter) appendJSON(b []byte, e *Event) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendWho appends the identities of a client, or the user.
-func appendWho(b []byte, e *Event) []byte {
+// appendIdentities appends the identities of a client, or the user.
+func appendIdentities(b []byte, e *Event) []byte {
 	who, n := append(b, `,"who":[`...), 0
 	name := func(scheme, id string) {
 		if n++; n > 1 {
@@ -155,7 +155,7 @@ func appendWho(b []byte, e *Event) []byte {
 	}
 	for _, id := range e.Ids {
 		if id.GetScheme() != "ip" && n < maxNames {
-			name(id.GetScheme(), nameOf(id))
+			name(id.GetScheme(), identityName(id))
 		}
 	}
 	if e.User != "" {
@@ -196,8 +196,8 @@ func (e *Event) fingerprints() iter.Seq[string] {
 	}
 }
 
-// field appends a field of JSON, unless it is empty.
-func field(b []byte, name, value string, most int) []byte {
+// appendField appends a field of JSON, unless it is empty.
+func appendField(b []byte, name, value string, most int) []byte {
 	if value == "" {
 		return b
 	}
@@ -208,25 +208,25 @@ func field(b []byte, name, value string, most int) []byte {
 // appendZooKeeper appends the line as ZooKeeper 3.8 writes it with its sample configuration of log4j. Its names
 // and their order are ZooKeeper's. Other than there, special characters are escaped.
 func (f *formatter) appendZooKeeper(b []byte, e *Event) []byte {
-	b = append(append(b, f.stamp...), zooKeeperName...)
+	b = append(append(b, f.stamp...), zooKeeperLogger...)
 	begin := len(b)
 	if e.Session != 0 {
 		b = strconv.AppendUint(append(b, "session=0x"...), uint64(e.Session), 16)
 	}
 	b = f.appendUsers(b, begin, e)
-	b = entry(b, begin, "ip", e.host(), maxName)
-	b = entry(b, begin, "operation", e.Operation, maxName)
+	b = appendEntry(b, begin, "ip", e.clientHost(), maxName)
+	b = appendEntry(b, begin, "operation", e.Operation, maxName)
 	path := e.Path
-	if path == "" && e.Operation != operations[operationAt(jute.OpMulti)].name {
+	if path == "" && e.Operation != operations[operationIndex(jute.OpMulti)].name {
 		path = e.Target
 	}
-	b = entry(b, begin, "znode", path, e.most())
-	b = entry(b, begin, "znode_type", e.Type, maxName)
-	b = entry(b, begin, "acl", e.ACL, maxText)
-	b = entry(b, begin, "result", zooKeeperResults[e.Result], maxName)
-	b = entry(b, begin, "fingerprint", strings.Join(slices.Collect(e.fingerprints()), ","), maxName)
+	b = appendEntry(b, begin, "znode", path, e.maxFieldText())
+	b = appendEntry(b, begin, "znode_type", e.Type, maxName)
+	b = appendEntry(b, begin, "acl", e.ACL, maxText)
+	b = appendEntry(b, begin, "result", zooKeeperResults[e.Result], maxName)
+	b = appendEntry(b, begin, "fingerprint", strings.Join(slices.Collect(e.fingerprints()), ","), maxName)
 	if e.Dropped != 0 {
-		b = entry(b, begin, "dropped", strconv.FormatUint(e.Dropped, 10), maxName)
+		b = appendEntry(b, begin, "dropped", strconv.FormatUint(e.Dropped, 10), maxName)
 	}
 	return append(b, '\n')
 }
@@ -240,13 +240,13 @@ func (f *formatter) appendUsers(b []byte, begin int, e *Event) []byte {
 	if len(e.Ids) == 0 {
 		name := e.User
 		if name == "" {
-			name = f.user // what no client asked for, this process did, as in ZooKeeper
+			name = f.processUser // what no client asked for, this process did, as in ZooKeeper
 		}
 		return appendText(b, name, maxName, false)
 	}
 	names := make([]string, 0, maxNames+1)
 	for _, id := range e.Ids {
-		name := nameOf(id)
+		name := identityName(id)
 		if name == "" {
 			name = id.GetScheme()
 		}
@@ -254,7 +254,7 @@ func (f *formatter) appendUsers(b []byte, begin int, e *Event) []byte {
 			names = append(names, name)
 		}
 	}
-	for _, name := range append(names, e.host()) {
+	for _, name := range append(names, e.clientHost()) {
 		if b[len(b)-1] != '=' {
 			b = append(b, ',')
 		}
@@ -268,8 +268,8 @@ func (f *formatter) appendUsers(b []byte, begin int, e *Event) []byte {
 	return b
 }
 
-// entry appends a field of ZooKeeper's format, unless it is empty.
-func entry(b []byte, begin int, name, value string, most int) []byte {
+// appendEntry appends a field of ZooKeeper's format, unless it is empty.
+func appendEntry(b []byte, begin int, name, value string, most int) []byte {
 	if value == "" {
 		return b
 	}
@@ -279,8 +279,8 @@ func entry(b []byte, begin int, name, value string, most int) []byte {
 	return appendText(append(append(b, name...), '='), value, most, false)
 }
 
-// nameOf returns the name of an identity: of digest only the user.
-func nameOf(id *proto.Identity) string {
+// identityName returns the name of an identity: of digest only the user.
+func identityName(id *proto.Identity) string {
 	if id.GetScheme() == "digest" {
 		user, _, _ := strings.Cut(id.GetId(), ":")
 		return user
@@ -307,7 +307,7 @@ func aclText(list []jute.ACL) string {
 		if slices.Contains(aclSchemes, scheme) {
 			id = string(list[i].ID.ID)
 		}
-		b.WriteString(scheme + ":" + nameOf(&proto.Identity{Scheme: scheme, Id: id}) + ":" + list[i].Perms.Letters())
+		b.WriteString(scheme + ":" + identityName(&proto.Identity{Scheme: scheme, Id: id}) + ":" + list[i].Perms.Letters())
 	}
 	return b.String()
 }

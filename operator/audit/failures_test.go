@@ -26,13 +26,13 @@ func dropped(line string) (n int) {
 }
 
 // summary reports whether a line is about suppressed failures alone.
-func summary(line string) bool { return strings.Contains(line, suppressed) }
+func summary(line string) bool { return strings.Contains(line, suppressedText) }
 
 // remembered returns how many addresses have a bucket.
 func remembered(l *Log) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.failures.addresses)
+	return len(l.failureLimits.bucketByNetwork)
 }
 
 // A stranger who fails for ever leaves some lines, then one in a minute, and the log says how many had none. Other
@@ -48,8 +48,8 @@ func TestFailuresAreBounded(t *testing.T) {
 		}
 		l.Add(failure("10.0.0.7"))
 		l.Add(Event{Address: "6.6.6.6", Operation: "delete", Path: "/a", Result: Failure, Error: "not authorized"})
-		l.Refused(5, []*proto.Identity{{Scheme: "ip", Id: "6.6.6.6"}}, jute.OpAttach, jute.AuthFailed)
-		time.Sleep(2 * failurePause)
+		l.AddRejected(5, []*proto.Identity{{Scheme: "ip", Id: "6.6.6.6"}}, jute.OpAttach, jute.AuthFailed)
+		time.Sleep(2 * failureRefillTime)
 		synctest.Wait()
 		failed, summaries, told, others := 0, 0, 0, []string{}
 		for _, line := range d.lines() {
@@ -63,14 +63,14 @@ func TestFailuresAreBounded(t *testing.T) {
 				others = append(others, line)
 			}
 		}
-		if most := failureBurst + int(time.Since(began)/failurePause); failed+summaries < failureBurst || failed+summaries > most || failed+told != 1000+1 {
+		if most := failureBurst + int(time.Since(began)/failureRefillTime); failed+summaries < failureBurst || failed+summaries > most || failed+told != 1000+1 {
 			t.Errorf("%d lines of failures, and %d about others; told are %d; want %d lines at most, and 1001 failures in all", failed, summaries, told, most)
 		}
 		if text := strings.Join(others, "\n"); len(others) != 2 || !strings.Contains(text, `"address":"10.0.0.7"`) || !strings.Contains(text, `"operation":"delete"`) {
 			t.Errorf("other lines:\n%s", text)
 		}
 		before := len(d.lines())
-		time.Sleep(time.Duration(failureBurst+2) * failurePause)
+		time.Sleep(time.Duration(failureBurst+2) * failureRefillTime)
 		if n := remembered(l); n != 0 {
 			t.Errorf("%d addresses are remembered", n)
 		}
@@ -94,8 +94,8 @@ func TestFailuresOfManyAddresses(t *testing.T) {
 				l.Add(failure(fmt.Sprintf("[2001:db8:0:%x::%x]", i, round)))
 			}
 		}
-		if got := remembered(l); got != maxFailing {
-			t.Errorf("%d addresses have a bucket, want %d", got, maxFailing)
+		if got := remembered(l); got != maxFailureBuckets {
+			t.Errorf("%d addresses have a bucket, want %d", got, maxFailureBuckets)
 		}
 		l.Close()
 		synctest.Wait()
@@ -108,16 +108,16 @@ func TestFailuresOfManyAddresses(t *testing.T) {
 			}
 			lines++
 		}
-		if lines != (maxFailing+1)*failureBurst || summaries != maxFailing+1 || lines+told != addresses*rounds {
-			t.Errorf("%d lines, and %d about %d others, want %d, %d, and %d failures in all", lines, summaries, told, (maxFailing+1)*failureBurst, maxFailing+1, addresses*rounds)
+		if lines != (maxFailureBuckets+1)*failureBurst || summaries != maxFailureBuckets+1 || lines+told != addresses*rounds {
+			t.Errorf("%d lines, and %d about %d others, want %d, %d, and %d failures in all", lines, summaries, told, (maxFailureBuckets+1)*failureBurst, maxFailureBuckets+1, addresses*rounds)
 		}
 	})
 }
 
 // All addresses of a network of IPv6 have one measure, and those of IPv4 one each.
 func TestMeasured(t *testing.T) {
-	var fs failures
-	if fs.of("2001:db8::1") != fs.of("2001:db8::2") || fs.of("10.0.0.1") == fs.of("10.0.0.2") {
+	var fs failureLimits
+	if fs.bucketOf("2001:db8::1") != fs.bucketOf("2001:db8::2") || fs.bucketOf("10.0.0.1") == fs.bucketOf("10.0.0.2") {
 		t.Error("a network of IPv6 has two measures, or two addresses of IPv4 have one")
 	}
 }
@@ -126,7 +126,7 @@ func TestMeasured(t *testing.T) {
 func TestFailureIsShort(t *testing.T) {
 	for _, zooKeeper := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l, d, _ := newLog(t, Settings{ZooKeeper: zooKeeper})
+			l, d, _ := newLog(t, Settings{ZooKeeperFormat: zooKeeper})
 			l.Start()
 			e := failure("6.6.6.6")
 			e.Target, e.Error = strings.Repeat("\x00", 1<<20), strings.Repeat("\x00", 1<<20)
@@ -157,8 +157,8 @@ func TestResumedInVain(t *testing.T) {
 		txn := &proto.Txn{Op: int32(jute.OpAttach), Session: 5}
 		ids := []*proto.Identity{{Scheme: "ip", Id: "6.6.6.6"}}
 		for range 50 {
-			l.Applied(1, txn, ids, &znode.Result{Code: jute.SessionExpired})
-			l.Applied(1, txn, ids, &znode.Result{})
+			l.AddApplied(1, txn, ids, &znode.Result{Code: jute.SessionExpired})
+			l.AddApplied(1, txn, ids, &znode.Result{})
 		}
 		l.Close()
 		synctest.Wait()

@@ -14,11 +14,11 @@ import (
 )
 
 // opened opens the file audit in a new directory, with room for 100 bytes and two old files.
-func opened(t *testing.T) (*file, string, *bytes.Buffer) {
+func opened(t *testing.T) (*fileSink, string, *bytes.Buffer) {
 	t.Helper()
 	var warnings bytes.Buffer
 	path := filepath.Join(t.TempDir(), "audit")
-	w, err := openFile(path, 100, 2, false, slog.New(slog.NewTextHandler(&warnings, nil)).Warn)
+	w, err := newFileSink(path, 100, 2, false, slog.New(slog.NewTextHandler(&warnings, nil)).Warn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +26,9 @@ func opened(t *testing.T) (*file, string, *bytes.Buffer) {
 }
 
 // put writes a line that begins as those in JSON do.
-func put(t *testing.T, w *file, line string) {
+func put(t *testing.T, w *fileSink, line string) {
 	t.Helper()
-	if err := w.write([]byte(jsonBegin + line + "\n")); err != nil {
+	if err := w.write([]byte(jsonPrefix + line + "\n")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -40,7 +40,7 @@ func read(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.ReplaceAll(string(text), jsonBegin, "")
+	return strings.ReplaceAll(string(text), jsonPrefix, "")
 }
 
 // Open makes the directory of the default file, and no other one: a wrong path is an error.
@@ -63,7 +63,7 @@ func TestOwnDirectory(t *testing.T) {
 // with zeros is refused and not changed.
 func TestLostBeginning(t *testing.T) {
 	zeros := strings.Repeat("\x00", sectorSize)
-	lines := strings.Repeat(jsonBegin+"a line\n", sectorSize)
+	lines := strings.Repeat(jsonPrefix+"a line\n", sectorSize)
 	for name, tt := range map[string]struct {
 		text    string
 		emptied bool
@@ -71,15 +71,15 @@ func TestLostBeginning(t *testing.T) {
 		"zeros":               {zeros[:100], true},
 		"zeros, then lines":   {zeros + zeros + lines, true},
 		"zeros in a sector":   {zeros + "text\x00" + lines, false},
-		"zeros after a line":  {jsonBegin + "\n" + zeros, false},
-		"more than was lost":  {strings.Repeat(zeros, maxLine/sectorSize+1), false},
+		"zeros after a line":  {jsonPrefix + "\n" + zeros, false},
+		"more than was lost":  {strings.Repeat(zeros, maxLineBytes/sectorSize+1), false},
 		"text of other kinds": {"other\n" + zeros, false},
 	} {
 		path := filepath.Join(t.TempDir(), "audit")
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w, err := openFile(path, 100, 2, false, nil)
+		w, err := newFileSink(path, 100, 2, false, nil)
 		if err == nil {
 			err = w.close()
 		}
@@ -87,7 +87,7 @@ func TestLostBeginning(t *testing.T) {
 		if serr != nil {
 			t.Fatal(serr)
 		}
-		isLog := tt.emptied || strings.HasPrefix(tt.text, jsonBegin)
+		isLog := tt.emptied || strings.HasPrefix(tt.text, jsonPrefix)
 		if (err == nil) != isLog || (info.Size() == 0) != tt.emptied {
 			t.Errorf("%s: %v, and %d bytes are left of %d; want it emptied: %t", name, err, info.Size(), len(tt.text), tt.emptied)
 		}
@@ -143,7 +143,7 @@ func TestRotationFails(t *testing.T) {
 func TestMovedFile(t *testing.T) {
 	w, path, _ := opened(t)
 	put(t, w, "one")
-	later := func() { w.looked = time.Now().Add(-lookPause) }
+	later := func() { w.lastNameCheck = time.Now().Add(-nameCheckInterval) }
 	if err := os.Rename(path, path+".moved"); err != nil {
 		t.Fatal(err)
 	}
@@ -170,12 +170,12 @@ func TestMovedFile(t *testing.T) {
 // A crash leaves a part of a line. Later lines are whole.
 func TestCrash(t *testing.T) {
 	for before, want := range map[string]string{
-		"":                          "",
-		jsonBegin + "one\n":         "one\n",
-		jsonBegin + "one\ntw":       "one\n",
-		jsonBegin + "on":            "",
-		`{"a`:                       "",
-		jsonBegin + "one\n\x00\x00": "one\n",
+		"":                           "",
+		jsonPrefix + "one\n":         "one\n",
+		jsonPrefix + "one\ntw":       "one\n",
+		jsonPrefix + "on":            "",
+		`{"a`:                        "",
+		jsonPrefix + "one\n\x00\x00": "one\n",
 	} {
 		w, path, _ := opened(t)
 		if err := w.close(); err != nil {
@@ -193,7 +193,7 @@ func TestCrash(t *testing.T) {
 
 // A file that is no audit log stays as it is: under the name of the log, and under those of the old ones.
 func TestOtherFile(t *testing.T) {
-	for _, other := range []string{"a line without an end", "a line\nand a part", "{}", "\x00", strings.Repeat("x", maxLine+1), zooKeeperStamp + " WARN something: x\n"} {
+	for _, other := range []string{"a line without an end", "a line\nand a part", "{}", "\x00", strings.Repeat("x", maxLineBytes+1), zooKeeperTimeLayout + " WARN something: x\n"} {
 		path := filepath.Join(t.TempDir(), "precious")
 		if err := os.WriteFile(path, []byte(other), 0o600); err != nil {
 			t.Fatal(err)
@@ -208,7 +208,7 @@ func TestOtherFile(t *testing.T) {
 	}
 	for _, format := range []string{"json", "zookeeper"} {
 		path := filepath.Join(t.TempDir(), "audit")
-		settings := Settings{Enable: true, File: path, ZooKeeper: format == "zookeeper"}
+		settings := Settings{Enable: true, File: path, ZooKeeperFormat: format == "zookeeper"}
 		for range 2 {
 			l, err := Open(Config{Settings: settings})
 			if err != nil {

@@ -10,11 +10,11 @@ import (
 // operation says what the audit log writes about the transactions of an opcode.
 type operation struct {
 	name string // as in ZooKeeper's audit log, if it has one
-	// describe sets what the body of a request says. It is nil for a multi. A body that cannot be read
+	// decodeBody sets what the body of a request says. It is nil for a multi. A body that cannot be read
 	// leaves the fields as they are.
-	describe func(e *Event, body []byte)
-	creates  bool // the code NodeExists is no failure: many clients create what they need whenever they start
-	retried  bool // after the code SessionMoved the server or the client tries again, so that result leaves no line
+	decodeBody func(e *Event, body []byte)
+	isCreate   bool // the code NodeExists is no failure: many clients create what they need whenever they start
+	isRetried  bool // after the code SessionMoved the server or the client tries again, so that result leaves no line
 }
 
 // operations has every opcode of a client that changes something, and those of sessions. It is
@@ -22,75 +22,77 @@ type operation struct {
 // as an Event.
 var operations = func() (table [operationCount + 1]operation) {
 	for op, how := range map[jute.Op]operation{
-		jute.OpCreate:          {name: "create", describe: describeCreate, creates: true},
-		jute.OpCreate2:         {name: "create", describe: describeCreate, creates: true},
-		jute.OpCreateContainer: {name: "create", describe: describeContainer, creates: true},
-		jute.OpCreateTTL:       {name: "create", describe: describeCreate, creates: true},
-		jute.OpDelete:          {name: "delete", describe: describeDelete},
-		jute.OpSetData:         {name: "setData", describe: describeSetData},
-		jute.OpSetACL:          {name: "setAcl", describe: describeSetACL},
-		jute.OpReconfig:        {name: "reconfig", describe: describeNothing},
+		jute.OpCreate:          {name: "create", decodeBody: decodeCreate, isCreate: true},
+		jute.OpCreate2:         {name: "create", decodeBody: decodeCreate, isCreate: true},
+		jute.OpCreateContainer: {name: "create", decodeBody: decodeContainer, isCreate: true},
+		jute.OpCreateTTL:       {name: "create", decodeBody: decodeCreate, isCreate: true},
+		jute.OpDelete:          {name: "delete", decodeBody: decodeDelete},
+		jute.OpSetData:         {name: "setData", decodeBody: decodeSetData},
+		jute.OpSetACL:          {name: "setAcl", decodeBody: decodeSetACL},
+		jute.OpReconfig:        {name: "reconfig", decodeBody: decodeNothing},
 		jute.OpMulti:           {name: "multiOperation"},
-		jute.OpCreateSession:   {name: "createSession", describe: describeNothing},
-		jute.OpAttach:          {name: "resumeSession", describe: describeNothing, retried: true},
-		jute.OpCloseSession:    {name: "closeSession", describe: describeNothing},
+		jute.OpCreateSession:   {name: "createSession", decodeBody: decodeNothing},
+		jute.OpAttach:          {name: "resumeSession", decodeBody: decodeNothing, isRetried: true},
+		jute.OpCloseSession:    {name: "closeSession", decodeBody: decodeNothing},
 	} {
-		table[operationAt(op)] = how
+		table[operationIndex(op)] = how
 	}
 	return table
 }()
 
 // The opcodes in the table are between these two.
 const (
-	leastOp        = jute.OpAttach
-	greatestOp     = jute.OpCreateTTL
-	operationCount = int(greatestOp - leastOp + 1)
+	minOp          = jute.OpAttach
+	maxOp          = jute.OpCreateTTL
+	operationCount = int(maxOp - minOp + 1)
 )
 
-// operationAt returns the place of an opcode in operations. All that are out of bounds have the last one.
-func operationAt(op jute.Op) int {
-	if op < leastOp || op > greatestOp {
+// operationIndex returns the place of an opcode in operations. All that are out of bounds have the last one.
+func operationIndex(op jute.Op) int {
+	if op < minOp || op > maxOp {
 		return operationCount
 	}
-	return int(op - leastOp)
+	return int(op - minOp)
 }
 
-// passing reports whether a transaction with this result leaves no line.
-func (o *operation) passing(code jute.Code) bool { return o.retried && code == jute.SessionMoved }
+// leavesNoLine reports whether a transaction with this result leaves no line.
+func (o *operation) leavesNoLine(code jute.Code) bool {
+	return o.isRetried && code == jute.SessionMoved
+}
 
-// tell completes e, which is of a transaction with this body and result.
-func (o *operation) tell(e *Event, body []byte, r *znode.Result) {
+// completeEvent completes e, which is of a transaction with this body and result.
+func (o *operation) completeEvent(e *Event, body []byte, r *znode.Result) {
 	e.Operation = o.name
-	o.describe(e, body)
+	o.decodeBody(e, body)
 	if r.Path != "" {
 		e.Path = r.Path // of a node that was created
 	}
 	switch {
 	case r.Code == jute.OK:
-	case r.Code == jute.NodeExists && o.creates:
+	case r.Code == jute.NodeExists && o.isCreate:
 		e.Result, e.Reason = Unchanged, r.Code.Error()
 	default:
 		e.Result, e.Error = Failure, r.Code.Error()
 	}
 }
 
-func describeNothing(*Event, []byte) {}
+func decodeNothing(*Event, []byte) {}
 
-// describeCreate reads the part that all records of a create begin with.
-func describeCreate(e *Event, body []byte) {
+// decodeCreate reads the part that all records of a create begin with.
+func decodeCreate(e *Event, body []byte) {
 	var r jute.CreateRequest
 	d := jute.NewDecoder(body)
 	if r.Decode(&d); d.Err() == nil {
-		e.Path, e.Type = string(r.Path), typeOf(r.Flags)
+		e.Path, e.Type = string(r.Path), createModeName(r.Flags)
 	}
 }
 
-func describeContainer(e *Event, body []byte) {
-	describeCreate(e, body)
-	e.Type = typeOf(jute.Container)
+func decodeContainer(e *Event, body []byte) {
+	decodeCreate(e, body)
+	e.Type = createModeName(jute.Container)
 }
 
-func describeDelete(e *Event, body []byte) {
+func decodeDelete(e *Event, body []byte) {
 	var r jute.DeleteRequest
 	d := jute.NewDecoder(body)
 	if r.Decode(&d); d.Err() == nil {
@@ -98,7 +100,7 @@ func describeDelete(e *Event, body []byte) {
 	}
 }
 
-func describeSetData(e *Event, body []byte) {
+func decodeSetData(e *Event, body []byte) {
 	var r jute.SetDataRequest
 	d := jute.NewDecoder(body)
 	if r.Decode(&d); d.Err() == nil {
@@ -106,7 +108,7 @@ func describeSetData(e *Event, body []byte) {
 	}
 }
 
-func describeSetACL(e *Event, body []byte) {
+func decodeSetACL(e *Event, body []byte) {
 	var r jute.SetACLRequest
 	d := jute.NewDecoder(body)
 	if r.Decode(&d); d.Err() == nil {
@@ -114,72 +116,72 @@ func describeSetACL(e *Event, body []byte) {
 	}
 }
 
-// types are the names of the modes of a create, as in ZooKeeper's audit log.
-var types = func() (names [jute.PersistentSequentialWithTTL + 1]string) {
+// createModeNames are the names of the modes of a create, as in ZooKeeper's audit log.
+var createModeNames = func() (names [jute.PersistentSequentialWithTTL + 1]string) {
 	for mode := range names {
 		names[mode] = strings.ToLower(jute.CreateMode(mode).String())
 	}
 	return names
 }()
 
-func typeOf(mode jute.CreateMode) string {
+func createModeName(mode jute.CreateMode) string {
 	if !mode.IsKnown() {
 		return mode.String()
 	}
-	return types[mode]
+	return createModeNames[mode]
 }
 
-// multi queues the lines of a multi: one for each of its operations, or a single one if none was done. e has what all
+// queueMulti queues the lines of a multi: one for each of its operations, or a single one if none was done. e has what all
 // of them say. The caller holds the lock.
-func (l *Log) multi(e *Event, body []byte, r *znode.Result) {
-	if err := l.decodeMulti(body); err != nil || r.Code != jute.OK || len(r.Multi) != len(l.ops) || failed(r.Multi) >= 0 {
-		l.failedMulti(e, r)
+func (l *Log) queueMulti(e *Event, body []byte, r *znode.Result) {
+	if err := l.decodeMultiOps(body); err != nil || r.Code != jute.OK || len(r.Multi) != len(l.multiOps) || failedOp(r.Multi) >= 0 {
+		l.queueFailedMulti(e, r)
 		return
 	}
-	for i := range l.ops {
-		op := &l.ops[i]
+	for i := range l.multiOps {
+		op := &l.multiOps[i]
 		if op.Op == jute.OpCheck {
 			continue // it changes nothing
 		}
-		if e.tellOperation(op); op.Op.IsCreate() {
+		if e.setMultiOp(op); op.Op.IsCreate() {
 			e.Path = r.Multi[i].Path
 		}
-		l.line(e)
+		l.queueLimited(e)
 	}
 }
 
-// decodeMulti reads the operations of a multi into l.ops. The caller holds the lock.
-func (l *Log) decodeMulti(body []byte) (err error) {
-	if cap(l.ops) > keepOps {
-		l.ops = nil
+// decodeMultiOps reads the operations of a multi into l.ops. The caller holds the lock.
+func (l *Log) decodeMultiOps(body []byte) (err error) {
+	if cap(l.multiOps) > maxKeptOps {
+		l.multiOps = nil
 	}
 	d := jute.NewDecoder(body)
-	l.ops, err = jute.DecodeMulti(&d, l.ops)
+	l.multiOps, err = jute.DecodeMulti(&d, l.multiOps)
 	return err
 }
 
-// tellOperation sets what an operation of a multi asks for.
-func (e *Event) tellOperation(op *jute.MultiOp) {
-	e.Operation, e.Path, e.Type = operations[operationAt(op.Op)].name, string(op.Path()), ""
+// setMultiOp sets what an operation of a multi asks for.
+func (e *Event) setMultiOp(op *jute.MultiOp) {
+	e.Operation, e.Path, e.Type = operations[operationIndex(op.Op)].name, string(op.Path()), ""
 	if op.Op.IsCreate() {
-		e.Type = typeOf(op.Create.Flags)
+		e.Type = createModeName(op.Create.Flags)
 	}
 	if op.Op == jute.OpCreateContainer {
-		e.Type = typeOf(jute.Container)
+		e.Type = createModeName(jute.Container)
 	}
 }
 
-// failedMulti queues the line of a multi of which nothing was done. Its target is that of the operation that failed.
-func (l *Log) failedMulti(e *Event, r *znode.Result) {
-	e.Operation, e.Result, e.Error = operations[operationAt(jute.OpMulti)].name, Failure, r.Code.Error()
-	if at := failed(r.Multi); at >= 0 && at < len(l.ops) {
-		e.Error, e.Target = r.Multi[at].Code.Error(), string(l.ops[at].Path())
+// queueFailedMulti queues the line of a multi of which nothing was done. Its target is that of the operation that failed.
+func (l *Log) queueFailedMulti(e *Event, r *znode.Result) {
+	e.Operation, e.Result, e.Error = operations[operationIndex(jute.OpMulti)].name, Failure, r.Code.Error()
+	if at := failedOp(r.Multi); at >= 0 && at < len(l.multiOps) {
+		e.Error, e.Target = r.Multi[at].Code.Error(), string(l.multiOps[at].Path())
 	}
-	l.line(e)
+	l.queueLimited(e)
 }
 
-// failed returns which operation of a multi made it fail, or -1.
-func failed(results []znode.OpResult) int {
+// failedOp returns which operation of a multi made it fail, or -1.
+func failedOp(results []znode.OpResult) int {
 	for i := range results {
 		if code := results[i].Code; results[i].Op == jute.OpError && code != jute.OK && code != jute.RuntimeInconsistency {
 			return i
@@ -188,5 +190,5 @@ func failed(results []znode.OpResult) int {
 	return -1
 }
 
-// keepOps is how many operations' memory is kept from one multi to the next.
-const keepOps = 1024
+// maxKeptOps is how many operations' memory is kept from one multi to the next.
+const maxKeptOps = 1024

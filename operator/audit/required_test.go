@@ -21,7 +21,7 @@ var deleteA = jute.DeleteRequest{Path: []byte("/a")}.Append(nil)
 
 // intend says that a client is about to delete /a.
 func intend(l *Log) error {
-	return l.Intend(context.Background(), time.Hour, 5, bob, jute.OpDelete, deleteA)
+	return l.RequireChange(context.Background(), time.Hour, 5, bob, jute.OpDelete, deleteA)
 }
 
 // required returns a running Log that must have a line for each change.
@@ -47,7 +47,7 @@ func TestLineBeforeChange(t *testing.T) {
 			if len(lines) != 2*i+1 || !strings.Contains(lines[2*i], `"operation":"delete","path":"/a","result":"invoked"`) || !strings.Contains(lines[2*i], `"session":"0x5"`) {
 				t.Fatalf("lines %q", lines)
 			}
-			l.Applied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: deleteA}, bob, &znode.Result{})
+			l.AddApplied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: deleteA}, bob, &znode.Result{})
 			time.Sleep(2 * gatherTime)
 		}
 		if lines := d.lines(); len(lines) != 6 || !strings.Contains(lines[5], `"path":"/a","result":"success"`) {
@@ -62,7 +62,7 @@ func TestLinesBeforeMulti(t *testing.T) {
 		l, d, _ := required(t)
 		defer l.Close()
 		for _, body := range [][]byte{multiBody("/a"), []byte("no multi")} {
-			if err := l.Intend(t.Context(), time.Hour, 5, bob, jute.OpMulti, body); err != nil {
+			if err := l.RequireChange(t.Context(), time.Hour, 5, bob, jute.OpMulti, body); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -96,7 +96,7 @@ func TestFullDiskRejects(t *testing.T) {
 		if err := l.Require(t.Context(), Event{User: "super", Operation: "kill session"}); !errors.Is(err, full) {
 			t.Errorf("an act: %v", err)
 		}
-		if n := l.Rejected(); n != 4 {
+		if n := l.RejectedChanges(); n != 4 {
 			t.Errorf("%d changes are counted as rejected", n)
 		}
 		if n := strings.Count(warnings(), "changes are rejected: their audit lines cannot be written"); n != 1 {
@@ -128,15 +128,15 @@ func TestHangingDiskRejects(t *testing.T) {
 			}
 			return time.Since(begun)
 		}
-		if d := took(func() error { return intend(l) }); d != RequireTime {
+		if d := took(func() error { return intend(l) }); d != RequireTimeout {
 			t.Errorf("a change waited for %v", d)
 		}
-		if d := took(func() error { return l.Intend(t.Context(), time.Second, 5, bob, jute.OpDelete, deleteA) }); d != time.Second {
+		if d := took(func() error { return l.RequireChange(t.Context(), time.Second, 5, bob, jute.OpDelete, deleteA) }); d != time.Second {
 			t.Errorf("a change of a client with a short timeout waited for %v", d)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if d := took(func() error { return l.Intend(ctx, time.Hour, 5, bob, jute.OpDelete, deleteA) }); d != 0 {
+		if d := took(func() error { return l.RequireChange(ctx, time.Hour, 5, bob, jute.OpDelete, deleteA) }); d != 0 {
 			t.Errorf("a change of a client that has gone waited for %v", d)
 		}
 		if waiting := took(func() error {
@@ -146,16 +146,16 @@ func TestHangingDiskRejects(t *testing.T) {
 			}
 			synctest.Wait()
 			begun := time.Now()
-			l.Applied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: deleteA}, bob, &znode.Result{})
+			l.AddApplied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: deleteA}, bob, &znode.Result{})
 			if d := time.Since(begun); d != 0 {
 				t.Errorf("apply waited for %v", d)
 			}
 			all.Wait()
 			return errors.New("all were rejected")
-		}); waiting != RequireTime {
+		}); waiting != RequireTimeout {
 			t.Errorf("100 changes waited for %v", waiting)
 		}
-		for waiting(l) < maxQueued {
+		for waiting(l) < maxQueueBytes {
 			l.Add(Event{Operation: "create", Path: strings.Repeat("x", 1000)})
 		}
 		if d := took(func() error { return intend(l) }); d != 0 {
@@ -192,7 +192,7 @@ func TestRequiredLinesAreSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !l.out.(*file).synced {
+	if !l.lineSink.(*fileSink).syncWrites {
 		t.Error("the file is not written to the disk before a change is made")
 	}
 	l.Start()

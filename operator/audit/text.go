@@ -19,7 +19,7 @@ func appendText(b []byte, text string, most int, json bool) []byte {
 		text = text[:most]
 	}
 	for len(text) > 0 {
-		n := plain(text, json)
+		n := plainPrefix(text, json)
 		b = append(b, text[:n]...)
 		if text = text[n:]; text == "" {
 			break
@@ -41,9 +41,9 @@ func appendText(b []byte, text string, most int, json bool) []byte {
 	return b
 }
 
-// plain returns how many bytes at the beginning of a text are visible ASCII that is written as it is. Nearly all texts
+// plainPrefix returns how many bytes at the beginning of a text are visible ASCII that is written as it is. Nearly all texts
 // are plain.
-func plain(text string, json bool) int {
+func plainPrefix(text string, json bool) int {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= 0x7f || c == '\\' || c == '"' && json {
 			return i

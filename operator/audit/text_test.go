@@ -48,7 +48,7 @@ func FuzzLine(f *testing.F) {
 			e.Ids = append(e.Ids, &proto.Identity{Scheme: text, Id: user})
 		}
 		var fields map[string]any
-		line := new(formatter).append(nil, &e)
+		line := new(formatter).appendLine(nil, &e)
 		if err := json.Unmarshal(line, &fields); err != nil {
 			t.Fatalf("%v in %s", err, line)
 		}
@@ -56,8 +56,8 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%s", line)
 		}
 		for _, zooKeeper := range []bool{false, true} {
-			line := string((&formatter{zooKeeper: zooKeeper}).append(nil, &e))
-			if strings.Count(line, "\n") != 1 || line[len(line)-1] != '\n' || len(line) >= maxLine || !utf8.ValidString(line) {
+			line := string((&formatter{zooKeeper: zooKeeper}).appendLine(nil, &e))
+			if strings.Count(line, "\n") != 1 || line[len(line)-1] != '\n' || len(line) >= maxLineBytes || !utf8.ValidString(line) {
 				t.Errorf("%d bytes: %q", len(line), line)
 			}
 			if tabs := strings.Count(line, "\t"); zooKeeper && tabs > 8 || !zooKeeper && tabs > 0 {

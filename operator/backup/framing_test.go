@@ -21,7 +21,7 @@ func someHead() Head {
 	return Head{
 		Format: format, Version: Version, Program: "1.2.3", Member: 2,
 		Servers: []Server{{1, "m1:2888", "m1:3888", "m1:2181"}, {2, "m2:2888", "m2:3888", ""}},
-		Time:    at, Confirmed: true, AsOf: at.Add(-time.Second), Index: 7, Term: 3, Zxid: 3<<32 | 9, Nodes: 4, Sessions: 1, DataBytes: 12, Digest: Digest(77),
+		Time:    at, Confirmed: true, AsOf: at.Add(-time.Second), Index: 7, Term: 3, Zxid: 3<<32 | 9, Nodes: 4, Sessions: 1, DataBytes: 12, Digest: FormatDigest(77),
 	}
 }
 
@@ -63,7 +63,7 @@ func unframed(r io.Reader) (Head, []byte, error) {
 
 // What was written is read again, however it fills the chunks and however it arrives.
 func TestFraming(t *testing.T) {
-	for _, n := range []int{0, 1, maxChunk - 1, maxChunk, maxChunk + 1, 3 * maxChunk, 3*maxChunk + 100} {
+	for _, n := range []int{0, 1, maxChunkBytes - 1, maxChunkBytes, maxChunkBytes + 1, 3 * maxChunkBytes, 3*maxChunkBytes + 100} {
 		want := someState(n)
 		file := framed(t, someHead(), want)
 		for name, r := range map[string]io.Reader{"at once": bytes.NewReader(file), "halves": iotest.HalfReader(bytes.NewReader(file)), "data with EOF": iotest.DataErrReader(bytes.NewReader(file))} {
@@ -76,8 +76,8 @@ func TestFraming(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, b); err != nil || b.Size() != int64(len(file)) {
-			t.Errorf("%d bytes: size %d of %d: %v", n, b.Size(), len(file), err)
+		if _, err := io.Copy(io.Discard, b); err != nil || b.BytesRead() != int64(len(file)) {
+			t.Errorf("%d bytes: size %d of %d: %v", n, b.BytesRead(), len(file), err)
 		}
 	}
 }
@@ -116,14 +116,14 @@ func TestChangedAnywhere(t *testing.T) {
 
 // Whole chunks that are missing, swapped or of another backup are noticed, and so is what follows the end.
 func TestChunksOutOfPlace(t *testing.T) {
-	head, _ := someHead().line()
-	const chunk = 4 + maxChunk + 4
-	file := framed(t, someHead(), someState(3*maxChunk+5))
+	head, _ := someHead().encodeLine()
+	const chunk = 4 + maxChunkBytes + 4
+	file := framed(t, someHead(), someState(3*maxChunkBytes+5))
 	part := func(i, n int) []byte { return file[len(head)+i*chunk : len(head)+(i+n)*chunk] }
 	rest := file[len(head)+3*chunk:]
 	other := someHead()
 	other.Index++
-	line, _ := other.line()
+	line, _ := other.encodeLine()
 	for name, parts := range map[string][][]byte{
 		"missing":       {head, part(0, 1), part(2, 1), rest},
 		"swapped":       {head, part(1, 1), part(0, 1), part(2, 1), rest},
@@ -142,13 +142,13 @@ func TestChunksOutOfPlace(t *testing.T) {
 func TestHeads(t *testing.T) {
 	sealed := func(old, text string) string {
 		h := someHead()
-		line, err := h.line()
+		line, err := h.encodeLine()
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, _, _ := cutSum(line)
+		whole, _, _ := splitChecksum(line)
 		text = strings.Replace(string(whole), old, text, 1)
-		return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), castagnoli))
+		return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), castagnoliTable))
 	}
 	for _, tt := range []struct {
 		name, file, want string
@@ -156,9 +156,9 @@ func TestHeads(t *testing.T) {
 	}{
 		{"empty", "", "does not begin", ErrNotBackup},
 		{"a dump", `{"format":"rollcall-dump"}`, "rollcall backup save", ErrNotBackup},
-		{"a long line", `{"format":"rollcall-backup"` + strings.Repeat(" ", maxHead), "more than 262144 bytes", ErrCorrupt},
-		{"newer", sealed(`"version":1`, `"version":2`), "its format is 2, and this program reads 1 to 1", ErrNewer},
-		{"newer, with new fields", sealed(`"version":1`, `"version":2,"wings":true`), "its format is 2", ErrNewer},
+		{"a long line", `{"format":"rollcall-backup"` + strings.Repeat(" ", maxHeadBytes), "more than 262144 bytes", ErrCorrupt},
+		{"newer", sealed(`"version":1`, `"version":2`), "its format is 2, and this program reads 1 to 1", ErrNewerFormat},
+		{"newer, with new fields", sealed(`"version":1`, `"version":2,"wings":true`), "its format is 2", ErrNewerFormat},
 		{"unknown field", sealed(`"version":1`, `"version":1,"wings":true`), `unknown field "wings"`, ErrCorrupt},
 		{"no version", sealed(`"version":1`, `"version":0`), "no version", ErrCorrupt},
 		{"negative", sealed(`"nodes":4`, `"nodes":-1`), "below 0", ErrCorrupt},
@@ -169,7 +169,7 @@ func TestHeads(t *testing.T) {
 		}
 	}
 	h := someHead()
-	h.Program = strings.Repeat("x", maxHead)
+	h.Program = strings.Repeat("x", maxHeadBytes)
 	if _, err := NewWriter(io.Discard, h); err == nil || !strings.Contains(err.Error(), "at most 262144") {
 		t.Errorf("a head that is too long: %v", err)
 	}
@@ -178,7 +178,7 @@ func TestHeads(t *testing.T) {
 // An error of the file is neither hidden nor taken for damage, on both sides.
 func TestFileErrors(t *testing.T) {
 	broken := errors.New("input/output error")
-	file := framed(t, someHead(), someState(2*maxChunk))
+	file := framed(t, someHead(), someState(2*maxChunkBytes))
 	for _, n := range []int{0, 40, len(file) / 2, len(file) - 3, len(file)} {
 		_, _, err := unframed(io.MultiReader(bytes.NewReader(file[:n]), iotest.ErrReader(broken)))
 		if !errors.Is(err, broken) || errors.Is(err, ErrCorrupt) {
@@ -188,7 +188,7 @@ func TestFileErrors(t *testing.T) {
 	for n := range 3 {
 		w, err := NewWriter(&failing{after: n, err: broken}, someHead())
 		if err == nil {
-			_, err = w.Write(someState(maxChunk))
+			_, err = w.Write(someState(maxChunkBytes))
 			err = errors.Join(err, w.Close())
 		}
 		if !errors.Is(err, broken) {
@@ -218,7 +218,7 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		h, state, err := unframed(bytes.NewReader(file))
 		if err != nil {
-			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotBackup) && !errors.Is(err, ErrNewer) {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotBackup) && !errors.Is(err, ErrNewerFormat) {
 				t.Errorf("%v is none of the errors", err)
 			}
 			return
@@ -232,7 +232,7 @@ func FuzzReader(f *testing.F) {
 
 // A backup whose checksums are right and whose chunks or end could not have been written is refused.
 func TestImpossibleChunks(t *testing.T) {
-	line, err := someHead().line()
+	line, err := someHead().encodeLine()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,9 +246,9 @@ func TestImpossibleChunks(t *testing.T) {
 		"two chunks that are short": {[][]byte{short, short, end(2)}, "a chunk of 1 bytes, which cannot be there"},
 		"an end of another length":  {[][]byte{short, end(2)}, "the end at byte"},
 	} {
-		file, sum := line, crc32.Checksum(line, castagnoli)
+		file, sum := line, crc32.Checksum(line, castagnoliTable)
 		for _, p := range tt.parts {
-			sum = crc32.Update(sum, castagnoli, p)
+			sum = crc32.Update(sum, castagnoliTable, p)
 			file = binary.BigEndian.AppendUint32(append(file[:len(file):len(file)], p...), sum)
 		}
 		_, _, err := unframed(bytes.NewReader(file))

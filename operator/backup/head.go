@@ -25,18 +25,18 @@ const (
 	format = "rollcall-backup"
 	// Version is the newest version of the format that can be read, and the one that is written.
 	Version = 1
-	// maxHead limits the first line, in bytes: 255 servers with names of 253 bytes fit.
-	maxHead = 256 << 10
-	// maxChunk is how many bytes a chunk has at most: reading needs one buffer of this size.
-	maxChunk = 64 << 10
+	// maxHeadBytes limits the first line, in bytes: 255 servers with names of 253 bytes fit.
+	maxHeadBytes = 256 << 10
+	// maxChunkBytes is how many bytes a chunk has at most: reading needs one buffer of this size.
+	maxChunkBytes = 64 << 10
 )
 
 // These errors say why a backup cannot be read.
 var (
 	// ErrNotBackup says that the bytes do not begin as a backup does.
 	ErrNotBackup = errors.New("not a backup")
-	// ErrNewer says that a newer version of this program wrote the backup.
-	ErrNewer = errors.New("a newer version of rollcall wrote this backup")
+	// ErrNewerFormat says that a newer version of this program wrote the backup.
+	ErrNewerFormat = errors.New("a newer version of rollcall wrote this backup")
 	// ErrCorrupt says that the backup is cut short or changed.
 	ErrCorrupt = errors.New("the backup is damaged")
 )
@@ -71,13 +71,13 @@ type Server struct {
 	Client   string `json:"client"` // "": the list does not name it
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
 
-// Digest returns a digest as Head.Digest has it.
-func Digest(digest uint64) string { return fmt.Sprintf("%016x", digest) }
+// FormatDigest returns a digest as Head.Digest has it.
+func FormatDigest(digest uint64) string { return fmt.Sprintf("%016x", digest) }
 
-// line returns the first line of a backup.
-func (h Head) line() ([]byte, error) {
+// encodeLine returns the first line of a backup.
+func (h Head) encodeLine() ([]byte, error) {
 	h.Format, h.Version = format, Version
 	if h.Servers == nil {
 		h.Servers = []Server{}
@@ -86,9 +86,9 @@ func (h Head) line() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backup: head: %w", err)
 	}
-	text = fmt.Appendf(text, " %08x\n", crc32.Checksum(text, castagnoli))
-	if len(text) > maxHead {
-		return nil, fmt.Errorf("backup: the head has %d bytes; at most %d are allowed", len(text), maxHead)
+	text = fmt.Appendf(text, " %08x\n", crc32.Checksum(text, castagnoliTable))
+	if len(text) > maxHeadBytes {
+		return nil, fmt.Errorf("backup: the head has %d bytes; at most %d are allowed", len(text), maxHeadBytes)
 	}
 	return text, nil
 }
@@ -109,20 +109,20 @@ func readHead(r lineReader) (h Head, line []byte, err error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return h, nil, fmt.Errorf("%w: it is cut short at byte %d, in its head", ErrCorrupt, len(line))
-	case len(line) == maxHead && line[maxHead-1] != '\n':
-		return h, nil, fmt.Errorf("%w: its head has more than %d bytes", ErrCorrupt, maxHead)
+	case len(line) == maxHeadBytes && line[maxHeadBytes-1] != '\n':
+		return h, nil, fmt.Errorf("%w: its head has more than %d bytes", ErrCorrupt, maxHeadBytes)
 	case err != nil:
 		return h, nil, fmt.Errorf("read backup: %w", err)
 	}
-	text, sum, ok := cutSum(line)
-	if !ok || crc32.Checksum(text, castagnoli) != sum {
+	text, sum, ok := splitChecksum(line)
+	if !ok || crc32.Checksum(text, castagnoliTable) != sum {
 		return h, nil, fmt.Errorf("%w: its head, bytes 0 to %d, does not fit its checksum", ErrCorrupt, len(line))
 	}
 	return parseHead(text, line)
 }
 
-// cutSum cuts the first line into its JSON and its sum.
-func cutSum(line []byte) (text []byte, sum uint32, ok bool) {
+// splitChecksum cuts the first line into its JSON and its sum.
+func splitChecksum(line []byte) (text []byte, sum uint32, ok bool) {
 	const tail = len(" 01234567\n")
 	if len(line) <= tail || line[len(line)-tail] != ' ' {
 		return nil, 0, false
@@ -141,7 +141,7 @@ func parseHead(text, line []byte) (h Head, _ []byte, err error) {
 		return h, nil, fmt.Errorf("%w: its head: %w", ErrCorrupt, err)
 	}
 	if kind.Version > Version {
-		return h, nil, fmt.Errorf("%w: its format is %d, and this program reads 1 to %d; read it with that version", ErrNewer, kind.Version, Version)
+		return h, nil, fmt.Errorf("%w: its format is %d, and this program reads 1 to %d; read it with that version", ErrNewerFormat, kind.Version, Version)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

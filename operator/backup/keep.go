@@ -15,15 +15,15 @@ import (
 
 // Schedule says when a member makes backups by itself, and how many it keeps.
 type Schedule struct {
-	Dir   string        // where they go; "": there are none
-	Every time.Duration // default DefaultEvery
-	Keep  int           // how many files are kept; default DefaultKeep
+	Dir       string        // where they go; "": there are none
+	Interval  time.Duration // default DefaultEvery
+	KeptFiles int           // how many files are kept; default DefaultKeep
 }
 
 // Defaults of Schedule.
 const (
-	DefaultEvery = 24 * time.Hour
-	DefaultKeep  = 7
+	DefaultInterval  = 24 * time.Hour
+	DefaultKeptFiles = 7
 )
 
 // DefaultRate is how fast a backup is made unless somebody asks for another rate, in bytes in a second: it takes
@@ -39,37 +39,37 @@ const MaxRate = 4096
 
 // Keeper keeps the backups that a member makes by itself in a directory. Other files stay as they are.
 type Keeper struct {
-	dir    string
-	prefix string // of the member's files
-	keep   int
+	dir        string
+	namePrefix string // of the member's files
+	keptFiles  int
 }
 
 // NewKeeper returns the keeper of a member's backups, of which it keeps the newest.
 func NewKeeper(dir string, member uint32, keep int) *Keeper {
-	return &Keeper{dir: dir, prefix: fmt.Sprintf("member-%d-", member), keep: keep}
+	return &Keeper{dir: dir, namePrefix: fmt.Sprintf("member-%d-", member), keptFiles: keep}
 }
 
-// stamped matches what follows the prefix in the name of a backup.
-var stamped = regexp.MustCompile(`^(\d{8}T\d{6}Z)-\d+\` + Suffix + `$`)
+// stampedName matches what follows the prefix in the name of a backup.
+var stampedName = regexp.MustCompile(`^(\d{8}T\d{6}Z)-\d+\` + Suffix + `$`)
 
-// list returns the names of the member's files, oldest first.
-func (k *Keeper) list() (names []string, err error) {
+// listFiles returns the names of the member's files, oldest first.
+func (k *Keeper) listFiles() (names []string, err error) {
 	entries, err := os.ReadDir(k.dir)
 	for _, e := range entries {
-		if rest, own := strings.CutPrefix(e.Name(), k.prefix); own && stamped.MatchString(rest) && e.Type().IsRegular() {
+		if rest, own := strings.CutPrefix(e.Name(), k.namePrefix); own && stampedName.MatchString(rest) && e.Type().IsRegular() {
 			names = append(names, e.Name())
 		}
 	}
 	return names, err // os.ReadDir sorts them
 }
 
-// Last returns when the newest backup was made, or the zero time if there is none.
-func (k *Keeper) Last() (time.Time, error) {
-	names, err := k.list()
+// LastTime returns when the newest backup was made, or the zero time if there is none.
+func (k *Keeper) LastTime() (time.Time, error) {
+	names, err := k.listFiles()
 	if err != nil || len(names) == 0 {
 		return time.Time{}, err
 	}
-	text := stamped.FindStringSubmatch(strings.TrimPrefix(names[len(names)-1], k.prefix))[1]
+	text := stampedName.FindStringSubmatch(strings.TrimPrefix(names[len(names)-1], k.namePrefix))[1]
 	return time.Parse(timeInName, text)
 }
 
@@ -77,51 +77,51 @@ func (k *Keeper) Last() (time.Time, error) {
 // files beyond those that are kept. It checks first whether there is room for size bytes. If ctx ends, it returns
 // early. After an error the files are as they were.
 func (k *Keeper) Save(ctx context.Context, h Head, size int64, write func(io.Writer) error) (name string, err error) {
-	if err := k.sweep(); err != nil {
+	if err := k.removeParts(); err != nil {
 		return "", err
 	}
-	if err := k.room(size); err != nil {
+	if err := k.checkRoom(size); err != nil {
 		return "", err
 	}
-	p, err := Create(k.dir, strings.TrimSuffix(k.prefix, "-"))
+	p, err := CreatePart(k.dir, strings.TrimSuffix(k.namePrefix, "-"))
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(write(p), p.check(ctx, h)); err != nil {
+	if err := errors.Join(write(p), p.verifyWritten(ctx, h)); err != nil {
 		return "", errors.Join(err, p.Abort())
 	}
-	name = nameAfter(k.prefix, h)
+	name = prefixedName(k.namePrefix, h)
 	if err := p.Commit(name); err != nil {
 		return "", err
 	}
-	return name, k.prune()
+	return name, k.deleteOldest()
 }
 
-// check reads a part back at DefaultRate, and returns an error unless it is a backup with this head.
-func (p *Part) check(ctx context.Context, want Head) error {
+// verifyWritten reads a part back at DefaultRate, and returns an error unless it is a backup with this head.
+func (p *PartFile) verifyWritten(ctx context.Context, want Head) error {
 	if _, err := p.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	got, _, err := Verify(io.TeeReader(p, Paced(ctx, io.Discard, DefaultRate)))
+	got, _, err := Verify(io.TeeReader(p, NewPacedWriter(ctx, io.Discard, DefaultRate)))
 	if err == nil && (got.Index != want.Index || got.Digest != want.Digest) {
 		err = fmt.Errorf("%w: another one was read back than was written", ErrCorrupt)
 	}
 	return err
 }
 
-// sweep removes parts that a process of this member has left when it was killed.
-func (k *Keeper) sweep() error {
+// removeParts removes parts that a process of this member has left when it was killed.
+func (k *Keeper) removeParts() error {
 	parts, err := os.ReadDir(k.dir)
 	for _, e := range parts {
-		if own := strings.TrimSuffix(k.prefix, "-") + "."; strings.HasPrefix(e.Name(), own) && strings.HasSuffix(e.Name(), partSuffix) {
+		if own := strings.TrimSuffix(k.namePrefix, "-") + "."; strings.HasPrefix(e.Name(), own) && strings.HasSuffix(e.Name(), partSuffix) {
 			err = errors.Join(err, os.Remove(filepath.Join(k.dir, e.Name())))
 		}
 	}
 	return err
 }
 
-// room returns an error if there is no room for size bytes.
-func (k *Keeper) room(size int64) error {
+// checkRoom returns an error if there is no room for size bytes.
+func (k *Keeper) checkRoom(size int64) error {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(k.dir, &fs); err != nil {
 		return fmt.Errorf("%s: %w", k.dir, err)
@@ -132,10 +132,10 @@ func (k *Keeper) room(size int64) error {
 	return nil
 }
 
-// prune deletes the oldest files beyond those that are kept.
-func (k *Keeper) prune() error {
-	names, err := k.list()
-	for _, name := range names[:max(0, len(names)-k.keep)] {
+// deleteOldest deletes the oldest files beyond those that are kept.
+func (k *Keeper) deleteOldest() error {
+	names, err := k.listFiles()
+	for _, name := range names[:max(0, len(names)-k.keptFiles)] {
 		err = errors.Join(err, os.Remove(filepath.Join(k.dir, name)))
 	}
 	return err

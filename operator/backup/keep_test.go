@@ -30,7 +30,7 @@ func TestKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := NewKeeper(dir, 2, 2)
-	if last, err := k.Last(); err != nil || !last.IsZero() {
+	if last, err := k.LastTime(); err != nil || !last.IsZero() {
 		t.Errorf("without one: %v, %v", last, err)
 	}
 	var made []string
@@ -48,7 +48,7 @@ func TestKeeper(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last, err := k.Last(); err != nil || !last.Equal(at) {
+		if last, err := k.LastTime(); err != nil || !last.Equal(at) {
 			t.Errorf("the last one was made at %v, want %v: %v", last, at, err)
 		}
 		made = append(made, name)
@@ -113,7 +113,7 @@ func TestKeeperFails(t *testing.T) {
 	if _, err := gone.Save(t.Context(), h, 1000, put(file, nil)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
-	if _, err := gone.Last(); !errors.Is(err, os.ErrNotExist) {
+	if _, err := gone.LastTime(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // A paced writer takes as long as its rate says, and saves up nothing while it is not used.
 func TestPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := Paced(t.Context(), io.Discard, 1<<20)
+		w := NewPacedWriter(t.Context(), io.Discard, 1<<20)
 		begun, piece := time.Now(), make([]byte, 64<<10)
 		write := func(n int) {
 			for range n {
@@ -37,7 +37,7 @@ func TestPaced(t *testing.T) {
 // Small writes are not each followed by a pause.
 func TestPacedInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, begun := Paced(t.Context(), io.Discard, 1000), time.Now()
+		w, begun := NewPacedWriter(t.Context(), io.Discard, 1000), time.Now()
 		_, _ = w.Write(make([]byte, 4))
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("a pause of %v after 4 bytes", took)
@@ -54,7 +54,7 @@ func TestPacedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		w, begun := Paced(ctx, io.Discard, 1), time.Now()
+		w, begun := NewPacedWriter(ctx, io.Discard, 1), time.Now()
 		_, err := w.Write(make([]byte, 100))
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))

@@ -14,92 +14,92 @@ import (
 // one of the file.
 type Reader struct {
 	// Head is what the backup says of itself.
-	Head   Head
-	r      *bufio.Reader
-	chunk  []byte
-	rest   []byte // the unread part of the chunk
-	offset int64  // of the next chunk
-	sum    uint32
-	state  uint64 // bytes of the state so far
-	last   bool   // the chunk was not full, so no other may follow
-	err    error
+	Head         Head
+	r            *bufio.Reader
+	chunk        []byte
+	unread       []byte // the unread part of the chunk
+	offset       int64  // of the next chunk
+	checksum     uint32
+	stateBytes   uint64 // bytes of the state so far
+	sawLastChunk bool   // the chunk was not full, so no other may follow
+	err          error
 }
 
 // NewReader reads the head from r. Its error is ErrNotBackup, ErrNewer, ErrCorrupt, or one of r.
 func NewReader(r io.Reader) (*Reader, error) {
-	b := &Reader{r: bufio.NewReaderSize(r, maxHead), chunk: make([]byte, 4+maxChunk+4)}
+	b := &Reader{r: bufio.NewReaderSize(r, maxHeadBytes), chunk: make([]byte, 4+maxChunkBytes+4)}
 	head, line, err := readHead(b.r)
 	if err != nil {
 		return nil, err
 	}
-	b.Head, b.offset, b.sum = head, int64(len(line)), crc32.Update(0, castagnoli, line)
+	b.Head, b.offset, b.checksum = head, int64(len(line)), crc32.Update(0, castagnoliTable, line)
 	return b, nil
 }
 
 // Read implements io.Reader.
 func (b *Reader) Read(p []byte) (int, error) {
-	for len(b.rest) == 0 && b.err == nil {
-		b.next()
+	for len(b.unread) == 0 && b.err == nil {
+		b.readChunk()
 	}
-	if len(b.rest) == 0 {
+	if len(b.unread) == 0 {
 		return 0, b.err
 	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
+	n := copy(p, b.unread)
+	b.unread = b.unread[n:]
 	return n, nil
 }
 
-// Size returns how many bytes of the file have been read. At the end it is the length of the backup.
-func (b *Reader) Size() int64 { return b.offset }
+// BytesRead returns how many bytes of the file have been read. At the end it is the length of the backup.
+func (b *Reader) BytesRead() int64 { return b.offset }
 
-func (b *Reader) corrupt(format string, args ...any) {
+func (b *Reader) failCorrupt(format string, args ...any) {
 	if b.err == nil {
 		b.err = fmt.Errorf("%w: "+format, append([]any{ErrCorrupt}, args...)...)
 	}
 }
 
-// next reads a chunk, or the end.
-func (b *Reader) next() {
-	if !b.fill(0, 4) {
+// readChunk reads a chunk, or the end.
+func (b *Reader) readChunk() {
+	if !b.fillChunk(0, 4) {
 		return
 	}
 	n := binary.BigEndian.Uint32(b.chunk)
 	switch {
 	case n == 0:
-		b.end()
+		b.readEnd()
 		return
-	case n > maxChunk || b.last:
-		b.corrupt("at byte %d there is a chunk of %d bytes, which cannot be there", b.offset, n)
+	case n > maxChunkBytes || b.sawLastChunk:
+		b.failCorrupt("at byte %d there is a chunk of %d bytes, which cannot be there", b.offset, n)
 		return
 	}
 	end := 4 + int(n)
-	if !b.fill(4, end+4) {
+	if !b.fillChunk(4, end+4) {
 		return
 	}
-	b.sum = crc32.Update(b.sum, castagnoli, b.chunk[:end])
-	if binary.BigEndian.Uint32(b.chunk[end:]) != b.sum {
-		b.corrupt("the bytes %d to %d do not fit their checksum", b.offset, b.offset+int64(end)+4)
+	b.checksum = crc32.Update(b.checksum, castagnoliTable, b.chunk[:end])
+	if binary.BigEndian.Uint32(b.chunk[end:]) != b.checksum {
+		b.failCorrupt("the bytes %d to %d do not fit their checksum", b.offset, b.offset+int64(end)+4)
 		return
 	}
-	b.rest, b.last = b.chunk[4:end], n < maxChunk
-	b.state += uint64(n)
+	b.unread, b.sawLastChunk = b.chunk[4:end], n < maxChunkBytes
+	b.stateBytes += uint64(n)
 	b.offset += int64(end) + 4
 }
 
-// end reads the rest of the end, and sets err to io.EOF if the backup is whole.
-func (b *Reader) end() {
-	if !b.fill(4, 16) {
+// readEnd reads the rest of the end, and sets err to io.EOF if the backup is whole.
+func (b *Reader) readEnd() {
+	if !b.fillChunk(4, 16) {
 		return
 	}
-	sum := crc32.Update(b.sum, castagnoli, b.chunk[:12])
-	if binary.BigEndian.Uint32(b.chunk[12:]) != sum || binary.BigEndian.Uint64(b.chunk[4:]) != b.state {
-		b.corrupt("the end at byte %d does not fit what comes before it", b.offset)
+	sum := crc32.Update(b.checksum, castagnoliTable, b.chunk[:12])
+	if binary.BigEndian.Uint32(b.chunk[12:]) != sum || binary.BigEndian.Uint64(b.chunk[4:]) != b.stateBytes {
+		b.failCorrupt("the end at byte %d does not fit what comes before it", b.offset)
 		return
 	}
 	b.offset += 16
 	switch _, err := b.r.ReadByte(); {
 	case err == nil:
-		b.corrupt("something follows its end at byte %d", b.offset)
+		b.failCorrupt("something follows its end at byte %d", b.offset)
 	case !errors.Is(err, io.EOF):
 		b.err = fmt.Errorf("read backup: %w", err)
 	default:
@@ -107,11 +107,11 @@ func (b *Reader) end() {
 	}
 }
 
-// fill reads the bytes from to to of the chunk.
-func (b *Reader) fill(from, to int) bool {
+// fillChunk reads the bytes from to to of the chunk.
+func (b *Reader) fillChunk(from, to int) bool {
 	n, err := io.ReadFull(b.r, b.chunk[from:to])
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		b.corrupt("it is cut short at byte %d, before its end", b.offset+int64(from+n))
+		b.failCorrupt("it is cut short at byte %d, before its end", b.offset+int64(from+n))
 	} else if err != nil {
 		b.err = fmt.Errorf("read backup: %w", err)
 	}

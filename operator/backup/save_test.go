@@ -12,11 +12,11 @@ import (
 // A file has its name once it is committed, is readable for its owner alone, and replaces no other file.
 func TestSave(t *testing.T) {
 	dir := t.TempDir()
-	name := Name(someHead())
+	name := FileName(someHead())
 	if name != "rollcall-20260102T030405Z-7.backup" {
 		t.Errorf("name %s", name)
 	}
-	p, err := Create(dir, "rollcall")
+	p, err := CreatePart(dir, "rollcall")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,14 +35,14 @@ func TestSave(t *testing.T) {
 	if err != nil || statErr != nil || !bytes.Equal(text, whole) || info.Mode().Perm() != 0o600 {
 		t.Errorf("%d bytes: %v, %v, %v", len(text), info.Mode(), err, statErr)
 	}
-	second, err := Create(dir, "rollcall")
+	second, err := CreatePart(dir, "rollcall")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := second.Commit(name); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), name) {
 		t.Errorf("a second one of the same name: %v", err)
 	}
-	third, err := Create(dir, "rollcall")
+	third, err := CreatePart(dir, "rollcall")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,13 +31,13 @@ func (b *Reader) Verify(v znode.ImageVisitor) (int64, error) {
 		err = b.err // it says where; the state only seems to be cut short there
 	}
 	if err != nil {
-		return b.Size(), err
+		return b.BytesRead(), err
 	}
-	return b.Size(), b.Head.compare(found, digest)
+	return b.BytesRead(), b.Head.compareState(found, digest)
 }
 
-// compare returns an error if the head says something else than the state.
-func (h *Head) compare(found znode.ImageHead, digest uint64) error {
+// compareState returns an error if the head says something else than the state.
+func (h *Head) compareState(found znode.ImageHead, digest uint64) error {
 	for _, field := range []struct {
 		name      string
 		said, got any
@@ -47,7 +47,7 @@ func (h *Head) compare(found znode.ImageHead, digest uint64) error {
 		{"zxid", h.Zxid, found.Zxid},
 		{"nodes", uint64(h.Nodes), found.NodeCount},
 		{"sessions", uint64(h.Sessions), found.SessionCount},
-		{"digest", h.Digest, Digest(digest)},
+		{"digest", h.Digest, FormatDigest(digest)},
 	} {
 		if field.said != field.got {
 			return fmt.Errorf("%w: its head says %s %v, and its state has %v", ErrCorrupt, field.name, field.said, field.got)

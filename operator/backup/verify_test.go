@@ -43,7 +43,7 @@ func sample(t testing.TB, change func(*Head)) []byte {
 		t.Fatal(err)
 	}
 	head := someHead()
-	head.Nodes, head.Digest = 6, Digest(digest)
+	head.Nodes, head.Digest = 6, FormatDigest(digest)
 	if change != nil {
 		change(&head)
 	}
@@ -75,7 +75,7 @@ func TestVerifyCompares(t *testing.T) {
 		"zxid":     func(h *Head) { h.Zxid++ },
 		"nodes":    func(h *Head) { h.Nodes++ },
 		"sessions": func(h *Head) { h.Sessions++ },
-		"digest":   func(h *Head) { h.Digest = Digest(1) },
+		"digest":   func(h *Head) { h.Digest = FormatDigest(1) },
 	} {
 		if _, _, err := Verify(bytes.NewReader(sample(t, change))); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "its head says "+name) {
 			t.Errorf("%s: %v", name, err)

@@ -13,66 +13,66 @@ import (
 // Losses says what ZooKeeper's files cannot express of a state, and what else is special about it.
 type Losses struct {
 	Nodes, Sessions int // that carry over
-	// Born is how many of the sessions were opened in Rollcall. ZooKeeper computes a session's password from its id and
+	// NativeSessions is how many of the sessions were opened in Rollcall. ZooKeeper computes a session's password from its id and
 	// so does not know the ones that these clients hold: their clients get new sessions, and their ephemeral nodes go
 	// when the sessions' time is over.
-	Born           int
-	BornEphemerals int // nodes of such sessions
-	Ended          int // nodes left by sessions that have ended; they are left out
-	TTLs           int // ZooKeeper removes these when it starts, unless extendedTypesEnabled is set there
+	NativeSessions   int
+	NativeEphemerals int // nodes of such sessions
+	EndedNodes       int // nodes left by sessions that have ended; they are left out
+	TTLs             int // ZooKeeper removes these when it starts, unless extendedTypesEnabled is set there
 }
 
-// Back returns the state that an image has as ZooKeeper's. term is the last one that the member knows: ZooKeeper's next
+// ToZooKeeper returns the state that an image has as ZooKeeper's. term is the last one that the member knows: ZooKeeper's next
 // epoch is a later one.
-func Back(image io.Reader, term uint64) (*datadir.State, Losses, error) {
-	b := back{state: datadir.NewState(), born: map[jute.SessionID]bool{}, bereft: map[string]bool{}}
-	h, _, err := znode.ReadImage(image, znode.ImageVisitor{Head: b.head, Session: b.session, Node: b.node})
+func ToZooKeeper(image io.Reader, term uint64) (*datadir.State, Losses, error) {
+	b := exporter{state: datadir.NewState(), nativeSessions: map[jute.SessionID]bool{}, changedParents: map[string]bool{}}
+	h, _, err := znode.ReadImage(image, znode.ImageVisitor{Head: b.addHead, Session: b.addSession, Node: b.addNode})
 	if err != nil {
 		return nil, Losses{}, fmt.Errorf("crossing: %w", err)
 	}
 	if latest := max(term, h.Term.Term); latest > maxEpoch {
 		return nil, Losses{}, fmt.Errorf("crossing: term %d is too high for an epoch of ZooKeeper; allowed is up to %d", latest, maxEpoch)
 	}
-	b.removeChildren()
+	b.recordRemovals()
 	b.state.Epoch = max(datadir.Epoch(b.state.Zxid), int64(max(term, h.Term.Term)))
-	b.losses.Nodes, b.losses.Sessions, b.losses.Born = b.state.Len(), len(b.state.Sessions), len(b.born)
+	b.losses.Nodes, b.losses.Sessions, b.losses.NativeSessions = b.state.Len(), len(b.state.Sessions), len(b.nativeSessions)
 	return b.state, b.losses, nil
 }
 
-// back fills a state of ZooKeeper's from the parts of an image.
-type back struct {
-	state  *datadir.State
-	born   map[jute.SessionID]bool // sessions with a password that ZooKeeper does not know
-	bereft map[string]bool         // the parents of nodes that were left out
-	losses Losses
+// exporter fills a state of ZooKeeper's from the parts of an image.
+type exporter struct {
+	state          *datadir.State
+	nativeSessions map[jute.SessionID]bool // sessions with a password that ZooKeeper does not know
+	changedParents map[string]bool         // the parents of nodes that were left out
+	losses         Losses
 }
 
-func (b *back) head(h znode.ImageHead) error {
+func (b *exporter) addHead(h znode.ImageHead) error {
 	b.state.Zxid = h.Zxid
 	return nil
 }
 
-// removeChildren records the removal of the nodes that were left out with their parents, as a transaction of its own. A
+// recordRemovals records the removal of the nodes that were left out with their parents, as a transaction of its own. A
 // client that sets its watch on such a parent again then hears that the children have changed.
-func (b *back) removeChildren() {
-	if len(b.bereft) == 0 {
+func (b *exporter) recordRemovals() {
+	if len(b.changedParents) == 0 {
 		return
 	}
 	b.state.Zxid++
-	for parent := range b.bereft {
+	for parent := range b.changedParents {
 		b.state.Get(parent).Pzxid = b.state.Zxid
 	}
 }
 
-func (b *back) session(s znode.Session) error {
+func (b *exporter) addSession(s znode.Session) error {
 	b.state.Sessions[s.ID] = int32(s.Timeout.Milliseconds())
 	if s.Password != datadir.Password(s.ID) {
-		b.born[s.ID] = true
+		b.nativeSessions[s.ID] = true
 	}
 	return nil
 }
 
-func (b *back) node(n znode.ImageNode) error {
+func (b *exporter) addNode(n znode.ImageNode) error {
 	to := datadir.Node{
 		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
 		Version: n.Version, Aversion: n.Aversion, Creates: n.CreateCount,
@@ -80,12 +80,12 @@ func (b *back) node(n znode.ImageNode) error {
 	switch {
 	case n.OwnerSession != 0:
 		if _, lives := b.state.Sessions[n.OwnerSession]; !lives {
-			b.losses.Ended++
-			b.bereft[path.Dir(n.Path)] = true
+			b.losses.EndedNodes++
+			b.changedParents[path.Dir(n.Path)] = true
 			return nil
 		}
-		if b.born[n.OwnerSession] {
-			b.losses.BornEphemerals++
+		if b.nativeSessions[n.OwnerSession] {
+			b.losses.NativeEphemerals++
 		}
 		to.Owner = int64(n.OwnerSession)
 	case n.Container:

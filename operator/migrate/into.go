@@ -12,22 +12,22 @@ import (
 	"rollcall/znode"
 )
 
-// Write writes the image of the state that the plan is of, and returns its digest. It returns an error if the plan
+// WriteImage writes the image of the state that the plan is of, and returns its digest. It returns an error if the plan
 // has reasons to refuse it.
-func (p *Plan) Write(w io.Writer) (digest uint64, err error) {
-	if len(p.Refused) > 0 {
-		return 0, errors.New("crossing: " + strings.Join(p.Refused, "; "))
+func (p *ImportPlan) WriteImage(w io.Writer) (digest uint64, err error) {
+	if len(p.Rejections) > 0 {
+		return 0, errors.New("crossing: " + strings.Join(p.Rejections, "; "))
 	}
-	out, err := znode.NewImageWriter(w, p.Head())
+	out, err := znode.NewImageWriter(w, p.ImageHead())
 	if err != nil {
 		return 0, err
 	}
 	for _, id := range sessionIDs(p.state) {
-		if err := out.Session(p.session(id)); err != nil {
+		if err := out.Session(p.imageSession(id)); err != nil {
 			return 0, err
 		}
 	}
-	if err := p.state.Walk(func(n *datadir.Node) error { return out.Node(p.node(n)) }); err != nil {
+	if err := p.state.Walk(func(n *datadir.Node) error { return out.Node(p.imageNode(n)) }); err != nil {
 		return 0, err
 	}
 	digest, err = out.Close()
@@ -37,25 +37,25 @@ func (p *Plan) Write(w io.Writer) (digest uint64, err error) {
 	return digest, nil
 }
 
-// Head returns the head of the image.
-func (p *Plan) Head() znode.ImageHead {
+// ImageHead returns the head of the image.
+func (p *ImportPlan) ImageHead() znode.ImageHead {
 	return znode.ImageHead{
-		Index: firstIndex, Zxid: p.Zxid, TimeMs: p.Now, Term: znode.Term{Term: p.Term, Index: firstIndex},
-		Members: p.highest(), SessionCount: uint64(p.Sessions), NodeCount: uint64(p.Nodes),
+		Index: firstImageIndex, Zxid: p.Zxid, TimeMs: p.Now, Term: znode.Term{Term: p.Term, Index: firstImageIndex},
+		Members: p.highestSessionIDs(), SessionCount: uint64(p.Sessions), NodeCount: uint64(p.Nodes),
 	}
 }
 
-// session returns a session, with the password that its client holds: ZooKeeper computes it from the id. Files of
+// imageSession returns a session, with the password that its client holds: ZooKeeper computes it from the id. Files of
 // ZooKeeper do not say when a session was opened; the time of the last change stands for that.
-func (p *Plan) session(id jute.SessionID) znode.Session {
+func (p *ImportPlan) imageSession(id jute.SessionID) znode.Session {
 	return znode.Session{
 		ID: id, Timeout: time.Duration(p.state.Sessions[id]) * time.Millisecond, Password: datadir.Password(id),
-		OwnerIndex: firstIndex, CreatedMs: p.Now,
+		OwnerIndex: firstImageIndex, CreatedMs: p.Now,
 	}
 }
 
-// node returns a node as an image has it.
-func (p *Plan) node(n *datadir.Node) znode.ImageNode {
+// imageNode returns a node as an image has it.
+func (p *ImportPlan) imageNode(n *datadir.Node) znode.ImageNode {
 	to := znode.ImageNode{
 		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime,
 		Version: n.Version, Aversion: n.Aversion, CreateCount: n.Creates,

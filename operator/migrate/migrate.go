@@ -20,8 +20,8 @@ import (
 	"rollcall/znode"
 )
 
-// firstIndex is the index of the log at which an imported state begins: after that of raft's first entry.
-const firstIndex = 2
+// firstImageIndex is the index of the log at which an imported state begins: after that of raft's first entry.
+const firstImageIndex = 2
 
 // maxEpoch is the last of ZooKeeper's epochs that a term can follow. Terms are in the upper half of zxids, which are not
 // negative. Half of the range stays free for later elections.
@@ -34,11 +34,11 @@ const (
 	configPath = "/zookeeper/config"
 )
 
-// Plan is a state of ZooKeeper that has been examined for an import. Make one with Examine.
-type Plan struct {
+// ImportPlan is a state of ZooKeeper that has been examined for an import. Make one with Examine.
+type ImportPlan struct {
 	Findings
-	state       *datadir.State
-	refusedACLs map[string]*refusedACL // by scheme
+	state        *datadir.State
+	rejectedACLs map[string]*rejectedACL // by scheme
 }
 
 // Findings says what an import takes over, and what is special about it.
@@ -54,20 +54,20 @@ type Findings struct {
 	TTLs       int
 	Quotas     int
 	SASL, X509 int      // nodes with a list that names users of SASL, or subjects of certificates
-	Dropped    []string // what does not carry over, by a rule
-	Refused    []string // why there can be no import
+	NotCarried []string // what does not carry over, by a rule
+	Rejections []string // why there can be no import
 }
 
-// refusedACL counts the nodes whose lists have entries of one scheme that cannot carry over.
-type refusedACL struct {
-	nodes int
-	first string
+// rejectedACL counts the nodes whose lists have entries of one scheme that cannot carry over.
+type rejectedACL struct {
+	nodeCount int
+	firstPath string
 }
 
-// Examine finds out what an import of s takes over. It adds to s the system nodes that an old version of ZooKeeper did
+// ExamineImport finds out what an import of s takes over. It adds to s the system nodes that an old version of ZooKeeper did
 // not have. s must not change afterwards.
-func Examine(s *datadir.State) (*Plan, error) {
-	p := &Plan{state: s, refusedACLs: map[string]*refusedACL{}}
+func ExamineImport(s *datadir.State) (*ImportPlan, error) {
+	p := &ImportPlan{state: s, rejectedACLs: map[string]*rejectedACL{}}
 	if err := addSystemNodes(s); err != nil {
 		return nil, err
 	}
@@ -75,23 +75,23 @@ func Examine(s *datadir.State) (*Plan, error) {
 	p.Term = uint64(max(1, datadir.Epoch(p.Zxid)))
 	p.Sessions = len(s.Sessions)
 	if s.Zxid < 0 || s.Epoch < 0 || max(s.Epoch, datadir.Epoch(s.Zxid)) > maxEpoch {
-		p.refuse("the last zxid is %#x, of epoch %d; the epochs that can be followed are 0 to %d", uint64(s.Zxid), s.Epoch, maxEpoch)
+		p.addRejection("the last zxid is %#x, of epoch %d; the epochs that can be followed are 0 to %d", uint64(s.Zxid), s.Epoch, maxEpoch)
 	}
 	if _, ok := s.Sessions[0]; ok {
-		p.refuse("there is a session with the id 0")
+		p.addRejection("there is a session with the id 0")
 	}
-	if err := s.Walk(p.examine); err != nil {
+	if err := s.Walk(p.examineNode); err != nil {
 		return nil, err
 	}
-	for scheme, r := range p.refusedACLs {
-		p.refuse("%d nodes, such as %q, have lists with the scheme %q or an id that it cannot have; nobody could be let in by them, so give the nodes other lists first (setAcl)", r.nodes, r.first, scheme)
+	for scheme, r := range p.rejectedACLs {
+		p.addRejection("%d nodes, such as %q, have lists with the scheme %q or an id that it cannot have; nobody could be let in by them, so give the nodes other lists first (setAcl)", r.nodeCount, r.firstPath, scheme)
 	}
-	slices.Sort(p.Refused) // schemes come in the order of a map
+	slices.Sort(p.Rejections) // schemes come in the order of a map
 	return p, nil
 }
 
-func (p *Plan) refuse(format string, args ...any) {
-	p.Refused = append(p.Refused, fmt.Sprintf(format, args...))
+func (p *ImportPlan) addRejection(format string, args ...any) {
+	p.Rejections = append(p.Rejections, fmt.Sprintf(format, args...))
 }
 
 // addSystemNodes adds the nodes that always exist, if they are missing. ZooKeeper 3.4 has no node for the ensemble's
@@ -113,8 +113,8 @@ func addSystemNodes(s *datadir.State) error {
 	return nil
 }
 
-// examine looks at one node.
-func (p *Plan) examine(n *datadir.Node) error {
+// examineNode looks at one node.
+func (p *ImportPlan) examineNode(n *datadir.Node) error {
 	p.Now = max(p.Now, n.Ctime, n.Mtime)
 	switch p.state.Kind(n) {
 	case datadir.Ephemeral:
@@ -130,23 +130,23 @@ func (p *Plan) examine(n *datadir.Node) error {
 		p.Quotas++
 	}
 	if n.Path == configPath && !setByClient(n) && len(n.Data) > 0 {
-		p.Dropped = append(p.Dropped, "the text of "+configPath+", which is ZooKeeper's server list: the members show their own")
+		p.NotCarried = append(p.NotCarried, "the text of "+configPath+", which is ZooKeeper's server list: the members show their own")
 	}
 	p.examineACL(n)
 	return nil
 }
 
 // examineACL looks at a node's list.
-func (p *Plan) examineACL(n *datadir.Node) {
+func (p *ImportPlan) examineACL(n *datadir.Node) {
 	sasl, x509 := 0, 0
 	for _, e := range n.ACL {
 		scheme := string(e.ID.Scheme)
 		switch {
 		case !znode.ValidACLEntry(e):
-			if p.refusedACLs[scheme] == nil {
-				p.refusedACLs[scheme] = &refusedACL{first: n.Path}
+			if p.rejectedACLs[scheme] == nil {
+				p.rejectedACLs[scheme] = &rejectedACL{firstPath: n.Path}
 			}
-			p.refusedACLs[scheme].nodes++
+			p.rejectedACLs[scheme].nodeCount++
 		case scheme == "sasl":
 			sasl = 1
 		case scheme == "x509":
@@ -155,16 +155,16 @@ func (p *Plan) examineACL(n *datadir.Node) {
 	}
 	p.SASL, p.X509 = p.SASL+sasl, p.X509+x509
 	if len(n.ACL) == 0 {
-		p.refuse("the node %q has no list", n.Path)
+		p.addRejection("the node %q has no list", n.Path)
 	}
 }
 
 // setByClient reports whether a client has written the configuration node. ZooKeeper's own text has version -1.
 func setByClient(n *datadir.Node) bool { return n.Mzxid != 0 && n.Version >= 0 }
 
-// highest returns the greatest session id of each upper byte, by that byte. Members whose id is that byte make no
+// highestSessionIDs returns the greatest session id of each upper byte, by that byte. Members whose id is that byte make no
 // session with an id up to it.
-func (p *Plan) highest() (members []znode.MemberProgress) {
+func (p *ImportPlan) highestSessionIDs() (members []znode.MemberProgress) {
 	var greatest [256]uint64
 	for id := range p.state.Sessions {
 		greatest[uint64(id)>>56] = max(greatest[uint64(id)>>56], uint64(id))

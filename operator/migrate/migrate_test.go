@@ -77,14 +77,14 @@ func nodes(t *testing.T, s *datadir.State) map[string]string {
 }
 
 // image examines a state and returns its image.
-func image(t *testing.T, s *datadir.State) (*Plan, []byte) {
+func image(t *testing.T, s *datadir.State) (*ImportPlan, []byte) {
 	t.Helper()
-	p, err := Examine(s)
+	p, err := ExamineImport(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if _, err := p.Write(&b); err != nil {
+	if _, err := p.WriteImage(&b); err != nil {
 		t.Fatal(err)
 	}
 	return p, b.Bytes()
@@ -94,7 +94,7 @@ func image(t *testing.T, s *datadir.State) (*Plan, []byte) {
 // configuration node does not: it is the server list of another ensemble.
 func TestThereAndBack(t *testing.T) {
 	p, there := image(t, sample(t))
-	back, losses, err := Back(bytes.NewReader(there), 3)
+	back, losses, err := ToZooKeeper(bytes.NewReader(there), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestThereAndBack(t *testing.T) {
 	found.Bytes = 0
 	wanted := Findings{
 		Zxid: lastZxid, Term: 5, Now: 99_000, Nodes: len(want), Sessions: 2, Ephemerals: 2, Containers: 1, TTLs: 1, Quotas: 1, SASL: 1,
-		Dropped: []string{"the text of /zookeeper/config, which is ZooKeeper's server list: the members show their own"},
+		NotCarried: []string{"the text of /zookeeper/config, which is ZooKeeper's server list: the members show their own"},
 	}
 	if !reflect.DeepEqual(found, wanted) {
 		t.Errorf("findings %+v\nwant %+v", found, wanted)
@@ -132,7 +132,7 @@ func TestImageIsAState(t *testing.T) {
 	}
 	for id, timeout := range map[jute.SessionID]time.Duration{first: 10 * time.Second, second: 4 * time.Second} {
 		got, ok := s.Session(id)
-		if want := (znode.Session{ID: id, Timeout: timeout, Password: datadir.Password(id), OwnerIndex: firstIndex, CreatedMs: 99_000}); !ok || got != want {
+		if want := (znode.Session{ID: id, Timeout: timeout, Password: datadir.Password(id), OwnerIndex: firstImageIndex, CreatedMs: 99_000}); !ok || got != want {
 			t.Errorf("session %v is %+v, want %+v", id, got, want)
 		}
 		if highest := s.HighestSession(uint32(uint64(id) >> 56)); highest != id {
@@ -162,7 +162,7 @@ func TestZxidsGoOn(t *testing.T) {
 	}{{lastZxid, 5, lastZxid, 5}, {lastZxid, 7, 7 << 32, 7}, {12, 0, 12, 1}, {0, 0, 0, 1}} {
 		s := sample(t)
 		s.Zxid, s.Epoch = tt.zxid, tt.epoch
-		p, err := Examine(s)
+		p, err := ExamineImport(s)
 		if err != nil || p.Zxid != tt.want || p.Term != tt.term {
 			t.Errorf("zxid %#x of epoch %d: %#x and term %d (%v), want %#x and term %d", tt.zxid, tt.epoch, p.Zxid, p.Term, err, tt.want, tt.term)
 		}
@@ -179,7 +179,7 @@ func TestConfigurationNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, there := image(t, s)
-	if err := znode.New(znode.Config{}).RestoreSnapshot(bytes.NewReader(there)); err != nil || p.Nodes != 4 || len(p.Dropped) > 0 {
+	if err := znode.New(znode.Config{}).RestoreSnapshot(bytes.NewReader(there)); err != nil || p.Nodes != 4 || len(p.NotCarried) > 0 {
 		t.Errorf("%v, %+v", err, p.Findings)
 	}
 	s = sample(t)
@@ -196,7 +196,7 @@ func TestConfigurationNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, there = image(t, config)
-	back, _, err := Back(bytes.NewReader(there), 3)
+	back, _, err := ToZooKeeper(bytes.NewReader(there), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestListDoesNotGoBack(t *testing.T) {
 	if _, err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	back, _, err := Back(&b, 3)
+	back, _, err := ToZooKeeper(&b, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,11 +249,11 @@ func TestExamineRefuses(t *testing.T) {
 	}
 	s.Sessions[0] = 5
 	s.Epoch = maxEpoch + 1
-	p, err := Examine(s)
+	p, err := ExamineImport(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := strings.Join(p.Refused, "\n")
+	all := strings.Join(p.Rejections, "\n")
 	for _, want := range []string{
 		`2 nodes, such as "/host1", have lists with the scheme "host"`, `1 nodes, such as "/address", have lists with the scheme "ip" or an id`,
 		`the node "/bare" has no list`, "a session with the id 0", "of epoch 1073741824; the epochs that can be followed are 0 to 1073741823",
@@ -262,15 +262,15 @@ func TestExamineRefuses(t *testing.T) {
 			t.Errorf("%s\nlacks %q", all, want)
 		}
 	}
-	if _, err := p.Write(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), `"/host1"`) || len(p.Refused) != 5 {
-		t.Errorf("%d reasons, and Write returns %v", len(p.Refused), err)
+	if _, err := p.WriteImage(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), `"/host1"`) || len(p.Rejections) != 5 {
+		t.Errorf("%d reasons, and Write returns %v", len(p.Rejections), err)
 	}
 }
 
 // The way back counts what ZooKeeper's files cannot express.
 func TestBackCounts(t *testing.T) {
 	p, _ := image(t, sample(t))
-	h := p.Head()
+	h := p.ImageHead()
 	h.Members, h.UnsweptCount, h.SessionCount, h.NodeCount = []znode.MemberProgress{{ID: 1, HighestSession: first + 2}}, 1, 2, 7
 	var b bytes.Buffer
 	w, err := znode.NewImageWriter(&b, h)
@@ -295,8 +295,8 @@ func TestBackCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := b.Bytes()
-	s, losses, err := Back(bytes.NewReader(there), 9)
-	if want := (Losses{Nodes: 6, Sessions: 2, Born: 1, BornEphemerals: 1, Ended: 1}); err != nil || losses != want || s.Get("/ended") != nil {
+	s, losses, err := ToZooKeeper(bytes.NewReader(there), 9)
+	if want := (Losses{Nodes: 6, Sessions: 2, NativeSessions: 1, NativeEphemerals: 1, EndedNodes: 1}); err != nil || losses != want || s.Get("/ended") != nil {
 		t.Fatalf("%+v, %v; want %+v", losses, err, want)
 	}
 	// Who watched the children of the root hears that one is gone, and epochs go on after the last term.
@@ -304,8 +304,8 @@ func TestBackCounts(t *testing.T) {
 		t.Errorf("zxid %#x of epoch %d, after %#x; the root has %#x", s.Zxid, s.Epoch, h.Zxid, s.Get("/").Pzxid)
 	}
 	for want, read := range map[string]func() (*datadir.State, Losses, error){
-		"cut short":              func() (*datadir.State, Losses, error) { return Back(bytes.NewReader(there[:len(there)-1]), 9) },
-		"1073741824 is too high": func() (*datadir.State, Losses, error) { return Back(bytes.NewReader(there), maxEpoch+1) },
+		"cut short":              func() (*datadir.State, Losses, error) { return ToZooKeeper(bytes.NewReader(there[:len(there)-1]), 9) },
+		"1073741824 is too high": func() (*datadir.State, Losses, error) { return ToZooKeeper(bytes.NewReader(there), maxEpoch+1) },
 	} {
 		if _, _, err := read(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -31,7 +31,7 @@ func dump(s *State) string {
 func copyDirectory(t *testing.T, name string) (dir string, copies []string) {
 	t.Helper()
 	dir = t.TempDir()
-	paths, err := filepath.Glob(filepath.Join("testdata", name, version2, "*"))
+	paths, err := filepath.Glob(filepath.Join("testdata", name, versionDirName, "*"))
 	if err != nil || len(paths) == 0 {
 		t.Fatal(paths, err)
 	}
@@ -89,7 +89,7 @@ func TestEveryByteWrong(t *testing.T) {
 							same++
 						case err == nil:
 							t.Errorf("%s: byte %d is %#x and not %#x: another state\n%s", path, at, wrong, text[at], dump(s))
-						case !errors.As(err, &d) || d.File == "" || d.What == "":
+						case !errors.As(err, &d) || d.File == "" || d.Problem == "":
 							t.Errorf("%s: byte %d: %v: want what names a file", path, at, err)
 						default:
 							refused++
@@ -165,7 +165,7 @@ func TestEveryCut(t *testing.T) {
 						}
 						shorter++
 						rest := bytes.TrimRight(text[:size], "\x00") // a record begins with zeros
-						if len(report.Notes) == 0 && len(rest) > headSize && rest[len(rest)-1] != recordEnd {
+						if len(report.Notes) == 0 && len(rest) > headSize && rest[len(rest)-1] != recordEndMark {
 							t.Fatalf("%s: %d bytes: the cut is not noted", path, size)
 						}
 					default:
@@ -191,7 +191,7 @@ func wholeRecords(t *testing.T, dir, newest string) (ends []int64, states []stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.close()
+	defer log.closeFile()
 	text, err := os.ReadFile(newest)
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func wholeRecords(t *testing.T, dir, newest string) (ends []int64, states []stri
 		if end > headSize {
 			ends = append(ends, end)
 		}
-		rec, err := log.next()
+		rec, err := log.nextRecord()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func wholeRecords(t *testing.T, dir, newest string) (ends []int64, states []stri
 // newestLog returns the path of the newest log of a directory.
 func newestLog(t *testing.T, dir string) string {
 	t.Helper()
-	found, err := Directory{Data: dir}.list()
+	found, err := Directory{Data: dir}.listFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,15 +43,15 @@ type Options struct {
 	// TTL353 reads the owners of TTL nodes as 3.5.3 wrote them, as ZooKeeper does with
 	// emulate353TTLNodes. Sessions of servers 128 to 143 cannot be told from them.
 	TTL353 bool
-	// Room is called again and again while files are read. If it returns an error, Read returns that:
+	// CheckRoom is called again and again while files are read. If it returns an error, Read returns that:
 	// a small compressed file may stand for more than the memory holds. nil: there is no limit.
-	Room func() error
+	CheckRoom func() error
 }
 
 // Report says how a State was read.
 type Report struct {
 	Directory    Directory // the directory that was read
-	Why          string    // why this one, if there were several
+	ChoiceReason string    // why this one, if there were several
 	Snapshot     string    // the file; "" if the tree began empty
 	SnapshotZxid int64     // from the snapshot's name
 	Logs         []string  // the files, in order
@@ -63,24 +63,24 @@ type Report struct {
 
 // Damage says that a file cannot be used as it is.
 type Damage struct {
-	File   string
-	Offset int64 // in the file, or in its uncompressed contents
-	Zxid   int64 // of the transaction there; 0 if it is not known
-	What   string
-	Remedy string // what the operator can do
-	packed bool   // Offset is in the uncompressed contents
+	File         string
+	Offset       int64 // in the file, or in its uncompressed contents
+	Zxid         int64 // of the transaction there; 0 if it is not known
+	Problem      string
+	Remedy       string // what the operator can do
+	isCompressed bool   // Offset is in the uncompressed contents
 }
 
 // Error implements error.
 func (d *Damage) Error() string {
 	text := fmt.Sprintf("%s: offset %d", d.File, d.Offset)
-	if d.packed {
+	if d.isCompressed {
 		text += " of the uncompressed contents"
 	}
 	if d.Zxid != 0 {
 		text += ", zxid " + zxidText(d.Zxid)
 	}
-	text += ": " + d.What
+	text += ": " + d.Problem
 	if d.Remedy != "" {
 		text += "; " + d.Remedy
 	}
@@ -89,8 +89,8 @@ func (d *Damage) Error() string {
 
 // These are what operators can do about damage.
 const (
-	useOther   = "use the directory of another member"
-	useOtherOr = "use the directory of another member, or add --as-zookeeper, which goes on as ZooKeeper would, without what is missing"
+	useOtherMember  = "use the directory of another member"
+	useOtherOrForce = "use the directory of another member, or add --as-zookeeper, which goes on as ZooKeeper would, without what is missing"
 )
 
 // zxidText returns a zxid as ZooKeeper prints it.
@@ -101,5 +101,5 @@ func zxidText(zxid int64) string {
 // Epoch returns the epoch of a zxid: the number of the leader's term.
 func Epoch(zxid int64) int64 { return zxid >> 32 }
 
-// counter returns the number of a transaction within its epoch.
-func counter(zxid int64) uint32 { return uint32(zxid) }
+// epochCounter returns the number of a transaction within its epoch.
+func epochCounter(zxid int64) uint32 { return uint32(zxid) }

@@ -10,61 +10,61 @@ import (
 // digestVersion is the version of ZooKeeper's digest that is known here.
 const digestVersion = 2
 
-// digest is ZooKeeper's digest of a tree: the sum of the CRC32 of all nodes. It covers paths, data and
+// treeDigest is ZooKeeper's digest of a tree: the sum of the CRC32 of all nodes. It covers paths, data and
 // stats, but no ACL, and nothing below /zookeeper.
 //
 // Java before 18 writes the characters of a path in the locale's character set when it computes a
 // CRC32. In the locale C, that is "?" for every character beyond ASCII. A digest is kept for each of
 // the two readings of paths.
-type digest struct {
-	on    bool
-	sum   uint64
-	ascii uint64 // what to add to sum if the locale was C
+type treeDigest struct {
+	enabled    bool
+	sum        uint64
+	asciiDelta uint64 // what to add to sum if the locale was C
 }
 
-// matches reports whether the digest is value.
-func (d *digest) matches(value int64) bool {
-	return d.sum == uint64(value) || d.sum+d.ascii == uint64(value)
+// equalsValue reports whether the digest is value.
+func (d *treeDigest) equalsValue(value int64) bool {
+	return d.sum == uint64(value) || d.sum+d.asciiDelta == uint64(value)
 }
 
-// start computes the digest of s. From then on, changes of s update it.
-func (d *digest) start(s *State) {
-	*d = digest{on: true}
-	s.each(d.add)
+// computeFor computes the digest of s. From then on, changes of s update it.
+func (d *treeDigest) computeFor(s *State) {
+	*d = treeDigest{enabled: true}
+	s.eachNode(d.addNode)
 }
 
-// add adds n, which is new or has just changed.
-func (d *digest) add(n *Node) {
-	if d.on && covered(n.Path) {
-		n.sum = n.crc(n.Path)
-		d.sum += uint64(n.sum)
-		d.ascii += n.asciiDiff()
+// addNode adds n, which is new or has just changed.
+func (d *treeDigest) addNode(n *Node) {
+	if d.enabled && isCovered(n.Path) {
+		n.digestCRC = n.digestPart(n.Path)
+		d.sum += uint64(n.digestCRC)
+		d.asciiDelta += n.asciiDelta()
 	}
 }
 
-// sub takes n out, before it changes or goes.
-func (d *digest) sub(n *Node) {
-	if d.on && covered(n.Path) {
-		d.sum -= uint64(n.sum)
-		d.ascii -= n.asciiDiff()
+// removeNode takes n out, before it changes or goes.
+func (d *treeDigest) removeNode(n *Node) {
+	if d.enabled && isCovered(n.Path) {
+		d.sum -= uint64(n.digestCRC)
+		d.asciiDelta -= n.asciiDelta()
 	}
 }
 
-// covered reports whether the digest covers the node at path.
-func covered(path string) bool { return !strings.HasPrefix(path, "/zookeeper/") }
+// isCovered reports whether the digest covers the node at path.
+func isCovered(path string) bool { return !strings.HasPrefix(path, "/zookeeper/") }
 
-// asciiDiff returns by how much n's part of the digest is higher if the locale is C.
-func (n *Node) asciiDiff() uint64 {
+// asciiDelta returns by how much n's part of the digest is higher if the locale is C.
+func (n *Node) asciiDelta() uint64 {
 	for i := range len(n.Path) {
 		if n.Path[i] >= utf8.RuneSelf {
-			return uint64(n.crc(inASCII(n.Path))) - uint64(n.sum)
+			return uint64(n.digestPart(asciiPath(n.Path))) - uint64(n.digestCRC)
 		}
 	}
 	return 0
 }
 
-// inASCII returns path with "?" for each character beyond ASCII.
-func inASCII(path string) string {
+// asciiPath returns path with "?" for each character beyond ASCII.
+func asciiPath(path string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= utf8.RuneSelf {
 			return '?'
@@ -73,8 +73,8 @@ func inASCII(path string) string {
 	}, path)
 }
 
-// crc returns n's part of the digest, if its path is read as path.
-func (n *Node) crc(path string) uint32 {
+// digestPart returns n's part of the digest, if its path is read as path.
+func (n *Node) digestPart(path string) uint32 {
 	if path == "/" {
 		path = ""
 	}

@@ -28,16 +28,16 @@ func (f Directory) String() string {
 	return f.Data + " and " + f.Logs
 }
 
-// version2 is the directory in which all releases keep their files.
-const version2 = "version-2"
+// versionDirName is the directory in which all releases keep their files.
+const versionDirName = "version-2"
 
-// files are the files of a directory.
-type files struct {
-	snapshots []dataFile // the newest first
-	logs      []dataFile // the oldest first
-	current   int64      // the epoch that the server has joined last; 0: none
-	accepted  int64      // the highest epoch that it has promised to join
-	notes     []string
+// dirFiles are the files of a directory.
+type dirFiles struct {
+	snapshots     []dataFile // the newest first
+	logs          []dataFile // the oldest first
+	currentEpoch  int64      // the epoch that the server has joined last; 0: none
+	acceptedEpoch int64      // the highest epoch that it has promised to join
+	notes         []string
 }
 
 // dataFile is a snapshot or a log. Its name has the zxid of the last transaction that is surely in the
@@ -49,7 +49,7 @@ type dataFile struct {
 
 // logsFrom returns the logs that may have transactions after zxid: the last one that begins at it or
 // before, and all later ones.
-func (fs *files) logsFrom(zxid int64) []dataFile {
+func (fs *dirFiles) logsFrom(zxid int64) []dataFile {
 	first := 0
 	for i, log := range fs.logs {
 		if log.zxid <= zxid {
@@ -59,40 +59,40 @@ func (fs *files) logsFrom(zxid int64) []dataFile {
 	return fs.logs[first:]
 }
 
-// list finds the files of a directory.
-func (f Directory) list() (*files, error) {
-	data, err := inside(f.Data)
+// listFiles finds the files of a directory.
+func (f Directory) listFiles() (*dirFiles, error) {
+	data, err := versionDirectory(f.Data)
 	if err != nil {
 		return nil, err
 	}
-	found := &files{}
-	if err := found.look(data, "snapshot", &found.snapshots); err != nil {
+	found := &dirFiles{}
+	if err := found.appendFiles(data, "snapshot", &found.snapshots); err != nil {
 		return nil, err
 	}
 	logs := data
 	if f.Logs != "" {
-		if logs, err = inside(f.Logs); err != nil {
+		if logs, err = versionDirectory(f.Logs); err != nil {
 			return nil, err
 		}
 	}
-	if err := found.look(logs, "log", &found.logs); err != nil {
+	if err := found.appendFiles(logs, "log", &found.logs); err != nil {
 		return nil, err
 	}
 	if len(found.snapshots)+len(found.logs) == 0 {
 		return nil, fmt.Errorf("%s has no snapshot and no log: name the dataDir of a ZooKeeper, and its dataLogDir if it has one", f)
 	}
 	slices.Reverse(found.snapshots)
-	if found.current, err = readEpoch(filepath.Join(data, "currentEpoch")); err != nil {
+	if found.currentEpoch, err = readEpoch(filepath.Join(data, "currentEpoch")); err != nil {
 		return nil, err
 	}
-	if found.accepted, err = readEpoch(filepath.Join(data, "acceptedEpoch")); err != nil {
+	if found.acceptedEpoch, err = readEpoch(filepath.Join(data, "acceptedEpoch")); err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// inside returns dir, or the directory version-2 in it.
-func inside(dir string) (string, error) {
+// versionDirectory returns dir, or the directory version-2 in it.
+func versionDirectory(dir string) (string, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return "", err
@@ -100,7 +100,7 @@ func inside(dir string) (string, error) {
 	if !info.IsDir() {
 		return "", fmt.Errorf("%s is no directory: name the dataDir of a ZooKeeper", dir)
 	}
-	sub := filepath.Join(dir, version2)
+	sub := filepath.Join(dir, versionDirName)
 	switch info, err = os.Stat(sub); {
 	case errors.Is(err, fs.ErrNotExist):
 		return dir, nil
@@ -112,8 +112,8 @@ func inside(dir string) (string, error) {
 	return sub, nil
 }
 
-// look appends the files of dir whose names are kind, a dot and a zxid, by zxid.
-func (fs *files) look(dir, kind string, to *[]dataFile) error {
+// appendFiles appends the files of dir whose names are kind, a dot and a zxid, by zxid.
+func (fs *dirFiles) appendFiles(dir, kind string, to *[]dataFile) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (fs *files) look(dir, kind string, to *[]dataFile) error {
 		digits, extension, _ := strings.Cut(rest, ".")
 		zxid, err := strconv.ParseInt(digits, 16, 64)
 		known := extension == "" || kind == "snapshot" && (extension == "gz" || extension == "snappy" || extension == "tmp")
-		if err != nil || zxid < 0 || !known || !regular(path) {
+		if err != nil || zxid < 0 || !known || !mayBeRegular(path) {
 			fs.notes = append(fs.notes, path+": this is not the name of one of ZooKeeper's files; the file is not read")
 			continue
 		}
@@ -139,15 +139,15 @@ func (fs *files) look(dir, kind string, to *[]dataFile) error {
 	return nil
 }
 
-// regular reports whether the file at path may be read. It follows links, as ZooKeeper does, and leaves
+// mayBeRegular reports whether the file at path may be read. It follows links, as ZooKeeper does, and leaves
 // it to open to say that one leads nowhere.
-func regular(path string) bool {
+func mayBeRegular(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()
 }
 
-// maxEpochFile is more than an epoch file ever has.
-const maxEpochFile = 64
+// maxEpochFileBytes is more than an epoch file ever has.
+const maxEpochFileBytes = 64
 
 // readEpoch reads a file with an epoch. It returns 0 if there is none: standalone servers have none.
 func readEpoch(path string) (int64, error) {
@@ -159,13 +159,13 @@ func readEpoch(path string) (int64, error) {
 		return 0, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxEpochFile))
+	text, err := io.ReadAll(io.LimitReader(f, maxEpochFileBytes))
 	if err != nil {
 		return 0, err
 	}
 	epoch, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || epoch < 0 || epoch > maxEpoch {
-		return 0, &Damage{File: path, What: fmt.Sprintf("%.40q is no epoch; allowed are 0 to %d", text, int64(maxEpoch)), Remedy: "write the upper half of the newest zxid into it as a decimal number, or " + useOther}
+		return 0, &Damage{File: path, Problem: fmt.Sprintf("%.40q is no epoch; allowed are 0 to %d", text, int64(maxEpoch)), Remedy: "write the upper half of the newest zxid into it as a decimal number, or " + useOtherMember}
 	}
 	return epoch, nil
 }

@@ -41,8 +41,8 @@ func TestChoose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Zxid != second+4 || report.Directory != directories[1] || !strings.Contains(report.Why, "epoch, 1, and among those the highest zxid, 0x100000004") {
-		t.Errorf("zxid %#x of %v, because %s", s.Zxid, report.Directory, report.Why)
+	if s.Zxid != second+4 || report.Directory != directories[1] || !strings.Contains(report.ChoiceReason, "epoch, 1, and among those the highest zxid, 0x100000004") {
+		t.Errorf("zxid %#x of %v, because %s", s.Zxid, report.Directory, report.ChoiceReason)
 	}
 	if len(report.Notes) != 0 {
 		t.Errorf("notes %q; want none: the second directory has no transaction 9", report.Notes)
@@ -79,16 +79,16 @@ func TestChoose(t *testing.T) {
 func TestDirectory(t *testing.T) {
 	data, logs := t.TempDir(), t.TempDir()
 	for _, dir := range []string{data, logs} {
-		if err := os.Mkdir(filepath.Join(dir, version2), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(dir, versionDirName), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	writeBase(t, filepath.Join(data, version2), 1, nil)
-	writeLog(t, filepath.Join(logs, version2), noop(2, 5)...)
+	writeBase(t, filepath.Join(data, versionDirName), 1, nil)
+	writeLog(t, filepath.Join(logs, versionDirName), noop(2, 5)...)
 	writeText(t, filepath.Join(data, "myid"), "1")
-	writeText(t, filepath.Join(data, version2, "snapshot.old"), "?")
-	writeText(t, filepath.Join(logs, version2, "log.2.bak"), "?")
-	writeText(t, filepath.Join(data, version2, "acceptedEpoch"), "4")
+	writeText(t, filepath.Join(data, versionDirName, "snapshot.old"), "?")
+	writeText(t, filepath.Join(logs, versionDirName, "log.2.bak"), "?")
+	writeText(t, filepath.Join(data, versionDirName, "acceptedEpoch"), "4")
 	s, report, err := Read([]Directory{{Data: data, Logs: logs}}, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -198,10 +198,10 @@ func TestTolerated(t *testing.T) {
 			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/orphan", Owner: 7}) })
 		}, Options{NoLogs: true}, "session 0x7 is not there; its 1 ephemeral nodes are removed"},
 		{"a TTL node of 3.5.3 by chance", func(dir string) {
-			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/orphan", Owner: mark353 | 5000}) })
+			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/orphan", Owner: ttlMark353 | 5000}) })
 		}, Options{NoLogs: true}, "needs emulate353TTLNodes"},
 		{"a TTL node of 3.5.3", func(dir string) {
-			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/t", Owner: mark353 | 5000}) })
+			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: "/t", Owner: ttlMark353 | 5000}) })
 		}, Options{TTL353: true, NoLogs: true}, ""},
 		{"a version of the configuration", func(dir string) {
 			writeBase(t, dir, 5, func(s *State) { mustAdd(t, s, Node{Path: configPath, Mzxid: 1 << 32}) })
@@ -245,16 +245,16 @@ func TestDigestInASCII(t *testing.T) {
 	s, c := NewState(), NewState()
 	mustAdd(t, s, Node{Path: "/"})
 	mustAdd(t, c, Node{Path: "/"})
-	s.digest.start(s)
-	c.digest.start(c)
+	s.digest.computeFor(s)
+	c.digest.computeFor(c)
 	mustAdd(t, s, Node{Path: "/höher", Czxid: 5})
 	mustAdd(t, c, Node{Path: "/h?her", Czxid: 5})
-	if c.digest.sum == s.digest.sum || !s.digest.matches(int64(c.digest.sum)) || !s.digest.matches(int64(s.digest.sum)) {
+	if c.digest.sum == s.digest.sum || !s.digest.equalsValue(int64(c.digest.sum)) || !s.digest.equalsValue(int64(s.digest.sum)) {
 		t.Errorf("digests %+v and %+v", s.digest, c.digest)
 	}
-	s.change(&txn{zxid: 6}, "/höher", func(n *Node) { n.Version++ })
-	c.change(&txn{zxid: 6}, "/h?her", func(n *Node) { n.Version++ })
-	if !s.digest.matches(int64(c.digest.sum)) {
+	s.changeNode(&txn{zxid: 6}, "/höher", func(n *Node) { n.Version++ })
+	c.changeNode(&txn{zxid: 6}, "/h?her", func(n *Node) { n.Version++ })
+	if !s.digest.equalsValue(int64(c.digest.sum)) {
 		t.Errorf("after a change: digests %+v and %+v", s.digest, c.digest)
 	}
 }
@@ -300,7 +300,7 @@ func TestChooseDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear(log[headSize : headSize+recordHead+40]) // the first record, before whole ones
+	clear(log[headSize : headSize+recordHeadSize+40]) // the first record, before whole ones
 	if err := os.WriteFile(path, log, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // A disk that cannot be read is no end of a log: the transactions after that place would be lost. The error names the file and
 // what the disk has said.
 func TestUnreadableLog(t *testing.T) {
-	logs, err := filepath.Glob(filepath.Join("testdata", golden[0], version2, "log.*"))
+	logs, err := filepath.Glob(filepath.Join("testdata", golden[0], versionDirName, "log.*"))
 	if err != nil || len(logs) == 0 {
 		t.Fatal(logs, err)
 	}
@@ -27,10 +27,10 @@ func TestUnreadableLog(t *testing.T) {
 	}
 	for at := headSize; at < len(text); at += 97 {
 		disk := io.MultiReader(bytes.NewReader(text[:at]), iotest.ErrReader(errors.New("input/output error")))
-		r := &logReader{source: newSource(disk, int64(len(text))), file: logs[0]}
-		err := readHead(r.source, logMagic)
+		r := &logReader{valueReader: newValueReader(disk, int64(len(text))), path: logs[0]}
+		err := readHead(r.valueReader, logMagic)
 		for record := new(record); err == nil && record != nil; {
-			record, err = r.next()
+			record, err = r.nextRecord()
 		}
 		var damage *Damage
 		zeros := err == nil && bytes.Count(text[at:], []byte{0}) == len(text)-at // what follows the last record is not looked at here

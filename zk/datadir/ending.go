@@ -8,41 +8,41 @@ import (
 	"io"
 )
 
-// maxCut is the longest end of a log that is looked at as a cut record. ZooKeeper reads no transaction
+// maxCutRecord is the longest end of a log that is looked at as a cut record. ZooKeeper reads no transaction
 // that is nearly as long, unless jute.maxbuffer is set to it.
-const maxCut = 64 << 20
+const maxCutRecord = 64 << 20
 
-// ending judges what follows the last record of a log, from the offset start on. Zeros, or nothing,
+// checkEnding judges what follows the last record of a log, from the offset start on. Zeros, or nothing,
 // are what ZooKeeper leaves. A record that is cut is what a crash leaves: a beginning of it, and then
 // zeros or nothing. Its transaction was not on the member's disk yet, so that the member had not
 // confirmed it, unless forceSync was off or the file is a copy that is not whole. There is a note.
 //
 // Everything else is damage: ZooKeeper reads it as an end too, and drops the transactions that follow.
 // last is the zxid of the last record.
-func (r *logReader) ending(start, last int64) (note string, err error) {
+func (r *logReader) checkEnding(start, last int64) (note string, err error) {
 	end, err := r.lastByte(start)
 	if err != nil {
-		return "", r.damage(start, err.Error())
+		return "", r.damageAt(start, err.Error())
 	}
 	if end < start {
 		return "", nil
 	}
-	if end-start >= maxCut {
-		return "", r.lost(start, fmt.Sprintf("what follows the last record is no record, and is not empty up to offset %d", end))
+	if end-start >= maxCutRecord {
+		return "", r.lostRecords(start, fmt.Sprintf("what follows the last record is no record, and is not empty up to offset %d", end))
 	}
 	tail := make([]byte, end-start+1)
 	if _, err := r.f.ReadAt(tail, start); err != nil {
-		return "", r.damage(start, err.Error())
+		return "", r.damageAt(start, err.Error())
 	}
-	if what := judge(tail, start, r.size, last); what != "" {
-		return "", r.lost(start, what)
+	if what := tailProblem(tail, start, r.size, last); what != "" {
+		return "", r.lostRecords(start, what)
 	}
-	return fmt.Sprintf("%s: offset %d: the last record is cut, as a crash leaves it; it is dropped, as ZooKeeper does", r.file, start), nil
+	return fmt.Sprintf("%s: offset %d: the last record is cut, as a crash leaves it; it is dropped, as ZooKeeper does", r.path, start), nil
 }
 
-// lost returns the damage of a log whose records ZooKeeper would not read to the end.
-func (r *logReader) lost(offset int64, what string) *Damage {
-	return &Damage{File: r.file, Offset: offset, What: what, Remedy: useOtherOr}
+// lostRecords returns the damage of a log whose records ZooKeeper would not read to the end.
+func (r *logReader) lostRecords(offset int64, what string) *Damage {
+	return &Damage{File: r.path, Offset: offset, Problem: what, Remedy: useOtherOrForce}
 }
 
 // lastByte returns the offset of the file's last byte that is not zero, if that is at start or later,
@@ -65,20 +65,20 @@ func (r *logReader) lastByte(start int64) (int64, error) {
 	return start - 1, nil
 }
 
-// judge returns what is wrong with tail, the rest of a log of this size without its last zeros, from
+// tailProblem returns what is wrong with tail, the rest of a log of this size without its last zeros, from
 // offset start on. It returns "" if tail is the beginning of a record.
-func judge(tail []byte, start, size, last int64) string {
-	if len(tail) <= recordHead {
+func tailProblem(tail []byte, start, size, last int64) string {
+	if len(tail) <= recordHeadSize {
 		return ""
 	}
 	sum, n := binary.BigEndian.Uint64(tail), int64(int32(binary.BigEndian.Uint32(tail[8:])))
-	rest := tail[recordHead:]
+	rest := tail[recordHeadSize:]
 	whole := int64(len(rest) - 1)
 	switch {
-	case rest[whole] == recordEnd && n != whole && uint64(adler32.Checksum(rest[:whole])) == sum:
+	case rest[whole] == recordEndMark && n != whole && uint64(adler32.Checksum(rest[:whole])) == sum:
 		return fmt.Sprintf("the length of the last record is %d and should be %d", n, whole)
-	case n < txnHead:
-		return fmt.Sprintf("a record of %d bytes; the shortest has %d", n, txnHead)
+	case n < txnHeadSize:
+		return fmt.Sprintf("a record of %d bytes; the shortest has %d", n, txnHeadSize)
 	case n < whole || n == whole && rest[whole] != 0:
 		return fmt.Sprintf("a record of %d bytes does not end with the letter B, and what follows is not empty", n)
 	}
@@ -91,21 +91,21 @@ func judge(tail []byte, start, size, last int64) string {
 // findRecord returns where in b, after its beginning, a whole record is whose zxid follows last. It
 // returns 0 if there is none.
 func findRecord(b []byte, last int64) int {
-	for at := 1; at+recordHead+txnHead < len(b); at++ {
+	for at := 1; at+recordHeadSize+txnHeadSize < len(b); at++ {
 		head := b[at:]
 		sum, n := binary.BigEndian.Uint64(head), int64(binary.BigEndian.Uint32(head[8:]))
-		rest := head[recordHead:]
-		if sum>>32 != 0 || n < txnHead || n >= int64(len(rest)) || rest[n] != recordEnd {
+		rest := head[recordHeadSize:]
+		if sum>>32 != 0 || n < txnHeadSize || n >= int64(len(rest)) || rest[n] != recordEndMark {
 			continue
 		}
 		zxid := int64(binary.BigEndian.Uint64(rest[12:]))
-		if zxid > last && zxid-last < nearZxid && uint64(adler32.Checksum(rest[:n])) == sum {
+		if zxid > last && zxid-last < maxZxidGap && uint64(adler32.Checksum(rest[:n])) == sum {
 			return at
 		}
 	}
 	return 0
 }
 
-// nearZxid is by how much the zxid of a record may be higher than an earlier one's in the same log:
+// maxZxidGap is by how much the zxid of a record may be higher than an earlier one's in the same log:
 // many epochs.
-const nearZxid = 1 << 48
+const maxZxidGap = 1 << 48

@@ -12,7 +12,7 @@ import (
 // addGolden adds the golden files that match to the corpus.
 func addGolden(f *testing.F, pattern string) {
 	f.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", "*", version2, pattern))
+	paths, err := filepath.Glob(filepath.Join("testdata", "*", versionDirName, pattern))
 	if err != nil || len(paths) == 0 {
 		f.Fatal(paths, err)
 	}
@@ -30,8 +30,8 @@ func FuzzSnapshot(f *testing.F) {
 	addGolden(f, "snapshot.*")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, size := range []int64{int64(len(text)), -1} {
-			r := snapshotReader{source: newSource(bytes.NewReader(text), size), state: NewState()}
-			if err := r.read(); err != nil {
+			r := snapshotReader{valueReader: newValueReader(bytes.NewReader(text), size), state: NewState()}
+			if err := r.readParts(); err != nil {
 				continue
 			}
 			n := 0
@@ -65,7 +65,7 @@ func FuzzLog(f *testing.F) {
 
 // Whatever the body of a transaction has, it is decoded or refused.
 func FuzzTxn(f *testing.F) {
-	paths, err := filepath.Glob(filepath.Join("testdata", "plain", version2, "log.*"))
+	paths, err := filepath.Glob(filepath.Join("testdata", "plain", versionDirName, "log.*"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func FuzzTxn(f *testing.F) {
 			f.Fatal(err)
 		}
 		for {
-			rec, err := log.next()
+			rec, err := log.nextRecord()
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -84,21 +84,21 @@ func FuzzTxn(f *testing.F) {
 			}
 			f.Add(bytes.Clone(rec.body))
 		}
-		log.close()
+		log.closeFile()
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := NewState()
 		if err := s.Add(Node{Path: "/"}); err != nil {
 			t.Fatal(err)
 		}
-		s.digest.start(s)
+		s.digest.computeFor(s)
 		tx, err := s.decodeTxn(body)
 		if err != nil {
 			return
 		}
-		s.apply(&tx)
+		s.applyTxn(&tx)
 		again := s.digest
-		again.start(s)
+		again.computeFor(s)
 		if s.digest != again {
 			t.Errorf("digest %+v after the transaction; counted again %+v", s.digest, again)
 		}

@@ -43,7 +43,7 @@ func (h *history) step() {
 		}
 		l.kind = jute.OpCloseSession
 		var paths []string
-		for n := range h.state.owned[l.client] {
+		for n := range h.state.nodesByOwner[l.client] {
 			paths = append(paths, n.Path)
 		}
 		slices.Sort(paths)
@@ -66,7 +66,7 @@ func (h *history) step() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.state.apply(&t)
+	h.state.applyTxn(&t)
 	if h.digests {
 		l.digest = digestOf(h.state.digest.sum)
 	}
@@ -130,21 +130,21 @@ func (h *history) op(l *logged) logged {
 // moment.
 func (h *history) snapshot() []byte {
 	var out bytes.Buffer
-	w := &snapshotWriter{w: &out, sum: adler32.New()}
+	w := &snapshotWriter{w: &out, checksum: adler32.New()}
 	b := append([]byte(snapshotMagic), 0, 0, 0, formatVersion)
 	b = jute.AppendCount(jute.AppendInt64(b, -1), len(h.state.Sessions))
 	for id, timeout := range h.state.Sessions {
 		b = jute.AppendInt32(jute.AppendInt64(b, int64(id)), timeout)
 	}
-	w.write(b)
+	w.writeBytes(b)
 	h.some()
 	numbers := h.state.writeACLs(w)
 	h.nodes(w, numbers, "/")
-	w.write(jute.AppendString(nil, "/"))
-	w.seal()
+	w.writeBytes(jute.AppendString(nil, "/"))
+	w.writeSeal()
 	if h.digested {
-		w.write(jute.AppendInt64(jute.AppendInt32(jute.AppendInt64(nil, h.state.Zxid), digestVersion), int64(h.state.digest.sum)))
-		w.seal()
+		w.writeBytes(jute.AppendInt64(jute.AppendInt32(jute.AppendInt64(nil, h.state.Zxid), digestVersion), int64(h.state.digest.sum)))
+		w.writeSeal()
 	}
 	return out.Bytes()
 }
@@ -160,7 +160,7 @@ func (h *history) nodes(w *snapshotWriter, numbers map[string]int64, path string
 	if !ok {
 		number = 1<<40 + h.state.Zxid // ZooKeeper has given it a number after it wrote the table
 	}
-	w.write(n.appendTo(nil, number))
+	w.writeBytes(n.appendNode(nil, number))
 	var children []string
 	for c := n.child; c != nil; c = c.next {
 		children = append(children, c.Path)
@@ -193,7 +193,7 @@ func TestFuzzySnapshots(t *testing.T) {
 		for _, path := range []string{"/", "/zookeeper", quotaPath} {
 			mustAdd(t, h.state, Node{Path: path})
 		}
-		h.state.digest.start(h.state)
+		h.state.digest.computeFor(h.state)
 		for range 1 + h.rand.IntN(60) {
 			h.step()
 		}

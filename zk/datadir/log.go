@@ -12,17 +12,17 @@ import (
 // bytes, its length in 4, the transaction, and the letter B. ZooKeeper makes room for records with
 // zeros, so zeros follow the last one.
 const (
-	logMagic   = "ZKLG"
-	recordHead = 8 + 4
-	recordEnd  = 'B'
-	txnHead    = 8 + 4 + 8 + 8 + 4
+	logMagic       = "ZKLG"
+	recordHeadSize = 8 + 4
+	recordEndMark  = 'B'
+	txnHeadSize    = 8 + 4 + 8 + 8 + 4
 )
 
 // logReader reads the records of one log.
 type logReader struct {
-	*source
+	*valueReader
 	f    *os.File
-	file string
+	path string
 }
 
 // record is one record of a log.
@@ -46,8 +46,8 @@ func openLog(file string, newest bool) (*logReader, error) {
 	if info.Size() == 0 && newest {
 		return nil, f.Close()
 	}
-	r := &logReader{source: newSource(f, info.Size()), f: f, file: file}
-	err = readHead(r.source, logMagic)
+	r := &logReader{valueReader: newValueReader(f, info.Size()), f: f, path: file}
+	err = readHead(r.valueReader, logMagic)
 	if r.err != nil {
 		err = r.err
 	}
@@ -55,65 +55,65 @@ func openLog(file string, newest bool) (*logReader, error) {
 		return r, nil
 	}
 	_ = f.Close() // only read
-	remedy := useOther
-	if info.Size() < headSize+recordHead {
+	remedy := useOtherMember
+	if info.Size() < headSize+recordHeadSize {
 		remedy = "it is too short to hold a transaction: move it out of the directory"
 	}
-	return nil, &Damage{File: file, What: "this is no transaction log: " + err.Error(), Remedy: remedy}
+	return nil, &Damage{File: file, Problem: "this is no transaction log: " + err.Error(), Remedy: remedy}
 }
 
-// close closes the file.
-func (r *logReader) close() { _ = r.f.Close() }
+// closeFile closes the file.
+func (r *logReader) closeFile() { _ = r.f.Close() }
 
-// next returns the next record, or nil if what follows is none. The caller then asks ending what it
+// nextRecord returns the next record, or nil if what follows is none. The caller then asks ending what it
 // is.
-func (r *logReader) next() (*record, error) {
+func (r *logReader) nextRecord() (*record, error) {
 	start := r.offset()
-	head := r.take(recordHead)
+	head := r.takeBytes(recordHeadSize)
 	if head == nil {
-		return nil, r.unlessEnd(start)
+		return nil, r.damageUnlessEnd(start)
 	}
 	sum, n := binary.BigEndian.Uint64(head), int64(int32(binary.BigEndian.Uint32(head[8:])))
 	if n < 0 || n > maxValue {
-		return nil, r.damage(start, fmt.Sprintf("a record of %d bytes; allowed are %d to %d", n, txnHead, maxValue))
+		return nil, r.damageAt(start, fmt.Sprintf("a record of %d bytes; allowed are %d to %d", n, txnHeadSize, maxValue))
 	}
-	if n < txnHead || n >= r.size-start-recordHead {
+	if n < txnHeadSize || n >= r.size-start-recordHeadSize {
 		return nil, nil
 	}
-	body := r.body(int(n) + 1)
+	body := r.readBody(int(n) + 1)
 	if body == nil {
-		return nil, r.unlessEnd(start)
+		return nil, r.damageUnlessEnd(start)
 	}
-	if body[n] != recordEnd {
+	if body[n] != recordEndMark {
 		return nil, nil
 	}
 	if got := adler32.Checksum(body[:n]); uint64(got) != sum {
-		return nil, r.damage(start, fmt.Sprintf("the check value of the record is 0x%x and should be 0x%x", sum, got))
+		return nil, r.damageAt(start, fmt.Sprintf("the check value of the record is 0x%x and should be 0x%x", sum, got))
 	}
 	return &record{start, body[:n]}, nil
 }
 
-// unlessEnd returns the error of reading as a Damage, but nil if it only says that the file ends.
-func (r *logReader) unlessEnd(start int64) error {
-	if errors.Is(r.err, errEnd) {
+// damageUnlessEnd returns the error of reading as a Damage, but nil if it only says that the file ends.
+func (r *logReader) damageUnlessEnd(start int64) error {
+	if errors.Is(r.err, errFileEnds) {
 		return nil
 	}
-	return r.damage(start, r.err.Error())
+	return r.damageAt(start, r.err.Error())
 }
 
-// damage returns what says that the file is damaged at offset.
-func (r *logReader) damage(offset int64, what string) *Damage {
-	return &Damage{File: r.file, Offset: offset, What: what, Remedy: useOther}
+// damageAt returns what says that the file is damaged at offset.
+func (r *logReader) damageAt(offset int64, what string) *Damage {
+	return &Damage{File: r.path, Offset: offset, Problem: what, Remedy: useOtherMember}
 }
 
-// body reads n bytes. The result is valid until the next call.
-func (r *logReader) body(n int) []byte {
+// readBody reads n bytes. The result is valid until the next call.
+func (r *logReader) readBody(n int) []byte {
 	if n <= windowSize {
-		return r.take(n)
+		return r.takeBytes(n)
 	}
 	var b []byte
 	for len(b) < n && r.err == nil {
-		b = append(b, r.take(min(n-len(b), windowSize))...)
+		b = append(b, r.takeBytes(min(n-len(b), windowSize))...)
 	}
 	if r.err != nil {
 		return nil

@@ -77,7 +77,7 @@ func logBytes(txns []logged) (b []byte, offsets []int) {
 		offsets = append(offsets, len(b))
 		body := txns[i].txnBytes()
 		b = binary.BigEndian.AppendUint64(b, uint64(adler32.Checksum(body)))
-		b = append(jute.AppendBytes(b, body), recordEnd)
+		b = append(jute.AppendBytes(b, body), recordEndMark)
 	}
 	return append(b, make([]byte, 300)...), offsets
 }
@@ -387,7 +387,7 @@ func TestDigestLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.digest.start(s)
+	s.digest.computeFor(s)
 	txns := noop(2, 4)
 	txns[0].digest, txns[2].digest = digestOf(1), digestOf(s.digest.sum)
 	writeLog(t, dir, txns...)

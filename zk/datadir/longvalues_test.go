@@ -17,10 +17,10 @@ func TestValuesOfAllLengths(t *testing.T) {
 		}
 		text := append(binary.BigEndian.AppendUint32(nil, uint32(n)), want...)
 		text = append(text, "rest"...)
-		s := newSource(bytes.NewReader(text), int64(len(text)))
-		got, _ := s.bytes()
+		s := newValueReader(bytes.NewReader(text), int64(len(text)))
+		got, _ := s.readBytes()
 		got = bytes.Clone(got) // it is part of the window
-		if rest := s.take(4); !bytes.Equal(got, want) || string(rest) != "rest" || s.err != nil {
+		if rest := s.takeBytes(4); !bytes.Equal(got, want) || string(rest) != "rest" || s.err != nil {
 			t.Errorf("%d bytes: %d were read, then %q, %v", n, len(got), rest, s.err)
 		}
 	}

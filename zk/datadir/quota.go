@@ -28,14 +28,14 @@ func (s *State) countUsage() {
 		root, limits := strings.CutSuffix(strings.TrimPrefix(n.Path, quotaPath), limitsName)
 		usage := s.nodes[quotaPath+root+usageName]
 		if limits && root != "" && usage != nil {
-			count, bytes := s.weigh(root)
+			count, bytes := s.subtreeUsage(root)
 			usage.Data = fmt.Appendf(nil, "count=%d,bytes=%d", count, bytes)
 		}
 	}
 }
 
-// weigh returns how many nodes the subtree at path has, and the length of their data.
-func (s *State) weigh(path string) (count, bytes int) {
+// subtreeUsage returns how many nodes the subtree at path has, and the length of their data.
+func (s *State) subtreeUsage(path string) (count, bytes int) {
 	var waiting []*Node
 	if n := s.nodes[path]; n != nil {
 		waiting = append(waiting, n)

@@ -6,14 +6,14 @@ import (
 	"rollcall/zk/jute"
 )
 
-// apply does what ZooKeeper does with a transaction when it starts. A snapshot is written while
+// applyTxn does what ZooKeeper does with a transaction when it starts. A snapshot is written while
 // transactions go on, so it may have parts of later ones. When those are applied again, the state must
 // become the one that they led to. So a node that is there already is kept, a node that is gone is
 // ignored, and the counters of a parent only rise.
-func (s *State) apply(t *txn) {
-	switch t.kind {
+func (s *State) applyTxn(t *txn) {
+	switch t.opcode {
 	case jute.OpCreateSession:
-		s.Sessions[jute.SessionID(t.client)] = t.timeout
+		s.Sessions[jute.SessionID(t.session)] = t.timeout
 	case jute.OpCloseSession:
 		s.closeSession(t)
 	}
@@ -23,56 +23,56 @@ func (s *State) apply(t *txn) {
 	s.Zxid = max(s.Zxid, t.zxid)
 }
 
-func (s *State) applyOp(t *txn, o *op) {
-	switch o.kind {
+func (s *State) applyOp(t *txn, o *nodeChange) {
+	switch o.opcode {
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		s.create(t, o)
+		s.createNode(t, o)
 	case jute.OpDelete, jute.OpDeleteContainer:
 		s.deletePath(o.path, t.zxid)
 	case jute.OpSetData, jute.OpReconfig:
-		s.change(t, o.path, func(n *Node) {
-			n.Data, n.Version, n.Mzxid, n.Mtime = bytes.Clone(o.data), o.version, t.zxid, t.time
+		s.changeNode(t, o.path, func(n *Node) {
+			n.Data, n.Version, n.Mzxid, n.Mtime = bytes.Clone(o.data), o.version, t.zxid, t.timeMs
 		})
 	case jute.OpSetACL:
-		s.change(t, o.path, func(n *Node) { n.ACL, n.missing, n.Aversion = o.acl, 0, o.version })
+		s.changeNode(t, o.path, func(n *Node) { n.ACL, n.missingACL, n.Aversion = o.acl, 0, o.version })
 	}
 }
 
-// change changes the node at path, if there is one. If the node was created after t, the snapshot has
+// changeNode changes the node at path, if there is one. If the node was created after t, the snapshot has
 // it from then, and t changed one before it. ZooKeeper spoils such a node, if logs of before 3.6 do not
 // say that the closing of a session had removed the one before.
-func (s *State) change(t *txn, path string, change func(n *Node)) {
+func (s *State) changeNode(t *txn, path string, change func(n *Node)) {
 	if n := s.nodes[path]; n != nil && n.Czxid <= t.zxid {
-		s.digest.sub(n)
+		s.digest.removeNode(n)
 		change(n)
-		s.digest.add(n)
+		s.digest.addNode(n)
 	}
 }
 
-// create creates a node. If the snapshot had it already, only its ACL is set, because the snapshot's
+// createNode creates a node. If the snapshot had it already, only its ACL is set, because the snapshot's
 // table of ACLs may be older than the node. Its parent's counters follow in either case: ZooKeeper
 // leaves them out for an existing node of a create2, a container or a TTL node, and would then give
 // a number of a sequence a second time.
-func (s *State) create(t *txn, o *op) {
+func (s *State) createNode(t *txn, o *nodeChange) {
 	parent := s.nodes[parentPath(o.path)]
 	if parent == nil {
 		return
 	}
-	s.digest.sub(parent)
+	s.digest.removeNode(parent)
 	if o.creates == -1 {
 		o.creates = parent.Creates + 1
 	}
 	if o.creates > parent.Creates {
 		parent.Creates, parent.Pzxid = o.creates, t.zxid
 	}
-	s.digest.add(parent)
+	s.digest.addNode(parent)
 	if n := s.nodes[o.path]; n != nil {
-		n.ACL, n.missing = o.acl, 0
+		n.ACL, n.missingACL = o.acl, 0
 		return
 	}
-	s.insert(parent, Node{
+	s.insertNode(parent, Node{
 		Path: o.path, Data: bytes.Clone(o.data), ACL: o.acl, Owner: o.owner,
-		Czxid: t.zxid, Mzxid: t.zxid, Pzxid: t.zxid, Ctime: t.time, Mtime: t.time,
+		Czxid: t.zxid, Mzxid: t.zxid, Pzxid: t.zxid, Ctime: t.timeMs, Mtime: t.timeMs,
 	})
 }
 
@@ -87,27 +87,27 @@ func (s *State) deletePath(path string, zxid int64) {
 		return
 	}
 	if zxid > parent.Pzxid {
-		s.digest.sub(parent)
+		s.digest.removeNode(parent)
 		parent.Pzxid = zxid
-		s.digest.add(parent)
+		s.digest.addNode(parent)
 	}
 	if n := s.nodes[path]; n != nil {
-		s.remove(n)
+		s.removeSubtree(n)
 	}
 }
 
 // closeSession removes a session and its nodes.
 func (s *State) closeSession(t *txn) {
-	delete(s.Sessions, jute.SessionID(t.client))
+	delete(s.Sessions, jute.SessionID(t.session))
 	for _, path := range t.paths {
 		s.deletePath(path, t.zxid)
 	}
-	s.deleteOwned(t.client, t.zxid)
+	s.deleteOwned(t.session, t.zxid)
 }
 
 // deleteOwned removes the nodes that a session owns.
 func (s *State) deleteOwned(session, zxid int64) {
-	for n := range s.owned[session] {
+	for n := range s.nodesByOwner[session] {
 		s.deletePath(n.Path, zxid)
 	}
 }

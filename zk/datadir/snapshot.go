@@ -16,40 +16,40 @@ const (
 	openACL = -1
 )
 
-// snapshot is what a file had beside the State.
-type snapshot struct {
+// snapshotInfo is what a file had beside the State.
+type snapshotInfo struct {
 	file string
 	zxid int64 // from the file's name: all transactions up to it are in the State, and perhaps later ones
-	// highest is the highest zxid that left a trace. If it is above zxid, the State has parts of later
+	// highestZxid is the highest zxid that left a trace. If it is above zxid, the State has parts of later
 	// transactions, up to at least this one.
-	highest int64
+	highestZxid int64
 	// The digest of the tree after the transaction digestZxid; 0 if there is none.
 	digestZxid int64
 	digest     int64
 }
 
 // readSnapshot reads one file into an empty State.
-func readSnapshot(file string, zxid int64, room func() error) (*State, *snapshot, error) {
-	src, closer, err := open(file)
+func readSnapshot(file string, zxid int64, room func() error) (*State, *snapshotInfo, error) {
+	src, closer, err := openSnapshot(file)
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return nil, nil, err // nothing says that the snapshot is not valid
 	}
 	if err != nil {
-		return nil, nil, &Damage{File: file, What: err.Error()}
+		return nil, nil, &Damage{File: file, Problem: err.Error()}
 	}
 	defer func() { _ = closer.Close() }() // only read
-	src.room = room
-	r := snapshotReader{source: src, state: NewState(), snapshot: snapshot{file: file, zxid: zxid}}
-	if err := r.read(); err != nil {
-		if src.full != nil {
-			return nil, nil, fmt.Errorf("%s: %w", file, src.full)
+	src.checkRoom = room
+	r := snapshotReader{valueReader: src, state: NewState(), snapshotInfo: snapshotInfo{file: file, zxid: zxid}}
+	if err := r.readParts(); err != nil {
+		if src.roomError != nil {
+			return nil, nil, fmt.Errorf("%s: %w", file, src.roomError)
 		}
-		return nil, nil, &Damage{File: file, Offset: r.offset(), What: err.Error(), packed: r.size < 0}
+		return nil, nil, &Damage{File: file, Offset: r.offset(), Problem: err.Error(), isCompressed: r.size < 0}
 	}
 	r.state.Zxid = zxid
 	r.state.Epoch = Epoch(zxid)
-	return r.state, &r.snapshot, nil
+	return r.state, &r.snapshotInfo, nil
 }
 
 // snapshotReader reads the parts of a snapshot in order:
@@ -59,15 +59,15 @@ func readSnapshot(file string, zxid int64, room func() error) (*State, *snapshot
 //
 // A seal is the Adler-32 of everything before it, and the text "/".
 type snapshotReader struct {
-	*source
+	*valueReader
 	state *State
-	snapshot
+	snapshotInfo
 	acls  map[int64][]jute.ACL
 	arena []byte
 }
 
-func (r *snapshotReader) read() error {
-	for _, part := range []func() error{r.readHead, r.readSessions, r.readACLs, r.readNodes, r.readSeal, r.readEnd} {
+func (r *snapshotReader) readParts() error {
+	for _, part := range []func() error{r.readHead, r.readSessions, r.readACLs, r.readNodes, r.readSeal, r.readTail} {
 		err := part()
 		if r.err != nil {
 			return r.err
@@ -80,7 +80,7 @@ func (r *snapshotReader) read() error {
 }
 
 func (r *snapshotReader) readHead() error {
-	return readHead(r.source, snapshotMagic)
+	return readHead(r.valueReader, snapshotMagic)
 }
 
 // headSize is the length of what readHead reads.
@@ -88,20 +88,20 @@ const headSize = 16
 
 // readHead reads how a snapshot or a log begins: its magic, the format and the number of a database,
 // which nobody uses.
-func readHead(s *source, magic string) error {
-	if got := s.take(len(magic)); s.err == nil && string(got) != magic {
+func readHead(s *valueReader, magic string) error {
+	if got := s.takeBytes(len(magic)); s.err == nil && string(got) != magic {
 		return fmt.Errorf("it begins with %q; %q was expected", got, magic)
 	}
-	if version := s.int32(); s.err == nil && version != formatVersion {
+	if version := s.readInt32(); s.err == nil && version != formatVersion {
 		return fmt.Errorf("its format is %d; known is %d", version, formatVersion)
 	}
-	s.int64()
+	s.readInt64()
 	return nil
 }
 
 func (r *snapshotReader) readSessions() error {
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		id, timeout := jute.SessionID(r.int64()), r.int32()
+	for n := r.readCount(); n > 0 && r.err == nil; n-- {
+		id, timeout := jute.SessionID(r.readInt64()), r.readInt32()
 		if _, twice := r.state.Sessions[id]; twice && r.err == nil {
 			return fmt.Errorf("the session %v is there twice", id)
 		}
@@ -111,25 +111,25 @@ func (r *snapshotReader) readSessions() error {
 }
 
 func (r *snapshotReader) readACLs() error {
-	r.acls = map[int64][]jute.ACL{openACL: r.state.share(jute.OpenACL)}
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		number := r.int64()
+	r.acls = map[int64][]jute.ACL{openACL: r.state.shareACL(jute.OpenACL)}
+	for n := r.readCount(); n > 0 && r.err == nil; n-- {
+		number := r.readInt64()
 		if _, twice := r.acls[number]; twice && r.err == nil {
 			return fmt.Errorf("the ACL number %d is there twice", number)
 		}
 		var b []byte
-		entries := r.count()
+		entries := r.readCount()
 		for i := 0; i < entries && r.err == nil; i++ {
-			b = jute.AppendInt32(b, r.int32())
+			b = jute.AppendInt32(b, r.readInt32())
 			for range 2 {
-				text, _ := r.bytes()
+				text, _ := r.readBytes()
 				b = jute.AppendBytes(b, text)
 			}
 		}
 		if r.err != nil {
 			return nil
 		}
-		r.acls[number] = r.state.shareBytes(b, entries)
+		r.acls[number] = r.state.shareEncodedACL(b, entries)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (r *snapshotReader) readACLs() error {
 func (r *snapshotReader) readNodes() error {
 	var n Node
 	for {
-		path, _ := r.bytes()
+		path, _ := r.readBytes()
 		if r.err != nil || string(path) == "/" {
 			return nil // "/" is the end; the path of the root is ""
 		}
@@ -153,7 +153,7 @@ func (r *snapshotReader) readNodes() error {
 			return err
 		}
 		if n.Path != configPath {
-			r.highest = max(r.highest, n.Czxid, n.Mzxid, n.Pzxid)
+			r.highestZxid = max(r.highestZxid, n.Czxid, n.Mzxid, n.Pzxid)
 		}
 	}
 }
@@ -165,21 +165,21 @@ const configPath = "/zookeeper/config"
 const nodeSize = 6*8 + 3*4 + 8
 
 func (r *snapshotReader) readNode(n *Node) {
-	data, owned := r.bytes()
+	data, owned := r.readBytes()
 	if owned || data == nil {
 		n.Data = data
 	} else {
-		n.Data = r.keep(data)
+		n.Data = r.copyData(data)
 	}
-	b := r.take(nodeSize)
+	b := r.takeBytes(nodeSize)
 	if b == nil {
 		return
 	}
 	d := jute.NewDecoder(b)
 	number := d.ReadInt64()
 	acl, known := r.acls[number]
-	if n.ACL, n.missing = acl, 0; !known {
-		n.missing = number
+	if n.ACL, n.missingACL = acl, 0; !known {
+		n.missingACL = number
 	}
 	n.Czxid, n.Mzxid = d.ReadInt64(), d.ReadInt64()
 	n.Ctime, n.Mtime = d.ReadInt64(), d.ReadInt64()
@@ -189,13 +189,13 @@ func (r *snapshotReader) readNode(n *Node) {
 }
 
 const (
-	arenaSize = 64 << 10
-	maxInside = 4 << 10 // longer data have memory of their own
+	arenaSize    = 64 << 10
+	maxArenaData = 4 << 10 // longer data have memory of their own
 )
 
-// keep returns a copy of data. Short data share memory.
-func (r *snapshotReader) keep(data []byte) []byte {
-	if len(data) > maxInside {
+// copyData returns a copy of data. Short data share memory.
+func (r *snapshotReader) copyData(data []byte) []byte {
+	if len(data) > maxArenaData {
 		return append([]byte(nil), data...)
 	}
 	if len(data) > cap(r.arena)-len(r.arena) {
@@ -210,9 +210,9 @@ func (r *snapshotReader) keep(data []byte) []byte {
 const sealSize = 8 + 4 + 1
 
 func (r *snapshotReader) readSeal() error {
-	want := r.adler()
-	got := r.int64()
-	end := r.take(sealSize - 8)
+	want := r.checkValue()
+	got := r.readInt64()
+	end := r.takeBytes(sealSize - 8)
 	if r.err != nil {
 		return nil
 	}
@@ -225,58 +225,58 @@ func (r *snapshotReader) readSeal() error {
 	return nil
 }
 
-// readEnd reads what newer versions write after the first seal. The last zxid may be there without a
+// readTail reads what newer versions write after the first seal. The last zxid may be there without a
 // digest, if digests are switched off.
-func (r *snapshotReader) readEnd() error {
-	if r.ended() || r.err != nil {
+func (r *snapshotReader) readTail() error {
+	if r.atEnd() || r.err != nil {
 		return nil
 	}
-	if !r.followed(8 + sealSize + 1) {
-		return r.readLast()
+	if !r.bytesFollow(8 + sealSize + 1) {
+		return r.readLastZxid()
 	}
 	if err := r.readDigest(); err != nil || r.err != nil {
 		return err
 	}
-	if err := r.readSeal(); err != nil || r.err != nil || r.ended() {
+	if err := r.readSeal(); err != nil || r.err != nil || r.atEnd() {
 		return err
 	}
-	return r.readLast()
+	return r.readLastZxid()
 }
 
-// followed reports whether at least n bytes follow.
-func (r *snapshotReader) followed(n int) bool {
-	if r.fill(n) {
+// bytesFollow reports whether at least n bytes follow.
+func (r *snapshotReader) bytesFollow(n int) bool {
+	if r.fillWindow(n) {
 		return true
 	}
-	if errors.Is(r.err, errEnd) {
+	if errors.Is(r.err, errFileEnds) {
 		r.err = nil
 	}
 	return false
 }
 
 func (r *snapshotReader) readDigest() error {
-	zxid, version := r.int64(), r.int32()
+	zxid, version := r.readInt64(), r.readInt32()
 	if version < digestVersion {
-		text, _ := r.bytes()
+		text, _ := r.readBytes()
 		if _, err := strconv.ParseUint(string(text), 16, 64); text != nil && err != nil && r.err == nil {
 			return fmt.Errorf("the digest %.40q is no hexadecimal number", text)
 		}
 		return nil
 	}
-	value := r.int64()
+	value := r.readInt64()
 	if version == digestVersion && zxid > 0 {
 		r.digestZxid, r.digest = zxid, value
-		r.highest = max(r.highest, zxid)
+		r.highestZxid = max(r.highestZxid, zxid)
 	}
 	return nil
 }
 
-func (r *snapshotReader) readLast() error {
-	r.highest = max(r.highest, r.int64())
+func (r *snapshotReader) readLastZxid() error {
+	r.highestZxid = max(r.highestZxid, r.readInt64())
 	if err := r.readSeal(); err != nil || r.err != nil {
 		return err
 	}
-	if !r.ended() && r.err == nil {
+	if !r.atEnd() && r.err == nil {
 		return errors.New("something follows the end")
 	}
 	return nil

@@ -19,12 +19,12 @@ type State struct {
 	// Sessions has the time-out of each session, in ms.
 	Sessions map[jute.SessionID]int32
 
-	nodes  map[string]*Node
-	owned  map[int64]map[*Node]struct{} // nodes by owner, except containers
-	spare  []Node                       // memory for nodes
-	freed  *Node                        // removed nodes, linked by next
-	acls   map[string][]jute.ACL        // by their bytes, so that equal lists share memory
-	digest digest
+	nodes        map[string]*Node
+	nodesByOwner map[int64]map[*Node]struct{} // nodes by owner, except containers
+	spareNodes   []Node                       // memory for nodes
+	freedNodes   *Node                        // removed nodes, linked by next
+	sharedACLs   map[string][]jute.ACL        // by their bytes, so that equal lists share memory
+	digest       treeDigest
 }
 
 // Node is a znode. It is valid until the State changes.
@@ -37,9 +37,9 @@ type Node struct {
 	Creates                           int32 // how many children were ever created: the cversion in ZooKeeper's files
 	Owner                             int64 // the ephemeralOwner in ZooKeeper's files: see Kind
 
-	missing                   int64 // the number of an ACL that the snapshot's table does not have
+	missingACL                int64 // the number of an ACL that the snapshot's table does not have
 	parent, child, next, prev *Node
-	sum                       uint32 // see digest
+	digestCRC                 uint32 // see digest
 }
 
 // Kind is what a node's owner says about it.
@@ -59,8 +59,8 @@ const (
 	ttlMark = -1 << 56
 	ttlMask = 1<<40 - 1
 	// The owner of a TTL node of 3.5.3 has mark353 in its upper four bits, and the time to live below.
-	mark353 = -1 << 63
-	mask353 = 1<<60 - 1
+	ttlMark353 = -1 << 63
+	ttlMask353 = 1<<60 - 1
 )
 
 // Kind returns what n is. An owner that is the id of a session means an ephemeral node, whatever else
@@ -95,10 +95,10 @@ const ContainerOwner int64 = containerOwner
 // NewState returns a State without sessions and without nodes, even the root. See Add.
 func NewState() *State {
 	return &State{
-		Sessions: map[jute.SessionID]int32{},
-		nodes:    map[string]*Node{},
-		owned:    map[int64]map[*Node]struct{}{},
-		acls:     map[string][]jute.ACL{},
+		Sessions:     map[jute.SessionID]int32{},
+		nodes:        map[string]*Node{},
+		nodesByOwner: map[int64]map[*Node]struct{}{},
+		sharedACLs:   map[string][]jute.ACL{},
 	}
 }
 
@@ -122,13 +122,13 @@ func (s *State) Add(n Node) error {
 			return fmt.Errorf("zkdata: the node %.100q comes before its parent", n.Path)
 		}
 	}
-	s.insert(parent, n)
+	s.insertNode(parent, n)
 	return nil
 }
 
-// insert adds a copy of n below parent, and returns it.
-func (s *State) insert(parent *Node, n Node) *Node {
-	added := s.alloc()
+// insertNode adds a copy of n below parent, and returns it.
+func (s *State) insertNode(parent *Node, n Node) *Node {
+	added := s.allocNode()
 	*added = n
 	added.parent, added.child, added.next, added.prev = parent, nil, nil, nil
 	if parent != nil {
@@ -139,25 +139,25 @@ func (s *State) insert(parent *Node, n Node) *Node {
 	}
 	s.nodes[added.Path] = added
 	if owner := added.Owner; owner != 0 && owner != containerOwner {
-		if s.owned[owner] == nil {
-			s.owned[owner] = map[*Node]struct{}{}
+		if s.nodesByOwner[owner] == nil {
+			s.nodesByOwner[owner] = map[*Node]struct{}{}
 		}
-		s.owned[owner][added] = struct{}{}
+		s.nodesByOwner[owner][added] = struct{}{}
 	}
-	s.digest.add(added)
+	s.digest.addNode(added)
 	return added
 }
 
-// remove removes n and everything below it.
-func (s *State) remove(n *Node) {
+// removeSubtree removes n and everything below it.
+func (s *State) removeSubtree(n *Node) {
 	for n.child != nil {
-		s.remove(n.child)
+		s.removeSubtree(n.child)
 	}
-	s.digest.sub(n)
+	s.digest.removeNode(n)
 	delete(s.nodes, n.Path)
-	if owned := s.owned[n.Owner]; owned != nil {
+	if owned := s.nodesByOwner[n.Owner]; owned != nil {
 		if delete(owned, n); len(owned) == 0 {
-			delete(s.owned, n.Owner)
+			delete(s.nodesByOwner, n.Owner)
 		}
 	}
 	switch {
@@ -169,24 +169,24 @@ func (s *State) remove(n *Node) {
 	if n.next != nil {
 		n.next.prev = n.prev
 	}
-	*n = Node{next: s.freed}
-	s.freed = n
+	*n = Node{next: s.freedNodes}
+	s.freedNodes = n
 }
 
 // slabSize is how many nodes are allocated at once.
 const slabSize = 256
 
-// alloc returns memory for a node.
-func (s *State) alloc() *Node {
-	if n := s.freed; n != nil {
-		s.freed = n.next
+// allocNode returns memory for a node.
+func (s *State) allocNode() *Node {
+	if n := s.freedNodes; n != nil {
+		s.freedNodes = n.next
 		return n
 	}
-	if len(s.spare) == 0 {
-		s.spare = make([]Node, slabSize)
+	if len(s.spareNodes) == 0 {
+		s.spareNodes = make([]Node, slabSize)
 	}
-	n := &s.spare[0]
-	s.spare = s.spare[1:]
+	n := &s.spareNodes[0]
+	s.spareNodes = s.spareNodes[1:]
 	return n
 }
 
@@ -213,9 +213,9 @@ func (s *State) Walk(visit func(n *Node) error) error {
 	return nil
 }
 
-// each calls visit for each node. It is faster than Walk and than the map of nodes, because it goes
+// eachNode calls visit for each node. It is faster than Walk and than the map of nodes, because it goes
 // mostly in the order of memory. visit adds and removes nothing.
-func (s *State) each(visit func(n *Node)) {
+func (s *State) eachNode(visit func(n *Node)) {
 	root := s.nodes["/"]
 	for n := root; n != nil; {
 		visit(n)
@@ -234,18 +234,18 @@ func (s *State) each(visit func(n *Node)) {
 	}
 }
 
-// share returns the list that is kept for equal lists.
-func (s *State) share(acl []jute.ACL) []jute.ACL {
+// shareACL returns the list that is kept for equal lists.
+func (s *State) shareACL(acl []jute.ACL) []jute.ACL {
 	var b []byte
 	for _, a := range acl {
 		b = a.Append(b)
 	}
-	return s.shareBytes(b, len(acl))
+	return s.shareEncodedACL(b, len(acl))
 }
 
-// shareBytes is share for a list of n entries that has these bytes.
-func (s *State) shareBytes(b []byte, n int) []jute.ACL {
-	if kept, ok := s.acls[string(b)]; ok {
+// shareEncodedACL is share for a list of n entries that has these bytes.
+func (s *State) shareEncodedACL(b []byte, n int) []jute.ACL {
+	if kept, ok := s.sharedACLs[string(b)]; ok {
 		return kept
 	}
 	own := slices.Clone(b)
@@ -254,7 +254,7 @@ func (s *State) shareBytes(b []byte, n int) []jute.ACL {
 	for i := range kept {
 		kept[i].Decode(&d)
 	}
-	s.acls[string(own)] = kept
+	s.sharedACLs[string(own)] = kept
 	return kept
 }
 

@@ -9,23 +9,23 @@ import (
 
 // txn is a transaction of a log.
 type txn struct {
-	client int64
-	zxid   int64
-	time   int64
-	kind   jute.Op
-	ops    []op // what it does to nodes, in order; none if it failed
+	session int64
+	zxid    int64
+	timeMs  int64
+	opcode  jute.Op
+	ops     []nodeChange // what it does to nodes, in order; none if it failed
 	// timeout is of createSession. paths are of closeSession: nodes that it removes beside those that
 	// the session owns.
 	timeout int32
 	paths   []string
 	// digest is of the tree after the transaction.
-	digested bool
-	digest   int64
+	hasDigest bool
+	digest    int64
 }
 
-// op is one change of a node.
-type op struct {
-	kind    jute.Op
+// nodeChange is one change of a node.
+type nodeChange struct {
+	opcode  jute.Op
 	path    string
 	data    []byte // refers to the record
 	acl     []jute.ACL
@@ -38,25 +38,25 @@ type op struct {
 func (s *State) decodeTxn(body []byte) (txn, error) {
 	d := jute.NewDecoder(body)
 	var t txn
-	t.client = d.ReadInt64()
+	t.session = d.ReadInt64()
 	d.ReadInt32() // the number of the client's request
-	t.zxid, t.time = d.ReadInt64(), d.ReadInt64()
-	t.kind = jute.Op(d.ReadInt32())
+	t.zxid, t.timeMs = d.ReadInt64(), d.ReadInt64()
+	t.opcode = jute.Op(d.ReadInt32())
 	if err := d.Err(); err != nil {
 		return t, err
 	}
 	rest, err := s.decodeBody(&t, d.Rest())
 	if err != nil {
-		return t, fmt.Errorf("a transaction %v: %w", t.kind, err)
+		return t, fmt.Errorf("a transaction %v: %w", t.opcode, err)
 	}
 	if len(rest) == 0 {
 		return t, nil
 	}
 	if len(rest) != digestSize {
-		return t, fmt.Errorf("a transaction %v has %d bytes more than is known", t.kind, len(rest))
+		return t, fmt.Errorf("a transaction %v has %d bytes more than is known", t.opcode, len(rest))
 	}
 	d = jute.NewDecoder(rest)
-	t.digested, t.digest = d.ReadInt32() == digestVersion, d.ReadInt64()
+	t.hasDigest, t.digest = d.ReadInt32() == digestVersion, d.ReadInt64()
 	return t, nil
 }
 
@@ -66,11 +66,11 @@ const digestSize = 4 + 8
 // decodeBody reads what follows the head of t, and returns what follows that.
 func (s *State) decodeBody(t *txn, body []byte) ([]byte, error) {
 	d := jute.NewDecoder(body)
-	switch t.kind {
+	switch t.opcode {
 	case jute.OpCreateSession:
 		t.timeout = d.ReadInt32()
 	case jute.OpCloseSession:
-		return t.decodeClose(body), nil
+		return t.decodeCloseSession(body), nil
 	case jute.OpError:
 		d.ReadInt32()
 	case jute.OpMulti:
@@ -78,12 +78,12 @@ func (s *State) decodeBody(t *txn, body []byte) ([]byte, error) {
 			return nil, err
 		}
 	default:
-		o, err := s.decodeOp(t, t.kind, &d)
+		o, err := s.decodeOp(t, t.opcode, &d)
 		if err == nil {
 			t.ops = append(t.ops, o)
 			break
 		}
-		if t.kind != jute.OpCreate || d.Err() == nil {
+		if t.opcode != jute.OpCreate || d.Err() == nil {
 			return nil, err
 		}
 		return s.decodeOldCreate(t, body)
@@ -91,9 +91,9 @@ func (s *State) decodeBody(t *txn, body []byte) ([]byte, error) {
 	return d.Rest(), d.Err()
 }
 
-// decodeClose reads the body of a closeSession. Before 3.6 it is empty; since then it has the paths
+// decodeCloseSession reads the body of a closeSession. Before 3.6 it is empty; since then it has the paths
 // of the session's nodes, unless that is switched off.
-func (t *txn) decodeClose(body []byte) []byte {
+func (t *txn) decodeCloseSession(body []byte) []byte {
 	d := jute.NewDecoder(body)
 	n, _ := d.ReadCount(4)
 	var paths []string
@@ -114,10 +114,10 @@ func (t *txn) decodeClose(body []byte) []byte {
 // decodeOldCreate reads a create of before 3.4, which does not have the parent's Creates.
 func (s *State) decodeOldCreate(t *txn, body []byte) ([]byte, error) {
 	d := jute.NewDecoder(body)
-	o := op{kind: jute.OpCreate, creates: -1}
+	o := nodeChange{opcode: jute.OpCreate, creates: -1}
 	err := s.decodeCreate(&o, &d)
 	if d.ReadBool() {
-		o.owner = t.client
+		o.owner = t.session
 	}
 	t.ops = append(t.ops, o)
 	return d.Rest(), errors.Join(err, d.Err())
@@ -154,14 +154,14 @@ func (s *State) decodeMulti(t *txn, d *jute.Decoder) error {
 }
 
 // decodeOp reads a change of a node.
-func (s *State) decodeOp(t *txn, kind jute.Op, d *jute.Decoder) (op, error) {
-	o := op{kind: kind}
+func (s *State) decodeOp(t *txn, kind jute.Op, d *jute.Decoder) (nodeChange, error) {
+	o := nodeChange{opcode: kind}
 	var err error
 	switch kind {
 	case jute.OpCreate, jute.OpCreate2:
 		err = s.decodeCreate(&o, d)
 		if d.ReadBool() {
-			o.owner = t.client
+			o.owner = t.session
 		}
 		o.creates = d.ReadInt32()
 	case jute.OpCreateContainer:
@@ -192,7 +192,7 @@ func (s *State) decodeOp(t *txn, kind jute.Op, d *jute.Decoder) (op, error) {
 }
 
 // decodeCreate reads the values that all creates have in common.
-func (s *State) decodeCreate(o *op, d *jute.Decoder) (err error) {
+func (s *State) decodeCreate(o *nodeChange, d *jute.Decoder) (err error) {
 	o.path, o.data = string(d.ReadBytes()), d.ReadBytes()
 	o.acl, err = s.decodeACL(d)
 	if !jute.ValidPath(o.path) || o.path == "/" {
@@ -201,14 +201,14 @@ func (s *State) decodeCreate(o *op, d *jute.Decoder) (err error) {
 	return err
 }
 
-// minACL is the size of the smallest entry of an ACL: permissions and two empty texts.
-const minACL = 4 + 4 + 4
+// minACLEntrySize is the size of the smallest entry of an ACL: permissions and two empty texts.
+const minACLEntrySize = 4 + 4 + 4
 
 // decodeACL reads an ACL. Null is an ACL that is open to everyone.
 func (s *State) decodeACL(d *jute.Decoder) ([]jute.ACL, error) {
-	n, null := d.ReadCount(minACL)
+	n, null := d.ReadCount(minACLEntrySize)
 	if null {
-		return s.share(jute.OpenACL), d.Err()
+		return s.shareACL(jute.OpenACL), d.Err()
 	}
 	before := d.Rest()
 	for range n {
@@ -218,5 +218,5 @@ func (s *State) decodeACL(d *jute.Decoder) ([]jute.ACL, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	return s.shareBytes(before[:len(before)-len(d.Rest())], n), nil
+	return s.shareEncodedACL(before[:len(before)-len(d.Rest())], n), nil
 }

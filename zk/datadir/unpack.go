@@ -13,13 +13,13 @@ import (
 	"github.com/golang/snappy"
 )
 
-// open opens a snapshot, compressed or not, and returns a source of its contents.
-func open(name string) (*source, io.Closer, error) {
+// openSnapshot opens a snapshot, compressed or not, and returns a source of its contents.
+func openSnapshot(name string) (*valueReader, io.Closer, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	src, err := unpack(f, name)
+	src, err := decompressed(f, name)
 	if err != nil {
 		_ = f.Close() // only read
 		return nil, nil, err
@@ -27,8 +27,8 @@ func open(name string) (*source, io.Closer, error) {
 	return src, f, nil
 }
 
-// unpack returns a source of the contents of f, whose name says how they are compressed.
-func unpack(f *os.File, name string) (*source, error) {
+// decompressed returns a source of the contents of f, whose name says how they are compressed.
+func decompressed(f *os.File, name string) (*valueReader, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -39,15 +39,15 @@ func unpack(f *os.File, name string) (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newSource(z, -1), nil
+		return newValueReader(z, -1), nil
 	case strings.HasSuffix(name, ".snappy"):
 		z, err := newSnappyReader(f)
 		if err != nil {
 			return nil, err
 		}
-		return newSource(z, -1), nil
+		return newValueReader(z, -1), nil
 	}
-	return newSource(f, info.Size()), nil
+	return newValueReader(f, info.Size()), nil
 }
 
 // snappyMagic is how a file begins that Java's snappy library has written. Two numbers of versions
@@ -60,11 +60,11 @@ const maxSnappyBlock = 1 << 20
 // snappyReader reads what Java's SnappyOutputStream writes: a head, and then blocks, each with its
 // compressed length before it.
 type snappyReader struct {
-	r      *bufio.Reader
-	packed []byte
-	block  []byte
-	rest   []byte // of block
-	err    error
+	r          *bufio.Reader
+	compressed []byte
+	block      []byte
+	unread     []byte // of block
+	err        error
 }
 
 func newSnappyReader(r io.Reader) (*snappyReader, error) {
@@ -84,21 +84,21 @@ func newSnappyReader(r io.Reader) (*snappyReader, error) {
 
 // Read implements io.Reader.
 func (z *snappyReader) Read(b []byte) (int, error) {
-	for len(z.rest) == 0 {
+	for len(z.unread) == 0 {
 		if z.err == nil {
-			z.err = z.next()
+			z.err = z.readBlock()
 		}
 		if z.err != nil {
 			return 0, z.err
 		}
 	}
-	n := copy(b, z.rest)
-	z.rest = z.rest[n:]
+	n := copy(b, z.unread)
+	z.unread = z.unread[n:]
 	return n, nil
 }
 
-// next reads a block.
-func (z *snappyReader) next() error {
+// readBlock reads a block.
+func (z *snappyReader) readBlock() error {
 	var head [4]byte
 	if _, err := io.ReadFull(z.r, head[:]); err != nil {
 		return err // io.EOF is the end of the file
@@ -107,14 +107,14 @@ func (z *snappyReader) next() error {
 	if limit := snappy.MaxEncodedLen(maxSnappyBlock); n > uint32(limit) {
 		return fmt.Errorf("a snappy block of %d bytes; allowed are %d", n, limit)
 	}
-	if cap(z.packed) < int(n) {
-		z.packed = make([]byte, n)
+	if cap(z.compressed) < int(n) {
+		z.compressed = make([]byte, n)
 	}
-	z.packed = z.packed[:n]
-	if _, err := io.ReadFull(z.r, z.packed); err != nil {
-		return fmt.Errorf("a snappy block: %w", noEOF(err))
+	z.compressed = z.compressed[:n]
+	if _, err := io.ReadFull(z.r, z.compressed); err != nil {
+		return fmt.Errorf("a snappy block: %w", unexpectedEOF(err))
 	}
-	length, err := snappy.DecodedLen(z.packed)
+	length, err := snappy.DecodedLen(z.compressed)
 	if err != nil {
 		return fmt.Errorf("a snappy block: %w", err)
 	}
@@ -124,14 +124,14 @@ func (z *snappyReader) next() error {
 	if z.block == nil {
 		z.block = make([]byte, maxSnappyBlock)
 	}
-	if z.rest, err = snappy.Decode(z.block, z.packed); err != nil {
+	if z.unread, err = snappy.Decode(z.block, z.compressed); err != nil {
 		return fmt.Errorf("a snappy block: %w", err)
 	}
 	return nil
 }
 
-// noEOF returns err, but io.ErrUnexpectedEOF for io.EOF.
-func noEOF(err error) error {
+// unexpectedEOF returns err, but io.ErrUnexpectedEOF for io.EOF.
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

@@ -27,14 +27,14 @@ import (
 // The nodes that ZooKeeper itself makes must be there, and the session of every ephemeral node, or
 // ZooKeeper would not start, or would remove the node.
 func (s *State) Write(dir string) error {
-	if err := s.writable(); err != nil {
+	if err := s.checkWritable(); err != nil {
 		return err
 	}
 	dir, err := secretfile.MakeDirectory(dir)
 	if err != nil {
 		return fmt.Errorf("zkdata: %w", err)
 	}
-	to := filepath.Join(dir, version2)
+	to := filepath.Join(dir, versionDirName)
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
 			err = fmt.Errorf("zkdata: %s is there already: move it away, or name another directory", to)
@@ -76,8 +76,8 @@ func (s *State) Write(dir string) error {
 	return durable.SyncDirectory(dir)
 }
 
-// writable checks that ZooKeeper can start from s.
-func (s *State) writable() error {
+// checkWritable checks that ZooKeeper can start from s.
+func (s *State) checkWritable() error {
 	if s.Zxid < 0 {
 		return fmt.Errorf("zkdata: the zxid %s is below zero", zxidText(s.Zxid))
 	}
@@ -90,7 +90,7 @@ func (s *State) writable() error {
 		}
 	}
 	var err error
-	s.each(func(n *Node) {
+	s.eachNode(func(n *Node) {
 		if _, ok := s.Sessions[jute.SessionID(n.Owner)]; !ok && s.Kind(n) == Ephemeral {
 			err = fmt.Errorf("zkdata: the node %.100q belongs to the session %v, which is missing", n.Path, jute.SessionID(n.Owner))
 		}
@@ -122,49 +122,49 @@ func appendHead(magic string, database int64) []byte {
 
 // snapshotWriter writes the parts of a snapshot, and keeps its first error.
 type snapshotWriter struct {
-	w   io.Writer
-	sum hash.Hash32
-	err error
+	w        io.Writer
+	checksum hash.Hash32
+	err      error
 }
 
-func (w *snapshotWriter) write(b []byte) {
+func (w *snapshotWriter) writeBytes(b []byte) {
 	if w.err == nil {
-		w.sum.Write(b)
+		w.checksum.Write(b)
 		_, w.err = w.w.Write(b)
 	}
 }
 
-// seal writes the check value of everything before it.
-func (w *snapshotWriter) seal() {
-	w.write(jute.AppendString(jute.AppendInt64(nil, int64(w.sum.Sum32())), "/"))
+// writeSeal writes the check value of everything before it.
+func (w *snapshotWriter) writeSeal() {
+	w.writeBytes(jute.AppendString(jute.AppendInt64(nil, int64(w.checksum.Sum32())), "/"))
 }
 
 // writeSnapshot writes what readSnapshot reads.
 func (s *State) writeSnapshot(to io.Writer) error {
-	w := &snapshotWriter{w: to, sum: adler32.New()}
+	w := &snapshotWriter{w: to, checksum: adler32.New()}
 	b := appendHead(snapshotMagic, -1)
 	b = jute.AppendCount(b, len(s.Sessions))
 	for _, id := range slices.Sorted(maps.Keys(s.Sessions)) {
 		b = jute.AppendInt32(jute.AppendInt64(b, int64(id)), s.Sessions[id])
 	}
-	w.write(b)
+	w.writeBytes(b)
 	numbers := s.writeACLs(w)
 	b = b[:0]
 	err := s.Walk(func(n *Node) error {
-		b = n.appendTo(b[:0], numbers[string(appendACL(b[:0], n.ACL))])
-		w.write(b)
+		b = n.appendNode(b[:0], numbers[string(appendACL(b[:0], n.ACL))])
+		w.writeBytes(b)
 		return w.err
 	})
 	if err != nil {
 		return err
 	}
-	w.write(jute.AppendString(nil, "/"))
-	w.seal()
-	var sum digest
-	sum.start(s)
+	w.writeBytes(jute.AppendString(nil, "/"))
+	w.writeSeal()
+	var sum treeDigest
+	sum.computeFor(s)
 	b = jute.AppendInt32(jute.AppendInt64(b[:0], s.Zxid), digestVersion)
-	w.write(jute.AppendInt64(b, int64(sum.sum)))
-	w.seal()
+	w.writeBytes(jute.AppendInt64(b, int64(sum.sum)))
+	w.writeSeal()
 	return w.err
 }
 
@@ -180,7 +180,7 @@ func (s *State) writeACLs(w *snapshotWriter) map[string]int64 {
 		}
 		return nil
 	})
-	w.write(append(jute.AppendCount(nil, len(numbers)), table...))
+	w.writeBytes(append(jute.AppendCount(nil, len(numbers)), table...))
 	return numbers
 }
 
@@ -193,8 +193,8 @@ func appendACL(b []byte, acl []jute.ACL) []byte {
 	return b
 }
 
-// appendTo appends the node with the number of its ACL.
-func (n *Node) appendTo(b []byte, acl int64) []byte {
+// appendNode appends the node with the number of its ACL.
+func (n *Node) appendNode(b []byte, acl int64) []byte {
 	if n.Path == "/" {
 		b = jute.AppendString(b, "")
 	} else {

@@ -31,7 +31,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: read\n%s; written\n%s", name, a, b)
 		}
 		for _, file := range []string{"currentEpoch", "acceptedEpoch"} {
-			if text, err := os.ReadFile(filepath.Join(dir, version2, file)); err != nil || string(text) != "7" {
+			if text, err := os.ReadFile(filepath.Join(dir, versionDirName, file)); err != nil || string(text) != "7" {
 				t.Errorf("%s: %q, %v", file, text, err)
 			}
 		}
@@ -45,7 +45,7 @@ func TestWrite(t *testing.T) {
 func TestWriteAgain(t *testing.T) {
 	s := mustRead(t, filepath.Join("testdata", "plain"))
 	dir := t.TempDir()
-	partial := filepath.Join(dir, version2+".partial")
+	partial := filepath.Join(dir, versionDirName+".partial")
 	if err := os.MkdirAll(partial, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestWriteAmongOthers(t *testing.T) {
 func TestWriteFollowsNoLink(t *testing.T) {
 	s := mustRead(t, filepath.Join("testdata", "plain"))
 	dir, elsewhere := t.TempDir(), t.TempDir()
-	if err := os.Symlink(elsewhere, filepath.Join(dir, version2+".partial")); err != nil {
+	if err := os.Symlink(elsewhere, filepath.Join(dir, versionDirName+".partial")); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Write(dir); err != nil {
@@ -101,8 +101,8 @@ func TestWriteRefuses(t *testing.T) {
 		spoil func(s *State)
 		want  string
 	}{
-		{"no root", func(s *State) { s.remove(s.Get("/")) }, "the node / is missing"},
-		{"no quotas", func(s *State) { s.remove(s.Get("/zookeeper/quota")) }, "the node /zookeeper/quota is missing"},
+		{"no root", func(s *State) { s.removeSubtree(s.Get("/")) }, "the node / is missing"},
+		{"no quotas", func(s *State) { s.removeSubtree(s.Get("/zookeeper/quota")) }, "the node /zookeeper/quota is missing"},
 		{"no session", func(s *State) { clear(s.Sessions) }, "which is missing"},
 		{"zxid", func(s *State) { s.Zxid = -1 }, "below zero"},
 		{"epoch", func(s *State) { s.Epoch = 1 << 31 }, "too high"},
