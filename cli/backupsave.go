@@ -119,7 +119,7 @@ func (s *saving) save(ctx context.Context, link *Link, target string) (row backu
 func (s *saving) by(ctx context.Context, admin *api.Client, to destination) (row backupRow, err error) {
 	ctx, quiet := context.WithCancelCause(ctx)
 	defer quiet(nil)
-	err = admin.Stream(ctx, "backup", s.query, func(body io.Reader) error {
+	err = admin.GetStream(ctx, "backup", s.query, func(body io.Reader) error {
 		row, err = s.receive(&lively{from: body, quiet: quiet}, to, func() error { return s.checkUnconfirmed(ctx, admin) })
 		return err
 	})
@@ -131,13 +131,13 @@ func (s *saving) by(ctx context.Context, admin *api.Client, to destination) (row
 	case s.wrote != nil:
 		return row, s.wrote
 	case context.Cause(ctx) != nil:
-		return row, fmt.Errorf("%s: nothing was saved: %w", admin.Base, context.Cause(ctx))
+		return row, fmt.Errorf("%s: nothing was saved: %w", admin.BaseURL, context.Cause(ctx))
 	case errors.Is(err, errUnconfirmed), errors.Is(err, errOldState):
-		return row, With(NoMember, fmt.Errorf("%s: nothing was saved: %w", admin.Base, err))
+		return row, With(NoMember, fmt.Errorf("%s: nothing was saved: %w", admin.BaseURL, err))
 	case errors.As(err, &refused), errors.As(err, &nobody):
-		return row, explainedAt(admin.Base, err)
+		return row, explainedAt(admin.BaseURL, err)
 	}
-	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.Base, Explained(err))
+	return row, fmt.Errorf("%s: nothing was saved: %w; if the member has stopped, ask another one", admin.BaseURL, Explained(err))
 }
 
 // checkUnconfirmed returns nil if a backup of a member is saved that no leader has confirmed, or why it is not.

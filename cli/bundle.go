@@ -67,7 +67,7 @@ var (
 func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, error) {
 	return func(ctx context.Context, member *api.Client) ([]byte, error) {
 		rows := []T{}
-		for row, err := range api.All[T](ctx, member, of, url.Values{}, nil) {
+		for row, err := range api.AllRows[T](ctx, member, of, url.Values{}, nil) {
 			if err != nil {
 				return nil, err
 			}
@@ -81,7 +81,7 @@ func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, erro
 
 // textPart returns what asks for the answer at a path.
 func textPart(at string) func(context.Context, *api.Client) ([]byte, error) {
-	return func(ctx context.Context, member *api.Client) ([]byte, error) { return member.Text(ctx, at) }
+	return func(ctx context.Context, member *api.Client) ([]byte, error) { return member.GetText(ctx, at) }
 }
 
 // newBundle returns the command that puts all that helps to find a fault into one archive.
@@ -180,7 +180,7 @@ func (b *archive) collect(ctx context.Context, members []*api.Client) error {
 			continue
 		}
 		reached = append(reached, member)
-		directory := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.Base)
+		directory := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.BaseURL)
 		if !whole {
 			n := len(b.missing)
 			if err := b.parts(ctx, "ensemble", member, ensembleParts); err != nil {

@@ -129,7 +129,7 @@ func TestBundleOfNobody(t *testing.T) {
 	var out, errs strings.Builder
 	w := World{Out: &out, Err: &errs, Now: time.Now}
 	notFound := errors.Join(errors.New("no member at a"), errors.New("no member at b"))
-	if err := writeBundle(t.Context(), w, &Output{world: w, format: "json"}, filepath.Join(t.TempDir(), "b.tar.gz"), []*api.Client{{Base: "http://127.0.0.1:1", HTTP: http.DefaultClient}}, notFound); err != nil {
+	if err := writeBundle(t.Context(), w, &Output{world: w, format: "json"}, filepath.Join(t.TempDir(), "b.tar.gz"), []*api.Client{{BaseURL: "http://127.0.0.1:1", HTTPClient: http.DefaultClient}}, notFound); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), `"reason":`); n != 4 {

@@ -52,7 +52,7 @@ func (b *archive) reach(ctx context.Context, member *api.Client) bool {
 	who, err := api.Get[api.Caller](timed, member, "whoami", nil)
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) {
-		b.skip(notAsked{Address: member.Base, Reason: err.Error()})
+		b.skip(notAsked{Address: member.BaseURL, Reason: err.Error()})
 		return false
 	}
 	b.asked[who.Member] = true

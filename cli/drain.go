@@ -35,8 +35,8 @@ func newDrain(w World) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
-			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.Base, done.Connections, time.Duration(done.TookMs)*time.Millisecond)
-			if err := PrintText(out, text, drainedRow{admin.Base, done}); err != nil {
+			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.BaseURL, done.Connections, time.Duration(done.TookMs)*time.Millisecond)
+			if err := PrintText(out, text, drainedRow{admin.BaseURL, done}); err != nil {
 				return err
 			}
 			if done.Leads {
@@ -53,15 +53,15 @@ func newDrain(w World) *cobra.Command {
 
 // drainOver asks for a drain over a time at a path below /v1/, and waits for the end.
 func drainOver(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained, error) {
-	if t, ok := admin.HTTP.Transport.(*requests); ok {
+	if t, ok := admin.HTTPClient.Transport.(*requests); ok {
 		t.ResponseHeaderTimeout += max(over, api.MinHandOver) + over // to hand over and to close; headerTime is left for the answer
 	}
 	done, err := api.Post[api.Drained](ctx, admin, path, body)
 	switch {
 	case err != nil && arrived(err):
-		return done, With(Unknown, fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.Base, err))
+		return done, With(Unknown, fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.BaseURL, err))
 	case err != nil:
-		return done, explainedAt(admin.Base, err)
+		return done, explainedAt(admin.BaseURL, err)
 	}
 	return done, nil
 }

@@ -238,13 +238,13 @@ func (f *fakeMember) members() api.Members {
 		Items: []api.Server{
 			{
 				Member: 1, Server: "server.1=a:2888:3888:participant;0.0.0.0:2181", Quorum: "a:2888", Election: "a:3888", Clients: "0.0.0.0:2181", Configured: "a:3888", Role: "participant", Voter: true,
-				State: api.Leading, Applied: 91, Lag: ptr(uint64(0)), Needed: true,
+				State: api.StateLeader, Applied: 91, Lag: ptr(uint64(0)), Needed: true,
 			},
 			{
 				Member: 2, Server: "server.2=b:2888:3888:observer", Quorum: "b:2888", Election: "b:3888", Configured: "b:3888", Role: "observer",
-				State: api.Observing, Applied: 88, Lag: ptr(uint64(3)), Drained: true,
+				State: api.StateObserver, Applied: 88, Lag: ptr(uint64(3)), Drained: true,
 			},
-			{Member: 3, Election: "c:3888", Configured: "c:3888", Voter: true, State: api.Silent, Detail: "down: connection refused\x1b[31m"},
+			{Member: 3, Election: "c:3888", Configured: "c:3888", Voter: true, State: api.StateSilent, Detail: "down: connection refused\x1b[31m"},
 		},
 		Silent: []api.Silence{{Member: 3, Reason: "down", Detail: "connection refused\x1b[31m"}},
 	}

@@ -70,7 +70,7 @@ func TestAdminOverHTTPS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := member.Text(t.Context(), "/readyz")
+		text, err := member.GetText(t.Context(), "/readyz")
 		if (err == nil) != tt.ok || string(text) != tt.want {
 			t.Errorf("%+v: %q, %v", tt.tls, text, err)
 		}

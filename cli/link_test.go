@@ -116,7 +116,7 @@ func TestAdminURL(t *testing.T) {
 		{"unix://host/x", ""},
 	} {
 		c, err := linkOf(t, nil, "--admin", tt.given).Admin(t.Context())
-		if err == nil && c.Base != tt.want || (err != nil) != (tt.want == "") || err != nil && strings.Contains(err.Error(), "secret") {
+		if err == nil && c.BaseURL != tt.want || (err != nil) != (tt.want == "") || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, %v", tt.given, c, err)
 		}
 	}
@@ -280,13 +280,13 @@ func TestAdminGoesOn(t *testing.T) {
 	f := newFakeMember(t)
 	const nobody = "http://127.0.0.1:1"
 	both := []string{"--admin", nobody + "," + f.URL, "--auth", "digest:super:x"}
-	if c, err := linkOf(t, nil, both...).Admin(t.Context()); err != nil || c.Base != f.URL || c.Auth != "" {
+	if c, err := linkOf(t, nil, both...).Admin(t.Context()); err != nil || c.BaseURL != f.URL || c.Authorization != "" {
 		t.Errorf("%v, %v, want %s", c, err, f.URL)
 	}
 	if asked := f.requests(); len(asked) != 1 || asked[0] != "GET /v1/openapi.json" {
 		t.Errorf("asked %q, want one question without credentials", asked)
 	}
-	if c, err := linkOf(t, nil, both...).First(t.Context()); err != nil || c.Base != nobody {
+	if c, err := linkOf(t, nil, both...).First(t.Context()); err != nil || c.BaseURL != nobody {
 		t.Errorf("the first is %v, %v, want %s", c, err, nobody)
 	}
 	_, err := linkOf(t, nil, "--admin", nobody+",http://127.0.0.1:2").Admin(t.Context())

@@ -82,7 +82,7 @@ func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Memb
 	}
 	before, asked := map[uint32]uint64{}, time.Now()
 	for _, s := range members.Items {
-		if s.State == api.CatchingUp {
+		if s.State == api.StateCatchingUp {
 			before[s.Member] = s.Applied
 		}
 	}
@@ -96,7 +96,7 @@ func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Memb
 	}
 	for _, s := range members.Items {
 		row := serverRow{Server: s, Target: members.Committed}
-		if from, known := before[s.Member]; known && s.State == api.CatchingUp {
+		if from, known := before[s.Member]; known && s.State == api.StateCatchingUp {
 			row.Rate = rateOf(from, s.Applied, time.Since(asked))
 		}
 		rows = append(rows, row)
@@ -163,7 +163,7 @@ var serverColumns = []Column[serverRow]{
 // serverText returns the state of a server, with how far it is if it catches up.
 func serverText(r serverRow) string {
 	text := r.State
-	if r.State == api.CatchingUp && r.Target != nil {
+	if r.State == api.StateCatchingUp && r.Target != nil {
 		text += fmt.Sprintf(" %d of %d", min(r.Applied, *r.Target), *r.Target)
 		if r.Rate != nil {
 			text += fmt.Sprintf(", %d/s", *r.Rate)
@@ -177,11 +177,11 @@ func serverText(r serverRow) string {
 
 func serverTint(r serverRow) Tint {
 	switch r.State {
-	case api.Leading:
+	case api.StateLeader:
 		return Green
-	case api.Silent, api.Idle, api.Removed:
+	case api.StateSilent, api.StateNotServing, api.StateRemoved:
 		return Red
-	case api.CatchingUp, api.Waiting, api.Leaving, api.ReadOnly:
+	case api.StateCatchingUp, api.StateJoining, api.StateLeaving, api.RoleReadOnly:
 		return Yellow
 	}
 	return Plain

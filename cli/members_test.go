@@ -90,25 +90,25 @@ func (f *fakeEnsemble) look(w http.ResponseWriter) {
 func (f *fakeEnsemble) server(id uint32) (api.Server, bool) {
 	s, in := f.raft[id]
 	line, listed := f.list.Find(id)
-	s.Member, s.State, s.Drained, s.Needed = id, api.Following, f.drained && id == 3, f.needed(id)
+	s.Member, s.State, s.Drained, s.Needed = id, api.StateFollower, f.drained && id == 3, f.needed(id)
 	if listed {
 		s.Server, s.Role, s.Quorum, s.Election, s.Clients = line.String(), roleOf(line), line.QuorumAddr(), line.ElectionAddr(), line.ClientAddr()
 	}
 	switch {
 	case f.down[id]:
-		s.State, s.Detail, s.Applied = api.Silent, "down: connection refused", 0
+		s.State, s.Detail, s.Applied = api.StateSilent, "down: connection refused", 0
 	case !listed && !in && id == f.self:
-		s.State = api.Removed
+		s.State = api.StateRemoved
 	case !listed:
-		s.State = api.Leaving
+		s.State = api.StateLeaving
 	case !in:
-		s.State = api.Waiting
+		s.State = api.StateJoining
 	case s.Applied < allEntries || !s.Voter && !line.Observer:
-		s.State = api.CatchingUp
+		s.State = api.StateCatchingUp
 	case line.Observer:
-		s.State = api.Observing
+		s.State = api.StateObserver
 	case id == f.leader:
-		s.State = api.Leading
+		s.State = api.StateLeader
 	}
 	return s, in || listed || id == f.self
 }
@@ -428,7 +428,7 @@ func TestMembersListHasRates(t *testing.T) {
 			t.Errorf("%d to %d in %v: %s, want %s", tt.from, tt.to, tt.over, got, tt.want)
 		}
 	}
-	row := serverRow{Server: api.Server{State: api.CatchingUp, Applied: 1200}, Target: ptr(uint64(5000)), Rate: ptr(int64(800))}
+	row := serverRow{Server: api.Server{State: api.StateCatchingUp, Applied: 1200}, Target: ptr(uint64(5000)), Rate: ptr(int64(800))}
 	if got := serverText(row); got != "catching up 1200 of 5000, 800/s" {
 		t.Errorf("%q", got)
 	}

@@ -81,7 +81,7 @@ func (k *work) joined(ctx context.Context, s serverlist.Server) (api.Members, er
 // works reports whether a server is done with joining, and answers.
 func works(s api.Server) bool {
 	switch s.State {
-	case api.Silent, api.Waiting, api.CatchingUp, api.Idle, api.Leaving, api.Removed:
+	case api.StateSilent, api.StateJoining, api.StateCatchingUp, api.StateNotServing, api.StateLeaving, api.StateRemoved:
 		return false
 	}
 	return true
@@ -126,7 +126,7 @@ func (k *work) remove(ctx context.Context, id uint32, ifExists bool) (api.Member
 	}
 	return k.until(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
 		s, listed := find(m, id)
-		return !listed && (s.Member == 0 || s.State == api.Removed)
+		return !listed && (s.Member == 0 || s.State == api.StateRemoved)
 	})
 }
 

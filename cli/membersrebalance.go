@@ -41,8 +41,8 @@ func (k *work) rebalance(ctx context.Context, rate int) error {
 	var done api.Rebalanced
 	var base string
 	err := k.inEnsemble(ctx, func(admin *api.Client) (err error) {
-		base = admin.Base
-		if t, ok := admin.HTTP.Transport.(*requests); ok {
+		base = admin.BaseURL
+		if t, ok := admin.HTTPClient.Transport.(*requests); ok {
 			t.ResponseHeaderTimeout += rebalanceWait
 		}
 		done, err = api.Post[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate})

@@ -44,7 +44,7 @@ func (k *work) until(ctx context.Context, id uint32, rest string, ok func(m api.
 // isGone reports whether the server with an id is the member that answers, and was removed from the ensemble.
 func isGone(m api.Members, id uint32) bool {
 	s, _ := find(m, id)
-	return m.Removed && s.State == api.Removed
+	return m.Removed && s.State == api.StateRemoved
 }
 
 // every returns the time between two looks.
@@ -78,7 +78,7 @@ func (p *pursuit) tell(m api.Members) {
 	if !known && state == "" {
 		state = "not in the list"
 	}
-	if state != api.CatchingUp {
+	if state != api.StateCatchingUp {
 		p.end()
 		p.say(s, state)
 		return
@@ -104,9 +104,9 @@ func (p *pursuit) tell(m api.Members) {
 func (p *pursuit) say(s api.Server, state string) {
 	text := fmt.Sprintf("member %d: %s", p.id, state)
 	switch s.State {
-	case api.Silent:
+	case api.StateSilent:
 		text += " (" + s.Detail + "); start it, with the lines server.N of the other members in its zoo.cfg"
-	case api.Idle:
+	case api.StateNotServing:
 		text += " " + s.Detail
 	}
 	if text != p.said {

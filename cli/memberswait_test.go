@@ -20,12 +20,12 @@ func TestWaitingTellsTheRate(t *testing.T) {
 		tell := func(state string, applied uint64) {
 			p.tell(api.Members{Committed: &committed, Items: []api.Server{{Member: 4, State: state, Applied: applied}}})
 		}
-		tell(api.Waiting, 0)
+		tell(api.StateJoining, 0)
 		for second := range uint64(12) {
-			tell(api.CatchingUp, 1000+100*second)
+			tell(api.StateCatchingUp, 1000+100*second)
 			time.Sleep(time.Second)
 		}
-		tell(api.Following, 9000)
+		tell(api.StateFollower, 9000)
 		want := []string{
 			"rollcall: member 4: joining", "rollcall: member 4: catching up 1000 of 9000",
 			"rollcall: member 4: catching up 1500 of 9000, 100/s", "rollcall: member 4: catching up 2000 of 9000, 100/s", "rollcall: member 4: follower",

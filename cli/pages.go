@@ -38,7 +38,7 @@ func list[T any](ctx context.Context, a *ask, path string, query url.Values, lim
 				a.silent(s)
 			}
 			if page.Next != "" && page.Next == query.Get("from") {
-				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.Base, page.Next))
+				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.BaseURL, page.Next))
 				return
 			}
 			if more := limit == 0 || n+len(page.Items) < limit; page.Next != "" && more {

@@ -36,18 +36,18 @@ func (l *Link) clientOf(base, auth string) (*api.Client, error) {
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := tokenIn(auth); {
 	case isSocket:
-		return &api.Client{Base: "http://localhost", Auth: auth, HTTP: newHTTPOver(l.world, l.at(base, l.socketDial(path)))}, nil
+		return &api.Client{BaseURL: "http://localhost", Authorization: auth, HTTPClient: newHTTPOver(l.world, l.at(base, l.socketDial(path)))}, nil
 	case strings.HasPrefix(base, "https://"):
 		reach, err := l.newHTTP()
 		if err == nil {
 			transport := reach.Transport.(*requests)
 			transport.DialContext = l.at(base, transport.DialContext)
 		}
-		return &api.Client{Base: base, Auth: auth, HTTP: reach}, err
+		return &api.Client{BaseURL: base, Authorization: auth, HTTPClient: reach}, err
 	case isToken:
-		return &api.Client{Base: base, HTTP: newHTTPOver(l.world, l.at(base, provedDial(token)))}, nil
+		return &api.Client{BaseURL: base, HTTPClient: newHTTPOver(l.world, l.at(base, provedDial(token)))}, nil
 	}
-	return &api.Client{Base: base, HTTP: newHTTPOver(l.world, l.at(base, dialMember))}, nil
+	return &api.Client{BaseURL: base, HTTPClient: newHTTPOver(l.world, l.at(base, dialMember))}, nil
 }
 
 // unreached is the error of an attempt to connect to a member's port for operators.

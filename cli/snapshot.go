@@ -26,15 +26,15 @@ func newSnapshot(w World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t, ok := admin.HTTP.Transport.(*requests); ok {
+			if t, ok := admin.HTTPClient.Transport.(*requests); ok {
 				t.ResponseHeaderTimeout += snapshotWait
 			}
 			done, err := api.Post[api.Snapshot](cmd.Context(), admin, "snapshot", struct{}{})
 			switch {
 			case err != nil && arrived(err):
-				return With(Unknown, fmt.Errorf("snapshot: %s: it is not known whether it is done: %w; rollcall status shows the newest one", admin.Base, err))
+				return With(Unknown, fmt.Errorf("snapshot: %s: it is not known whether it is done: %w; rollcall status shows the newest one", admin.BaseURL, err))
 			case err != nil:
-				return fmt.Errorf("snapshot: %w", explainedAt(admin.Base, err))
+				return fmt.Errorf("snapshot: %w", explainedAt(admin.BaseURL, err))
 			}
 			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.Member, done.Index, done.Zxid, Size(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
 			return PrintText(out, text, done)

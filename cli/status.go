@@ -125,7 +125,7 @@ func roleTint(m memberRow) Tint {
 	switch m.Role {
 	case "":
 		return Red
-	case api.ReadOnly:
+	case api.RoleReadOnly:
 		return Yellow
 	case "follower", "observer":
 		return Plain
@@ -155,7 +155,7 @@ func problemText(m memberRow) string {
 			problems = append(problems, p.what+": "+p.why)
 		}
 	}
-	if m.Role == api.ReadOnly {
+	if m.Role == api.RoleReadOnly {
 		problems = append(problems, "read-only: it knows no leader")
 	}
 	switch {

@@ -54,15 +54,15 @@ var confLines = []confLine{
 
 // ConfLines returns what conf shows of a member, line by line. s are its settings, with every default filled
 // in. The list of members, which comes after these lines, is not among them.
-func ConfLines(s Settings, r RuntimeValues) []admin.Line {
+func ConfLines(s Settings, r RuntimeValues) []admin.ConfLine {
 	d := &rawConfig{Config: Config{Settings: s}}
-	lines := make([]admin.Line, 0, len(confLines))
+	lines := make([]admin.ConfLine, 0, len(confLines))
 	for _, c := range confLines {
 		if c.ensembleOnly && r.Ensemble == "" {
 			continue
 		}
 		if c.runtimeValue != nil {
-			lines = append(lines, admin.Line{Name: c.name, Value: c.runtimeValue(&r)})
+			lines = append(lines, admin.ConfLine{Name: c.name, Value: c.runtimeValue(&r)})
 			continue
 		}
 		k := lookupKey(c.name)
@@ -70,7 +70,7 @@ func ConfLines(s Settings, r RuntimeValues) []admin.Line {
 		if k.kind.confText != nil {
 			value = k.kind.confText(d)
 		}
-		lines = append(lines, admin.Line{Name: c.name, Value: value})
+		lines = append(lines, admin.ConfLine{Name: c.name, Value: value})
 	}
 	return lines
 }

@@ -101,7 +101,7 @@ func TestBackupUnderKills(t *testing.T) {
 			var head backup.Head
 			numbers := int64(0)
 			go func() {
-				done <- e.Operator(at).Stream(t.Context(), "backup", url.Values{"rate": {"1"}}, func(r io.Reader) (err error) {
+				done <- e.Operator(at).GetStream(t.Context(), "backup", url.Values{"rate": {"1"}}, func(r io.Reader) (err error) {
 					head, _, err = backup.Read(r, znode.ImageVisitor{Node: func(n znode.ImageNode) error {
 						if strings.HasPrefix(n.Path, "/w/") {
 							numbers++

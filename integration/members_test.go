@@ -100,7 +100,7 @@ func TestRemovedMemberDisturbsNobody(t *testing.T) {
 			t.Errorf("member %d has voted for the removed one in term %d", a, got)
 		}
 		e.Silent(b)
-		e.Wait("the removed member to hear of it", 20*tick, func() bool { return e.Member(b).Health().Removed != 0 })
+		e.Wait("the removed member to hear of it", 20*tick, func() bool { return e.Member(b).Health().RemovedVersion != 0 })
 	})
 }
 
@@ -276,7 +276,7 @@ func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
 		}
 		e.Kill(leader)
 		e.Rejoin(b)
-		e.Wait("the removed member to hear of it", 20*tick, func() bool { return e.Member(b).Health().Removed != 0 })
+		e.Wait("the removed member to hear of it", 20*tick, func() bool { return e.Member(b).Health().RemovedVersion != 0 })
 		time.Sleep(tick) // it stores what it has heard
 		e.Kill(b)
 		e.Kill(a)
@@ -405,7 +405,7 @@ func TestClientOfAVoterThatLeaves(t *testing.T) {
 		if !votes(e, leader, b) {
 			t.Fatal("the member does not vote any more, so this shows nothing")
 		}
-		if text, serves := e.Member(b).Health().Text(); serves || !strings.Contains(text, "votes until another one can take its place") {
+		if text, serves := e.Member(b).Health().StatusText(); serves || !strings.Contains(text, "votes until another one can take its place") {
 			t.Errorf("the member that leaves says %q, serves %t", text, serves)
 		}
 		for _, id := range []uint32{leader, a} {

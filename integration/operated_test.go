@@ -118,7 +118,7 @@ func (r *run) save(first uint32) {
 			s.told = append(s.told, w.told.Load())
 		}
 		var b bytes.Buffer
-		err := r.Operator(at).Stream(ctx, "backup", url.Values{"rate": {"1"}}, func(from io.Reader) error {
+		err := r.Operator(at).GetStream(ctx, "backup", url.Values{"rate": {"1"}}, func(from io.Reader) error {
 			_, err := b.ReadFrom(from)
 			return err
 		})

@@ -72,14 +72,14 @@ func listAll(ctx context.Context, b *testing.B, c *view.Collector, least int) (m
 	b.Helper()
 	listed := 0
 	for p := (view.Page{}); ; {
-		a, err := c.Sessions(ctx, view.Filter{}, p)
+		a, err := c.Sessions(ctx, view.SessionFilter{}, p)
 		if err != nil || len(a.Silent) > 0 {
 			b.Fatalf("after %d sessions: %v, silent %+v", listed, err, a.Silent)
 		}
 		if listed += len(a.Items); a.Next == "" {
 			break
 		}
-		p.From = a.Next
+		p.Cursor = a.Next
 	}
 	if listed < least {
 		b.Fatalf("%d sessions listed, want at least %d", listed, least)

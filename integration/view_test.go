@@ -55,7 +55,7 @@ func startViewed(t *testing.T) *viewed {
 // sessions returns all sessions as a member shows them, in pages of five, and the members that were
 // silent, with the reasons of the first page on which they were. The times that the leader tells are left
 // out, because they change.
-func (v *viewed) sessions(at uint32, f view.Filter) (all []api.Session, silent []api.Silence) {
+func (v *viewed) sessions(at uint32, f view.SessionFilter) (all []api.Session, silent []api.Silence) {
 	v.t.Helper()
 	for p := (view.Page{Limit: 5}); ; {
 		begun := time.Now()
@@ -64,7 +64,7 @@ func (v *viewed) sessions(at uint32, f view.Filter) (all []api.Session, silent [
 			v.t.Fatalf("member %d: after %v: %v", at, took, err)
 		}
 		for _, one := range a.Silent {
-			if one.Reason != view.Skipped {
+			if one.Reason != view.ReasonSkipped {
 				silent = append(silent, one)
 			}
 		}
@@ -75,7 +75,7 @@ func (v *viewed) sessions(at uint32, f view.Filter) (all []api.Session, silent [
 		if a.Next == "" {
 			return all, silent
 		}
-		p.From = a.Next
+		p.Cursor = a.Next
 	}
 }
 
@@ -100,7 +100,7 @@ func TestViewFromAnyMember(t *testing.T) {
 		v.Equal()
 		var first []api.Session
 		for _, at := range v.IDs() {
-			got, silent := v.sessions(at, view.Filter{})
+			got, silent := v.sessions(at, view.SessionFilter{})
 			if len(silent) > 0 || len(got) != len(v.members) {
 				t.Fatalf("member %d shows %d sessions, want %d; silent: %+v", at, len(got), len(v.members), silent)
 			}
@@ -129,12 +129,12 @@ func idOf(s api.Session) jute.SessionID {
 func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 	v.t.Helper()
 	for i, s := range rows {
-		want := view.Connected
+		want := view.StateConnected
 		switch {
 		case s.Member == silent:
-			want = view.Unknown
+			want = view.StateUnknown
 		case v.lost[idOf(s)]:
-			want = view.Disconnected
+			want = view.StateDisconnected
 		}
 		ephemerals := 0
 		if idOf(s) == v.owner.Session() {
@@ -143,7 +143,7 @@ func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 		if s.Member != v.members[idOf(s)] || s.State != want || s.TimeoutMs != viewTimeout.Milliseconds() || s.Ephemerals != ephemerals {
 			v.t.Errorf("member %d shows %+v, want member %d, %v, %d ephemerals", at, s, v.members[idOf(s)], want, ephemerals)
 		}
-		if i > 0 && uint64(idOf(s)) <= uint64(idOf(rows[i-1])) || (s.Connection != nil && s.Connection.Session == s.ID) != (want == view.Connected) {
+		if i > 0 && uint64(idOf(s)) <= uint64(idOf(rows[i-1])) || (s.Connection != nil && s.Connection.Session == s.ID) != (want == view.StateConnected) {
 			v.t.Errorf("member %d shows %+v after %v", at, s, rows[max(i, 1)-1].ID)
 		}
 	}
@@ -152,7 +152,7 @@ func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 // showsTimes checks what the leader tells of each session: it was heard when it was opened, or since.
 func (v *viewed) showsTimes(at uint32) {
 	v.t.Helper()
-	a, err := v.Member(at).View().Sessions(v.t.Context(), view.Filter{}, view.Page{})
+	a, err := v.Member(at).View().Sessions(v.t.Context(), view.SessionFilter{}, view.Page{})
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -166,9 +166,9 @@ func (v *viewed) showsTimes(at uint32) {
 func (v *viewed) showsOwner(at uint32) {
 	v.t.Helper()
 	m := v.Member(at).View()
-	for path, want := range map[string]string{"/lock-1": view.Ephemeral, "/zookeeper": view.Plain, "/nowhere": view.NoNode} {
-		o, err := m.Owner(v.t.Context(), path)
-		if err != nil || o.Kind != want || (want == view.Ephemeral) != (o.ID == v.owner.Session().String()) || len(o.Silent) > 0 {
+	for path, want := range map[string]string{"/lock-1": view.KindEphemeral, "/zookeeper": view.KindPersistent, "/nowhere": view.KindNone} {
+		o, err := m.NodeOwner(v.t.Context(), path)
+		if err != nil || o.Kind != want || (want == view.KindEphemeral) != (o.ID == v.owner.Session().String()) || len(o.Silent) > 0 {
 			v.t.Errorf("member %d: owner of %s: %+v, %v", at, path, o, err)
 		}
 	}
@@ -185,7 +185,7 @@ func (v *viewed) showsOwner(at uint32) {
 			if a.Next == "" {
 				break
 			}
-			p.From = a.Next
+			p.Cursor = a.Next
 		}
 		if !slices.Equal(paths, []string{"/lock-0", "/lock-1", "/lock-2"}) {
 			v.t.Errorf("member %d: pages of %d ephemerals: %v", at, size, paths)
@@ -197,12 +197,12 @@ func (v *viewed) showsWatches(at uint32, watcher *cluster.Client) {
 	v.t.Helper()
 	const watches = 3 // two of the owner's connection
 	var all []api.Watch
-	for p := (view.Page{Limit: 1}); len(all) == 0 || p.From != ""; {
-		a, err := v.Member(at).View().Watches(v.t.Context(), "/lock-1", p)
+	for p := (view.Page{Limit: 1}); len(all) == 0 || p.Cursor != ""; {
+		a, err := v.Member(at).View().PathWatches(v.t.Context(), "/lock-1", p)
 		if err != nil || len(a.Silent) > 0 || len(all) > watches {
 			v.t.Fatalf("member %d: watches: %+v, %v", at, a, err)
 		}
-		all, p.From = append(all, a.Items...), a.Next
+		all, p.Cursor = append(all, a.Items...), a.Next
 	}
 	if len(all) != watches || !slices.ContainsFunc(all, func(w api.Watch) bool { return w.Session == v.owner.Session().String() && w.Path == "/" && w.Recursive }) {
 		v.t.Errorf("member %d: not the watches of sessions %v and %v, and the recursive one of the first: %+v", at, v.owner.Session(), watcher.Session(), all)
@@ -231,7 +231,7 @@ func (v *viewed) showsConnections(at uint32) {
 		if all = append(all, a.Items...); a.Next == "" {
 			break
 		}
-		p.From = a.Next
+		p.Cursor = a.Next
 	}
 	if want := len(v.members) - len(v.lost); len(all) != want {
 		v.t.Errorf("member %d shows %d connections, want %d", at, len(all), want)
@@ -249,14 +249,14 @@ func (v *viewed) showsConnectionsOf(at uint32, all []api.Session) {
 	v.t.Helper()
 	address := ""
 	for _, s := range all {
-		if s.State == view.Connected {
+		if s.State == view.StateConnected {
 			address = s.Address
 		}
 	}
 	for _, filter := range []view.ConnectionFilter{{Member: 2}, {Address: address}, {Address: "10.9.8.7"}} {
 		want := 0
 		for _, s := range all {
-			if s.State == view.Connected && (filter.Member == 0 || s.Member == filter.Member) && (filter.Address == "" || s.Address == filter.Address) {
+			if s.State == view.StateConnected && (filter.Member == 0 || s.Member == filter.Member) && (filter.Address == "" || s.Address == filter.Address) {
 				want++
 			}
 		}
@@ -269,7 +269,7 @@ func (v *viewed) showsConnectionsOf(at uint32, all []api.Session) {
 
 func (v *viewed) showsStatus(at uint32) {
 	v.t.Helper()
-	a, err := v.Member(at).View().Status(v.t.Context())
+	a, err := v.Member(at).View().MemberStatuses(v.t.Context())
 	if err != nil || len(a.Items) != 3 {
 		v.t.Fatalf("member %d: %+v, %v", at, a, err)
 	}
@@ -285,7 +285,7 @@ func (v *viewed) showsStatus(at uint32) {
 			role = "leader"
 		}
 		if s.Role != role || s.Leader != v.leader || s.Sessions != carried || s.Connections != carried || s.Lag == nil || *s.Lag != 0 ||
-			s.Version != "dev" || s.Clients == "" || s.Quorum == "" || s.Joining || s.Stalled != "" || s.Damaged != "" || s.Zxid == "0x0" || s.Digest == view.Differs {
+			s.Version != "dev" || s.Clients == "" || s.Quorum == "" || s.Joining || s.Stalled != "" || s.Damaged != "" || s.Zxid == "0x0" || s.Digest == view.DigestDiffers {
 			v.t.Errorf("member %d shows %+v, want a %s with %d sessions", at, s, role, carried)
 		}
 	}
@@ -324,8 +324,8 @@ func TestViewWithoutOneMember(t *testing.T) {
 						if at == gone {
 							continue
 						}
-						got, silent := v.sessions(at, view.Filter{})
-						if len(silent) != 1 || silent[0].Member != gone || silent[0].Reason != view.Down && silent[0].Reason != view.Late {
+						got, silent := v.sessions(at, view.SessionFilter{})
+						if len(silent) != 1 || silent[0].Member != gone || silent[0].Reason != view.ReasonDown && silent[0].Reason != view.ReasonLate {
 							t.Errorf("member %d: silent %+v, want member %d", at, silent, gone)
 						}
 						if before == nil {
@@ -337,7 +337,7 @@ func TestViewWithoutOneMember(t *testing.T) {
 						}
 					}
 					if tt.asks {
-						got, silent := v.sessions(gone, view.Filter{})
+						got, silent := v.sessions(gone, view.SessionFilter{})
 						if len(got) != len(v.members) || len(silent) != 2 {
 							t.Errorf("member %d shows %d sessions of %d; silent %+v", gone, len(got), len(v.members), silent)
 						}
@@ -358,17 +358,17 @@ func TestViewFilters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := startViewed(t)
 		for _, at := range v.IDs() {
-			all, _ := v.sessions(at, view.Filter{})
+			all, _ := v.sessions(at, view.SessionFilter{})
 			for name, tt := range map[string]struct {
-				filter view.Filter
+				filter view.SessionFilter
 				want   func(s api.Session) bool
 			}{
-				"id":           {view.Filter{ID: idOf(all[3])}, func(s api.Session) bool { return s.ID == all[3].ID }},
-				"member":       {view.Filter{Member: 2}, func(s api.Session) bool { return s.Member == 2 }},
-				"state":        {view.Filter{State: view.Disconnected}, func(s api.Session) bool { return v.lost[idOf(s)] }},
-				"address":      {view.Filter{Address: all[1].Address}, func(s api.Session) bool { return s.Address == all[1].Address }},
-				"all of these": {view.Filter{Member: 1, State: view.Connected, Address: all[0].Address}, func(s api.Session) bool { return s.Member == 1 && !v.lost[idOf(s)] && s.Address == all[0].Address }},
-				"nowhere":      {view.Filter{Address: "10.9.8.7"}, func(api.Session) bool { return false }},
+				"id":           {view.SessionFilter{ID: idOf(all[3])}, func(s api.Session) bool { return s.ID == all[3].ID }},
+				"member":       {view.SessionFilter{Member: 2}, func(s api.Session) bool { return s.Member == 2 }},
+				"state":        {view.SessionFilter{State: view.StateDisconnected}, func(s api.Session) bool { return v.lost[idOf(s)] }},
+				"address":      {view.SessionFilter{Address: all[1].Address}, func(s api.Session) bool { return s.Address == all[1].Address }},
+				"all of these": {view.SessionFilter{Member: 1, State: view.StateConnected, Address: all[0].Address}, func(s api.Session) bool { return s.Member == 1 && !v.lost[idOf(s)] && s.Address == all[0].Address }},
+				"nowhere":      {view.SessionFilter{Address: "10.9.8.7"}, func(api.Session) bool { return false }},
 			} {
 				want := slices.DeleteFunc(slices.Clone(all), func(s api.Session) bool { return !tt.want(s) })
 				if got, _ := v.sessions(at, tt.filter); !sameSessions(got, want) {
@@ -391,7 +391,7 @@ func TestViewOfStalledMember(t *testing.T) {
 		}
 		var row api.Member
 		v.Wait("the member to notice that its disk hangs", 20*time.Second, func() bool {
-			a, err := v.Member(v.leader).View().Status(t.Context())
+			a, err := v.Member(v.leader).View().MemberStatuses(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -427,12 +427,12 @@ func TestViewOfLongPaths(t *testing.T) {
 		read := func(what string, page func(view.Page) ([]string, string, error)) {
 			var got []string
 			pages := 0
-			for p := (view.Page{}); pages == 0 || p.From != ""; pages++ {
+			for p := (view.Page{}); pages == 0 || p.Cursor != ""; pages++ {
 				paths, next, err := page(p)
 				if err != nil || len(paths) > 18 {
 					t.Fatalf("%s: %d paths, %v", what, len(paths), err)
 				}
-				got, p.From = append(got, paths...), next
+				got, p.Cursor = append(got, paths...), next
 			}
 			if !slices.Equal(got, want) || pages != 2 {
 				t.Errorf("%s: %d paths on %d pages, want %d on 2", what, len(got), pages, len(want))

@@ -13,19 +13,21 @@ import (
 // election takes.
 const confirmTimeout = 3 * time.Second
 
-// Copy implements admin.Operations.
-func (o operations) Copy(ctx context.Context) (admin.Copy, error) { return o.m.backups.copyState(ctx) }
+// CopyState implements admin.Operations.
+func (o operations) CopyState(ctx context.Context) (admin.StateCopy, error) {
+	return o.m.backups.copyState(ctx)
+}
 
 // copyState returns the state at one index. If a leader answers in time, the copy has every write that was
 // acknowledged before. The error is an *admin.Failure.
-func (b *backups) copyState(ctx context.Context) (admin.Copy, error) {
+func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 	health := b.memberHealth()
 	switch {
-	case health.Damage != "" || health.Disputed != "":
-		text, _ := health.Text()
-		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; make the backup from another member"}
+	case health.Damage != "" || health.Divergence != "":
+		text, _ := health.StatusText()
+		return admin.StateCopy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; make the backup from another member"}
 	case health.Joining:
-		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is joining the ensemble, and its state may be far behind; make the backup from another member"}
+		return admin.StateCopy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member is joining the ensemble, and its state may be far behind; make the backup from another member"}
 	}
 	confirmed := false
 	if health.HasLeader {
@@ -37,9 +39,9 @@ func (b *backups) copyState(ctx context.Context) (admin.Copy, error) {
 	own := stateSnapshot{b.state.Snapshot(), func(err error) { b.onDamage(err) }}
 	b.state.RUnlock()
 	if own.Index() == 0 {
-		return admin.Copy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has no state yet; try again when /v1/status shows a leader"}
+		return admin.StateCopy{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has no state yet; try again when /v1/status shows a leader"}
 	}
-	return admin.Copy{Head: b.backupHead(own, confirmed), WriteTo: own.WriteTo}, nil
+	return admin.StateCopy{Head: b.backupHead(own, confirmed), WriteTo: own.WriteTo}, nil
 }
 
 // backupHead returns the head of a backup of a copy.

@@ -17,7 +17,7 @@ import (
 )
 
 // backedUp returns a backup of a member, as HTTP sends it.
-func backedUp(t *testing.T, c admin.Copy) []byte {
+func backedUp(t *testing.T, c admin.StateCopy) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	w, err := backup.NewWriter(&file, c.Head)
@@ -45,7 +45,7 @@ func TestCopy(t *testing.T) {
 			if _, err := c.Create("/n", []byte("data"), jute.PersistentSequential); err != nil {
 				t.Fatal(err)
 			}
-			written, err := e.Member(id).Operations().Copy(t.Context())
+			written, err := e.Member(id).Operations().CopyState(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestCopy(t *testing.T) {
 // stored has a member write a snapshot to its disk, which must go to an index or further, and have the zxid of the state.
 func stored(t *testing.T, ops admin.Operations, index uint64) {
 	t.Helper()
-	c, err := ops.Copy(t.Context()) // waits until the member has applied what is committed; a snapshot on demand does not
+	c, err := ops.CopyState(t.Context()) // waits until the member has applied what is committed; a snapshot on demand does not
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestCopyWithoutLeader(t *testing.T) {
 		for _, wait := range []time.Duration{0, time.Minute} { // it does not know yet; it knows
 			time.Sleep(wait)
 			begun := time.Now()
-			c, err := e.Member(last).Operations().Copy(t.Context())
+			c, err := e.Member(last).Operations().CopyState(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestNoCopy(t *testing.T) {
 		one := e.Followers()[0]
 		refused := func(want string) {
 			t.Helper()
-			_, err := e.Member(one).Operations().Copy(t.Context())
+			_, err := e.Member(one).Operations().CopyState(t.Context())
 			f, ok := errors.AsType[*admin.Failure](err)
 			if !ok || f.Status != http.StatusServiceUnavailable || !strings.Contains(f.Text, want) || !strings.Contains(f.Text, "from another member") {
 				t.Errorf("%v, want %q", err, want)
@@ -149,7 +149,7 @@ func TestNoCopy(t *testing.T) {
 		refused("is joining the ensemble")
 		e.UnblockLog(e.Leader(), one)
 		e.Wait("the member to have caught up", time.Minute, func() bool {
-			_, err := e.Member(one).Operations().Copy(t.Context())
+			_, err := e.Member(one).Operations().CopyState(t.Context())
 			return err == nil && !e.Member(one).IsJoining()
 		})
 		e.Member(one).Break("a test says so")

@@ -90,7 +90,7 @@ func (b *backups) makeBackup(ctx context.Context, keeper *backup.Keeper) error {
 		return err
 	}
 	begun, most := time.Now(), maxStateBytes(c.Head.DataBytes, c.Head.Nodes, c.Head.Sessions)
-	name, err := keeper.Save(ctx, c.Head, most, func(w io.Writer) error { return c.Send(ctx, w, backup.DefaultRate) })
+	name, err := keeper.Save(ctx, c.Head, most, func(w io.Writer) error { return c.WriteBackup(ctx, w, backup.DefaultRate) })
 	if err != nil {
 		return fmt.Errorf("backup of index %d: %w", c.Head.Index, err)
 	}

@@ -85,7 +85,7 @@ func TestReturningMemberLearnsHosts(t *testing.T) {
 		replaceMember(t, e, 3, 2, 4)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := e.Member(3).Operations().Lead(ctx, 4); err != nil {
+		if err := e.Member(3).Operations().TransferLeadership(ctx, 4); err != nil {
 			t.Fatal(err)
 		}
 		e.Boot(1)
@@ -104,7 +104,7 @@ func replaceMember(t *testing.T, e *cluster.Ensemble, asked, old, id uint32) {
 	})
 	e.Wait("raft's configuration to follow", time.Minute, func() bool {
 		m, err := e.Member(asked).Operations().Members(t.Context())
-		return err == nil && m.Settled() && slices.ContainsFunc(m.Servers, func(s view.Server) bool { return s.Member == id && s.Voter })
+		return err == nil && m.IsSettled() && slices.ContainsFunc(m.Servers, func(s view.Server) bool { return s.Member == id && s.Voter })
 	})
 	e.Kill(old)
 }

@@ -85,7 +85,7 @@ func drainFailure(member uint32, err error) error {
 
 // Drain implements proto.FollowerServer.
 func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.DrainReply, error) {
-	over := time.Duration(min(r.GetOverMs(), uint64(admin.MaxDrainOver.Milliseconds()))) * time.Millisecond
+	over := time.Duration(min(r.GetOverMs(), uint64(admin.MaxDrainTime.Milliseconds()))) * time.Millisecond
 	s.m.log.Info("an operator of another member drains this one", "peer", callerID(ctx), "by", r.GetBy(), "over", over)
 	closed, leads := s.m.Drain(ctx, over)
 	if err := ctx.Err(); err != nil {

@@ -52,7 +52,7 @@ func TestExposure(t *testing.T) {
 				if got := e.Member(at).Protection(); got != tt.protection {
 					t.Errorf("protected by %q, want %q", got, tt.protection)
 				}
-				if got := e.Member(at).Health().Exposed; got != tt.want {
+				if got := e.Member(at).Health().InsecurePorts; got != tt.want {
 					t.Errorf("health says %q, want %q", got, tt.want)
 				}
 				warned, want := strings.Count(log.String(), "whoever reaches the ports for members"), tt.members

@@ -68,7 +68,7 @@ func shownDrained(t *testing.T, e *cluster.Ensemble) []uint32 {
 	var first []uint32
 	for _, at := range e.IDs() {
 		var got []uint32
-		a, err := e.Member(at).View().Status(t.Context())
+		a, err := e.Member(at).View().MemberStatuses(t.Context())
 		if err != nil || len(a.Silent) > 0 {
 			t.Fatalf("member %d: %v, silent: %v", at, err, a.Silent)
 		}
@@ -118,7 +118,7 @@ func TestDrain(t *testing.T) {
 		if status, text := all.get(t, old, "/readyz"); status != 503 {
 			t.Errorf("readyz: %d %s", status, text)
 		}
-		if text, serves := e.Member(old).Health().Text(); serves || !strings.Contains(text, "drained") {
+		if text, serves := e.Member(old).Health().StatusText(); serves || !strings.Contains(text, "drained") {
 			t.Errorf("its health: %s, serves: %t", text, serves)
 		}
 		if status, text := all.get(t, old, "/livez"); status != 200 {
@@ -174,7 +174,7 @@ func TestDrainTakesNoClientWhileItHandsOver(t *testing.T) {
 					leave(t.Context(), e, old)
 				}()
 				synctest.Wait() // it waits for the heir, which is stopped
-				if text, _ := e.Member(old).Health().Text(); e.Member(old).Role() != "leader" || !strings.Contains(text, "drained") {
+				if text, _ := e.Member(old).Health().StatusText(); e.Member(old).Role() != "leader" || !strings.Contains(text, "drained") {
 					t.Errorf("%s, and its health: %q; want a leader that is drained", e.Member(old).Role(), text)
 				}
 				if c, err := e.Dial(old); err == nil {

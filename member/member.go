@@ -180,9 +180,9 @@ func (c *Config) allowedCommands() []string {
 }
 
 // anonymousAccess says what callers without credentials may read.
-func (c *Config) anonymousAccess() admin.Anonymous {
+func (c *Config) anonymousAccess() admin.AnonymousAccess {
 	certificates := c.ClientListener == nil && c.SecureListener != nil && c.ClientTLS.Terms.Auth == keystore.NeedCertificate
-	return admin.Anonymous{Reads: c.HTTP.LocalReads, Proven: len(c.Login.Schemes) > 0 || certificates}
+	return admin.AnonymousAccess{Reads: c.HTTP.LocalReads, AuthRequired: len(c.Login.Schemes) > 0 || certificates}
 }
 
 // defaultInitLimit is in ZooKeeper's sample configuration.
@@ -267,14 +267,14 @@ func (m *Member) assembleParts() (err error) {
 	if m.follower, err = follower.New(m.followerConfig()); err != nil {
 		return err
 	}
-	words, err := admin.NewWords(m.commandsConfig())
+	words, err := admin.NewFourLetterCommands(m.commandsConfig())
 	if err != nil {
 		return err
 	}
 	if m.viewer.collector, err = m.viewer.newCollector(); err != nil {
 		return err
 	}
-	m.rebalancer.m, m.rebalancer.pollMembers, m.rebalancer.requestCloses = m, m.viewer.collector.Status, m.rebalancer.sendCloseRequest
+	m.rebalancer.m, m.rebalancer.pollMembers, m.rebalancer.requestCloses = m, m.viewer.collector.MemberStatuses, m.rebalancer.sendCloseRequest
 	if m.adminHTTP, err = admin.NewHTTP(m.httpConfig(words)); err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ func (c connectionCloser) DropConnection(id jute.SessionID, conn uint64, why err
 	c.m.server.DropConnection(id, conn, why)
 }
 
-func (m *Member) serverConfig(words *admin.Words) server.Config {
+func (m *Member) serverConfig(words *admin.FourLetterCommands) server.Config {
 	return server.Config{
 		Member: m.cfg.WrapMember(m.follower), State: m.state,
 		Tick: m.cfg.Tick, MinTimeout: m.cfg.MinTimeout, MaxTimeout: m.cfg.MaxTimeout,
@@ -368,21 +368,21 @@ func (m *Member) auditConfig() audit.Config {
 	return audit.Config{Settings: m.cfg.Audit, Member: m.cfg.ID, Out: m.cfg.AuditOutput, Logger: m.log}
 }
 
-func (m *Member) commandsConfig() admin.WordsConfig {
-	return admin.WordsConfig{Whitelist: m.cfg.allowedCommands(), Version: m.cfg.Version, Built: m.cfg.BuildTime, Source: source{m}, Anonymous: m.cfg.anonymousAccess()}
+func (m *Member) commandsConfig() admin.FourLetterConfig {
+	return admin.FourLetterConfig{Whitelist: m.cfg.allowedCommands(), Version: m.cfg.Version, Built: m.cfg.BuildTime, Source: source{m}, AnonymousAccess: m.cfg.anonymousAccess()}
 }
 
-func (m *Member) httpConfig(words *admin.Words) admin.HTTPConfig {
-	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, Words: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, Keys: settingRows(m.cfg.ConfigKeys), Acts: m.auditLog, Anonymous: m.cfg.anonymousAccess(), Guesses: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), Super: m.cfg.SuperSubject, Logger: m.log}
+func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
+	cfg := admin.HTTPConfig{HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, Digest: m.cfg.Digest, FourLetter: words, Source: source{m}, Operations: operations{m.viewer.collector, m}, ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(), CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject, Logger: m.log}
 	if m.cfg.Log != nil {
-		cfg.Log, cfg.Audit = m.cfg.Log, m.cfg.Log.Always().With("member", m.cfg.ID)
+		cfg.Log, cfg.AuditLogger = m.cfg.Log, m.cfg.Log.UnfilteredLogger().With("member", m.cfg.ID)
 	}
 	if name, err := os.Hostname(); err == nil {
-		cfg.Names = append(cfg.Names, name)
+		cfg.HostNames = append(cfg.HostNames, name)
 	}
 	for _, addr := range []string{m.cfg.HTTP.Addr, m.cfg.ownServer().GrpcAddr} {
 		if host, _, err := net.SplitHostPort(addr); err == nil {
-			cfg.Names = append(cfg.Names, host)
+			cfg.HostNames = append(cfg.HostNames, host)
 		}
 	}
 	return cfg
@@ -541,7 +541,7 @@ func (m *Member) Role() string {
 	case m.removalWatch.removedVersion() != 0:
 		return ""
 	case m.server.ReadOnly() && m.health.mayServeReadOnly():
-		return api.ReadOnly
+		return api.RoleReadOnly
 	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.applyProgress.announced.Load():
 		return ""
 	case m.isObserver():
@@ -553,7 +553,7 @@ func (m *Member) Role() string {
 // servesAllClients reports whether this member serves all clients. What a member knows in read-only mode may be old.
 func (m *Member) servesAllClients() bool {
 	role := m.Role()
-	return role != "" && role != api.ReadOnly
+	return role != "" && role != api.RoleReadOnly
 }
 
 // isObserver reports whether this member is an observer by the list, and has no vote in raft's configuration.

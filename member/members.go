@@ -129,7 +129,7 @@ func (o operations) checkServersChange(ctx context.Context, c admin.MembersChang
 	case len(next.Voters()) == 1 && len(members.List.Voters()) > 1:
 		return &admin.Failure{Status: http.StatusConflict, Text: "one voter would be left, and no other member could take over from it; force makes the change all the same"}
 	}
-	if err := members.Outage(next); err != nil {
+	if err := members.CheckMajority(next); err != nil {
 		return &admin.Failure{Status: http.StatusConflict, Text: err.Error() + "; start these members, or remove them instead; force leaves it to the leader, which refuses a list of whose voters it does not reach a majority"}
 	}
 	return nil
@@ -152,8 +152,8 @@ func (o operations) serversChangeFailure(r znode.Result) error {
 // leaderPollInterval is the time between two checks of the leader.
 const leaderPollInterval = 100 * time.Millisecond
 
-// Lead implements admin.Operations. It asks the leader to hand over, again after an error, until that member leads.
-func (o operations) Lead(ctx context.Context, to uint32) error {
+// TransferLeadership implements admin.Operations. It asks the leader to hand over, again after an error, until that member leads.
+func (o operations) TransferLeadership(ctx context.Context, to uint32) error {
 	if err := o.checkCanLead(ctx, to); err != nil {
 		return err
 	}

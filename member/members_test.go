@@ -40,14 +40,14 @@ func TestMembersFromAnyMember(t *testing.T) {
 		ops := e.Member(asked).Operations()
 		e.Wait("the member to be silent", time.Minute, func() bool {
 			m, err := ops.Members(t.Context())
-			return err == nil && m.Servers[down-1].State == api.Silent
+			return err == nil && m.Servers[down-1].State == api.StateSilent
 		})
 		m, err := ops.Members(t.Context())
-		if err != nil || len(m.Servers) != 3 || m.Leader != leader || !m.Known || !m.Settled() {
+		if err != nil || len(m.Servers) != 3 || m.Leader != leader || !m.LeaderAnswered || !m.IsSettled() {
 			t.Fatalf("%+v, %v", m, err)
 		}
 		for _, s := range m.Servers {
-			want := map[uint32]string{leader: api.Leading, asked: api.Following, down: api.Silent}[s.Member]
+			want := map[uint32]string{leader: api.StateLeader, asked: api.StateFollower, down: api.StateSilent}[s.Member]
 			if s.State != want || !s.Voter || s.Listed.ID != s.Member || s.Listed.QuorumAddr() == "" || (s.Detail != "") != (s.Member == down) {
 				t.Errorf("%+v, want %s", s, want)
 			}
@@ -66,7 +66,7 @@ func voting(t *testing.T, e *cluster.Ensemble, asked uint32) {
 	t.Helper()
 	e.Wait("every disk to vote", time.Minute, func() bool {
 		m, err := e.Member(asked).Operations().Members(t.Context())
-		return err == nil && m.Known && len(m.Silent) == 0 && m.Settled()
+		return err == nil && m.LeaderAnswered && len(m.Silent) == 0 && m.IsSettled()
 	})
 }
 
@@ -89,13 +89,13 @@ func TestMemberWithANewDisk(t *testing.T) {
 					return false
 				}
 				s = m.Servers[emptied-1]
-				return s.Answered && s.Lost && !m.Settled()
+				return s.Answered && s.LostDisk && !m.IsSettled()
 			})
-			if s.Voter || s.State != api.CatchingUp || s.Detail == "" {
+			if s.Voter || s.State != api.StateCatchingUp || s.Detail == "" {
 				t.Errorf("member %d shows %+v", id, s)
 			}
 		}
-		failed(t, e.Member(asked).Operations().Lead(t.Context(), emptied), http.StatusConflict, "does not vote yet (catching up)")
+		failed(t, e.Member(asked).Operations().TransferLeadership(t.Context(), emptied), http.StatusConflict, "does not vote yet (catching up)")
 		_, err := e.Member(asked).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: serverlist.Change{Leaving: fmt.Sprint(asked)}, Version: -1})
 		failed(t, err, http.StatusConflict, "too few voters would be alive")
 		e.UnblockLog(leader, emptied)
@@ -165,7 +165,7 @@ func TestReplaceOneOfTwo(t *testing.T) {
 		})
 		e.Wait("raft's configuration to follow", time.Minute, func() bool {
 			m, err := ops.Members(t.Context())
-			return err == nil && m.Settled() && len(m.Servers) == 2 && m.Servers[1].Member == 3 && m.Servers[1].Voter
+			return err == nil && m.IsSettled() && len(m.Servers) == 2 && m.Servers[1].Member == 3 && m.Servers[1].Voter
 		})
 		e.Kill(old)
 		if got := e.Ready(); got != leader {
@@ -192,7 +192,7 @@ func TestObserverServes(t *testing.T) {
 			})
 			e.Wait("raft's configuration to follow", time.Minute, func() bool {
 				m, err := e.Member(4).Operations().Members(ctx)
-				return err == nil && m.Settled()
+				return err == nil && m.IsSettled()
 			})
 		}
 		serves := func() bool {
@@ -244,7 +244,7 @@ func TestLead(t *testing.T) {
 			if at == leader {
 				to = asked
 			}
-			if err := e.Member(at).Operations().Lead(ctx, to); err != nil {
+			if err := e.Member(at).Operations().TransferLeadership(ctx, to); err != nil {
 				t.Errorf("member %d is asked to let member %d lead: %v", at, to, err)
 			}
 			if got := e.Ready(); got != to {
@@ -252,13 +252,13 @@ func TestLead(t *testing.T) {
 			}
 		}
 		ops := e.Member(asked).Operations()
-		failed(t, ops.Lead(ctx, 9), http.StatusNotFound, "the ensemble has no member 9")
+		failed(t, ops.TransferLeadership(ctx, 9), http.StatusNotFound, "the ensemble has no member 9")
 		e.Kill(leader)
 		e.Wait("the member to be silent", time.Minute, func() bool {
 			m, err := ops.Members(t.Context())
-			return err == nil && m.Servers[leader-1].State == api.Silent
+			return err == nil && m.Servers[leader-1].State == api.StateSilent
 		})
-		failed(t, ops.Lead(ctx, leader), http.StatusConflict, "does not answer: ")
+		failed(t, ops.TransferLeadership(ctx, leader), http.StatusConflict, "does not answer: ")
 	})
 }
 
@@ -285,7 +285,7 @@ func TestMembersAreChanged(t *testing.T) {
 			var last view.Members
 			e.Wait(fmt.Sprintf("member %d to be shown as %s", id, state), time.Minute, func() bool {
 				m, err := ops.Members(t.Context())
-				if last = m; err != nil || !m.Settled() {
+				if last = m; err != nil || !m.IsSettled() {
 					return false
 				}
 				for _, s := range m.Servers {
@@ -302,7 +302,7 @@ func TestMembersAreChanged(t *testing.T) {
 		e.Add(4)
 		e.Boot(4)
 		change(serverlist.Change{Joining: e.Line(4, true)})
-		shows(4, api.Observing, false)
+		shows(4, api.StateObserver, false)
 		if role := e.Member(4).Role(); role != "observer" {
 			t.Errorf("the observer's role is %q", role)
 		}
@@ -314,17 +314,17 @@ func TestMembersAreChanged(t *testing.T) {
 		if s := e.Connect(20*time.Second, 4); s == nil {
 			t.Error("the observer takes no client")
 		}
-		failed(t, ops.Lead(t.Context(), 4), http.StatusConflict, "member 4 is an observer")
+		failed(t, ops.TransferLeadership(t.Context(), 4), http.StatusConflict, "member 4 is an observer")
 
 		change(serverlist.Change{Joining: e.Line(4, false)})
-		shows(4, api.Following, true)
+		shows(4, api.StateFollower, true)
 		change(serverlist.Change{Leaving: fmt.Sprint(e.Followers()[1])})
 		change(serverlist.Change{Joining: e.Line(4, true)})
-		shows(4, api.Observing, false)
+		shows(4, api.StateObserver, false)
 		change(serverlist.Change{Leaving: "4"})
 		shows(4, "gone", false)
 		e.Wait("the removed member to serve no more", time.Minute, func() bool {
-			text, serves := e.Member(4).Health().Text()
+			text, serves := e.Member(4).Health().StatusText()
 			return !serves && strings.Contains(text, "this member was removed from the ensemble (the list of version 0x")
 		})
 	})

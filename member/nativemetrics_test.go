@@ -260,7 +260,7 @@ func (p *provoked) notAcknowledged() {
 // cutOff cuts a member off until it serves in read-only mode, and opens a session of that mode.
 func (p *provoked) cutOff() {
 	p.Isolate(p.a)
-	p.Wait("a read-only member", time.Minute, func() bool { return p.Member(p.a).Role() == api.ReadOnly })
+	p.Wait("a read-only member", time.Minute, func() bool { return p.Member(p.a).Role() == api.RoleReadOnly })
 	c, err := p.Dial(p.a)
 	p.must(nil, err)
 	p.must(c.Handshake(jute.ConnectRequest{TimeOut: 20_000, ReadOnly: true, HasReadOnly: true}))
@@ -317,7 +317,7 @@ func (p *provoked) fullMemory() {
 	if _, err := c.Create("/full", nil, jute.Persistent); err == nil {
 		p.t.Error("a create is not refused")
 	}
-	if text, serves := p.Member(p.a).Health().Text(); !serves || !strings.Contains(text, "short of memory") {
+	if text, serves := p.Member(p.a).Health().StatusText(); !serves || !strings.Contains(text, "short of memory") {
 		p.t.Errorf("health: %q, %t", text, serves)
 	}
 	p.look()

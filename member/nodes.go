@@ -29,9 +29,9 @@ func callerIdentities(c admin.Caller) []*proto.Identity {
 // be old or wrong.
 var errNotServing = &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member serves no clients at the moment; /readyz says why"}
 
-// Node implements admin.Operations. It reads everything under one hold of the tree's lock, which is as long as
+// ReadNode implements admin.Operations. It reads everything under one hold of the tree's lock, which is as long as
 // that of any listing, and copies neither data nor names.
-func (o operations) Node(q admin.NodeQuery) (n admin.Node, err error) {
+func (o operations) ReadNode(q admin.NodeQuery) (n admin.Node, err error) {
 	if !o.m.servesAllClients() {
 		return n, errNotServing
 	}

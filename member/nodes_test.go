@@ -49,7 +49,7 @@ func (o nodeOps) status(err error) (status int, why string) {
 
 func (o nodeOps) node(at uint32, path string, c admin.Caller) (n admin.Node, status int) {
 	o.t.Helper()
-	n, err := o.e.Member(at).Operations().Node(admin.NodeQuery{Path: path, Limit: 10, Caller: c})
+	n, err := o.e.Member(at).Operations().ReadNode(admin.NodeQuery{Path: path, Limit: 10, Caller: c})
 	status, _ = o.status(err)
 	return n, status
 }
@@ -114,7 +114,7 @@ func TestChangeNode(t *testing.T) {
 				t.Errorf("member %d shows /a as %+v, %d", id, n, status)
 			}
 			rows, _ := removalsOf(t, e.Member(id).View(), "/e", 9)
-			if len(rows) != 1 || rows[0].Cause != view.Deleted || rows[0].Session != "" || rows[0].Address != "10.0.0.9" || rows[0].Member == 0 {
+			if len(rows) != 1 || rows[0].Cause != view.CauseDeleted || rows[0].Session != "" || rows[0].Address != "10.0.0.9" || rows[0].Member == 0 {
 				t.Errorf("member %d: /e was removed by %+v", id, rows)
 			}
 		}
@@ -185,7 +185,7 @@ func TestNodeChildrenPages(t *testing.T) {
 		}
 		want = append(want, "zookeeper")
 		for after, more := "", true; more; after = got[len(got)-1] {
-			n, err := e.Member(leader).Operations().Node(admin.NodeQuery{Path: "/", After: after, Limit: 7})
+			n, err := e.Member(leader).Operations().ReadNode(admin.NodeQuery{Path: "/", After: after, Limit: 7})
 			if err != nil || len(n.Children) > 7 {
 				t.Fatalf("%d children, %v", len(n.Children), err)
 			}

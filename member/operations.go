@@ -22,14 +22,14 @@ type operations struct {
 	m *Member
 }
 
-// Load implements admin.Operations.
-func (o operations) Load() admin.Load {
+// ReadLoad implements admin.Operations.
+func (o operations) ReadLoad() admin.Load {
 	st := o.m.server.Stats()
 	return admin.Load{Reads: st.ReadLatency, Updates: st.UpdateLatency, Outstanding: st.OutstandingRequests, Connections: st.Connections}
 }
 
-// Ends implements admin.Operations.
-func (o operations) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
+// SessionEnds implements admin.Operations.
+func (o operations) SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
 	return o.m.SessionEnds(EndFilter{Session: session, Address: address, Before: before})
 }
 

@@ -66,7 +66,7 @@ func TestReadOnlyWhileCutOff(t *testing.T) {
 		if role := m.Role(); role != "read-only" {
 			t.Fatalf("role %q after more than two seconds without a leader", role)
 		}
-		if text, serves := m.Health().Text(); serves {
+		if text, serves := m.Health().StatusText(); serves {
 			t.Errorf("a member that serves only readers says it serves: %s", text)
 		}
 		if shown := m.Shown(); shown.Role != "read-only" || shown.Nodes == 0 {

@@ -72,7 +72,7 @@ type memberLoad struct {
 // state or disk has a fault is left out.
 func memberLoads(rows []api.Member) (loads []memberLoad) {
 	for _, r := range rows {
-		serves := r.Role != "" && r.Role != api.ReadOnly && r.Clients != ""
+		serves := r.Role != "" && r.Role != api.RoleReadOnly && r.Clients != ""
 		if serves && !r.Drained && !r.Joining && !r.Removed && r.Stalled == "" && r.Damaged == "" {
 			loads = append(loads, memberLoad{r.Member, r.Sessions})
 		}
@@ -104,7 +104,7 @@ func totalClients(loads []memberLoad) (n int) {
 }
 
 // Rebalance implements admin.Operations.
-func (o operations) Rebalance(ctx context.Context, perSecond int, by string) (admin.Rebalanced, error) {
+func (o operations) Rebalance(ctx context.Context, perSecond int, by string) (admin.RebalanceResult, error) {
 	r := &rebalanceRun{perSecond: perSecond, requestedBy: by}
 	err := o.m.rebalancer.rebalanceClients(ctx, r)
 	return r.result, err
@@ -116,7 +116,7 @@ type rebalanceRun struct {
 	requestedBy string
 
 	mu     sync.Mutex
-	result admin.Rebalanced
+	result admin.RebalanceResult
 }
 
 // memberRow returns the row of a member, which it adds if there is none. The caller holds the lock.

@@ -73,7 +73,7 @@ func TestExcess(t *testing.T) {
 		}
 	}
 	serving := api.Member{Member: 1, Role: "observer", Clients: "a:1", Sessions: 7}
-	rows := []api.Member{serving, {Member: 2, Clients: "a:1"}, {Member: 3, Role: api.ReadOnly, Clients: "a:1"}}
+	rows := []api.Member{serving, {Member: 2, Clients: "a:1"}, {Member: 3, Role: api.RoleReadOnly, Clients: "a:1"}}
 	for i, unfit := range []func(*api.Member){
 		func(s *api.Member) { s.Clients = "" }, func(s *api.Member) { s.Drained = true }, func(s *api.Member) { s.Joining = true },
 		func(s *api.Member) { s.Removed = true }, func(s *api.Member) { s.Stalled = "disk" }, func(s *api.Member) { s.Damaged = "entry 7" },
@@ -93,7 +93,7 @@ func counted(clients ...int) (a api.List[api.Member]) {
 	for i, n := range clients {
 		id := uint32(i + 1)
 		if n < 0 {
-			a.Silent = append(a.Silent, api.Silence{Member: id, Reason: view.Down})
+			a.Silent = append(a.Silent, api.Silence{Member: id, Reason: view.ReasonDown})
 			continue
 		}
 		a.Items = append(a.Items, api.Member{Member: id, Role: "follower", Clients: "a:1", Sessions: n})

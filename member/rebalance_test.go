@@ -16,7 +16,7 @@ import (
 // totalClients returns how many clients each member has, as member 1 shows it.
 func totalClients(t *testing.T, e *cluster.Ensemble) map[uint32]int {
 	t.Helper()
-	a, err := e.Member(1).View().Status(t.Context())
+	a, err := e.Member(1).View().MemberStatuses(t.Context())
 	if err != nil || len(a.Silent) > 0 {
 		t.Fatalf("%v, silent: %v", err, a.Silent)
 	}

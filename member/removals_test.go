@@ -21,14 +21,14 @@ import (
 func removalsOf(t *testing.T, v *view.Collector, path string, limit int) (rows []api.Removal, silent []api.Silence) {
 	t.Helper()
 	for p := (view.Page{Limit: limit}); ; {
-		a, err := v.Removals(t.Context(), path, p)
+		a, err := v.NodeRemovals(t.Context(), path, p)
 		if err != nil || len(a.Items) > limit {
 			t.Fatalf("%d removals, %v", len(a.Items), err)
 		}
 		if rows = append(rows, a.Items...); a.Next == "" {
 			return rows, a.Silent
 		}
-		p.From = a.Next
+		p.Cursor = a.Next
 	}
 }
 
@@ -82,7 +82,7 @@ func TestRemovalsFromAnyMember(t *testing.T) {
 		want := []string{"/n7", "/e2", "/e1", "/a"}
 		e.Wait("every member to reach the others again", time.Minute, func() bool {
 			return !slices.ContainsFunc(e.IDs(), func(id uint32) bool {
-				a, err := e.Member(id).View().Status(t.Context())
+				a, err := e.Member(id).View().MemberStatuses(t.Context())
 				return err != nil || len(a.Silent) > 0
 			})
 		})
@@ -94,11 +94,11 @@ func TestRemovalsFromAnyMember(t *testing.T) {
 				}
 			}
 			rows, _ := removalsOf(t, v, "/e2", 9)
-			if len(rows) != 1 || rows[0].Cause != view.SessionEnded || rows[0].Session != brief.Session().String() || rows[0].Member != other || rows[0].Address == "" {
+			if len(rows) != 1 || rows[0].Cause != view.CauseSessionEnded || rows[0].Session != brief.Session().String() || rows[0].Member != other || rows[0].Address == "" {
 				t.Errorf("member %d: /e2 was removed by %+v", id, rows)
 			}
 			rows, _ = removalsOf(t, v, "/a", 9)
-			if len(rows) != 1 || rows[0].Cause != view.Deleted || rows[0].Session != c.Session().String() || rows[0].Member != leader || rows[0].Address == "" || time.Since(rows[0].Removed) > time.Minute {
+			if len(rows) != 1 || rows[0].Cause != view.CauseDeleted || rows[0].Session != c.Session().String() || rows[0].Member != leader || rows[0].Address == "" || time.Since(rows[0].Removed) > time.Minute {
 				t.Errorf("member %d: /a was removed by %+v", id, rows)
 			}
 		}

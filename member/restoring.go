@@ -26,34 +26,34 @@ const (
 	spoolFreeShare = 4
 )
 
-// Restore implements admin.Operations. The backup is kept in a file without a name until the restore ends, because it is read up to three times.
-func (o operations) Restore(ctx context.Context, r admin.Restoring) (admin.Restored, error) {
+// RestoreBackup implements admin.Operations. The backup is kept in a file without a name until the restore ends, because it is read up to three times.
+func (o operations) RestoreBackup(ctx context.Context, r admin.RestoreRequest) (admin.RestoreResult, error) {
 	m := o.m
 	if err := o.checkTakesWrites(ctx); err != nil {
-		return admin.Restored{}, err
+		return admin.RestoreResult{}, err
 	}
 	most, err := o.maxSpoolSize()
 	if err != nil {
-		return admin.Restored{}, spoolFailure(err)
+		return admin.RestoreResult{}, spoolFailure(err)
 	}
 	file, err := o.spoolBody(ctx, r, most)
 	if err != nil {
-		return admin.Restored{}, err
+		return admin.RestoreResult{}, err
 	}
 	defer func() { _ = file.Close() }() // it has no name, so it is gone with that
 	space := subtree.Space{Nodes: newInternalClient(m, r.Host)}
 	head, source, err := checkSpooled(ctx, space, file)
 	if err != nil {
-		return admin.Restored{}, unreadableFailure(ctx, err)
+		return admin.RestoreResult{}, unreadableFailure(ctx, err)
 	}
 	m.log.Info("a backup is written into the ensemble", "index", head.Index, "digest", head.Digest, "nodes", source.Count, "from", r.Host)
 	done, err := space.LoadFrom(ctx, source, subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
 	if err != nil {
-		return admin.Restored{}, partialRestoreFailure(ctx, done, source.Count, err)
+		return admin.RestoreResult{}, partialRestoreFailure(ctx, done, source.Count, err)
 	}
 	m.state.RLock()
 	defer m.state.RUnlock()
-	return admin.Restored{
+	return admin.RestoreResult{
 		Zxid: m.state.Zxid(), Nodes: done.Nodes, Created: done.Created, Set: done.Set, ACLs: done.ACLs, Deleted: done.Deleted, Left: done.Left, Skipped: done.Skipped,
 	}, nil
 }
@@ -73,7 +73,7 @@ func (o operations) checkTakesWrites(ctx context.Context) error {
 
 // spoolBody writes a body of at most so many bytes into a file without a name, at a rate that leaves the disk to the log. The error is an
 // *admin.Failure.
-func (o operations) spoolBody(ctx context.Context, r admin.Restoring, most int64) (*os.File, error) {
+func (o operations) spoolBody(ctx context.Context, r admin.RestoreRequest, most int64) (*os.File, error) {
 	tooLong := &admin.Failure{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the backup has more than %d bytes, for which there is room: at most %d, and one in %d bytes that are free on the disk of the data; nothing was changed. rollcall backup restore --subtree needs no room here", most, int64(maxSpoolBytes), spoolFreeShare)}
 	if r.Size > most {
 		return nil, tooLong

@@ -30,7 +30,7 @@ type restoreWorld struct{ nodeOps }
 // save returns a backup of a member.
 func (w restoreWorld) save(at uint32) []byte {
 	w.t.Helper()
-	c, err := w.e.Member(at).Operations().Copy(w.t.Context())
+	c, err := w.e.Member(at).Operations().CopyState(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -38,9 +38,9 @@ func (w restoreWorld) save(at uint32) []byte {
 }
 
 // restore sends a backup to a member. It returns the status and the text of a failure.
-func (w restoreWorld) restore(ctx context.Context, at uint32, file []byte) (done admin.Restored, status int, why string) {
+func (w restoreWorld) restore(ctx context.Context, at uint32, file []byte) (done admin.RestoreResult, status int, why string) {
 	w.t.Helper()
-	done, err := w.e.Member(at).Operations().Restore(ctx, admin.Restoring{Body: bytes.NewReader(file), Size: int64(len(file)), Host: "10.0.0.9"})
+	done, err := w.e.Member(at).Operations().RestoreBackup(ctx, admin.RestoreRequest{Body: bytes.NewReader(file), Size: int64(len(file)), Host: "10.0.0.9"})
 	status, why = w.status(err)
 	return done, status, why
 }
@@ -142,7 +142,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 		before := w.zxid(leader)
 
 		done, status, why := w.restore(t.Context(), follower, file)
-		want := admin.Restored{Zxid: done.Zxid, Nodes: 8, Created: 3, Set: 2, ACLs: 1, Deleted: 2, Left: 2, Skipped: 1}
+		want := admin.RestoreResult{Zxid: done.Zxid, Nodes: 8, Created: 3, Set: 2, ACLs: 1, Deleted: 2, Left: 2, Skipped: 1}
 		if status != 200 || done != want || done.Zxid <= before {
 			t.Errorf("%d %s: %+v after zxid 0x%x, want %+v", status, why, done, before, want)
 		}
@@ -166,7 +166,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 		}
 
 		again, status, why := w.restore(t.Context(), leader, file)
-		if status != 200 || again != (admin.Restored{Zxid: done.Zxid, Nodes: 8, Left: 2, Skipped: 1}) {
+		if status != 200 || again != (admin.RestoreResult{Zxid: done.Zxid, Nodes: 8, Left: 2, Skipped: 1}) {
 			t.Errorf("again: %d %s: %+v", status, why, again)
 		}
 	})
@@ -194,7 +194,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 		}
 		file, nothing := imageOf(t, nodes...), imageOf(t)
 		type outcome struct {
-			done   admin.Restored
+			done   admin.RestoreResult
 			status int
 			why    string
 		}
@@ -316,7 +316,7 @@ func TestRestoreRefuses(t *testing.T) {
 			{"a body that breaks off", 1, io.MultiReader(bytes.NewReader(file[:50]), iotest.ErrReader(io.ErrUnexpectedEOF)), 999, 400, "the body ended after 50 bytes: unexpected EOF; nothing was changed"},
 			{"a long body", 1, strings.NewReader("x"), 51 << 30, 413, "more than 53687091200 bytes"},
 		} {
-			_, err := e.Member(tt.at).Operations().Restore(t.Context(), admin.Restoring{Body: tt.body, Size: tt.size})
+			_, err := e.Member(tt.at).Operations().RestoreBackup(t.Context(), admin.RestoreRequest{Body: tt.body, Size: tt.size})
 			status, why := w.status(err)
 			if status != tt.status || !strings.Contains(why, tt.want) || !strings.Contains(why, "nothing was changed") || w.zxid(leader) != zxid {
 				t.Errorf("%s: %d %s, want %d %s; zxid 0x%x, before 0x%x", tt.name, status, why, tt.status, tt.want, w.zxid(leader), zxid)

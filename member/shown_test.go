@@ -33,7 +33,7 @@ func TestStatusOfAMember(t *testing.T) {
 // statusOf returns the status of a member as it shows itself.
 func statusOf(t *testing.T, e *cluster.Ensemble, id uint32) api.Member {
 	t.Helper()
-	a, err := e.Member(id).View().Status(t.Context())
+	a, err := e.Member(id).View().MemberStatuses(t.Context())
 	i := slices.IndexFunc(a.Items, func(s api.Member) bool { return s.Member == id })
 	if err != nil || i < 0 {
 		t.Fatalf("member %d is not among %+v: %v", id, a, err)
@@ -81,15 +81,15 @@ func TestWatchesInPages(t *testing.T) {
 			want = append(want, session.SessionID.String())
 		}
 		var got []string
-		for p := (view.Page{Limit: 1}); len(got) == 0 || p.From != ""; {
-			a, err := e.Member(at).View().Watches(t.Context(), "/w", p)
+		for p := (view.Page{Limit: 1}); len(got) == 0 || p.Cursor != ""; {
+			a, err := e.Member(at).View().PathWatches(t.Context(), "/w", p)
 			if err != nil || len(got) > len(want) {
 				t.Fatalf("after %d watches: %+v, %v", len(got), a, err)
 			}
 			for _, w := range a.Items {
 				got = append(got, w.Session)
 			}
-			p.From = a.Next
+			p.Cursor = a.Next
 		}
 		slices.Sort(want)
 		if slices.Sort(got); !slices.Equal(got, want) {
@@ -124,7 +124,7 @@ func TestConnectionsAfterARestart(t *testing.T) {
 		e.Boot(at)
 		e.Ready()
 		open()
-		rest, err := e.Member(at).View().Connections(t.Context(), only, view.Page{From: page.Next})
+		rest, err := e.Member(at).View().Connections(t.Context(), only, view.Page{Cursor: page.Next})
 		if err != nil || len(rest.Items) != clients {
 			t.Errorf("after the restart: %d connections, %v; want %d", len(rest.Items), err, clients)
 		}

@@ -26,21 +26,21 @@ func (s source) Stats() admin.Stats {
 	m := s.m
 	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.counters
 	figures := admin.Stats{
-		Role: m.Role(), Up: time.Since(m.incarnation.startTime), Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(),
-		Received: st.Received, Sent: st.Sent, Connections: st.Connections, Outstanding: st.OutstandingRequests,
-		Handshakes: st.Handshakes, Rejected: st.RejectedConns, DropChance: st.DropChance, Deficit: st.TokenDeficit, Sessionless: st.EndedSessionless, AuthFailed: st.AuthFailed,
-		ClientMemory: st.HeldBytes, MostMemory: m.server.Limits().Budget, OverBudget: st.OverBudget,
+		Role: m.Role(), Uptime: time.Since(m.incarnation.startTime), InsecurePorts: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(),
+		PacketsReceived: st.Received, PacketsSent: st.Sent, Connections: st.Connections, OutstandingRequests: st.OutstandingRequests,
+		Handshakes: st.Handshakes, RejectedConnections: st.RejectedConns, DropProbability: st.DropChance, TokenDeficit: st.TokenDeficit, ClosedSessionless: st.EndedSessionless, AuthFailed: st.AuthFailed,
+		ClientMemory: st.HeldBytes, ClientMemoryLimit: m.server.Limits().Budget, ClosedOverBudget: st.OverBudget,
 		Latency: st.Latency, Reads: st.ReadLatency, Updates: st.UpdateLatency, Responses: st.ResponseSizes,
-		BytesIn: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
-		Voters: len(m.node.Status().VoterIDs()),
-		Writes: log.LogWrites, SlowWrites: log.SlowLogWrites, Snapshots: log.Snapshots, Elections: log.Elections, Stands: log.Candidacies,
-		Proposed: count.Proposed.Load(), Committed: count.Committed.Load(), Expired: count.Expired.Load(),
-		Proposals: count.TxnSizes.Spread(), Jump: m.wallClock.Jump(),
+		BytesReceived: st.BytesIn, ReplyBytes: st.ReplyBytes, EventBytes: st.EventBytes,
+		Voters:    len(m.node.Status().VoterIDs()),
+		LogWrites: log.LogWrites, SlowLogWrites: log.SlowLogWrites, Snapshots: log.Snapshots, Elections: log.Elections, Candidacies: log.Candidacies,
+		ProposedTransactions: count.Proposed.Load(), CommittedTransactions: count.Committed.Load(), ExpiredSessions: count.Expired.Load(),
+		Proposals: count.TxnSizes.Spread(), ClockJump: m.wallClock.Jump(),
 	}
 	if l := m.terms.currentLeader.Load(); l != nil {
 		term := l.Stats()
-		figures.Learners, figures.Synced, figures.Syncs, figures.Leading = term.Learners, term.SyncedVoters, term.PendingSyncs, term.Uptime
-		figures.Apart, figures.Held, figures.SyncedObservers = term.MaxClockGap, term.ReaperHeld, term.SyncedObservers
+		figures.Learners, figures.SyncedFollowers, figures.PendingSyncs, figures.LeaderUptime = term.Learners, term.SyncedVoters, term.PendingSyncs, term.Uptime
+		figures.ClockDifference, figures.ReaperHeld, figures.SyncedObservers = term.MaxClockGap, term.ReaperHeld, term.SyncedObservers
 	}
 	tree := m.state
 	tree.RLock()
@@ -49,13 +49,13 @@ func (s source) Stats() admin.Stats {
 	figures.DataQuota, figures.DataUsed = int64(tree.Term().DataQuota), tree.DataUsed()
 	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), tree.SessionCount()
 	figures.Watches, figures.DataWatches = tree.Watches().Count(), tree.Watches().NodeCount()
-	figures.WatchedPaths, figures.Watching = tree.Watches().PathCount(), tree.Watches().WatcherCount()
+	figures.WatchedPaths, figures.WatchingConnections = tree.Watches().PathCount(), tree.Watches().WatcherCount()
 	return figures
 }
 
 func (s source) Health() admin.Health {
 	n := s.m.node
-	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Disputed: s.m.health.disputed(), Leaving: s.m.removalWatch.unlistedVersion(), Removed: s.m.removalWatch.removedVersion(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, Exposed: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull()}
+	health := admin.Health{Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputed(), LeavingVersion: s.m.removalWatch.unlistedVersion(), RemovedVersion: s.m.removalWatch.removedVersion(), Joining: n.Joining(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0, InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull()}
 	if err := n.StallError(); err != nil {
 		health.Stalled = err.Error()
 	}
@@ -140,8 +140,8 @@ func (s source) Expiries() (iter.Seq2[jute.SessionID, time.Time], bool) {
 	}, true
 }
 
-// Public implements admin.Source.
-func (s source) Public(path string) bool {
+// IsPublic implements admin.Source.
+func (s source) IsPublic(path string) bool {
 	tree := s.m.state
 	tree.RLock()
 	defer tree.RUnlock()
@@ -182,7 +182,7 @@ func (s source) appendEphemerals(part []ownedPath, from ownedPath) []ownedPath {
 	return part
 }
 
-func (s source) Settings(data, log int64) (lines []admin.Line, members string) {
+func (s source) Settings(data, log int64) (lines []admin.ConfLine, members string) {
 	m := s.m
 	self, text := m.cfg.ownServer(), m.serverLists.currentText()
 	shown := m.cfg.Settings

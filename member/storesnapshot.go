@@ -11,13 +11,13 @@ import (
 )
 
 // StoreSnapshot implements admin.Operations.
-func (o operations) StoreSnapshot(ctx context.Context) (admin.Stored, error) {
+func (o operations) StoreSnapshot(ctx context.Context) (admin.StoredSnapshot, error) {
 	switch health := o.m.Health(); {
-	case health.Damage != "" || health.Disputed != "":
-		text, _ := health.Text()
-		return admin.Stored{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; a snapshot of this state would take the place of a sound one"}
+	case health.Damage != "" || health.Divergence != "":
+		text, _ := health.StatusText()
+		return admin.StoredSnapshot{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: text + "; a snapshot of this state would take the place of a sound one"}
 	case health.Stalled != "": // apply may hold the state's lock
-		return admin.Stored{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: health.Stalled + "; try again when it responds"}
+		return admin.StoredSnapshot{}, &admin.Failure{Status: http.StatusServiceUnavailable, Text: health.Stalled + "; try again when it responds"}
 	}
 	state := o.m.state
 	state.RLock()
@@ -25,9 +25,9 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.Stored, error) {
 	state.RUnlock()
 	s, err := o.m.node.Snapshots().TakeSnapshot(ctx, most)
 	if err != nil {
-		return admin.Stored{}, snapshotFailure(ctx, err)
+		return admin.StoredSnapshot{}, snapshotFailure(ctx, err)
 	}
-	return admin.Stored{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, Took: s.WriteDuration}, nil
+	return admin.StoredSnapshot{Index: s.Index, Term: s.Term, Zxid: s.Zxid, Bytes: s.Bytes, Took: s.WriteDuration}, nil
 }
 
 // snapshotFailure returns the error of a snapshot as an operator sees it.

@@ -231,7 +231,7 @@ func appendConnections(ctx context.Context, from func(context.Context, []clients
 		part, r.Next = from(ctx, part[:0], r.Next)
 		for i := range part {
 			switch {
-			case !want.Matches(part[i].Addr):
+			case !want.Matches(part[i].RemoteAddr):
 			case len(r.Rows) == limit:
 				r.Next = part[i].Number
 				return
@@ -247,27 +247,27 @@ func appendConnections(ctx context.Context, from func(context.Context, []clients
 }
 
 // pageStart returns the place at which a page begins. Numbers of connections count for one run only.
-func (v viewer) pageStart(boot, connection uint64, path []byte) clients.Place {
+func (v viewer) pageStart(boot, connection uint64, path []byte) clients.WatchPlace {
 	if boot != v.m.incarnation.number {
-		return clients.Place{}
+		return clients.WatchPlace{}
 	}
-	return clients.Place{Connection: connection, Path: string(path)}
+	return clients.WatchPlace{Connection: connection, Path: string(path)}
 }
 
 func newConnectionRow(c *clients.Connection) *proto.ConnectionRow {
 	return &proto.ConnectionRow{
-		Number: c.Number, Address: []byte(c.Addr), Reading: c.Reading, Writing: c.Writing, Queued: uint32(c.Queued),
+		Number: c.Number, Address: []byte(c.RemoteAddr), Reading: c.AwaitsRead, Writing: c.AwaitsWrite, Queued: uint32(c.QueuedRequests),
 		Received: c.Received, Sent: c.Sent, Session: uint64(c.Session), TimeoutMs: uint32(c.Timeout.Milliseconds()),
-		EstablishedMs: c.Established.UnixMilli(), Replies: c.Replies, Op: int32(c.Op), Xid: c.Xid, Zxid: c.Zxid,
-		RepliedUs: uint64(c.Replied.Microseconds()), LastUs: uint64(c.LastLatency.Microseconds()), MinUs: uint64(c.MinLatency.Microseconds()),
-		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()), ExpiresMs: c.Expires.UnixMilli(), Tls: c.TLS, Cipher: c.Cipher,
+		EstablishedMs: c.Established.UnixMilli(), Replies: c.Replies, Op: int32(c.LastOp), Xid: c.LastXid, Zxid: c.LastZxid,
+		RepliedUs: uint64(c.LastReply.Microseconds()), LastUs: uint64(c.LastLatency.Microseconds()), MinUs: uint64(c.MinLatency.Microseconds()),
+		AvgUs: uint64(c.AvgLatency.Microseconds()), MaxUs: uint64(c.MaxLatency.Microseconds()), ExpiresMs: c.ExpiresAt.UnixMilli(), Tls: c.TLS, Cipher: c.Cipher,
 	}
 }
 
 // watchRows returns the watches that cover a path, or those of a session.
 func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.WatchRows {
 	page := make([]clients.Watch, 0, rowLimit(q.Limit))
-	var next clients.Place
+	var next clients.WatchPlace
 	if len(q.Path) > 0 {
 		page, next = v.m.server.Listing().WatchersFrom(ctx, page, string(q.Path), v.pageStart(q.Boot, q.First, q.FirstPath))
 	} else {
@@ -277,7 +277,7 @@ func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.Watc
 	size := 0
 	for _, w := range page {
 		if size += len(w.Path); size > view.MaxBytes && len(r.Rows) > 0 {
-			next = clients.Place{Connection: w.Connection, Path: w.Path}
+			next = clients.WatchPlace{Connection: w.Connection, Path: w.Path}
 			break
 		}
 		r.Rows = append(r.Rows, &proto.WatchRow{

@@ -82,7 +82,7 @@ func TestSomeConnections(t *testing.T) {
 			if len(part) == cap(part) {
 				return part, n
 			}
-			part = append(part, clients.Connection{Number: n, Addr: fmt.Sprintf("10.0.0.%d:1", n%every)})
+			part = append(part, clients.Connection{Number: n, RemoteAddr: fmt.Sprintf("10.0.0.%d:1", n%every)})
 		}
 		return part, 0
 	}
@@ -132,8 +132,8 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	for _, tt := range []struct{ got, want protobuf.Message }{
 		{
 			newConnectionRow(&clients.Connection{
-				Number: 1, Addr: "a", Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: at(7), Replies: 8, Op: 9, Xid: 10, Zxid: 11,
-				Replied: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, Expires: at(17),
+				Number: 1, RemoteAddr: "a", AwaitsWrite: true, QueuedRequests: 2, Received: 3, Sent: 4, Session: 5, Timeout: 6 * ms, Established: at(7), Replies: 8, LastOp: 9, LastXid: 10, LastZxid: 11,
+				LastReply: 12 * us, LastLatency: 13 * us, MinLatency: 14 * us, AvgLatency: 15 * us, MaxLatency: 16 * us, ExpiresAt: at(17),
 			}),
 			&proto.ConnectionRow{
 				Number: 1, Address: []byte("a"), Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, TimeoutMs: 6, EstablishedMs: 7, Replies: 8, Op: 9, Xid: 10, Zxid: 11,
@@ -141,7 +141,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 			},
 		},
 		{
-			newConnectionRow(&clients.Connection{Reading: true, Established: at(1), Expires: at(2)}),
+			newConnectionRow(&clients.Connection{AwaitsRead: true, Established: at(1), ExpiresAt: at(2)}),
 			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2},
 		},
 		{

@@ -95,43 +95,43 @@ func TestConnections(t *testing.T) {
 		}
 		got := shown()
 		want := clients.Connection{
-			Number: 1, Addr: got.Addr, Reading: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
-			Replies: 1, Op: jute.OpCreateSession, Xid: 0, Zxid: got.Zxid, Replied: got.Replied, Expires: begun.Add(10*time.Second + stream.IdleSlack*testTick),
+			Number: 1, RemoteAddr: got.RemoteAddr, AwaitsRead: true, Received: 1, Sent: 1, Session: c.id, Timeout: 10 * time.Second, Established: begun,
+			Replies: 1, LastOp: jute.OpCreateSession, LastXid: 0, LastZxid: got.LastZxid, LastReply: got.LastReply, ExpiresAt: begun.Add(10*time.Second + stream.IdleSlack*testTick),
 		}
-		if got != want || got.Zxid == 0 {
+		if got != want || got.LastZxid == 0 {
 			t.Errorf("after the handshake:\n%+v, want\n%+v", got, want)
 		}
 		time.Sleep(2 * time.Second)
 		c.must(jute.OpExists, exists("/", true))
 		c.send(jute.RequestHeader{Xid: jute.XidPing, Op: jute.OpPing})
 		c.expect(jute.XidPing, jute.OK)
-		zxid := got.Zxid
+		zxid := got.LastZxid
 		got = shown()
-		want.Received, want.Sent, want.Replies, want.Op, want.Xid, want.Zxid = 3, 3, 3, jute.OpPing, 1, zxid
-		want.Replied, want.Expires = 2*time.Second, begun.Add(12*time.Second+stream.IdleSlack*testTick)
+		want.Received, want.Sent, want.Replies, want.LastOp, want.LastXid, want.LastZxid = 3, 3, 3, jute.OpPing, 1, zxid
+		want.LastReply, want.ExpiresAt = 2*time.Second, begun.Add(12*time.Second+stream.IdleSlack*testTick)
 		if got != want {
 			t.Errorf("after two requests:\n%+v, want\n%+v", got, want)
 		}
 		w.hold()
 		c.request(jute.OpSetData, setData("/", "x"))
 		time.Sleep(time.Second)
-		if got = shown(); got.Queued != 1 || got.Received != 4 || got.Op != jute.OpPing {
+		if got = shown(); got.QueuedRequests != 1 || got.Received != 4 || got.LastOp != jute.OpPing {
 			t.Errorf("a write under way: %+v", got)
 		}
 		w.release()
 		c.expectEvent(jute.EventNodeDataChanged, "/")
 		c.expect(2, jute.OK)
 		got = shown()
-		if got.Queued != 0 || got.Sent != 5 || got.Op != jute.OpSetData || got.Xid != 2 || got.Zxid <= zxid ||
+		if got.QueuedRequests != 0 || got.Sent != 5 || got.LastOp != jute.OpSetData || got.LastXid != 2 || got.LastZxid <= zxid ||
 			got.LastLatency != time.Second || got.MinLatency != 0 || got.MaxLatency != time.Second || got.AvgLatency != time.Second/4 {
 			t.Errorf("after a write of a second: %+v", got)
 		}
 		w.srv.Listing().ResetTraffic()
-		if got = shown(); got.Sent != 0 || got.Replies != 0 || got.Xid != -1 || got.MaxLatency != 0 || got.Session != c.id {
+		if got = shown(); got.Sent != 0 || got.Replies != 0 || got.LastXid != -1 || got.MaxLatency != 0 || got.Session != c.id {
 			t.Errorf("after a reset: %+v", got)
 		}
 		second := slices.Collect(w.srv.Listing().Connections())[1]
-		if second.Session != 0 || second.Received != 0 || !second.Reading || second.Expires != begun.Add(DefaultHandshake) {
+		if second.Session != 0 || second.Received != 0 || !second.AwaitsRead || second.ExpiresAt != begun.Add(DefaultHandshake) {
 			t.Errorf("without a handshake: %+v", second)
 		}
 		_ = idle.Close()

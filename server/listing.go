@@ -64,19 +64,19 @@ func (l Listing) ConnectionOf(id jute.SessionID) (shown clients.Connection, watc
 // on nodes above it. They are in the order of their connections' numbers, and those of one connection in
 // the order of their paths. It returns the place at which the next page begins, or the zero Place if there
 // are no more.
-func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path string, from clients.Place) (_ []clients.Watch, next clients.Place) {
+func (l Listing) WatchersFrom(ctx context.Context, page []clients.Watch, path string, from clients.WatchPlace) (_ []clients.Watch, next clients.WatchPlace) {
 	covering := l.coveringPaths(ctx, path)
 	if len(covering) == 0 {
-		return page, clients.Place{}
+		return page, clients.WatchPlace{}
 	}
 	for part := range l.conns.partsFrom(from.Connection) {
 		for _, c := range part {
-			if page, next = l.appendWatchers(ctx, page, c, path, covering, from); next != (clients.Place{}) || ctx.Err() != nil {
+			if page, next = l.appendWatchers(ctx, page, c, path, covering, from); next != (clients.WatchPlace{}) || ctx.Err() != nil {
 				return page, next
 			}
 		}
 	}
-	return page, clients.Place{}
+	return page, clients.WatchPlace{}
 }
 
 // coveringPaths returns the paths on which there are watches that cover path, in order: nodes above it with
@@ -107,20 +107,20 @@ func (l Listing) coveringPaths(ctx context.Context, path string) (paths []string
 }
 
 // appendWatchers appends to page the watches of c that cover path. They are on the paths covering.
-func (l Listing) appendWatchers(ctx context.Context, page []clients.Watch, c *conn, path string, covering []string, from clients.Place) (_ []clients.Watch, next clients.Place) {
+func (l Listing) appendWatchers(ctx context.Context, page []clients.Watch, c *conn, path string, covering []string, from clients.WatchPlace) (_ []clients.Watch, next clients.WatchPlace) {
 	if c.localNumber == from.Connection {
 		first, _ := slices.BinarySearch(covering, from.Path)
 		covering = covering[first:]
 	}
 	for some := range slices.Chunk(covering, listedPerLock) {
-		if page, next = l.appendWatchersOn(page, c, path, some); next != (clients.Place{}) || ctx.Err() != nil {
+		if page, next = l.appendWatchersOn(page, c, path, some); next != (clients.WatchPlace{}) || ctx.Err() != nil {
 			return page, next
 		}
 	}
-	return page, clients.Place{}
+	return page, clients.WatchPlace{}
 }
 
-func (l Listing) appendWatchersOn(page []clients.Watch, c *conn, path string, covering []string) (_ []clients.Watch, next clients.Place) {
+func (l Listing) appendWatchersOn(page []clients.Watch, c *conn, path string, covering []string) (_ []clients.Watch, next clients.WatchPlace) {
 	l.tree.RLock()
 	defer l.tree.RUnlock()
 	for _, on := range covering {
@@ -132,12 +132,12 @@ func (l Listing) appendWatchersOn(page []clients.Watch, c *conn, path string, co
 		switch {
 		case !ok:
 		case len(page) == cap(page):
-			return page, clients.Place{Connection: c.localNumber, Path: on}
+			return page, clients.WatchPlace{Connection: c.localNumber, Path: on}
 		default:
 			page = append(page, c.describeWatch(on, kinds))
 		}
 	}
-	return page, clients.Place{}
+	return page, clients.WatchPlace{}
 }
 
 // describeWatch returns what operators see of a watch.

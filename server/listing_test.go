@@ -119,11 +119,11 @@ func TestWatchPages(t *testing.T) {
 		}
 		for size := 1; size <= 8; size++ {
 			var got []clients.Watch
-			for from, more := (clients.Place{}), true; more; {
+			for from, more := (clients.WatchPlace{}), true; more; {
 				var page []clients.Watch
 				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, size), "/3", from)
 				got = append(got, page...)
-				more = from != clients.Place{}
+				more = from != clients.WatchPlace{}
 			}
 			if !slices.Equal(got, onThree) {
 				t.Errorf("pages of %d on /3: %+v, want %+v", size, got, onThree)
@@ -139,7 +139,7 @@ func TestWatchPages(t *testing.T) {
 				t.Errorf("pages of %d of session %v: %+v, want %+v", size, b.id, got, ofB)
 			}
 		}
-		if page, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), "/", clients.Place{}); !slices.Equal(page, ofB[:1]) {
+		if page, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), "/", clients.WatchPlace{}); !slices.Equal(page, ofB[:1]) {
 			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
 		}
 		page := append(make([]clients.Watch, 0, 3), onThree[0]) // a page that has been begun
@@ -151,7 +151,7 @@ func TestWatchPages(t *testing.T) {
 		if page, _ := w.srv.Listing().WatchesFrom(over, make([]clients.Watch, 0, 9), b.id, ""); len(page) != 0 {
 			t.Errorf("after the end of its context: %+v", page)
 		}
-		if page, next := w.srv.Listing().WatchersFrom(over, make([]clients.Watch, 0, 9), "/3", clients.Place{}); len(page) > 1 || next != (clients.Place{}) {
+		if page, next := w.srv.Listing().WatchersFrom(over, make([]clients.Watch, 0, 9), "/3", clients.WatchPlace{}); len(page) > 1 || next != (clients.WatchPlace{}) {
 			t.Errorf("on /3, of more than one connection after the end of its context: %+v", page)
 		}
 		if paths := w.srv.Listing().coveringPaths(over, strings.Repeat("/x", 2*listedPerLock)); len(paths) != 0 {
@@ -163,7 +163,7 @@ func TestWatchPages(t *testing.T) {
 		if page, next := w.srv.Listing().WatchesFrom(t.Context(), make([]clients.Watch, 0, 9), none.id, ""); len(page) != 0 || next != "" {
 			t.Errorf("of a session without watches: %+v", page)
 		}
-		if page, next := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), "/nowhere", clients.Place{}); len(page) != 0 || next != (clients.Place{}) {
+		if page, next := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), "/nowhere", clients.WatchPlace{}); len(page) != 0 || next != (clients.WatchPlace{}) {
 			t.Errorf("on a path without watches: %+v", page)
 		}
 	})
@@ -196,11 +196,11 @@ func TestCoveringWatches(t *testing.T) {
 		}
 		for size := 1; size <= len(want)+1; size++ {
 			var got []clients.Watch
-			for from, more := (clients.Place{}), true; more; {
+			for from, more := (clients.WatchPlace{}), true; more; {
 				var page []clients.Watch
 				page, from = w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, size), "/a/b", from)
 				got = append(got, page...)
-				more = from != clients.Place{}
+				more = from != clients.WatchPlace{}
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("pages of %d: %+v, want %+v", size, got, want)
@@ -209,7 +209,7 @@ func TestCoveringWatches(t *testing.T) {
 		deep := "/b" + strings.Repeat("/x", 2*listedPerLock)
 		add(b, deep, jute.AddWatchPersistent)
 		want = []clients.Watch{below(1, a.id, "/"), below(1, a.id, "/b"), {Connection: 2, Session: b.id, Path: deep, Persistent: true}}
-		if got, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), deep, clients.Place{}); !slices.Equal(got, want) {
+		if got, _ := w.srv.Listing().WatchersFrom(t.Context(), make([]clients.Watch, 0, 9), deep, clients.WatchPlace{}); !slices.Equal(got, want) {
 			t.Errorf("deep down: %+v, want %+v", got, want)
 		}
 	})

@@ -43,8 +43,8 @@ func (c *conn) describe() (shown clients.Connection, ok bool) {
 	}
 	t := &c.replies.traffic
 	shown = clients.Connection{
-		Number: c.localNumber, Addr: c.addr.String(), Reading: !c.isCommand && c.stream.IsReading(), Writing: c.stream.UnsentBytes() > 0,
-		Queued: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Life.StartedAt(), Expires: c.stream.Life.ExpiresAt(),
+		Number: c.localNumber, RemoteAddr: c.addr.String(), AwaitsRead: !c.isCommand && c.stream.IsReading(), AwaitsWrite: c.stream.UnsentBytes() > 0,
+		QueuedRequests: c.replies.queue.n, Received: t.received, Sent: t.sent, Established: c.stream.Life.StartedAt(), ExpiresAt: c.stream.Life.ExpiresAt(),
 	}
 	if c.tls != nil {
 		shown.TLS, shown.Cipher = c.tls.version, c.tls.cipher
@@ -54,12 +54,12 @@ func (c *conn) describe() (shown clients.Connection, ok bool) {
 		return shown, true
 	}
 	shown.Session, shown.Timeout = c.session.id, timeout
-	if shown.Replies, shown.Xid = t.replies, -1; t.replies == 0 {
+	if shown.Replies, shown.LastXid = t.replies, -1; t.replies == 0 {
 		return shown, true
 	}
-	shown.Op, shown.Zxid, shown.Replied = t.lastOp, t.lastZxid, t.lastReplyAt
+	shown.LastOp, shown.LastZxid, shown.LastReply = t.lastOp, t.lastZxid, t.lastReplyAt
 	if t.hasXid {
-		shown.Xid = t.lastXid
+		shown.LastXid = t.lastXid
 	}
 	shown.LastLatency, shown.MinLatency, shown.MaxLatency = t.lastLatency, t.minLatency, t.maxLatency
 	shown.AvgLatency = t.totalLatency / time.Duration(t.replies)

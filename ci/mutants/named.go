@@ -604,7 +604,7 @@ var named = []namedMutant{
 	},
 	{
 		"change over HTTP without credentials", "operator/admin/access.go",
-		"case c == changes && has < roleAdmin:", "case false:",
+		"case c == changeAccess && has < roleAdmin:", "case false:",
 		"operator/admin", "TestEveryEndpointIsGuarded",
 	},
 	{
@@ -614,7 +614,7 @@ var named = []namedMutant{
 	},
 	{
 		"connections for HTTP without a bound", "operator/admin/bounded.go",
-		"if len(b.conns) >= b.most {", "if false {",
+		"if len(b.conns) >= b.maxConns {", "if false {",
 		"operator/admin", "TestSilentConnectionsKeepNobodyOut",
 	},
 	{

@@ -38,7 +38,7 @@ func newConfigShow(w cli.World) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.Explained(cli.Print(out, keyColumns, api.All[api.Setting](cmd.Context(), member, "config", nil, nil)))
+			return cli.Explained(cli.Print(out, keyColumns, api.AllRows[api.Setting](cmd.Context(), member, "config", nil, nil)))
 		},
 	}
 	link.Register(cmd)

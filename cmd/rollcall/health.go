@@ -145,7 +145,7 @@ func askHealth(ctx context.Context, at place) (h cli.Health, err error) {
 	}
 	switch h = healthIn(string(answer)); h.Role {
 	case "":
-	case api.ReadOnly:
+	case api.RoleReadOnly:
 		if reason := at.reason(ctx); reason != "" {
 			return h, told{errors.New(reason)}
 		}
@@ -180,7 +180,7 @@ func (p place) reason(ctx context.Context) string {
 		return ""
 	}
 	base, over := "http://"+p.operators, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	who, err := api.Get[api.Caller](ctx, &api.Client{Base: base, HTTP: over}, "whoami", nil)
+	who, err := api.Get[api.Caller](ctx, &api.Client{BaseURL: base, HTTPClient: over}, "whoami", nil)
 	if err != nil || who.Member != p.id {
 		return ""
 	}

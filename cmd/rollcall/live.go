@@ -77,12 +77,12 @@ type ensemble struct {
 func look(ctx context.Context, members []*upMember) (e ensemble) {
 	for _, u := range members {
 		m := u.newest.Load()
-		status, err := m.View().Status(ctx)
+		status, err := m.View().MemberStatuses(ctx)
 		if err != nil {
 			e.err = err
 			continue
 		}
-		sessions, err := m.View().Sessions(ctx, view.Filter{}, view.Page{Limit: livePage})
+		sessions, err := m.View().Sessions(ctx, view.SessionFilter{}, view.Page{Limit: livePage})
 		e = ensemble{members: status.Items, sessions: sessions.Items, more: sessions.Next != "", err: err}
 		if err == nil {
 			return e

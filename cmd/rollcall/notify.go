@@ -70,7 +70,7 @@ func (n *notifier) run(ctx context.Context, health func() admin.Health) {
 
 // look tells systemd what is new.
 func (n *notifier) look(health admin.Health, now time.Time) {
-	if text, _ := health.Text(); text != n.status {
+	if text, _ := health.StatusText(); text != n.status {
 		n.status = text
 		n.send("STATUS=" + strings.ReplaceAll(text, "\n", " "))
 	}

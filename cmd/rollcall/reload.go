@@ -60,7 +60,7 @@ func (f *memberFlags) reload(w cli.World, args []string, started config.Config, 
 	before := log.Level()
 	cfg, _, err := config.Load(fileOf(args), w.Env, f.config)
 	if err != nil {
-		log.Always().Error("the configuration cannot be read again, so nothing has changed; correct it before the next start", "err", err)
+		log.UnfilteredLogger().Error("the configuration cannot be read again, so nothing has changed; correct it before the next start", "err", err)
 		return
 	}
 	level := f.level(cfg)
@@ -73,7 +73,7 @@ func (f *memberFlags) reload(w cli.World, args []string, started config.Config, 
 		line = append(line, "users", now.Count())
 	}
 	log.SetLevel(level)
-	log.Always().Info("configuration read again", line...)
+	log.UnfilteredLogger().Info("configuration read again", line...)
 }
 
 // changed reads the configuration again, and returns the keys whose new values only another process takes over. A configuration

@@ -197,9 +197,9 @@ func TestLiveLines(t *testing.T) {
 	e := ensemble{
 		members: []api.Member{{Member: 1, Role: "leader", Clients: "127.0.0.1:2181"}, {Member: 2}},
 		sessions: []api.Session{
-			{ID: "0x11", State: view.Connected, Member: 1, Address: "a\x1b[2J:1", TimeoutMs: time.Minute.Milliseconds(), LeftMs: left(50 * time.Second)},
-			{ID: "0x12", State: view.Disconnected, Member: 2, Address: "b:2", TimeoutMs: (4 * time.Second).Milliseconds(), LeftMs: left(2 * time.Second)},
-			{ID: "0x13", State: view.Unknown, Member: 2, Address: "c:3", TimeoutMs: time.Second.Milliseconds()},
+			{ID: "0x11", State: view.StateConnected, Member: 1, Address: "a\x1b[2J:1", TimeoutMs: time.Minute.Milliseconds(), LeftMs: left(50 * time.Second)},
+			{ID: "0x12", State: view.StateDisconnected, Member: 2, Address: "b:2", TimeoutMs: (4 * time.Second).Milliseconds(), LeftMs: left(2 * time.Second)},
+			{ID: "0x13", State: view.StateUnknown, Member: 2, Address: "c:3", TimeoutMs: time.Second.Milliseconds()},
 		},
 	}
 	lines := e.lines(cli.World{}, 200, 60)

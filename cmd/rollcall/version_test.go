@@ -57,7 +57,7 @@ func TestVersion(t *testing.T) {
 			if got, want := admin.VersionText(tt.commit.version(), tt.commit.built()), admin.InterfaceLevel+"-rollcall-"+tt.words; got != want {
 				t.Errorf("srvr says %q, want %q", got, want)
 			}
-			if _, err := admin.NewWords(admin.WordsConfig{Version: tt.commit.version(), Source: noSource{}}); err != nil {
+			if _, err := admin.NewFourLetterCommands(admin.FourLetterConfig{Version: tt.commit.version(), Source: noSource{}}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -289,8 +289,8 @@ func (e *Ensemble) Operator(id uint32) *api.Client {
 		return e.Network.Dial(ctx, 0, httpAddr(id))
 	}
 	return &api.Client{
-		Base: "http://localhost", Auth: "digest super:secret",
-		HTTP: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+		BaseURL: "http://localhost", Authorization: "digest super:secret",
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
 	}
 }
 
@@ -626,7 +626,7 @@ func (e *Ensemble) Healed() uint32 {
 // serves reports whether a running member serves all clients, or need not serve because it is damaged.
 func (e *Ensemble) serves(id uint32) bool {
 	role := e.Member(id).Role()
-	return e.Member(id).DamageReason() != "" || role != "" && role != api.ReadOnly
+	return e.Member(id).DamageReason() != "" || role != "" && role != api.RoleReadOnly
 }
 
 // votes reports whether a member's disk has the vote that the newest list wants for it, as far as the member knows. An ensemble

@@ -15,7 +15,7 @@ import (
 // reads the node at path. The history judges what it reads, unless every read is linearizable: what such a member shows is old. The
 // member must refuse a write. ReadOnly reports whether the member served readers alone. It may be called from any goroutine.
 func (e *Ensemble) ReadOnly(id uint32, m *member.Member, path string, limit time.Duration) (served bool, err error) {
-	for end := time.Now().Add(limit); m.Role() != api.ReadOnly; time.Sleep(e.opts.Tick / 20) {
+	for end := time.Now().Add(limit); m.Role() != api.RoleReadOnly; time.Sleep(e.opts.Tick / 20) {
 		if time.Now().After(end) {
 			return false, nil
 		}

@@ -62,8 +62,8 @@ func newFake(t *testing.T, n int) *fake {
 		f.sessions = append(f.sessions, s)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", page.Page)
-	mux.HandleFunc("GET "+console.Prefix, page.Asset)
+	mux.HandleFunc("GET /{$}", page.ServePage)
+	mux.HandleFunc("GET "+console.Prefix, page.ServeAsset)
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) { reply(w, f.status()) })
 	mux.HandleFunc("GET /v1/whoami", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, map[string]any{"member": 2, "administrator": r.Header.Get("Authorization"), "changes": r.Header.Get("Authorization") != "", "why": "", "accepts": f.accepts})

@@ -75,7 +75,7 @@ func ask[T any](ctx context.Context, o *operator, m *process.Member, path string
 	if err != nil {
 		return answer, err
 	}
-	answer, err = api.Get[T](ctx, &api.Client{Base: "http://" + address, HTTP: &o.asker}, path, nil)
+	answer, err = api.Get[T](ctx, &api.Client{BaseURL: "http://" + address, HTTPClient: &o.asker}, path, nil)
 	if err != nil {
 		return answer, fmt.Errorf("member %d: %w", m.ID, err)
 	}
@@ -96,7 +96,7 @@ func (o *operator) whole(ctx context.Context, members []*process.Member) error {
 		}
 		for _, s := range list.Items {
 			known := slices.ContainsFunc(members, func(m *process.Member) bool { return uint32(m.ID) == s.Member })
-			if serves := s.State == api.Leading || s.State == api.Following; !known || !s.Voter || !serves {
+			if serves := s.State == api.StateLeader || s.State == api.StateFollower; !known || !s.Voter || !serves {
 				return fmt.Errorf("member %d says that member %d is %q, votes %t (%s)", m.ID, s.Member, s.State, s.Voter, s.Detail)
 			}
 		}

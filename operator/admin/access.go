@@ -13,29 +13,29 @@ import (
 	"rollcall/internal/localsocket"
 )
 
-// class groups endpoints by the callers that may use them.
-type class int
+// accessClass groups endpoints by the callers that may use them.
+type accessClass int
 
 const (
-	// open is for everybody who reaches the port.
-	open class = iota
-	// reads shows the state of the member to every caller on this machine, and to callers from elsewhere with
+	// openAccess is for everybody who reaches the port.
+	openAccess accessClass = iota
+	// readAccess shows the state of the member to every caller on this machine, and to callers from elsewhere with
 	// credentials.
-	reads
-	// measures shows metrics, likewise. The token for metrics suffices.
-	measures
-	// changes changes the member or shows its memory: only on this machine, and only with
+	readAccess
+	// metricsAccess shows metrics, likewise. The token for metrics suffices.
+	metricsAccess
+	// changeAccess changes the member or shows its memory: only on this machine, and only with
 	// credentials.
-	changes
+	changeAccess
 )
 
-func (c class) String() string { return [...]string{"open", "reads", "metrics", "changes"}[c] }
+func (c accessClass) String() string { return [...]string{"open", "reads", "metrics", "changes"}[c] }
 
-// role is the set of classes that credentials allow. A higher role includes the lower ones.
-type role int
+// callerRole is the set of classes that credentials allow. A higher role includes the lower ones.
+type callerRole int
 
 const (
-	roleNone role = iota
+	roleNone callerRole = iota
 	roleMetrics
 	roleReads
 	roleAdmin
@@ -44,54 +44,54 @@ const (
 // authorizer decides what the sender of a request may do, by its credentials, its address and the names in its headers.
 // It does not change.
 type authorizer struct {
-	credentials credentials
-	super       string    // the subject of the super user's certificate; "": nobody is super by certificate
-	names       []string  // of this member in the Host header, in lower case
-	anonymous   Anonymous // what callers without credentials may read
-	source      Source
+	credentials     credentials
+	superSubject    string          // the subject of the super user's certificate; "": nobody is super by certificate
+	hostNames       []string        // of this member in the Host header, in lower case
+	anonymousAccess AnonymousAccess // what callers without credentials may read
+	source          Source
 }
 
 // newAuthorizer reads the files with tokens.
 func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	a := &authorizer{
-		credentials: credentials{superDigest: cfg.SuperDigest, alg: cfg.Digest},
-		super:       cfg.Super, anonymous: cfg.Anonymous, source: cfg.Source,
+		credentials:  credentials{superDigest: cfg.SuperDigest, digestAlg: cfg.Digest},
+		superSubject: cfg.SuperSubject, anonymousAccess: cfg.AnonymousAccess, source: cfg.Source,
 	}
-	for _, name := range slices.Concat([]string{"localhost"}, cfg.Names, cfg.Hosts) {
-		a.names = append(a.names, strings.ToLower(name))
+	for _, name := range slices.Concat([]string{"localhost"}, cfg.HostNames, cfg.Hosts) {
+		a.hostNames = append(a.hostNames, strings.ToLower(name))
 	}
 	return a, a.credentials.readTokens(&cfg.HTTPSettings, log)
 }
 
 // neededRoles is the lowest role that may use a class of endpoints from another machine. For changes it holds on this machine, too.
-var neededRoles = map[class]role{open: roleNone, measures: roleMetrics, reads: roleReads, changes: roleAdmin}
+var neededRoles = map[accessClass]callerRole{openAccess: roleNone, metricsAccess: roleMetrics, readAccess: roleReads, changeAccess: roleAdmin}
 
-// reject returns nil if the request may use an endpoint of the class, or else the reason why
+// checkAccess returns nil if the request may use an endpoint of the class, or else the reason why
 // not. A web page in a browser on this machine must not act for its author: its requests name its
 // origin, or the page's own host name if that resolves to this machine.
-func (a *authorizer) reject(c class, r *http.Request) *Failure {
-	if c == open {
-		return a.rejectHost(r)
+func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
+	if c == openAccess {
+		return a.checkHost(r)
 	}
 	strange := func(origin string) bool { return origin != "" && !sameOrigin(origin, r.Host) }
 	if slices.ContainsFunc(r.Header.Values("Origin"), strange) || slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), isCrossSite) {
 		return &Failure{Status: http.StatusForbidden, Text: "requests from pages of another origin are refused"}
 	}
-	has := a.role(r)
+	has := a.roleOf(r)
 	needs := a.credentialsFault(r)
-	if c != changes && has >= neededRoles[c] {
+	if c != changeAccess && has >= neededRoles[c] {
 		return nil
 	}
 	switch {
-	case !isLocal(r.RemoteAddr) && c != changes:
+	case !isLocal(r.RemoteAddr) && c != changeAccess:
 		return &Failure{Status: http.StatusUnauthorized, Text: "from another machine " + needs}
 	case !isLocal(r.RemoteAddr):
 		return &Failure{Status: http.StatusForbidden, Text: "this is answered on the member's own machine alone: connect to a loopback address"}
 	case !a.knowsHost(r.Host):
 		return errWrongHost
-	case c == changes && has > roleNone && has < roleAdmin:
+	case c == changeAccess && has > roleNone && has < roleAdmin:
 		return &Failure{Status: http.StatusForbidden, Text: "these credentials only read; an administrator's are needed"}
-	case c == changes && has < roleAdmin:
+	case c == changeAccess && has < roleAdmin:
 		return &Failure{Status: http.StatusUnauthorized, Text: needs}
 	}
 	return nil
@@ -101,20 +101,20 @@ func (a *authorizer) reject(c class, r *http.Request) *Failure {
 // request.
 var errWrongHost = &Failure{Status: http.StatusForbidden, Text: "the Host header is none of this member's names; use its address or localhost, or add the name to admin.hosts"}
 
-// rejectHost returns errWrongHost if a request without credentials is for a host that is not this member. Some probes name no host,
+// checkHost returns errWrongHost if a request without credentials is for a host that is not this member. Some probes name no host,
 // and every browser does.
-func (a *authorizer) rejectHost(r *http.Request) *Failure {
-	if r.Host == "" || a.knowsHost(r.Host) || a.role(r) > roleNone {
+func (a *authorizer) checkHost(r *http.Request) *Failure {
+	if r.Host == "" || a.knowsHost(r.Host) || a.roleOf(r) > roleNone {
 		return nil
 	}
 	return errWrongHost
 }
 
-// rejectContentType returns nil if a request has the type of body that the endpoint takes. A page of another site can send no
+// checkContentType returns nil if a request has the type of body that the endpoint takes. A page of another site can send no
 // such type without asking first.
-func (e *endpoint) rejectContentType(r *http.Request) *Failure {
+func (e *endpoint) checkContentType(r *http.Request) *Failure {
 	wanted := cmp.Or(e.contentType, "application/json")
-	if e.class != changes || r.Method != http.MethodPost || hasContentType(r, wanted) {
+	if e.access != changeAccess || r.Method != http.MethodPost || hasContentType(r, wanted) {
 		return nil
 	}
 	return &Failure{Status: http.StatusUnsupportedMediaType, Text: "the Content-Type of this request must be " + wanted}
@@ -123,7 +123,7 @@ func (e *endpoint) rejectContentType(r *http.Request) *Failure {
 // credentialsFault describes the fault of the credentials of a request that proves nothing.
 func (a *authorizer) credentialsFault(r *http.Request) string {
 	switch {
-	case a.credentials == (credentials{alg: a.credentials.alg}):
+	case a.credentials == (credentials{digestAlg: a.credentials.digestAlg}):
 		return "this needs credentials, and the member knows none: set admin.tokenFile or DigestAuthenticationProvider.superDigest, and start it again"
 	case len(r.Header.Values("Authorization")) > 0:
 		return "the credentials of this request are wrong: the member knows another token or password (admin.tokenFile, DigestAuthenticationProvider.superDigest), or the header is not Authorization: Bearer TOKEN, or digest super:PASSWORD"
@@ -159,7 +159,7 @@ func (a *authorizer) knowsHost(host string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	return slices.Contains(a.names, strings.ToLower(name)) || slices.Contains(a.names, "*")
+	return slices.Contains(a.hostNames, strings.ToLower(name)) || slices.Contains(a.hostNames, "*")
 }
 
 func hasContentType(r *http.Request, wanted string) bool {

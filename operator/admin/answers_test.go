@@ -62,7 +62,7 @@ func example(e *endpoint) visit {
 	for i, name := range e.requiredParameters {
 		v.path += [...]string{"?", "&"}[min(i, 1)] + name + "=" + map[string]string{"path": "/a"}[name]
 	}
-	if e.class == changes {
+	if e.access == changeAccess {
 		v.header = signedIn
 	}
 	switch e.requestBody.(type) {
@@ -123,17 +123,17 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 	switch {
 	case status == http.StatusBadRequest:
 		v.path += map[bool]string{true: "&", false: "?"}[strings.Contains(v.path, "?")] + "nosuch=1"
-	case status == http.StatusUnauthorized && e.class == reads:
+	case status == http.StatusUnauthorized && e.access == readAccess:
 		v.from = "10.0.0.9:5"
 	case status == http.StatusUnauthorized:
 		v.header = []string{"Content-Type", "application/json"}
-	case status == http.StatusForbidden && e.class == open:
+	case status == http.StatusForbidden && e.access == openAccess:
 		v.host = "example.com"
 	case status == http.StatusForbidden:
 		v.header = append(slices.Clone(v.header), "Origin", "https://example.com")
 	case status == http.StatusTooManyRequests:
 		v.header = append(slices.Clone(v.header), "Authorization", "Bearer wrong")
-		h.cfg.Guesses = admission.NewCredentialLimiter(nil)
+		h.cfg.CredentialLimiter = admission.NewCredentialLimiter(nil)
 		other := visit{method: "GET", path: "/nosuch", from: v.from, header: v.header} // reaches no operation
 		for range 10 {
 			other.to(h)
@@ -145,14 +145,14 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 		synctest.Wait()
 	case status == http.StatusUnsupportedMediaType:
 		v.header = signedIn[:2]
-	case status == http.StatusServiceUnavailable && e.long:
+	case status == http.StatusServiceUnavailable && e.longReply:
 		for range maxPages {
-			h.places.pages <- struct{}{}
-			h.places.administratorPages <- struct{}{}
+			h.longReplies.pages <- struct{}{}
+			h.longReplies.administratorPages <- struct{}{}
 		}
-	case status == http.StatusServiceUnavailable && e.class == changes:
-		h.audit.auditLog = &fullLog{}
-	case status == http.StatusNotFound && e.class == reads:
+	case status == http.StatusServiceUnavailable && e.access == changeAccess:
+		h.auditor.auditLog = &fullLog{}
+	case status == http.StatusNotFound && e.access == readAccess:
 		opsOf(h).rows = nil
 	default:
 		opsOf(h).err = &Failure{Status: status, Text: "it failed"} // h.member.log is nil

@@ -20,7 +20,7 @@ import (
 func newAudited(t *testing.T) (*HTTP, *bytes.Buffer) {
 	h, _ := newTestHTTP(t, "leader")
 	var log bytes.Buffer
-	h.audit.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	h.auditor.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
@@ -76,7 +76,7 @@ func TestAudit(t *testing.T) {
 	} {
 		h, log := newAudited(t)
 		acts := &acts{}
-		h.audit.auditLog = acts
+		h.auditor.auditLog = acts
 		opsOf(h).err = tt.err
 		tt.visit.to(h)
 		if got := strings.TrimSuffix(log.String(), "\n"); got != tt.want {
@@ -92,7 +92,7 @@ func TestAudit(t *testing.T) {
 	}
 	h, log := newAudited(t)
 	visit{method: "POST", path: "/v1/sessions/" + strings.Repeat("x", 10_000) + "/kill"}.to(h)
-	if n := log.Len(); n > 2*maxTarget {
+	if n := log.Len(); n > 2*maxLoggedText {
 		t.Errorf("a line of %d bytes", n)
 	}
 }
@@ -100,8 +100,8 @@ func TestAudit(t *testing.T) {
 // Every endpoint that changes something has a name for the audit log.
 func TestEveryChangeHasAnAction(t *testing.T) {
 	for _, e := range testRoutes(t) {
-		if (e.action != "") != (e.class == changes) {
-			t.Errorf("%s %s, of class %v, has the action %q", e.method, e.path, e.class, e.action)
+		if (e.action != "") != (e.access == changeAccess) {
+			t.Errorf("%s %s, of class %v, has the action %q", e.method, e.path, e.access, e.action)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestAuditIsBounded(t *testing.T) {
 				visit{method: "POST", path: "/v1/sessions/0x1/kill"}.to(h)
 			}
 		}
-		refused(maxRefusals - 1)
+		refused(maxRejectedLines - 1)
 		if strings.Contains(log.String(), "only counted") {
 			t.Error("the bound is announced too early")
 		}
@@ -126,8 +126,8 @@ func TestAuditIsBounded(t *testing.T) {
 			t.Errorf("the last line does not say that others are left out: %s", log)
 		}
 		refused(70)
-		if n := lines(); n != maxRefusals {
-			t.Errorf("%d lines about refused requests in a minute, want %d", n, maxRefusals)
+		if n := lines(); n != maxRejectedLines {
+			t.Errorf("%d lines about refused requests in a minute, want %d", n, maxRejectedLines)
 		}
 		visit{method: "POST", path: "/v1/sessions/0x1000012f99a0001/kill", header: signedIn}.to(h)
 		if !strings.HasSuffix(log.String(), "outcome=done\n") {
@@ -172,7 +172,7 @@ func (f *fullLog) Require(_ context.Context, e events.Event) error {
 func TestNoActWithoutLine(t *testing.T) {
 	h, log := newAudited(t)
 	full := &fullLog{}
-	h.audit.auditLog = full
+	h.auditor.auditLog = full
 	w := visit{method: "POST", path: "/v1/sessions/0x7/kill", header: signedIn}.to(h)
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no space left on device; nothing was done") || opsOf(h).asked == "kill" {
 		t.Errorf("%d %s", w.Code, w.Body)

@@ -17,106 +17,106 @@ const (
 	// it began, which takes memory for everything that is changed meanwhile. A second one is for an operator
 	// whose first connection hangs.
 	maxBackups = 2
-	// backupTime limits the time of a backup: it is enough for 50 GiB at the default rate.
-	backupTime = 2 * time.Hour
+	// backupTimeout limits the time of a backup: it is enough for 50 GiB at the default rate.
+	backupTimeout = 2 * time.Hour
 )
 
-// Copy is the state of a member at one index.
-type Copy struct {
+// StateCopy is the state of a member at one index.
+type StateCopy struct {
 	Head backup.Head
 	// WriteTo writes the state. An error that does not come from w means that the state is damaged.
 	WriteTo func(w io.Writer) (int64, error)
 }
 
-// copies has the endpoints and the commands about whole states: backups, snapshots and restores.
-type copies struct {
-	ops        Operations
-	source     Source
-	authorizer *authorizer
-	settings   copySettings
-	log        *slog.Logger
-	backups    chan struct{} // has room for maxBackups: the backups that are under way
-	snapshots  chan struct{} // has room for the last snapshot until its interval is over
-	restores   chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
+// backupsAPI has the endpoints and the commands about whole states: backups, snapshots and restores.
+type backupsAPI struct {
+	ops              Operations
+	source           Source
+	authorizer       *authorizer
+	snapshotSettings snapshotSettings
+	log              *slog.Logger
+	backupSlots      chan struct{} // has room for maxBackups: the backups that are under way
+	snapshotSlot     chan struct{} // has room for the last snapshot until its interval is over
+	restoreSlot      chan struct{} // has room for the restore that is under way, or for the last one until its interval is over
 }
 
-// copySettings are the configuration of ZooKeeper's commands snapshot and restore.
-type copySettings struct {
+// snapshotSettings are the configuration of ZooKeeper's commands snapshot and restore.
+type snapshotSettings struct {
 	interval                time.Duration // as HTTPSettings.SnapshotInterval
 	noSnapshots, noRestores bool
 }
 
-func newCopies(cfg *HTTPConfig, a *authorizer, log *slog.Logger) *copies {
-	return &copies{
+func newBackupsAPI(cfg *HTTPConfig, a *authorizer, log *slog.Logger) *backupsAPI {
+	return &backupsAPI{
 		ops: cfg.Operations, source: cfg.Source, authorizer: a, log: log,
-		settings: copySettings{interval: cfg.SnapshotInterval, noSnapshots: cfg.NoSnapshots, noRestores: cfg.NoRestores},
-		backups:  make(chan struct{}, maxBackups), snapshots: make(chan struct{}, 1), restores: make(chan struct{}, 1),
+		snapshotSettings: snapshotSettings{interval: cfg.SnapshotInterval, noSnapshots: cfg.NoSnapshots, noRestores: cfg.NoRestores},
+		backupSlots:      make(chan struct{}, maxBackups), snapshotSlot: make(chan struct{}, 1), restoreSlot: make(chan struct{}, 1),
 	}
 }
 
 // routes returns the rows of snapshots and backups under /v1/. A backup has the passwords of sessions and everybody's data, so
 // only the member's own machine may ask for it, as for requests that change something.
-func (c *copies) routes() []endpoint {
+func (c *backupsAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "POST", path: "/v1/snapshot", class: changes, action: "snapshot", timeout: snapshotTime, responseBody: api.Snapshot{}, requestBody: struct{}{},
+			method: "POST", path: "/v1/snapshot", access: changeAccess, action: "snapshot", timeout: snapshotTimeout, responseBody: api.Snapshot{}, requestBody: struct{}{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:            "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", reply: c.store,
+			help:            "writes a snapshot of the state to the member's disk, in steps between which clients are served, and removes the log that it replaces; one at a time", reply: c.createSnapshot,
 		},
 		{
-			method: "GET", path: "/v1/backup", class: changes, action: "backup", timeout: backupTime, responseBody: []byte{}, parameters: backupParams,
+			method: "GET", path: "/v1/backup", access: changeAccess, action: "backup", timeout: backupTimeout, responseBody: []byte{}, parameters: backupParameters,
 			failureStatuses: []int{http.StatusServiceUnavailable},
-			help:            "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member fails meanwhile", serve: c.backup,
+			help:            "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member fails meanwhile", serve: c.serveBackup,
 		},
 	}
 }
 
-var backupParams = []string{"rate"}
+var backupParameters = []string{"rate"}
 
-// backup sends a backup.
-func (c *copies) backup(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(&endpoint{parameters: backupParams}, r, c.authorizer.administrator(r))
-	rate := int64(q.number("rate")) << 20
+// serveBackup sends a backup.
+func (c *backupsAPI) serveBackup(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(&endpoint{parameters: backupParameters}, r, c.authorizer.administratorOf(r))
+	rate := int64(q.intParameter("rate")) << 20
 	if rate == 0 {
 		rate = backup.DefaultRate
 	}
-	if q.err != nil {
-		q.err.write(w, r)
+	if q.fault != nil {
+		q.fault.write(w, r)
 		return
 	}
-	if failed := c.send(w, r, rate); failed != nil {
+	if failed := c.sendBackup(w, r, rate); failed != nil {
 		failed.write(w, r)
 	}
 }
 
-// send sends a backup at a rate, in bytes in a second. It returns a Failure if it sends none. If it fails later, the reply ends
+// sendBackup sends a backup at a rate, in bytes in a second. It returns a Failure if it sends none. If it fails later, the reply ends
 // before the end of the backup.
-func (c *copies) send(w http.ResponseWriter, r *http.Request, rate int64) *Failure {
+func (c *backupsAPI) sendBackup(w http.ResponseWriter, r *http.Request, rate int64) *Failure {
 	select {
-	case c.backups <- struct{}{}:
-		defer func() { <-c.backups }()
+	case c.backupSlots <- struct{}{}:
+		defer func() { <-c.backupSlots }()
 	default:
 		return &Failure{Status: http.StatusServiceUnavailable, Text: "other backups of this member are being made; try again when they are done"}
 	}
-	state, err := c.ops.Copy(r.Context())
+	state, err := c.ops.CopyState(r.Context())
 	if err != nil {
-		return failure(err)
+		return failureFrom(err)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+backup.FileName(state.Head)+`"`)
-	w.Header().Set(lastZxid, fmt.Sprintf("0x%x", uint64(state.Head.Zxid)))
+	w.Header().Set(lastZxidHeader, fmt.Sprintf("0x%x", uint64(state.Head.Zxid)))
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	if err := state.Send(r.Context(), w, rate); err != nil {
+	if err := state.WriteBackup(r.Context(), w, rate); err != nil {
 		c.log.Warn("a backup was not finished", "index", state.Head.Index, "to", r.RemoteAddr, "err", err)
 		noteOutcome(w, &Failure{Status: http.StatusInternalServerError, Text: err.Error()})
 	}
 	return nil
 }
 
-// Send writes the backup to w at a rate, in bytes in a second.
-func (c *Copy) Send(ctx context.Context, w io.Writer, rate int64) error {
+// WriteBackup writes the backup to w at a rate, in bytes in a second.
+func (c *StateCopy) WriteBackup(ctx context.Context, w io.Writer, rate int64) error {
 	out, err := backup.NewWriter(backup.NewPacedWriter(ctx, w, rate), c.Head)
 	if err != nil {
 		return err

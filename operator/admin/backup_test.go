@@ -113,9 +113,9 @@ func TestBackupsAreBounded(t *testing.T) {
 		}
 		ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
 		defer leave()
-		c := Copy{Head: backup.Head{Time: began}, WriteTo: opsOf(h).state}
+		c := StateCopy{Head: backup.Head{Time: began}, WriteTo: opsOf(h).state}
 		begun := time.Now()
-		if err := c.Send(ctx, io.Discard, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Second {
+		if err := c.WriteBackup(ctx, io.Discard, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > time.Second {
 			t.Errorf("a client that left: %v after %v", err, time.Since(begun))
 		}
 	})
@@ -138,11 +138,11 @@ func TestStalledBackupEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		if err := <-done; err == nil || time.Since(begun) > answerPart+time.Second {
+		if err := <-done; err == nil || time.Since(begun) > partTimeout+time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 		synctest.Wait()
-		if len(h.copies.backups) != 0 {
+		if len(h.backups.backupSlots) != 0 {
 			t.Error("its place is taken")
 		}
 	})

@@ -15,59 +15,59 @@ import (
 
 // command is one of ZooKeeper's AdminServer commands.
 type command struct {
-	name    string
-	aliases []string
-	class   class
-	shows   content
-	serving bool // answered only by a member that serves
-	long    bool // see endpoint
-	help    string
-	// answer writes the fields of the answer, or returns why there are none. stats is filled in only
+	name         string
+	aliases      []string
+	access       accessClass
+	content      contentKind
+	needsServing bool // answered only by a member that serves
+	longReply    bool // see endpoint
+	help         string
+	// writeFields writes the fields of the answer, or returns why there are none. stats is filled in only
 	// if serving is set.
-	answer func(a *adminServer, j *jsonWriter, s *Stats, query url.Values) (why string)
-	// own returns what an endpoint has that does not answer as the others: its method, the type of its body, its time, and serve. Then
+	writeFields func(a *adminServer, j *jsonWriter, s *Stats, query url.Values) (why string)
+	// ownEndpoint returns what an endpoint has that does not answer as the others: its method, the type of its body, its time, and serve. Then
 	// answer is nil.
-	own func(c *copies) endpoint
+	ownEndpoint func(c *backupsAPI) endpoint
 }
 
 // commands are all of them, by name. Their fields and the types of these are ZooKeeper's.
 var commands = []command{
-	{"configuration", []string{"conf", "config"}, reads, showsState, true, false, "what conf says", (*adminServer).configuration, nil},
-	{"connection_stat_reset", []string{"crst"}, changes, unstated, true, false, "sets the counters of the connections to zero", (*adminServer).resetConnections, nil},
-	{"connections", []string{"cons"}, reads, showsState, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*adminServer).connections, nil},
-	{"dirs", nil, reads, showsState, true, false, "bytes of the log's files and of all others", (*adminServer).dirs, nil},
-	{"dump", nil, reads, showsState, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*adminServer).dump, nil},
-	{"environment", []string{"env", "envi"}, reads, showsState, false, false, "the environment of the process", (*adminServer).environment, nil},
-	{"get_trace_mask", []string{"gtmk"}, reads, showsState, false, false, "the trace mask; nothing is traced", (*adminServer).traceMask, nil},
-	{"hash", nil, reads, showsState, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*adminServer).hash, nil},
-	{"initial_configuration", []string{"icfg"}, reads, showsState, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*adminServer).initialConfiguration, nil},
-	{"is_read_only", []string{"isro"}, reads, showsState, true, false, "whether this member serves in read-only mode", (*adminServer).readOnly, nil},
-	{"leader", []string{"lead"}, reads, showsState, true, false, "whether this member leads, and which one does", (*adminServer).leader, nil},
-	{"monitor", []string{"mntr"}, reads, showsState, true, false, "all metrics, without the zk_ of mntr", (*adminServer).monitor, nil},
-	{"observer_connection_stat_reset", []string{"orst"}, changes, unstated, true, false, "nothing: this member keeps no counters of its own for observers", (*adminServer).nothing, nil},
-	{"observers", []string{"obsr"}, reads, showsState, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*adminServer).observers, nil},
-	{"restore", []string{"rest"}, changes, unstated, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, (*copies).restoreCommand},
-	{"ruok", nil, open, unstated, true, false, "no error, if this member serves clients", (*adminServer).nothing, nil},
-	{"server_stats", []string{"srvr"}, reads, showsState, true, false, "what srvr says", (*adminServer).serverStats, nil},
-	{"set_trace_mask", []string{"stmk"}, changes, unstated, false, false, "sets the trace mask to the parameter traceMask", (*adminServer).setTraceMask, nil},
-	{"snapshot", []string{"snap"}, changes, unstated, false, false, "a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, (*copies).snapshotCommand},
-	{"stat_reset", []string{"srst"}, changes, unstated, true, false, "sets the counters of the member to zero", (*adminServer).resetStats, nil},
-	{"stats", []string{"stat"}, reads, showsState, true, true, "what stat says", (*adminServer).stats, nil},
-	{"system_properties", []string{"sysp"}, reads, showsState, false, false, "those of Java's properties that mean something here", (*adminServer).systemProperties, nil},
-	{"voting_view", nil, reads, showsState, true, false, "the servers of the list that vote", (*adminServer).votingView, nil},
-	{"watch_summary", []string{"wchs"}, reads, showsState, true, false, "how many watches this member's connections have", (*adminServer).watchSummary, nil},
-	{"watches", []string{"wchc"}, reads, showsPaths, true, true, "their paths, by session", (*adminServer).watches, nil},
-	{"watches_by_path", []string{"wchp"}, reads, showsPaths, true, true, "their sessions, by path", (*adminServer).watchesByPath, nil},
-	{"zabstate", nil, reads, showsState, false, false, "this member's addresses, and whether it takes part in an election", (*adminServer).zabState, nil},
+	{"configuration", []string{"conf", "config"}, readAccess, showsState, true, false, "what conf says", (*adminServer).writeConfiguration, nil},
+	{"connection_stat_reset", []string{"crst"}, changeAccess, contentUnstated, true, false, "sets the counters of the connections to zero", (*adminServer).resetConnections, nil},
+	{"connections", []string{"cons"}, readAccess, showsState, true, true, "this member's client connections; those over TLS are in `secure_connections`", (*adminServer).writeConnections, nil},
+	{"dirs", nil, readAccess, showsState, true, false, "bytes of the log's files and of all others", (*adminServer).writeDirectorySizes, nil},
+	{"dump", nil, readAccess, showsState, true, true, "the sessions by the time at which they expire (on a leader), and their ephemeral nodes", (*adminServer).writeDump, nil},
+	{"environment", []string{"env", "envi"}, readAccess, showsState, false, false, "the environment of the process", (*adminServer).writeEnvironment, nil},
+	{"get_trace_mask", []string{"gtmk"}, readAccess, showsState, false, false, "the trace mask; nothing is traced", (*adminServer).writeTraceMask, nil},
+	{"hash", nil, readAccess, showsState, true, false, "an empty list, where ZooKeeper lists digests of its tree", (*adminServer).writeDigests, nil},
+	{"initial_configuration", []string{"icfg"}, readAccess, showsState, true, false, "null, where ZooKeeper shows the text of its zoo.cfg", (*adminServer).writeInitialConfiguration, nil},
+	{"is_read_only", []string{"isro"}, readAccess, showsState, true, false, "whether this member serves in read-only mode", (*adminServer).writeReadOnly, nil},
+	{"leader", []string{"lead"}, readAccess, showsState, true, false, "whether this member leads, and which one does", (*adminServer).writeLeader, nil},
+	{"monitor", []string{"mntr"}, readAccess, showsState, true, false, "all metrics, without the zk_ of mntr", (*adminServer).writeMonitor, nil},
+	{"observer_connection_stat_reset", []string{"orst"}, changeAccess, contentUnstated, true, false, "nothing: this member keeps no counters of its own for observers", (*adminServer).writeNothing, nil},
+	{"observers", []string{"obsr"}, readAccess, showsState, true, false, "on a leader, the observers of the server list, and how many members without a vote have caught up", (*adminServer).writeObservers, nil},
+	{"restore", []string{"rest"}, changeAccess, contentUnstated, false, false, "writes the backup in the body, of the type `application/octet-stream`, into the ensemble, and deletes nodes that it lacks; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).restoreCommand},
+	{"ruok", nil, openAccess, contentUnstated, true, false, "no error, if this member serves clients", (*adminServer).writeNothing, nil},
+	{"server_stats", []string{"srvr"}, readAccess, showsState, true, false, "what srvr says", (*adminServer).writeServerStats, nil},
+	{"set_trace_mask", []string{"stmk"}, changeAccess, contentUnstated, false, false, "sets the trace mask to the parameter traceMask", (*adminServer).setTraceMask, nil},
+	{"snapshot", []string{"snap"}, changeAccess, contentUnstated, false, false, "a backup, as `/v1/backup` sends it, or with the parameter `streaming=false` a snapshot on this member's disk, as with `/v1/snapshot`; at most one in `admin.rateLimiterIntervalInMS`", nil, (*backupsAPI).snapshotCommand},
+	{"stat_reset", []string{"srst"}, changeAccess, contentUnstated, true, false, "sets the counters of the member to zero", (*adminServer).resetStats, nil},
+	{"stats", []string{"stat"}, readAccess, showsState, true, true, "what stat says", (*adminServer).writeStats, nil},
+	{"system_properties", []string{"sysp"}, readAccess, showsState, false, false, "those of Java's properties that mean something here", (*adminServer).writeSystemProperties, nil},
+	{"voting_view", nil, readAccess, showsState, true, false, "the servers of the list that vote", (*adminServer).writeVotingView, nil},
+	{"watch_summary", []string{"wchs"}, readAccess, showsState, true, false, "how many watches this member's connections have", (*adminServer).writeWatchSummary, nil},
+	{"watches", []string{"wchc"}, readAccess, showsPaths, true, true, "their paths, by session", (*adminServer).writeWatches, nil},
+	{"watches_by_path", []string{"wchp"}, readAccess, showsPaths, true, true, "their sessions, by path", (*adminServer).writeWatchesByPath, nil},
+	{"zabstate", nil, readAccess, showsState, false, false, "this member's addresses, and whether it takes part in an election", (*adminServer).writeZabState, nil},
 }
 
 // adminServer answers the commands of ZooKeeper's AdminServer.
 type adminServer struct {
-	url        string // the path that theirs begin with
-	words      *Words
+	basePath   string // the path that theirs begin with
+	fourLetter *FourLetterCommands
 	source     Source
 	authorizer *authorizer
-	copies     *copies
+	backups    *backupsAPI
 }
 
 // routes returns a row for each command and for each of its aliases. The row of the commands' list is the last one; it also answers
@@ -75,44 +75,44 @@ type adminServer struct {
 func (a *adminServer) routes() (all []endpoint) {
 	for i := range commands {
 		c := &commands[i]
-		e := endpoint{method: http.MethodGet, path: a.url + "/" + c.name, class: c.class, shows: c.shows, long: c.long, help: c.help}
-		e.serve = func(w http.ResponseWriter, r *http.Request) { a.command(w, r, c) }
-		if c.class == changes {
+		e := endpoint{method: http.MethodGet, path: a.basePath + "/" + c.name, access: c.access, content: c.content, longReply: c.longReply, help: c.help}
+		e.serve = func(w http.ResponseWriter, r *http.Request) { a.serveCommand(w, r, c) }
+		if c.access == changeAccess {
 			e.method, e.action = http.MethodPost, c.name
 		}
-		if c.long {
-			e.timeout = longTime
+		if c.longReply {
+			e.timeout = longReplyTimeout
 		}
 		e.oneAtATime = c.name == "monitor" || c.name == "watch_summary"
-		if c.own != nil {
-			own := c.own(a.copies)
+		if c.ownEndpoint != nil {
+			own := c.ownEndpoint(a.backups)
 			e.method, e.contentType, e.timeout, e.serve = own.method, own.contentType, own.timeout, own.serve
 		}
 		all = append(all, e)
 		for _, name := range c.aliases {
-			e.path, e.alias = a.url+"/"+name, true
+			e.path, e.alias = a.basePath+"/"+name, true
 			all = append(all, e)
 		}
 	}
 	return append(all,
-		endpoint{method: "GET", path: a.url, class: reads, shows: showsState, help: "the commands, as links", serve: a.list},
-		endpoint{method: "GET", path: a.url + "/", class: reads, shows: showsState, alias: true, help: "the answer to an unknown command", serve: a.unknown})
+		endpoint{method: "GET", path: a.basePath, access: readAccess, content: showsState, help: "the commands, as links", serve: a.serveCommandList},
+		endpoint{method: "GET", path: a.basePath + "/", access: readAccess, content: showsState, alias: true, help: "the answer to an unknown command", serve: a.serveUnknownCommand})
 }
 
-// list shows the commands as links, as ZooKeeper does.
-func (a *adminServer) list(w http.ResponseWriter, _ *http.Request) {
+// serveCommandList shows the commands as links, as ZooKeeper does.
+func (a *adminServer) serveCommandList(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	p := &textWriter{w: w}
 	for i := range commands {
-		p.printf("<a href=\"%s/%s\">%s</a>\n<br/>\n", a.url, commands[i].name, commands[i].name)
+		p.printf("<a href=\"%s/%s\">%s</a>\n<br/>\n", a.basePath, commands[i].name, commands[i].name)
 	}
 }
 
-// unknown answers a request for a command that does not exist, or that GET must not reach.
-func (a *adminServer) unknown(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(r.URL.Path, a.url+"/")
+// serveUnknownCommand answers a request for a command that does not exist, or that GET must not reach.
+func (a *adminServer) serveUnknownCommand(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, a.basePath+"/")
 	if name == "" {
-		a.list(w, r)
+		a.serveCommandList(w, r)
 		return
 	}
 	status, why := http.StatusOK, "Unknown command: "+name
@@ -125,28 +125,28 @@ func (a *adminServer) unknown(w http.ResponseWriter, r *http.Request) {
 	writeCommand(w, status, name, func(*jsonWriter) string { return why })
 }
 
-// command answers one of ZooKeeper's commands. As in ZooKeeper the status is 200 also if there is
+// serveCommand answers one of ZooKeeper's commands. As in ZooKeeper the status is 200 also if there is
 // an error.
-func (a *adminServer) command(w http.ResponseWriter, r *http.Request, c *command) {
+func (a *adminServer) serveCommand(w http.ResponseWriter, r *http.Request, c *command) {
 	var stats Stats
-	if c.serving {
-		if a.source.Health().Role == "" || a.serving(&stats) == "" {
+	if c.needsServing {
+		if a.source.Health().Role == "" || a.readServingStats(&stats) == "" {
 			writeCommand(w, http.StatusOK, c.name, func(*jsonWriter) string { return strings.TrimSuffix(notServing, "\n") })
 			return
 		}
 	}
 	writeCommand(w, http.StatusOK, c.name, func(j *jsonWriter) string {
 		j.paths = a.authorizer.pathFilterFor(r)
-		if c.long {
-			j.p.walker = a.words.pace.enter()
-			defer j.p.walker.leave()
+		if c.longReply {
+			j.out.pacing = a.fourLetter.pacer.begin()
+			defer j.out.pacing.end()
 		}
-		return c.answer(a, j, &stats, r.URL.Query())
+		return c.writeFields(a, j, &stats, r.URL.Query())
 	})
 }
 
-// serving fills in s and returns the member's role.
-func (a *adminServer) serving(s *Stats) string {
+// readServingStats fills in s and returns the member's role.
+func (a *adminServer) readServingStats(s *Stats) string {
 	*s = a.source.Stats()
 	return s.Role
 }
@@ -156,7 +156,7 @@ func writeCommand(w http.ResponseWriter, status int, name string, answer func(*j
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	out := bufio.NewWriterSize(w, partSize)
-	j := &jsonWriter{p: &textWriter{w: out}}
+	j := &jsonWriter{out: &textWriter{w: out}}
 	j.object(func() {
 		why := answer(j)
 		j.field("command", name)
@@ -170,7 +170,7 @@ func writeCommand(w http.ResponseWriter, status int, name string, answer func(*j
 	_ = out.Flush() // a client that left needs no answer
 }
 
-func (a *adminServer) nothing(*jsonWriter, *Stats, url.Values) string { return "" }
+func (a *adminServer) writeNothing(*jsonWriter, *Stats, url.Values) string { return "" }
 
 // configurationFields are the lines of conf that ZooKeeper shows by HTTP, with their names there.
 var configurationFields = map[string]string{
@@ -179,14 +179,14 @@ var configurationFields = map[string]string{
 	"serverId": "server_id", "clientPortListenBacklog": "client_port_listen_backlog",
 }
 
-func (a *adminServer) configuration(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeConfiguration(j *jsonWriter, _ *Stats, _ url.Values) string {
 	lines, _ := a.source.Settings(0, 0)
 	for _, line := range lines {
 		name, shown := configurationFields[line.Name]
 		switch _, err := strconv.Atoi(line.Value); {
 		case !shown:
 		case err == nil:
-			j.number(name, line.Value)
+			j.numberField(name, line.Value)
 		default:
 			j.field(name, line.Value)
 		}
@@ -200,11 +200,11 @@ func (a *adminServer) resetConnections(*jsonWriter, *Stats, url.Values) string {
 }
 
 func (a *adminServer) resetStats(*jsonWriter, *Stats, url.Values) string {
-	a.words.reset()
+	a.fourLetter.resetCounters()
 	return ""
 }
 
-func (a *adminServer) dirs(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeDirectorySizes(j *jsonWriter, _ *Stats, _ url.Values) string {
 	data, log, err := a.source.DiskUsage()
 	if err != nil {
 		return fmt.Sprintf("the data directory cannot be read: %v", err)
@@ -214,23 +214,23 @@ func (a *adminServer) dirs(j *jsonWriter, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) environment(j *jsonWriter, _ *Stats, _ url.Values) string {
-	a.words.environment(func(name, value string) { j.field(name, value) })
+func (a *adminServer) writeEnvironment(j *jsonWriter, _ *Stats, _ url.Values) string {
+	a.fourLetter.eachProperty(func(name, value string) { j.field(name, value) })
 	return ""
 }
 
-func (a *adminServer) systemProperties(j *jsonWriter, _ *Stats, _ url.Values) string {
-	a.words.environment(func(name, value string) {
+func (a *adminServer) writeSystemProperties(j *jsonWriter, _ *Stats, _ url.Values) string {
+	a.fourLetter.eachProperty(func(name, value string) {
 		kind, rest, _ := strings.Cut(name, ".")
-		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unset && !strings.HasPrefix(rest, "memory.") {
+		if isProperty := kind == "java" || kind == "os" || kind == "user"; isProperty && value != unsetProperty && !strings.HasPrefix(rest, "memory.") {
 			j.field(name, value)
 		}
 	})
 	return ""
 }
 
-func (a *adminServer) traceMask(j *jsonWriter, _ *Stats, _ url.Values) string {
-	j.field("tracemask", a.words.mask.Load())
+func (a *adminServer) writeTraceMask(j *jsonWriter, _ *Stats, _ url.Values) string {
+	j.field("tracemask", a.fourLetter.traceMask.Load())
 	return ""
 }
 
@@ -243,38 +243,38 @@ func (a *adminServer) setTraceMask(j *jsonWriter, s *Stats, query url.Values) st
 	if err != nil {
 		return need + ", got " + query.Get("traceMask")
 	}
-	a.words.mask.Store(mask)
-	return a.traceMask(j, s, query)
+	a.fourLetter.traceMask.Store(mask)
+	return a.writeTraceMask(j, s, query)
 }
 
-func (a *adminServer) hash(j *jsonWriter, _ *Stats, _ url.Values) string {
-	j.values("digests", func() {})
+func (a *adminServer) writeDigests(j *jsonWriter, _ *Stats, _ url.Values) string {
+	j.listField("digests", func() {})
 	return ""
 }
 
-// initialConfiguration shows nothing: a zoo.cfg may contain the digest of the super user.
-func (a *adminServer) initialConfiguration(j *jsonWriter, _ *Stats, _ url.Values) string {
+// writeInitialConfiguration shows nothing: a zoo.cfg may contain the digest of the super user.
+func (a *adminServer) writeInitialConfiguration(j *jsonWriter, _ *Stats, _ url.Values) string {
 	j.field("initial_configuration", nil)
 	return ""
 }
 
-func (a *adminServer) readOnly(j *jsonWriter, s *Stats, _ url.Values) string {
-	j.field("read_only", s.Role == api.ReadOnly)
+func (a *adminServer) writeReadOnly(j *jsonWriter, s *Stats, _ url.Values) string {
+	j.field("read_only", s.Role == api.RoleReadOnly)
 	return ""
 }
 
-func (a *adminServer) monitor(j *jsonWriter, s *Stats, _ url.Values) string {
-	a.words.monitor(s, func(name, value string) { j.field(name, value) }, j.number)
+func (a *adminServer) writeMonitor(j *jsonWriter, s *Stats, _ url.Values) string {
+	a.fourLetter.eachMonitorValue(s, func(name, value string) { j.field(name, value) }, j.numberField)
 	return ""
 }
 
-// observers lists the observers on a leader. Elsewhere the list is empty, as with ZooKeeper.
-func (a *adminServer) observers(j *jsonWriter, s *Stats, _ url.Values) string {
+// writeObservers lists the observers on a leader. Elsewhere the list is empty, as with ZooKeeper.
+func (a *adminServer) writeObservers(j *jsonWriter, s *Stats, _ url.Values) string {
 	j.field("synced_observers", s.SyncedObservers)
-	j.values("observers", func() {
+	j.listField("observers", func() {
 		for _, peer := range a.source.Ensemble().Peers {
 			if s.Role == "leader" && peer.Observer {
-				j.item()
+				j.beginItem()
 				j.object(func() {
 					j.field("remote_socket_address", peer.Quorum)
 					j.field("sid", peer.ID)
@@ -285,7 +285,7 @@ func (a *adminServer) observers(j *jsonWriter, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) leader(j *jsonWriter, s *Stats, _ url.Values) string {
+func (a *adminServer) writeLeader(j *jsonWriter, s *Stats, _ url.Values) string {
 	e := a.source.Ensemble()
 	if len(e.Peers) == 0 {
 		return "server is not initialized" // ZooKeeper's answer for a standalone server
@@ -300,15 +300,15 @@ func (a *adminServer) leader(j *jsonWriter, s *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) votingView(j *jsonWriter, _ *Stats, _ url.Values) string {
-	j.fields("current_config", func() {
+func (a *adminServer) writeVotingView(j *jsonWriter, _ *Stats, _ url.Values) string {
+	j.objectField("current_config", func() {
 		for _, peer := range a.source.Ensemble().Peers {
 			if peer.Observer {
 				continue
 			}
-			j.fields(strconv.FormatUint(uint64(peer.ID), 10), func() {
-				j.values("server_addresses", func() { j.item(); j.value(peer.Quorum) })
-				j.values("election_addresses", func() { j.item(); j.value(peer.Election) })
+			j.objectField(strconv.FormatUint(uint64(peer.ID), 10), func() {
+				j.listField("server_addresses", func() { j.beginItem(); j.value(peer.Quorum) })
+				j.listField("election_addresses", func() { j.beginItem(); j.value(peer.Election) })
 				j.field("client_address", peer.Client)
 				j.field("learner_type", "participant")
 			})
@@ -317,7 +317,7 @@ func (a *adminServer) votingView(j *jsonWriter, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-func (a *adminServer) zabState(j *jsonWriter, _ *Stats, _ url.Values) string {
+func (a *adminServer) writeZabState(j *jsonWriter, _ *Stats, _ url.Values) string {
 	e, health := a.source.Ensemble(), a.source.Health()
 	voting := false
 	for _, peer := range e.Peers {
@@ -325,8 +325,8 @@ func (a *adminServer) zabState(j *jsonWriter, _ *Stats, _ url.Values) string {
 			voting = !peer.Observer
 			j.field("myid", e.Self)
 			j.field("is_leader", health.Role == "leader")
-			j.fields("quorum_address", func() { j.address(peer.Quorum) })
-			j.fields("election_address", func() { j.address(peer.Election) })
+			j.objectField("quorum_address", func() { j.addressFields(peer.Quorum) })
+			j.objectField("election_address", func() { j.addressFields(peer.Election) })
 			j.field("client_address", peer.Client)
 		}
 	}
@@ -343,7 +343,7 @@ func (a *adminServer) zabState(j *jsonWriter, _ *Stats, _ url.Values) string {
 		switch {
 		case health.Joining:
 			state = "synchronization"
-		case health.Role == "", health.Role == api.ReadOnly:
+		case health.Role == "", health.Role == api.RoleReadOnly:
 			state = "election"
 		default:
 			state = "broadcast"
@@ -353,10 +353,10 @@ func (a *adminServer) zabState(j *jsonWriter, _ *Stats, _ url.Values) string {
 	return ""
 }
 
-// address writes an address as ZooKeeper does, which may have several of them and tries which ones
+// addressFields writes an address as ZooKeeper does, which may have several of them and tries which ones
 // it reaches.
-func (j *jsonWriter) address(addr string) {
-	one := func(name, value string) { j.values(name, func() { j.item(); j.value(value) }) }
+func (j *jsonWriter) addressFields(addr string) {
+	one := func(name, value string) { j.listField(name, func() { j.beginItem(); j.value(value) }) }
 	host, port := hostOf(addr), addr[strings.LastIndexByte(addr, ':')+1:]
 	j.field("empty", false)
 	one("all_addresses", addr)
@@ -364,7 +364,7 @@ func (j *jsonWriter) address(addr string) {
 	j.field("one", addr)
 	j.field("reachable_address", addr)
 	one("wildcard_addresses", "0.0.0.0:"+port)
-	j.values("all_ports", func() { j.item(); j.p.printf("%s", port) })
+	j.listField("all_ports", func() { j.beginItem(); j.out.printf("%s", port) })
 	one("all_host_strings", host)
 	one("all_reachable_addresses_or_all", addr)
 	j.field("reachable_or_one", addr)

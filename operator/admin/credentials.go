@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	minToken = 16   // bytes of a token: fewer can be guessed
-	maxToken = 4096 // far more than any token needs, and less than maxHeader
+	minTokenBytes = 16   // bytes of a token: fewer can be guessed
+	maxTokenBytes = 4096 // far more than any token needs, and less than maxHeader
 
-	maxTokenFile = maxToken + 2 // bytes of its file: a token and the end of its line
+	maxTokenFileBytes = maxTokenBytes + 2 // bytes of its file: a token and the end of its line
 )
 
 // credentials are the secrets by which administrators are recognized. The zero value accepts none.
 type credentials struct {
-	superDigest string // "super:" and the base64 of a hash; "": nobody is super
-	alg         digest.Algorithm
-	token       tokenSum    // of administrators
-	reads       tokenSum    // of those who only read
-	metrics     tokenSum    // of those who read metrics alone
-	tokenKey    slowkey.Key // with which the token of administrators is proved
+	superDigest  string // "super:" and the base64 of a hash; "": nobody is super
+	digestAlg    digest.Algorithm
+	adminToken   tokenHash   // of administrators
+	readToken    tokenHash   // of those who only read
+	metricsToken tokenHash   // of those who read metrics alone
+	proofKey     slowkey.Key // with which the token of administrators is proved
 }
 
-// tokenSum is the hash that a token is compared with. The zero value matches no token.
-type tokenSum struct {
+// tokenHash is the hash that a token is compared with. The zero value matches no token.
+type tokenHash struct {
 	sum [sha256.Size]byte
 	set bool
 }
 
-// is reports whether text is the token. All hashes have the same length, so the comparison takes the same time for every text.
-func (t tokenSum) is(text string) bool {
+// matches reports whether text is the token. All hashes have the same length, so the comparison takes the same time for every text.
+func (t tokenHash) matches(text string) bool {
 	sum := sha256.Sum256([]byte(text))
 	return t.set && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }
@@ -57,13 +57,13 @@ func hasProvedToken(r *http.Request) bool {
 	return ok && c.HasProof()
 }
 
-// administrator returns the administrator that the request proves to come from, "super" or "token", or "" if it
+// administratorOf returns the administrator that the request proves to come from, "super" or "token", or "" if it
 // proves nothing. TLS has checked a certificate.
-func (a *authorizer) administrator(r *http.Request) string {
+func (a *authorizer) administratorOf(r *http.Request) string {
 	if hasProvedToken(r) {
 		return "token"
 	}
-	if a.super != "" && hasVerifiedCertificate(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == a.super {
+	if a.superSubject != "" && hasVerifiedCertificate(r) && keystore.Subject(r.TLS.PeerCertificates[0]) == a.superSubject {
 		return "certificate"
 	}
 	if len(r.Header.Values("Authorization")) != 1 { // a proxy may have looked at another one
@@ -73,46 +73,46 @@ func (a *authorizer) administrator(r *http.Request) string {
 	proof = strings.TrimSpace(proof)
 	switch strings.ToLower(scheme) {
 	case "digest": // as ZooKeeper's AdminServer: the text of addauth
-		if a.credentials.super(proof) {
+		if a.credentials.isSuperPassword(proof) {
 			return "super"
 		}
 	case "bearer":
-		if a.credentials.token.is(proof) {
+		if a.credentials.adminToken.matches(proof) {
 			return "token"
 		}
 	}
 	return ""
 }
 
-// accepts returns the kinds of secrets that make their holder an administrator here: "super" and "token".
-func (c *credentials) accepts() []string {
+// acceptedKinds returns the kinds of secrets that make their holder an administrator here: "super" and "token".
+func (c *credentials) acceptedKinds() []string {
 	all := []string{}
 	if c.superDigest != "" {
 		all = append(all, "super")
 	}
-	if c.token.set {
+	if c.adminToken.set {
 		all = append(all, "token")
 	}
 	return all
 }
 
-// super reports whether text is "super:" and the password of the super user.
-func (c *credentials) super(text string) bool {
-	return subtle.ConstantTimeCompare([]byte(c.alg.IdentityOf(text)), []byte(c.superDigest)) == 1
+// isSuperPassword reports whether text is "super:" and the password of the super user.
+func (c *credentials) isSuperPassword(text string) bool {
+	return subtle.ConstantTimeCompare([]byte(c.digestAlg.IdentityOf(text)), []byte(c.superDigest)) == 1
 }
 
 // tokenFile is a key of the configuration that names a file with a token.
 type tokenFile struct {
 	key, path string
-	of        func(*credentials) *tokenSum
+	hashIn    func(*credentials) *tokenHash
 }
 
 // tokenFiles returns the keys, in the order of what the tokens allow.
 func (s *HTTPSettings) tokenFiles() []tokenFile {
 	return []tokenFile{
-		{"admin.tokenFile", s.TokenFile, func(c *credentials) *tokenSum { return &c.token }},
-		{"admin.readTokenFile", s.ReadTokenFile, func(c *credentials) *tokenSum { return &c.reads }},
-		{"admin.metricsTokenFile", s.MetricsTokenFile, func(c *credentials) *tokenSum { return &c.metrics }},
+		{"admin.tokenFile", s.TokenFile, func(c *credentials) *tokenHash { return &c.adminToken }},
+		{"admin.readTokenFile", s.ReadTokenFile, func(c *credentials) *tokenHash { return &c.readToken }},
+		{"admin.metricsTokenFile", s.MetricsTokenFile, func(c *credentials) *tokenHash { return &c.metricsToken }},
 	}
 }
 
@@ -132,9 +132,9 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 			return err
 		}
 		secretfile.LogExposed(log, f.key, f.path, exposed)
-		*f.of(c) = tokenSum{sha256.Sum256([]byte(token)), true}
-		if f.of(c) == &c.token {
-			c.tokenKey = tokenproof.KeyOfToken(token)
+		*f.hashIn(c) = tokenHash{sha256.Sum256([]byte(token)), true}
+		if f.hashIn(c) == &c.adminToken {
+			c.proofKey = tokenproof.KeyOfToken(token)
 		}
 	}
 	return nil
@@ -143,16 +143,16 @@ func (c *credentials) readTokens(s *HTTPSettings, log *slog.Logger) error {
 // readToken reads the token in a file, without the white space around it. exposed says that others may read
 // the file.
 func readToken(key, path string) (token, exposed string, err error) {
-	f, err := secretfile.ReadFile(path, maxTokenFile)
+	f, err := secretfile.ReadFile(path, maxTokenFileBytes)
 	if err != nil {
 		return "", "", secretfile.NewFault(key, path, err)
 	}
 	text := bytes.TrimSpace(f.Text)
 	switch {
-	case len(f.Text) > maxTokenFile:
-		err = fmt.Errorf("the file has over %d bytes; it may have a token of %d to %d and the end of its line", maxTokenFile, minToken, maxToken)
-	case len(text) < minToken || len(text) > maxToken:
-		err = fmt.Errorf("the token has %d bytes; allowed are %d to %d", len(text), minToken, maxToken)
+	case len(f.Text) > maxTokenFileBytes:
+		err = fmt.Errorf("the file has over %d bytes; it may have a token of %d to %d and the end of its line", maxTokenFileBytes, minTokenBytes, maxTokenBytes)
+	case len(text) < minTokenBytes || len(text) > maxTokenBytes:
+		err = fmt.Errorf("the token has %d bytes; allowed are %d to %d", len(text), minTokenBytes, maxTokenBytes)
 	case bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }):
 		err = errors.New("the token has other characters than visible ones of ASCII")
 	}
@@ -175,28 +175,30 @@ func (s HTTPSettings) CheckToken() (faults []*secretfile.Fault) {
 	return faults
 }
 
-// role returns the role that the credentials of a request or the client's certificate give it, the higher one.
-func (a *authorizer) role(r *http.Request) role { return max(a.offeredRole(r), a.certificateRole(r)) }
+// roleOf returns the role that the credentials of a request or the client's certificate give it, the higher one.
+func (a *authorizer) roleOf(r *http.Request) callerRole {
+	return max(a.headerRole(r), a.certificateRole(r))
+}
 
-// offeredRole returns the role that the header Authorization of a request gives it.
-func (a *authorizer) offeredRole(r *http.Request) role {
-	if a.administrator(r) != "" {
+// headerRole returns the role that the header Authorization of a request gives it.
+func (a *authorizer) headerRole(r *http.Request) callerRole {
+	if a.administratorOf(r) != "" {
 		return roleAdmin
 	}
 	scheme, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	proof = strings.TrimSpace(proof)
 	switch {
 	case len(r.Header.Values("Authorization")) != 1 || !strings.EqualFold(scheme, "bearer"):
-	case a.credentials.reads.is(proof):
+	case a.credentials.readToken.matches(proof):
 		return roleReads
-	case a.credentials.metrics.is(proof):
+	case a.credentials.metricsToken.matches(proof):
 		return roleMetrics
 	}
 	return roleNone
 }
 
 // certificateRole returns the role that the client's certificate gives it. TLS has checked the certificate.
-func (a *authorizer) certificateRole(r *http.Request) role {
+func (a *authorizer) certificateRole(r *http.Request) callerRole {
 	if !hasVerifiedCertificate(r) {
 		return roleNone
 	}

@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// diskTime is the longest that a scrape waits for the disk. A disk that takes longer hangs, or nearly so; the
+// diskTimeout is the longest that a scrape waits for the disk. A disk that takes longer hangs, or nearly so; the
 // scrape then continues without its metrics.
-const diskTime = 500 * time.Millisecond
+const diskTimeout = 500 * time.Millisecond
 
 // DiskSpace is the space that a member takes and what is left, in bytes. All of it is 0 for a member
 // without files.
@@ -22,24 +22,24 @@ var (
 	diskFree = prometheus.NewDesc("rollcall_disk_free_bytes", "space that this member can still write where such files are", []string{"files"}, nil)
 )
 
-// diskSpace collects the space on the disk, and does not hang when the disk does.
-type diskSpace struct {
-	source Source
-	asking chan struct{} // has room for one question
+// diskSpaceReader collects the space on the disk, and does not hang when the disk does.
+type diskSpaceReader struct {
+	source       Source
+	queryRunning chan struct{} // has room for one question
 }
 
-func newDiskSpace(source Source) *diskSpace {
-	return &diskSpace{source, make(chan struct{}, 1)}
+func newDiskSpaceReader(source Source) *diskSpaceReader {
+	return &diskSpaceReader{source, make(chan struct{}, 1)}
 }
 
 // Describe implements prometheus.Collector.
-func (s *diskSpace) Describe(out chan<- *prometheus.Desc) {
+func (s *diskSpaceReader) Describe(out chan<- *prometheus.Desc) {
 	out <- diskUsed
 	out <- diskFree
 }
 
 // Collect implements prometheus.Collector.
-func (s *diskSpace) Collect(out chan<- prometheus.Metric) {
+func (s *diskSpaceReader) Collect(out chan<- prometheus.Metric) {
 	space, ok := s.get()
 	if !ok {
 		return
@@ -55,17 +55,17 @@ func (s *diskSpace) Collect(out chan<- prometheus.Metric) {
 
 // get returns false if the disk does not reply in time. The goroutine that queries the disk ends when the disk replies, and there
 // is at most one.
-func (s *diskSpace) get() (space DiskSpace, ok bool) {
-	timer := time.NewTimer(diskTime)
+func (s *diskSpaceReader) get() (space DiskSpace, ok bool) {
+	timer := time.NewTimer(diskTimeout)
 	defer timer.Stop()
 	select {
-	case s.asking <- struct{}{}:
+	case s.queryRunning <- struct{}{}:
 	case <-timer.C:
 		return DiskSpace{}, false
 	}
 	reply := make(chan DiskSpace, 1)
 	go func() {
-		defer func() { <-s.asking }()
+		defer func() { <-s.queryRunning }()
 		if space, err := s.source.DiskSpace(); err == nil {
 			reply <- space
 		}

@@ -32,13 +32,13 @@ func (s *diskSource) DiskSpace() (DiskSpace, error) {
 func TestDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &diskSource{space: DiskSpace{Log: 1, Data: 2, LogFree: 3, DataFree: 4}, hangs: make(chan struct{})}
-		s := newDiskSpace(source)
+		s := newDiskSpaceReader(source)
 		collect := func() (shown map[string]float64, took time.Duration) {
 			begun := time.Now()
 			return collected(t, s), time.Since(begun)
 		}
 		for range 3 {
-			if shown, took := collect(); len(shown) != 0 || took != diskTime {
+			if shown, took := collect(); len(shown) != 0 || took != diskTimeout {
 				t.Errorf("a disk that hangs says %v after %v", shown, took)
 			}
 		}
@@ -60,7 +60,7 @@ func TestDiskSpace(t *testing.T) {
 }
 
 // collected returns the space that Prometheus gets.
-func collected(t *testing.T, s *diskSpace) map[string]float64 {
+func collected(t *testing.T, s *diskSpaceReader) map[string]float64 {
 	t.Helper()
 	out := make(chan prometheus.Metric, 4)
 	s.Collect(out)

@@ -18,13 +18,13 @@ func TestDocsHaveTheTable(t *testing.T) {
 		t.Fatal("docs/words.md: no table of keys")
 	}
 	var want strings.Builder
-	for i := range table {
-		m := &table[i]
+	for i := range monitorMetrics {
+		m := &monitorMetrics[i]
 		name := "`zk_" + m.name + "`"
 		if m.kind >= summary {
 			name = fmt.Sprintf("`zk_*_%s`", m.name)
 		}
-		fmt.Fprintf(&want, "| %s | %v | %s | %v | %s |\n", name, m.kind, m.unit, m.who, m.help)
+		fmt.Fprintf(&want, "| %s | %v | %s | %v | %s |\n", name, m.kind, m.unit, m.scope, m.help)
 	}
 	if got, _, _ := strings.Cut(rest, "\n\n"); got+"\n" != want.String() {
 		t.Errorf("the table in docs/words.md differs from the program's, which is\n%s", want.String())
@@ -35,9 +35,9 @@ func TestDocsHaveTheTable(t *testing.T) {
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	var s Stats
-	for i := range table {
-		m := &table[i]
-		m.each(&s, func(name, _ string) {
+	for i := range monitorMetrics {
+		m := &monitorMetrics[i]
+		m.eachLine(&s, func(name, _ string) {
 			if seen[name] {
 				t.Errorf("%s is in the table twice", name)
 			}
@@ -83,8 +83,8 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 
 // kind returns the class of an endpoint, and whether it shows paths, as docs/admin.md has them.
 func (e *endpoint) kind() string {
-	if e.shows == showsPaths {
-		return e.class.String() + ", paths"
+	if e.content == showsPaths {
+		return e.access.String() + ", paths"
 	}
-	return e.class.String()
+	return e.access.String()
 }

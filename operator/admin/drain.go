@@ -8,22 +8,22 @@ import (
 	"rollcall/operator/api"
 )
 
-// MaxDrainOver bounds the time of a drain: a process that is to stop is killed after about as long.
-const MaxDrainOver = time.Minute
+// MaxDrainTime bounds the time of a drain: a process that is to stop is killed after about as long.
+const MaxDrainTime = time.Minute
 
 const (
-	// drainOver is the default time of a drain: a busy member's clients then come to the others at a
+	// defaultDrainTime is the default time of a drain: a busy member's clients then come to the others at a
 	// few thousand in a second.
-	drainOver = 5 * time.Second
-	// drainTime limits a drain and its reply. The drain tries to hand over for as long as it may take
+	defaultDrainTime = 5 * time.Second
+	// drainTimeout limits a drain and its reply. The drain tries to hand over for as long as it may take
 	// to close connections.
-	drainTime = 2*MaxDrainOver + answerTime
+	drainTimeout = 2*MaxDrainTime + replyTimeout
 )
 
-func (m *membersAPI) drain(q *query) (any, error) {
-	wanted := api.Drain{OverMs: drainOver.Milliseconds()}
-	if q.body(&wanted); q.err != nil {
-		return nil, q.err
+func (m *membersAPI) drainSelf(q *query) (any, error) {
+	wanted := api.Drain{OverMs: defaultDrainTime.Milliseconds()}
+	if q.decodeBody(&wanted); q.fault != nil {
+		return nil, q.fault
 	}
 	over, err := drainTimeOf(wanted.OverMs)
 	if err != nil {
@@ -39,28 +39,28 @@ func (m *membersAPI) drain(q *query) (any, error) {
 
 // drainTimeOf returns the time of a drain that a request gives.
 func drainTimeOf(ms int64) (time.Duration, error) {
-	if ms < 0 || ms > MaxDrainOver.Milliseconds() {
-		return 0, &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("over_ms: %d; allowed is 0 to %d", ms, MaxDrainOver.Milliseconds())}
+	if ms < 0 || ms > MaxDrainTime.Milliseconds() {
+		return 0, &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("over_ms: %d; allowed is 0 to %d", ms, MaxDrainTime.Milliseconds())}
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
 // drainMember drains any member.
 func (m *membersAPI) drainMember(q *query) (any, error) {
-	wanted := api.MembersDrain{OverMs: drainOver.Milliseconds()}
-	if q.body(&wanted); wanted.Member < 1 || wanted.Member > maxMember {
-		q.wrong("member: %d; allowed are the numbers from 1 to %d", wanted.Member, maxMember)
+	wanted := api.MembersDrain{OverMs: defaultDrainTime.Milliseconds()}
+	if q.decodeBody(&wanted); wanted.Member < 1 || wanted.Member > maxMemberID {
+		q.addFault("member: %d; allowed are the numbers from 1 to %d", wanted.Member, maxMemberID)
 	}
-	if q.err != nil {
-		return nil, q.err
+	if q.fault != nil {
+		return nil, q.fault
 	}
 	over, err := drainTimeOf(wanted.OverMs)
 	if err != nil {
 		return nil, err
 	}
-	q.SetPathValue(membersPath, fmt.Sprintf("member %d", wanted.Member))
+	q.SetPathValue(auditMembersKey, fmt.Sprintf("member %d", wanted.Member))
 	begun := time.Now()
-	closed, leads, err := m.ops.DrainMember(q.Context(), wanted.Member, over, q.who+" from "+q.RemoteAddr)
+	closed, leads, err := m.ops.DrainMember(q.Context(), wanted.Member, over, q.administrator+" from "+q.RemoteAddr)
 	if err != nil {
 		return nil, err
 	}

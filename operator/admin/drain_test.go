@@ -77,7 +77,7 @@ func TestV1DrainMember(t *testing.T) {
 func TestV1DrainIsAnsweredAfterTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
-		opsOf(h).handOver = MaxDrainOver
+		opsOf(h).handOver = MaxDrainTime
 		p, stop := serveOn(t, h)
 		defer stop()
 		c := p.dial()

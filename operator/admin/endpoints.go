@@ -17,11 +17,11 @@ import (
 type endpoint struct {
 	method          string // GET stands for HEAD, too
 	path            string // a pattern of http.ServeMux
-	class           class
-	shows           content       // what an endpoint of the class reads shows
+	access          accessClass
+	content         contentKind   // what an endpoint of the class reads shows
 	oneAtATime      bool          // it looks at everything for figures: without credentials one is made after the other
 	probe           bool          // it is answered whatever the Host header says, and whatever else is under way
-	long            bool          // its answer can be long or slow: at most maxLong of them are made at once
+	longReply       bool          // its answer can be long or slow: at most maxLong of them are made at once
 	timeout         time.Duration // how long its answer may take; default answerTime
 	changesEnsemble bool          // it changes the ensemble and not this member alone, so a member that was removed refuses it
 	alias           bool          // another path of the endpoint before it
@@ -38,21 +38,21 @@ type endpoint struct {
 	contentType               string // the type of the body of a POST; default application/json
 	// action names the change that an endpoint of the class changes makes, and target the object of the change; nil: this
 	// member. Both are for the audit log.
-	action string
-	target func(r *http.Request) string
+	action      string
+	auditTarget func(r *http.Request) string
 }
 
 // routes returns the table.
 func (h *HTTP) routes() []endpoint {
 	return slices.Concat(
 		h.health.routes(), consoleRoutes(h.console), []endpoint{h.metricsRoute()}, h.member.routes(), h.ensemble.routes(), h.streams.routes(),
-		h.members.routes(), h.nodes.routes(), h.copies.routes(), profiles, h.commands.routes())
+		h.members.routes(), h.nodes.routes(), h.backups.routes(), profiles, h.commands.routes())
 }
 
 // metricsRoute is the row of /metrics, which a port of its own may serve, too.
 func (h *HTTP) metricsRoute() endpoint {
 	return endpoint{
-		method: "GET", path: "/metrics", class: measures, oneAtATime: true, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
+		method: "GET", path: "/metrics", access: metricsAccess, oneAtATime: true, help: "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
 		serve: h.metrics.ServeHTTP,
 	}
 }
@@ -60,23 +60,23 @@ func (h *HTTP) metricsRoute() endpoint {
 // consoleRoutes are the endpoints of the console. They hold no data: the page's script asks for them under /v1/.
 func consoleRoutes(c *console.Console) []endpoint {
 	return []endpoint{
-		{method: "GET", path: "/{$}", class: open, help: "the console, for a browser", serve: c.Page},
-		{method: "GET", path: console.Prefix + "{file}", class: open, help: "the script, the style and the icon of the console", serve: c.Asset},
+		{method: "GET", path: "/{$}", access: openAccess, help: "the console, for a browser", serve: c.ServePage},
+		{method: "GET", path: console.Prefix + "{file}", access: openAccess, help: "the script, the style and the icon of the console", serve: c.ServeAsset},
 	}
 }
 
-// ownPaths are the first parts of paths that ZooKeeper's commands cannot have.
-var ownPaths = []string{"console", "livez", "readyz", "metrics", "debug", "v1"}
+// reservedPaths are the first parts of paths that ZooKeeper's commands cannot have.
+var reservedPaths = []string{"console", "livez", "readyz", "metrics", "debug", "v1"}
 
-var commandPath = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
+var commandPathPattern = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
 
 // CheckCommandURL returns an error if ZooKeeper's commands cannot have this path.
 func CheckCommandURL(path string) error {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	switch {
-	case !commandPath.MatchString(path) || strings.Contains(path, "/."):
+	case !commandPathPattern.MatchString(path) || strings.Contains(path, "/."):
 		return errors.New("allowed is a path such as /commands, with letters, digits, dots, dashes and underscores")
-	case slices.Contains(ownPaths, first):
+	case slices.Contains(reservedPaths, first):
 		return errors.New("/" + first + " is a path of Rollcall's own")
 	}
 	return nil
@@ -85,22 +85,22 @@ func CheckCommandURL(path string) error {
 // serveEndpoint lets an endpoint answer, within bounds of time, and a long answer only if there is a place
 // for it.
 func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	if e.long {
+	if e.longReply {
 		if e.reply != nil && r.URL.Query().Has("from") {
-			rest(r.Context(), pagePause)
+			sleepContext(r.Context(), pagePause)
 		}
-		leave := h.places.enter(e, r)
+		leave := h.longReplies.acquire(e, r)
 		if leave == nil {
 			busy := &Failure{Status: http.StatusServiceUnavailable, Text: "too many long answers are being made; try again"}
-			if e.class == changes {
-				h.audit.rejected(e, r, h.authorizer.administrator(r), busy.Text)
+			if e.access == changeAccess {
+				h.auditor.logRejected(e, r, h.authorizer.administratorOf(r), busy.Text)
 			}
 			busy.write(w, r)
 			return
 		}
 		defer leave()
 	}
-	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), end: time.Now().Add(cmp.Or(e.timeout, answerTime))}
+	p := &pacedWriter{ResponseWriter: w, control: http.NewResponseController(w), deadline: time.Now().Add(cmp.Or(e.timeout, replyTimeout))}
 	switch {
 	case e.reply != nil:
 		h.serveJSON(e, p, r)
@@ -109,17 +109,17 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 	default:
 		e.serve(p, r)
 	}
-	if e.class == changes {
-		h.audit.finished(e, r, h.authorizer.administrator(r), p.failure)
+	if e.access == changeAccess {
+		h.auditor.logFinished(e, r, h.authorizer.administratorOf(r), p.failure)
 	}
 }
 
 // pacedWriter gives the client answerPart for each partSize of bytes, and up to end for all of them.
 type pacedWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	end     time.Time
-	failure *Failure // nil: it was done
+	control  *http.ResponseController
+	deadline time.Time
+	failure  *Failure // nil: it was done
 }
 
 // noteOutcome notes a failure for the audit log.
@@ -134,9 +134,9 @@ func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 func (p *pacedWriter) Write(b []byte) (n int, err error) {
 	for part := range slices.Chunk(b, partSize) {
-		deadline := time.Now().Add(answerPart)
-		if deadline.After(p.end) {
-			deadline = p.end
+		deadline := time.Now().Add(partTimeout)
+		if deadline.After(p.deadline) {
+			deadline = p.deadline
 		}
 		if err := p.control.SetWriteDeadline(deadline); err != nil {
 			return n, err

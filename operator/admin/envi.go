@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// unset is the text that Java prints for a property that is not set. Java's own properties are not set here.
-const unset = "<NA>"
+// unsetProperty is the text that Java prints for a property that is not set. Java's own properties are not set here.
+const unsetProperty = "<NA>"
 
 // envi prints the environment of the process.
-func (w *Words) envi(p *textWriter, _ *Stats, _ io.Reader) {
+func (w *FourLetterCommands) envi(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("Environment:\n")
-	w.environment(func(name, value string) { p.printf("%s=%s\n", name, value) })
+	w.eachProperty(func(name, value string) { p.printf("%s=%s\n", name, value) })
 }
 
-// environment calls show for every line of the environment.
-func (w *Words) environment(show func(name, value string)) {
+// eachProperty calls show for every line of the environment.
+func (w *FourLetterCommands) eachProperty(show func(name, value string)) {
 	put := func(name, value string) {
 		if value == "" {
-			value = unset
+			value = unsetProperty
 		}
 		show(name, value)
 	}
@@ -48,7 +48,7 @@ func (w *Words) environment(show func(name, value string)) {
 	put("user.name", name)
 	put("user.home", home)
 	put("user.dir", dir)
-	free, most, total := memory()
+	free, most, total := memoryProperties()
 	put("os.memory.free", free)
 	put("os.memory.max", most)
 	put("os.memory.total", total)
@@ -62,9 +62,9 @@ func osVersion() string {
 	return strings.TrimSpace(string(text))
 }
 
-// memory returns the memory that the runtime has free, may use at most, and has taken from the
+// memoryProperties returns the memory that the runtime has free, may use at most, and has taken from the
 // system.
-func memory() (free, most, total string) {
+func memoryProperties() (free, most, total string) {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
 	}

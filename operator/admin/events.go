@@ -19,19 +19,19 @@ const (
 	// maxStreams limits the streams of events that a member serves at once: a console for each of a few
 	// operators. It leaves most of maxConns for others.
 	maxStreams = 16
-	// maxBehind limits the unread events of a reader: about those of some seconds. With one more, the reader
+	// maxUnreadEvents limits the unread events of a reader: about those of some seconds. With one more, the reader
 	// is dropped.
-	maxBehind = 256
+	maxUnreadEvents = 256
 	// pollInterval is the time between two polls of the ensemble while there are readers.
 	pollInterval = time.Second
 	// maxSessionEvents limits the events about sessions in that time. A person can follow no more,
 	// and thousands of sessions may end at once; the others are counted.
 	maxSessionEvents = 50
-	// maxNoted limits the events about sessions that wait to be sent: those of a few entries of the log.
-	maxNoted = 256
-	// maxLeaders is the same limit for changes of the leader. An election takes longer than a poll. As many of the last changes are
+	// maxPendingEvents limits the events about sessions that wait to be sent: those of a few entries of the log.
+	maxPendingEvents = 256
+	// maxLeaderEvents is the same limit for changes of the leader. An election takes longer than a poll. As many of the last changes are
 	// kept for streams that begin.
-	maxLeaders = 8
+	maxLeaderEvents = 8
 )
 
 // eventStreams has the streams of events that clients read. While there are any, one set of loops looks at the ensemble
@@ -45,12 +45,12 @@ type eventStreams struct {
 	lastLeaderEvents atomic.Pointer[[]api.LeaderEvent] // the last changes of the leader; apply replaces it
 	omitted          atomic.Int64                      // events about sessions that were not sent
 
-	mu        sync.Mutex
-	ctx       context.Context // of run; nil: it does not run
-	readers   map[*eventReader]bool
-	started   uint64         // streams so far
-	stopLoops func()         // ends the loops of the present readers
-	loops     sync.WaitGroup // is added to while ctx is set
+	mu          sync.Mutex
+	ctx         context.Context // of run; nil: it does not run
+	readers     map[*eventReader]bool
+	streamCount uint64         // streams so far
+	stopLoops   func()         // ends the loops of the present readers
+	loops       sync.WaitGroup // is added to while ctx is set
 }
 
 // eventReader is one stream.
@@ -61,9 +61,9 @@ type eventReader struct {
 	number        uint64        // in the order in which streams began
 }
 
-func newStreams(ops Operations, a *authorizer) *eventStreams {
+func newEventStreams(ops Operations, a *authorizer) *eventStreams {
 	return &eventStreams{
-		ops: ops, authorizer: a, sessionEvents: make(chan api.SessionEvent, maxNoted), leaderEvents: make(chan api.LeaderEvent, maxLeaders), readers: map[*eventReader]bool{},
+		ops: ops, authorizer: a, sessionEvents: make(chan api.SessionEvent, maxPendingEvents), leaderEvents: make(chan api.LeaderEvent, maxLeaderEvents), readers: map[*eventReader]bool{},
 	}
 }
 
@@ -76,15 +76,15 @@ func (s *eventStreams) run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx = nil
 	for r := range s.readers {
-		s.drop(r)
+		s.dropReader(r)
 	}
 	s.mu.Unlock()
 	s.loops.Wait()
 }
 
-// join adds a stream of a reader, by; "" is one without credentials. If there is no place left, a reader with
+// addReader adds a stream of a reader, by; "" is one without credentials. If there is no place left, a reader with
 // credentials takes that of the oldest stream of one without. The first stream starts the loops.
-func (s *eventStreams) join(by string) (*eventReader, *Failure) {
+func (s *eventStreams) addReader(by string) (*eventReader, *Failure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil {
@@ -95,15 +95,15 @@ func (s *eventStreams) join(by string) (*eventReader, *Failure) {
 		if by == "" || oldest == nil {
 			return nil, &Failure{Status: http.StatusServiceUnavailable, Text: "this member serves as many streams of events as it can; close one, sign in, or ask another member"}
 		}
-		s.drop(oldest)
+		s.dropReader(oldest)
 	}
-	s.started++
-	r := &eventReader{frames: make(chan []byte, maxBehind), ended: make(chan struct{}), administrator: by, number: s.started}
-	for _, e := range s.lastLeaders() {
-		r.frames <- frame("leader", e) // it has room
+	s.streamCount++
+	r := &eventReader{frames: make(chan []byte, maxUnreadEvents), ended: make(chan struct{}), administrator: by, number: s.streamCount}
+	for _, e := range s.lastLeaderChanges() {
+		r.frames <- eventFrame("leader", e) // it has room
 	}
 	if s.readers[r] = true; len(s.readers) == 1 {
-		s.start()
+		s.startLoops()
 	}
 	return r, nil
 }
@@ -118,17 +118,17 @@ func (s *eventStreams) oldestAnonymous() (oldest *eventReader) {
 	return oldest
 }
 
-// leave ends a stream, if it has not been dropped. The last one ends the loops.
-func (s *eventStreams) leave(r *eventReader) {
+// removeReader ends a stream, if it has not been dropped. The last one ends the loops.
+func (s *eventStreams) removeReader(r *eventReader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readers[r] {
-		s.drop(r)
+		s.dropReader(r)
 	}
 }
 
-// drop does the same for a caller that holds the lock.
-func (s *eventStreams) drop(r *eventReader) {
+// dropReader does the same for a caller that holds the lock.
+func (s *eventStreams) dropReader(r *eventReader) {
 	delete(s.readers, r)
 	close(r.ended)
 	if len(s.readers) == 0 {
@@ -137,22 +137,22 @@ func (s *eventStreams) drop(r *eventReader) {
 	}
 }
 
-// start starts the loops. The caller holds the lock, and s.ctx is set.
-func (s *eventStreams) start() {
+// startLoops starts the loops. The caller holds the lock, and s.ctx is set.
+func (s *eventStreams) startLoops() {
 	var ctx context.Context
 	ctx, s.stopLoops = context.WithCancel(s.ctx)
-	drain(s.sessionEvents) // they are for earlier readers
-	drain(s.leaderEvents)
+	drainChannel(s.sessionEvents) // they are for earlier readers
+	drainChannel(s.leaderEvents)
 	s.hasReaders.Store(true)
 	load := loadMeter{ops: s.ops}
-	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.send("load", load.read(time.Now())) }} {
-		s.loops.Go(func() { every(ctx, look) })
+	for _, look := range []func(context.Context){s.sendStatus, s.sendBuckets, func(context.Context) { s.broadcast("load", load.read(time.Now())) }} {
+		s.loops.Go(func() { runPeriodically(ctx, look) })
 	}
-	s.loops.Go(func() { s.sendNoted(ctx) })
+	s.loops.Go(func() { s.sendReported(ctx) })
 }
 
-// drain empties a channel. It does not wait, even if others receive from it, too.
-func drain[T any](c <-chan T) {
+// drainChannel empties a channel. It does not wait, even if others receive from it, too.
+func drainChannel[T any](c <-chan T) {
 	for {
 		select {
 		case <-c:
@@ -162,8 +162,8 @@ func drain[T any](c <-chan T) {
 	}
 }
 
-// every calls look at once and then each pollInterval, until ctx ends. If a call takes longer, the next one is left out.
-func every(ctx context.Context, look func(context.Context)) {
+// runPeriodically calls look at once and then each pollInterval, until ctx ends. If a call takes longer, the next one is left out.
+func runPeriodically(ctx context.Context, look func(context.Context)) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -179,19 +179,19 @@ func every(ctx context.Context, look func(context.Context)) {
 // sendStatus sends the status of all members. If this member has too many questions already, or does not answer
 // itself, there is none.
 func (s *eventStreams) sendStatus(ctx context.Context) {
-	if a, err := s.ops.Status(ctx); err == nil {
-		s.send("status", a)
+	if a, err := s.ops.MemberStatuses(ctx); err == nil {
+		s.broadcast("status", a)
 	}
 }
 
 func (s *eventStreams) sendBuckets(ctx context.Context) {
-	if b, err := s.ops.Buckets(ctx); err == nil {
-		s.send("buckets", b)
+	if b, err := s.ops.ExpiryBuckets(ctx); err == nil {
+		s.broadcast("buckets", b)
 	}
 }
 
-// sendNoted sends what happens, until ctx ends.
-func (s *eventStreams) sendNoted(ctx context.Context) {
+// sendReported sends what happens, until ctx ends.
+func (s *eventStreams) sendReported(ctx context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for room := maxSessionEvents; ; {
@@ -201,23 +201,23 @@ func (s *eventStreams) sendNoted(ctx context.Context) {
 		case <-ticker.C:
 			room = maxSessionEvents
 			if n := s.omitted.Swap(0); n > 0 {
-				s.send("omitted", api.Omitted{Sessions: n})
+				s.broadcast("omitted", api.Omitted{Sessions: n})
 			}
 		case e := <-s.leaderEvents:
-			s.send("leader", e)
+			s.broadcast("leader", e)
 		case e := <-s.sessionEvents:
 			if room == 0 {
 				s.omitted.Add(1)
 				continue
 			}
 			room--
-			s.send("session", e)
+			s.broadcast("session", e)
 		}
 	}
 }
 
-// frame returns an event as it is sent.
-func frame(name string, event any) []byte {
+// eventFrame returns an event as it is sent.
+func eventFrame(name string, event any) []byte {
 	var b bytes.Buffer
 	b.WriteString("event: " + name + "\ndata: ")
 	e := json.NewEncoder(&b)
@@ -229,23 +229,23 @@ func frame(name string, event any) []byte {
 	return b.Bytes()
 }
 
-// send sends an event to all readers, and drops those that are too far behind.
-func (s *eventStreams) send(name string, event any) {
-	sent := frame(name, event)
+// broadcast sends an event to all readers, and drops those that are too far behind.
+func (s *eventStreams) broadcast(name string, event any) {
+	sent := eventFrame(name, event)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r := range s.readers {
 		select {
 		case r.frames <- sent:
 		default:
-			s.drop(r)
+			s.dropReader(r)
 		}
 	}
 }
 
-// note notes an event about a session. Apply calls it, so it never waits.
-func (s *eventStreams) note(e api.SessionEvent) {
-	e.At = at(time.Now())
+// reportSession notes an event about a session. Apply calls it, so it never waits.
+func (s *eventStreams) reportSession(e api.SessionEvent) {
+	e.At = utcMillis(time.Now())
 	select {
 	case s.sessionEvents <- e:
 	default:
@@ -259,7 +259,7 @@ func (s *eventStreams) note(e api.SessionEvent) {
 // SessionOpened reports that a session was created.
 func (h *HTTP) SessionOpened(s znode.Session) {
 	if h.streams.hasReaders.Load() {
-		h.streams.note(sessionEvent("created", s))
+		h.streams.reportSession(sessionEvent("created", s))
 	}
 }
 
@@ -268,7 +268,7 @@ func (h *HTTP) SessionMoved(s znode.Session, from uint32) {
 	if h.streams.hasReaders.Load() {
 		e := sessionEvent("moved", s)
 		e.From = from
-		h.streams.note(e)
+		h.streams.reportSession(e)
 	}
 }
 
@@ -277,15 +277,15 @@ func (h *HTTP) SessionEnded(s znode.Session, end znode.SessionEnd) {
 	if h.streams.hasReaders.Load() {
 		e := sessionEvent("ended", s)
 		e.Reason, e.By, e.SilentMs, e.Ephemerals = end.Reason.String(), end.RequestedBy, end.SilentFor.Milliseconds(), end.EphemeralCount
-		h.streams.note(e)
+		h.streams.reportSession(e)
 	}
 }
 
 // LeaderChanged reports that a leader has opened its term, and when by the log's time.
 func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
-	e := api.LeaderEvent{At: at(opened), Leader: leader, Term: term}
-	last := h.streams.lastLeaders()
-	last = append(slices.Clone(last[max(0, len(last)-maxLeaders+1):]), e)
+	e := api.LeaderEvent{At: utcMillis(opened), Leader: leader, Term: term}
+	last := h.streams.lastLeaderChanges()
+	last = append(slices.Clone(last[max(0, len(last)-maxLeaderEvents+1):]), e)
 	h.streams.lastLeaderEvents.Store(&last)
 	if !h.streams.hasReaders.Load() {
 		return
@@ -296,8 +296,8 @@ func (h *HTTP) LeaderChanged(leader uint32, term uint64, opened time.Time) {
 	}
 }
 
-// lastLeaders returns the last changes of the leader, oldest first.
-func (s *eventStreams) lastLeaders() []api.LeaderEvent {
+// lastLeaderChanges returns the last changes of the leader, oldest first.
+func (s *eventStreams) lastLeaderChanges() []api.LeaderEvent {
 	if led := s.lastLeaderEvents.Load(); led != nil {
 		return *led
 	}
@@ -317,27 +317,27 @@ type Load struct {
 
 // loadMeter turns the counters of a member into rates.
 type loadMeter struct {
-	ops  Operations
-	last Load
-	at   time.Time // when last was read; zero: not yet
+	ops      Operations
+	lastLoad Load
+	lastRead time.Time // when last was read; zero: not yet
 }
 
 // read returns the load since the last call. The first time there is none.
 func (m *loadMeter) read(now time.Time) api.Load {
-	load, last, since := m.ops.Load(), m.last, now.Sub(m.at)
-	if m.at.IsZero() {
+	load, last, since := m.ops.ReadLoad(), m.lastLoad, now.Sub(m.lastRead)
+	if m.lastRead.IsZero() {
 		last, since = load, 0
 	}
-	m.last, m.at = load, now
-	l := api.Load{At: at(now), OverMs: since.Milliseconds(), Queued: load.Outstanding, Connections: load.Connections}
-	l.ReadsPerS, l.ReadAvgUs = rate(load.Reads, last.Reads, since)
-	l.UpdatesPerS, l.UpdateAvgUs = rate(load.Updates, last.Updates, since)
-	l.RequestsPerS, l.AvgUs = rate(load.Reads.Merge(load.Updates), last.Reads.Merge(last.Updates), since)
+	m.lastLoad, m.lastRead = load, now
+	l := api.Load{At: utcMillis(now), OverMs: since.Milliseconds(), Queued: load.Outstanding, Connections: load.Connections}
+	l.ReadsPerS, l.ReadAvgUs = ratePerSecond(load.Reads, last.Reads, since)
+	l.UpdatesPerS, l.UpdateAvgUs = ratePerSecond(load.Updates, last.Updates, since)
+	l.RequestsPerS, l.AvgUs = ratePerSecond(load.Reads.Merge(load.Updates), last.Reads.Merge(last.Updates), since)
 	return l
 }
 
-// rate returns the number of measurements in a second, and their average in microseconds.
-func rate(now, last metrics.Summary, since time.Duration) (perSecond float64, avgUs int64) {
+// ratePerSecond returns the number of measurements in a second, and their average in microseconds.
+func ratePerSecond(now, last metrics.Summary, since time.Duration) (perSecond float64, avgUs int64) {
 	if now.Count < last.Count { // the counters were set to zero
 		last = metrics.Summary{}
 	}

@@ -26,14 +26,14 @@ type watchedOps struct {
 	looks atomic.Int32
 }
 
-func (o *watchedOps) Status(context.Context) (api.List[api.Member], error) {
+func (o *watchedOps) MemberStatuses(context.Context) (api.List[api.Member], error) {
 	o.looks.Add(1)
 	return api.List[api.Member]{Items: o.members, Silent: silentThree}, nil
 }
 
-func (o *watchedOps) Buckets(context.Context) (api.Buckets, error) { return o.buckets, nil }
+func (o *watchedOps) ExpiryBuckets(context.Context) (api.Buckets, error) { return o.buckets, nil }
 
-func (o *watchedOps) Load() Load { return Load{} }
+func (o *watchedOps) ReadLoad() Load { return Load{} }
 
 // serveEvents starts an HTTP over pipes on a fake ensemble. stop ends it.
 func serveEvents(t *testing.T) (h *HTTP, ops *watchedOps, p *pipes, stop func()) {
@@ -112,7 +112,7 @@ func TestEventsAreAsDescribed(t *testing.T) {
 		l := listen(t, p, "/v1/events")
 		defer func() { _ = l.Close() }()
 		go func() {
-			for range 2 * maxNoted {
+			for range 2 * maxPendingEvents {
 				h.SessionOpened(znode.Session{})
 			}
 			h.LeaderChanged(1, 2, time.Now())
@@ -174,22 +174,22 @@ func TestEvents(t *testing.T) {
 		}
 		begun, seen := time.Now(), map[string]int{}
 		l.beats = 0
-		for time.Since(begun) < 2*answerTime {
+		for time.Since(begun) < 2*replyTimeout {
 			name, _, err := l.next()
 			if err != nil {
 				t.Fatalf("after %v: %v", time.Since(begun), err)
 			}
 			seen[name]++
 		}
-		const n = int(2 * answerTime / pollInterval)
+		const n = int(2 * replyTimeout / pollInterval)
 		want := map[string]int{"status": n, "buckets": n, "load": n}
 		for name := range want {
 			if seen[name] >= n-1 && seen[name] <= n+1 {
 				seen[name] = n
 			}
 		}
-		if !maps.Equal(seen, want) || l.beats < 2*int(answerTime/heartbeat)-1 {
-			t.Errorf("in %v: %v and %d comments, want %v", 2*answerTime, seen, l.beats, want)
+		if !maps.Equal(seen, want) || l.beats < 2*int(replyTimeout/heartbeatInterval)-1 {
+			t.Errorf("in %v: %v and %d comments, want %v", 2*replyTimeout, seen, l.beats, want)
 		}
 	})
 }
@@ -200,13 +200,13 @@ func TestEventsBeginWithLeaders(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
 		defer stop()
 		begun := time.Now()
-		for term := range uint64(maxLeaders + 2) {
+		for term := range uint64(maxLeaderEvents + 2) {
 			h.LeaderChanged(uint32(term%3+1), term+1, begun.Add(time.Duration(term)*time.Minute))
 		}
 		for range 2 { // readers
 			l := listen(t, p, "/v1/events")
-			for term := uint64(3); term <= maxLeaders+2; term++ {
-				opened := at(begun.Add(time.Duration(term-1) * time.Minute)).Format(time.RFC3339)
+			for term := uint64(3); term <= maxLeaderEvents+2; term++ {
+				opened := utcMillis(begun.Add(time.Duration(term-1) * time.Minute)).Format(time.RFC3339)
 				if got, want := l.until(t, "leader"), fmt.Sprintf(`{"at":"%s","leader":%d,"term":%d}`, opened, (term-1)%3+1, term); got != want {
 					t.Errorf("%s, want %s", got, want)
 				}
@@ -252,17 +252,17 @@ func TestEventsForAdministrators(t *testing.T) {
 			if i == 0 {
 				by = "super"
 			}
-			r, failure := h.streams.join(by)
+			r, failure := h.streams.addReader(by)
 			if failure != nil {
 				t.Fatal(failure)
 			}
 			all = append(all, r)
 		}
-		if _, failure := h.streams.join(""); failure == nil || failure.Status != 503 || !strings.Contains(failure.Text, "sign in") {
+		if _, failure := h.streams.addReader(""); failure == nil || failure.Status != 503 || !strings.Contains(failure.Text, "sign in") {
 			t.Errorf("another reader without credentials: %v", failure)
 		}
 		for i := 1; i < maxStreams; i++ {
-			if _, failure := h.streams.join("super"); failure != nil {
+			if _, failure := h.streams.addReader("super"); failure != nil {
 				t.Fatalf("administrator %d: %v", i+1, failure)
 			}
 			for j, r := range all {
@@ -271,7 +271,7 @@ func TestEventsForAdministrators(t *testing.T) {
 				}
 			}
 		}
-		if _, failure := h.streams.join("super"); failure == nil || failure.Status != 503 {
+		if _, failure := h.streams.addReader("super"); failure == nil || failure.Status != 503 {
 			t.Errorf("an administrator beside as many as there are places: %v", failure)
 		}
 	})
@@ -299,8 +299,8 @@ func TestEventsWithoutCredentialsEnd(t *testing.T) {
 				break
 			}
 		}
-		if took := time.Since(begun); took < anonymousTime || took > anonymousTime+pollInterval {
-			t.Errorf("ended after %v, want %v", took, anonymousTime)
+		if took := time.Since(begun); took < maxAnonymousStreamTime || took > maxAnonymousStreamTime+pollInterval {
+			t.Errorf("ended after %v, want %v", took, maxAnonymousStreamTime)
 		}
 	})
 }
@@ -346,7 +346,7 @@ func TestEventsAreCollectedOnce(t *testing.T) {
 		if len(h.streams.sessionEvents) > 0 {
 			t.Error("a session is noted after the last reader left")
 		}
-		h.streams.note(api.SessionEvent{ID: "0x7"}) // just before it left
+		h.streams.reportSession(api.SessionEvent{ID: "0x7"}) // just before it left
 		l := listen(t, p, "/v1/events")
 		defer func() { _ = l.Close() }()
 		h.SessionOpened(znode.Session{ID: 8})
@@ -363,7 +363,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		defer stop()
 		var all []*eventReader
 		for range maxStreams {
-			r, failure := h.streams.join("")
+			r, failure := h.streams.addReader("")
 			if failure != nil {
 				t.Fatal(failure)
 			}
@@ -376,8 +376,8 @@ func TestStreamsAreBounded(t *testing.T) {
 		if w := (visit{method: "GET", path: "/v1/events?since=1"}).to(h); w.Code != 400 || !strings.Contains(failureOf(t, w.Body.Bytes()), `no parameter "since"`) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		h.streams.leave(all[3])
-		h.streams.leave(all[3]) // no harm
+		h.streams.removeReader(all[3])
+		h.streams.removeReader(all[3]) // no harm
 		l := listen(t, p, "/v1/events")
 		l.until(t, "status")
 		_ = l.Close()
@@ -394,7 +394,7 @@ func TestSlowReaderIsDropped(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
 		defer stop()
 		slow, quick := listen(t, p, "/v1/events"), listen(t, p, "/v1/events")
-		behind, failure := h.streams.join("")
+		behind, failure := h.streams.addReader("")
 		if failure != nil {
 			t.Fatal(failure)
 		}
@@ -405,8 +405,8 @@ func TestSlowReaderIsDropped(t *testing.T) {
 		if n := len(h.streams.readers); n != 2 {
 			t.Errorf("%d readers, want the quick one and the one that is not far behind yet", n)
 		}
-		for i := range maxBehind {
-			h.streams.send("load", i)
+		for i := range maxUnreadEvents {
+			h.streams.broadcast("load", i)
 			quick.until(t, "load")
 		}
 		select {
@@ -433,10 +433,10 @@ func TestStreamsEndWithTheMember(t *testing.T) {
 		}()
 		begun := time.Now()
 		stop()
-		if took := (<-ended).Sub(begun); took >= shutdownTime {
+		if took := (<-ended).Sub(begun); took >= shutdownTimeout {
 			t.Errorf("the stream ended after %v", took)
 		}
-		if _, failure := h.streams.join(""); failure == nil || failure.Text != "this member is stopping" {
+		if _, failure := h.streams.addReader(""); failure == nil || failure.Text != "this member is stopping" {
 			t.Errorf("a stream after that: %v", failure)
 		}
 	})

@@ -49,21 +49,21 @@ func (f *fakeSource) Ensemble() Ensemble {
 
 func (f *fakeSource) Stats() Stats {
 	return Stats{
-		Exposed: f.health.Exposed, NoMemory: f.health.NoMemory,
-		Role: f.role, Up: 90 * time.Second, Received: 746, Sent: 806, Connections: 1, Outstanding: 2, Zxid: 0x2000001e9, Nodes: 10,
+		InsecurePorts: f.health.InsecurePorts, NoMemory: f.health.NoMemory,
+		Role: f.role, Uptime: 90 * time.Second, PacketsReceived: 746, PacketsSent: 806, Connections: 1, OutstandingRequests: 2, Zxid: 0x2000001e9, Nodes: 10,
 		Latency: metrics.Summary{Count: 16, Min: 100 * time.Microsecond, Avg: 693750 * time.Nanosecond, Max: 12 * time.Millisecond},
 		Updates: metrics.Summary{
 			Count: 4, Sum: 10 * time.Millisecond, Min: time.Millisecond, Avg: 2500 * time.Microsecond, Max: 5 * time.Millisecond,
 			P50: 2 * time.Millisecond, P95: 4 * time.Millisecond, P99: 5 * time.Millisecond, P999: 5 * time.Millisecond,
 		},
 		Responses: metrics.Spread{Last: -1, Min: -1, Max: -1}, Proposals: metrics.Spread{Last: 48, Min: 36, Max: 88},
-		Ephemerals: 3, DataSize: 44, Sessions: 2, Watches: 5, WatchedPaths: 2, Watching: 2, DataWatches: 3, Voters: 3,
-		Learners: 3, Synced: 1, SyncedObservers: 1, Leading: time.Minute,
+		Ephemerals: 3, DataSize: 44, Sessions: 2, Watches: 5, WatchedPaths: 2, WatchingConnections: 2, DataWatches: 3, Voters: 3,
+		Learners: 3, SyncedFollowers: 1, SyncedObservers: 1, LeaderUptime: time.Minute,
 	}
 }
 
-func (f *fakeSource) Settings(data, log int64) (lines []Line, members string) {
-	lines = []Line{{"clientPort", "2181"}, {"dataDirSize", fmt.Sprint(data)}, {"dataLogSize", fmt.Sprint(log)}}
+func (f *fakeSource) Settings(data, log int64) (lines []ConfLine, members string) {
+	lines = []ConfLine{{"clientPort", "2181"}, {"dataDirSize", fmt.Sprint(data)}, {"dataLogSize", fmt.Sprint(log)}}
 	if f.role != "standalone" {
 		members = "server.1=a:2888:3888:participant\nversion=0\n"
 	}
@@ -85,26 +85,26 @@ var began = time.Date(2026, 11, 20, 2, 43, 20, 0, time.UTC)
 
 func (f *fakeSource) Connections() iter.Seq[clients.Connection] {
 	if f.many > 0 {
-		return slices.Values(slices.Repeat([]clients.Connection{{Addr: "10.0.0.1:1", Session: 1}}, f.many))
+		return slices.Values(slices.Repeat([]clients.Connection{{RemoteAddr: "10.0.0.1:1", Session: 1}}, f.many))
 	}
 	if f.endless {
 		return func(yield func(clients.Connection) bool) {
-			for yield(clients.Connection{Addr: "10.0.0.1:1"}) {
+			for yield(clients.Connection{RemoteAddr: "10.0.0.1:1"}) {
 			}
 		}
 	}
 	return slices.Values([]clients.Connection{
 		{
-			Addr: "10.0.0.1:46396", Reading: true, Writing: true, Queued: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001,
-			Timeout: 15 * time.Second, Established: began, Replies: 9, Op: jute.OpGetChildren2, Xid: 7, Zxid: 0x20000000a,
-			Replied: 1283859 * time.Millisecond, MinLatency: 900 * time.Microsecond, LastLatency: 2 * time.Millisecond,
-			AvgLatency: time.Millisecond, MaxLatency: 4 * time.Millisecond, Expires: began.Add(9500 * time.Millisecond),
+			RemoteAddr: "10.0.0.1:46396", AwaitsRead: true, AwaitsWrite: true, QueuedRequests: 2, Received: 8, Sent: 9, Session: 0x1000012f99a0001,
+			Timeout: 15 * time.Second, Established: began, Replies: 9, LastOp: jute.OpGetChildren2, LastXid: 7, LastZxid: 0x20000000a,
+			LastReply: 1283859 * time.Millisecond, MinLatency: 900 * time.Microsecond, LastLatency: 2 * time.Millisecond,
+			AvgLatency: time.Millisecond, MaxLatency: 4 * time.Millisecond, ExpiresAt: began.Add(9500 * time.Millisecond),
 		},
 		{
-			Addr: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", Reading: true, Received: 1, Sent: 1, Session: 0x2000012f99a0001, Timeout: 4 * time.Second,
-			Established: began, Xid: -1, Expires: began.Add(9 * time.Second),
+			RemoteAddr: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", AwaitsRead: true, Received: 1, Sent: 1, Session: 0x2000012f99a0001, Timeout: 4 * time.Second,
+			Established: began, LastXid: -1, ExpiresAt: began.Add(9 * time.Second),
 		},
-		{Addr: "10.0.0.2:46440", Received: 1, Expires: began.Add(9100 * time.Millisecond)},
+		{RemoteAddr: "10.0.0.2:46440", Received: 1, ExpiresAt: began.Add(9100 * time.Millisecond)},
 	})
 }
 
@@ -119,7 +119,7 @@ func (f *fakeSource) Watches() iter.Seq2[jute.SessionID, []string] {
 	}
 }
 
-func (f *fakeSource) Public(string) bool { return true }
+func (f *fakeSource) IsPublic(string) bool { return true }
 
 func (f *fakeSource) Sessions() iter.Seq2[jute.SessionID, time.Duration] {
 	return func(yield func(jute.SessionID, time.Duration) bool) {
@@ -138,10 +138,10 @@ func (f *fakeSource) Ephemerals() iter.Seq2[jute.SessionID, string] {
 	}
 }
 
-func newTestWords(t *testing.T, role string, whitelist ...string) (*Words, *fakeSource) {
+func newTestWords(t *testing.T, role string, whitelist ...string) (*FourLetterCommands, *fakeSource) {
 	t.Helper()
 	f := &fakeSource{role: role}
-	w, err := NewWords(WordsConfig{
+	w, err := NewFourLetterCommands(FourLetterConfig{
 		Whitelist: whitelist, Version: "0.1.0-dev", Built: time.Date(2026, 11, 2, 8, 4, 0, 0, time.UTC), Source: f,
 	})
 	if err != nil {
@@ -151,7 +151,7 @@ func newTestWords(t *testing.T, role string, whitelist ...string) (*Words, *fake
 }
 
 // ask returns the complete answer to a command.
-func (w *Words) ask(t *testing.T, word string) string {
+func (w *FourLetterCommands) ask(t *testing.T, word string) string {
 	t.Helper()
 	var b strings.Builder
 	if err := w.WriteReply(word[:4], strings.NewReader(word[4:]), &b); err != nil {

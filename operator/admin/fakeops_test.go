@@ -38,11 +38,11 @@ type fakeOps struct {
 	changed  MembersChange                  // of the last change of members
 	state    func(io.Writer) (int64, error) // writes the state of a copy; nil: it is some text
 
-	restore func(context.Context, Restoring) (Restored, error) // restores; nil: Restore does it
+	restore func(context.Context, RestoreRequest) (RestoreResult, error) // restores; nil: Restore does it
 
 	asked   string // method
-	filter  view.Filter
-	order   view.Order
+	filter  view.SessionFilter
+	order   view.SessionOrder
 	conn    view.ConnectionFilter
 	page    view.Page
 	id      jute.SessionID
@@ -58,7 +58,7 @@ var testList = serverlist.List{
 	{ID: 2, Host: "b", QuorumPort: 2888, ElectionPort: 3888, Observer: true},
 }
 
-var silentThree = []api.Silence{{Member: 3, Reason: view.Down, Detail: "connection refused"}}
+var silentThree = []api.Silence{{Member: 3, Reason: view.ReasonDown, Detail: "connection refused"}}
 
 // newFakeOps returns a fakeOps with a row of each kind, as full and as empty as it can be.
 func newFakeOps() *fakeOps {
@@ -68,7 +68,7 @@ func newFakeOps() *fakeOps {
 	}
 	one, lag, heard, left := uint64(1), uint64(0), int64(1500), int64(13500)
 	session := api.Session{
-		ID: "0x1000012f99a0001", State: view.Connected, Member: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, Created: began.Add(123 * time.Millisecond),
+		ID: "0x1000012f99a0001", State: view.StateConnected, Member: 1, Address: "10.0.0.1:46396", TimeoutMs: 15000, Created: began.Add(123 * time.Millisecond),
 		Ephemerals: 2, Watches: 3, Connection: &conn, HeardMs: &heard, LeftMs: &left,
 	}
 	return &fakeOps{
@@ -76,11 +76,11 @@ func newFakeOps() *fakeOps {
 			{
 				Member: 1, Clients: "10.0.1.1:2181", Quorum: "a:2888", Election: "a:3888", Console: "http://10.0.1.1:8080", Role: "leader", Term: 4, Leader: 1, Applied: 90, Committed: 91, Zxid: "0x4000000a1",
 				Lag: &one, Sessions: 1, Connections: 2, Watches: 3, DataBytes: 510, LogBytes: 1000, Snapshot: 50, SnapshotAt: &began,
-				Digest: view.Agrees, DigestIndex: 64, Version: "1", Started: began, ClockMs: -20,
+				Digest: view.DigestAgrees, DigestIndex: 64, Version: "1", Started: began, ClockMs: -20,
 			},
-			{Member: 2, Zxid: "0x0", Digest: view.Unmarked, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, Removed: true, NoMemory: true},
+			{Member: 2, Zxid: "0x0", Digest: view.DigestUnknown, Stalled: "the disk hangs", Damaged: "entry 7", Joining: true, Drained: true, Removed: true, NoMemory: true},
 		},
-		rows: []api.Session{session, {ID: "0x8000000000000001", State: view.Unknown, Member: 3, TimeoutMs: 1000}},
+		rows: []api.Session{session, {ID: "0x8000000000000001", State: view.StateUnknown, Member: 3, TimeoutMs: 1000}},
 		conns: []api.Connection{
 			conn, {Member: 2, Number: 1, Address: "[::1]:4", TLS: "TLSv1.3", Cipher: "TLS_AES_128_GCM_SHA256", LastZxid: "0x0"},
 		},
@@ -89,7 +89,7 @@ func newFakeOps() *fakeOps {
 			{Member: 2, Connection: 1, Session: "0x2", Path: "/é", Persistent: true, Recursive: true},
 		},
 		paths: []api.Ephemeral{{Path: "/a"}, {Path: "/b/c"}},
-		owner: api.Owner{Kind: view.Ephemeral, ID: session.ID, Session: &session, Silent: silentThree},
+		owner: api.Owner{Kind: view.KindEphemeral, ID: session.ID, Session: &session, Silent: silentThree},
 		ends: []znode.SessionEnd{
 			{
 				Number: 2, Session: 0x1000012f99a0001, Address: "10.0.0.1:46396", Member: 1, Leader: 2, Term: 4, AtMs: began.UnixMilli(), Zxid: 0x4000000a2,
@@ -107,16 +107,16 @@ func newFakeOps() *fakeOps {
 				ID: "ab12", Version: 0x400000005, List: testList,
 				Configured: []view.Configured{{Member: 1, Election: "a:3888", Voter: true}, {Member: 2, Election: "b:3888", Voter: true}, {Member: 3, Election: "c:3888"}},
 			},
-			Leader: 1, Committed: 91, Known: true, Silent: silentThree,
+			Leader: 1, Committed: 91, LeaderAnswered: true, Silent: silentThree,
 			Servers: []view.Server{
 				{Listed: testList[0], Answered: true, Server: api.Server{
 					Member: 1, Server: testList[0].String(), Quorum: "a:2888", Election: "a:3888", Clients: "0.0.0.0:2181", Configured: "a:3888", Role: "participant",
-					Voter: true, Needed: true, State: api.Leading, Applied: 90, Lag: &one,
+					Voter: true, Needed: true, State: api.StateLeader, Applied: 90, Lag: &one,
 				}},
 				{Listed: testList[1], Answered: true, Server: api.Server{
-					Member: 2, Server: testList[1].String(), Quorum: "b:2888", Election: "b:3888", Role: "observer", Voter: true, State: api.Observing, Applied: 91, Lag: &lag, Drained: true,
+					Member: 2, Server: testList[1].String(), Quorum: "b:2888", Election: "b:3888", Role: "observer", Voter: true, State: api.StateObserver, Applied: 91, Lag: &lag, Drained: true,
 				}},
-				{Server: api.Server{Member: 3, Election: "c:3888", State: api.Silent, Detail: "down: connection refused"}},
+				{Server: api.Server{Member: 3, Election: "c:3888", State: api.StateSilent, Detail: "down: connection refused"}},
 			},
 		},
 		buckets: api.Buckets{
@@ -124,11 +124,11 @@ func newFakeOps() *fakeOps {
 			Later: 1, Silent: silentThree,
 		},
 		removals: []api.Removal{
-			{Path: "/é", Removed: began, Zxid: "0x4000000a3", Cause: view.Deleted, Session: "0x5", Address: "10.0.0.2:1", Member: 2},
-			{Path: "/swept", Removed: began, Zxid: "0x4000000a2", Cause: view.SessionEnded, Session: "0x1000012f99a0001"},
-			{Path: "/old", Removed: began, Zxid: "0x4000000a1", Cause: view.SessionEnded, Session: "0x77", Address: "10.0.0.3:1", Member: 3},
-			{Path: "/ttl", Removed: began, Zxid: "0x4000000a0", Cause: view.TimeOver},
-			{Path: "/container", Removed: began, Zxid: "0x40000009f", Cause: view.Unused},
+			{Path: "/é", Removed: began, Zxid: "0x4000000a3", Cause: view.CauseDeleted, Session: "0x5", Address: "10.0.0.2:1", Member: 2},
+			{Path: "/swept", Removed: began, Zxid: "0x4000000a2", Cause: view.CauseSessionEnded, Session: "0x1000012f99a0001"},
+			{Path: "/old", Removed: began, Zxid: "0x4000000a1", Cause: view.CauseSessionEnded, Session: "0x77", Address: "10.0.0.3:1", Member: 3},
+			{Path: "/ttl", Removed: began, Zxid: "0x4000000a0", Cause: view.CauseTTL},
+			{Path: "/container", Removed: began, Zxid: "0x40000009f", Cause: view.CauseContainer},
 		},
 	}
 }
@@ -141,16 +141,16 @@ func answerOf[T any](f *fakeOps, method string, p view.Page, rows []T) (api.List
 	return api.List[T]{Items: append([]T{}, rows...), Next: f.next, Silent: silentThree}, nil
 }
 
-func (f *fakeOps) Status(context.Context) (api.List[api.Member], error) {
+func (f *fakeOps) MemberStatuses(context.Context) (api.List[api.Member], error) {
 	return answerOf(f, "status", view.Page{}, f.members)
 }
 
-func (f *fakeOps) Sessions(_ context.Context, filter view.Filter, p view.Page) (api.List[api.Session], error) {
+func (f *fakeOps) Sessions(_ context.Context, filter view.SessionFilter, p view.Page) (api.List[api.Session], error) {
 	f.filter = filter
 	return answerOf(f, "sessions", p, f.rows)
 }
 
-func (f *fakeOps) SessionsBy(_ context.Context, filter view.Filter, by view.Order, p view.Page) (api.List[api.Session], error) {
+func (f *fakeOps) SessionsBy(_ context.Context, filter view.SessionFilter, by view.SessionOrder, p view.Page) (api.List[api.Session], error) {
 	f.filter, f.order = filter, by
 	return answerOf(f, "sessions by", p, f.rows)
 }
@@ -180,26 +180,26 @@ func (f *fakeOps) Connections(_ context.Context, filter view.ConnectionFilter, p
 	return answerOf(f, "connections", p, f.conns)
 }
 
-func (f *fakeOps) Watches(_ context.Context, path string, p view.Page) (api.List[api.Watch], error) {
+func (f *fakeOps) PathWatches(_ context.Context, path string, p view.Page) (api.List[api.Watch], error) {
 	f.path = path
 	return answerOf(f, "watches", p, f.watches)
 }
 
-func (f *fakeOps) Owner(_ context.Context, path string) (api.Owner, error) {
+func (f *fakeOps) NodeOwner(_ context.Context, path string) (api.Owner, error) {
 	f.asked, f.path = "owner", path
 	o := f.owner
 	o.Path, o.Silent = path, append([]api.Silence{}, o.Silent...)
 	return o, f.err
 }
 
-func (f *fakeOps) Removals(_ context.Context, path string, p view.Page) (api.List[api.Removal], error) {
+func (f *fakeOps) NodeRemovals(_ context.Context, path string, p view.Page) (api.List[api.Removal], error) {
 	f.path = path
 	return answerOf(f, "removals", p, f.removals)
 }
 
-func (f *fakeOps) Load() Load { return f.load }
+func (f *fakeOps) ReadLoad() Load { return f.load }
 
-func (f *fakeOps) Node(q NodeQuery) (Node, error) {
+func (f *fakeOps) ReadNode(q NodeQuery) (Node, error) {
 	f.asked, f.node = "node", q
 	if len(f.rows) == 0 {
 		return Node{}, &Failure{Status: 404, Text: "no such node"}
@@ -215,14 +215,14 @@ func (f *fakeOps) ChangeNode(_ context.Context, c NodeChange) (string, jute.Stat
 	return c.Path, f.shown.Stat, f.err
 }
 
-func (f *fakeOps) Buckets(context.Context) (api.Buckets, error) {
+func (f *fakeOps) ExpiryBuckets(context.Context) (api.Buckets, error) {
 	f.asked = "buckets"
 	b := f.buckets
 	b.Buckets, b.Silent = append([]api.Bucket{}, b.Buckets...), append([]api.Silence{}, b.Silent...)
 	return b, f.err
 }
 
-func (f *fakeOps) Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
+func (f *fakeOps) SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
 	f.asked, f.id, f.address, f.before = "ends", session, address, before
 	return func(yield func(znode.SessionEnd) bool) {
 		for _, e := range f.ends {
@@ -249,13 +249,13 @@ func (f *fakeOps) Drain(ctx context.Context, over time.Duration) (closed int, le
 }
 
 // Rebalance moves six clients in 3 s.
-func (f *fakeOps) Rebalance(_ context.Context, perSecond int, by string) (Rebalanced, error) {
+func (f *fakeOps) Rebalance(_ context.Context, perSecond int, by string) (RebalanceResult, error) {
 	f.asked = fmt.Sprintf("rebalance %d for %s", perSecond, by)
 	if f.err != nil {
-		return Rebalanced{}, f.err
+		return RebalanceResult{}, f.err
 	}
 	time.Sleep(3 * time.Second)
-	return Rebalanced{Members: []RebalancedMember{{Member: 1, Before: 9, After: 3, Closed: 6, Failed: "busy"}, {Member: 2, After: 6}}, Closed: 6, Balanced: true, Silent: silentThree}, nil
+	return RebalanceResult{Members: []RebalancedMember{{Member: 1, Before: 9, After: 3, Closed: 6, Failed: "busy"}, {Member: 2, After: 6}}, Closed: 6, Balanced: true, Silent: silentThree}, nil
 }
 
 // DrainMember closes as many connections as the number of the member.
@@ -264,13 +264,13 @@ func (f *fakeOps) DrainMember(_ context.Context, member uint32, over time.Durati
 	return int(member), false, f.err
 }
 
-// Copy returns a copy of index 7.
-func (f *fakeOps) Copy(context.Context) (Copy, error) {
+// CopyState returns a copy of index 7.
+func (f *fakeOps) CopyState(context.Context) (StateCopy, error) {
 	f.asked = "copy"
 	if f.err != nil {
-		return Copy{}, f.err
+		return StateCopy{}, f.err
 	}
-	c := Copy{Head: backup.Head{Index: 7, Zxid: 0x500000009, Time: began}, WriteTo: f.state}
+	c := StateCopy{Head: backup.Head{Index: 7, Zxid: 0x500000009, Time: began}, WriteTo: f.state}
 	if c.WriteTo == nil {
 		c.WriteTo = func(w io.Writer) (int64, error) {
 			n, err := io.WriteString(w, "the state")
@@ -280,25 +280,25 @@ func (f *fakeOps) Copy(context.Context) (Copy, error) {
 	return c, nil
 }
 
-func (f *fakeOps) StoreSnapshot(context.Context) (Stored, error) {
+func (f *fakeOps) StoreSnapshot(context.Context) (StoredSnapshot, error) {
 	f.asked = "snapshot"
 	if f.err != nil {
-		return Stored{}, f.err
+		return StoredSnapshot{}, f.err
 	}
-	return Stored{Index: 9, Term: 4, Zxid: 0x500000009, Bytes: 4096, Took: 1500 * time.Millisecond}, nil
+	return StoredSnapshot{Index: 9, Term: 4, Zxid: 0x500000009, Bytes: 4096, Took: 1500 * time.Millisecond}, nil
 }
 
-// Restore reads the whole body, and keeps it in path.
-func (f *fakeOps) Restore(ctx context.Context, r Restoring) (Restored, error) {
+// RestoreBackup reads the whole body, and keeps it in path.
+func (f *fakeOps) RestoreBackup(ctx context.Context, r RestoreRequest) (RestoreResult, error) {
 	if f.restore != nil {
 		return f.restore(ctx, r)
 	}
 	body, err := io.ReadAll(r.Body)
 	f.asked, f.path, f.address = "restore", string(body), r.Host
 	if err != nil {
-		return Restored{}, &Failure{Status: 400, Text: err.Error()}
+		return RestoreResult{}, &Failure{Status: 400, Text: err.Error()}
 	}
-	return Restored{Zxid: 0x600000001, Nodes: 9, Created: 2, Set: 3, ACLs: 4, Deleted: 5, Left: 6, Skipped: 7}, f.err
+	return RestoreResult{Zxid: 0x600000001, Nodes: 9, Created: 2, Set: 3, ACLs: 4, Deleted: 5, Left: 6, Skipped: 7}, f.err
 }
 
 func (f *fakeOps) Members(context.Context) (view.Members, error) {
@@ -311,7 +311,7 @@ func (f *fakeOps) ChangeMembers(_ context.Context, c MembersChange) (MembersChan
 	return MembersChanged{Version: 0x400000006, List: testList}, f.err
 }
 
-func (f *fakeOps) Lead(_ context.Context, member uint32) error {
+func (f *fakeOps) TransferLeadership(_ context.Context, member uint32) error {
 	f.asked = fmt.Sprintf("lead %d", member)
 	return f.err
 }

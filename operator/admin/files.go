@@ -10,10 +10,10 @@ import (
 // namesAtOnce is the number of names of /proc/self/fd that are read at a time.
 const namesAtOnce = 1024
 
-// files returns the number of open file descriptors of this process, and its limit. A number
+// fileDescriptors returns the number of open file descriptors of this process, and its limit. A number
 // that the system does not report is -1.
-func files() (open, most int64) {
-	open, most = unknown, unknown
+func fileDescriptors() (open, most int64) {
+	open, most = unknownCount, unknownCount
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
 		most = int64(limit.Cur)

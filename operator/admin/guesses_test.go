@@ -24,7 +24,7 @@ func newGuessed(t *testing.T) (*HTTP, *bytes.Buffer, *acts) {
 	h, _ := newTestHTTP(t, "leader")
 	var log bytes.Buffer
 	all := &acts{}
-	h.cfg.Guesses, h.audit.auditLog = admission.NewCredentialLimiter(slog.New(slog.NewTextHandler(&log, nil))), all
+	h.cfg.CredentialLimiter, h.auditor.auditLog = admission.NewCredentialLimiter(slog.New(slog.NewTextHandler(&log, nil))), all
 	return h, &log, all
 }
 
@@ -43,8 +43,8 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	offering("10.0.0.6:5", "Basic eDp5").to(h) // not checked by anything
 	visit{method: "GET", path: "/v1/sessions", from: "10.0.0.6:5"}.to(h)
 	offering("unix:1000", "Bearer wrong").to(h)
-	h.refusedProof(farPipe{})
-	if counts := h.cfg.Guesses.FailureCounts(); counts["token"] != 4 || counts["password"] != 1 || counts["super"] != 0 {
+	h.rejectProof(farPipe{})
+	if counts := h.cfg.CredentialLimiter.FailureCounts(); counts["token"] != 4 || counts["password"] != 1 || counts["super"] != 0 {
 		t.Errorf("counts %v", counts)
 	}
 	for _, line := range []string{"address=10.0.0.7 kind=token failures=1", "address=10.0.0.8 kind=password failures=1", "address=10.0.0.9 kind=token", "address=unix:1000 kind=token", "address=10.0.0.1 kind=token"} {
@@ -213,13 +213,13 @@ func TestGuessesOfWhatIsThere(t *testing.T) {
 	}{
 		{credentials{}, false, false},
 		{credentials{superDigest: "super:x"}, true, false},
-		{credentials{token: tokenSum{set: true}}, false, true},
-		{credentials{reads: tokenSum{set: true}}, false, true},
-		{credentials{metrics: tokenSum{set: true}}, false, true},
+		{credentials{adminToken: tokenHash{set: true}}, false, true},
+		{credentials{readToken: tokenHash{set: true}}, false, true},
+		{credentials{metricsToken: tokenHash{set: true}}, false, true},
 	} {
 		a := &authorizer{credentials: tt.cred}
 		for authorization, want := range map[string]bool{"digest super:x": tt.password, "Bearer wrong": tt.token, "Basic eDp5": false} {
-			if _, got := a.offeredKind(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != want {
+			if _, got := a.credentialKind(&http.Request{Header: http.Header{"Authorization": {authorization}}}); got != want {
 				t.Errorf("%+v: %s is a guess: %t, want %t", tt.cred, authorization, got, want)
 			}
 		}

@@ -17,43 +17,43 @@ type healthProbes struct {
 
 func (p *healthProbes) routes() []endpoint {
 	return []endpoint{
-		{method: "GET", path: "/livez", class: open, probe: true, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: p.livez},
-		{method: "GET", path: "/readyz", class: open, probe: true, help: "200 if clients are served here; 503 with the reason if not", serve: p.readyz},
+		{method: "GET", path: "/livez", access: openAccess, probe: true, help: "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged", serve: p.serveLivez},
+		{method: "GET", path: "/readyz", access: openAccess, probe: true, help: "200 if clients are served here; 503 with the reason if not", serve: p.serveReadyz},
 	}
 }
 
-// livez reports whether the process works. It takes no lock that apply may hold.
-func (p *healthProbes) livez(w http.ResponseWriter, r *http.Request) {
+// serveLivez reports whether the process works. It takes no lock that apply may hold.
+func (p *healthProbes) serveLivez(w http.ResponseWriter, r *http.Request) {
 	health := p.source.Health()
 	switch {
 	case health.Damage != "":
-		p.say(w, r, http.StatusServiceUnavailable, "the state of this member is damaged: "+health.Damage)
+		p.writeProbe(w, r, http.StatusServiceUnavailable, "the state of this member is damaged: "+health.Damage)
 	case health.Stalled != "":
-		p.say(w, r, http.StatusServiceUnavailable, health.Stalled)
+		p.writeProbe(w, r, http.StatusServiceUnavailable, health.Stalled)
 	default:
-		p.say(w, r, http.StatusOK, "ok")
+		p.writeProbe(w, r, http.StatusOK, "ok")
 	}
 }
 
-// readyz reports whether clients are served here.
-func (p *healthProbes) readyz(w http.ResponseWriter, r *http.Request) {
+// serveReadyz reports whether clients are served here.
+func (p *healthProbes) serveReadyz(w http.ResponseWriter, r *http.Request) {
 	health := p.source.Health()
-	text, serves := health.Text()
+	text, serves := health.StatusText()
 	switch {
 	case !serves:
-		p.say(w, r, http.StatusServiceUnavailable, text)
+		p.writeProbe(w, r, http.StatusServiceUnavailable, text)
 	case p.stopping.Load():
-		p.say(w, r, http.StatusServiceUnavailable, "this member is stopping")
-	case health.Exposed != "":
-		p.say(w, r, http.StatusOK, text+"\n"+health.Exposed)
+		p.writeProbe(w, r, http.StatusServiceUnavailable, "this member is stopping")
+	case health.InsecurePorts != "":
+		p.writeProbe(w, r, http.StatusOK, text+"\n"+health.InsecurePorts)
 	default:
-		p.say(w, r, http.StatusOK, text)
+		p.writeProbe(w, r, http.StatusOK, text)
 	}
 }
 
-// say answers a probe. Under another name than this member's, which a page of another site may have, there is no text.
-func (p *healthProbes) say(w http.ResponseWriter, r *http.Request, status int, text string) {
-	if p.authorizer.rejectHost(r) != nil {
+// writeProbe answers a probe. Under another name than this member's, which a page of another site may have, there is no text.
+func (p *healthProbes) writeProbe(w http.ResponseWriter, r *http.Request, status int, text string) {
+	if p.authorizer.checkHost(r) != nil {
 		text = strings.ToLower(http.StatusText(status))
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -61,13 +61,13 @@ func (p *healthProbes) say(w http.ResponseWriter, r *http.Request, status int, t
 	_, _ = w.Write([]byte(text + "\n")) // a client that left needs no answer
 }
 
-// removed returns a Failure if this member was removed, and nil otherwise. A request to the ensemble would wait for a leader that does not
+// checkRemoved returns a Failure if this member was removed, and nil otherwise. A request to the ensemble would wait for a leader that does not
 // know this member.
-func (p *healthProbes) removed() *Failure {
+func (p *healthProbes) checkRemoved() *Failure {
 	health := p.source.Health()
-	if health.Removed == 0 {
+	if health.RemovedVersion == 0 {
 		return nil
 	}
-	text, _ := health.Text()
+	text, _ := health.StatusText()
 	return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; nothing was done: ask a member that is in the ensemble", Reason: api.ReasonRemoved}
 }

@@ -22,31 +22,31 @@ import (
 )
 
 const (
-	// maxHeader limits the headers of a request, in bytes. A password or a token is far
+	// maxHeaderBytes limits the headers of a request, in bytes. A password or a token is far
 	// shorter.
-	maxHeader = 16 << 10
-	// headerTime limits the time in which a client sends the headers of a request.
-	headerTime = 5 * time.Second
-	// requestTime limits the time in which it sends all of a request. The longest is a node of 2 MiB.
-	requestTime = 10 * time.Second
-	// answerPart and answerTime limit the time in which a client reads a part of a reply and all
+	maxHeaderBytes = 16 << 10
+	// headerTimeout limits the time in which a client sends the headers of a request.
+	headerTimeout = 5 * time.Second
+	// requestTimeout limits the time in which it sends all of a request. The longest is a node of 2 MiB.
+	requestTimeout = 10 * time.Second
+	// partTimeout and answerTime limit the time in which a client reads a part of a reply and all
 	// of it, as for four-letter commands.
-	answerPart = 10 * time.Second
-	answerTime = time.Minute
+	partTimeout  = 10 * time.Second
+	replyTimeout = time.Minute
 	// partSize is the number of bytes of a reply that are sent at once.
 	partSize = 32 << 10
-	// maxLong limits the long replies under way. They take processor time from the
+	// maxLongReplies limits the long replies under way. They take processor time from the
 	// clients, and each may hold a part of its text in memory.
-	maxLong = 4
+	maxLongReplies = 4
 	// maxPages is the same for the lists under /v1/. Each is a page, of about a megabyte at most, but waits
 	// for members that do not answer. Another one waits up to placeTime, in which the places come free.
-	maxPages  = 8
-	placeTime = 2 * view.MaxDeadline
+	maxPages    = 8
+	slotTimeout = 2 * view.MaxDeadline
 	// pagePause is the wait before a page that follows another one. Without it, an operator who lists all
 	// sessions takes one and a half processors from the clients; 100,000 sessions have 100 pages.
 	pagePause = 8 * time.Millisecond
-	// shutdownTime is the longest that a member that stops waits for the replies that are under way.
-	shutdownTime = time.Second
+	// shutdownTimeout is the longest that a member that stops waits for the replies that are under way.
+	shutdownTimeout = time.Second
 )
 
 // HTTPSettings are the keys of the configuration for HTTP. If a field is zero, its default
@@ -79,21 +79,21 @@ type HTTPSettings struct {
 // HTTPConfig configures an HTTP. A field without a default is required.
 type HTTPConfig struct {
 	HTTPSettings
-	SuperDigest string           // "super:" and the digest of the super user's password; "": there is none
-	Digest      digest.Algorithm // made that digest; default SHA1
-	Words       *Words
-	Source      Source
-	Operations  Operations
-	Keys        []api.Setting                // every key of the configuration; nil: none is shown
-	Log         Log                          // the log of this process; default: nobody can ask for it
-	Audit       *slog.Logger                 // what administrators do is logged here; default: Logger
-	Acts        Acts                         // and is told here, too; nil: it is not
-	Anonymous   Anonymous                    // what callers without credentials may read
-	TLS         *tls.Config                  // for HTTPS; nil: there is none
-	Super       string                       // the subject of the super user's certificate; "": nobody is super by certificate
-	Names       []string                     // host names by which clients may call this member, besides addresses and localhost
-	Guesses     *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
-	Logger      *slog.Logger                 // default: discard
+	SuperDigest       string           // "super:" and the digest of the super user's password; "": there is none
+	Digest            digest.Algorithm // made that digest; default SHA1
+	FourLetter        *FourLetterCommands
+	Source            Source
+	Operations        Operations
+	ConfigKeys        []api.Setting                // every key of the configuration; nil: none is shown
+	Log               Log                          // the log of this process; default: nobody can ask for it
+	AuditLogger       *slog.Logger                 // what administrators do is logged here; default: Logger
+	AuditLog          AuditLog                     // and is told here, too; nil: it is not
+	AnonymousAccess   AnonymousAccess              // what callers without credentials may read
+	TLS               *tls.Config                  // for HTTPS; nil: there is none
+	SuperSubject      string                       // the subject of the super user's certificate; "": nobody is super by certificate
+	HostNames         []string                     // host names by which clients may call this member, besides addresses and localhost
+	CredentialLimiter *admission.CredentialLimiter // slows the addresses of wrong credentials; nil: none is slowed
+	Logger            *slog.Logger                 // default: discard
 }
 
 // HTTP answers operators and programs over HTTP. Make one with NewHTTP. It is safe for concurrent
@@ -103,9 +103,9 @@ type HTTP struct {
 	log         *slog.Logger
 	handler     http.Handler
 	authorizer  *authorizer
-	audit       audit
-	places      *places
-	figuresTurn chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
+	auditor     requestAuditor
+	longReplies *longReplyLimiter
+	metricsTurn chan struct{} // has room for one: figures for callers without credentials; a timer gives it back
 
 	health   *healthProbes
 	console  *console.Console
@@ -115,7 +115,7 @@ type HTTP struct {
 	streams  *eventStreams
 	members  *membersAPI
 	nodes    *nodesAPI
-	copies   *copies
+	backups  *backupsAPI
 	commands *adminServer
 }
 
@@ -127,7 +127,7 @@ const (
 
 // NewHTTP checks cfg, reads the token file and returns an HTTP. It opens no port.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
-	if cfg.Words == nil || cfg.Source == nil || cfg.Operations == nil {
+	if cfg.FourLetter == nil || cfg.Source == nil || cfg.Operations == nil {
 		return nil, errors.New("admin: Words, Source and Operations are required")
 	}
 	cfg.CommandURL = cmp.Or(cfg.CommandURL, DefaultCommandURL)
@@ -136,27 +136,27 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if err := CheckCommandURL(cfg.CommandURL); err != nil {
 		return nil, fmt.Errorf("admin: commandURL %q: %w", cfg.CommandURL, err)
 	}
-	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), places: newPlaces(), figuresTurn: make(chan struct{}, 1)}
-	h.audit.log, h.audit.auditLog = cmp.Or(cfg.Audit, h.log), cfg.Acts
+	h := &HTTP{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), longReplies: newLongReplyLimiter(), metricsTurn: make(chan struct{}, 1)}
+	h.auditor.logger, h.auditor.auditLog = cmp.Or(cfg.AuditLogger, h.log), cfg.AuditLog
 	var err error
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
 		return nil, err
 	}
-	if h.metrics, err = newMetrics(cfg.Words, cfg.Source, cfg.BareMetrics); err != nil {
+	if h.metrics, err = newMetricsHandler(cfg.FourLetter, cfg.Source, cfg.BareMetrics); err != nil {
 		return nil, err
 	}
 	if h.console, err = console.New(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	h.health = &healthProbes{source: cfg.Source, authorizer: h.authorizer}
-	h.member = &memberAPI{source: cfg.Source, authorizer: h.authorizer, settings: cfg.Keys, log: cfg.Log}
+	h.member = &memberAPI{source: cfg.Source, authorizer: h.authorizer, settings: cfg.ConfigKeys, log: cfg.Log}
 	h.ensemble = &ensembleAPI{ops: cfg.Operations}
-	h.streams = newStreams(cfg.Operations, h.authorizer)
+	h.streams = newEventStreams(cfg.Operations, h.authorizer)
 	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}
 	h.nodes = &nodesAPI{ops: cfg.Operations}
-	h.copies = newCopies(&cfg, h.authorizer, h.log)
-	h.commands = &adminServer{url: cfg.CommandURL, words: cfg.Words, source: cfg.Source, authorizer: h.authorizer, copies: h.copies}
-	h.handler = h.slowGuesses(h.checked(h.routes()))
+	h.backups = newBackupsAPI(&cfg, h.authorizer, h.log)
+	h.commands = &adminServer{basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source, authorizer: h.authorizer, backups: h.backups}
+	h.handler = h.limitGuesses(h.guardedHandler(h.routes()))
 	return h, nil
 }
 
@@ -169,37 +169,37 @@ func (h *HTTP) Stop() { h.health.stopping.Store(true) }
 func (h *HTTP) Serve(ctx context.Context, l net.Listener) error {
 	var g errgroup.Group
 	g.Go(func() error { h.streams.run(ctx); return nil })
-	g.Go(func() error { return h.serve(ctx, l, h.handler, h.cfg.TLS) })
+	g.Go(func() error { return h.serveListener(ctx, l, h.handler, h.cfg.TLS) })
 	return g.Wait()
 }
 
 // ServeSocket does the same on a socket of this machine, beside Serve.
 func (h *HTTP) ServeSocket(ctx context.Context, l net.Listener) error {
-	return h.serve(ctx, l, h.handler, nil)
+	return h.serveListener(ctx, l, h.handler, nil)
 }
 
 // ServeMetrics does the same with /metrics alone, for everybody who reaches l.
 func (h *HTTP) ServeMetrics(ctx context.Context, l net.Listener) error {
 	e := h.metricsRoute()
-	e.class = open
-	return h.serve(ctx, l, h.slowGuesses(h.checked([]endpoint{e})), nil)
+	e.access = openAccess
+	return h.serveListener(ctx, l, h.limitGuesses(h.guardedHandler([]endpoint{e})), nil)
 }
 
-// serve serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
-func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, config *tls.Config) error {
-	if h.authorizer.credentials.token.set && config == nil {
-		proofs, err := tokenproof.NewListener(l, h.authorizer.credentials.tokenKey)
+// serveListener serves handler, over TLS if config is not nil. Otherwise a connection may prove the token.
+func (h *HTTP) serveListener(ctx context.Context, l net.Listener, handler http.Handler, config *tls.Config) error {
+	if h.authorizer.credentials.adminToken.set && config == nil {
+		proofs, err := tokenproof.NewListener(l, h.authorizer.credentials.proofKey)
 		if err != nil {
 			return err
 		}
-		proofs.OnRejected = h.refusedProof
+		proofs.OnRejected = h.rejectProof
 		l = proofs
 	}
-	bounded := newBounded(l, maxConns)
+	bounded := newBoundedListener(l, maxConns)
 	listener, run := h.listenerFor(bounded, config)
 	srv := &http.Server{
-		Handler: handler, ConnState: bounded.state, ConnContext: connContext,
-		ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: handler, ConnState: bounded.connStateChanged, ConnContext: connContext,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: h.cfg.IdleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // what strangers send is not an operator's concern
 	}
 	var g errgroup.Group
@@ -212,8 +212,8 @@ func (h *HTTP) serve(ctx context.Context, l net.Listener, handler http.Handler, 
 	})
 	g.Go(func() error {
 		<-ctx.Done()
-		bounded.closeQuiet() // Shutdown would wait for those that have sent nothing yet
-		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+		bounded.closeIdle() // Shutdown would wait for those that have sent nothing yet
+		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if srv.Shutdown(over) != nil {
 			_ = srv.Close() // cuts off what is not answered yet

@@ -39,8 +39,8 @@ func newTestHTTP(t *testing.T, role string, change ...func(*HTTPConfig)) (*HTTP,
 		t.Fatal(err)
 	}
 	cfg := HTTPConfig{
-		HTTPSettings: HTTPSettings{TokenFile: file}, Anonymous: Anonymous{Reads: ReadData}, SuperDigest: testSuper, Words: words, Source: source, Operations: newFakeOps(), Names: []string{"Zoo1"},
-		Keys: []api.Setting{{Key: "tickTime", Value: "100", Default: "3000", From: "zoo.cfg:1", State: "dangerous", Warning: "short"}},
+		HTTPSettings: HTTPSettings{TokenFile: file}, AnonymousAccess: AnonymousAccess{Reads: ReadData}, SuperDigest: testSuper, FourLetter: words, Source: source, Operations: newFakeOps(), HostNames: []string{"Zoo1"},
+		ConfigKeys: []api.Setting{{Key: "tickTime", Value: "100", Default: "3000", From: "zoo.cfg:1", State: "dangerous", Warning: "short"}},
 	}
 	for _, one := range change {
 		one(&cfg)
@@ -103,7 +103,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	for i := range all {
 		all[i].serve, all[i].reply = func(http.ResponseWriter, *http.Request) {}, nil // a profile takes long
 	}
-	h.handler = h.checked(all)
+	h.handler = h.guardedHandler(all)
 	with := func(header ...string) []string { return append(slices.Clone(allowed), header...) }
 	for _, tt := range []struct {
 		name                 string
@@ -143,7 +143,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 				v.header[i] = e.contentType
 			}
 			w := v.to(h)
-			want := map[class]int{open: tt.open, measures: tt.reads, reads: tt.reads, changes: tt.changes}[e.class]
+			want := map[accessClass]int{openAccess: tt.open, metricsAccess: tt.reads, readAccess: tt.reads, changeAccess: tt.changes}[e.access]
 			if e.probe {
 				want = http.StatusOK
 			}
@@ -151,7 +151,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 				want = http.StatusOK // there is no body
 			}
 			if w.Code != want {
-				t.Errorf("%s: %s %s (%v): %d, want %d: %s", tt.name, e.method, e.path, e.class, w.Code, want, w.Body)
+				t.Errorf("%s: %s %s (%v): %d, want %d: %s", tt.name, e.method, e.path, e.access, w.Code, want, w.Body)
 			}
 			if asks := w.Header().Get("WWW-Authenticate") != ""; asks != (w.Code == http.StatusUnauthorized) {
 				t.Errorf("%s: %s %s: status %d, asks for credentials: %t", tt.name, e.method, e.path, w.Code, asks)
@@ -233,7 +233,7 @@ func TestCommandLineIsNotServed(t *testing.T) {
 // Without a super user and a token nobody is an administrator, whatever the request says.
 func TestNobodyIsAdministrator(t *testing.T) {
 	words, source := newTestWords(t, "leader")
-	h, err := NewHTTP(HTTPConfig{Words: words, Source: source, Operations: newFakeOps()})
+	h, err := NewHTTP(HTTPConfig{FourLetter: words, Source: source, Operations: newFakeOps()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestTokenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		_, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source, Operations: newFakeOps(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		_, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, FourLetter: words, Source: source, Operations: newFakeOps(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if exposed := tt.mode == 0o660 || tt.mode == 0o604; exposed != strings.Contains(log.String(), "a file with secrets is open to others") {
 			t.Errorf("%s: logged %q", tt.name, log.String())
 		}
@@ -285,7 +285,7 @@ func TestTokenFile(t *testing.T) {
 		}
 	}
 	for _, file := range []string{dir, filepath.Join(dir, "none")} {
-		if _, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, Words: words, Source: source, Operations: newFakeOps()}); err == nil {
+		if _, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{TokenFile: file}, FourLetter: words, Source: source, Operations: newFakeOps()}); err == nil {
 			t.Errorf("the token file %s was accepted", file)
 		}
 	}
@@ -304,7 +304,7 @@ func TestCommandURL(t *testing.T) {
 		if !good || path == "/" {
 			continue
 		}
-		h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{CommandURL: path}, Words: words, Source: source, Operations: newFakeOps()})
+		h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{CommandURL: path}, FourLetter: words, Source: source, Operations: newFakeOps()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,13 +325,13 @@ func TestProbes(t *testing.T) {
 	}{
 		{"leads", "leader", Health{HasLeader: true}, false, 200, 200, "leader"},
 		{"follows", "follower", Health{HasLeader: true}, false, 200, 200, "follower"},
-		{"follows, and anybody may be a member", "follower", Health{HasLeader: true, Exposed: "members are not authenticated"}, false, 200, 200, "follower\nmembers are not authenticated\n"},
+		{"follows, and anybody may be a member", "follower", Health{HasLeader: true, InsecurePorts: "members are not authenticated"}, false, 200, 200, "follower\nmembers are not authenticated\n"},
 		{"stops", "follower", Health{HasLeader: true}, true, 200, 503, "stopping"},
-		{"read-only", api.ReadOnly, Health{}, false, 200, 503, "read-only: no leader is known"},
+		{"read-only", api.RoleReadOnly, Health{}, false, 200, 503, "read-only: no leader is known"},
 		{"no leader", "", Health{}, false, 200, 503, "no leader is known"},
 		{"drained", "follower", Health{HasLeader: true, Drained: true}, true, 200, 503, "drained"},
-		{"differs from the leader", "", Health{HasLeader: true, Disputed: "who is right?"}, false, 200, 503, "does not serve for now: who is right?"},
-		{"was removed", "", Health{Removed: 0x400000007}, false, 200, 503, "this member was removed from the ensemble (the list of version 0x400000007)"},
+		{"differs from the leader", "", Health{HasLeader: true, Divergence: "who is right?"}, false, 200, 503, "does not serve for now: who is right?"},
+		{"was removed", "", Health{RemovedVersion: 0x400000007}, false, 200, 503, "this member was removed from the ensemble (the list of version 0x400000007)"},
 		{"joins", "", Health{HasLeader: true, Joining: true}, false, 200, 503, "joining"},
 		{"starts", "", Health{HasLeader: true}, false, 200, 503, "starting"},
 		{"hangs", "", Health{HasLeader: true, Stalled: "applying entries takes 4s"}, false, 503, 503, "applying entries takes 4s"},
@@ -357,12 +357,12 @@ func TestEveryCommand(t *testing.T) {
 		h, _ := newTestHTTP(t, role)
 		for i := range commands {
 			c := &commands[i]
-			if c.own != nil {
+			if c.ownEndpoint != nil {
 				continue // TestSnapshotCommand and TestRestoreCommand
 			}
 			for _, name := range append([]string{c.name}, c.aliases...) {
 				v := visit{method: "GET", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret", "Content-Type", "application/json"}}
-				if c.class == changes {
+				if c.access == changeAccess {
 					v.method = "POST"
 				}
 				w := v.to(h)
@@ -456,14 +456,14 @@ func TestCommandsChange(t *testing.T) {
 	if got := post("stmk?traceMask=x"); !strings.Contains(got, "argument, got x") {
 		t.Errorf("a mask that is no number: %s", got)
 	}
-	if got := post("stmk?traceMask=-5"); !strings.Contains(got, `"tracemask" : -5`) || h.cfg.Words.mask.Load() != -5 {
-		t.Errorf("a mask: %s, kept %d", got, h.cfg.Words.mask.Load())
+	if got := post("stmk?traceMask=-5"); !strings.Contains(got, `"tracemask" : -5`) || h.cfg.FourLetter.traceMask.Load() != -5 {
+		t.Errorf("a mask: %s, kept %d", got, h.cfg.FourLetter.traceMask.Load())
 	}
 }
 
 func TestQuoted(t *testing.T) {
 	for text, want := range map[string]string{"/a<b>&": `"/a<b>&"`, "/\"\\\n": `"/\"\\\n"`, "/\xff": `"/\ufffd"`, "/é": `"/é"`} {
-		if got := quoted(text); got != want {
+		if got := jsonString(text); got != want {
 			t.Errorf("quoted(%q) is %s, want %s", text, got, want)
 		}
 	}
@@ -496,20 +496,20 @@ func (stream) SetWriteDeadline(time.Time) error { return nil }
 // At most maxLong long answers are made at once, and short ones are made beside them.
 func TestLongAnswersAreBounded(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
-	for range maxLong {
-		h.places.longReplies <- struct{}{}
+	for range maxLongReplies {
+		h.longReplies.longReplies <- struct{}{}
 	}
 	for _, name := range []string{"connections", "dump", "stats", "watches", "watches_by_path"} {
 		v := visit{method: "GET", path: "/commands/" + name, header: []string{"Authorization", "digest super:secret"}}
 		if w := v.to(h); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-			t.Errorf("%s beside %d long answers: %d", name, maxLong, w.Code)
+			t.Errorf("%s beside %d long answers: %d", name, maxLongReplies, w.Code)
 		}
 	}
 	if w := (visit{method: "GET", path: "/commands/isro"}).to(h); w.Code != http.StatusOK {
-		t.Errorf("isro beside %d long answers: %d", maxLong, w.Code)
+		t.Errorf("isro beside %d long answers: %d", maxLongReplies, w.Code)
 	}
-	<-h.places.longReplies
-	for range maxLong + 1 {
+	<-h.longReplies.longReplies
+	for range maxLongReplies + 1 {
 		if w := (visit{method: "GET", path: "/commands/connections"}).to(h); w.Code != http.StatusOK {
 			t.Errorf("connections: %d", w.Code)
 		}
@@ -528,7 +528,7 @@ func TestProfilesEnd(t *testing.T) {
 			took    time.Duration
 		}{
 			{"30", 200, 30 * time.Second},
-			{"100000", 408, profileTime - answerPart},
+			{"100000", 408, profileTimeout - partTimeout},
 		} {
 			begun := time.Now()
 			c := p.dial()
@@ -646,88 +646,90 @@ func TestUnreadBodiesKeepNobodyOut(t *testing.T) {
 // Who does not read makes room for others, and nobody else does: neither a new connection nor a request that gets on. Of those
 // who may make room, it is one of the address that has most connections.
 func TestWhoMakesRoom(t *testing.T) {
-	b := newBounded(newPipes(), 4)
+	b := newBoundedListener(newPipes(), 4)
 	now := time.Now()
-	conn := func(c net.Conn) *boundedConn { return &boundedConn{Conn: c, of: b, addr: networkOf(c.RemoteAddr())} }
+	conn := func(c net.Conn) *boundedConn {
+		return &boundedConn{Conn: c, listener: b, network: networkOf(c.RemoteAddr())}
+	}
 	far := func() *boundedConn { c, _ := net.Pipe(); return conn(farPipe{c}) }
 	near := func() *boundedConn { c, _ := net.Pipe(); return conn(localPipe{c}) }
 	all := []*boundedConn{near(), far(), far(), near()}
 	for _, c := range all {
-		if oldest, wait := b.admit(c, now); oldest != nil || wait != 0 {
+		if oldest, wait := b.admitConn(c, now); oldest != nil || wait != 0 {
 			t.Fatal("there was room")
 		}
 	}
 	admit := func(what string, c *boundedConn, now time.Time, want *boundedConn) {
 		t.Helper()
-		oldest, wait := b.admit(c, now)
+		oldest, wait := b.admitConn(c, now)
 		if oldest != want || (wait > 0) != (want == nil) {
 			t.Errorf("%s: %p makes room, want %p; wait %v", what, oldest, want, wait)
 		}
 	}
 	admit("all are new", far(), now, nil)
 	for _, c := range all {
-		b.state(c, http.StateActive)
+		b.connStateChanged(c, http.StateActive)
 	}
 	admit("all have requests", far(), now.Add(time.Hour), nil)
-	all[0].writing, all[2].writing = now, now.Add(time.Millisecond)
-	admit("nobody is stuck yet", near(), now.Add(stuckTime-1), nil)
-	admit("one is stuck", near(), now.Add(stuckTime), all[0])
-	admit("another one is stuck", far(), now.Add(stuckTime+time.Millisecond), all[2])
-	b.state(all[1], http.StateIdle) // of far, as is the one that is new
-	b.state(all[3], http.StateIdle) // of near
+	all[0].writeStarted, all[2].writeStarted = now, now.Add(time.Millisecond)
+	admit("nobody is stuck yet", near(), now.Add(stuckTimeout-1), nil)
+	admit("one is stuck", near(), now.Add(stuckTimeout), all[0])
+	admit("another one is stuck", far(), now.Add(stuckTimeout+time.Millisecond), all[2])
+	b.connStateChanged(all[1], http.StateIdle) // of far, as is the one that is new
+	b.connStateChanged(all[3], http.StateIdle) // of near
 	admit("the connections are idle", far(), time.Now(), all[1])
-	if len(b.conns) != 4 || len(b.from) != 2 {
-		t.Errorf("%d connections of %d addresses", len(b.conns), len(b.from))
+	if len(b.conns) != 4 || len(b.connsByAddress) != 2 {
+		t.Errorf("%d connections of %d addresses", len(b.conns), len(b.connsByAddress))
 	}
 }
 
 // An address has a share of the seats without credentials. Its own stuck connections make room for it, and those with credentials
 // have seats of their own.
 func TestSeats(t *testing.T) {
-	b := newBounded(newPipes(), maxConns)
+	b := newBoundedListener(newPipes(), maxConns)
 	now := time.Now()
 	conns := map[string][]*boundedConn{}
-	sit := func(from string, kind seat) (stuck *boundedConn, ok bool) {
-		c := &boundedConn{Conn: farPipe{}, of: b, addr: netip.MustParseAddr(from)}
-		b.admit(c, now)
-		b.state(c, http.StateActive)
-		if stuck, ok = b.sit(c, kind, now.Add(stuckTime)); ok {
+	sit := func(from string, kind slotKind) (stuck *boundedConn, ok bool) {
+		c := &boundedConn{Conn: farPipe{}, listener: b, network: netip.MustParseAddr(from)}
+		b.admitConn(c, now)
+		b.connStateChanged(c, http.StateActive)
+		if stuck, ok = b.takeSlot(c, kind, now.Add(stuckTimeout)); ok {
 			conns[from] = append(conns[from], c)
 		}
 		return stuck, ok
 	}
-	for i := range addressSeats {
-		if _, ok := sit("10.0.0.1", anonymousSeat); !ok {
+	for i := range maxRequestsPerAddress {
+		if _, ok := sit("10.0.0.1", anonymousSlot); !ok {
 			t.Fatalf("no seat %d", i)
 		}
 	}
-	if _, ok := sit("10.0.0.1", anonymousSeat); ok {
+	if _, ok := sit("10.0.0.1", anonymousSlot); ok {
 		t.Error("one address has more than its share")
 	}
-	for _, kind := range []seat{ownSeat, anonymousSeat} {
+	for _, kind := range []slotKind{authenticatedSlot, anonymousSlot} {
 		if _, ok := sit("10.0.0.2", kind); !ok {
 			t.Errorf("another address has no seat of kind %d", kind)
 		}
 	}
-	conns["10.0.0.1"][7].writing, conns["10.0.0.2"][1].writing = now, now.Add(-time.Minute)
-	if stuck, ok := sit("10.0.0.1", anonymousSeat); !ok || stuck != conns["10.0.0.1"][7] {
+	conns["10.0.0.1"][7].writeStarted, conns["10.0.0.2"][1].writeStarted = now, now.Add(-time.Minute)
+	if stuck, ok := sit("10.0.0.1", anonymousSlot); !ok || stuck != conns["10.0.0.1"][7] {
 		t.Errorf("%p makes room, %t, want the stuck one of the same address", stuck, ok)
 	}
-	if _, ok := sit("10.0.0.1", anonymousSeat); ok {
+	if _, ok := sit("10.0.0.1", anonymousSlot); ok {
 		t.Error("nobody is stuck there any more")
 	}
-	for range maxSeats {
-		sit("10.0.0.3", anonymousSeat)
-		sit("10.0.0.4", anonymousSeat)
+	for range maxRequests {
+		sit("10.0.0.3", anonymousSlot)
+		sit("10.0.0.4", anonymousSlot)
 	}
-	if b.seats[anonymousSeat] != maxSeats {
-		t.Errorf("%d seats are taken, want %d", b.seats[anonymousSeat], maxSeats)
+	if b.usedSlots[anonymousSlot] != maxRequests {
+		t.Errorf("%d seats are taken, want %d", b.usedSlots[anonymousSlot], maxRequests)
 	}
 	for c := range b.conns {
-		b.state(c, http.StateIdle)
+		b.connStateChanged(c, http.StateIdle)
 	}
-	if b.seats[anonymousSeat] != 0 || b.seats[ownSeat] != 0 || len(b.taken) != 0 {
-		t.Errorf("%v seats are taken by nobody", b.seats)
+	if b.usedSlots[anonymousSlot] != 0 || b.usedSlots[authenticatedSlot] != 0 || len(b.anonymousSlots) != 0 {
+		t.Errorf("%v seats are taken by nobody", b.usedSlots)
 	}
 }
 
@@ -751,7 +753,7 @@ func TestUnreadAnswersKeepNobodyOut(t *testing.T) {
 			begun := time.Now()
 			c := p.dial()
 			status, err := ask(c, "/livez")
-			if took := time.Since(begun); status != 200 || err != nil || took > graceTime {
+			if took := time.Since(begun); status != 200 || err != nil || took > gracePeriod {
 				t.Errorf("livez beside readers who do not read: %d, %v after %v", status, err, took)
 			}
 			time.Sleep(time.Second)
@@ -776,8 +778,8 @@ func TestUnreadAnswersKeepNobodyOut(t *testing.T) {
 			}
 			_, _ = io.Copy(io.Discard, answer.Body)
 		}
-		if answers != maxAnswers {
-			t.Errorf("a connection got %d answers, want %d", answers, maxAnswers)
+		if answers != maxRepliesPerConn {
+			t.Errorf("a connection got %d answers, want %d", answers, maxRepliesPerConn)
 		}
 		stop()
 	})
@@ -829,8 +831,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		p, stop := serveOn(t, h)
 
 		silent := p.dial()
-		if took := ended(silent); took != headerTime {
-			t.Errorf("a connection without a request ended after %v, want %v", took, headerTime)
+		if took := ended(silent); took != headerTimeout {
+			t.Errorf("a connection without a request ended after %v, want %v", took, headerTimeout)
 		}
 		drip := p.dial()
 		go func() {
@@ -841,8 +843,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 				}
 			}
 		}()
-		if took := ended(drip); took != headerTime {
-			t.Errorf("a connection with a dripping header ended after %v, want %v", took, headerTime)
+		if took := ended(drip); took != headerTimeout {
+			t.Errorf("a connection with a dripping header ended after %v, want %v", took, headerTimeout)
 		}
 		idle := p.dial()
 		if status, err := ask(idle, "/commands/ruok"); status != 200 || err != nil {
@@ -853,10 +855,10 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		}
 		long := p.dial()
 		go func() {
-			_, _ = fmt.Fprintf(long, "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", 2*maxHeader))
+			_, _ = fmt.Fprintf(long, "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", 2*maxHeaderBytes))
 		}()
 		if answer, err := http.ReadResponse(bufio.NewReader(long), nil); err != nil || answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-			t.Errorf("a header of %d bytes: %v, %v", 2*maxHeader, answer, err)
+			t.Errorf("a header of %d bytes: %v, %v", 2*maxHeaderBytes, answer, err)
 		}
 		stop()
 	})
@@ -879,8 +881,8 @@ func TestServeEnds(t *testing.T) {
 		synctest.Wait() // the list is being sent, and nobody reads it
 		begun := time.Now()
 		stop()
-		if took := time.Since(begun); took < shutdownTime || took > shutdownTime+time.Second {
-			t.Errorf("Serve ended after %v, want about %v", took, shutdownTime)
+		if took := time.Since(begun); took < shutdownTimeout || took > shutdownTimeout+time.Second {
+			t.Errorf("Serve ended after %v, want about %v", took, shutdownTimeout)
 		}
 		if _, err := quiet.Read(make([]byte, 1)); err == nil {
 			t.Error("a connection outlives Serve")

@@ -14,85 +14,85 @@ import (
 )
 
 // cons lists the connections with everything known about them.
-func (w *Words) cons(p *textWriter, _ *Stats, _ io.Reader) {
-	for c := range walk(p.walker, w.source.Connections()) {
-		if p.printf(" %s)\n", full(&c)); p.err != nil {
+func (w *FourLetterCommands) cons(p *textWriter, _ *Stats, _ io.Reader) {
+	for c := range paced(p.pacing, w.source.Connections()) {
+		if p.printf(" %s)\n", connectionDetails(&c)); p.err != nil {
 			return
 		}
 	}
 	p.printf("\n")
 }
 
-// brief returns a connection's line in stat, without the last bracket.
-func brief(c *clients.Connection) string {
-	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.Addr, c.Interest(), c.Queued, c.Received, c.Sent)
+// connectionSummary returns a connection's line in stat, without the last bracket.
+func connectionSummary(c *clients.Connection) string {
+	return fmt.Sprintf("/%s[%x](queued=%d,recved=%d,sent=%d", c.RemoteAddr, c.InterestOps(), c.QueuedRequests, c.Received, c.Sent)
 }
 
-// full returns brief and, if the connection has a session, everything else known about it.
-func full(c *clients.Connection) string {
+// connectionDetails returns brief and, if the connection has a session, everything else known about it.
+func connectionDetails(c *clients.Connection) string {
 	if c.Session == 0 {
-		return brief(c)
+		return connectionSummary(c)
 	}
 	var b strings.Builder
 	op := "NA"
 	if c.Replies > 0 {
-		op = c.Op.Abbreviation()
+		op = c.LastOp.Abbreviation()
 	}
-	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", brief(c), uint64(c.Session), op, c.Established.UnixMilli(), c.Timeout.Milliseconds())
-	if c.Xid >= 0 {
-		fmt.Fprintf(&b, ",lcxid=0x%x", c.Xid)
+	fmt.Fprintf(&b, "%s,sid=0x%x,lop=%s,est=%d,to=%d", connectionSummary(c), uint64(c.Session), op, c.Established.UnixMilli(), c.Timeout.Milliseconds())
+	if c.LastXid >= 0 {
+		fmt.Fprintf(&b, ",lcxid=0x%x", c.LastXid)
 	}
-	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(c.Zxid), c.Replied.Milliseconds(),
+	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(c.LastZxid), c.LastReply.Milliseconds(),
 		c.LastLatency.Milliseconds(), c.MinLatency.Milliseconds(), c.AvgLatency.Milliseconds(), c.MaxLatency.Milliseconds())
 	return b.String()
 }
 
-// alone runs f when no other long answer is being made, so that the memory for one is needed only
+// runExclusively runs f when no other long answer is being made, so that the memory for one is needed only
 // once.
-func (w *Words) alone(f func()) {
-	w.listing <- struct{}{}
-	defer func() { <-w.listing }()
+func (w *FourLetterCommands) runExclusively(f func()) {
+	w.exclusiveTurn <- struct{}{}
+	defer func() { <-w.exclusiveTurn }()
 	f()
 }
 
 // dump shows the sessions with the time at which they expire, and their ephemeral nodes.
-func (w *Words) dump(p *textWriter, _ *Stats, _ io.Reader) {
-	w.alone(func() {
+func (w *FourLetterCommands) dump(p *textWriter, _ *Stats, _ io.Reader) {
+	w.runExclusively(func() {
 		p.printf("SessionTracker dump:\n")
 		if expiries, leads := w.source.Expiries(); leads {
-			buckets(p, "Session", walkPairs(p.walker, expiries), func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
+			writeExpiryBuckets(p, "Session", pacedPairs(p.pacing, expiries), func(id jute.SessionID) { p.printf("\t0x%x\n", uint64(id)) })
 		} else {
-			p.timeouts(walkPairs(p.walker, w.source.Sessions()))
+			p.writeTimeouts(pacedPairs(p.pacing, w.source.Sessions()))
 		}
 		p.printf("ephemeral nodes dump:\n")
-		p.ephemerals(w.paths().ephemerals(walkPairs(p.walker, w.source.Ephemerals())))
+		p.writeEphemerals(w.newPathFilter().filterEphemerals(pacedPairs(p.pacing, w.source.Ephemerals())))
 		p.printf("Connections dump:\n")
-		buckets(p, "Connections", connections(walk(p.walker, w.source.Connections())), func(c client) {
+		writeExpiryBuckets(p, "Connections", expiriesBySecond(paced(p.pacing, w.source.Connections())), func(c dumpedClient) {
 			p.printf("\tip: /%s sessionId: 0x%x\n", c.addr, uint64(c.session))
 		})
 	})
 }
 
-// client is a connection in dump's list.
-type client struct {
+// dumpedClient is a connection in dump's list.
+type dumpedClient struct {
 	addr    string
 	session jute.SessionID
 }
 
-// connections rounds expiry times up to seconds, so that connections that expire together are
+// expiriesBySecond rounds expiry times up to seconds, so that connections that expire together are
 // listed together.
-func connections(all iter.Seq[clients.Connection]) iter.Seq2[client, time.Time] {
-	return func(yield func(client, time.Time) bool) {
+func expiriesBySecond(all iter.Seq[clients.Connection]) iter.Seq2[dumpedClient, time.Time] {
+	return func(yield func(dumpedClient, time.Time) bool) {
 		for c := range all {
-			if !yield(client{c.Addr, c.Session}, c.Expires.Truncate(time.Second).Add(time.Second)) {
+			if !yield(dumpedClient{c.RemoteAddr, c.Session}, c.ExpiresAt.Truncate(time.Second).Add(time.Second)) {
 				return
 			}
 		}
 	}
 }
 
-// buckets lists the values by the time at which they expire.
-func buckets[T any](p *textWriter, name string, all iter.Seq2[T, time.Time], show func(T)) {
+// writeExpiryBuckets lists the values by the time at which they expire.
+func writeExpiryBuckets[T any](p *textWriter, name string, all iter.Seq2[T, time.Time], show func(T)) {
 	ends := map[int64][]T{}
 	n := 0
 	for one, at := range all {
@@ -101,7 +101,7 @@ func buckets[T any](p *textWriter, name string, all iter.Seq2[T, time.Time], sho
 	}
 	p.printf("%s Sets (%d)/(%d):\n", name, len(ends), n)
 	for _, at := range slices.Sorted(maps.Keys(ends)) {
-		p.printf("%d expire at %s:\n", len(ends[at]), time.Unix(0, at).UTC().Format(javaDate))
+		p.printf("%d expire at %s:\n", len(ends[at]), time.Unix(0, at).UTC().Format(javaDateLayout))
 		for _, one := range ends[at] {
 			if show(one); p.err != nil {
 				return
@@ -110,12 +110,12 @@ func buckets[T any](p *textWriter, name string, all iter.Seq2[T, time.Time], sho
 	}
 }
 
-// javaDate is the format in which Java prints a date.
-const javaDate = "Mon Jan 02 15:04:05 MST 2006"
+// javaDateLayout is the format in which Java prints a date.
+const javaDateLayout = "Mon Jan 02 15:04:05 MST 2006"
 
-// timeouts lists the sessions with their timeouts, for a member that does not know when they
+// writeTimeouts lists the sessions with their timeouts, for a member that does not know when they
 // expire.
-func (p *textWriter) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
+func (p *textWriter) writeTimeouts(sessions iter.Seq2[jute.SessionID, time.Duration]) {
 	type session struct {
 		id      jute.SessionID
 		timeout time.Duration
@@ -132,8 +132,8 @@ func (p *textWriter) timeouts(sessions iter.Seq2[jute.SessionID, time.Duration])
 	}
 }
 
-// ephemerals lists the ephemeral nodes of each session.
-func (p *textWriter) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
+// writeEphemerals lists the ephemeral nodes of each session.
+func (p *textWriter) writeEphemerals(nodes iter.Seq2[jute.SessionID, string]) {
 	type node struct {
 		owner jute.SessionID
 		path  string
@@ -158,13 +158,13 @@ func (p *textWriter) ephemerals(nodes iter.Seq2[jute.SessionID, string]) {
 }
 
 // wchs counts watches on nodes, without those on children alone, as in ZooKeeper.
-func (w *Words) wchs(p *textWriter, s *Stats, _ io.Reader) {
-	p.printf("%d connections watching %d paths\nTotal watches:%d\n", s.Watching, s.WatchedPaths, s.DataWatches)
+func (w *FourLetterCommands) wchs(p *textWriter, s *Stats, _ io.Reader) {
+	p.printf("%d connections watching %d paths\nTotal watches:%d\n", s.WatchingConnections, s.WatchedPaths, s.DataWatches)
 }
 
 // wchc lists the paths that each session watches.
-func (w *Words) wchc(p *textWriter, _ *Stats, _ io.Reader) {
-	for id, paths := range w.paths().watches(walkPairs(p.walker, w.source.Watches())) {
+func (w *FourLetterCommands) wchc(p *textWriter, _ *Stats, _ io.Reader) {
+	for id, paths := range w.newPathFilter().filterWatches(pacedPairs(p.pacing, w.source.Watches())) {
 		p.printf("0x%x\n", uint64(id))
 		for _, path := range paths {
 			if p.printf("\t%s\n", path); p.err != nil {
@@ -175,27 +175,27 @@ func (w *Words) wchc(p *textWriter, _ *Stats, _ io.Reader) {
 	p.printf("\n")
 }
 
-// watch is a session's watch on a node.
-type watch struct {
+// sessionWatch is a session's watch on a node.
+type sessionWatch struct {
 	path string
 	id   jute.SessionID
 }
 
 // watchesByPath collects all watches, sorted by path.
-func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []watch) {
+func watchesByPath(all iter.Seq2[jute.SessionID, []string]) (list []sessionWatch) {
 	for id, paths := range all {
 		for _, path := range paths {
-			list = append(list, watch{path, id})
+			list = append(list, sessionWatch{path, id})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b watch) int { return strings.Compare(a.path, b.path) })
+	slices.SortStableFunc(list, func(a, b sessionWatch) int { return strings.Compare(a.path, b.path) })
 	return list
 }
 
 // wchp lists the sessions that watch each path.
-func (w *Words) wchp(p *textWriter, _ *Stats, _ io.Reader) {
-	w.alone(func() {
-		all := watchesByPath(w.paths().watches(walkPairs(p.walker, w.source.Watches())))
+func (w *FourLetterCommands) wchp(p *textWriter, _ *Stats, _ io.Reader) {
+	w.runExclusively(func() {
+		all := watchesByPath(w.newPathFilter().filterWatches(pacedPairs(p.pacing, w.source.Watches())))
 		for i, o := range all {
 			if i == 0 || all[i-1].path != o.path {
 				p.printf("%s\n", o.path)

@@ -12,29 +12,29 @@ import (
 type Log interface {
 	Level() slog.Level
 	SetLevel(level slog.Level)
-	Lines() []api.Line // the last ones, oldest first; at most api.PageRows
+	LastLines() []api.Line // the last ones, oldest first; at most api.PageRows
 }
 
 var errNoLog = &Failure{Status: http.StatusNotImplemented, Text: "this process keeps no log that can be asked for"}
 
-func (m *memberAPI) lines(*query) (any, error) {
+func (m *memberAPI) listLogLines(*query) (any, error) {
 	if m.log == nil {
 		return nil, errNoLog
 	}
-	return api.List[api.Line]{Items: m.log.Lines(), Silent: []api.Silence{}}, nil
+	return api.List[api.Line]{Items: m.log.LastLines(), Silent: []api.Silence{}}, nil
 }
 
-func (m *memberAPI) level(*query) (any, error) {
+func (m *memberAPI) getLogLevel(*query) (any, error) {
 	if m.log == nil {
 		return nil, errNoLog
 	}
 	return api.LogLevel{Level: logs.LevelName(m.log.Level())}, nil
 }
 
-func (m *memberAPI) setLevel(q *query) (any, error) {
+func (m *memberAPI) setLogLevel(q *query) (any, error) {
 	var wanted api.LogLevel
-	if q.body(&wanted); q.err != nil {
-		return nil, q.err
+	if q.decodeBody(&wanted); q.fault != nil {
+		return nil, q.fault
 	}
 	if m.log == nil {
 		return nil, errNoLog
@@ -45,5 +45,5 @@ func (m *memberAPI) setLevel(q *query) (any, error) {
 	}
 	m.log.SetLevel(level)
 	q.SetPathValue("level", logs.LevelName(level)) // for the audit log
-	return m.level(q)
+	return m.getLogLevel(q)
 }

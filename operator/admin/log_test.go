@@ -16,7 +16,7 @@ import (
 func TestLogLevel(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	log := logs.New(io.Discard, logs.Settings{}, false)
-	h.member.log, h.audit.log = log, log.Always()
+	h.member.log, h.auditor.logger = log, log.UnfilteredLogger()
 	for _, tt := range []struct {
 		visit  visit
 		status int
@@ -36,7 +36,7 @@ func TestLogLevel(t *testing.T) {
 			t.Errorf("%s %s: %d %s, level %v; want %d with %s, level %v", tt.visit.method, tt.visit.body, w.Code, w.Body, log.Level(), tt.status, tt.want, tt.level)
 		}
 	}
-	lines := log.Lines()
+	lines := log.LastLines()
 	for i, want := range []string{
 		`target="this member" by=nobody from=127.0.0.1:1 outcome="refused: `,
 		`target="this member" by=super from=127.0.0.1:1 outcome="failed: level: allowed is`,

@@ -20,45 +20,45 @@ type memberAPI struct {
 func (m *memberAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/openapi.json", class: open, responseBody: map[string]any{},
-			help: "the description of these endpoints, as OpenAPI 3", reply: m.describe,
+			method: "GET", path: "/v1/openapi.json", access: openAccess, responseBody: map[string]any{},
+			help: "the description of these endpoints, as OpenAPI 3", reply: m.getOpenAPI,
 		},
 		{
-			method: "GET", path: "/v1/whoami", class: reads, shows: showsState, responseBody: api.Caller{},
+			method: "GET", path: "/v1/whoami", access: readAccess, content: showsState, responseBody: api.Caller{},
 			help: "the member that answers, and what the credentials of the request allow", reply: m.whoAmI,
 		},
 		{
-			method: "GET", path: "/v1/config", class: reads, shows: showsState, responseBody: api.List[api.Setting]{},
-			help: "every key of this member's configuration: its value, where that is from, whether it is dangerous", reply: m.config,
+			method: "GET", path: "/v1/config", access: readAccess, content: showsState, responseBody: api.List[api.Setting]{},
+			help: "every key of this member's configuration: its value, where that is from, whether it is dangerous", reply: m.listSettings,
 		},
 		{
-			method: "GET", path: "/v1/log", class: changes, action: "read log", long: true, responseBody: api.List[api.Line]{}, failureStatuses: []int{http.StatusNotImplemented},
-			help: "the last lines of the member's log, at most 1,000, oldest first", reply: m.lines,
+			method: "GET", path: "/v1/log", access: changeAccess, action: "read log", longReply: true, responseBody: api.List[api.Line]{}, failureStatuses: []int{http.StatusNotImplemented},
+			help: "the last lines of the member's log, at most 1,000, oldest first", reply: m.listLogLines,
 		},
 		{
-			method: "GET", path: "/v1/log-level", class: reads, shows: showsState, responseBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented},
-			help: "the level from which on the member logs", reply: m.level,
+			method: "GET", path: "/v1/log-level", access: readAccess, content: showsState, responseBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented},
+			help: "the level from which on the member logs", reply: m.getLogLevel,
 		},
 		{
-			method: "POST", path: "/v1/log-level", class: changes, responseBody: api.LogLevel{}, requestBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented}, action: "set log level", target: func(r *http.Request) string { return cmp.Or(r.PathValue("level"), "this member") },
-			help: "sets that level until the next start or SIGHUP, and answers with it", reply: m.setLevel,
+			method: "POST", path: "/v1/log-level", access: changeAccess, responseBody: api.LogLevel{}, requestBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented}, action: "set log level", auditTarget: func(r *http.Request) string { return cmp.Or(r.PathValue("level"), "this member") },
+			help: "sets that level until the next start or SIGHUP, and answers with it", reply: m.setLogLevel,
 		},
 	}
 }
 
-func (m *memberAPI) describe(*query) (any, error) { return json.RawMessage(api.OpenAPI), nil }
+func (m *memberAPI) getOpenAPI(*query) (any, error) { return json.RawMessage(api.OpenAPI), nil }
 
 // whoAmI reports the reply that a POST with the credentials, from the address and to the host name of this request would
 // get.
 func (m *memberAPI) whoAmI(q *query) (any, error) {
-	me := api.Caller{Member: m.source.Ensemble().Self, Administrator: q.who, Changes: true, Accepts: m.authorizer.credentials.accepts()}
-	if f := m.authorizer.reject(changes, q.Request); f != nil {
+	me := api.Caller{Member: m.source.Ensemble().Self, Administrator: q.administrator, Changes: true, Accepts: m.authorizer.credentials.acceptedKinds()}
+	if f := m.authorizer.checkAccess(changeAccess, q.Request); f != nil {
 		me.Changes, me.Why = false, f.Text
 	}
 	return me, nil
 }
 
-// config lists the keys. They are few, so they are one page.
-func (m *memberAPI) config(*query) (any, error) {
+// listSettings lists the keys. They are few, so they are one page.
+func (m *memberAPI) listSettings(*query) (any, error) {
 	return api.List[api.Setting]{Items: append([]api.Setting{}, m.settings...), Silent: []api.Silence{}}, nil
 }

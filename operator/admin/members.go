@@ -13,9 +13,9 @@ import (
 	"rollcall/operator/view"
 )
 
-// membersTime is the longest that an administrator waits for a change of the list or for another leader: an election takes
+// membersTimeout is the longest that an administrator waits for a change of the list or for another leader: an election takes
 // a few ticks.
-const membersTime = killTime
+const membersTimeout = killTimeout
 
 // membersAPI has the endpoints that change the list of servers, the leader, or where clients are connected.
 type membersAPI struct {
@@ -26,29 +26,29 @@ type membersAPI struct {
 func (m *membersAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/members", class: reads, shows: showsState, responseBody: api.Members{}, failureStatuses: []int{http.StatusServiceUnavailable},
-			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", reply: m.list,
+			method: "GET", path: "/v1/members", access: readAccess, content: showsState, responseBody: api.Members{}, failureStatuses: []int{http.StatusServiceUnavailable},
+			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of them is", reply: m.listMembers,
 		},
 		{
-			method: "POST", path: "/v1/members", class: changes, changesEnsemble: true, action: "change members", target: membersTarget, responseBody: api.MembersChanged{}, requestBody: api.MembersChange{}, failureStatuses: membersFailures,
-			help: "adds, changes or removes servers, through the log", reply: m.change,
+			method: "POST", path: "/v1/members", access: changeAccess, changesEnsemble: true, action: "change members", auditTarget: membersTarget, responseBody: api.MembersChanged{}, requestBody: api.MembersChange{}, failureStatuses: membersFailures,
+			help: "adds, changes or removes servers, through the log", reply: m.changeMembers,
 		},
 		{
-			method: "POST", path: "/v1/members/lead", class: changes, changesEnsemble: true, action: "hand over leadership", target: membersTarget, responseBody: api.MembersLed{}, requestBody: api.MembersLead{}, failureStatuses: append([]int{http.StatusNotFound}, membersFailures...),
-			help: "hands leadership over to a member, and answers when that one leads", reply: m.lead,
+			method: "POST", path: "/v1/members/lead", access: changeAccess, changesEnsemble: true, action: "hand over leadership", auditTarget: membersTarget, responseBody: api.MembersLed{}, requestBody: api.MembersLead{}, failureStatuses: append([]int{http.StatusNotFound}, membersFailures...),
+			help: "hands leadership over to a member, and answers when that one leads", reply: m.transferLeadership,
 		},
 		{
-			method: "POST", path: "/v1/members/drain", class: changes, changesEnsemble: true, action: "drain", target: membersTarget, timeout: drainTime, responseBody: api.Drained{}, requestBody: api.MembersDrain{}, failureStatuses: drainFailures,
+			method: "POST", path: "/v1/members/drain", access: changeAccess, changesEnsemble: true, action: "drain", auditTarget: membersTarget, timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.MembersDrain{}, failureStatuses: drainFailures,
 			help: "drains any member as `/v1/drain` does the one that is asked", reply: m.drainMember,
 		},
 		{
-			method: "POST", path: "/v1/members/rebalance", class: changes, changesEnsemble: true, action: "rebalance", target: membersTarget, timeout: rebalanceTime + answerTime, responseBody: api.Rebalanced{}, requestBody: api.MembersRebalance{},
+			method: "POST", path: "/v1/members/rebalance", access: changeAccess, changesEnsemble: true, action: "rebalance", auditTarget: membersTarget, timeout: rebalanceTimeout + replyTimeout, responseBody: api.Rebalanced{}, requestBody: api.MembersRebalance{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help:            "has members with more clients than their share close connections, at a bounded rate, until all have about as many", reply: m.rebalance,
+			help:            "has members with more clients than their share close connections, at a bounded rate, until all have about as many", reply: m.rebalanceClients,
 		},
 		{
-			method: "POST", path: "/v1/drain", class: changes, action: "drain", timeout: drainTime, responseBody: api.Drained{}, requestBody: api.Drain{},
-			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", reply: m.drain,
+			method: "POST", path: "/v1/drain", access: changeAccess, action: "drain", timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.Drain{},
+			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to stop", reply: m.drainSelf,
 		},
 	}
 }
@@ -73,41 +73,41 @@ type MembersChanged struct {
 	List    serverlist.List
 }
 
-func (m *membersAPI) list(q *query) (any, error) {
+func (m *membersAPI) listMembers(q *query) (any, error) {
 	servers, err := m.ops.Members(q.Context())
 	if err != nil {
 		return nil, err
 	}
-	row := servers.Row()
-	row.Removed = m.source.Health().Removed != 0
+	row := servers.APIRow()
+	row.Removed = m.source.Health().RemovedVersion != 0
 	return row, nil
 }
 
-func (m *membersAPI) change(q *query) (any, error) {
+func (m *membersAPI) changeMembers(q *query) (any, error) {
 	var body api.MembersChange
-	q.body(&body)
+	q.decodeBody(&body)
 	c := MembersChange{
-		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, By: q.who + " from " + q.RemoteAddr,
+		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1, Force: body.Force, By: q.administrator + " from " + q.RemoteAddr,
 	}
-	q.SetPathValue(membersPath, changeText(body))
+	q.SetPathValue(auditMembersKey, changeText(body))
 	switch {
 	case body.Joining == "" && body.Leaving == "" && body.Members == "":
-		q.wrong("nothing is to be changed: give joining, leaving or members")
+		q.addFault("nothing is to be changed: give joining, leaving or members")
 	case body.Members != "" && body.Joining+body.Leaving != "":
-		q.wrong("members has a whole list; give either that, or joining and leaving")
+		q.addFault("members has a whole list; give either that, or joining and leaving")
 	}
 	if body.Version != "" {
 		digits, hex := strings.CutPrefix(body.Version, "0x")
 		version, err := strconv.ParseUint(digits, 16, 63)
 		if err != nil || !hex {
-			q.wrong("version: %.40q; write it as /v1/members does, such as 0x100000000", body.Version)
+			q.addFault("version: %.40q; write it as /v1/members does, such as 0x100000000", body.Version)
 		}
 		c.Version = int64(version)
 	}
-	if q.err != nil {
-		return nil, q.err
+	if q.fault != nil {
+		return nil, q.fault
 	}
-	ctx, cancel := context.WithTimeout(q.Context(), membersTime)
+	ctx, cancel := context.WithTimeout(q.Context(), membersTimeout)
 	defer cancel()
 	done, err := m.ops.ChangeMembers(ctx, c)
 	if err != nil {
@@ -116,27 +116,29 @@ func (m *membersAPI) change(q *query) (any, error) {
 	return api.MembersChanged{Version: view.ZxidText(done.Version), Servers: append([]string{}, done.List.CanonicalLines()...)}, nil
 }
 
-func (m *membersAPI) lead(q *query) (any, error) {
+func (m *membersAPI) transferLeadership(q *query) (any, error) {
 	var body api.MembersLead
-	if q.body(&body); body.Member < 1 || body.Member > maxMember {
-		q.wrong("member: %d; allowed are the numbers from 1 to %d", body.Member, maxMember)
+	if q.decodeBody(&body); body.Member < 1 || body.Member > maxMemberID {
+		q.addFault("member: %d; allowed are the numbers from 1 to %d", body.Member, maxMemberID)
 	}
-	if q.err != nil {
-		return nil, q.err
+	if q.fault != nil {
+		return nil, q.fault
 	}
-	q.SetPathValue(membersPath, fmt.Sprintf("member %d", body.Member))
-	ctx, cancel := context.WithTimeout(q.Context(), membersTime)
+	q.SetPathValue(auditMembersKey, fmt.Sprintf("member %d", body.Member))
+	ctx, cancel := context.WithTimeout(q.Context(), membersTimeout)
 	defer cancel()
-	if err := m.ops.Lead(ctx, body.Member); err != nil {
+	if err := m.ops.TransferLeadership(ctx, body.Member); err != nil {
 		return nil, err
 	}
 	return api.MembersLed{Leader: body.Member}, nil
 }
 
-// membersPath is the name under which a request keeps what it asks for, for the audit log.
-const membersPath = "members"
+// auditMembersKey is the name under which a request keeps what it asks for, for the audit log.
+const auditMembersKey = "members"
 
-func membersTarget(r *http.Request) string { return cmp.Or(r.PathValue(membersPath), "the members") }
+func membersTarget(r *http.Request) string {
+	return cmp.Or(r.PathValue(auditMembersKey), "the members")
+}
 
 // changeText returns a change for the audit log.
 func changeText(c api.MembersChange) string {

@@ -85,11 +85,11 @@ func TestRemovedMemberRefusesChanges(t *testing.T) {
 	all := testRoutes(t)
 	for i := range all {
 		e := &all[i]
-		if e.class != changes || e.method != http.MethodPost || e.contentType != "" {
+		if e.access != changeAccess || e.method != http.MethodPost || e.contentType != "" {
 			continue
 		}
 		h, source := newTestHTTP(t, "")
-		source.health.Removed = 0x400000007
+		source.health.RemovedVersion = 0x400000007
 		w := visit{method: e.method, path: concrete(e.path), header: signedIn, body: `{}`}.to(h)
 		var failure api.Failure
 		_ = json.Unmarshal(w.Body.Bytes(), &failure) // an answer that is none is no refusal
@@ -109,7 +109,7 @@ func TestRemovedMemberRefusesChanges(t *testing.T) {
 	}
 	for removed, want := range map[int64]string{0: `"removed":false`, 7: `"removed":true`} {
 		h, source := newTestHTTP(t, "follower")
-		source.health.Removed = removed
+		source.health.RemovedVersion = removed
 		if w := (visit{method: "GET", path: "/v1/members", header: signedIn}).to(h); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("the list: %d %s, want %s", w.Code, w.Body, want)
 		}

@@ -16,10 +16,10 @@ func TestEveryMetricShowsItsField(t *testing.T) {
 	fill(reflect.ValueOf(&s).Elem(), &next)
 	s.Role = "leader"
 	shown := map[string]string{} // by value: the metric
-	for i := range table {
-		m := &table[i]
-		m.each(&s, func(name, value string) {
-			if reflect.ValueOf(m.value).Pointer() == reflect.ValueOf(none).Pointer() {
+	for i := range monitorMetrics {
+		m := &monitorMetrics[i]
+		m.eachLine(&s, func(name, value string) {
+			if reflect.ValueOf(m.value).Pointer() == reflect.ValueOf(alwaysZero).Pointer() {
 				return
 			}
 			if value == "0" || value == "0.0" {
@@ -75,13 +75,13 @@ func fillField(f reflect.Value, next *int64) {
 // expiries, and the percentiles of one metric.
 func TestFiguresAreTheirOwn(t *testing.T) {
 	s := &Stats{
-		Role: "leader", Proposed: 41, Committed: 42, Expired: 43,
+		Role: "leader", ProposedTransactions: 41, CommittedTransactions: 42, ExpiredSessions: 43,
 		Updates: metrics.Summary{Count: 9, P50: 50 * time.Millisecond, P95: 95 * time.Millisecond, P99: 99 * time.Millisecond, P999: 999 * time.Millisecond},
 	}
 	got := map[string]string{}
-	for i := range table {
-		if m := &table[i]; m.told(s) {
-			m.each(s, func(name, value string) { got[name] = value })
+	for i := range monitorMetrics {
+		if m := &monitorMetrics[i]; m.isReported(s) {
+			m.eachLine(s, func(name, value string) { got[name] = value })
 		}
 	}
 	for name, want := range map[string]string{

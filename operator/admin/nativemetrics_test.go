@@ -17,11 +17,11 @@ func (s *healthSource) Health() Health { return s.health }
 func scrapedWith(t *testing.T, health Health) scrape {
 	t.Helper()
 	source := &healthSource{&fakeSource{role: "leader"}, health}
-	words, err := NewWords(WordsConfig{Version: "1", Source: source})
+	words, err := NewFourLetterCommands(FourLetterConfig{Version: "1", Source: source})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{BareMetrics: true}, Words: words, Source: source, Operations: newFakeOps()})
+	h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{BareMetrics: true}, FourLetter: words, Source: source, Operations: newFakeOps()})
 	if err != nil {
 		t.Fatal(err)
 	}

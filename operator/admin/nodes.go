@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxNodeData limits the bytes of a node's data that are shown: the longest data of a node, unless the
+	// maxNodeDataBytes limits the bytes of a node's data that are shown: the longest data of a node, unless the
 	// configuration allows more.
-	maxNodeData = 1 << 20
-	// maxNodeBody limits a request that changes a node, in bytes: the longest data in base64, a path and
+	maxNodeDataBytes = 1 << 20
+	// maxNodeBodyBytes limits a request that changes a node, in bytes: the longest data in base64, a path and
 	// an access control list.
-	maxNodeBody = 2 << 20
-	// changeTime is the longest that an administrator waits for a change of a node.
-	changeTime = killTime
+	maxNodeBodyBytes = 2 << 20
+	// nodeChangeTimeout is the longest that an administrator waits for a change of a node.
+	nodeChangeTimeout = killTimeout
 )
 
 // nodesAPI has the endpoints that show and change nodes.
@@ -29,21 +29,21 @@ type nodesAPI struct{ ops Operations }
 func (n *nodesAPI) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/nodes", class: reads, shows: showsPaths, long: true, responseBody: api.Node{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
+			method: "GET", path: "/v1/nodes", access: readAccess, content: showsPaths, longReply: true, responseBody: api.Node{}, parameters: []string{"path", "limit", "from"}, requiredParameters: []string{"path"},
 			failureStatuses: []int{http.StatusNotFound, http.StatusServiceUnavailable},
-			help:            "a node as the caller may see it: its data, its ACL, and its children by name", reply: n.get,
+			help:            "a node as the caller may see it: its data, its ACL, and its children by name", reply: n.getNode,
 		},
 		{
-			method: "POST", path: "/v1/nodes/create", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeCreate{}, failureStatuses: nodeFailures,
-			action: "create node", target: nodeTarget, help: "creates a node", reply: n.create,
+			method: "POST", path: "/v1/nodes/create", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeCreate{}, failureStatuses: nodeFailures,
+			action: "create node", auditTarget: nodeTarget, help: "creates a node", reply: n.createNode,
 		},
 		{
-			method: "POST", path: "/v1/nodes/set", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeSet{}, failureStatuses: nodeFailures,
-			action: "set node", target: nodeTarget, help: "sets the data of a node", reply: n.set,
+			method: "POST", path: "/v1/nodes/set", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeSet{}, failureStatuses: nodeFailures,
+			action: "set node", auditTarget: nodeTarget, help: "sets the data of a node", reply: n.setNode,
 		},
 		{
-			method: "POST", path: "/v1/nodes/delete", class: changes, changesEnsemble: true, long: true, responseBody: api.NodeChanged{}, requestBody: api.NodeDelete{}, failureStatuses: nodeFailures,
-			action: "delete node", target: nodeTarget, help: "deletes a node without children", reply: n.delete,
+			method: "POST", path: "/v1/nodes/delete", access: changeAccess, changesEnsemble: true, longReply: true, responseBody: api.NodeChanged{}, requestBody: api.NodeDelete{}, failureStatuses: nodeFailures,
+			action: "delete node", auditTarget: nodeTarget, help: "deletes a node without children", reply: n.deleteNode,
 		},
 	}
 }
@@ -87,28 +87,28 @@ type NodeChange struct {
 	Host    string          // address of the administrator, without a port
 }
 
-// childCursor is the prefix of cursors of a node's children. The name of the page's last child follows.
-const childCursor = "after-"
+// childCursorPrefix is the prefix of cursors of a node's children. The name of the page's last child follows.
+const childCursorPrefix = "after-"
 
-func (n *nodesAPI) get(q *query) (any, error) {
-	path, after := q.path(), ""
+func (n *nodesAPI) getNode(q *query) (any, error) {
+	path, after := q.pathParameter(), ""
 	if from := q.values.Get("from"); from != "" {
-		name, ok := strings.CutPrefix(from, childCursor)
+		name, ok := strings.CutPrefix(from, childCursorPrefix)
 		if !ok || name == "" || !jute.ValidPath("/"+name) || strings.Contains(name, "/") {
-			return nil, view.ErrCursor
+			return nil, view.ErrBadCursor
 		}
 		after = name
 	}
-	if q.err != nil {
-		return nil, q.err
+	if q.fault != nil {
+		return nil, q.fault
 	}
-	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.number("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), Super: q.who != ""}}
-	node, err := n.ops.Node(asked)
+	asked := NodeQuery{Path: path, After: after, Limit: cmp.Or(q.intParameter("limit"), view.MaxRows), Caller: Caller{Host: hostOfCaller(q.Request), Super: q.administrator != ""}}
+	node, err := n.ops.ReadNode(asked)
 	if err != nil {
 		return nil, err
 	}
 	row := nodeRow(path, node)
-	if q.paths.sight != allPaths {
+	if q.paths.visibility != allPaths {
 		row.Data, row.Hidden = []byte{}, true
 	}
 	return row, nil
@@ -116,11 +116,11 @@ func (n *nodesAPI) get(q *query) (any, error) {
 
 func nodeRow(path string, n Node) api.Node {
 	row := api.Node{
-		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeData)]...), Children: append([]string{}, n.Children...), Stat: statRow(n.Stat),
+		Path: path, Data: append([]byte{}, n.Data[:min(len(n.Data), maxNodeDataBytes)]...), Children: append([]string{}, n.Children...), Stat: statRow(n.Stat),
 		ACL: make([]api.ACL, len(n.ACL)),
 	}
 	if last := len(n.Children) - 1; n.More && last >= 0 {
-		row.Next = childCursor + n.Children[last]
+		row.Next = childCursorPrefix + n.Children[last]
 	}
 	for i, a := range n.ACL {
 		row.ACL[i] = api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.Letters()}
@@ -130,52 +130,52 @@ func nodeRow(path string, n Node) api.Node {
 
 func statRow(s jute.Stat) api.Stat {
 	return api.Stat{
-		Czxid: view.ZxidText(s.Czxid), Mzxid: view.ZxidText(s.Mzxid), Pzxid: view.ZxidText(s.Pzxid), Ctime: at(time.UnixMilli(s.Ctime)), Mtime: at(time.UnixMilli(s.Mtime)),
+		Czxid: view.ZxidText(s.Czxid), Mzxid: view.ZxidText(s.Mzxid), Pzxid: view.ZxidText(s.Pzxid), Ctime: utcMillis(time.UnixMilli(s.Ctime)), Mtime: utcMillis(time.UnixMilli(s.Mtime)),
 		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, Owner: view.SessionText(s.EphemeralOwner), DataLength: s.DataLength, NumChildren: s.NumChildren,
 	}
 }
 
-func (n *nodesAPI) create(q *query) (any, error) {
+func (n *nodesAPI) createNode(q *query) (any, error) {
 	var body api.NodeCreate
-	q.bodyOf(&body, maxNodeBody)
-	c := NodeChange{Op: jute.OpCreate, Path: body.Path, Data: body.Data, ACL: q.acl(body.ACL)}
+	q.decodeBodyUpTo(&body, maxNodeBodyBytes)
+	c := NodeChange{Op: jute.OpCreate, Path: body.Path, Data: body.Data, ACL: q.parseACL(body.ACL)}
 	if body.Sequential {
 		c.Mode = jute.PersistentSequential
 	}
-	return n.change(q, c)
+	return n.changeNode(q, c)
 }
 
-func (n *nodesAPI) set(q *query) (any, error) {
+func (n *nodesAPI) setNode(q *query) (any, error) {
 	var body api.NodeSet
-	if q.bodyOf(&body, maxNodeBody); body.Data == nil { // it must not be lost by a slip
-		q.wrong(`data is missing: give it in base64, or "" for none`)
+	if q.decodeBodyUpTo(&body, maxNodeBodyBytes); body.Data == nil { // it must not be lost by a slip
+		q.addFault(`data is missing: give it in base64, or "" for none`)
 	}
-	return n.change(q, NodeChange{Op: jute.OpSetData, Path: body.Path, Data: body.Data, Version: version(body.Version)})
+	return n.changeNode(q, NodeChange{Op: jute.OpSetData, Path: body.Path, Data: body.Data, Version: versionOrAny(body.Version)})
 }
 
-func (n *nodesAPI) delete(q *query) (any, error) {
+func (n *nodesAPI) deleteNode(q *query) (any, error) {
 	var body api.NodeDelete
-	q.bodyOf(&body, maxNodeBody)
-	return n.change(q, NodeChange{Op: jute.OpDelete, Path: body.Path, Version: version(body.Version)})
+	q.decodeBodyUpTo(&body, maxNodeBodyBytes)
+	return n.changeNode(q, NodeChange{Op: jute.OpDelete, Path: body.Path, Version: versionOrAny(body.Version)})
 }
 
-// change makes a change of a node for the administrator who asks.
-func (n *nodesAPI) change(q *query, c NodeChange) (any, error) {
-	q.SetPathValue(nodePath, c.Path)
+// changeNode makes a change of a node for the administrator who asks.
+func (n *nodesAPI) changeNode(q *query, c NodeChange) (any, error) {
+	q.SetPathValue(auditNodeKey, c.Path)
 	if sequence := c.Mode.IsSequential(); !jute.ValidPath(c.Path) && !(sequence && jute.ValidPath(c.Path+"0")) {
-		q.wrong("path: %.100q is not the path of a node; write one such as /locks/a", c.Path)
+		q.addFault("path: %.100q is not the path of a node; write one such as /locks/a", c.Path)
 	}
-	if q.err != nil {
-		return nil, q.err
+	if q.fault != nil {
+		return nil, q.fault
 	}
-	ctx, cancel := context.WithTimeout(q.Context(), changeTime)
+	ctx, cancel := context.WithTimeout(q.Context(), nodeChangeTimeout)
 	defer cancel()
 	c.Host = hostOfCaller(q.Request)
 	path, stat, err := n.ops.ChangeNode(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	q.SetPathValue(nodePath, path)
+	q.SetPathValue(auditNodeKey, path)
 	changed := api.NodeChanged{Path: path}
 	if c.Op != jute.OpDelete {
 		row := statRow(stat)
@@ -184,21 +184,21 @@ func (n *nodesAPI) change(q *query, c NodeChange) (any, error) {
 	return changed, nil
 }
 
-// nodePath is the name under which a request keeps the path of its node, for the audit log.
-const nodePath = "node"
+// auditNodeKey is the name under which a request keeps the path of its node, for the audit log.
+const auditNodeKey = "node"
 
-func nodeTarget(r *http.Request) string { return cmp.Or(r.PathValue(nodePath), "a node") }
+func nodeTarget(r *http.Request) string { return cmp.Or(r.PathValue(auditNodeKey), "a node") }
 
-// version returns the version that a node must have, -1 if that is any.
-func version(v *int32) int32 {
+// versionOrAny returns the version that a node must have, -1 if that is any.
+func versionOrAny(v *int32) int32 {
 	if v == nil {
 		return -1
 	}
 	return *v
 }
 
-// acl returns the list of a node to be created.
-func (q *query) acl(rows []api.ACL) []jute.ACL {
+// parseACL returns the list of a node to be created.
+func (q *query) parseACL(rows []api.ACL) []jute.ACL {
 	if rows == nil {
 		return jute.OpenACL
 	}
@@ -206,7 +206,7 @@ func (q *query) acl(rows []api.ACL) []jute.ACL {
 	for i, row := range rows {
 		perms, err := jute.ParsePerms(row.Perms)
 		if err != nil {
-			q.wrong("acl: entry %d: %v", i+1, err)
+			q.addFault("acl: entry %d: %v", i+1, err)
 		}
 		list = append(list, jute.ACL{Perms: perms, ID: jute.ID{Scheme: []byte(row.Scheme), ID: []byte(row.ID)}})
 	}

@@ -21,9 +21,9 @@ func TestV1Node(t *testing.T) {
 	if w.Code != 200 || w.Body.String() != want {
 		t.Errorf("%d %s\nwant %s", w.Code, w.Body, want)
 	}
-	opsOf(h).shown = Node{Data: make([]byte, maxNodeData+1), Children: []string{"a"}}
+	opsOf(h).shown = Node{Data: make([]byte, maxNodeDataBytes+1), Children: []string{"a"}}
 	var n api.Node
-	if err := json.Unmarshal((visit{method: "GET", path: "/v1/nodes?path=/a"}).to(h).Body.Bytes(), &n); err != nil || len(n.Data) != maxNodeData || n.Next != "" {
+	if err := json.Unmarshal((visit{method: "GET", path: "/v1/nodes?path=/a"}).to(h).Body.Bytes(), &n); err != nil || len(n.Data) != maxNodeDataBytes || n.Next != "" {
 		t.Errorf("%v: %d bytes of data, next %q", err, len(n.Data), n.Next)
 	}
 }
@@ -99,7 +99,7 @@ func TestV1ChangeNode(t *testing.T) {
 // What is wrong with a request about nodes is said, and nothing is changed. A change that fails is in the
 // log with the reason.
 func TestV1NodeBadRequests(t *testing.T) {
-	long := base64.StdEncoding.EncodeToString(make([]byte, maxNodeBody))
+	long := base64.StdEncoding.EncodeToString(make([]byte, maxNodeBodyBytes))
 	for _, tt := range []struct{ path, body, want string }{
 		{"", "", "the parameter path is missing"},
 		{"?path=a", "", `path="a": give the path of a node`},

@@ -121,19 +121,19 @@ func (d *description) all() object {
 // statuses are the failures of an endpoint, by status.
 func statuses(e *endpoint) []int {
 	all := append([]int{http.StatusBadRequest}, e.failureStatuses...)
-	switch e.class {
-	case open:
+	switch e.access {
+	case openAccess:
 		all = append(all, http.StatusForbidden)
-	case reads:
+	case readAccess:
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
-	case changes:
+	case changeAccess:
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 		all = append(all, http.StatusServiceUnavailable)
 		if e.method == http.MethodPost {
 			all = append(all, http.StatusUnsupportedMediaType)
 		}
 	}
-	if e.long {
+	if e.longReply {
 		all = append(all, http.StatusServiceUnavailable)
 	}
 	slices.Sort(all)
@@ -175,7 +175,7 @@ func (d *description) operation(e *endpoint) object {
 		}
 		answers[fmt.Sprint(status)] = object{"description": meanings[status], "content": d.content(api.Failure{})}
 	}
-	op := object{"summary": e.help, "operationId": operationID(e), "responses": answers, "security": security(e.class)}
+	op := object{"summary": e.help, "operationId": operationID(e), "responses": answers, "security": security(e.access)}
 	var params []object
 	for _, m := range inPath.FindAllStringSubmatch(e.path, -1) {
 		params = append(params, d.parameter(m[1], "path", true))
@@ -202,12 +202,12 @@ func operationID(e *endpoint) string {
 }
 
 // security says which credentials a class needs: none of them, or one.
-func security(c class) []object {
+func security(c accessClass) []object {
 	token, digest := object{"token": []string{}}, object{"digest": []string{}}
 	switch c {
-	case open:
+	case openAccess:
 		return []object{}
-	case reads: // those on the same machine need none
+	case readAccess: // those on the same machine need none
 		return []object{{}, token, digest}
 	}
 	return []object{token, digest}
@@ -220,8 +220,8 @@ func (d *description) parameter(name, in string, required bool) object {
 	}
 	schema := object{"type": "string"}
 	switch {
-	case p.most > 0:
-		schema = object{"type": "integer", "minimum": 1, "maximum": p.most}
+	case p.maxValue > 0:
+		schema = object{"type": "integer", "minimum": 1, "maximum": p.maxValue}
 	case p.values != nil:
 		schema["enum"] = p.values
 	case p.pattern != "":

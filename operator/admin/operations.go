@@ -16,56 +16,56 @@ import (
 // of sessions, and the end of one. It is safe for concurrent use. A view.Collector has the methods of the
 // view; they return within its deadline.
 type Operations interface {
-	Status(ctx context.Context) (api.List[api.Member], error)
-	Sessions(ctx context.Context, f view.Filter, p view.Page) (api.List[api.Session], error)
-	SessionsBy(ctx context.Context, f view.Filter, by view.Order, p view.Page) (api.List[api.Session], error)
+	MemberStatuses(ctx context.Context) (api.List[api.Member], error)
+	Sessions(ctx context.Context, f view.SessionFilter, p view.Page) (api.List[api.Session], error)
+	SessionsBy(ctx context.Context, f view.SessionFilter, by view.SessionOrder, p view.Page) (api.List[api.Session], error)
 	Session(ctx context.Context, id jute.SessionID) (api.List[api.Session], error)
 	SessionWatches(ctx context.Context, id jute.SessionID, p view.Page) (api.List[api.Watch], error)
 	Ephemerals(ctx context.Context, id jute.SessionID, p view.Page) (api.List[api.Ephemeral], error)
 	Connections(ctx context.Context, f view.ConnectionFilter, p view.Page) (api.List[api.Connection], error)
-	Watches(ctx context.Context, path string, p view.Page) (api.List[api.Watch], error)
-	Owner(ctx context.Context, path string) (api.Owner, error)
-	Buckets(ctx context.Context) (api.Buckets, error)
-	Removals(ctx context.Context, path string, p view.Page) (api.List[api.Removal], error)
+	PathWatches(ctx context.Context, path string, p view.Page) (api.List[api.Watch], error)
+	NodeOwner(ctx context.Context, path string) (api.Owner, error)
+	ExpiryBuckets(ctx context.Context) (api.Buckets, error)
+	NodeRemovals(ctx context.Context, path string, p view.Page) (api.List[api.Removal], error)
 
 	// Members returns the servers of the ensemble, with what each of them says of itself.
 	Members(ctx context.Context) (view.Members, error)
 	// ChangeMembers changes the list of servers through the log, and returns the list after that when the leader has
 	// applied it or ctx ends. Raft's configuration follows the list. The error is a *Failure.
 	ChangeMembers(ctx context.Context, c MembersChange) (MembersChanged, error)
-	// Lead hands leadership over to a member, and returns when that one leads or ctx ends. The error is a *Failure.
-	Lead(ctx context.Context, member uint32) error
+	// TransferLeadership hands leadership over to a member, and returns when that one leads or ctx ends. The error is a *Failure.
+	TransferLeadership(ctx context.Context, member uint32) error
 
-	// Node returns what the caller of q may see of a node. It reads this member's state, which may lag behind
+	// ReadNode returns what the caller of q may see of a node. It reads this member's state, which may lag behind
 	// the leader's. The error is a *Failure.
-	Node(q NodeQuery) (Node, error)
-	// Restore writes the nodes of a backup into the ensemble, through the log and as the super user, and deletes nodes that the backup
+	ReadNode(q NodeQuery) (Node, error)
+	// RestoreBackup writes the nodes of a backup into the ensemble, through the log and as the super user, and deletes nodes that the backup
 	// lacks. It reads and checks the whole backup before. If it fails later or ctx ends, its Failure says how far it came; the
 	// same backup, sent again, does the rest. The error is a *Failure.
-	Restore(ctx context.Context, r Restoring) (Restored, error)
+	RestoreBackup(ctx context.Context, r RestoreRequest) (RestoreResult, error)
 	// ChangeNode creates, sets or deletes a node for an administrator, and returns its path and what it is then,
 	// when this member has applied that or ctx ends. The error is a *Failure.
 	ChangeNode(ctx context.Context, c NodeChange) (path string, stat jute.Stat, err error)
-	// Load returns what this member has done for its clients. It does not block.
-	Load() Load
-	// Ends yields the ends of sessions that are kept, newest first: of one session unless it is 0, of the
+	// ReadLoad returns what this member has done for its clients. It does not block.
+	ReadLoad() Load
+	// SessionEnds yields the ends of sessions that are kept, newest first: of one session unless it is 0, of the
 	// clients at an address unless it is "", and only those with a number below before unless it is 0.
-	Ends(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd]
+	SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd]
 	// KillSession ends a session, and returns when that is done or ctx ends. by, of at most znode.MaxBy
 	// bytes, says who asked. The error is a *Failure.
 	KillSession(ctx context.Context, id jute.SessionID, by string) error
-	// Copy returns a copy of the state at one index, for a backup. The error is a *Failure.
-	Copy(ctx context.Context) (Copy, error)
+	// CopyState returns a copy of the state at one index, for a backup. The error is a *Failure.
+	CopyState(ctx context.Context) (StateCopy, error)
 	// StoreSnapshot writes a snapshot of the state to this member's disk, and returns when it is there or ctx ends; then it is
 	// finished all the same. One is written at a time. The error is a *Failure.
-	StoreSnapshot(ctx context.Context) (Stored, error)
+	StoreSnapshot(ctx context.Context) (StoredSnapshot, error)
 	// Drain hands leadership over, takes no more clients and closes the connections of the present ones,
 	// spread over a time. It returns the number of closed connections, and whether this member still leads. If ctx
 	// ends, Drain returns early.
 	Drain(ctx context.Context, over time.Duration) (closed int, leads bool)
 	// Rebalance has members with more clients than their share close up to perSecond connections in a second each, until all have about
 	// as many, or that does not get better. It returns early with an error if ctx ends. by says who asked. The error is a *Failure.
-	Rebalance(ctx context.Context, perSecond int, by string) (Rebalanced, error)
+	Rebalance(ctx context.Context, perSecond int, by string) (RebalanceResult, error)
 	// DrainMember makes any member do the same, and returns when that is done or ctx ends. by says who asked. The
 	// error is a *Failure.
 	DrainMember(ctx context.Context, member uint32, over time.Duration, by string) (closed int, leads bool, err error)

@@ -9,72 +9,72 @@ import (
 )
 
 const (
-	// restShare is the ratio of a rest to the time that the part before it took to make, for each of the replies that are
+	// pauseRatio is the ratio of a rest to the time that the part before it took to make, for each of the replies that are
 	// being made. So all replies together take at most a quarter of a processor from the clients.
-	restShare = 4
-	// minRest is the shortest rest: other goroutines that are ready get their turn.
-	minRest = time.Millisecond
-	// maxRest bounds a rest: a part may have taken long because its reader is slow or the machine is busy.
-	maxRest = 50 * time.Millisecond
-	// maxEntry bounds the rest before an answer.
-	maxEntry = time.Second
-	// itemsPerRest is the number of rows that a reply collects or counts before it rests: about a millisecond's work.
-	itemsPerRest = 512
-	// longTime limits a long reply of a command. One of 100,000 sessions takes half a minute while three
+	pauseRatio = 4
+	// minPause is the shortest rest: other goroutines that are ready get their turn.
+	minPause = time.Millisecond
+	// maxPause bounds a rest: a part may have taken long because its reader is slow or the machine is busy.
+	maxPause = 50 * time.Millisecond
+	// maxStartDelay bounds the rest before an answer.
+	maxStartDelay = time.Second
+	// itemsPerPause is the number of rows that a reply collects or counts before it rests: about a millisecond's work.
+	itemsPerPause = 512
+	// longReplyTimeout limits a long reply of a command. One of 100,000 sessions takes half a minute while three
 	// others are made.
-	longTime = 3 * time.Minute
+	longReplyTimeout = 3 * time.Minute
 )
 
-// pace makes long answers give way to clients: they are made in parts, with rests. All answers of a member that share one make
+// replyPacer makes long answers give way to clients: they are made in parts, with rests. All answers of a member that share one make
 // their rests longer together. The zero value is ready. It is safe for concurrent use.
-type pace struct {
-	active atomic.Int32 // answers that are being made
+type replyPacer struct {
+	activeReplies atomic.Int32 // answers that are being made
 }
 
 // pacedReply is one answer under a pace. A nil one never rests. It is for one goroutine.
 type pacedReply struct {
-	pace  *pace
-	begun time.Time // of the part
-	bytes int       // of the part
+	pacer       *replyPacer
+	partStarted time.Time // of the part
+	partBytes   int       // of the part
 }
 
-// enter begins an answer, after a rest for each that is being made: many short answers take as much as a long one.
-func (p *pace) enter() *pacedReply {
-	active := p.active.Add(1)
-	time.Sleep(min(time.Duration(active)*pagePause, maxEntry))
-	return &pacedReply{pace: p, begun: time.Now()}
+// begin begins an answer, after a rest for each that is being made: many short answers take as much as a long one.
+func (p *replyPacer) begin() *pacedReply {
+	active := p.activeReplies.Add(1)
+	time.Sleep(min(time.Duration(active)*pagePause, maxStartDelay))
+	return &pacedReply{pacer: p, partStarted: time.Now()}
 }
 
-func (w *pacedReply) leave() { w.pace.active.Add(-1) }
+func (w *pacedReply) end() { w.pacer.activeReplies.Add(-1) }
 
-// wrote notes bytes of the answer. It rests after each part of partSize.
-func (w *pacedReply) wrote(n int) {
+// countBytes notes bytes of the answer. It rests after each part of partSize.
+func (w *pacedReply) countBytes(n int) {
 	if w == nil {
 		return
 	}
-	if w.bytes += n; w.bytes >= partSize {
-		w.giveWay()
+	if w.partBytes += n; w.partBytes >= partSize {
+		w.pause()
 	}
 }
 
-// giveWay rests.
-func (w *pacedReply) giveWay() {
-	time.Sleep(w.pace.restFor(time.Since(w.begun)))
-	w.begun, w.bytes = time.Now(), 0
+// pause rests.
+func (w *pacedReply) pause() {
+	time.Sleep(w.pacer.pauseAfter(time.Since(w.partStarted)))
+	w.partStarted, w.partBytes = time.Now(), 0
 }
 
-// restFor returns the rest of a reply after a part that took so long.
-func (p *pace) restFor(took time.Duration) time.Duration {
-	return min(max(restShare*time.Duration(max(p.active.Load(), 1))*took, minRest), maxRest)
+// pauseAfter returns the rest of a reply after a part that took so long.
+func (p *replyPacer) pauseAfter(took time.Duration) time.Duration {
+	return min(max(pauseRatio*time.Duration(max(p.activeReplies.Load(), 1))*took, minPause), maxPause)
 }
 
-// walk yields what all yields, with rests.
-func walk[T any](w *pacedReply, all iter.Seq[T]) iter.Seq[T] {
+// paced yields what all yields, with rests.
+func paced[T any](w *pacedReply, all iter.Seq[T]) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		n := 0
 		for one := range all {
-			if n++; w != nil && n%itemsPerRest == 0 {
-				w.giveWay()
+			if n++; w != nil && n%itemsPerPause == 0 {
+				w.pause()
 			}
 			if !yield(one) {
 				return
@@ -83,13 +83,13 @@ func walk[T any](w *pacedReply, all iter.Seq[T]) iter.Seq[T] {
 	}
 }
 
-// walkPairs does the same for pairs.
-func walkPairs[K, V any](w *pacedReply, all iter.Seq2[K, V]) iter.Seq2[K, V] {
+// pacedPairs does the same for pairs.
+func pacedPairs[K, V any](w *pacedReply, all iter.Seq2[K, V]) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		n := 0
 		for k, v := range all {
-			if n++; w != nil && n%itemsPerRest == 0 {
-				w.giveWay()
+			if n++; w != nil && n%itemsPerPause == 0 {
+				w.pause()
 			}
 			if !yield(k, v) {
 				return
@@ -101,49 +101,49 @@ func walkPairs[K, V any](w *pacedReply, all iter.Seq2[K, V]) iter.Seq2[K, V] {
 // serveInTurn lets an endpoint with figures answer: one after the other, each followed by a rest, unless the caller has
 // credentials. The answer is sent after that, so that a slow reader keeps no turn.
 func (h *HTTP) serveInTurn(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	if h.authorizer.role(r) > roleNone {
+	if h.authorizer.roleOf(r) > roleNone {
 		e.serve(w, r)
 		return
 	}
-	over := time.NewTimer(placeTime)
+	over := time.NewTimer(slotTimeout)
 	defer over.Stop()
 	select {
-	case h.figuresTurn <- struct{}{}:
+	case h.metricsTurn <- struct{}{}:
 	case <-over.C:
 		(&Failure{Status: http.StatusServiceUnavailable, Text: "too many others ask for this without credentials; try again"}).write(w, r)
 		return
 	case <-r.Context().Done():
 		return
 	}
-	kept := keptAnswer{header: w.Header()}
-	h.takeTurn(func() { e.serve(&kept, r) })
+	kept := bufferedReply{header: w.Header()}
+	h.runThenPause(func() { e.serve(&kept, r) })
 	if kept.status != 0 {
 		w.WriteHeader(kept.status)
 	}
 	_, _ = w.Write(kept.body.Bytes()) // a client that left needs no answer
 }
 
-// takeTurn does something for the caller who has the turn, and gives it back after a rest.
-func (h *HTTP) takeTurn(do func()) {
+// runThenPause does something for the caller who has the turn, and gives it back after a rest.
+func (h *HTTP) runThenPause(do func()) {
 	begun := time.Now()
 	defer func() {
-		time.AfterFunc(min(max(restShare*time.Since(begun), pagePause), maxRest), func() { <-h.figuresTurn })
+		time.AfterFunc(min(max(pauseRatio*time.Since(begun), pagePause), maxPause), func() { <-h.metricsTurn })
 	}()
 	do()
 }
 
-// keptAnswer is an answer that is sent later.
-type keptAnswer struct {
+// bufferedReply is an answer that is sent later.
+type bufferedReply struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (k *keptAnswer) Header() http.Header { return k.header }
+func (k *bufferedReply) Header() http.Header { return k.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (k *keptAnswer) WriteHeader(status int) { k.status = status }
+func (k *bufferedReply) WriteHeader(status int) { k.status = status }
 
 // Write implements http.ResponseWriter.
-func (k *keptAnswer) Write(b []byte) (int, error) { return k.body.Write(b) }
+func (k *bufferedReply) Write(b []byte) (int, error) { return k.body.Write(b) }

@@ -37,7 +37,7 @@ func TestLongAnswersGiveWay(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if least := pagePause + time.Duration(out.bytes/partSize)*minRest; rested < least || out.bytes < 10*partSize {
+			if least := pagePause + time.Duration(out.bytes/partSize)*minPause; rested < least || out.bytes < 10*partSize {
 				t.Errorf("%s of %d bytes rested for %v, want at least %v", name, out.bytes, rested, least)
 			}
 		}
@@ -46,14 +46,14 @@ func TestLongAnswersGiveWay(t *testing.T) {
 			source.many = many
 			size := 0
 			rested := took(func() { size = (visit{method: "GET", path: "/commands/" + name}).to(h).Body.Len() })
-			if least := pagePause + time.Duration(size/partSize)*minRest; rested < least || size < 10*partSize {
+			if least := pagePause + time.Duration(size/partSize)*minPause; rested < least || size < 10*partSize {
 				t.Errorf("%s of %d bytes rested for %v, want at least %v", name, size, rested, least)
 			}
 		}
-		for name := range words {
+		for name := range fourLetterCommands {
 			w, _ := newTestWords(t, "leader", "*")
 			rested := took(func() { _ = w.WriteReply(name, strings.NewReader("12345678"), io.Discard) })
-			if (rested >= pagePause) != words[name].long {
+			if (rested >= pagePause) != fourLetterCommands[name].longReply {
 				t.Errorf("%s rested for %v", name, rested)
 			}
 		}
@@ -62,16 +62,16 @@ func TestLongAnswersGiveWay(t *testing.T) {
 
 // The rests grow with the work of a part and with the answers that are being made.
 func TestRests(t *testing.T) {
-	var p pace
+	var p replyPacer
 	for _, tt := range []struct {
 		active int32
 		took   time.Duration
 		want   time.Duration
 	}{
-		{0, 0, minRest}, {1, 0, minRest}, {1, 2 * time.Millisecond, 8 * time.Millisecond}, {3, 2 * time.Millisecond, 24 * time.Millisecond}, {1, time.Second, maxRest},
+		{0, 0, minPause}, {1, 0, minPause}, {1, 2 * time.Millisecond, 8 * time.Millisecond}, {3, 2 * time.Millisecond, 24 * time.Millisecond}, {1, time.Second, maxPause},
 	} {
-		p.active.Store(tt.active)
-		if got := p.restFor(tt.took); got != tt.want {
+		p.activeReplies.Store(tt.active)
+		if got := p.pauseAfter(tt.took); got != tt.want {
 			t.Errorf("%d answers, a part of %v: %v, want %v", tt.active, tt.took, got, tt.want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestFiguresInTurn(t *testing.T) {
 			if took := time.Since(begun); took < (callers-1)*pagePause {
 				t.Errorf("%s: %d callers got it in %v", path, callers, took)
 			}
-			time.Sleep(maxRest)
+			time.Sleep(maxPause)
 		})
 	}
 }
@@ -115,10 +115,10 @@ func TestTurnOfPanicEnds(t *testing.T) {
 			defer func() { _ = recover() }() // as net/http does
 			h.serveInTurn(broken, httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		}()
-		time.Sleep(maxRest)
+		time.Sleep(maxPause)
 		if w := (visit{method: "GET", path: "/metrics"}).to(h); w.Code != http.StatusOK {
 			t.Errorf("after a panic: %d %s", w.Code, w.Body)
 		}
-		time.Sleep(maxRest)
+		time.Sleep(maxPause)
 	})
 }

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// places bound how many long answers are made at once.
-type places struct {
+// longReplyLimiter bound how many long answers are made at once.
+type longReplyLimiter struct {
 	longReplies        chan struct{} // has room for maxLong: those that are not under /v1/
 	pages              chan struct{} // has room for maxPages: those under /v1/
 	administratorPages chan struct{} // has room for maxPages: the same for administrators, whom no reader keeps out
 }
 
-func newPlaces() *places {
-	return &places{longReplies: make(chan struct{}, maxLong), pages: make(chan struct{}, maxPages), administratorPages: make(chan struct{}, maxPages)}
+func newLongReplyLimiter() *longReplyLimiter {
+	return &longReplyLimiter{longReplies: make(chan struct{}, maxLongReplies), pages: make(chan struct{}, maxPages), administratorPages: make(chan struct{}, maxPages)}
 }
 
-// rest waits for d, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
+// sleepContext waits for d, or until ctx ends.
+func sleepContext(ctx context.Context, d time.Duration) {
 	over := time.NewTimer(d)
 	defer over.Stop()
 	select {
@@ -27,12 +27,12 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// enter takes a place for a long answer, and returns what leaves it. It returns nil if there is none.
-func (p *places) enter(e *endpoint, r *http.Request) (leave func()) {
+// acquire takes a place for a long answer, and returns what leaves it. It returns nil if there is none.
+func (p *longReplyLimiter) acquire(e *endpoint, r *http.Request) (leave func()) {
 	kind, patience := p.longReplies, time.Duration(0)
 	if e.reply != nil {
-		kind, patience = p.pages, placeTime
-		if e.class == changes {
+		kind, patience = p.pages, slotTimeout
+		if e.access == changeAccess {
 			kind = p.administratorPages
 		}
 	}

@@ -9,92 +9,92 @@ import (
 // jsonWriter writes JSON to a page in the layout of ZooKeeper's AdminServer, a value at a time, so that
 // a long list needs no memory. The caller opens and closes objects and lists in pairs.
 type jsonWriter struct {
-	p     *textWriter
-	depth int         // of objects
-	empty []bool      // of each open object and list: nothing is in it yet
-	paths *pathFilter // which paths of nodes the answer shows; set for commands
+	out          *textWriter
+	depth        int         // of objects
+	levelIsEmpty []bool      // of each open object and list: nothing is in it yet
+	paths        *pathFilter // which paths of nodes the answer shows; set for commands
 }
 
 // object writes an object, whose fields f adds with the methods below.
 func (j *jsonWriter) object(f func()) {
 	j.depth++
-	j.begin("{")
+	j.openBracket("{")
 	f()
 	j.depth--
-	if !j.end() {
-		j.line()
+	if !j.closeBracket() {
+		j.newLine()
 	} else {
-		j.p.printf(" ")
+		j.out.printf(" ")
 	}
-	j.p.printf("}")
+	j.out.printf("}")
 }
 
 // beginList begins a list. Each of its elements begins with item.
-func (j *jsonWriter) beginList() { j.begin("[") }
+func (j *jsonWriter) beginList() { j.openBracket("[") }
 
 func (j *jsonWriter) endList() {
-	j.end()
-	j.p.printf(" ]")
+	j.closeBracket()
+	j.out.printf(" ]")
 }
 
-func (j *jsonWriter) begin(bracket string) {
-	j.p.printf("%s", bracket)
-	j.empty = append(j.empty, true)
+func (j *jsonWriter) openBracket(bracket string) {
+	j.out.printf("%s", bracket)
+	j.levelIsEmpty = append(j.levelIsEmpty, true)
 }
 
-// end reports whether what was begun last is empty, and forgets it.
-func (j *jsonWriter) end() bool {
-	last := len(j.empty) - 1
-	empty := j.empty[last]
-	j.empty = j.empty[:last]
+// closeBracket reports whether what was begun last is empty, and forgets it.
+func (j *jsonWriter) closeBracket() bool {
+	last := len(j.levelIsEmpty) - 1
+	empty := j.levelIsEmpty[last]
+	j.levelIsEmpty = j.levelIsEmpty[:last]
 	return empty
 }
 
-// next writes what stands between two fields or elements. It does nothing before the first one.
-func (j *jsonWriter) next() {
-	last := len(j.empty) - 1
-	if !j.empty[last] {
-		j.p.printf(",")
+// writeSeparator writes what stands between two fields or elements. It does nothing before the first one.
+func (j *jsonWriter) writeSeparator() {
+	last := len(j.levelIsEmpty) - 1
+	if !j.levelIsEmpty[last] {
+		j.out.printf(",")
 	}
-	j.empty[last] = false
+	j.levelIsEmpty[last] = false
 }
 
-func (j *jsonWriter) line() { j.p.printf("\n%s", strings.Repeat("  ", j.depth)) }
+func (j *jsonWriter) newLine() { j.out.printf("\n%s", strings.Repeat("  ", j.depth)) }
 
-// name begins a field. Its value comes next.
-func (j *jsonWriter) name(name string) {
-	j.next()
-	j.line()
-	j.p.printf("%s : ", quoted(name))
+// beginField begins a field. Its value comes next.
+func (j *jsonWriter) beginField(name string) {
+	j.writeSeparator()
+	j.newLine()
+	j.out.printf("%s : ", jsonString(name))
 }
 
-// item begins an element of a list. Its value comes next.
-func (j *jsonWriter) item() {
-	j.next()
-	j.p.printf(" ")
+// beginItem begins an element of a list. Its value comes next.
+func (j *jsonWriter) beginItem() {
+	j.writeSeparator()
+	j.out.printf(" ")
 }
 
 // field writes a field with a plain value: a text, a truth value, an integer or nil.
 func (j *jsonWriter) field(name string, value any) {
-	j.name(name)
+	j.beginField(name)
 	j.value(value)
 }
 
-// number writes a field whose value is the text of a number.
-func (j *jsonWriter) number(name, text string) {
-	j.name(name)
-	j.p.printf("%s", text)
+// numberField writes a field whose value is the text of a number.
+func (j *jsonWriter) numberField(name, text string) {
+	j.beginField(name)
+	j.out.printf("%s", text)
 }
 
-// fields writes an object as a field.
-func (j *jsonWriter) fields(name string, f func()) {
-	j.name(name)
+// objectField writes an object as a field.
+func (j *jsonWriter) objectField(name string, f func()) {
+	j.beginField(name)
 	j.object(f)
 }
 
-// values writes a list as a field, whose elements f adds.
-func (j *jsonWriter) values(name string, f func()) {
-	j.name(name)
+// listField writes a list as a field, whose elements f adds.
+func (j *jsonWriter) listField(name string, f func()) {
+	j.beginField(name)
 	j.beginList()
 	f()
 	j.endList()
@@ -103,16 +103,16 @@ func (j *jsonWriter) values(name string, f func()) {
 func (j *jsonWriter) value(value any) {
 	switch v := value.(type) {
 	case string:
-		j.p.printf("%s", quoted(v))
+		j.out.printf("%s", jsonString(v))
 	case nil:
-		j.p.printf("null")
+		j.out.printf("null")
 	default:
-		j.p.printf("%v", v)
+		j.out.printf("%v", v)
 	}
 }
 
-// quoted returns a text as JSON. What is not UTF-8 in it becomes replacement characters.
-func quoted(text string) string {
+// jsonString returns a text as JSON. What is not UTF-8 in it becomes replacement characters.
+func jsonString(text string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

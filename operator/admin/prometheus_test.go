@@ -63,11 +63,11 @@ func (s *statsSource) ResetStats()  { s.stats = Stats{Role: s.stats.Role} }
 func newStatsHTTP(t *testing.T, role string) (*HTTP, *statsSource) {
 	t.Helper()
 	source := &statsSource{&fakeSource{role: role}, Stats{Role: role}}
-	words, err := NewWords(WordsConfig{Version: "1", Source: source})
+	words, err := NewFourLetterCommands(FourLetterConfig{Version: "1", Source: source})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{BareMetrics: true}, Words: words, Source: source, Operations: newFakeOps()})
+	h, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{BareMetrics: true}, FourLetter: words, Source: source, Operations: newFakeOps()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +86,9 @@ func TestMetricsAreTheTable(t *testing.T) {
 	h, source := newStatsHTTP(t, "leader")
 	source.grow(1001)
 	got := scraped(t, h)
-	for i := range table {
-		m := &table[i]
-		want := map[kind]string{gauge: "gauge", counter: "counter", summary: "summary", detailed: "summary"}[m.kind]
+	for i := range monitorMetrics {
+		m := &monitorMetrics[i]
+		want := map[kind]string{gauge: "gauge", counter: "counter", summary: "summary", percentileSummary: "summary"}[m.kind]
 		if got.kind[m.name] != want {
 			t.Errorf("%s is a %q, want %s", m.name, got.kind[m.name], want)
 		}
@@ -103,12 +103,12 @@ func TestMetricsAreTheTable(t *testing.T) {
 			}
 		default:
 			sum := m.sum(&source.stats)
-			for name, want := range map[string]float64{"_count": float64(sum.Count), "_sum": ms(sum.Sum), `{quantile="0.5"}`: ms(sum.P50)} {
+			for name, want := range map[string]float64{"_count": float64(sum.Count), "_sum": milliseconds(sum.Sum), `{quantile="0.5"}`: milliseconds(sum.P50)} {
 				if v := got.value[m.name+name]; v != want {
 					t.Errorf("%s%s is %v, want %v", m.name, name, v, want)
 				}
 			}
-			if v, ok := got.value[m.name+`{quantile="0.99"}`]; ok != (m.kind == detailed) || ok && v != ms(sum.P99) {
+			if v, ok := got.value[m.name+`{quantile="0.99"}`]; ok != (m.kind == percentileSummary) || ok && v != milliseconds(sum.P99) {
 				t.Errorf("%s: the quantile 0.99 is %v, there: %t", m.name, v, ok)
 			}
 		}
@@ -149,7 +149,7 @@ func TestMetricsOfEachRole(t *testing.T) {
 		if v, ok := got.value[`readlatency{quantile="0.99"}`]; ok != tt.sessions || ok && !math.IsNaN(v) {
 			t.Errorf("%q: without measurements a quantile is %v", tt.role, v)
 		}
-		if v := got.value[`rollcall_build_info{version="`+h.cfg.Words.version+`"}`]; v != 1 {
+		if v := got.value[`rollcall_build_info{version="`+h.cfg.FourLetter.version+`"}`]; v != 1 {
 			t.Errorf("%q: no version among %v", tt.role, got.value)
 		}
 	}
@@ -161,8 +161,8 @@ func TestCountersNeverFall(t *testing.T) {
 	counts := map[string]float64{}
 	look := func(what string, grown bool) {
 		got := scraped(t, h)
-		for i := range table {
-			m := &table[i]
+		for i := range monitorMetrics {
+			m := &monitorMetrics[i]
 			names := []string{m.name}
 			switch {
 			case m.kind == gauge:
@@ -180,12 +180,12 @@ func TestCountersNeverFall(t *testing.T) {
 	}
 	source.grow(1001)
 	look("at first", true)
-	h.cfg.Words.reset()
+	h.cfg.FourLetter.resetCounters()
 	look("after a reset", false)
 	source.grow(11)
 	look("fewer than before the reset", true)
-	h.cfg.Words.reset()
-	h.cfg.Words.reset()
+	h.cfg.FourLetter.resetCounters()
+	h.cfg.FourLetter.resetCounters()
 	look("after two resets", false)
 }
 

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// checked returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
+// guardedHandler returns a handler that checks each request by the class of its endpoint, and then lets the endpoint answer. It sets the
 // headers that all answers have.
-func (h *HTTP) checked(all []endpoint) http.Handler {
+func (h *HTTP) guardedHandler(all []endpoint) http.Handler {
 	mux := http.NewServeMux()
 	for _, e := range all {
-		handle := h.handle
+		handle := h.serveRequest
 		if e.probe {
-			handle = h.probe
+			handle = h.serveProbe
 		}
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) { handle(&e, w, r) })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && h.authorizer.reject(changes, r) != nil {
+		if r.ContentLength != 0 && h.authorizer.checkAccess(changeAccess, r) != nil {
 			ignoreBody(w)
 		}
 		setHeaders(w.Header())
 		if _, pattern := mux.Handler(r); pattern == "" {
 			w.Header().Set("Connection", "close") // there is no seat for it
-			limitWrite(w, refusalTime)
+			limitWrite(w, rejectTimeout)
 			if underV1(r) {
 				w = &noEndpoint{ResponseWriter: w, r: r}
 			}
@@ -33,47 +33,47 @@ func (h *HTTP) checked(all []endpoint) http.Handler {
 	})
 }
 
-// probe answers a probe. Neither the name of a balancer nor anything else keeps it out.
-func (h *HTTP) probe(e *endpoint, w http.ResponseWriter, r *http.Request) {
+// serveProbe answers a probe. Neither the name of a balancer nor anything else keeps it out.
+func (h *HTTP) serveProbe(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close") // so that no later request waits for this reply
-	limitWrite(w, stuckTime)
+	limitWrite(w, stuckTimeout)
 	e.serve(w, r)
 }
 
-// handle answers a request to an endpoint, if there is a seat for it and nothing forbids it.
-func (h *HTTP) handle(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	if !h.takeSeat(w, r) {
-		limitWrite(w, refusalTime)
-		errNoSeat.write(w, r)
+// serveRequest answers a request to an endpoint, if there is a seat for it and nothing forbids it.
+func (h *HTTP) serveRequest(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	if !h.takeRequestSlot(w, r) {
+		limitWrite(w, rejectTimeout)
+		errNoSlot.write(w, r)
 		return
 	}
-	limitWrite(w, answerPart) // of the answer that the request is refused
-	failure := h.reject(e, w, r)
+	limitWrite(w, partTimeout) // of the answer that the request is refused
+	failure := h.checkRequest(e, w, r)
 	if failure == nil {
 		h.serveEndpoint(e, w, r)
 		return
 	}
-	if e.class == changes {
-		h.audit.rejected(e, r, h.authorizer.administrator(r), failure.Text)
+	if e.access == changeAccess {
+		h.auditor.logRejected(e, r, h.authorizer.administratorOf(r), failure.Text)
 	}
 	failure.write(w, r)
 }
 
-// reject returns a Failure if an endpoint must not serve a request. The reason is the caller, the content of the reply, the type of
+// checkRequest returns a Failure if an endpoint must not serve a request. The reason is the caller, the content of the reply, the type of
 // the body, the removal of this member, or an audit log that has no line about the change yet.
-func (h *HTTP) reject(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
-	if failure := h.authorizer.reject(e.class, r); failure != nil {
+func (h *HTTP) checkRequest(e *endpoint, w http.ResponseWriter, r *http.Request) *Failure {
+	if failure := h.authorizer.checkAccess(e.access, r); failure != nil {
 		return failure
 	}
-	if failure := h.authorizer.rejectContent(e, r); failure != nil {
+	if failure := h.authorizer.checkContent(e, r); failure != nil {
 		return failure
 	}
-	failure := e.rejectContentType(r)
+	failure := e.checkContentType(r)
 	if failure == nil && e.changesEnsemble {
-		failure = h.health.removed()
+		failure = h.health.checkRemoved()
 	}
-	if failure == nil && e.class == changes {
-		failure = h.audit.required(e, r, h.authorizer.administrator(r))
+	if failure == nil && e.access == changeAccess {
+		failure = h.auditor.requireEntry(e, r, h.authorizer.administratorOf(r))
 	}
 	if failure != nil {
 		ignoreBody(w)

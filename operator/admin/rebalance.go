@@ -11,14 +11,14 @@ const (
 	// MaxRebalanceRate limits the connections that a member closes in a second for a rebalance: the other members take a few
 	// thousand in a second, from several members.
 	MaxRebalanceRate = 1000
-	// rebalanceRate is the default: clients that need some time to come back do so before many have left.
-	rebalanceRate = 100
-	// rebalanceTime limits a rebalance: it is enough to move 80,000 clients of a member at the default rate.
-	rebalanceTime = 20 * time.Minute
+	// defaultRebalanceRate is the default: clients that need some time to come back do so before many have left.
+	defaultRebalanceRate = 100
+	// rebalanceTimeout limits a rebalance: it is enough to move 80,000 clients of a member at the default rate.
+	rebalanceTimeout = 20 * time.Minute
 )
 
-// Rebalanced is the result of a rebalance.
-type Rebalanced struct {
+// RebalanceResult is the result of a rebalance.
+type RebalanceResult struct {
 	Members  []RebalancedMember // those that take clients, by id
 	Closed   int                // connections
 	Balanced bool               // all members answered, at least two of them take clients, and none has more than its share now
@@ -33,18 +33,18 @@ type RebalancedMember struct {
 	Failed        string // why it closed none in the last round; "": it did, or had none too many
 }
 
-func (m *membersAPI) rebalance(q *query) (any, error) {
-	wanted := api.MembersRebalance{PerSecond: rebalanceRate}
-	if q.body(&wanted); wanted.PerSecond < 1 || wanted.PerSecond > MaxRebalanceRate {
-		q.wrong("per_second: %d; allowed is 1 to %d", wanted.PerSecond, MaxRebalanceRate)
+func (m *membersAPI) rebalanceClients(q *query) (any, error) {
+	wanted := api.MembersRebalance{PerSecond: defaultRebalanceRate}
+	if q.decodeBody(&wanted); wanted.PerSecond < 1 || wanted.PerSecond > MaxRebalanceRate {
+		q.addFault("per_second: %d; allowed is 1 to %d", wanted.PerSecond, MaxRebalanceRate)
 	}
-	if q.err != nil {
-		return nil, q.err
+	if q.fault != nil {
+		return nil, q.fault
 	}
-	ctx, cancel := context.WithTimeout(q.Context(), rebalanceTime)
+	ctx, cancel := context.WithTimeout(q.Context(), rebalanceTimeout)
 	defer cancel()
 	begun := time.Now()
-	done, err := m.ops.Rebalance(ctx, wanted.PerSecond, q.who+" from "+q.RemoteAddr)
+	done, err := m.ops.Rebalance(ctx, wanted.PerSecond, q.administrator+" from "+q.RemoteAddr)
 	if err != nil {
 		return nil, err
 	}

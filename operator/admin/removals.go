@@ -7,22 +7,22 @@ import (
 	"rollcall/operator/view"
 )
 
-func (e *ensembleAPI) removals(q *query) (any, error) {
-	path, p := "", q.page()
+func (e *ensembleAPI) listRemovals(q *query) (any, error) {
+	path, p := "", q.pageParameters()
 	if q.values.Has("path") {
-		path = q.path()
+		path = q.pathParameter()
 	}
-	if q.err != nil {
-		return nil, q.err
+	if q.fault != nil {
+		return nil, q.fault
 	}
-	a, err := e.ops.Removals(q.Context(), path, p)
+	a, err := e.ops.NodeRemovals(q.Context(), path, p)
 	if err != nil {
 		return nil, err
 	}
-	a.Items = slices.DeleteFunc(a.Items, func(r api.Removal) bool { return !q.paths.shows(r.Path) })
-	ends := e.endsOf(a.Items)
+	a.Items = slices.DeleteFunc(a.Items, func(r api.Removal) bool { return !q.paths.isVisible(r.Path) })
+	ends := e.sessionEnds(a.Items)
 	for i := range a.Items {
-		if r := &a.Items[i]; r.Cause == view.SessionEnded && ends[r.Session] != nil {
+		if r := &a.Items[i]; r.Cause == view.CauseSessionEnded && ends[r.Session] != nil {
 			r.End = ends[r.Session]
 			r.Address, r.Member = r.End.Address, r.End.Member
 		}
@@ -30,11 +30,11 @@ func (e *ensembleAPI) removals(q *query) (any, error) {
 	return a, nil
 }
 
-// endsOf returns the ends of the sessions whose ends have removed a node, as far as they are kept.
-func (e *ensembleAPI) endsOf(removals []api.Removal) map[string]*api.End {
+// sessionEnds returns the ends of the sessions whose ends have removed a node, as far as they are kept.
+func (e *ensembleAPI) sessionEnds(removals []api.Removal) map[string]*api.End {
 	ends, missing := map[string]*api.End{}, 0
 	for _, r := range removals {
-		if _, there := ends[r.Session]; r.Cause == view.SessionEnded && !there {
+		if _, there := ends[r.Session]; r.Cause == view.CauseSessionEnded && !there {
 			ends[r.Session] = nil
 			missing++
 		}
@@ -42,7 +42,7 @@ func (e *ensembleAPI) endsOf(removals []api.Removal) map[string]*api.End {
 	if missing == 0 {
 		return nil
 	}
-	for end := range e.ops.Ends(0, "", 0) {
+	for end := range e.ops.SessionEnds(0, "", 0) {
 		if known, wanted := ends[end.Session.String()]; !wanted || known != nil {
 			continue
 		}

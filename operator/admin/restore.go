@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// restoreTime limits a restore: at backup.RestoreRate an hour is enough to send 50 GiB, and another hour each to check them, to write
+// restoreTimeout limits a restore: at backup.RestoreRate an hour is enough to send 50 GiB, and another hour each to check them, to write
 // them and to look for nodes that they lack.
-const restoreTime = 4 * time.Hour
+const restoreTimeout = 4 * time.Hour
 
-// Restoring is a backup that an administrator has sent to be written into the ensemble.
-type Restoring struct {
+// RestoreRequest is a backup that an administrator has sent to be written into the ensemble.
+type RestoreRequest struct {
 	Body io.Reader
 	Size int64  // of the body; -1: it is not known
 	Host string // address of the administrator, without a port
 }
 
-// Restored is the result of a restore.
-type Restored struct {
+// RestoreResult is the result of a restore.
+type RestoreResult struct {
 	Zxid    int64 // the member's last one when all was written
 	Nodes   int   // of the backup that are now as it says
 	Created int
@@ -33,16 +33,16 @@ type Restored struct {
 	Skipped int // ephemeral nodes of the backup, which are not restored
 }
 
-// restore writes a backup into the ensemble: one at a time, and one that is done in the interval. ZooKeeper's command gives its server
+// serveRestore writes a backup into the ensemble: one at a time, and one that is done in the interval. ZooKeeper's command gives its server
 // another state instead, which would differ from that of the other members.
-func (c *copies) restore(w http.ResponseWriter, r *http.Request) {
-	done, failed := c.takeRestore(w, r)
+func (c *backupsAPI) serveRestore(w http.ResponseWriter, r *http.Request) {
+	done, failed := c.runRestore(w, r)
 	if failed != nil {
 		writeCommand(w, failed.Status, "restore", func(*jsonWriter) string { return failed.Text })
 		return
 	}
 	writeCommand(w, http.StatusOK, "restore", func(j *jsonWriter) string {
-		j.field(lastZxid, done.Zxid)
+		j.field(lastZxidHeader, done.Zxid)
 		j.field("nodes", done.Nodes)
 		j.field("created", done.Created)
 		j.field("set", done.Set)
@@ -54,31 +54,31 @@ func (c *copies) restore(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// takeRestore restores the body. It returns a Failure if nothing, or not everything, was restored.
-func (c *copies) takeRestore(w http.ResponseWriter, r *http.Request) (Restored, *Failure) {
+// runRestore restores the body. It returns a Failure if nothing, or not everything, was restored.
+func (c *backupsAPI) runRestore(w http.ResponseWriter, r *http.Request) (RestoreResult, *Failure) {
 	switch {
-	case c.settings.noRestores:
+	case c.snapshotSettings.noRestores:
 		ignoreBody(w)
-		return Restored{}, &Failure{Status: http.StatusServiceUnavailable, Text: "admin.restore.enabled=false has switched this command off"}
+		return RestoreResult{}, &Failure{Status: http.StatusServiceUnavailable, Text: "admin.restore.enabled=false has switched this command off"}
 	case r.ContentLength == 0:
-		return Restored{}, &Failure{Status: http.StatusBadRequest, Text: "the body is empty; send a backup, as the command snapshot and rollcall backup save make it"}
+		return RestoreResult{}, &Failure{Status: http.StatusBadRequest, Text: "the body is empty; send a backup, as the command snapshot and rollcall backup save make it"}
 	}
 	select {
-	case c.restores <- struct{}{}:
+	case c.restoreSlot <- struct{}{}:
 	default:
 		ignoreBody(w)
-		w.Header().Set("Retry-After", strconv.Itoa(int(c.settings.interval/time.Second)+1))
-		return Restored{}, &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", c.settings.interval)}
+		w.Header().Set("Retry-After", strconv.Itoa(int(c.snapshotSettings.interval/time.Second)+1))
+		return RestoreResult{}, &Failure{Status: http.StatusTooManyRequests, Text: fmt.Sprintf("this member takes one restore at a time, and the next one %v after it is done (admin.rateLimiterIntervalInMS); try again later, or use rollcall backup restore --subtree", c.snapshotSettings.interval)}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), restoreTime)
+	ctx, cancel := context.WithTimeout(r.Context(), restoreTimeout)
 	defer cancel()
 	body := &pacedBody{body: r.Body, control: http.NewResponseController(w)}
-	done, err := c.ops.Restore(ctx, Restoring{Body: body, Size: r.ContentLength, Host: hostOfCaller(r)})
+	done, err := c.ops.RestoreBackup(ctx, RestoreRequest{Body: body, Size: r.ContentLength, Host: hostOfCaller(r)})
 	if err != nil {
-		<-c.restores // it can be sent again at once
-		return done, failure(err)
+		<-c.restoreSlot // it can be sent again at once
+		return done, failureFrom(err)
 	}
-	time.AfterFunc(c.settings.interval, func() { <-c.restores })
+	time.AfterFunc(c.snapshotSettings.interval, func() { <-c.restoreSlot })
 	return done, nil
 }
 
@@ -92,7 +92,7 @@ type pacedBody struct {
 // Read implements io.Reader.
 func (b *pacedBody) Read(p []byte) (n int, err error) {
 	if b.err == nil {
-		b.err = b.control.SetReadDeadline(time.Now().Add(answerPart))
+		b.err = b.control.SetReadDeadline(time.Now().Add(partTimeout))
 	}
 	if b.err == nil {
 		n, b.err = b.body.Read(p)

@@ -37,7 +37,7 @@ func TestRestoreCommand(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h, _ := newTestHTTP(t, "leader")
-			h.copies.settings.noRestores, opsOf(h).err = tt.off, tt.fails
+			h.backups.snapshotSettings.noRestores, opsOf(h).err = tt.off, tt.fails
 			tt.visit.body = "the backup"
 			if tt.visit.method == "" {
 				tt.visit.method = "POST"
@@ -65,7 +65,7 @@ func TestEmptyRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, failed := h.copies.takeRestore(recorder{}, r); failed == nil || failed.Status != 400 || !strings.Contains(failed.Text, "empty") || opsOf(h).asked != "" {
+	if _, failed := h.backups.runRestore(recorder{}, r); failed == nil || failed.Status != 400 || !strings.Contains(failed.Text, "empty") || opsOf(h).asked != "" {
 		t.Errorf("%v, asked for %q", failed, opsOf(h).asked)
 	}
 }
@@ -82,9 +82,9 @@ func TestRestoresAreLimited(t *testing.T) {
 			}
 		}
 		finish := make(chan struct{})
-		opsOf(h).restore = func(context.Context, Restoring) (Restored, error) {
+		opsOf(h).restore = func(context.Context, RestoreRequest) (RestoreResult, error) {
 			<-finish
-			return Restored{}, nil
+			return RestoreResult{}, nil
 		}
 		go request.to(h)
 		synctest.Wait()
@@ -126,13 +126,13 @@ func sendRestore(t *testing.T, c net.Conn, size int) {
 func TestSlowRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
-		h.copies.settings.interval = time.Nanosecond
+		h.backups.snapshotSettings.interval = time.Nanosecond
 		p, stop := serveOn(t, h)
 		defer stop()
 		c := p.dial()
 		sendRestore(t, c, 10)
 		for range 10 {
-			time.Sleep(requestTime - time.Second)
+			time.Sleep(requestTimeout - time.Second)
 			if _, err := io.WriteString(c, "x"); err != nil {
 				t.Fatal(err)
 			}
@@ -150,15 +150,15 @@ func TestSlowRestore(t *testing.T) {
 		}
 		begun := time.Now()
 		answer, err = http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil || answer.StatusCode != 400 || opsOf(h).path != "half" || time.Since(begun) > answerPart+time.Second {
+		if err != nil || answer.StatusCode != 400 || opsOf(h).path != "half" || time.Since(begun) > partTimeout+time.Second {
 			t.Errorf("half a body: %v, %v after %v; the member got %q", answer, err, time.Since(begun), opsOf(h).path)
 		}
 		synctest.Wait()
-		if len(h.copies.restores) != 0 {
+		if len(h.backups.restoreSlot) != 0 {
 			t.Error("its place is taken")
 		}
 		c.Close()
-		h.copies.restores <- struct{}{}
+		h.backups.restoreSlot <- struct{}{}
 		c = p.dial()
 		sendRestore(t, c, 10)
 		begun = time.Now()
@@ -175,14 +175,14 @@ func TestRestoreEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
 		ended := make(chan time.Duration, 1)
-		opsOf(h).restore = func(ctx context.Context, r Restoring) (Restored, error) {
+		opsOf(h).restore = func(ctx context.Context, r RestoreRequest) (RestoreResult, error) {
 			if _, err := io.ReadAll(r.Body); err != nil || r.Size != 4 {
 				t.Errorf("a body of %d bytes: %v", r.Size, err)
 			}
 			begun := time.Now()
 			<-ctx.Done()
 			ended <- time.Since(begun)
-			return Restored{}, &Failure{Status: http.StatusInternalServerError, Text: "the request ended"}
+			return RestoreResult{}, &Failure{Status: http.StatusInternalServerError, Text: "the request ended"}
 		}
 		p, stop := serveOn(t, h)
 		defer stop()
@@ -206,7 +206,7 @@ func TestRestoreEndsWithItsClient(t *testing.T) {
 		if _, err := io.WriteString(c, "body"); err != nil {
 			t.Fatal(err)
 		}
-		if after := <-ended; after != restoreTime {
+		if after := <-ended; after != restoreTimeout {
 			t.Errorf("with a client that waits, it ended after %v", after)
 		}
 		c.Close()

@@ -14,7 +14,7 @@ func TestLesserTokens(t *testing.T) {
 	const readToken, metricsToken = "0123456789abcdef-reads", "0123456789abcdef-metrics"
 	dir := t.TempDir()
 	words, source := newTestWords(t, "leader")
-	cfg := HTTPConfig{Anonymous: Anonymous{Reads: ReadNothing}, Words: words, Source: source, Operations: newFakeOps()}
+	cfg := HTTPConfig{AnonymousAccess: AnonymousAccess{Reads: ReadNothing}, FourLetter: words, Source: source, Operations: newFakeOps()}
 	for name, file := range map[string]*string{testToken: &cfg.TokenFile, readToken: &cfg.ReadTokenFile, metricsToken: &cfg.MetricsTokenFile} {
 		*file = filepath.Join(dir, name)
 		if err := os.WriteFile(*file, []byte(name+"\n"), 0o600); err != nil {
@@ -28,29 +28,29 @@ func TestLesserTokens(t *testing.T) {
 	for _, tt := range []struct {
 		token    string
 		from     string
-		statuses map[class]int
+		statuses map[accessClass]int
 	}{
-		{metricsToken, "127.0.0.1:1", map[class]int{open: 200, measures: 200, reads: 401, changes: 403}},
-		{metricsToken, "10.0.0.9:5", map[class]int{open: 200, measures: 200, reads: 401, changes: 403}},
-		{readToken, "127.0.0.1:1", map[class]int{open: 200, measures: 200, reads: 200, changes: 403}},
-		{readToken, "10.0.0.9:5", map[class]int{open: 200, measures: 200, reads: 200, changes: 403}},
-		{testToken, "127.0.0.1:1", map[class]int{open: 200, measures: 200, reads: 200, changes: 200}},
-		{testToken, "10.0.0.9:5", map[class]int{open: 200, measures: 200, reads: 200, changes: 403}},
-		{metricsToken + "x", "127.0.0.1:1", map[class]int{open: 200, measures: 401, reads: 401, changes: 401}},
+		{metricsToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 401, changeAccess: 403}},
+		{metricsToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 401, changeAccess: 403}},
+		{readToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 403}},
+		{readToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 403}},
+		{testToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 200}},
+		{testToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 403}},
+		{metricsToken + "x", "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 401, readAccess: 401, changeAccess: 401}},
 	} {
 		all := testRoutes(t)
 		for i := range all {
 			all[i].serve, all[i].reply = func(http.ResponseWriter, *http.Request) {}, nil
 		}
-		h.handler = h.checked(all)
+		h.handler = h.guardedHandler(all)
 		for _, e := range all {
 			kind := "application/json"
 			if e.contentType != "" {
 				kind = e.contentType
 			}
 			v := visit{method: e.method, path: concrete(e.path), from: tt.from, header: []string{"Authorization", "Bearer " + tt.token, "Content-Type", kind}}
-			if w := v.to(h); w.Code != tt.statuses[e.class] {
-				t.Errorf("%s from %s: %s %s (%v): %d, want %d: %s", tt.token, tt.from, e.method, e.path, e.class, w.Code, tt.statuses[e.class], w.Body)
+			if w := v.to(h); w.Code != tt.statuses[e.access] {
+				t.Errorf("%s from %s: %s %s (%v): %d, want %d: %s", tt.token, tt.from, e.method, e.path, e.access, w.Code, tt.statuses[e.access], w.Body)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func TestForeignHosts(t *testing.T) {
 	}
 	words, source := newTestWords(t, "leader")
 	for hosts, want := range map[string]int{"Zoo.example": 200, "*": 200, "other.example": 403} {
-		named, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{Hosts: []string{hosts}}, Words: words, Source: source, Operations: newFakeOps()})
+		named, err := NewHTTP(HTTPConfig{HTTPSettings: HTTPSettings{Hosts: []string{hosts}}, FourLetter: words, Source: source, Operations: newFakeOps()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,8 +29,8 @@ type unifiedListener struct {
 	failed chan error
 }
 
-// recordOfHandshake is the first byte of a connection over TLS. No method of HTTP begins with it.
-const recordOfHandshake = 0x16
+// tlsHandshakeRecord is the first byte of a connection over TLS. No method of HTTP begins with it.
+const tlsHandshakeRecord = 0x16
 
 // run accepts connections until the listener is closed. Each waits for its first byte in a goroutine of its own, of which there
 // are as many as connections. The server gets each error: it tries again after one that passes, and closes the listener after others.
@@ -38,7 +38,7 @@ func (u *unifiedListener) run(context.Context) {
 	for {
 		c, err := u.boundedListener.Accept()
 		if err == nil {
-			go u.tell(c)
+			go u.detectTLS(c)
 			continue
 		}
 		select {
@@ -49,10 +49,10 @@ func (u *unifiedListener) run(context.Context) {
 	}
 }
 
-// tell finds out whether a connection speaks TLS.
-func (u *unifiedListener) tell(c net.Conn) {
+// detectTLS finds out whether a connection speaks TLS.
+func (u *unifiedListener) detectTLS(c net.Conn) {
 	first := make([]byte, 1)
-	err := c.SetReadDeadline(time.Now().Add(headerTime))
+	err := c.SetReadDeadline(time.Now().Add(headerTimeout))
 	if err == nil {
 		_, err = c.Read(first)
 	}
@@ -61,7 +61,7 @@ func (u *unifiedListener) tell(c net.Conn) {
 		return
 	}
 	c = &peekedConn{Conn: c, first: first}
-	if first[0] == recordOfHandshake {
+	if first[0] == tlsHandshakeRecord {
 		c = tls.Server(c, u.config)
 	}
 	select {

@@ -71,8 +71,8 @@ func (w *secureWorld) serve(auth keystore.ClientAuth, settings HTTPSettings) str
 	}
 	words, source := newTestWords(w.t, "leader")
 	h, err := NewHTTP(HTTPConfig{
-		HTTPSettings: settings, TLS: keys.ServerConfig(keystore.ServerTerms{Auth: auth}), Super: "CN=root.example", Anonymous: Anonymous{Reads: ReadNothing},
-		Words: words, Source: source, Operations: newFakeOps(),
+		HTTPSettings: settings, TLS: keys.ServerConfig(keystore.ServerTerms{Auth: auth}), SuperSubject: "CN=root.example", AnonymousAccess: AnonymousAccess{Reads: ReadNothing},
+		FourLetter: words, Source: source, Operations: newFakeOps(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -208,8 +208,8 @@ func TestSilenceBeforeTLS(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
 		h.cfg.TLS, h.cfg.UnifyPorts = &tls.Config{}, true
 		p, stop := serveOn(t, h)
-		if took := ended(p.dial()); took != headerTime {
-			t.Errorf("it was closed after %v, want %v", took, headerTime)
+		if took := ended(p.dial()); took != headerTimeout {
+			t.Errorf("it was closed after %v, want %v", took, headerTimeout)
 		}
 		stop()
 	})
@@ -239,7 +239,7 @@ func TestNobodyIsSuperByCertificate(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	empty := &x509.Certificate{RawSubject: []byte{0x30, 0}}
 	r := &http.Request{Header: http.Header{}, TLS: &tls.ConnectionState{PeerCertificates: []*x509.Certificate{empty}, VerifiedChains: [][]*x509.Certificate{{empty}}}}
-	if who := h.authorizer.administrator(r); who != "" {
+	if who := h.authorizer.administratorOf(r); who != "" {
 		t.Errorf("it is the administrator's: %q", who)
 	}
 }

@@ -27,7 +27,7 @@ func TestSnapshotCommand(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h, _ := newTestHTTP(t, "leader")
-			h.copies.settings.noSnapshots = tt.off
+			h.backups.snapshotSettings.noSnapshots = tt.off
 			tt.visit.method, tt.visit.path = "GET", "/commands/"+tt.visit.path
 			w := tt.visit.to(h)
 			got := w.Body.String()

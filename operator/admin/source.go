@@ -25,7 +25,7 @@ type Source interface {
 	Ensemble() Ensemble
 	// Settings returns the lines of conf, in order. data and log are what DiskUsage returns. members is
 	// the text of /zookeeper/config, which comes last, or "" for a standalone server.
-	Settings(data, log int64) (lines []Line, members string)
+	Settings(data, log int64) (lines []ConfLine, members string)
 	// DiskUsage returns the bytes of the log's files and of all others.
 	DiskUsage() (data, log int64, err error)
 	// DiskSpace returns the space that the member's files take, and the space that is left. It hangs as long as
@@ -44,9 +44,9 @@ type Source interface {
 	// Expiries yields the sessions, in no order, with the time at which each expires if nothing
 	// more is received. Only the leader knows that time: ok is false elsewhere.
 	Expiries() (expiries iter.Seq2[jute.SessionID, time.Time], ok bool)
-	// Public reports whether everybody may know that a node is at path: everybody may read all nodes above it. It waits for
+	// IsPublic reports whether everybody may know that a node is at path: everybody may read all nodes above it. It waits for
 	// nothing but the tree's lock.
-	Public(path string) bool
+	IsPublic(path string) bool
 	// Ephemerals yields the ephemeral nodes with their owners; the nodes of one owner come
 	// together.
 	Ephemerals() iter.Seq2[jute.SessionID, string]
@@ -54,80 +54,80 @@ type Source interface {
 
 // Stats holds the metrics of one member.
 type Stats struct {
-	Role string        // "leader", "follower", "observer", "standalone", api.ReadOnly; "": not serving
-	Up   time.Duration // since its start
+	Role   string        // "leader", "follower", "observer", "standalone", api.ReadOnly; "": not serving
+	Uptime time.Duration // since its start
 
-	Exposed  string // as in Health
-	NoMemory bool   // as in Health
+	InsecurePorts string // as in Health
+	NoMemory      bool   // as in Health
 
-	Received, Sent  uint64 // packets
-	Connections     int
-	Outstanding     int // requests
-	Handshakes      uint64
-	Rejected        uint64          // connections refused because there were too many
-	DropChance      float64         // with which the connection throttle refuses a new session
-	Deficit         int64           // tokens that are missing in its bucket
-	Sessionless     uint64          // connections closed because they opened no session in time
-	AuthFailed      uint64          // connections
-	ClientMemory    int64           // bytes of waiting requests and of output that clients have not read
-	MostMemory      int64           // how many bytes there may be
-	OverBudget      uint64          // connections closed because they held most when there was too much
-	Latency         metrics.Summary // of all requests
-	Reads, Updates  metrics.Summary // latency of requests that change nothing, and of the others
-	Responses       metrics.Spread  // bytes of replies and events
-	BytesIn         uint64          // of frames
-	ReplyBytes      uint64
-	EventBytes      uint64
-	Zxid            int64 // of the last applied transaction
-	Nodes           int   // in the tree, including the root
-	Ephemerals      int
-	DataSize        int64 // bytes of all paths and data
-	DataQuota       int64 // bytes that they may have in this term; 0: there is no limit
-	DataUsed        int64 // bytes that count against the quota
-	Sessions        int   // of the ensemble
-	Watches         int   // of this member's connections
-	WatchedPaths    int   // these three without watches on children alone
-	Watching        int   // connections
-	DataWatches     int
-	Voters          int             // members of the ensemble that vote
-	Writes          metrics.Summary // how long log writes took until they were on disk
-	SlowWrites      uint64          // those that took a second or more
-	Snapshots       metrics.Summary
-	Elections       metrics.Summary
-	Stands          uint64 // how often this member was a candidate in an election
-	Proposed        uint64 // transactions, as leader
-	Committed       uint64
-	Expired         uint64         // sessions, as leader
-	Jump            time.Duration  // by how much the wall clock has jumped
-	Held            bool           // this leader removes no TTL nodes or containers, because its clock is wrong
-	Proposals       metrics.Spread // bytes of transactions in this term
-	Learners        int            // this and the rest only on a leader
-	Synced          int            // voters
-	SyncedObservers int            // members without a vote
-	Syncs           int
-	Leading         time.Duration
-	Apart           time.Duration // the greatest difference to another member's clock
-	Files, MaxFiles int64         // file descriptors of this process, which Words fills in; -1: unknown
+	PacketsReceived, PacketsSent uint64 // packets
+	Connections                  int
+	OutstandingRequests          int // requests
+	Handshakes                   uint64
+	RejectedConnections          uint64          // connections refused because there were too many
+	DropProbability              float64         // with which the connection throttle refuses a new session
+	TokenDeficit                 int64           // tokens that are missing in its bucket
+	ClosedSessionless            uint64          // connections closed because they opened no session in time
+	AuthFailed                   uint64          // connections
+	ClientMemory                 int64           // bytes of waiting requests and of output that clients have not read
+	ClientMemoryLimit            int64           // how many bytes there may be
+	ClosedOverBudget             uint64          // connections closed because they held most when there was too much
+	Latency                      metrics.Summary // of all requests
+	Reads, Updates               metrics.Summary // latency of requests that change nothing, and of the others
+	Responses                    metrics.Spread  // bytes of replies and events
+	BytesReceived                uint64          // of frames
+	ReplyBytes                   uint64
+	EventBytes                   uint64
+	Zxid                         int64 // of the last applied transaction
+	Nodes                        int   // in the tree, including the root
+	Ephemerals                   int
+	DataSize                     int64 // bytes of all paths and data
+	DataQuota                    int64 // bytes that they may have in this term; 0: there is no limit
+	DataUsed                     int64 // bytes that count against the quota
+	Sessions                     int   // of the ensemble
+	Watches                      int   // of this member's connections
+	WatchedPaths                 int   // these three without watches on children alone
+	WatchingConnections          int   // connections
+	DataWatches                  int
+	Voters                       int             // members of the ensemble that vote
+	LogWrites                    metrics.Summary // how long log writes took until they were on disk
+	SlowLogWrites                uint64          // those that took a second or more
+	Snapshots                    metrics.Summary
+	Elections                    metrics.Summary
+	Candidacies                  uint64 // how often this member was a candidate in an election
+	ProposedTransactions         uint64 // transactions, as leader
+	CommittedTransactions        uint64
+	ExpiredSessions              uint64         // sessions, as leader
+	ClockJump                    time.Duration  // by how much the wall clock has jumped
+	ReaperHeld                   bool           // this leader removes no TTL nodes or containers, because its clock is wrong
+	Proposals                    metrics.Spread // bytes of transactions in this term
+	Learners                     int            // this and the rest only on a leader
+	SyncedFollowers              int            // voters
+	SyncedObservers              int            // members without a vote
+	PendingSyncs                 int
+	LeaderUptime                 time.Duration
+	ClockDifference              time.Duration // the greatest difference to another member's clock
+	OpenFiles, MaxFiles          int64         // file descriptors of this process, which Words fills in; -1: unknown
 }
 
 // Health describes whether a member works, and whether it serves clients.
 type Health struct {
-	Role      string // as in Stats; "": not serving
-	Stalled   string // why this member must not serve at the moment: its disk or apply hangs
-	Damage    string // why it no longer serves: its state is damaged
-	Disputed  string // why it does not serve for now: its state differs from the leader's, and no majority says who is right
-	Leaving   int64  // the version of the list that does not have this member any more, which may still vote; 0: it has
-	Removed   int64  // as Leaving, and raft's configuration does not have this member either; 0: one of them has
-	Joining   bool   // it catches up and takes part in no election
-	Drained   bool   // it takes no more clients, because an operator has drained it or it is stopping
-	HasLeader bool   // this member knows a leader
-	Exposed   string // how the ports for members are open to processes that are no members; "": they are not
-	NoMemory  bool   // it is short of memory, and refuses its clients' writes that add data
+	Role           string // as in Stats; "": not serving
+	Stalled        string // why this member must not serve at the moment: its disk or apply hangs
+	Damage         string // why it no longer serves: its state is damaged
+	Divergence     string // why it does not serve for now: its state differs from the leader's, and no majority says who is right
+	LeavingVersion int64  // the version of the list that does not have this member any more, which may still vote; 0: it has
+	RemovedVersion int64  // as Leaving, and raft's configuration does not have this member either; 0: one of them has
+	Joining        bool   // it catches up and takes part in no election
+	Drained        bool   // it takes no more clients, because an operator has drained it or it is stopping
+	HasLeader      bool   // this member knows a leader
+	InsecurePorts  string // how the ports for members are open to processes that are no members; "": they are not
+	NoMemory       bool   // it is short of memory, and refuses its clients' writes that add data
 }
 
 // serves reports whether clients are served that do not ask for a read-only server.
 func (h Health) serves() bool {
-	return h.Role != "" && h.Role != api.ReadOnly && !h.Drained && h.Leaving == 0
+	return h.Role != "" && h.Role != api.RoleReadOnly && !h.Drained && h.LeavingVersion == 0
 }
 
 // shortOfMemory is the text for NoMemory.
@@ -135,8 +135,8 @@ const shortOfMemory = "short of memory: writes that add data are refused"
 
 const noLeader = "no leader is known: a majority of the members must be up and reach each other"
 
-// Text returns the member's role, or the reason why it does not serve clients.
-func (h Health) Text() (text string, serves bool) {
+// StatusText returns the member's role, or the reason why it does not serve clients.
+func (h Health) StatusText() (text string, serves bool) {
 	switch {
 	case h.serves() && h.NoMemory:
 		return h.Role + ", " + shortOfMemory, true
@@ -144,19 +144,19 @@ func (h Health) Text() (text string, serves bool) {
 		return h.Role, true
 	case h.Damage != "":
 		return "the state of this member is damaged: " + h.Damage, false
-	case h.Disputed != "":
-		return "this member does not serve for now: " + h.Disputed, false
+	case h.Divergence != "":
+		return "this member does not serve for now: " + h.Divergence, false
 	case h.Stalled != "":
 		return h.Stalled, false
 	case h.Drained:
 		return "this member takes no more clients: it is stopping, or drained until its next start", false
-	case h.Removed != 0:
-		return fmt.Sprintf("this member was removed from the ensemble (the list of version 0x%x): stop it, or add it again", uint64(h.Removed)), false
-	case h.Leaving != 0:
-		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until another one can take its place: do not stop it before", uint64(h.Leaving)), false
+	case h.RemovedVersion != 0:
+		return fmt.Sprintf("this member was removed from the ensemble (the list of version 0x%x): stop it, or add it again", uint64(h.RemovedVersion)), false
+	case h.LeavingVersion != 0:
+		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until another one can take its place: do not stop it before", uint64(h.LeavingVersion)), false
 	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
-	case h.Role == api.ReadOnly:
+	case h.Role == api.RoleReadOnly:
 		return "read-only: " + noLeader + "; clients that ask for a read-only server are served", false
 	case !h.HasLeader:
 		return noLeader, false
@@ -177,5 +177,5 @@ type Peer struct {
 	Observer                 bool   // it does not vote
 }
 
-// Line is one line of the answer to conf.
-type Line struct{ Name, Value string }
+// ConfLine is one line of the answer to conf.
+type ConfLine struct{ Name, Value string }

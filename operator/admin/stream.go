@@ -8,47 +8,47 @@ import (
 )
 
 const (
-	// heartbeat is the time after which a stream of events gets a comment, so that its reader knows that it
+	// heartbeatInterval is the time after which a stream of events gets a comment, so that its reader knows that it
 	// works. Readers take one as broken after some of these.
-	heartbeat = 5 * time.Second
-	// streamTime is the longest life of a stream. A page that was forgotten connects again.
-	streamTime = 24 * time.Hour
-	// anonymousTime is the same for a reader without credentials. There are few places for streams, and a
+	heartbeatInterval = 5 * time.Second
+	// maxStreamTime is the longest life of a stream. A page that was forgotten connects again.
+	maxStreamTime = 24 * time.Hour
+	// maxAnonymousStreamTime is the same for a reader without credentials. There are few places for streams, and a
 	// page that is looked at takes one again at once.
-	anonymousTime = 10 * time.Minute
+	maxAnonymousStreamTime = 10 * time.Minute
 )
 
 func (s *eventStreams) routes() []endpoint {
 	return []endpoint{
 		{
-			method: "GET", path: "/v1/events", class: reads, shows: showsState, timeout: streamTime, responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
-			help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: s.serve,
+			method: "GET", path: "/v1/events", access: readAccess, content: showsState, timeout: maxStreamTime, responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
+			help: "a stream of events: the status of all members, the time axis, sessions that come and go, and the load", serve: s.serveEvents,
 		},
 	}
 }
 
-// serve sends events until the client leaves, falls behind, or the member stops.
-func (s *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
-	if q := newQuery(&endpoint{}, r, s.authorizer.administrator(r)); q.err != nil {
-		q.err.write(w, r)
+// serveEvents sends events until the client leaves, falls behind, or the member stops.
+func (s *eventStreams) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if q := newQuery(&endpoint{}, r, s.authorizer.administratorOf(r)); q.fault != nil {
+		q.fault.write(w, r)
 		return
 	}
-	by, lasts := s.authorizer.administrator(r), streamTime
+	by, lasts := s.authorizer.administratorOf(r), maxStreamTime
 	if by == "" {
-		lasts = anonymousTime
+		lasts = maxAnonymousStreamTime
 	}
-	one, failure := s.join(by)
+	one, failure := s.addReader(by)
 	if failure != nil {
 		failure.write(w, r)
 		return
 	}
-	defer s.leave(one)
+	defer s.removeReader(one)
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
 		return
 	}
-	beat, over := time.NewTicker(heartbeat), time.NewTimer(lasts)
+	beat, over := time.NewTicker(heartbeatInterval), time.NewTimer(lasts)
 	defer beat.Stop()
 	defer over.Stop()
 	frame := []byte("retry: 1000\n\n")

@@ -15,29 +15,29 @@ func underV1(r *http.Request) bool {
 
 // serveJSON sends the reply of an endpoint under /v1/.
 func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	q := newQuery(e, r, h.authorizer.administrator(r))
+	q := newQuery(e, r, h.authorizer.administratorOf(r))
 	q.paths = h.authorizer.pathFilterFor(r)
 	var answer any
 	var err error
-	if q.err == nil {
+	if q.fault == nil {
 		answer, err = e.reply(q)
 	}
 	switch {
-	case q.err != nil:
-		q.err.write(w, r)
+	case q.fault != nil:
+		q.fault.write(w, r)
 	case err != nil:
-		failure(err).write(w, r)
+		failureFrom(err).write(w, r)
 	default:
 		writeJSON(w, http.StatusOK, answer)
 	}
 }
 
-// failure returns why a member did not answer.
-func failure(err error) *Failure {
+// failureFrom returns why a member did not answer.
+func failureFrom(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
-	if errors.Is(err, view.ErrCursor) {
+	if errors.Is(err, view.ErrBadCursor) {
 		return &Failure{Status: http.StatusBadRequest, Text: "from: this is not the next of an earlier page of this list; leave it out to begin with the first page"}
 	}
 	return &Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "view: ")}

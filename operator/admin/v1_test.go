@@ -80,19 +80,19 @@ func TestV1Parameters(t *testing.T) {
 	}{
 		{"sessions", fakeOps{asked: "sessions"}},
 		{"sessions?limit=7&from=abc&id=0xff&member=2&state=disconnected&address=10.0.0.1", fakeOps{
-			asked: "sessions", page: view.Page{Limit: 7, From: "abc"}, filter: view.Filter{ID: 255, Member: 2, State: view.Disconnected, Address: "10.0.0.1"},
+			asked: "sessions", page: view.Page{Limit: 7, Cursor: "abc"}, filter: view.SessionFilter{ID: 255, Member: 2, State: view.StateDisconnected, Address: "10.0.0.1"},
 		}},
-		{"sessions?address=%5B::1%5D:5&limit=1000", fakeOps{asked: "sessions", page: view.Page{Limit: 1000}, filter: view.Filter{Address: "[::1]:5"}}},
-		{"sessions?sort=left&member=2&limit=7", fakeOps{asked: "sessions by", order: view.ByLeft, page: view.Page{Limit: 7}, filter: view.Filter{Member: 2}}},
+		{"sessions?address=%5B::1%5D:5&limit=1000", fakeOps{asked: "sessions", page: view.Page{Limit: 1000}, filter: view.SessionFilter{Address: "[::1]:5"}}},
+		{"sessions?sort=left&member=2&limit=7", fakeOps{asked: "sessions by", order: view.ByTimeLeft, page: view.Page{Limit: 7}, filter: view.SessionFilter{Member: 2}}},
 		{"sessions?sort=watches", fakeOps{asked: "sessions by", order: view.ByWatches}},
 		{"sessions?sort=ephemerals", fakeOps{asked: "sessions by", order: view.ByEphemerals}},
-		{"sessions/0xffffffffffffffff/watches?limit=1&from=b", fakeOps{asked: "session watches", id: -1, page: view.Page{Limit: 1, From: "b"}}},
-		{"sessions/0x12/ephemerals?limit=1&from=b", fakeOps{asked: "ephemerals", id: 18, page: view.Page{Limit: 1, From: "b"}}},
-		{"connections?limit=1&from=b", fakeOps{asked: "connections", page: view.Page{Limit: 1, From: "b"}}},
+		{"sessions/0xffffffffffffffff/watches?limit=1&from=b", fakeOps{asked: "session watches", id: -1, page: view.Page{Limit: 1, Cursor: "b"}}},
+		{"sessions/0x12/ephemerals?limit=1&from=b", fakeOps{asked: "ephemerals", id: 18, page: view.Page{Limit: 1, Cursor: "b"}}},
+		{"connections?limit=1&from=b", fakeOps{asked: "connections", page: view.Page{Limit: 1, Cursor: "b"}}},
 		{"connections?member=2&address=%5B::1%5D:5", fakeOps{asked: "connections", conn: view.ConnectionFilter{Member: 2, Address: "[::1]:5"}}},
-		{"watches?path=/a%26b&limit=1&from=b", fakeOps{asked: "watches", path: "/a&b", page: view.Page{Limit: 1, From: "b"}}},
+		{"watches?path=/a%26b&limit=1&from=b", fakeOps{asked: "watches", path: "/a&b", page: view.Page{Limit: 1, Cursor: "b"}}},
 		{"removals", fakeOps{asked: "removals"}},
-		{"removals?path=/a&limit=1&from=b", fakeOps{asked: "removals", path: "/a", page: view.Page{Limit: 1, From: "b"}}},
+		{"removals?path=/a&limit=1&from=b", fakeOps{asked: "removals", path: "/a", page: view.Page{Limit: 1, Cursor: "b"}}},
 		{"owner?path=/", fakeOps{asked: "owner", path: "/"}},
 		{"ends?session=0x5&address=10.0.0.1:7&from=before-9&limit=1", fakeOps{asked: "ends", id: 5, address: "10.0.0.1:7", before: 9}},
 	} {
@@ -181,7 +181,7 @@ func TestV1Failures(t *testing.T) {
 		status int
 		want   string
 	}{
-		{view.ErrCursor, 400, "not the next of an earlier page"},
+		{view.ErrBadCursor, 400, "not the next of an earlier page"},
 		{view.ErrBusy, 503, "too many questions"},
 		{errors.New("view: this member, 1: no answer in time"), 503, "this member, 1"},
 		{&Failure{Status: 409, Text: "moved"}, 409, "moved"},
@@ -262,7 +262,7 @@ func TestV1Kill(t *testing.T) {
 		{path: path, body: `{}{}`},
 		{path: path, body: `[]`},
 		{path: path, body: `x`},
-		{path: path, body: `{"x":"` + strings.Repeat("x", maxBody) + `"}`},
+		{path: path, body: `{"x":"` + strings.Repeat("x", maxBodyBytes) + `"}`},
 	} {
 		h, _ := newTestHTTP(t, "leader")
 		bad.method, bad.header = "POST", signedIn
@@ -308,8 +308,8 @@ func TestV1WhoAmIAccepts(t *testing.T) {
 	}{
 		{credentials{}, `"accepts":[]`},
 		{credentials{superDigest: "super:x"}, `"accepts":["super"]`},
-		{credentials{token: tokenSum{set: true}}, `"accepts":["token"]`},
-		{credentials{reads: tokenSum{set: true}, metrics: tokenSum{set: true}}, `"accepts":[]`},
+		{credentials{adminToken: tokenHash{set: true}}, `"accepts":["token"]`},
+		{credentials{readToken: tokenHash{set: true}, metricsToken: tokenHash{set: true}}, `"accepts":[]`},
 	} {
 		h, _ := newTestHTTP(t, "leader")
 		h.authorizer.credentials = tt.cred
@@ -360,7 +360,7 @@ func TestV1ListsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
 		for range maxPages {
-			h.places.pages <- struct{}{}
+			h.longReplies.pages <- struct{}{}
 		}
 		for _, path := range []string{"/v1/status", "/v1/owner?path=/a", "/commands/connections"} {
 			if w := (visit{method: "GET", path: path}).to(h); w.Code != http.StatusOK {
@@ -369,7 +369,7 @@ func TestV1ListsAreBounded(t *testing.T) {
 		}
 		begun := time.Now()
 		w := visit{method: "GET", path: "/v1/sessions"}.to(h)
-		if took := time.Since(begun); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || took != placeTime {
+		if took := time.Since(begun); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || took != slotTimeout {
 			t.Errorf("beside %d lists: %d after %v", maxPages, w.Code, took)
 		}
 		if w := (visit{method: "POST", path: "/v1/nodes/delete", header: signedIn, body: `{"path":"/a"}`}).to(h); w.Code != http.StatusOK {
@@ -377,7 +377,7 @@ func TestV1ListsAreBounded(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			<-h.places.pages
+			<-h.longReplies.pages
 		}()
 		for range 2 {
 			begun = time.Now()

@@ -20,17 +20,17 @@ const (
 	ReadData
 )
 
-// Anonymous limits the content that callers without credentials may read.
-type Anonymous struct {
+// AnonymousAccess limits the content that callers without credentials may read.
+type AnonymousAccess struct {
 	Reads LocalReads
-	// Proven is set if clients must prove themselves. Callers without credentials are then shown neither a path nor data.
-	Proven bool
+	// AuthRequired is set if clients must prove themselves. Callers without credentials are then shown neither a path nor data.
+	AuthRequired bool
 }
 
-// paths returns which paths are shown.
-func (a Anonymous) paths() sight {
+// visiblePaths returns which paths are shown.
+func (a AnonymousAccess) visiblePaths() pathVisibility {
 	switch {
-	case a.Proven || a.Reads == ReadNothing:
+	case a.AuthRequired || a.Reads == ReadNothing:
 		return noPaths
 	case a.Reads == ReadData:
 		return allPaths
@@ -38,21 +38,21 @@ func (a Anonymous) paths() sight {
 	return publicPaths
 }
 
-// sight is the set of paths of nodes that a caller is shown.
-type sight int
+// pathVisibility is the set of paths of nodes that a caller is shown.
+type pathVisibility int
 
 const (
-	noPaths sight = iota
+	noPaths pathVisibility = iota
 	publicPaths
 	allPaths
 )
 
-// content is the kind of content that an endpoint of the class reads shows. A row without it rejects callers without credentials, so that a
+// contentKind is the kind of content that an endpoint of the class reads shows. A row without it rejects callers without credentials, so that a
 // new row that forgets it shows nothing.
-type content int
+type contentKind int
 
 const (
-	unstated content = iota
+	contentUnstated contentKind = iota
 	// showsState: numbers, names of members, addresses and ids. If there are paths among them, the answer leaves out those that the
 	// caller must not see.
 	showsState
@@ -63,45 +63,45 @@ const (
 // pathFilter decides which paths an answer shows. It remembers the last parent, because lists are sorted. It is for one
 // goroutine.
 type pathFilter struct {
-	source Source
-	sight  sight
-	parent string
-	public bool
+	source         Source
+	visibility     pathVisibility
+	lastParent     string
+	parentIsPublic bool
 }
 
-// shows reports whether a path is shown.
-func (f *pathFilter) shows(path string) bool {
-	if f.sight != publicPaths {
-		return f.sight == allPaths
+// isVisible reports whether a path is shown.
+func (f *pathFilter) isVisible(path string) bool {
+	if f.visibility != publicPaths {
+		return f.visibility == allPaths
 	}
 	parent := path[:strings.LastIndexByte(path, '/')+1]
 	if parent == "" {
 		return false
 	}
-	if parent != f.parent {
-		f.parent, f.public = parent, f.source.Public(path)
+	if parent != f.lastParent {
+		f.lastParent, f.parentIsPublic = parent, f.source.IsPublic(path)
 	}
-	return f.public
+	return f.parentIsPublic
 }
 
-// ephemerals leaves out the nodes that are not shown.
-func (f *pathFilter) ephemerals(all iter.Seq2[jute.SessionID, string]) iter.Seq2[jute.SessionID, string] {
+// filterEphemerals leaves out the nodes that are not shown.
+func (f *pathFilter) filterEphemerals(all iter.Seq2[jute.SessionID, string]) iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
 		for owner, path := range all {
-			if f.shows(path) && !yield(owner, path) {
+			if f.isVisible(path) && !yield(owner, path) {
 				return
 			}
 		}
 	}
 }
 
-// watches leaves out the paths that are not shown, and the sessions that have no other.
-func (f *pathFilter) watches(all iter.Seq2[jute.SessionID, []string]) iter.Seq2[jute.SessionID, []string] {
+// filterWatches leaves out the paths that are not shown, and the sessions that have no other.
+func (f *pathFilter) filterWatches(all iter.Seq2[jute.SessionID, []string]) iter.Seq2[jute.SessionID, []string] {
 	return func(yield func(jute.SessionID, []string) bool) {
 		for id, paths := range all {
 			var shown []string
 			for _, path := range paths {
-				if f.shows(path) {
+				if f.isVisible(path) {
 					shown = append(shown, path)
 				}
 			}
@@ -114,24 +114,24 @@ func (f *pathFilter) watches(all iter.Seq2[jute.SessionID, []string]) iter.Seq2[
 
 // pathFilterFor returns the filter of the paths that the reply to a request shows.
 func (a *authorizer) pathFilterFor(r *http.Request) *pathFilter {
-	f := &pathFilter{source: a.source, sight: allPaths}
-	if a.role(r) < roleReads {
-		f.sight = a.anonymous.paths()
+	f := &pathFilter{source: a.source, visibility: allPaths}
+	if a.roleOf(r) < roleReads {
+		f.visibility = a.anonymousAccess.visiblePaths()
 	}
 	return f
 }
 
-// rejectContent returns a Failure if the caller may not have the reply of an endpoint that shows content.
-func (a *authorizer) rejectContent(e *endpoint, r *http.Request) *Failure {
-	if e.class != reads && e.class != measures || a.role(r) >= neededRoles[e.class] {
+// checkContent returns a Failure if the caller may not have the reply of an endpoint that shows content.
+func (a *authorizer) checkContent(e *endpoint, r *http.Request) *Failure {
+	if e.access != readAccess && e.access != metricsAccess || a.roleOf(r) >= neededRoles[e.access] {
 		return nil
 	}
 	switch {
-	case a.anonymous.Reads == ReadNothing:
+	case a.anonymousAccess.Reads == ReadNothing:
 		return &Failure{Status: http.StatusUnauthorized, Text: "admin.localReads=none: " + a.credentialsFault(r)}
-	case e.class == measures || e.shows == showsState:
+	case e.access == metricsAccess || e.content == showsState:
 		return nil
-	case e.shows == showsPaths && a.anonymous.paths() != noPaths:
+	case e.content == showsPaths && a.anonymousAccess.visiblePaths() != noPaths:
 		return nil
 	}
 	return &Failure{Status: http.StatusUnauthorized, Text: "clients must prove themselves here, so paths and data of nodes are shown to nobody without credentials: " + a.credentialsFault(r)}

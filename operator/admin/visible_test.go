@@ -15,7 +15,7 @@ import (
 // guardedSource is a member where not everybody may read /b, and where ephemeral nodes and watches are below it.
 type guardedSource struct{ *fakeSource }
 
-func (guardedSource) Public(path string) bool { return !strings.HasPrefix(path, "/b/") }
+func (guardedSource) IsPublic(path string) bool { return !strings.HasPrefix(path, "/b/") }
 
 func (guardedSource) Ephemerals() iter.Seq2[jute.SessionID, string] {
 	return func(yield func(jute.SessionID, string) bool) {
@@ -42,34 +42,34 @@ func (guardedOps) SessionWatches(context.Context, jute.SessionID, view.Page) (ap
 	return a, nil
 }
 
-func (g guardedOps) Watches(ctx context.Context, _ string, p view.Page) (api.List[api.Watch], error) {
+func (g guardedOps) PathWatches(ctx context.Context, _ string, p view.Page) (api.List[api.Watch], error) {
 	return g.SessionWatches(ctx, 0, p)
 }
 
-func (guardedOps) Removals(context.Context, string, view.Page) (api.List[api.Removal], error) {
+func (guardedOps) NodeRemovals(context.Context, string, view.Page) (api.List[api.Removal], error) {
 	return api.List[api.Removal]{Items: []api.Removal{{Path: "/b/secret"}, {Path: "/open/e"}}}, nil
 }
 
-func (g guardedOps) Node(q NodeQuery) (Node, error) {
+func (g guardedOps) ReadNode(q NodeQuery) (Node, error) {
 	return Node{Data: []byte("the salaries"), Children: []string{"open-child"}}, nil
 }
 
 // newGuarded returns an HTTP and the four-letter words of such a member.
-func newGuarded(t *testing.T, a Anonymous) (*HTTP, *Words) {
+func newGuarded(t *testing.T, a AnonymousAccess) (*HTTP, *FourLetterCommands) {
 	t.Helper()
 	h, _ := newTestHTTP(t, "leader", func(cfg *HTTPConfig) {
 		guarded := guardedSource{cfg.Source.(*fakeSource)}
-		words, err := NewWords(WordsConfig{Whitelist: []string{"*"}, Version: "1", Source: guarded, Anonymous: a})
+		words, err := NewFourLetterCommands(FourLetterConfig{Whitelist: []string{"*"}, Version: "1", Source: guarded, AnonymousAccess: a})
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.Source, cfg.Operations, cfg.Words, cfg.Anonymous = guarded, guardedOps{newFakeOps()}, words, a
+		cfg.Source, cfg.Operations, cfg.FourLetter, cfg.AnonymousAccess = guarded, guardedOps{newFakeOps()}, words, a
 	})
-	return h, h.cfg.Words
+	return h, h.cfg.FourLetter
 }
 
 // what a text shows of the guarded member.
-func shownIn(text string) sight {
+func shownIn(text string) pathVisibility {
 	switch {
 	case strings.Contains(text, "secret"):
 		return allPaths
@@ -81,16 +81,16 @@ func shownIn(text string) sight {
 
 var anonymousCases = []struct {
 	name string
-	a    Anonymous
-	most sight // what may be shown without credentials
+	a    AnonymousAccess
+	most pathVisibility // what may be shown without credentials
 	data bool
 }{
-	{"state", Anonymous{}, publicPaths, false},
-	{"none", Anonymous{Reads: ReadNothing}, noPaths, false},
-	{"data", Anonymous{Reads: ReadData}, allPaths, true},
-	{"state, and clients must prove themselves", Anonymous{Proven: true}, noPaths, false},
-	{"data, and clients must prove themselves", Anonymous{Reads: ReadData, Proven: true}, noPaths, false},
-	{"none, and clients must prove themselves", Anonymous{Reads: ReadNothing, Proven: true}, noPaths, false},
+	{"state", AnonymousAccess{}, publicPaths, false},
+	{"none", AnonymousAccess{Reads: ReadNothing}, noPaths, false},
+	{"data", AnonymousAccess{Reads: ReadData}, allPaths, true},
+	{"state, and clients must prove themselves", AnonymousAccess{AuthRequired: true}, noPaths, false},
+	{"data, and clients must prove themselves", AnonymousAccess{Reads: ReadData, AuthRequired: true}, noPaths, false},
+	{"none, and clients must prove themselves", AnonymousAccess{Reads: ReadNothing, AuthRequired: true}, noPaths, false},
 }
 
 // No endpoint shows a path or data without credentials beyond what admin.localReads and the rules for clients allow, whatever
@@ -101,7 +101,7 @@ func TestEveryEndpointKeepsPaths(t *testing.T) {
 		h, _ := newGuarded(t, tt.a)
 		most := noPaths
 		for _, e := range testRoutes(t) {
-			if e.method != "GET" || e.class == changes || e.path == "/v1/events" {
+			if e.method != "GET" || e.access == changeAccess || e.path == "/v1/events" {
 				continue
 			}
 			path := concrete(e.path)
@@ -120,7 +120,7 @@ func TestEveryEndpointKeepsPaths(t *testing.T) {
 				t.Errorf("%s: %s shows data: %t, want %t: %s", tt.name, e.path, got, tt.data, w.Body)
 			}
 			refused := w.Code == http.StatusUnauthorized
-			if want := e.class != open && (tt.a.Reads == ReadNothing || e.shows == showsPaths && tt.most == noPaths); refused != want {
+			if want := e.access != openAccess && (tt.a.Reads == ReadNothing || e.content == showsPaths && tt.most == noPaths); refused != want {
 				t.Errorf("%s: %s: %d, want it refused: %t", tt.name, e.path, w.Code, want)
 			}
 			if w := (visit{method: "GET", path: path, header: signedIn}).to(h); w.Code == http.StatusUnauthorized {
@@ -138,9 +138,9 @@ func TestSessionsWithoutVisibleWatches(t *testing.T) {
 	all := func(yield func(jute.SessionID, []string) bool) {
 		_ = yield(1, []string{"/b/x"}) && yield(2, []string{"/a", "/b/x"}) && yield(3, nil)
 	}
-	f := &pathFilter{source: guardedSource{}, sight: publicPaths}
+	f := &pathFilter{source: guardedSource{}, visibility: publicPaths}
 	got := map[jute.SessionID]string{}
-	for id, paths := range f.watches(all) {
+	for id, paths := range f.filterWatches(all) {
 		got[id] = strings.Join(paths, " ")
 	}
 	if len(got) != 1 || got[2] != "/a" {
@@ -153,7 +153,7 @@ func TestPathsThatAreAskedFor(t *testing.T) {
 	for _, tt := range anonymousCases {
 		h, _ := newGuarded(t, tt.a)
 		for _, path := range []string{"/v1/nodes", "/v1/owner", "/v1/watches", "/v1/removals"} {
-			for about, visible := range map[string]sight{"/b/secret": allPaths, "/open/e": publicPaths} {
+			for about, visible := range map[string]pathVisibility{"/b/secret": allPaths, "/open/e": publicPaths} {
 				w := visit{method: "GET", path: path + "?path=" + about}.to(h)
 				want := http.StatusUnauthorized
 				if tt.most >= visible {
@@ -175,7 +175,7 @@ func TestEveryWordKeepsPaths(t *testing.T) {
 	for _, tt := range anonymousCases {
 		_, w := newGuarded(t, tt.a)
 		most := noPaths
-		for name := range words {
+		for name := range fourLetterCommands {
 			most = max(most, shownIn(w.ask(t, name+"12345678")))
 		}
 		if most != tt.most {
@@ -186,14 +186,14 @@ func TestEveryWordKeepsPaths(t *testing.T) {
 
 // A row of the table that forgets to say what it shows is refused without credentials, and no row does.
 func TestUnstatedShowsNothing(t *testing.T) {
-	h, _ := newGuarded(t, Anonymous{})
+	h, _ := newGuarded(t, AnonymousAccess{})
 	for _, e := range testRoutes(t) {
-		if (e.class == reads) != (e.shows != unstated) {
-			t.Errorf("%s %s, of class %v, shows %d", e.method, e.path, e.class, e.shows)
+		if (e.access == readAccess) != (e.content != contentUnstated) {
+			t.Errorf("%s %s, of class %v, shows %d", e.method, e.path, e.access, e.content)
 		}
 	}
 	served := false
-	h.handler = h.checked([]endpoint{{method: "GET", path: "/new", class: reads, serve: func(http.ResponseWriter, *http.Request) { served = true }}})
+	h.handler = h.guardedHandler([]endpoint{{method: "GET", path: "/new", access: readAccess, serve: func(http.ResponseWriter, *http.Request) { served = true }}})
 	if w := (visit{method: "GET", path: "/new"}).to(h); w.Code != http.StatusUnauthorized || served {
 		t.Errorf("a row that does not say what it shows: %d, served %t", w.Code, served)
 	}

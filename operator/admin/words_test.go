@@ -71,9 +71,9 @@ func TestAnswer(t *testing.T) {
 		{name: "dirs", role: "follower", whitelist: "*", word: "dirs", want: "datadir_size: 510\nlogdir_size: 1000\n"},
 		{name: "hash", role: "follower", whitelist: "*", word: "hash"},
 		{name: "isro", role: "follower", whitelist: "*", word: "isro", want: "rw"},
-		{name: "case 312 isro in read-only mode", role: api.ReadOnly, whitelist: "*", word: "isro", want: "ro"},
-		{name: "srvr in read-only mode", role: api.ReadOnly, word: "srvr", want: versionLine + "READ-ONLY mode; serving only read-only clients\n" + figureLines + "Mode: read-only\nNode count: 11\n"},
-		{name: "stat in read-only mode", role: api.ReadOnly, whitelist: "*", word: "stat", want: versionLine + "READ-ONLY mode; serving only read-only clients\nClients:\n" + one + ")\n" + two + ")\n" + own + "\n" + figureLines + "Mode: read-only\nNode count: 11\n"},
+		{name: "case 312 isro in read-only mode", role: api.RoleReadOnly, whitelist: "*", word: "isro", want: "ro"},
+		{name: "srvr in read-only mode", role: api.RoleReadOnly, word: "srvr", want: versionLine + "READ-ONLY mode; serving only read-only clients\n" + figureLines + "Mode: read-only\nNode count: 11\n"},
+		{name: "stat in read-only mode", role: api.RoleReadOnly, whitelist: "*", word: "stat", want: versionLine + "READ-ONLY mode; serving only read-only clients\nClients:\n" + one + ")\n" + two + ")\n" + own + "\n" + figureLines + "Mode: read-only\nNode count: 11\n"},
 		{name: "case 333 not serving, ruok", whitelist: "*", word: "ruok", want: "imok"},
 		{name: "case 333 not serving, isro", whitelist: "*", word: "isro", want: "null"},
 		{name: "not serving, gtmk", whitelist: "*", word: "gtmk", want: "306"},
@@ -95,7 +95,7 @@ func TestAnswer(t *testing.T) {
 // serving says so, except to the commands that do not need the ensemble.
 func TestEveryWord(t *testing.T) {
 	names := strings.Fields("conf cons crst dirs dump envi gtmk ruok stmk srst srvr stat wchc wchp wchs mntr isro hash")
-	if got := slices.Sorted(maps.Keys(words)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
+	if got := slices.Sorted(maps.Keys(fourLetterCommands)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
 		t.Errorf("words %v", got)
 	}
 	serving, _ := newTestWords(t, "leader", "*")
@@ -235,7 +235,7 @@ func TestEnvironmentCommands(t *testing.T) {
 		return fields
 	}
 	environment, named := get("environment"), 0
-	h.cfg.Words.environment(func(name, value string) {
+	h.cfg.FourLetter.eachProperty(func(name, value string) {
 		named++
 		if _, there := environment[name]; !there {
 			t.Errorf("environment has no %s, which is %s", name, value)
@@ -250,7 +250,7 @@ func TestEnvironmentCommands(t *testing.T) {
 			continue
 		}
 		kind, rest, _ := strings.Cut(name, ".")
-		want := slices.Contains([]string{"java", "os", "user"}, kind) && !strings.HasPrefix(rest, "memory.") && value != unset
+		want := slices.Contains([]string{"java", "os", "user"}, kind) && !strings.HasPrefix(rest, "memory.") && value != unsetProperty
 		if got, there := properties[name]; there != want || there && got != value {
 			t.Errorf("system_properties has %s: %t, %v; want %t, %v", name, there, got, want, value)
 		}
@@ -266,22 +266,22 @@ func TestNumber(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0.0", time.Millisecond: "1.0", 1500 * time.Microsecond: "1.5", 12345678: "12.3457", 49: "0.0",
 	} {
-		if got := number(ms(d), true); got != want {
+		if got := formatNumber(milliseconds(d), true); got != want {
 			t.Errorf("%d ns are %s ms, want %s", d, got, want)
 		}
 	}
-	if got := number(1234567890123, false); got != "1234567890123" {
+	if got := formatNumber(1234567890123, false); got != "1234567890123" {
 		t.Errorf("a large count: %s", got)
 	}
 }
 
 func TestNewWordsRefuses(t *testing.T) {
 	for _, version := range []string{"", "1.0 beta", "1.0+dirty"} {
-		if _, err := NewWords(WordsConfig{Version: version, Source: &fakeSource{}}); err == nil {
+		if _, err := NewFourLetterCommands(FourLetterConfig{Version: version, Source: &fakeSource{}}); err == nil {
 			t.Errorf("version %q was accepted", version)
 		}
 	}
-	if _, err := NewWords(WordsConfig{Version: "1"}); err == nil {
+	if _, err := NewFourLetterCommands(FourLetterConfig{Version: "1"}); err == nil {
 		t.Error("a configuration without a source was accepted")
 	}
 }
@@ -294,7 +294,7 @@ func TestGoClientReadsSrvr(t *testing.T) {
 			t.Fatal(err)
 		}
 		w, source := newTestWords(t, role)
-		source.health.Exposed, source.health.NoMemory = "members are not authenticated", true
+		source.health.InsecurePorts, source.health.NoMemory = "members are not authenticated", true
 		answer := w.ask(t, "srvr")
 		if !strings.HasSuffix(answer, "\nProblem: short of memory: writes that add data are refused\nSecurity: members are not authenticated\n") {
 			t.Errorf("srvr does not end with the problems:\n%s", answer)

@@ -36,8 +36,8 @@ type Caller struct {
 	Accepts []string `json:"accepts"`
 }
 
-// ReadOnly is the role of a member that knows no leader, and serves the clients that ask for a read-only server.
-const ReadOnly = "read-only"
+// RoleReadOnly is the role of a member that knows no leader, and serves the clients that ask for a read-only server.
+const RoleReadOnly = "read-only"
 
 // Member is the status of a member.
 type Member struct {
@@ -76,15 +76,15 @@ type Member struct {
 
 // These are the states of a server.
 const (
-	Leading    = "leader"
-	Following  = "follower"
-	Observing  = "observer"
-	CatchingUp = "catching up" // raft's configuration has it, and it copies the log
-	Waiting    = "joining"     // the list has it, and raft's configuration does not yet
-	Leaving    = "leaving"     // raft's configuration has it, and the list does not any more
-	Removed    = "removed"     // neither has it; only the member that answers can say that of itself
-	Silent     = "silent"      // it does not answer
-	Idle       = "not serving" // it answers, and serves no client; its detail says why, if that is known
+	StateLeader     = "leader"
+	StateFollower   = "follower"
+	StateObserver   = "observer"
+	StateCatchingUp = "catching up" // raft's configuration has it, and it copies the log
+	StateJoining    = "joining"     // the list has it, and raft's configuration does not yet
+	StateLeaving    = "leaving"     // raft's configuration has it, and the list does not any more
+	StateRemoved    = "removed"     // neither has it; only the member that answers can say that of itself
+	StateSilent     = "silent"      // it does not answer
+	StateNotServing = "not serving" // it answers, and serves no client; its detail says why, if that is known
 )
 
 // Members is the list of the ensemble's servers, and what each of them does.

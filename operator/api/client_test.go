@@ -20,7 +20,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *api.Client {
 	t.Helper()
 	srv := httptest.NewServer(answer)
 	t.Cleanup(srv.Close)
-	return &api.Client{Base: srv.URL + "/", Auth: "digest super:secret"}
+	return &api.Client{BaseURL: srv.URL + "/", Authorization: "digest super:secret"}
 }
 
 // A question has its parameters and credentials, and its answer is decoded.
@@ -55,7 +55,7 @@ func TestGetAndPost(t *testing.T) {
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked %q, want %q", asked, want)
 	}
-	c.Auth = ""
+	c.Authorization = ""
 	if _, err := api.Get[api.End](t.Context(), c, "ends", nil); err != nil || !strings.Contains(asked[3], " [] [] ") {
 		t.Errorf("without credentials: %v, asked %s", err, asked[3])
 	}
@@ -77,7 +77,7 @@ func TestAll(t *testing.T) {
 	query := url.Values{"path": {"/x"}, "limit": {"2"}}
 	var silent, got []string
 	told := func(s api.Silence) { silent = append(silent, fmt.Sprint(s.Member, " ", s.Reason)) }
-	for row, err := range api.All[api.Ephemeral](t.Context(), c, "list", query, told) {
+	for row, err := range api.AllRows[api.Ephemeral](t.Context(), c, "list", query, told) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestAll(t *testing.T) {
 		t.Error("the caller's query was changed")
 	}
 	asked = nil
-	for _, err := range api.All[api.Ephemeral](t.Context(), c, "list", nil, nil) {
+	for _, err := range api.AllRows[api.Ephemeral](t.Context(), c, "list", nil, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestAllFails(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[{"path":"/a"}],"next":"p2","silent":[]}`)
 		})
 		rows, failed := 0, error(nil)
-		for _, err := range api.All[api.Ephemeral](t.Context(), c, "list", nil, nil) {
+		for _, err := range api.AllRows[api.Ephemeral](t.Context(), c, "list", nil, nil) {
 			if err == nil {
 				rows++
 			} else if failed != nil {
@@ -200,7 +200,7 @@ func TestClientGivesUp(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, base := range []string{"http://127.0.0.1:1", "127.0.0.1:8080", "http://[::1", ""} {
-		if _, err := api.Get[api.End](t.Context(), &api.Client{Base: base}, "ends", nil); err == nil || !strings.HasPrefix(err.Error(), "api: ") {
+		if _, err := api.Get[api.End](t.Context(), &api.Client{BaseURL: base}, "ends", nil); err == nil || !strings.HasPrefix(err.Error(), "api: ") {
 			t.Errorf("%q: %v", base, err)
 		}
 	}

@@ -24,21 +24,21 @@ func TestStream(t *testing.T) {
 		}
 	}))
 	defer member.Close()
-	c := &Client{Base: member.URL, Auth: "Bearer x"}
+	c := &Client{BaseURL: member.URL, Authorization: "Bearer x"}
 	var text []byte
 	read := func(body io.Reader) (err error) {
 		text, err = io.ReadAll(body)
 		return err
 	}
-	if err := c.Stream(t.Context(), "backup", url.Values{"rate": {"2"}}, read); err != nil || len(text) != 5000 {
+	if err := c.GetStream(t.Context(), "backup", url.Values{"rate": {"2"}}, read); err != nil || len(text) != 5000 {
 		t.Errorf("%d bytes: %v", len(text), err)
 	}
-	if err := c.Stream(t.Context(), "cut", nil, read); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := c.GetStream(t.Context(), "cut", nil, read); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("an answer that is cut: %v", err)
 	}
 	text = nil
 	var refused *Error
-	if err := c.Stream(t.Context(), "other", nil, read); !errors.As(err, &refused) || refused.Status != 503 || refused.Text != "the member /v1/other is joining" || text != nil {
+	if err := c.GetStream(t.Context(), "other", nil, read); !errors.As(err, &refused) || refused.Status != 503 || refused.Text != "the member /v1/other is joining" || text != nil {
 		t.Errorf("a refusal: %v, %q", err, text)
 	}
 }

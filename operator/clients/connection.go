@@ -12,31 +12,31 @@ import (
 // Connection is what operators see of one client connection. Its server fills it in.
 type Connection struct {
 	Number                                          uint64         // counts the server's connections, from 1
-	Addr                                            string         // host:port
+	RemoteAddr                                      string         // host:port
 	TLS, Cipher                                     string         // its version and cipher suite; "": the connection is plain
-	Reading                                         bool           // the server waits for requests
-	Writing                                         bool           // the client has not taken all
-	Queued                                          int            // requests not answered
+	AwaitsRead                                      bool           // the server waits for requests
+	AwaitsWrite                                     bool           // the client has not taken all
+	QueuedRequests                                  int            // requests not answered
 	Received, Sent                                  uint64         // packets
 	Session                                         jute.SessionID // 0: none as yet; what follows is of its connection
 	Timeout                                         time.Duration
 	Established                                     time.Time
 	Replies                                         uint64        // 0: what follows says nothing
-	Op                                              jute.Op       // the last reply's
-	Xid                                             int32         // the last reply's; -1: the client has numbered no request
-	Zxid                                            int64         // in the last reply
-	Replied                                         time.Duration // when that was, from the server's start
+	LastOp                                          jute.Op       // the last reply's
+	LastXid                                         int32         // the last reply's; -1: the client has numbered no request
+	LastZxid                                        int64         // in the last reply
+	LastReply                                       time.Duration // when that was, from the server's start
 	LastLatency, MinLatency, AvgLatency, MaxLatency time.Duration
-	Expires                                         time.Time // when it ends if nothing is heard
+	ExpiresAt                                       time.Time // when it ends if nothing is heard
 }
 
-// Interest returns ZooKeeper's code of what the server waits for: 1 to read, 4 to write, 5 for both.
-func (c *Connection) Interest() int {
+// InterestOps returns ZooKeeper's code of what the server waits for: 1 to read, 4 to write, 5 for both.
+func (c *Connection) InterestOps() int {
 	interest := 0
-	if c.Reading {
+	if c.AwaitsRead {
 		interest |= 1
 	}
-	if c.Writing {
+	if c.AwaitsWrite {
 		interest |= 4
 	}
 	return interest
@@ -53,14 +53,14 @@ type Watch struct {
 	Recursive  bool // the node and everything below it, until the client removes the watch
 }
 
-// Place is a place in a list of watches that is in the order of connections, and for each of them in the
+// WatchPlace is a place in a list of watches that is in the order of connections, and for each of them in the
 // order of paths. The zero value is before all.
-type Place struct {
+type WatchPlace struct {
 	Connection uint64
 	Path       string
 }
 
 // Compare returns -1 if p is before q, 0 if they are the same, and 1 if p is after q.
-func (p Place) Compare(q Place) int {
+func (p WatchPlace) Compare(q WatchPlace) int {
 	return cmp.Or(cmp.Compare(p.Connection, q.Connection), strings.Compare(p.Path, q.Path))
 }

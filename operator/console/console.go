@@ -33,10 +33,10 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 const Prefix = "/console/"
 
 //go:embed page.html assets
-var files embed.FS
+var embeddedFiles embed.FS
 
-// types are the kinds of assets by their extensions. The system's own table may lack them.
-var types = map[string]string{
+// mediaTypes are the kinds of assets by their extensions. The system's own table may lack them.
+var mediaTypes = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
@@ -46,8 +46,8 @@ type tab struct{ Name, Title string }
 // tabs are the views, in their order. The file assets/main.js has the script of each.
 var tabs = []tab{{"overview", "Overview"}, {"sessions", "Sessions"}, {"ends", "Ends"}, {"nodes", "Nodes"}}
 
-// lists are the lists of the tab "ends". One of them is shown.
-var lists = []string{"ends", "removals"}
+// endLists are the lists of the tab "ends". One of them is shown.
+var endLists = []string{"ends", "removals"}
 
 // Console serves the page and its assets. Make one with New. It is safe for concurrent use.
 type Console struct {
@@ -56,24 +56,24 @@ type Console struct {
 }
 
 type asset struct {
-	kind string // media type
-	body []byte
+	mediaType string // media type
+	body      []byte
 }
 
 // New returns a Console.
 func New() (*Console, error) {
 	c := &Console{assets: map[string]asset{}}
-	names, err := fs.Glob(files, "assets/*")
+	names, err := fs.Glob(embeddedFiles, "assets/*")
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	var modules []string // that the browser loads early, because others import them
 	for _, name := range names {
-		body, err := files.ReadFile(name)
+		body, err := embeddedFiles.ReadFile(name)
 		if err != nil {
 			return nil, fmt.Errorf("console: %w", err)
 		}
-		kind := types[path.Ext(name)]
+		kind := mediaTypes[path.Ext(name)]
 		if _, _, err := mime.ParseMediaType(kind); err != nil {
 			return nil, fmt.Errorf("console: %s: type %q: %w", name, kind, err)
 		}
@@ -83,38 +83,38 @@ func New() (*Console, error) {
 			modules = append(modules, base)
 		}
 	}
-	page, err := template.ParseFS(files, "page.html")
+	page, err := template.ParseFS(embeddedFiles, "page.html")
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	var out bytes.Buffer
-	if err := page.Execute(&out, map[string]any{"Prefix": Prefix, "Tabs": tabs, "Lists": lists, "Modules": modules}); err != nil {
+	if err := page.Execute(&out, map[string]any{"Prefix": Prefix, "Tabs": tabs, "Lists": endLists, "Modules": modules}); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
 	c.page = out.Bytes()
 	return c, nil
 }
 
-// Page answers with the page.
-func (c *Console) Page(w http.ResponseWriter, _ *http.Request) {
-	send(w, asset{"text/html; charset=utf-8", c.page})
+// ServePage answers with the page.
+func (c *Console) ServePage(w http.ResponseWriter, _ *http.Request) {
+	writeAsset(w, asset{"text/html; charset=utf-8", c.page})
 }
 
-// Asset answers with the asset that the path of r names below Prefix, or with status 404.
-func (c *Console) Asset(w http.ResponseWriter, r *http.Request) {
+// ServeAsset answers with the asset that the path of r names below Prefix, or with status 404.
+func (c *Console) ServeAsset(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, Prefix)
 	a, ok := c.assets[name]
 	if !ok {
 		http.Error(w, "the console has no such file; the page is at /", http.StatusNotFound)
 		return
 	}
-	send(w, a)
+	writeAsset(w, a)
 }
 
-// send writes an asset. The length lets the browser notice an answer that was cut off.
-func send(w http.ResponseWriter, a asset) {
+// writeAsset writes an asset. The length lets the browser notice an answer that was cut off.
+func writeAsset(w http.ResponseWriter, a asset) {
 	header := w.Header()
-	header.Set("Content-Type", a.kind)
+	header.Set("Content-Type", a.mediaType)
 	header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	header.Set("Content-Security-Policy", Policy)
 	_, _ = w.Write(a.body) // a browser that left needs no answer

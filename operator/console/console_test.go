@@ -16,7 +16,7 @@ func newTest(t *testing.T) (*Console, string) {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	c.Page(w, httptest.NewRequest("GET", "/", nil))
+	c.ServePage(w, httptest.NewRequest("GET", "/", nil))
 	if kind := w.Header().Get("Content-Type"); w.Code != 200 || kind != "text/html; charset=utf-8" {
 		t.Fatalf("the page: %d, %s", w.Code, kind)
 	}
@@ -31,14 +31,14 @@ func TestAssets(t *testing.T) {
 	}
 	for name, a := range c.assets {
 		w := httptest.NewRecorder()
-		c.Asset(w, httptest.NewRequest("GET", Prefix+name, nil))
-		if w.Code != 200 || w.Header().Get("Content-Type") != a.kind || w.Header().Get("Content-Security-Policy") != Policy || w.Body.Len() == 0 {
+		c.ServeAsset(w, httptest.NewRequest("GET", Prefix+name, nil))
+		if w.Code != 200 || w.Header().Get("Content-Type") != a.mediaType || w.Header().Get("Content-Security-Policy") != Policy || w.Body.Len() == 0 {
 			t.Errorf("%s: %d, %v, %d bytes", name, w.Code, w.Header(), w.Body.Len())
 		}
 	}
 	for _, path := range []string{"", "nosuch.js", "../page.html", "page.html", "assets/main.js", "main.js/", "..%2fpage.html"} {
 		w := httptest.NewRecorder()
-		c.Asset(w, httptest.NewRequest("GET", Prefix+path, nil))
+		c.ServeAsset(w, httptest.NewRequest("GET", Prefix+path, nil))
 		if w.Code != 404 || !strings.Contains(w.Body.String(), "no such file") {
 			t.Errorf("%q: %d %s, want 404", path, w.Code, w.Body)
 		}

@@ -31,30 +31,30 @@ type Settings struct {
 type Log struct {
 	level  slog.LevelVar
 	logger *slog.Logger
-	last   last
+	recent lineRing
 
-	mu      sync.Mutex // held while a line is written: lines do not mix
-	out     io.Writer
-	journal bool
-	line    bytes.Buffer // the event that is written
+	mu              sync.Mutex // held while a line is written: lines do not mix
+	out             io.Writer
+	journalPriority bool
+	lineBuffer      bytes.Buffer // the event that is written
 }
 
 // New returns a Log that writes to out. If journal is true, a line begins with its priority, as systemd's
 // journal reads it and removes it.
 func New(out io.Writer, s Settings, journal bool) *Log {
-	l := &Log{out: out, journal: journal}
+	l := &Log{out: out, journalPriority: journal}
 	l.level.Set(s.Level)
-	options := &slog.HandlerOptions{Level: &l.level, ReplaceAttr: readable}
-	var h slog.Handler = slog.NewTextHandler(&l.line, options)
+	options := &slog.HandlerOptions{Level: &l.level, ReplaceAttr: durationsAsText}
+	var h slog.Handler = slog.NewTextHandler(&l.lineBuffer, options)
 	if s.JSON {
-		h = slog.NewJSONHandler(&l.line, options)
+		h = slog.NewJSONHandler(&l.lineBuffer, options)
 	}
 	l.logger = slog.New(handler{h, l})
 	return l
 }
 
-// readable writes a length of time as "1.5s" in both formats.
-func readable(_ []string, a slog.Attr) slog.Attr {
+// durationsAsText writes a length of time as "1.5s" in both formats.
+func durationsAsText(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
 	}
@@ -64,21 +64,25 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 // Logger returns what writes events to the log.
 func (l *Log) Logger() *slog.Logger { return l.logger }
 
-// Always returns what writes events to the log whatever its level is: what operators did must not be
+// UnfilteredLogger returns what writes events to the log whatever its level is: what operators did must not be
 // missing from it.
-func (l *Log) Always() *slog.Logger { return slog.New(always{l.logger.Handler()}) }
+func (l *Log) UnfilteredLogger() *slog.Logger { return slog.New(unfilteredHandler{l.logger.Handler()}) }
 
-// always is a handler that takes every event.
-type always struct{ slog.Handler }
+// unfilteredHandler is a handler that takes every event.
+type unfilteredHandler struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
-func (always) Enabled(context.Context, slog.Level) bool { return true }
+func (unfilteredHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 // WithAttrs implements slog.Handler.
-func (a always) WithAttrs(attrs []slog.Attr) slog.Handler { return always{a.Handler.WithAttrs(attrs)} }
+func (a unfilteredHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return unfilteredHandler{a.Handler.WithAttrs(attrs)}
+}
 
 // WithGroup implements slog.Handler.
-func (a always) WithGroup(name string) slog.Handler { return always{a.Handler.WithGroup(name)} }
+func (a unfilteredHandler) WithGroup(name string) slog.Handler {
+	return unfilteredHandler{a.Handler.WithGroup(name)}
+}
 
 // Level returns the level from which on events are in the log.
 func (l *Log) Level() slog.Level { return l.level.Level() }
@@ -86,8 +90,8 @@ func (l *Log) Level() slog.Level { return l.level.Level() }
 // SetLevel sets the level from which on events are in the log.
 func (l *Log) SetLevel(level slog.Level) { l.level.Set(level) }
 
-// Lines returns the last lines, oldest first. A slow reader of the log does not hold it up.
-func (l *Log) Lines() []api.Line { return l.last.lines() }
+// LastLines returns the last lines, oldest first. A slow reader of the log does not hold it up.
+func (l *Log) LastLines() []api.Line { return l.recent.lines() }
 
 // handler is the Log's slog.Handler. The one in it formats an event into Log.line.
 type handler struct {
@@ -100,16 +104,16 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	l := h.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.line.Reset()
-	if l.journal {
-		l.line.WriteString(priority(r.Level))
+	l.lineBuffer.Reset()
+	if l.journalPriority {
+		l.lineBuffer.WriteString(syslogPriority(r.Level))
 	}
-	prefix := l.line.Len()
+	prefix := l.lineBuffer.Len()
 	if err := h.Handler.Handle(ctx, r); err != nil {
 		return err
 	}
-	l.last.add(r.Time, r.Level, l.line.Bytes()[prefix:])
-	_, err := l.out.Write(l.line.Bytes())
+	l.recent.add(r.Time, r.Level, l.lineBuffer.Bytes()[prefix:])
+	_, err := l.out.Write(l.lineBuffer.Bytes())
 	return err
 }
 
@@ -123,9 +127,9 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.log}
 }
 
-// priority returns the priority of syslog that stands for a level, as systemd's journal reads it at the
+// syslogPriority returns the priority of syslog that stands for a level, as systemd's journal reads it at the
 // beginning of a line.
-func priority(level slog.Level) string {
+func syslogPriority(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:
 		return "<3>"
@@ -137,15 +141,15 @@ func priority(level slog.Level) string {
 	return "<7>"
 }
 
-// levels are the names of all levels.
-var levels = []string{"debug", "info", "warn", "error"}
+// levelNames are the names of all levels.
+var levelNames = []string{"debug", "info", "warn", "error"}
 
 // AllowedLevels says in words which names ParseLevel takes.
 const AllowedLevels = "debug, info, warn or error"
 
 // ParseLevel returns the level with a name, in any case of letters. The error says which names there are.
 func ParseLevel(name string) (level slog.Level, err error) {
-	if !slices.Contains(levels, strings.ToLower(name)) {
+	if !slices.Contains(levelNames, strings.ToLower(name)) {
 		return 0, fmt.Errorf("allowed is %s", AllowedLevels)
 	}
 	return level, level.UnmarshalText([]byte(name))
@@ -154,5 +158,5 @@ func ParseLevel(name string) (level slog.Level, err error) {
 // LevelName returns the name of a level, in lower case.
 func LevelName(level slog.Level) string { return strings.ToLower(level.String()) }
 
-// stamp is the time of an event as package api has it.
-func stamp(at time.Time) time.Time { return at.UTC().Truncate(time.Millisecond) }
+// utcMillis is the time of an event as package api has it.
+func utcMillis(at time.Time) time.Time { return at.UTC().Truncate(time.Millisecond) }

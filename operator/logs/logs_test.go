@@ -41,7 +41,7 @@ func TestLog(t *testing.T) {
 		var out bytes.Buffer
 		l := New(&out, tt.settings, tt.journal)
 		write(l)
-		kept := l.Lines()
+		kept := l.LastLines()
 		if len(kept) != len(tt.want) || l.Level() != slog.LevelError {
 			t.Errorf("%+v: kept %v, level %v", tt.settings, kept, l.Level())
 			continue
@@ -75,13 +75,13 @@ func TestLastLines(t *testing.T) {
 	for i := range maxLines + 3 {
 		l.Logger().Info("line", "n", i)
 	}
-	lines := l.Lines()
+	lines := l.LastLines()
 	if len(lines) != maxLines || !strings.HasSuffix(lines[0].Text, "n=3") || !strings.HasSuffix(lines[maxLines-1].Text, fmt.Sprint("n=", maxLines+2)) {
 		t.Errorf("%d lines, from %q to %q", len(lines), lines[0].Text, lines[len(lines)-1].Text)
 	}
-	l.Logger().Info(strings.Repeat("ä", maxLine))
-	text := l.Lines()[maxLines-1].Text
-	if len(text) < maxLine-2 || len(text) > maxLine+len("…") || !strings.HasSuffix(text, "ä…") {
+	l.Logger().Info(strings.Repeat("ä", maxLineBytes))
+	text := l.LastLines()[maxLines-1].Text
+	if len(text) < maxLineBytes-2 || len(text) > maxLineBytes+len("…") || !strings.HasSuffix(text, "ä…") {
 		t.Errorf("a long line is kept with %d bytes, and ends with %q", len(text), text[len(text)-5:])
 	}
 }
@@ -94,7 +94,7 @@ func TestLinesWhileBlocked(t *testing.T) {
 		l := New(w, Settings{}, false)
 		go l.Logger().Info("stuck")
 		synctest.Wait()
-		if got := l.Lines(); len(got) != 1 || !strings.HasSuffix(got[0].Text, "msg=stuck") {
+		if got := l.LastLines(); len(got) != 1 || !strings.HasSuffix(got[0].Text, "msg=stuck") {
 			t.Errorf("%v", got)
 		}
 		_ = r.Close()
@@ -102,7 +102,7 @@ func TestLinesWhileBlocked(t *testing.T) {
 }
 
 func TestParseLevel(t *testing.T) {
-	for i, name := range levels {
+	for i, name := range levelNames {
 		level, err := ParseLevel(strings.ToUpper(name))
 		if want := slog.Level(4 * (i - 1)); level != want || err != nil || LevelName(level) != name {
 			t.Errorf("%s: %v, %v, want %v", name, level, err, want)

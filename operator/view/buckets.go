@@ -11,33 +11,33 @@ import (
 	"rollcall/proto"
 )
 
-// Buckets asks the leader how many sessions fall due at which time. The leader looks at all sessions for
+// ExpiryBuckets asks the leader how many sessions fall due at which time. The leader looks at all sessions for
 // that.
-func (c *Collector) Buckets(ctx context.Context) (b api.Buckets, err error) {
+func (c *Collector) ExpiryBuckets(ctx context.Context) (b api.Buckets, err error) {
 	b = api.Buckets{At: time.Time{}.UTC(), Leader: c.cfg.Leader(), Buckets: []api.Bucket{}, Silent: []api.Silence{}}
 	if b.Leader == 0 {
 		return b, nil
 	}
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Buckets{Buckets: &proto.ViewBuckets{Limit: MaxRows}}}
-	err = c.within(ctx, func(ctx context.Context) error {
-		b.Silent = append(b.Silent, c.ask(ctx, map[uint32]*proto.ViewRequest{b.Leader: request}, func(one answer) error {
-			return readBuckets(&b, one.reply.GetBuckets())
+	err = c.runQuery(ctx, func(ctx context.Context) error {
+		b.Silent = append(b.Silent, c.queryMembers(ctx, map[uint32]*proto.ViewRequest{b.Leader: request}, func(one memberReply) error {
+			return parseBuckets(&b, one.reply.GetBuckets())
 		})...)
 		return nil
 	})
 	return b, err
 }
 
-// readBuckets fills b with a leader's answer.
-func readBuckets(b *api.Buckets, r *proto.BucketRows) error {
+// parseBuckets fills b with a leader's answer.
+func parseBuckets(b *api.Buckets, r *proto.BucketRows) error {
 	switch {
 	case r == nil:
-		return errOther
+		return errUnrelatedReply
 	case !r.Leads: // not yet, or no longer
 		b.Leader = 0
 		return nil
 	case len(r.Rows) > MaxRows:
-		return tooMany(len(r.Rows), MaxRows)
+		return errTooManyRows(len(r.Rows), MaxRows)
 	case r.TickMs == 0:
 		return errors.New("buckets without a width")
 	}
@@ -47,16 +47,16 @@ func readBuckets(b *api.Buckets, r *proto.BucketRows) error {
 			return fmt.Errorf("a bucket of %d sessions, due in %d ms, comes after one that is due in %d ms", row.Sessions, row.DueMs, last)
 		}
 		last = row.DueMs
-		rows = append(rows, api.Bucket{DueMs: signedMillis(row.DueMs), Sessions: int(row.Sessions)})
+		rows = append(rows, api.Bucket{DueMs: clampSignedMillis(row.DueMs), Sessions: int(row.Sessions)})
 	}
-	b.TickMs, b.At, b.Buckets, b.Later = millis(uint64(r.TickMs)).Milliseconds(), at(r.ClockMs), rows, int(r.Later)
+	b.TickMs, b.At, b.Buckets, b.Later = clampMillis(uint64(r.TickMs)).Milliseconds(), timeOf(r.ClockMs), rows, int(r.Later)
 	return nil
 }
 
-// signedMillis returns a number of milliseconds, at most maxTime away.
-func signedMillis(n int64) int64 {
+// clampSignedMillis returns a number of milliseconds, at most maxTime away.
+func clampSignedMillis(n int64) int64 {
 	if n < 0 {
-		return -millis(-uint64(n)).Milliseconds()
+		return -clampMillis(-uint64(n)).Milliseconds()
 	}
-	return millis(uint64(n)).Milliseconds()
+	return clampMillis(uint64(n)).Milliseconds()
 }

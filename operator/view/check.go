@@ -14,20 +14,20 @@ import (
 // This file reads the replies of members. What is no answer to the question is refused as a whole, so
 // that no member can make a page longer than it was asked for, or put rows into another member's place.
 
-// maxText is the longest text in a status, in bytes. Addresses have at most 260, and reasons a few
+// maxTextBytes is the longest text in a status, in bytes. Addresses have at most 260, and reasons a few
 // hundred.
-const maxText = 4096
+const maxTextBytes = 4096
 
-// errOther means that a reply is about something else.
-var errOther = errors.New("the reply is about something else")
+// errUnrelatedReply means that a reply is about something else.
+var errUnrelatedReply = errors.New("the reply is about something else")
 
-// sessionRows returns the sessions of a reply.
-func sessionRows(r *proto.SessionRows, first uint64, limit int) (rows []session, next uint64, err error) {
+// parseSessionRows returns the sessions of a reply.
+func parseSessionRows(r *proto.SessionRows, first uint64, limit int) (rows []session, next uint64, err error) {
 	switch {
 	case r == nil:
-		return nil, 0, errOther
+		return nil, 0, errUnrelatedReply
 	case len(r.Rows) > limit:
-		return nil, 0, tooMany(len(r.Rows), limit)
+		return nil, 0, errTooManyRows(len(r.Rows), limit)
 	}
 	rows = make([]session, 0, len(r.Rows))
 	for i, row := range r.Rows {
@@ -35,8 +35,8 @@ func sessionRows(r *proto.SessionRows, first uint64, limit int) (rows []session,
 			return nil, 0, fmt.Errorf("session %v is out of order", jute.SessionID(row.Id))
 		}
 		rows = append(rows, session{row.Id, api.Session{
-			ID: sessionText(row.Id), Member: row.Member, Address: string(row.Address), TimeoutMs: millis(uint64(row.TimeoutMs)).Milliseconds(),
-			Created: at(row.CreatedMs), Ephemerals: int(row.Ephemerals),
+			ID: sessionText(row.Id), Member: row.Member, Address: string(row.Address), TimeoutMs: clampMillis(uint64(row.TimeoutMs)).Milliseconds(),
+			Created: timeOf(row.CreatedMs), Ephemerals: int(row.Ephemerals),
 		}})
 	}
 	if n := len(r.Rows); r.Next != 0 && (r.Next <= first || n > 0 && r.Next <= r.Rows[n-1].Id) {
@@ -62,11 +62,11 @@ func checkFacts(rows []*proto.FactRow, asked []uint64) error {
 	return nil
 }
 
-// placed checks that the rows of a page are in the order of their places, none before first, and that
+// checkPlaces checks that the rows of a page are in the order of their places, none before first, and that
 // the next page, if there is one, begins after them.
-func placed[T any](rows []T, place func(T) clients.Place, first, next clients.Place, limit int) error {
+func checkPlaces[T any](rows []T, place func(T) clients.WatchPlace, first, next clients.WatchPlace, limit int) error {
 	if len(rows) > limit {
-		return tooMany(len(rows), limit)
+		return errTooManyRows(len(rows), limit)
 	}
 	last := first
 	for i, row := range rows {
@@ -76,17 +76,17 @@ func placed[T any](rows []T, place func(T) clients.Place, first, next clients.Pl
 		}
 		last = p
 	}
-	if next != (clients.Place{}) && next.Compare(last) <= 0 {
+	if next != (clients.WatchPlace{}) && next.Compare(last) <= 0 {
 		return fmt.Errorf("the next page would begin at connection %d, %.100q, which is not after this one", next.Connection, next.Path)
 	}
 	return nil
 }
 
-// ascending checks that the paths of a page are ascending, none below first, and that the next page, if
+// checkAscending checks that the paths of a page are ascending, none below first, and that the next page, if
 // there is one, begins after them.
-func ascending(paths []string, first, next string, limit int) error {
+func checkAscending(paths []string, first, next string, limit int) error {
 	if len(paths) > limit {
-		return tooMany(len(paths), limit)
+		return errTooManyRows(len(paths), limit)
 	}
 	for i, path := range paths {
 		if path < first || i > 0 && path <= paths[i-1] {
@@ -99,17 +99,17 @@ func ascending(paths []string, first, next string, limit int) error {
 	return nil
 }
 
-func tooMany(rows, limit int) error {
+func errTooManyRows(rows, limit int) error {
 	return fmt.Errorf("%d rows, at most %d were asked for", rows, limit)
 }
 
-// connection returns a connection in a member's reply.
-func connection(member uint32, r *proto.ConnectionRow) api.Connection {
+// connectionRow returns a connection in a member's reply.
+func connectionRow(member uint32, r *proto.ConnectionRow) api.Connection {
 	c := api.Connection{
-		Member: member, Number: r.Number, Address: string(r.Address), TLS: brief(r.Tls), Cipher: brief(r.Cipher),
-		Session: sessionText(r.Session), TimeoutMs: millis(uint64(r.TimeoutMs)).Milliseconds(), Established: at(r.EstablishedMs),
+		Member: member, Number: r.Number, Address: string(r.Address), TLS: truncateName(r.Tls), Cipher: truncateName(r.Cipher),
+		Session: sessionText(r.Session), TimeoutMs: clampMillis(uint64(r.TimeoutMs)).Milliseconds(), Established: timeOf(r.EstablishedMs),
 		Received: r.Received, Sent: r.Sent, Queued: int(r.Queued), LastZxid: ZxidText(r.Zxid),
-		LastUs: micros(r.LastUs), MinUs: micros(r.MinUs), AvgUs: micros(r.AvgUs), MaxUs: micros(r.MaxUs),
+		LastUs: clampMicros(r.LastUs), MinUs: clampMicros(r.MinUs), AvgUs: clampMicros(r.AvgUs), MaxUs: clampMicros(r.MaxUs),
 	}
 	if r.Replies > 0 {
 		c.LastOp = jute.Op(r.Op).String()
@@ -117,14 +117,14 @@ func connection(member uint32, r *proto.ConnectionRow) api.Connection {
 	return c
 }
 
-// brief returns a text as long as the name of a cipher suite may be.
-func brief(text string) string { return text[:min(len(text), maxName)] }
+// truncateName returns a text as long as the name of a cipher suite may be.
+func truncateName(text string) string { return text[:min(len(text), maxNameBytes)] }
 
-// maxName is longer than any name of a version of TLS or of a cipher suite, in bytes.
-const maxName = 64
+// maxNameBytes is longer than any name of a version of TLS or of a cipher suite, in bytes.
+const maxNameBytes = 64
 
-// watch returns a watch in a member's reply.
-func watch(member uint32, r *proto.WatchRow) api.Watch {
+// watchRow returns a watch in a member's reply.
+func watchRow(member uint32, r *proto.WatchRow) api.Watch {
 	return api.Watch{
 		Member: member, Connection: r.Connection, Session: sessionText(r.Session), Path: string(r.Path),
 		Data: r.Data, Children: r.Children, Persistent: r.Persistent, Recursive: r.Recursive,
@@ -144,16 +144,16 @@ func sessionText(id uint64) string { return SessionText(jute.SessionID(id)) }
 // ZxidText returns a zxid as operators see it.
 func ZxidText(zxid int64) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
 
-// at returns a point in time of a reply.
-func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+// timeOf returns a point in time of a reply.
+func timeOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// maxTime is the longest time that is shown. A century says as much as any longer time.
-const maxTime = 100 * 365 * 24 * time.Hour
+// maxShownTime is the longest time that is shown. A century says as much as any longer time.
+const maxShownTime = 100 * 365 * 24 * time.Hour
 
-// millis returns a number of milliseconds, at most maxTime.
-func millis(n uint64) time.Duration {
-	return time.Duration(min(n, uint64(maxTime/time.Millisecond))) * time.Millisecond
+// clampMillis returns a number of milliseconds, at most maxTime.
+func clampMillis(n uint64) time.Duration {
+	return time.Duration(min(n, uint64(maxShownTime/time.Millisecond))) * time.Millisecond
 }
 
-// micros returns a number of microseconds, at most maxTime.
-func micros(n uint64) int64 { return int64(min(n, uint64(maxTime/time.Microsecond))) }
+// clampMicros returns a number of microseconds, at most maxTime.
+func clampMicros(n uint64) int64 { return int64(min(n, uint64(maxShownTime/time.Microsecond))) }

@@ -13,18 +13,18 @@ import (
 
 // Every field of a reply's row gets its own value: no two are swapped, and none is left out.
 func TestRowsKeepTheirFields(t *testing.T) {
-	written := at(13)
-	sessions, _, err := sessionRows(&proto.SessionRows{Rows: []*proto.SessionRow{{Id: 1, Member: 2, Address: []byte("a"), TimeoutMs: 3, CreatedMs: 4, Ephemerals: 5}}}, 0, 1)
+	written := timeOf(13)
+	sessions, _, err := parseSessionRows(&proto.SessionRows{Rows: []*proto.SessionRow{{Id: 1, Member: 2, Address: []byte("a"), TimeoutMs: 3, CreatedMs: 4, Ephemerals: 5}}}, 0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	removals, _, err := removalRows(&proto.RemovalRows{Rows: []*proto.RemovalRow{{
+	removals, _, err := parseRemovalRows(&proto.RemovalRows{Rows: []*proto.RemovalRow{{
 		Path: []byte("/p"), RemovedMs: 1, Zxid: 2, Part: 3, Cause: proto.RemovalCause_REMOVAL_CAUSE_TTL, Member: 4, Session: 5, Address: []byte("a"),
 	}}}, &proto.ViewRemovals{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, err := newFake(t, 1).status(answer{member: 1, asked: time.UnixMilli(1000), came: time.UnixMilli(1000), reply: &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{
+	status, err := newFake(t, 1).parseStatus(memberReply{member: 1, sentAt: time.UnixMilli(1000), receivedAt: time.UnixMilli(1000), reply: &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{
 		Member: 1, Role: "r", ClientAddress: "c", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
 		SnapshotIndex: 12, SnapshotMs: 13, Version: "v", StartedMs: 14, ClockMs: 1015, Joining: true, Drained: true, NoMemory: true, Removed: true, Stalled: "s", Damaged: "d",
 		Exposed: "x", Operators: "http://127.0.0.1:8080", Disk: 16,
@@ -33,26 +33,26 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ got, want any }{
-		{sessions[0], session{1, api.Session{ID: "0x1", Member: 2, Address: "a", TimeoutMs: 3, Created: at(4), Ephemerals: 5}}},
-		{removals[0], removal{place{2, 3}, api.Removal{Path: "/p", Removed: at(1), Zxid: "0x2", Cause: TimeOver, Member: 4, Session: "0x5", Address: "a"}}},
+		{sessions[0], session{1, api.Session{ID: "0x1", Member: 2, Address: "a", TimeoutMs: 3, Created: timeOf(4), Ephemerals: 5}}},
+		{removals[0], removal{logPlace{2, 3}, api.Removal{Path: "/p", Removed: timeOf(1), Zxid: "0x2", Cause: CauseTTL, Member: 4, Session: "0x5", Address: "a"}}},
 		{status, memberStatus{disk: 16, Member: api.Member{
 			Member: 1, Role: "r", Clients: "c", Quorum: "q", Election: "e", Console: "http://127.0.0.1:8080", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: "0x6", Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
-			Snapshot: 12, SnapshotAt: &written, Version: "v", Started: at(14), ClockMs: 15, Joining: true, Drained: true, NoMemory: true, Removed: true, Exposed: "x", Stalled: "s", Damaged: "d",
+			Snapshot: 12, SnapshotAt: &written, Version: "v", Started: timeOf(14), ClockMs: 15, Joining: true, Drained: true, NoMemory: true, Removed: true, Exposed: "x", Stalled: "s", Damaged: "d",
 		}}},
 		{
-			connection(20, &proto.ConnectionRow{
+			connectionRow(20, &proto.ConnectionRow{
 				Number: 1, Address: []byte("a"), Writing: true, Queued: 2, Received: 3, Sent: 4, Session: 5, TimeoutMs: 6, EstablishedMs: 7, Replies: 8, Op: 4, Xid: 10, Zxid: 11,
 				RepliedUs: 12, LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16, ExpiresMs: 17, Tls: "TLSv1.3", Cipher: strings.Repeat("c", 65),
 			}),
 			api.Connection{
-				Member: 20, Number: 1, Address: "a", TLS: "TLSv1.3", Cipher: strings.Repeat("c", 64), Session: "0x5", TimeoutMs: 6, Established: at(7), Received: 3, Sent: 4, Queued: 2,
+				Member: 20, Number: 1, Address: "a", TLS: "TLSv1.3", Cipher: strings.Repeat("c", 64), Session: "0x5", TimeoutMs: 6, Established: timeOf(7), Received: 3, Sent: 4, Queued: 2,
 				LastOp: jute.Op(4).String(), LastZxid: "0xb", LastUs: 13, MinUs: 14, AvgUs: 15, MaxUs: 16,
 			},
 		},
-		{connection(1, &proto.ConnectionRow{Op: 4}), api.Connection{Member: 1, LastZxid: "0x0", Established: at(0)}},
-		{watch(1, &proto.WatchRow{Connection: 1, Session: 2, Path: []byte("/p"), Data: true, Persistent: true}), api.Watch{Member: 1, Connection: 1, Session: "0x2", Path: "/p", Data: true, Persistent: true}},
-		{watch(1, &proto.WatchRow{Children: true, Persistent: true}), api.Watch{Member: 1, Children: true, Persistent: true}},
-		{watch(1, &proto.WatchRow{Recursive: true}), api.Watch{Member: 1, Recursive: true}},
+		{connectionRow(1, &proto.ConnectionRow{Op: 4}), api.Connection{Member: 1, LastZxid: "0x0", Established: timeOf(0)}},
+		{watchRow(1, &proto.WatchRow{Connection: 1, Session: 2, Path: []byte("/p"), Data: true, Persistent: true}), api.Watch{Member: 1, Connection: 1, Session: "0x2", Path: "/p", Data: true, Persistent: true}},
+		{watchRow(1, &proto.WatchRow{Children: true, Persistent: true}), api.Watch{Member: 1, Children: true, Persistent: true}},
+		{watchRow(1, &proto.WatchRow{Recursive: true}), api.Watch{Member: 1, Recursive: true}},
 	} {
 		if !reflect.DeepEqual(tt.got, tt.want) {
 			t.Errorf("%+v, want\n%+v", tt.got, tt.want)

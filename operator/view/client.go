@@ -7,8 +7,8 @@ import (
 
 // ClientFilter selects the clients at one address. The zero value selects all.
 type ClientFilter struct {
-	text string     // host:port
-	host netip.Addr // without a port
+	hostPort string     // host:port
+	host     netip.Addr // without a port
 }
 
 // NewClientFilter returns the filter of a text: a host, or host:port. If it is empty, all clients are selected.
@@ -17,9 +17,9 @@ func NewClientFilter(text string) ClientFilter {
 		return ClientFilter{host: host.Unmap().WithZone("")}
 	}
 	if at, err := netip.ParseAddrPort(text); err == nil {
-		return ClientFilter{text: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()}
+		return ClientFilter{hostPort: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()}
 	}
-	return ClientFilter{text: text}
+	return ClientFilter{hostPort: text}
 }
 
 // Matches reports whether a client's address, host:port, is selected.
@@ -30,10 +30,10 @@ func (f ClientFilter) Matches(address string) bool {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil { // not TCP
 		host, _, _ := net.SplitHostPort(address)
-		return f.text == address || f.text == host && host != ""
+		return f.hostPort == address || f.hostPort == host && host != ""
 	}
 	if f.host.IsValid() {
 		return at.Addr().Unmap().WithZone("") == f.host
 	}
-	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String() == f.text
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String() == f.hostPort
 }

@@ -26,9 +26,9 @@ var (
 	ErrTooLong = errors.New("view: the reply is too long")
 )
 
-// atOnce is how many questions of operators a Collector asks at a time: a few people with a few windows
+// maxQueries is how many questions of operators a Collector asks at a time: a few people with a few windows
 // each. Members have only so many streams for one another, and need most of them for other purposes.
-const atOnce = 8
+const maxQueries = 8
 
 // Config is what a Collector is built from. A field without a default is required.
 type Config struct {
@@ -52,9 +52,9 @@ type Member struct {
 // names the members that have not answered. It fails if Self does not answer and the question is one
 // about the replicated state, which is asked of Self. It is safe for concurrent use.
 type Collector struct {
-	cfg    Config
-	places chan struct{} // a place for each question under way
-	scans  chan struct{} // a place for each scan of all sessions, or for one that waits for a place among the questions
+	cfg        Config
+	querySlots chan struct{} // a place for each question under way
+	scanSlot   chan struct{} // a place for each scan of all sessions, or for one that waits for a place among the questions
 }
 
 // New checks cfg and returns a Collector.
@@ -65,11 +65,11 @@ func New(cfg Config) (*Collector, error) {
 	case cfg.Leader == nil || cfg.Now == nil || cfg.Members == nil || cfg.Ensemble == nil:
 		return nil, errors.New("view: Leader, Now, Members and Ensemble are required")
 	}
-	return &Collector{cfg: cfg, places: make(chan struct{}, atOnce), scans: make(chan struct{}, scansAtOnce)}, nil
+	return &Collector{cfg: cfg, querySlots: make(chan struct{}, maxQueries), scanSlot: make(chan struct{}, maxScans)}, nil
 }
 
-// members returns the ids of the members, ascending. A question asks those that it begins with.
-func (c *Collector) members() (ids []uint32) {
+// memberIDs returns the ids of the members, ascending. A question asks those that it begins with.
+func (c *Collector) memberIDs() (ids []uint32) {
 	for _, m := range c.cfg.Members() {
 		ids = append(ids, m.ID)
 	}
@@ -77,8 +77,8 @@ func (c *Collector) members() (ids []uint32) {
 	return ids
 }
 
-// member returns a member. It is zero if the ensemble has none with this id, or has it no more.
-func (c *Collector) member(id uint32) Member {
+// memberByID returns a member. It is zero if the ensemble has none with this id, or has it no more.
+func (c *Collector) memberByID(id uint32) Member {
 	for _, m := range c.cfg.Members() {
 		if m.ID == id {
 			return m
@@ -87,12 +87,12 @@ func (c *Collector) member(id uint32) Member {
 	return Member{}
 }
 
-// within calls collect with a context that ends at the deadline, when there is a place for it: in each of first, and then among the
+// runQuery calls collect with a context that ends at the deadline, when there is a place for it: in each of first, and then among the
 // questions under way. An error of the caller's context comes first.
-func (c *Collector) within(ctx context.Context, collect func(ctx context.Context) error, first ...chan struct{}) error {
+func (c *Collector) runQuery(ctx context.Context, collect func(ctx context.Context) error, first ...chan struct{}) error {
 	timed, cancel := context.WithTimeout(ctx, c.cfg.Deadline)
 	defer cancel()
-	for _, places := range append(first, c.places) {
+	for _, places := range append(first, c.querySlots) {
 		select {
 		case places <- struct{}{}:
 			defer func() { <-places }()
@@ -104,36 +104,36 @@ func (c *Collector) within(ctx context.Context, collect func(ctx context.Context
 	return cmp.Or(ctx.Err(), err)
 }
 
-// answer is what came of a question to one member.
-type answer struct {
-	member uint32
-	reply  *proto.ViewReply
-	err    error
-	asked  time.Time // by Config.Now, as is
-	came   time.Time // when it came
+// memberReply is what came of a question to one member.
+type memberReply struct {
+	member     uint32
+	reply      *proto.ViewReply
+	err        error
+	sentAt     time.Time // by Config.Now, as is
+	receivedAt time.Time // when it came
 }
 
-// ask sends the requests to their members at the same time. It calls take with each reply as it comes,
+// queryMembers sends the requests to their members at the same time. It calls take with each reply as it comes,
 // one at a time, and returns the silences of the members that do not answer before ctx ends, and of
 // those whose reply take refuses. It does not wait for calls that go on after that.
-func (c *Collector) ask(ctx context.Context, requests map[uint32]*proto.ViewRequest, take func(answer) error) []api.Silence {
-	answers := make(chan answer, len(requests)) // a late answer finds room, and nobody
+func (c *Collector) queryMembers(ctx context.Context, requests map[uint32]*proto.ViewRequest, take func(memberReply) error) []api.Silence {
+	answers := make(chan memberReply, len(requests)) // a late answer finds room, and nobody
 	open := make(map[uint32]bool, len(requests))
 	for id, request := range requests {
 		open[id] = true
-		go func() { answers <- c.askOne(ctx, id, request) }()
+		go func() { answers <- c.queryMember(ctx, id, request) }()
 	}
 	var silent []api.Silence
 	for len(open) > 0 {
 		select {
 		case a := <-answers:
 			delete(open, a.member)
-			if s, ok := c.settle(ctx, a, take); !ok {
+			if s, ok := c.takeReply(ctx, a, take); !ok {
 				silent = append(silent, s)
 			}
 		case <-ctx.Done():
 			for id := range open {
-				silent = append(silent, c.late(id))
+				silent = append(silent, c.lateSilence(id))
 			}
 			clear(open)
 		}
@@ -141,51 +141,51 @@ func (c *Collector) ask(ctx context.Context, requests map[uint32]*proto.ViewRequ
 	return silent
 }
 
-func (c *Collector) askOne(ctx context.Context, id uint32, request *proto.ViewRequest) answer {
-	a := answer{member: id, asked: c.cfg.Now()}
-	if peer := c.member(id).Peer; peer == nil {
+func (c *Collector) queryMember(ctx context.Context, id uint32, request *proto.ViewRequest) memberReply {
+	a := memberReply{member: id, sentAt: c.cfg.Now()}
+	if peer := c.memberByID(id).Peer; peer == nil {
 		a.err = errors.New("it is not in this member's server list")
 	} else {
 		a.reply, a.err = peer.View(ctx, request)
 	}
-	a.came = c.cfg.Now()
+	a.receivedAt = c.cfg.Now()
 	return a
 }
 
-// settle passes an answer to take, or returns why there is none.
-func (c *Collector) settle(ctx context.Context, a answer, take func(answer) error) (s api.Silence, ok bool) {
+// takeReply passes an answer to take, or returns why there is none.
+func (c *Collector) takeReply(ctx context.Context, a memberReply, take func(memberReply) error) (s api.Silence, ok bool) {
 	switch {
 	case a.err == nil:
 		if err := take(a); err != nil {
-			return api.Silence{Member: a.member, Reason: Wrong, Detail: err.Error()}, false
+			return api.Silence{Member: a.member, Reason: ReasonWrong, Detail: err.Error()}, false
 		}
 		return api.Silence{}, true
 	case errors.Is(a.err, ErrBusy):
-		return api.Silence{Member: a.member, Reason: Busy, Detail: "it has too many questions to answer: try again"}, false
+		return api.Silence{Member: a.member, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"}, false
 	case errors.Is(a.err, ErrTooLong):
-		return api.Silence{Member: a.member, Reason: Wrong, Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
+		return api.Silence{Member: a.member, Reason: ReasonWrong, Detail: fmt.Sprintf("the reply has more than %d bytes", MaxReply)}, false
 	case ctx.Err() != nil:
-		return c.late(a.member), false
+		return c.lateSilence(a.member), false
 	}
-	return api.Silence{Member: a.member, Reason: Down, Detail: a.err.Error()}, false
+	return api.Silence{Member: a.member, Reason: ReasonDown, Detail: a.err.Error()}, false
 }
 
-func (c *Collector) late(id uint32) api.Silence { return lateAfter(id, c.cfg.Deadline) }
+func (c *Collector) lateSilence(id uint32) api.Silence { return lateSilenceAfter(id, c.cfg.Deadline) }
 
-func lateAfter(id uint32, wait time.Duration) api.Silence {
-	return api.Silence{Member: id, Reason: Late, Detail: fmt.Sprintf("no answer within %v", wait)}
+func lateSilenceAfter(id uint32, wait time.Duration) api.Silence {
+	return api.Silence{Member: id, Reason: ReasonLate, Detail: fmt.Sprintf("no answer within %v", wait)}
 }
 
-// askSelf asks this member, without which there is no answer.
-func (c *Collector) askSelf(ctx context.Context, request *proto.ViewRequest, take func(answer) error) error {
-	for _, s := range c.ask(ctx, map[uint32]*proto.ViewRequest{c.cfg.Self: request}, take) {
+// querySelf asks this member, without which there is no answer.
+func (c *Collector) querySelf(ctx context.Context, request *proto.ViewRequest, take func(memberReply) error) error {
+	for _, s := range c.queryMembers(ctx, map[uint32]*proto.ViewRequest{c.cfg.Self: request}, take) {
 		return fmt.Errorf("view: this member, %d: %s: %s", s.Member, s.Reason, s.Detail)
 	}
 	return nil
 }
 
-// byMember sorts silences by the members' ids.
-func byMember(silent []api.Silence) []api.Silence {
+// sortByMember sorts silences by the members' ids.
+func sortByMember(silent []api.Silence) []api.Silence {
 	slices.SortFunc(silent, func(a, b api.Silence) int { return cmp.Compare(a.Member, b.Member) })
 	return silent
 }

@@ -23,32 +23,32 @@ func TestSilence(t *testing.T) {
 		want   api.Silence
 		after  time.Duration
 	}{
-		{"late", late, api.Silence{Member: 3, Reason: Late, Detail: "no answer within 1s"}, deadline},
+		{"late", late, api.Silence{Member: 3, Reason: ReasonLate, Detail: "no answer within 1s"}, deadline},
 		{"deaf to its context", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			<-deaf
 			return nil, errors.New("far too late")
-		}, api.Silence{Member: 3, Reason: Late, Detail: "no answer within 1s"}, deadline},
+		}, api.Silence{Member: 3, Reason: ReasonLate, Detail: "no answer within 1s"}, deadline},
 		{"down", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return nil, errors.New("connection refused")
-		}, api.Silence{Member: 3, Reason: Down, Detail: "connection refused"}, 0},
+		}, api.Silence{Member: 3, Reason: ReasonDown, Detail: "connection refused"}, 0},
 		{
 			"busy", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrBusy },
-			api.Silence{Member: 3, Reason: Busy, Detail: "it has too many questions to answer: try again"},
+			api.Silence{Member: 3, Reason: ReasonBusy, Detail: "it has too many questions to answer: try again"},
 			0,
 		},
 		{
 			"too long", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, ErrTooLong },
-			api.Silence{Member: 3, Reason: Wrong, Detail: "the reply has more than 10485760 bytes"},
+			api.Silence{Member: 3, Reason: ReasonWrong, Detail: "the reply has more than 10485760 bytes"},
 			0,
 		},
 		{
 			"about something else", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return &proto.ViewReply{}, nil },
-			api.Silence{Member: 3, Reason: Wrong, Detail: "the reply is about something else"},
+			api.Silence{Member: 3, Reason: ReasonWrong, Detail: "the reply is about something else"},
 			0,
 		},
 		{"another member's", func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
 			return &proto.ViewReply{About: &proto.ViewReply_Status{Status: &proto.MemberStatus{Member: 2}}}, nil
-		}, api.Silence{Member: 3, Reason: Wrong, Detail: "it is the status of member 2"}, 0},
+		}, api.Silence{Member: 3, Reason: ReasonWrong, Detail: "it is the status of member 2"}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestSilence(t *testing.T) {
 				f := newFake(t, 3)
 				f.peers[3].answer = tt.answer
 				begun := time.Now()
-				a, err := f.Status(t.Context())
+				a, err := f.MemberStatuses(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,30 +84,30 @@ func TestTooManyQuestions(t *testing.T) {
 			time.Sleep(deadline / 2)
 			return late(ctx, r)
 		}
-		for range atOnce {
-			go func() { _, _ = f.Status(t.Context()) }()
+		for range maxQueries {
+			go func() { _, _ = f.MemberStatuses(t.Context()) }()
 		}
 		synctest.Wait()
-		if n := len(f.peers[3].requests()); n != atOnce {
-			t.Errorf("%d questions under way, want %d", n, atOnce)
+		if n := len(f.peers[3].requests()); n != maxQueries {
+			t.Errorf("%d questions under way, want %d", n, maxQueries)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), deadline/4)
 		defer cancel()
-		if _, err := f.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.MemberStatuses(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a caller that gave up: %v", err)
 		}
 		if n := len(f.peers[3].requests()); n != 0 {
 			t.Errorf("%d more were asked", n)
 		}
-		if _, err := f.Status(t.Context()); err != nil {
+		if _, err := f.MemberStatuses(t.Context()); err != nil {
 			t.Errorf("when the first were over: %v", err)
 		}
 		stuck := make(chan struct{})
 		defer close(stuck)
-		for range atOnce {
-			f.places <- struct{}{}
+		for range maxQueries {
+			f.querySlots <- struct{}{}
 		}
-		if _, err := f.Status(t.Context()); !errors.Is(err, ErrBusy) {
+		if _, err := f.MemberStatuses(t.Context()); !errors.Is(err, ErrBusy) {
 			t.Errorf("no place within the deadline: %v", err)
 		}
 	})
@@ -119,16 +119,16 @@ func TestSelfIsSilent(t *testing.T) {
 		f := newFake(t, 3)
 		f.peers[1].answer = late
 		want := "view: this member, 1: no answer in time: no answer within 1s"
-		_, err := f.Sessions(t.Context(), Filter{}, Page{})
+		_, err := f.Sessions(t.Context(), SessionFilter{}, Page{})
 		_, werr := f.SessionWatches(t.Context(), 1, Page{})
-		_, oerr := f.Owner(t.Context(), "/x")
+		_, oerr := f.NodeOwner(t.Context(), "/x")
 		_, eerr := f.Ephemerals(t.Context(), 1, Page{})
 		for _, err := range []error{err, werr, oerr, eerr} {
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		if a, err := f.Status(t.Context()); err != nil || len(a.Items) != 2 || len(a.Silent) != 1 {
+		if a, err := f.MemberStatuses(t.Context()); err != nil || len(a.Items) != 2 || len(a.Silent) != 1 {
 			t.Errorf("status: %+v, %v, want the others' rows", a, err)
 		}
 	})
@@ -138,7 +138,7 @@ func TestSelfIsSilent(t *testing.T) {
 func TestBadQuestions(t *testing.T) {
 	f := newFake(t, 3)
 	f.open(9)
-	page, err := f.Sessions(t.Context(), Filter{}, Page{Limit: 2})
+	page, err := f.Sessions(t.Context(), SessionFilter{}, Page{Limit: 2})
 	if err != nil || page.Next == "" {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -147,20 +147,20 @@ func TestBadQuestions(t *testing.T) {
 	}
 	ctx := t.Context()
 	for name, ask := range map[string]func() error{
-		"limit":             func() error { _, err := f.Sessions(ctx, Filter{}, Page{Limit: MaxRows + 1}); return err },
+		"limit":             func() error { _, err := f.Sessions(ctx, SessionFilter{}, Page{Limit: MaxRows + 1}); return err },
 		"negative limit":    func() error { _, err := f.Connections(ctx, ConnectionFilter{}, Page{Limit: -1}); return err },
-		"garbled cursor":    func() error { _, err := f.Sessions(ctx, Filter{}, Page{From: "x"}); return err },
-		"base64 of garbage": func() error { _, err := f.Sessions(ctx, Filter{}, Page{From: "eHh4"}); return err },
-		"another list's":    func() error { _, err := f.Connections(ctx, ConnectionFilter{}, Page{From: page.Next}); return err },
-		"no path":           func() error { _, err := f.Watches(ctx, "", Page{}); return err },
-		"owner of no path":  func() error { _, err := f.Owner(ctx, ""); return err },
+		"garbled cursor":    func() error { _, err := f.Sessions(ctx, SessionFilter{}, Page{Cursor: "x"}); return err },
+		"base64 of garbage": func() error { _, err := f.Sessions(ctx, SessionFilter{}, Page{Cursor: "eHh4"}); return err },
+		"another list's":    func() error { _, err := f.Connections(ctx, ConnectionFilter{}, Page{Cursor: page.Next}); return err },
+		"no path":           func() error { _, err := f.PathWatches(ctx, "", Page{}); return err },
+		"owner of no path":  func() error { _, err := f.NodeOwner(ctx, ""); return err },
 		"session 0":         func() error { _, err := f.Session(ctx, 0); return err },
 	} {
 		if ask() == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := f.Ephemerals(ctx, 1, Page{From: page.Next}); !errors.Is(err, ErrCursor) {
+	if _, err := f.Ephemerals(ctx, 1, Page{Cursor: page.Next}); !errors.Is(err, ErrBadCursor) {
 		t.Errorf("a cursor of another list: %v", err)
 	}
 	for id, p := range f.peers {
@@ -191,7 +191,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	f := newFake(t, 4)
 	all := f.members
 	f.members = []Member{all[3], all[0], all[1]}
-	if a, err := f.Status(t.Context()); err != nil || len(a.Items) != 3 || a.Items[1].Member != 2 || a.Items[2].Member != 4 || len(a.Silent) != 0 {
+	if a, err := f.MemberStatuses(t.Context()); err != nil || len(a.Items) != 3 || a.Items[1].Member != 2 || a.Items[2].Member != 4 || len(a.Silent) != 0 {
 		t.Errorf("without member 3: %+v, %v", a, err)
 	}
 	f.members = all[:2]

@@ -40,7 +40,7 @@ func TestConnections(t *testing.T) {
 				if pages++; a.Next == "" {
 					return got, pages, a.Silent
 				}
-				p.From = a.Next
+				p.Cursor = a.Next
 			}
 		}
 		for _, limit := range []int{1, 2, 3, 4, 5, 8, 16, 17} {
@@ -52,7 +52,7 @@ func TestConnections(t *testing.T) {
 		f.peers[3].answer = late
 		want = slices.DeleteFunc(want, func(c string) bool { return c[0] == '3' })
 		got, _, silent := list(2)
-		if !slices.Equal(got, want) || len(silent) != 1 || silent[0].Reason != Skipped || len(f.peers[3].requests()) != 1 {
+		if !slices.Equal(got, want) || len(silent) != 1 || silent[0].Reason != ReasonSkipped || len(f.peers[3].requests()) != 1 {
 			t.Errorf("with a silent member: %v, want %v; silent %+v", got, want, silent)
 		}
 	})
@@ -60,18 +60,18 @@ func TestConnections(t *testing.T) {
 
 // When a member has started again, its connections are listed from its first one on.
 func TestConnectionsAfterRestart(t *testing.T) {
-	parts := map[uint32]part[api.Connection]{1: {boot: 7, rows: []api.Connection{{Member: 1}, {Member: 1}}, next: clients.Place{Connection: 9}}}
-	rows, rest := join([]uint32{1}, parts, 5, func(c api.Connection) clients.Place { return clients.Place{Connection: c.Number} })
+	parts := map[uint32]memberPart[api.Connection]{1: {boot: 7, rows: []api.Connection{{Member: 1}, {Member: 1}}, next: clients.WatchPlace{Connection: 9}}}
+	rows, rest := joinParts([]uint32{1}, parts, 5, func(c api.Connection) clients.WatchPlace { return clients.WatchPlace{Connection: c.Number} })
 	if len(rows) != 2 || rest.Member != 1 || rest.Boot != 7 || rest.First != 9 {
 		t.Errorf("a short part: %d rows, then %+v", len(rows), rest)
 	}
 	f := newFake(t, 1)
 	f.conns[1] = []*proto.ConnectionRow{{Number: 1}, {Number: 2}, {Number: 3}}
-	a, err := f.Connections(t.Context(), ConnectionFilter{}, Page{From: position{Member: 1, Boot: 99, First: 3}.cursor(connectionList, nil)})
+	a, err := f.Connections(t.Context(), ConnectionFilter{}, Page{Cursor: position{Member: 1, Boot: 99, First: 3}.encodeCursor(connectionList, nil)})
 	if err != nil || len(a.Items) != 3 || len(a.Silent) > 0 {
 		t.Errorf("a cursor of another run: %+v, %v, want all connections", a, err)
 	}
-	if a, err = f.Connections(t.Context(), ConnectionFilter{}, Page{From: position{Member: 1, Boot: 1, First: 3}.cursor(connectionList, nil)}); err != nil || len(a.Items) != 1 {
+	if a, err = f.Connections(t.Context(), ConnectionFilter{}, Page{Cursor: position{Member: 1, Boot: 1, First: 3}.encodeCursor(connectionList, nil)}); err != nil || len(a.Items) != 1 {
 		t.Errorf("a cursor of this run: %+v, %v, want one connection", a, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestConnectionFilter(t *testing.T) {
 				for _, c := range a.Items {
 					got = append(got, fmt.Sprintf("%d-%d", c.Member, c.Number))
 				}
-				if p.From = a.Next; a.Next == "" {
+				if p.Cursor = a.Next; a.Next == "" {
 					break
 				}
 			}
@@ -133,7 +133,7 @@ func TestWatches(t *testing.T) {
 	for limit := 1; limit <= 8; limit++ {
 		var got []string
 		for p := (Page{Limit: limit}); ; {
-			a, err := f.Watches(t.Context(), "/a/b", p)
+			a, err := f.PathWatches(t.Context(), "/a/b", p)
 			if err != nil || len(a.Silent) > 0 || len(got) > len(want) {
 				t.Fatalf("%+v, %v", a, err)
 			}
@@ -143,7 +143,7 @@ func TestWatches(t *testing.T) {
 			if a.Next == "" {
 				break
 			}
-			p.From = a.Next
+			p.Cursor = a.Next
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("pages of %d: %v, want %v", limit, got, want)
@@ -170,7 +170,7 @@ func TestSessionWatches(t *testing.T) {
 			if a.Next == "" {
 				break
 			}
-			p.From = a.Next
+			p.Cursor = a.Next
 		}
 		if want := []string{"/0", "/1", "/2", "/3", "/4"}; !slices.Equal(got, want) {
 			t.Errorf("pages of %d: %v, want %v", limit, got, want)

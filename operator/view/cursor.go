@@ -10,14 +10,14 @@ import (
 	"rollcall/operator/api"
 )
 
-// ErrCursor means that a cursor is not one that an earlier page returned.
-var ErrCursor = errors.New("view: this cursor is not the end of an earlier page of the same list")
+// ErrBadCursor means that a cursor is not one that an earlier page returned.
+var ErrBadCursor = errors.New("view: this cursor is not the end of an earlier page of the same list")
 
-// list tells the cursors of different lists apart.
-type list int
+// listKind tells the cursors of different lists apart.
+type listKind int
 
 const (
-	sessionList list = iota + 1
+	sessionList listKind = iota + 1
 	connectionList
 	pathWatchList
 	sessionWatchList
@@ -28,7 +28,7 @@ const (
 // position is what a cursor holds: where a page begins. A cursor is text without spaces, and fits into a URL. It may be used on any
 // member, but the numbers in it are those of the members that it names.
 type position struct {
-	List   list     `json:"l"`
+	List   listKind `json:"l"`
 	ID     uint64   `json:"i,omitempty"` // session from which on
 	Member uint32   `json:"m,omitempty"` // member from which on
 	Boot   uint64   `json:"b,omitempty"` // the run of that member's process that counted First
@@ -39,8 +39,8 @@ type position struct {
 	Silent []uint32 `json:"s,omitempty"` // members that were silent on an earlier page
 }
 
-// cursor returns p as a cursor, with the members that were silent.
-func (p position) cursor(of list, silent []api.Silence) string {
+// encodeCursor returns p as a cursor, with the members that were silent.
+func (p position) encodeCursor(of listKind, silent []api.Silence) string {
 	p.List, p.Silent = of, nil
 	for _, s := range silent {
 		p.Silent = append(p.Silent, s.Member)
@@ -52,8 +52,8 @@ func (p position) cursor(of list, silent []api.Silence) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// positionOf returns what a cursor of a list holds. "" is the beginning of the list.
-func positionOf(c string, of list) (position, error) {
+// decodeCursor returns what a cursor of a list holds. "" is the beginning of the list.
+func decodeCursor(c string, of listKind) (position, error) {
 	if c == "" {
 		return position{List: of}, nil
 	}
@@ -63,22 +63,22 @@ func positionOf(c string, of list) (position, error) {
 		err = json.Unmarshal(text, &p)
 	}
 	if err != nil || p.List != of {
-		return position{}, ErrCursor
+		return position{}, ErrBadCursor
 	}
 	return p, nil
 }
 
-// skipped returns the silences of the members that were silent on an earlier page.
-func (p position) skipped() []api.Silence {
+// skippedMembers returns the silences of the members that were silent on an earlier page.
+func (p position) skippedMembers() []api.Silence {
 	var silent []api.Silence
 	for _, id := range p.Silent {
-		silent = append(silent, api.Silence{Member: id, Reason: Skipped, Detail: "it did not answer an earlier page"})
+		silent = append(silent, api.Silence{Member: id, Reason: ReasonSkipped, Detail: "it did not answer an earlier page"})
 	}
 	return silent
 }
 
-// limit returns the most rows of the page.
-func (p Page) limit() (int, error) {
+// rowLimit returns the most rows of the page.
+func (p Page) rowLimit() (int, error) {
 	switch {
 	case p.Limit < 0 || p.Limit > MaxRows:
 		return 0, fmt.Errorf("view: a page of %d rows; allowed are 1 to %d", p.Limit, MaxRows)

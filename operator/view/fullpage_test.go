@@ -16,12 +16,12 @@ func TestFullPageOfRemovals(t *testing.T) {
 	f.peers[1].answer = remembered(all, len(all))
 	for limit := 1; limit <= len(all)+1; limit++ {
 		pages := 0
-		for p := (Page{Limit: limit}); pages == 0 || p.From != ""; pages++ {
-			a, err := f.Removals(t.Context(), "", p)
+		for p := (Page{Limit: limit}); pages == 0 || p.Cursor != ""; pages++ {
+			a, err := f.NodeRemovals(t.Context(), "", p)
 			if err != nil || len(a.Items) == 0 {
 				t.Fatalf("pages of %d: %d rows, %v", limit, len(a.Items), err)
 			}
-			p.From = a.Next
+			p.Cursor = a.Next
 		}
 		if want := (len(all) + limit - 1) / limit; pages != want {
 			t.Errorf("%d pages of %d, want %d", pages, limit, want)

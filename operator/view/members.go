@@ -30,11 +30,11 @@ type Configured struct {
 // Members is the ensemble's servers, and what each of them does.
 type Members struct {
 	Ensemble
-	Leader    uint32   // that this member knows; 0: none
-	Committed uint64   // index of the last log entry that the leader knows to be committed
-	Known     bool     // the leader has answered: Committed and the lags are known
-	Servers   []Server // of the list and of raft's configuration, by id
-	Silent    []api.Silence
+	Leader         uint32   // that this member knows; 0: none
+	Committed      uint64   // index of the last log entry that the leader knows to be committed
+	LeaderAnswered bool     // the leader has answered: Committed and the lags are known
+	Servers        []Server // of the list and of raft's configuration, by id
+	Silent         []api.Silence
 }
 
 // Server is a server of the ensemble.
@@ -42,16 +42,16 @@ type Server struct {
 	api.Server
 	Listed   serverlist.Server // its line; its ID is 0 if the list does not have it
 	Answered bool              // it has answered
-	Lost     bool              // its former disk has a vote in raft's configuration, and it answers with another one
+	LostDisk bool              // its former disk has a vote in raft's configuration, and it answers with another one
 }
 
-// Row returns the members as they are sent.
-func (m *Members) Row() api.Members {
+// APIRow returns the members as they are sent.
+func (m *Members) APIRow() api.Members {
 	row := api.Members{
-		Ensemble: m.ID, Version: ZxidText(m.Version), Leader: m.Leader, Settled: m.Settled(),
+		Ensemble: m.ID, Version: ZxidText(m.Version), Leader: m.Leader, Settled: m.IsSettled(),
 		Items: make([]api.Server, len(m.Servers)), Silent: append([]api.Silence{}, m.Silent...),
 	}
-	if m.Known {
+	if m.LeaderAnswered {
 		row.Committed = &m.Committed
 	}
 	for i := range m.Servers {
@@ -62,25 +62,25 @@ func (m *Members) Row() api.Members {
 
 // Members returns the servers, with what each of them says of itself.
 func (c *Collector) Members(ctx context.Context) (Members, error) {
-	rows, silent, err := c.statuses(ctx)
+	rows, silent, err := c.queryStatuses(ctx)
 	if err != nil {
 		return Members{}, err
 	}
-	return c.join(c.cfg.Ensemble(), c.cfg.Leader(), rows, silent), nil
+	return c.joinMembers(c.cfg.Ensemble(), c.cfg.Leader(), rows, silent), nil
 }
 
-// join puts together what this member has and what the members have answered.
-func (c *Collector) join(e Ensemble, leader uint32, rows []memberStatus, silent []api.Silence) Members {
+// joinMembers puts together what this member has and what the members have answered.
+func (c *Collector) joinMembers(e Ensemble, leader uint32, rows []memberStatus, silent []api.Silence) Members {
 	m := Members{Ensemble: e, Leader: leader, Silent: silent}
 	said := map[uint32]memberStatus{}
 	for _, s := range rows {
 		said[s.Member.Member] = s
 		if s.Member.Member == leader {
-			m.Committed, m.Known = s.Committed, true
+			m.Committed, m.LeaderAnswered = s.Committed, true
 		}
 	}
-	for _, id := range e.ids(c.cfg.Self) {
-		m.Servers = append(m.Servers, m.server(id, said))
+	for _, id := range e.memberIDs(c.cfg.Self) {
+		m.Servers = append(m.Servers, m.serverStatus(id, said))
 	}
 	m.findNeeded()
 	return m
@@ -90,24 +90,24 @@ func (c *Collector) join(e Ensemble, leader uint32, rows []memberStatus, silent 
 func (m *Members) findNeeded() {
 	voters, alive := 0, 0
 	for _, s := range m.Servers {
-		if s.Voter || s.Lost {
+		if s.Voter || s.LostDisk {
 			voters++
 		}
-		if s.Voter && s.alive() {
+		if s.Voter && s.isAlive() {
 			alive++
 		}
 	}
 	for i := range m.Servers {
 		s := &m.Servers[i]
-		s.Needed = s.Voter && s.alive() && alive-1 < voters/2+1
+		s.Needed = s.Voter && s.isAlive() && alive-1 < voters/2+1
 	}
 }
 
-// alive reports whether a server counts for a majority, as far as can be seen.
-func (s *Server) alive() bool { return s.Answered && !s.Lost && s.State != api.Idle }
+// isAlive reports whether a server counts for a majority, as far as can be seen.
+func (s *Server) isAlive() bool { return s.Answered && !s.LostDisk && s.State != api.StateNotServing }
 
-// ids returns the ids of the servers of the list and of raft's configuration, and that of self.
-func (e Ensemble) ids(self uint32) []uint32 {
+// memberIDs returns the ids of the servers of the list and of raft's configuration, and that of self.
+func (e Ensemble) memberIDs(self uint32) []uint32 {
 	all := []uint32{self}
 	for _, s := range e.List {
 		all = append(all, s.ID)
@@ -119,8 +119,8 @@ func (e Ensemble) ids(self uint32) []uint32 {
 	return slices.Compact(all)
 }
 
-// configured returns a server of raft's configuration, and whether that has it.
-func (e Ensemble) configured(id uint32) (Configured, bool) {
+// findConfigured returns a server of raft's configuration, and whether that has it.
+func (e Ensemble) findConfigured(id uint32) (Configured, bool) {
 	i := slices.IndexFunc(e.Configured, func(s Configured) bool { return s.Member == id })
 	if i < 0 {
 		return Configured{}, false
@@ -128,9 +128,9 @@ func (e Ensemble) configured(id uint32) (Configured, bool) {
 	return e.Configured[i], true
 }
 
-// server returns what is known of a server.
-func (m *Members) server(id uint32, said map[uint32]memberStatus) Server {
-	in, configured := m.configured(id)
+// serverStatus returns what is known of a server.
+func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
+	in, configured := m.findConfigured(id)
 	listed, isListed := m.List.Find(id)
 	status, answered := said[id]
 	s := Server{Listed: listed, Answered: answered, Server: api.Server{
@@ -147,31 +147,31 @@ func (m *Members) server(id uint32, said map[uint32]memberStatus) Server {
 		s.Server.Server, s.Quorum, s.Clients = listed.String(), listed.QuorumAddr(), listed.ClientAddr()
 	}
 	if in.Voter && answered && status.disk != in.Disk {
-		s.Voter, s.Lost = false, true
+		s.Voter, s.LostDisk = false, true
 	}
 	switch {
 	case !isListed && !configured:
-		s.State = api.Removed
+		s.State = api.StateRemoved
 	case !answered:
-		s.State, s.Detail = api.Silent, m.silence(id)
+		s.State, s.Detail = api.StateSilent, m.silenceReason(id)
 	case !isListed:
-		s.State = api.Leaving
+		s.State = api.StateLeaving
 	case !configured:
-		s.State = api.Waiting
-	case s.Lost:
-		s.State, s.Detail = api.CatchingUp, "it runs with a new disk, which votes in place of the former one once it has the log"
+		s.State = api.StateJoining
+	case s.LostDisk:
+		s.State, s.Detail = api.StateCatchingUp, "it runs with a new disk, which votes in place of the former one once it has the log"
 	case status.Joining || !in.Voter && !listed.Observer:
-		s.State = api.CatchingUp
+		s.State = api.StateCatchingUp
 	case status.Role == "":
-		s.State, s.Detail = api.Idle, cmp.Or(status.Stalled, status.Damaged)
+		s.State, s.Detail = api.StateNotServing, cmp.Or(status.Stalled, status.Damaged)
 	default:
 		s.State = status.Role
 	}
 	return s
 }
 
-// silence returns why a member did not answer.
-func (m *Members) silence(id uint32) string {
+// silenceReason returns why a member did not answer.
+func (m *Members) silenceReason(id uint32) string {
 	for _, s := range m.Silent {
 		if s.Member == id {
 			return strings.TrimSuffix(s.Reason+": "+s.Detail, ": ")
@@ -180,11 +180,11 @@ func (m *Members) silence(id uint32) string {
 	return "this member has no connection to it yet"
 }
 
-// Settled reports whether raft's configuration is as the list says. A server comes in, votes and moves only if it
+// IsSettled reports whether raft's configuration is as the list says. A server comes in, votes and moves only if it
 // answers, so one that does not is not waited for. It leaves and stops voting also if it does not answer.
-func (m *Members) Settled() bool {
+func (m *Members) IsSettled() bool {
 	for _, s := range m.Servers {
-		in, configured := m.configured(s.Member)
+		in, configured := m.findConfigured(s.Member)
 		listed := s.Listed.ID != 0
 		switch {
 		case configured && !listed, configured && in.Voter && s.Listed.Observer:
@@ -198,14 +198,14 @@ func (m *Members) Settled() bool {
 	return true
 }
 
-// Outage returns why no majority of the list would be alive, if it were the ensemble's, or nil. A server that the
+// CheckMajority returns why no majority of the list would be alive, if it were the ensemble's, or nil. A server that the
 // ensemble does not have yet counts as alive: only the leader knows whether it can be reached.
-func (m *Members) Outage(next serverlist.List) error {
+func (m *Members) CheckMajority(next serverlist.List) error {
 	voters := next.Voters()
 	var silent []uint32
 	for _, id := range voters {
 		i := slices.IndexFunc(m.Servers, func(s Server) bool { return s.Member == id })
-		if i >= 0 && !m.Servers[i].alive() {
+		if i >= 0 && !m.Servers[i].isAlive() {
 			silent = append(silent, id)
 		}
 	}

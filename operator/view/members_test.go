@@ -68,7 +68,7 @@ func TestMembers(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the servers are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if m.Version != 7 || m.ID != "ab" || m.Leader != 2 || !m.Known || m.Committed != 102 || len(m.Silent) != 1 {
+	if m.Version != 7 || m.ID != "ab" || m.Leader != 2 || !m.LeaderAnswered || m.Committed != 102 || len(m.Silent) != 1 {
 		t.Errorf("%+v", m)
 	}
 	if first := m.Servers[0]; !first.Answered || first.Applied != 99 || *first.Lag != 3 || first.Listed.Host != "zoo1" || first.Election != "zoo1:2" {
@@ -80,7 +80,7 @@ func TestMembers(t *testing.T) {
 
 	// A member that is in neither says so of itself.
 	f.leader, f.ensemble = 9, Ensemble{List: listOf(2, 3), Configured: inRaft(2, 3)}
-	if m, err = f.Members(t.Context()); err != nil || len(m.Servers) != 3 || m.Servers[0].State != api.Removed {
+	if m, err = f.Members(t.Context()); err != nil || len(m.Servers) != 3 || m.Servers[0].State != api.StateRemoved {
 		t.Errorf("%+v, %v", m.Servers, err)
 	}
 }
@@ -95,7 +95,7 @@ func said(member uint32, disk uint64, role string) memberStatus {
 func TestLostDisk(t *testing.T) {
 	joined := func(disk uint64) Members {
 		c := &Collector{cfg: Config{Self: 1}}
-		return c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, []memberStatus{
+		return c.joinMembers(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, []memberStatus{
 			said(1, 11, "leader"), said(2, 12, "follower"), said(3, disk, "follower"), said(4, 14, "follower"),
 		}, nil)
 	}
@@ -104,15 +104,15 @@ func TestLostDisk(t *testing.T) {
 		lost bool
 	}{{13, false}, {99, true}} {
 		m := joined(tt.disk)
-		s, state := m.Servers[2], map[bool]string{false: "follower", true: api.CatchingUp}[tt.lost]
-		if s.Voter == tt.lost || s.Lost != tt.lost || s.State != state || (s.Detail != "") != tt.lost {
+		s, state := m.Servers[2], map[bool]string{false: "follower", true: api.StateCatchingUp}[tt.lost]
+		if s.Voter == tt.lost || s.LostDisk != tt.lost || s.State != state || (s.Detail != "") != tt.lost {
 			t.Errorf("with disk %d: %+v", tt.disk, s)
 		}
 		if m.Servers[0].Needed != tt.lost || m.Servers[1].Needed != tt.lost || s.Needed {
 			t.Errorf("with disk %d, these are needed: %+v", tt.disk, m.Servers)
 		}
-		if m.Settled() == tt.lost || (m.Outage(listOf(1, 3)) != nil) != tt.lost {
-			t.Errorf("with disk %d: settled %t, without member 2: %v", tt.disk, m.Settled(), m.Outage(listOf(1, 3)))
+		if m.IsSettled() == tt.lost || (m.CheckMajority(listOf(1, 3)) != nil) != tt.lost {
+			t.Errorf("with disk %d: settled %t, without member 2: %v", tt.disk, m.IsSettled(), m.CheckMajority(listOf(1, 3)))
 		}
 	}
 }
@@ -146,8 +146,8 @@ func TestSettled(t *testing.T) {
 				rows = append(rows, said(id, 10+uint64(id), ""))
 			}
 		}
-		m := c.join(Ensemble{List: tt.list, Configured: tt.raft}, 1, rows, nil)
-		if got := m.Settled(); got != tt.want {
+		m := c.joinMembers(Ensemble{List: tt.list, Configured: tt.raft}, 1, rows, nil)
+		if got := m.IsSettled(); got != tt.want {
 			t.Errorf("%s: %t, want %t", tt.name, got, tt.want)
 		}
 	}
@@ -178,8 +178,8 @@ func TestOutage(t *testing.T) {
 				rows = append(rows, said(id, 10+uint64(id), "follower"))
 			}
 		}
-		m := c.join(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, rows, nil)
-		if err := m.Outage(tt.next); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		m := c.joinMembers(Ensemble{List: listOf(1, 2, 3, 4), Configured: inRaft(1, 2, 3, 4)}, 1, rows, nil)
+		if err := m.CheckMajority(tt.next); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 	}
@@ -210,7 +210,7 @@ func TestNeeded(t *testing.T) {
 			}
 		}
 		var got []uint32
-		for _, s := range c.join(Ensemble{List: list, Configured: tt.raft}, 1, rows, nil).Servers {
+		for _, s := range c.joinMembers(Ensemble{List: list, Configured: tt.raft}, 1, rows, nil).Servers {
 			if s.Needed {
 				got = append(got, s.Member)
 			}

@@ -9,22 +9,22 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Owner returns the kind of the node at path and, if it is ephemeral, the session that owns it.
-func (c *Collector) Owner(ctx context.Context, path string) (o api.Owner, err error) {
+// NodeOwner returns the kind of the node at path and, if it is ephemeral, the session that owns it.
+func (c *Collector) NodeOwner(ctx context.Context, path string) (o api.Owner, err error) {
 	if path == "" {
-		return o, errNoPath
+		return o, errEmptyPath
 	}
 	o.Path, o.Silent = path, []api.Silence{}
 	var owner jute.SessionID
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Owner{Owner: &proto.ViewOwner{Path: []byte(path)}}}
-	err = c.within(ctx, func(ctx context.Context) error {
-		err := c.askSelf(ctx, request, func(a answer) error {
+	err = c.runQuery(ctx, func(ctx context.Context) error {
+		err := c.querySelf(ctx, request, func(a memberReply) error {
 			r := a.reply.GetOwner()
 			if r == nil {
-				return errOther
+				return errUnrelatedReply
 			}
-			kind, ok := kinds[r.Kind]
-			if !ok || (kind == Ephemeral) != (r.Session != 0) {
+			kind, ok := nodeKindNames[r.Kind]
+			if !ok || (kind == KindEphemeral) != (r.Session != 0) {
 				return fmt.Errorf("a node of kind %v, of session %v", r.Kind, jute.SessionID(r.Session))
 			}
 			owner = jute.SessionID(r.Session)
@@ -35,7 +35,7 @@ func (c *Collector) Owner(ctx context.Context, path string) (o api.Owner, err er
 			return err
 		}
 		var one sessionPage
-		if err := c.sessions(ctx, Filter{ID: owner}, uint64(owner), 1, &one); err != nil {
+		if err := c.fillSessions(ctx, SessionFilter{ID: owner}, uint64(owner), 1, &one); err != nil {
 			return err
 		}
 		o.Silent = append([]api.Silence{}, one.silent...)
@@ -50,42 +50,42 @@ func (c *Collector) Owner(ctx context.Context, path string) (o api.Owner, err er
 	return o, nil
 }
 
-var kinds = map[proto.NodeKind]string{
-	proto.NodeKind_NODE_KIND_NONE: NoNode, proto.NodeKind_NODE_KIND_PLAIN: Plain, proto.NodeKind_NODE_KIND_EPHEMERAL: Ephemeral,
-	proto.NodeKind_NODE_KIND_CONTAINER: Container, proto.NodeKind_NODE_KIND_TTL: TTL,
+var nodeKindNames = map[proto.NodeKind]string{
+	proto.NodeKind_NODE_KIND_NONE: KindNone, proto.NodeKind_NODE_KIND_PLAIN: KindPersistent, proto.NodeKind_NODE_KIND_EPHEMERAL: KindEphemeral,
+	proto.NodeKind_NODE_KIND_CONTAINER: KindContainer, proto.NodeKind_NODE_KIND_TTL: KindTTL,
 }
 
 // Ephemerals returns a page of the paths of a session's ephemeral nodes, in order.
 func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (a api.List[api.Ephemeral], err error) {
-	limit, err := p.limit()
+	limit, err := p.rowLimit()
 	if err != nil {
 		return a, err
 	}
-	from, err := positionOf(p.From, ephemeralList)
+	from, err := decodeCursor(p.Cursor, ephemeralList)
 	if err != nil {
 		return a, err
 	}
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Ephemerals{Ephemerals: &proto.ViewEphemerals{
 		Session: uint64(id), First: from.Path, Limit: uint32(limit),
 	}}}
-	err = c.within(ctx, func(ctx context.Context) error {
-		return c.askSelf(ctx, request, func(one answer) error {
+	err = c.runQuery(ctx, func(ctx context.Context) error {
+		return c.querySelf(ctx, request, func(one memberReply) error {
 			r := one.reply.GetEphemerals()
 			if r == nil {
-				return errOther
+				return errUnrelatedReply
 			}
 			paths := make([]string, len(r.Paths))
 			for i, path := range r.Paths {
 				paths[i] = string(path)
 			}
-			if err := ascending(paths, string(from.Path), string(r.Next), limit); err != nil {
+			if err := checkAscending(paths, string(from.Path), string(r.Next), limit); err != nil {
 				return err
 			}
 			for _, path := range paths {
 				a.Items = append(a.Items, api.Ephemeral{Path: path})
 			}
 			if len(r.Next) > 0 {
-				a.Next = position{Path: r.Next}.cursor(ephemeralList, nil)
+				a.Next = position{Path: r.Next}.encodeCursor(ephemeralList, nil)
 			}
 			return nil
 		})
@@ -93,5 +93,5 @@ func (c *Collector) Ephemerals(ctx context.Context, id jute.SessionID, p Page) (
 	if err != nil {
 		return api.List[api.Ephemeral]{}, err
 	}
-	return complete(a), nil
+	return withoutNil(a), nil
 }

@@ -36,7 +36,7 @@ func remembered(rows []*proto.RemovalRow, short int) func(context.Context, *prot
 func (f *fake) removals(t *testing.T, limit int) (got []string, silent []api.Silence) {
 	t.Helper()
 	for p := (Page{Limit: limit}); ; {
-		a, err := f.Removals(t.Context(), "", p)
+		a, err := f.NodeRemovals(t.Context(), "", p)
 		if err != nil || len(a.Items) > limit || len(a.Items) == 0 && a.Next != "" {
 			t.Fatalf("%d rows on a page of %d, %v", len(a.Items), limit, err)
 		}
@@ -46,7 +46,7 @@ func (f *fake) removals(t *testing.T, limit int) (got []string, silent []api.Sil
 		if a.Next == "" {
 			return got, a.Silent
 		}
-		p.From = a.Next
+		p.Cursor = a.Next
 	}
 }
 
@@ -99,10 +99,10 @@ func TestRemovalsContradict(t *testing.T) {
 		if want := []string{"0x9 /a", "0x9 /x", "0x8 /b"}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if len(silent) != 1 || silent[0].Member != 4 || silent[0].Reason != Skipped || len(f.peers[4].requests()) != 1 {
+		if len(silent) != 1 || silent[0].Member != 4 || silent[0].Reason != ReasonSkipped || len(f.peers[4].requests()) != 1 {
 			t.Errorf("silent: %+v", silent)
 		}
-		if _, err := f.Removals(t.Context(), "", Page{From: position{Zxid: 3}.cursor(sessionList, nil)}); !errors.Is(err, ErrCursor) {
+		if _, err := f.NodeRemovals(t.Context(), "", Page{Cursor: position{Zxid: 3}.encodeCursor(sessionList, nil)}); !errors.Is(err, ErrBadCursor) {
 			t.Errorf("the cursor of another list: %v", err)
 		}
 	})

@@ -28,16 +28,16 @@ type sessionPage struct {
 	silent []api.Silence
 }
 
-func (p *sessionPage) list() api.List[api.Session] {
+func (p *sessionPage) toList() api.List[api.Session] {
 	a := api.List[api.Session]{Items: make([]api.Session, len(p.rows)), Next: p.next, Silent: p.silent}
 	for i := range p.rows {
 		a.Items[i] = p.rows[i].Session
 	}
-	return complete(a)
+	return withoutNil(a)
 }
 
-// complete returns a list as it is sent: its slices are never nil.
-func complete[T any](a api.List[T]) api.List[T] {
+// withoutNil returns a list as it is sent: its slices are never nil.
+func withoutNil[T any](a api.List[T]) api.List[T] {
 	if a.Items == nil {
 		a.Items = []T{}
 	}
@@ -49,23 +49,23 @@ func complete[T any](a api.List[T]) api.List[T] {
 
 // Sessions returns a page of the sessions that a filter selects, in the order of their ids. The page may
 // be shorter than its limit although others follow.
-func (c *Collector) Sessions(ctx context.Context, f Filter, p Page) (a api.List[api.Session], err error) {
-	limit, err := p.limit()
+func (c *Collector) Sessions(ctx context.Context, f SessionFilter, p Page) (a api.List[api.Session], err error) {
+	limit, err := p.rowLimit()
 	if err != nil {
 		return a, err
 	}
-	from, err := positionOf(p.From, sessionList)
+	from, err := decodeCursor(p.Cursor, sessionList)
 	if err != nil {
 		return a, err
 	}
 	if f.ID != 0 {
 		from.ID, limit = uint64(f.ID), 1
 	}
-	page := sessionPage{silent: from.skipped()}
-	if err = c.within(ctx, func(ctx context.Context) error { return c.sessions(ctx, f, from.ID, limit, &page) }); err != nil {
+	page := sessionPage{silent: from.skippedMembers()}
+	if err = c.runQuery(ctx, func(ctx context.Context) error { return c.fillSessions(ctx, f, from.ID, limit, &page) }); err != nil {
 		return a, err
 	}
-	return page.list(), nil
+	return page.toList(), nil
 }
 
 // Session returns one session, and no row if there is no such session.
@@ -73,52 +73,52 @@ func (c *Collector) Session(ctx context.Context, id jute.SessionID) (api.List[ap
 	if id == 0 {
 		return api.List[api.Session]{}, errors.New("view: 0 is not the id of a session")
 	}
-	return c.Sessions(ctx, Filter{ID: id}, Page{})
+	return c.Sessions(ctx, SessionFilter{ID: id}, Page{})
 }
 
-// sessions adds rows to a page until it has limit of them, the state has no more, or half of the time is over.
-func (c *Collector) sessions(ctx context.Context, f Filter, first uint64, limit int, p *sessionPage) error {
+// fillSessions adds rows to a page until it has limit of them, the state has no more, or half of the time is over.
+func (c *Collector) fillSessions(ctx context.Context, f SessionFilter, first uint64, limit int, p *sessionPage) error {
 	half := time.Now().Add(c.cfg.Deadline / 2)
 	for round := 0; round < maxRounds && (round == 0 || time.Now().Before(half)); round++ {
-		rows, next, err := c.records(ctx, f, first, limit)
+		rows, next, err := c.sessionRecords(ctx, f, first, limit)
 		switch {
 		case err != nil && round > 0:
-			byMember(p.silent)
+			sortByMember(p.silent)
 			return nil // the page ends where this part would have begun
 		case err != nil:
 			return err
 		}
-		p.silent = append(p.silent, c.facts(ctx, rows, everything, p.silent)...)
-		if rows = f.inState(rows); len(p.rows) == 0 {
+		p.silent = append(p.silent, c.fillFacts(ctx, rows, allFacts, p.silent)...)
+		if rows = f.keepInState(rows); len(p.rows) == 0 {
 			p.rows = rows // in most cases, these are all
 		} else {
 			p.rows = append(p.rows, rows...)
 		}
 		if len(p.rows) > limit {
-			p.next = position{ID: p.rows[limit].id}.cursor(sessionList, p.silent)
+			p.next = position{ID: p.rows[limit].id}.encodeCursor(sessionList, p.silent)
 			p.rows = p.rows[:limit]
 			return nil
 		}
 		if p.next = ""; next == 0 || f.ID != 0 {
 			break
 		}
-		p.next = position{ID: next}.cursor(sessionList, p.silent)
+		p.next = position{ID: next}.encodeCursor(sessionList, p.silent)
 		if first = next; len(p.rows) == limit {
 			break
 		}
 	}
-	byMember(p.silent)
+	sortByMember(p.silent)
 	return nil
 }
 
-// records returns sessions of this member's state whose ids are at least first, and the id from which on
+// sessionRecords returns sessions of this member's state whose ids are at least first, and the id from which on
 // there may be more, or 0.
-func (c *Collector) records(ctx context.Context, f Filter, first uint64, limit int) (rows []session, next uint64, err error) {
+func (c *Collector) sessionRecords(ctx context.Context, f SessionFilter, first uint64, limit int) (rows []session, next uint64, err error) {
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Sessions{Sessions: &proto.ViewSessions{
 		First: first, Limit: uint32(limit), Member: f.Member, Address: []byte(f.Address),
 	}}}
-	err = c.askSelf(ctx, request, func(a answer) (err error) {
-		rows, next, err = sessionRows(a.reply.GetSessions(), first, limit)
+	err = c.querySelf(ctx, request, func(a memberReply) (err error) {
+		rows, next, err = parseSessionRows(a.reply.GetSessions(), first, limit)
 		return err
 	})
 	if f.ID != 0 {
@@ -127,18 +127,18 @@ func (c *Collector) records(ctx context.Context, f Filter, first uint64, limit i
 	return rows, next, err
 }
 
-// knowledge is what only some members know of a session.
-type knowledge struct {
+// factSet is what only some members know of a session.
+type factSet struct {
 	connections bool // the member that serves the session: its connection and its watches
 	times       bool // the leader: when it was heard, and how much time it has left
 }
 
-var everything = knowledge{connections: true, times: true}
+var allFacts = factSet{connections: true, times: true}
 
-// facts fills in what is needed of what only the members that serve the sessions, and the leader, know. It does not ask
+// fillFacts fills in what is needed of what only the members that serve the sessions, and the leader, know. It does not ask
 // members that have been silent, and returns those that are silent now. What they have said about a row before stays. The rows are in
 // the order of their ids.
-func (c *Collector) facts(ctx context.Context, rows []session, need knowledge, silent []api.Silence) []api.Silence {
+func (c *Collector) fillFacts(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
 	requests := map[uint32]*proto.ViewRequest{}
 	want := func(member uint32, id uint64) {
 		if member == 0 || isSilent(silent, member) {
@@ -155,9 +155,9 @@ func (c *Collector) facts(ctx context.Context, rows []session, need knowledge, s
 		row := &rows[i]
 		switch {
 		case row.Member == 0:
-			row.State = Disconnected
+			row.State = StateDisconnected
 		case row.State == "":
-			row.State = Unknown
+			row.State = StateUnknown
 		}
 		if need.connections {
 			want(row.Member, row.id)
@@ -166,21 +166,21 @@ func (c *Collector) facts(ctx context.Context, rows []session, need knowledge, s
 			want(leader, row.id)
 		}
 	}
-	return c.ask(ctx, requests, func(a answer) error {
+	return c.queryMembers(ctx, requests, func(a memberReply) error {
 		facts := a.reply.GetFacts()
 		if facts == nil {
-			return errOther
+			return errUnrelatedReply
 		}
 		if err := checkFacts(facts.Rows, requests[a.member].GetFacts().Ids); err != nil {
 			return err
 		}
-		takeFacts(a.member, leader, facts.Rows, rows)
+		applyFacts(a.member, leader, facts.Rows, rows)
 		return nil
 	})
 }
 
-// takeFacts adds what a member has said to the sessions, in place of what it said before. Both are in the order of their ids.
-func takeFacts(member, leader uint32, facts []*proto.FactRow, rows []session) {
+// applyFacts adds what a member has said to the sessions, in place of what it said before. Both are in the order of their ids.
+func applyFacts(member, leader uint32, facts []*proto.FactRow, rows []session) {
 	for i := range rows {
 		row := &rows[i]
 		var fact *proto.FactRow
@@ -188,7 +188,7 @@ func takeFacts(member, leader uint32, facts []*proto.FactRow, rows []session) {
 			fact, facts = facts[0], facts[1:]
 		}
 		if member == row.Member {
-			row.State, row.Watches, row.Connection = Disconnected, 0, nil
+			row.State, row.Watches, row.Connection = StateDisconnected, 0, nil
 		}
 		if member == leader {
 			row.HeardMs, row.LeftMs = nil, nil
@@ -197,11 +197,11 @@ func takeFacts(member, leader uint32, facts []*proto.FactRow, rows []session) {
 			continue
 		}
 		if member == row.Member && fact.Connection != nil {
-			c := connection(member, fact.Connection)
-			row.State, row.Watches, row.Connection = Connected, int(fact.Watches), &c
+			c := connectionRow(member, fact.Connection)
+			row.State, row.Watches, row.Connection = StateConnected, int(fact.Watches), &c
 		}
 		if member == leader && fact.Timed {
-			heard, left := millis(fact.HeardMs).Milliseconds(), millis(fact.LeftMs).Milliseconds()
+			heard, left := clampMillis(fact.HeardMs).Milliseconds(), clampMillis(fact.LeftMs).Milliseconds()
 			row.HeardMs, row.LeftMs = &heard, &left
 		}
 	}

@@ -23,27 +23,27 @@ func TestSessions(t *testing.T) {
 	for _, limit := range []int{1, 7, 49, 50, 51, 0} {
 		var all []api.Session
 		for p := (Page{Limit: limit}); ; {
-			a, err := f.Sessions(t.Context(), Filter{}, p)
+			a, err := f.Sessions(t.Context(), SessionFilter{}, p)
 			if err != nil || len(a.Silent) > 0 {
 				t.Fatalf("%+v, %v", a.Silent, err)
 			}
 			if all = append(all, a.Items...); a.Next == "" {
 				break
 			}
-			p.From = a.Next
+			p.Cursor = a.Next
 		}
 		if len(all) != 50 {
 			t.Fatalf("pages of %d: %v", limit, ids(all))
 		}
 		for i, got := range all {
 			n := uint64(i + 1)
-			conn, heard, left := connection(uint32(i%3+1), &proto.ConnectionRow{Number: n, Session: n}), int64(10*n), int64(4000-10*n)
+			conn, heard, left := connectionRow(uint32(i%3+1), &proto.ConnectionRow{Number: n, Session: n}), int64(10*n), int64(4000-10*n)
 			want := api.Session{
-				ID: jute.SessionID(n).String(), State: Connected, Member: uint32(i%3 + 1), TimeoutMs: 4000, Created: at(0), Ephemerals: i,
+				ID: jute.SessionID(n).String(), State: StateConnected, Member: uint32(i%3 + 1), TimeoutMs: 4000, Created: timeOf(0), Ephemerals: i,
 				Watches: int(n), Connection: &conn, HeardMs: &heard, LeftMs: &left,
 			}
 			if i%4 == 3 {
-				want.State, want.Watches, want.Connection = Disconnected, 0, nil
+				want.State, want.Watches, want.Connection = StateDisconnected, 0, nil
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("pages of %d:\n%+v, want\n%+v", limit, got, want)
@@ -70,24 +70,24 @@ func TestSessionsOfSilentMembers(t *testing.T) {
 				f := newFake(t, 3)
 				f.open(60)
 				f.peers[silent].answer = late
-				begun, reason := time.Now(), Late
+				begun, reason := time.Now(), ReasonLate
 				var all []api.Session
 				for p := (Page{Limit: 10}); ; {
-					a, err := f.Sessions(t.Context(), Filter{}, p)
+					a, err := f.Sessions(t.Context(), SessionFilter{}, p)
 					if err != nil || len(a.Silent) != 1 || a.Silent[0].Member != silent || a.Silent[0].Reason != reason {
 						t.Fatalf("silent %+v, %v, want member %d, %v", a.Silent, err, silent, reason)
 					}
-					reason = Skipped
+					reason = ReasonSkipped
 					if all = append(all, a.Items...); a.Next == "" {
 						break
 					}
-					p.From = a.Next
+					p.Cursor = a.Next
 				}
 				if took := time.Since(begun); took != deadline || len(all) != 60 {
 					t.Errorf("%d sessions in %v, want 60 in %v", len(all), took, deadline)
 				}
 				for _, s := range all {
-					if (s.State == Unknown) != (s.Member == silent) || (s.LeftMs != nil) == (silent == f.leader) {
+					if (s.State == StateUnknown) != (s.Member == silent) || (s.LeftMs != nil) == (silent == f.leader) {
 						t.Errorf("member %d is silent: %+v", silent, s)
 					}
 				}
@@ -106,12 +106,12 @@ func TestSessionsByState(t *testing.T) {
 	f.sessions[5].Member = 0
 	count := 0
 	for p := (Page{Limit: 5}); ; {
-		a, err := f.Sessions(t.Context(), Filter{State: Disconnected}, p)
+		a, err := f.Sessions(t.Context(), SessionFilter{State: StateDisconnected}, p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range a.Items {
-			if count++; s.State != Disconnected || (idOf(s)-1)%4 != 3 && idOf(s) != 6 {
+			if count++; s.State != StateDisconnected || (idOf(s)-1)%4 != 3 && idOf(s) != 6 {
 				t.Errorf("%+v", s)
 			}
 		}
@@ -121,7 +121,7 @@ func TestSessionsByState(t *testing.T) {
 		if a.Next == "" {
 			break
 		}
-		p.From = a.Next
+		p.Cursor = a.Next
 	}
 	if count != 11 {
 		t.Errorf("%d sessions are disconnected, want 11", count)
@@ -130,7 +130,7 @@ func TestSessionsByState(t *testing.T) {
 	for _, p := range f.peers {
 		p.requests()
 	}
-	a, err := f.Sessions(t.Context(), Filter{State: Unknown}, Page{Limit: 5})
+	a, err := f.Sessions(t.Context(), SessionFilter{State: StateUnknown}, Page{Limit: 5})
 	if err != nil || len(a.Items) != 0 || a.Next == "" {
 		t.Errorf("%+v, %v, want no rows, and a next page", a, err)
 	}
@@ -157,7 +157,7 @@ func TestSlowMembers(t *testing.T) {
 			return slow(ctx, r)
 		}
 		begun := time.Now()
-		a, err := f.Sessions(t.Context(), Filter{State: Unknown}, Page{Limit: 5})
+		a, err := f.Sessions(t.Context(), SessionFilter{State: StateUnknown}, Page{Limit: 5})
 		if took := time.Since(begun); err != nil || len(a.Silent) > 0 || took > deadline*3/4 || a.Next == "" {
 			t.Errorf("%v, silent %+v, next %q, %v", took, a.Silent, a.Next, err)
 		}
@@ -167,19 +167,19 @@ func TestSlowMembers(t *testing.T) {
 func TestSession(t *testing.T) {
 	f := newFake(t, 3)
 	f.open(9)
-	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Items) != 1 || a.Items[0].ID != "0x5" || a.Items[0].State != Connected || a.Next != "" {
+	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Items) != 1 || a.Items[0].ID != "0x5" || a.Items[0].State != StateConnected || a.Next != "" {
 		t.Errorf("%+v, %v", a, err)
 	}
 	f.sessions = slices.Delete(f.sessions, 4, 5)
 	if a, err := f.Session(t.Context(), 5); err != nil || len(a.Items) != 0 {
 		t.Errorf("a session that does not exist: %+v, %v", a, err)
 	}
-	o, err := f.Owner(t.Context(), "/x")
-	if err != nil || o.Kind != Ephemeral || o.ID != "0x2" || o.Session == nil || o.Session.ID != "0x2" || o.Session.State != Connected || o.Ended {
+	o, err := f.NodeOwner(t.Context(), "/x")
+	if err != nil || o.Kind != KindEphemeral || o.ID != "0x2" || o.Session == nil || o.Session.ID != "0x2" || o.Session.State != StateConnected || o.Ended {
 		t.Errorf("%+v, %v", o, err)
 	}
 	f.sessions = f.sessions[2:]
-	if o, err = f.Owner(t.Context(), "/x"); err != nil || o.ID != "0x2" || !o.Ended || o.Session != nil {
+	if o, err = f.NodeOwner(t.Context(), "/x"); err != nil || o.ID != "0x2" || !o.Ended || o.Session != nil {
 		t.Errorf("an owner that has just ended: %+v, %v", o, err)
 	}
 }
@@ -230,15 +230,15 @@ func TestLies(t *testing.T) {
 	row := func(id uint64) *proto.SessionRow { return &proto.SessionRow{Id: id} }
 	three := Page{Limit: 3}
 	list := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
-		_, err := c.Sessions(ctx, Filter{}, three)
+		_, err := c.Sessions(ctx, SessionFilter{}, three)
 		return nil, err
 	}
 	asFacts := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
-		a, err := c.Sessions(ctx, Filter{}, three)
+		a, err := c.Sessions(ctx, SessionFilter{}, three)
 		return a.Silent, err
 	}
 	ofPath := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
-		a, err := c.Watches(ctx, "/x", three)
+		a, err := c.PathWatches(ctx, "/x", three)
 		return a.Silent, err
 	}
 	ofSession := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
@@ -250,11 +250,11 @@ func TestLies(t *testing.T) {
 		return a.Silent, err
 	}
 	members := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
-		a, err := c.Status(ctx)
+		a, err := c.MemberStatuses(ctx)
 		return a.Silent, err
 	}
 	who := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
-		o, err := c.Owner(ctx, "/x")
+		o, err := c.NodeOwner(ctx, "/x")
 		return o.Silent, err
 	}
 	ephemerals := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
@@ -269,14 +269,14 @@ func TestLies(t *testing.T) {
 	}
 	const byDelete = proto.RemovalCause_REMOVAL_CAUSE_DELETE
 	why := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
-		a, err := c.Removals(ctx, "/x", Page{Limit: 3, From: position{Zxid: 100, Part: 2}.cursor(removalList, nil)})
+		a, err := c.NodeRemovals(ctx, "/x", Page{Limit: 3, Cursor: position{Zxid: 100, Part: 2}.encodeCursor(removalList, nil)})
 		return a.Silent, err
 	}
 	buckets := func(tick uint32, rows ...*proto.BucketRow) *proto.ViewReply {
 		return &proto.ViewReply{About: &proto.ViewReply_Buckets{Buckets: &proto.BucketRows{Leads: true, TickMs: tick, Rows: rows}}}
 	}
 	axis := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
-		b, err := c.Buckets(ctx)
+		b, err := c.ExpiryBuckets(ctx)
 		return b.Silent, err
 	}
 	tests := []struct {
@@ -329,7 +329,7 @@ func TestLies(t *testing.T) {
 		{"unsorted buckets", buckets(9, &proto.BucketRow{DueMs: 5, Sessions: 1}, &proto.BucketRow{DueMs: 5, Sessions: 1}), axis, "due in 5 ms, comes after one that is due in 5 ms"},
 		{"an empty bucket", buckets(9, &proto.BucketRow{DueMs: 5}), axis, "a bucket of 0 sessions"},
 		{"no console", state(&proto.MemberStatus{Operators: "javascript:alert(1)"}), members, "no URL with an address alone"},
-		{"a long text", state(&proto.MemberStatus{Version: strings.Repeat("x", maxText+1)}), members, "a text of 4097 bytes"},
+		{"a long text", state(&proto.MemberStatus{Version: strings.Repeat("x", maxTextBytes+1)}), members, "a text of 4097 bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestLies(t *testing.T) {
 			}
 			silent, err := tt.ask(f.Collector, t.Context())
 			text := fmt.Sprint(err)
-			if err == nil && len(silent) == 1 && silent[0].Reason == Wrong {
+			if err == nil && len(silent) == 1 && silent[0].Reason == ReasonWrong {
 				text = silent[0].Detail
 			}
 			if !strings.Contains(text, tt.want) {

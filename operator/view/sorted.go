@@ -14,29 +14,29 @@ const (
 	// scanPause is how long a scan of all sessions waits between two parts of them. Without it, the members would work for the scan
 	// alone, and clients would wait.
 	scanPause = 5 * time.Millisecond
-	// scansAtOnce is the number of scans that a Collector makes at a time. The others wait without a place for a question.
-	scansAtOnce = 1
-	// scanWait is the part of the deadline in which a member must answer one question of a scan: 1/scanWait. A member that hangs
+	// maxScans is the number of scans that a Collector makes at a time. The others wait without a place for a question.
+	maxScans = 1
+	// scanWaitDivisor is the part of the deadline in which a member must answer one question of a scan: 1/scanWait. A member that hangs
 	// is asked once, so it costs the scan no more than that.
-	scanWait = 4
-	// scanRest is the part of the deadline that a scan leaves for the rows of the page: 1/scanRest.
-	scanRest = 4
+	scanWaitDivisor = 4
+	// scanReserveDivisor is the part of the deadline that a scan leaves for the rows of the page: 1/scanRest.
+	scanReserveDivisor = 4
 )
 
-// Order is an order of sessions.
-type Order int
+// SessionOrder is an order of sessions.
+type SessionOrder int
 
 // These are the orders. Sessions that are equal follow each other by their ids.
 const (
-	ByLeft       Order = iota + 1 // the least time left first; the sessions whose time the leader has not said come last
-	ByWatches                     // the most watches first
-	ByEphemerals                  // the most ephemeral nodes first
+	ByTimeLeft   SessionOrder = iota + 1 // the least time left first; the sessions whose time the leader has not said come last
+	ByWatches                            // the most watches first
+	ByEphemerals                         // the most ephemeral nodes first
 )
 
-var orderNames = map[Order]string{ByLeft: "left", ByWatches: "watches", ByEphemerals: "ephemerals"}
+var orderNames = map[SessionOrder]string{ByTimeLeft: "left", ByWatches: "watches", ByEphemerals: "ephemerals"}
 
 // String returns the order as operators write it.
-func (o Order) String() string { return orderNames[o] }
+func (o SessionOrder) String() string { return orderNames[o] }
 
 // SessionsBy returns the first sessions of an order among those that a filter selects. There is one page of them, because their
 // order changes all the time: p.From must be empty, and the list's Next is.
@@ -47,49 +47,49 @@ func (o Order) String() string { return orderNames[o] }
 //
 // The members are asked once more about the rows of the page. If a member does not answer then, its rows keep what it said before.
 // A row whose state is no longer that of the filter is left out.
-func (c *Collector) SessionsBy(ctx context.Context, f Filter, by Order, p Page) (a api.List[api.Session], err error) {
-	limit, err := p.limit()
+func (c *Collector) SessionsBy(ctx context.Context, f SessionFilter, by SessionOrder, p Page) (a api.List[api.Session], err error) {
+	limit, err := p.rowLimit()
 	if err != nil {
 		return a, err
 	}
-	if p.From != "" {
-		return a, ErrCursor
+	if p.Cursor != "" {
+		return a, ErrBadCursor
 	}
 	var page sessionPage
-	if err = c.within(ctx, func(ctx context.Context) error { return c.sorted(ctx, f, by, limit, &page) }, c.scans); err != nil {
+	if err = c.runQuery(ctx, func(ctx context.Context) error { return c.fillSorted(ctx, f, by, limit, &page) }, c.scanSlot); err != nil {
 		return a, err
 	}
-	return page.list(), nil
+	return page.toList(), nil
 }
 
-// sorted makes the rows of p the first sessions of the order.
-func (c *Collector) sorted(ctx context.Context, f Filter, by Order, limit int, p *sessionPage) error {
-	if err := c.scan(ctx, f, by, limit, p); err != nil {
+// fillSorted makes the rows of p the first sessions of the order.
+func (c *Collector) fillSorted(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
+	if err := c.scanSessions(ctx, f, by, limit, p); err != nil {
 		return err
 	}
-	slices.SortFunc(p.rows, byID) // as facts needs them
-	p.silent = byMember(append(p.silent, c.facts(ctx, p.rows, everything, p.silent)...))
-	p.rows = firstBy(by, f.inState(p.rows), limit)
+	slices.SortFunc(p.rows, compareIDs) // as facts needs them
+	p.silent = sortByMember(append(p.silent, c.fillFacts(ctx, p.rows, allFacts, p.silent)...))
+	p.rows = firstInOrder(by, f.keepInState(p.rows), limit)
 	return nil
 }
 
-// scan makes the rows of p the first sessions of the order, with what the order and the filter depend on. ctx has a deadline.
-func (c *Collector) scan(ctx context.Context, f Filter, by Order, limit int, p *sessionPage) error {
-	need := knowledge{connections: by == ByWatches || f.State != "", times: by == ByLeft}
+// scanSessions makes the rows of p the first sessions of the order, with what the order and the filter depend on. ctx has a deadline.
+func (c *Collector) scanSessions(ctx context.Context, f SessionFilter, by SessionOrder, limit int, p *sessionPage) error {
+	need := factSet{connections: by == ByWatches || f.State != "", times: by == ByTimeLeft}
 	begun, looked := time.Now(), 0
 	end, _ := ctx.Deadline()
-	last := end.Add(-c.cfg.Deadline / scanRest)
+	last := end.Add(-c.cfg.Deadline / scanReserveDivisor)
 	if begun.After(last) {
 		return ErrBusy
 	}
 	for first := uint64(f.ID); ; {
-		rows, next, err := c.records(ctx, f, first, MaxRows)
+		rows, next, err := c.sessionRecords(ctx, f, first, MaxRows)
 		if err != nil {
 			return err
 		}
 		p.silent = append(p.silent, c.scanFacts(ctx, rows, need, p.silent)...)
 		looked += len(rows)
-		p.rows = firstBy(by, append(p.rows, f.inState(rows)...), limit)
+		p.rows = firstInOrder(by, append(p.rows, f.keepInState(rows)...), limit)
 		if next == 0 || f.ID != 0 {
 			return nil
 		}
@@ -109,35 +109,35 @@ func (c *Collector) scan(ctx context.Context, f Filter, by Order, limit int, p *
 }
 
 // scanFacts is facts for a part of a scan, which waits less long.
-func (c *Collector) scanFacts(ctx context.Context, rows []session, need knowledge, silent []api.Silence) []api.Silence {
-	wait := c.cfg.Deadline / scanWait
+func (c *Collector) scanFacts(ctx context.Context, rows []session, need factSet, silent []api.Silence) []api.Silence {
+	wait := c.cfg.Deadline / scanWaitDivisor
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	more := c.facts(ctx, rows, need, silent)
+	more := c.fillFacts(ctx, rows, need, silent)
 	for i, s := range more {
-		if s.Reason == Late {
-			more[i] = lateAfter(s.Member, wait)
+		if s.Reason == ReasonLate {
+			more[i] = lateSilenceAfter(s.Member, wait)
 		}
 	}
 	return more
 }
 
-// inState returns the rows that are in the filter's state. It uses the memory of rows.
-func (f Filter) inState(rows []session) []session {
+// keepInState returns the rows that are in the filter's state. It uses the memory of rows.
+func (f SessionFilter) keepInState(rows []session) []session {
 	if f.State == "" {
 		return rows
 	}
 	return slices.DeleteFunc(rows, func(s session) bool { return s.State != f.State })
 }
 
-// firstBy sorts rows, and returns the first of them, at most limit.
-func firstBy(by Order, rows []session, limit int) []session {
-	slices.SortFunc(rows, func(a, b session) int { return cmp.Or(by.compare(&a, &b), byID(a, b)) })
+// firstInOrder sorts rows, and returns the first of them, at most limit.
+func firstInOrder(by SessionOrder, rows []session, limit int) []session {
+	slices.SortFunc(rows, func(a, b session) int { return cmp.Or(by.compare(&a, &b), compareIDs(a, b)) })
 	return rows[:min(limit, len(rows))]
 }
 
 // compare returns less than 0 if a comes before b in the order, and 0 if they are equal.
-func (o Order) compare(a, b *session) int {
+func (o SessionOrder) compare(a, b *session) int {
 	switch {
 	case o == ByWatches:
 		return cmp.Compare(b.Watches, a.Watches)
@@ -155,4 +155,4 @@ func (o Order) compare(a, b *session) int {
 	return cmp.Compare(*a.LeftMs, *b.LeftMs)
 }
 
-func byID(a, b session) int { return cmp.Compare(a.id, b.id) }
+func compareIDs(a, b session) int { return cmp.Compare(a.id, b.id) }

@@ -20,18 +20,18 @@ func TestSessionsBy(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		sessions int
-		by       Order
-		filter   Filter
+		by       SessionOrder
+		filter   SessionFilter
 		want     []jute.SessionID
 	}{
-		{"least time left", 350, ByLeft, Filter{}, []jute.SessionID{350, 349, 348, 347, 346}},
-		{"most watches", 2500, ByWatches, Filter{}, []jute.SessionID{2499, 2498, 2497, 2495, 2494}}, // every fourth has no connection
-		{"most ephemeral nodes", 2500, ByEphemerals, Filter{}, []jute.SessionID{2500, 2499, 2498, 2497, 2496}},
-		{"of a member", 2500, ByEphemerals, Filter{Member: 3}, []jute.SessionID{2499, 2496, 2493, 2490, 2487}},
-		{"in a state", 2500, ByEphemerals, Filter{State: Disconnected}, []jute.SessionID{2500, 2496, 2492, 2488, 2484}},
-		{"equal ones by id", 350, ByWatches, Filter{State: Disconnected}, []jute.SessionID{4, 8, 12, 16, 20}},
-		{"one", 350, ByLeft, Filter{ID: 7}, []jute.SessionID{7}},
-		{"fewer than a page", 2, ByLeft, Filter{}, []jute.SessionID{2, 1}},
+		{"least time left", 350, ByTimeLeft, SessionFilter{}, []jute.SessionID{350, 349, 348, 347, 346}},
+		{"most watches", 2500, ByWatches, SessionFilter{}, []jute.SessionID{2499, 2498, 2497, 2495, 2494}}, // every fourth has no connection
+		{"most ephemeral nodes", 2500, ByEphemerals, SessionFilter{}, []jute.SessionID{2500, 2499, 2498, 2497, 2496}},
+		{"of a member", 2500, ByEphemerals, SessionFilter{Member: 3}, []jute.SessionID{2499, 2496, 2493, 2490, 2487}},
+		{"in a state", 2500, ByEphemerals, SessionFilter{State: StateDisconnected}, []jute.SessionID{2500, 2496, 2492, 2488, 2484}},
+		{"equal ones by id", 350, ByWatches, SessionFilter{State: StateDisconnected}, []jute.SessionID{4, 8, 12, 16, 20}},
+		{"one", 350, ByTimeLeft, SessionFilter{ID: 7}, []jute.SessionID{7}},
+		{"fewer than a page", 2, ByTimeLeft, SessionFilter{}, []jute.SessionID{2, 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake(t, 3)
@@ -58,7 +58,7 @@ func TestSessionsByOfSilentLeader(t *testing.T) {
 	f := newFake(t, 3)
 	f.open(2500)
 	f.peers[2].answer = func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) { return nil, errors.New("refused") }
-	a, err := f.SessionsBy(t.Context(), Filter{}, ByLeft, Page{Limit: 3})
+	a, err := f.SessionsBy(t.Context(), SessionFilter{}, ByTimeLeft, Page{Limit: 3})
 	if err != nil || len(a.Silent) != 1 || a.Silent[0].Member != 2 || !slices.Equal(ids(a.Items), []jute.SessionID{1, 2, 3}) {
 		t.Errorf("%v, silent %+v, %v", ids(a.Items), a.Silent, err)
 	}
@@ -77,14 +77,14 @@ func TestSessionsByTooMany(t *testing.T) {
 			time.Sleep(deadline * 3 / 10)
 			return truth(ctx, r)
 		}
-		a, err := f.SessionsBy(t.Context(), Filter{}, ByEphemerals, Page{})
+		a, err := f.SessionsBy(t.Context(), SessionFilter{}, ByEphemerals, Page{})
 		if err == nil || !strings.Contains(err.Error(), "too many sessions to sort: 3000 of them took") || len(a.Items) > 0 {
 			t.Errorf("%d rows, %v", len(a.Items), err)
 		}
-		if _, err := f.SessionsBy(t.Context(), Filter{}, ByLeft, Page{From: "x"}); !errors.Is(err, ErrCursor) {
+		if _, err := f.SessionsBy(t.Context(), SessionFilter{}, ByTimeLeft, Page{Cursor: "x"}); !errors.Is(err, ErrBadCursor) {
 			t.Errorf("a second page: %v", err)
 		}
-		if _, err := f.SessionsBy(t.Context(), Filter{}, ByLeft, Page{Limit: MaxRows + 1}); err == nil {
+		if _, err := f.SessionsBy(t.Context(), SessionFilter{}, ByTimeLeft, Page{Limit: MaxRows + 1}); err == nil {
 			t.Error("a page of any length")
 		}
 	})
@@ -93,12 +93,12 @@ func TestSessionsByTooMany(t *testing.T) {
 // A member that hangs is waited for once, for a part of the deadline. The first sessions are those of the others, with what they say.
 func TestSessionsByOfHangingMember(t *testing.T) {
 	for _, tt := range []struct {
-		by     Order
+		by     SessionOrder
 		member uint32
 		want   []jute.SessionID
 	}{
 		{ByWatches, 3, []jute.SessionID{2498, 2497, 2495, 2494, 2491}}, // every third session is one of member 3
-		{ByLeft, 2, []jute.SessionID{1, 2, 3, 4, 5}},                   // only the leader knows
+		{ByTimeLeft, 2, []jute.SessionID{1, 2, 3, 4, 5}},               // only the leader knows
 	} {
 		t.Run(tt.by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestSessionsByOfHangingMember(t *testing.T) {
 				f.open(2500)
 				f.peers[tt.member].answer = late
 				begun := time.Now()
-				a, err := f.SessionsBy(t.Context(), Filter{}, tt.by, Page{Limit: 5})
-				if want := []api.Silence{lateAfter(tt.member, deadline/scanWait)}; err != nil || !slices.Equal(a.Silent, want) {
+				a, err := f.SessionsBy(t.Context(), SessionFilter{}, tt.by, Page{Limit: 5})
+				if want := []api.Silence{lateSilenceAfter(tt.member, deadline/scanWaitDivisor)}; err != nil || !slices.Equal(a.Silent, want) {
 					t.Fatalf("silent %+v, %v, want %+v", a.Silent, err, want)
 				}
 				if got := ids(a.Items); !slices.Equal(got, tt.want) {
@@ -118,7 +118,7 @@ func TestSessionsByOfHangingMember(t *testing.T) {
 						t.Errorf("%+v lacks its watches", s)
 					}
 				}
-				if took, want := time.Since(begun), deadline/scanWait+2*scanPause; took != want || len(f.peers[tt.member].requests()) != 1 {
+				if took, want := time.Since(begun), deadline/scanWaitDivisor+2*scanPause; took != want || len(f.peers[tt.member].requests()) != 1 {
 					t.Errorf("took %v, want %v and one question", took, want)
 				}
 			})
@@ -142,25 +142,25 @@ func (f *fake) onSecond(member uint32, then func(context.Context, *proto.ViewReq
 // If a member answers while all sessions are looked at, and hangs after that, its rows keep what it has said.
 func TestSessionsByKeepsAnswers(t *testing.T) {
 	for _, tt := range []struct {
-		by     Order
+		by     SessionOrder
 		member uint32
 		want   []jute.SessionID
 	}{
 		{ByWatches, 3, []jute.SessionID{350, 349, 347, 346, 345}},
-		{ByLeft, 2, []jute.SessionID{350, 349, 348, 347, 346}},
+		{ByTimeLeft, 2, []jute.SessionID{350, 349, 348, 347, 346}},
 	} {
 		t.Run(tt.by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake(t, 3)
 				f.open(350)
 				f.onSecond(tt.member, late)
-				a, err := f.SessionsBy(t.Context(), Filter{}, tt.by, Page{Limit: 5})
+				a, err := f.SessionsBy(t.Context(), SessionFilter{}, tt.by, Page{Limit: 5})
 				if err != nil || len(a.Silent) != 1 || a.Silent[0].Member != tt.member || !slices.Equal(ids(a.Items), tt.want) {
 					t.Fatalf("%v, silent %+v, %v, want %v", ids(a.Items), a.Silent, err, tt.want)
 				}
 				for _, s := range a.Items {
-					known := s.State == Connected && s.Watches == int(idOf(s)) && s.Connection != nil
-					if tt.by == ByLeft {
+					known := s.State == StateConnected && s.Watches == int(idOf(s)) && s.Connection != nil
+					if tt.by == ByTimeLeft {
 						known = s.LeftMs != nil && *s.LeftMs == 4000-10*int64(idOf(s))
 					}
 					if !known {
@@ -179,7 +179,7 @@ func TestSessionsByStateAtLast(t *testing.T) {
 		want  []jute.SessionID
 	}{
 		{"", []jute.SessionID{350, 347, 346, 345, 349}},
-		{Connected, []jute.SessionID{350, 347, 346, 345}},
+		{StateConnected, []jute.SessionID{350, 347, 346, 345}},
 	} {
 		f := newFake(t, 3)
 		f.open(350)
@@ -188,7 +188,7 @@ func TestSessionsByStateAtLast(t *testing.T) {
 			f.carried[1][349] = false
 			return truth(ctx, r)
 		})
-		a, err := f.SessionsBy(t.Context(), Filter{State: tt.state}, ByWatches, Page{Limit: 5})
+		a, err := f.SessionsBy(t.Context(), SessionFilter{State: tt.state}, ByWatches, Page{Limit: 5})
 		if err != nil || len(a.Silent) > 0 || !slices.Equal(ids(a.Items), tt.want) {
 			t.Errorf("state %v: %v, silent %+v, %v, want %v", tt.state, ids(a.Items), a.Silent, err, tt.want)
 		}
@@ -213,7 +213,7 @@ func TestSessionsByOneAtATime(t *testing.T) {
 			open--
 			return truth(ctx, r)
 		}
-		ask := func(n int, filter Filter) (answered, busy int) {
+		ask := func(n int, filter SessionFilter) (answered, busy int) {
 			var all sync.WaitGroup
 			errs := make(chan error, n)
 			for range n {
@@ -224,7 +224,7 @@ func TestSessionsByOneAtATime(t *testing.T) {
 			}
 			synctest.Wait()
 			begun := time.Now()
-			if _, err := f.Status(t.Context()); err != nil || time.Since(begun) > 0 {
+			if _, err := f.MemberStatuses(t.Context()); err != nil || time.Since(begun) > 0 {
 				t.Errorf("another question: %v after %v", err, time.Since(begun))
 			}
 			all.Wait()
@@ -240,17 +240,17 @@ func TestSessionsByOneAtATime(t *testing.T) {
 			}
 			return answered, busy
 		}
-		if answered, busy := ask(2*atOnce, Filter{ID: 7}); answered != 3 || busy != 2*atOnce-3 {
+		if answered, busy := ask(2*maxQueries, SessionFilter{ID: 7}); answered != 3 || busy != 2*maxQueries-3 {
 			t.Errorf("%d answered and %d refused, want 3 answered one after the other", answered, busy)
 		}
 		part = deadline * 4 / 10
 		first := make(chan error, 1)
 		go func() {
-			_, err := f.SessionsBy(t.Context(), Filter{ID: 7}, ByLeft, Page{})
+			_, err := f.SessionsBy(t.Context(), SessionFilter{ID: 7}, ByTimeLeft, Page{})
 			first <- err
 		}()
 		synctest.Wait()
-		if answered, busy := ask(1, Filter{}); answered != 0 || busy != 1 || <-first != nil {
+		if answered, busy := ask(1, SessionFilter{}); answered != 0 || busy != 1 || <-first != nil {
 			t.Errorf("%d answered and %d refused, want 1 refused, because it has waited", answered, busy)
 		}
 	})

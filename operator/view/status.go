@@ -17,9 +17,9 @@ import (
 
 // These are the verdicts on a member's state, api.Member.Digest.
 const (
-	Unmarked = "unknown" // there is no log entry after which its state can be compared
-	Agrees   = "agrees"  // with more than half of the members that have answered
-	Differs  = "differs" // it does not, or its state is known to be damaged
+	DigestUnknown = "unknown" // there is no log entry after which its state can be compared
+	DigestAgrees  = "agrees"  // with more than half of the members that have answered
+	DigestDiffers = "differs" // it does not, or its state is known to be damaged
 )
 
 // memberStatus is what a member has answered of itself.
@@ -28,9 +28,9 @@ type memberStatus struct {
 	disk uint64 // the id of its disk; 0: not known
 }
 
-// Status returns the status of each member that answers, by id.
-func (c *Collector) Status(ctx context.Context) (api.List[api.Member], error) {
-	rows, silent, err := c.statuses(ctx)
+// MemberStatuses returns the status of each member that answers, by id.
+func (c *Collector) MemberStatuses(ctx context.Context) (api.List[api.Member], error) {
+	rows, silent, err := c.queryStatuses(ctx)
 	if err != nil {
 		return api.List[api.Member]{}, err
 	}
@@ -38,19 +38,19 @@ func (c *Collector) Status(ctx context.Context) (api.List[api.Member], error) {
 	for i := range rows {
 		a.Items[i] = rows[i].Member
 	}
-	return complete(a), nil
+	return withoutNil(a), nil
 }
 
-// statuses returns the same with the disks of the members.
-func (c *Collector) statuses(ctx context.Context) (rows []memberStatus, silent []api.Silence, err error) {
-	requests, members := map[uint32]*proto.ViewRequest{}, c.members()
+// queryStatuses returns the same with the disks of the members.
+func (c *Collector) queryStatuses(ctx context.Context) (rows []memberStatus, silent []api.Silence, err error) {
+	requests, members := map[uint32]*proto.ViewRequest{}, c.memberIDs()
 	for _, id := range members {
 		requests[id] = &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}}
 	}
 	marks := map[uint32]*proto.Marks{}
-	err = c.within(ctx, func(ctx context.Context) error {
-		silent = byMember(c.ask(ctx, requests, func(one answer) error {
-			row, err := c.status(one)
+	err = c.runQuery(ctx, func(ctx context.Context) error {
+		silent = sortByMember(c.queryMembers(ctx, requests, func(one memberReply) error {
+			row, err := c.parseStatus(one)
 			if err != nil {
 				return err
 			}
@@ -65,27 +65,27 @@ func (c *Collector) statuses(ctx context.Context) (rows []memberStatus, silent [
 	}
 	slices.SortFunc(rows, func(a, b memberStatus) int { return cmp.Compare(a.Member.Member, b.Member.Member) })
 	compareMarks(rows, marks, len(members))
-	measureLag(rows, c.cfg.Leader())
+	fillLag(rows, c.cfg.Leader())
 	return rows, silent, nil
 }
 
-// status returns the status in a member's reply.
-func (c *Collector) status(a answer) (s memberStatus, err error) {
+// parseStatus returns the status in a member's reply.
+func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 	r := a.reply.GetStatus()
 	switch {
 	case r == nil:
-		return s, errOther
+		return s, errUnrelatedReply
 	case r.Member != a.member:
 		return s, fmt.Errorf("it is the status of member %d", r.Member)
 	case len(r.GetMarks().GetIndexes()) != len(r.GetMarks().GetDigests()) || len(r.GetMarks().GetIndexes()) > maxMarks:
 		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetMarks().GetIndexes()), len(r.GetMarks().GetDigests()), maxMarks)
 	}
 	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed, r.Operators} {
-		if len(text) > maxText {
-			return s, fmt.Errorf("a text of %d bytes, at most %d are allowed", len(text), maxText)
+		if len(text) > maxTextBytes {
+			return s, fmt.Errorf("a text of %d bytes, at most %d are allowed", len(text), maxTextBytes)
 		}
 	}
-	member := c.member(a.member)
+	member := c.memberByID(a.member)
 	console, err := consoleURL(r.Operators, member.Quorum)
 	if err != nil {
 		return s, err
@@ -96,15 +96,15 @@ func (c *Collector) status(a answer) (s memberStatus, err error) {
 		Zxid: ZxidText(r.Zxid), Applied: r.Applied, Committed: r.Committed,
 		Sessions: int(r.Sessions), Connections: int(r.Connections), Watches: int(r.Watches),
 		DataBytes: r.DataBytes, LogBytes: r.LogBytes, Snapshot: r.SnapshotIndex,
-		Version: r.Version, Started: at(r.StartedMs),
+		Version: r.Version, Started: timeOf(r.StartedMs),
 		Joining: r.Joining, Drained: r.Drained, Exposed: r.Exposed, Removed: r.Removed, NoMemory: r.NoMemory, Stalled: r.Stalled, Damaged: r.Damaged,
 	}}
 	if r.SnapshotIndex != 0 {
-		written := at(r.SnapshotMs)
+		written := timeOf(r.SnapshotMs)
 		s.SnapshotAt = &written
 	}
 	// As exact as half the time that the reply took.
-	s.ClockMs = time.UnixMilli(r.ClockMs).Sub(a.asked.Add(a.came.Sub(a.asked) / 2).Round(0)).Milliseconds()
+	s.ClockMs = time.UnixMilli(r.ClockMs).Sub(a.sentAt.Add(a.receivedAt.Sub(a.sentAt) / 2).Round(0)).Milliseconds()
 	return s, nil
 }
 
@@ -129,8 +129,8 @@ func consoleURL(listens, quorum string) (string, error) {
 	return listens, nil
 }
 
-// measureLag fills in by how much the members lag behind the leader, if that has answered.
-func measureLag(rows []memberStatus, leader uint32) {
+// fillLag fills in by how much the members lag behind the leader, if that has answered.
+func fillLag(rows []memberStatus, leader uint32) {
 	i := slices.IndexFunc(rows, func(s memberStatus) bool { return s.Member.Member == leader })
 	if i < 0 {
 		return
@@ -144,8 +144,8 @@ func measureLag(rows []memberStatus, leader uint32) {
 // maxMarks is how many marks a member may answer with: a few times as many as any member sends.
 const maxMarks = 64
 
-// digest is a digest of a version. Those of different versions cannot be compared.
-type digest struct {
+// versionedDigest is a digest of a version. Those of different versions cannot be compared.
+type versionedDigest struct {
 	version uint32
 	digest  uint64
 }
@@ -154,29 +154,29 @@ type digest struct {
 // marked with the same version, whether more than half of those that marked it have the same digest. The leader's own verdict,
 // after which a member stops serving, is in api.Member.Damaged.
 func compareMarks(rows []memberStatus, marks map[uint32]*proto.Marks, members int) {
-	at := map[uint64]map[digest]int{} // how many members have marked an index so
+	at := map[uint64]map[versionedDigest]int{} // how many members have marked an index so
 	for _, m := range marks {
 		for i, index := range m.GetIndexes() {
 			if at[index] == nil {
-				at[index] = map[digest]int{}
+				at[index] = map[versionedDigest]int{}
 			}
-			at[index][digest{m.GetVersion(), m.GetDigests()[i]}]++
+			at[index][versionedDigest{m.GetVersion(), m.GetDigests()[i]}]++
 		}
 	}
 	for i := range rows {
 		row := &rows[i]
-		row.Digest, row.DigestIndex = verdict(marks[row.Member.Member], at, members)
+		row.Digest, row.DigestIndex = compareWithOthers(marks[row.Member.Member], at, members)
 		if row.Damaged != "" {
-			row.Digest = Differs
+			row.Digest = DigestDiffers
 		}
 	}
 }
 
-// verdict compares one member's marks with those of all, which include its own.
-func verdict(own *proto.Marks, at map[uint64]map[digest]int, members int) (v string, index uint64) {
-	v = Unmarked
+// compareWithOthers compares one member's marks with those of all, which include its own.
+func compareWithOthers(own *proto.Marks, at map[uint64]map[versionedDigest]int, members int) (v string, index uint64) {
+	v = DigestUnknown
 	for i, marked := range own.GetIndexes() {
-		mine := digest{own.GetVersion(), own.GetDigests()[i]}
+		mine := versionedDigest{own.GetVersion(), own.GetDigests()[i]}
 		marking := 0
 		for d, n := range at[marked] {
 			if d.version == mine.version {
@@ -186,8 +186,8 @@ func verdict(own *proto.Marks, at map[uint64]map[digest]int, members int) (v str
 		if marked <= index || marking < min(2, members) {
 			continue
 		}
-		if v, index = Differs, marked; at[marked][mine] > marking/2 {
-			v = Agrees
+		if v, index = DigestDiffers, marked; at[marked][mine] > marking/2 {
+			v = DigestAgrees
 		}
 	}
 	return v, index

@@ -26,7 +26,7 @@ func TestStatus(t *testing.T) {
 			s.SnapshotIndex, s.SnapshotMs, s.Damaged = 5, 1000, "it differs"
 			return reply, err
 		}
-		a, err := f.Status(t.Context())
+		a, err := f.MemberStatuses(t.Context())
 		if err != nil || len(a.Items) != 3 {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -34,11 +34,11 @@ func TestStatus(t *testing.T) {
 		if third.Lag == nil || *third.Lag != 102-97 || third.ClockMs != 7000 || third.Quorum != "q" || third.Election != "e" {
 			t.Errorf("%+v, want a lag of 5 entries and a clock 7 s ahead", third)
 		}
-		if third.Snapshot != 5 || !third.SnapshotAt.Equal(time.UnixMilli(1000)) || third.Digest != Differs || a.Items[0].SnapshotAt != nil {
+		if third.Snapshot != 5 || !third.SnapshotAt.Equal(time.UnixMilli(1000)) || third.Digest != DigestDiffers || a.Items[0].SnapshotAt != nil {
 			t.Errorf("%+v", third)
 		}
 		f.leader = 9
-		if a, err = f.Status(t.Context()); err != nil || a.Items[0].Lag != nil {
+		if a, err = f.MemberStatuses(t.Context()); err != nil || a.Items[0].Lag != nil {
 			t.Errorf("without a leader: %+v, %v", a.Items[0], err)
 		}
 	})
@@ -63,14 +63,14 @@ func TestCompareMarks(t *testing.T) {
 		marks   []*proto.Marks
 		want    []want
 	}{
-		{"all agree", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5)}, []want{{Agrees, 2}, {Agrees, 2}, {Agrees, 1}}},
-		{"one differs", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 7)}, []want{{Agrees, 2}, {Agrees, 2}, {Differs, 2}}},
-		{"it differed, and was replaced", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 7, 2, 6)}, []want{{Agrees, 2}, {Agrees, 2}, {Agrees, 2}}},
-		{"one against one", 3, []*proto.Marks{marks(1, 1, 5), marks(1, 1, 6), nil}, []want{{Differs, 1}, {Differs, 1}, {Unmarked, 0}}},
-		{"nobody else has its mark", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5), nil}, []want{{Agrees, 1}, {Agrees, 1}, {Unmarked, 0}}},
-		{"another version", 3, []*proto.Marks{marks(1, 1, 5), marks(1, 1, 5), marks(2, 1, 5)}, []want{{Agrees, 1}, {Agrees, 1}, {Unmarked, 0}}},
-		{"alone", 1, []*proto.Marks{marks(1, 1, 5, 2, 6)}, []want{{Agrees, 2}}},
-		{"descending", 3, []*proto.Marks{marks(1, 2, 6, 1, 5), marks(1, 1, 5, 2, 6)}, []want{{Agrees, 2}, {Agrees, 2}}},
+		{"all agree", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestAgrees, 1}}},
+		{"one differs", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 7)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestDiffers, 2}}},
+		{"it differed, and was replaced", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 7, 2, 6)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestAgrees, 2}}},
+		{"one against one", 3, []*proto.Marks{marks(1, 1, 5), marks(1, 1, 6), nil}, []want{{DigestDiffers, 1}, {DigestDiffers, 1}, {DigestUnknown, 0}}},
+		{"nobody else has its mark", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5), nil}, []want{{DigestAgrees, 1}, {DigestAgrees, 1}, {DigestUnknown, 0}}},
+		{"another version", 3, []*proto.Marks{marks(1, 1, 5), marks(1, 1, 5), marks(2, 1, 5)}, []want{{DigestAgrees, 1}, {DigestAgrees, 1}, {DigestUnknown, 0}}},
+		{"alone", 1, []*proto.Marks{marks(1, 1, 5, 2, 6)}, []want{{DigestAgrees, 2}}},
+		{"descending", 3, []*proto.Marks{marks(1, 2, 6, 1, 5), marks(1, 1, 5, 2, 6)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

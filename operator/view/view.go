@@ -43,28 +43,28 @@ const (
 
 // Page says which rows are wanted.
 type Page struct {
-	Limit int    // the most rows; from 1 to MaxRows; 0: MaxRows
-	From  string // Next of the page before; "": the first page
+	Limit  int    // the most rows; from 1 to MaxRows; 0: MaxRows
+	Cursor string // Next of the page before; "": the first page
 }
 
 // These are the reasons of an api.Silence.
 const (
-	Down    = "down"              // the member cannot be reached
-	Late    = "no answer in time" // no answer came in time
-	Busy    = "busy"              // the member has too many questions to answer
-	Wrong   = "wrong answer"      // what the member said is no answer to the question
-	Skipped = "not asked again"   // the member was silent on an earlier page, and was not asked again
+	ReasonDown    = "down"              // the member cannot be reached
+	ReasonLate    = "no answer in time" // no answer came in time
+	ReasonBusy    = "busy"              // the member has too many questions to answer
+	ReasonWrong   = "wrong answer"      // what the member said is no answer to the question
+	ReasonSkipped = "not asked again"   // the member was silent on an earlier page, and was not asked again
 )
 
 // These are the states of an api.Session.
 const (
-	Unknown      = "unknown"      // the member that the session is attached to did not answer
-	Connected    = "connected"    // a connection carries the session
-	Disconnected = "disconnected" // none does, on the member that the session is attached to
+	StateUnknown      = "unknown"      // the member that the session is attached to did not answer
+	StateConnected    = "connected"    // a connection carries the session
+	StateDisconnected = "disconnected" // none does, on the member that the session is attached to
 )
 
-// Filter selects sessions. A field that is zero selects all.
-type Filter struct {
+// SessionFilter selects sessions. A field that is zero selects all.
+type SessionFilter struct {
 	ID      jute.SessionID
 	Member  uint32
 	State   string // one of the states
@@ -79,9 +79,9 @@ type ConnectionFilter struct {
 
 // These are the kinds of a node in an api.Owner.
 const (
-	NoNode    = "none" // there is no such node
-	Plain     = "persistent"
-	Ephemeral = "ephemeral"
-	Container = "container"
-	TTL       = "ttl"
+	KindNone       = "none" // there is no such node
+	KindPersistent = "persistent"
+	KindEphemeral  = "ephemeral"
+	KindContainer  = "container"
+	KindTTL        = "ttl"
 )

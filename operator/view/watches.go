@@ -12,79 +12,81 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Watches returns a page of the watches that cover path, of all members: those on path itself, and the
+// PathWatches returns a page of the watches that cover path, of all members: those on path itself, and the
 // recursive ones on nodes above it. They come by member, for each member in the order of its connections,
 // and for each connection in the order of their paths. p.From must come from a page of the same path.
-func (c *Collector) Watches(ctx context.Context, path string, p Page) (api.List[api.Watch], error) {
+func (c *Collector) PathWatches(ctx context.Context, path string, p Page) (api.List[api.Watch], error) {
 	if path == "" {
-		return api.List[api.Watch]{}, errNoPath
+		return api.List[api.Watch]{}, errEmptyPath
 	}
-	return gather(ctx, c, p, source[api.Watch]{
-		list: pathWatchList,
-		request: func(boot uint64, from clients.Place, limit uint32) *proto.ViewRequest {
+	return gatherPage(ctx, c, p, listSource[api.Watch]{
+		listKind: pathWatchList,
+		request: func(boot uint64, from clients.WatchPlace, limit uint32) *proto.ViewRequest {
 			return &proto.ViewRequest{About: &proto.ViewRequest_Watches{Watches: &proto.ViewWatches{
 				Path: []byte(path), Boot: boot, First: from.Connection, FirstPath: []byte(from.Path), Limit: limit,
 			}}}
 		},
-		read: func(member uint32, reply *proto.ViewReply) (part[api.Watch], error) {
+		read: func(member uint32, reply *proto.ViewReply) (memberPart[api.Watch], error) {
 			r := reply.GetWatches()
 			if r == nil {
-				return part[api.Watch]{}, errOther
+				return memberPart[api.Watch]{}, errUnrelatedReply
 			}
-			found := part[api.Watch]{boot: r.Boot, next: clients.Place{Connection: r.Next, Path: string(r.NextPath)}}
+			found := memberPart[api.Watch]{boot: r.Boot, next: clients.WatchPlace{Connection: r.Next, Path: string(r.NextPath)}}
 			for _, row := range r.Rows {
-				if on := string(row.Path); on != path && !(row.Recursive && isAbove(on, path)) {
-					return part[api.Watch]{}, fmt.Errorf("a watch on %.100q", on)
+				if on := string(row.Path); on != path && !(row.Recursive && isAncestor(on, path)) {
+					return memberPart[api.Watch]{}, fmt.Errorf("a watch on %.100q", on)
 				}
-				found.rows = append(found.rows, watch(member, row))
+				found.rows = append(found.rows, watchRow(member, row))
 			}
 			return found, nil
 		},
-		place: func(row api.Watch) clients.Place { return clients.Place{Connection: row.Connection, Path: row.Path} },
+		place: func(row api.Watch) clients.WatchPlace {
+			return clients.WatchPlace{Connection: row.Connection, Path: row.Path}
+		},
 	})
 }
 
-// isAbove reports whether the node at path is below the one at above.
-func isAbove(above, path string) bool {
+// isAncestor reports whether the node at path is below the one at above.
+func isAncestor(above, path string) bool {
 	return above == "/" && path != "/" || strings.HasPrefix(path, above+"/")
 }
 
-var errNoPath = errors.New("view: the path is empty")
+var errEmptyPath = errors.New("view: the path is empty")
 
 // SessionWatches returns a page of the watches of a session's connection, in the order of their paths.
 // It has no rows if there is no such session, or no connection carries it.
 func (c *Collector) SessionWatches(ctx context.Context, id jute.SessionID, p Page) (a api.List[api.Watch], err error) {
-	limit, err := p.limit()
+	limit, err := p.rowLimit()
 	if err != nil {
 		return a, err
 	}
-	from, err := positionOf(p.From, sessionWatchList)
+	from, err := decodeCursor(p.Cursor, sessionWatchList)
 	if err != nil {
 		return a, err
 	}
-	err = c.within(ctx, func(ctx context.Context) error {
-		records, _, err := c.records(ctx, Filter{ID: id}, uint64(id), 1)
+	err = c.runQuery(ctx, func(ctx context.Context) error {
+		records, _, err := c.sessionRecords(ctx, SessionFilter{ID: id}, uint64(id), 1)
 		if err != nil || len(records) == 0 || records[0].Member == 0 {
 			return err
 		}
-		c.watchesOf(ctx, id, records[0].Member, from, limit, &a)
+		c.fillSessionWatches(ctx, id, records[0].Member, from, limit, &a)
 		return nil
 	})
 	if err != nil {
 		return api.List[api.Watch]{}, err
 	}
-	return complete(a), nil
+	return withoutNil(a), nil
 }
 
-// watchesOf asks a member, which a session is attached to, for the session's watches.
-func (c *Collector) watchesOf(ctx context.Context, id jute.SessionID, member uint32, from position, limit int, a *api.List[api.Watch]) {
+// fillSessionWatches asks a member, which a session is attached to, for the session's watches.
+func (c *Collector) fillSessionWatches(ctx context.Context, id jute.SessionID, member uint32, from position, limit int, a *api.List[api.Watch]) {
 	request := &proto.ViewRequest{About: &proto.ViewRequest_Watches{Watches: &proto.ViewWatches{
 		Session: uint64(id), FirstPath: from.Path, Limit: uint32(limit),
 	}}}
-	a.Silent = c.ask(ctx, map[uint32]*proto.ViewRequest{member: request}, func(one answer) error {
+	a.Silent = c.queryMembers(ctx, map[uint32]*proto.ViewRequest{member: request}, func(one memberReply) error {
 		r := one.reply.GetWatches()
 		if r == nil {
-			return errOther
+			return errUnrelatedReply
 		}
 		var rows []api.Watch
 		var paths []string
@@ -92,13 +94,13 @@ func (c *Collector) watchesOf(ctx context.Context, id jute.SessionID, member uin
 			if row.Session != uint64(id) {
 				return fmt.Errorf("a watch of session %v", jute.SessionID(row.Session))
 			}
-			rows, paths = append(rows, watch(one.member, row)), append(paths, string(row.Path))
+			rows, paths = append(rows, watchRow(one.member, row)), append(paths, string(row.Path))
 		}
-		if err := ascending(paths, string(from.Path), string(r.NextPath), limit); err != nil {
+		if err := checkAscending(paths, string(from.Path), string(r.NextPath), limit); err != nil {
 			return err
 		}
 		if a.Items = rows; len(r.NextPath) > 0 {
-			a.Next = position{Path: r.NextPath}.cursor(sessionWatchList, nil)
+			a.Next = position{Path: r.NextPath}.encodeCursor(sessionWatchList, nil)
 		}
 		return nil
 	})
