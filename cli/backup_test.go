@@ -96,7 +96,7 @@ func TestOut(t *testing.T) {
 		"backup save --out x y": `backup save: unexpected argument "x"; it takes a file, a directory, or - for standard output`,
 		"backup save":           "backup save: an argument is missing; it takes a file, a directory, or - for standard output",
 	} {
-		if _, _, err := f.execute(t, nil, strings.Fields(line)...); StatusOf(err) != WrongUse || err.Error() != want {
+		if _, _, err := f.execute(t, nil, strings.Fields(line)...); StatusOf(err) != UsageError || err.Error() != want {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}
@@ -105,12 +105,12 @@ func TestOut(t *testing.T) {
 // A backup that is not whole leaves no file, and the error says why.
 func TestBackupSaveFails(t *testing.T) {
 	whole := sampleBackup(t)
-	full := func(w *World) { w.OutTerminal = true }
+	full := func(w *IOStreams) { w.OutTerminal = true }
 	for _, tt := range []struct {
 		name, target string
 		sent         []byte
 		refusal      int
-		prepare      func(*World)
+		prepare      func(*IOStreams)
 		status       Status
 		want         string
 	}{
@@ -119,13 +119,13 @@ func TestBackupSaveFails(t *testing.T) {
 		{"nothing", "DIR", []byte{}, 0, nil, Failed, "nothing was saved"},
 		{"changed", "DIR", append(append([]byte{}, whole[:900]...), make([]byte, 400)...), 0, nil, Failed, "checksum"},
 		{"another answer", "DIR", []byte("<html>"), 0, nil, Failed, "not a backup"},
-		{"joining", "DIR", nil, 503, nil, NoMember, "is joining"},
-		{"without credentials", "DIR", nil, 401, nil, Refused, "--token-file"},
+		{"joining", "DIR", nil, 503, nil, Unavailable, "is joining"},
+		{"without credentials", "DIR", nil, 401, nil, Denied, "--token-file"},
 		{"no such directory above", "DIR/a/b.backup", whole, 0, nil, Failed, "no such file or directory"},
-		{"no such directory", "DIR/nix/", whole, 0, nil, WrongUse, "there is no such directory; make it, or leave out the slash at the end for a new file"},
+		{"no such directory", "DIR/nix/", whole, 0, nil, UsageError, "there is no such directory; make it, or leave out the slash at the end for a new file"},
 		{"cut, under any name", "DIR/nix", whole[:900], 0, nil, Failed, "cut short at byte 900"},
 		{"a file that exists", sampleFile, whole, 0, nil, Failed, "there is such a file already"},
-		{"to a terminal", "-", whole, 0, full, WrongUse, "no text for a terminal"},
+		{"to a terminal", "-", whole, 0, full, UsageError, "no text for a terminal"},
 	} {
 		f, dir := newFakeMember(t), t.TempDir()
 		f.backup, f.refusal = tt.sent, tt.refusal
@@ -167,7 +167,7 @@ func TestBackupSaveUnconfirmed(t *testing.T) {
 	f.backup = unconfirmedBackup(t)
 	for _, target := range []string{dir, "-"} {
 		out, _, err := f.execute(t, nil, "backup", "save", target)
-		if StatusOf(err) != NoMember || err == nil || !strings.Contains(err.Error(), "nothing was saved: no leader has confirmed") || !strings.Contains(err.Error(), "--unconfirmed") || out.Len() > 0 {
+		if StatusOf(err) != Unavailable || err == nil || !strings.Contains(err.Error(), "nothing was saved: no leader has confirmed") || !strings.Contains(err.Error(), "--unconfirmed") || out.Len() > 0 {
 			t.Errorf("%s: status %d, %v, printed %q", target, StatusOf(err), err, out)
 		}
 		if names := filesIn(t, dir); len(names) > 0 {
@@ -194,7 +194,7 @@ func TestBackupRate(t *testing.T) {
 	f := newFakeMember(t)
 	for _, rate := range []string{"0", "-1", "4097", "5MiB", ""} {
 		_, _, err := f.execute(t, nil, "backup", "save", "--rate="+rate, t.TempDir())
-		if want := fmt.Sprintf("backup save: --rate %q: allowed is a number of MiB from 1 to 4096, such as 5", rate); StatusOf(err) != WrongUse || err.Error() != want {
+		if want := fmt.Sprintf("backup save: --rate %q: allowed is a number of MiB from 1 to 4096, such as 5", rate); StatusOf(err) != UsageError || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
@@ -207,7 +207,7 @@ func TestBackupRate(t *testing.T) {
 func TestBackupSaveToFullDisk(t *testing.T) {
 	f := newFakeMember(t)
 	f.backup = sampleBackup(t)
-	_, _, err := f.execute(t, func(w *World) { w.Out = brokenPipe{} }, "backup", "save", "-")
+	_, _, err := f.execute(t, func(w *IOStreams) { w.Out = brokenPipe{} }, "backup", "save", "-")
 	if err == nil || err.Error() != "backup save: no space left on device" {
 		t.Errorf("%v", err)
 	}
@@ -223,7 +223,7 @@ func TestBackupSaveFromSilentMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		var why error
-		l := lively{from: r, quiet: func(err error) {
+		l := idleTimeoutReader{body: r, cancel: func(err error) {
 			why = err
 			_ = w.CloseWithError(err)
 		}}
@@ -280,7 +280,7 @@ func TestBackupVerify(t *testing.T) {
 // Inspect reads standard input, too, and refuses a backup that is not sound.
 func TestBackupInspect(t *testing.T) {
 	f := newFakeMember(t)
-	stdin := func(text []byte) func(*World) { return func(w *World) { w.In = bytes.NewReader(text) } }
+	stdin := func(text []byte) func(*IOStreams) { return func(w *IOStreams) { w.In = bytes.NewReader(text) } }
 	out, _, err := f.execute(t, stdin(sampleBackup(t)), "backup", "inspect", "--depth", "2", "--limit", "1", "-")
 	if err != nil || !strings.Contains(out.String(), "/zookeeper\n") || strings.Contains(out.String(), "/app") {
 		t.Errorf("%s, %v", out, err)
@@ -288,11 +288,11 @@ func TestBackupInspect(t *testing.T) {
 	if _, _, err := f.execute(t, stdin(sampleBackup(t)[:700]), "backup", "inspect", "-"); !errors.Is(err, backup.ErrCorrupt) {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := f.execute(t, nil, "backup", "inspect", t.TempDir()); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "is a directory, and inspect takes one file") {
+	if _, _, err := f.execute(t, nil, "backup", "inspect", t.TempDir()); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "is a directory, and inspect takes one file") {
 		t.Errorf("a directory: %v", err)
 	}
 	for _, flag := range []string{"--depth=0", "--depth=17", "--limit=0", "--limit=10001"} {
-		if _, _, err := f.execute(t, nil, "backup", "inspect", flag, sampleFile); StatusOf(err) != WrongUse {
+		if _, _, err := f.execute(t, nil, "backup", "inspect", flag, sampleFile); StatusOf(err) != UsageError {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}
@@ -300,9 +300,9 @@ func TestBackupInspect(t *testing.T) {
 
 // Subtrees are added up level by level, and only the largest are kept.
 func TestSubtrees(t *testing.T) {
-	u := &subtrees{open: make([]subtreeRow, 2), limit: 3}
+	u := &subtreeTotals{openByLevel: make([]subtreeRow, 2), limit: 3}
 	add := func(path string, data int) {
-		if err := u.add(znode.ImageNode{Path: path, Data: make([]byte, data)}); err != nil {
+		if err := u.addNode(znode.ImageNode{Path: path, Data: make([]byte, data)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -316,7 +316,7 @@ func TestSubtrees(t *testing.T) {
 	add("/b/cc", 1)
 	add("/c", 0)
 	want := []subtreeRow{{"/b", 4, 0, 2 + 10 + 4 + 100 + 6 + 1000 + 5 + 1}, {"/b/c", 2, 0, 4 + 100 + 6 + 1000}, {"/a000", 1, 0, 6}}
-	if got := u.largest(); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := u.largestSubtrees(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -327,17 +327,17 @@ func TestBackupSavePassesOverRemovedMember(t *testing.T) {
 	dir := t.TempDir()
 	gone, present := newFakeMember(t), newFakeMember(t)
 	gone.removed, gone.backup, present.backup = true, unconfirmedBackup(t), sampleBackup(t)
-	both := func(w *World) { w.Env = []string{"ROLLCALL_ADMIN=" + gone.URL + "," + present.URL} }
+	both := func(w *IOStreams) { w.Env = []string{"ROLLCALL_ADMIN=" + gone.URL + "," + present.URL} }
 	for _, tt := range []struct {
 		name, flags string
-		prepare     func(*World)
+		prepare     func(*IOStreams)
 		saved       []byte // nil: nothing is
 		status      Status
 		said        string
 	}{
 		{"removed first", "", both, present.backup, OK, ""},
 		{"removed first, any backup will do", "--unconfirmed", both, present.backup, OK, ""},
-		{"removed alone", "", nil, nil, NoMember, "was removed from the ensemble, so its state may be old"},
+		{"removed alone", "", nil, nil, Unavailable, "was removed from the ensemble, so its state may be old"},
 		{"removed alone, any backup will do", "--unconfirmed", nil, gone.backup, OK, "no leader has confirmed"},
 	} {
 		file := filepath.Join(dir, strings.ReplaceAll(tt.name, " ", "-"))

@@ -38,31 +38,31 @@ type subtreeRow struct {
 }
 
 var subtreeColumns = []Column[subtreeRow]{
-	{Name: "bytes", Right: true, Cell: func(r subtreeRow) string { return Size(r.Bytes) }},
-	{Name: "nodes", Right: true, Cell: func(r subtreeRow) string { return fmt.Sprint(r.Nodes) }},
-	{Name: "ephemerals", Right: true, Cell: func(r subtreeRow) string { return fmt.Sprint(r.Ephemerals) }},
+	{Name: "bytes", AlignRight: true, Cell: func(r subtreeRow) string { return FormatSize(r.Bytes) }},
+	{Name: "nodes", AlignRight: true, Cell: func(r subtreeRow) string { return fmt.Sprint(r.Nodes) }},
+	{Name: "ephemerals", AlignRight: true, Cell: func(r subtreeRow) string { return fmt.Sprint(r.Ephemerals) }},
 	{Name: "path", Cell: func(r subtreeRow) string { return r.Path }},
 }
 
 // newBackupInspect returns the command that says what is in a backup.
-func newBackupInspect(w World) *cobra.Command {
+func newBackupInspect(w IOStreams) *cobra.Command {
 	out, depth, limit := NewOutput(w), 1, 10
 	cmd := &cobra.Command{
-		Use: "inspect [flags] FILE|-", Short: "print what is in a backup", Args: Takes(1, 1, "a file, or - for standard input"),
+		Use: "inspect [flags] FILE|-", Short: "print what is in a backup", Args: RangeArgs(1, 1, "a file, or - for standard input"),
 		Long: "Reads a whole backup, checks it as backup verify does, and prints what it says of itself, and its largest subtrees. It asks no member.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if depth < 1 || depth > maxDepth || limit < 1 || limit > maxSubtrees {
-				return With(WrongUse, fmt.Errorf("backup inspect: allowed are a --depth of 1 to %d, and a --limit of 1 to %d", maxDepth, maxSubtrees))
+				return WithStatus(UsageError, fmt.Errorf("backup inspect: allowed are a --depth of 1 to %d, and a --limit of 1 to %d", maxDepth, maxSubtrees))
 			}
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return With(WrongUse, fmt.Errorf("backup inspect: %s is a directory, and inspect takes one file; rollcall backup verify takes directories", args[0]))
+				return WithStatus(UsageError, fmt.Errorf("backup inspect: %s is a directory, and inspect takes one file; rollcall backup verify takes directories", args[0]))
 			}
-			u := &subtrees{open: make([]subtreeRow, depth), limit: limit}
-			row, err := readBackup(w, args[0], znode.ImageVisitor{Node: u.add})
+			u := &subtreeTotals{openByLevel: make([]subtreeRow, depth), limit: limit}
+			row, err := readBackup(w, args[0], znode.ImageVisitor{Node: u.addNode})
 			if err != nil {
 				return fmt.Errorf("backup inspect: %w", err)
 			}
-			return printInspected(w, out, inspectedRow{row, u.ephemerals, u.largest()})
+			return printInspected(w, out, inspectedRow{row, u.ephemerals, u.largestSubtrees()})
 		},
 	}
 	cmd.Flags().IntVar(&depth, "depth", depth, "`levels` of subtrees that are counted")
@@ -72,7 +72,7 @@ func newBackupInspect(w World) *cobra.Command {
 }
 
 // readBackup reads a backup, from standard input if the file is "-".
-func readBackup(w World, file string, v znode.ImageVisitor) (row backupRow, err error) {
+func readBackup(w IOStreams, file string, v znode.ImageVisitor) (row backupRow, err error) {
 	row.File = file
 	in := w.In
 	if file != "-" {
@@ -95,12 +95,12 @@ func readBackup(w World, file string, v znode.ImageVisitor) (row backupRow, err 
 	return row, err
 }
 
-func printInspected(w World, out *Output, row inspectedRow) error {
-	if !out.Text() {
-		return printOne(out, nil, row)
+func printInspected(w IOStreams, out *Output, row inspectedRow) error {
+	if !out.IsText() {
+		return printRow(out, nil, row)
 	}
 	var text bytes.Buffer
-	text.Write(lines(out, backupColumns, row.backupRow))
+	text.Write(formatLines(out, backupColumns, row.backupRow))
 	text.WriteByte('\n')
 	table := bufio.NewWriter(&text)
 	if err := printTable(out, table, subtreeColumns, rowsOf(row.Subtrees)); err != nil {
@@ -111,30 +111,30 @@ func printInspected(w World, out *Output, row inspectedRow) error {
 	return err
 }
 
-// subtrees adds up what subtrees take. Nodes come parents first, so all of a subtree come together, and one
+// subtreeTotals adds up what subtrees take. Nodes come parents first, so all of a subtree come together, and one
 // subtree of each level is open at a time.
-type subtrees struct {
-	open       []subtreeRow // by level, from 1 on; Path is "" if none is open
-	limit      int
-	closed     []subtreeRow // the largest so far, and some more
-	ephemerals int
+type subtreeTotals struct {
+	openByLevel   []subtreeRow // by level, from 1 on; Path is "" if none is open
+	limit         int
+	largestClosed []subtreeRow // the largest so far, and some more
+	ephemerals    int
 }
 
-// add adds the next node.
-func (u *subtrees) add(n znode.ImageNode) error {
+// addNode adds the next node.
+func (u *subtreeTotals) addNode(n znode.ImageNode) error {
 	if n.OwnerSession != 0 {
 		u.ephemerals++
 	}
 	level, at := 0, 0
-	for at < len(n.Path) && n.Path != "/" && level < len(u.open) {
+	for at < len(n.Path) && n.Path != "/" && level < len(u.openByLevel) {
 		end := strings.IndexByte(n.Path[at+1:], '/')
 		if end < 0 {
 			end = len(n.Path) - at - 1
 		}
 		at += end + 1
-		o := &u.open[level]
+		o := &u.openByLevel[level]
 		if o.Path != n.Path[:at] {
-			u.close(level)
+			u.closeFrom(level)
 			o.Path = n.Path[:at]
 		}
 		o.Nodes++
@@ -147,30 +147,30 @@ func (u *subtrees) add(n znode.ImageNode) error {
 	return nil
 }
 
-// close closes the open subtrees from a level on.
-func (u *subtrees) close(level int) {
-	for i := level; i < len(u.open); i++ {
-		if u.open[i].Path != "" {
-			u.closed = append(u.closed, u.open[i])
+// closeFrom closes the open subtrees from a level on.
+func (u *subtreeTotals) closeFrom(level int) {
+	for i := level; i < len(u.openByLevel); i++ {
+		if u.openByLevel[i].Path != "" {
+			u.largestClosed = append(u.largestClosed, u.openByLevel[i])
 		}
-		u.open[i] = subtreeRow{}
+		u.openByLevel[i] = subtreeRow{}
 	}
-	if len(u.closed) >= 2*u.limit+maxDepth {
-		u.cut()
+	if len(u.largestClosed) >= 2*u.limit+maxDepth {
+		u.keepLargest()
 	}
 }
 
-// cut keeps the largest.
-func (u *subtrees) cut() {
-	slices.SortStableFunc(u.closed, func(a, b subtreeRow) int {
+// keepLargest keeps the largest.
+func (u *subtreeTotals) keepLargest() {
+	slices.SortStableFunc(u.largestClosed, func(a, b subtreeRow) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Path, b.Path))
 	})
-	u.closed = u.closed[:min(len(u.closed), u.limit)]
+	u.largestClosed = u.largestClosed[:min(len(u.largestClosed), u.limit)]
 }
 
-// largest returns the largest subtrees, when all nodes have been added.
-func (u *subtrees) largest() []subtreeRow {
-	u.close(0)
-	u.cut()
-	return append([]subtreeRow{}, u.closed...)
+// largestSubtrees returns the largest subtrees, when all nodes have been added.
+func (u *subtreeTotals) largestSubtrees() []subtreeRow {
+	u.closeFrom(0)
+	u.keepLargest()
+	return append([]subtreeRow{}, u.largestClosed...)
 }

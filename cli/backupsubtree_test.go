@@ -81,14 +81,14 @@ func savedApp(t *testing.T, root string) string {
 }
 
 // restoreTree runs rollcall backup restore --subtree, as package main has it, and returns what it prints.
-func restoreTree(t *testing.T, w World, args ...string) (out, errs string, err error) {
+func restoreTree(t *testing.T, w IOStreams, args ...string) (out, errs string, err error) {
 	t.Helper()
 	outs, warnings := new(bytes.Buffer), new(bytes.Buffer)
 	w.Out, w.Err = outs, warnings
 	format := NewOutput(w)
 	r := NewSubtreeRestore(w, format)
 	cmd := &cobra.Command{Use: "restore", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, args []string) error {
-		if asked, err := r.Asked(cmd.Flags()); err != nil || !asked {
+		if asked, err := r.Requested(cmd.Flags()); err != nil || !asked {
 			return err
 		}
 		return r.Run(cmd.Context(), args[0])
@@ -116,7 +116,7 @@ func TestSubtreeRestore(t *testing.T) {
 	must(t, w, "create /app now")
 	must(t, w, "create /app/a")
 	must(t, w, "create -p /app/new/below 12")
-	if _, err := s.Client.Create(t.Context(), s.Full("/app/mine"), nil, jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/app/mine"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
 	const changes = "ACTION  BYTES  PATH\nset       9 B  /app\nset       0 B  /app/a\nacl       0 B  /app/a\ncreate    0 B  /app/box\ncreate    0 B  /app/old\ncreate    5 B  /app/old/below\n"
@@ -133,7 +133,7 @@ func TestSubtreeRestore(t *testing.T) {
 			deleted, left = 2, 1
 		}
 		wantPrinted(t, "dry run "+args, errs, "rollcall: backup restore: left out 1 ephemeral node, which belongs to a session\n"+
-			"rollcall: "+wouldText("the subtree of the backup", subtree.Loaded{Nodes: 5, Skipped: 1, Created: 3, Set: 2, ACLs: 1, Deleted: deleted, Left: left})+"\n")
+			"rollcall: "+planSummary("the subtree of the backup", subtree.LoadResult{Nodes: 5, Skipped: 1, Created: 3, Set: 2, ACLs: 1, Deleted: deleted, LeftAlone: left})+"\n")
 		if now, _, _ := dumpOf(t, s); now != before {
 			t.Errorf("a dry run has changed\n%s\nto\n%s", before, now)
 		}
@@ -152,7 +152,7 @@ func TestSubtreeRestore(t *testing.T) {
 	}
 	fits(t, "backup restore --subtree --dry-run", out)
 	for path, want := range map[string]znode.NodeKind{"/app": znode.PlainNode, "/app/box": znode.ContainerNode, "/app/old": znode.TTLNode, "/app/mine": znode.EphemeralNode} {
-		if kind := kindOf(s.Full(path)); kind != want {
+		if kind := kindOf(s.FullPath(path)); kind != want {
 			t.Errorf("%s is of kind %v, want %v", path, kind, want)
 		}
 	}
@@ -176,7 +176,7 @@ func kindOf(path string) znode.NodeKind {
 func dumpOf(t *testing.T, s subtree.Space) (string, subtree.Summary, error) {
 	t.Helper()
 	var b bytes.Buffer
-	sum, err := s.Dump(t.Context(), &b, "/", subtree.Dumping{Ephemerals: true, Each: func(*subtree.Record) {}, Warn: func(string, string) {}})
+	sum, err := s.Dump(t.Context(), &b, "/", subtree.DumpOptions{IncludeEphemerals: true, OnRecord: func(*subtree.Record) {}, OnWarning: func(string, string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,18 +240,18 @@ func TestSubtreeRestoreRefuses(t *testing.T) {
 		status Status
 		want   string
 	}{
-		{"--subtree app --yes " + file, WrongUse, "allowed is /path or /path=/target"},
+		{"--subtree app --yes " + file, UsageError, "allowed is /path or /path=/target"},
 		{"--subtree /app=copy --yes " + file, Conflict, "no node " + s.Root + "/app=copy"},
 		{"--subtree /app=/ --yes " + cut, Failed, "cut short at byte"},
-		{"--subtree /zookeeper --yes " + file, WrongUse, "belongs to the servers"},
-		{"--subtree /app=/zookeeper/config --yes " + file, WrongUse, "for quotas name /zookeeper/quota"},
-		{"--subtree /app " + file, WrongUse, "there is no terminal to ask on"},
-		{"--delete " + file, WrongUse, "--delete is for --subtree"},
-		{"--hosts a:1 " + file, WrongUse, "--hosts is for --subtree"},
+		{"--subtree /zookeeper --yes " + file, UsageError, "belongs to the servers"},
+		{"--subtree /app=/zookeeper/config --yes " + file, UsageError, "for quotas name /zookeeper/quota"},
+		{"--subtree /app " + file, UsageError, "there is no terminal to ask on"},
+		{"--delete " + file, UsageError, "--delete is for --subtree"},
+		{"--hosts a:1 " + file, UsageError, "--hosts is for --subtree"},
 		{"--subtree /none --yes " + file, Conflict, "rollcall backup inspect shows what is in it"},
 		{"--subtree /app/lock --yes " + file, Failed, "is an ephemeral node, which is not restored"},
-		{"--subtree /app --yes " + t.TempDir(), WrongUse, "no regular file"},
-		{"--subtree /app --yes none.backup", WrongUse, "none.backup"},
+		{"--subtree /app --yes " + t.TempDir(), UsageError, "no regular file"},
+		{"--subtree /app --yes none.backup", UsageError, "none.backup"},
 		{"--subtree /app=/x/y --yes " + file, NotFound, "rollcall create -p makes what is missing; nothing was changed"},
 	} {
 		_, _, err := restoreTree(t, w, words(tt.args)...)

@@ -19,7 +19,7 @@ import (
 type verifiedRow struct {
 	File      string    `json:"file"`
 	Sound     bool      `json:"sound"`
-	Why       string    `json:"why"` // it is not sound
+	Reason    string    `json:"why"` // it is not sound
 	Time      time.Time `json:"time"`
 	Confirmed bool      `json:"confirmed"` // a leader has confirmed that no write is missing
 	AsOf      time.Time `json:"as_of"`     // the log's time of the last entry
@@ -31,37 +31,37 @@ type verifiedRow struct {
 
 var verifiedColumns = []Column[verifiedRow]{
 	{Name: "sound", Cell: func(r verifiedRow) string { return map[bool]string{true: "yes", false: "NO"}[r.Sound] }, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Green, false: Red}[r.Sound] }},
-	{Name: "confirmed", Cell: confirmedText, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Plain, false: Yellow}[r.Confirmed] }},
-	{Name: "as of", Cell: asOfText},
-	{Name: "index", Right: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Index) }},
-	{Name: "nodes", Right: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Nodes) }},
-	{Name: "size", Right: true, Cell: func(r verifiedRow) string { return Size(r.Size) }},
-	{Name: "digest", Wide: true, Cell: func(r verifiedRow) string { return orDash(r.Digest) }},
+	{Name: "confirmed", Cell: formatConfirmed, Tint: func(r verifiedRow) Tint { return map[bool]Tint{true: Plain, false: Yellow}[r.Confirmed] }},
+	{Name: "as of", Cell: formatVerifiedAsOf},
+	{Name: "index", AlignRight: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Index) }},
+	{Name: "nodes", AlignRight: true, Cell: func(r verifiedRow) string { return fmt.Sprint(r.Nodes) }},
+	{Name: "size", AlignRight: true, Cell: func(r verifiedRow) string { return FormatSize(r.Size) }},
+	{Name: "digest", WideOnly: true, Cell: func(r verifiedRow) string { return orDash(r.Digest) }},
 	{Name: "file", Cell: func(r verifiedRow) string { return r.File }},
-	{Name: "why", Cell: func(r verifiedRow) string { return r.Why }},
+	{Name: "why", Cell: func(r verifiedRow) string { return r.Reason }},
 }
 
-// confirmedText says whether a leader has confirmed the backup, or "-" if its head cannot be read.
-func confirmedText(r verifiedRow) string {
+// formatConfirmed says whether a leader has confirmed the backup, or "-" if its head cannot be read.
+func formatConfirmed(r verifiedRow) string {
 	if r.AsOf.IsZero() {
-		return unknown
+		return unknownText
 	}
 	return map[bool]string{true: "yes", false: "NO"}[r.Confirmed]
 }
 
-// asOfText returns the log's time of the last entry, or "-" if the head cannot be read.
-func asOfText(r verifiedRow) string {
+// formatVerifiedAsOf returns the log's time of the last entry, or "-" if the head cannot be read.
+func formatVerifiedAsOf(r verifiedRow) string {
 	if r.AsOf.IsZero() {
-		return unknown
+		return unknownText
 	}
-	return moment(r.AsOf)
+	return formatSecond(r.AsOf)
 }
 
 // newBackupVerify returns the command that checks backups.
-func newBackupVerify(w World) *cobra.Command {
+func newBackupVerify(w IOStreams) *cobra.Command {
 	out := NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "verify [flags] FILE|DIRECTORY...", Short: "check that backups are whole and unchanged", Args: Takes(1, -1, "files, or directories with backups"),
+		Use: "verify [flags] FILE|DIRECTORY...", Short: "check that backups are whole and unchanged", Args: RangeArgs(1, -1, "files, or directories with backups"),
 		Long: "Reads whole backups, or all that end in " + backup.Suffix + " in a directory, and makes every check that a restore makes: checksums, the order and the kinds of nodes, their sessions, " +
 			"and the digest of the state. It asks no member, and needs little memory. It also prints whether a leader has confirmed the backup, and the time of its last entry in the log. If a backup is not sound, the exit status is 1.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,7 +70,7 @@ func newBackupVerify(w World) *cobra.Command {
 				return fmt.Errorf("backup verify: %w", err)
 			}
 			bad := 0
-			err = Print(out, verifiedColumns, func(yield func(verifiedRow, error) bool) {
+			err = PrintRows(out, verifiedColumns, func(yield func(verifiedRow, error) bool) {
 				for _, file := range files {
 					row, err := verifyFile(cmd.Context(), w, file)
 					if !row.Sound {
@@ -95,7 +95,7 @@ func newBackupVerify(w World) *cobra.Command {
 }
 
 // backupFiles returns the files that arguments mean. It says how many others are in their directories.
-func backupFiles(w World, args []string) (files []string, err error) {
+func backupFiles(w IOStreams, args []string) (files []string, err error) {
 	for _, arg := range args {
 		info, err := os.Stat(arg)
 		switch {
@@ -121,27 +121,27 @@ func backupFiles(w World, args []string) (files []string, err error) {
 			return nil, fmt.Errorf("%s: no file in this directory ends in %s", arg, backup.Suffix)
 		}
 		if others > 0 {
-			warn(w, "backup verify: %s: not read: %s not ending in %s", arg, plural(others, "file", "files"), backup.Suffix)
+			warnf(w, "backup verify: %s: not read: %s not ending in %s", arg, formatCount(others, "file", "files"), backup.Suffix)
 		}
 	}
 	return files, nil
 }
 
 // verifyFile checks one backup. The error is that of the command, if it is to end.
-func verifyFile(ctx context.Context, w World, file string) (verifiedRow, error) {
+func verifyFile(ctx context.Context, w IOStreams, file string) (verifiedRow, error) {
 	if err := ctx.Err(); err != nil {
 		return verifiedRow{}, errors.New("stopped before all were checked")
 	}
 	row, err := readBackup(w, file, znode.ImageVisitor{})
 	v := verifiedRow{File: file, Sound: err == nil, Time: row.Time, Confirmed: row.Confirmed, AsOf: row.AsOf, Index: row.Index, Nodes: row.Nodes, Size: row.Size, Digest: row.Digest}
 	if err != nil {
-		v.Why = reasonOf(err)
+		v.Reason = withoutFileName(err)
 	}
 	return v, nil
 }
 
-// reasonOf returns an error without the name of the file in front, which is in a column of its own.
-func reasonOf(err error) string {
+// withoutFileName returns an error without the name of the file in front, which is in a column of its own.
+func withoutFileName(err error) string {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner.Error()
 	}

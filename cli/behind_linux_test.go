@@ -13,7 +13,7 @@ import (
 // own does it, because it cannot be taken back.
 func TestStepBehind(t *testing.T) {
 	if os.Getenv("ROLLCALL_TEST_BEHIND") != "" {
-		stepBehind()
+		lowerPriority()
 		fmt.Print("nice", niceOfThreads(t), ".")
 		return
 	}
@@ -25,8 +25,8 @@ func TestStepBehind(t *testing.T) {
 		command []string
 		want    int
 	}{
-		{[]string{os.Args[0]}, max(behindNice, 20-own)}, // the system call returns 20 - nice
-		{[]string{"nice", "-n", "19", os.Args[0]}, 19},  // the greatest one
+		{[]string{os.Args[0]}, max(lowPriorityNice, 20-own)}, // the system call returns 20 - nice
+		{[]string{"nice", "-n", "19", os.Args[0]}, 19},       // the greatest one
 	} {
 		cmd := exec.CommandContext(t.Context(), tt.command[0], append(tt.command[1:], "-test.run=^TestStepBehind$")...)
 		cmd.Env = append(os.Environ(), "ROLLCALL_TEST_BEHIND=1")

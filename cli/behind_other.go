@@ -2,5 +2,5 @@
 
 package cli
 
-// stepBehind does nothing here.
-func stepBehind() {}
+// lowerPriority does nothing here.
+func lowerPriority() {}

@@ -44,7 +44,7 @@ func BenchmarkSessions(b *testing.B) {
 		b.Run(fmt.Sprint(args), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				w := World{Out: io.Discard, Err: io.Discard, Env: []string{"ROLLCALL_ADMIN=" + member.URL}, Now: time.Now}
+				w := IOStreams{Out: io.Discard, Err: io.Discard, Env: []string{"ROLLCALL_ADMIN=" + member.URL}, Now: time.Now}
 				if _, err := Execute(b.Context(), NewRoot(w, "1", time.Time{}), append([]string{"sessions"}, args...)); err != nil {
 					b.Fatal(err)
 				}

@@ -20,7 +20,7 @@ func TestOutputCannotBeWritten(t *testing.T) {
 	f := newFakeMember(t)
 	token := tokenFile(t)
 	for _, g := range goldens {
-		for _, format := range formats {
+		for _, format := range outputFormats {
 			line := strings.Fields(strings.ReplaceAll(g.line, "TOKEN", token))
 			w, _, _ := testWorld("ROLLCALL_ADMIN=" + f.URL)
 			w.Out = fullDisk{}

@@ -23,23 +23,23 @@ import (
 )
 
 const (
-	// bundleRows is how many rows of one list a bundle has at most. All rows of a list are in memory
+	// maxBundleRows is how many rows of one list a bundle has at most. All rows of a list are in memory
 	// before they are written: some 5 MB for sessions.
-	bundleRows = 10_000
-	// bundleTime is how long one part may take. The longest is a list of ten pages.
-	bundleTime = 30 * time.Second
+	maxBundleRows = 10_000
+	// bundlePartTimeout is how long one part may take. The longest is a list of ten pages.
+	bundlePartTimeout = 30 * time.Second
 )
 
-// part is a file of a bundle. ask gets its content from a member.
-type part struct {
-	name string
-	ask  func(ctx context.Context, member *api.Client) ([]byte, error)
+// bundlePart is a file of a bundle. ask gets its content from a member.
+type bundlePart struct {
+	name  string
+	fetch func(ctx context.Context, member *api.Client) ([]byte, error)
 }
 
 // ensembleParts is what any member answers for the whole ensemble, and memberParts what each member
 // answers for itself.
 var (
-	ensembleParts = []part{
+	ensembleParts = []bundlePart{
 		{"status.json", listPart[api.Member]("status")},
 		{"members.json", textPart("/v1/members")},
 		{"sessions.json", listPart[api.Session]("sessions")},
@@ -48,7 +48,7 @@ var (
 		{"removals.json", listPart[api.Removal]("removals")},
 		{"buckets.json", textPart("/v1/buckets")},
 	}
-	memberParts = []part{
+	memberParts = []bundlePart{
 		{"config.json", listPart[api.Setting]("config")},
 		{"log.json", textPart("/v1/log")},
 		{"log-level.json", textPart("/v1/log-level")},
@@ -71,7 +71,7 @@ func listPart[T any](of string) func(context.Context, *api.Client) ([]byte, erro
 			if err != nil {
 				return nil, err
 			}
-			if rows = append(rows, row); len(rows) == bundleRows {
+			if rows = append(rows, row); len(rows) == maxBundleRows {
 				break
 			}
 		}
@@ -85,16 +85,16 @@ func textPart(at string) func(context.Context, *api.Client) ([]byte, error) {
 }
 
 // newBundle returns the command that puts all that helps to find a fault into one archive.
-func newBundle(w World) *cobra.Command {
+func newBundle(w IOStreams) *cobra.Command {
 	link, out := NewLink(w), NewOutput(w)
 	var file string
 	cmd := &cobra.Command{
-		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: Look, Args: Takes(0, 0, "flags only"),
+		Use: "support-bundle [flags]", Short: "put all that helps to find a fault into one archive", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Writes a tar.gz with the status, sessions, connections, ends and removals of the ensemble, and of each member at --hosts the configuration, the last lines of the log, " +
 			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what could not be collected, and each server of the ensemble that was not asked, with the reason. The archive has no passwords, digests, tokens or data of " +
-			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", bundleRows),
+			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles need the credentials of an administrator on the member's own machine.", maxBundleRows),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			members, err := link.admins(cmd.Context())
+			members, err := link.adminClients(cmd.Context())
 			if len(members) == 0 {
 				return err
 			}
@@ -104,7 +104,7 @@ func newBundle(w World) *cobra.Command {
 			return writeBundle(cmd.Context(), w, out, file, members, err)
 		},
 	}
-	registerOut(cmd, &file, "`file` for the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
+	registerOutFlag(cmd, &file, "`file` for the archive, which must not exist (default rollcall-support-TIME.tar.gz)")
 	link.Register(cmd)
 	out.Register(cmd)
 	return cmd
@@ -112,7 +112,7 @@ func newBundle(w World) *cobra.Command {
 
 // writeBundle makes the archive. It has its name only when it is whole and durable: until then a machine that loses its power, or a
 // command that is killed, would leave a part of it under that name. notFound is about the addresses where no member was found.
-func writeBundle(ctx context.Context, w World, out *Output, file string, members []*api.Client, notFound error) error {
+func writeBundle(ctx context.Context, w IOStreams, out *Output, file string, members []*api.Client, notFound error) error {
 	part, err := createBundle(file)
 	if err != nil {
 		return fmt.Errorf("support-bundle: %w; --out takes another name", err)
@@ -120,17 +120,17 @@ func writeBundle(ctx context.Context, w World, out *Output, file string, members
 	b := newArchive(part, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
 	b.progress = NewProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))
 	defer b.progress.Done()
-	b.skipAddresses(notFound)
-	if err := errors.Join(b.collect(ctx, members), b.close()); err != nil {
+	b.noteUnfoundAddresses(notFound)
+	if err := errors.Join(b.collectParts(ctx, members), b.close()); err != nil {
 		return errors.Join(fmt.Errorf("support-bundle: %w", err), part.Abort())
 	}
 	if err := part.Commit(filepath.Base(file)); err != nil {
 		return fmt.Errorf("support-bundle: %w", err)
 	}
-	for _, line := range b.missing {
-		_, _ = fmt.Fprintln(w.Err, "missing:", Visible(line)) // it is in the archive, too
+	for _, line := range b.missingParts {
+		_, _ = fmt.Fprintln(w.Err, "missing:", EscapeUnprintable(line)) // it is in the archive, too
 	}
-	return PrintText(out, file+"\n", bundled{file, append([]string{}, b.missing...), append([]notAsked{}, b.notAsked...)})
+	return PrintText(out, file+"\n", bundleResult{file, append([]string{}, b.missingParts...), append([]skippedServer{}, b.skippedServers...)})
 }
 
 // createBundle makes the file that is to become the archive. There must be no file of that name.
@@ -144,82 +144,82 @@ func createBundle(file string) (*backup.PartFile, error) {
 	return backup.CreatePart(filepath.Dir(file), filepath.Base(file))
 }
 
-// bundled is an archive that was written, as JSON has it.
-type bundled struct {
-	File     string     `json:"file"`
-	Missing  []string   `json:"missing"`   // what could not be had, with the reasons
-	NotAsked []notAsked `json:"not_asked"` // the servers that were not asked; missing has a line for each
+// bundleResult is an archive that was written, as JSON has it.
+type bundleResult struct {
+	File           string          `json:"file"`
+	Missing        []string        `json:"missing"`   // what could not be had, with the reasons
+	SkippedServers []skippedServer `json:"not_asked"` // the servers that were not asked; missing has a line for each
 }
 
-// archive is a bundle that is written.
-type archive struct {
-	zip     *gzip.Writer
-	tar     *tar.Writer
-	now     time.Time
-	top     string // directory of all files
-	missing []string
+// bundleArchive is a bundle that is written.
+type bundleArchive struct {
+	zip          *gzip.Writer
+	tar          *tar.Writer
+	createdAt    time.Time
+	topDirectory string // directory of all files
+	missingParts []string
 
-	asked    map[uint32]bool // the members that have files of their own, by id
-	notAsked []notAsked
+	askedMembers   map[uint32]bool // the members that have files of their own, by id
+	skippedServers []skippedServer
 
 	progress *Progress // counts the parts
 }
 
-func newArchive(out io.Writer, now time.Time, top string) *archive {
+func newArchive(out io.Writer, now time.Time, top string) *bundleArchive {
 	zip := gzip.NewWriter(out)
-	return &archive{zip: zip, tar: tar.NewWriter(zip), now: now, top: top, asked: map[uint32]bool{}}
+	return &bundleArchive{zip: zip, tar: tar.NewWriter(zip), createdAt: now, topDirectory: top, askedMembers: map[uint32]bool{}}
 }
 
-// collect asks the members for all parts. A part that cannot be had is noted, and so is a server that was not asked.
-func (b *archive) collect(ctx context.Context, members []*api.Client) error {
+// collectParts asks the members for all parts. A part that cannot be had is noted, and so is a server that was not asked.
+func (b *bundleArchive) collectParts(ctx context.Context, members []*api.Client) error {
 	whole := false // a member has answered for the ensemble
 	var reached []*api.Client
 	for _, member := range members {
-		if !b.reach(ctx, member) {
+		if !b.identifyMember(ctx, member) {
 			b.progress.Add(len(memberParts))
 			continue
 		}
 		reached = append(reached, member)
 		directory := strings.NewReplacer("://", "-", ":", "-", "/", "-", "[", "", "]", "").Replace(member.BaseURL)
 		if !whole {
-			n := len(b.missing)
-			if err := b.parts(ctx, "ensemble", member, ensembleParts); err != nil {
+			n := len(b.missingParts)
+			if err := b.addParts(ctx, "ensemble", member, ensembleParts); err != nil {
 				return err
 			}
-			whole = len(b.missing)-n < len(ensembleParts)
+			whole = len(b.missingParts)-n < len(ensembleParts)
 		}
-		if err := b.parts(ctx, directory, member, memberParts); err != nil {
+		if err := b.addParts(ctx, directory, member, memberParts); err != nil {
 			return err
 		}
 	}
-	b.skipRest(ctx, reached)
+	b.noteSkippedServers(ctx, reached)
 	if ctx.Err() != nil {
 		return errBundleStopped
 	}
-	return b.add("MISSING", []byte(strings.Join(append(b.missing, ""), "\n")))
+	return b.addFile("MISSING", []byte(strings.Join(append(b.missingParts, ""), "\n")))
 }
 
 var errBundleStopped = errors.New("stopped before the archive was complete")
 
-func (b *archive) parts(ctx context.Context, directory string, member *api.Client, parts []part) error {
+func (b *bundleArchive) addParts(ctx context.Context, directory string, member *api.Client, parts []bundlePart) error {
 	for _, p := range parts {
-		timed, stop := context.WithTimeout(ctx, bundleTime)
-		content, err := p.ask(timed, member)
+		timed, stop := context.WithTimeout(ctx, bundlePartTimeout)
+		content, err := p.fetch(timed, member)
 		stop()
 		b.progress.Add(1)
 		if err != nil {
-			b.missing = append(b.missing, fmt.Sprintf("%s/%s: %v", directory, p.name, err))
+			b.missingParts = append(b.missingParts, fmt.Sprintf("%s/%s: %v", directory, p.name, err))
 			continue
 		}
-		if err := b.add(path.Join(directory, p.name), content); err != nil {
+		if err := b.addFile(path.Join(directory, p.name), content); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *archive) add(name string, content []byte) error {
-	err := b.tar.WriteHeader(&tar.Header{Name: path.Join(b.top, name), Mode: 0o600, Size: int64(len(content)), ModTime: b.now})
+func (b *bundleArchive) addFile(name string, content []byte) error {
+	err := b.tar.WriteHeader(&tar.Header{Name: path.Join(b.topDirectory, name), Mode: 0o600, Size: int64(len(content)), ModTime: b.createdAt})
 	if err != nil {
 		return err
 	}
@@ -227,4 +227,4 @@ func (b *archive) add(name string, content []byte) error {
 	return err
 }
 
-func (b *archive) close() error { return errors.Join(b.tar.Close(), b.zip.Close()) }
+func (b *bundleArchive) close() error { return errors.Join(b.tar.Close(), b.zip.Close()) }

@@ -24,7 +24,7 @@ func bundleOf(t *testing.T, members ...string) (files map[string]string, said st
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	var out, errs strings.Builder
-	w := World{Out: &out, Err: &errs, Now: func() time.Time { return time.Unix(1000, 0) }}
+	w := IOStreams{Out: &out, Err: &errs, Now: func() time.Time { return time.Unix(1000, 0) }}
 	args := []string{"support-bundle", "--out", file, "--admin", strings.Join(members, ","), "--token-file", tokenFile(t)}
 	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), args); err != nil {
 		t.Fatal(err)
@@ -127,9 +127,9 @@ func TestBundle(t *testing.T) {
 // A bundle in whose making no member answers names all addresses, also those of --hosts where no port for operators was found.
 func TestBundleOfNobody(t *testing.T) {
 	var out, errs strings.Builder
-	w := World{Out: &out, Err: &errs, Now: time.Now}
+	w := IOStreams{Out: &out, Err: &errs, Now: time.Now}
 	notFound := errors.Join(errors.New("no member at a"), errors.New("no member at b"))
-	if err := writeBundle(t.Context(), w, &Output{world: w, format: "json"}, filepath.Join(t.TempDir(), "b.tar.gz"), []*api.Client{{BaseURL: "http://127.0.0.1:1", HTTPClient: http.DefaultClient}}, notFound); err != nil {
+	if err := writeBundle(t.Context(), w, &Output{streams: w, format: "json"}, filepath.Join(t.TempDir(), "b.tar.gz"), []*api.Client{{BaseURL: "http://127.0.0.1:1", HTTPClient: http.DefaultClient}}, notFound); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), `"reason":`); n != 4 {
@@ -162,9 +162,9 @@ func TestBundleBounds(t *testing.T) {
 	defer member.Close()
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	var out strings.Builder
-	w := World{Out: &out, Err: &out, Now: time.Now}
+	w := IOStreams{Out: &out, Err: &out, Now: time.Now}
 	_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), []string{"support-bundle", "--file", file, "--admin", member.URL})
-	if err == nil || int(asked.Load()) > 6*bundleRows/1000+len(memberParts) {
+	if err == nil || int(asked.Load()) > 6*maxBundleRows/1000+len(memberParts) {
 		t.Errorf("%v after %d answers", err, asked.Load())
 	}
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {

@@ -34,24 +34,24 @@ import "github.com/spf13/cobra"
 
 // The groups of commands in the help.
 const (
-	Run   = "run"
-	Look  = "look"
-	Act   = "act"
-	Nodes = "nodes"
-	Tools = "tools"
+	RunGroup     = "run"
+	InspectGroup = "look"
+	ChangeGroup  = "act"
+	NodesGroup   = "nodes"
+	ToolsGroup   = "tools"
 )
 
-// groups are the groups in the order of the help.
-var groups = []*cobra.Group{
-	{ID: Run, Title: "Run an ensemble:"},
-	{ID: Look, Title: "See what happens in it:"},
-	{ID: Act, Title: "Change something:"},
-	{ID: Nodes, Title: "Read and write nodes:"},
-	{ID: Tools, Title: "Tools:"},
+// commandGroups are the groups in the order of the help.
+var commandGroups = []*cobra.Group{
+	{ID: RunGroup, Title: "Run an ensemble:"},
+	{ID: InspectGroup, Title: "See what happens in it:"},
+	{ID: ChangeGroup, Title: "Change something:"},
+	{ID: NodesGroup, Title: "Read and write nodes:"},
+	{ID: ToolsGroup, Title: "Tools:"},
 }
 
-// commands makes each command of this package.
-var commands = []func(World) *cobra.Command{
-	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newWord, newLogLevel, newMembers, newDrain, newSnapshot, newBackup, newBundle, newShell,
+// commandConstructors makes each command of this package.
+var commandConstructors = []func(IOStreams) *cobra.Command{
+	newStatus, newSessions, newSession, newWhoOwns, newWhy, newConnections, newWatches, newFourLetter, newLogLevel, newMembers, newDrain, newSnapshot, newBackup, newBundle, newShell,
 	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newWatch, newDump, newLoad, newHash,
 }

@@ -49,14 +49,14 @@ func TestCommandsPrint(t *testing.T) {
 	f := newFakeMember(t)
 	token := tokenFile(t)
 	for _, tt := range goldens {
-		for _, format := range formats {
+		for _, format := range outputFormats {
 			args := strings.Fields(strings.ReplaceAll(tt.line, "TOKEN", token))
 			out, errs, err := f.execute(t, nil, append(args, "-o", format)...)
 			if err != nil {
 				t.Errorf("%s: %v", tt.line, err)
 			}
 			golden(t, tt.name+"."+format, out.String()+errs.String())
-			if text := strings.ReplaceAll(out.String()+errs.String(), "\n", ""); Visible(text) != text {
+			if text := strings.ReplaceAll(out.String()+errs.String(), "\n", ""); EscapeUnprintable(text) != text {
 				t.Errorf("%q -o %s prints what a terminal would not simply show: %q", tt.line, format, text)
 			}
 		}
@@ -81,56 +81,56 @@ func TestCommandsFail(t *testing.T) {
 		status Status
 		want   string
 	}{
-		{"session", WrongUse, "say show or kill: rollcall session show ID"},
-		{"session show", WrongUse, "it takes the id of one session"},
-		{"session show 1000012f99a0001", WrongUse, `"1000012f99a0001" is not the id of a session: that is 0x and`},
-		{"session show 0x0", WrongUse, "is not the id"},
-		{"session show ../../x", WrongUse, "is not the id"},
+		{"session", UsageError, "say show or kill: rollcall session show ID"},
+		{"session show", UsageError, "it takes the id of one session"},
+		{"session show 1000012f99a0001", UsageError, `"1000012f99a0001" is not the id of a session: that is 0x and`},
+		{"session show 0x0", UsageError, "is not the id"},
+		{"session show ../../x", UsageError, "is not the id"},
 		{"session show 0x77", NotFound, "there is no session 0x77"},
 		{"session show 0x1000012f99a0009", NotFound, "session 0x1000012f99a0009 has ended: it was expired 3m ago; rollcall why 0x1000012f99a0009 says more"},
-		{"session kill 0x1000012f99a0001", Refused, "session kill: this needs credentials; --token-file or --auth"},
+		{"session kill 0x1000012f99a0001", Denied, "session kill: this needs credentials; --token-file or --auth"},
 		{"session kill --token-file TOKEN 0x77", NotFound, "there is no session 0x77"},
-		{"session kill --token-file TOKEN 0x1000012f99a0001", WrongUse, "there is no terminal to ask on; --yes"},
-		{"session kill --yes 0x1000012f99a0001", Refused, "--token-file or --auth digest:super:PASSWORD gives them"},
+		{"session kill --token-file TOKEN 0x1000012f99a0001", UsageError, "there is no terminal to ask on; --yes"},
+		{"session kill --yes 0x1000012f99a0001", Denied, "--token-file or --auth digest:super:PASSWORD gives them"},
 		{"session kill --yes --token-file TOKEN 0x77", NotFound, "there is no session 0x77"},
-		{"session kill --yes --token-file TOKEN 0xdead", Unknown, "the leader was lost"},
-		{"session kill --yes --token-file TOKEN 0x1000012f99a0001 x", WrongUse, `"x" is not the id of a session`},
-		{"who-owns", WrongUse, "it takes one path"},
-		{"who-owns locks", WrongUse, `"locks" is not a path`},
+		{"session kill --yes --token-file TOKEN 0xdead", OutcomeUnknown, "the leader was lost"},
+		{"session kill --yes --token-file TOKEN 0x1000012f99a0001 x", UsageError, `"x" is not the id of a session`},
+		{"who-owns", UsageError, "it takes one path"},
+		{"who-owns locks", UsageError, `"locks" is not a path`},
 		{"who-owns /none", NotFound, "there is no node /none; rollcall why /none says what removed it"},
-		{"why locks", WrongUse, "is none of: the id of a session"},
-		{"why 0xx", WrongUse, "is not the id"},
-		{"why --since -1s", WrongUse, "--since -1s; allowed is a length of time"},
-		{"why --since 1h 0x1000012f99a0009", WrongUse, "--since is for lists"},
+		{"why locks", UsageError, "is none of: the id of a session"},
+		{"why 0xx", UsageError, "is not the id"},
+		{"why --since -1s", UsageError, "--since -1s; allowed is a length of time"},
+		{"why --since 1h 0x1000012f99a0009", UsageError, "--since is for lists"},
 		{"why --since 1m /none", NotFound, "that the ensemble remembers within 1m"},
 		{"why --since 1s 10.0.0.7", NotFound, "none of the last 10,000 sessions that ended within 1s had a client at 10.0.0.7"},
-		{"why --limit 0 /a", WrongUse, "allowed is a number from 1 on"},
+		{"why --limit 0 /a", UsageError, "allowed is a number from 1 on"},
 		{"why /none", NotFound, "there is no node /none, and its removal is not among those"},
 		{"why 0x1000012f99a0001", NotFound, "session 0x1000012f99a0001 has not ended: it is connected, of 10.0.0.1:46396 on member 1"},
 		{"why 0x77", NotFound, "there is no session 0x77, and none of the last 10,000 that ended is it"},
 		{"why 10.9.9.9", NotFound, "had a client at 10.9.9.9"},
-		{"sessions --sort size", WrongUse, `--sort "size": there are id, state, member, address`},
-		{"sessions --limit -1", WrongUse, "--limit -1; allowed is a number from 1 on"},
-		{"sessions --every 1ms --watch", WrongUse, "--every 1ms: allowed is 200ms or longer"},
-		{"sessions -o xml", WrongUse, `sessions: --output "xml": there are table, wide, json, yaml`},
-		{"sessions --no", WrongUse, "unknown flag: --no"},
-		{"sessions --hosts x --admin=", WrongUse, `--hosts: "x" has no port; allowed is host:port`},
-		{"sessions --admin 127.0.0.1:1", NoMember, "connection refused"},
-		{"connections --limit -1", WrongUse, "allowed is a number from 1 on"},
-		{"connections --address 10.0.0.0/8", WrongUse, "allowed are an IP address"},
-		{"watches", WrongUse, "it takes one path, or --session ID"},
-		{"watches --session 0x1 /a", WrongUse, "it takes one path, or --session ID"},
-		{"watches --session 1", WrongUse, "is not the id of a session"},
-		{"watches a", WrongUse, "is not a path"},
-		{"log-level all", WrongUse, `"all": there are debug, info, warn, error`},
-		{"log-level debug", Refused, "member 2: this is answered on the member's own machine alone; run this command on the machine of a member"},
-		{"log-level --admin 127.0.0.1:1", NoMember, "connection refused"},
-		{"log-level --hosts 127.0.0.1:1 --admin=", NoMember, "no member answers operators"},
-		{"word", WrongUse, "it takes one word"},
-		{"word four", NoMember, "connection refused"},
-		{"word 'x", WrongUse, "is not a word of four letters"},
+		{"sessions --sort size", UsageError, `--sort "size": there are id, state, member, address`},
+		{"sessions --limit -1", UsageError, "--limit -1; allowed is a number from 1 on"},
+		{"sessions --every 1ms --watch", UsageError, "--every 1ms: allowed is 200ms or longer"},
+		{"sessions -o xml", UsageError, `sessions: --output "xml": there are table, wide, json, yaml`},
+		{"sessions --no", UsageError, "unknown flag: --no"},
+		{"sessions --hosts x --admin=", UsageError, `--hosts: "x" has no port; allowed is host:port`},
+		{"sessions --admin 127.0.0.1:1", Unavailable, "connection refused"},
+		{"connections --limit -1", UsageError, "allowed is a number from 1 on"},
+		{"connections --address 10.0.0.0/8", UsageError, "allowed are an IP address"},
+		{"watches", UsageError, "it takes one path, or --session ID"},
+		{"watches --session 0x1 /a", UsageError, "it takes one path, or --session ID"},
+		{"watches --session 1", UsageError, "is not the id of a session"},
+		{"watches a", UsageError, "is not a path"},
+		{"log-level all", UsageError, `"all": there are debug, info, warn, error`},
+		{"log-level debug", Denied, "member 2: this is answered on the member's own machine alone; run this command on the machine of a member"},
+		{"log-level --admin 127.0.0.1:1", Unavailable, "connection refused"},
+		{"log-level --hosts 127.0.0.1:1 --admin=", Unavailable, "no member answers operators"},
+		{"word", UsageError, "it takes one word"},
+		{"word four", Unavailable, "connection refused"},
+		{"word 'x", UsageError, "is not a word of four letters"},
 	} {
-		noHosts := func(w *World) {
+		noHosts := func(w *IOStreams) {
 			w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1")
 			if strings.HasSuffix(tt.line, "--admin=") {
 				w.Env = nil
@@ -161,7 +161,7 @@ func TestPathsBelowRoot(t *testing.T) {
 		{"watches --session 0x2", []string{"GET /v1/sessions/0x2/watches", "GET /v1/sessions/0x2/watches?from=2"}, []string{"/../config", escaped, "/../config"}},
 	} {
 		f.requests()
-		out, _, err := f.execute(t, func(w *World) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/app") }, append(strings.Fields(tt.line), "-o", "yaml")...)
+		out, _, err := f.execute(t, func(w *IOStreams) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/app") }, append(strings.Fields(tt.line), "-o", "yaml")...)
 		if asked := f.requests(); !slices.Equal(asked, tt.asked) || err != nil {
 			t.Errorf("%s: asked %q, want %q, %v", tt.line, asked, tt.asked, err)
 		}
@@ -175,11 +175,11 @@ func TestPathsBelowRoot(t *testing.T) {
 			t.Errorf("%s: paths %q, want %q", tt.line, paths, tt.want)
 		}
 	}
-	out, _, err := f.execute(t, func(w *World) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/locks") }, "session", "show", "0x1000012f99a0001", "-o", "json")
+	out, _, err := f.execute(t, func(w *IOStreams) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/locks") }, "session", "show", "0x1000012f99a0001", "-o", "json")
 	if text := out.String(); err != nil || !strings.Contains(text, `"/a"`) || !strings.Contains(text, `"/../config"`) {
 		t.Errorf("%v: %s", err, text)
 	}
-	if _, _, err = f.execute(t, func(w *World) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/app") }, "who-owns", "/none"); StatusOf(err) != NotFound || !strings.Contains(err.Error(), "there is no node /none; rollcall why /none says") {
+	if _, _, err = f.execute(t, func(w *IOStreams) { w.Env = append(w.Env, "ROLLCALL_HOSTS=127.0.0.1:1/app") }, "who-owns", "/none"); StatusOf(err) != NotFound || !strings.Contains(err.Error(), "there is no node /none; rollcall why /none says") {
 		t.Errorf("%v", err)
 	}
 }
@@ -193,7 +193,7 @@ func TestKillGoesOn(t *testing.T) {
 	}
 	f.requests()
 	_, _, err = f.execute(t, nil, "session", "kill", "--yes", "0x1", "0x2", "0x3")
-	if asked := f.requests(); StatusOf(err) != Refused || len(asked) != 1 {
+	if asked := f.requests(); StatusOf(err) != Denied || len(asked) != 1 {
 		t.Errorf("%v: without credentials %d requests: %q", err, len(asked), asked)
 	}
 }
@@ -202,13 +202,13 @@ func TestKillGoesOn(t *testing.T) {
 func TestKillAsks(t *testing.T) {
 	f := newFakeMember(t)
 	f.sessions[0].Ephemerals = 1
-	_, errs, err := f.execute(t, func(w *World) { w.InTerminal = true }, "session", "kill", "--token-file", tokenFile(t), "0x1000012f99a0001")
+	_, errs, err := f.execute(t, func(w *IOStreams) { w.InTerminal = true }, "session", "kill", "--token-file", tokenFile(t), "0x1000012f99a0001")
 	if want := "on member 1, with 1 ephemeral node\nEnd 1 session?"; err == nil || !strings.Contains(errs.String(), want) {
 		t.Errorf("%v: %s, want %s", err, errs, want)
 	}
 	for answer, killed := range map[string]bool{"yes\n": true, "no\n": false, "": false, "y\n": false, "YES\n": false} {
 		f.requests()
-		out, errs, err := f.execute(t, func(w *World) {
+		out, errs, err := f.execute(t, func(w *IOStreams) {
 			w.In, w.InTerminal = strings.NewReader(answer), true
 		}, "session", "kill", "--token-file", tokenFile(t), "0x300004f0a2b0007")
 		posted := slices.ContainsFunc(f.requests(), func(r string) bool { return strings.HasPrefix(r, "POST") })
@@ -277,7 +277,7 @@ func TestListOfManyPages(t *testing.T) {
 	}
 	f.broken = "4" // the third page
 	out, _, err := f.execute(t, nil, "sessions", "-o", "json")
-	if rows := strings.Count(out.String(), `"timeout_ms":`); rows != 5 || StatusOf(err) != NoMember || strings.HasSuffix(out.String(), "]\n") {
+	if rows := strings.Count(out.String(), `"timeout_ms":`); rows != 5 || StatusOf(err) != Unavailable || strings.HasSuffix(out.String(), "]\n") {
 		t.Errorf("%d rows, %v (status %d): %s", rows, err, StatusOf(err), out)
 	}
 }
@@ -310,7 +310,7 @@ func TestSessionsSort(t *testing.T) {
 
 // Rows that need sorting are held up to a bound. With a limit the bound is that of the limit.
 func TestSortedIsBounded(t *testing.T) {
-	down := order[int]{compare: func(a, b int) int { return a - b }, reverse: true}
+	down := rowOrder[int]{compare: func(a, b int) int { return a - b }, reverse: true}
 	numbers := func(yield func(int, error) bool) {
 		for i := range maxSorted + 1 {
 			if !yield(i, nil) {
@@ -318,14 +318,14 @@ func TestSortedIsBounded(t *testing.T) {
 			}
 		}
 	}
-	if _, err := down.sorted(numbers, 0); err == nil || !strings.Contains(err.Error(), "--limit N") {
+	if _, err := down.sortRows(numbers, 0); err == nil || !strings.Contains(err.Error(), "--limit N") {
 		t.Errorf("%v", err)
 	}
-	got, err := down.sorted(numbers, 3)
+	got, err := down.sortRows(numbers, 3)
 	if fmt.Sprint(got) != fmt.Sprintf("[%d %d %d]", maxSorted, maxSorted-1, maxSorted-2) || err != nil || cap(got) > 10*alignRows {
 		t.Errorf("%v, %v, room for %d", got, err, cap(got))
 	}
-	got, err = down.sorted(rowsOf([]int{1, 3, 2}), 0)
+	got, err = down.sortRows(rowsOf([]int{1, 3, 2}), 0)
 	if fmt.Sprint(got) != "[3 2 1]" || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -338,7 +338,7 @@ func TestWatchSessions(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		var stop func()
 		lists := 0
-		out, _, err := f.executeUntil(t, func(w *World, end func()) {
+		out, _, err := f.executeUntil(t, func(w *IOStreams, end func()) {
 			stop = end
 			now := w.Now
 			w.Now = func() time.Time { // asked once for each list
@@ -348,12 +348,12 @@ func TestWatchSessions(t *testing.T) {
 				return now()
 			}
 			if terminal {
-				w.OutTerminal, w.Size = true, func() (int, int) { return 80, 3 }
+				w.OutTerminal, w.TerminalSize = true, func() (int, int) { return 80, 3 }
 			}
 		}, "sessions", "--watch", "--every", "200ms")
 		want := "ID "
 		if terminal {
-			want = homeAndClear + string(Bold) + "ID" + tintOff
+			want = homeAndClear + string(Bold) + "ID" + tintReset
 		}
 		parts := strings.Count(out.String(), want)
 		if err != nil || parts != 2 && parts != 3 {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// completeTime is how long a completion may take.
-	completeTime = 2 * time.Second
+	// completionTimeout is how long a completion may take.
+	completionTimeout = 2 * time.Second
 	// maxCompletions is how many paths a completion offers.
 	maxCompletions = 1000
 )
 
 // completePath completes the path of a node, the first argument. If the servers do not answer, or the node
 // above may not be read, there is nothing to complete.
-func (n *nodes) completePath(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (n *nodeCommand) completePath(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const nothingElse = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // data, or entries of a list
@@ -34,9 +34,9 @@ func (n *nodes) completePath(cmd *cobra.Command, args []string, begun string) ([
 	if subtree.CheckPath(above) != nil {
 		return nil, nothingElse
 	}
-	ctx, stop := context.WithTimeout(cmd.Context(), completeTime)
+	ctx, stop := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer stop()
-	s, err := n.space(ctx)
+	s, err := n.openSpace(ctx)
 	if err != nil {
 		return nil, nothingElse
 	}
@@ -45,7 +45,7 @@ func (n *nodes) completePath(cmd *cobra.Command, args []string, begun string) ([
 	if err != nil {
 		return nil, nothingElse
 	}
-	names = slices.DeleteFunc(names, func(found string) bool { return !strings.HasPrefix(found, name) || !plain(found) })
+	names = slices.DeleteFunc(names, func(found string) bool { return !strings.HasPrefix(found, name) || !isPrintableASCII(found) })
 	slices.Sort(names)
 	names = names[:min(len(names), maxCompletions)]
 	for i := range names {

@@ -14,29 +14,29 @@ import (
 	"rollcall/zk/jute"
 )
 
-// creation is the command that creates a node.
-type creation struct {
-	*nodes
+// createCommand is the command that creates a node.
+type createCommand struct {
+	*nodeCommand
 	data                           dataSource
 	ephemeral, sequence, container bool
-	parents, hold                  bool
+	createParents, holdSession     bool
 	ttl                            time.Duration
 	acl                            []string
-	ended                          chan error // gets why the session ended before the command
+	sessionEnded                   chan error // gets why the session ended before the command
 }
 
 // newCreate returns the command that creates a node.
-func newCreate(w World) *cobra.Command {
-	c := &creation{nodes: newNodes(w), data: dataSource{world: w}, ended: make(chan error, 1)}
-	c.adjust = func(cfg *client.Config) {
+func newCreate(w IOStreams) *cobra.Command {
+	c := &createCommand{nodeCommand: newNodeCommand(w), data: dataSource{streams: w}, sessionEnded: make(chan error, 1)}
+	c.adjustConfig = func(cfg *client.Config) {
 		cfg.State = func(state client.State, why error) {
 			if state == client.Expired {
-				c.ended <- why // it comes once
+				c.sessionEnded <- why // it comes once
 			}
 		}
 	}
-	cmd := c.register(&cobra.Command{
-		Use: "create [flags] PATH [DATA]", Short: "create a node", Args: Takes(1, 2, "a path and data"),
+	cmd := c.registerCommand(&cobra.Command{
+		Use: "create [flags] PATH [DATA]", Short: "create a node", Args: RangeArgs(1, 2, "a path and data"),
 		Long: "Creates a node and prints its path. Without DATA or --file the node has no data. If DATA is -, the command reads the data from stdin.\n\n" +
 			"An ephemeral node lives as long as the session that makes it. With --hold the command keeps its session, and so the node, until Ctrl-C.",
 		Example: "  rollcall create -p /config/db '{\"host\":\"db1\"}'\n  rollcall create --auth digest:me:secret --acl auth::cdrwa --acl world:anyone:r /config/mine\n" +
@@ -48,44 +48,44 @@ func newCreate(w World) *cobra.Command {
 	fs.BoolVarP(&c.container, "container", "c", false, "the servers delete the node some time after its last child")
 	fs.DurationVarP(&c.ttl, "ttl", "t", 0, "the servers delete the node after this `duration` without children and changes, such as 30s or 24h")
 	fs.StringArrayVar(&c.acl, "acl", nil, "access control `list` as scheme:id:perms,...; may be repeated (default world:anyone:cdrwa)")
-	fs.BoolVarP(&c.parents, "parents", "p", false, "create the missing nodes above it, too, without data and with the same list")
-	fs.BoolVar(&c.hold, "hold", false, "keep the session until Ctrl-C; for --ephemeral")
-	c.data.register(cmd)
+	fs.BoolVarP(&c.createParents, "parents", "p", false, "create the missing nodes above it, too, without data and with the same list")
+	fs.BoolVar(&c.holdSession, "hold", false, "keep the session until Ctrl-C; for --ephemeral")
+	c.data.registerFlag(cmd)
 	c.Output.Register(cmd)
-	cmd.PreRunE = func(*cobra.Command, []string) error { return With(WrongUse, c.check()) }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return WithStatus(UsageError, c.validate()) }
 	return cmd
 }
 
-// check returns an error if the flags do not go together.
-func (c *creation) check() error {
+// validate returns an error if the flags do not go together.
+func (c *createCommand) validate() error {
 	switch {
-	case c.ephemeral && !c.hold:
+	case c.ephemeral && !c.holdSession:
 		return errors.New("create: an ephemeral node ends with the session of this command; --hold keeps both until Ctrl-C")
-	case c.hold && !c.ephemeral:
+	case c.holdSession && !c.ephemeral:
 		return errors.New("create: --hold is for --ephemeral: other nodes stay anyway")
 	case c.container && (c.ephemeral || c.sequence || c.ttl != 0), c.ephemeral && c.ttl != 0:
 		return errors.New("create: a node is ephemeral, a container or has a time to live, and a container has no --sequence")
 	case c.ttl < 0 || c.ttl > 0 && c.ttl < time.Millisecond || c.ttl.Milliseconds() > jute.MaxTTL:
 		return fmt.Errorf("create: --ttl %v: allowed are 1ms to %v", c.ttl, jute.MaxTTL*time.Millisecond)
 	}
-	_, err := aclOf("create", c.acl)
+	_, err := parseACLFlags("create", c.acl)
 	return err
 }
 
-// aclOf returns the list that flags give, or nil if there are none.
-func aclOf(command string, texts []string) ([]jute.ACL, error) {
+// parseACLFlags returns the list that flags give, or nil if there are none.
+func parseACLFlags(command string, texts []string) ([]jute.ACL, error) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
 	list, err := subtree.ParseACL(strings.Join(texts, ","))
 	if err != nil {
-		return nil, With(WrongUse, fmt.Errorf("%s: %w", command, err))
+		return nil, WithStatus(UsageError, fmt.Errorf("%s: %w", command, err))
 	}
 	return list, nil
 }
 
-// mode returns the kind of the node.
-func (c *creation) mode() jute.CreateMode {
+// createMode returns the kind of the node.
+func (c *createCommand) createMode() jute.CreateMode {
 	for _, m := range []struct {
 		is                bool
 		plain, sequential jute.CreateMode
@@ -105,16 +105,16 @@ func (c *creation) mode() jute.CreateMode {
 	return jute.Persistent
 }
 
-func (c *creation) run(ctx context.Context, s subtree.Space, args []string) error {
-	acl, err := aclOf("create", c.acl)
+func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string) error {
+	acl, err := parseACLFlags("create", c.acl)
 	if err != nil {
 		return err
 	}
-	data, err := c.data.read(args[1:])
+	data, err := c.data.readArgument(args[1:])
 	if err != nil {
 		return err
 	}
-	if c.parents {
+	if c.createParents {
 		if err := createParents(ctx, s, args[0], acl); err != nil {
 			return err
 		}
@@ -122,9 +122,9 @@ func (c *creation) run(ctx context.Context, s subtree.Space, args []string) erro
 	made := ""
 	err = s.Write(ctx, func(ctx context.Context) error {
 		if c.ttl != 0 {
-			made, err = s.Client.CreateTTL(ctx, s.Full(args[0]), data, c.mode(), acl, c.ttl)
+			made, err = s.Client.CreateTTL(ctx, s.FullPath(args[0]), data, c.createMode(), acl, c.ttl)
 		} else {
-			made, err = s.Client.Create(ctx, s.Full(args[0]), data, c.mode(), acl)
+			made, err = s.Client.Create(ctx, s.FullPath(args[0]), data, c.createMode(), acl)
 		}
 		return err
 	})
@@ -134,35 +134,35 @@ func (c *creation) run(ctx context.Context, s subtree.Space, args []string) erro
 	case errors.Is(err, jute.NoNode):
 		return fmt.Errorf("%s: there is no parent for it; -p creates what is missing: %w", args[0], jute.NoNode)
 	case err != nil:
-		return tooLong(err, data)
+		return explainTooLong(err, data)
 	}
-	if err := c.print(created{s.Short(made)}); err != nil || !c.hold {
+	if err := c.printPath(createdRow{s.ShortPath(made)}); err != nil || !c.holdSession {
 		return err
 	}
-	return c.keep(ctx)
+	return c.waitForEnd(ctx)
 }
 
-// print prints the path of the new node.
-func (c *creation) print(r created) error {
-	if c.Text() {
-		_, err := fmt.Fprintln(c.Out, Visible(r.Path))
+// printPath prints the path of the new node.
+func (c *createCommand) printPath(r createdRow) error {
+	if c.IsText() {
+		_, err := fmt.Fprintln(c.Out, EscapeUnprintable(r.Path))
 		return err
 	}
-	return printOne(c.Output, nil, r)
+	return printRow(c.Output, nil, r)
 }
 
-// created is a node that was created.
-type created struct {
+// createdRow is a node that was created.
+type createdRow struct {
 	Path string `json:"path"`
 }
 
-// keep waits for Ctrl-C, which is no error, or for the end of the session.
-func (c *creation) keep(ctx context.Context) error {
-	warn(c.World, "the node is there until Ctrl-C")
+// waitForEnd waits for Ctrl-C, which is no error, or for the end of the session.
+func (c *createCommand) waitForEnd(ctx context.Context) error {
+	warnf(c.IOStreams, "the node is there until Ctrl-C")
 	select {
 	case <-ctx.Done():
 		return nil
-	case why := <-c.ended:
+	case why := <-c.sessionEnded:
 		return fmt.Errorf("the session has ended, and the node with it: %w", why)
 	}
 }
@@ -172,7 +172,7 @@ func (c *creation) keep(ctx context.Context) error {
 func createParents(ctx context.Context, s subtree.Space, path string, acl []jute.ACL) error {
 	all := s
 	all.Root = ""
-	path = s.Full(path)
+	path = s.FullPath(path)
 	for i := range path {
 		if i == 0 || path[i] != '/' {
 			continue

@@ -28,7 +28,7 @@ func besides(t *testing.T, base, host string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return net.JoinHostPort(host, strconv.Itoa(port-upDistance))
+	return net.JoinHostPort(host, strconv.Itoa(port-upPortOffset))
 }
 
 // Credentials go to the address that --admin names, whatever it is, and without it only to the default address on
@@ -65,18 +65,18 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 		{"--hosts " + here, nobody, []string{probe, plain}, OK, ""},
 		{"--hosts 127.0.0.1:65000", member, []string{probe, plain}, OK, ""},
 		{"--auth digest:joe:x --hosts " + away, nobody, []string{probe, plain}, OK, ""},
-		{"--token-file TOKEN --hosts " + away, member, nil, WrongUse, guess},
+		{"--token-file TOKEN --hosts " + away, member, nil, UsageError, guess},
 		{super + " --hosts " + away, nobody, []string{probe, plain}, OK, ""},
-		{"--token-file TOKEN --hosts " + here, nobody, nil, NoMember, alone},
+		{"--token-file TOKEN --hosts " + here, nobody, nil, Unavailable, alone},
 		{super + " --hosts " + here, nobody, []string{probe, plain}, OK, ""},
 		{"--token-file TOKEN --hosts " + here, member, []string{probe, bearer}, OK, ""},
 		{"--token-file TOKEN", member, []string{probe, bearer}, OK, ""},
 		{super + " --hosts localhost:1", member, []string{probe, plain}, OK, ""},
-		{"--token-file TOKEN --hosts " + here, foreign, []string{probe}, NoMember, "that is not a member of Rollcall"},
+		{"--token-file TOKEN --hosts " + here, foreign, []string{probe}, Unavailable, "that is not a member of Rollcall"},
 		{"--token-file TOKEN --hosts " + here + " --admin " + strings.Replace(f.URL, "127.0.0.1", "0.0.0.0", 1), foreign, []string{bearer}, OK, ""},
 	} {
 		w, _, _ := testWorld()
-		w.operators = tt.usual
+		w.adminPort = tt.usual
 		_, err := Execute(t.Context(), NewRoot(w, "1", testNow), strings.Fields("status "+strings.Replace(tt.line, "TOKEN", token, 1)))
 		if asked := f.requests(); !slices.Equal(asked, tt.asked) {
 			t.Errorf("%s: asked %q, want %q", tt.line, asked, tt.asked)
@@ -91,9 +91,9 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 func TestCredentialsOfSeveralMembers(t *testing.T) {
 	f := newFakeMember(t)
 	w, out, _ := testWorld("ROLLCALL_HOSTS=" + besides(t, f.URL, "0.0.0.0") + ",127.0.0.1:1,127.0.0.1:2")
-	w.operators = portOf(t, f.URL)
+	w.adminPort = portOf(t, f.URL)
 	_, err := Execute(t.Context(), NewRoot(w, "1", testNow), []string{"log-level", "--token-file", tokenFile(t), "debug"})
-	if StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "credentials are not sent to 0.0.0.0") || !strings.Contains(out.String(), "debug") {
+	if StatusOf(err) != UsageError || !strings.Contains(err.Error(), "credentials are not sent to 0.0.0.0") || !strings.Contains(out.String(), "debug") {
 		t.Errorf("%v (status %d): %s", err, StatusOf(err), out)
 	}
 	if want := "credentials are sent to " + f.URL + " alone, not to another member for 127.0.0.1:2; --admin names the URL of each"; !strings.Contains(err.Error(), want) {

@@ -14,7 +14,7 @@ func TestStatusesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := ""
-	for _, s := range statuses {
+	for _, s := range statusMeanings {
 		rows += fmt.Sprintf("| %d | %s |\n", s.Status, s.meaning)
 	}
 	if !strings.Contains(string(page), "|---|---|\n"+rows) {

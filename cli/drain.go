@@ -13,25 +13,25 @@ import (
 
 // drainedRow is what a drain has done, as JSON has it.
 type drainedRow struct {
-	Admin string `json:"admin"` // URL of the member's port for operators
+	AdminURL string `json:"admin"` // URL of the member's port for operators
 	api.Drained
 }
 
 // newDrain returns the command that prepares a member for its end.
-func newDrain(w World) *cobra.Command {
+func newDrain(w IOStreams) *cobra.Command {
 	link, out := NewLink(w), NewOutput(w)
 	over := 5 * time.Second
 	cmd := &cobra.Command{
-		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: Act, Args: Takes(0, 0, "flags only"),
+		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: ChangeGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands leadership over, and closes the connections of its clients, spread over a time. " +
 			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() + " if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of an administrator.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			admin, err := link.First(cmd.Context())
+			admin, err := link.FirstAdminClient(cmd.Context())
 			if err != nil {
 				return err
 			}
-			done, err := drainOver(cmd.Context(), admin, "drain", over, api.Drain{OverMs: over.Milliseconds()})
+			done, err := drainMember(cmd.Context(), admin, "drain", over, api.Drain{OverMs: over.Milliseconds()})
 			if err != nil {
 				return fmt.Errorf("drain: %w", err)
 			}
@@ -51,17 +51,17 @@ func newDrain(w World) *cobra.Command {
 	return cmd
 }
 
-// drainOver asks for a drain over a time at a path below /v1/, and waits for the end.
-func drainOver(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained, error) {
-	if t, ok := admin.HTTPClient.Transport.(*requests); ok {
+// drainMember asks for a drain over a time at a path below /v1/, and waits for the end.
+func drainMember(ctx context.Context, admin *api.Client, path string, over time.Duration, body any) (api.Drained, error) {
+	if t, ok := admin.HTTPClient.Transport.(*progressTransport); ok {
 		t.ResponseHeaderTimeout += max(over, api.MinHandOver) + over // to hand over and to close; headerTime is left for the answer
 	}
 	done, err := api.Post[api.Drained](ctx, admin, path, body)
 	switch {
-	case err != nil && arrived(err):
-		return done, With(Unknown, fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.BaseURL, err))
+	case err != nil && mayHaveArrived(err):
+		return done, WithStatus(OutcomeUnknown, fmt.Errorf("%s: it is not known how far it came: %w; repeat the command", admin.BaseURL, err))
 	case err != nil:
-		return done, explainedAt(admin.BaseURL, err)
+		return done, withAdviceAt(admin.BaseURL, err)
 	}
 	return done, nil
 }

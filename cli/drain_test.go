@@ -22,10 +22,10 @@ func TestDrain(t *testing.T) {
 	}{
 		{nil, `{"connections":7,"leads":false,"took_ms":5012}`, 200, `{"over_ms":5000}`, ": drained, 7 connections closed in 5.012s\n", "", OK},
 		{[]string{"--over", "100ms"}, `{"connections":0,"leads":true,"took_ms":99}`, 200, `{"over_ms":100}`, ": drained, 0 connections closed in 99ms\n", "still leads", Failed},
-		{nil, `{"error":"this needs credentials"}`, 401, `{"over_ms":5000}`, "", "this needs credentials; --token-file or --auth", Refused},
-		{nil, "", 0, `{"over_ms":5000}`, "", "not known how far it came", Unknown},
-		{[]string{"--admin", "http://127.0.0.1:1"}, "", 200, "", "", "connection refused", NoMember},
-		{[]string{"--over", "soon"}, "", 200, "", "", "soon", WrongUse},
+		{nil, `{"error":"this needs credentials"}`, 401, `{"over_ms":5000}`, "", "this needs credentials; --token-file or --auth", Denied},
+		{nil, "", 0, `{"over_ms":5000}`, "", "not known how far it came", OutcomeUnknown},
+		{[]string{"--admin", "http://127.0.0.1:1"}, "", 200, "", "", "connection refused", Unavailable},
+		{[]string{"--over", "soon"}, "", 200, "", "", "soon", UsageError},
 	} {
 		sent := ""
 		server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

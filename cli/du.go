@@ -22,10 +22,10 @@ type usageRow struct {
 }
 
 var usageColumns = []Column[usageRow]{
-	{Name: "bytes", Right: true, Cell: func(r usageRow) string { return Size(r.Bytes) }, Compare: compareUsage},
-	{Name: "nodes", Right: true, Cell: func(r usageRow) string { return fmt.Sprint(r.Nodes) }, Compare: by(func(r usageRow) int { return r.Nodes })},
-	{Name: "ephemerals", Right: true, Cell: func(r usageRow) string { return fmt.Sprint(r.Ephemerals) }, Compare: by(func(r usageRow) int { return r.Ephemerals })},
-	{Name: "path", Cell: func(r usageRow) string { return r.Path }, Compare: by(func(r usageRow) string { return r.Path })},
+	{Name: "bytes", AlignRight: true, Cell: func(r usageRow) string { return FormatSize(r.Bytes) }, Compare: compareUsage},
+	{Name: "nodes", AlignRight: true, Cell: func(r usageRow) string { return fmt.Sprint(r.Nodes) }, Compare: compareBy(func(r usageRow) int { return r.Nodes })},
+	{Name: "ephemerals", AlignRight: true, Cell: func(r usageRow) string { return fmt.Sprint(r.Ephemerals) }, Compare: compareBy(func(r usageRow) int { return r.Ephemerals })},
+	{Name: "path", Cell: func(r usageRow) string { return r.Path }, Compare: compareBy(func(r usageRow) string { return r.Path })},
 }
 
 // compareUsage compares what two subtrees take. One within the other has fewer nodes.
@@ -34,23 +34,23 @@ func compareUsage(a, b usageRow) int {
 }
 
 // newDu returns the command that says which subtrees take how much.
-func newDu(w World) *cobra.Command {
-	n, depth, limit, sort := newNodes(w), 0, 0, ""
-	cmd := n.register(&cobra.Command{
-		Use: "du [flags] [PATH]", Short: "print which subtrees have how many nodes and bytes", Args: Takes(0, 1, "one path"),
+func newDu(w IOStreams) *cobra.Command {
+	n, depth, limit, sort := newNodeCommand(w), 0, 0, ""
+	cmd := n.registerCommand(&cobra.Command{
+		Use: "du [flags] [PATH]", Short: "print which subtrees have how many nodes and bytes", Args: RangeArgs(0, 1, "one path"),
 		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the largest first. It reads all of it, whatever --depth says. " +
 			"Paths and the servers' own records take memory, too, and are not counted.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
-		order, err := orderOf(usageColumns, sort)
+		order, err := parseOrder(usageColumns, sort)
 		if err != nil {
 			return err
 		}
-		seen := &unread{world: n.World, space: s}
-		all, err := order.sorted(n.usages(ctx, s, pathOr(args, "/"), depth, seen), limit)
+		seen := &unreadNodes{streams: n.IOStreams, space: s}
+		all, err := order.sortRows(n.usageRows(ctx, s, pathOr(args, "/"), depth, seen), limit)
 		if err != nil {
 			return err
 		}
-		return errors.Join(Print(n.Output, usageColumns, rowsOf(all)), seen.err())
+		return errors.Join(PrintRows(n.Output, usageColumns, rowsOf(all)), seen.reportUnread())
 	})
 	cmd.Flags().IntVar(&depth, "depth", 1, "print subtrees up to so many `levels` below the node")
 	cmd.Flags().IntVar(&limit, "limit", 0, "print the first so many `rows` only (0: all)")
@@ -60,13 +60,13 @@ func newDu(w World) *cobra.Command {
 	return cmd
 }
 
-// usages yields what each subtree at top takes, down to a depth.
-func (n *nodes) usages(ctx context.Context, s subtree.Space, top string, depth int, seen *unread) iter.Seq2[usageRow, error] {
+// usageRows yields what each subtree at top takes, down to a depth.
+func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string, depth int, seen *unreadNodes) iter.Seq2[usageRow, error] {
 	return func(yield func(usageRow, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		more := true
-		_, err := n.usage(ctx, s, top, seen, func(u subtree.Usage) {
+		_, err := n.sumUsage(ctx, s, top, seen, func(u subtree.Usage) {
 			if more && u.Depth <= depth {
 				more = yield(usageRow{u.Path, u.Nodes, u.Bytes, u.Ephemerals, u.Unread}, nil)
 			}
@@ -80,18 +80,18 @@ func (n *nodes) usages(ctx context.Context, s subtree.Space, top string, depth i
 	}
 }
 
-// usage walks a subtree and calls each with what every node in it takes with all below it. It returns what
+// sumUsage walks a subtree and calls each with what every node in it takes with all below it. It returns what
 // the whole takes.
-func (n *nodes) usage(ctx context.Context, s subtree.Space, top string, seen *unread, each func(subtree.Usage)) (total subtree.Usage, err error) {
-	progress := NewProgress(n.World, "nodes", 0)
+func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string, seen *unreadNodes, each func(subtree.Usage)) (total subtree.Usage, err error) {
+	progress := NewProgress(n.IOStreams, "nodes", 0)
 	defer progress.Done()
-	sum := subtree.NewSum(func(u subtree.Usage) {
+	sum := subtree.NewUsageSum(func(u subtree.Usage) {
 		total = u // the last one is the whole
 		each(u)
 	})
-	for node, err := range s.Walk(ctx, top, subtree.Walking{}) {
+	for node, err := range s.Walk(ctx, top, subtree.WalkOptions{}) {
 		if err == nil {
-			err = seen.look(node)
+			err = seen.noteUnread(node)
 		}
 		if err != nil {
 			return total, err

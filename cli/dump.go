@@ -15,61 +15,61 @@ import (
 	"rollcall/zk/jute"
 )
 
-// dumping is the command that writes a subtree as JSON.
-type dumping struct {
-	*nodes
-	file       string
-	ephemerals bool
+// dumpCommand is the command that writes a subtree as JSON.
+type dumpCommand struct {
+	*nodeCommand
+	file           string
+	withEphemerals bool
 }
 
 // newDump returns the command that writes a subtree as JSON.
-func newDump(w World) *cobra.Command {
-	d := &dumping{nodes: newNodes(w)}
-	cmd := d.register(&cobra.Command{
-		Use: "dump [flags] PATH", Short: "write a subtree as JSON, for rollcall load", Args: Takes(1, 1, "one path"),
+func newDump(w IOStreams) *cobra.Command {
+	d := &dumpCommand{nodeCommand: newNodeCommand(w)}
+	cmd := d.registerCommand(&cobra.Command{
+		Use: "dump [flags] PATH", Short: "write a subtree as JSON, for rollcall load", Args: RangeArgs(1, 1, "one path"),
 		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +
-			"which end with their sessions, and at / the servers' own nodes below " + subtree.Servers + ". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
+			"which end with their sessions, and at / the servers' own nodes below " + subtree.ServersNode + ". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
 			"set them. It leaves out whether a node is a container or has a time to live, because the protocol does not show it.\n\nEach node is as it was when it was read. If others write meanwhile, the dump is no picture of one moment, and the summary says so.",
 		Example: "  rollcall dump /app >app.json\n  rollcall dump / --out backup.json",
 	}, false, d.run)
-	registerOut(cmd, &d.file, "write to this `file`, which is replaced only when the dump is whole")
-	cmd.Flags().BoolVar(&d.ephemerals, "with-ephemerals", false, "show ephemeral nodes, too; rollcall load leaves them out")
+	registerOutFlag(cmd, &d.file, "write to this `file`, which is replaced only when the dump is whole")
+	cmd.Flags().BoolVar(&d.withEphemerals, "with-ephemerals", false, "show ephemeral nodes, too; rollcall load leaves them out")
 	return cmd
 }
 
-func (d *dumping) run(ctx context.Context, s subtree.Space, args []string) error {
+func (d *dumpCommand) run(ctx context.Context, s subtree.Space, args []string) error {
 	if d.file == "" {
-		return d.write(ctx, s, args[0], d.Out)
+		return d.writeDump(ctx, s, args[0], d.Out)
 	}
 	var missing error // the dump is whole, and lacks something
 	err := replaceFile(d.file, func(w io.Writer) error {
-		missing = d.write(ctx, s, args[0], w)
-		if errors.Is(missing, errMissing) {
+		missing = d.writeDump(ctx, s, args[0], w)
+		if errors.Is(missing, errDumpIncomplete) {
 			return nil
 		}
 		return missing
 	})
-	return errors.Join(err, onlyMissing(missing))
+	return errors.Join(err, keepIncomplete(missing))
 }
 
-var errMissing = errors.New("the dump lacks something")
+var errDumpIncomplete = errors.New("the dump lacks something")
 
-func onlyMissing(err error) error {
-	if errors.Is(err, errMissing) {
+func keepIncomplete(err error) error {
+	if errors.Is(err, errDumpIncomplete) {
 		return err
 	}
 	return nil
 }
 
-// write writes the dump, and a summary for people.
-func (d *dumping) write(ctx context.Context, s subtree.Space, path string, w io.Writer) error {
-	progress := NewProgress(d.World, "nodes", 0)
+// writeDump writes the dump, and a summary for people.
+func (d *dumpCommand) writeDump(ctx context.Context, s subtree.Space, path string, w io.Writer) error {
+	progress := NewProgress(d.IOStreams, "nodes", 0)
 	defer progress.Done()
 	var warnings []string
-	sum, err := s.Dump(ctx, w, path, subtree.Dumping{
-		Ephemerals: d.ephemerals, Now: d.Now(),
-		Each: func(*subtree.Record) { progress.Add(1) },
-		Warn: func(path, why string) {
+	sum, err := s.Dump(ctx, w, path, subtree.DumpOptions{
+		IncludeEphemerals: d.withEphemerals, Now: d.Now(),
+		OnRecord: func(*subtree.Record) { progress.Add(1) },
+		OnWarning: func(path, why string) {
 			if len(warnings) < maxUnreadShown {
 				warnings = append(warnings, path+": "+why)
 			}
@@ -85,35 +85,35 @@ func (d *dumping) write(ctx context.Context, s subtree.Space, path string, w io.
 		return err
 	}
 	for _, text := range warnings {
-		warn(d.World, "%s", text)
+		warnf(d.IOStreams, "%s", text)
 	}
-	summary := fmt.Sprintf("dumped %s with %s of data", plural(sum.Count, "node", "nodes"), Size(sum.Bytes))
+	summary := fmt.Sprintf("dumped %s with %s of data", formatCount(sum.Count, "node", "nodes"), FormatSize(sum.Bytes))
 	if sum.LeftOut > 0 {
-		summary += "; left out " + plural(sum.LeftOut, "ephemeral node", "ephemeral nodes")
+		summary += "; left out " + formatCount(sum.LeftOut, "ephemeral node", "ephemeral nodes")
 	}
 	if sum.Newer > 0 {
-		summary += fmt.Sprintf("; %s changed meanwhile, so the dump is no picture of one moment", nodesWere(sum.Newer))
+		summary += fmt.Sprintf("; %s changed meanwhile, so the dump is no picture of one moment", formatNodesWere(sum.Newer))
 	}
-	warn(d.World, "%s", summary)
+	warnf(d.IOStreams, "%s", summary)
 	if sum.Unread+sum.Hidden > 0 {
-		return missingError{fmt.Errorf("%s: the dump lacks parts of %s: %w; --auth shows another identity", path, plural(sum.Unread+sum.Hidden, "node", "nodes"), jute.NoAuth)}
+		return incompleteDumpError{fmt.Errorf("%s: the dump lacks parts of %s: %w; --auth shows another identity", path, formatCount(sum.Unread+sum.Hidden, "node", "nodes"), jute.NoAuth)}
 	}
 	return nil
 }
 
-// missingError is the error of a dump that is whole, but lacks what its maker may not read.
-type missingError struct{ error }
+// incompleteDumpError is the error of a dump that is whole, but lacks what its maker may not read.
+type incompleteDumpError struct{ error }
 
-func (e missingError) Unwrap() []error { return []error{e.error, errMissing} }
+func (e incompleteDumpError) Unwrap() []error { return []error{e.error, errDumpIncomplete} }
 
 // replaceFile writes a file under another name, and gives it its name when it is complete.
 func replaceFile(name string, write func(io.Writer) error) error {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		return With(WrongUse, fmt.Errorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output", name))
+		return WithStatus(UsageError, fmt.Errorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output", name))
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return With(WrongUse, fmt.Errorf("--out: %w", err))
+		return WithStatus(UsageError, fmt.Errorf("--out: %w", err))
 	}
 	err = write(f)
 	if err == nil {

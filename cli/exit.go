@@ -15,78 +15,78 @@ import (
 type Status int
 
 const (
-	OK       Status = iota
-	Failed          // any other reason
-	WrongUse        // the command line is wrong; nothing was asked
-	NotFound        // the session or node does not exist
-	Refused         // credentials are missing or wrong, or do not allow it
-	NoMember        // no member answers, or the one that was asked cannot serve the request now
-	Unknown         // the connection broke, and the change may have been made or not
-	Conflict        // the node or the list of servers is not as the change requires
+	OK             Status = iota
+	Failed                // any other reason
+	UsageError            // the command line is wrong; nothing was asked
+	NotFound              // the session or node does not exist
+	Denied                // credentials are missing or wrong, or do not allow it
+	Unavailable           // no member answers, or the one that was asked cannot serve the request now
+	OutcomeUnknown        // the connection broke, and the change may have been made or not
+	Conflict              // the node or the list of servers is not as the change requires
 )
 
-// statuses says what each status means, for the help and the documentation.
-var statuses = []struct {
+// statusMeanings says what each status means, for the help and the documentation.
+var statusMeanings = []struct {
 	Status
 	meaning string
 }{
 	{OK, "it is done"},
 	{Failed, "it failed; the last line on stderr says why"},
-	{WrongUse, "the command line is wrong, and nothing was asked"},
+	{UsageError, "the command line is wrong, and nothing was asked"},
 	{NotFound, "there is no such session or node"},
-	{Refused, "credentials are missing or wrong, or do not allow it"},
-	{NoMember, "no member answers, or the one that was asked cannot serve the request now"},
-	{Unknown, "the outcome of a change is not known: the connection broke before the answer"},
+	{Denied, "credentials are missing or wrong, or do not allow it"},
+	{Unavailable, "no member answers, or the one that was asked cannot serve the request now"},
+	{OutcomeUnknown, "the outcome of a change is not known: the connection broke before the answer"},
 	{Conflict, "the node or the list of servers is not as the change requires: it exists already, has children or has another version, or too few voters would be alive"},
 }
 
-// withStatus is an error with the status that it leads to.
-type withStatus struct {
+// statusError is an error with the status that it leads to.
+type statusError struct {
 	error
 	status Status
 }
 
-func (e withStatus) Unwrap() error { return e.error }
+func (e statusError) Unwrap() error { return e.error }
 
-// With returns err with the status that it leads to. If err is nil, it returns nil.
-func With(s Status, err error) error {
+// WithStatus returns err with the status that it leads to. If err is nil, it returns nil.
+func WithStatus(s Status, err error) error {
 	if err == nil {
 		return nil
 	}
-	return withStatus{err, s}
+	return statusError{err, s}
 }
 
-// Ended returns an error with a status and without a text, for a command that has told the reason
+// SilentExit returns an error with a status and without a text, for a command that has told the reason
 // already. If s is OK, it returns nil.
-func Ended(s Status) error {
+func SilentExit(s Status) error {
 	if s == OK {
 		return nil
 	}
-	return With(s, errors.New(""))
+	return WithStatus(s, errors.New(""))
 }
 
-// answers lists which status an answer of a member leads to.
-var answers = []struct {
+// errorStatuses lists which status an answer of a member leads to.
+var errorStatuses = []struct {
 	status Status
 	errs   []error
 }{
-	{Unknown, []error{client.ErrConnectionLost, jute.OperationTimeout}},
+	{OutcomeUnknown, []error{client.ErrConnectionLost, jute.OperationTimeout}},
 	{NotFound, []error{jute.NoNode, jute.NoWatcher}},
-	{Refused, []error{jute.NoAuth, jute.AuthFailed, jute.SessionClosedRequireSaslAuth}},
+	{Denied, []error{jute.NoAuth, jute.AuthFailed, jute.SessionClosedRequireSaslAuth}},
 	{Conflict, []error{jute.NodeExists, jute.BadVersion, jute.NotEmpty, jute.NoChildrenForEphemerals}},
-	{NoMember, []error{client.ErrNotConnected}},
+	{Unavailable, []error{client.ErrNotConnected}},
 }
 
 // httpStatuses lists which status an answer over HTTP leads to.
 var httpStatuses = map[int]Status{
-	http.StatusBadRequest: WrongUse, http.StatusUnauthorized: Refused, http.StatusForbidden: Refused, http.StatusNotFound: NotFound,
-	http.StatusConflict: Conflict, http.StatusBadGateway: NoMember, http.StatusServiceUnavailable: NoMember, http.StatusGatewayTimeout: Unknown,
+	http.StatusBadRequest: UsageError, http.StatusUnauthorized: Denied, http.StatusForbidden: Denied, http.StatusNotFound: NotFound,
+	http.StatusConflict: Conflict, http.StatusBadGateway: Unavailable, http.StatusServiceUnavailable: Unavailable, http.StatusGatewayTimeout: OutcomeUnknown,
 }
 
 // StatusOf returns the exit status of a command that ended with err. It may be nil. The status of With
 // goes before that of an answer inside it.
 func StatusOf(err error) Status {
-	var given withStatus
+	var given statusError
 	var answer *api.Error
 	switch {
 	case err == nil:
@@ -98,7 +98,7 @@ func StatusOf(err error) Status {
 			return s
 		}
 	}
-	for _, a := range answers {
+	for _, a := range errorStatuses {
 		if slices.ContainsFunc(a.errs, func(target error) bool { return errors.Is(err, target) }) {
 			return a.status
 		}
@@ -106,8 +106,8 @@ func StatusOf(err error) Status {
 	return Failed
 }
 
-// stopped returns nil in place of an error that only says that the user has stopped the command.
-func stopped(ctx context.Context, err error) error {
+// ignoreCanceled returns nil in place of an error that only says that the user has stopped the command.
+func ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
 	}

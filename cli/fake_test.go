@@ -293,7 +293,7 @@ func pageOf[T any](r *http.Request, rows []T) any {
 
 // execute runs a command line against the member, and returns what it prints and its error. prepare, unless
 // it is nil, changes the surroundings.
-func (f *fakeMember) execute(t *testing.T, prepare func(*World), args ...string) (out, errs *bytes.Buffer, err error) {
+func (f *fakeMember) execute(t *testing.T, prepare func(*IOStreams), args ...string) (out, errs *bytes.Buffer, err error) {
 	t.Helper()
 	w, out, errs := testWorld("ROLLCALL_ADMIN=" + f.URL)
 	if prepare != nil {
@@ -305,7 +305,7 @@ func (f *fakeMember) execute(t *testing.T, prepare func(*World), args ...string)
 
 // executeUntil is execute for a command that runs until it is stopped. prepare gets the function that stops
 // it.
-func (f *fakeMember) executeUntil(t *testing.T, prepare func(*World, func()), args ...string) (out, errs *bytes.Buffer, err error) {
+func (f *fakeMember) executeUntil(t *testing.T, prepare func(*IOStreams, func()), args ...string) (out, errs *bytes.Buffer, err error) {
 	t.Helper()
 	w, out, errs := testWorld("ROLLCALL_ADMIN=" + f.URL)
 	ctx, stop := context.WithCancel(t.Context())

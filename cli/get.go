@@ -13,23 +13,23 @@ import (
 )
 
 // newStat returns the command that prints what the servers tell of a node.
-func newStat(w World) *cobra.Command {
-	n := newNodes(w)
-	cmd := n.register(&cobra.Command{
-		Use: "stat [flags] PATH", Short: "print versions, times and sizes of a node", Args: Takes(1, 1, "one path"),
+func newStat(w IOStreams) *cobra.Command {
+	n := newNodeCommand(w)
+	cmd := n.registerCommand(&cobra.Command{
+		Use: "stat [flags] PATH", Short: "print versions, times and sizes of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the versions, times and sizes of a node.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		stat, err := s.Stat(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		return printOne(n.Output, pathColumns(n.World), nodeStat{args[0], statOf(stat)})
+		return printRow(n.Output, pathColumns(n.IOStreams), nodeStat{args[0], toAPIStat(stat)})
 	})
 	n.Output.Register(cmd)
 	return cmd
 }
 
-func pathColumns(w World) []Column[nodeStat] {
+func pathColumns(w IOStreams) []Column[nodeStat] {
 	return append([]Column[nodeStat]{{Name: "path", Cell: func(r nodeStat) string { return r.Path }}},
 		statColumns(w.Now(), func(r nodeStat) api.Stat { return r.Stat })...)
 }
@@ -43,10 +43,10 @@ type nodeData struct {
 }
 
 // newGet returns the command that prints the data of a node.
-func newGet(w World) *cobra.Command {
-	n, raw := newNodes(w), false
-	cmd := n.register(&cobra.Command{
-		Use: "get [flags] PATH", Short: "print the data of a node", Args: Takes(1, 1, "one path"),
+func newGet(w IOStreams) *cobra.Command {
+	n, raw := newNodeCommand(w), false
+	cmd := n.registerCommand(&cobra.Command{
+		Use: "get [flags] PATH", Short: "print the data of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the data of a node, byte for byte. On a terminal it escapes bytes that are not printable, and ends the last line with a newline. -o wide, json and yaml " +
 			"also show the node's Stat. In JSON and YAML \"data\" is base64, and \"text\" the same data if they are UTF-8.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
@@ -55,7 +55,7 @@ func newGet(w World) *cobra.Command {
 		case err != nil:
 			return err
 		case n.format != "table":
-			return printOne(n.Output, dataColumns(n.World), newNodeData(args[0], data, statOf(stat)))
+			return printRow(n.Output, dataColumns(n.IOStreams), newNodeData(args[0], data, toAPIStat(stat)))
 		case n.OutTerminal && !raw:
 			data = []byte(visibleLines(string(data)))
 		}
@@ -76,7 +76,7 @@ func newNodeData(path string, data []byte, stat api.Stat) nodeData {
 	return d
 }
 
-func dataColumns(w World) []Column[nodeData] {
+func dataColumns(w IOStreams) []Column[nodeData] {
 	columns := []Column[nodeData]{{Name: "path", Cell: func(d nodeData) string { return d.Path }}}
 	columns = append(columns, statColumns(w.Now(), func(d nodeData) api.Stat { return d.Stat })...)
 	return append(columns, Column[nodeData]{Name: "data", Cell: func(d nodeData) string {
@@ -94,26 +94,26 @@ func dataColumns(w World) []Column[nodeData] {
 func visibleLines(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		b.WriteString(Visible(strings.TrimSuffix(line, "\n")) + "\n")
+		b.WriteString(EscapeUnprintable(strings.TrimSuffix(line, "\n")) + "\n")
 	}
 	return b.String()
 }
 
 // newSync returns the command that waits until a member has everything that was written before.
-func newSync(w World) *cobra.Command {
-	n := newNodes(w)
-	cmd := n.register(&cobra.Command{
-		Use: "sync [flags] [PATH]", Short: "wait until the member has everything that was written before", Args: Takes(0, 1, "one path"),
+func newSync(w IOStreams) *cobra.Command {
+	n := newNodeCommand(w)
+	cmd := n.registerCommand(&cobra.Command{
+		Use: "sync [flags] [PATH]", Short: "wait until the member has everything that was written before", Args: RangeArgs(0, 1, "one path"),
 		Long: "Waits until the member that the command is connected to has applied every write made before, on any member. Then it prints that member's address and zxid. The path has no effect.",
 	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
 		zxid, err := s.Sync(ctx, pathOr(args, "/"))
 		if err != nil {
 			return err
 		}
-		return printOne(n.Output, []Column[synced]{
+		return printRow(n.Output, []Column[synced]{
 			{Name: "server", Cell: func(r synced) string { return r.Server }},
 			{Name: "zxid", Cell: func(r synced) string { return r.Zxid }},
-		}, synced{s.Client.Server(), zxidText(zxid)})
+		}, synced{s.Client.Server(), formatZxid(zxid)})
 	})
 	n.Output.Register(cmd)
 	return cmd

@@ -16,11 +16,11 @@ import (
 const maxPassword = 4 << 10
 
 // newHash returns the command that prints the digest of a password.
-func newHash(w World) *cobra.Command {
+func newHash(w IOStreams) *cobra.Command {
 	var alg string
 	var fingerprint bool
 	cmd := &cobra.Command{
-		Use: "hash [flags] USER", Short: "print the digest of a user's password, for ACLs and the super user", GroupID: Tools, Args: Takes(1, 1, "one user"),
+		Use: "hash [flags] USER", Short: "print the digest of a user's password, for ACLs and the super user", GroupID: ToolsGroup, Args: RangeArgs(1, 1, "one user"),
 		Long: "Prints the identity of a user in the scheme digest: the user and a hash of the user with the password. It is the id of an ACL, and with the user super the value of " +
 			"DigestAuthenticationProvider.superDigest. The command asks for the password if its input is a terminal. Otherwise the first line of its input is the password. " +
 			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members. --fingerprint prints what the audit log shows of the identity.",
@@ -28,12 +28,12 @@ func newHash(w World) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			a, err := digest.ParseAlgorithm(alg)
 			if err != nil {
-				return With(WrongUse, fmt.Errorf("hash: --alg %.100q: %w", alg, err))
+				return WithStatus(UsageError, fmt.Errorf("hash: --alg %.100q: %w", alg, err))
 			}
 			if user := args[0]; user == "" || strings.Contains(user, ":") || !utf8.ValidString(user) {
-				return With(WrongUse, fmt.Errorf("hash: %.100q is no user: allowed is a name in UTF-8 without a colon; the password is not an argument, because others could see it", user))
+				return WithStatus(UsageError, fmt.Errorf("hash: %.100q is no user: allowed is a name in UTF-8 without a colon; the password is not an argument, because others could see it", user))
 			}
-			password, err := w.newPassword()
+			password, err := w.readNewPassword()
 			if err != nil {
 				return fmt.Errorf("hash: %w", err)
 			}
@@ -50,9 +50,9 @@ func newHash(w World) *cobra.Command {
 	return cmd
 }
 
-// newPassword returns a password that somebody chooses. On a terminal it asks twice.
-func (w World) newPassword() (string, error) {
-	if w.Password == nil {
+// readNewPassword returns a password that somebody chooses. On a terminal it asks twice.
+func (w IOStreams) readNewPassword() (string, error) {
+	if w.ReadPassword == nil {
 		text, err := io.ReadAll(io.LimitReader(w.In, maxPassword+2)) // with the end of its line
 		if err != nil {
 			return "", fmt.Errorf("read the password: %w", err)
@@ -60,14 +60,14 @@ func (w World) newPassword() (string, error) {
 		line, _, _ := strings.Cut(string(text), "\n")
 		return checkPassword(strings.TrimSuffix(line, "\r"))
 	}
-	password, err := w.Password("Password: ")
+	password, err := w.ReadPassword("Password: ")
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
 	}
 	if _, err := checkPassword(password); err != nil {
 		return "", err
 	}
-	again, err := w.Password("The same again: ")
+	again, err := w.ReadPassword("The same again: ")
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
 	}

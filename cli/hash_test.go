@@ -12,9 +12,9 @@ import (
 // hashed runs rollcall hash, and returns what it prints, and its error.
 func hashed(in string, typed []string, args ...string) (string, error) {
 	var out bytes.Buffer
-	w := World{In: strings.NewReader(in), Out: &out, Err: io.Discard}
+	w := IOStreams{In: strings.NewReader(in), Out: &out, Err: io.Discard}
 	if typed != nil {
-		w.Password = func(string) (string, error) {
+		w.ReadPassword = func(string) (string, error) {
 			if len(typed) == 0 {
 				return "", errors.New("interrupted")
 			}

@@ -11,8 +11,8 @@ import (
 // helpColumns is the width at which the descriptions of flags are wrapped.
 const helpColumns = 100
 
-// help returns the help of a command: how it is called, what it does, its subcommands by group, its flags.
-func help(cmd *cobra.Command) string {
+// helpText returns the help of a command: how it is called, what it does, its subcommands by group, its flags.
+func helpText(cmd *cobra.Command) string {
 	var b strings.Builder
 	about := cmd.Long
 	if about == "" && cmd.Short != "" {
@@ -22,17 +22,17 @@ func help(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		usage = "rollcall COMMAND [flags]"
 	}
-	fmt.Fprintf(&b, "%s\n\n%s\n", usage, wrapped(strings.TrimSpace(about)))
+	fmt.Fprintf(&b, "%s\n\n%s\n", usage, wrapText(strings.TrimSpace(about)))
 	if cmd.HasAvailableSubCommands() {
-		b.WriteString(subcommands(cmd))
+		b.WriteString(subcommandList(cmd))
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
 	}
-	own, shared := flagsOf(cmd)
-	fmt.Fprintf(&b, "\nFlags:\n%s", usages(own))
+	own, shared := splitShared(cmd)
+	fmt.Fprintf(&b, "\nFlags:\n%s", flagUsages(own))
 	if shared.HasFlags() {
-		fmt.Fprintf(&b, "\n%s\n%s", sharedTitle, usages(shared))
+		fmt.Fprintf(&b, "\n%s\n%s", sharedTitle, flagUsages(shared))
 	}
 	if !cmd.HasParent() {
 		b.WriteString("\nEach command takes -h. docs/commands.md describes all of them.\n")
@@ -43,19 +43,19 @@ func help(cmd *cobra.Command) string {
 // sharedTitle is above the flags that most commands have, in the help.
 const sharedTitle = "Which ensemble, and how to print:"
 
-// sharedFlag is the annotation of these flags.
-const sharedFlag = "rollcall_shared"
+// sharedAnnotation is the annotation of these flags.
+const sharedAnnotation = "rollcall_shared"
 
-// share marks the flag as one that most commands have.
-func share(fs *pflag.FlagSet, name string) {
-	_ = fs.SetAnnotation(name, sharedFlag, []string{"true"}) // the flag is there
+// markShared marks the flag as one that most commands have.
+func markShared(fs *pflag.FlagSet, name string) {
+	_ = fs.SetAnnotation(name, sharedAnnotation, []string{"true"}) // the flag is there
 }
 
-// flagsOf returns the flags of a command, those that most commands have apart.
-func flagsOf(cmd *cobra.Command) (own, shared *pflag.FlagSet) {
+// splitShared returns the flags of a command, those that most commands have apart.
+func splitShared(cmd *cobra.Command) (own, shared *pflag.FlagSet) {
 	own, shared = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[sharedFlag] != nil {
+		if f.Annotations[sharedAnnotation] != nil {
 			shared.AddFlag(f)
 		} else {
 			own.AddFlag(f)
@@ -64,12 +64,12 @@ func flagsOf(cmd *cobra.Command) (own, shared *pflag.FlagSet) {
 	return own, shared
 }
 
-func usages(fs *pflag.FlagSet) string {
+func flagUsages(fs *pflag.FlagSet) string {
 	return strings.TrimRight(fs.FlagUsagesWrapped(helpColumns), "\n") + "\n"
 }
 
-// wrapped returns text with lines of at most helpColumns. It does not join lines.
-func wrapped(text string) string {
+// wrapText returns text with lines of at most helpColumns. It does not join lines.
+func wrapText(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		for len(line) > helpColumns {
@@ -85,8 +85,8 @@ func wrapped(text string) string {
 	return b.String()
 }
 
-// subcommands returns the list of a command's subcommands, by group if it has groups.
-func subcommands(cmd *cobra.Command) string {
+// subcommandList returns the list of a command's subcommands, by group if it has groups.
+func subcommandList(cmd *cobra.Command) string {
 	var b strings.Builder
 	list := func(title, group string) {
 		fmt.Fprintf(&b, "\n%s\n", title)

@@ -64,9 +64,9 @@ func TestAdminOverHTTPS(t *testing.T) {
 	}{
 		{TLS{ca: ca}, "", true}, {TLS{ca: ca, cert: own}, "shown", true}, {TLS{ca: otherCA}, "", false}, {TLS{}, "", false},
 	} {
-		l := NewLink(World{Err: io.Discard})
-		l.admin, l.tls = srv.URL, tt.tls
-		member, err := l.Admin(t.Context())
+		l := NewLink(IOStreams{Err: io.Discard})
+		l.adminURLs, l.tls = srv.URL, tt.tls
+		member, err := l.AdminClient(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

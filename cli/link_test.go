@@ -53,7 +53,7 @@ func TestHosts(t *testing.T) {
 		{strings.Repeat("a:1,", 32) + "a:1", "", "33 addresses; at most 32"},
 	} {
 		got, err := linkOf(t, []string{"ROLLCALL_HOSTS=" + tt.variable}, "--hosts="+tt.flag).Hosts()
-		if err != nil && (StatusOf(err) != WrongUse || !strings.Contains(err.Error(), tt.want)) || err == nil && strings.Join(got, " ") != tt.want {
+		if err != nil && (StatusOf(err) != UsageError || !strings.Contains(err.Error(), tt.want)) || err == nil && strings.Join(got, " ") != tt.want {
 			t.Errorf("--hosts=%s, ROLLCALL_HOSTS=%s: %q, %v, want %s", tt.flag, tt.variable, got, err, tt.want)
 		}
 	}
@@ -89,11 +89,11 @@ func TestCredentials(t *testing.T) {
 		{nil, []string{"--token-file", file("long", strings.Repeat("x", maxToken))}, "does not hold one token"},
 		{nil, []string{"--token-file", dir}, "--token-file"},
 	} {
-		got, err := linkOf(t, tt.env, tt.args...).authorization()
+		got, err := linkOf(t, tt.env, tt.args...).authorizationHeader()
 		switch {
 		case err == nil && got != tt.want, err != nil && (tt.want == "" || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("%q %q: %q, %v, want %s", tt.env, tt.args, got, err, tt.want)
-		case err != nil && (StatusOf(err) != WrongUse || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "%!")):
+		case err != nil && (StatusOf(err) != UsageError || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "%!")):
 			t.Errorf("%q: %v, status %d", tt.args, err, StatusOf(err))
 		}
 	}
@@ -115,7 +115,7 @@ func TestAdminURL(t *testing.T) {
 		{"unix:", ""},
 		{"unix://host/x", ""},
 	} {
-		c, err := linkOf(t, nil, "--admin", tt.given).Admin(t.Context())
+		c, err := linkOf(t, nil, "--admin", tt.given).AdminClient(t.Context())
 		if err == nil && c.BaseURL != tt.want || (err != nil) != (tt.want == "") || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, %v", tt.given, c, err)
 		}
@@ -141,14 +141,14 @@ func TestDiscover(t *testing.T) {
 	defer func() { _ = hangs.Close() }()
 	silent, other, elsewhere, proxy, page := "http://"+hangs.Addr().String(), serve(200, `{"info":{"title":"Petstore"}}`), serve(302, ""), serve(502, string(api.OpenAPI)), serve(200, "<html>")
 	member := serve(200, string(api.OpenAPI))
-	if got, err := discover(t.Context(), newHTTP(World{}), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
+	if got, err := discoverMember(t.Context(), newHTTPClient(IOStreams{}), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
-	_, err = discover(t.Context(), newHTTP(World{}), []string{other, "http://127.0.0.1:1"})
-	if StatusOf(err) != NoMember || !strings.Contains(err.Error(), other+": that is not a member") || !strings.Contains(err.Error(), "http://127.0.0.1:1: dial") {
+	_, err = discoverMember(t.Context(), newHTTPClient(IOStreams{}), []string{other, "http://127.0.0.1:1"})
+	if StatusOf(err) != Unavailable || !strings.Contains(err.Error(), other+": that is not a member") || !strings.Contains(err.Error(), "http://127.0.0.1:1: dial") {
 		t.Errorf("%v", err)
 	}
-	if got := candidates(World{}, []string{"a:2181", "[::1]:65000"}); strings.Join(got, " ") != "http://a:5181 http://a:8080 http://[::1]:8080" {
+	if got := candidateURLs(IOStreams{}, []string{"a:2181", "[::1]:65000"}); strings.Join(got, " ") != "http://a:5181 http://a:8080 http://[::1]:8080" {
 		t.Errorf("%q", got)
 	}
 }
@@ -169,13 +169,13 @@ func TestDiscoverLikeliest(t *testing.T) {
 		took  time.Duration
 	}{
 		{answersAfter{"a": 0, "b": 0, "c": 0}, "a", 0},
-		{answersAfter{"a": graceTime - 1, "b": 0, "c": 0}, "a", graceTime - 1},
-		{answersAfter{"a": time.Second, "b": 0, "c": 0}, "b", graceTime},
-		{answersAfter{"a": time.Second, "b": graceTime - 1, "c": 0}, "b", 2*graceTime - 1},
+		{answersAfter{"a": preferredGrace - 1, "b": 0, "c": 0}, "a", preferredGrace - 1},
+		{answersAfter{"a": time.Second, "b": 0, "c": 0}, "b", preferredGrace},
+		{answersAfter{"a": time.Second, "b": preferredGrace - 1, "c": 0}, "b", 2*preferredGrace - 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			got, err := discover(t.Context(), &http.Client{Transport: tt.hosts}, []string{"http://a", "http://b", "http://c"})
+			got, err := discoverMember(t.Context(), &http.Client{Transport: tt.hosts}, []string{"http://a", "http://b", "http://c"})
 			if took := time.Since(begun); got != "http://"+tt.want || err != nil || took != tt.took {
 				t.Errorf("%v: %s after %v, %v, want %s after %v", tt.hosts, got, took, err, tt.want, tt.took)
 			}
@@ -192,30 +192,30 @@ func TestStatusOf(t *testing.T) {
 	}{
 		{nil, OK},
 		{errors.New("x"), Failed},
-		{With(NotFound, errors.New("x")), NotFound},
-		{With(NotFound, nil), OK},
-		{errors.Join(errors.New("y"), With(WrongUse, errors.New("x"))), WrongUse},
+		{WithStatus(NotFound, errors.New("x")), NotFound},
+		{WithStatus(NotFound, nil), OK},
+		{errors.Join(errors.New("y"), WithStatus(UsageError, errors.New("x"))), UsageError},
 		{&client.Error{Path: "/a", Err: jute.NoNode}, NotFound},
-		{&client.Error{Path: "/a", Err: jute.NoAuth}, Refused},
+		{&client.Error{Path: "/a", Err: jute.NoAuth}, Denied},
 		{&client.Error{Path: "/a", Err: jute.BadVersion}, Conflict},
-		{&client.Error{Path: "/a", Err: client.ErrConnectionLost}, Unknown},
-		{&client.Error{Path: "/a", Err: client.ErrNotConnected}, NoMember},
-		{&api.Error{Status: 400}, WrongUse},
+		{&client.Error{Path: "/a", Err: client.ErrConnectionLost}, OutcomeUnknown},
+		{&client.Error{Path: "/a", Err: client.ErrNotConnected}, Unavailable},
+		{&api.Error{Status: 400}, UsageError},
 		{&api.Error{Status: 404}, NotFound},
 		{&api.Error{Status: 409}, Conflict},
-		{&api.Error{Status: 502}, NoMember},
-		{&api.Error{Status: 504}, Unknown},
-		{&api.Error{Status: 401}, Refused},
-		{&api.Error{Status: 403}, Refused},
-		{&api.Error{Status: 503}, NoMember},
+		{&api.Error{Status: 502}, Unavailable},
+		{&api.Error{Status: 504}, OutcomeUnknown},
+		{&api.Error{Status: 401}, Denied},
+		{&api.Error{Status: 403}, Denied},
+		{&api.Error{Status: 503}, Unavailable},
 		{&api.Error{Status: 500}, Failed},
-		{With(NoMember, &api.Error{Status: 500}), NoMember},
+		{WithStatus(Unavailable, &api.Error{Status: 500}), Unavailable},
 	} {
 		if got := StatusOf(tt.err); got != tt.want {
 			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)
 		}
 	}
-	for i, s := range statuses {
+	for i, s := range statusMeanings {
 		if int(s.Status) != i {
 			t.Errorf("the table of statuses lacks %d", i)
 		}
@@ -225,14 +225,14 @@ func TestStatusOf(t *testing.T) {
 // A command that the user stops has not failed.
 func TestStopped(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	if err := stopped(ctx, context.Canceled); err == nil {
+	if err := ignoreCanceled(ctx, context.Canceled); err == nil {
 		t.Error("an error is gone while the command runs")
 	}
 	stop()
-	if err := stopped(ctx, errors.New("x")); err == nil {
+	if err := ignoreCanceled(ctx, errors.New("x")); err == nil {
 		t.Error("another error is gone")
 	}
-	if err := stopped(ctx, context.Canceled); err != nil {
+	if err := ignoreCanceled(ctx, context.Canceled); err != nil {
 		t.Error(err)
 	}
 }
@@ -262,9 +262,9 @@ func TestLogin(t *testing.T) {
 		{nil, []string{"--jaas", file("Server" + module)}, "", `no section "Client"`},
 		{nil, []string{"--jaas", file("Client" + module + "x")}, "", "line 1: "},
 	} {
-		cfg, err := linkOf(t, tt.env, tt.args...).Config()
+		cfg, err := linkOf(t, tt.env, tt.args...).SessionConfig()
 		switch {
-		case tt.want != "" && (err == nil || StatusOf(err) != WrongUse || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret")):
+		case tt.want != "" && (err == nil || StatusOf(err) != UsageError || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret")):
 			t.Errorf("%q: %v, want %s", tt.args, err, tt.want)
 		case tt.want == "" && (err != nil || (cfg.Login != nil) != (tt.user != "")):
 			t.Errorf("%q: %v, %v", tt.args, cfg.Login, err)
@@ -280,17 +280,17 @@ func TestAdminGoesOn(t *testing.T) {
 	f := newFakeMember(t)
 	const nobody = "http://127.0.0.1:1"
 	both := []string{"--admin", nobody + "," + f.URL, "--auth", "digest:super:x"}
-	if c, err := linkOf(t, nil, both...).Admin(t.Context()); err != nil || c.BaseURL != f.URL || c.Authorization != "" {
+	if c, err := linkOf(t, nil, both...).AdminClient(t.Context()); err != nil || c.BaseURL != f.URL || c.Authorization != "" {
 		t.Errorf("%v, %v, want %s", c, err, f.URL)
 	}
 	if asked := f.requests(); len(asked) != 1 || asked[0] != "GET /v1/openapi.json" {
 		t.Errorf("asked %q, want one question without credentials", asked)
 	}
-	if c, err := linkOf(t, nil, both...).First(t.Context()); err != nil || c.BaseURL != nobody {
+	if c, err := linkOf(t, nil, both...).FirstAdminClient(t.Context()); err != nil || c.BaseURL != nobody {
 		t.Errorf("the first is %v, %v, want %s", c, err, nobody)
 	}
-	_, err := linkOf(t, nil, "--admin", nobody+",http://127.0.0.1:2").Admin(t.Context())
-	if StatusOf(err) != NoMember || !strings.Contains(err.Error(), "--admin: no member answers operators (http://127.0.0.1:1: dial") || strings.Contains(err.Error(), "names the URL") {
+	_, err := linkOf(t, nil, "--admin", nobody+",http://127.0.0.1:2").AdminClient(t.Context())
+	if StatusOf(err) != Unavailable || !strings.Contains(err.Error(), "--admin: no member answers operators (http://127.0.0.1:1: dial") || strings.Contains(err.Error(), "names the URL") {
 		t.Errorf("%v", err)
 	}
 }

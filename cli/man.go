@@ -10,9 +10,9 @@ import (
 )
 
 // newMan returns the command that writes the manual pages.
-func newMan(w World, built time.Time) *cobra.Command {
+func newMan(w IOStreams, built time.Time) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "man [flags] DIR", Short: "write a manual page for each command into a directory", GroupID: Tools, Args: Takes(1, 1, "one directory"),
+		Use: "man [flags] DIR", Short: "write a manual page for each command into a directory", GroupID: ToolsGroup, Args: RangeArgs(1, 1, "one directory"),
 		Long: "Writes a manual page for each command into a directory, which is made if it is missing. man -l DIR/rollcall.1 shows the first one.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {

@@ -18,16 +18,16 @@ import (
 )
 
 // newMembers returns the command about the servers of the ensemble.
-func newMembers(w World) *cobra.Command {
-	a := newAsk(w)
+func newMembers(w IOStreams) *cobra.Command {
+	a := newAdminCommand(w)
 	cmd := &cobra.Command{
-		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one", GroupID: Act,
+		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one", GroupID: ChangeGroup,
 		Long: "Without a subcommand it lists the servers, as rollcall members list does.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return With(WrongUse, fmt.Errorf("members: %w", unknownCommand(cmd, args[0])))
+			return WithStatus(UsageError, fmt.Errorf("members: %w", unknownCommand(cmd, args[0])))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
 	}
@@ -37,22 +37,22 @@ func newMembers(w World) *cobra.Command {
 	return cmd
 }
 
-// rateTime is the time between the two questions from which rollcall members list takes how fast a server copies
+// rateSampleTime is the time between the two questions from which rollcall members list takes how fast a server copies
 // the log.
-const rateTime = time.Second
+const rateSampleTime = time.Second
 
 // serverRow is a server in the list.
 type serverRow struct {
 	api.Server
-	Target *uint64 `json:"target"`     // index of the last log entry that the leader knows to be committed; null: the leader did not answer
-	Rate   *int64  `json:"rate_per_s"` // log entries that a server that catches up applies in a second; null: it is not known, or not catching up
+	LeaderCommitted  *uint64 `json:"target"`     // index of the last log entry that the leader knows to be committed; null: the leader did not answer
+	EntriesPerSecond *int64  `json:"rate_per_s"` // log entries that a server that catches up applies in a second; null: it is not known, or not catching up
 }
 
 // newMembersList returns the command that lists the servers.
-func newMembersList(w World) *cobra.Command {
-	a := newAsk(w)
+func newMembersList(w IOStreams) *cobra.Command {
+	a := newAdminCommand(w)
 	cmd := &cobra.Command{
-		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is", Args: Takes(0, 0, "flags only"),
+		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is", Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which servers the ensemble wants. Raft's configuration says which ones have a copy of the log and a vote, " +
 			"and follows the list. A server that catches up has how far it is and at what rate, for which the command asks twice, a second apart.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
@@ -62,21 +62,21 @@ func newMembersList(w World) *cobra.Command {
 }
 
 // printServers prints the servers.
-func printServers(ctx context.Context, a *ask) error {
+func printServers(ctx context.Context, a *adminCommand) error {
 	rows, members, err := serverRows(ctx, a)
 	if err != nil {
 		return err
 	}
 	if members.Removed {
-		warn(a.World, "the member that answers was removed from the ensemble: the list is as this member last knew it")
+		warnf(a.IOStreams, "the member that answers was removed from the ensemble: the list is as this member last knew it")
 	} else if !members.Settled {
-		warn(a.World, "raft's configuration does not follow the list yet")
+		warnf(a.IOStreams, "raft's configuration does not follow the list yet")
 	}
-	return Print(a.Output, serverColumns, rowsOf(rows))
+	return PrintRows(a.Output, serverColumns, rowsOf(rows))
 }
 
 // serverRows returns the servers by id. If one of them catches up, it asks twice.
-func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Members, err error) {
+func serverRows(ctx context.Context, a *adminCommand) (rows []serverRow, members api.Members, err error) {
 	if members, err = listServers(ctx, a); err != nil {
 		return nil, members, err
 	}
@@ -87,7 +87,7 @@ func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Memb
 		}
 	}
 	if len(before) > 0 {
-		if err := pause(ctx, rateTime); err != nil {
+		if err := sleepContext(ctx, rateSampleTime); err != nil {
 			return nil, members, err
 		}
 		if members, err = listServers(ctx, a); err != nil {
@@ -95,9 +95,9 @@ func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Memb
 		}
 	}
 	for _, s := range members.Items {
-		row := serverRow{Server: s, Target: members.Committed}
+		row := serverRow{Server: s, LeaderCommitted: members.Committed}
 		if from, known := before[s.Member]; known && s.State == api.StateCatchingUp {
-			row.Rate = rateOf(from, s.Applied, time.Since(asked))
+			row.EntriesPerSecond = entriesPerSecond(from, s.Applied, time.Since(asked))
 		}
 		rows = append(rows, row)
 	}
@@ -106,25 +106,25 @@ func serverRows(ctx context.Context, a *ask) (rows []serverRow, members api.Memb
 
 // listServers asks for the list of servers. A member that was removed has the list as it was then: listServers returns that one only
 // if no other member answers.
-func listServers(ctx context.Context, a *ask) (m api.Members, err error) {
-	err = a.inEnsemble(ctx, func(c *api.Client) error {
+func listServers(ctx context.Context, a *adminCommand) (m api.Members, err error) {
+	err = a.callInEnsemble(ctx, func(c *api.Client) error {
 		answer, err := api.Get[api.Members](ctx, c, "members", nil)
 		if err != nil {
 			return err
 		}
 		if m = answer; m.Removed {
-			return errOldList
+			return errRemovedList
 		}
 		return nil
 	})
-	if errors.Is(err, errOldList) {
+	if errors.Is(err, errRemovedList) {
 		return m, nil
 	}
-	return m, Explained(err)
+	return m, WithAdvice(err)
 }
 
-// rateOf returns how many entries in a second a server has applied. It is nil if none were, or if it has begun anew.
-func rateOf(from, to uint64, over time.Duration) *int64 {
+// entriesPerSecond returns how many entries in a second a server has applied. It is nil if none were, or if it has begun anew.
+func entriesPerSecond(from, to uint64, over time.Duration) *int64 {
 	if to <= from || over <= 0 {
 		return nil
 	}
@@ -132,8 +132,8 @@ func rateOf(from, to uint64, over time.Duration) *int64 {
 	return &rate
 }
 
-// pause waits for d. It returns the error of ctx if that ends before.
-func pause(ctx context.Context, d time.Duration) error {
+// sleepContext waits for d. It returns the error of ctx if that ends before.
+func sleepContext(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -143,30 +143,30 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 var serverColumns = []Column[serverRow]{
-	{Name: "member", Right: true, Cell: func(r serverRow) string { return member(r.Member) }},
+	{Name: "member", AlignRight: true, Cell: func(r serverRow) string { return formatMember(r.Member) }},
 	{Name: "role", Cell: func(r serverRow) string { return orDash(r.Role) }},
 	{Name: "votes", Cell: func(r serverRow) string { return map[bool]string{true: "yes", false: "no"}[r.Voter] }},
-	{Name: "state", Cell: serverText, Tint: serverTint},
-	{Name: "lag", Right: true, Cell: func(r serverRow) string {
+	{Name: "state", Cell: formatServerState, Tint: serverTint},
+	{Name: "lag", AlignRight: true, Cell: func(r serverRow) string {
 		if r.Lag == nil {
-			return unknown
+			return unknownText
 		}
 		return strconv.FormatUint(*r.Lag, 10)
 	}},
 	{Name: "quorum", Cell: func(r serverRow) string { return orDash(r.Quorum) }},
-	{Name: "election", Wide: true, Cell: func(r serverRow) string { return orDash(r.Election) }},
+	{Name: "election", WideOnly: true, Cell: func(r serverRow) string { return orDash(r.Election) }},
 	{Name: "clients", Cell: func(r serverRow) string { return orDash(r.Clients) }},
-	{Name: "applied", Wide: true, Right: true, Cell: func(r serverRow) string { return strconv.FormatUint(r.Applied, 10) }},
+	{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(r serverRow) string { return strconv.FormatUint(r.Applied, 10) }},
 	{Name: "detail", Cell: func(r serverRow) string { return r.Detail }},
 }
 
-// serverText returns the state of a server, with how far it is if it catches up.
-func serverText(r serverRow) string {
+// formatServerState returns the state of a server, with how far it is if it catches up.
+func formatServerState(r serverRow) string {
 	text := r.State
-	if r.State == api.StateCatchingUp && r.Target != nil {
-		text += fmt.Sprintf(" %d of %d", min(r.Applied, *r.Target), *r.Target)
-		if r.Rate != nil {
-			text += fmt.Sprintf(", %d/s", *r.Rate)
+	if r.State == api.StateCatchingUp && r.LeaderCommitted != nil {
+		text += fmt.Sprintf(" %d of %d", min(r.Applied, *r.LeaderCommitted), *r.LeaderCommitted)
+		if r.EntriesPerSecond != nil {
+			text += fmt.Sprintf(", %d/s", *r.EntriesPerSecond)
 		}
 	}
 	if r.Drained {
@@ -187,37 +187,37 @@ func serverTint(r serverRow) Tint {
 	return Plain
 }
 
-// shortLine fits the line of a server without the beginning of its key in zoo.cfg.
-var shortLine = regexp.MustCompile(`^\s*[0-9]+\s*=`)
+// shortServerLine fits the line of a server without the beginning of its key in zoo.cfg.
+var shortServerLine = regexp.MustCompile(`^\s*[0-9]+\s*=`)
 
-// serverOf returns the server that a line such as server.4=zoo4:2888:3888;2181 or 4=zoo4:2888:3888;2181 means.
-func serverOf(line string) (serverlist.Server, error) {
-	if shortLine.MatchString(line) {
+// parseServerLine returns the server that a line such as server.4=zoo4:2888:3888;2181 or 4=zoo4:2888:3888;2181 means.
+func parseServerLine(line string) (serverlist.Server, error) {
+	if shortServerLine.MatchString(line) {
 		line = "server." + strings.TrimSpace(line)
 	}
 	list, err := serverlist.ParseList(line)
 	switch {
 	case err != nil:
-		return serverlist.Server{}, With(WrongUse, err)
+		return serverlist.Server{}, WithStatus(UsageError, err)
 	case len(list) != 1:
-		return serverlist.Server{}, With(WrongUse, fmt.Errorf("%.80q: give the line of one server", line))
+		return serverlist.Server{}, WithStatus(UsageError, fmt.Errorf("%.80q: give the line of one server", line))
 	case list[0].ClientPort == 0:
-		return serverlist.Server{}, With(WrongUse, fmt.Errorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0]))
+		return serverlist.Server{}, WithStatus(UsageError, fmt.Errorf("%v: the port for clients is missing; write the line with ;clientPort at the end", list[0]))
 	}
 	return list[0], nil
 }
 
-// idOf returns the id of a server.
-func idOf(text string) (uint32, error) {
+// parseServerID returns the id of a server.
+func parseServerID(text string) (uint32, error) {
 	id, err := serverlist.ParseID(text, serverlist.MaxID)
 	if err != nil {
-		return 0, With(WrongUse, fmt.Errorf("%.40q is not the id of a server: allowed is %w", text, err))
+		return 0, WithStatus(UsageError, fmt.Errorf("%.40q is not the id of a server: allowed is %w", text, err))
 	}
 	return id, nil
 }
 
-// find returns the server with an id, and whether the list has it.
-func find(m api.Members, id uint32) (s api.Server, listed bool) {
+// findServer returns the server with an id, and whether the list has it.
+func findServer(m api.Members, id uint32) (s api.Server, listed bool) {
 	i := slices.IndexFunc(m.Items, func(s api.Server) bool { return s.Member == id })
 	if i < 0 {
 		return api.Server{}, false
@@ -225,79 +225,81 @@ func find(m api.Members, id uint32) (s api.Server, listed bool) {
 	return m.Items[i], m.Items[i].Role != ""
 }
 
-// membersDone says what a command has done.
-type membersDone struct {
+// membersResult says what a command has done.
+type membersResult struct {
 	Member  uint32 `json:"member"`  // that it was about; of replace the new one
-	Done    string `json:"done"`    // what has become of it: "votes", "observes", "removed", "replaced", "moved", "leads" or "drained"
+	Outcome string `json:"done"`    // what has become of it: "votes", "observes", "removed", "replaced", "moved", "leads" or "drained"
 	Changed bool   `json:"changed"` // this command has changed something; false: all was as it should be
 	Version string `json:"version"` // of the list
 	Leader  uint32 `json:"leader"`  // the member that leads; 0: none is known
 }
 
-// work is a command that changes the list, and waits until raft's configuration has followed.
-type work struct {
-	*ask
-	name    string // of the command, as errors begin
-	force   bool
-	changed bool
-	said    string // the last line about the progress
+// membersCommand is a command that changes the list, and waits until raft's configuration has followed.
+type membersCommand struct {
+	*adminCommand
+	commandName string // of the command, as errors begin
+	force       bool
+	changed     bool
+	lastReport  string // the last line about the progress
 }
 
-func newWork(w World, name string) *work { return &work{ask: newAsk(w), name: "members " + name} }
+func newMembersCommand(w IOStreams, name string) *membersCommand {
+	return &membersCommand{adminCommand: newAdminCommand(w), commandName: "members " + name}
+}
 
 // Register adds the flags to cmd.
-func (k *work) Register(cmd *cobra.Command) {
-	k.ask.Register(cmd)
+func (k *membersCommand) Register(cmd *cobra.Command) {
+	k.adminCommand.Register(cmd)
 	cmd.Flags().BoolVar(&k.force, "force", false, "skip this check; the leader still rejects a list if it reaches no majority of the list's voters")
 }
 
-// look asks for the list. If only a member answers that was removed, look returns its list and an error.
-func (k *work) look(ctx context.Context) (api.Members, error) {
-	m, err := listServers(ctx, k.ask)
+// fetchMembers asks for the list. If only a member answers that was removed, look returns its list and an error.
+func (k *membersCommand) fetchMembers(ctx context.Context) (api.Members, error) {
+	m, err := listServers(ctx, k.adminCommand)
 	if err == nil && m.Removed {
-		err = With(NoMember, errOldList)
+		err = WithStatus(Unavailable, errRemovedList)
 	}
-	return m, k.wrap(err)
+	return m, k.wrapError(err)
 }
 
-// wrap begins an error with the command.
-func (k *work) wrap(err error) error {
+// wrapError begins an error with the command.
+func (k *membersCommand) wrapError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", k.name, err)
+	return fmt.Errorf("%s: %w", k.commandName, err)
 }
 
-// change asks for a change of the list as it is in m.
-func (k *work) change(ctx context.Context, m api.Members, c api.MembersChange) error {
+// requestChange asks for a change of the list as it is in m.
+func (k *membersCommand) requestChange(ctx context.Context, m api.Members, c api.MembersChange) error {
 	c.Version, c.Force = m.Version, k.force
-	_, err := post[api.MembersChanged](ctx, k.Link, "members", c)
+	_, err := postInEnsemble[api.MembersChanged](ctx, k.Link, "members", c)
 	var answer *api.Error
 	switch {
 	case err == nil:
 		k.changed = true
 		return nil
 	case errors.As(err, &answer) && answer.Status == http.StatusConflict:
-		return k.wrap(fmt.Errorf("%w%s", err, k.forceHint(answer.Text)))
-	case arrived(err) || errors.As(err, &answer) && answer.Status == http.StatusGatewayTimeout:
-		return With(Unknown, k.wrap(fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err)))
+		return k.wrapError(fmt.Errorf("%w%s", err, k.forceHint(answer.Text)))
+	case mayHaveArrived(err) || errors.As(err, &answer) && answer.Status == http.StatusGatewayTimeout:
+		return WithStatus(OutcomeUnknown, k.wrapError(fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err)))
 	}
-	return k.wrap(Explained(err))
+	return k.wrapError(WithAdvice(err))
 }
 
 // forceHint names the flag, if the member speaks of force.
-func (k *work) forceHint(text string) string {
+func (k *membersCommand) forceHint(text string) string {
 	if k.force || !strings.Contains(text, "force ") {
 		return ""
 	}
 	return " (--force)"
 }
 
-// done prints what the command has done.
-func (k *work) done(m api.Members, id uint32, done, text string) error {
+// printResult prints what the command has done.
+func (k *membersCommand) printResult(m api.Members, id uint32, done, text string) error {
 	if !k.changed {
 		text += "; nothing was to be changed"
 	}
-	row := membersDone{Member: id, Done: done, Changed: k.changed, Version: m.Version, Leader: m.Leader}
+	row := membersResult{Member: id, Outcome: done, Changed: k.changed, Version: m.Version, Leader: m.Leader}
 	return PrintText(k.Output, fmt.Sprintf("%s; the list has version %s\n", text, m.Version), row)
 }

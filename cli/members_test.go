@@ -92,7 +92,7 @@ func (f *fakeEnsemble) server(id uint32) (api.Server, bool) {
 	line, listed := f.list.Find(id)
 	s.Member, s.State, s.Drained, s.Needed = id, api.StateFollower, f.drained && id == 3, f.needed(id)
 	if listed {
-		s.Server, s.Role, s.Quorum, s.Election, s.Clients = line.String(), roleOf(line), line.QuorumAddr(), line.ElectionAddr(), line.ClientAddr()
+		s.Server, s.Role, s.Quorum, s.Election, s.Clients = line.String(), roleName(line), line.QuorumAddr(), line.ElectionAddr(), line.ClientAddr()
 	}
 	switch {
 	case f.down[id]:
@@ -205,7 +205,7 @@ const (
 func (f *fakeEnsemble) run(t *testing.T, line string, more ...string) (out, errs string, err error) {
 	t.Helper()
 	w, stdout, stderr := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
-	w.looks = time.Millisecond
+	w.membersPollInterval = time.Millisecond
 	_, err = Execute(t.Context(), NewRoot(w, "1", time.Time{}), append(strings.Fields("members "+line), more...))
 	return stdout.String(), stderr.String(), err
 }
@@ -310,28 +310,28 @@ func TestMembersCommandsRefuse(t *testing.T) {
 		status  Status
 		want    string
 	}{
-		{"lst", nil, WrongUse, `members: unknown command "lst"; did you mean list? rollcall members -h lists all of them`},
+		{"lst", nil, UsageError, `members: unknown command "lst"; did you mean list? rollcall members -h lists all of them`},
 		{"remove 9", nil, NotFound, "members remove: the ensemble has no member 9; rollcall members list shows the servers, and --if-exists makes this a success"},
-		{"add 4=d:1", nil, WrongUse, "members add: server.4: allowed is host:quorumPort"},
-		{"add", nil, WrongUse, "it takes the line of a server"},
-		{"add server.4=d:1", nil, WrongUse, "members add: server.4: allowed is host:quorumPort"},
-		{"add server.4=d:1:2", nil, WrongUse, "the port for clients is missing; write the line with ;clientPort at the end"},
-		{"add " + four + "," + oneToThree[:25], nil, WrongUse, "give the line of one server"},
+		{"add 4=d:1", nil, UsageError, "members add: server.4: allowed is host:quorumPort"},
+		{"add", nil, UsageError, "it takes the line of a server"},
+		{"add server.4=d:1", nil, UsageError, "members add: server.4: allowed is host:quorumPort"},
+		{"add server.4=d:1:2", nil, UsageError, "the port for clients is missing; write the line with ;clientPort at the end"},
+		{"add " + four + "," + oneToThree[:25], nil, UsageError, "give the line of one server"},
 		{"add server.3=d:2888:3888;2181", nil, Conflict, "the list has member 3 already, as server.3=c:2888:3888:participant;0.0.0.0:2181; rollcall members address"},
 		{"add " + four, &api.Error{Status: 409, Text: "too few; force makes it"}, Conflict, "members add: too few; force makes it (--force)"},
 		{"add --force " + four, &api.Error{Status: 409, Text: "too few; force makes it"}, Conflict, "members add: too few; force makes it"},
-		{"add " + four, &api.Error{Status: 504, Text: "the leader was lost"}, Unknown, "the change is not confirmed: the leader was lost; run the command again"},
-		{"add " + four, &api.Error{Status: 401, Text: "this needs credentials"}, Refused, "--token-file or --auth"},
-		{"remove x", nil, WrongUse, `"x" is not the id of a server: allowed is 1 to 255`},
-		{"replace 3 server.3=d:2888:3888;2181", nil, WrongUse, "the new server needs another id than 3"},
+		{"add " + four, &api.Error{Status: 504, Text: "the leader was lost"}, OutcomeUnknown, "the change is not confirmed: the leader was lost; run the command again"},
+		{"add " + four, &api.Error{Status: 401, Text: "this needs credentials"}, Denied, "--token-file or --auth"},
+		{"remove x", nil, UsageError, `"x" is not the id of a server: allowed is 1 to 255`},
+		{"replace 3 server.3=d:2888:3888;2181", nil, UsageError, "the new server needs another id than 3"},
 		{"replace 7 " + four, nil, NotFound, "the list has no member 7"},
-		{"address 3 " + four, nil, WrongUse, "the line is that of server 4, not of 3"},
+		{"address 3 " + four, nil, UsageError, "the line is that of server 4, not of 3"},
 		{"address 4 " + four, nil, NotFound, "the list has no member 4"},
 		{"address 3 server.3=d:2888:3888:observer;2181", nil, Conflict, "member 3 is a participant in the list"},
 		{"promote 7", nil, NotFound, "the list has no member 7"},
-		{"demote 5", nil, WrongUse, "rollcall members address 5 'server.5=e:2888:3888:participant;clientPort' adds it"},
-		{"lead 0", nil, WrongUse, "is not the id of a server"},
-		{"lead 5", &api.Error{Status: 503, Text: "no leader"}, NoMember, "members lead: no leader"},
+		{"demote 5", nil, UsageError, "rollcall members address 5 'server.5=e:2888:3888:participant;clientPort' adds it"},
+		{"lead 0", nil, UsageError, "is not the id of a server"},
+		{"lead 5", &api.Error{Status: 503, Text: "no leader"}, Unavailable, "members lead: no leader"},
 		{"drain 9", nil, NotFound, "the list has no member 9"},
 	} {
 		f := newFakeEnsemble(t, oneToThree+"\nserver.5=e:2888:3888")
@@ -349,7 +349,7 @@ func TestMembersCommandIsStopped(t *testing.T) {
 	f.down[4] = true
 	stop := func(line string) error {
 		w, _, errs := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
-		w.looks = time.Millisecond
+		w.membersPollInterval = time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		f.onLook = func(int) {
@@ -421,15 +421,15 @@ func TestMembersListHasRates(t *testing.T) {
 		{100, 50, time.Second, "none"},
 	} {
 		got := "none"
-		if rate := rateOf(tt.from, tt.to, tt.over); rate != nil {
+		if rate := entriesPerSecond(tt.from, tt.to, tt.over); rate != nil {
 			got = fmt.Sprint(*rate)
 		}
 		if got != tt.want {
 			t.Errorf("%d to %d in %v: %s, want %s", tt.from, tt.to, tt.over, got, tt.want)
 		}
 	}
-	row := serverRow{Server: api.Server{State: api.StateCatchingUp, Applied: 1200}, Target: ptr(uint64(5000)), Rate: ptr(int64(800))}
-	if got := serverText(row); got != "catching up 1200 of 5000, 800/s" {
+	row := serverRow{Server: api.Server{State: api.StateCatchingUp, Applied: 1200}, LeaderCommitted: ptr(uint64(5000)), EntriesPerSecond: ptr(int64(800))}
+	if got := formatServerState(row); got != "catching up 1200 of 5000, 800/s" {
 		t.Errorf("%q", got)
 	}
 }

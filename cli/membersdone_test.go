@@ -12,14 +12,14 @@ func TestMembersCommandsSayWhetherTheyChanged(t *testing.T) {
 		f := newFakeEnsemble(t, oneToThree)
 		for _, changed := range []bool{true, false} {
 			out, _, err := f.run(t, line+" -o json")
-			var done membersDone
+			var done membersResult
 			if err == nil {
 				err = json.Unmarshal([]byte(out), &done)
 			}
 			f.mu.Lock()
 			leader, version := f.leader, fmt.Sprintf("0x%x", f.version)
 			f.mu.Unlock()
-			if err != nil || done.Changed != changed || done.Leader != leader || done.Version != version || done.Member == 0 || done.Done == "" {
+			if err != nil || done.Changed != changed || done.Leader != leader || done.Version != version || done.Member == 0 || done.Outcome == "" {
 				t.Errorf("%s: %+v, %v; want changed %t, leader %d, version %s", line, done, err, changed, leader, version)
 			}
 		}

@@ -11,54 +11,54 @@ import (
 )
 
 // newMembersLead returns the command that hands leadership over.
-func newMembersLead(w World) *cobra.Command {
-	a := newAsk(w)
+func newMembersLead(w IOStreams) *cobra.Command {
+	a := newAdminCommand(w)
 	cmd := &cobra.Command{
-		Use: "lead [flags] ID", Short: "hand leadership over to a member", Args: Takes(1, 1, "the id of a member"),
+		Use: "lead [flags] ID", Short: "hand leadership over to a member", Args: RangeArgs(1, 1, "the id of a member"),
 		Long:    "Hands leadership over to a member, and waits until it leads. Clients keep their sessions; writes wait meanwhile. The member must vote and have caught up. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members lead --token-file /etc/rollcall/token 2",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k := &work{ask: a, name: "members lead"}
-			id, err := idOf(args[0])
+			k := &membersCommand{adminCommand: a, commandName: "members lead"}
+			id, err := parseServerID(args[0])
 			if err != nil {
-				return k.wrap(err)
+				return k.wrapError(err)
 			}
-			return k.lead(cmd.Context(), id)
+			return k.transferLeadership(cmd.Context(), id)
 		},
 	}
 	a.Register(cmd)
 	return cmd
 }
 
-func (k *work) lead(ctx context.Context, id uint32) error {
-	m, err := k.look(ctx)
+func (k *membersCommand) transferLeadership(ctx context.Context, id uint32) error {
+	m, err := k.fetchMembers(ctx)
 	if err != nil {
 		return err
 	}
 	if m.Leader != id {
-		if _, err := post[api.MembersLed](ctx, k.Link, "members/lead", api.MembersLead{Member: id}); err != nil {
-			return k.wrap(Explained(err))
+		if _, err := postInEnsemble[api.MembersLed](ctx, k.Link, "members/lead", api.MembersLead{Member: id}); err != nil {
+			return k.wrapError(WithAdvice(err))
 		}
 		k.changed, m.Leader = true, id
 	}
-	return PrintText(k.Output, fmt.Sprintf("member %d leads\n", id), membersDone{Member: id, Done: "leads", Changed: k.changed, Version: m.Version, Leader: m.Leader})
+	return PrintText(k.Output, fmt.Sprintf("member %d leads\n", id), membersResult{Member: id, Outcome: "leads", Changed: k.changed, Version: m.Version, Leader: m.Leader})
 }
 
 // newMembersDrain returns the command that prepares one of the members for its stop.
-func newMembersDrain(w World) *cobra.Command {
-	k, over := newWork(w, "drain"), 5*time.Second
+func newMembersDrain(w IOStreams) *cobra.Command {
+	k, over := newMembersCommand(w, "drain"), 5*time.Second
 	cmd := &cobra.Command{
-		Use: "drain [flags] ID", Short: "prepare a member for its stop, and say when it is safe", Args: Takes(1, 1, "the id of a member"),
+		Use: "drain [flags] ID", Short: "prepare a member for its stop, and say when it is safe", Args: RangeArgs(1, 1, "the id of a member"),
 		Long: "Does what rollcall drain does, for the member with that id: it hands leadership over, takes no new clients, and closes the connections of the present ones, spread over a time. Then the command checks that the ensemble " +
 			"can do without the member, and says that it is safe to stop it. It refuses if no majority would be alive without the member, unless --force is given. " +
 			"Any member passes the request on. It needs the credentials of an administrator, on the machine of a member.",
 		Example: "  rollcall members drain --token-file /etc/rollcall/token --over 30s 3",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := idOf(args[0])
+			id, err := parseServerID(args[0])
 			if err != nil {
-				return k.wrap(err)
+				return k.wrapError(err)
 			}
-			return k.drain(cmd.Context(), id, over)
+			return k.drainServer(cmd.Context(), id, over)
 		},
 	}
 	k.Register(cmd)
@@ -66,35 +66,35 @@ func newMembersDrain(w World) *cobra.Command {
 	return cmd
 }
 
-// drain drains a member, and waits until it is safe to stop it.
-func (k *work) drain(ctx context.Context, id uint32, over time.Duration) error {
-	m, err := k.look(ctx)
+// drainServer drains a member, and waits until it is safe to stop it.
+func (k *membersCommand) drainServer(ctx context.Context, id uint32, over time.Duration) error {
+	m, err := k.fetchMembers(ctx)
 	if err != nil {
 		return err
 	}
-	s, listed := find(m, id)
+	s, listed := findServer(m, id)
 	switch {
 	case !listed:
-		return With(NotFound, k.wrap(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id)))
+		return WithStatus(NotFound, k.wrapError(fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id)))
 	case s.Needed && !k.force:
-		return With(Conflict, k.wrap(fmt.Errorf("without member %d no majority of the voters would be alive, so the ensemble would stop; start the members that are down first, or add --force", id)))
+		return WithStatus(Conflict, k.wrapError(fmt.Errorf("without member %d no majority of the voters would be alive, so the ensemble would stop; start the members that are down first, or add --force", id)))
 	}
 	var done api.Drained
-	err = k.inEnsemble(ctx, func(c *api.Client) (err error) {
-		done, err = drainOver(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
+	err = k.callInEnsemble(ctx, func(c *api.Client) (err error) {
+		done, err = drainMember(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
 		return err
 	})
 	if err != nil {
-		return k.wrap(err)
+		return k.wrapError(err)
 	}
 	k.changed = true
-	m, err = k.until(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id), func(m api.Members) bool {
-		s, _ := find(m, id)
+	m, err = k.waitUntil(ctx, id, fmt.Sprintf("member %d stays drained until its next start", id), func(m api.Members) bool {
+		s, _ := findServer(m, id)
 		return m.Leader != 0 && m.Leader != id && (!s.Needed || k.force) || len(m.Items) == 1
 	})
 	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("member %d: drained, %d connections closed; it is safe to stop it\n", id, done.Connections)
-	return PrintText(k.Output, text, membersDone{Member: id, Done: "drained", Changed: true, Version: m.Version, Leader: m.Leader})
+	return PrintText(k.Output, text, membersResult{Member: id, Outcome: "drained", Changed: true, Version: m.Version, Leader: m.Leader})
 }

@@ -48,7 +48,7 @@ func TestMembersListRatesOfThoseThatCatchUp(t *testing.T) {
 func TestMembersDrainOfTheOnlyOne(t *testing.T) {
 	f := newFakeEnsemble(t, "server.1=a:2888:3888;2181")
 	w, out, _ := testWorld("ROLLCALL_ADMIN="+f.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
-	w.looks = time.Millisecond
+	w.membersPollInterval = time.Millisecond
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	if _, err := Execute(ctx, NewRoot(w, "1", time.Time{}), strings.Fields("members drain 1 --force")); err != nil || out.String() != "member 1: drained, 7 connections closed; it is safe to stop it\n" {

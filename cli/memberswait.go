@@ -9,99 +9,99 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks at the list while a command waits. Each look asks all members.
-	lookEvery = 500 * time.Millisecond
-	// tellEvery is how often a command says how far a server is that catches up.
-	tellEvery = 5 * time.Second
-	// lookPatience is for how long the members may give no answer while a command waits: longer than an election
+	// membersPollEvery is the time between two looks at the list while a command waits. Each look asks all members.
+	membersPollEvery = 500 * time.Millisecond
+	// progressReportEvery is how often a command says how far a server is that catches up.
+	progressReportEvery = 5 * time.Second
+	// membersPollPatience is for how long the members may give no answer while a command waits: longer than an election
 	// and a restart take.
-	lookPatience = 30 * time.Second
+	membersPollPatience = 30 * time.Second
 )
 
-// until waits until ok, which it calls with what the members say again and again. rest says what goes on without the
+// waitUntil waits until ok, which it calls with what the members say again and again. rest says what goes on without the
 // command if it is stopped. It tells how far the server with an id is.
-func (k *work) until(ctx context.Context, id uint32, rest string, ok func(m api.Members) bool) (api.Members, error) {
-	p := &pursuit{work: k, id: id}
-	defer p.end()
+func (k *membersCommand) waitUntil(ctx context.Context, id uint32, rest string, ok func(m api.Members) bool) (api.Members, error) {
+	p := &serverProgress{membersCommand: k, id: id}
+	defer p.endProgress()
 	answered := time.Now()
 	for {
-		m, err := k.look(ctx)
+		m, err := k.fetchMembers(ctx)
 		switch {
-		case (err == nil || isGone(m, id)) && ok(m):
+		case (err == nil || hasRemovedItself(m, id)) && ok(m):
 			return m, nil
 		case err == nil:
 			answered = time.Now()
-			p.tell(m)
-		case ctx.Err() == nil && time.Since(answered) > lookPatience:
+			p.reportServer(m)
+		case ctx.Err() == nil && time.Since(answered) > membersPollPatience:
 			return m, fmt.Errorf("%w; %s; run the command again: it goes on where it is", err, rest)
 		}
-		if pause(ctx, k.every()) != nil {
-			return m, With(Failed, k.wrap(fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest)))
+		if sleepContext(ctx, k.pollInterval()) != nil {
+			return m, WithStatus(Failed, k.wrapError(fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest)))
 		}
 	}
 }
 
-// isGone reports whether the server with an id is the member that answers, and was removed from the ensemble.
-func isGone(m api.Members, id uint32) bool {
-	s, _ := find(m, id)
+// hasRemovedItself reports whether the server with an id is the member that answers, and was removed from the ensemble.
+func hasRemovedItself(m api.Members, id uint32) bool {
+	s, _ := findServer(m, id)
 	return m.Removed && s.State == api.StateRemoved
 }
 
-// every returns the time between two looks.
-func (w World) every() time.Duration {
-	if w.looks > 0 {
-		return w.looks
+// pollInterval returns the time between two looks.
+func (w IOStreams) pollInterval() time.Duration {
+	if w.membersPollInterval > 0 {
+		return w.membersPollInterval
 	}
-	return lookEvery
+	return membersPollEvery
 }
 
-// pursuit is what a command tells about a server while it waits for it.
-type pursuit struct {
-	*work
-	id       uint32
-	progress *Progress // on a terminal, while it catches up
-	from     uint64    // what it had applied when that was last told
-	at       time.Time // when that was; zero: it has not been told
+// serverProgress is what a command tells about a server while it waits for it.
+type serverProgress struct {
+	*membersCommand
+	id              uint32
+	progress        *Progress // on a terminal, while it catches up
+	reportedApplied uint64    // what it had applied when that was last told
+	reportedAt      time.Time // when that was; zero: it has not been told
 }
 
-func (p *pursuit) end() {
+func (p *serverProgress) endProgress() {
 	if p.progress != nil {
 		p.progress.Done()
 		p.progress = nil
 	}
 }
 
-// tell says what the server does, when that changes, and how far it is.
-func (p *pursuit) tell(m api.Members) {
-	s, known := find(m, p.id)
+// reportServer says what the server does, when that changes, and how far it is.
+func (p *serverProgress) reportServer(m api.Members) {
+	s, known := findServer(m, p.id)
 	state := s.State
 	if !known && state == "" {
 		state = "not in the list"
 	}
 	if state != api.StateCatchingUp {
-		p.end()
-		p.say(s, state)
+		p.endProgress()
+		p.printState(s, state)
 		return
 	}
 	if p.progress == nil {
-		p.progress, p.at = NewProgress(p.World, fmt.Sprintf("log entries on member %d", p.id), 0), time.Time{}
+		p.progress, p.reportedAt = NewProgress(p.IOStreams, fmt.Sprintf("log entries on member %d", p.id), 0), time.Time{}
 	}
 	if m.Committed != nil {
-		p.progress.Expect(int(*m.Committed))
+		p.progress.SetTotal(int(*m.Committed))
 		p.progress.Set(int(min(s.Applied, *m.Committed)))
 	}
-	if since := time.Since(p.at); p.at.IsZero() || since >= tellEvery {
-		row := serverRow{Server: s, Target: m.Committed}
-		if !p.at.IsZero() {
-			row.Rate = rateOf(p.from, s.Applied, since)
+	if since := time.Since(p.reportedAt); p.reportedAt.IsZero() || since >= progressReportEvery {
+		row := serverRow{Server: s, LeaderCommitted: m.Committed}
+		if !p.reportedAt.IsZero() {
+			row.EntriesPerSecond = entriesPerSecond(p.reportedApplied, s.Applied, since)
 		}
-		p.from, p.at = s.Applied, time.Now()
-		p.say(s, serverText(row))
+		p.reportedApplied, p.reportedAt = s.Applied, time.Now()
+		p.printState(s, formatServerState(row))
 	}
 }
 
-// say prints a line about the server, unless it was the last one.
-func (p *pursuit) say(s api.Server, state string) {
+// printState prints a line about the server, unless it was the last one.
+func (p *serverProgress) printState(s api.Server, state string) {
 	text := fmt.Sprintf("member %d: %s", p.id, state)
 	switch s.State {
 	case api.StateSilent:
@@ -109,8 +109,8 @@ func (p *pursuit) say(s api.Server, state string) {
 	case api.StateNotServing:
 		text += " " + s.Detail
 	}
-	if text != p.said {
-		warn(p.World, "%s", text)
+	if text != p.lastReport {
+		warnf(p.IOStreams, "%s", text)
 	}
-	p.said = text
+	p.lastReport = text
 }

@@ -14,11 +14,11 @@ import (
 func TestWaitingTellsTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs bytes.Buffer
-		p := &pursuit{work: newWork(World{Err: &errs}, "add"), id: 4}
-		defer p.end()
+		p := &serverProgress{membersCommand: newMembersCommand(IOStreams{Err: &errs}, "add"), id: 4}
+		defer p.endProgress()
 		committed := uint64(9000)
 		tell := func(state string, applied uint64) {
-			p.tell(api.Members{Committed: &committed, Items: []api.Server{{Member: 4, State: state, Applied: applied}}})
+			p.reportServer(api.Members{Committed: &committed, Items: []api.Server{{Member: 4, State: state, Applied: applied}}})
 		}
 		tell(api.StateJoining, 0)
 		for second := range uint64(12) {

@@ -15,71 +15,73 @@ import (
 	"rollcall/zk/jute"
 )
 
-// closeTime is how long a command waits for the end of its session.
-const closeTime = 2 * time.Second
+// sessionCloseTimeout is how long a command waits for the end of its session.
+const sessionCloseTimeout = 2 * time.Second
 
-// nodes is what commands on nodes have: their surroundings, and flags.
-type nodes struct {
-	World
+// nodeCommand is what commands on nodes have: their surroundings, and flags.
+type nodeCommand struct {
+	IOStreams
 	*Link
 	*Output
-	adjust func(*client.Config) // changes the configuration of the session; nil: nothing does
+	adjustConfig func(*client.Config) // changes the configuration of the session; nil: nothing does
 }
 
-func newNodes(w World) *nodes { return &nodes{World: w, Link: NewLink(w), Output: NewOutput(w)} }
+func newNodeCommand(w IOStreams) *nodeCommand {
+	return &nodeCommand{IOStreams: w, Link: NewLink(w), Output: NewOutput(w)}
+}
 
-// register makes cmd a command on nodes that calls work with a session, and whose first argument is a path.
+// registerCommand makes cmd a command on nodes that calls work with a session, and whose first argument is a path.
 // change says that work changes something.
-func (n *nodes) register(cmd *cobra.Command, change bool, work func(ctx context.Context, s subtree.Space, args []string) error) *cobra.Command {
-	cmd.GroupID = Nodes
+func (n *nodeCommand) registerCommand(cmd *cobra.Command, change bool, work func(ctx context.Context, s subtree.Space, args []string) error) *cobra.Command {
+	cmd.GroupID = NodesGroup
 	cmd.ValidArgsFunction = n.completePath
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if err := subtree.CheckPath(args[0]); err != nil {
-				return With(WrongUse, fmt.Errorf("%s: %w", name(cmd), err))
+				return WithStatus(UsageError, fmt.Errorf("%s: %w", commandName(cmd), err))
 			}
 		}
-		s, err := n.space(cmd.Context())
+		s, err := n.openSpace(cmd.Context())
 		if err != nil {
 			return err
 		}
 		defer closeSession(s.Client)
-		return explainedNode(name(cmd), s, change, work(cmd.Context(), s, args))
+		return explainNodeError(commandName(cmd), s, change, work(cmd.Context(), s, args))
 	}
 	n.registerHosts(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
-	share(cmd.Flags(), "hosts")
-	share(cmd.Flags(), "auth")
+	markShared(cmd.Flags(), "hosts")
+	markShared(cmd.Flags(), "auth")
 	return cmd
 }
 
-// space opens a session.
-func (n *nodes) space(ctx context.Context) (subtree.Space, error) {
-	cfg, err := n.Config()
+// openSpace opens a session.
+func (n *nodeCommand) openSpace(ctx context.Context) (subtree.Space, error) {
+	cfg, err := n.SessionConfig()
 	if err != nil {
 		return subtree.Space{}, err
 	}
-	_, root, err := n.target()
+	_, root, err := n.hostsAndRoot()
 	if err != nil {
 		return subtree.Space{}, err
 	}
-	if n.adjust != nil {
-		n.adjust(&cfg)
+	if n.adjustConfig != nil {
+		n.adjustConfig(&cfg)
 	}
 	c, err := n.openSession(ctx, cfg)
-	return subtree.Space{Client: c, Root: root, Waits: func() (over func()) {
-		return waiting(n.World, oneOf(cfg.Servers)).Done
+	return subtree.Space{Client: c, Root: root, OnWait: func() (over func()) {
+		return startWaiting(n.IOStreams, summarizeServers(cfg.Servers)).Done
 	}}, err
 }
 
 // closeSession ends a session, so that the servers need not wait for its end.
 func closeSession(c *client.Client) {
-	ctx, stop := context.WithTimeout(context.Background(), closeTime)
+	ctx, stop := context.WithTimeout(context.Background(), sessionCloseTimeout)
 	defer stop()
 	_ = c.Close(ctx) // if nobody answers, the session ends when it expires
 }
 
-// codeTexts says what a server's answer means for the node that the error names.
-var codeTexts = []struct {
+// codeMeanings says what a server's answer means for the node that the error names.
+var codeMeanings = []struct {
 	code jute.Code
 	text string
 }{
@@ -96,18 +98,18 @@ var codeTexts = []struct {
 	{jute.NotReadOnly, "the server is read-only at present"},
 }
 
-// nodeError is an error with a text for people.
-type nodeError struct {
+// explainedError is an error with a text for people.
+type explainedError struct {
 	text string
 	error
 }
 
-func (e nodeError) Error() string { return e.text }
-func (e nodeError) Unwrap() error { return e.error }
+func (e explainedError) Error() string { return e.text }
+func (e explainedError) Unwrap() error { return e.error }
 
-// explainedNode returns err, which ended the command, with the path as the user knows it and what a server's
+// explainNodeError returns err, which ended the command, with the path as the user knows it and what a server's
 // answer means. change says that the command may have changed something before.
-func explainedNode(command string, s subtree.Space, change bool, err error) error {
+func explainNodeError(command string, s subtree.Space, change bool, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -115,7 +117,7 @@ func explainedNode(command string, s subtree.Space, change bool, err error) erro
 	var failed *client.Error
 	if errors.As(err, &failed) {
 		meaning := failed.Err.Error()
-		for _, c := range codeTexts {
+		for _, c := range codeMeanings {
 			if errors.Is(failed.Err, c.code) {
 				meaning = c.text
 			}
@@ -123,30 +125,30 @@ func explainedNode(command string, s subtree.Space, change bool, err error) erro
 		if failed.Op.IsCreate() || failed.Op == jute.OpDelete {
 			meaning = strings.Replace(meaning, "its access control list", "the access control list of its parent", 1)
 		}
-		text = strings.Replace(text, failed.Error(), s.Short(failed.Path)+": "+meaning, 1)
+		text = strings.Replace(text, failed.Error(), s.ShortPath(failed.Path)+": "+meaning, 1)
 	}
-	err = nodeError{Visible(command + ": " + text), err}
+	err = explainedError{EscapeUnprintable(command + ": " + text), err}
 	switch {
-	case !errors.Is(err, subtree.ErrSilent):
+	case !errors.Is(err, subtree.ErrNoReply):
 		return err
 	case change:
-		return With(Unknown, err)
+		return WithStatus(OutcomeUnknown, err)
 	}
-	return With(NoMember, err)
+	return WithStatus(Unavailable, err)
 }
 
-// plural returns a number of things.
-func plural(n int, one, many string) string {
+// formatCount returns a number of things.
+func formatCount(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// statOf returns a Stat as JSON has it.
-func statOf(s jute.Stat) api.Stat {
+// toAPIStat returns a Stat as JSON has it.
+func toAPIStat(s jute.Stat) api.Stat {
 	stat := api.Stat{
-		Czxid: zxidText(s.Czxid), Mzxid: zxidText(s.Mzxid), Pzxid: zxidText(s.Pzxid),
+		Czxid: formatZxid(s.Czxid), Mzxid: formatZxid(s.Mzxid), Pzxid: formatZxid(s.Pzxid),
 		Ctime: time.UnixMilli(s.Ctime).UTC(), Mtime: time.UnixMilli(s.Mtime).UTC(),
 		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion, DataLength: s.DataLength, NumChildren: s.NumChildren,
 	}
@@ -156,7 +158,7 @@ func statOf(s jute.Stat) api.Stat {
 	return stat
 }
 
-func zxidText(zxid int64) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
+func formatZxid(zxid int64) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
 
 // nodeStat is a node with its Stat, as JSON has it.
 type nodeStat struct {
@@ -164,36 +166,36 @@ type nodeStat struct {
 	api.Stat
 }
 
-// changedAge is age for a node. The servers' own nodes have no time, which is written as 1970.
-func changedAge(now, at time.Time) string {
+// formatNodeAge is age for a node. The servers' own nodes have no time, which is written as 1970.
+func formatNodeAge(now, at time.Time) string {
 	if at.UnixMilli() == 0 {
-		return unknown
+		return unknownText
 	}
-	return age(now, at)
+	return formatAge(now, at)
 }
 
 // statColumns returns the columns of a Stat.
 func statColumns[T any](now time.Time, of func(T) api.Stat) []Column[T] {
 	number := func(name string, get func(api.Stat) int32) Column[T] {
-		return Column[T]{Name: name, Right: true, Wide: true, Cell: func(row T) string { return fmt.Sprint(get(of(row))) }}
+		return Column[T]{Name: name, AlignRight: true, WideOnly: true, Cell: func(row T) string { return fmt.Sprint(get(of(row))) }}
 	}
 	text := func(name string, get func(api.Stat) string) Column[T] {
-		return Column[T]{Name: name, Wide: true, Cell: func(row T) string { return get(of(row)) }}
+		return Column[T]{Name: name, WideOnly: true, Cell: func(row T) string { return get(of(row)) }}
 	}
 	columns := []Column[T]{
-		{Name: "size", Right: true, Cell: func(row T) string { return Size(int64(of(row).DataLength)) }},
+		{Name: "size", AlignRight: true, Cell: func(row T) string { return FormatSize(int64(of(row).DataLength)) }},
 		number("children", func(s api.Stat) int32 { return s.NumChildren }),
 		text("owner", func(s api.Stat) string { return orDash(s.Owner) }),
-		{Name: "changed", Right: true, Cell: func(row T) string { return changedAge(now, of(row).Mtime) }},
+		{Name: "changed", AlignRight: true, Cell: func(row T) string { return formatNodeAge(now, of(row).Mtime) }},
 		number("version", func(s api.Stat) int32 { return s.Version }),
 		number("cversion", func(s api.Stat) int32 { return s.Cversion }),
 		number("aversion", func(s api.Stat) int32 { return s.Aversion }),
-		text("created", func(s api.Stat) string { return timeText(s.Ctime) }),
-		text("modified", func(s api.Stat) string { return timeText(s.Mtime) }),
+		text("created", func(s api.Stat) string { return formatMillisecond(s.Ctime) }),
+		text("modified", func(s api.Stat) string { return formatMillisecond(s.Mtime) }),
 		text("czxid", func(s api.Stat) string { return s.Czxid }),
 		text("mzxid", func(s api.Stat) string { return s.Mzxid }),
 		text("pzxid", func(s api.Stat) string { return s.Pzxid }),
 	}
-	columns[1].Wide, columns[2].Wide = false, false
+	columns[1].WideOnly, columns[2].WideOnly = false, false
 	return columns
 }

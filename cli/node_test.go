@@ -23,9 +23,9 @@ var roots atomic.Int64
 
 // nodeWorld returns surroundings whose hosts are the shared member, below a node of the test's own, and a
 // session of another client there.
-func nodeWorld(t *testing.T) (World, subtree.Space) {
+func nodeWorld(t *testing.T) (IOStreams, subtree.Space) {
 	t.Helper()
-	c, err := NewLink(World{}).openSession(t.Context(), client.Config{Servers: []string{memberAddr}})
+	c, err := NewLink(IOStreams{}).openSession(t.Context(), client.Config{Servers: []string{memberAddr}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,18 +40,18 @@ func nodeWorld(t *testing.T) (World, subtree.Space) {
 }
 
 // on runs a command line.
-func on(t *testing.T, w World, line string) error {
+func on(t *testing.T, w IOStreams, line string) error {
 	t.Helper()
 	return onArgs(t.Context(), w, words(line)...)
 }
 
-func onArgs(ctx context.Context, w World, args ...string) error {
+func onArgs(ctx context.Context, w IOStreams, args ...string) error {
 	_, err := Execute(ctx, NewRoot(w, "1", time.Time{}), args)
 	return err
 }
 
 // must runs a command line that must not fail, and returns what it prints.
-func must(t *testing.T, w World, line string) string {
+func must(t *testing.T, w IOStreams, line string) string {
 	t.Helper()
 	out := new(bytes.Buffer)
 	w.Out = out
@@ -75,7 +75,7 @@ func words(line string) (list []string) {
 
 // transcript runs the lines of text that begin with "$ rollcall ", and returns text with what they print
 // and the status of an error. Files are in the directory dir.
-func transcript(t *testing.T, w World, dir, text string) string {
+func transcript(t *testing.T, w IOStreams, dir, text string) string {
 	t.Helper()
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -145,7 +145,7 @@ func TestNodeCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := stable(transcript(t, w, t.TempDir(), string(text)))
-	if strings.Contains(Visible(strings.ReplaceAll(got, "\n", "")), `\x`) {
+	if strings.Contains(EscapeUnprintable(strings.ReplaceAll(got, "\n", "")), `\x`) {
 		t.Errorf("a command prints what a terminal would not simply show: %q", got)
 	}
 	golden(t, "nodes.txt", got)

@@ -52,7 +52,7 @@ func (l *live) wait(t *testing.T, lines int) {
 }
 
 // start runs a command in the background. end stops it, as Ctrl-C does, and returns its error.
-func start(t *testing.T, w World, args ...string) (end func() error) {
+func start(t *testing.T, w IOStreams, args ...string) (end func() error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -124,7 +124,7 @@ func TestWatch(t *testing.T) {
 	awaitWatch(t, s, "/a")
 	create := func(path string) {
 		t.Helper()
-		if _, err := s.Client.Create(t.Context(), s.Full(path), nil, jute.Persistent, nil); err != nil {
+		if _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, jute.Persistent, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +161,7 @@ func awaitWatched(t *testing.T, s subtree.Space, path string, want bool) {
 		state := oneMember.State()
 		state.RLock()
 		defer state.RUnlock()
-		return state.Watches().IsWatched(s.Full(path))
+		return state.Watches().IsWatched(s.FullPath(path))
 	}
 	for end := time.Now().Add(time.Minute); watched() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -210,7 +210,7 @@ func TestWatchJSON(t *testing.T) {
 		ended := start(t, w, "watch", "-r", "-o", "json", "/a")
 		awaitWatch(t, s, "/a")
 		for _, path := range paths {
-			if _, err := s.Client.Create(t.Context(), s.Full(path), nil, jute.Persistent, nil); err != nil {
+			if _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, jute.Persistent, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -234,7 +234,7 @@ func TestWatchStoppedAtOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	out := newLive()
-	c := &watching{nodes: newNodes(w), events: make(chan eventRow, 1), ended: make(chan error, 1)}
+	c := &watchCommand{nodeCommand: newNodeCommand(w), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
 	c.Out, c.format = out, "json"
 	if err := c.run(ctx, s, []string{"/a"}); err != nil || strings.TrimSpace(out.String()) != "[]" {
 		t.Errorf("printed %q, %v", out, err)
@@ -243,15 +243,15 @@ func TestWatchStoppedAtOnce(t *testing.T) {
 
 // A watch ends with an error if its session ends, or if its output does not keep up.
 func TestWatchEnds(t *testing.T) {
-	c := &watching{nodes: newNodes(World{Now: time.Now}), events: make(chan eventRow, 1), ended: make(chan error, 1)}
-	c.event(jute.WatcherEvent{Type: jute.EventNodeCreated, Path: []byte("/a")}, 7)
-	c.event(jute.WatcherEvent{Type: jute.EventNodeDeleted, Path: []byte("/a")}, 8)
-	c.state(client.Expired, client.ErrExpired) // the first error counts
-	if err := <-c.ended; !strings.Contains(err.Error(), "wait to be printed") {
+	c := &watchCommand{nodeCommand: newNodeCommand(IOStreams{Now: time.Now}), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
+	c.onEvent(jute.WatcherEvent{Type: jute.EventNodeCreated, Path: []byte("/a")}, 7)
+	c.onEvent(jute.WatcherEvent{Type: jute.EventNodeDeleted, Path: []byte("/a")}, 8)
+	c.onState(client.Expired, client.ErrExpired) // the first error counts
+	if err := <-c.endReason; !strings.Contains(err.Error(), "wait to be printed") {
 		t.Error(err)
 	}
-	c.state(client.Expired, client.ErrExpired)
-	if err := <-c.ended; !errors.Is(err, jute.SessionExpired) {
+	c.onState(client.Expired, client.ErrExpired)
+	if err := <-c.endReason; !errors.Is(err, jute.SessionExpired) {
 		t.Error(err)
 	}
 }
@@ -313,7 +313,7 @@ func TestGetBytes(t *testing.T) {
 		t.Errorf("an input that fails: %v", err)
 	}
 	w.In = io.LimitReader(zeros{}, maxData+1)
-	if err := on(t, w, "set /a -"); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "the input has more than 16777216 bytes") {
+	if err := on(t, w, "set /a -"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "the input has more than 16777216 bytes") {
 		t.Errorf("an input that is too long: %v", err)
 	}
 	w.In = io.LimitReader(zeros{}, 2<<20)
@@ -338,7 +338,7 @@ func TestHostileNames(t *testing.T) {
 	w, s := nodeWorld(t)
 	name := "/\u202eevil\u00a0\u061c"
 	for _, path := range []string{name, name + name} {
-		if _, err := s.Client.Create(t.Context(), s.Full(path), []byte("\x1b]0;x\a"), jute.Persistent, nil); err != nil {
+		if _, err := s.Client.Create(t.Context(), s.FullPath(path), []byte("\x1b]0;x\a"), jute.Persistent, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -367,7 +367,7 @@ func TestHostileNames(t *testing.T) {
 		if err != nil {
 			out.WriteString(err.Error())
 		}
-		if text := strings.ReplaceAll(out.String(), "\n", ""); Visible(text) != text || !strings.Contains(text, `evil\u00a0\u061c`) {
+		if text := strings.ReplaceAll(out.String(), "\n", ""); EscapeUnprintable(text) != text || !strings.Contains(text, `evil\u00a0\u061c`) {
 			t.Errorf("%q printed %q", args, out)
 		}
 	}
@@ -377,7 +377,7 @@ func TestHostileNames(t *testing.T) {
 func TestRmAsks(t *testing.T) {
 	w, s := nodeWorld(t)
 	must(t, w, "create -p /a/b/c 12345")
-	if _, err := s.Client.Create(t.Context(), s.Full("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.InTerminal = true
@@ -409,12 +409,12 @@ func TestDumpFile(t *testing.T) {
 		t.Errorf("after a failure the file is %q, %v", text, err)
 	}
 	must(t, w, "create --acl digest:x:y:cdrwa /a/b")
-	if _, err := s.Client.Create(t.Context(), s.Full("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
 	errs := new(bytes.Buffer)
 	w.Err = errs
-	if err := on(t, w, "dump --out "+file+" /a"); StatusOf(err) != Refused || !strings.Contains(err.Error(), "dump: /a: the dump lacks parts of 1 node") {
+	if err := on(t, w, "dump --out "+file+" /a"); StatusOf(err) != Denied || !strings.Contains(err.Error(), "dump: /a: the dump lacks parts of 1 node") {
 		t.Errorf("a node that may not be read: %v (status %d)", err, StatusOf(err))
 	}
 	if want := "/a/b: it may not be read"; !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "dumped 1 node with 1 B of data; left out 1 ephemeral node") {
@@ -425,13 +425,13 @@ func TestDumpFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if sum, err := subtree.Check(f, false, nil); err != nil || sum.Count != 1 || sum.Unread != 1 {
+	if sum, err := subtree.CheckDump(f, false, nil); err != nil || sum.Count != 1 || sum.Unread != 1 {
 		t.Errorf("the file: %+v, %v", sum, err)
 	}
 	if rest, err := os.ReadDir(filepath.Dir(file)); err != nil || len(rest) != 1 {
 		t.Errorf("files are left: %v, %v", rest, err)
 	}
-	if err := on(t, w, "dump --out "+filepath.Join(file, "x")+" /a"); StatusOf(err) != WrongUse || !strings.Contains(err.Error(), "--out:") {
+	if err := on(t, w, "dump --out "+filepath.Join(file, "x")+" /a"); StatusOf(err) != UsageError || !strings.Contains(err.Error(), "--out:") {
 		t.Errorf("a file that cannot be made: %v", err)
 	}
 	if err := on(t, w, "load --replace "+file); err == nil || !strings.Contains(err.Error(), "--merge deletes nothing; nothing was changed") {
@@ -453,12 +453,12 @@ func TestUnread(t *testing.T) {
 		out, errs := new(bytes.Buffer), new(bytes.Buffer)
 		w.Out, w.Err = out, errs
 		err := on(t, w, line)
-		if StatusOf(err) != Refused || !strings.Contains(err.Error(), "1 node may not be read") || !strings.Contains(errs.String(), "/a/b may not be read") || !strings.Contains(out.String(), want) {
+		if StatusOf(err) != Denied || !strings.Contains(err.Error(), "1 node may not be read") || !strings.Contains(errs.String(), "/a/b may not be read") || !strings.Contains(out.String(), want) {
 			t.Errorf("%s: %v, warned %q, printed %q", line, err, errs, out)
 		}
 	}
 	for _, line := range []string{"ls /a/b", "ls -l /a/b", "tree /a/b", "du /a/b", "get /a/b", "dump /a/b", "rm -r --yes /a/b"} {
-		if err := on(t, w, line); StatusOf(err) != Refused || !strings.Contains(err.Error(), ": /a/b: its access control list does not allow it") {
+		if err := on(t, w, line); StatusOf(err) != Denied || !strings.Contains(err.Error(), ": /a/b: its access control list does not allow it") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
@@ -467,8 +467,8 @@ func TestUnread(t *testing.T) {
 // A command that has not logged in where it must says which flag does that.
 func TestLoginRequired(t *testing.T) {
 	answer := &client.Error{Op: jute.OpGetChildren, Path: "/a", Err: jute.SessionClosedRequireSaslAuth}
-	err := explainedNode("ls", subtree.Space{}, false, answer)
-	if StatusOf(err) != Refused || !strings.HasPrefix(err.Error(), "ls: /a: ") || !strings.Contains(err.Error(), "--jaas FILE") {
+	err := explainNodeError("ls", subtree.Space{}, false, answer)
+	if StatusOf(err) != Denied || !strings.HasPrefix(err.Error(), "ls: /a: ") || !strings.Contains(err.Error(), "--jaas FILE") {
 		t.Errorf("status %d, %v", StatusOf(err), err)
 	}
 }
@@ -486,8 +486,8 @@ func TestInterruptedNodes(t *testing.T) {
 		{"rm -r --yes /a", "interrupted after 0 nodes were deleted; the same command deletes the rest"},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
-		n := newNodes(w)
-		s, err := n.space(ctx)
+		n := newNodeCommand(w)
+		s, err := n.openSpace(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -495,15 +495,15 @@ func TestInterruptedNodes(t *testing.T) {
 		words := strings.Fields(tt.line)
 		switch words[0] {
 		case "dump":
-			err = (&dumping{nodes: n}).run(ctx, s, words[1:])
+			err = (&dumpCommand{nodeCommand: n}).run(ctx, s, words[1:])
 		case "rm":
-			err = (&removal{nodes: n, recursive: true, yes: true}).run(ctx, s, words[3:])
+			err = (&removeCommand{nodeCommand: n, recursive: true, skipConfirm: true}).run(ctx, s, words[3:])
 		case "load":
 			f, openErr := os.Open(file)
 			if openErr != nil {
 				t.Fatal(openErr)
 			}
-			err = (&loading{nodes: n, replace: words[1] == "--replace"}).load(ctx, s, f)
+			err = (&loadCommand{nodeCommand: n, replace: words[1] == "--replace"}).loadOrShow(ctx, s, f)
 			f.Close()
 		}
 		if err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tt.want) {
@@ -547,7 +547,7 @@ func TestLoadFromInput(t *testing.T) {
 func TestCompletePath(t *testing.T) {
 	w, s := nodeWorld(t)
 	for _, path := range []string{"/app", "/app/one", "/app/other", "/app/\u202eo", "/app/two", "/b"} {
-		if _, err := s.Client.Create(t.Context(), s.Full(path), nil, jute.Persistent, nil); err != nil {
+		if _, err := s.Client.Create(t.Context(), s.FullPath(path), nil, jute.Persistent, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -574,8 +574,8 @@ func TestCompletePath(t *testing.T) {
 
 // A change to which nobody answers may have been made. A read to which nobody answers has not been.
 func TestSilentServers(t *testing.T) {
-	for change, want := range map[bool]Status{true: Unknown, false: NoMember} {
-		err := explainedNode("get", subtree.Space{}, change, &client.Error{Op: jute.OpGetData, Path: "/a", Err: subtree.ErrSilent})
+	for change, want := range map[bool]Status{true: OutcomeUnknown, false: Unavailable} {
+		err := explainNodeError("get", subtree.Space{}, change, &client.Error{Op: jute.OpGetData, Path: "/a", Err: subtree.ErrNoReply})
 		if StatusOf(err) != want || err.Error() != "get: /a: no answer for 45s" {
 			t.Errorf("change %v: %v (status %d), want %d", change, err, StatusOf(err), want)
 		}

@@ -28,7 +28,7 @@ func TestNoMemberAnswers(t *testing.T) {
 			lines = append(lines, g.line)
 		}
 	}
-	for address, want := range map[string]Status{nobody: NoMember, "ftp://127.0.0.1": WrongUse, nobody + ",https://[": WrongUse} {
+	for address, want := range map[string]Status{nobody: Unavailable, "ftp://127.0.0.1": UsageError, nobody + ",https://[": UsageError} {
 		for _, line := range lines {
 			w, out, _ := testWorld("ROLLCALL_ADMIN="+address, "ROLLCALL_TOKEN_FILE="+token)
 			_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(strings.ReplaceAll(line, "TOKEN", token)))

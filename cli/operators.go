@@ -12,135 +12,135 @@ import (
 	"rollcall/operator/api"
 )
 
-// errNoOther is the error of choose if every address was passed over.
-var errNoOther = errors.New("every member that was asked was removed from the ensemble")
+// errAllRemoved is the error of choose if every address was passed over.
+var errAllRemoved = errors.New("every member that was asked was removed from the ensemble")
 
-// place returns an address with what names it, if that is not a flag: the user has not typed it.
-func (l *Link) place(addr, origin string) string {
+// describeAddress returns an address with what names it, if that is not a flag: the user has not typed it.
+func (l *Link) describeAddress(addr, origin string) string {
 	if origin == "" || strings.HasPrefix(origin, "--") {
 		return addr
 	}
 	return addr + " (from " + origin + ")"
 }
 
-// Admin returns a client of a member's port for operators: of the first that --admin names where a member
+// AdminClient returns a client of a member's port for operators: of the first that --admin names where a member
 // answers, or else of one that search finds on the machines of --hosts. If --admin names one alone, that one is
 // used, whether or not it answers.
-func (l *Link) Admin(ctx context.Context) (*api.Client, error) {
-	base, auth, err := l.choose(ctx)
+func (l *Link) AdminClient(ctx context.Context) (*api.Client, error) {
+	base, auth, err := l.chooseMember(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return l.clientOf(base, auth)
+	return l.newAdminClient(base, auth)
 }
 
-// choose returns the address of the member of which Admin returns a client, and the credentials. It passes over members that were
+// chooseMember returns the address of the member of which Admin returns a client, and the credentials. It passes over members that were
 // removed from the ensemble, and its error is errNoOther if there are no others.
-func (l *Link) choose(ctx context.Context) (base, auth string, err error) {
-	auth, bases, err := l.named()
+func (l *Link) chooseMember(ctx context.Context) (base, auth string, err error) {
+	auth, bases, err := l.namedURLs()
 	switch {
 	case err != nil:
 		return "", "", err
 	case len(bases) == 0:
-		base, err = l.searched(ctx, auth)
+		base, err = l.searchHosts(ctx, auth)
 	default:
-		base, err = l.answering(ctx, bases)
+		base, err = l.firstAnswering(ctx, bases)
 	}
 	return base, auth, err
 }
 
-// present returns the addresses that are not those of removed members.
-func (l *Link) present(bases []string) []string {
-	return slices.DeleteFunc(slices.Clone(bases), func(base string) bool { return slices.Contains(l.removed, base) })
+// withoutRemoved returns the addresses that are not those of removed members.
+func (l *Link) withoutRemoved(bases []string) []string {
+	return slices.DeleteFunc(slices.Clone(bases), func(base string) bool { return slices.Contains(l.removedMembers, base) })
 }
 
-// inEnsemble calls request with the client that Admin returns. If that member was removed from the ensemble, inEnsemble goes on to the
+// callInEnsemble calls request with the client that Admin returns. If that member was removed from the ensemble, inEnsemble goes on to the
 // next address and calls request again. If no other member answers, it returns the error of the last one that was removed.
-func (l *Link) inEnsemble(ctx context.Context, request func(c *api.Client) error) error {
+func (l *Link) callInEnsemble(ctx context.Context, request func(c *api.Client) error) error {
 	var gone error // of the last member that was removed
 	for {
-		base, err := l.try(ctx, request)
-		switch nobody := new(unreached); {
+		base, err := l.callMember(ctx, request)
+		switch nobody := new(unreachableError); {
 		case isRemoval(err):
 			gone = err
-			l.removed = append(l.removed, base)
+			l.removedMembers = append(l.removedMembers, base)
 		case gone == nil || base != "" && !errors.As(err, &nobody):
 			return err
-		case errors.Is(err, errNoOther):
-			l.removed = nil
+		case errors.Is(err, errAllRemoved):
+			l.removedMembers = nil
 			return gone
 		default:
-			l.removed = nil
-			return With(NoMember, fmt.Errorf("%w; at the other addresses: %w", gone, err))
+			l.removedMembers = nil
+			return WithStatus(Unavailable, fmt.Errorf("%w; at the other addresses: %w", gone, err))
 		}
 	}
 }
 
-// try calls request with the client that Admin returns. It also returns the address of the member, or "" if none answers.
-func (l *Link) try(ctx context.Context, request func(c *api.Client) error) (base string, err error) {
-	base, auth, err := l.choose(ctx)
+// callMember calls request with the client that Admin returns. It also returns the address of the member, or "" if none answers.
+func (l *Link) callMember(ctx context.Context, request func(c *api.Client) error) (base string, err error) {
+	base, auth, err := l.chooseMember(ctx)
 	if err != nil {
 		return "", err
 	}
-	c, err := l.clientOf(base, auth)
+	c, err := l.newAdminClient(base, auth)
 	if err != nil {
 		return base, err
 	}
 	return base, request(c)
 }
 
-// errOldList is the error of a list of servers that comes from a removed member.
-var errOldList = errors.New("the member that answers was removed from the ensemble, so its list of servers may be old; --admin names a member that is in the ensemble")
+// errRemovedList is the error of a list of servers that comes from a removed member.
+var errRemovedList = errors.New("the member that answers was removed from the ensemble, so its list of servers may be old; --admin names a member that is in the ensemble")
 
-// errOldState is the error of a backup that comes from a removed member.
-var errOldState = errors.New("the member that answers was removed from the ensemble, so its state may be old; --admin names a member that is in the ensemble")
+// errRemovedState is the error of a backup that comes from a removed member.
+var errRemovedState = errors.New("the member that answers was removed from the ensemble, so its state may be old; --admin names a member that is in the ensemble")
 
 // isRemoval reports whether err says that the member that was asked was removed from the ensemble.
 func isRemoval(err error) bool {
 	var answer *api.Error
-	return errors.As(err, &answer) && answer.Reason == api.ReasonRemoved || errors.Is(err, errOldList) || errors.Is(err, errOldState)
+	return errors.As(err, &answer) && answer.Reason == api.ReasonRemoved || errors.Is(err, errRemovedList) || errors.Is(err, errRemovedState)
 }
 
-// post sends a change as api.Post does, to a member that was not removed from the ensemble.
-func post[T any](ctx context.Context, l *Link, path string, body any) (answer T, err error) {
-	err = l.inEnsemble(ctx, func(c *api.Client) (err error) {
+// postInEnsemble sends a change as api.Post does, to a member that was not removed from the ensemble.
+func postInEnsemble[T any](ctx context.Context, l *Link, path string, body any) (answer T, err error) {
+	err = l.callInEnsemble(ctx, func(c *api.Client) (err error) {
 		answer, err = api.Post[T](ctx, c, path, body)
 		return err
 	})
 	return answer, err
 }
 
-// First returns a client of the first member that --admin names, or else of the one that Admin returns. A command
+// FirstAdminClient returns a client of the first member that --admin names, or else of the one that Admin returns. A command
 // that is about the member itself uses it: it must not act on another one because this one is down.
-func (l *Link) First(ctx context.Context) (*api.Client, error) {
-	auth, bases, err := l.named()
+func (l *Link) FirstAdminClient(ctx context.Context) (*api.Client, error) {
+	auth, bases, err := l.namedURLs()
 	if err != nil {
 		return nil, err
 	}
 	if len(bases) > 0 {
-		return l.clientOf(bases[0], auth)
+		return l.newAdminClient(bases[0], auth)
 	}
-	return l.Admin(ctx)
+	return l.AdminClient(ctx)
 }
 
-// newHTTP returns a client for the URLs that --admin names. To those with https it shows the certificate of --tls-cert, and holds
+// newTLSClient returns a client for the URLs that --admin names. To those with https it shows the certificate of --tls-cert, and holds
 // theirs against --tls-ca, or against the authorities of the system.
-func (l *Link) newHTTP() (*http.Client, error) {
-	reach := newHTTP(l.world)
-	config, err := l.tls.config(l.world)
+func (l *Link) newTLSClient() (*http.Client, error) {
+	reach := newHTTPClient(l.streams)
+	config, err := l.tls.clientConfig(l.streams)
 	if config != nil {
-		reach.Transport.(*requests).TLSClientConfig = config
+		reach.Transport.(*progressTransport).TLSClientConfig = config
 	}
 	return reach, err
 }
 
-// answering returns the first of the addresses that --admin names where a member answers. It does not ask if there is only
+// firstAnswering returns the first of the addresses that --admin names where a member answers. It does not ask if there is only
 // one. Nothing gets the credentials before it has answered. Sockets go before URLs.
-func (l *Link) answering(ctx context.Context, named []string) (string, error) {
-	bases := l.present(named)
+func (l *Link) firstAnswering(ctx context.Context, named []string) (string, error) {
+	bases := l.withoutRemoved(named)
 	switch len(bases) {
 	case 0:
-		return "", errNoOther
+		return "", errAllRemoved
 	case 1:
 		return bases[0], nil
 	}
@@ -151,55 +151,55 @@ func (l *Link) answering(ctx context.Context, named []string) (string, error) {
 			urls = append(urls, base)
 			continue
 		}
-		conn, err := localsocket.Dial(ctx, path, l.tokenOwners...)
+		conn, err := localsocket.Dial(ctx, path, l.tokenFileOwners...)
 		if err == nil {
 			_ = conn.Close() // nothing was sent
 			return base, nil
 		}
 		silent = append(silent, fmt.Sprintf("%s: %v", base, err))
 	}
-	reach, err := l.newHTTP()
+	reach, err := l.newTLSClient()
 	if err != nil {
 		return "", err
 	}
-	base, err := discover(ctx, reach, urls, silent...)
+	base, err := discoverMember(ctx, reach, urls, silent...)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w; start one of them first, or name others with --admin", l.adminOrigin(), err)
 	}
 	return base, nil
 }
 
-// searched returns the address of a member that find finds on the machines of --hosts.
-func (l *Link) searched(ctx context.Context, auth string) (string, error) {
+// searchHosts returns the address of a member that find finds on the machines of --hosts.
+func (l *Link) searchHosts(ctx context.Context, auth string) (string, error) {
 	hosts, err := l.Hosts()
 	if err != nil {
 		return "", err
 	}
-	return l.find(ctx, hosts, auth)
+	return l.findMember(ctx, hosts, auth)
 }
 
-// find returns the address of the socket of this machine's member, or that of a port that search finds.
-func (l *Link) find(ctx context.Context, hosts []string, auth string) (string, error) {
-	if socket := l.here(ctx, hosts); socket != "" {
+// findMember returns the address of the socket of this machine's member, or that of a port that search finds.
+func (l *Link) findMember(ctx context.Context, hosts []string, auth string) (string, error) {
+	if socket := l.localSocket(ctx, hosts); socket != "" {
 		return socket, nil
 	}
-	_, isToken := tokenIn(auth)
-	return l.search(ctx, hosts, isToken)
+	_, isToken := bearerToken(auth)
+	return l.searchPorts(ctx, hosts, isToken)
 }
 
-// admins returns a client of the port for operators of each member: of those that --admin names, separated
+// adminClients returns a client of the port for operators of each member: of those that --admin names, separated
 // by commas, or else of those that search finds on the machine of each of --hosts. The error is about those
 // that it does not find.
-func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
-	auth, bases, err := l.named()
+func (l *Link) adminClients(ctx context.Context) (members []*api.Client, err error) {
+	auth, bases, err := l.namedURLs()
 	if err != nil {
 		return nil, err
 	}
 	if len(bases) == 0 {
-		return l.found(ctx, auth)
+		return l.findAdminClients(ctx, auth)
 	}
 	for _, base := range bases {
-		member, err := l.clientOf(base, auth)
+		member, err := l.newAdminClient(base, auth)
 		if err != nil {
 			return nil, err
 		}
@@ -208,31 +208,31 @@ func (l *Link) admins(ctx context.Context) (members []*api.Client, err error) {
 	return members, nil
 }
 
-// named returns the credentials, and the URLs that --admin names, if any.
-func (l *Link) named() (auth string, bases []string, err error) {
-	if auth, err = l.authorization(); err != nil {
+// namedURLs returns the credentials, and the URLs that --admin names, if any.
+func (l *Link) namedURLs() (auth string, bases []string, err error) {
+	if auth, err = l.authorizationHeader(); err != nil {
 		return "", nil, err
 	}
-	text := l.world.setting(l.admin, "ROLLCALL_ADMIN")
+	text := l.streams.flagOrEnv(l.adminURLs, "ROLLCALL_ADMIN")
 	if text == "" {
 		return auth, nil, nil
 	}
 	for one := range strings.SplitSeq(text, ",") {
 		base, err := baseURL(strings.TrimSpace(one))
 		if err != nil {
-			return "", nil, With(WrongUse, fmt.Errorf("%s: %w", l.adminOrigin(), err))
+			return "", nil, WithStatus(UsageError, fmt.Errorf("%s: %w", l.adminOrigin(), err))
 		}
 		bases = append(bases, base)
 	}
 	if len(bases) > maxURLs {
-		return "", nil, With(WrongUse, fmt.Errorf("%s: %d URLs; at most %d are allowed", l.adminOrigin(), len(bases), maxURLs))
+		return "", nil, WithStatus(UsageError, fmt.Errorf("%s: %d URLs; at most %d are allowed", l.adminOrigin(), len(bases), maxURLs))
 	}
 	return auth, bases, nil
 }
 
-// found returns a client of each member that search finds on the machines of --hosts, and an error about
+// findAdminClients returns a client of each member that search finds on the machines of --hosts, and an error about
 // those where it finds none.
-func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, err error) {
+func (l *Link) findAdminClients(ctx context.Context, auth string) (members []*api.Client, err error) {
 	hosts, err := l.Hosts()
 	if err != nil {
 		return nil, err
@@ -240,19 +240,19 @@ func (l *Link) found(ctx context.Context, auth string) (members []*api.Client, e
 	var failed []error
 	known := map[string]bool{}
 	for i := range hosts {
-		base, err := l.find(ctx, hosts[i:i+1], auth)
+		base, err := l.findMember(ctx, hosts[i:i+1], auth)
 		switch {
 		case err != nil:
 			failed = append(failed, err)
 		case !known[base]:
 			known[base] = true
-			member, err := l.clientOf(base, auth)
+			member, err := l.newAdminClient(base, auth)
 			if err != nil {
 				return nil, err
 			}
 			members = append(members, member)
 		case auth != "":
-			failed = append(failed, With(WrongUse, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
+			failed = append(failed, WithStatus(UsageError, fmt.Errorf("credentials are sent to %s alone, not to another member for %s; --admin names the URL of each", base, hosts[i])))
 		}
 	}
 	return members, errors.Join(failed...)

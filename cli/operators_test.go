@@ -33,7 +33,7 @@ func TestRemovedMemberIsPassedOver(t *testing.T) {
 				gone.list, gone.raft, gone.refusal = present.list, present.raft, goneRefusal
 			}
 			w, _, errs := testWorld("ROLLCALL_ADMIN="+gone.URL+","+present.URL, "ROLLCALL_TOKEN_FILE="+tokenFile(t))
-			w.looks = time.Millisecond
+			w.membersPollInterval = time.Millisecond
 			_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields("members "+line))
 			if sent := len(gone.sent()); err != nil || knows && sent > 0 || strings.Contains(errs.String(), "was removed") {
 				t.Errorf("members %s, known: %t: %v; the removed member got %d changes; %s", line, knows, err, sent, errs)
@@ -54,11 +54,11 @@ func TestRemovedMemberAlone(t *testing.T) {
 		t.Errorf("%v: %s%s", err, out, errs)
 	}
 	_, _, err := gone.run(t, "promote 3")
-	if StatusOf(err) != NoMember || !strings.Contains(err.Error(), "its list of servers may be old") || len(gone.sent()) > 0 {
+	if StatusOf(err) != Unavailable || !strings.Contains(err.Error(), "its list of servers may be old") || len(gone.sent()) > 0 {
 		t.Errorf("%v (status %d)", err, StatusOf(err))
 	}
 	w, _, _ := testWorld("ROLLCALL_ADMIN="+gone.URL+",http://127.0.0.1:1", "ROLLCALL_TOKEN_FILE="+tokenFile(t))
-	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"members", "promote", "3"}); StatusOf(err) != NoMember || !strings.Contains(err.Error(), "may be old") {
+	if _, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"members", "promote", "3"}); StatusOf(err) != Unavailable || !strings.Contains(err.Error(), "may be old") {
 		t.Errorf("%v (status %d)", err, StatusOf(err))
 	}
 	self := newFakeEnsemble(t, oneToThree)
@@ -73,13 +73,13 @@ func TestKillPassesOverRemovedMember(t *testing.T) {
 	gone, present := newFakeMember(t), newFakeMember(t)
 	gone.removed = true
 	line := []string{"session", "kill", "--yes", "--token-file", tokenFile(t), "0x1000012f99a0001", "0x200004f0a2b0000"}
-	out, _, err := gone.execute(t, func(w *World) { w.Env = []string{"ROLLCALL_ADMIN=" + gone.URL + "," + present.URL} }, line...)
+	out, _, err := gone.execute(t, func(w *IOStreams) { w.Env = []string{"ROLLCALL_ADMIN=" + gone.URL + "," + present.URL} }, line...)
 	isKill := func(r string) bool { return !strings.HasPrefix(r, "POST") }
 	first, then := slices.DeleteFunc(gone.requests(), isKill), slices.DeleteFunc(present.requests(), isKill)
 	if err != nil || strings.Count(out.String(), "killed") != 2 || len(first) != 1 || len(then) != 2 {
 		t.Errorf("%v: %s; asked %q and %q", err, out, first, then)
 	}
-	if _, _, err := gone.execute(t, nil, line...); StatusOf(err) != NoMember || !strings.Contains(err.Error(), goneRefusal.Text) {
+	if _, _, err := gone.execute(t, nil, line...); StatusOf(err) != Unavailable || !strings.Contains(err.Error(), goneRefusal.Text) {
 		t.Errorf("%v (status %d)", err, StatusOf(err))
 	}
 }
@@ -93,25 +93,25 @@ func TestOriginsOfSettings(t *testing.T) {
 		status    Status
 		want      string
 	}{
-		{"ROLLCALL_ADMIN=" + nobody, "status", NoMember, "no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused + "; start it first, or name another one with --admin"},
-		{"ROLLCALL_ADMIN=ftp://x", "status --admin " + nobody, NoMember, "no member answers operators at " + nobody + ": " + refused + "; start it first, or name another one with --admin"},
-		{"ROLLCALL_ADMIN=unix:/nowhere/admin.sock", "status", NoMember, "no member answers operators at unix:/nowhere/admin.sock (from ROLLCALL_ADMIN): "},
-		{"ROLLCALL_ADMIN=unix:/nowhere/a,unix:/nowhere/b", "status", NoMember, "ROLLCALL_ADMIN: no member answers operators (unix:/nowhere/a: "},
-		{"", "status --admin unix:/nowhere/a," + nobody, NoMember, "--admin: no member answers operators (unix:/nowhere/a: "},
-		{"", "status --hosts 127.0.0.1:65000", NoMember, "no member answers operators (" + nobody + ": " + refused + "); start the ensemble first, or name the URL of a member with --admin"},
-		{"ROLLCALL_ADMIN=ftp://x", "status", WrongUse, "ROLLCALL_ADMIN: allowed is a URL"},
-		{"ROLLCALL_ADMIN=" + strings.Repeat("a,", 40) + "a", "status", WrongUse, "ROLLCALL_ADMIN: 41 URLs"},
-		{"ROLLCALL_HOSTS=x", "status", WrongUse, `ROLLCALL_HOSTS: "x" has no port`},
-		{"ROLLCALL_HOSTS=x", "status --hosts y", WrongUse, `--hosts: "y" has no port`},
-		{"ROLLCALL_TOKEN_FILE=/nowhere", "status", WrongUse, "ROLLCALL_TOKEN_FILE: open /nowhere: "},
-		{"ROLLCALL_AUTH=secret", "status", WrongUse, "ROLLCALL_AUTH: allowed is scheme:identity"},
-		{"ROLLCALL_ADMIN=" + nobody, "drain", NoMember, "drain: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
-		{"ROLLCALL_ADMIN=" + nobody, "snapshot", NoMember, "snapshot: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
-		{"ROLLCALL_ADMIN=" + nobody, "backup save -", NoMember, "backup save: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
-		{"ROLLCALL_HOSTS=127.0.0.1:1", "word mntr", NoMember, "word: 127.0.0.1:1 (from ROLLCALL_HOSTS): " + refused + "; start it first, or name another one with --hosts"},
-		{"ROLLCALL_HOSTS=x", "word mntr --hosts 127.0.0.1:1 -o json", NoMember, "word: 127.0.0.1:1: " + refused + "; start it first, or name another one with --hosts"},
-		{"ROLLCALL_JAAS=/nowhere", "get /a", WrongUse, "ROLLCALL_JAAS /nowhere: "},
-		{"ROLLCALL_TLS_CA=/nowhere", "get /a", WrongUse, "ROLLCALL_TLS_CA: open /nowhere: "},
+		{"ROLLCALL_ADMIN=" + nobody, "status", Unavailable, "no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused + "; start it first, or name another one with --admin"},
+		{"ROLLCALL_ADMIN=ftp://x", "status --admin " + nobody, Unavailable, "no member answers operators at " + nobody + ": " + refused + "; start it first, or name another one with --admin"},
+		{"ROLLCALL_ADMIN=unix:/nowhere/admin.sock", "status", Unavailable, "no member answers operators at unix:/nowhere/admin.sock (from ROLLCALL_ADMIN): "},
+		{"ROLLCALL_ADMIN=unix:/nowhere/a,unix:/nowhere/b", "status", Unavailable, "ROLLCALL_ADMIN: no member answers operators (unix:/nowhere/a: "},
+		{"", "status --admin unix:/nowhere/a," + nobody, Unavailable, "--admin: no member answers operators (unix:/nowhere/a: "},
+		{"", "status --hosts 127.0.0.1:65000", Unavailable, "no member answers operators (" + nobody + ": " + refused + "); start the ensemble first, or name the URL of a member with --admin"},
+		{"ROLLCALL_ADMIN=ftp://x", "status", UsageError, "ROLLCALL_ADMIN: allowed is a URL"},
+		{"ROLLCALL_ADMIN=" + strings.Repeat("a,", 40) + "a", "status", UsageError, "ROLLCALL_ADMIN: 41 URLs"},
+		{"ROLLCALL_HOSTS=x", "status", UsageError, `ROLLCALL_HOSTS: "x" has no port`},
+		{"ROLLCALL_HOSTS=x", "status --hosts y", UsageError, `--hosts: "y" has no port`},
+		{"ROLLCALL_TOKEN_FILE=/nowhere", "status", UsageError, "ROLLCALL_TOKEN_FILE: open /nowhere: "},
+		{"ROLLCALL_AUTH=secret", "status", UsageError, "ROLLCALL_AUTH: allowed is scheme:identity"},
+		{"ROLLCALL_ADMIN=" + nobody, "drain", Unavailable, "drain: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
+		{"ROLLCALL_ADMIN=" + nobody, "snapshot", Unavailable, "snapshot: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
+		{"ROLLCALL_ADMIN=" + nobody, "backup save -", Unavailable, "backup save: no member answers operators at " + nobody + " (from ROLLCALL_ADMIN): " + refused},
+		{"ROLLCALL_HOSTS=127.0.0.1:1", "word mntr", Unavailable, "word: 127.0.0.1:1 (from ROLLCALL_HOSTS): " + refused + "; start it first, or name another one with --hosts"},
+		{"ROLLCALL_HOSTS=x", "word mntr --hosts 127.0.0.1:1 -o json", Unavailable, "word: 127.0.0.1:1: " + refused + "; start it first, or name another one with --hosts"},
+		{"ROLLCALL_JAAS=/nowhere", "get /a", UsageError, "ROLLCALL_JAAS /nowhere: "},
+		{"ROLLCALL_TLS_CA=/nowhere", "get /a", UsageError, "ROLLCALL_TLS_CA: open /nowhere: "},
 	} {
 		w, out, _ := testWorld(tt.env)
 		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))

@@ -25,8 +25,8 @@ func WithOut(cmd *cobra.Command, usage string) {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, given(args)) }
 }
 
-// registerOut adds --out to cmd, and --file as another name of it, which the help does not list.
-func registerOut(cmd *cobra.Command, out *string, usage string) {
+// registerOutFlag adds --out to cmd, and --file as another name of it, which the help does not list.
+func registerOutFlag(cmd *cobra.Command, out *string, usage string) {
 	cmd.Flags().StringVar(out, outFlag, "", usage)
 	cmd.Flags().StringVar(out, "file", "", usage)
 	_ = cmd.Flags().MarkHidden("file") // the flag is there

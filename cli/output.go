@@ -14,9 +14,9 @@ import (
 
 // Column is a column of a table of rows of type T. JSON and YAML show the whole row instead, by its tags.
 type Column[T any] struct {
-	Name  string // its heading
-	Wide  bool   // shown with -o wide only
-	Right bool   // aligned on the right, for numbers
+	Name       string // its heading
+	WideOnly   bool   // shown with -o wide only
+	AlignRight bool   // aligned on the right, for numbers
 	// Cell returns the text of a row. What a terminal would not simply show is made visible.
 	Cell func(T) string
 	// Tint returns the colour of a cell. It may be nil.
@@ -37,32 +37,32 @@ const (
 	Yellow Tint = "\x1b[33m"
 	Cyan   Tint = "\x1b[36m"
 
-	tintOff = "\x1b[0m"
+	tintReset = "\x1b[0m"
 )
 
 // The values of the flag -o.
-var formats = []string{"table", "wide", "json", "yaml"}
+var outputFormats = []string{"table", "wide", "json", "yaml"}
 
 // Output is how a command prints rows: its flag -o.
 type Output struct {
-	world  World
-	format string
+	streams IOStreams
+	format  string
 }
 
 // NewOutput returns an Output that prints tables.
-func NewOutput(w World) *Output { return &Output{world: w, format: formats[0]} }
+func NewOutput(w IOStreams) *Output { return &Output{streams: w, format: outputFormats[0]} }
 
 // Register adds the flag -o to cmd.
 func (o *Output) Register(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", "`format`: "+strings.Join(formats, ", "))
-	share(cmd.Flags(), "output")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	cmd.Flags().VarP(o, "output", "o", "`format`: "+strings.Join(outputFormats, ", "))
+	markShared(cmd.Flags(), "output")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 }
 
 // Set implements pflag.Value.
 func (o *Output) Set(text string) error {
-	if !slices.Contains(formats, text) {
-		return fmt.Errorf("there are %s", strings.Join(formats, ", "))
+	if !slices.Contains(outputFormats, text) {
+		return fmt.Errorf("there are %s", strings.Join(outputFormats, ", "))
 	}
 	o.format = text
 	return nil
@@ -74,13 +74,13 @@ func (o *Output) String() string { return o.format }
 // Type implements pflag.Value.
 func (o *Output) Type() string { return "format" }
 
-// Text reports whether the output is for people, as a table, and not JSON or YAML.
-func (o *Output) Text() bool { return o.format == "table" || o.format == "wide" }
+// IsText reports whether the output is for people, as a table, and not JSON or YAML.
+func (o *Output) IsText() bool { return o.format == "table" || o.format == "wide" }
 
-// Print prints the rows as they come, in bounded memory: a table with a line for each row, or one array.
+// PrintRows prints the rows as they come, in bounded memory: a table with a line for each row, or one array.
 // It stops at the first error of rows and returns it. What came before is printed.
-func Print[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) error {
-	out := bufio.NewWriterSize(o.world.Out, outBuffer)
+func PrintRows[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) error {
+	out := bufio.NewWriterSize(o.streams.Out, outBuffer)
 	var err error
 	switch o.format {
 	case "json":
@@ -97,28 +97,28 @@ const outBuffer = 64 << 10 // bytes
 
 // PrintText prints a text for people, or v as one object.
 func PrintText(o *Output, text string, v any) error {
-	if !o.Text() {
-		return printOne(o, nil, v)
+	if !o.IsText() {
+		return printRow(o, nil, v)
 	}
-	_, err := io.WriteString(o.world.Out, text)
+	_, err := io.WriteString(o.streams.Out, text)
 	return err
 }
 
-// printOne prints one row: a line for each of its columns, those of wide included, or one object.
-func printOne[T any](o *Output, columns []Column[T], row T) error {
+// printRow prints one row: a line for each of its columns, those of wide included, or one object.
+func printRow[T any](o *Output, columns []Column[T], row T) error {
 	var text []byte
 	var err error
 	switch o.format {
 	case "json":
 		text, err = indentedJSON(row)
 	case "yaml":
-		text, err = yamlOf(row)
+		text, err = encodeYAML(row)
 	default:
-		text = lines(o, columns, row)
+		text = formatLines(o, columns, row)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = o.world.Out.Write(text)
+	_, err = o.streams.Out.Write(text)
 	return err
 }

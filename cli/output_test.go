@@ -55,8 +55,8 @@ var fruits = []fruit{
 
 var fruitColumns = []Column[fruit]{
 	{Name: "name", Cell: func(f fruit) string { return f.Name }, Tint: func(f fruit) Tint { return map[bool]Tint{true: Red}[f.Count == 0] }},
-	{Name: "count", Right: true, Cell: func(f fruit) string { return fmt.Sprint(f.Count) }},
-	{Name: "tags", Wide: true, Cell: func(f fruit) string { return strings.Join(f.Tags, ",") }},
+	{Name: "count", AlignRight: true, Cell: func(f fruit) string { return fmt.Sprint(f.Count) }},
+	{Name: "tags", WideOnly: true, Cell: func(f fruit) string { return strings.Join(f.Tags, ",") }},
 }
 
 // sequence yields rows, and then err unless it is nil.
@@ -76,21 +76,21 @@ func sequence[T any](rows []T, err error) iter.Seq2[T, error] {
 // Rows are printed in each format. What a terminal would not simply show is escaped in all of them,
 // and JSON and YAML say the same. Without a terminal there are no colours.
 func TestFormats(t *testing.T) {
-	for _, format := range formats {
+	for _, format := range outputFormats {
 		w, out, _ := testWorld()
 		o := NewOutput(w)
 		if err := o.Set(format); err != nil {
 			t.Fatal(err)
 		}
-		if err := Print(o, fruitColumns, sequence(fruits, nil)); err != nil {
+		if err := PrintRows(o, fruitColumns, sequence(fruits, nil)); err != nil {
 			t.Fatal(err)
 		}
-		if Visible(strings.ReplaceAll(out.String(), "\n", "")) != strings.ReplaceAll(out.String(), "\n", "") {
+		if EscapeUnprintable(strings.ReplaceAll(out.String(), "\n", "")) != strings.ReplaceAll(out.String(), "\n", "") {
 			t.Errorf("%s prints bytes that a terminal would not simply show: %q", format, out)
 		}
 		list := out.String()
 		out.Reset()
-		if err := printOne(o, fruitColumns, fruits[1]); err != nil {
+		if err := printRow(o, fruitColumns, fruits[1]); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "fruits."+format, list+"\n"+out.String())
@@ -130,10 +130,10 @@ func TestColours(t *testing.T) {
 	}{{nil, true}, {[]string{"NO_COLOR=1"}, false}, {[]string{"NO_COLOR="}, true}, {[]string{"TERM=dumb"}, false}} {
 		w, out, _ := testWorld(tt.env...)
 		w.OutTerminal = true
-		if err := Print(NewOutput(w), fruitColumns, sequence(fruits[2:3], nil)); err != nil {
+		if err := PrintRows(NewOutput(w), fruitColumns, sequence(fruits[2:3], nil)); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(out.String(), string(Red)+"梨 é"+tintOff); got != tt.want {
+		if got := strings.Contains(out.String(), string(Red)+"梨 é"+tintReset); got != tt.want {
 			t.Errorf("%q: coloured: %t in %q", tt.env, got, out)
 		}
 	}
@@ -145,7 +145,7 @@ func TestNoRows(t *testing.T) {
 		w, out, _ := testWorld()
 		o := NewOutput(w)
 		_ = o.Set(format)
-		if err := Print(o, fruitColumns, sequence[fruit](nil, nil)); err != nil || out.String() != want {
+		if err := PrintRows(o, fruitColumns, sequence[fruit](nil, nil)); err != nil || out.String() != want {
 			t.Errorf("%s: %v, %q", format, err, out)
 		}
 	}
@@ -155,12 +155,12 @@ func TestNoRows(t *testing.T) {
 func TestErrorBetweenRows(t *testing.T) {
 	broken := errors.New("gone")
 	for _, n := range []int{0, 1, alignRows + 5} {
-		for _, format := range formats {
+		for _, format := range outputFormats {
 			w, out, _ := testWorld()
 			o := NewOutput(w)
 			_ = o.Set(format)
 			rows := slices.Repeat([]fruit{{Name: "apple"}}, n)
-			if err := Print(o, fruitColumns, sequence(rows, broken)); !errors.Is(err, broken) {
+			if err := PrintRows(o, fruitColumns, sequence(rows, broken)); !errors.Is(err, broken) {
 				t.Errorf("%s: %v", format, err)
 			}
 			if got := strings.Count(out.String(), "apple"); got != n || n == 0 && out.Len() > 0 {
@@ -178,7 +178,7 @@ func TestAlignment(t *testing.T) {
 	w, out, _ := testWorld()
 	long := strings.Repeat("x", alignColumns+10)
 	rows := append([]fruit{{Name: "abc"}, {Name: long}}, slices.Repeat([]fruit{{Name: "abcdefgh"}}, alignRows)...)
-	if err := Print(NewOutput(w), fruitColumns, sequence(rows, nil)); err != nil {
+	if err := PrintRows(NewOutput(w), fruitColumns, sequence(rows, nil)); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
@@ -201,7 +201,7 @@ func tintOf[T any](t *testing.T, columns []Column[T], name string, row T) Tint {
 func TestTints(t *testing.T) {
 	now := time.Now()
 	sessions, members, ends := sessionColumns(now), statusColumns(now), endColumns(now)
-	third, most := int64(3000), uint64(lagging)
+	third, most := int64(3000), uint64(manyEntriesBehind)
 	less, more := third-1, most+1
 	ofMember := func(name string, m api.Member) Tint { return tintOf(t, members, name, memberRow{Member: m}) }
 	for _, tt := range []struct {
@@ -252,7 +252,7 @@ func TestCauseText(t *testing.T) {
 		"session ended: expired after 7s of silence": {Cause: "session ended", End: &api.End{Reason: "expired", SilentMs: 7000, TimeoutMs: 5000}},
 		"session ended: killed by admin":             {Cause: "session ended", End: &api.End{Reason: "killed", By: "admin", SilentMs: 7000, TimeoutMs: 5000}},
 	} {
-		if got := causeText(r); got != want {
+		if got := formatCause(r); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -265,7 +265,7 @@ func TestAge(t *testing.T) {
 		at   time.Time
 		want string
 	}{{now.Add(-3 * time.Second), "3s"}, {now, "0ms"}, {now.Add(time.Second), "0ms"}, {time.Time{}, "-"}} {
-		if got := age(now, tt.at); got != tt.want {
+		if got := formatAge(now, tt.at); got != tt.want {
 			t.Errorf("Age of %v: %s, want %s", tt.at, got, tt.want)
 		}
 	}

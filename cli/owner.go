@@ -10,47 +10,47 @@ import (
 	"rollcall/operator/api"
 )
 
-// noNode is the kind of a node that does not exist.
-const noNode = "none"
+// kindNone is the kind of a node that does not exist.
+const kindNone = "none"
 
 // newWhoOwns returns the command that names the session that a node belongs to.
-func newWhoOwns(w World) *cobra.Command {
-	a := newAsk(w)
+func newWhoOwns(w IOStreams) *cobra.Command {
+	a := newAdminCommand(w)
 	cmd := &cobra.Command{
-		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: Look, Args: Takes(1, 1, "one path"),
+		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to", GroupID: InspectGroup, Args: RangeArgs(1, 1, "one path"),
 		Long:    "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner.",
 		Example: "  rollcall who-owns /locks/backup\n  rollcall who-owns -o json /locks/backup | jq -r .session.address",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			full, err := a.path(args[0])
+			full, err := a.fullPath(args[0])
 			if err != nil {
 				return err
 			}
-			node, err := one[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {full}})
+			node, err := getOne[api.Owner](cmd.Context(), a, "owner", url.Values{"path": {full}})
 			if err != nil {
 				return err
 			}
 			node.Path = args[0]
-			if node.Kind == noNode {
-				return With(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it", args[0], args[0]))
+			if node.Kind == kindNone {
+				return WithStatus(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it", args[0], args[0]))
 			}
 			for _, s := range node.Silent {
-				a.silent(s)
+				a.warnSilent(s)
 			}
-			return printOne(a.Output, ownerColumns(sessionColumns(w.Now()), node), node)
+			return printRow(a.Output, ownerColumns(sessionColumns(w.Now()), node), node)
 		},
 	}
 	a.Register(cmd)
 	return cmd
 }
 
-// path returns the path of a node as the servers have it, with what --hosts puts before it. The member checks
+// fullPath returns the path of a node as the servers have it, with what --hosts puts before it. The member checks
 // the rest of it.
-func (a *ask) path(text string) (full string, err error) {
+func (a *adminCommand) fullPath(text string) (full string, err error) {
 	if !strings.HasPrefix(text, "/") {
-		return "", With(WrongUse, fmt.Errorf("%.100q is not a path: that begins with /", text))
+		return "", WithStatus(UsageError, fmt.Errorf("%.100q is not a path: that begins with /", text))
 	}
-	space, err := a.space()
-	return space.Full(text), err
+	space, err := a.rootSpace()
+	return space.FullPath(text), err
 }
 
 // ownerColumns returns the lines of rollcall who-owns: the node, and its session if that is known.
@@ -58,7 +58,7 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 	columns := []Column[api.Owner]{
 		{Name: "path", Cell: func(o api.Owner) string { return o.Path }},
 		{Name: "kind", Cell: func(o api.Owner) string { return o.Kind }},
-		{Name: "owner", Cell: func(o api.Owner) string { return ownerText(o) }},
+		{Name: "owner", Cell: func(o api.Owner) string { return formatOwner(o) }},
 	}
 	if node.Session == nil {
 		return columns
@@ -71,15 +71,15 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 	return columns
 }
 
-// ownerText returns whom a node belongs to.
-func ownerText(o api.Owner) string {
+// formatOwner returns whom a node belongs to.
+func formatOwner(o api.Owner) string {
 	switch {
 	case o.ID == "":
 		return "nobody: the node is " + o.Kind
 	case o.Ended:
 		return fmt.Sprintf("session %s, which has ended; the node is about to be removed", o.ID)
 	case o.Session != nil:
-		return fmt.Sprintf("session %s of %s on member %s", o.ID, orDash(o.Session.Address), member(o.Session.Member))
+		return fmt.Sprintf("session %s of %s on member %s", o.ID, orDash(o.Session.Address), formatMember(o.Session.Member))
 	}
 	return "session " + o.ID
 }

@@ -10,10 +10,10 @@ import (
 	"rollcall/operator/api"
 )
 
-// list returns the rows of the list at path below /v1/, of at most limit rows; 0: of all. It holds two pages:
+// listRows returns the rows of the list at path below /v1/, of at most limit rows; 0: of all. It holds two pages:
 // while the rows of one are used, the next is on its way. Members that do not answer are warned of.
-func list[T any](ctx context.Context, a *ask, path string, query url.Values, limit int) (iter.Seq2[T, error], error) {
-	c, err := a.Admin(ctx)
+func listRows[T any](ctx context.Context, a *adminCommand, path string, query url.Values, limit int) (iter.Seq2[T, error], error) {
+	c, err := a.AdminClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -22,20 +22,20 @@ func list[T any](ctx context.Context, a *ask, path string, query url.Values, lim
 	}
 	return func(yield func(T, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
-		coming := askPage[T](ctx, c, path, query)
+		coming := fetchPage[T](ctx, c, path, query)
 		defer func() {
 			stop()
-			<-coming.over
+			<-coming.fetched
 		}()
 		for n := 0; ; {
-			<-coming.over
+			<-coming.fetched
 			page, err := coming.page, coming.err
 			if err != nil {
-				yield(*new(T), Explained(err))
+				yield(*new(T), WithAdvice(err))
 				return
 			}
 			for _, s := range page.Silent {
-				a.silent(s)
+				a.warnSilent(s)
 			}
 			if page.Next != "" && page.Next == query.Get("from") {
 				yield(*new(T), fmt.Errorf("%s: the list does not go on after %.100q", c.BaseURL, page.Next))
@@ -43,7 +43,7 @@ func list[T any](ctx context.Context, a *ask, path string, query url.Values, lim
 			}
 			if more := limit == 0 || n+len(page.Items) < limit; page.Next != "" && more {
 				query.Set("from", page.Next)
-				coming = askPage[T](ctx, c, path, maps.Clone(query))
+				coming = fetchPage[T](ctx, c, path, maps.Clone(query))
 			}
 			for _, row := range page.Items {
 				if n++; !yield(row, nil) || n == limit {
@@ -57,17 +57,17 @@ func list[T any](ctx context.Context, a *ask, path string, query url.Values, lim
 	}, nil
 }
 
-// coming is a page that has been asked for. It is there when over is closed.
-type coming[T any] struct {
-	over chan struct{}
-	page api.List[T]
-	err  error
+// pendingPage is a page that has been asked for. It is there when over is closed.
+type pendingPage[T any] struct {
+	fetched chan struct{}
+	page    api.List[T]
+	err     error
 }
 
-func askPage[T any](ctx context.Context, c *api.Client, path string, query url.Values) *coming[T] {
-	p := &coming[T]{over: make(chan struct{})}
+func fetchPage[T any](ctx context.Context, c *api.Client, path string, query url.Values) *pendingPage[T] {
+	p := &pendingPage[T]{fetched: make(chan struct{})}
 	go func() {
-		defer close(p.over)
+		defer close(p.fetched)
 		p.page, p.err = api.Get[api.List[T]](ctx, c, path, query)
 	}()
 	return p

@@ -18,24 +18,24 @@ type Version struct {
 	Committed *time.Time `json:"committed"` // the date of the commit; null: not known
 }
 
-// Recovered is what rollcall recover prints with -o json: the members' data as they were before.
-type Recovered struct {
-	Member  uint32    `json:"member"`  // the survivor, which can be started now
-	Members []Extents `json:"members"` // of the new ensemble; the survivor is the first
+// RecoverResult is what rollcall recover prints with -o json: the members' data as they were before.
+type RecoverResult struct {
+	Member  uint32       `json:"member"`  // the survivor, which can be started now
+	Members []DataExtent `json:"members"` // of the new ensemble; the survivor is the first
 }
 
-// Extents says how far the data of a member go.
-type Extents struct {
-	Member  uint32     `json:"member"`
-	Address string     `json:"address"` // host:port for the log
-	Index   uint64     `json:"index"`   // of the last log entry; 0: it has no data, or silent says why that is not known
-	Term    uint64     `json:"term"`    // of that entry
-	Written *time.Time `json:"written"` // when it was written; null: not known
-	Silent  string     `json:"silent"`  // why nothing is known; "": it has answered
+// DataExtent says how far the data of a member go.
+type DataExtent struct {
+	Member       uint32     `json:"member"`
+	Address      string     `json:"address"` // host:port for the log
+	Index        uint64     `json:"index"`   // of the last log entry; 0: it has no data, or silent says why that is not known
+	Term         uint64     `json:"term"`    // of that entry
+	Written      *time.Time `json:"written"` // when it was written; null: not known
+	SilentReason string     `json:"silent"`  // why nothing is known; "": it has answered
 }
 
-// Restored is what rollcall backup restore prints with -o json.
-type Restored struct {
+// RestoreResult is what rollcall backup restore prints with -o json.
+type RestoreResult struct {
 	File     string `json:"file"`
 	Index    uint64 `json:"index"`    // of the last entry of the log in the restored state
 	Zxid     int64  `json:"zxid"`     // the last one in the restored state
@@ -49,23 +49,23 @@ type Restored struct {
 	Data     string `json:"data"`     // its data directory
 }
 
-// Exported is what rollcall export prints with -o json.
-type Exported struct {
-	Into           string `json:"into"`            // the directory for ZooKeeper
-	Backup         string `json:"backup"`          // the backup that was read; "": a member's data were
-	Confirmed      bool   `json:"confirmed"`       // false: the backup may lack the last writes
-	Index          uint64 `json:"index"`           // of the last entry of the log in the state
-	Term           uint64 `json:"term"`            // of that entry
-	Nodes          int    `json:"nodes"`           // that were written
-	Sessions       int    `json:"sessions"`        // that were written
-	Born           int    `json:"born"`            // of those, sessions that were opened in Rollcall: their clients get new ones
-	BornEphemerals int    `json:"born_ephemerals"` // ephemeral nodes of those
-	Ended          int    `json:"ended"`           // nodes of sessions that have ended; they were left out
-	TTLs           int    `json:"ttls"`            // nodes with a time to live, for which ZooKeeper needs extendedTypesEnabled
+// ExportResult is what rollcall export prints with -o json.
+type ExportResult struct {
+	Into               string `json:"into"`            // the directory for ZooKeeper
+	Backup             string `json:"backup"`          // the backup that was read; "": a member's data were
+	Confirmed          bool   `json:"confirmed"`       // false: the backup may lack the last writes
+	Index              uint64 `json:"index"`           // of the last entry of the log in the state
+	Term               uint64 `json:"term"`            // of that entry
+	Nodes              int    `json:"nodes"`           // that were written
+	Sessions           int    `json:"sessions"`        // that were written
+	RollcallSessions   int    `json:"born"`            // of those, sessions that were opened in Rollcall: their clients get new ones
+	RollcallEphemerals int    `json:"born_ephemerals"` // ephemeral nodes of those
+	OrphanNodes        int    `json:"ended"`           // nodes of sessions that have ended; they were left out
+	TTLs               int    `json:"ttls"`            // nodes with a time to live, for which ZooKeeper needs extendedTypesEnabled
 }
 
-// Imported is what rollcall import prints with -o json.
-type Imported struct {
+// ImportResult is what rollcall import prints with -o json.
+type ImportResult struct {
 	Read       ImportSource `json:"read"`
 	Zxid       int64        `json:"zxid"` // the last one that a client can have seen
 	Nodes      int          `json:"nodes"`
@@ -77,7 +77,7 @@ type Imported struct {
 	Quotas     int          `json:"quotas"`
 	Dropped    []string     `json:"dropped"` // what does not carry over
 	Advice     []string     `json:"advice"`  // what zoo.cfg should say for this state
-	Refused    []string     `json:"refused"` // what prevents the import; then the exit status is 7
+	Rejected   []string     `json:"refused"` // what prevents the import; then the exit status is 7
 	Digest     string       `json:"digest"`  // of the state; "": it was refused
 	Member     uint32       `json:"member"`  // whose directories were filled; 0: nothing was written
 	Data       string       `json:"data"`    // its data directory; "": nothing was written
@@ -87,7 +87,7 @@ type Imported struct {
 type ImportSource struct {
 	Data         string   `json:"data"`         // the server's dataDir
 	Logs         string   `json:"logs"`         // its dataLogDir; "": it has none
-	Why          string   `json:"why"`          // why this server; "": there was one only
+	ServerReason string   `json:"why"`          // why this server; "": there was one only
 	Snapshot     string   `json:"snapshot"`     // the file; "": the tree began empty
 	Transactions int      `json:"transactions"` // after the snapshot
 	Digests      int      `json:"digests"`      // that were compared

@@ -34,7 +34,7 @@ func TestProgress(t *testing.T) {
 		if text, want := errs.Take(), clearLine+"   2 s  [=======                       ] 50 of 200 nodes"; text != want {
 			t.Errorf("%q, want %q", text, want)
 		}
-		p.Expect(0)
+		p.SetTotal(0)
 		time.Sleep(progressEvery)
 		synctest.Wait()
 		if text, want := errs.Take(), clearLine+"   2 s  50 nodes"; text != want {
@@ -72,7 +72,7 @@ func TestNoProgress(t *testing.T) {
 func TestBackupCountsItsProgress(t *testing.T) {
 	for _, part := range []int{1 << 10, 700 << 10, 1 << 20, 3 << 20} {
 		p := &Progress{}
-		c := &counter{saving: &saving{}, out: io.Discard, progress: p}
+		c := &countingWriter{saving: &backupSave{}, out: io.Discard, progress: p}
 		for n := part; n <= 21<<20; n += part {
 			if _, err := c.Write(make([]byte, part)); err != nil {
 				t.Fatal(err)
@@ -87,9 +87,9 @@ func TestBackupCountsItsProgress(t *testing.T) {
 // More than all is a full bar.
 func TestProgressLine(t *testing.T) {
 	p := &Progress{what: "nodes"}
-	p.Expect(10)
+	p.SetTotal(10)
 	p.Add(11)
-	if got := p.text(); got != "["+strings.Repeat("=", barColumns)+"] 11 of 10 nodes" {
+	if got := p.lineText(); got != "["+strings.Repeat("=", barColumns)+"] 11 of 10 nodes" {
 		t.Errorf("%q", got)
 	}
 }
@@ -112,15 +112,15 @@ func TestProgressFits(t *testing.T) {
 		} {
 			w, _, _ := testWorld()
 			screen := new(logtest.Buffer)
-			w.Err, w.ErrTerminal, w.Columns = screen, true, tt.columns
-			p := waiting(WithProgress(w), tt.what)
+			w.Err, w.ErrTerminal, w.ErrColumns = screen, true, tt.columns
+			p := startWaiting(WithProgress(w), tt.what)
 			time.Sleep(progressAfter)
 			synctest.Wait()
 			if got := screen.Take(); got != clearLine+tt.want {
 				t.Errorf("%s: %q, want %q", tt.what, got, tt.want)
 			}
 			p.Done()
-			time.Sleep(lull)
+			time.Sleep(maxLull)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestProgressFits(t *testing.T) {
 // The line does not name all of many servers.
 func TestOneOf(t *testing.T) {
 	for want, servers := range map[string][]string{"a:1": {"a:1"}, "a:1 and 1 other": {"a:1", "b:1"}, "a:1 and 2 others": {"a:1", "b:1", "c:1"}} {
-		if got := oneOf(servers); got != want {
+		if got := summarizeServers(servers); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -150,7 +150,7 @@ func TestProgressGoesAround(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
-		counts, waits := NewProgress(w, "nodes", 0), waiting(w, "zoo1:2181")
+		counts, waits := NewProgress(w, "nodes", 0), startWaiting(w, "zoo1:2181")
 		after(progressAfter, clearLine+"   2 s  nodes")
 		_, _ = io.WriteString(w.Out, "a row\n")
 		_, _ = io.WriteString(w.Out, "and another\n") // the line is gone, and nothing else may be cleared
@@ -159,15 +159,15 @@ func TestProgressGoesAround(t *testing.T) {
 		after(time.Millisecond, clearLine+"   4 s  waiting for zoo1:2181")
 		_, _ = io.WriteString(w.Err, "Type yes: ")
 		after(time.Minute, clearLine+"Type yes: ")
-		w.line.entered()
+		w.progressLine.noteEntered()
 		after(progressEvery, clearLine+"  64 s  waiting for zoo1:2181")
 		waits.Done()
-		after(lull, clearLine)
-		waits = waiting(w, "zoo2:2181") // at once: it is the same work
+		after(maxLull, clearLine)
+		waits = startWaiting(w, "zoo2:2181") // at once: it is the same work
 		after(0, clearLine+"  64 s  waiting for zoo2:2181")
 		waits.Done()
-		after(lull+time.Millisecond, clearLine)
-		defer waiting(w, "zoo3:2181").Done()
+		after(maxLull+time.Millisecond, clearLine)
+		defer startWaiting(w, "zoo3:2181").Done()
 		after(progressAfter-time.Millisecond, "")
 	})
 }
@@ -224,10 +224,10 @@ func holds(t *testing.T, shown chan struct{}) (addr string) {
 // Each command whose members take long says on a terminal what it waits for, and nothing of it is left at the end.
 func TestProgressOfCommands(t *testing.T) {
 	_, s := nodeWorld(t)
-	if _, err := s.Client.Create(t.Context(), s.Full("/a"), nil, jute.Persistent, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/a"), nil, jute.Persistent, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Client.Create(t.Context(), s.Full("/b"), nil, jute.Persistent, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/b"), nil, jute.Persistent, nil); err != nil {
 		t.Fatal(err)
 	}
 	f := newFakeMember(t)

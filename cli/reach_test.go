@@ -57,7 +57,7 @@ func TestMemberOfThisMachine(t *testing.T) {
 		{"--token-file TOKEN --admin http://127.0.0.1:1,unix:" + filepath.Join(dir, localsocket.Name), []string{bearer}},
 	} {
 		w, _, _ := testWorld(variable)
-		w.operators = portOf(t, f.URL)
+		w.adminPort = portOf(t, f.URL)
 		_, err := Execute(t.Context(), NewRoot(w, "1", testNow), strings.Fields("status "+strings.Replace(tt.line, "TOKEN", tokenFile(t), 1)))
 		if asked := f.requests(); err != nil || !slices.Equal(asked, tt.asked) {
 			t.Errorf("%s: %v, asked %q, want %q", tt.line, err, asked, tt.asked)
@@ -67,7 +67,7 @@ func TestMemberOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, _, _ := testWorld(variable)
-	w.operators = portOf(t, f.URL)
+	w.adminPort = portOf(t, f.URL)
 	if _, err := Execute(t.Context(), NewRoot(w, "1", testNow), []string{"status", "--token-file", tokenFile(t)}); err != nil {
 		t.Error(err)
 	}
@@ -126,7 +126,7 @@ func TestPortOfAnother(t *testing.T) {
 		if len(read) == 0 || bytes.Contains(read, []byte("abcdefghijklmnop")) || bytes.Contains(read, []byte("hush-hush")) {
 			t.Errorf("%s: the program has read %q", line, read)
 		}
-		if strings.HasPrefix(line, "--token-file") && (StatusOf(failure) != Refused || !strings.Contains(failure.Error(), "does not prove that it has the token")) {
+		if strings.HasPrefix(line, "--token-file") && (StatusOf(failure) != Denied || !strings.Contains(failure.Error(), "does not prove that it has the token")) {
 			t.Errorf("%s: %v (status %d)", line, failure, StatusOf(failure))
 		}
 	}

@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// watchEvery is the time between two lists of --watch, and leastEvery the shortest that may be asked
+	// defaultWatchInterval is the time between two lists of --watch, and leastEvery the shortest that may be asked
 	// for: each list asks all members.
-	watchEvery = 2 * time.Second
-	leastEvery = 200 * time.Millisecond
+	defaultWatchInterval = 2 * time.Second
+	minWatchInterval     = 200 * time.Millisecond
 	// homeAndClear goes to the top of the screen and empties it from there.
 	homeAndClear = "\x1b[H\x1b[J"
 )
 
-// repeat calls print again and again until ctx ends, which is no error. On a terminal each call replaces what
+// printRepeatedly calls print again and again until ctx ends, which is no error. On a terminal each call replaces what
 // the one before printed, and lines is how many rows fit. Elsewhere the outputs follow each other, with an
 // empty line between them, and lines is 0.
-func repeat(ctx context.Context, w World, every time.Duration, print func(w World, lines int) error) error {
-	if every < leastEvery {
-		return With(WrongUse, fmt.Errorf("--every %v: allowed is %v or longer", every, leastEvery))
+func printRepeatedly(ctx context.Context, w IOStreams, every time.Duration, print func(w IOStreams, lines int) error) error {
+	if every < minWatchInterval {
+		return WithStatus(UsageError, fmt.Errorf("--every %v: allowed is %v or longer", every, minWatchInterval))
 	}
 	for first := true; ; first = false {
 		text, lines, separator := new(bytes.Buffer), 0, ""
 		screen := w
 		screen.Out = text
 		switch {
-		case w.Size != nil:
-			_, height := w.Size()
+		case w.TerminalSize != nil:
+			_, height := w.TerminalSize()
 			lines, separator = max(1, height-2), homeAndClear // the head of the table, and the cursor's line
 		case !first:
 			separator = "\n"
 		}
 		if err := print(screen, lines); err != nil {
-			return stopped(ctx, err)
+			return ignoreCanceled(ctx, err)
 		}
 		if _, err := io.WriteString(w.Out, separator+text.String()); err != nil {
 			return err

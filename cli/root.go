@@ -16,7 +16,7 @@ const rootHelp = `Rollcall keeps a roll of who is alive, for ZooKeeper clients.`
 
 // NewRoot returns the command rollcall with the subcommands of this package. version is what
 // rollcall --version prints, and built the date on its manual pages.
-func NewRoot(w World, version string, built time.Time) *cobra.Command {
+func NewRoot(w IOStreams, version string, built time.Time) *cobra.Command {
 	w = WithProgress(w)
 	root := &cobra.Command{
 		Use: "rollcall", Long: rootHelp, Version: version, SilenceErrors: true, SilenceUsage: true,
@@ -24,23 +24,23 @@ func NewRoot(w World, version string, built time.Time) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			return With(WrongUse, unknownCommand(root, args[0]))
+			return WithStatus(UsageError, unknownCommand(root, args[0]))
 		},
 		RunE: func(root *cobra.Command, _ []string) error {
 			root.SetOut(w.Err)
-			return errors.Join(root.Help(), With(WrongUse, errors.New("name a command; they are listed above")))
+			return errors.Join(root.Help(), WithStatus(UsageError, errors.New("name a command; they are listed above")))
 		},
 	}
-	root.AddGroup(groups...)
-	root.SetHelpCommandGroupID(Tools)
-	root.SetCompletionCommandGroupID(Tools)
+	root.AddGroup(commandGroups...)
+	root.SetHelpCommandGroupID(ToolsGroup)
+	root.SetCompletionCommandGroupID(ToolsGroup)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(w.In)
 	root.SetOut(w.Out)
 	root.SetErr(w.Err)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), help(cmd)) }) // nothing can be done about an error
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { _, _ = io.WriteString(cmd.OutOrStdout(), helpText(cmd)) }) // nothing can be done about an error
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
-		_, err := io.WriteString(cmd.OutOrStderr(), help(cmd))
+		_, err := io.WriteString(cmd.OutOrStderr(), helpText(cmd))
 		return err
 	})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -49,20 +49,20 @@ func NewRoot(w World, version string, built time.Time) *cobra.Command {
 		}
 		var value *pflag.InvalidValueError
 		if errors.As(err, &value) {
-			return With(WrongUse, fmt.Errorf("%s: --%s %.100q: %w", name(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap()))
+			return WithStatus(UsageError, fmt.Errorf("%s: --%s %.100q: %w", commandName(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap()))
 		}
-		return With(WrongUse, fmt.Errorf("%s: %w; %s%s -h lists its flags", name(cmd), err, nearFlags(cmd, err), cmd.CommandPath()))
+		return WithStatus(UsageError, fmt.Errorf("%s: %w; %s%s -h lists its flags", commandName(cmd), err, suggestFlags(cmd, err), cmd.CommandPath()))
 	})
-	root.SetGlobalNormalizationFunc(oneName)
+	root.SetGlobalNormalizationFunc(canonicalFlagName)
 	root.AddCommand(newMan(w, built))
-	for _, create := range commands {
+	for _, create := range commandConstructors {
 		root.AddCommand(create(w))
 	}
 	return root
 }
 
-// name returns the name of a command as errors begin with it, without rollcall in front.
-func name(cmd *cobra.Command) string {
+// commandName returns the name of a command as errors begin with it, without rollcall in front.
+func commandName(cmd *cobra.Command) string {
 	_, rest, sub := strings.Cut(cmd.CommandPath(), " ")
 	if !sub {
 		return cmd.Name()
@@ -83,16 +83,16 @@ func unknownCommand(parent *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q; %s lists them", name, help)
 }
 
-// oneName gives a flag that has had another name the one that all commands use.
-func oneName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+// canonicalFlagName gives a flag that has had another name the one that all commands use.
+func canonicalFlagName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "servers" {
 		name = "hosts"
 	}
 	return pflag.NormalizedName(name)
 }
 
-// nearFlags returns a question that names the flags of cmd which err, the error of an unknown flag, may mean. It is "" if there are none.
-func nearFlags(cmd *cobra.Command, err error) string {
+// suggestFlags returns a question that names the flags of cmd which err, the error of an unknown flag, may mean. It is "" if there are none.
+func suggestFlags(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return ""
@@ -117,15 +117,15 @@ func nearFlags(cmd *cobra.Command, err error) string {
 	return "did you mean --" + strings.Join(near, " or --") + "? "
 }
 
-// Takes returns a check of a command's arguments: there must be least to most of them. what names them
+// RangeArgs returns a check of a command's arguments: there must be least to most of them. what names them
 // in the error, such as "one path". If most is negative, there is no limit.
-func Takes(least, most int, what string) cobra.PositionalArgs {
+func RangeArgs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return With(WrongUse, fmt.Errorf("%s: an argument is missing; it takes %s", name(cmd), what))
+			return WithStatus(UsageError, fmt.Errorf("%s: an argument is missing; it takes %s", commandName(cmd), what))
 		case most >= 0 && len(args) > most:
-			return With(WrongUse, fmt.Errorf("%s: unexpected argument %q; it takes %s", name(cmd), args[most], what))
+			return WithStatus(UsageError, fmt.Errorf("%s: unexpected argument %q; it takes %s", commandName(cmd), args[most], what))
 		}
 		return nil
 	}
@@ -134,26 +134,26 @@ func Takes(least, most int, what string) cobra.PositionalArgs {
 // Execute runs the command that args name, and returns it with its error. The error says what the user
 // can do, if anything. A flag may have one dash or two, whatever the length of its name.
 func Execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
-	describe(root)
-	root.SetArgs(dashed(root, args))
+	describeBuiltins(root)
+	root.SetArgs(normalizeDashes(root, args))
 	cmd, err := root.ExecuteContextC(ctx)
-	return cmd, stopped(ctx, err)
+	return cmd, ignoreCanceled(ctx, err)
 }
 
-// describe adds the commands that cobra makes, and describes them as the others are.
-func describe(root *cobra.Command) {
+// describeBuiltins adds the commands that cobra makes, and describes them as the others are.
+func describeBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for name, short := range map[string]string{"help": "print the help of a command", "completion": "print the script that completes commands in a shell"} {
-		if cmd := subcommand(root, name); cmd != nil {
+		if cmd := findSubcommand(root, name); cmd != nil {
 			cmd.Short = short
 		}
 	}
 }
 
-// dashed returns args with two dashes before each flag whose name has several letters, and one before
+// normalizeDashes returns args with two dashes before each flag whose name has several letters, and one before
 // each other flag. Words that are values of flags and those after "--" stay as they are.
-func dashed(cmd *cobra.Command, args []string) []string {
+func normalizeDashes(cmd *cobra.Command, args []string) []string {
 	out := make([]string, 0, len(args))
 	descend := true // the next word may be a subcommand
 	for i := 0; i < len(args); i++ {
@@ -162,7 +162,7 @@ func dashed(cmd *cobra.Command, args []string) []string {
 		case arg == "--" || strings.HasPrefix(arg, "__"): // cobra's own commands for completion take the line as it is
 			return append(out, args[i:]...)
 		case len(arg) < 2 || arg[0] != '-':
-			if sub := subcommand(cmd, arg); descend && sub != nil {
+			if sub := findSubcommand(cmd, arg); descend && sub != nil {
 				cmd = sub
 			} else {
 				descend = false
@@ -170,7 +170,7 @@ func dashed(cmd *cobra.Command, args []string) []string {
 			out = append(out, arg)
 			continue
 		}
-		text, takesValue := dashedFlag(cmd, arg)
+		text, takesValue := normalizeDash(cmd, arg)
 		out = append(out, text)
 		if takesValue && i+1 < len(args) {
 			i++
@@ -180,9 +180,9 @@ func dashed(cmd *cobra.Command, args []string) []string {
 	return out
 }
 
-// dashedFlag returns arg, which begins with a dash, as pflag wants it, and whether the next word is the
+// normalizeDash returns arg, which begins with a dash, as pflag wants it, and whether the next word is the
 // flag's value.
-func dashedFlag(cmd *cobra.Command, arg string) (text string, takesValue bool) {
+func normalizeDash(cmd *cobra.Command, arg string) (text string, takesValue bool) {
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()
 	word := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
@@ -198,7 +198,7 @@ func dashedFlag(cmd *cobra.Command, arg string) (text string, takesValue bool) {
 	return arg, false
 }
 
-func subcommand(cmd *cobra.Command, name string) *cobra.Command {
+func findSubcommand(cmd *cobra.Command, name string) *cobra.Command {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() == name || sub.HasAlias(name) {
 			return sub

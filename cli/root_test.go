@@ -15,10 +15,10 @@ import (
 // testWorld returns surroundings without a terminal, and what is printed there.
 // testWorld returns surroundings of which out and errs get the output. No member that runs on this machine is
 // found in them: nobody listens at port 1.
-func testWorld(env ...string) (w World, out, errs *bytes.Buffer) {
+func testWorld(env ...string) (w IOStreams, out, errs *bytes.Buffer) {
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	return World{In: strings.NewReader(""), Out: out, Err: errs, Env: env, Now: func() time.Time { return now }, operators: "1"}, out, errs
+	return IOStreams{In: strings.NewReader(""), Out: out, Err: errs, Env: env, Now: func() time.Time { return now }, adminPort: "1"}, out, errs
 }
 
 // Flags work with one dash and with two. Values, arguments and words after "--" stay as they are.
@@ -51,7 +51,7 @@ func TestDashes(t *testing.T) {
 		{"nothing -addr", "nothing -addr"},
 		{"", ""},
 	} {
-		if got := dashed(root, strings.Fields(tt.line)); strings.Join(got, " ") != tt.want || got == nil {
+		if got := normalizeDashes(root, strings.Fields(tt.line)); strings.Join(got, " ") != tt.want || got == nil {
 			t.Errorf("%s: %q, want %s", tt.line, got, tt.want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestWrongUse(t *testing.T) {
 	} {
 		w, out, _ := testWorld()
 		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), strings.Fields(tt.line))
-		if StatusOf(err) != WrongUse || err.Error() != tt.want || out.Len() > 0 {
+		if StatusOf(err) != UsageError || err.Error() != tt.want || out.Len() > 0 {
 			t.Errorf("%s: %v (status %d), want %s; printed %q", tt.line, err, StatusOf(err), tt.want, out)
 		}
 	}
@@ -92,7 +92,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, cmd := range root.Commands() {
-		grouped := slices.ContainsFunc(groups, func(g *cobra.Group) bool { return g.ID == cmd.GroupID })
+		grouped := slices.ContainsFunc(commandGroups, func(g *cobra.Group) bool { return g.ID == cmd.GroupID })
 		if !grouped || !strings.Contains(out.String(), "  "+cmd.Name()+"  ") && !strings.Contains(out.String(), cmd.Short) {
 			t.Errorf("%s is in group %q; the help:\n%s", cmd.Name(), cmd.GroupID, out)
 		}

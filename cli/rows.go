@@ -21,15 +21,15 @@ func rowsOf[T any](rows []T) iter.Seq2[T, error] {
 	}
 }
 
-// order is a column by which rows are sorted.
-type order[T any] struct {
+// rowOrder is a column by which rows are sorted.
+type rowOrder[T any] struct {
 	compare func(a, b T) int
 	reverse bool
 }
 
-// orderOf returns the order that --sort names: the name of a column, and a minus in front for the greatest
+// parseOrder returns the order that --sort names: the name of a column, and a minus in front for the greatest
 // first.
-func orderOf[T any](columns []Column[T], by string) (order[T], error) {
+func parseOrder[T any](columns []Column[T], by string) (rowOrder[T], error) {
 	name, reverse := strings.CutPrefix(by, "-")
 	var names []string
 	for _, c := range columns {
@@ -37,16 +37,16 @@ func orderOf[T any](columns []Column[T], by string) (order[T], error) {
 			continue
 		}
 		if c.Name == name {
-			return order[T]{c.Compare, reverse}, nil
+			return rowOrder[T]{c.Compare, reverse}, nil
 		}
 		names = append(names, c.Name)
 	}
-	return order[T]{}, With(WrongUse, fmt.Errorf("--sort %.100q: there are %s", by, strings.Join(names, ", ")))
+	return rowOrder[T]{}, WithStatus(UsageError, fmt.Errorf("--sort %.100q: there are %s", by, strings.Join(names, ", ")))
 }
 
-// sorted returns the first limit rows in this order; 0: all. It holds at most twice the limit in memory, and
+// sortRows returns the first limit rows in this order; 0: all. It holds at most twice the limit in memory, and
 // without a limit at most maxSorted rows. Rows that are equal stay as they came.
-func (o order[T]) sorted(rows iter.Seq2[T, error], limit int) ([]T, error) {
+func (o rowOrder[T]) sortRows(rows iter.Seq2[T, error], limit int) ([]T, error) {
 	var held []T
 	sort := func() {
 		slices.SortStableFunc(held, func(a, b T) int {

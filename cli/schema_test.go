@@ -25,14 +25,14 @@ const schemaPage = "../docs/commands.schema.json"
 // outputs are the types of what the commands print with -o json.
 var outputs = map[string]any{
 	"status": []memberRow{}, "sessions": []api.Session{}, "session show": sessionDetail{}, "session kill": []api.End{}, "who-owns": api.Owner{},
-	"members list": []serverRow{}, "members add": membersDone{}, "members remove": membersDone{}, "members replace": membersDone{}, "members address": membersDone{},
-	"members promote": membersDone{}, "members demote": membersDone{}, "members lead": membersDone{}, "members drain": membersDone{}, "members rebalance": api.Rebalanced{},
+	"members list": []serverRow{}, "members add": membersResult{}, "members remove": membersResult{}, "members replace": membersResult{}, "members address": membersResult{},
+	"members promote": membersResult{}, "members demote": membersResult{}, "members lead": membersResult{}, "members drain": membersResult{}, "members rebalance": api.Rebalanced{},
 	"connections": []api.Connection{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
-	"why": lately{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": gone{},
-	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": created{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
+	"why": latestHistory{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": pathHistory{},
+	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": createdRow{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []usageRow{}, "sync": synced{},
 	"load": loadedRow{}, "load --dry-run": []changeRow{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
-	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removed{}, "rm --dry-run": []removable{}, "support-bundle": bundled{}, "word": []wordAnswer{}, "health": Health{}, "version": Version{}, "recover": Recovered{}, "backup restore": Restored{},
-	"import": Imported{}, "export": Exported{}, "backup restore --subtree": loadedRow{}, "backup restore --subtree --dry-run": []changeRow{},
+	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removedRow{}, "rm --dry-run": []removableRow{}, "support-bundle": bundleResult{}, "word": []fourLetterReply{}, "health": Health{}, "version": Version{}, "recover": RecoverResult{}, "backup restore": RestoreResult{},
+	"import": ImportResult{}, "export": ExportResult{}, "backup restore --subtree": loadedRow{}, "backup restore --subtree --dry-run": []changeRow{},
 }
 
 // docs/commands.schema.json has the schema of each output. Its keys are in lower case.

@@ -17,9 +17,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// sessionsFlags are the flags of rollcall sessions.
-type sessionsFlags struct {
-	*ask
+// sessionsCommand are the flags of rollcall sessions.
+type sessionsCommand struct {
+	*adminCommand
 	state, member, address string
 	sort                   string
 	limit                  int
@@ -28,21 +28,21 @@ type sessionsFlags struct {
 }
 
 // newSessions returns the command that lists the sessions.
-func newSessions(w World) *cobra.Command {
-	f := &sessionsFlags{ask: newAsk(w)}
+func newSessions(w IOStreams) *cobra.Command {
+	f := &sessionsCommand{adminCommand: newAdminCommand(w)}
 	cmd := &cobra.Command{
-		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard", GroupID: Look, Args: Takes(0, 0, "flags only"),
+		Use: "sessions [flags]", Short: "list the sessions: where each is connected, when it was last heard", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: fmt.Sprintf("Lists the sessions of the ensemble, by id. It prints them as they arrive, in bounded memory. With --sort it reads all sessions before it prints the first. "+
 			"It then holds up to %d of them in memory, or few more than N with --limit N. It sorts by one of %s.", maxSorted, strings.Join(sessionOrders(), ", ")),
 		Example: "  rollcall sessions --member 2 --sort -ephemerals --limit 10\n  rollcall sessions --state disconnected --watch\n  rollcall sessions -o json | jq -r '.[].address'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.limit < 0 {
-				return With(WrongUse, fmt.Errorf("sessions: --limit %d; allowed is a number from 1 on, or 0 for all", f.limit))
+				return WithStatus(UsageError, fmt.Errorf("sessions: --limit %d; allowed is a number from 1 on, or 0 for all", f.limit))
 			}
 			if f.watch {
-				return repeat(cmd.Context(), w, f.every, func(w World, lines int) error { return f.print(cmd.Context(), w, lines) })
+				return printRepeatedly(cmd.Context(), w, f.every, func(w IOStreams, lines int) error { return f.printOnce(cmd.Context(), w, lines) })
 			}
-			return f.print(cmd.Context(), w, 0)
+			return f.printOnce(cmd.Context(), w, 0)
 		},
 	}
 	fs := cmd.Flags()
@@ -52,65 +52,65 @@ func newSessions(w World) *cobra.Command {
 	fs.StringVar(&f.sort, "sort", "", "`column` to sort by, such as heard; with a minus in front, the greatest first")
 	fs.IntVar(&f.limit, "limit", 0, "print the first `N` only")
 	fs.BoolVar(&f.watch, "watch", false, "print the list again and again, until Ctrl-C")
-	fs.DurationVar(&f.every, "every", watchEvery, "with --watch: the `time` between two lists")
+	fs.DurationVar(&f.every, "every", defaultWatchInterval, "with --watch: the `time` between two lists")
 	f.Register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(sessionOrders(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"connected", "disconnected", "unknown"}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd
 }
 
-// print prints the list once. lines is how many lines there are on the screen; 0: there is none.
-func (f *sessionsFlags) print(ctx context.Context, w World, lines int) error {
+// printOnce prints the list once. lines is how many lines there are on the screen; 0: there is none.
+func (f *sessionsCommand) printOnce(ctx context.Context, w IOStreams, lines int) error {
 	out := *f.Output
-	out.world = w
+	out.streams = w
 	if out.format == "json" && f.byID() {
-		rows, err := inOrder[json.RawMessage](ctx, f, lines) // as the member writes them: decoding costs most of the time
+		rows, err := rowsByID[json.RawMessage](ctx, f, lines) // as the member writes them: decoding costs most of the time
 		if err != nil {
 			return err
 		}
-		return Print(&out, nil, rows)
+		return PrintRows(&out, nil, rows)
 	}
 	columns := sessionColumns(w.Now())
-	rows, err := f.rows(ctx, columns, lines)
+	rows, err := f.orderedRows(ctx, columns, lines)
 	if err != nil {
 		return err
 	}
-	return Print(&out, columns, rows)
+	return PrintRows(&out, columns, rows)
 }
 
 // byID reports whether the sessions are wanted in the order in which members list them.
-func (f *sessionsFlags) byID() bool { return f.sort == "" || f.sort == "id" }
+func (f *sessionsCommand) byID() bool { return f.sort == "" || f.sort == "id" }
 
-// rows returns the sessions that are asked for, in the order that is asked for. If lines is not 0, it
+// orderedRows returns the sessions that are asked for, in the order that is asked for. If lines is not 0, it
 // returns no more of them than that.
-func (f *sessionsFlags) rows(ctx context.Context, columns []Column[api.Session], lines int) (iter.Seq2[api.Session, error], error) {
+func (f *sessionsCommand) orderedRows(ctx context.Context, columns []Column[api.Session], lines int) (iter.Seq2[api.Session, error], error) {
 	if f.byID() {
-		return inOrder[api.Session](ctx, f, lines)
+		return rowsByID[api.Session](ctx, f, lines)
 	}
-	by, err := orderOf(columns, f.sort)
+	by, err := parseOrder(columns, f.sort)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := list[api.Session](ctx, f.ask, "sessions", f.query(), 0)
+	rows, err := listRows[api.Session](ctx, f.adminCommand, "sessions", f.queryValues(), 0)
 	if err != nil {
 		return nil, err
 	}
-	held, err := by.sorted(counted(f.World, "sessions", rows), f.most(lines))
+	held, err := by.sortRows(countRows(f.IOStreams, "sessions", rows), f.rowLimit(lines))
 	return rowsOf(held), err
 }
 
-// inOrder returns the sessions that are asked for by id, as values of type T, at most lines of them unless
+// rowsByID returns the sessions that are asked for by id, as values of type T, at most lines of them unless
 // that is 0.
-func inOrder[T any](ctx context.Context, f *sessionsFlags, lines int) (iter.Seq2[T, error], error) {
-	rows, err := list[T](ctx, f.ask, "sessions", f.query(), f.most(lines))
+func rowsByID[T any](ctx context.Context, f *sessionsCommand, lines int) (iter.Seq2[T, error], error) {
+	rows, err := listRows[T](ctx, f.adminCommand, "sessions", f.queryValues(), f.rowLimit(lines))
 	if err != nil || f.OutTerminal {
 		return rows, err
 	}
-	return counted(f.World, "sessions", rows), nil
+	return countRows(f.IOStreams, "sessions", rows), nil
 }
 
-// query returns the parameters that select the sessions.
-func (f *sessionsFlags) query() url.Values {
+// queryValues returns the parameters that select the sessions.
+func (f *sessionsCommand) queryValues() url.Values {
 	query := url.Values{}
 	for name, value := range map[string]string{"state": f.state, "member": f.member, "address": f.address} {
 		if value != "" {
@@ -120,8 +120,8 @@ func (f *sessionsFlags) query() url.Values {
 	return query
 }
 
-// most returns how many sessions are printed at most; 0: all.
-func (f *sessionsFlags) most(lines int) int {
+// rowLimit returns how many sessions are printed at most; 0: all.
+func (f *sessionsCommand) rowLimit(lines int) int {
 	if lines > 0 && (f.limit == 0 || f.limit > lines) {
 		return lines
 	}
@@ -131,53 +131,53 @@ func (f *sessionsFlags) most(lines int) int {
 // sessionColumns returns the columns of a list of sessions.
 func sessionColumns(now time.Time) []Column[api.Session] {
 	return []Column[api.Session]{
-		{Name: "id", Cell: func(s api.Session) string { return s.ID }, Compare: func(a, b api.Session) int { return cmp.Compare(idNumber(a.ID), idNumber(b.ID)) }},
-		{Name: "state", Cell: func(s api.Session) string { return s.State }, Compare: by(func(s api.Session) string { return s.State }), Tint: stateTint},
-		{Name: "member", Right: true, Cell: func(s api.Session) string { return member(s.Member) }, Compare: by(func(s api.Session) uint32 { return s.Member })},
-		{Name: "address", Cell: func(s api.Session) string { return orDash(s.Address) }, Compare: by(func(s api.Session) string { return s.Address })},
-		{Name: "timeout", Right: true, Cell: func(s api.Session) string { return millis(&s.TimeoutMs) }, Compare: by(func(s api.Session) int64 { return s.TimeoutMs })},
-		{Name: "left", Right: true, Cell: func(s api.Session) string { return millis(s.LeftMs) }, Compare: by(func(s api.Session) int64 { return known(s.LeftMs) }), Tint: leftTint},
-		{Name: "heard", Right: true, Cell: func(s api.Session) string { return millis(s.HeardMs) }, Compare: by(func(s api.Session) int64 { return known(s.HeardMs) })},
-		{Name: "ephemerals", Right: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Ephemerals) }, Compare: by(func(s api.Session) int { return s.Ephemerals })},
-		{Name: "watches", Right: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Watches) }, Compare: by(func(s api.Session) int { return s.Watches })},
-		{Name: "age", Wide: true, Right: true, Cell: func(s api.Session) string { return age(now, s.Created) }, Compare: func(a, b api.Session) int { return b.Created.Compare(a.Created) }},
-		ofConnection("received", func(c *api.Connection) uint64 { return c.Received }),
-		ofConnection("sent", func(c *api.Connection) uint64 { return c.Sent }),
-		ofConnection("queued", func(c *api.Connection) uint64 { return uint64(c.Queued) }),
+		{Name: "id", Cell: func(s api.Session) string { return s.ID }, Compare: func(a, b api.Session) int { return cmp.Compare(parseIDNumber(a.ID), parseIDNumber(b.ID)) }},
+		{Name: "state", Cell: func(s api.Session) string { return s.State }, Compare: compareBy(func(s api.Session) string { return s.State }), Tint: stateTint},
+		{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return formatMember(s.Member) }, Compare: compareBy(func(s api.Session) uint32 { return s.Member })},
+		{Name: "address", Cell: func(s api.Session) string { return orDash(s.Address) }, Compare: compareBy(func(s api.Session) string { return s.Address })},
+		{Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(&s.TimeoutMs) }, Compare: compareBy(func(s api.Session) int64 { return s.TimeoutMs })},
+		{Name: "left", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.LeftMs) }, Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.LeftMs) }), Tint: leftTint},
+		{Name: "heard", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.HeardMs) }, Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.HeardMs) })},
+		{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Ephemerals) }, Compare: compareBy(func(s api.Session) int { return s.Ephemerals })},
+		{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.Watches) }, Compare: compareBy(func(s api.Session) int { return s.Watches })},
+		{Name: "age", WideOnly: true, AlignRight: true, Cell: func(s api.Session) string { return formatAge(now, s.Created) }, Compare: func(a, b api.Session) int { return b.Created.Compare(a.Created) }},
+		connectionColumn("received", func(c *api.Connection) uint64 { return c.Received }),
+		connectionColumn("sent", func(c *api.Connection) uint64 { return c.Sent }),
+		connectionColumn("queued", func(c *api.Connection) uint64 { return uint64(c.Queued) }),
 	}
 }
 
-// by compares rows by a key.
-func by[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
+// compareBy compares rows by a key.
+func compareBy[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
 	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
 }
 
-// known returns a number, or -1 if it is not known.
-func known(n *int64) int64 {
+// orMinusOne returns a number, or -1 if it is not known.
+func orMinusOne(n *int64) int64 {
 	if n == nil {
 		return -1
 	}
 	return *n
 }
 
-// idNumber returns the number of a session's id. Ids have no leading zeroes, so that their texts would not
+// parseIDNumber returns the number of a session's id. Ids have no leading zeroes, so that their texts would not
 // sort as their numbers do.
-func idNumber(id string) uint64 {
+func parseIDNumber(id string) uint64 {
 	n, _ := jute.ParseSessionID(id)
 	return uint64(n)
 }
 
-// ofConnection returns a column with a number of the session's connection, if it has one.
-func ofConnection(name string, number func(*api.Connection) uint64) Column[api.Session] {
+// connectionColumn returns a column with a number of the session's connection, if it has one.
+func connectionColumn(name string, number func(*api.Connection) uint64) Column[api.Session] {
 	of := func(s api.Session) uint64 {
 		if s.Connection == nil {
 			return 0
 		}
 		return number(s.Connection)
 	}
-	return Column[api.Session]{Name: name, Wide: true, Right: true, Compare: by(of), Cell: func(s api.Session) string {
+	return Column[api.Session]{Name: name, WideOnly: true, AlignRight: true, Compare: compareBy(of), Cell: func(s api.Session) string {
 		if s.Connection == nil {
-			return unknown
+			return unknownText
 		}
 		return strconv.FormatUint(of(s), 10)
 	}}

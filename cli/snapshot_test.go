@@ -19,8 +19,8 @@ func TestSnapshot(t *testing.T) {
 	}{
 		{200, `{"member":2,"index":91,"term":4,"zxid":"0x500000009","bytes":4096,"took_ms":1500}`, "member 2: snapshot of index 91, zxid 0x500000009, 4.0 KiB, written in 1.5s\n", "", OK},
 		{409, `{"error":"this member is writing a snapshot already"}`, "", "writing a snapshot already", Conflict},
-		{401, `{"error":"this needs credentials"}`, "", "--token-file or --auth", Refused},
-		{0, "", "", "rollcall status shows the newest one", Unknown},
+		{401, `{"error":"this needs credentials"}`, "", "--token-file or --auth", Denied},
+		{0, "", "", "rollcall status shows the newest one", OutcomeUnknown},
 	} {
 		server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != "POST" || r.URL.Path != "/v1/snapshot" || r.Header.Get("Authorization") != "Bearer abcdefghijklmnop" {

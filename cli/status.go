@@ -16,17 +16,17 @@ import (
 )
 
 // newStatus returns the command that shows the members.
-func newStatus(w World) *cobra.Command {
-	a := newAsk(w)
+func newStatus(w IOStreams) *cobra.Command {
+	a := newAdminCommand(w)
 	cmd := &cobra.Command{
-		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree", GroupID: Look, Args: Takes(0, 0, "flags only"),
+		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree", GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other members' rows are not delayed by it for longer than a tick.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			members, err := one[api.List[api.Member]](cmd.Context(), a, "status", nil)
+			members, err := getOne[api.List[api.Member]](cmd.Context(), a, "status", nil)
 			if err != nil {
 				return err
 			}
-			return Print(a.Output, statusColumns(w.Now()), rowsOf(memberRows(members)))
+			return PrintRows(a.Output, statusColumns(w.Now()), rowsOf(memberRows(members)))
 		},
 	}
 	a.Register(cmd)
@@ -37,7 +37,7 @@ func newStatus(w World) *cobra.Command {
 // answer, everything but its number is null, and silent says why.
 type memberRow struct {
 	api.Member
-	silent string
+	silentReason string
 }
 
 // memberRows returns the members by number, those that did not answer among them.
@@ -47,7 +47,7 @@ func memberRows(members api.List[api.Member]) []memberRow {
 		rows = append(rows, memberRow{Member: m})
 	}
 	for _, s := range members.Silent {
-		rows = append(rows, memberRow{api.Member{Member: s.Member}, silence(s)})
+		rows = append(rows, memberRow{api.Member{Member: s.Member}, silenceReason(s)})
 	}
 	slices.SortStableFunc(rows, func(a, b memberRow) int { return int(a.Member.Member) - int(b.Member.Member) })
 	return rows
@@ -59,7 +59,7 @@ func (m memberRow) MarshalJSON() ([]byte, error) {
 	fields := reflect.TypeFor[api.Member]()
 	for i := range fields.NumField() {
 		var value any
-		if key := fields.Field(i).Tag.Get("json"); m.silent == "" || key == "member" {
+		if key := fields.Field(i).Tag.Get("json"); m.silentReason == "" || key == "member" {
 			value = reflect.ValueOf(m.Member).Field(i).Interface()
 		}
 		text, err := json.Marshal(value)
@@ -68,7 +68,7 @@ func (m memberRow) MarshalJSON() ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "%q:%s,", fields.Field(i).Tag.Get("json"), text)
 	}
-	text, err := json.Marshal(m.silent)
+	text, err := json.Marshal(m.silentReason)
 	if err != nil {
 		return nil, err
 	}
@@ -78,36 +78,36 @@ func (m memberRow) MarshalJSON() ([]byte, error) {
 // statusColumns returns the columns of rollcall status.
 func statusColumns(now time.Time) []Column[memberRow] {
 	return []Column[memberRow]{
-		{Name: "member", Right: true, Cell: func(m memberRow) string { return member(m.Member.Member) }},
+		{Name: "member", AlignRight: true, Cell: func(m memberRow) string { return formatMember(m.Member.Member) }},
 		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
-		ofMember(Column[memberRow]{Name: "term", Right: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) }}),
-		ofMember(Column[memberRow]{Name: "lag", Right: true, Cell: lagText, Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > lagging, Yellow) }}),
-		ofMember(Column[memberRow]{Name: "sessions", Right: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Sessions) }}),
-		ofMember(Column[memberRow]{Name: "conns", Right: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Connections) }}),
-		ofMember(Column[memberRow]{Name: "watches", Right: true, Wide: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) }}),
-		ofMember(Column[memberRow]{Name: "disk", Right: true, Cell: func(m memberRow) string { return Size(m.DataBytes + m.LogBytes) }}),
-		ofMember(Column[memberRow]{Name: "snapshot", Right: true, Cell: func(m memberRow) string { return snapshotText(now, m) }}),
-		ofMember(Column[memberRow]{Name: "digest", Cell: func(m memberRow) string { return m.Digest }, Tint: func(m memberRow) Tint { return tintIf(m.Digest == "differs", Red) }}),
-		ofMember(Column[memberRow]{Name: "clients", Wide: true, Cell: func(m memberRow) string { return orDash(m.Clients) }}),
-		ofMember(Column[memberRow]{Name: "zxid", Wide: true, Right: true, Cell: func(m memberRow) string { return m.Zxid }}),
-		ofMember(Column[memberRow]{Name: "applied", Wide: true, Right: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Applied, 10) }}),
-		ofMember(Column[memberRow]{Name: "clock", Wide: true, Right: true, Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) }}),
-		ofMember(Column[memberRow]{Name: "up", Wide: true, Right: true, Cell: func(m memberRow) string { return age(now, m.Started) }}),
-		ofMember(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
+		dashIfSilent(Column[memberRow]{Name: "term", AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Term, 10) }}),
+		dashIfSilent(Column[memberRow]{Name: "lag", AlignRight: true, Cell: lagText, Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) }}),
+		dashIfSilent(Column[memberRow]{Name: "sessions", AlignRight: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Sessions) }}),
+		dashIfSilent(Column[memberRow]{Name: "conns", AlignRight: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Connections) }}),
+		dashIfSilent(Column[memberRow]{Name: "watches", AlignRight: true, WideOnly: true, Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) }}),
+		dashIfSilent(Column[memberRow]{Name: "disk", AlignRight: true, Cell: func(m memberRow) string { return FormatSize(m.DataBytes + m.LogBytes) }}),
+		dashIfSilent(Column[memberRow]{Name: "snapshot", AlignRight: true, Cell: func(m memberRow) string { return snapshotText(now, m) }}),
+		dashIfSilent(Column[memberRow]{Name: "digest", Cell: func(m memberRow) string { return m.Digest }, Tint: func(m memberRow) Tint { return tintIf(m.Digest == "differs", Red) }}),
+		dashIfSilent(Column[memberRow]{Name: "clients", WideOnly: true, Cell: func(m memberRow) string { return orDash(m.Clients) }}),
+		dashIfSilent(Column[memberRow]{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return m.Zxid }}),
+		dashIfSilent(Column[memberRow]{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return strconv.FormatUint(m.Applied, 10) }}),
+		dashIfSilent(Column[memberRow]{Name: "clock", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) }}),
+		dashIfSilent(Column[memberRow]{Name: "up", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return formatAge(now, m.Started) }}),
+		dashIfSilent(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
 		{Name: "problem", Cell: problemText, Tint: func(memberRow) Tint { return Red }},
 	}
 }
 
-// lagging is how many entries a member may be behind before that is coloured: it applies a few thousand at a
+// manyEntriesBehind is how many entries a member may be behind before that is coloured: it applies a few thousand at a
 // time when it is busy.
-const lagging = 10_000
+const manyEntriesBehind = 10_000
 
-// ofMember returns c with "-" for members that did not answer.
-func ofMember(c Column[memberRow]) Column[memberRow] {
+// dashIfSilent returns c with "-" for members that did not answer.
+func dashIfSilent(c Column[memberRow]) Column[memberRow] {
 	known := c.Cell
 	c.Cell = func(m memberRow) string {
-		if m.silent != "" {
-			return unknown
+		if m.silentReason != "" {
+			return unknownText
 		}
 		return known(m)
 	}
@@ -135,22 +135,22 @@ func roleTint(m memberRow) Tint {
 
 func lagText(m memberRow) string {
 	if m.Lag == nil {
-		return unknown
+		return unknownText
 	}
 	return strconv.FormatUint(*m.Lag, 10)
 }
 
 func snapshotText(now time.Time, m memberRow) string {
 	if m.SnapshotAt == nil {
-		return unknown
+		return unknownText
 	}
-	return age(now, *m.SnapshotAt) + " ago"
+	return formatAge(now, *m.SnapshotAt) + " ago"
 }
 
 // problemText returns what is wrong with a member, or "".
 func problemText(m memberRow) string {
 	problems := []string{}
-	for _, p := range []struct{ what, why string }{{"no answer", m.silent}, {"stalled", m.Stalled}, {"damaged", m.Damaged}} {
+	for _, p := range []struct{ what, why string }{{"no answer", m.silentReason}, {"stalled", m.Stalled}, {"damaged", m.Damaged}} {
 		if p.why != "" {
 			problems = append(problems, p.what+": "+p.why)
 		}

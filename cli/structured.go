@@ -14,13 +14,13 @@ import (
 // printJSON prints one array with a line for each row. After an error the array stays open, so that
 // nobody takes it for complete.
 func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, line, one := 0, newLiner(pairOf), new(T)
+	n, line, one := 0, newLineEncoder(surrogatePair), new(T)
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
 		*one = row
-		text, err := line.of(one)
+		text, err := line.encodeLine(one)
 		if err != nil {
 			return err
 		}
@@ -46,13 +46,13 @@ func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 
 // printYAML prints one sequence.
 func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, line, one := 0, newLiner(longOf), new(T)
+	n, line, one := 0, newLineEncoder(longEscape), new(T)
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
 		*one = row
-		text, err := line.of(one)
+		text, err := line.encodeLine(one)
 		if err != nil {
 			return err
 		}
@@ -69,35 +69,37 @@ func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
 }
 
 // compactJSON returns v as JSON on one line, in characters that a terminal simply shows.
-func compactJSON(v any) ([]byte, error) { return onOneLine(v, pairOf) }
+func compactJSON(v any) ([]byte, error) { return encodeLine(v, surrogatePair) }
 
-// onOneLine returns v as JSON on one line. wide escapes characters as escaped says.
-func onOneLine(v any, wide func(rune) string) ([]byte, error) { return newLiner(wide).of(v) }
-
-// liner writes values as JSON on one line, one after another, and uses its memory again.
-type liner struct {
-	wide func(rune) string // as escaped says
-	text bytes.Buffer
-	enc  *json.Encoder
+// encodeLine returns v as JSON on one line. wide escapes characters as escaped says.
+func encodeLine(v any, wide func(rune) string) ([]byte, error) {
+	return newLineEncoder(wide).encodeLine(v)
 }
 
-func newLiner(wide func(rune) string) *liner {
-	l := &liner{wide: wide}
+// lineEncoder writes values as JSON on one line, one after another, and uses its memory again.
+type lineEncoder struct {
+	escapeWide func(rune) string // as escaped says
+	text       bytes.Buffer
+	enc        *json.Encoder
+}
+
+func newLineEncoder(wide func(rune) string) *lineEncoder {
+	l := &lineEncoder{escapeWide: wide}
 	l.enc = json.NewEncoder(&l.text)
 	l.enc.SetEscapeHTML(false)
 	return l
 }
 
-// of returns v as JSON. It is overwritten by the next call. A json.RawMessage stays as it is, if it is plain.
-func (l *liner) of(v any) ([]byte, error) {
-	if raw, ok := v.(*json.RawMessage); ok && plain(*raw) {
+// encodeLine returns v as JSON. It is overwritten by the next call. A json.RawMessage stays as it is, if it is plain.
+func (l *lineEncoder) encodeLine(v any) ([]byte, error) {
+	if raw, ok := v.(*json.RawMessage); ok && isPrintableASCII(*raw) {
 		return *raw, nil
 	}
 	l.text.Reset()
 	if err := l.enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return escaped(bytes.TrimSuffix(l.text.Bytes(), []byte("\n")), l.wide), nil
+	return escapeEncoded(bytes.TrimSuffix(l.text.Bytes(), []byte("\n")), l.escapeWide), nil
 }
 
 // indentedJSON returns v as JSON for people.
@@ -114,19 +116,19 @@ func indentedJSON(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// yamlOf returns v as YAML, with the keys of its JSON in their order.
-func yamlOf(v any) ([]byte, error) {
-	text, err := onOneLine(v, longOf)
+// encodeYAML returns v as YAML, with the keys of its JSON in their order.
+func encodeYAML(v any) ([]byte, error) {
+	text, err := encodeLine(v, longEscape)
 	if err != nil {
 		return nil, err
 	}
 	return appendYAML(nil, text), nil
 }
 
-// escaped returns JSON or YAML with everything escaped that a terminal would not simply show. Such
+// escapeEncoded returns JSON or YAML with everything escaped that a terminal would not simply show. Such
 // characters can only be in quotes there. wide escapes those of more than 16 bits.
-func escaped(text []byte, wide func(rune) string) []byte {
-	if plain(text) {
+func escapeEncoded(text []byte, wide func(rune) string) []byte {
+	if isPrintableASCII(text) {
 		return text
 	}
 	var b strings.Builder
@@ -143,11 +145,11 @@ func escaped(text []byte, wide func(rune) string) []byte {
 	return []byte(b.String())
 }
 
-// pairOf escapes a character as JSON does.
-func pairOf(r rune) string {
+// surrogatePair escapes a character as JSON does.
+func surrogatePair(r rune) string {
 	high, low := utf16.EncodeRune(r)
 	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
-// longOf escapes a character as YAML does.
-func longOf(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
+// longEscape escapes a character as YAML does.
+func longEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }

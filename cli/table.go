@@ -16,85 +16,85 @@ const (
 	alignColumns = 60
 )
 
-// table prints rows as a table. Its first rows decide how wide its columns are.
-type table[T any] struct {
-	out     io.Writer
-	colours bool
-	columns []Column[T]
-	widths  []int
-	held    []T // nil: the head is printed
+// tableWriter prints rows as a table. Its first rows decide how wide its columns are.
+type tableWriter[T any] struct {
+	out      io.Writer
+	colours  bool
+	columns  []Column[T]
+	widths   []int
+	heldRows []T // nil: the head is printed
 }
 
 func printTable[T any](o *Output, out io.Writer, columns []Column[T], rows iter.Seq2[T, error]) error {
-	t := &table[T]{out: out, colours: o.world.colours()}
+	t := &tableWriter[T]{out: out, colours: o.streams.allowsColor()}
 	for _, c := range columns {
-		if !c.Wide || o.format == "wide" {
+		if !c.WideOnly || o.format == "wide" {
 			t.columns = append(t.columns, c)
-			t.widths = append(t.widths, columnsOf(c.Name))
+			t.widths = append(t.widths, displayColumns(c.Name))
 		}
 	}
 	begun := false
 	for row, err := range rows {
 		switch {
 		case err != nil:
-			_ = t.begin(begun || len(t.held) == 0) // the error of rows is the one to return
+			_ = t.printHead(begun || len(t.heldRows) == 0) // the error of rows is the one to return
 			return err
 		case begun:
-			if err := t.row(row); err != nil {
+			if err := t.printRow(row); err != nil {
 				return err
 			}
 		default:
-			t.held = append(t.held, row)
-			if len(t.held) == alignRows {
+			t.heldRows = append(t.heldRows, row)
+			if len(t.heldRows) == alignRows {
 				begun = true
-				if err := t.begin(false); err != nil {
+				if err := t.printHead(false); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	return t.begin(begun)
+	return t.printHead(begun)
 }
 
-// begin prints the head of the table and the rows that are held, unless done says that it is printed.
-func (t *table[T]) begin(done bool) error {
+// printHead prints the head of the table and the rows that are held, unless done says that it is printed.
+func (t *tableWriter[T]) printHead(done bool) error {
 	if done {
 		return nil
 	}
 	for i, c := range t.columns {
-		for _, row := range t.held {
-			t.widths[i] = max(t.widths[i], min(columnsOf(Visible(c.Cell(row))), alignColumns))
+		for _, row := range t.heldRows {
+			t.widths[i] = max(t.widths[i], min(displayColumns(EscapeUnprintable(c.Cell(row))), alignColumns))
 		}
 	}
-	err := t.line(func(c Column[T]) (string, Tint) { return strings.ToUpper(c.Name), Bold })
-	for _, row := range t.held {
+	err := t.printLine(func(c Column[T]) (string, Tint) { return strings.ToUpper(c.Name), Bold })
+	for _, row := range t.heldRows {
 		if err != nil {
 			return err
 		}
-		err = t.row(row)
+		err = t.printRow(row)
 	}
-	t.held = nil
+	t.heldRows = nil
 	return err
 }
 
-func (t *table[T]) row(row T) error {
-	return t.line(func(c Column[T]) (string, Tint) { return cellOf(c, row) })
+func (t *tableWriter[T]) printRow(row T) error {
+	return t.printLine(func(c Column[T]) (string, Tint) { return renderCell(c, row) })
 }
 
-// line prints one line. cell returns the text of a column and its colour.
-func (t *table[T]) line(cell func(Column[T]) (string, Tint)) error {
+// printLine prints one line. cell returns the text of a column and its colour.
+func (t *tableWriter[T]) printLine(cell func(Column[T]) (string, Tint)) error {
 	var b bytes.Buffer
 	for i, c := range t.columns {
 		text, tint := cell(c)
-		pad := strings.Repeat(" ", max(0, t.widths[i]-columnsOf(text)))
+		pad := strings.Repeat(" ", max(0, t.widths[i]-displayColumns(text)))
 		if i > 0 {
 			b.WriteString("  ")
 		}
-		if c.Right {
+		if c.AlignRight {
 			b.WriteString(pad)
 		}
-		b.WriteString(tinted(t.colours, tint, text))
-		if !c.Right && i < len(t.columns)-1 {
+		b.WriteString(tintText(t.colours, tint, text))
+		if !c.AlignRight && i < len(t.columns)-1 {
 			b.WriteString(pad)
 		}
 	}
@@ -102,33 +102,33 @@ func (t *table[T]) line(cell func(Column[T]) (string, Tint)) error {
 	return err
 }
 
-// cellOf returns the text of a cell, which a terminal shows as it is, and its colour.
-func cellOf[T any](c Column[T], row T) (string, Tint) {
+// renderCell returns the text of a cell, which a terminal shows as it is, and its colour.
+func renderCell[T any](c Column[T], row T) (string, Tint) {
 	tint := Plain
 	if c.Tint != nil {
 		tint = c.Tint(row)
 	}
-	return Visible(c.Cell(row)), tint
+	return EscapeUnprintable(c.Cell(row)), tint
 }
 
-func tinted(colours bool, tint Tint, text string) string {
+func tintText(colours bool, tint Tint, text string) string {
 	if !colours || tint == Plain || text == "" {
 		return text
 	}
-	return string(tint) + text + tintOff
+	return string(tint) + text + tintReset
 }
 
-// lines returns a row as a line for each of its columns.
-func lines[T any](o *Output, columns []Column[T], row T) []byte {
+// formatLines returns a row as a line for each of its columns.
+func formatLines[T any](o *Output, columns []Column[T], row T) []byte {
 	var b bytes.Buffer
 	longest := 0
 	for _, c := range columns {
-		longest = max(longest, columnsOf(c.Name))
+		longest = max(longest, displayColumns(c.Name))
 	}
 	for _, c := range columns {
-		text, tint := cellOf(c, row)
-		pad := strings.Repeat(" ", longest-columnsOf(c.Name))
-		b.WriteString(strings.TrimRight(tinted(o.world.colours(), Bold, c.Name)+pad+"  "+tinted(o.world.colours(), tint, text), " ") + "\n")
+		text, tint := renderCell(c, row)
+		pad := strings.Repeat(" ", longest-displayColumns(c.Name))
+		b.WriteString(strings.TrimRight(tintText(o.streams.allowsColor(), Bold, c.Name)+pad+"  "+tintText(o.streams.allowsColor(), tint, text), " ") + "\n")
 	}
 	return b.Bytes()
 }

@@ -26,21 +26,21 @@ type TLS struct{ prefix, ca, cert, key string }
 func (s *TLS) Register(cmd *cobra.Command, prefix string) {
 	s.prefix = prefix
 	fs := cmd.Flags()
-	s.add(fs, &s.ca, "tls-ca", "`file` in PEM with the authorities that members are held against: connects over TLS, to secureClientPort (ROLLCALL_TLS_CA)")
-	s.add(fs, &s.cert, "tls-cert", "`file` in PEM with the certificate to show (ROLLCALL_TLS_CERT)")
-	s.add(fs, &s.key, "tls-key", "`file` in PEM with its private key (ROLLCALL_TLS_KEY; default: that of --"+prefix+"tls-cert)")
+	s.addFlag(fs, &s.ca, "tls-ca", "`file` in PEM with the authorities that members are held against: connects over TLS, to secureClientPort (ROLLCALL_TLS_CA)")
+	s.addFlag(fs, &s.cert, "tls-cert", "`file` in PEM with the certificate to show (ROLLCALL_TLS_CERT)")
+	s.addFlag(fs, &s.key, "tls-key", "`file` in PEM with its private key (ROLLCALL_TLS_KEY; default: that of --"+prefix+"tls-cert)")
 }
 
-func (s *TLS) add(fs *pflag.FlagSet, field *string, name, usage string) {
+func (s *TLS) addFlag(fs *pflag.FlagSet, field *string, name, usage string) {
 	fs.StringVar(field, s.prefix+name, "", usage)
 	if s.prefix == "" {
-		share(fs, name)
+		markShared(fs, name)
 	}
 }
 
-// Args returns the arguments with which a command whose flags have no prefix connects in the same way, if it
+// CommandArgs returns the arguments with which a command whose flags have no prefix connects in the same way, if it
 // has the same variables.
-func (s *TLS) Args() []string {
+func (s *TLS) CommandArgs() []string {
 	var args []string
 	for _, f := range [][2]string{{"--tls-ca=", s.ca}, {"--tls-cert=", s.cert}, {"--tls-key=", s.key}} {
 		if f[1] != "" {
@@ -50,36 +50,36 @@ func (s *TLS) Args() []string {
 	return args
 }
 
-// config returns what connections over TLS need, or nil if there are no authorities. An error is about the flags, and has the
+// clientConfig returns what connections over TLS need, or nil if there are no authorities. An error is about the flags, and has the
 // status WrongUse. It reads the files now.
-func (s *TLS) config(w World) (*tls.Config, error) {
-	ca, cert := w.setting(s.ca, "ROLLCALL_TLS_CA"), w.setting(s.cert, "ROLLCALL_TLS_CERT")
-	key := w.setting(s.key, "ROLLCALL_TLS_KEY")
+func (s *TLS) clientConfig(w IOStreams) (*tls.Config, error) {
+	ca, cert := w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA"), w.flagOrEnv(s.cert, "ROLLCALL_TLS_CERT")
+	key := w.flagOrEnv(s.key, "ROLLCALL_TLS_KEY")
 	name := "--" + s.prefix + "tls-" // how a flag begins
-	caName, certName := w.origin(s.ca, s.prefix+"tls-ca", "ROLLCALL_TLS_CA"), w.origin(s.cert, s.prefix+"tls-cert", "ROLLCALL_TLS_CERT")
-	keyName := w.origin(s.key, s.prefix+"tls-key", "ROLLCALL_TLS_KEY")
+	caName, certName := w.flagOrEnvName(s.ca, s.prefix+"tls-ca", "ROLLCALL_TLS_CA"), w.flagOrEnvName(s.cert, s.prefix+"tls-cert", "ROLLCALL_TLS_CERT")
+	keyName := w.flagOrEnvName(s.key, s.prefix+"tls-key", "ROLLCALL_TLS_KEY")
 	switch {
 	case ca == "" && (cert != "" || key != ""):
-		return nil, With(WrongUse, fmt.Errorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name))
+		return nil, WithStatus(UsageError, fmt.Errorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name))
 	case ca == "":
 		return nil, nil
 	case cert == "" && key != "":
-		return nil, With(WrongUse, fmt.Errorf("%skey needs %[1]scert", name))
+		return nil, WithStatus(UsageError, fmt.Errorf("%skey needs %[1]scert", name))
 	case key == "":
 		key = cert
 	}
 	text, err := os.ReadFile(ca)
 	if err != nil {
-		return nil, With(WrongUse, fmt.Errorf("%s: %w", caName, err))
+		return nil, WithStatus(UsageError, fmt.Errorf("%s: %w", caName, err))
 	}
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	if !c.RootCAs.AppendCertsFromPEM(text) {
-		return nil, With(WrongUse, fmt.Errorf("%s: there is no certificate in PEM in %s", caName, ca))
+		return nil, WithStatus(UsageError, fmt.Errorf("%s: there is no certificate in PEM in %s", caName, ca))
 	}
 	if cert != "" {
 		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, With(WrongUse, fmt.Errorf("%s %s, %s %s: %w", certName, cert, keyName, key, err))
+			return nil, WithStatus(UsageError, fmt.Errorf("%s %s, %s %s: %w", certName, cert, keyName, key, err))
 		}
 		c.Certificates = []tls.Certificate{own}
 	}
@@ -88,8 +88,8 @@ func (s *TLS) config(w World) (*tls.Config, error) {
 
 // Dialer returns how to connect to members: plainly, unless there are authorities. An error is about the flags,
 // and has the status WrongUse. It reads the files now.
-func (s *TLS) Dialer(w World) (Dialer, error) {
-	config, err := s.config(w)
+func (s *TLS) Dialer(w IOStreams) (Dialer, error) {
+	config, err := s.clientConfig(w)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func (s *TLS) Dialer(w World) (Dialer, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
 }
 
-// advice says what can be done when no session was opened.
-func (s *TLS) advice(w World, err error) string {
+// connectAdvice says what can be done when no session was opened.
+func (s *TLS) connectAdvice(w IOStreams, err error) string {
 	var unbelieved *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	var op *net.OpError
@@ -113,7 +113,7 @@ func (s *TLS) advice(w World, err error) string {
 		return "--hosts must name secureClientPort, because --tls-ca is set"
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of the member's
 		return "--tls-cert must name a certificate that the member accepts; its log says why it refuses this one"
-	case w.setting(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so a port for TLS ends a plain connection
+	case w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)): // so a port for TLS ends a plain connection
 		return "--hosts names others; if that is secureClientPort, --tls-ca must name the authority of its certificate"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "start one of them first, or name others with --hosts"

@@ -64,8 +64,8 @@ func TestDialTLS(t *testing.T) {
 		{nil, []string{"--tls-ca", ca, "--tls-cert", ca}, "--tls-cert " + ca, ""},
 	} {
 		link := linkOf(t, tt.env, tt.args...)
-		dial, err := link.tls.Dialer(link.world)
-		if err != nil && StatusOf(err) != WrongUse {
+		dial, err := link.tls.Dialer(link.streams)
+		if err != nil && StatusOf(err) != UsageError {
 			t.Errorf("%q: status %v", tt.args, StatusOf(err))
 		}
 		var conn net.Conn
@@ -78,7 +78,7 @@ func TestDialTLS(t *testing.T) {
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%q %q: %v, want %s", tt.env, tt.args, err, tt.want)
 		}
-		if got := link.tls.advice(link.world, err); tt.advice != "" && !strings.HasPrefix(got, tt.advice) {
+		if got := link.tls.connectAdvice(link.streams, err); tt.advice != "" && !strings.HasPrefix(got, tt.advice) {
 			t.Errorf("%q: the advice is %q, want %q", tt.args, got, tt.advice)
 		}
 	}
@@ -99,7 +99,7 @@ func TestAdviceForPlainClients(t *testing.T) {
 		{[]string{"--tls-ca", "ca.pem"}, io.EOF, other},
 	} {
 		link := linkOf(t, nil, tt.args...)
-		if got := link.tls.advice(link.world, fmt.Errorf("client: connect: %w", tt.err)); got != tt.want {
+		if got := link.tls.connectAdvice(link.streams, fmt.Errorf("client: connect: %w", tt.err)); got != tt.want {
 			t.Errorf("%q, %v: the advice is %q, want %q", tt.args, tt.err, got, tt.want)
 		}
 	}
@@ -115,8 +115,8 @@ func TestTLSOfTwo(t *testing.T) {
 	if err := cmd.ParseFlags([]string{"--b-tls-ca", "ca", "--b-tls-cert", "cert", "--b-tls-key", "key"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(b.Args(), " "); got != "--tls-ca=ca --tls-cert=cert --tls-key=key" || len(a.Args()) > 0 {
-		t.Errorf("b: %s, a: %s", got, a.Args())
+	if got := strings.Join(b.CommandArgs(), " "); got != "--tls-ca=ca --tls-cert=cert --tls-key=key" || len(a.CommandArgs()) > 0 {
+		t.Errorf("b: %s, a: %s", got, a.CommandArgs())
 	}
 	if _, err := a.Dialer(w); err != nil {
 		t.Errorf("a: %v", err)

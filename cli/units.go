@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Duration returns a length of time for people, in its two largest units, such as 350ms, 12s, 3m5s, 2h10m
+// FormatDuration returns a length of time for people, in its two largest units, such as 350ms, 12s, 3m5s, 2h10m
 // or 5d3h.
-func Duration(d time.Duration) string {
+func FormatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
-		return "-" + Duration(-d)
+		return "-" + FormatDuration(-d)
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	case d < 10*time.Second:
@@ -33,27 +33,27 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// millis returns a number of milliseconds as Duration does, or "-" if it is not known.
-func millis(n *int64) string {
+// formatMillis returns a number of milliseconds as Duration does, or "-" if it is not known.
+func formatMillis(n *int64) string {
 	if n == nil {
-		return unknown
+		return unknownText
 	}
-	return Duration(time.Duration(*n) * time.Millisecond)
+	return FormatDuration(time.Duration(*n) * time.Millisecond)
 }
 
-// unknown stands for a value that is not known.
-const unknown = "-"
+// unknownText stands for a value that is not known.
+const unknownText = "-"
 
-// age returns how long before now at was, or "-" if at is zero. The clock that wrote at may be ahead.
-func age(now, at time.Time) string {
+// formatAge returns how long before now at was, or "-" if at is zero. The clock that wrote at may be ahead.
+func formatAge(now, at time.Time) string {
 	if at.IsZero() {
-		return unknown
+		return unknownText
 	}
-	return Duration(max(0, now.Sub(at)))
+	return FormatDuration(max(0, now.Sub(at)))
 }
 
-// Size returns a number of bytes for people, such as 512 B, 1.2 KiB or 34 MiB.
-func Size(n int64) string {
+// FormatSize returns a number of bytes for people, such as 512 B, 1.2 KiB or 34 MiB.
+func FormatSize(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}
@@ -71,15 +71,15 @@ func Size(n int64) string {
 // orDash returns text, or "-" if it is empty.
 func orDash(text string) string {
 	if text == "" {
-		return unknown
+		return unknownText
 	}
 	return text
 }
 
-// member returns the id of a member, or "-" if it is none.
-func member(id uint32) string {
+// formatMember returns the id of a member, or "-" if it is none.
+func formatMember(id uint32) string {
 	if id == 0 {
-		return unknown
+		return unknownText
 	}
 	return strconv.FormatUint(uint64(id), 10)
 }

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Visible returns text with everything replaced that a terminal would not simply show: control
+// EscapeUnprintable returns text with everything replaced that a terminal would not simply show: control
 // characters, escape sequences, characters that change the direction of writing, and bytes that are no
 // UTF-8. They become \x1b, \u202e and so on. Clients choose paths, addresses and identities, so what a
 // command prints of them goes through this.
-func Visible(text string) string {
-	if plain(text) {
+func EscapeUnprintable(text string) string {
+	if isPrintableASCII(text) {
 		return text
 	}
 	var b strings.Builder
@@ -35,8 +35,8 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// plain reports whether text has printable ASCII characters only.
-func plain[T ~string | ~[]byte](text T) bool {
+// isPrintableASCII reports whether text has printable ASCII characters only.
+func isPrintableASCII[T ~string | ~[]byte](text T) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
 			return false
@@ -45,19 +45,19 @@ func plain[T ~string | ~[]byte](text T) bool {
 	return true
 }
 
-// firstColumns returns the beginning of text that takes at most that many columns. The text must be visible.
-func firstColumns(text string, columns int) string {
+// truncateColumns returns the beginning of text that takes at most that many columns. The text must be visible.
+func truncateColumns(text string, columns int) string {
 	for i, r := range text {
-		if columns -= columnsOf(string(r)); columns < 0 {
+		if columns -= displayColumns(string(r)); columns < 0 {
 			return text[:i]
 		}
 	}
 	return text
 }
 
-// columnsOf returns how many columns of a terminal text takes. It must be visible.
-func columnsOf(text string) int {
-	if plain(text) {
+// displayColumns returns how many columns of a terminal text takes. It must be visible.
+func displayColumns(text string) int {
+	if isPrintableASCII(text) {
 		return len(text)
 	}
 	n := 0

@@ -15,36 +15,36 @@ import (
 	"rollcall/operator/api"
 )
 
-// asksWhy is the command that says how sessions ended, and what removed nodes.
-type asksWhy struct {
-	*ask
+// whyCommand is the command that says how sessions ended, and what removed nodes.
+type whyCommand struct {
+	*adminCommand
 	limit int
 	since time.Duration // 0: however long ago
 }
 
 // newWhy returns the command that says how sessions ended and what removed nodes.
-func newWhy(w World) *cobra.Command {
-	a := &asksWhy{ask: newAsk(w)}
+func newWhy(w IOStreams) *cobra.Command {
+	a := &whyCommand{adminCommand: newAdminCommand(w)}
 	cmd := &cobra.Command{
-		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: Look, Args: Takes(0, 1, "the id of a session, a path, or the address of a client"),
+		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: InspectGroup, Args: RangeArgs(0, 1, "the id of a session, a path, or the address of a client"),
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a path. If the node exists, it names the owner. Without an argument it lists the " +
 			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last 10,000 ended sessions, so that no restart " +
 			"forgets them. Each member remembers the last 10,000 removals in memory alone. After a restart it knows only those in the part of the log that it applies again.",
 		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about := append(args, "")[0]
-			if err := a.check(about); err != nil {
+			if err := a.validate(about); err != nil {
 				return err
 			}
 			switch {
 			case about == "":
-				return a.last(cmd.Context())
+				return a.printLatest(cmd.Context())
 			case strings.HasPrefix(about, "/"):
-				return a.gone(cmd.Context(), about)
+				return a.printPathHistory(cmd.Context(), about)
 			case isAddress(about):
-				return a.ended(cmd.Context(), "address", about)
+				return a.printEnds(cmd.Context(), "address", about)
 			}
-			return a.ended(cmd.Context(), "session", about)
+			return a.printEnds(cmd.Context(), "session", about)
 		},
 	}
 	cmd.Flags().IntVar(&a.limit, "limit", 20, "print the newest `N` of each list only")
@@ -53,27 +53,27 @@ func newWhy(w World) *cobra.Command {
 	return cmd
 }
 
-// check returns an error if the flags are wrong, or what is asked about is none of what it may be.
-func (a *asksWhy) check(about string) error {
+// validate returns an error if the flags are wrong, or what is asked about is none of what it may be.
+func (a *whyCommand) validate(about string) error {
 	id := strings.HasPrefix(about, "0x")
 	switch {
 	case a.limit < 1:
-		return With(WrongUse, fmt.Errorf("why: --limit %d; allowed is a number from 1 on", a.limit))
+		return WithStatus(UsageError, fmt.Errorf("why: --limit %d; allowed is a number from 1 on", a.limit))
 	case a.since < 0:
-		return With(WrongUse, fmt.Errorf("why: --since %v; allowed is a length of time, such as 10m, or 0 for however long ago", a.since))
+		return WithStatus(UsageError, fmt.Errorf("why: --since %v; allowed is a length of time, such as 10m, or 0 for however long ago", a.since))
 	case id && a.since != 0:
-		return With(WrongUse, errors.New("why: --since is for lists; a session ends once, so leave it out"))
+		return WithStatus(UsageError, errors.New("why: --since is for lists; a session ends once, so leave it out"))
 	case id:
 		return checkID(about)
 	case about == "" || strings.HasPrefix(about, "/") || isAddress(about):
 		return nil
 	}
-	return With(WrongUse, fmt.Errorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as /locks/a, an IP address with or without a port", about))
+	return WithStatus(UsageError, fmt.Errorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as /locks/a, an IP address with or without a port", about))
 }
 
-// newest returns the newest rows of a list that begins with them. at returns when a row happened.
-func newest[T any](ctx context.Context, a *asksWhy, path string, query url.Values, at func(T) time.Time) ([]T, error) {
-	rows, err := list[T](ctx, a.ask, path, query, a.limit)
+// newestRows returns the newest rows of a list that begins with them. at returns when a row happened.
+func newestRows[T any](ctx context.Context, a *whyCommand, path string, query url.Values, at func(T) time.Time) ([]T, error) {
+	rows, err := listRows[T](ctx, a.adminCommand, path, query, a.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -90,53 +90,53 @@ func newest[T any](ctx context.Context, a *asksWhy, path string, query url.Value
 	return found, nil
 }
 
-func (a *asksWhy) ends(ctx context.Context, query url.Values) ([]api.End, error) {
-	return newest(ctx, a, "ends", query, func(e api.End) time.Time { return e.Ended })
+func (a *whyCommand) listEnds(ctx context.Context, query url.Values) ([]api.End, error) {
+	return newestRows(ctx, a, "ends", query, func(e api.End) time.Time { return e.Ended })
 }
 
-// removals returns removals with their paths as the user writes them.
-func (a *asksWhy) removals(ctx context.Context, query url.Values) ([]api.Removal, error) {
-	space, err := a.space()
+// listRemovals returns removals with their paths as the user writes them.
+func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.Removal, error) {
+	space, err := a.rootSpace()
 	if err != nil {
 		return nil, err
 	}
-	rows, err := newest(ctx, a, "removals", query, func(r api.Removal) time.Time { return r.Removed })
+	rows, err := newestRows(ctx, a, "removals", query, func(r api.Removal) time.Time { return r.Removed })
 	for i := range rows {
-		rows[i].Path = space.Relative(rows[i].Path)
+		rows[i].Path = space.RelativePath(rows[i].Path)
 	}
 	return rows, err
 }
 
-// within returns what an error says of --since.
-func (a *asksWhy) within() string {
+// withinText returns what an error says of --since.
+func (a *whyCommand) withinText() string {
 	if a.since == 0 {
 		return ""
 	}
-	return " within " + Duration(a.since)
+	return " within " + FormatDuration(a.since)
 }
 
-// lately is what rollcall why says without an argument. Both lists begin with the newest.
-type lately struct {
+// latestHistory is what rollcall why says without an argument. Both lists begin with the newest.
+type latestHistory struct {
 	Ends     []api.End     `json:"ends"`
 	Removals []api.Removal `json:"removals"`
 }
 
-// last prints how the last sessions ended, and what removed the last nodes.
-func (a *asksWhy) last(ctx context.Context) (err error) {
-	var answer lately
-	if answer.Ends, err = a.ends(ctx, url.Values{}); err != nil {
+// printLatest prints how the last sessions ended, and what removed the last nodes.
+func (a *whyCommand) printLatest(ctx context.Context) (err error) {
+	var answer latestHistory
+	if answer.Ends, err = a.listEnds(ctx, url.Values{}); err != nil {
 		return err
 	}
-	if answer.Removals, err = a.removals(ctx, url.Values{}); err != nil {
+	if answer.Removals, err = a.listRemovals(ctx, url.Values{}); err != nil {
 		return err
 	}
-	if !a.Text() {
-		return printOne(a.Output, nil, answer)
+	if !a.IsText() {
+		return printRow(a.Output, nil, answer)
 	}
-	_, err = fmt.Fprintf(a.Out, "Sessions that ended%s, the newest first:\n", a.within())
-	err = errors.Join(err, Print(a.Output, endColumns(a.Now()), rowsOf(answer.Ends)))
-	_, werr := fmt.Fprintf(a.Out, "\nNodes that were removed%s, the newest first:\n", a.within())
-	return errors.Join(err, werr, Print(a.Output, removalColumns(a.Now()), rowsOf(answer.Removals)))
+	_, err = fmt.Fprintf(a.Out, "Sessions that ended%s, the newest first:\n", a.withinText())
+	err = errors.Join(err, PrintRows(a.Output, endColumns(a.Now()), rowsOf(answer.Ends)))
+	_, werr := fmt.Fprintf(a.Out, "\nNodes that were removed%s, the newest first:\n", a.withinText())
+	return errors.Join(err, werr, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(answer.Removals)))
 }
 
 // isAddress reports whether text is an IP address, with or without a port.
@@ -146,28 +146,28 @@ func isAddress(text string) bool {
 	return err == nil || withPort == nil
 }
 
-// ended prints the newest ends of the sessions that parameter selects.
-func (a *asksWhy) ended(ctx context.Context, parameter, value string) error {
-	ends, err := a.ends(ctx, url.Values{parameter: {value}})
+// printEnds prints the newest ends of the sessions that parameter selects.
+func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) error {
+	ends, err := a.listEnds(ctx, url.Values{parameter: {value}})
 	switch {
 	case err != nil:
 		return err
 	case len(ends) > 0:
-		return Print(a.Output, endColumns(a.Now()), rowsOf(ends))
+		return PrintRows(a.Output, endColumns(a.Now()), rowsOf(ends))
 	case parameter == "session":
-		return stillAlive(ctx, a.ask, value)
+		return explainNoEnd(ctx, a.adminCommand, value)
 	}
-	return With(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.within(), value))
+	return WithStatus(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.withinText(), value))
 }
 
-// stillAlive returns why a session has no end.
-func stillAlive(ctx context.Context, a *ask, id string) error {
-	s, err := one[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
+// explainNoEnd returns why a session has no end.
+func explainNoEnd(ctx context.Context, a *adminCommand, id string) error {
+	s, err := getOne[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 	switch {
 	case err == nil:
-		return With(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State, orDash(s.Address), member(s.Member)))
+		return WithStatus(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State, orDash(s.Address), formatMember(s.Member)))
 	case StatusOf(err) == NotFound:
-		return With(NotFound, fmt.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it", id))
+		return WithStatus(NotFound, fmt.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it", id))
 	}
 	return err
 }
@@ -176,57 +176,57 @@ func stillAlive(ctx context.Context, a *ask, id string) error {
 func endColumns(now time.Time) []Column[api.End] {
 	return []Column[api.End]{
 		{Name: "id", Cell: func(e api.End) string { return e.ID }},
-		{Name: "ended", Right: true, Cell: func(e api.End) string { return age(now, e.Ended) + " ago" }},
+		{Name: "ended", AlignRight: true, Cell: func(e api.End) string { return formatAge(now, e.Ended) + " ago" }},
 		{Name: "reason", Cell: func(e api.End) string { return e.Reason }, Tint: func(e api.End) Tint { return tintIf(e.Reason != "closed", Yellow) }},
 		{Name: "by", Cell: func(e api.End) string { return orDash(e.By) }},
-		{Name: "member", Right: true, Cell: func(e api.End) string { return member(e.Member) }},
+		{Name: "member", AlignRight: true, Cell: func(e api.End) string { return formatMember(e.Member) }},
 		{Name: "address", Cell: func(e api.End) string { return orDash(e.Address) }},
-		{Name: "silent", Right: true, Cell: func(e api.End) string { return millis(&e.SilentMs) }},
-		{Name: "timeout", Right: true, Cell: func(e api.End) string { return millis(&e.TimeoutMs) }},
-		{Name: "ephemerals", Right: true, Cell: func(e api.End) string { return strconv.Itoa(e.Ephemerals) }},
-		{Name: "at", Wide: true, Cell: func(e api.End) string { return timeText(e.Ended) }},
-		{Name: "leader", Wide: true, Right: true, Cell: func(e api.End) string { return member(e.Leader) }},
-		{Name: "term", Wide: true, Right: true, Cell: func(e api.End) string { return strconv.FormatUint(e.Term, 10) }},
-		{Name: "zxid", Wide: true, Right: true, Cell: func(e api.End) string { return e.Zxid }},
+		{Name: "silent", AlignRight: true, Cell: func(e api.End) string { return formatMillis(&e.SilentMs) }},
+		{Name: "timeout", AlignRight: true, Cell: func(e api.End) string { return formatMillis(&e.TimeoutMs) }},
+		{Name: "ephemerals", AlignRight: true, Cell: func(e api.End) string { return strconv.Itoa(e.Ephemerals) }},
+		{Name: "at", WideOnly: true, Cell: func(e api.End) string { return formatMillisecond(e.Ended) }},
+		{Name: "leader", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return formatMember(e.Leader) }},
+		{Name: "term", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return strconv.FormatUint(e.Term, 10) }},
+		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return e.Zxid }},
 	}
 }
 
-// timeText returns a point in time in UTC, with milliseconds.
-func timeText(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
+// formatMillisecond returns a point in time in UTC, with milliseconds.
+func formatMillisecond(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// gone is what rollcall why says about a path: the node, and what removed earlier ones there.
-type gone struct {
+// pathHistory is what rollcall why says about a path: the node, and what removed earlier ones there.
+type pathHistory struct {
 	Path     string        `json:"path"`
 	Node     api.Owner     `json:"node"`
 	Removals []api.Removal `json:"removals"` // newest first
 }
 
-// gone prints what removed the node at a path, and its owner if it exists.
-func (a *asksWhy) gone(ctx context.Context, path string) error {
-	full, err := a.path(path)
+// printPathHistory prints what removed the node at a path, and its owner if it exists.
+func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
+	full, err := a.fullPath(path)
 	if err != nil {
 		return err
 	}
-	node, err := one[api.Owner](ctx, a.ask, "owner", url.Values{"path": {full}})
+	node, err := getOne[api.Owner](ctx, a.adminCommand, "owner", url.Values{"path": {full}})
 	if err != nil {
 		return err
 	}
 	node.Path = path
-	answer := gone{Path: path, Node: node}
-	if answer.Removals, err = a.removals(ctx, url.Values{"path": {full}}); err != nil {
+	answer := pathHistory{Path: path, Node: node}
+	if answer.Removals, err = a.listRemovals(ctx, url.Values{"path": {full}}); err != nil {
 		return err
 	}
 	switch {
-	case node.Kind == noNode && len(answer.Removals) == 0:
-		return With(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the ensemble remembers%s", path, a.within()))
-	case !a.Text():
-		return printOne(a.Output, nil, answer)
+	case node.Kind == kindNone && len(answer.Removals) == 0:
+		return WithStatus(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the ensemble remembers%s", path, a.withinText()))
+	case !a.IsText():
+		return printRow(a.Output, nil, answer)
 	}
-	if node.Kind != noNode {
-		_, err = fmt.Fprintln(a.Out, Visible("It exists: "+ownerText(node)))
+	if node.Kind != kindNone {
+		_, err = fmt.Fprintln(a.Out, EscapeUnprintable("It exists: "+formatOwner(node)))
 	}
 	if len(answer.Removals) > 0 {
-		err = errors.Join(err, Print(a.Output, removalColumns(a.Now()), rowsOf(answer.Removals)))
+		err = errors.Join(err, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(answer.Removals)))
 	}
 	return err
 }
@@ -234,19 +234,19 @@ func (a *asksWhy) gone(ctx context.Context, path string) error {
 // removalColumns returns the columns of a list of removals.
 func removalColumns(now time.Time) []Column[api.Removal] {
 	return []Column[api.Removal]{
-		{Name: "removed", Right: true, Cell: func(r api.Removal) string { return age(now, r.Removed) + " ago" }},
-		{Name: "cause", Cell: causeText},
+		{Name: "removed", AlignRight: true, Cell: func(r api.Removal) string { return formatAge(now, r.Removed) + " ago" }},
+		{Name: "cause", Cell: formatCause},
 		{Name: "session", Cell: func(r api.Removal) string { return orDash(r.Session) }},
-		{Name: "member", Right: true, Cell: func(r api.Removal) string { return member(r.Member) }},
+		{Name: "member", AlignRight: true, Cell: func(r api.Removal) string { return formatMember(r.Member) }},
 		{Name: "address", Cell: func(r api.Removal) string { return orDash(r.Address) }},
 		{Name: "path", Cell: func(r api.Removal) string { return r.Path }},
-		{Name: "at", Wide: true, Cell: func(r api.Removal) string { return timeText(r.Removed) }},
-		{Name: "zxid", Wide: true, Right: true, Cell: func(r api.Removal) string { return r.Zxid }},
+		{Name: "at", WideOnly: true, Cell: func(r api.Removal) string { return formatMillisecond(r.Removed) }},
+		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(r api.Removal) string { return r.Zxid }},
 	}
 }
 
-// causeText returns what removed a node, with how its session ended if that did.
-func causeText(r api.Removal) string {
+// formatCause returns what removed a node, with how its session ended if that did.
+func formatCause(r api.Removal) string {
 	if r.End == nil {
 		return r.Cause
 	}
@@ -255,7 +255,7 @@ func causeText(r api.Removal) string {
 		text += " by " + r.End.By
 	}
 	if r.End.Reason == "expired" {
-		text += fmt.Sprintf(" after %s of silence", millis(&r.End.SilentMs))
+		text += fmt.Sprintf(" after %s of silence", formatMillis(&r.End.SilentMs))
 	}
 	return text
 }

@@ -49,9 +49,9 @@ func TestWord(t *testing.T) {
 		{"A", "isro", OK, "rw", ""},
 		{"A", "wchp", OK, long, ""},
 		{"A,A", "isro", OK, "A\nrw\nA\nrw", ""},
-		{"A", "ruok", Refused, "", "word: A: ruok is not executed because it is not in the whitelist; add it to 4lw.commands.whitelist"},
-		{"A", "kill", NoMember, "", "ended without an answer (EOF)"},
-		{"127.0.0.1:1,A", "isro", NoMember, "127.0.0.1:1\n\nA\nrw", "127.0.0.1:1: dial tcp"},
+		{"A", "ruok", Denied, "", "word: A: ruok is not executed because it is not in the whitelist; add it to 4lw.commands.whitelist"},
+		{"A", "kill", Unavailable, "", "ended without an answer (EOF)"},
+		{"127.0.0.1:1,A", "isro", Unavailable, "127.0.0.1:1\n\nA\nrw", "127.0.0.1:1: dial tcp"},
 	} {
 		w, out, _ := testWorld()
 		_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "--hosts", strings.ReplaceAll(tt.hosts, "A", addr), tt.word})
@@ -93,7 +93,7 @@ func TestWordAnswersArePrintedAsTheyCome(t *testing.T) {
 		}
 		close(printed)
 		rest, _ := io.ReadAll(r)
-		if err := <-over; StatusOf(err) != NoMember || !strings.Contains(err.Error(), "word: 127.0.0.1:1: dial tcp") || strings.Count(err.Error(), "word:") != 1 {
+		if err := <-over; StatusOf(err) != Unavailable || !strings.Contains(err.Error(), "word: 127.0.0.1:1: dial tcp") || strings.Count(err.Error(), "word:") != 1 {
 			t.Errorf("%s: %v", format, err)
 		}
 		if text := string(begin) + string(rest); strings.Count(text, "wchp") != 2 || !strings.Contains(text, "the second answer") {
@@ -103,7 +103,7 @@ func TestWordAnswersArePrintedAsTheyCome(t *testing.T) {
 	}
 	w, out, _ := testWorld()
 	_, err := Execute(t.Context(), NewRoot(w, "1", time.Time{}), []string{"word", "-o", "json", "--hosts", "127.0.0.1:1,127.0.0.1:1", "wchp"})
-	if out.Len() > 0 || StatusOf(err) != NoMember || strings.Count(err.Error(), "word: 127.0.0.1:1: dial tcp") != 2 {
+	if out.Len() > 0 || StatusOf(err) != Unavailable || strings.Count(err.Error(), "word: 127.0.0.1:1: dial tcp") != 2 {
 		t.Errorf("without an answer: printed %q, %v", out, err)
 	}
 }
@@ -112,14 +112,14 @@ func TestWordAnswersArePrintedAsTheyCome(t *testing.T) {
 func TestUnits(t *testing.T) {
 	var b bytes.Buffer
 	for _, d := range []time.Duration{0, 999 * time.Microsecond, 1500 * time.Millisecond, 59999 * time.Millisecond, time.Minute, 3*time.Minute + 5*time.Second, time.Hour, 49 * time.Hour, -2 * time.Second} {
-		b.WriteString(Duration(d) + " ")
+		b.WriteString(FormatDuration(d) + " ")
 	}
 	if got := b.String(); got != "0ms 0ms 1.5s 59s 1m 3m5s 1h 2d1h -2s " {
 		t.Error(got)
 	}
 	b.Reset()
 	for _, n := range []int64{0, 1023, 1024, 10239, 10240, 1048575, 1 << 20, 5 << 30, 1<<63 - 1} {
-		b.WriteString(Size(n) + ", ")
+		b.WriteString(FormatSize(n) + ", ")
 	}
 	if got := b.String(); got != "0 B, 1023 B, 1.0 KiB, 10 KiB, 10 KiB, 1.0 MiB, 1.0 MiB, 5.0 GiB, 8.0 EiB, " {
 		t.Error(got)

@@ -24,7 +24,7 @@ func appendValue(b, text []byte, column int) (_, rest []byte) {
 	switch {
 	case first != '{' && first != '[':
 		scalar, rest := cutScalar(text)
-		return append(append(b, unquoted(scalar)...), '\n'), rest
+		return append(append(b, unquoteYAML(scalar)...), '\n'), rest
 	case text[1] == '}' || text[1] == ']':
 		return append(append(b, text[:2]...), '\n'), text[2:]
 	}
@@ -48,7 +48,7 @@ func appendValue(b, text []byte, column int) (_, rest []byte) {
 // appendField appends a key and its value. What is not on the key's line is further to the right.
 func appendField(b, text []byte, column int) (_, rest []byte) {
 	key, rest := cutScalar(text)
-	b = append(append(b, unquoted(key)...), ':')
+	b = append(append(b, unquoteYAML(key)...), ':')
 	rest = rest[1:] // the colon
 	if nested := (rest[0] == '{' || rest[0] == '[') && rest[1] != '}' && rest[1] != ']'; nested {
 		b = append(append(b, '\n'), strings.Repeat(" ", column+yamlStep)...)
@@ -77,8 +77,8 @@ func cutScalar(text []byte) (scalar, rest []byte) {
 	return text[:end+1], text[end+1:]
 }
 
-// unquoted returns a scalar of JSON without its quotes, if every version of YAML reads it as a text then.
-func unquoted(scalar []byte) []byte {
+// unquoteYAML returns a scalar of JSON without its quotes, if every version of YAML reads it as a text then.
+func unquoteYAML(scalar []byte) []byte {
 	if scalar[0] != '"' {
 		return scalar
 	}

@@ -61,7 +61,7 @@ func (m *Member) Answer(ctx context.Context, r *proto.ViewRequest) (*proto.ViewR
 func (m *Member) Operations() admin.Operations { return operations{m.viewer.collector, m} }
 
 // Inside returns the super user inside the member.
-func (m *Member) Inside() subtree.Nodes { return newInternalClient(m, "") }
+func (m *Member) Inside() subtree.NodeClient { return newInternalClient(m, "") }
 
 // MinFormat returns the lowest format that members have announced, which this member uses when it
 // leads.

@@ -23,7 +23,7 @@ type internalClient struct {
 	identities []*proto.Identity
 }
 
-var _ subtree.Nodes = (*internalClient)(nil)
+var _ subtree.NodeClient = (*internalClient)(nil)
 
 // newInternalClient returns the super user for an administrator at an address.
 func newInternalClient(m *Member, host string) *internalClient {

@@ -47,14 +47,14 @@ func (o operations) RestoreBackup(ctx context.Context, r admin.RestoreRequest) (
 		return admin.RestoreResult{}, unreadableFailure(ctx, err)
 	}
 	m.log.Info("a backup is written into the ensemble", "index", head.Index, "digest", head.Digest, "nodes", source.Count, "from", r.Host)
-	done, err := space.LoadFrom(ctx, source, subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
+	done, err := space.LoadFrom(ctx, source, subtree.LoadOptions{Mode: subtree.Replace, OnBegin: func(subtree.Summary) {}, OnChange: func(subtree.Change) {}})
 	if err != nil {
 		return admin.RestoreResult{}, partialRestoreFailure(ctx, done, source.Count, err)
 	}
 	m.state.RLock()
 	defer m.state.RUnlock()
 	return admin.RestoreResult{
-		Zxid: m.state.Zxid(), Nodes: done.Nodes, Created: done.Created, Set: done.Set, ACLs: done.ACLs, Deleted: done.Deleted, Left: done.Left, Skipped: done.Skipped,
+		Zxid: m.state.Zxid(), Nodes: done.Nodes, Created: done.Created, Set: done.Set, ACLs: done.ACLs, Deleted: done.Deleted, Left: done.LeftAlone, Skipped: done.Skipped,
 	}, nil
 }
 
@@ -118,7 +118,7 @@ func spoolFailure(err error) *admin.Failure {
 
 // checkSpooled checks a backup wholly, and returns its head and its nodes. Each time it is read, that takes no more from the clients than making it.
 func checkSpooled(ctx context.Context, s subtree.Space, file *os.File) (head backup.Head, source subtree.Source, err error) {
-	source, err = s.FromBackup("/", func(v znode.ImageVisitor) (backup.Head, error) {
+	source, err = s.SourceFromBackup("/", func(v znode.ImageVisitor) (backup.Head, error) {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return head, err
 		}
@@ -140,7 +140,7 @@ func unreadableFailure(ctx context.Context, err error) *admin.Failure {
 }
 
 // partialRestoreFailure returns the reply for a backup that was written only in part.
-func partialRestoreFailure(ctx context.Context, done subtree.Loaded, nodes int, err error) *admin.Failure {
+func partialRestoreFailure(ctx context.Context, done subtree.LoadResult, nodes int, err error) *admin.Failure {
 	failed := &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error()}
 	code, isCode := errors.AsType[jute.Code](err)
 	of, ofNode := errors.AsType[*client.Error](err)

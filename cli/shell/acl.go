@@ -46,7 +46,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetACLResponse
-	if err := s.session.request(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.space.Full(path))}, &got); err != nil {
+	if err := s.session.request(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
 		return err
 	}
 	for _, entry := range got.ACL {

@@ -179,7 +179,7 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 func (s *Shell) deleteAtOnce(ctx context.Context, paths []string) error {
 	ops := make(client.MultiRequest, len(paths))
 	for i, path := range paths {
-		ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.session.space.Full(path)), Version: -1}}
+		ops[i] = jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(s.session.space.FullPath(path)), Version: -1}}
 	}
 	var answer client.MultiResponse
 	err := s.session.request(ctx, jute.OpMulti, paths[0], ops, &answer)
@@ -198,7 +198,7 @@ func (s *Shell) sync(ctx context.Context, a *arguments) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	err := s.session.request(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(s.session.space.Full(path))}, nil)
+	err := s.session.request(ctx, jute.OpSync, path, jute.SyncRequest{Path: []byte(s.session.space.FullPath(path))}, nil)
 	if f, ok := errors.AsType[*failure](err); ok {
 		s.screen.printf("Sync has failed. rc=%d", f.code)
 		return nil
@@ -215,7 +215,7 @@ func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetAllChildrenNumberResponse
-	rec := jute.GetAllChildrenNumberRequest{Path: []byte(s.session.space.Full(path))}
+	rec := jute.GetAllChildrenNumberRequest{Path: []byte(s.session.space.FullPath(path))}
 	if err := s.session.request(ctx, jute.OpGetAllChildrenNumber, path, rec, &got); err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var got jute.GetEphemeralsResponse
-	if err := s.session.request(ctx, jute.OpGetEphemerals, path, jute.GetEphemeralsRequest{Path: []byte(s.session.space.Full(path))}, &got); err != nil {
+	if err := s.session.request(ctx, jute.OpGetEphemerals, path, jute.GetEphemeralsRequest{Path: []byte(s.session.space.FullPath(path))}, &got); err != nil {
 		return err
 	}
 	paths := make([]string, len(got.Ephemerals))

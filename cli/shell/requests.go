@@ -16,7 +16,7 @@ func (n *nodes) create(ctx context.Context, path string, data []byte, acl []jute
 	if len(acl) == 0 {
 		return "", &failure{code: jute.InvalidACL}
 	}
-	rec := jute.CreateRequest{Path: []byte(n.session.space.Full(path)), Data: data, ACL: acl, Flags: mode}
+	rec := jute.CreateRequest{Path: []byte(n.session.space.FullPath(path)), Data: data, ACL: acl, Flags: mode}
 	var made jute.Create2Response
 	var err error
 	switch {
@@ -29,7 +29,7 @@ func (n *nodes) create(ctx context.Context, path string, data []byte, acl []jute
 		err = n.session.request(ctx, jute.OpCreate, path, rec, &name)
 		made.Path = name.Path
 	}
-	return n.session.space.Short(string(made.Path)), err
+	return n.session.space.ShortPath(string(made.Path)), err
 }
 
 // get returns a node's data and Stat.
@@ -38,7 +38,7 @@ func (n *nodes) get(ctx context.Context, path string, watch bool) ([]byte, jute.
 		return nil, jute.Stat{}, err
 	}
 	var got jute.GetDataResponse
-	rec := jute.GetDataRequest{Path: []byte(n.session.space.Full(path)), Watch: watch}
+	rec := jute.GetDataRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
 	err := n.session.requestWatching(ctx, kindIf(watch, watchData), jute.OpGetData, path, rec, &got)
 	return got.Data, got.Stat, err
 }
@@ -49,7 +49,7 @@ func (n *nodes) children(ctx context.Context, path string, watch bool) ([]string
 		return nil, jute.Stat{}, err
 	}
 	var got jute.GetChildren2Response
-	rec := jute.GetChildrenRequest{Path: []byte(n.session.space.Full(path)), Watch: watch}
+	rec := jute.GetChildrenRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
 	err := n.session.requestWatching(ctx, kindIf(watch, watchChild), jute.OpGetChildren2, path, rec, &got)
 	names := make([]string, len(got.Children))
 	for i, name := range got.Children {
@@ -65,7 +65,7 @@ func (n *nodes) exists(ctx context.Context, path string, watch bool) (jute.Stat,
 		return jute.Stat{}, err
 	}
 	var got jute.ExistsResponse
-	rec := jute.ExistsRequest{Path: []byte(n.session.space.Full(path)), Watch: watch}
+	rec := jute.ExistsRequest{Path: []byte(n.session.space.FullPath(path)), Watch: watch}
 	err := n.session.requestWatching(ctx, kindIf(watch, watchExist), jute.OpExists, path, rec, &got)
 	return got.Stat, err
 }
@@ -75,7 +75,7 @@ func (n *nodes) set(ctx context.Context, path string, data []byte, version int32
 		return jute.Stat{}, err
 	}
 	var got jute.SetDataResponse
-	rec := jute.SetDataRequest{Path: []byte(n.session.space.Full(path)), Data: data, Version: version}
+	rec := jute.SetDataRequest{Path: []byte(n.session.space.FullPath(path)), Data: data, Version: version}
 	err := n.session.request(ctx, jute.OpSetData, path, rec, &got)
 	return got.Stat, err
 }
@@ -84,7 +84,7 @@ func (n *nodes) delete(ctx context.Context, path string, version int32) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	return n.session.request(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(n.session.space.Full(path)), Version: version}, nil)
+	return n.session.request(ctx, jute.OpDelete, path, jute.DeleteRequest{Path: []byte(n.session.space.FullPath(path)), Version: version}, nil)
 }
 
 // visit calls do with a node and all below it. The children of a node come together, and the nodes
@@ -125,7 +125,7 @@ func (n *nodes) setACL(ctx context.Context, path string, acl []jute.ACL, version
 		return jute.Stat{}, &failure{code: jute.InvalidACL}
 	}
 	var got jute.SetACLResponse
-	err := n.session.request(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(n.session.space.Full(path)), ACL: acl, Version: version}, &got)
+	err := n.session.request(ctx, jute.OpSetACL, path, jute.SetACLRequest{Path: []byte(n.session.space.FullPath(path)), ACL: acl, Version: version}, &got)
 	return got.Stat, err
 }
 

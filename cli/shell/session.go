@@ -97,7 +97,7 @@ func (s *session) dial(ctx context.Context, addr string) (net.Conn, error) {
 
 // eventReceived is called with the events of nodes.
 func (s *session) eventReceived(e jute.WatcherEvent, _ int64) {
-	path := s.space.Short(string(e.Path))
+	path := s.space.ShortPath(string(e.Path))
 	s.watching.eventReceived(e.Type, path)
 	s.onEvent(e.Type, e.State, path)
 }

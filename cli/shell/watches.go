@@ -92,7 +92,7 @@ func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 		return err
 	}
 	var answer jute.ErrorResponse
-	return s.session.requestWatching(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.space.Full(path)), Mode: mode}, &answer)
+	return s.session.requestWatching(ctx, kind, jute.OpAddWatch, path, jute.AddWatchRequest{Path: []byte(s.session.space.FullPath(path)), Mode: mode}, &answer)
 }
 
 // removal is what one flag of removewatches removes.
@@ -124,7 +124,7 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 			break
 		}
 	}
-	rec := jute.RemoveWatchesRequest{Path: []byte(s.session.space.Full(path)), Type: what.which}
+	rec := jute.RemoveWatchesRequest{Path: []byte(s.session.space.FullPath(path)), Type: what.which}
 	err := s.session.request(ctx, jute.OpRemoveWatches, path, rec, nil)
 	switch {
 	case errors.Is(err, errInterrupted):

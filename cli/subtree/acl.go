@@ -87,8 +87,8 @@ func sameACL(a, b []jute.ACL) bool {
 	return true
 }
 
-// hidden reports whether a list has a digest that the servers hide from clients without the permission a.
-func hidden(list []jute.ACL) bool {
+// hasHiddenDigest reports whether a list has a digest that the servers hide from clients without the permission a.
+func hasHiddenDigest(list []jute.ACL) bool {
 	for _, a := range list {
 		if string(a.ID.Scheme) == "digest" && strings.HasSuffix(string(a.ID.ID), ":x") {
 			return true

@@ -13,70 +13,70 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchBytes bound a step of a load. The servers carry out no other write meanwhile, and
+	// maxBatchNodes and maxBatchBytes bound a step of a load. The servers carry out no other write meanwhile, and
 	// accept requests of up to 1 MiB by default. A node with more data is a step of its own.
-	maxBatch      = 256
+	maxBatchNodes = 256
 	maxBatchBytes = 512 << 10
-	// perNode is about how many bytes a node takes in a request besides its path, data and list.
-	perNode = 64
+	// nodeOverhead is about how many bytes a node takes in a request besides its path, data and list.
+	nodeOverhead = 64
 
 	anyVersion = -1
 )
 
 // loader is one load.
 type loader struct {
-	space      Space
-	ctx        context.Context
-	how        Loading
-	from, into string
-	fresh      bool // there was no top
-	batch      []Record
-	size       int // bytes of batch, about
-	done       Loaded
-	rest       *remover
+	space        Space
+	ctx          context.Context
+	options      LoadOptions
+	from, into   string
+	isNewTop     bool // there was no top
+	batch        []Record
+	batchBytes   int // bytes of batch, about
+	result       LoadResult
+	extraRemover *remover
 }
 
-// add takes a node of the dump, in order.
-func (l *loader) add(r *Record) error {
+// addRecord takes a node of the dump, in order.
+func (l *loader) addRecord(r *Record) error {
 	if r.Owner != "" {
-		l.done.Skipped++
+		l.result.Skipped++
 		return nil
 	}
 	own := *r
-	own.Path = l.target(r.Path)
-	if l.how.ACL != nil {
-		own.ACL = l.how.ACL
+	own.Path = l.targetPath(r.Path)
+	if l.options.ACL != nil {
+		own.ACL = l.options.ACL
 	}
-	size := perNode + len(own.Path) + len(own.Data)
+	size := nodeOverhead + len(own.Path) + len(own.Data)
 	for _, a := range own.ACL {
-		size += perNode + len(a.ID.ID)
+		size += nodeOverhead + len(a.ID.ID)
 	}
-	if len(l.batch) == maxBatch || len(l.batch) > 0 && l.size+size > maxBatchBytes {
-		if err := l.flush(); err != nil {
+	if len(l.batch) == maxBatchNodes || len(l.batch) > 0 && l.batchBytes+size > maxBatchBytes {
+		if err := l.flushBatch(); err != nil {
 			return err
 		}
 	}
-	l.batch, l.size = append(l.batch, own), l.size+size
+	l.batch, l.batchBytes = append(l.batch, own), l.batchBytes+size
 	return nil
 }
 
-// flush brings the nodes of the batch about. The first try of a load into nothing creates them unseen.
+// flushBatch brings the nodes of the batch about. The first try of a load into nothing creates them unseen.
 // Otherwise, and after a try whose outcome is not known, it looks at what is there first.
-func (l *loader) flush() error {
-	unseen := l.fresh && l.how.Mode == Refuse
+func (l *loader) flushBatch() error {
+	unseen := l.isNewTop && l.options.Mode == FailIfExists
 	for try := 1; len(l.batch) > 0; try++ {
-		steps, err := l.plan(unseen)
-		if err == nil && !l.how.DryRun {
-			err = l.carryOut(steps)
+		steps, err := l.planSteps(unseen)
+		if err == nil && !l.options.DryRun {
+			err = l.applySteps(steps)
 		}
 		switch {
 		case err == nil:
-			l.count(steps)
+			l.countSteps(steps)
 			clear(l.batch) // the data are not needed any more
-			l.batch, l.size = l.batch[:0], 0
+			l.batch, l.batchBytes = l.batch[:0], 0
 		case try == maxTries && errors.Is(err, client.ErrConnectionLost):
-			return fmt.Errorf("the connection broke at each of %d tries; a request of %d bytes may be longer than the servers accept (jute.maxbuffer): %w", try, l.size, err)
-		case try == maxTries || !errors.Is(err, client.ErrConnectionLost) && !l.moved(unseen, err):
+			return fmt.Errorf("the connection broke at each of %d tries; a request of %d bytes may be longer than the servers accept (jute.maxbuffer): %w", try, l.batchBytes, err)
+		case try == maxTries || !errors.Is(err, client.ErrConnectionLost) && !l.changedMeanwhile(unseen, err):
 			return err
 		}
 		unseen = false
@@ -84,74 +84,74 @@ func (l *loader) flush() error {
 	return nil
 }
 
-// moved reports whether err means that the nodes were changed by others between the look and the change, so
+// changedMeanwhile reports whether err means that the nodes were changed by others between the look and the change, so
 // that another look helps.
-func (l *loader) moved(unseen bool, err error) bool {
+func (l *loader) changedMeanwhile(unseen bool, err error) bool {
 	return !unseen && (errors.Is(err, jute.NodeExists) || errors.Is(err, jute.NoNode))
 }
 
-// step is what a load does about one node.
-type step struct {
-	record *Record
-	create bool
-	set    bool
-	acl    bool
-	leave  bool // an ephemeral node of a living session
+// loadStep is what a load does about one node.
+type loadStep struct {
+	record     *Record
+	createNode bool
+	setData    bool
+	setACL     bool
+	leaveAlone bool // an ephemeral node of a living session
 }
 
-// plan returns a step for each node of the batch.
-func (l *loader) plan(unseen bool) ([]step, error) {
-	steps := make([]step, len(l.batch))
+// planSteps returns a step for each node of the batch.
+func (l *loader) planSteps(unseen bool) ([]loadStep, error) {
+	steps := make([]loadStep, len(l.batch))
 	g, ctx := errgroup.WithContext(l.ctx)
 	g.SetLimit(maxFetches)
 	for i := range l.batch {
 		steps[i].record = &l.batch[i]
 		if unseen {
-			steps[i].create = true
+			steps[i].createNode = true
 			continue
 		}
-		g.Go(func() error { return l.look(ctx, &steps[i]) })
+		g.Go(func() error { return l.compareNode(ctx, &steps[i]) })
 	}
 	return steps, g.Wait()
 }
 
-// look compares a node with what is there.
-func (l *loader) look(ctx context.Context, s *step) error {
+// compareNode compares a node with what is there.
+func (l *loader) compareNode(ctx context.Context, s *loadStep) error {
 	data, stat, err := l.space.Get(ctx, s.record.Path)
 	switch {
 	case errors.Is(err, jute.NoNode):
-		s.create = true
+		s.createNode = true
 		return nil
 	case err != nil:
 		return err
 	case stat.EphemeralOwner != 0:
-		s.leave = true
+		s.leaveAlone = true
 		return nil
 	}
 	list, err := l.space.ACL(ctx, s.record.Path)
 	if err != nil {
 		return err
 	}
-	s.set = !bytes.Equal(data, s.record.Data) || (data == nil) != (s.record.Data == nil)
-	s.acl = !sameACL(list, s.record.ACL)
+	s.setData = !bytes.Equal(data, s.record.Data) || (data == nil) != (s.record.Data == nil)
+	s.setACL = !sameACL(list, s.record.ACL)
 	return nil
 }
 
-// carryOut creates and sets in one transaction, and then changes lists, which cannot be in it.
-func (l *loader) carryOut(steps []step) error {
+// applySteps creates and sets in one transaction, and then changes lists, which cannot be in it.
+func (l *loader) applySteps(steps []loadStep) error {
 	var ops []jute.MultiOp
 	for _, s := range steps {
-		path := []byte(l.space.Full(s.record.Path))
+		path := []byte(l.space.FullPath(s.record.Path))
 		switch {
-		case s.create:
-			ops = append(ops, s.record.creation(path))
-		case s.set:
+		case s.createNode:
+			ops = append(ops, s.record.createOp(path))
+		case s.setData:
 			ops = append(ops, jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: path, Data: s.record.Data, Version: anyVersion}})
 		}
 	}
 	if len(ops) > 0 {
 		err := l.space.Write(l.ctx, func(ctx context.Context) error {
-			_, err := l.space.nodes().Multi(ctx, ops)
+			_, err := l.space.nodeClient().Multi(ctx, ops)
 			return err
 		})
 		if err != nil {
@@ -159,9 +159,9 @@ func (l *loader) carryOut(steps []step) error {
 		}
 	}
 	for _, s := range steps {
-		if s.acl {
+		if s.setACL {
 			err := l.space.Write(l.ctx, func(ctx context.Context) error {
-				_, err := l.space.nodes().SetACL(ctx, l.space.Full(s.record.Path), s.record.ACL, anyVersion)
+				_, err := l.space.nodeClient().SetACL(ctx, l.space.FullPath(s.record.Path), s.record.ACL, anyVersion)
 				return err
 			})
 			if err != nil {
@@ -172,8 +172,8 @@ func (l *loader) carryOut(steps []step) error {
 	return nil
 }
 
-// creation returns the operation that creates the node at a path.
-func (r *Record) creation(path []byte) jute.MultiOp {
+// createOp returns the operation that creates the node at a path.
+func (r *Record) createOp(path []byte) jute.MultiOp {
 	op := jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: path, Data: r.Data, ACL: r.ACL}}
 	switch {
 	case r.Container:
@@ -184,27 +184,27 @@ func (r *Record) creation(path []byte) jute.MultiOp {
 	return op
 }
 
-// count adds up and tells what the steps have done.
-func (l *loader) count(steps []step) {
+// countSteps adds up and tells what the steps have done.
+func (l *loader) countSteps(steps []loadStep) {
 	for _, s := range steps {
-		l.done.Nodes++
-		l.done.Bytes += int64(len(s.record.Data))
+		l.result.Nodes++
+		l.result.Bytes += int64(len(s.record.Data))
 		did := []struct {
 			is     bool
 			action string
 			count  *int
 			bytes  int
 		}{
-			{s.create, "create", &l.done.Created, len(s.record.Data)},
-			{s.set, "set", &l.done.Set, len(s.record.Data)},
-			{s.acl, "acl", &l.done.ACLs, 0},
-			{s.leave, "leave", &l.done.Left, 0},
-			{s == step{record: s.record}, "same", new(int), 0},
+			{s.createNode, "create", &l.result.Created, len(s.record.Data)},
+			{s.setData, "set", &l.result.Set, len(s.record.Data)},
+			{s.setACL, "acl", &l.result.ACLs, 0},
+			{s.leaveAlone, "leave", &l.result.LeftAlone, 0},
+			{s == loadStep{record: s.record}, "same", new(int), 0},
 		}
 		for _, d := range did {
 			if d.is {
 				*d.count++
-				l.how.Each(Change{d.action, s.record.Path, d.bytes})
+				l.options.OnChange(Change{d.action, s.record.Path, d.bytes})
 			}
 		}
 	}

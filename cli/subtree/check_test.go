@@ -23,7 +23,7 @@ func document(nodes ...string) string {
 		if found.Count++; found.Count == 1 {
 			found.Path = r.Path
 		}
-		sum.add(&r)
+		sum.addRecord(&r)
 	}
 	return fmt.Sprintf(`{"format":"rollcall-dump","version":1,"path":%q,"created":%q,"nodes":[%s],
 		"count":%d,"ephemerals":0,"left_out":0,"unread":0,"hidden":0,"newer":0,"sha256":"%v"}`,
@@ -38,7 +38,7 @@ func plainNode(path string) string {
 // Check refuses what is not a whole dump, and says what is wrong.
 func TestCheckRefuses(t *testing.T) {
 	good := document(plainNode("/a"), plainNode("/a/b"), plainNode("/a/b/c"), plainNode("/a/d"))
-	if found, err := Check(strings.NewReader(good), false, nil); err != nil || found.Count != 4 || found.Path != "/a" {
+	if found, err := CheckDump(strings.NewReader(good), false, nil); err != nil || found.Count != 4 || found.Path != "/a" {
 		t.Fatalf("a good dump: %+v, %v", found, err)
 	}
 	node := func(fields string) string { return document(`{"path":"/a",` + fields + `}`) }
@@ -81,7 +81,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"deep nesting", strings.Repeat("[", 100000), "at byte 1"},
 		{"deep nesting inside", `{"format":` + strings.Repeat("[", 100000), "exceeded max depth"},
 	} {
-		_, err := Check(strings.NewReader(tt.text), false, nil)
+		_, err := CheckDump(strings.NewReader(tt.text), false, nil)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
@@ -99,15 +99,15 @@ func TestCheckEdited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Check(bytes.NewReader(sorted), false, nil); err != nil {
+	if _, err := CheckDump(bytes.NewReader(sorted), false, nil); err != nil {
 		t.Errorf("laid out anew: %v\n%s", err, sorted)
 	}
 	edited := strings.Replace(good, `"data":"YQ==","text":"a"`, `"text":"b"`, 1)
-	if _, err := Check(strings.NewReader(edited), false, nil); !errors.Is(err, ErrChecksum) {
+	if _, err := CheckDump(strings.NewReader(edited), false, nil); !errors.Is(err, ErrChecksum) {
 		t.Errorf("edited: %v", err)
 	}
 	var data []string
-	if _, err := Check(strings.NewReader(edited), true, func(r *Record) error {
+	if _, err := CheckDump(strings.NewReader(edited), true, func(r *Record) error {
 		data = append(data, string(r.Data))
 		return nil
 	}); err != nil {
@@ -135,7 +135,7 @@ func TestCheckIsBounded(t *testing.T) {
 		if strings.HasSuffix(begin, " ") {
 			fill = ' '
 		}
-		_, err := check(&bounded{from: io.MultiReader(strings.NewReader(begin), fill), most: 1 << 20}, false, nil)
+		_, err := checkBounded(&boundedReader{from: io.MultiReader(strings.NewReader(begin), fill), limit: 1 << 20}, false, nil)
 		if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 			t.Errorf("%s…: %v", begin, err)
 		}
@@ -163,7 +163,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		seen := map[string]bool{}
 		first := ""
-		_, err := Check(bytes.NewReader(text), true, func(r *Record) error {
+		_, err := CheckDump(bytes.NewReader(text), true, func(r *Record) error {
 			if first == "" {
 				first = r.Path
 			} else if !seen[parentOf(r.Path)] {

@@ -58,8 +58,8 @@ type Record struct {
 	TTL       int64 // ms; 0: it has none
 }
 
-// record is the JSON of a Record.
-type record struct {
+// jsonRecord is the JSON of a Record.
+type jsonRecord struct {
 	Path  string          `json:"path"`
 	Data  json.RawMessage `json:"data,omitempty"` // base64, or null
 	Text  *string         `json:"text,omitempty"` // the same data, if they are UTF-8
@@ -78,17 +78,17 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := record{Path: r.Path, Data: data, ACL: formatACL(r.ACL), Owner: r.Owner}
+	out := jsonRecord{Path: r.Path, Data: data, ACL: formatACL(r.ACL), Owner: r.Owner}
 	if len(r.Data) > 0 && utf8.Valid(r.Data) {
 		text := string(r.Data)
 		out.Text = &text
 	}
-	return encode(out)
+	return encodeJSON(out)
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (r *Record) UnmarshalJSON(text []byte) error {
-	var in record
+	var in jsonRecord
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
@@ -99,7 +99,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	var err error
-	if r.Data, err = in.data(); err != nil {
+	if r.Data, err = in.decodeData(); err != nil {
 		return fmt.Errorf("%s: %w", in.Path, err)
 	}
 	for _, text := range in.ACL {
@@ -115,8 +115,8 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// data returns the data of a node from the key data, or from text if data is missing.
-func (in record) data() (data []byte, err error) {
+// decodeData returns the data of a node from the key data, or from text if data is missing.
+func (in jsonRecord) decodeData() (data []byte, err error) {
 	switch {
 	case in.Data == nil && in.Text == nil:
 		return nil, errors.New("it has neither data nor text; null data are \"data\":null")
@@ -132,20 +132,20 @@ func (in record) data() (data []byte, err error) {
 	return data, nil
 }
 
-// encode returns v as JSON without escapes for HTML, and with escapes for all that a terminal would not
+// encodeJSON returns v as JSON without escapes for HTML, and with escapes for all that a terminal would not
 // simply show, as package cli does.
-func encode(v any) ([]byte, error) {
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	return escape(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+	return escapeUnprintable(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
-// escape escapes characters in JSON that are not printable. They occur only in its strings.
-func escape(text []byte) []byte {
+// escapeUnprintable escapes characters in JSON that are not printable. They occur only in its strings.
+func escapeUnprintable(text []byte) []byte {
 	var out []byte
 	for {
 		i := bytes.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
@@ -167,26 +167,26 @@ func escape(text []byte) []byte {
 
 // checksum adds up the content of nodes.
 type checksum struct {
-	hash hash.Hash
-	text []byte
+	hash    hash.Hash
+	scratch []byte
 }
 
 func newChecksum() *checksum { return &checksum{hash: sha256.New()} }
 
-// add adds a node: its fields in order, each after its length.
-func (c *checksum) add(r *Record) {
-	c.text = append(c.text[:0], 0)
+// addRecord adds a node: its fields in order, each after its length.
+func (c *checksum) addRecord(r *Record) {
+	c.scratch = append(c.scratch[:0], 0)
 	if r.Data == nil {
-		c.text[0] = 1
+		c.scratch[0] = 1
 	}
 	for _, field := range []string{r.Path, string(r.Data), r.Owner} {
-		c.text = append(binary.AppendUvarint(c.text, uint64(len(field))), field...)
+		c.scratch = append(binary.AppendUvarint(c.scratch, uint64(len(field))), field...)
 	}
-	c.text = binary.AppendUvarint(c.text, uint64(len(r.ACL)))
+	c.scratch = binary.AppendUvarint(c.scratch, uint64(len(r.ACL)))
 	for _, a := range formatACL(r.ACL) {
-		c.text = append(binary.AppendUvarint(c.text, uint64(len(a))), a...)
+		c.scratch = append(binary.AppendUvarint(c.scratch, uint64(len(a))), a...)
 	}
-	c.hash.Write(c.text)
+	c.hash.Write(c.scratch)
 }
 
 func (c *checksum) String() string { return fmt.Sprintf("%x", c.hash.Sum(nil)) }

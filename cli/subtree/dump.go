@@ -12,18 +12,18 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Dumping says what a dump contains.
-type Dumping struct {
-	Ephemerals bool                   // ephemeral nodes too. They are shown; no load makes them
-	Now        time.Time              // is in the document
-	Warn       func(path, why string) // is called with each node of which something is missing
-	Each       func(*Record)          // is called with each node that is written
+// DumpOptions says what a dump contains.
+type DumpOptions struct {
+	IncludeEphemerals bool                   // ephemeral nodes too. They are shown; no load makes them
+	Now               time.Time              // is in the document
+	OnWarning         func(path, why string) // is called with each node of which something is missing
+	OnRecord          func(*Record)          // is called with each node that is written
 }
 
 // These are the reasons for warnings of a dump.
 const (
-	noRead    = "it may not be read, and is missing with all below it"
-	noDigests = "its access control list has digests that only its administrators see"
+	reasonUnreadable    = "it may not be read, and is missing with all below it"
+	reasonHiddenDigests = "its access control list has digests that only its administrators see"
 )
 
 // ErrEphemeral says that the top of a dump is an ephemeral node, which the dump would leave out.
@@ -32,44 +32,44 @@ var ErrEphemeral = errors.New("is an ephemeral node, which a dump leaves out")
 // Dump writes the subtree at top as a JSON document. It returns when all is written, or with the error
 // that ended it: then the document is not whole, and Check refuses it. A node that vanishes meanwhile is
 // left out. One that may not be read is left out with a warning.
-func (s Space) Dump(ctx context.Context, w io.Writer, top string, how Dumping) (Summary, error) {
-	d := &dumper{space: s, out: bufio.NewWriterSize(w, 64<<10), sum: newChecksum(), how: how}
+func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOptions) (Summary, error) {
+	d := &dumper{space: s, out: bufio.NewWriterSize(w, 64<<10), sum: newChecksum(), options: how}
 	d.summary = Summary{Format: dumpFormat, Version: dumpVersion, Path: top, Created: how.Now.UTC().Truncate(time.Millisecond)}
 	begun, err := s.Sync(ctx, top)
 	if err != nil {
 		return d.summary, fmt.Errorf("sync: %w", err)
 	}
-	d.begun = begun
-	skip := s.Own
-	if top == Servers {
+	d.beginZxid = begun
+	skip := s.IsServersOwn
+	if top == ServersNode {
 		skip = nil
 	}
-	for n, err := range s.Walk(ctx, top, Walking{Whole: true, Skip: skip}) {
+	for n, err := range s.Walk(ctx, top, WalkOptions{ReadContent: true, Skip: skip}) {
 		if err == nil {
 			err = ctx.Err() // Walk may still yield answers to requests that were under way
 		}
 		if err == nil {
-			err = d.add(n)
+			err = d.addNode(n)
 		}
 		if err != nil {
 			return d.summary, errors.Join(err, d.out.Flush())
 		}
 	}
-	return d.summary, d.tail()
+	return d.summary, d.writeTail()
 }
 
 // dumper is one dump.
 type dumper struct {
-	space   Space
-	out     *bufio.Writer
-	sum     *checksum
-	how     Dumping
-	begun   int64 // zxid
-	summary Summary
+	space     Space
+	out       *bufio.Writer
+	sum       *checksum
+	options   DumpOptions
+	beginZxid int64 // zxid
+	summary   Summary
 }
 
-func (d *dumper) head() error {
-	path, err := encode(d.summary.Path)
+func (d *dumper) writeHead() error {
+	path, err := encodeJSON(d.summary.Path)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (d *dumper) head() error {
 	return err
 }
 
-func (d *dumper) tail() error {
+func (d *dumper) writeTail() error {
 	s := &d.summary
 	s.SHA256 = d.sum.String()
 	_, err := fmt.Fprintf(d.out, "\n"+`],"count":%d,"ephemerals":%d,"left_out":%d,"unread":%d,"hidden":%d,"newer":%d,"sha256":%q}`+"\n",
@@ -86,12 +86,12 @@ func (d *dumper) tail() error {
 	return errors.Join(err, d.out.Flush())
 }
 
-// add writes a node, unless something is in the way that is only worth a warning.
-func (d *dumper) add(n *Node) error {
+// addNode writes a node, unless something is in the way that is only worth a warning.
+func (d *dumper) addNode(n *Node) error {
 	s := &d.summary
 	r := Record{Path: n.Path, Data: n.Data, ACL: n.ACL}
 	if n.Err == nil && n.Stat.EphemeralOwner != 0 {
-		if !d.how.Ephemerals {
+		if !d.options.IncludeEphemerals {
 			if n.Depth == 0 {
 				return fmt.Errorf("%s %w", n.Path, ErrEphemeral)
 			}
@@ -103,25 +103,25 @@ func (d *dumper) add(n *Node) error {
 	}
 	if n.Err != nil {
 		if n.Depth == 0 {
-			return &client.Error{Op: jute.OpGetData, Path: d.space.Full(n.Path), Err: n.Err}
+			return &client.Error{Op: jute.OpGetData, Path: d.space.FullPath(n.Path), Err: n.Err}
 		}
 		s.Unread++
-		d.how.Warn(n.Path, noRead)
+		d.options.OnWarning(n.Path, reasonUnreadable)
 		return nil
 	}
 	text, err := r.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	if hidden(r.ACL) {
+	if hasHiddenDigest(r.ACL) {
 		s.Hidden++
-		d.how.Warn(n.Path, noDigests)
+		d.options.OnWarning(n.Path, reasonHiddenDigests)
 	}
-	if max(n.Stat.Czxid, n.Stat.Mzxid, n.Stat.Pzxid) > d.begun {
+	if max(n.Stat.Czxid, n.Stat.Mzxid, n.Stat.Pzxid) > d.beginZxid {
 		s.Newer++
 	}
 	if s.Count == 0 {
-		err = d.head() // not before: if the top cannot be read, nothing is written
+		err = d.writeHead() // not before: if the top cannot be read, nothing is written
 	} else {
 		err = d.out.WriteByte(',')
 	}
@@ -132,7 +132,7 @@ func (d *dumper) add(n *Node) error {
 	_, err = d.out.Write(text)
 	s.Count++
 	s.Bytes += int64(len(r.Data))
-	d.sum.add(&r)
-	d.how.Each(&r)
+	d.sum.addRecord(&r)
+	d.options.OnRecord(&r)
 	return err
 }

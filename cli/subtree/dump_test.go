@@ -22,10 +22,10 @@ func (s testSpace) dump(t *testing.T, top string, ephemerals bool) (text string,
 	t.Helper()
 	var out bytes.Buffer
 	each := 0
-	sum, err := s.Dump(t.Context(), &out, top, subtree.Dumping{
-		Ephemerals: ephemerals, Now: time.Date(2026, 1, 2, 3, 4, 5, 6789000, time.UTC),
-		Warn: func(path, why string) { warnings = append(warnings, path+" "+why) },
-		Each: func(*subtree.Record) { each++ },
+	sum, err := s.Dump(t.Context(), &out, top, subtree.DumpOptions{
+		IncludeEphemerals: ephemerals, Now: time.Date(2026, 1, 2, 3, 4, 5, 6789000, time.UTC),
+		OnWarning: func(path, why string) { warnings = append(warnings, path+" "+why) },
+		OnRecord:  func(*subtree.Record) { each++ },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,13 +44,13 @@ var checksumKey = regexp.MustCompile(`"sha256":"[0-9a-f]{64}"`)
 func TestDump(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/app", "/app/empty ", "/app/text <&>ü\n", "/app/bytes \xff\x00", "/app/escape \x1b[2J\u009b\u202e\U000e0041")
-	if _, err := s.Client.SetACL(t.Context(), s.Full("/app/text"), []jute.ACL{
+	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/text"), []jute.ACL{
 		{Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}},
 		{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: []byte("127.0.0.1")}},
 	}, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Client.Create(t.Context(), s.Full("/app/lock"), []byte("me"), jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/app/lock"), []byte("me"), jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
 	session, _ := s.Client.Session()
@@ -77,7 +77,7 @@ func TestDump(t *testing.T) {
 		if !json.Valid([]byte(got)) {
 			t.Error("the dump is not JSON")
 		}
-		found, err := subtree.Check(strings.NewReader(got), false, nil)
+		found, err := subtree.CheckDump(strings.NewReader(got), false, nil)
 		if err != nil || found != sum {
 			t.Errorf("checked as %+v, %v\nwritten as %+v", found, err, sum)
 		}
@@ -94,7 +94,7 @@ func TestDumpWarns(t *testing.T) {
 		"/app/a": {mine, {Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}},
 		"/app/b": {mine},
 	} {
-		if _, err := owner.Client.SetACL(t.Context(), owner.Full(path), list, -1); err != nil {
+		if _, err := owner.Client.SetACL(t.Context(), owner.FullPath(path), list, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,13 +111,13 @@ func TestDumpWarns(t *testing.T) {
 	if !strings.Contains(text, `"digest:owner:x:cdrwa"`) {
 		t.Errorf("the digest is not hidden, so the case is void:\n%s", text)
 	}
-	if _, err := stranger.Dump(t.Context(), io.Discard, "/app/b", subtree.Dumping{}); !errors.Is(err, jute.NoAuth) {
+	if _, err := stranger.Dump(t.Context(), io.Discard, "/app/b", subtree.DumpOptions{}); !errors.Is(err, jute.NoAuth) {
 		t.Errorf("dump of a node that may not be read: %v", err)
 	}
 
-	sum, err := owner.Dump(t.Context(), io.Discard, "/app", subtree.Dumping{Each: func(r *subtree.Record) {
+	sum, err := owner.Dump(t.Context(), io.Discard, "/app", subtree.DumpOptions{OnRecord: func(r *subtree.Record) {
 		if r.Path == "/app" {
-			if _, err := owner.Client.Set(t.Context(), owner.Full("/app/d"), []byte("new"), -1); err != nil {
+			if _, err := owner.Client.Set(t.Context(), owner.FullPath("/app/d"), []byte("new"), -1); err != nil {
 				t.Error(err)
 			}
 		}
@@ -133,19 +133,19 @@ func TestDumpInterrupted(t *testing.T) {
 	s.create(t, "/app", "/app/a 1", "/app/b 2", "/app/c 3")
 	whole, _, _ := s.dump(t, "/app", false)
 	for i := range len(whole) - 2 { // without the last brace it is cut off, without the line end it is not
-		if _, err := subtree.Check(strings.NewReader(whole[:i]), true, nil); err == nil {
+		if _, err := subtree.CheckDump(strings.NewReader(whole[:i]), true, nil); err == nil {
 			t.Fatalf("the first %d of %d bytes passed as a whole dump:\n%s", i, len(whole), whole[:i])
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var part bytes.Buffer
-	if _, err := s.Dump(ctx, &part, "/app", subtree.Dumping{Each: func(*subtree.Record) { cancel() }}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Dump(ctx, &part, "/app", subtree.DumpOptions{OnRecord: func(*subtree.Record) { cancel() }}); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted dump ended with %v", err)
 	}
-	if _, err := subtree.Check(&part, true, nil); !errors.Is(err, subtree.ErrNotWhole) {
+	if _, err := subtree.CheckDump(&part, true, nil); !errors.Is(err, subtree.ErrTruncated) {
 		t.Errorf("an interrupted dump was checked with %v", err)
 	}
-	if _, err := s.Dump(t.Context(), failing{}, "/app", subtree.Dumping{Each: func(*subtree.Record) {}}); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := s.Dump(t.Context(), failing{}, "/app", subtree.DumpOptions{OnRecord: func(*subtree.Record) {}}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a dump that cannot be written ended with %v", err)
 	}
 }
@@ -158,10 +158,10 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // others.
 func TestDumpTops(t *testing.T) {
 	s := newSpace(t)
-	if _, err := s.Client.Create(t.Context(), s.Full("/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Dump(t.Context(), io.Discard, "/lock", subtree.Dumping{}); !errors.Is(err, subtree.ErrEphemeral) {
+	if _, err := s.Dump(t.Context(), io.Discard, "/lock", subtree.DumpOptions{}); !errors.Is(err, subtree.ErrEphemeral) {
 		t.Errorf("an ephemeral node: %v", err)
 	}
 	all := testSpace{subtree.Space{Client: s.Client}}

@@ -6,18 +6,18 @@ import "context"
 
 const (
 	MaxAhead   = maxAhead
-	MaxBatch   = maxBatch
+	MaxBatch   = maxBatchNodes
 	MaxDeletes = maxDeletes
 	MaxTries   = maxTries
-	NoDigests  = noDigests
-	NoRead     = noRead
+	NoDigests  = reasonHiddenDigests
+	NoRead     = reasonUnreadable
 )
 
 var (
 	ComparePaths = comparePaths
 	Document     = document
 	FormatACL    = formatACL
-	Join         = join
+	Join         = joinPath
 	PlainNode    = plainNode
 	SameACL      = sameACL
 )

@@ -15,10 +15,10 @@ import (
 )
 
 // load loads a dump and returns the changes that it told, without nodes that stayed the same.
-func (s testSpace) load(t *testing.T, text string, how subtree.Loading) (lines []string, done subtree.Loaded, err error) {
+func (s testSpace) load(t *testing.T, text string, how subtree.LoadOptions) (lines []string, done subtree.LoadResult, err error) {
 	t.Helper()
-	how.Begin = func(subtree.Summary) {}
-	how.Each = func(c subtree.Change) {
+	how.OnBegin = func(subtree.Summary) {}
+	how.OnChange = func(c subtree.Change) {
 		switch {
 		case c.Action == "same":
 		case c.Bytes > 0:
@@ -32,7 +32,7 @@ func (s testSpace) load(t *testing.T, text string, how subtree.Loading) (lines [
 }
 
 // mustLoad is load for one that must not fail.
-func (s testSpace) mustLoad(t *testing.T, text string, how subtree.Loading) (lines []string, done subtree.Loaded) {
+func (s testSpace) mustLoad(t *testing.T, text string, how subtree.LoadOptions) (lines []string, done subtree.LoadResult) {
 	t.Helper()
 	lines, done, err := s.load(t, text, how)
 	if err != nil {
@@ -47,7 +47,7 @@ func newDump(t *testing.T) (testSpace, string) {
 	s := newSpace(t)
 	s.create(t, "/app", "/app/a ", "/app/a/b \xff\x00", "/app/c text")
 	readOnly := []jute.ACL{{Perms: jute.PermRead | jute.PermAdmin, ID: jute.OpenACL[0].ID}}
-	if _, err := s.Client.SetACL(t.Context(), s.Full("/app/c"), readOnly, -1); err != nil {
+	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/c"), readOnly, -1); err != nil {
 		t.Fatal(err)
 	}
 	text, _, _ := s.dump(t, "/app", false)
@@ -60,9 +60,9 @@ func TestLoad(t *testing.T) {
 	s, text := newDump(t)
 	s.create(t, "/to")
 	want := []string{"create /to/copy", "create /to/copy/a", "create /to/copy/a/b 2", "create /to/copy/c 4"}
-	all := subtree.Loaded{Nodes: 4, Bytes: 6, Created: 4}
+	all := subtree.LoadResult{Nodes: 4, Bytes: 6, Created: 4}
 	for _, dry := range []bool{true, false} {
-		told, done := s.mustLoad(t, text, subtree.Loading{Into: "/to/copy", DryRun: dry})
+		told, done := s.mustLoad(t, text, subtree.LoadOptions{Into: "/to/copy", DryRun: dry})
 		wantLines(t, told, want...)
 		if done != all {
 			t.Errorf("dry run %v: %+v", dry, done)
@@ -78,7 +78,7 @@ func TestLoad(t *testing.T) {
 	wantLines(t, s.tree(t, "/app"), "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 
 	// the lists of the dump can be replaced
-	_, _ = s.mustLoad(t, text, subtree.Loading{Into: "/to/open", ACL: jute.OpenACL})
+	_, _ = s.mustLoad(t, text, subtree.LoadOptions{Into: "/to/open", ACL: jute.OpenACL})
 	wantLines(t, s.tree(t, "/to/open"), "/to/open", `/to/open/a ""`, `/to/open/a/b "\xff\x00"`, `/to/open/c "text"`)
 }
 
@@ -93,20 +93,20 @@ func nodesOf(dump string) string {
 // way, the servers' do not.
 func TestLoadAtRoot(t *testing.T) {
 	s, text := newDump(t)
-	if _, _, err := s.load(t, text, subtree.Loading{Into: "/"}); !errors.Is(err, subtree.ErrExists) || !strings.Contains(err.Error(), "/app ") {
+	if _, _, err := s.load(t, text, subtree.LoadOptions{Into: "/"}); !errors.Is(err, subtree.ErrExists) || !strings.Contains(err.Error(), "/app ") {
 		t.Errorf("a root with nodes: %v", err)
 	}
 	whole, _, _ := s.dump(t, "/", false)
-	inner := testSpace{subtree.Space{Client: s.Client, Root: s.Full("/inner")}}
+	inner := testSpace{subtree.Space{Client: s.Client, Root: s.FullPath("/inner")}}
 	s.create(t, "/inner")
-	inner.mustLoad(t, whole, subtree.Loading{})
+	inner.mustLoad(t, whole, subtree.LoadOptions{})
 	wantLines(t, inner.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 	s.create(t, "/other")
-	other := testSpace{subtree.Space{Client: s.Client, Root: s.Full("/other")}}
-	other.mustLoad(t, text, subtree.Loading{Into: "/"})
+	other := testSpace{subtree.Space{Client: s.Client, Root: s.FullPath("/other")}}
+	other.mustLoad(t, text, subtree.LoadOptions{Into: "/"})
 	wantLines(t, other.tree(t, "/"), "/", `/a ""`, `/a/b "\xff\x00"`, `/c "text" world:anyone:ra`)
-	missing := testSpace{subtree.Space{Client: s.Client, Root: s.Full("/missing")}}
-	missing.mustLoad(t, whole, subtree.Loading{}) // the root itself is made
+	missing := testSpace{subtree.Space{Client: s.Client, Root: s.FullPath("/missing")}}
+	missing.mustLoad(t, whole, subtree.LoadOptions{}) // the root itself is made
 	wantLines(t, missing.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 }
 
@@ -117,31 +117,31 @@ func TestLoadRefuses(t *testing.T) {
 	hiding := subtree.Document(`{"path":"/h","data":null,"acl":["digest:u:x:r"]}`)
 	for _, tt := range []struct {
 		name, text string
-		how        subtree.Loading
+		how        subtree.LoadOptions
 		want       error
 		part       string
 	}{
-		{"the top exists", text, subtree.Loading{}, subtree.ErrExists, "/app exists"},
-		{"half a dump", text[:len(text)/2], subtree.Loading{Into: "/x"}, subtree.ErrNotWhole, ""},
-		{"half a dump, edited", text[:len(text)/2], subtree.Loading{Into: "/x", Edited: true}, subtree.ErrNotWhole, ""},
-		{"an edited dump", strings.Replace(text, `"text":"text"`, `"text":"TEXT"`, 1), subtree.Loading{Into: "/x"}, nil, "differ"},
-		{"no parent", text, subtree.Loading{Into: "/x/y"}, jute.NoNode, "the parent of /x/y"},
-		{"hidden digests", hiding, subtree.Loading{}, subtree.ErrHidden, ""},
-		{"incomplete", strings.Replace(text, `"unread":0`, `"unread":1`, 1), subtree.Loading{Mode: subtree.Replace}, subtree.ErrIncomplete, ""},
+		{"the top exists", text, subtree.LoadOptions{}, subtree.ErrExists, "/app exists"},
+		{"half a dump", text[:len(text)/2], subtree.LoadOptions{Into: "/x"}, subtree.ErrTruncated, ""},
+		{"half a dump, edited", text[:len(text)/2], subtree.LoadOptions{Into: "/x", AllowEdited: true}, subtree.ErrTruncated, ""},
+		{"an edited dump", strings.Replace(text, `"text":"text"`, `"text":"TEXT"`, 1), subtree.LoadOptions{Into: "/x"}, nil, "differ"},
+		{"no parent", text, subtree.LoadOptions{Into: "/x/y"}, jute.NoNode, "the parent of /x/y"},
+		{"hidden digests", hiding, subtree.LoadOptions{}, subtree.ErrHiddenDigests, ""},
+		{"incomplete", strings.Replace(text, `"unread":0`, `"unread":1`, 1), subtree.LoadOptions{Mode: subtree.Replace}, subtree.ErrIncomplete, ""},
 	} {
 		_, done, err := s.load(t, tt.text, tt.how)
-		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.part) || done != (subtree.Loaded{}) {
+		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.part) || done != (subtree.LoadResult{}) {
 			t.Errorf("%s: %+v, %v, want %v %q", tt.name, done, err, tt.want, tt.part)
 		}
 	}
-	if _, err := s.Client.Create(t.Context(), s.Full("/lock"), nil, jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/lock"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.load(t, text, subtree.Loading{Into: "/lock", Mode: subtree.Merge}); err == nil || !strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
+	if _, _, err := s.load(t, text, subtree.LoadOptions{Into: "/lock", Mode: subtree.Merge}); err == nil || !strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
 		t.Errorf("into an ephemeral node: %v", err)
 	}
 	wantLines(t, s.tree(t, "/"), append(before, "/lock *")...)
-	if _, done := s.mustLoad(t, hiding, subtree.Loading{ACL: jute.OpenACL}); done.Created != 1 {
+	if _, done := s.mustLoad(t, hiding, subtree.LoadOptions{ACL: jute.OpenACL}); done.Created != 1 {
 		t.Errorf("hidden digests, with other lists: %+v", done)
 	}
 }
@@ -154,55 +154,55 @@ func TestLoadMergeAndReplace(t *testing.T) {
 		t.Helper()
 		s.create(t, "/app/a/new", "/app/z", "/app/z/y", "/app/z/y/x", "/app/z/w")
 		for path, data := range map[string][]byte{"/app": {}, "/app/a/b": []byte("other")} { // empty instead of null
-			if _, err := s.Client.Set(t.Context(), s.Full(path), data, -1); err != nil {
+			if _, err := s.Client.Set(t.Context(), s.FullPath(path), data, -1); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.Client.Delete(t.Context(), s.Full("/app/c"), -1); err != nil {
+		if err := s.Client.Delete(t.Context(), s.FullPath("/app/c"), -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Client.SetACL(t.Context(), s.Full("/app/a"), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}, jute.OpenACL[0]}[1:], -1); err != nil {
+		if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/a"), []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}, jute.OpenACL[0]}[1:], -1); err != nil {
 			t.Fatal(err)
 		}
 		noWrite := []jute.ACL{{Perms: jute.PermAll &^ jute.PermWrite, ID: jute.OpenACL[0].ID}}
-		if _, err := s.Client.SetACL(t.Context(), s.Full("/app/a"), noWrite, -1); err != nil {
+		if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/a"), noWrite, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	change()
 	for _, path := range []string{"/app/lock", "/app/z/w/lock"} {
-		if _, err := s.Client.Create(t.Context(), s.Full(path), []byte("me"), jute.Ephemeral, nil); err != nil {
+		if _, err := s.Client.Create(t.Context(), s.FullPath(path), []byte("me"), jute.Ephemeral, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	set := []string{"set /app", "acl /app/a", "set /app/a/b 2", "create /app/c 4"}
 	wanted := []string{"/app", `/app/a ""`, `/app/a/b "\xff\x00"`}
 	for _, dry := range []bool{true, false} {
-		told, done := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Merge, DryRun: dry})
+		told, done := s.mustLoad(t, text, subtree.LoadOptions{Mode: subtree.Merge, DryRun: dry})
 		wantLines(t, told, set...)
-		if done != (subtree.Loaded{Nodes: 4, Bytes: 6, Created: 1, Set: 2, ACLs: 1}) {
+		if done != (subtree.LoadResult{Nodes: 4, Bytes: 6, Created: 1, Set: 2, ACLs: 1}) {
 			t.Errorf("merged %+v", done)
 		}
 	}
 	wantLines(t, s.tree(t, "/app"), append(slices.Clone(wanted), "/app/a/new", `/app/c "text" world:anyone:ra`, `/app/lock "me" *`, "/app/z", "/app/z/w", `/app/z/w/lock "me" *`, "/app/z/y", "/app/z/y/x")...)
-	if told, done := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Merge}); len(told) > 0 || done.Nodes != 4 {
+	if told, done := s.mustLoad(t, text, subtree.LoadOptions{Mode: subtree.Merge}); len(told) > 0 || done.Nodes != 4 {
 		t.Errorf("merged again: %q, %+v", told, done)
 	}
 
-	s.remove(t, "/app/z/y", subtree.Removing{})
-	s.remove(t, "/app/a/new", subtree.Removing{})
-	s.remove(t, "/app/z", subtree.Removing{Sessions: true})
+	s.remove(t, "/app/z/y", subtree.RemoveOptions{})
+	s.remove(t, "/app/a/new", subtree.RemoveOptions{})
+	s.remove(t, "/app/z", subtree.RemoveOptions{KeepEphemerals: true})
 	s.create(t, "/app/z/w/v")
-	if _, err := s.Client.Set(t.Context(), s.Full("/app"), []byte("x"), -1); err != nil {
+	if _, err := s.Client.Set(t.Context(), s.FullPath("/app"), []byte("x"), -1); err != nil {
 		t.Fatal(err)
 	}
 	s.create(t, "/app/a/new", "/app/a/b/below")
-	dryTold, _ := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Replace, DryRun: true})
-	told, done := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Replace})
+	dryTold, _ := s.mustLoad(t, text, subtree.LoadOptions{Mode: subtree.Replace, DryRun: true})
+	told, done := s.mustLoad(t, text, subtree.LoadOptions{Mode: subtree.Replace})
 	wantLines(t, told, "set /app", "leave /app/lock", "leave /app/z/w/lock", "delete /app/a/b/below", "delete /app/a/new", "delete /app/z/w/v", "leave /app/z/w", "leave /app/z")
 	slices.Sort(dryTold)
 	wantLines(t, dryTold, "delete /app/a/b/below", "delete /app/a/new", "delete /app/z", "delete /app/z/w", "delete /app/z/w/v", "leave /app/lock", "leave /app/z/w/lock", "set /app")
-	if done != (subtree.Loaded{Nodes: 4, Bytes: 6, Set: 1, Deleted: 3, Left: 4}) {
+	if done != (subtree.LoadResult{Nodes: 4, Bytes: 6, Set: 1, Deleted: 3, LeftAlone: 4}) {
 		t.Errorf("replaced %+v", done)
 	}
 	wantLines(t, s.tree(t, "/app"), append(wanted, `/app/c "text" world:anyone:ra`, `/app/lock "me" *`, "/app/z", "/app/z/w", `/app/z/w/lock "me" *`)...)
@@ -212,20 +212,20 @@ func TestLoadMergeAndReplace(t *testing.T) {
 func TestLoadEphemerals(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/app", "/app/b")
-	if _, err := s.Client.Create(t.Context(), s.Full("/app/a"), []byte("me"), jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/app/a"), []byte("me"), jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
 	text, _, _ := s.dump(t, "/app", true)
-	told, done := s.mustLoad(t, text, subtree.Loading{Into: "/copy"})
+	told, done := s.mustLoad(t, text, subtree.LoadOptions{Into: "/copy"})
 	wantLines(t, told, "create /copy", "create /copy/b")
 	if done.Skipped != 1 {
 		t.Errorf("%+v", done)
 	}
 	plain := subtree.Document(subtree.PlainNode("/app"), subtree.PlainNode("/app/a"), subtree.PlainNode("/app/b"))
-	for _, mode := range []subtree.Mode{subtree.Merge, subtree.Replace} {
-		told, done = s.mustLoad(t, plain, subtree.Loading{Mode: mode})
+	for _, mode := range []subtree.LoadMode{subtree.Merge, subtree.Replace} {
+		told, done = s.mustLoad(t, plain, subtree.LoadOptions{Mode: mode})
 		wantLines(t, told, "leave /app/a")
-		if done.Left != 1 {
+		if done.LeftAlone != 1 {
 			t.Errorf("%+v", done)
 		}
 	}
@@ -256,7 +256,7 @@ func TestLoadOutlivesConnections(t *testing.T) {
 		w.mu.Lock()
 		w.after, w.only = 3, 3
 		w.mu.Unlock()
-		_, done := broken.mustLoad(t, text, subtree.Loading{})
+		_, done := broken.mustLoad(t, text, subtree.LoadOptions{})
 		if loaded, _, _ := s.dump(t, "/app", false); done.Nodes != strings.Count(text, `"path":"/app`)-1 || nodesOf(loaded) != strings.ReplaceAll(nodesOfDocument(text), "},{", "},\n{") {
 			t.Errorf("loaded %+v, and it is another tree", done)
 		}
@@ -265,9 +265,9 @@ func TestLoadOutlivesConnections(t *testing.T) {
 			t.Errorf("%d connections were used; the test wants more to break", len(w.conns))
 		}
 		w.mu.Unlock()
-		s.remove(t, "/app", subtree.Removing{})
+		s.remove(t, "/app", subtree.RemoveOptions{})
 	}
-	_, done, err := s.load(t, large(1, 2<<20), subtree.Loading{})
+	_, done, err := s.load(t, large(1, 2<<20), subtree.LoadOptions{})
 	if !errors.Is(err, client.ErrConnectionLost) || !strings.Contains(err.Error(), "jute.maxbuffer") || done.Nodes != 1 {
 		t.Errorf("a node that is too large: %+v, %v", done, err)
 	}
@@ -298,7 +298,7 @@ func TestLoadFrom(t *testing.T) {
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := 0
-	how := subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(c subtree.Change) {
+	how := subtree.LoadOptions{Mode: subtree.Replace, OnBegin: func(subtree.Summary) {}, OnChange: func(c subtree.Change) {
 		if c.Action != "same" {
 			changes++
 		}
@@ -318,7 +318,7 @@ func TestLoadFrom(t *testing.T) {
 		t.Errorf("after all of it: %d changes, %+v, %v", changes, again, err)
 	}
 	source.Hidden = 1
-	if _, err := s.LoadFrom(t.Context(), source, how); !errors.Is(err, subtree.ErrHidden) {
+	if _, err := s.LoadFrom(t.Context(), source, how); !errors.Is(err, subtree.ErrHiddenDigests) {
 		t.Errorf("hidden digests: %v", err)
 	}
 }
@@ -328,7 +328,7 @@ func TestLoadInterrupted(t *testing.T) {
 	s := newSpace(t)
 	text := large(3*subtree.MaxBatch, 0)
 	ctx, cancel := context.WithCancel(t.Context())
-	how := subtree.Loading{Begin: func(subtree.Summary) {}, Each: func(c subtree.Change) {
+	how := subtree.LoadOptions{OnBegin: func(subtree.Summary) {}, OnChange: func(c subtree.Change) {
 		if c.Path == "/app/n00000" {
 			cancel()
 		}
@@ -337,10 +337,10 @@ func TestLoadInterrupted(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || done.Nodes == 0 || done.Nodes > 2*subtree.MaxBatch {
 		t.Errorf("interrupted: %+v, %v", done, err)
 	}
-	if _, _, err := s.load(t, text, subtree.Loading{}); !errors.Is(err, subtree.ErrExists) {
+	if _, _, err := s.load(t, text, subtree.LoadOptions{}); !errors.Is(err, subtree.ErrExists) {
 		t.Errorf("once more: %v", err)
 	}
-	_, rest := s.mustLoad(t, text, subtree.Loading{Mode: subtree.Merge})
+	_, rest := s.mustLoad(t, text, subtree.LoadOptions{Mode: subtree.Merge})
 	if rest.Nodes != 3*subtree.MaxBatch+1 || rest.Created > rest.Nodes-done.Nodes || rest.Created == 0 {
 		t.Errorf("%+v, and then %+v", done, rest)
 	}
@@ -353,13 +353,13 @@ func TestLoadOfChangingFile(t *testing.T) {
 	s.create(t, "/app", "/app/x")
 	long, short := large(10, 0), large(9, 0)
 	f := &swapped{first: strings.NewReader(long), then: strings.NewReader(short)}
-	_, err := s.Load(t.Context(), f, subtree.Loading{Mode: subtree.Merge, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
+	_, err := s.Load(t.Context(), f, subtree.LoadOptions{Mode: subtree.Merge, OnBegin: func(subtree.Summary) {}, OnChange: func(subtree.Change) {}})
 	if err == nil || !strings.Contains(err.Error(), "was changed while") {
 		t.Errorf("another file: %v", err)
 	}
 	f = &swapped{first: strings.NewReader(long), then: strings.NewReader(long), last: strings.NewReader(long[:100])}
-	_, err = s.Load(t.Context(), f, subtree.Loading{Mode: subtree.Replace, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}})
-	if !errors.Is(err, subtree.ErrNotWhole) {
+	_, err = s.Load(t.Context(), f, subtree.LoadOptions{Mode: subtree.Replace, OnBegin: func(subtree.Summary) {}, OnChange: func(subtree.Change) {}})
+	if !errors.Is(err, subtree.ErrTruncated) {
 		t.Errorf("a file that is cut off: %v", err)
 	}
 	if _, err := s.Stat(t.Context(), "/app/x"); err != nil {

@@ -50,7 +50,7 @@ func TestLoadBesideOthers(t *testing.T) {
 			case tries > tt.others:
 				return
 			case there:
-				if err := s.Client.Delete(context.Background(), s.Full("/app/a"), -1); err != nil {
+				if err := s.Client.Delete(context.Background(), s.FullPath("/app/a"), -1); err != nil {
 					t.Error(err)
 				}
 			default:
@@ -63,7 +63,7 @@ func TestLoadBesideOthers(t *testing.T) {
 			return crossed{conn, cross}, err
 		}
 		loader := testSpace{subtree.Space{Client: open(t, client.Config{Dial: dial}), Root: s.Root}}
-		_, _, err := loader.load(t, subtree.Document(subtree.PlainNode("/app"), `{"path":"/app/a","text":"mine","acl":["world:anyone:cdrwa"]}`), subtree.Loading{Mode: subtree.Merge})
+		_, _, err := loader.load(t, subtree.Document(subtree.PlainNode("/app"), `{"path":"/app/a","text":"mine","acl":["world:anyone:cdrwa"]}`), subtree.LoadOptions{Mode: subtree.Merge})
 		if !errors.Is(err, tt.want) || tries != tt.tries {
 			t.Errorf("%s: %d tries, %v; want %d, %v", tt.name, tries, err, tt.tries, tt.want)
 		}

@@ -13,46 +13,46 @@ import (
 // maxDeletes is how many deletes are sent at once. They are carried out in order, so children go first.
 const maxDeletes = 256
 
-// Removing says what Remove leaves, and whom it tells.
-type Removing struct {
-	Sessions bool                            // leaves ephemeral nodes, which belong to living sessions, and the nodes above them
-	DryRun   bool                            // deletes nothing
-	Each     func(path string, deleted bool) // is called with each node that is deleted, or would be, and each that is left
+// RemoveOptions says what Remove leaves, and whom it tells.
+type RemoveOptions struct {
+	KeepEphemerals bool                            // leaves ephemeral nodes, which belong to living sessions, and the nodes above them
+	DryRun         bool                            // deletes nothing
+	OnNode         func(path string, deleted bool) // is called with each node that is deleted, or would be, and each that is left
 }
 
-// Removed is what Remove did.
-type Removed struct {
-	Nodes int
-	Left  int // nodes with children that it left, or that others made meanwhile
+// RemoveResult is what Remove did.
+type RemoveResult struct {
+	Nodes     int
+	LeftAlone int // nodes with children that it left, or that others made meanwhile
 }
 
 // Remove deletes the subtree at top, children first. It can be repeated after an error: what is deleted stays
 // deleted. The error is jute.NoNode if there is no top, jute.NoAuth if the caller may not read or delete a
 // node, or the client's.
-func (s Space) Remove(ctx context.Context, top string, how Removing) (Removed, error) {
-	r := &remover{space: s, ctx: ctx, how: how}
-	err := r.subtree(top)
+func (s Space) Remove(ctx context.Context, top string, how RemoveOptions) (RemoveResult, error) {
+	r := &remover{space: s, ctx: ctx, options: how}
+	err := r.addSubtree(top)
 	if err == nil {
-		err = r.flush()
+		err = r.flushDeletes()
 	}
-	return r.done, err
+	return r.result, err
 }
 
-// subtree collects the deletes of a subtree.
-func (r *remover) subtree(top string) error {
+// addSubtree collects the deletes of a subtree.
+func (r *remover) addSubtree(top string) error {
 	var way []string // the nodes whose children are being visited
 	leave := func(next string) error {
 		for len(way) > 0 && !IsBelow(next, way[len(way)-1]) {
-			if err := r.add(way[len(way)-1]); err != nil {
+			if err := r.addPath(way[len(way)-1]); err != nil {
 				return err
 			}
 			way = way[:len(way)-1]
 		}
 		return nil
 	}
-	for n, err := range r.space.Walk(r.ctx, top, Walking{}) {
+	for n, err := range r.space.Walk(r.ctx, top, WalkOptions{}) {
 		if err == nil && n.Err != nil {
-			err = &client.Error{Op: jute.OpGetChildren2, Path: r.space.Full(n.Path), Err: n.Err}
+			err = &client.Error{Op: jute.OpGetChildren2, Path: r.space.FullPath(n.Path), Err: n.Err}
 		}
 		if err == nil {
 			err = leave(n.Path)
@@ -60,8 +60,8 @@ func (r *remover) subtree(top string) error {
 		switch {
 		case err != nil:
 			return err
-		case r.how.Sessions && n.Stat.EphemeralOwner != 0:
-			r.left(n.Path)
+		case r.options.KeepEphemerals && n.Stat.EphemeralOwner != 0:
+			r.noteLeft(n.Path)
 		default:
 			way = append(way, n.Path)
 		}
@@ -71,31 +71,31 @@ func (r *remover) subtree(top string) error {
 
 // remover collects deletes.
 type remover struct {
-	space Space
-	ctx   context.Context
-	how   Removing
-	next  []string
-	done  Removed
+	space        Space
+	ctx          context.Context
+	options      RemoveOptions
+	pendingPaths []string
+	result       RemoveResult
 }
 
-func (r *remover) add(path string) error {
-	if r.next = append(r.next, path); len(r.next) < maxDeletes {
+func (r *remover) addPath(path string) error {
+	if r.pendingPaths = append(r.pendingPaths, path); len(r.pendingPaths) < maxDeletes {
 		return nil
 	}
-	return r.flush()
+	return r.flushDeletes()
 }
 
-func (r *remover) left(path string) {
-	r.done.Left++
-	r.how.Each(path, false)
+func (r *remover) noteLeft(path string) {
+	r.result.LeftAlone++
+	r.options.OnNode(path, false)
 }
 
-// flush sends the deletes that are collected.
-func (r *remover) flush() error {
-	paths := r.next
-	r.next = r.next[:0]
+// flushDeletes sends the deletes that are collected.
+func (r *remover) flushDeletes() error {
+	paths := r.pendingPaths
+	r.pendingPaths = r.pendingPaths[:0]
 	errs := make([]error, len(paths))
-	if !r.how.DryRun && len(paths) > 0 {
+	if !r.options.DryRun && len(paths) > 0 {
 		if err := r.space.deleteAll(r.ctx, paths, errs); err != nil {
 			return err
 		}
@@ -103,13 +103,13 @@ func (r *remover) flush() error {
 	for i, err := range errs {
 		switch {
 		case err == nil:
-			r.done.Nodes++
-			r.how.Each(paths[i], true)
+			r.result.Nodes++
+			r.options.OnNode(paths[i], true)
 		case errors.Is(err, jute.NoNode):
 		case errors.Is(err, jute.NotEmpty):
-			r.left(paths[i])
+			r.noteLeft(paths[i])
 		default:
-			return &client.Error{Op: jute.OpDelete, Path: r.space.Full(paths[i]), Err: err}
+			return &client.Error{Op: jute.OpDelete, Path: r.space.FullPath(paths[i]), Err: err}
 		}
 	}
 	return nil
@@ -123,8 +123,8 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 		left[i] = i
 	}
 	for range maxTries {
-		err := s.within(ctx, func(ctx context.Context) error {
-			if err := s.nodes().Ready(ctx); err != nil {
+		err := s.withTimeout(ctx, func(ctx context.Context) error {
+			if err := s.nodeClient().Ready(ctx); err != nil {
 				return err
 			}
 			return s.sendDeletes(ctx, paths, left, errs)
@@ -151,8 +151,8 @@ func (s Space) sendDeletes(ctx context.Context, paths []string, indexes []int, e
 	var pending sync.WaitGroup
 	for _, i := range indexes {
 		pending.Add(1)
-		request := jute.DeleteRequest{Path: []byte(s.Full(paths[i])), Version: anyVersion}
-		err := s.nodes().Go(ctx, jute.OpDelete, request, func(r client.Reply, err error) {
+		request := jute.DeleteRequest{Path: []byte(s.FullPath(paths[i])), Version: anyVersion}
+		err := s.nodeClient().Go(ctx, jute.OpDelete, request, func(r client.Reply, err error) {
 			if err == nil {
 				err = r.Err.Err()
 			}

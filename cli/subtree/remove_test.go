@@ -12,9 +12,9 @@ import (
 )
 
 // remove removes a subtree and returns what it told, a deleted node with - and one that was left with =.
-func (s testSpace) remove(t *testing.T, top string, how subtree.Removing) (lines []string, done subtree.Removed) {
+func (s testSpace) remove(t *testing.T, top string, how subtree.RemoveOptions) (lines []string, done subtree.RemoveResult) {
 	t.Helper()
-	how.Each = func(path string, deleted bool) {
+	how.OnNode = func(path string, deleted bool) {
 		lines = append(lines, map[bool]string{true: "-", false: "="}[deleted]+path)
 	}
 	done, err := s.Remove(t.Context(), top, how)
@@ -29,28 +29,28 @@ func (s testSpace) remove(t *testing.T, top string, how subtree.Removing) (lines
 func TestRemove(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/a/b", "/a/b/c", "/a/d", "/ab")
-	if _, err := s.Client.Create(t.Context(), s.Full("/a/b/e"), nil, jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/b/e"), nil, jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
-	told, done := s.remove(t, "/a", subtree.Removing{DryRun: true})
+	told, done := s.remove(t, "/a", subtree.RemoveOptions{DryRun: true})
 	wantLines(t, told, "-/a/b/c", "-/a/b/e", "-/a/b", "-/a/d", "-/a")
-	if done != (subtree.Removed{Nodes: 5}) {
+	if done != (subtree.RemoveResult{Nodes: 5}) {
 		t.Errorf("%+v", done)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/b", "/a/b/c", "/a/b/e *", "/a/d", "/ab")
 
-	told, done = s.remove(t, "/a", subtree.Removing{Sessions: true})
+	told, done = s.remove(t, "/a", subtree.RemoveOptions{KeepEphemerals: true})
 	wantLines(t, told, "=/a/b/e", "-/a/b/c", "=/a/b", "-/a/d", "=/a")
-	if done != (subtree.Removed{Nodes: 2, Left: 3}) {
+	if done != (subtree.RemoveResult{Nodes: 2, LeftAlone: 3}) {
 		t.Errorf("%+v", done)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/b", "/a/b/e *", "/ab")
 
-	if told, _ = s.remove(t, "/a", subtree.Removing{}); len(told) != 3 {
+	if told, _ = s.remove(t, "/a", subtree.RemoveOptions{}); len(told) != 3 {
 		t.Errorf("told %q", told)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/ab")
-	if _, err := s.Remove(t.Context(), "/a", subtree.Removing{}); !errors.Is(err, jute.NoNode) {
+	if _, err := s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, jute.NoNode) {
 		t.Errorf("nothing to remove: %v", err)
 	}
 }
@@ -104,15 +104,15 @@ func TestRemoveBesideOthers(t *testing.T) {
 		s.create(t, fmt.Sprintf("/a/n%d", i))
 	}
 	told := 0
-	done, err := s.Remove(t.Context(), "/a", subtree.Removing{Each: func(string, bool) {
+	done, err := s.Remove(t.Context(), "/a", subtree.RemoveOptions{OnNode: func(string, bool) {
 		if told++; told == 1 { // the walk knows of /a/z
-			if err := s.Client.Delete(t.Context(), s.Full("/a/z"), -1); err != nil {
+			if err := s.Client.Delete(t.Context(), s.FullPath("/a/z"), -1); err != nil {
 				t.Error(err)
 			}
 			s.create(t, "/a/later")
 		}
 	}})
-	if err != nil || done != (subtree.Removed{Nodes: subtree.MaxDeletes + 10, Left: 1}) {
+	if err != nil || done != (subtree.RemoveResult{Nodes: subtree.MaxDeletes + 10, LeftAlone: 1}) {
 		t.Errorf("%+v, %v", done, err)
 	}
 	wantLines(t, s.tree(t, "/"), "/", "/a", "/a/later")
@@ -123,19 +123,19 @@ func TestRemoveRefused(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/a/b", "/a/b/c")
 	noDelete := []jute.ACL{{Perms: jute.PermAll &^ jute.PermDelete, ID: jute.OpenACL[0].ID}}
-	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/b"), noDelete, -1); err != nil {
+	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/a/b"), noDelete, -1); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Remove(t.Context(), "/a", subtree.Removing{Each: func(string, bool) {}})
+	_, err := s.Remove(t.Context(), "/a", subtree.RemoveOptions{OnNode: func(string, bool) {}})
 	var named *client.Error
-	if !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.Full("/a/b/c") {
+	if !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.FullPath("/a/b/c") {
 		t.Errorf("a node that may not be deleted: %v", err)
 	}
 	noRead := []jute.ACL{{Perms: jute.PermAll &^ jute.PermRead, ID: jute.OpenACL[0].ID}}
-	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/b"), noRead, -1); err != nil {
+	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/a/b"), noRead, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.Remove(t.Context(), "/a", subtree.Removing{}); !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.Full("/a/b") {
+	if _, err = s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, jute.NoAuth) || !errors.As(err, &named) || named.Path != s.FullPath("/a/b") {
 		t.Errorf("a node that may not be read: %v", err)
 	}
 }

@@ -28,15 +28,15 @@ import (
 // a path. It is safe for concurrent use.
 type Space struct {
 	Client *client.Client
-	Nodes  Nodes  // where the nodes are read and changed; nil: by Client
-	Root   string // "": paths are as the servers have them
-	// Waits, unless it is nil, is called when a request is sent, and over when that has its answer.
-	Waits func() (over func())
+	Nodes  NodeClient // where the nodes are read and changed; nil: by Client
+	Root   string     // "": paths are as the servers have them
+	// OnWait, unless it is nil, is called when a request is sent, and over when that has its answer.
+	OnWait func() (over func())
 }
 
-// Nodes are the nodes of an ensemble, for whoever has no session: a member that works for an administrator. A client.Client
+// NodeClient are the nodes of an ensemble, for whoever has no session: a member that works for an administrator. A client.Client
 // has these methods. Sync and Dump need a Client.
-type Nodes interface {
+type NodeClient interface {
 	Exists(ctx context.Context, path string, watch bool) (jute.Stat, error) // watch is false here and below
 	Get(ctx context.Context, path string, watch bool) ([]byte, jute.Stat, error)
 	GetACL(ctx context.Context, path string) ([]jute.ACL, jute.Stat, error)
@@ -51,16 +51,16 @@ type Nodes interface {
 	Go(ctx context.Context, op jute.Op, rec client.Record, done func(client.Reply, error)) error
 }
 
-// nodes returns where the nodes are.
-func (s Space) nodes() Nodes {
+// nodeClient returns where the nodes are.
+func (s Space) nodeClient() NodeClient {
 	if s.Nodes != nil {
 		return s.Nodes
 	}
 	return s.Client
 }
 
-// Full returns a path of the space as the servers have it.
-func (s Space) Full(path string) string {
+// FullPath returns a path of the space as the servers have it.
+func (s Space) FullPath(path string) string {
 	switch {
 	case s.Root == "":
 		return path
@@ -70,9 +70,9 @@ func (s Space) Full(path string) string {
 	return s.Root + path
 }
 
-// Short returns a path of the servers as the space has it. A path that is not below Root is returned as
+// ShortPath returns a path of the servers as the space has it. A path that is not below Root is returned as
 // it is.
-func (s Space) Short(full string) string {
+func (s Space) ShortPath(full string) string {
 	rest, below := strings.CutPrefix(full, s.Root)
 	switch {
 	case s.Root == "" || !below:
@@ -85,9 +85,9 @@ func (s Space) Short(full string) string {
 	return full
 }
 
-// Relative returns a path of the servers as the space has it. In a path that is not below Root, each ".."
+// RelativePath returns a path of the servers as the space has it. In a path that is not below Root, each ".."
 // stands for the node above, so that it cannot be taken for one that is: no node has this name.
-func (s Space) Relative(full string) string {
+func (s Space) RelativePath(full string) string {
 	if s.Root == "" {
 		return full
 	}
@@ -101,8 +101,8 @@ func (s Space) Relative(full string) string {
 	return up
 }
 
-// join returns the path of a child.
-func join(parent, name string) string {
+// joinPath returns the path of a child.
+func joinPath(parent, name string) string {
 	if parent == "/" {
 		return "/" + name
 	}
@@ -148,33 +148,33 @@ const (
 	// maxTries is how often a request is sent if the connection breaks each time. A server closes the
 	// connection on a request that is longer than it accepts, and would do so forever.
 	maxTries = 5
-	// patience is how long a request may take. That is longer than an election and a session together.
-	patience = 45 * time.Second
+	// requestTimeout is how long a request may take. That is longer than an election and a session together.
+	requestTimeout = 45 * time.Second
 )
 
-// ErrSilent says that no server has answered a request for too long. A change may have been made or not.
-var ErrSilent = fmt.Errorf("no answer for %v", patience)
+// ErrNoReply says that no server has answered a request for too long. A change may have been made or not.
+var ErrNoReply = fmt.Errorf("no answer for %v", requestTimeout)
 
-// within calls a function that sends a request, which may take as long as patience.
-func (s Space) within(ctx context.Context, call func(context.Context) error) error {
-	if s.Waits != nil {
-		defer s.Waits()()
+// withTimeout calls a function that sends a request, which may take as long as patience.
+func (s Space) withTimeout(ctx context.Context, call func(context.Context) error) error {
+	if s.OnWait != nil {
+		defer s.OnWait()()
 	}
-	limited, stop := context.WithTimeout(ctx, patience)
+	limited, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	err := call(limited)
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return ErrSilent
+		return ErrNoReply
 	}
 	return err
 }
 
-// again calls a function that sends a request until the connection does not break meanwhile, at most
+// retryBroken calls a function that sends a request until the connection does not break meanwhile, at most
 // maxTries times. The request must have the same effect if it is sent twice.
-func (s Space) again(ctx context.Context, call func(context.Context) error) error {
+func (s Space) retryBroken(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for range maxTries {
-		if err = s.within(ctx, call); !errors.Is(err, client.ErrConnectionLost) {
+		if err = s.withTimeout(ctx, call); !errors.Is(err, client.ErrConnectionLost) {
 			return err
 		}
 	}
@@ -184,8 +184,8 @@ func (s Space) again(ctx context.Context, call func(context.Context) error) erro
 // Stat returns the Stat of a node. The error is jute.NoNode if there is none. Like the other reads of a
 // Space, it is repeated if the connection breaks.
 func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
-	err = s.again(ctx, func(ctx context.Context) error {
-		stat, err = s.nodes().Exists(ctx, s.Full(path), false)
+	err = s.retryBroken(ctx, func(ctx context.Context) error {
+		stat, err = s.nodeClient().Exists(ctx, s.FullPath(path), false)
 		return err
 	})
 	return stat, err
@@ -193,8 +193,8 @@ func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error
 
 // Get returns the data of a node, nil if they are null, and its Stat.
 func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
-	err = s.again(ctx, func(ctx context.Context) error {
-		data, stat, err = s.nodes().Get(ctx, s.Full(path), false)
+	err = s.retryBroken(ctx, func(ctx context.Context) error {
+		data, stat, err = s.nodeClient().Get(ctx, s.FullPath(path), false)
 		return err
 	})
 	return data, stat, err
@@ -202,8 +202,8 @@ func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Sta
 
 // ACL returns the access control list of a node.
 func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error) {
-	err = s.again(ctx, func(ctx context.Context) error {
-		acl, _, err = s.nodes().GetACL(ctx, s.Full(path))
+	err = s.retryBroken(ctx, func(ctx context.Context) error {
+		acl, _, err = s.nodeClient().GetACL(ctx, s.FullPath(path))
 		return err
 	})
 	return acl, err
@@ -211,8 +211,8 @@ func (s Space) ACL(ctx context.Context, path string) (acl []jute.ACL, err error)
 
 // Children returns the names of a node's children, in no order, and its Stat.
 func (s Space) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
-	err = s.again(ctx, func(ctx context.Context) error {
-		names, stat, err = s.nodes().Children(ctx, s.Full(path), false)
+	err = s.retryBroken(ctx, func(ctx context.Context) error {
+		names, stat, err = s.nodeClient().Children(ctx, s.FullPath(path), false)
 		return err
 	})
 	return names, stat, err
@@ -221,8 +221,8 @@ func (s Space) Children(ctx context.Context, path string) (names []string, stat 
 // Sync waits until the server has applied everything that was written anywhere before the call, and returns
 // the zxid up to which that is.
 func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
-	err = s.again(ctx, func(ctx context.Context) error {
-		zxid, err = s.Client.Do(ctx, jute.OpSync, jute.SyncRequest{Path: []byte(s.Full(path))}, nil)
+	err = s.retryBroken(ctx, func(ctx context.Context) error {
+		zxid, err = s.Client.Do(ctx, jute.OpSync, jute.SyncRequest{Path: []byte(s.FullPath(path))}, nil)
 		return err
 	})
 	return zxid, err
@@ -230,5 +230,5 @@ func (s Space) Sync(ctx context.Context, path string) (zxid int64, err error) {
 
 // Write calls a function that sends a change, once. Its error wraps ErrSilent if no server has answered.
 func (s Space) Write(ctx context.Context, change func(context.Context) error) error {
-	return s.within(ctx, change)
+	return s.withTimeout(ctx, change)
 }

@@ -15,16 +15,16 @@ func TestSpacePaths(t *testing.T) {
 		{"", "/", "/"}, {"", "/a", "/a"}, {"/r", "/", "/r"}, {"/r", "/a/b", "/r/a/b"},
 	} {
 		s := Space{Root: tt.root}
-		if full, short := s.Full(tt.path), s.Short(tt.full); full != tt.full || short != tt.path {
+		if full, short := s.FullPath(tt.path), s.ShortPath(tt.full); full != tt.full || short != tt.path {
 			t.Errorf("root %q: Full(%q) is %q, Short(%q) is %q", tt.root, tt.path, full, tt.full, short)
 		}
 	}
 	for _, other := range []string{"/rest", "/", "/other"} {
-		if short := (Space{Root: "/r"}).Short(other); short != other {
+		if short := (Space{Root: "/r"}).ShortPath(other); short != other {
 			t.Errorf("Short(%q) below /r is %q", other, short)
 		}
 	}
-	if !(Space{}).Own("/zookeeper") || (Space{Root: "/r"}).Own("/zookeeper") {
+	if !(Space{}).IsServersOwn("/zookeeper") || (Space{Root: "/r"}).IsServersOwn("/zookeeper") {
 		t.Error("Own does not tell the servers' node from one of that name below a root")
 	}
 }
@@ -51,15 +51,15 @@ func TestPatience(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		if err := (Space{}).Write(t.Context(), silent); !errors.Is(err, ErrSilent) || time.Since(began) != patience {
+		if err := (Space{}).Write(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != requestTimeout {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if err := (Space{}).again(t.Context(), silent); !errors.Is(err, ErrSilent) || time.Since(began) != 2*patience {
+		if err := (Space{}).retryBroken(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != 2*requestTimeout {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := (Space{}).again(ctx, silent); !errors.Is(err, context.Canceled) {
+		if err := (Space{}).retryBroken(ctx, silent); !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller gave up: %v", err)
 		}
 	})
@@ -79,7 +79,7 @@ func TestRelative(t *testing.T) {
 		{"/a/b", "/x/y", "/../../x/y"},
 		{"/a", "/ab", "/../ab"},
 	} {
-		if got := (Space{Root: tt.root}).Relative(tt.full); got != tt.want {
+		if got := (Space{Root: tt.root}).RelativePath(tt.full); got != tt.want {
 			t.Errorf("below %s, %s is %s, want %s", tt.root, tt.full, got, tt.want)
 		}
 	}

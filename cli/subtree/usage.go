@@ -10,19 +10,19 @@ type Usage struct {
 	Unread     int // nodes that the caller may not read; what is below them is not counted
 }
 
-// Sum adds up the nodes of a walk, which it takes in the walk's order. It needs memory for the depth of the
+// UsageSum adds up the nodes of a walk, which it takes in the walk's order. It needs memory for the depth of the
 // tree. Make one with NewSum.
-type Sum struct {
-	each func(Usage)
-	way  []Usage
+type UsageSum struct {
+	onUsage   func(Usage)
+	openNodes []Usage
 }
 
-// NewSum returns a Sum that calls each with every node, after all that are below it.
-func NewSum(each func(Usage)) *Sum { return &Sum{each: each} }
+// NewUsageSum returns a Sum that calls each with every node, after all that are below it.
+func NewUsageSum(each func(Usage)) *UsageSum { return &UsageSum{onUsage: each} }
 
 // Add takes the next node of the walk.
-func (s *Sum) Add(n *Node) {
-	s.leave(n.Depth)
+func (s *UsageSum) Add(n *Node) {
+	s.closeBelow(n.Depth)
 	u := Usage{Path: n.Path, Depth: n.Depth, Nodes: 1, Bytes: int64(n.Stat.DataLength)}
 	if n.Stat.EphemeralOwner != 0 {
 		u.Ephemerals = 1
@@ -30,24 +30,24 @@ func (s *Sum) Add(n *Node) {
 	if n.Err != nil {
 		u.Unread = 1
 	}
-	s.way = append(s.way, u)
+	s.openNodes = append(s.openNodes, u)
 }
 
 // Done ends the walk.
-func (s *Sum) Done() { s.leave(0) }
+func (s *UsageSum) Done() { s.closeBelow(0) }
 
-// leave ends the nodes of this depth and below.
-func (s *Sum) leave(depth int) {
-	for len(s.way) > depth {
-		last := s.way[len(s.way)-1]
-		s.way = s.way[:len(s.way)-1]
-		if len(s.way) > 0 {
-			above := &s.way[len(s.way)-1]
+// closeBelow ends the nodes of this depth and below.
+func (s *UsageSum) closeBelow(depth int) {
+	for len(s.openNodes) > depth {
+		last := s.openNodes[len(s.openNodes)-1]
+		s.openNodes = s.openNodes[:len(s.openNodes)-1]
+		if len(s.openNodes) > 0 {
+			above := &s.openNodes[len(s.openNodes)-1]
 			above.Nodes += last.Nodes
 			above.Bytes += last.Bytes
 			above.Ephemerals += last.Ephemerals
 			above.Unread += last.Unread
 		}
-		s.each(last)
+		s.onUsage(last)
 	}
 }

@@ -12,16 +12,16 @@ import (
 func TestSum(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a 12345", "/a/b 123", "/a/b/c 1", "/a/d", "/e 12")
-	if _, err := s.Client.Create(t.Context(), s.Full("/a/b/f"), []byte("1234"), jute.Ephemeral, nil); err != nil {
+	if _, err := s.Client.Create(t.Context(), s.FullPath("/a/b/f"), []byte("1234"), jute.Ephemeral, nil); err != nil {
 		t.Fatal(err)
 	}
 	nobody := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("x:y")}}}
-	if _, err := s.Client.SetACL(t.Context(), s.Full("/a/d"), nobody, -1); err != nil {
+	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/a/d"), nobody, -1); err != nil {
 		t.Fatal(err)
 	}
 	var lines []string
-	sum := subtree.NewSum(func(u subtree.Usage) { lines = append(lines, fmt.Sprintf("%+v", u)) })
-	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
+	sum := subtree.NewUsageSum(func(u subtree.Usage) { lines = append(lines, fmt.Sprintf("%+v", u)) })
+	for n, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,19 +35,19 @@ type Node struct {
 	Err error
 }
 
-// Walking says what a walk visits and reads. The zero value visits all nodes and reads their Stats.
-type Walking struct {
-	Whole  bool                   // reads data and access control lists, too
-	Levels int                    // visits so many levels below the top; 0: all
-	Skip   func(path string) bool // leaves out nodes and all below them; nil: none. It is called from several goroutines
+// WalkOptions says what a walk visits and reads. The zero value visits all nodes and reads their Stats.
+type WalkOptions struct {
+	ReadContent bool                   // reads data and access control lists, too
+	MaxDepth    int                    // visits so many levels below the top; 0: all
+	Skip        func(path string) bool // leaves out nodes and all below them; nil: none. It is called from several goroutines
 }
 
-// Servers is the node below which the servers keep their own nodes. Space.Own tells them from others.
-const Servers = "/zookeeper"
+// ServersNode is the node below which the servers keep their own nodes. Space.Own tells them from others.
+const ServersNode = "/zookeeper"
 
-// Own reports whether path is a node of the servers, which commands on a whole tree leave out unless they
+// IsServersOwn reports whether path is a node of the servers, which commands on a whole tree leave out unless they
 // begin there.
-func (s Space) Own(path string) bool { return s.Root == "" && path == Servers }
+func (s Space) IsServersOwn(path string) bool { return s.Root == "" && path == ServersNode }
 
 // Walk visits the subtree at top: a node before its children, and children in the order of their names'
 // bytes. A node that vanishes meanwhile is left out. Reads that a broken connection interrupts are
@@ -55,40 +55,40 @@ func (s Space) Own(path string) bool { return s.Root == "" && path == Servers }
 //
 // The last pair has an error if the walk cannot go on: ctx's, jute.NoNode if there is no top, or the
 // client's. All requests have ended when Walk returns.
-func (s Space) Walk(ctx context.Context, top string, how Walking) iter.Seq2[*Node, error] {
+func (s Space) Walk(ctx context.Context, top string, how WalkOptions) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		w := &walker{space: s, ctx: ctx, how: how, yield: yield, slots: make(chan struct{}, maxFetches)}
+		w := &walker{space: s, ctx: ctx, options: how, yield: yield, fetchSlots: make(chan struct{}, maxFetches)}
 		defer w.fetches.Wait()
 		defer cancel()
-		w.visit(&spot{node: Node{Path: top, Last: true}})
+		w.visitNode(&pendingNode{node: Node{Path: top, Last: true}})
 	}
 }
 
 // walker is one walk. Its fields belong to the goroutine that walks, except for those that are safe for
 // concurrent use.
 type walker struct {
-	space   Space
-	ctx     context.Context
-	how     Walking
-	yield   func(*Node, error) bool
-	way     []*spot // the nodes above the one that is visited
-	slots   chan struct{}
-	held    atomic.Int64 // bytes of data that wait for their turn
-	fetches sync.WaitGroup
+	space      Space
+	ctx        context.Context
+	options    WalkOptions
+	yield      func(*Node, error) bool
+	ancestors  []*pendingNode // the nodes above the one that is visited
+	fetchSlots chan struct{}
+	heldBytes  atomic.Int64 // bytes of data that wait for their turn
+	fetches    sync.WaitGroup
 }
 
-// spot is a node that the walk knows of. A fetch fills it, and closes fetched.
-type spot struct {
-	node    Node
-	err     error
-	fetched chan struct{} // nil: it has not been asked for
-	names   []string      // of children that have no spot yet, in order
-	ahead   []*spot       // children with a spot that are not visited yet, in order
+// pendingNode is a node that the walk knows of. A fetch fills it, and closes fetched.
+type pendingNode struct {
+	node           Node
+	err            error
+	fetched        chan struct{}  // nil: it has not been asked for
+	unopenedNames  []string       // of children that have no spot yet, in order
+	openedChildren []*pendingNode // children with a spot that are not visited yet, in order
 }
 
 // isFetched reports whether a spot is filled, without waiting.
-func (s *spot) isFetched() bool {
+func (s *pendingNode) isFetched() bool {
 	if s.fetched == nil {
 		return false
 	}
@@ -100,26 +100,26 @@ func (s *spot) isFetched() bool {
 	}
 }
 
-// next returns the spot of the i-th child that is not visited yet, or nil if there are not so many.
-func (s *spot) next(i int) *spot {
-	if i == len(s.ahead) {
-		if len(s.names) == 0 {
+// childAt returns the spot of the i-th child that is not visited yet, or nil if there are not so many.
+func (s *pendingNode) childAt(i int) *pendingNode {
+	if i == len(s.openedChildren) {
+		if len(s.unopenedNames) == 0 {
 			return nil
 		}
-		child := &spot{node: Node{Path: join(s.node.Path, s.names[0]), Depth: s.node.Depth + 1, Last: len(s.names) == 1}}
-		s.names = s.names[1:]
-		s.ahead = append(s.ahead, child)
+		child := &pendingNode{node: Node{Path: joinPath(s.node.Path, s.unopenedNames[0]), Depth: s.node.Depth + 1, Last: len(s.unopenedNames) == 1}}
+		s.unopenedNames = s.unopenedNames[1:]
+		s.openedChildren = append(s.openedChildren, child)
 	}
-	return s.ahead[i]
+	return s.openedChildren[i]
 }
 
-// visit yields a node and all below it. It returns false if the walk is over.
-func (w *walker) visit(s *spot) bool {
+// visitNode yields a node and all below it. It returns false if the walk is over.
+func (w *walker) visitNode(s *pendingNode) bool {
 	if s.fetched == nil {
-		w.start(s, func() {})
+		w.startFetch(s, func() {})
 	}
 	<-s.fetched
-	w.held.Add(-int64(len(s.node.Data)))
+	w.heldBytes.Add(-int64(len(s.node.Data)))
 	switch {
 	case s.node.Depth > 0 && errors.Is(s.err, jute.NoNode):
 		return true
@@ -127,98 +127,98 @@ func (w *walker) visit(s *spot) bool {
 		w.yield(nil, s.err)
 		return false
 	}
-	w.way = append(w.way, s)
-	w.lookAhead()
+	w.ancestors = append(w.ancestors, s)
+	w.fetchAhead()
 	more := w.yield(&s.node, nil)
 	s.node.Data, s.node.ACL = nil, nil
 	for more {
-		child := s.next(0)
+		child := s.childAt(0)
 		if child == nil {
 			break
 		}
-		s.ahead[0] = nil
-		s.ahead = s.ahead[1:]
-		more = w.visit(child)
+		s.openedChildren[0] = nil
+		s.openedChildren = s.openedChildren[1:]
+		more = w.visitNode(child)
 	}
-	w.way[len(w.way)-1] = nil
-	w.way = w.way[:len(w.way)-1]
+	w.ancestors[len(w.ancestors)-1] = nil
+	w.ancestors = w.ancestors[:len(w.ancestors)-1]
 	return more
 }
 
-// lookAhead asks for the nodes whose turn comes next.
-func (w *walker) lookAhead() {
+// fetchAhead asks for the nodes whose turn comes next.
+func (w *walker) fetchAhead() {
 	left := maxAhead
-	for _, s := range slices.Backward(w.way) {
-		if left = w.askBelow(s, left); left == 0 {
+	for _, s := range slices.Backward(w.ancestors) {
+		if left = w.fetchBelow(s, left); left == 0 {
 			return
 		}
 	}
 }
 
-// askBelow asks for at most so many nodes below s, in the order in which they are visited, and returns how
+// fetchBelow asks for at most so many nodes below s, in the order in which they are visited, and returns how
 // many are left. That is 0 if there is no room for another request.
-func (w *walker) askBelow(s *spot, left int) int {
+func (w *walker) fetchBelow(s *pendingNode, left int) int {
 	for i := 0; left > 0; i++ {
-		child := s.next(i)
+		child := s.childAt(i)
 		if child == nil {
 			break
 		}
 		left--
 		switch {
 		case child.isFetched():
-			left = w.askBelow(child, left)
-		case child.fetched == nil && !w.ask(child):
+			left = w.fetchBelow(child, left)
+		case child.fetched == nil && !w.tryFetch(child):
 			return 0
 		}
 	}
 	return left
 }
 
-// ask starts a fetch, and reports whether there is room for it.
-func (w *walker) ask(s *spot) bool {
-	if w.held.Load() >= maxAheadBytes {
+// tryFetch starts a fetch, and reports whether there is room for it.
+func (w *walker) tryFetch(s *pendingNode) bool {
+	if w.heldBytes.Load() >= maxAheadBytes {
 		return false
 	}
 	select {
-	case w.slots <- struct{}{}:
+	case w.fetchSlots <- struct{}{}:
 	default:
 		return false
 	}
-	w.start(s, func() { <-w.slots })
+	w.startFetch(s, func() { <-w.fetchSlots })
 	return true
 }
 
-func (w *walker) start(s *spot, done func()) {
+func (w *walker) startFetch(s *pendingNode, done func()) {
 	s.fetched = make(chan struct{})
 	w.fetches.Go(func() {
-		w.fetch(s)
-		w.held.Add(int64(len(s.node.Data)))
+		w.fetchNode(s)
+		w.heldBytes.Add(int64(len(s.node.Data)))
 		done()
 		close(s.fetched)
 	})
 }
 
-// fetch asks for one node.
-func (w *walker) fetch(s *spot) {
+// fetchNode asks for one node.
+func (w *walker) fetchNode(s *pendingNode) {
 	switch {
-	case w.how.Whole:
-		s.err = w.fetchWhole(s)
-	case w.how.Levels > 0 && s.node.Depth == w.how.Levels:
+	case w.options.ReadContent:
+		s.err = w.fetchContent(s)
+	case w.options.MaxDepth > 0 && s.node.Depth == w.options.MaxDepth:
 		s.node.Stat, s.err = w.space.Stat(w.ctx, s.node.Path)
 	default:
-		s.names, s.node.Stat, s.err = w.space.Children(w.ctx, s.node.Path)
+		s.unopenedNames, s.node.Stat, s.err = w.space.Children(w.ctx, s.node.Path)
 	}
 	if errors.Is(s.err, jute.NoAuth) {
 		s.node.Err, s.err = jute.NoAuth, nil
-		s.node.Data, s.names = nil, nil
+		s.node.Data, s.unopenedNames = nil, nil
 	}
-	if w.how.Skip != nil {
-		s.names = slices.DeleteFunc(s.names, func(name string) bool { return w.how.Skip(join(s.node.Path, name)) })
+	if w.options.Skip != nil {
+		s.unopenedNames = slices.DeleteFunc(s.unopenedNames, func(name string) bool { return w.options.Skip(joinPath(s.node.Path, name)) })
 	}
-	slices.Sort(s.names)
+	slices.Sort(s.unopenedNames)
 }
 
-func (w *walker) fetchWhole(s *spot) (err error) {
+func (w *walker) fetchContent(s *pendingNode) (err error) {
 	n := &s.node
 	if n.Data, n.Stat, err = w.space.Get(w.ctx, n.Path); err != nil {
 		return err
@@ -226,8 +226,8 @@ func (w *walker) fetchWhole(s *spot) (err error) {
 	if n.ACL, err = w.space.ACL(w.ctx, n.Path); err != nil {
 		return err
 	}
-	if n.Stat.NumChildren > 0 && (w.how.Levels == 0 || n.Depth < w.how.Levels) {
-		s.names, _, err = w.space.Children(w.ctx, n.Path)
+	if n.Stat.NumChildren > 0 && (w.options.MaxDepth == 0 || n.Depth < w.options.MaxDepth) {
+		s.unopenedNames, _, err = w.space.Children(w.ctx, n.Path)
 	}
 	return err
 }

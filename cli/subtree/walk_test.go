@@ -40,7 +40,7 @@ func TestWalkVisitsInOrder(t *testing.T) {
 	s.create(t, shuffled...)
 
 	var got []string
-	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestWalkVisitsInOrder(t *testing.T) {
 	wantLines(t, got, want...)
 
 	var last, shallow []string
-	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{Levels: 2, Skip: func(path string) bool { return path == "/wide" }}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{MaxDepth: 2, Skip: func(path string) bool { return path == "/wide" }}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestWalkEnds(t *testing.T) {
 	for i := range 100 {
 		s.create(t, fmt.Sprintf("/n%d", i))
 	}
-	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,14 +82,14 @@ func TestWalkEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
-	for _, err := range s.Walk(ctx, "/", subtree.Walking{}) {
+	for _, err := range s.Walk(ctx, "/", subtree.WalkOptions{}) {
 		cancel()
 		last = err
 	}
 	if !errors.Is(last, context.Canceled) {
 		t.Errorf("a walk whose context has ended ended with %v", last)
 	}
-	for _, err := range s.Walk(t.Context(), "/none", subtree.Walking{}) {
+	for _, err := range s.Walk(t.Context(), "/none", subtree.WalkOptions{}) {
 		if !errors.Is(err, jute.NoNode) {
 			t.Errorf("a walk at a node that does not exist: %v", err)
 		}
@@ -103,9 +103,9 @@ func TestWalkLeavesOutVanished(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		vanishing := testSpace{subtree.Space{Client: s.Client, Root: s.Root}}
 		var got []string
-		for n, err := range vanishing.Walk(t.Context(), "/", subtree.Walking{Whole: whole, Skip: func(path string) bool {
+		for n, err := range vanishing.Walk(t.Context(), "/", subtree.WalkOptions{ReadContent: whole, Skip: func(path string) bool {
 			if path == "/b/c" { // the walk has just heard of it
-				if err := s.Client.Delete(context.Background(), s.Full(path), -1); err != nil {
+				if err := s.Client.Delete(context.Background(), s.FullPath(path), -1); err != nil {
 					t.Error(err)
 				}
 			}
@@ -126,12 +126,12 @@ func TestWalkOfUnreadable(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/b", "/b/c", "/d")
 	nobody := []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("x:y")}}}
-	if _, err := s.Client.SetACL(t.Context(), s.Full("/b"), nobody, -1); err != nil {
+	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/b"), nobody, -1); err != nil {
 		t.Fatal(err)
 	}
 	for _, whole := range []bool{false, true} {
 		var got []string
-		for n, err := range s.Walk(t.Context(), "/", subtree.Walking{Whole: whole}) {
+		for n, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{ReadContent: whole}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestWalkOutlivesConnections(t *testing.T) {
 	w.after, w.only = 3, 4
 	w.mu.Unlock()
 	var got []string
-	for n, err := range s.Walk(t.Context(), "/", subtree.Walking{Whole: true}) {
+	for n, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{ReadContent: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestWalkOutlivesConnections(t *testing.T) {
 	w.after, w.only = 2, 0 // the handshake passes
 	w.mu.Unlock()
 	var last error
-	for _, err := range s.Walk(t.Context(), "/", subtree.Walking{}) {
+	for _, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{}) {
 		last = err
 	}
 	if !errors.Is(last, client.ErrConnectionLost) {

@@ -65,7 +65,7 @@ func (s testSpace) create(t *testing.T, nodes ...string) {
 		if hasData {
 			content = []byte(data)
 		}
-		if _, err := s.Client.Create(t.Context(), s.Full(path), content, jute.Persistent, nil); err != nil {
+		if _, err := s.Client.Create(t.Context(), s.FullPath(path), content, jute.Persistent, nil); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
@@ -74,7 +74,7 @@ func (s testSpace) create(t *testing.T, nodes ...string) {
 // tree returns all nodes of a space below top: paths, data and lists, and * after ephemeral ones.
 func (s testSpace) tree(t *testing.T, top string) (lines []string) {
 	t.Helper()
-	for n, err := range s.Walk(t.Context(), top, subtree.Walking{Whole: true}) {
+	for n, err := range s.Walk(t.Context(), top, subtree.WalkOptions{ReadContent: true}) {
 		if err != nil {
 			t.Fatal(err)
 		}

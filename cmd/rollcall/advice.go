@@ -105,5 +105,5 @@ func (h helped) Unwrap() error { return h.error }
 // lastLine returns err as the one line with which a command ends. It begins with the cause: what went
 // wrong after that, because of it, follows.
 func lastLine(err error) string {
-	return cli.Visible(strings.ReplaceAll(err.Error(), "\n", "; after that: "))
+	return cli.EscapeUnprintable(strings.ReplaceAll(err.Error(), "\n", "; after that: "))
 }

@@ -46,7 +46,7 @@ func TestCommandsTakeTheirArguments(t *testing.T) {
 			}
 		}
 	}
-	root := newRoot(cli.World{})
+	root := newRoot(cli.IOStreams{})
 	check(root)
 	if checked < 30 {
 		t.Errorf("%d commands have arguments that a test can check", checked)

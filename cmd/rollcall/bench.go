@@ -28,7 +28,7 @@ Cases:
 
 // benchFlags are the flags of `rollcall bench` and of `rollcall bench compare`.
 type benchFlags struct {
-	world  cli.World
+	world  cli.IOStreams
 	params bench.Params
 	set    map[string]bool // knobs that were given
 	output string
@@ -54,14 +54,14 @@ func keeperCommand(tls *cli.TLS) []string {
 	if err != nil {
 		return nil
 	}
-	return append([]string{program, "bench", keepCommand}, tls.Args()...)
+	return append([]string{program, "bench", keepCommand}, tls.CommandArgs()...)
 }
 
 // newKeeper returns the command of such a process.
-func newKeeper(w cli.World) *cobra.Command {
+func newKeeper(w cli.IOStreams) *cobra.Command {
 	var tls cli.TLS
 	cmd := &cobra.Command{
-		Use: keepCommand, Short: "hold sessions for another process", Hidden: true, Args: cli.Takes(0, 0, "no arguments"),
+		Use: keepCommand, Short: "hold sessions for another process", Hidden: true, Args: cli.RangeArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dial, err := tls.Dialer(w)
 			if err != nil {
@@ -76,11 +76,11 @@ func newKeeper(w cli.World) *cobra.Command {
 }
 
 // newBench returns the command that measures an ensemble.
-func newBench(w cli.World) *cobra.Command {
+func newBench(w cli.IOStreams) *cobra.Command {
 	cmd := newBenchCommand(w, "bench", (*benchFlags).measure, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
 		f.a.register(cmd, fs, "hosts", "")
 	})
-	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.Tools
+	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.ToolsGroup
 	cmd.Long = fmt.Sprintf(benchHelp, "rollcall bench compare -h shows how to compare two.") + listOfCases()
 	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
 	compare := newBenchCommand(w, "compare", (*benchFlags).compare, func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
@@ -95,7 +95,7 @@ func newBench(w cli.World) *cobra.Command {
 }
 
 // newBenchCommand returns a command that runs cases. register adds the flags that only this one has.
-func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Context, []bench.Params, io.Writer, func(string), func()) error, register func(*benchFlags, *cobra.Command, *flag.FlagSet)) *cobra.Command {
+func newBenchCommand(w cli.IOStreams, name string, run func(*benchFlags, context.Context, []bench.Params, io.Writer, func(string), func()) error, register func(*benchFlags, *cobra.Command, *flag.FlagSet)) *cobra.Command {
 	f := &benchFlags{world: w, params: bench.Defaults(), set: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use: name + " [flags] CASE...", Args: cobra.ArbitraryArgs,
@@ -106,7 +106,7 @@ func newBenchCommand(w cli.World, name string, run func(*benchFlags, context.Con
 				err = f.useCPUs(cases)
 			}
 			if err != nil {
-				return cli.With(cli.WrongUse, benchError{command, err})
+				return cli.WithStatus(cli.UsageError, benchError{command, err})
 			}
 			progress, clear := onTerminal(w)
 			if err := run(f, cmd.Context(), cases, w.Out, progress, clear); err != nil {
@@ -213,7 +213,7 @@ func (f *benchFlags) useCPUs(cases []bench.Params) error {
 }
 
 // target returns the ensemble that the flags describe. flagName is the flag of its addresses, with its dashes.
-func (s *sideFlags) target(w cli.World, flagName string) (bench.Target, error) {
+func (s *sideFlags) target(w cli.IOStreams, flagName string) (bench.Target, error) {
 	t := bench.Target{Name: s.name, Keeper: keeperCommand(&s.tls)}
 	if s.hosts == "" {
 		return t, fmt.Errorf("%s host:port,... names the servers", flagName)
@@ -296,7 +296,7 @@ const clearLine = "\r\x1b[K"
 
 // onTerminal returns a function that keeps one line of a terminal up to date, and one that empties it. If
 // stderr is not a terminal, line is nil and clear does nothing.
-func onTerminal(w cli.World) (line func(string), clear func()) {
+func onTerminal(w cli.IOStreams) (line func(string), clear func()) {
 	if !w.ErrTerminal {
 		return nil, func() {}
 	}

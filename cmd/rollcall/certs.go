@@ -28,10 +28,10 @@ const (
 )
 
 // newCerts returns the command that makes an authority and certificates.
-func newCerts(w cli.World) *cobra.Command {
+func newCerts(w cli.IOStreams) *cobra.Command {
 	var c certs
 	cmd := &cobra.Command{
-		Use: "certs [flags] HOST[,NAME...]...", Short: "make an authority, and a certificate for each host", GroupID: cli.Run, Args: cli.Takes(1, maxCertHosts, "hosts"),
+		Use: "certs [flags] HOST[,NAME...]...", Short: "make an authority, and a certificate for each host", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxCertHosts, "hosts"),
 		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the directory --out it writes ca.pem, which everybody may have, ca.key, which signs " +
 			"certificates and is best kept off the members' machines, and HOST.pem for each host: a private key with its certificate. That is good for both sides of a connection: " +
 			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. Further names and addresses of a host follow after commas. If there " +
@@ -79,7 +79,7 @@ type newFile struct {
 func (c *certs) make(hosts []string, now time.Time) ([]newFile, error) {
 	for flag, days := range map[string]int{"--days": c.days, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {
-			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
+			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d: allowed is 1 to %d", flag, days, maxDays))
 		}
 	}
 	if _, err := secretfile.TrustedDirectory(c.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func (c *certs) make(hosts []string, now time.Time) ([]newFile, error) {
 			err = errors.New("the first name gives the file its name and must be a whole one; put it first")
 		}
 		if err != nil {
-			return nil, cli.With(cli.WrongUse, fmt.Errorf("%s: %w", host, err))
+			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s: %w", host, err))
 		}
 		files = append(files, newFile{filepath.Join(c.out, names[0]+".pem"), text, 0o600})
 	}
@@ -134,7 +134,7 @@ func write(files []newFile) error {
 		}
 		for _, other := range files[:i] {
 			if other.path == f.path {
-				return cli.With(cli.WrongUse, fmt.Errorf("%s would be written twice; name each host once", f.path))
+				return cli.WithStatus(cli.UsageError, fmt.Errorf("%s would be written twice; name each host once", f.path))
 			}
 		}
 	}

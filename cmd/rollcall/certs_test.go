@@ -18,7 +18,7 @@ import (
 func certsIn(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := run(context.Background(), append([]string{"certs", "--out", dir}, args...), cli.World{Out: &out, Err: &out})
+	err := run(context.Background(), append([]string{"certs", "--out", dir}, args...), cli.IOStreams{Out: &out, Err: &out})
 	return out.String(), err
 }
 

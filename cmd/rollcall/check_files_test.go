@@ -33,7 +33,7 @@ func issued(t *testing.T, from time.Time, valid time.Duration) (trust, key strin
 func checkRun(t *testing.T, file string) (status cli.Status, text string) {
 	t.Helper()
 	var out, errs strings.Builder
-	err := run(t.Context(), []string{"config", "check", "-o", "wide", file}, cli.World{Out: &out, Err: &errs})
+	err := run(t.Context(), []string{"config", "check", "-o", "wide", file}, cli.IOStreams{Out: &out, Err: &errs})
 	if err != nil {
 		errs.WriteString(err.Error())
 	}

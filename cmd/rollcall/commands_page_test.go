@@ -74,7 +74,7 @@ const pageSession = "0x1000012f99a0001"
 func TestCommandsPageHelp(t *testing.T) {
 	index := readIndex(t)
 	pages := groupPages(t, index)
-	for _, cmd := range everyCommand(newRoot(cli.World{}), nil) {
+	for _, cmd := range everyCommand(newRoot(cli.IOStreams{}), nil) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "rollcall ")
 		at := slices.IndexFunc(pages, func(p groupPage) bool { return strings.Contains(p.text, "\n## rollcall "+name+"\n") })
 		if at < 0 {
@@ -166,7 +166,7 @@ func TestCommandsPageExamples(t *testing.T) {
 		all = append(all, examples(page.text)...)
 	}
 	t.Chdir(t.TempDir())
-	for _, cmd := range everyCommand(newRoot(cli.World{}), nil) {
+	for _, cmd := range everyCommand(newRoot(cli.IOStreams{}), nil) {
 		name := cmd.CommandPath() + " "
 		ours := func(x example) bool { return strings.HasPrefix(x.line+" ", name) }
 		if !slices.Contains(notShared, strings.TrimPrefix(cmd.CommandPath(), "rollcall ")) && !slices.ContainsFunc(all, ours) {

@@ -16,11 +16,11 @@ import (
 )
 
 // newConfiguration returns the commands that show a configuration key by key.
-func newConfiguration(w cli.World) *cobra.Command {
+func newConfiguration(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "show every key of a member's configuration", GroupID: cli.Look, Args: cli.Takes(0, 0, "a subcommand: show or check"),
+		Use: "config", Short: "show every key of a member's configuration", GroupID: cli.InspectGroup, Args: cli.RangeArgs(0, 0, "a subcommand: show or check"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Usage(), cli.With(cli.WrongUse, errors.New("config: name a subcommand: show or check")))
+			return errors.Join(cmd.Usage(), cli.WithStatus(cli.UsageError, errors.New("config: name a subcommand: show or check")))
 		},
 	}
 	cmd.AddCommand(newConfigShow(w), newConfigCheck(w))
@@ -28,17 +28,17 @@ func newConfiguration(w cli.World) *cobra.Command {
 }
 
 // newConfigShow returns the command that asks a member that runs.
-func newConfigShow(w cli.World) *cobra.Command {
+func newConfigShow(w cli.IOStreams) *cobra.Command {
 	link, out := cli.NewLink(w), cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "show [flags]", Short: "what holds in a member that runs", Args: cli.Takes(0, 0, "flags only"),
+		Use: "show [flags]", Short: "what holds in a member that runs", Args: cli.RangeArgs(0, 0, "flags only"),
 		Long: "Asks the member at --admin for every key of its configuration: the value in force, the default, where the value is from, and what is unknown or dangerous.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			member, err := link.Admin(cmd.Context())
+			member, err := link.AdminClient(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return cli.Explained(cli.Print(out, keyColumns, api.AllRows[api.Setting](cmd.Context(), member, "config", nil, nil)))
+			return cli.WithAdvice(cli.PrintRows(out, keyColumns, api.AllRows[api.Setting](cmd.Context(), member, "config", nil, nil)))
 		},
 	}
 	link.Register(cmd)
@@ -47,11 +47,11 @@ func newConfigShow(w cli.World) *cobra.Command {
 }
 
 // newConfigCheck returns the command that reads a configuration as serve does, and starts nothing.
-func newConfigCheck(w cli.World) *cobra.Command {
+func newConfigCheck(w cli.IOStreams) *cobra.Command {
 	var flags config.Flags
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.Takes(0, 1, oneFile),
+		Use: "check [flags] [zoo.cfg]", Short: "what would hold in a member with this zoo.cfg", Args: cli.RangeArgs(0, 1, oneFile),
 		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: the value, the default, where the value is from, " +
 			"and what is unknown, without effect, dangerous or refused. It also reads the files that keys name: secrets, passwords, keys and certificates. A certificate that " +
 			"expires within 30 days is a warning, and so are ports for members on which nobody has to prove who it is. The exit status is 1 if a member would not start with it.",
@@ -61,12 +61,12 @@ func newConfigCheck(w cli.World) *cobra.Command {
 				r.AddFaults(member.CheckFiles(r.Config))
 			}
 			if len(r.Config.Keys) > 0 {
-				if err := cli.Print(out, keyColumns, rowsOf(r.Config.Keys)); err != nil {
+				if err := cli.PrintRows(out, keyColumns, rowsOf(r.Config.Keys)); err != nil {
 					return err
 				}
 			}
 			for _, warning := range besides(r) {
-				_, _ = fmt.Fprintln(w.Err, "warning:", cli.Visible(warning.String())) // the status tells the result
+				_, _ = fmt.Fprintln(w.Err, "warning:", cli.EscapeUnprintable(warning.String())) // the status tells the result
 			}
 			if !r.FilesKnown && len(r.Config.Keys) > 0 {
 				_, _ = fmt.Fprintln(w.Err, "warning: not all files with secrets and certificates were read; correct what is refused, and check again")
@@ -128,7 +128,7 @@ var keyColumns = []cli.Column[api.Setting]{
 	{Name: "value", Cell: valueOf},
 	{Name: "state", Cell: func(s api.Setting) string { return s.State }, Tint: func(s api.Setting) cli.Tint { return keyTints[config.Verdict(s.State)] }},
 	{Name: "from", Cell: func(s api.Setting) string { return s.From }},
-	{Name: "default", Wide: true, Cell: func(s api.Setting) string { return s.Default }},
+	{Name: "default", WideOnly: true, Cell: func(s api.Setting) string { return s.Default }},
 	{Name: "warning", Cell: func(s api.Setting) string { return s.Warning }},
 }
 

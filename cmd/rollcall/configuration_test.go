@@ -32,11 +32,11 @@ func TestConfigCheck(t *testing.T) {
 		{"config check DIR/bad", cli.Failed, []string{"tickTime x refused DIR/bad:3", "snapCount 1 refused DIR/bad:4"}, "2 values are refused; DIR/bad:3: tickTime=x: allowed is"},
 		{"config check DIR/two", cli.Failed, []string{"syncLimit 2 in force"}, "warning: DIR/two: 2 members"},
 		{"config check DIR/none", cli.Failed, nil, "DIR/none"},
-		{"config check a b", cli.WrongUse, nil, "one zoo.cfg"},
-		{"config", cli.WrongUse, nil, "name a subcommand: show or check"},
+		{"config check a b", cli.UsageError, nil, "one zoo.cfg"},
+		{"config", cli.UsageError, nil, "name a subcommand: show or check"},
 	} {
 		var out, errs strings.Builder
-		err := run(t.Context(), strings.Fields(at(tt.args)), cli.World{Out: &out, Err: &errs})
+		err := run(t.Context(), strings.Fields(at(tt.args)), cli.IOStreams{Out: &out, Err: &errs})
 		if err != nil {
 			errs.WriteString(err.Error())
 		}
@@ -64,7 +64,7 @@ func TestConfigShow(t *testing.T) {
 	}))
 	defer member.Close()
 	var out strings.Builder
-	if err := run(t.Context(), []string{"config", "show", "--admin", member.URL, "-o", "json"}, cli.World{Out: &out, Err: &out}); err != nil {
+	if err := run(t.Context(), []string{"config", "show", "--admin", member.URL, "-o", "json"}, cli.IOStreams{Out: &out, Err: &out}); err != nil {
 		t.Fatal(err)
 	}
 	var rows []map[string]string
@@ -72,7 +72,7 @@ func TestConfigShow(t *testing.T) {
 		t.Errorf("%v, %s", err, out.String())
 	}
 	out.Reset()
-	if err := run(t.Context(), []string{"config", "show", "--admin", "http://127.0.0.1:1"}, cli.World{Out: &out, Err: &out}); cli.StatusOf(err) != cli.NoMember {
+	if err := run(t.Context(), []string{"config", "show", "--admin", "http://127.0.0.1:1"}, cli.IOStreams{Out: &out, Err: &out}); cli.StatusOf(err) != cli.Unavailable {
 		t.Errorf("nothing listens: %v, status %d", err, cli.StatusOf(err))
 	}
 }

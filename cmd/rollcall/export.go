@@ -18,7 +18,7 @@ import (
 
 // exporting is one call of the command.
 type exporting struct {
-	w      cli.World
+	w      cli.IOStreams
 	out    *cli.Output
 	flags  memberFlags
 	file   string // zoo.cfg
@@ -26,10 +26,10 @@ type exporting struct {
 }
 
 // newExport returns the command that writes a member's data for ZooKeeper.
-func newExport(w cli.World) *cobra.Command {
+func newExport(w cli.IOStreams) *cobra.Command {
 	e := exporting{w: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
-		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper", GroupID: cli.Run, Args: cli.Takes(1, 1, "one directory"),
+		Use: "export [flags] OUTDIR", Short: "write a stopped member's data, or a backup, for ZooKeeper", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, 1, "one directory"),
 		Long: "Writes the state of a stopped member as a directory from which ZooKeeper 3.6 to 3.9 starts: OUTDIR, which must be empty or missing, is then a dataDir for each server. " +
 			"Stop all members first and take the one whose data go furthest. With --backup, it writes the state in a backup instead, and the members may run. " +
 			"Sessions that were opened in ZooKeeper keep their clients. Sessions that were opened in Rollcall do not, because ZooKeeper " +
@@ -56,33 +56,33 @@ func newExport(w cli.World) *cobra.Command {
 }
 
 // run writes the state of the member of a configuration, or of a backup.
-func (e *exporting) run(ctx context.Context, into string) (cli.Exported, error) {
+func (e *exporting) run(ctx context.Context, into string) (cli.ExportResult, error) {
 	switch {
 	case e.file == "" && e.backup == "":
-		return cli.Exported{}, cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member, and --backup no backup"))
+		return cli.ExportResult{}, cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member, and --backup no backup"))
 	case e.file != "" && e.backup != "":
-		return cli.Exported{}, cli.With(cli.WrongUse, errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
+		return cli.ExportResult{}, cli.WithStatus(cli.UsageError, errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
 	case e.backup != "":
 		return e.fromBackup(ctx, into)
 	}
 	cfg, log, err := e.flags.configured(e.w, "export", []string{e.file})
 	if err != nil {
-		return cli.Exported{}, err
+		return cli.ExportResult{}, err
 	}
 	reading := cli.NewProgress(e.w, "reading the member's files", 0)
 	snapshot, extent, err := member.ReadStopped(cfg.Dir, cfg.LogDir, log.Logger())
 	reading.Done()
 	if err != nil {
-		return cli.Exported{}, err
+		return cli.ExportResult{}, err
 	}
-	return e.write(snapshot, cli.Exported{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
+	return e.write(snapshot, cli.ExportResult{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
 }
 
 // fromBackup writes the state in the backup. It reads the file twice: the first time to check all of it.
-func (e *exporting) fromBackup(ctx context.Context, into string) (done cli.Exported, err error) {
+func (e *exporting) fromBackup(ctx context.Context, into string) (done cli.ExportResult, err error) {
 	f, err := os.Open(e.backup)
 	if err != nil {
-		return done, cli.With(cli.WrongUse, err)
+		return done, cli.WithStatus(cli.UsageError, err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	checking := cli.NewProgress(e.w, "checking "+e.backup, 0)
@@ -101,7 +101,7 @@ func (e *exporting) fromBackup(ctx context.Context, into string) (done cli.Expor
 	if err != nil {
 		return done, fmt.Errorf("%s: %w", e.backup, err)
 	}
-	return e.write(stateIn{again}, cli.Exported{Backup: e.backup, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
+	return e.write(stateIn{again}, cli.ExportResult{Backup: e.backup, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
 }
 
 // stateIn writes the state that a backup has.
@@ -111,12 +111,12 @@ type stateIn struct{ *backup.Reader }
 func (s stateIn) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.Reader) }
 
 // write writes the state into a directory, and returns done with what carried over.
-func (e *exporting) write(state io.WriterTo, done cli.Exported, into string) (cli.Exported, error) {
+func (e *exporting) write(state io.WriterTo, done cli.ExportResult, into string) (cli.ExportResult, error) {
 	writing := cli.NewProgress(e.w, "writing ZooKeeper's files", 0)
 	l, err := writeForZooKeeper(state, done.Term, into)
 	writing.Done()
 	done.Into, done.Nodes, done.Sessions = into, l.Nodes, l.Sessions
-	done.Born, done.BornEphemerals, done.Ended, done.TTLs = l.NativeSessions, l.NativeEphemerals, l.EndedNodes, l.TTLs
+	done.RollcallSessions, done.RollcallEphemerals, done.OrphanNodes, done.TTLs = l.NativeSessions, l.NativeEphemerals, l.EndedNodes, l.TTLs
 	return done, err
 }
 
@@ -136,20 +136,20 @@ func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losse
 }
 
 // exportText says what was written, and what was not.
-func exportText(e cli.Exported) string {
+func exportText(e cli.ExportResult) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countOf(e.Nodes, "node"), countOf(e.Sessions, "session"), e.Index, e.Term, e.Into)
 	if !e.Confirmed {
 		b.WriteString("No leader had confirmed the backup: the last writes may be missing.\n")
 	}
-	if e.Born > 0 {
-		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n", countOf(e.Born, "session"), countOf(e.BornEphemerals, "ephemeral node"))
+	if e.RollcallSessions > 0 {
+		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n", countOf(e.RollcallSessions, "session"), countOf(e.RollcallEphemerals, "ephemeral node"))
 	}
 	if e.TTLs > 0 {
 		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n", countOf(e.TTLs, "node with a time to live"))
 	}
-	if e.Ended > 0 {
-		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countOf(e.Ended, "node"))
+	if e.OrphanNodes > 0 {
+		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countOf(e.OrphanNodes, "node"))
 	}
 	b.WriteString("Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.\n")
 	return b.String()

@@ -28,13 +28,13 @@ const (
 )
 
 // newHealth returns the command that asks the member of this machine whether it serves clients.
-func newHealth(w cli.World) *cobra.Command {
+func newHealth(w cli.IOStreams) *cobra.Command {
 	addr, out := "", cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.Run,
+		Use: "health [flags] [zoo.cfg]", Short: "exit with 0 if the member of this machine serves clients", GroupID: cli.RunGroup,
 		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not, as /readyz does, and exits with 1. " +
 			"If something is wrong although clients are served, it says so in further lines: members are not authenticated, or the member is short of memory. It exits with 0 then, too.",
-		Args: cli.Takes(0, 1, oneFile),
+		Args: cli.RangeArgs(0, 1, oneFile),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := placeOf(addr, fileOf(args), w.Env)
 			if err != nil {
@@ -53,7 +53,7 @@ func newHealth(w cli.World) *cobra.Command {
 func health(ctx context.Context, at place, out *cli.Output) error {
 	addr := at.clients
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return cli.With(cli.WrongUse, fmt.Errorf("health: --addr %s: allowed is host:port", config.ShortText(addr)))
+		return cli.WithStatus(cli.UsageError, fmt.Errorf("health: --addr %s: allowed is host:port", config.ShortText(addr)))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()

@@ -25,10 +25,10 @@ import (
 const maxSources = 255
 
 // newImport returns the command that takes over ZooKeeper's data.
-func newImport(w cli.World) *cobra.Command {
+func newImport(w cli.IOStreams) *cobra.Command {
 	i := importing{w: w, out: cli.NewOutput(w)}
 	cmd := &cobra.Command{
-		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.Run, Args: cli.Takes(1, maxSources, "directories of ZooKeeper's servers"),
+		Use: "import [flags] DATADIR[,DATALOGDIR]...", Short: "take over the data of a ZooKeeper ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxSources, "directories of ZooKeeper's servers"),
 		Long: "Fills the empty directories of one member of a new ensemble with the state of a ZooKeeper ensemble that is stopped: all nodes, and all sessions with the passwords that " +
 			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it follows after a comma. Give the directories of all servers: the state is that of " +
 			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the server list, the import is refused: a server of ZooKeeper may still run. Run it on the machine of one member, with its zoo.cfg and copies of the directories of the other servers: the other members start with empty directories and copy its state. Nothing in a DATADIR " +
@@ -64,9 +64,9 @@ func newImport(w cli.World) *cobra.Command {
 
 // importing is one call of the command.
 type importing struct {
-	w       cli.World
+	w       cli.IOStreams
 	out     *cli.Output
-	done    cli.Imported // so far
+	done    cli.ImportResult // so far
 	flags   memberFlags
 	file    string
 	again   string // the command line
@@ -81,10 +81,10 @@ type importing struct {
 
 func (i *importing) run(ctx context.Context, sources []string) error {
 	if i.file == "" && !i.check {
-		return cli.With(cli.WrongUse, errors.New("--config names no zoo.cfg of the member to fill"))
+		return cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
 	if err := eachOnce(directoriesOf(sources)); err != nil {
-		return cli.With(cli.WrongUse, err)
+		return cli.WithStatus(cli.UsageError, err)
 	}
 	if i.file != "" {
 		if err := i.checkSources(directoriesOf(sources)); err != nil {
@@ -93,7 +93,7 @@ func (i *importing) run(ctx context.Context, sources []string) error {
 	}
 	if !i.check && !i.running {
 		if signs := stillRunning(ctx, i.cfg, directoriesOf(sources), os.DirFS("/")); len(signs) > 0 {
-			return cli.With(cli.Conflict, fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers first, because what they acknowledge from here on is not imported; --check tries the import with copies meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
+			return cli.WithStatus(cli.Conflict, fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers first, because what they acknowledge from here on is not imported; --check tries the import with copies meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
 		}
 	}
 	plan, err := i.examine(sources)
@@ -109,12 +109,12 @@ func (i *importing) run(ctx context.Context, sources []string) error {
 		if err := cli.PrintText(i.out, "", i.done); err != nil {
 			return err
 		}
-		return cli.With(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; ")))
+		return cli.WithStatus(cli.Conflict, fmt.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; ")))
 	}
 	if i.check {
 		digest, err := plan.WriteImage(io.Discard)
 		if err != nil {
-			return cli.With(cli.Conflict, err)
+			return cli.WithStatus(cli.Conflict, err)
 		}
 		i.done.Digest = backup.FormatDigest(digest)
 		return i.tell(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.done.Digest))
@@ -153,7 +153,7 @@ func (i *importing) checkSources(given []datadir.Directory) error {
 		if voters < len(servers(i.cfg)) {
 			err = fmt.Errorf("%w; an observer's directory does not count, and any directory without its file myid may be one's", err)
 		}
-		return cli.With(cli.WrongUse, err)
+		return cli.WithStatus(cli.UsageError, err)
 	}
 	if dir := i.cfg.LogDir; dir == "" || filepath.Clean(dir) == filepath.Clean(i.cfg.Dir) || i.options.NoLogs {
 		return nil
@@ -163,7 +163,7 @@ func (i *importing) checkSources(given []datadir.Directory) error {
 	if without < 0 {
 		return nil
 	}
-	return cli.With(cli.WrongUse, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.file, given[without].Data))
+	return cli.WithStatus(cli.UsageError, fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as %[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.file, given[without].Data))
 }
 
 // votersAmong returns how many of the servers vote, and how many of the directories are certainly those of voters. The file myid says
@@ -200,7 +200,7 @@ func (i *importing) examine(sources []string) (*migrate.ImportPlan, error) {
 		return nil, err
 	}
 	i.done.Read = cli.ImportSource{
-		Data: report.Directory.Data, Logs: report.Directory.Logs, Why: report.ChoiceReason, Snapshot: report.Snapshot,
+		Data: report.Directory.Data, Logs: report.Directory.Logs, ServerReason: report.ChoiceReason, Snapshot: report.Snapshot,
 		Transactions: report.Transactions, Digests: report.Digests, Notes: listOf(report.Notes), Losses: listOf(report.Losses),
 	}
 	if err := i.tell(reportText(report)); err != nil {
@@ -244,7 +244,7 @@ func (i *importing) note(p *migrate.ImportPlan, advice []string) {
 	d := &i.done
 	d.Zxid, d.Nodes, d.Bytes, d.Sessions, d.Ephemerals = p.Zxid, p.Nodes, p.Bytes, p.Sessions, p.Ephemerals
 	d.Containers, d.TTLs, d.Quotas = p.Containers, p.TTLs, p.Quotas
-	d.Dropped, d.Advice, d.Refused = listOf(p.NotCarried), listOf(advice), listOf(p.Rejections)
+	d.Dropped, d.Advice, d.Rejected = listOf(p.NotCarried), listOf(advice), listOf(p.Rejections)
 }
 
 // listOf returns a list that JSON shows as one, also if it is empty.
@@ -252,7 +252,7 @@ func listOf(texts []string) []string { return append([]string{}, texts...) }
 
 // tell prints a text for people, unless the output is for programs.
 func (i *importing) tell(text string) error {
-	if !i.out.Text() {
+	if !i.out.IsText() {
 		return nil
 	}
 	_, err := io.WriteString(i.w.Out, text)

@@ -229,7 +229,7 @@ func TestImportOfFew(t *testing.T) {
 	servers := []string{"initLimit=10", "syncLimit=5", "server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890"}
 	file, _ := zooCfg(t, servers...)
 	source := zooKeepers(t)
-	if _, err := command(t, "import", "--check", "--myid", "1", "--config", file, source); cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), "1 of 3 servers that vote are given") {
+	if _, err := command(t, "import", "--check", "--myid", "1", "--config", file, source); cli.StatusOf(err) != cli.UsageError || !strings.Contains(err.Error(), "1 of 3 servers that vote are given") {
 		t.Errorf("one of three: %v", err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
@@ -238,7 +238,7 @@ func TestImportOfFew(t *testing.T) {
 	}
 	for _, again := range []string{source, source + "/.", link} {
 		_, err := command(t, "import", "--check", "--myid", "1", "--config", file, source, again)
-		if want := source + " and " + again + " are the same directory"; cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), want) {
+		if want := source + " and " + again + " are the same directory"; cli.StatusOf(err) != cli.UsageError || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -311,7 +311,7 @@ func TestImportAsksForEachLogDirectory(t *testing.T) {
 	first, second := zooKeepers(t), zooKeepers(t)
 	check := []string{"import", "--check", "--myid", "1", "--config", file}
 	_, err := command(t, append(check, first+","+first, second)...)
-	if want := file + " has a dataLogDir, and that of " + second + " is not given"; cli.StatusOf(err) != cli.WrongUse || !strings.Contains(err.Error(), want) {
+	if want := file + " has a dataLogDir, and that of " + second + " is not given"; cli.StatusOf(err) != cli.UsageError || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	if out, err := command(t, append(check, first+","+first, second+","+second)...); err != nil {
@@ -424,7 +424,7 @@ func TestImportTexts(t *testing.T) {
 	if got, want := reportText(report), "Read /d and /l: an empty tree and 1 transaction after it in 2 logs; 0 digests compared.\n  chosen: it is the best\n  note: odd\n  lost: one\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	got := exportText(cli.Exported{Into: "/out", Index: 9, Term: 4, Nodes: 2, Sessions: 3, Born: 1, BornEphemerals: 2, Ended: 1, TTLs: 2})
+	got := exportText(cli.ExportResult{Into: "/out", Index: 9, Term: 4, Nodes: 2, Sessions: 3, RollcallSessions: 1, RollcallEphemerals: 2, OrphanNodes: 1, TTLs: 2})
 	want := `Wrote 2 nodes and 3 sessions, up to index 9 of term 4, into /out.
 No leader had confirmed the backup: the last writes may be missing.
 1 session opened in Rollcall, and 2 ephemeral nodes of theirs, will end: their clients get new sessions.

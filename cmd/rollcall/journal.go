@@ -10,7 +10,7 @@ import (
 
 // toJournal reports whether systemd's journal reads the standard error of this process: then JOURNAL_STREAM
 // names its device and its inode.
-func toJournal(w cli.World) bool {
+func toJournal(w cli.IOStreams) bool {
 	f, ok := w.Err.(*os.File)
 	if !ok {
 		return false

@@ -46,7 +46,7 @@ func (b block) draw() string {
 }
 
 // showLive keeps the members and sessions below out's lines until ctx ends.
-func showLive(ctx context.Context, w cli.World, members []*upMember, out *teller) {
+func showLive(ctx context.Context, w cli.IOStreams, members []*upMember, out *teller) {
 	tick := time.NewTicker(liveInterval)
 	defer tick.Stop()
 	defer out.show(nil)
@@ -55,7 +55,7 @@ func showLive(ctx context.Context, w cli.World, members []*upMember, out *teller
 		if ctx.Err() != nil {
 			return
 		}
-		columns, rows := w.Size()
+		columns, rows := w.TerminalSize()
 		out.show(l.lines(w, columns, rows))
 		select {
 		case <-tick.C:
@@ -92,14 +92,14 @@ func look(ctx context.Context, members []*upMember) (e ensemble) {
 }
 
 // lines returns the lines for a terminal of this size, at most half of its height.
-func (e *ensemble) lines(w cli.World, columns, rows int) block {
+func (e *ensemble) lines(w cli.IOStreams, columns, rows int) block {
 	lines := append([]string{""}, table(w, memberColumns, e.members)...)
 	shown := slices.Clone(e.sessions)
 	slices.SortStableFunc(shown, func(a, b api.Session) int { return cmp.Compare(timeLeft(a), timeLeft(b)) })
 	shown = shown[:min(len(shown), liveSessions)]
 	switch {
 	case e.err != nil:
-		lines = append(lines, "", "sessions: "+cli.Visible(e.err.Error()))
+		lines = append(lines, "", "sessions: "+cli.EscapeUnprintable(e.err.Error()))
 	case len(shown) == 0:
 		lines = append(lines, "", "no sessions")
 	default:
@@ -130,34 +130,34 @@ func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecon
 var memberColumns = []cli.Column[api.Member]{
 	{Name: "member", Cell: func(s api.Member) string { return fmt.Sprint(s.Member) }},
 	{Name: "role", Cell: func(s api.Member) string { return cmp.Or(s.Role, "not serving") }},
-	{Name: "term", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Term) }},
+	{Name: "term", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Term) }},
 	{Name: "clients", Cell: func(s api.Member) string { return s.Clients }},
-	{Name: "connections", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Connections) }},
-	{Name: "watches", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Watches) }},
-	{Name: "applied", Right: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Applied) }},
+	{Name: "connections", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Connections) }},
+	{Name: "watches", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Watches) }},
+	{Name: "applied", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Applied) }},
 }
 
 var sessionColumns = []cli.Column[api.Session]{
 	{Name: "session", Cell: func(s api.Session) string { return s.ID }},
 	{Name: "state", Cell: func(s api.Session) string { return s.State }},
-	{Name: "member", Right: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Member) }},
+	{Name: "member", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Member) }},
 	{Name: "address", Cell: func(s api.Session) string { return s.Address }},
-	{Name: "timeout", Right: true, Cell: func(s api.Session) string { return millis(s.TimeoutMs).String() }},
-	{Name: "left", Right: true, Cell: func(s api.Session) string {
+	{Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return millis(s.TimeoutMs).String() }},
+	{Name: "left", AlignRight: true, Cell: func(s api.Session) string {
 		if s.LeftMs == nil {
 			return ""
 		}
 		return millis(*s.LeftMs).Round(100 * time.Millisecond).String()
 	}},
-	{Name: "ephemerals", Right: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Ephemerals) }},
-	{Name: "watches", Right: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Watches) }},
+	{Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Ephemerals) }},
+	{Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return fmt.Sprint(s.Watches) }},
 }
 
 // table returns the lines of a table, without colours, so that they can be cut to the terminal.
-func table[T any](w cli.World, columns []cli.Column[T], rows []T) []string {
+func table[T any](w cli.IOStreams, columns []cli.Column[T], rows []T) []string {
 	var text bytes.Buffer
 	w.Out, w.OutTerminal = &text, false
-	_ = cli.Print(cli.NewOutput(w), columns, func(yield func(T, error) bool) { // a buffer takes everything
+	_ = cli.PrintRows(cli.NewOutput(w), columns, func(yield func(T, error) bool) { // a buffer takes everything
 		for _, row := range rows {
 			if !yield(row, nil) {
 				return

@@ -20,7 +20,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
-	if err := run(ctx, os.Args[1:], cli.Process()); err != nil {
+	if err := run(ctx, os.Args[1:], cli.ProcessStreams()); err != nil {
 		if text := lastLine(err); text != "" {
 			fmt.Fprintln(os.Stderr, "rollcall:", text)
 		}
@@ -29,13 +29,13 @@ func main() {
 }
 
 // run is main with its surroundings as arguments. Its error says what the operator can do, if anything.
-func run(ctx context.Context, args []string, w cli.World) error {
+func run(ctx context.Context, args []string, w cli.IOStreams) error {
 	cmd, err := cli.Execute(ctx, newRoot(w), args)
 	return advised(topName(cmd), err)
 }
 
 // newRoot returns the command line: what package cli has, and the commands that run or measure members.
-func newRoot(w cli.World) *cobra.Command {
+func newRoot(w cli.IOStreams) *cobra.Command {
 	w = cli.WithProgress(w)
 	root := cli.NewRoot(w, builtFrom().String(), builtFrom().built())
 	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w), newVersion(w), newConfiguration(w), newCerts(w))

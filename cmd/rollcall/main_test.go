@@ -20,7 +20,7 @@ import (
 
 // runCommand runs a command line as run does. Nothing is on its stdin, and it has no terminal.
 func runCommand(ctx context.Context, args, env []string, stdout, stderr io.Writer) error {
-	return run(ctx, args, cli.World{In: strings.NewReader(""), Out: stdout, Err: stderr, Env: env, Now: time.Now})
+	return run(ctx, args, cli.IOStreams{In: strings.NewReader(""), Out: stdout, Err: stderr, Env: env, Now: time.Now})
 }
 
 // The help of a command names its arguments as well as its flags. Nothing is on stderr.
@@ -49,7 +49,7 @@ func TestCommandHelp(t *testing.T) {
 func TestNoCommand(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	err := runCommand(t.Context(), nil, nil, &stdout, &stderr)
-	if cli.StatusOf(err) != cli.WrongUse || stdout.Len() > 0 || !strings.Contains(stderr.String(), "\n  serve ") {
+	if cli.StatusOf(err) != cli.UsageError || stdout.Len() > 0 || !strings.Contains(stderr.String(), "\n  serve ") {
 		t.Errorf("%v: %s, %s", err, stdout.String(), stderr.String())
 	}
 }
@@ -176,7 +176,7 @@ func TestCommandsReachTheMember(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		err := runCommand(t.Context(), strings.Fields(at(tt.args)), []string{"ZOO_CONF_DIR=" + dir}, &out, &out)
-		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || cli.StatusOf(err) != cli.Refused) {
+		if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || cli.StatusOf(err) != cli.Denied) {
 			t.Errorf("%s: %v, want %q\n%s", tt.args, err, tt.want, out.String())
 		}
 	}

@@ -24,7 +24,7 @@ type notifier struct {
 }
 
 // newNotifier connects to systemd's socket.
-func newNotifier(w cli.World) *notifier {
+func newNotifier(w cli.IOStreams) *notifier {
 	n := &notifier{}
 	name := w.Getenv("NOTIFY_SOCKET")
 	if name == "" {

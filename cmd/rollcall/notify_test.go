@@ -78,7 +78,7 @@ func TestServeNotifies(t *testing.T) {
 // A member without a quorum has started. The watchdog does not hear from one whose disk hangs.
 func TestNotifierLooks(t *testing.T) {
 	conn := systemdSocket(t, fmt.Sprintf("@rollcall-test-%d", os.Getpid()))
-	n := newNotifier(cli.World{Env: []string{"NOTIFY_SOCKET=" + conn.LocalAddr().String(), "WATCHDOG_USEC=8000000"}})
+	n := newNotifier(cli.IOStreams{Env: []string{"NOTIFY_SOCKET=" + conn.LocalAddr().String(), "WATCHDOG_USEC=8000000"}})
 	begun := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after  time.Duration
@@ -111,7 +111,7 @@ func TestNotifierLooks(t *testing.T) {
 // Without systemd nothing is told, whatever the variable says.
 func TestNotifierWithoutSystemd(t *testing.T) {
 	for _, env := range []string{"", "NOTIFY_SOCKET=/nonexistent/socket"} {
-		n := newNotifier(cli.World{Env: []string{env}})
+		n := newNotifier(cli.IOStreams{Env: []string{env}})
 		n.send("READY=1")
 		n.run(t.Context(), func() admin.Health { panic("nobody asks") })
 	}

@@ -40,11 +40,11 @@ func TestEveryCommandTakesOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := 0
-	for _, cmd := range everyCommand(newRoot(cli.World{}), nil) {
+	for _, cmd := range everyCommand(newRoot(cli.IOStreams{}), nil) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "rollcall ")
 		flag := cmd.Flags().Lookup("output")
 		if withoutOutput[name] != "" {
-			if used++; flag != nil && flag.Value.Type() == cli.NewOutput(cli.World{}).Type() {
+			if used++; flag != nil && flag.Value.Type() == cli.NewOutput(cli.IOStreams{}).Type() {
 				t.Errorf("%s takes -o, and is listed as a command that does not", name)
 			}
 			continue

@@ -38,11 +38,11 @@ A member that is stopped cannot be asked. Run this command on each one that has 
 `
 
 // newRecover returns the command that lets the survivor of a lost majority begin a new ensemble.
-func newRecover(w cli.World) *cobra.Command {
+func newRecover(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	yes, force, out := false, false, cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble", GroupID: cli.Run, Args: cli.Takes(0, 1, oneFile),
+		Use: "recover [flags] [zoo.cfg]", Short: "let the survivor of a lost majority begin a new ensemble", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFile),
 		Long: "Lets the survivor of a lost majority begin a new ensemble with its data, and with the server list in its zoo.cfg. The other members start with empty directories, and copy its data. " +
 			"Run it on a member that is stopped. Before it changes anything, it says what the recovery costs and which member has the most data, and asks.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,14 +61,14 @@ func newRecover(w cli.World) *cobra.Command {
 }
 
 // recoverMember lets the survivor of a lost majority begin a new ensemble, with the server list in its zoo.cfg.
-func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.World, out *cli.Output) error {
+func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, yes, force bool, w cli.IOStreams, out *cli.Output) error {
 	stdout := w.Out
-	if !out.Text() {
+	if !out.IsText() {
 		stdout = w.Err // JSON is alone on stdout
 	}
 	servers := servers(cfg)
 	if slices.ContainsFunc(servers, func(s member.Server) bool { return s.ID == cfg.MyID && s.Observer }) {
-		return cli.With(cli.Conflict, fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there and run this again", cfg.MyID))
+		return cli.WithStatus(cli.Conflict, fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there and run this again", cfg.MyID))
 	}
 	recovery := member.RecoverConfig{ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust, Logger: logger}
 	asking := cli.NewProgress(w, "asking the other members", 0)
@@ -119,16 +119,16 @@ func survey(ctx context.Context, r member.RecoverConfig, force bool, stdout io.W
 }
 
 // recovered returns what a recovery prints with -o json. The first finding is about the survivor.
-func recovered(findings []member.Finding) cli.Recovered {
-	r := cli.Recovered{Member: findings[0].ID, Members: []cli.Extents{}}
+func recovered(findings []member.Finding) cli.RecoverResult {
+	r := cli.RecoverResult{Member: findings[0].ID, Members: []cli.DataExtent{}}
 	for _, f := range findings {
-		row := cli.Extents{Member: f.ID, Address: f.RaftAddr, Index: f.Index, Term: f.Term}
+		row := cli.DataExtent{Member: f.ID, Address: f.RaftAddr, Index: f.Index, Term: f.Term}
 		if !f.LastTime.IsZero() {
 			at := f.LastTime.UTC().Truncate(time.Millisecond)
 			row.Written = &at
 		}
 		if f.Err != nil {
-			row.Silent = f.Err.Error()
+			row.SilentReason = f.Err.Error()
 		}
 		r.Members = append(r.Members, row)
 	}

@@ -17,7 +17,7 @@ import (
 
 // reloadOnHangup reads the configuration again whenever the process gets SIGHUP, until stop is called.
 // cfg is the configuration that the member has started with.
-func (f *memberFlags) reloadOnHangup(w cli.World, args []string, cfg config.Config, log *logs.Log) (stop func()) {
+func (f *memberFlags) reloadOnHangup(w cli.IOStreams, args []string, cfg config.Config, log *logs.Log) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ended, over := make(chan struct{}), make(chan struct{})
@@ -56,7 +56,7 @@ func reloadFiles(ctx context.Context, m *member.Member) {
 
 // reload reads the configuration again, and sets the level of the log and the users of SASL. The other keys have an effect when
 // the member is started again; reload logs which of them have changed.
-func (f *memberFlags) reload(w cli.World, args []string, started config.Config, log *logs.Log) {
+func (f *memberFlags) reload(w cli.IOStreams, args []string, started config.Config, log *logs.Log) {
 	before := log.Level()
 	cfg, _, err := config.Load(fileOf(args), w.Env, f.config)
 	if err != nil {
@@ -78,7 +78,7 @@ func (f *memberFlags) reload(w cli.World, args []string, started config.Config, 
 
 // changed reads the configuration again, and returns the keys whose new values only another process takes over. A configuration
 // that cannot be read has none: no process starts with it.
-func (f *memberFlags) changed(w cli.World, args []string, started config.Config, log *logs.Log) []string {
+func (f *memberFlags) changed(w cli.IOStreams, args []string, started config.Config, log *logs.Log) []string {
 	cfg, _, err := config.Load(fileOf(args), w.Env, f.config)
 	if err != nil {
 		log.Logger().Error("the configuration cannot be read again, so this member starts with the one before; correct it before the next start of the process", "err", err)

@@ -31,11 +31,11 @@ func TestReload(t *testing.T) {
 	file := filepath.Join(dir, "zoo.cfg")
 	lines := make(journal, 10)
 	var f memberFlags
-	cfg, log, err := f.configured(cli.World{Err: lines}, "serve", []string{file})
+	cfg, log, err := f.configured(cli.IOStreams{Err: lines}, "serve", []string{file})
 	if err != nil || log.Level() != slog.LevelWarn {
 		t.Fatalf("%v, level %v", err, log.Level())
 	}
-	stop := f.reloadOnHangup(cli.World{}, []string{file}, cfg, log)
+	stop := f.reloadOnHangup(cli.IOStreams{}, []string{file}, cfg, log)
 	defer stop()
 	for _, tt := range []struct {
 		text  string
@@ -63,7 +63,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	f.verbose = true
-	f.reload(cli.World{}, []string{file}, cfg, log)
+	f.reload(cli.IOStreams{}, []string{file}, cfg, log)
 	if log.Level() != slog.LevelDebug {
 		t.Errorf("with -v: level %v", log.Level())
 	}
@@ -75,7 +75,7 @@ func TestWarnings(t *testing.T) {
 	var out strings.Builder
 	var f memberFlags
 	env := []string{"ZOO_CONF_DIR=" + dir}
-	if _, _, err := f.configured(cli.World{Err: &out, Env: env}, "serve", nil); err != nil {
+	if _, _, err := f.configured(cli.IOStreams{Err: &out, Env: env}, "serve", nil); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -106,13 +106,13 @@ func TestToJournal(t *testing.T) {
 	}
 	named := streamName(stat)
 	for _, tt := range []struct {
-		w    cli.World
+		w    cli.IOStreams
 		want bool
 	}{
-		{cli.World{Err: f, Env: []string{"JOURNAL_STREAM=" + named}}, true},
-		{cli.World{Err: f, Env: []string{"JOURNAL_STREAM=" + named + "0"}}, false},
-		{cli.World{Err: f}, false},
-		{cli.World{Err: new(strings.Builder), Env: []string{"JOURNAL_STREAM=" + named}}, false},
+		{cli.IOStreams{Err: f, Env: []string{"JOURNAL_STREAM=" + named}}, true},
+		{cli.IOStreams{Err: f, Env: []string{"JOURNAL_STREAM=" + named + "0"}}, false},
+		{cli.IOStreams{Err: f}, false},
+		{cli.IOStreams{Err: new(strings.Builder), Env: []string{"JOURNAL_STREAM=" + named}}, false},
 	} {
 		if got := toJournal(tt.w); got != tt.want {
 			t.Errorf("%v: %t", tt.w.Env, got)
@@ -141,7 +141,7 @@ func TestReloadUsers(t *testing.T) {
 	var out strings.Builder
 	var f memberFlags
 	args := []string{filepath.Join(dir, "zoo.cfg")}
-	cfg, log, err := f.configured(cli.World{Err: &out}, "serve", args)
+	cfg, log, err := f.configured(cli.IOStreams{Err: &out}, "serve", args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestReloadUsers(t *testing.T) {
 		if err := os.WriteFile(at("DIR/jaas"), []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f.reload(cli.World{}, args, cfg, log)
+		f.reload(cli.IOStreams{}, args, cfg, log)
 		if !users.Equal(tt.want) || !strings.Contains(out.String(), tt.line) || strings.Contains(out.String(), "hush") {
 			t.Errorf("%d users, and the log says %s, want %s", users.Count(), out.String(), tt.line)
 		}

@@ -133,7 +133,7 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(at(base)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, log, err := f.configured(cli.World{Err: &out}, "serve", []string{file})
+		cfg, log, err := f.configured(cli.IOStreams{Err: &out}, "serve", []string{file})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 				return nil
 			}
 			return added
-		}, func() []string { return f.changed(cli.World{}, []string{file}, cfg, log) })
+		}, func() []string { return f.changed(cli.IOStreams{}, []string{file}, cfg, log) })
 		if runs != tt.runs || errors.Is(err, added) != (runs == 1) || !strings.Contains(out.String(), tt.log) {
 			t.Errorf("%q: %d runs, then %v; logged\n%s", tt.text, runs, err, out.String())
 		}
@@ -159,7 +159,7 @@ func TestServingStartHangs(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	settings := config.Settings{Dir: t.TempDir(), Tick: 100 * time.Millisecond, MinTimeout: 400 * time.Millisecond, MaxTimeout: time.Minute}
-	p := &serving{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.World{}), begun: make(chan struct{})}
+	p := &serving{log: logs.New(io.Discard, logs.Settings{}, false), systemd: newNotifier(cli.IOStreams{}), begun: make(chan struct{})}
 	p.settings = member.Config{
 		Settings: settings, ID: 1, Servers: []member.Server{{ID: 1, GrpcAddr: "127.0.0.1:1", RaftAddr: "127.0.0.1:2"}, {ID: 2, GrpcAddr: "127.0.0.1:3", RaftAddr: "127.0.0.1:4"}},
 		Network: member.Network{Listen: func(string) (net.Listener, error) {

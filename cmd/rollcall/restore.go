@@ -27,7 +27,7 @@ type restoring struct {
 }
 
 // newRestore returns the command that fills the directories of the member that begins a new ensemble with a backup.
-func newRestore(w cli.World) *cobra.Command {
+func newRestore(w cli.IOStreams) *cobra.Command {
 	r, out := restoring{sessions: "keep"}, cli.NewOutput(w)
 	live := cli.NewSubtreeRestore(w, out)
 	cmd := &cobra.Command{
@@ -42,16 +42,16 @@ func newRestore(w cli.World) *cobra.Command {
 			"  rollcall backup restore --subtree /app --dry-run ensemble.backup",
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		asked, err := live.Asked(cmd.Flags())
+		asked, err := live.Requested(cmd.Flags())
 		switch {
 		case err != nil:
 			return err
 		case asked && cmd.Flags().Changed("sessions"):
-			return cli.With(cli.WrongUse, errors.New("backup restore: --sessions is for a new ensemble; --subtree restores no sessions"))
+			return cli.WithStatus(cli.UsageError, errors.New("backup restore: --sessions is for a new ensemble; --subtree restores no sessions"))
 		case asked:
-			return cli.Takes(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
+			return cli.RangeArgs(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
 		}
-		return cli.Takes(2, 2, "a backup, and the zoo.cfg of one member; the others start with empty directories and copy it; --subtree restores into an ensemble that runs")(cmd, args)
+		return cli.RangeArgs(2, 2, "a backup, and the zoo.cfg of one member; the others start with empty directories and copy it; --subtree restores into an ensemble that runs")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 { // with --subtree
@@ -69,9 +69,9 @@ func newRestore(w cli.World) *cobra.Command {
 	return cmd
 }
 
-func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) error {
+func (r *restoring) restore(ctx context.Context, w cli.IOStreams, out *cli.Output) error {
 	if r.sessions != "keep" && r.sessions != "close" {
-		return cli.With(cli.WrongUse, fmt.Errorf("--sessions %q: allowed are keep and close", r.sessions))
+		return cli.WithStatus(cli.UsageError, fmt.Errorf("--sessions %q: allowed are keep and close", r.sessions))
 	}
 	logger := slog.New(slog.NewTextHandler(w.Err, nil))
 	cfg, warnings, err := config.Load(r.config, w.Env, config.Flags{})
@@ -86,7 +86,7 @@ func (r *restoring) restore(ctx context.Context, w cli.World, out *cli.Output) e
 		return err
 	}
 	h := state.ImageHead()
-	done := cli.Restored{
+	done := cli.RestoreResult{
 		File: r.file, Index: h.Index, Zxid: h.Zxid, Term: state.RaftTerm(), Nodes: h.NodeCount, Sessions: h.SessionCount, Closed: closed,
 		Member: cfg.MyID, Config: r.config, Data: cfg.Dir,
 	}
@@ -152,7 +152,7 @@ func fill(cfg config.Config, state *member.RestoredState, again string) (digest 
 }
 
 // restoredText describes what was done, and the next step in an ensemble of that many members.
-func restoredText(done cli.Restored, members int) string {
+func restoredText(done cli.RestoreResult, members int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d nodes and %d sessions, as of index %d", done.File, done.Nodes, done.Sessions, done.Index)
 	if done.Closed > 0 {

@@ -28,10 +28,10 @@ import (
 const drainPace = 500 * time.Millisecond
 
 // newServe returns the command that runs one member.
-func newServe(w cli.World) *cobra.Command {
+func newServe(w cli.IOStreams) *cobra.Command {
 	var f memberFlags
 	cmd := &cobra.Command{
-		Use: "serve [flags] [zoo.cfg]", Short: "run one member", GroupID: cli.Run, Args: cli.Takes(0, 1, oneFile),
+		Use: "serve [flags] [zoo.cfg]", Short: "run one member", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 1, oneFile),
 		Long: "Runs one member, with ZooKeeper's zoo.cfg. Without a file it takes $ZOO_CONF_DIR/zoo.cfg, or the variables ZOO_… of ZooKeeper's image. " +
 			"docs/configuration.md lists keys and variables.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +49,7 @@ func newServe(w cli.World) *cobra.Command {
 }
 
 // serve runs one member until ctx ends. changed returns the keys that have changed since the configuration was read.
-func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World, changed func() []string) error {
+func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IOStreams, changed func() []string) error {
 	warnOfNewPlace(cfg, log.Logger())
 	if err := cfg.SaveMyID(); err != nil {
 		return told{fmt.Errorf("serve: %w", err)}
@@ -83,7 +83,7 @@ func serve(ctx context.Context, cfg config.Config, log *logs.Log, w cli.World, c
 type serving struct {
 	cfg      config.Config
 	log      *logs.Log
-	world    cli.World
+	world    cli.IOStreams
 	settings member.Config // those of each member, without its listeners
 	systemd  *notifier
 	member   atomic.Pointer[member.Member] // the newest one
@@ -207,7 +207,7 @@ func (f *memberFlags) register(cmd *cobra.Command) {
 
 // configured loads the configuration of a member, for the command of this name, and opens the log with
 // the warnings.
-func (f *memberFlags) configured(w cli.World, command string, args []string) (config.Config, *logs.Log, error) {
+func (f *memberFlags) configured(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log, error) {
 	cfg, warnings, err := config.Load(fileOf(args), w.Env, f.config)
 	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.level(cfg)}, toJournal(w))
 	logWarnings(log.Logger(), warnings)

@@ -65,19 +65,19 @@ type upFlags struct {
 }
 
 // newUp returns the command that runs a whole ensemble in this process, on loopback.
-func newUp(w cli.World) *cobra.Command { return new(upFlags).command(w) }
+func newUp(w cli.IOStreams) *cobra.Command { return new(upFlags).command(w) }
 
 // command returns the command, whose flags set f.
-func (f *upFlags) command(w cli.World) *cobra.Command {
+func (f *upFlags) command(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.Run, Args: cli.Takes(0, 0, "flags only"),
+		Use: "up [flags]", Short: "run three members in this process, on loopback", GroupID: cli.RunGroup, Args: cli.RangeArgs(0, 0, "flags only"),
 		Long: "Runs an ensemble in this process, on loopback, until Ctrl-C. It prints a line for each event that matters. On a terminal it also keeps " +
 			"tables of the members and sessions below these lines.\n\n" +
 			"Each member has a directory with its zoo.cfg and its data. Beside them, the file token has the token of administrators, and secret the secret that the members share. " +
 			"The directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed); err != nil {
-				return cli.With(cli.WrongUse, err)
+				return cli.WithStatus(cli.UsageError, err)
 			}
 			return f.run(cmd.Context(), w)
 		},
@@ -127,7 +127,7 @@ func (f *upFlags) check(given func(flag string) bool) error {
 const maxPort = 65535
 
 // run runs the members until ctx ends.
-func (f *upFlags) run(ctx context.Context, w cli.World) error {
+func (f *upFlags) run(ctx context.Context, w cli.IOStreams) error {
 	out := &teller{w: w.Out, begun: time.Now()}
 	var err error
 	if f.files, err = openUpFiles(f.data); err != nil {

@@ -150,7 +150,7 @@ func TestUpPorts(t *testing.T) {
 		"-port 9223372036854775807":   "allowed are 1 to",
 	} {
 		var f upFlags
-		cmd := f.command(cli.World{})
+		cmd := f.command(cli.IOStreams{})
 		if err := cmd.ParseFlags(strings.Fields(strings.ReplaceAll(" "+args, " -", " --"))); err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestLiveLines(t *testing.T) {
 			{ID: "0x13", State: view.StateUnknown, Member: 2, Address: "c:3", TimeoutMs: time.Second.Milliseconds()},
 		},
 	}
-	lines := e.lines(cli.World{}, 200, 60)
+	lines := e.lines(cli.IOStreams{}, 200, 60)
 	text := strings.Join(lines, "\n")
 	for _, want := range []string{"leader", "not serving", "0x11", "disconnected", `a\x1b[2J:1`, "50s"} {
 		if !strings.Contains(text, want) {
@@ -212,22 +212,22 @@ func TestLiveLines(t *testing.T) {
 	if strings.Contains(text, "\x1b") || !(strings.Index(text, "0x12") < strings.Index(text, "0x11") && strings.Index(text, "0x11") < strings.Index(text, "0x13")) {
 		t.Errorf("wrong order, or an escape sequence:\n%q", text)
 	}
-	for _, line := range e.lines(cli.World{}, 20, 60) {
+	for _, line := range e.lines(cli.IOStreams{}, 20, 60) {
 		if len(line) > 20 {
 			t.Errorf("%q is longer than the terminal is wide", line)
 		}
 	}
-	if n := len(e.lines(cli.World{}, 80, 6)); n != 3 {
+	if n := len(e.lines(cli.IOStreams{}, 80, 6)); n != 3 {
 		t.Errorf("%d lines on a terminal of 6, want 3", n)
 	}
 	for range 20 {
 		e.sessions = append(e.sessions, e.sessions[0])
 	}
-	if lines := e.lines(cli.World{}, 200, 60); len(lines) != 1+3+1+1+liveSessions+1 || !strings.Contains(lines[len(lines)-1], "rollcall sessions --hosts 127.0.0.1:2181") {
+	if lines := e.lines(cli.IOStreams{}, 200, 60); len(lines) != 1+3+1+1+liveSessions+1 || !strings.Contains(lines[len(lines)-1], "rollcall sessions --hosts 127.0.0.1:2181") {
 		t.Errorf("with 23 sessions:\n%s", strings.Join(lines, "\n"))
 	}
 	e.sessions = nil
-	if lines := e.lines(cli.World{}, 200, 60); lines[len(lines)-1] != "no sessions" {
+	if lines := e.lines(cli.IOStreams{}, 200, 60); lines[len(lines)-1] != "no sessions" {
 		t.Errorf("without sessions: %q", lines)
 	}
 }

@@ -27,7 +27,7 @@ func TestUpStartsMemberAgain(t *testing.T) {
 	var out, errs locked
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- f.run(ctx, cli.World{Out: &out, Err: &errs}) }()
+	go func() { ended <- f.run(ctx, cli.IOStreams{Out: &out, Err: &errs}) }()
 	defer func() {
 		if stop(); <-ended != nil {
 			t.Error("it ended with an error")
@@ -36,7 +36,7 @@ func TestUpStartsMemberAgain(t *testing.T) {
 	waitFor(t, "the ensemble", func() bool { return strings.Contains(out.String(), "ready: connect to") })
 	members := func(args ...string) {
 		t.Helper()
-		w := cli.World{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + at(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.data, upToken)}}
+		w := cli.IOStreams{Out: new(bytes.Buffer), Err: &errs, Now: time.Now, Env: []string{"ROLLCALL_ADMIN=http://" + at(f.ports[0]+upHTTP), "ROLLCALL_TOKEN_FILE=" + filepath.Join(f.data, upToken)}}
 		if _, err := cli.Execute(t.Context(), cli.NewRoot(w, "1", time.Time{}), append([]string{"members"}, args...)); err != nil {
 			t.Fatalf("members %q: %v\n%s%s", args, err, out.String(), errs.String())
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 // newVersion returns the command that prints what this program was built from.
-func newVersion(w cli.World) *cobra.Command {
+func newVersion(w cli.IOStreams) *cobra.Command {
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
-		Use: "version", Short: "print the version, and the commit with its date", GroupID: cli.Tools, Args: cli.Takes(0, 0, "no arguments"),
+		Use: "version", Short: "print the version, and the commit with its date", GroupID: cli.ToolsGroup, Args: cli.RangeArgs(0, 0, "no arguments"),
 		Long: "Prints the version, and the commit with its date.",
 		RunE: func(*cobra.Command, []string) error {
 			return cli.PrintText(out, builtFrom().String()+"\n", builtFrom().row())

@@ -33,14 +33,14 @@ func TestDumpsMove(t *testing.T) {
 		t.Errorf("ZooKeeper's tree\n%s\nRollcall's copy\n%s", original, again)
 	}
 	var back bytes.Buffer
-	if _, err := zk.Dump(t.Context(), &back, "/again", subtree.Dumping{Warn: func(string, string) {}, Each: func(*subtree.Record) {}}); err != nil {
+	if _, err := zk.Dump(t.Context(), &back, "/again", subtree.DumpOptions{OnWarning: func(string, string) {}, OnRecord: func(*subtree.Record) {}}); err != nil {
 		t.Fatal(err)
 	}
 	if lines(original, "/tree") != lines(back.String(), "/again") {
 		t.Errorf("the tree\n%s\nand back\n%s", original, &back)
 	}
 	for top, s := range map[string]subtree.Space{"/again": zk, "/a/copy": rc} {
-		done, err := s.Remove(t.Context(), top, subtree.Removing{Each: func(string, bool) {}})
+		done, err := s.Remove(t.Context(), top, subtree.RemoveOptions{OnNode: func(string, bool) {}})
 		if err != nil || done.Nodes != strings.Count(original, `{"path"`) {
 			t.Errorf("removed %+v, %v", done, err)
 		}
@@ -96,9 +96,9 @@ func plant(ctx context.Context, s subtree.Space) error {
 func move(t *testing.T, from subtree.Space, top string, to subtree.Space, into string) string {
 	t.Helper()
 	var text bytes.Buffer
-	sum, err := from.Dump(t.Context(), &text, top, subtree.Dumping{
-		Now: time.Now(), Each: func(*subtree.Record) {},
-		Warn: func(path, why string) { t.Errorf("%s: %s", path, why) },
+	sum, err := from.Dump(t.Context(), &text, top, subtree.DumpOptions{
+		Now: time.Now(), OnRecord: func(*subtree.Record) {},
+		OnWarning: func(path, why string) { t.Errorf("%s: %s", path, why) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func move(t *testing.T, from subtree.Space, top string, to subtree.Space, into s
 			t.Fatal(err)
 		}
 	}
-	load := subtree.Loading{Into: into, Begin: func(subtree.Summary) {}, Each: func(subtree.Change) {}}
+	load := subtree.LoadOptions{Into: into, OnBegin: func(subtree.Summary) {}, OnChange: func(subtree.Change) {}}
 	done, err := to.Load(t.Context(), bytes.NewReader(text.Bytes()), load)
 	if err != nil || done.Created != sum.Count {
 		t.Fatalf("loaded %+v of %+v, %v", done, sum, err)
